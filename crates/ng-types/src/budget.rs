@@ -1,0 +1,169 @@
+//! The memory budget of one open store: a counter that every cache, buffer and batch reserves from
+//! before it allocates, so that the peak is known and kept.
+//!
+//! There is no lock in it: arrays of a batch may be dropped in a forked child, where a lock that
+//! another thread held at the fork would never open again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use thiserror::Error;
+
+/// A reservation would pass the limit.
+#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
+#[error(
+    "memory budget exceeded: {wanted_bytes} bytes wanted, {free_bytes} of {limit_bytes} free; \
+     raise memory= or use smaller batches or fanouts"
+)]
+pub struct BudgetExceeded {
+    /// What was asked for.
+    pub wanted_bytes: u64,
+    /// What was free at that moment.
+    pub free_bytes: u64,
+    /// The limit of the budget.
+    pub limit_bytes: u64,
+}
+
+/// A byte budget shared by everything that belongs to one open store.
+///
+/// ```
+/// use ng_types::Budget;
+/// let budget = Budget::new(100);
+/// let held = budget.reserve(60).expect("fits");
+/// assert!(budget.reserve(60).is_err());
+/// drop(held);
+/// assert_eq!((budget.used_bytes(), budget.peak_bytes()), (0, 60));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Budget {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    limit: u64,
+    used: AtomicU64,
+    peak: AtomicU64,
+}
+
+impl Budget {
+    /// A budget of `limit_bytes`.
+    pub fn new(limit_bytes: u64) -> Self {
+        let shared =
+            Shared { limit: limit_bytes, used: AtomicU64::new(0), peak: AtomicU64::new(0) };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The limit.
+    pub fn limit_bytes(&self) -> u64 {
+        self.shared.limit
+    }
+
+    /// What is reserved now.
+    pub fn used_bytes(&self) -> u64 {
+        self.shared.used.load(Ordering::Relaxed)
+    }
+
+    /// The most that was ever reserved at once.
+    pub fn peak_bytes(&self) -> u64 {
+        self.shared.peak.load(Ordering::Relaxed)
+    }
+
+    /// Reserves `bytes`, or says what was free.
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation, BudgetExceeded> {
+        self.take(bytes)?;
+        Ok(Reservation { budget: self.clone(), bytes })
+    }
+
+    fn take(&self, bytes: u64) -> Result<(), BudgetExceeded> {
+        let limit_bytes = self.shared.limit;
+        let add = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= limit_bytes);
+        match self.shared.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
+            Ok(before) => {
+                self.shared.peak.fetch_max(before + bytes, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(used) => {
+                let free_bytes = limit_bytes.saturating_sub(used);
+                Err(BudgetExceeded { wanted_bytes: bytes, free_bytes, limit_bytes })
+            }
+        }
+    }
+
+    fn give(&self, bytes: u64) {
+        self.shared.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Bytes held from a [`Budget`]; given back when dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    budget: Budget,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// How much is held.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Takes `bytes` (at most what is held) out into a reservation of their own.
+    pub fn split(&mut self, bytes: u64) -> Self {
+        let taken = bytes.min(self.bytes);
+        self.bytes -= taken;
+        Self { budget: self.budget.clone(), bytes: taken }
+    }
+
+    /// Joins another reservation of the same budget into this one.
+    pub fn merge(&mut self, mut other: Self) {
+        debug_assert!(Arc::ptr_eq(&self.budget.shared, &other.budget.shared));
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// Grows or shrinks the reservation to `bytes`.
+    pub fn resize(&mut self, bytes: u64) -> Result<(), BudgetExceeded> {
+        if bytes > self.bytes {
+            self.budget.take(bytes - self.bytes)?;
+        } else {
+            self.budget.give(self.bytes - bytes);
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.give(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_reservation_changes_nothing_and_says_what_was_free() {
+        let budget = Budget::new(10);
+        let mut held = budget.reserve(4).expect("fits");
+        let error = held.resize(11).expect_err("too much");
+        assert_eq!((error.wanted_bytes, error.free_bytes), (7, 6));
+        assert_eq!(budget.used_bytes(), 4);
+        held.resize(1).expect("shrinks");
+        assert_eq!(budget.used_bytes(), 1);
+    }
+
+    #[test]
+    fn splitting_and_merging_keep_the_sum() {
+        let budget = Budget::new(10);
+        let mut held = budget.reserve(9).expect("fits");
+        let part = held.split(4);
+        assert_eq!((held.bytes(), part.bytes(), budget.used_bytes()), (5, 4, 9));
+        drop(part);
+        held.merge(budget.reserve(2).expect("fits"));
+        assert_eq!((held.bytes(), budget.used_bytes()), (7, 7));
+        drop(held);
+        assert_eq!(budget.used_bytes(), 0);
+    }
+}

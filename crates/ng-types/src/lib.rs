@@ -1,0 +1,20 @@
+//! The vocabulary that every other crate shares: ids, dtypes, counter-based randomness and the
+//! memory budget.
+//!
+//! Nothing here does I/O, allocates in proportion to a graph, or knows a file format. The invariant
+//! this crate keeps: a draw is a pure function of (seed, stream, edge type, destination, draw
+//! index), so a mini-batch depends on nothing else (`docs/format.md`, "Randomness").
+#![forbid(unsafe_code)]
+
+mod budget;
+pub mod canary;
+mod dtype;
+mod ids;
+mod order;
+mod rng;
+
+pub use budget::{Budget, BudgetExceeded, Reservation};
+pub use dtype::Dtype;
+pub use ids::{EdgeTypeId, Epoch, NODE_ID_BOUND, NodeId, NodeTypeId, PageId};
+pub use order::SeedOrder;
+pub use rng::{DrawKey, Draws, philox4x32_10};
