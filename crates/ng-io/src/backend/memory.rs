@@ -1,0 +1,116 @@
+//! Back end `memory`: every file is read into RAM when it is opened.
+//!
+//! The copies are outside of the memory budget, because whoever picks this back end asked for the
+//! whole store in memory. Writes go to the file first and then to the copy, so both agree.
+
+use std::io;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::backend::parking::Parking;
+use crate::directory::{Caching, Directory, OpenFile};
+use crate::disk::{Access, Disk, FileId, NextRead, ReadDone, ReadOp};
+use crate::machine::usable_memory_bytes;
+use crate::queue::Queue;
+use crate::retry::read_full;
+
+/// Files in RAM.
+pub(crate) struct MemoryDisk {
+    directory: Directory,
+    copies: RwLock<Vec<Option<Arc<Copy>>>>,
+    parking: Parking<Queue>,
+}
+
+struct Copy {
+    bytes: RwLock<Vec<u8>>,
+}
+
+impl MemoryDisk {
+    pub fn open(path: &std::path::Path) -> io::Result<Self> {
+        let directory = Directory::open(path, Caching::Buffered)?;
+        Ok(Self { directory, copies: RwLock::new(Vec::new()), parking: Parking::new() })
+    }
+
+    fn copy(&self, id: FileId) -> io::Result<Arc<Copy>> {
+        let copies = self.copies.read().unwrap_or_else(PoisonError::into_inner);
+        let copy = copies.get(id.0 as usize).and_then(Clone::clone);
+        copy.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("no open file has id {}", id.0))
+        })
+    }
+}
+
+fn load(file: &OpenFile) -> io::Result<Vec<u8>> {
+    let len = usize::try_from(file.len()?).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    let mut bytes = Vec::new();
+    let most = usable_memory_bytes();
+    if len as u64 > most || bytes.try_reserve_exact(len).is_err() {
+        let name = &file.name;
+        let message = format!("{name} has {len} bytes, but there are {most} bytes of memory");
+        return Err(io::Error::new(io::ErrorKind::OutOfMemory, message));
+    }
+    bytes.resize(len, 0);
+    let got = read_full(&file.reads, 0, &mut bytes)?;
+    bytes.truncate(got);
+    Ok(bytes)
+}
+
+impl Copy {
+    /// Copies out what there is at the place of `op`.
+    fn fill(&self, op: &ReadOp, frame: &mut [u8]) -> usize {
+        let bytes = self.bytes.read().unwrap_or_else(PoisonError::into_inner);
+        let start = usize::try_from(op.offset).unwrap_or(usize::MAX).min(bytes.len());
+        let found = &bytes[start..];
+        let len = found.len().min(frame.len());
+        frame[..len].copy_from_slice(&found[..len]);
+        len
+    }
+
+    fn write(&self, offset: u64, new: &[u8]) -> io::Result<()> {
+        let start = usize::try_from(offset).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let end = start.checked_add(new.len()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let mut bytes = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
+        if bytes.len() < end {
+            let more = end - bytes.len();
+            bytes.try_reserve(more).map_err(|_| io::ErrorKind::OutOfMemory)?;
+            bytes.resize(end, 0);
+        }
+        bytes[start..end].copy_from_slice(new);
+        Ok(())
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn backend(&self) -> &'static str {
+        "memory"
+    }
+
+    fn open(&self, name: &str, access: Access) -> io::Result<FileId> {
+        let (id, file) = self.directory.open_file(name, access)?;
+        let copy = Arc::new(Copy { bytes: RwLock::new(load(&file)?) });
+        let mut copies = self.copies.write().unwrap_or_else(PoisonError::into_inner);
+        let index = id.0 as usize;
+        if copies.len() <= index {
+            copies.resize(index + 1, None);
+        }
+        copies[index] = Some(copy);
+        Ok(id)
+    }
+
+    fn read(&self, next: &mut NextRead<'_>, done: &mut ReadDone<'_>) -> io::Result<()> {
+        let mut queue = self.parking.take(|| Queue::new(1))?;
+        let result = queue.serve(next, done, &mut |op, frame| {
+            let copy = self.copy(op.file)?;
+            Ok(copy.fill(op, frame))
+        });
+        self.parking.put(queue);
+        result
+    }
+
+    fn write(&self, file: FileId, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        let wrote = self.directory.write(file, offset, bytes)?;
+        self.copy(file)?.write(offset, &bytes[..wrote])?;
+        Ok(wrote)
+    }
+
+    write_side_in_directory!();
+}

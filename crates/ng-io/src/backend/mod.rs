@@ -1,0 +1,49 @@
+//! The back ends. Each moves bytes and reports what the device said; none retries or interprets.
+
+/// The part of [`crate::Disk`] that is the same in every real back end: a `directory` field does
+/// it.
+macro_rules! write_side_in_directory {
+    () => {
+        fn len(&self, file: crate::FileId) -> std::io::Result<u64> {
+            self.directory.len(file)
+        }
+
+        fn allocate(&self, file: crate::FileId, len: u64) -> std::io::Result<()> {
+            self.directory.allocate(file, len)
+        }
+
+        fn sync(&self, file: crate::FileId) -> std::io::Result<()> {
+            self.directory.sync(file)
+        }
+
+        fn sync_dir(&self) -> std::io::Result<()> {
+            self.directory.sync_dir()
+        }
+
+        fn rename(&self, from: &str, to: &str) -> std::io::Result<()> {
+            self.directory.rename(from, to)
+        }
+
+        fn remove(&self, name: &str) -> std::io::Result<()> {
+            self.directory.remove(name)
+        }
+
+        fn list(&self) -> std::io::Result<Vec<String>> {
+            self.directory.list()
+        }
+    };
+}
+
+mod memory;
+mod mmap;
+mod parking;
+mod pool;
+mod ring;
+mod uring;
+mod workers;
+
+pub(crate) use memory::MemoryDisk;
+pub(crate) use mmap::MmapDisk;
+pub(crate) use pool::PoolDisk;
+pub(crate) use ring::{Registration, Ring};
+pub(crate) use uring::UringDisk;

@@ -1,0 +1,213 @@
+//! The directory under every real back end: opening files by name, and the write side.
+//!
+//! Writes are plain `pwrite` and `fdatasync` on a buffered descriptor whatever the back end reads
+//! with; the kernel keeps both views of a file coherent. What must not live here: reading. The
+//! invariant: a name is one component of a path, so no catalog can point outside the directory.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::disk::{Access, FileId};
+use crate::space;
+
+/// Write-back is started this often, so that the sync at the end finds little left to do.
+const WRITE_BACK_BYTES: u64 = 8 << 20;
+
+/// How the descriptors that are read from are opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caching {
+    /// Through the page cache.
+    Buffered,
+    /// Past it (`O_DIRECT`).
+    Direct,
+}
+
+/// One open file.
+pub(crate) struct OpenFile {
+    /// Its name in the directory.
+    pub name: String,
+    /// The descriptor to read from.
+    pub reads: OwnedFd,
+    writes: Option<OwnedFd>,
+    /// Bytes written since write-back was last started.
+    unflushed: AtomicU64,
+}
+
+/// A directory and the files opened in it. Files stay open as long as the directory.
+pub(crate) struct Directory {
+    path: PathBuf,
+    fd: OwnedFd,
+    caching: Caching,
+    files: RwLock<Vec<Arc<OpenFile>>>,
+}
+
+impl Directory {
+    pub fn open(path: &Path, caching: Caching) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        Ok(Self { path: path.to_owned(), fd, caching, files: RwLock::new(Vec::new()) })
+    }
+
+    /// Opens `name` and gives it the next id.
+    pub fn open_file(&self, name: &str, access: Access) -> io::Result<(FileId, Arc<OpenFile>)> {
+        check_name(name)?;
+        let writes = match access {
+            Access::Read => None,
+            Access::ReadWrite => Some(self.open_at(name, OFlags::RDWR)?),
+            Access::Create => {
+                Some(self.open_at(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?)
+            }
+        };
+        let direct = match self.caching {
+            Caching::Buffered => OFlags::empty(),
+            Caching::Direct => OFlags::DIRECT,
+        };
+        let reads = self.open_at(name, OFlags::RDONLY | direct)?;
+        let unflushed = AtomicU64::new(0);
+        let file = Arc::new(OpenFile { name: name.to_owned(), reads, writes, unflushed });
+        let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
+        let id = u32::try_from(files.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        files.push(Arc::clone(&file));
+        Ok((FileId(id), file))
+    }
+
+    fn open_at(&self, name: &str, flags: OFlags) -> io::Result<OwnedFd> {
+        let mode = Mode::from_raw_mode(0o644);
+        // NONBLOCK keeps a fifo planted in the directory from hanging the open. It must not stay:
+        // io_uring takes it as a wish for EAGAIN on some file systems.
+        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let fd = rustix::fs::openat(&self.fd, name, flags, mode)?;
+        if FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) != FileType::RegularFile {
+            let message = format!("{name} is not a regular file");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let kept = rustix::fs::fcntl_getfl(&fd)? - OFlags::NONBLOCK;
+        rustix::fs::fcntl_setfl(&fd, kept)?;
+        Ok(fd)
+    }
+
+    /// The open file of an id.
+    pub fn file(&self, id: FileId) -> io::Result<Arc<OpenFile>> {
+        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
+        files.get(id.0 as usize).cloned().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("no open file has id {}", id.0))
+        })
+    }
+
+    pub fn len(&self, id: FileId) -> io::Result<u64> {
+        self.file(id)?.len()
+    }
+
+    /// Writes what the kernel takes in one call.
+    pub fn write(&self, id: FileId, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        let file = self.file(id)?;
+        let fd = file.writable()?;
+        let wrote = rustix::io::pwrite(fd, bytes, offset)
+            .map_err(|errno| self.write_error(&file, bytes.len() as u64, errno))?;
+        let before = file.unflushed.fetch_add(wrote as u64, Ordering::Relaxed);
+        if before + wrote as u64 >= WRITE_BACK_BYTES {
+            file.unflushed.store(0, Ordering::Relaxed);
+            space::start_write_back(fd.as_fd());
+        }
+        Ok(wrote)
+    }
+
+    pub fn allocate(&self, id: FileId, len: u64) -> io::Result<()> {
+        let file = self.file(id)?;
+        if len == 0 {
+            return Ok(());
+        }
+        rustix::fs::fallocate(file.writable()?, FallocateFlags::KEEP_SIZE, 0, len)
+            .map_err(|errno| self.write_error(&file, len, errno))
+    }
+
+    fn write_error(&self, file: &OpenFile, wanted_bytes: u64, errno: Errno) -> io::Error {
+        space::explain(errno, &self.path.join(&file.name), wanted_bytes)
+    }
+
+    pub fn sync(&self, id: FileId) -> io::Result<()> {
+        let file = self.file(id)?;
+        let fd = file.writes.as_ref().unwrap_or(&file.reads);
+        Ok(rustix::fs::fdatasync(fd)?)
+    }
+
+    pub fn sync_dir(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.fd)?)
+    }
+
+    pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        check_name(from)?;
+        check_name(to)?;
+        Ok(rustix::fs::renameat(&self.fd, from, &self.fd, to)?)
+    }
+
+    pub fn remove(&self, name: &str) -> io::Result<()> {
+        check_name(name)?;
+        Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())?)
+    }
+
+    /// The names of the regular files, sorted. Names that are not UTF-8 are none of ours.
+    pub fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.fd)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let kind = match entry.file_type() {
+                FileType::Unknown => {
+                    let stat = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                    FileType::from_raw_mode(stat.st_mode)
+                }
+                kind => kind,
+            };
+            if let (FileType::RegularFile, Ok(name)) = (kind, name.to_str()) {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+}
+
+impl OpenFile {
+    /// The length of the file at this moment.
+    pub fn len(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&self.reads)?.st_size.cast_unsigned())
+    }
+
+    fn writable(&self) -> io::Result<&OwnedFd> {
+        self.writes.as_ref().ok_or_else(|| {
+            let message = format!("{} is open for reading only", self.name);
+            io::Error::new(io::ErrorKind::PermissionDenied, message)
+        })
+    }
+}
+
+/// Refuses a name that is not exactly one component of a path.
+fn check_name(name: &str) -> io::Result<()> {
+    let bad = name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']);
+    if bad {
+        let message = format!("{name:?} is not the name of a file in a directory");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_leave_the_directory() {
+        for name in ["", ".", "..", "../x", "/etc/passwd", "a/b", "a\0b"] {
+            let error = check_name(name).expect_err(name);
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+        assert!(check_name("t0.dat").is_ok());
+    }
+}

@@ -1,0 +1,173 @@
+//! What can go wrong, one enum per operation. Each message says what is wrong, where, and what to
+//! do. All are cheap to clone, because one failed block may fail many who wait for it.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+/// A read that did not give the bytes that were asked for.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// A file could not be opened.
+    #[error("cannot open {file}: {source}")]
+    Open {
+        /// The file.
+        file: Arc<str>,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// The device or the file system failed.
+    #[error("cannot read {len} bytes at {offset} of {file}: {source}; check the drive and its log")]
+    Io {
+        /// The file.
+        file: Arc<str>,
+        /// Where the read began.
+        offset: u64,
+        /// How long it was.
+        len: u32,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// The file ends before the read does.
+    #[error(
+        "{file} is truncated: {len} bytes at {offset} are missing, it has {file_bytes} bytes; \
+         run verify, then restore or import it again"
+    )]
+    EndOfFile {
+        /// The file.
+        file: Arc<str>,
+        /// Where the read began.
+        offset: u64,
+        /// How long it was.
+        len: u64,
+        /// How long the file is.
+        file_bytes: u64,
+    },
+    /// The read is not one of whole blocks.
+    #[error("{len} bytes at {offset} of {file} are not whole blocks; this is a defect, report it")]
+    Misaligned {
+        /// The file.
+        file: Arc<str>,
+        /// Where the read would begin.
+        offset: u64,
+        /// How long it would be.
+        len: u64,
+    },
+    /// The device kept answering with nothing, or with "try again".
+    #[error("{file}: no progress at {offset} after {tries} tries, the last answer was: {source}")]
+    Stalled {
+        /// The file.
+        file: Arc<str>,
+        /// Where it stands still.
+        offset: u64,
+        /// How often it was tried.
+        tries: u32,
+        /// The last answer.
+        source: Arc<io::Error>,
+    },
+    /// The queue itself failed; reads in flight are lost.
+    #[error("the {backend} back end failed: {source}; open the store again, maybe with another")]
+    Queue {
+        /// The back end.
+        backend: &'static str,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// The process is a fork of the one that opened the files.
+    #[error("opened in process {opened_in} but used in its fork {used_in}; open it again there")]
+    Forked {
+        /// Who opened the files.
+        opened_in: u32,
+        /// Who reads.
+        used_in: u32,
+    },
+}
+
+/// A write that is not on its way to the disk.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The file could not be created.
+    #[error("cannot create {file}: {source}")]
+    Create {
+        /// The file.
+        file: Arc<str>,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// The disk or the quota is full; the source says how much is free.
+    #[error("cannot write {wanted_bytes} bytes at {offset} of {file}: {source}")]
+    DiskFull {
+        /// The file.
+        file: Arc<str>,
+        /// Where the write began.
+        offset: u64,
+        /// How much was left to write.
+        wanted_bytes: u64,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// The device or the file system failed.
+    #[error("cannot write at {offset} of {file}: {source}; check the drive and its log")]
+    Io {
+        /// The file.
+        file: Arc<str>,
+        /// Where the write began.
+        offset: u64,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// Making the file durable failed, so what of it is on disk is unknown.
+    #[error("cannot sync {file}: {source}; nothing written to it can be relied on")]
+    Sync {
+        /// The file.
+        file: Arc<str>,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// An earlier write or sync of this file failed.
+    #[error("{file} had a failed write before; nothing more is written to it")]
+    Poisoned {
+        /// The file.
+        file: Arc<str>,
+    },
+}
+
+/// A directory that could not be opened with the back end that was asked for.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is nothing there.
+    #[error("{path}: no such directory")]
+    NotFound {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// It is no directory.
+    #[error("{path} is not a directory; a store is one")]
+    NotADirectory {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The back end cannot work here.
+    #[error("back end {backend} cannot be used for {path}: {reason}; use backend=\"auto\"")]
+    Unavailable {
+        /// The back end that was asked for.
+        backend: &'static str,
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The system refused.
+    #[error("cannot open {path}: {source}")]
+    Io {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}

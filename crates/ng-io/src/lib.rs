@@ -1,0 +1,39 @@
+//! The only crate that opens, reads, writes or syncs data files.
+//!
+//! What lives here: trait [`Disk`] and its back ends, staging frames, the [`Reader`] that retries
+//! and accounts, the [`Appender`], and the files around an import. What must not: page formats,
+//! caches, policy. The invariant: every read of the engine passes [`Reader`], so every one is
+//! whole, or an error that names its place, and is counted.
+
+mod append;
+mod arena;
+mod backend;
+mod directory;
+mod disk;
+mod error;
+mod lockable;
+mod machine;
+mod open;
+mod process;
+mod queue;
+mod reader;
+mod region;
+mod retry;
+mod scratch;
+mod source;
+mod space;
+mod staging_dir;
+mod stats;
+
+pub use append::Appender;
+pub use disk::{Access, BLOCK_BYTES, Disk, FileId, NextRead, READ_BYTES_MAX, ReadDone, ReadOp};
+pub use error::{OpenError, ReadError, WriteError};
+pub use machine::{MemoryLimit, memory_limit, peak_rss_bytes, ram_bytes, usable_memory_bytes};
+pub use open::{BackendChoice, Finding, OpenOptions, Opened, ProbeReport, open_dir, probe};
+pub use reader::{Reader, WholeRead};
+pub use region::Region;
+pub use scratch::{ScratchError, ScratchFile, ScratchReader};
+pub use source::{SourceError, SourceFile, SourceReader};
+pub use space::free_bytes;
+pub use staging_dir::{Existing, StagingDir, StagingError};
+pub use stats::{IoCounts, IoStats};

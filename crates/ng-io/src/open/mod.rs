@@ -1,0 +1,128 @@
+//! Opening a directory with a back end: the names of the back ends, the probe of what works here,
+//! and the choice between them.
+
+mod choice;
+mod findings;
+pub(crate) mod mounts;
+mod report;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::backend::{MemoryDisk, MmapDisk, PoolDisk, UringDisk};
+use crate::disk::Disk;
+use crate::error::OpenError;
+use crate::queue::{QUEUE_DEPTH_MAX, staging_bytes};
+pub use choice::BackendChoice;
+use choice::{Plan, choose};
+use findings::Findings;
+pub use report::{Finding, ProbeReport, probe};
+
+/// How to open a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// The most reads in flight for each thread that reads: 1 to 1024, default 64.
+    pub queue_depth: usize,
+    /// Threads of the back ends `pread` and `direct`, shared by all callers; 0, the default, means
+    /// as many as `queue_depth`, but at most 64.
+    pub threads: usize,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { queue_depth: 64, threads: 0 }
+    }
+}
+
+impl OpenOptions {
+    fn depth(&self) -> usize {
+        self.queue_depth.clamp(1, QUEUE_DEPTH_MAX)
+    }
+
+    fn pool_threads(&self) -> usize {
+        if self.threads == 0 { self.depth().min(64) } else { self.threads.min(QUEUE_DEPTH_MAX) }
+    }
+}
+
+/// An open directory.
+pub struct Opened {
+    /// What reads and writes it.
+    pub disk: Arc<dyn Disk>,
+    /// Which back end was picked and why, with any fallback: one sentence for reports.
+    pub note: String,
+    /// Staging memory that each thread holds while it reads (and that stays with the disk for its
+    /// next read): what a memory budget has to set aside per reading thread.
+    pub staging_bytes_per_queue: u64,
+}
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opened").field("note", &self.note).finish_non_exhaustive()
+    }
+}
+
+/// Opens the directory `path` with the back end that `choice` names.
+///
+/// [`BackendChoice::Auto`] never fails for want of a back end: storage that is memory (tmpfs, DAX)
+/// is mapped; else io_uring with O_DIRECT is taken where both work, else O_DIRECT with a pool of
+/// threads, else buffered reads with a pool. A back end that was named works as named or the call
+/// fails, with two exceptions that `note` tells of: `uring` reads through the page cache where
+/// there is no O_DIRECT, and goes without registered buffers where the limit of lockable memory
+/// is too small.
+///
+/// # Errors
+/// [`OpenError::NotFound`], [`OpenError::NotADirectory`], [`OpenError::Unavailable`] if the named
+/// back end cannot work here, [`OpenError::Io`].
+pub fn open_dir(
+    path: &Path,
+    choice: BackendChoice,
+    options: &OpenOptions,
+) -> Result<Opened, OpenError> {
+    let at = |source: io::Error| match source.kind() {
+        io::ErrorKind::NotFound => OpenError::NotFound { path: path.to_owned() },
+        _ => OpenError::Io { path: path.to_owned(), source },
+    };
+    if !std::fs::metadata(path).map_err(at)?.is_dir() {
+        return Err(OpenError::NotADirectory { path: path.to_owned() });
+    }
+    let findings = Findings::gather(path, choice, options.depth()).map_err(at)?;
+    open_with(path, choice, options, findings)
+}
+
+/// Opens the directory as the findings allow.
+fn open_with(
+    path: &Path,
+    choice: BackendChoice,
+    options: &OpenOptions,
+    mut findings: Findings,
+) -> Result<Opened, OpenError> {
+    let unavailable = |reason: String| OpenError::Unavailable {
+        backend: choice.name(),
+        path: path.to_owned(),
+        reason,
+    };
+    let (plan, note) = choose(choice, &findings, options).map_err(unavailable)?;
+    let depth = options.depth();
+    let (disk, queue_depth): (io::Result<Arc<dyn Disk>>, usize) = match plan {
+        Plan::Memory => (MemoryDisk::open(path).map(|d| Arc::new(d) as _), 1),
+        Plan::Mmap => (MmapDisk::open(path).map(|d| Arc::new(d) as _), 1),
+        Plan::Pool(caching) => {
+            let disk = PoolDisk::open(path, caching, depth, options.pool_threads());
+            (disk.map(|d| Arc::new(d) as _), depth)
+        }
+        Plan::Uring(caching) => {
+            let Some(ring) = findings.take_ring() else {
+                return Err(unavailable("the ring of the probe is gone".into()));
+            };
+            let disk = UringDisk::open(path, caching, depth, findings.register(), ring);
+            (disk.map(|d| Arc::new(d) as _), depth)
+        }
+    };
+    let disk = disk.map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+    let staging_bytes_per_queue = staging_bytes(queue_depth) as u64;
+    Ok(Opened { disk, note, staging_bytes_per_queue })
+}
+
+#[cfg(test)]
+mod tests;

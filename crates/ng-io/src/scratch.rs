@@ -1,0 +1,217 @@
+//! [`ScratchFile`]: a temporary without a name, for what does not fit in memory during an import.
+//!
+//! It vanishes with its last handle, so a killed process leaves nothing. The invariant: it is never
+//! synced and never survives; nothing durable may point into it.
+
+use std::io::{self, Read};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{Advice, AtFlags, CWD, FallocateFlags, Mode, OFlags};
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::retry::{read_full, write_full};
+use crate::space;
+
+/// Why a temporary could not be used.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum ScratchError {
+    /// The disk is full; the source says how much was wanted and is free.
+    #[error("no room for temporary files in {directory}: {source}")]
+    DiskFull {
+        /// The directory.
+        directory: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// A read past the end: a defect of the caller, or a file system that lost data.
+    #[error("a temporary file in {directory} ends before {len} bytes at {offset}")]
+    Truncated {
+        /// The directory.
+        directory: PathBuf,
+        /// Where the read began.
+        offset: u64,
+        /// How long it was.
+        len: u64,
+    },
+    /// The system refused.
+    #[error("cannot {action} a temporary file in {directory}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The directory.
+        directory: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+}
+
+impl From<ScratchError> for io::Error {
+    fn from(error: ScratchError) -> Self {
+        let kind = match &error {
+            ScratchError::Truncated { .. } => io::ErrorKind::UnexpectedEof,
+            ScratchError::DiskFull { source, .. } | ScratchError::Io { source, .. } => {
+                source.kind()
+            }
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// An unnamed temporary file. Threads may append and read at once.
+///
+/// ```
+/// let dir = tempfile::tempdir()?;
+/// let file = ng_io::ScratchFile::create_in(dir.path())?;
+/// let at = file.append(b"run 1")?;
+/// let mut bytes = [0; 5];
+/// file.read_exact_at(at, &mut bytes)?;
+/// assert_eq!((&bytes, file.len()), (b"run 1", 5));
+/// assert_eq!(std::fs::read_dir(dir.path())?.count(), 0); // it has no name
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct ScratchFile {
+    directory: PathBuf,
+    fd: OwnedFd,
+    len: AtomicU64,
+}
+
+impl ScratchFile {
+    /// A new, empty file in `directory`.
+    pub fn create_in(directory: &Path) -> Result<Self, ScratchError> {
+        let fd = create_unnamed(directory).map_err(|errno| {
+            let source = Arc::new(space::explain(errno, directory, 0));
+            let directory = directory.to_owned();
+            match errno {
+                Errno::NOSPC | Errno::DQUOT => ScratchError::DiskFull { directory, source },
+                _ => ScratchError::Io { action: "create", directory, source },
+            }
+        })?;
+        Ok(Self { directory: directory.to_owned(), fd, len: AtomicU64::new(0) })
+    }
+
+    /// How much was appended, or written further out.
+    pub fn len(&self) -> u64 {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing was written yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Appends `bytes` and says where they begin.
+    pub fn append(&self, bytes: &[u8]) -> Result<u64, ScratchError> {
+        let offset = self.len.fetch_add(bytes.len() as u64, Ordering::AcqRel);
+        self.write(offset, bytes)?;
+        Ok(offset)
+    }
+
+    /// Writes `bytes` at `offset`, growing the file where needed.
+    pub fn write_all_at(&self, offset: u64, bytes: &[u8]) -> Result<(), ScratchError> {
+        self.len.fetch_max(offset + bytes.len() as u64, Ordering::AcqRel);
+        self.write(offset, bytes)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), ScratchError> {
+        write_full(&self.fd, offset, bytes).map_err(|errno| {
+            let directory = self.directory.clone();
+            let source = Arc::new(space::explain(errno, &directory, bytes.len() as u64));
+            match errno {
+                Errno::NOSPC | Errno::DQUOT => ScratchError::DiskFull { directory, source },
+                _ => ScratchError::Io { action: "write", directory, source },
+            }
+        })
+    }
+
+    /// Fills `buffer` from `offset` on, unless the file ends; says how much arrived.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, ScratchError> {
+        read_full(&self.fd, offset, buffer).map_err(|error| ScratchError::Io {
+            action: "read",
+            directory: self.directory.clone(),
+            source: Arc::new(error),
+        })
+    }
+
+    /// Fills `buffer` from `offset` on.
+    pub fn read_exact_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ScratchError> {
+        if self.read_at(offset, buffer)? == buffer.len() {
+            return Ok(());
+        }
+        let (directory, len) = (self.directory.clone(), buffer.len() as u64);
+        Err(ScratchError::Truncated { directory, offset, len })
+    }
+
+    /// Asks the kernel to have a part of the file ready soon.
+    pub fn will_need(&self, range: Range<u64>) {
+        let len = std::num::NonZeroU64::new(range.end.saturating_sub(range.start));
+        if let Some(len) = len {
+            // A refusal costs speed alone.
+            let _ = rustix::fs::fadvise(&self.fd, range.start, Some(len), Advice::WillNeed);
+        }
+    }
+
+    /// Gives the space of a part that was consumed back to the file system, where that can be done;
+    /// reading it gives zeros from then on, or still the old bytes.
+    pub fn discard(&self, range: Range<u64>) {
+        let len = range.end.saturating_sub(range.start);
+        if len > 0 {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // A refusal costs space alone.
+            let _ = rustix::fs::fallocate(&self.fd, flags, range.start, len);
+        }
+    }
+
+    /// Reads a part from front to back. It has no buffer of its own; large ones make it fast.
+    pub fn range_reader(&self, range: Range<u64>) -> ScratchReader<'_> {
+        ScratchReader { file: self, at: range.start, end: range.end.min(self.len()) }
+    }
+}
+
+/// A sequential reader of a part of a [`ScratchFile`].
+#[derive(Debug)]
+pub struct ScratchReader<'a> {
+    file: &'a ScratchFile,
+    at: u64,
+    end: u64,
+}
+
+impl Read for ScratchReader<'_> {
+    /// As [`Read::read`], except that the buffer is filled unless the part ends.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.end.saturating_sub(self.at)).unwrap_or(usize::MAX);
+        let wanted = buffer.len().min(left);
+        self.file.read_exact_at(self.at, &mut buffer[..wanted])?;
+        self.at += wanted as u64;
+        Ok(wanted)
+    }
+}
+
+fn create_unnamed(directory: &Path) -> Result<OwnedFd, Errno> {
+    let mode = Mode::from_raw_mode(0o600);
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::open(directory, flags | OFlags::TMPFILE, mode) {
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
+        other => return other,
+    }
+    // The file system has no unnamed files: a named one loses its name at once.
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let path = directory.join(format!(".ng-scratch-{}-{number}", std::process::id()));
+        match rustix::fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL, mode) {
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+            Ok(fd) => {
+                rustix::fs::unlinkat(CWD, &path, AtFlags::empty())?;
+                return Ok(fd);
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Accounting of reads. Every read of the engine passes [`crate::Reader`], so every one is counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters of one [`crate::Reader`] and all its clones.
+#[derive(Debug, Default)]
+pub struct IoStats {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    useful_bytes: AtomicU64,
+    retries: AtomicU64,
+    depth_sum: AtomicU64,
+}
+
+/// The counters at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoCounts {
+    /// Completed device requests, retried ones included.
+    pub reads: u64,
+    /// Bytes that arrived.
+    pub read_bytes: u64,
+    /// Bytes of them that a caller took.
+    pub useful_bytes: u64,
+    /// Requests that were made again after a short answer, EINTR or EAGAIN.
+    pub retries: u64,
+    /// The sum over completions of the reads in flight at that moment.
+    pub depth_sum: u64,
+}
+
+impl IoCounts {
+    /// Reads in flight, averaged over completions; 0 if there were none.
+    pub fn mean_depth(&self) -> f64 {
+        if self.reads == 0 { 0.0 } else { self.depth_sum as f64 / self.reads as f64 }
+    }
+
+    /// What happened after `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            reads: self.reads.saturating_sub(earlier.reads),
+            read_bytes: self.read_bytes.saturating_sub(earlier.read_bytes),
+            useful_bytes: self.useful_bytes.saturating_sub(earlier.useful_bytes),
+            retries: self.retries.saturating_sub(earlier.retries),
+            depth_sum: self.depth_sum.saturating_sub(earlier.depth_sum),
+        }
+    }
+}
+
+impl IoStats {
+    /// The counters now.
+    pub fn counts(&self) -> IoCounts {
+        IoCounts {
+            reads: self.reads.load(Ordering::Relaxed),
+            read_bytes: self.read_bytes.load(Ordering::Relaxed),
+            useful_bytes: self.useful_bytes.load(Ordering::Relaxed),
+            retries: self.retries.load(Ordering::Relaxed),
+            depth_sum: self.depth_sum.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Says that a caller took `bytes` from what was read.
+    pub fn add_useful(&self, bytes: u64) {
+        self.useful_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Adds what one call of [`crate::Reader::read`] did.
+    pub(crate) fn add(&self, counts: &IoCounts) {
+        self.reads.fetch_add(counts.reads, Ordering::Relaxed);
+        self.read_bytes.fetch_add(counts.read_bytes, Ordering::Relaxed);
+        self.useful_bytes.fetch_add(counts.useful_bytes, Ordering::Relaxed);
+        self.retries.fetch_add(counts.retries, Ordering::Relaxed);
+        self.depth_sum.fetch_add(counts.depth_sum, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_add_up_and_differences_are_taken_per_counter() {
+        let stats = IoStats::default();
+        stats.add(&IoCounts { reads: 4, read_bytes: 400, depth_sum: 10, ..IoCounts::default() });
+        let before = stats.counts();
+        stats.add_useful(7);
+        stats.add(&IoCounts { reads: 1, retries: 1, ..IoCounts::default() });
+        let after = stats.counts().since(&before);
+        assert_eq!((after.reads, after.useful_bytes, after.retries), (1, 7, 1));
+        assert!((before.mean_depth() - 2.5).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,16 @@
+//! Test doubles, used by tests alone: disks that fail, and disks that are looked into.
+//!
+//! What lives here: [`MemDisk`], [`FaultDisk`]. What must not: anything that a shipped crate needs.
+//! The faults that are played here are those of `docs/crash-model.md`, and that document comes
+//! first: a fault that it does not name is not played, one that it names is.
+#![forbid(unsafe_code)]
+
+mod fault;
+mod fault_disk;
+mod mem_disk;
+mod random;
+
+pub use fault::{Fault, FaultCounts, FaultPlan, Odds};
+pub use fault_disk::FaultDisk;
+pub use mem_disk::{MemCounts, MemDisk};
+pub use random::Random;

@@ -1,0 +1,306 @@
+//! [`MemDisk`]: a disk wholly in memory that tests can look into, damage and copy.
+//!
+//! It remembers what was synced, as a strict device would: bytes are durable after `sync` of their
+//! file, names after `sync_dir`. What must not live here: faults, which [`crate::FaultDisk`] adds.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ng_io::{Access, Disk, FileId, NextRead, ReadDone, ReadOp};
+
+/// A disk in memory. Clones are the same disk.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ng_io::{Appender, Reader};
+/// use ng_testing::MemDisk;
+///
+/// let disk = MemDisk::new();
+/// let mut file = Appender::create(Arc::new(disk.clone()), "a.dat")?;
+/// file.write(&[1; 4096])?;
+/// file.finish()?;
+/// disk.damage("a.dat", |bytes| bytes[17] ^= 1);
+/// let reader = Reader::new(Arc::new(disk.clone()));
+/// let id = reader.open("a.dat")?;
+/// assert_eq!(reader.read_at(id, 0, 4096)?[17], 0);
+/// assert_eq!(disk.counts().reads, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct MemDisk {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    reads: AtomicU64,
+    writes: AtomicU64,
+    syncs: AtomicU64,
+    dir_syncs: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    names: BTreeMap<String, Arc<Mutex<MemFile>>>,
+    durable_names: BTreeMap<String, Arc<Mutex<MemFile>>>,
+    handles: Vec<(Arc<Mutex<MemFile>>, Access)>,
+}
+
+#[derive(Debug, Default)]
+struct MemFile {
+    bytes: Arc<Vec<u8>>,
+    durable: Arc<Vec<u8>>,
+    dirty: bool,
+}
+
+/// What was asked of a [`MemDisk`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemCounts {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Syncs of files.
+    pub syncs: u64,
+    /// Syncs of the directory.
+    pub dir_syncs: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl MemDisk {
+    /// An empty disk.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A disk that holds these files, all durable.
+    pub fn from_image(image: BTreeMap<String, Vec<u8>>) -> Self {
+        let disk = Self::new();
+        for (name, bytes) in image {
+            disk.put(&name, bytes);
+        }
+        disk
+    }
+
+    /// The bytes of every file as the running system sees them.
+    pub fn image(&self) -> BTreeMap<String, Vec<u8>> {
+        let state = lock(&self.shared.state);
+        let copy = |(name, file): (&String, &Arc<Mutex<MemFile>>)| {
+            (name.clone(), lock(file).bytes.to_vec())
+        };
+        state.names.iter().map(copy).collect()
+    }
+
+    /// What is left after a crash that loses everything that was not synced: the names at the last
+    /// `sync_dir`, each with the bytes of its last `sync`.
+    pub fn durable_image(&self) -> BTreeMap<String, Vec<u8>> {
+        let state = lock(&self.shared.state);
+        let copy = |(name, file): (&String, &Arc<Mutex<MemFile>>)| {
+            (name.clone(), lock(file).durable.to_vec())
+        };
+        state.durable_names.iter().map(copy).collect()
+    }
+
+    /// The bytes of a file, if it exists.
+    pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
+        let file = lock(&self.shared.state).names.get(name).cloned()?;
+        let bytes = lock(&file).bytes.to_vec();
+        Some(bytes)
+    }
+
+    /// The bytes of a file at its last sync, whether its name is durable or not.
+    pub fn durable_contents(&self, name: &str) -> Option<Vec<u8>> {
+        let file = lock(&self.shared.state).names.get(name).cloned()?;
+        let bytes = lock(&file).durable.to_vec();
+        Some(bytes)
+    }
+
+    /// Puts a file there, durable; one of that name is replaced, open handles keep the older.
+    pub fn put(&self, name: &str, bytes: Vec<u8>) {
+        let bytes = Arc::new(bytes);
+        let file = MemFile { durable: Arc::clone(&bytes), bytes, dirty: false };
+        let file = Arc::new(Mutex::new(file));
+        let mut state = lock(&self.shared.state);
+        state.names.insert(name.to_owned(), Arc::clone(&file));
+        state.durable_names.insert(name.to_owned(), file);
+    }
+
+    /// Changes the bytes of a file behind the engine's back, open or not. False if there is none.
+    pub fn damage(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let Some(file) = lock(&self.shared.state).names.get(name).cloned() else {
+            return false;
+        };
+        let mut file = lock(&file);
+        change(Arc::make_mut(&mut file.bytes));
+        file.durable = Arc::clone(&file.bytes);
+        true
+    }
+
+    /// Whether every byte of a file that exists is durable.
+    pub fn is_synced(&self, name: &str) -> bool {
+        let file = lock(&self.shared.state).names.get(name).cloned();
+        file.is_some_and(|file| !lock(&file).dirty)
+    }
+
+    /// Whether every name, rename and removal is durable.
+    pub fn is_dir_synced(&self) -> bool {
+        let state = lock(&self.shared.state);
+        state.names.len() == state.durable_names.len()
+            && state
+                .names
+                .iter()
+                .zip(&state.durable_names)
+                .all(|((name, file), durable)| name == durable.0 && Arc::ptr_eq(file, durable.1))
+    }
+
+    /// What was asked so far.
+    pub fn counts(&self) -> MemCounts {
+        let shared = &self.shared;
+        MemCounts {
+            reads: shared.reads.load(Ordering::Relaxed),
+            writes: shared.writes.load(Ordering::Relaxed),
+            syncs: shared.syncs.load(Ordering::Relaxed),
+            dir_syncs: shared.dir_syncs.load(Ordering::Relaxed),
+        }
+    }
+
+    fn handle(&self, id: FileId) -> io::Result<(Arc<Mutex<MemFile>>, Access)> {
+        let handle = lock(&self.shared.state).handles.get(id.0 as usize).cloned();
+        handle.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no such open file"))
+    }
+
+    fn writable(&self, id: FileId) -> io::Result<Arc<Mutex<MemFile>>> {
+        match self.handle(id)? {
+            (_, Access::Read) => Err(io::ErrorKind::PermissionDenied.into()),
+            (file, _) => Ok(file),
+        }
+    }
+
+    fn answer(&self, op: ReadOp, done: &mut ReadDone<'_>) {
+        self.shared.reads.fetch_add(1, Ordering::Relaxed);
+        let bytes = match self.handle(op.file) {
+            Ok((file, _)) => Arc::clone(&lock(&file).bytes),
+            Err(error) => return done(op, Err(error)),
+        };
+        let start = usize::try_from(op.offset).unwrap_or(usize::MAX).min(bytes.len());
+        let end = start.saturating_add(op.len as usize).min(bytes.len());
+        done(op, Ok(&bytes[start..end]));
+    }
+}
+
+impl Disk for MemDisk {
+    fn backend(&self) -> &'static str {
+        "mem-disk"
+    }
+
+    fn open(&self, name: &str, access: Access) -> io::Result<FileId> {
+        let mut state = lock(&self.shared.state);
+        let file = match (state.names.get(name).cloned(), access) {
+            (Some(_), Access::Create) => return Err(io::ErrorKind::AlreadyExists.into()),
+            (Some(file), _) => file,
+            (None, Access::Create) => {
+                let file = Arc::default();
+                state.names.insert(name.to_owned(), Arc::clone(&file));
+                file
+            }
+            (None, _) => return Err(io::ErrorKind::NotFound.into()),
+        };
+        state.handles.push((file, access));
+        Ok(FileId((state.handles.len() - 1) as u32))
+    }
+
+    fn len(&self, file: FileId) -> io::Result<u64> {
+        let (file, _) = self.handle(file)?;
+        let len = lock(&file).bytes.len();
+        Ok(len as u64)
+    }
+
+    fn read(&self, next: &mut NextRead<'_>, done: &mut ReadDone<'_>) -> io::Result<()> {
+        while let Some(op) = next() {
+            self.answer(op, done);
+        }
+        Ok(())
+    }
+
+    fn write(&self, file: FileId, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.shared.writes.fetch_add(1, Ordering::Relaxed);
+        let file = self.writable(file)?;
+        let mut file = lock(&file);
+        let start = usize::try_from(offset).map_err(|_| io::ErrorKind::StorageFull)?;
+        let end = start.checked_add(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
+        let all = Arc::make_mut(&mut file.bytes);
+        if all.len() < end {
+            all.resize(end, 0);
+        }
+        all[start..end].copy_from_slice(bytes);
+        file.dirty = true;
+        Ok(bytes.len())
+    }
+
+    fn allocate(&self, file: FileId, _len: u64) -> io::Result<()> {
+        self.writable(file).map(|_| ())
+    }
+
+    fn sync(&self, file: FileId) -> io::Result<()> {
+        self.shared.syncs.fetch_add(1, Ordering::Relaxed);
+        let (file, _) = self.handle(file)?;
+        let mut file = lock(&file);
+        file.durable = Arc::clone(&file.bytes);
+        file.dirty = false;
+        Ok(())
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.shared.dir_syncs.fetch_add(1, Ordering::Relaxed);
+        let mut state = lock(&self.shared.state);
+        state.durable_names = state.names.clone();
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = lock(&self.shared.state);
+        let file = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.names.insert(to.to_owned(), file);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let removed = lock(&self.shared.state).names.remove(name);
+        removed.map(|_| ()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        Ok(lock(&self.shared.state).names.keys().cloned().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crash_keeps_synced_bytes_under_synced_names_only() {
+        let disk = MemDisk::new();
+        let file = disk.open("a.tmp", Access::Create).expect("created");
+        disk.write(file, 0, b"one").expect("written");
+        assert_eq!(disk.durable_image().len(), 0);
+        disk.sync(file).expect("synced");
+        disk.sync_dir().expect("synced");
+        disk.write(file, 3, b"two").expect("written");
+        disk.rename("a.tmp", "a").expect("renamed");
+        assert!(!disk.is_synced("a") && !disk.is_dir_synced());
+        let left = disk.durable_image();
+        assert_eq!(left, BTreeMap::from([("a.tmp".to_owned(), b"one".to_vec())]));
+        disk.sync_dir().expect("synced");
+        disk.sync(file).expect("synced");
+        assert!(disk.is_synced("a") && disk.is_dir_synced());
+        assert_eq!(disk.durable_image(), disk.image());
+        assert_eq!(disk.contents("a").expect("there"), b"onetwo");
+    }
+}
