@@ -1,0 +1,38 @@
+//! Little-endian fields of byte slices, without a way to panic.
+//!
+//! Reading past the end gives 0: decoders check lengths first, these are only the means.
+
+use crate::error::Damage;
+
+pub(crate) fn le_u16(bytes: &[u8], at: usize) -> u16 {
+    field(bytes, at).map_or(0, u16::from_le_bytes)
+}
+
+pub(crate) fn le_u32(bytes: &[u8], at: usize) -> u32 {
+    field(bytes, at).map_or(0, u32::from_le_bytes)
+}
+
+pub(crate) fn le_u64(bytes: &[u8], at: usize) -> u64 {
+    field(bytes, at).map_or(0, u64::from_le_bytes)
+}
+
+/// Overwrites the bytes at `at`; what does not fit is left out.
+pub(crate) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    if let Some(place) = bytes.get_mut(at..at + value.len()) {
+        place.copy_from_slice(value);
+    }
+}
+
+fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+/// An error unless `condition` holds.
+pub(crate) fn ensure(condition: bool, what: impl FnOnce() -> String) -> Result<(), Damage> {
+    if condition { Ok(()) } else { Err(Damage::new(what())) }
+}
+
+/// Whether every byte is 0, as padding must be.
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}

@@ -1,0 +1,11 @@
+//! Caches inside the memory budget: blocks of topology, indexes and page tables, and rows of wide
+//! tensors.
+//!
+//! Both are [`slots::SlotCache`]s: fixed-size slots in chunks that are reserved from the budget
+//! before they are mapped and given back when a batch needs them. Invariant: what a cache hands out
+//! was verified when it came in.
+
+mod key_map;
+pub(crate) mod rows;
+pub(crate) mod sieve;
+pub(crate) mod slots;

@@ -1,0 +1,84 @@
+//! The row cache: one [`SlotCache`] for each wide tensor, all under one share.
+//!
+//! Rows below [`ROW_BYTES_MIN`] are not kept here: bookkeeping would weigh as much as they do, so
+//! their blocks go through the block cache.
+
+use std::convert::Infallible;
+use std::sync::OnceLock;
+
+use ng_types::Budget;
+
+use crate::cache::slots::{Inserted, Share, SlotCache};
+
+/// Narrowest row that has a slot of its own.
+pub(crate) const ROW_BYTES_MIN: usize = 256;
+
+/// Caches by tensor number.
+#[derive(Debug)]
+pub(crate) struct RowCache {
+    share: Share,
+    cap_bytes: u64,
+    pools: Box<[OnceLock<Option<SlotCache>>]>,
+}
+
+impl RowCache {
+    /// An empty cache for `tensors` tensors.
+    pub fn new(budget: Budget, cap_bytes: u64, tensors: usize) -> Self {
+        let pools = (0..tensors).map(|_| OnceLock::new()).collect();
+        Self { share: Share::new(budget, cap_bytes), cap_bytes, pools }
+    }
+
+    /// The share of all pools.
+    pub fn share(&self) -> &Share {
+        &self.share
+    }
+
+    /// The pool of a tensor, or `None` where its rows are too wide for the memory there is.
+    pub fn pool(&self, tensor: usize, row_bytes: usize) -> Option<RowPool<'_>> {
+        let pool = self.pools.get(tensor)?;
+        let pool = pool.get_or_init(|| SlotCache::new(row_bytes, self.cap_bytes)).as_ref()?;
+        Some(RowPool { rows: self, pool })
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        self.share.used_bytes()
+    }
+
+    /// Gives back one chunk of the largest pool; returns its bytes.
+    pub fn drop_chunk(&self) -> u64 {
+        let pools = self.pools.iter().filter_map(|pool| pool.get()?.as_ref());
+        let largest = pools.max_by_key(|pool| pool.bytes());
+        largest.map_or(0, |pool| pool.drop_chunk(&self.share))
+    }
+}
+
+/// One tensor's part of the cache.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowPool<'a> {
+    rows: &'a RowCache,
+    pool: &'a SlotCache,
+}
+
+impl RowPool<'_> {
+    /// Copies the rows that are there to their places in `out`; returns the places of the others.
+    pub fn copy(&self, rows: &[u64], out: &mut [u8]) -> Vec<usize> {
+        let copy = |place: usize, bytes: &[u8]| {
+            crate::bytes::put(out, place * bytes.len(), bytes);
+            Ok::<(), Infallible>(())
+        };
+        match self.pool.with_each(rows, 0, copy) {
+            Ok(missing) => missing,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Keeps a row, taking memory from the largest pool if this one has none.
+    pub fn insert(&self, row: u64, bytes: &[u8]) {
+        if self.pool.insert(&self.rows.share, row, bytes) == Inserted::NoMemory
+            && self.rows.drop_chunk() > 0
+        {
+            self.pool.insert(&self.rows.share, row, bytes);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The catalog: what a store holds, and where. It is the body of a root slot, as JSON.
+//!
+//! Nothing here does I/O. Invariant: a [`Catalog`] that [`Catalog::check`] has passed is consistent
+//! in itself (ids refer to things that exist, sizes do not overflow), so readers need not ask.
+
+use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
+use serde::{Deserialize, Serialize};
+
+/// A node type or an edge type, as the owner of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Owner {
+    /// Rows are node ids.
+    Node(NodeTypeId),
+    /// Rows are edge ids.
+    Edge(EdgeTypeId),
+}
+
+/// Names one tensor: its owner and its index in the owner's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TensorRef {
+    /// Whose tensor.
+    pub owner: Owner,
+    /// Index in [`NodeTypeMeta::tensors`] or [`EdgeTypeMeta::tensors`].
+    pub index: u16,
+}
+
+/// Everything a store says about itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Catalog {
+    /// Page size of topology segments in bytes.
+    pub page_bytes: u32,
+    /// Node types; a [`NodeTypeId`] is an index here.
+    pub node_types: Vec<NodeTypeMeta>,
+    /// Edge types; an [`EdgeTypeId`] is an index here.
+    pub edge_types: Vec<EdgeTypeMeta>,
+    /// The files.
+    pub(crate) segments: Vec<SegmentMeta>,
+}
+
+impl Catalog {
+    /// The tensor that `tensor` names.
+    pub fn tensor(&self, tensor: TensorRef) -> Option<&TensorMeta> {
+        self.tensors(tensor.owner)?.get(usize::from(tensor.index))
+    }
+
+    /// The tensor of `owner` that is called `name`.
+    pub fn find_tensor(&self, owner: Owner, name: &str) -> Option<TensorRef> {
+        let index = position(self.tensors(owner)?, name)?;
+        Some(TensorRef { owner, index })
+    }
+
+    fn tensors(&self, owner: Owner) -> Option<&[TensorMeta]> {
+        match owner {
+            Owner::Node(id) => Some(&self.node_types.get(usize::from(id.0))?.tensors),
+            Owner::Edge(id) => Some(&self.edge_types.get(usize::from(id.0))?.tensors),
+        }
+    }
+
+    /// Bytes of all pages and page tables.
+    pub fn disk_bytes(&self) -> u64 {
+        let bytes = |s: &SegmentMeta| {
+            s.num_pages * u64::from(s.page_bytes) + s.map_blocks * ng_io::BLOCK_BYTES as u64
+        };
+        self.segments.iter().map(bytes).sum()
+    }
+}
+
+/// One node type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeTypeMeta {
+    /// Unique among node types.
+    pub name: String,
+    /// Ids are below this.
+    pub num_nodes: u64,
+    /// Nodes that are not deleted.
+    pub num_nodes_live: u64,
+    /// Node tensors, rows by node id.
+    pub tensors: Vec<TensorMeta>,
+    pub(crate) dictionary: Option<DictionaryMeta>,
+}
+
+impl NodeTypeMeta {
+    /// Whether nodes have string ids.
+    pub fn has_dictionary(&self) -> bool {
+        self.dictionary.is_some()
+    }
+
+    /// The index of the tensor called `name`.
+    pub fn tensor(&self, name: &str) -> Option<u16> {
+        position(&self.tensors, name)
+    }
+}
+
+/// One edge type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(clippy::struct_excessive_bools)]
+pub struct EdgeTypeMeta {
+    /// Node type that edges come from.
+    pub source: NodeTypeId,
+    /// Name of the relation.
+    pub relation: String,
+    /// Node type that edges go to; topology is stored by destination.
+    pub destination: NodeTypeId,
+    /// Entries in the neighbour lists (an undirected edge has two).
+    pub num_edges: u64,
+    /// Edge ids are below this; rows of edge tensors. 0 where entries carry no id.
+    pub num_edge_ids: u64,
+    /// Each edge is stored in both directions, with one id.
+    pub undirected: bool,
+    /// No parallel edges.
+    pub unique: bool,
+    /// The edge type that holds the same edges the other way round.
+    pub reverse: Option<EdgeTypeId>,
+    /// Entries carry an edge id.
+    pub has_edge_ids: bool,
+    /// Entries carry a time (i64) and lists are ordered by it.
+    pub has_time: bool,
+    /// Entries carry a weight (f32).
+    pub has_weight: bool,
+    /// Edge tensors, rows by edge id.
+    pub tensors: Vec<TensorMeta>,
+    pub(crate) topology: TopologyMeta,
+}
+
+impl EdgeTypeMeta {
+    /// The index of the tensor called `name`.
+    pub fn tensor(&self, name: &str) -> Option<u16> {
+        position(&self.tensors, name)
+    }
+}
+
+fn position(tensors: &[TensorMeta], name: &str) -> Option<u16> {
+    tensors.iter().position(|t| t.name == name).and_then(|i| u16::try_from(i).ok())
+}
+
+/// One tensor of fixed-width rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TensorMeta {
+    /// Unique in its owner.
+    pub name: String,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Dimensions after the first; empty for one element per row.
+    pub shape: Vec<u64>,
+    /// Rows: `num_nodes` of the node type or `num_edge_ids` of the edge type.
+    pub num_rows: u64,
+    /// For a split that came from masks: 0 for masks `[N]`, k for masks `[N, k]`.
+    pub mask_width: Option<u32>,
+    pub(crate) segment: u32,
+}
+
+impl TensorMeta {
+    /// Bytes of one row.
+    pub fn row_bytes(&self) -> u64 {
+        row_bytes(self.dtype, &self.shape).unwrap_or(0)
+    }
+}
+
+/// Bytes of one row, or `None` where that is 0 or above [`ROW_BYTES_MAX`].
+pub(crate) fn row_bytes(dtype: Dtype, shape: &[u64]) -> Option<u64> {
+    let start = dtype.size_bytes() as u64;
+    let bytes = shape.iter().try_fold(start, |product, dim| product.checked_mul(*dim))?;
+    (1..=ROW_BYTES_MAX).contains(&bytes).then_some(bytes)
+}
+
+/// Where the topology of an edge type is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TopologyMeta {
+    /// Bytes of a source id in an entry, 4 or 5.
+    pub id_width: u8,
+    pub pages: u32,
+    pub index: u32,
+    pub l_root: Option<TreeRoot>,
+    pub h_root: Option<TreeRoot>,
+    pub gmap_root: Option<TreeRoot>,
+    pub num_l_pages: u64,
+    pub num_h_lists: u64,
+}
+
+/// The root page of a static tree inside an index segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TreeRoot {
+    pub page: u64,
+    /// 0 where the root is a leaf.
+    pub level: u8,
+}
+
+/// Where a dictionary is: one segment of names by id, one of keys in byte order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DictionaryMeta {
+    pub names: u32,
+    pub names_root: Option<TreeRoot>,
+    pub names_index: u32,
+    pub keys: u32,
+    pub keys_root: Option<TreeRoot>,
+}
+
+/// Two files: `NAME.dat` with pages and `NAME.map` with their table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SegmentMeta {
+    pub name: String,
+    pub page_bytes: u32,
+    pub num_pages: u64,
+    /// Blocks of the `.map` file.
+    pub map_blocks: u64,
+    /// The inner blocks of the page table, in order.
+    pub table: Vec<TableRef>,
+}
+
+/// A pointer to a block of a `.map` file, with the checksum of that block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TableRef {
+    pub block: u64,
+    pub crc: u32,
+}
+
+/// The widest row.
+pub const ROW_BYTES_MAX: u64 = 1 << 30;
+
+/// Most node types, edge types, tensors of one owner.
+pub(crate) const TYPES_MAX: usize = 1 << 15;

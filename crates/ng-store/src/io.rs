@@ -1,0 +1,22 @@
+//! What this crate uses of `ng-io`, and the two calls that need an error of another kind.
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub(crate) use ng_io::{
+    Appender, BLOCK_BYTES, Disk, FileId, READ_BYTES_MAX, ReadError, ReadOp, Reader, Region,
+    WriteError,
+};
+use ng_io::{BackendChoice, OpenOptions, open_dir};
+
+/// Opens a directory to write a new store into it.
+pub(crate) fn open_for_writing(dir: &Path) -> Result<Arc<dyn Disk>, ng_io::OpenError> {
+    let options = OpenOptions { queue_depth: 1, ..OpenOptions::default() };
+    open_dir(dir, BackendChoice::Pread, &options).map(|opened| opened.disk)
+}
+
+/// Makes the names in the directory durable.
+pub(crate) fn sync_dir(disk: &dyn Disk) -> Result<(), WriteError> {
+    let wrap = |source| WriteError::Sync { file: "the store's directory".into(), source };
+    disk.sync_dir().map_err(|error| wrap(Arc::new(error)))
+}

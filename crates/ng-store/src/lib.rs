@@ -1,0 +1,50 @@
+//! The on-disk graph store: pages, page table, topology, tensors, dictionaries, snapshots, verify.
+//!
+//! What lives here: format version 0 (`docs/format.md`), the writer that builds a store in one
+//! pass, and the readers that serve whole batches from a pinned [`Snapshot`]. What must not:
+//! sampling, parsing of users' files, any file access that does not go through `ng-io`. The
+//! invariant: bytes are hostile until the checksum kept with their pointer holds and a `decode` has
+//! typed them.
+#![forbid(unsafe_code)]
+
+mod builder;
+mod bytes;
+mod cache;
+mod catalog;
+mod catalog_check;
+mod dictionary;
+mod error;
+mod io;
+mod open_root;
+mod page_table;
+mod pages;
+mod root;
+mod scan;
+mod segment;
+mod snapshot;
+mod store;
+mod tensor;
+mod topology;
+mod tree;
+mod tree_lookup;
+mod verify;
+
+pub use builder::{
+    BuildOptions, BuildSummary, EdgeTypeSpec, Entry, Part, StoreBuilder, TensorSpec,
+};
+pub use catalog::{
+    Catalog, EdgeTypeMeta, NodeTypeMeta, Owner, ROW_BYTES_MAX, TensorMeta, TensorRef,
+};
+pub use dictionary::page::STRING_BYTES_MAX;
+pub use dictionary::writer::{DictionaryPart, DictionaryWriter};
+pub use error::{BuildError, Damage, OpenError, ReadError};
+pub use root::FORMAT_VERSION;
+pub use scan::{VisitLists, VisitRows};
+pub use snapshot::{
+    Draw, EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, Expansion, GATHER_BYTES_PER_ROW,
+    GatherStats, Snapshot,
+};
+pub use store::{OpenOptions, Store, StoreStats};
+pub use tensor::writer::{TensorPart, TensorWriter};
+pub use topology::writer::{TopologyPart, TopologyWriter};
+pub use verify::{Problem, Progress, VerifyReport, verify, verify_on};

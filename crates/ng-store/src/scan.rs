@@ -1,0 +1,154 @@
+//! Sequential reading of whole segments, in windows that fit the budget and past the caches.
+
+use ng_types::EdgeTypeId;
+
+use crate::bytes::put;
+use crate::catalog::{EdgeTypeMeta, TensorRef};
+use crate::error::{Damage, ReadError};
+use crate::io::BLOCK_BYTES;
+use crate::pages::Segment;
+use crate::snapshot::{Expansion, Snapshot};
+use crate::store::Inner;
+use crate::topology::entry::EntryLayout;
+use crate::topology::h_page::{HLayout, check_h_page};
+use crate::topology::l_page::LPage;
+use crate::topology::page::{PageHeader, PageKind};
+
+/// What a scan holds in memory if it can have it.
+const WINDOW_BYTES: usize = 4 << 20;
+const WINDOW_BYTES_MIN: usize = 256 << 10;
+
+/// Takes rows of a tensor: the first row and the bytes of consecutive ones.
+pub type VisitRows<'a> = dyn FnMut(u64, &[u8]) -> Result<(), ReadError> + 'a;
+/// Takes neighbour lists: the nodes and the list of each.
+pub type VisitLists<'a> = dyn FnMut(&[u64], &Expansion) -> Result<(), ReadError> + 'a;
+
+/// Lends the blocks of a segment in order, a whole number of `unit_blocks` at a time.
+pub(crate) fn scan_blocks(
+    inner: &Inner,
+    segment: &Segment,
+    unit_blocks: u64,
+    visit: &mut VisitRows<'_>,
+) -> Result<(), ReadError> {
+    let unit_bytes = unit_blocks as usize * BLOCK_BYTES;
+    let end = segment.meta.num_pages * segment.blocks_per_page();
+    let units = usize::try_from(end / unit_blocks).unwrap_or(usize::MAX).max(1);
+    let best = (WINDOW_BYTES / unit_bytes).clamp(1, units) * unit_bytes;
+    let least = (WINDOW_BYTES_MIN / unit_bytes).clamp(1, units) * unit_bytes;
+    let small = || inner.reserve_batch(least as u64);
+    let held = inner.budget.reserve(best as u64).or_else(|_| small())?;
+    let mut window = vec![0; held.bytes() as usize];
+    let per_window = (window.len() / BLOCK_BYTES) as u64;
+    let mut first = 0;
+    while first < end {
+        let blocks: Vec<u64> = (first..end.min(first + per_window)).collect();
+        let located = inner.pages.resolve(segment, &blocks)?;
+        let mut take = |from: usize, bytes: &[u8]| {
+            put(&mut window, from * BLOCK_BYTES, bytes);
+            Ok(())
+        };
+        inner.pages.read_data(segment, &located, &mut take)?;
+        let filled = blocks.len() * BLOCK_BYTES;
+        inner.pages.reader.stats().add_useful(filled as u64);
+        visit(first, window.get(..filled).unwrap_or_default())?;
+        first += per_window;
+    }
+    Ok(())
+}
+
+impl Snapshot {
+    /// Reads a whole tensor front to back: `visit(first_row, bytes)` gets whole rows, without
+    /// padding, in chunks of up to about 4 MiB. Nothing of it enters a cache.
+    ///
+    /// # Errors
+    /// [`ReadError`], also those of `visit`.
+    pub fn scan_tensor(
+        &self,
+        tensor: TensorRef,
+        visit: &mut VisitRows<'_>,
+    ) -> Result<(), ReadError> {
+        let (meta, segment, layout) = self.inner.tensor(tensor)?;
+        let (unit, width) = (layout.unit_bytes(), layout.row_bytes());
+        let unit_blocks = (unit / BLOCK_BYTES) as u64;
+        let mut rows = Vec::new();
+        let mut take = |first_block: u64, bytes: &[u8]| {
+            let first_row = first_block / unit_blocks * layout.unit_rows();
+            rows.clear();
+            for unit in bytes.chunks_exact(unit) {
+                let packed = layout.unit_rows() as usize * width;
+                rows.extend_from_slice(unit.get(..packed).unwrap_or_default());
+            }
+            let left = (meta.num_rows - first_row).saturating_mul(width as u64);
+            rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+            visit(first_row, &rows)
+        };
+        scan_blocks(&self.inner, segment, unit_blocks, &mut take)
+    }
+
+    /// Reads all neighbour lists of an edge type in the order of pages: `visit(nodes, lists)`.
+    /// Nodes without neighbours are left out; a long list comes in several calls, in list order;
+    /// nodes do not ascend across calls.
+    ///
+    /// # Errors
+    /// [`ReadError`], also those of `visit`.
+    pub fn scan_topology(
+        &self,
+        edge_type: EdgeTypeId,
+        visit: &mut VisitLists<'_>,
+    ) -> Result<(), ReadError> {
+        let (meta, topo, _) = self.inner.topology(edge_type)?;
+        let (mut nodes, mut lists) = (Vec::new(), Expansion::default());
+        let page_bytes = topo.meta.page_bytes as usize;
+        let mut take = |first_block: u64, bytes: &[u8]| {
+            nodes.clear();
+            lists.clear();
+            lists.offsets.push(0);
+            let first_page = first_block / topo.blocks_per_page();
+            for (step, page) in bytes.chunks_exact(page_bytes).enumerate() {
+                let wrong = |damage: Damage| topo.damaged(first_page + step as u64, &damage);
+                take_page(edge_type, meta, page, &mut nodes, &mut lists).map_err(wrong)?;
+            }
+            visit(&nodes, &lists)
+        };
+        scan_blocks(&self.inner, topo, topo.blocks_per_page(), &mut take)
+    }
+}
+
+fn take_page(
+    edge_type: EdgeTypeId,
+    meta: &EdgeTypeMeta,
+    page: &[u8],
+    nodes: &mut Vec<u64>,
+    lists: &mut Expansion,
+) -> Result<(), Damage> {
+    let (edge_type, layout) = (u32::from(edge_type.0), EntryLayout::of(meta));
+    let width = layout.entry_bytes();
+    let header = PageHeader::decode(page, edge_type, layout)?;
+    let mut push = |node: u64, raw: &[u8]| {
+        for entry in raw.chunks_exact(width) {
+            lists.push(layout, &layout.decode(entry));
+        }
+        if nodes.last() == Some(&node) {
+            lists.offsets.pop();
+        } else {
+            nodes.push(node);
+        }
+        lists.offsets.push(lists.sources.len());
+    };
+    if header.kind == PageKind::L {
+        let typed = LPage::decode(page, edge_type, layout)?;
+        for index in 0..typed.len() {
+            let (node, raw) = typed.slot(index)?;
+            push(node, raw);
+        }
+        return Ok(());
+    }
+    let h_layout = HLayout::new(layout, page.len() as u32);
+    let part = u64::from(header.end_or_part);
+    let degree = part * h_layout.per_page() + u64::from(header.num_entries);
+    check_h_page(page, edge_type, layout, (header.node, degree), part)?;
+    for (start, count) in h_layout.blocks(u64::from(header.num_entries)) {
+        push(header.node, page.get(start..start + count * width).unwrap_or_default());
+    }
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! One version of a store, and every question that can be put to it. All calls take batches.
+//!
+//! A snapshot may be used by many threads at once. Answers come in request order and do not depend
+//! on caches, back end or the order of completions.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ng_types::{Budget, BudgetExceeded, EdgeTypeId, Epoch, NodeId, NodeTypeId, Reservation};
+
+use crate::catalog::{Catalog, TensorRef};
+use crate::dictionary::reader::DictionaryReader;
+use crate::error::ReadError;
+use crate::store::Inner;
+use crate::tensor::reader::TensorReader;
+use crate::topology::reader::TopologyReader;
+
+/// Chooses positions of one neighbour list: gets the place of the destination in the request and
+/// its degree, and appends positions below the degree, in the order in which they shall come out;
+/// repeats are allowed.
+pub type Draw<'a> = dyn FnMut(usize, u64, &mut Vec<u64>) + 'a;
+
+/// What [`Snapshot::expand`] fills: the chosen entries of each destination, in request order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Expansion {
+    /// Entries of destination `i` are `offsets[i]..offsets[i + 1]`.
+    pub offsets: Vec<usize>,
+    /// Neighbours.
+    pub sources: Vec<u64>,
+    /// Edge ids, or empty where the type has none.
+    pub edge_ids: Vec<u64>,
+    /// Times, or empty where the type has none.
+    pub times: Vec<i64>,
+    /// Weights, or empty where the type has none.
+    pub weights: Vec<f32>,
+}
+
+/// What [`Snapshot::gather`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GatherStats {
+    /// Rows asked for.
+    pub rows: u64,
+    /// Rows served without a device read.
+    pub rows_cached: u64,
+}
+
+/// What [`Snapshot::expand`] needs for a while for each destination, beside its result and outside
+/// of the budget: whoever reserves memory for a batch adds it.
+pub const EXPAND_BYTES_PER_DESTINATION: u64 = 160;
+/// The same for each chosen entry.
+pub const EXPAND_BYTES_PER_ENTRY: u64 = 56;
+/// The same for each row of [`Snapshot::gather`] that has to be read.
+pub const GATHER_BYTES_PER_ROW: u64 = 80;
+
+/// One version of a store.
+pub struct Snapshot {
+    pub(crate) inner: Arc<Inner>,
+}
+
+impl Snapshot {
+    /// What the store holds.
+    pub fn catalog(&self) -> &Catalog {
+        &self.inner.catalog
+    }
+
+    /// Which version this is.
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.inner.epoch)
+    }
+
+    /// Identifies the content: stores with equal bytes have equal fingerprints, and a store with
+    /// other content has another one with near certainty.
+    pub fn fingerprint(&self) -> u64 {
+        self.inner.fingerprint
+    }
+
+    /// Chooses entries of the neighbour lists of `destinations` (any order, repeats are separate
+    /// requests) and puts them into `out`.
+    ///
+    /// `draw` is called once for every destination, in no particular order. It must depend on its
+    /// arguments alone for the result to be repeatable, and must not call the snapshot: a part of a
+    /// cache may be locked. Positions of long lists are drawn before their pages are read, and only
+    /// the 4 KiB blocks that hold them are read, each once.
+    ///
+    /// # Errors
+    /// [`ReadError::NodeOutOfRange`], [`ReadError::PositionOutOfRange`], [`ReadError::Missing`],
+    /// [`ReadError::Checksum`], [`ReadError::Damaged`], [`ReadError::Io`].
+    pub fn expand(
+        &self,
+        edge_type: EdgeTypeId,
+        destinations: &[NodeId],
+        draw: &mut Draw<'_>,
+        out: &mut Expansion,
+    ) -> Result<(), ReadError> {
+        let (meta, topo, index) = self.inner.topology(edge_type)?;
+        self.check_nodes(meta.destination, destinations)?;
+        let pages = &self.inner.pages;
+        TopologyReader { pages, edge_type, meta, topo, index }.expand(destinations, draw, out)
+    }
+
+    /// The whole neighbour lists of `destinations`, in list order.
+    ///
+    /// # Errors
+    /// As [`Snapshot::expand`].
+    pub fn neighbors(
+        &self,
+        edge_type: EdgeTypeId,
+        destinations: &[NodeId],
+        out: &mut Expansion,
+    ) -> Result<(), ReadError> {
+        let mut all = |_, degree, positions: &mut Vec<u64>| positions.extend(0..degree);
+        self.expand(edge_type, destinations, &mut all, out)
+    }
+
+    /// The lengths of the neighbour lists of `nodes`.
+    ///
+    /// # Errors
+    /// As [`Snapshot::expand`].
+    pub fn degrees(&self, edge_type: EdgeTypeId, nodes: &[NodeId]) -> Result<Vec<u64>, ReadError> {
+        let mut degrees = vec![0; nodes.len()];
+        let mut note = |place: usize, degree, _: &mut Vec<u64>| {
+            if let Some(slot) = degrees.get_mut(place) {
+                *slot = degree;
+            }
+        };
+        self.expand(edge_type, nodes, &mut note, &mut Expansion::default())?;
+        Ok(degrees)
+    }
+
+    /// Copies rows of a tensor to `out`, one after the other in request order; repeats are fine.
+    ///
+    /// # Errors
+    /// [`ReadError::RowOutOfRange`], [`ReadError::OutputSize`] unless `out` has exactly rows x row
+    /// bytes, [`ReadError::Missing`], [`ReadError::Checksum`], [`ReadError::Io`].
+    pub fn gather(
+        &self,
+        tensor: TensorRef,
+        rows: &[u64],
+        out: &mut [u8],
+    ) -> Result<GatherStats, ReadError> {
+        let inner = &self.inner;
+        let (meta, segment, layout) = inner.tensor(tensor)?;
+        let num_rows = meta.num_rows;
+        if let Some(row) = rows.iter().find(|row| **row >= num_rows) {
+            let (tensor, row) = (meta.name.clone(), *row);
+            return Err(ReadError::RowOutOfRange { tensor, row, num_rows });
+        }
+        let width = layout.row_bytes();
+        let expected = rows.len().saturating_mul(width);
+        if out.len() != expected {
+            return Err(ReadError::OutputSize { expected, found: out.len() });
+        }
+        let wide = width >= crate::cache::rows::ROW_BYTES_MIN;
+        let pool = if wide { inner.rows.pool(segment.id as usize, width) } else { None };
+        let reader = TensorReader { pages: &inner.pages, segment, layout, pool };
+        let stats = reader.gather(rows, out)?;
+        inner.rows_served.fetch_add(stats.rows, Ordering::Relaxed);
+        inner.rows_cached.fetch_add(stats.rows_cached, Ordering::Relaxed);
+        Ok(stats)
+    }
+
+    /// The node id of each string id, or `None` where there is no such node.
+    ///
+    /// # Errors
+    /// [`ReadError::Missing`] if the node type has no dictionary, [`ReadError::Checksum`],
+    /// [`ReadError::Damaged`], [`ReadError::Io`].
+    pub fn lookup_strings(
+        &self,
+        node_type: NodeTypeId,
+        keys: &[&str],
+    ) -> Result<Vec<Option<u64>>, ReadError> {
+        self.dictionary(node_type)?.lookup(keys)
+    }
+
+    /// The string id of each node.
+    ///
+    /// # Errors
+    /// [`ReadError::NodeOutOfRange`], and those of [`Snapshot::lookup_strings`].
+    pub fn names(&self, node_type: NodeTypeId, ids: &[NodeId]) -> Result<Vec<String>, ReadError> {
+        self.check_nodes(node_type, ids)?;
+        self.dictionary(node_type)?.names(ids)
+    }
+
+    fn dictionary(&self, node_type: NodeTypeId) -> Result<DictionaryReader<'_>, ReadError> {
+        let inner = &self.inner;
+        let owner = inner.node_type(node_type)?;
+        let missing =
+            || ReadError::Missing { what: format!("string ids for node type {:?}", owner.name) };
+        let meta = owner.dictionary.ok_or_else(missing)?;
+        Ok(DictionaryReader {
+            pages: &inner.pages,
+            meta,
+            names: inner.segment(meta.names)?,
+            names_index: inner.segment(meta.names_index)?,
+            keys: inner.segment(meta.keys)?,
+            num_nodes: owner.num_nodes,
+        })
+    }
+
+    /// Reserves `bytes` of the store's budget: from what is free, else from its caches. It does
+    /// not wait for others; [`crate::Store::reserve_batch`] does.
+    ///
+    /// # Errors
+    /// [`BudgetExceeded`] if batches hold the rest.
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation, BudgetExceeded> {
+        self.inner.try_reserve(bytes)
+    }
+
+    /// The memory budget of the store.
+    pub fn budget(&self) -> &Budget {
+        &self.inner.budget
+    }
+
+    /// Whether all of `ids` are below the id bound of the node type.
+    ///
+    /// # Errors
+    /// [`ReadError::NodeOutOfRange`] names the first that is not, [`ReadError::Missing`] the type.
+    pub fn check_nodes(&self, node_type: NodeTypeId, ids: &[NodeId]) -> Result<(), ReadError> {
+        let meta = self.inner.node_type(node_type)?;
+        match ids.iter().find(|id| **id >= meta.num_nodes) {
+            None => Ok(()),
+            Some(id) => Err(ReadError::NodeOutOfRange {
+                node_type: meta.name.clone(),
+                id: *id,
+                num_nodes: meta.num_nodes,
+            }),
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Tensors: fixed-width rows of node or edge attributes, by id.
+
+pub(crate) mod layout;
+pub(crate) mod reader;
+pub(crate) mod writer;

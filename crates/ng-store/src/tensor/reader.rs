@@ -1,0 +1,169 @@
+//! Gathering rows of a tensor for a batch.
+//!
+//! Wide rows: the row cache is asked first, the rest is read in one call, copied straight to where
+//! the caller wants it, and kept. Narrow rows: their blocks go through the block cache. A read
+//! takes only the 4 KiB blocks that hold a row.
+
+use crate::cache::rows::{ROW_BYTES_MIN, RowPool};
+use crate::error::ReadError;
+use crate::io::BLOCK_BYTES;
+use crate::pages::{Pages, Segment};
+use crate::snapshot::GatherStats;
+use crate::tensor::layout::RowLayout;
+
+/// One tensor in an open store.
+pub(crate) struct TensorReader<'a> {
+    pub pages: &'a Pages,
+    pub segment: &'a Segment,
+    pub layout: RowLayout,
+    pub pool: Option<RowPool<'a>>,
+}
+
+/// A row that has to be read.
+#[derive(Clone, Copy)]
+struct Wanted {
+    row: u64,
+    /// Place in the request.
+    place: usize,
+    /// Place of the row's first block in the list of blocks.
+    first: usize,
+    /// First byte in that block.
+    offset: usize,
+}
+
+impl TensorReader<'_> {
+    /// Copies `rows` to `out`, in request order. Rows and the length of `out` were checked.
+    pub fn gather(&self, rows: &[u64], out: &mut [u8]) -> Result<GatherStats, ReadError> {
+        let want = |place: usize| {
+            let row = rows.get(place).copied().unwrap_or(0);
+            Wanted { row, place, first: 0, offset: 0 }
+        };
+        let mut wanted: Vec<Wanted> = match self.pool {
+            Some(pool) => pool.copy(rows, out).into_iter().map(want).collect(),
+            None => (0..rows.len()).map(want).collect(),
+        };
+        let mut stats = GatherStats { rows: rows.len() as u64, rows_cached: 0 };
+        stats.rows_cached = stats.rows - wanted.len() as u64;
+        if wanted.is_empty() {
+            return Ok(stats);
+        }
+        if !wanted.is_sorted_by_key(|w| w.row) {
+            wanted.sort_unstable_by_key(|w| (w.row, w.place));
+        }
+        let blocks = self.list_blocks(&mut wanted);
+        if self.is_wide() {
+            self.read_wide(&wanted, &blocks, out)?;
+        } else {
+            stats.rows_cached += self.read_narrow(&wanted, &blocks, out)?;
+        }
+        Ok(stats)
+    }
+
+    fn is_wide(&self) -> bool {
+        self.layout.row_bytes() >= ROW_BYTES_MIN
+    }
+
+    /// The distinct blocks of the wanted rows, ascending; tells each row where its first one is.
+    fn list_blocks(&self, wanted: &mut [Wanted]) -> Vec<u64> {
+        let mut blocks: Vec<u64> = Vec::with_capacity(wanted.len());
+        for w in wanted {
+            let place = self.layout.place(w.row);
+            let end = place.block + self.layout.blocks(place);
+            let next = blocks.last().map_or(0, |last| last + 1);
+            let listed = next.saturating_sub(place.block).min(end - place.block);
+            w.first = blocks.len() - listed as usize;
+            w.offset = place.offset;
+            blocks.extend(place.block.max(next)..end.max(next));
+        }
+        blocks
+    }
+
+    fn read_wide(
+        &self,
+        wanted: &[Wanted],
+        blocks: &[u64],
+        out: &mut [u8],
+    ) -> Result<(), ReadError> {
+        let located = self.pages.resolve(self.segment, blocks)?;
+        let width = self.layout.row_bytes();
+        let mut useful = 0;
+        let mut take = |from: usize, bytes: &[u8]| {
+            let mut previous = None;
+            for w in self.overlapping(wanted, from, bytes.len()) {
+                let target = w.place * width;
+                let target = out.get_mut(target..target + width).unwrap_or_default();
+                let copied = copy_part(w, from, bytes, target);
+                if previous != Some(w.row) {
+                    useful += copied as u64;
+                    if let Some(pool) = self.pool.filter(|_| copied == width) {
+                        pool.insert(w.row, target);
+                    }
+                }
+                previous = Some(w.row);
+            }
+            Ok(())
+        };
+        self.pages.read_data(self.segment, &located, &mut take)?;
+        self.pages.reader.stats().add_useful(useful);
+        Ok(())
+    }
+
+    /// Returns how many rows needed no read.
+    fn read_narrow(
+        &self,
+        wanted: &[Wanted],
+        blocks: &[u64],
+        out: &mut [u8],
+    ) -> Result<u64, ReadError> {
+        let width = self.layout.row_bytes();
+        let mut visit = |index: usize, bytes: &[u8]| {
+            for w in self.overlapping(wanted, index, bytes.len()) {
+                let target = w.place * width;
+                let target = out.get_mut(target..target + width).unwrap_or_default();
+                copy_part(w, index, bytes, target);
+            }
+            Ok(())
+        };
+        let missed = self.pages.fetch(self.segment, blocks, 1, &mut visit)?;
+        let mut read = vec![false; wanted.len()];
+        for index in missed {
+            let start = self.first_overlapping(wanted, index);
+            let touched = wanted.iter().zip(&mut read).skip(start);
+            touched.take_while(|(w, _)| w.first <= index).for_each(|(_, flag)| *flag = true);
+        }
+        let rows_read = read.iter().filter(|flag| **flag).count();
+        self.pages.reader.stats().add_useful((rows_read * width) as u64);
+        Ok((wanted.len() - rows_read) as u64)
+    }
+
+    fn first_overlapping(&self, wanted: &[Wanted], block: usize) -> usize {
+        let width = self.layout.row_bytes();
+        wanted.partition_point(|w| w.first + (w.offset + width).div_ceil(BLOCK_BYTES) <= block)
+    }
+
+    /// The wanted rows with bytes in the run of blocks from place `from` on.
+    fn overlapping<'w>(
+        &self,
+        wanted: &'w [Wanted],
+        from: usize,
+        bytes: usize,
+    ) -> impl Iterator<Item = &'w Wanted> {
+        let end = from + bytes / BLOCK_BYTES;
+        let rest = wanted.get(self.first_overlapping(wanted, from)..).unwrap_or_default();
+        rest.iter().take_while(move |w| w.first < end)
+    }
+}
+
+/// Copies what a run of blocks holds of a row; returns how many bytes that was.
+fn copy_part(w: &Wanted, from: usize, bytes: &[u8], target: &mut [u8]) -> usize {
+    let (start, skip) = if w.first >= from {
+        ((w.first - from) * BLOCK_BYTES + w.offset, 0)
+    } else {
+        (0, (from - w.first) * BLOCK_BYTES - w.offset)
+    };
+    let source = bytes.get(start..).unwrap_or_default();
+    let target = target.get_mut(skip..).unwrap_or_default();
+    let len = source.len().min(target.len());
+    crate::bytes::put(target, 0, source.get(..len).unwrap_or_default());
+    len
+}

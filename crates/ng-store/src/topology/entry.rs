@@ -1,0 +1,186 @@
+//! One entry of a neighbour list: source id, then edge id, time and weight where the type has them.
+
+use crate::builder::Entry;
+use crate::bytes::{le_u32, le_u64};
+use crate::catalog::EdgeTypeMeta;
+use crate::snapshot::Expansion;
+
+/// Bytes of an edge id in an entry.
+pub(crate) const EDGE_ID_BYTES: usize = 5;
+
+/// Which columns entries have, and how wide a source id is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryLayout {
+    /// 4 or 5.
+    pub id_width: u8,
+    pub has_edge_ids: bool,
+    pub has_time: bool,
+    pub has_weight: bool,
+}
+
+impl EntryLayout {
+    /// The layout of an edge type.
+    pub fn of(meta: &EdgeTypeMeta) -> Self {
+        Self {
+            id_width: meta.topology.id_width,
+            has_edge_ids: meta.has_edge_ids,
+            has_time: meta.has_time,
+            has_weight: meta.has_weight,
+        }
+    }
+
+    /// Bytes of one entry.
+    pub fn entry_bytes(self) -> usize {
+        usize::from(self.id_width)
+            + if self.has_edge_ids { EDGE_ID_BYTES } else { 0 }
+            + if self.has_time { 8 } else { 0 }
+            + if self.has_weight { 4 } else { 0 }
+    }
+
+    /// The flags byte of page headers.
+    pub fn flags(self) -> u8 {
+        u8::from(self.has_edge_ids) | u8::from(self.has_time) << 1 | u8::from(self.has_weight) << 2
+    }
+
+    /// Whether an entry is a 4-byte source id and nothing else.
+    pub fn is_plain(self) -> bool {
+        self.id_width == 4 && self.flags() == 0
+    }
+
+    /// Ids are below this.
+    pub fn id_bound(self) -> u64 {
+        1 << (8 * u32::from(self.id_width))
+    }
+
+    /// Appends an entry whose ids the caller has checked.
+    pub fn encode(self, entry: &Entry, out: &mut Vec<u8>) {
+        let source = entry.source.to_le_bytes();
+        out.extend(source.iter().take(usize::from(self.id_width)));
+        if self.has_edge_ids {
+            out.extend(entry.edge_id.to_le_bytes().iter().take(EDGE_ID_BYTES));
+        }
+        if self.has_time {
+            out.extend(entry.time.to_le_bytes());
+        }
+        if self.has_weight {
+            out.extend(entry.weight.to_le_bytes());
+        }
+    }
+
+    /// Reads an entry; missing bytes read as 0.
+    #[inline]
+    pub fn decode(self, bytes: &[u8]) -> Entry {
+        let mut at = usize::from(self.id_width);
+        let mut entry = Entry { source: le_id(bytes, 0, self.id_width), ..Entry::default() };
+        if self.has_edge_ids {
+            entry.edge_id = le_id(bytes, at, EDGE_ID_BYTES as u8);
+            at += EDGE_ID_BYTES;
+        }
+        if self.has_time {
+            entry.time = le_u64(bytes, at) as i64;
+            at += 8;
+        }
+        if self.has_weight {
+            entry.weight = f32::from_bits(le_u32(bytes, at));
+        }
+        entry
+    }
+}
+
+/// A 4- or 5-byte id.
+#[inline]
+fn le_id(bytes: &[u8], at: usize, width: u8) -> u64 {
+    let low = u64::from(le_u32(bytes, at));
+    if width == 4 {
+        return low;
+    }
+    low | u64::from(bytes.get(at + 4).copied().unwrap_or(0)) << 32
+}
+
+impl Expansion {
+    /// Empties all columns and keeps their memory.
+    pub(crate) fn clear(&mut self) {
+        self.offsets.clear();
+        self.sources.clear();
+        self.edge_ids.clear();
+        self.times.clear();
+        self.weights.clear();
+    }
+
+    /// Appends one entry to the columns that the layout has.
+    #[inline]
+    pub(crate) fn push(&mut self, layout: EntryLayout, entry: &Entry) {
+        self.sources.push(entry.source);
+        if layout.has_edge_ids {
+            self.edge_ids.push(entry.edge_id);
+        }
+        if layout.has_time {
+            self.times.push(entry.time);
+        }
+        if layout.has_weight {
+            self.weights.push(entry.weight);
+        }
+    }
+
+    /// Appends `count` entries that [`Expansion::set`] fills later.
+    pub(crate) fn grow(&mut self, layout: EntryLayout, count: usize) {
+        let len = self.sources.len() + count;
+        self.sources.resize(len, 0);
+        if layout.has_edge_ids {
+            self.edge_ids.resize(len, 0);
+        }
+        if layout.has_time {
+            self.times.resize(len, 0);
+        }
+        if layout.has_weight {
+            self.weights.resize(len, 0.0);
+        }
+    }
+
+    /// Overwrites entry `at`; columns that the layout lacks are empty and stay so.
+    pub(crate) fn set(&mut self, at: usize, entry: &Entry) {
+        if let Some(place) = self.sources.get_mut(at) {
+            *place = entry.source;
+        }
+        if let Some(place) = self.edge_ids.get_mut(at) {
+            *place = entry.edge_id;
+        }
+        if let Some(place) = self.times.get_mut(at) {
+            *place = entry.time;
+        }
+        if let Some(place) = self.weights.get_mut(at) {
+            *place = entry.weight;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_layout_gives_back_what_it_encoded() {
+        let entry =
+            Entry { source: 0xfe_dcba_9876, edge_id: 0x12_3456_789a, time: -5, weight: 1.5 };
+        for bits in 0..16_u8 {
+            let has = |bit| bits & bit != 0;
+            let id_width = if has(8) { 5 } else { 4 };
+            let layout = EntryLayout {
+                id_width,
+                has_edge_ids: has(1),
+                has_time: has(2),
+                has_weight: has(4),
+            };
+            let mut bytes = Vec::new();
+            layout.encode(&entry, &mut bytes);
+            assert_eq!(bytes.len(), layout.entry_bytes());
+            let expected = Entry {
+                source: entry.source & (layout.id_bound() - 1),
+                edge_id: if has(1) { entry.edge_id } else { 0 },
+                time: if has(2) { entry.time } else { 0 },
+                weight: if has(4) { entry.weight } else { 0.0 },
+            };
+            assert_eq!(layout.decode(&bytes), expected);
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Topology of one edge type: neighbour lists by destination in L-type and H-type pages
+//! (HolisticGNN, section 4.1), and the trees that find them.
+
+pub(crate) mod entry;
+pub(crate) mod h_page;
+pub(crate) mod l_page;
+pub(crate) mod page;
+pub(crate) mod reader;
+pub(crate) mod writer;
+
+/// Nodes in one gmap page: a bit each.
+pub(crate) const GMAP_NODES: u64 = 8 * crate::io::BLOCK_BYTES as u64;

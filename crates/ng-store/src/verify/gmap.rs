@@ -1,0 +1,67 @@
+//! The gmap against the H index: exactly the nodes with a long list have their bit set.
+
+use crate::catalog::TreeRoot;
+use crate::error::{Damage, ReadError};
+use crate::io::BLOCK_BYTES;
+use crate::pages::{Pages, Segment};
+use crate::topology::GMAP_NODES;
+use crate::tree::TreeKind;
+use crate::verify::tree_cursor::{TreeCursor, read_page};
+
+/// Hears of the long lists in ascending order and compares block by block.
+pub(super) struct GmapCheck<'a> {
+    pages: &'a Pages,
+    index: &'a Segment,
+    cursor: TreeCursor<'a>,
+    block: Option<u64>,
+    expected: Vec<u8>,
+    num_bitmaps: u64,
+}
+
+impl<'a> GmapCheck<'a> {
+    pub fn new(pages: &'a Pages, index: &'a Segment, root: Option<TreeRoot>) -> Self {
+        let cursor = TreeCursor::new(pages, index, TreeKind::Gmap, root);
+        let expected = vec![0; BLOCK_BYTES];
+        Self { pages, index, cursor, block: None, expected, num_bitmaps: 0 }
+    }
+
+    /// A node with a long list.
+    pub fn hub(&mut self, node: u64) -> Result<(), ReadError> {
+        let block = node / GMAP_NODES;
+        if self.block != Some(block) {
+            self.compare()?;
+            self.block = Some(block);
+            self.expected.fill(0);
+        }
+        let bit = (node % GMAP_NODES) as usize;
+        if let Some(byte) = self.expected.get_mut(bit / 8) {
+            *byte |= 1 << (bit % 8);
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self) -> Result<(), ReadError> {
+        let Some(block) = self.block.take() else {
+            return Ok(());
+        };
+        let wrong = |what: &'static str| self.index.damaged(block, &Damage::new(what));
+        let record = self.cursor.next()?;
+        let record = record.filter(|record| record.key == block);
+        let record = record.ok_or_else(|| wrong("gmap: a block with long lists is missing"))?;
+        self.num_bitmaps += 1;
+        if read_page(self.pages, self.index, record.page)? != self.expected {
+            return Err(wrong("gmap: bits differ from the H index"));
+        }
+        Ok(())
+    }
+
+    /// Ends the comparison; returns the pages of directory and bitmaps.
+    pub fn finish(mut self) -> Result<u64, ReadError> {
+        self.compare()?;
+        if self.cursor.next()?.is_some() {
+            let what = Damage::new("gmap: a block without long lists has a bitmap");
+            return Err(self.index.damaged(0, &what));
+        }
+        Ok(self.cursor.num_pages + self.num_bitmaps)
+    }
+}

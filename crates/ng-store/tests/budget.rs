@@ -1,0 +1,76 @@
+//! Caches and batches share one budget: caches give way, and never pass it.
+#![allow(clippy::expect_used)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::model::Model;
+use common::seeded;
+use ng_store::{OpenOptions, Owner, ReadError, Store};
+use ng_types::NodeTypeId;
+
+const MEMORY: u64 = 16 << 20;
+
+fn full_store() -> (Model, Store) {
+    let mut random = seeded(8);
+    let mut model = Model::new(&[20_000], 4096);
+    model.tensor(Owner::Node(NodeTypeId(0)), 1024, &mut random);
+    let options = OpenOptions {
+        memory: Some(MEMORY),
+        batch_timeout: Duration::from_millis(20),
+        ..OpenOptions::default()
+    };
+    let store = Store::open_on(model.build(), &options).expect("opens");
+    model.compare(&store.snapshot(), &mut random, 20_000);
+    assert!(store.stats().row_cache_bytes > MEMORY / 4);
+    (model, store)
+}
+
+#[test]
+fn a_batch_takes_what_it_needs_from_the_caches_and_reading_goes_on() {
+    let (model, store) = full_store();
+    let batch = store.reserve_batch(MEMORY - (1 << 20)).expect("caches give way");
+    assert!(store.stats().row_cache_bytes < 1 << 20);
+    model.compare(&store.snapshot(), &mut seeded(1), 500);
+    assert!(store.budget().peak_bytes() <= MEMORY);
+    drop(batch);
+    // After a while without shortage the row cache may grow again.
+    for _ in 0..400 {
+        drop(store.reserve_batch(1 << 20).expect("free"));
+    }
+    model.compare(&store.snapshot(), &mut seeded(2), 20_000);
+    assert!(store.stats().row_cache_bytes > MEMORY / 4);
+    assert!(store.budget().peak_bytes() <= MEMORY);
+}
+
+#[test]
+fn a_batch_beyond_the_budget_is_refused_at_once_and_one_beyond_the_rest_after_a_while() {
+    let (_, store) = full_store();
+    let refused = |bytes| matches!(store.reserve_batch(bytes), Err(ReadError::Budget(_)));
+    assert!(refused(MEMORY + 1));
+    assert!(store.stats().row_cache_bytes > 0, "a hopeless batch must not empty the cache");
+    let held = store.reserve_batch(MEMORY / 2).expect("fits");
+    assert!(refused(MEMORY / 2 + 1));
+    drop(held);
+}
+
+#[test]
+fn many_threads_on_one_snapshot_get_right_answers_within_the_budget() {
+    let (model, store) = full_store();
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let (model, store) = (&model, &store);
+            scope.spawn(move || {
+                let mut random = seeded(seed);
+                for _ in 0..6 {
+                    let batch = store.reserve_batch(3 << 20).expect("served in turn");
+                    model.compare(&store.snapshot(), &mut random, 900);
+                    drop(batch);
+                    store.reclaim(1 << 20);
+                }
+            });
+        }
+    });
+    assert!(store.budget().peak_bytes() <= MEMORY);
+}
