@@ -1,0 +1,89 @@
+//! Edges from files: text, and NumPy arrays.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ng_types::EdgeTypeId;
+
+use crate::source::TextFile;
+use crate::text::{TextRead, check_columns, read_edges, read_names, sample_edges};
+use crate::threads::watched;
+use crate::{ImportError, Importer, OnProgress, Progress, TextOptions};
+
+impl Importer {
+    /// Reads a text file of edges: SNAP style, CSV, or an adjacency text; compressed by gzip or
+    /// not. Gives the number of edges. `progress` is called several times a second on the calling
+    /// thread; `false` stops the import.
+    ///
+    /// # Errors
+    /// [`ImportError::Line`] with the first line that is not an edge, [`ImportError::File`],
+    /// [`ImportError::Io`], [`ImportError::Cancelled`].
+    pub fn read_text(
+        &mut self,
+        edge_type: EdgeTypeId,
+        path: &Path,
+        options: &TextOptions,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<u64, ImportError> {
+        let index = self.edge_index(edge_type)?;
+        let spec = &self.edge_types[index].spec;
+        check_columns(options, spec.time, spec.weight)?;
+        if self.edge_types[index].given_ids == Some(true) {
+            return Err(ImportError::spec("edge ids were given before: a text has none"));
+        }
+        let file = TextFile::open(path)?;
+        self.activate(index)?;
+        self.edge_types[index].given_ids = Some(false);
+        let result = self.read_edges(index, path, options, file, progress);
+        let rows = self.note(result)?;
+        self.edge_types[index].rows += rows;
+        Ok(rows)
+    }
+
+    fn read_edges(
+        &self,
+        index: usize,
+        path: &Path,
+        options: &TextOptions,
+        file: TextFile,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<u64, ImportError> {
+        let edge_type = &self.edge_types[index];
+        let read = TextRead {
+            path,
+            options,
+            bounds: self.bounds(edge_type),
+            threads: self.plan.threads,
+            first_row: edge_type.rows,
+        };
+        if let (Some(sink), 0) = (&edge_type.sink, edge_type.rows)
+            && let Some(sample) = sample_edges(&file.file, options, read.bounds)
+        {
+            sink.hint(&sample);
+        }
+        let (total, done) = (file.len(), file.read_bytes());
+        let cancelled = AtomicBool::new(false);
+        let check = || match cancelled.load(Ordering::Relaxed) {
+            true => Err(ImportError::Cancelled),
+            false => Ok(()),
+        };
+        let named = self.is_named(index);
+        let work = || match &edge_type.sink {
+            _ if named => read_names(&read, file, &|edges, row| {
+                check()?;
+                self.intern(index, edges, row)
+            }),
+            Some(sink) => read_edges(&read, file, &|edges| {
+                check()?;
+                sink.push(edges)
+            }),
+            None => Ok(0),
+        };
+        watched(work, || {
+            let done = done.load(Ordering::Relaxed);
+            if !progress(Progress { stage: "read edges", done, total }) {
+                cancelled.store(true, Ordering::Relaxed);
+            }
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! The end of an import: everything checked, synced and published, and what it took.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::failure::store_error;
+use crate::importer::Stage;
+use crate::{ImportError, Importer, OnProgress, Progress};
+
+/// How often the progress callback is called while the topology is written.
+const PROGRESS_EVERY: Duration = Duration::from_millis(50);
+
+/// What an import did.
+#[derive(Clone, Debug, Serialize)]
+pub struct ImportReport {
+    /// Rows of the edge lists.
+    pub rows: u64,
+    /// Entries of the neighbour lists, both directions of undirected edges.
+    pub entries: u64,
+    /// From [`Importer::new`] to the end.
+    pub seconds: f64,
+    /// Sorting and writing the topology.
+    pub topology_seconds: f64,
+    /// From the first tensor's beginning to the last row.
+    pub tensor_seconds: f64,
+    /// The part of the topology's time during which tensors were written, 0 to 1.
+    pub hidden_share: f64,
+    /// Making everything durable.
+    pub publish_seconds: f64,
+    /// The most temporary data on disk at once.
+    pub temp_bytes: u64,
+    /// All temporary data written.
+    pub temp_written_bytes: u64,
+    /// Bytes of the store.
+    pub disk_bytes: u64,
+    /// The largest resident memory of this process so far.
+    pub peak_rss_bytes: u64,
+    /// Threads that parsed and sorted.
+    pub threads: usize,
+    /// The store's fingerprint.
+    pub fingerprint: u64,
+}
+
+impl Importer {
+    /// Waits for the topology, checks and writes what is left, makes it durable and publishes the
+    /// store under its name. `progress` is called several times a second; `false` stops.
+    ///
+    /// # Errors
+    /// Everything that was wrong with the input and had not come to light, [`ImportError::Store`]
+    /// for tensors with a wrong number of rows, [`ImportError::Cancelled`]. The place of the store
+    /// is as it was before.
+    pub fn finish(mut self, progress: &mut OnProgress<'_>) -> Result<ImportReport, ImportError> {
+        self.check_sound()?;
+        let result = self.end(progress);
+        self.note(result)
+    }
+
+    fn end(&mut self, progress: &mut OnProgress<'_>) -> Result<ImportReport, ImportError> {
+        if matches!(self.stage, Stage::Edges) {
+            self.build_topology()?;
+        }
+        let Stage::Topology(job) = &mut self.stage else {
+            return Err(ImportError::spec("the topology was not built"));
+        };
+        let stage = "sort and write edges";
+        while !job.is_finished() {
+            std::thread::sleep(PROGRESS_EVERY);
+            if !progress(Progress { stage, done: job.done(), total: job.total }) {
+                return Err(ImportError::Cancelled);
+            }
+        }
+        let topology = job.join()?;
+        let publishing = Instant::now();
+        let mut builder = self.builder.take().ok_or_else(|| ImportError::spec("has ended"))?;
+        for part in topology.parts {
+            builder.add(part).map_err(store_error)?;
+        }
+        let tensors = std::mem::take(&mut self.tensors);
+        for tensor in tensors.open {
+            let part = tensor.writer.finish().map_err(store_error)?;
+            builder.add(part).map_err(store_error)?;
+        }
+        let summary = builder.commit().map_err(store_error)?;
+        let place = self.place.take().ok_or_else(|| ImportError::spec("has ended"))?;
+        place.publish()?;
+        let total = job_total(self);
+        progress(Progress { stage, done: total, total });
+        let seconds = |(from, to): (Instant, Instant)| (to - from).as_secs_f64();
+        Ok(ImportReport {
+            rows: self.edge_types.iter().map(|edge_type| edge_type.rows).sum(),
+            entries: topology.entries,
+            seconds: self.started.elapsed().as_secs_f64(),
+            topology_seconds: seconds(topology.span),
+            tensor_seconds: tensors.span.map_or(0.0, seconds),
+            hidden_share: tensors.span.map_or(0.0, |span| overlap(topology.span, span)),
+            publish_seconds: publishing.elapsed().as_secs_f64(),
+            temp_bytes: self.slots.peak_bytes(),
+            temp_written_bytes: self.slots.written_bytes(),
+            disk_bytes: summary.disk_bytes,
+            peak_rss_bytes: ng_io::peak_rss_bytes(),
+            threads: self.plan.threads,
+            fingerprint: summary.fingerprint,
+        })
+    }
+}
+
+fn job_total(import: &Importer) -> u64 {
+    match &import.stage {
+        Stage::Topology(job) => job.total,
+        Stage::Edges => 0,
+    }
+}
+
+/// The share of `span` that lies inside `other`.
+fn overlap(span: (Instant, Instant), other: (Instant, Instant)) -> f64 {
+    let from = span.0.max(other.0);
+    let to = span.1.min(other.1);
+    let whole = (span.1 - span.0).as_secs_f64();
+    let shared = to.saturating_duration_since(from).as_secs_f64();
+    if whole > 0.0 { shared / whole } else { 0.0 }
+}

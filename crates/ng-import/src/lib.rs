@@ -1,0 +1,45 @@
+//! External-memory import of graphs into a store.
+//!
+//! What lives here: parsing of text and `.npy` edge lists, names to ids, the sort of edges in
+//! bounded memory, and the [`Importer`] that feeds the writers of `ng-store`. What must not: page
+//! formats, files that are not users' input or temporary data. The invariant: the store depends on
+//! the input alone, not on memory, threads or the order in which they worked, and nothing is
+//! visible before it is whole.
+#![forbid(unsafe_code)]
+
+mod arrays;
+mod background;
+mod edges;
+mod error;
+mod estimate;
+mod failure;
+mod files;
+mod finish;
+mod importer;
+mod lists;
+mod named;
+mod npy;
+mod options;
+mod place;
+mod plan;
+mod scratch;
+mod sink;
+mod sort;
+mod source;
+mod strings;
+mod tensors;
+mod text;
+mod threads;
+
+pub use arrays::IdSlice;
+pub use error::ImportError;
+pub use estimate::{Estimate, PlannedEdges, estimate, estimate_lines};
+pub use finish::ImportReport;
+pub use importer::Importer;
+pub use npy::NpyLayout;
+pub use options::{
+    Column, EdgeTypeSpec, ImportOptions, OnProgress, Progress, SelfLoops, TextOptions,
+};
+pub use plan::MEMORY_BYTES_MIN;
+pub use strings::NAME_BYTES_MAX;
+pub use tensors::TensorId;

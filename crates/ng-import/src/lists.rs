@@ -1,0 +1,262 @@
+//! From sorted records to neighbour lists: duplicates dropped, self loops added, and whole runs of
+//! one destination handed to the writer of the store.
+
+use ng_store::{Entry, TopologyWriter};
+use ng_types::canary::planted;
+
+use crate::ImportError;
+use crate::failure::store_error;
+use crate::sink::Lists;
+use crate::sort::{Full, Record, Sorted};
+
+/// Entries that are handed over at once.
+const RUN_LEN: usize = 4096;
+
+/// How the records of a type become lists.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ListRules {
+    pub unique: bool,
+    /// Give every node without a self loop one.
+    pub add_loops: Option<AddLoops>,
+    /// Edge ids, times or weights are stored.
+    pub has_columns: bool,
+}
+
+/// Self loops to add.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AddLoops {
+    pub num_nodes: u64,
+    /// The edge id of node 0's loop.
+    pub first_edge_id: u64,
+}
+
+/// A record as an entry of a list.
+pub(crate) trait ListRecord: Record {
+    fn entry(&self) -> Entry;
+    fn source(&self) -> u64;
+}
+
+impl ListRecord for u64 {
+    fn entry(&self) -> Entry {
+        Entry { source: self.source(), ..Entry::default() }
+    }
+
+    #[inline]
+    fn source(&self) -> u64 {
+        self & 0xFFFF_FFFF
+    }
+}
+
+impl ListRecord for u128 {
+    fn entry(&self) -> Entry {
+        let edge_id = (self & ((1 << 40) - 1)) as u64;
+        Entry { source: self.source(), edge_id, ..Entry::default() }
+    }
+
+    #[inline]
+    fn source(&self) -> u64 {
+        (self >> 40) as u64 & ((1 << 40) - 1)
+    }
+}
+
+impl ListRecord for Full {
+    fn entry(&self) -> Entry {
+        let Self { source, edge_id, time, .. } = *self;
+        Entry { source, edge_id, time, weight: f32::from_bits(self.weight) }
+    }
+
+    fn source(&self) -> u64 {
+        self.source
+    }
+}
+
+/// Where lists go.
+pub(crate) trait ListWriter {
+    fn sources(&mut self, destination: u64, run: &[u64]) -> Result<(), ImportError>;
+    fn entries(&mut self, destination: u64, run: &[Entry]) -> Result<(), ImportError>;
+}
+
+impl ListWriter for TopologyWriter {
+    fn sources(&mut self, destination: u64, run: &[u64]) -> Result<(), ImportError> {
+        self.push_sources(destination, run).map_err(store_error)
+    }
+
+    fn entries(&mut self, destination: u64, run: &[Entry]) -> Result<(), ImportError> {
+        self.push_run(destination, run).map_err(store_error)
+    }
+}
+
+/// Sorts and writes the lists of one direction; gives the number of entries.
+pub(crate) fn write_lists(
+    lists: Lists,
+    rules: ListRules,
+    writer: &mut dyn ListWriter,
+    sorted_entries: &mut dyn FnMut(u64) -> Result<(), ImportError>,
+) -> Result<u64, ImportError> {
+    match lists {
+        Lists::Pairs(sorter) => write_sorted(sorter.finish()?, rules, writer, sorted_entries),
+        Lists::Triples(sorter) => write_sorted(sorter.finish()?, rules, writer, sorted_entries),
+        Lists::Fulls(sorter) => write_sorted(sorter.finish()?, rules, writer, sorted_entries),
+        Lists::BySource(sorter) => {
+            // Duplicates are apart in lists that are ordered by time, so they go in a sort of
+            // their own.
+            let by_time = sorter.successor::<Full>();
+            let mut last = None;
+            sorter.finish()?.for_each(&mut |slice| {
+                let fulls = slice.iter().map(|record| record.0);
+                let is_first = |record: &Full| {
+                    let ends = Some((record.destination, record.source));
+                    std::mem::replace(&mut last, ends) != ends
+                };
+                by_time.push(fulls.filter(is_first))
+            })?;
+            let rules = ListRules { unique: false, ..rules };
+            write_sorted(by_time.finish()?, rules, writer, sorted_entries)
+        }
+    }
+}
+
+fn write_sorted<R: ListRecord>(
+    sorted: Sorted<R>,
+    rules: ListRules,
+    writer: &mut dyn ListWriter,
+    sorted_entries: &mut dyn FnMut(u64) -> Result<(), ImportError>,
+) -> Result<u64, ImportError> {
+    let plain = !rules.unique && rules.add_loops.is_none() && !rules.has_columns;
+    if plain {
+        let mut count = 0;
+        let mut run = Vec::new();
+        sorted.for_each(&mut |slice| {
+            count += slice.len() as u64;
+            sorted_entries(slice.len() as u64)?;
+            write_plain(slice, &mut run, writer)
+        })?;
+        return Ok(count);
+    }
+    let mut builder = ListBuilder { rules, writer, list: None, run: Vec::new(), count: 0, next: 0 };
+    sorted.for_each(&mut |slice| {
+        sorted_entries(slice.len() as u64)?;
+        slice.iter().try_for_each(|record| builder.add(record.destination(), record.entry()))
+    })?;
+    builder.finish()
+}
+
+/// The sources of each run of equal destinations, as they are.
+fn write_plain<R: ListRecord>(
+    slice: &[R],
+    run: &mut Vec<u64>,
+    writer: &mut dyn ListWriter,
+) -> Result<(), ImportError> {
+    for list in slice.chunk_by(|a, b| a.destination() == b.destination()) {
+        for part in list.chunks(RUN_LEN) {
+            run.clear();
+            run.extend(part.iter().map(ListRecord::source));
+            if planted("merge_drops_ties") {
+                run.dedup();
+            }
+            writer.sources(part[0].destination(), run)?;
+        }
+    }
+    Ok(())
+}
+
+/// The list that is being built.
+#[derive(Clone, Copy, Debug)]
+struct OpenList {
+    destination: u64,
+    last_source: Option<u64>,
+    has_loop: bool,
+}
+
+struct ListBuilder<'a> {
+    rules: ListRules,
+    writer: &'a mut dyn ListWriter,
+    list: Option<OpenList>,
+    run: Vec<Entry>,
+    count: u64,
+    /// The first node that has not been given its self loop.
+    next: u64,
+}
+
+impl ListBuilder<'_> {
+    fn add(&mut self, destination: u64, entry: Entry) -> Result<(), ImportError> {
+        if self.list.is_none_or(|list| list.destination != destination) {
+            self.close()?;
+            self.add_lone_loops(destination)?;
+            self.list = Some(OpenList { destination, last_source: None, has_loop: false });
+        }
+        let Some(mut list) = self.list else {
+            return Ok(());
+        };
+        if self.rules.unique && list.last_source == Some(entry.source) {
+            return Ok(());
+        }
+        if self.rules.add_loops.is_some() && !list.has_loop && entry.source >= destination {
+            if entry.source > destination {
+                self.push_loop(destination);
+            }
+            list.has_loop = true;
+        }
+        list.last_source = Some(entry.source);
+        self.list = Some(list);
+        self.push(entry)
+    }
+
+    fn finish(mut self) -> Result<u64, ImportError> {
+        self.close()?;
+        let num_nodes = self.rules.add_loops.map_or(0, |loops| loops.num_nodes);
+        self.add_lone_loops(num_nodes)?;
+        Ok(self.count)
+    }
+
+    fn push(&mut self, entry: Entry) -> Result<(), ImportError> {
+        self.run.push(entry);
+        if self.run.len() < RUN_LEN { Ok(()) } else { self.flush() }
+    }
+
+    fn push_loop(&mut self, node: u64) {
+        let first_edge_id = self.rules.add_loops.map_or(0, |loops| loops.first_edge_id);
+        let edge_id = first_edge_id + node;
+        self.run.push(Entry { source: node, edge_id, time: 0, weight: 1.0 });
+    }
+
+    /// Ends the current list.
+    fn close(&mut self) -> Result<(), ImportError> {
+        let Some(list) = self.list else { return Ok(()) };
+        if self.rules.add_loops.is_some() && !list.has_loop {
+            self.push_loop(list.destination);
+        }
+        self.flush()?;
+        self.next = list.destination + 1;
+        self.list = None;
+        Ok(())
+    }
+
+    /// Gives the nodes from the last list up to `end` their self loops.
+    fn add_lone_loops(&mut self, end: u64) -> Result<(), ImportError> {
+        if self.rules.add_loops.is_none() {
+            return Ok(());
+        }
+        while self.next < end {
+            let destination = self.next;
+            self.list = Some(OpenList { destination, last_source: None, has_loop: false });
+            self.close()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), ImportError> {
+        let (Some(list), false) = (self.list, self.run.is_empty()) else {
+            return Ok(());
+        };
+        self.count += self.run.len() as u64;
+        if self.rules.has_columns {
+            self.writer.entries(list.destination, &self.run)?;
+        } else {
+            let sources: Vec<u64> = self.run.iter().map(|entry| entry.source).collect();
+            self.writer.sources(list.destination, &sources)?;
+        }
+        self.run.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! Edges between nodes named by strings, on their way through an [`Importer`].
+
+use std::sync::{Mutex, PoisonError};
+
+use ng_types::EdgeTypeId;
+
+use crate::edges::RawEdges;
+use crate::failure::store_error;
+use crate::sink::EdgeSink;
+use crate::strings::{Ranks, StringEdges, StringTable, relabel};
+use crate::text::NamedEdges;
+use crate::{ImportError, Importer};
+
+/// The names of a node type while edges come in.
+pub(crate) type Names = Mutex<StringTable>;
+
+impl Importer {
+    /// Takes edges between named nodes in: `sources[i] -> destinations[i]`.
+    ///
+    /// # Errors
+    /// [`ImportError::Spec`] for columns that do not fit the edge type, [`ImportError::Row`] for a
+    /// name that is empty or too long.
+    pub fn push_string_edges(
+        &mut self,
+        edge_type: EdgeTypeId,
+        sources: &[&str],
+        destinations: &[&str],
+        times: Option<&[i64]>,
+        weights: Option<&[f32]>,
+    ) -> Result<(), ImportError> {
+        let index = self.edge_index(edge_type)?;
+        let spec = &self.edge_types[index].spec;
+        if !self.is_named(index) {
+            return Err(ImportError::spec(format!(
+                "edge type {:?}: its nodes are numbers, not names",
+                spec.relation
+            )));
+        }
+        let given = [times.map(<[i64]>::len), weights.map(<[f32]>::len)];
+        if [spec.time, spec.weight] != given.map(|len| len.is_some())
+            || destinations.len() != sources.len()
+            || given.into_iter().flatten().any(|len| len != sources.len())
+        {
+            return Err(ImportError::spec(format!(
+                "edge type {:?}: give the declared columns, all of the same length",
+                spec.relation
+            )));
+        }
+        let mut edges = NamedEdges::default();
+        let first = self.edge_types[index].rows;
+        for (row, (source, destination)) in sources.iter().zip(destinations).enumerate() {
+            let pushed = edges.push(source.as_bytes(), destination.as_bytes());
+            pushed.map_err(|what| ImportError::Row {
+                array: format!("edges of {:?}", spec.relation),
+                row: row as u64,
+                what,
+            })?;
+        }
+        edges.times.extend_from_slice(times.unwrap_or_default());
+        edges.weights.extend_from_slice(weights.unwrap_or_default());
+        self.activate(index)?;
+        self.edge_types[index].rows += sources.len() as u64;
+        let result = self.intern(index, &edges, first);
+        self.note(result)
+    }
+
+    /// Whether the ends of an edge type are named by strings.
+    pub(crate) fn is_named(&self, index: usize) -> bool {
+        self.node_types[self.edge_types[index].source].strings
+    }
+
+    /// Turns names into provisional ids, and keeps the edges.
+    pub(crate) fn intern(
+        &self,
+        index: usize,
+        named: &NamedEdges,
+        first_row: u64,
+    ) -> Result<(), ImportError> {
+        let edge_type = &self.edge_types[index];
+        let mut edges = RawEdges { first_row, ..RawEdges::default() };
+        for (end, node_type) in [edge_type.source, edge_type.destination].into_iter().enumerate() {
+            let Some(names) = &self.node_types[node_type].names else {
+                return Ok(());
+            };
+            let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
+            let to = if end == 0 { &mut edges.sources } else { &mut edges.destinations };
+            for ends in named.ends() {
+                to.push(names.intern(ends[end])?);
+            }
+        }
+        edges.times.clone_from(&named.times);
+        edges.weights.clone_from(&named.weights);
+        edge_type.named.as_ref().map_or(Ok(()), |kept| kept.push(&edges))
+    }
+
+    /// Gives every name its id, writes the dictionaries, and hands the edges to their sinks.
+    pub(crate) fn settle_names(&mut self) -> Result<Vec<Option<u64>>, ImportError> {
+        let mut ranks: Vec<Option<Ranks>> = Vec::new();
+        let sizes = self.plan.sizes(1, 2);
+        for index in 0..self.node_types.len() {
+            let (id, names) = (self.node_types[index].id, self.node_types[index].names.take());
+            let Some(names) = names else {
+                ranks.push(None);
+                continue;
+            };
+            let table = names.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let writer = self.builder()?.dictionary(id).map_err(store_error)?;
+            let (settled, part) =
+                Ranks::settle(table, writer, &self.scratch_dir, &self.slots, sizes)?;
+            // The names are the nodes: the store checks a dictionary against their number.
+            self.builder()?.set_num_nodes(id, settled.names).map_err(store_error)?;
+            self.builder()?.add(part).map_err(store_error)?;
+            ranks.push(Some(settled));
+        }
+        for edge_type in &mut self.edge_types {
+            let Some(named) = edge_type.named.take() else {
+                continue;
+            };
+            let sink = EdgeSink::new(&edge_type.spec, self.slots.clone(), sizes);
+            if let (Some(sources), Some(destinations)) =
+                (&ranks[edge_type.source], &ranks[edge_type.destination])
+            {
+                relabel(named, sources, destinations, &sink)?;
+            }
+            sink.pause()?;
+            edge_type.sink = Some(sink);
+        }
+        Ok(ranks.iter().map(|ranks| ranks.as_ref().map(|ranks| ranks.names)).collect())
+    }
+
+    /// What keeps the edges of an edge type between named nodes.
+    pub(crate) fn string_edges(&self, index: usize) -> StringEdges {
+        let spec = &self.edge_types[index].spec;
+        let sizes = self.plan.sizes(self.edge_types.len(), 1);
+        StringEdges::new(&self.slots, spec.time, spec.weight, sizes)
+    }
+}

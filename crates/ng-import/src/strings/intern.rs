@@ -1,0 +1,117 @@
+//! Names to provisional ids.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::Path;
+
+use ng_types::NODE_ID_BOUND;
+
+use super::spool::{Spool, SpoolReader};
+use crate::ImportError;
+
+/// What an entry of the table takes besides its name, about.
+const ENTRY_BYTES: usize = 80;
+
+/// The names of one node type, while edges come in.
+#[derive(Debug)]
+pub(crate) struct StringTable {
+    names: HashMap<Box<[u8]>, u64>,
+    names_bytes: usize,
+    bytes_max: usize,
+    next: u64,
+    spool: Spool,
+    runs: Vec<Range<u64>>,
+}
+
+impl StringTable {
+    pub(crate) fn create(directory: &Path, bytes_max: usize) -> Result<Self, ImportError> {
+        Ok(Self {
+            names: HashMap::new(),
+            names_bytes: 0,
+            bytes_max,
+            next: 0,
+            spool: Spool::create(directory)?,
+            runs: Vec::new(),
+        })
+    }
+
+    /// The provisional id of a name.
+    pub(crate) fn intern(&mut self, name: &[u8]) -> Result<u64, ImportError> {
+        if let Some(id) = self.names.get(name) {
+            return Ok(*id);
+        }
+        if self.names_bytes + name.len() + ENTRY_BYTES > self.bytes_max {
+            self.write_run()?;
+        }
+        if self.next >= NODE_ID_BOUND {
+            return Err(ImportError::spec("more than 2^40 names: give more memory"));
+        }
+        let id = self.next;
+        self.next += 1;
+        self.names_bytes += name.len() + ENTRY_BYTES;
+        self.names.insert(name.into(), id);
+        Ok(id)
+    }
+
+    /// Ends the input.
+    pub(super) fn finish(mut self) -> Result<Runs, ImportError> {
+        self.write_run()?;
+        self.spool.flush()?;
+        Ok(Runs { spool: self.spool, runs: self.runs, provisional: self.next })
+    }
+
+    fn write_run(&mut self) -> Result<(), ImportError> {
+        let mut sorted: Vec<(Box<[u8]>, u64)> =
+            std::mem::take(&mut self.names).into_iter().collect();
+        self.names_bytes = 0;
+        if sorted.is_empty() {
+            return Ok(());
+        }
+        sorted.sort_unstable();
+        let start = self.spool.position();
+        for (name, id) in sorted {
+            self.spool.write(&(name.len() as u32).to_le_bytes())?;
+            self.spool.write(&name)?;
+            self.spool.write(&id.to_le_bytes())?;
+        }
+        self.runs.push(start..self.spool.position());
+        Ok(())
+    }
+}
+
+/// Sorted runs of (name, provisional id).
+pub(super) struct Runs {
+    spool: Spool,
+    runs: Vec<Range<u64>>,
+    /// How many provisional ids there are.
+    pub(super) provisional: u64,
+}
+
+impl Runs {
+    pub(super) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    pub(super) fn readers(&self, bytes: usize) -> impl Iterator<Item = SpoolReader<'_>> {
+        let each = (bytes / self.runs.len().max(1)).clamp(4 << 10, 256 << 10);
+        self.runs.iter().map(move |run| self.spool.reader(run.clone(), each))
+    }
+}
+
+/// Reads the next entry of a run into `name`; gives its provisional id.
+pub(super) fn next_entry(
+    reader: &mut SpoolReader<'_>,
+    name: &mut Vec<u8>,
+) -> Result<Option<u64>, ImportError> {
+    let mut len = [0; 4];
+    if !reader.read(&mut len)? {
+        return Ok(None);
+    }
+    name.resize(u32::from_le_bytes(len) as usize, 0);
+    let mut id = [0; 8];
+    let whole = reader.read(name)? && reader.read(&mut id)?;
+    if !whole {
+        return Err(ImportError::spec("temporary data ends too early"));
+    }
+    Ok(Some(u64::from_le_bytes(id)))
+}

@@ -1,0 +1,100 @@
+//! Lines of a text to edges between names.
+
+use super::fields::Fields;
+use super::format::Format;
+use super::number;
+use super::parse::{BadLine, check_count, is_skipped, line_at};
+use crate::strings::check_name;
+
+/// Edges between names: the bytes of all names, and where each ends, source first.
+#[derive(Debug, Default)]
+pub(crate) struct NamedEdges {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    pub times: Vec<i64>,
+    pub weights: Vec<f32>,
+}
+
+impl NamedEdges {
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len() / 2
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.times.clear();
+        self.weights.clear();
+    }
+
+    /// The names of the ends of each edge: source, destination.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = [&[u8]; 2]> {
+        let start = |at: usize| at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let name = move |at: usize| &self.bytes[start(at)..self.ends[at]];
+        (0..self.len()).map(move |edge| [name(2 * edge), name(2 * edge + 1)])
+    }
+
+    pub(crate) fn push(&mut self, source: &[u8], destination: &[u8]) -> Result<(), String> {
+        for name in [source, destination] {
+            check_name(name)?;
+        }
+        for name in [source, destination] {
+            self.bytes.extend_from_slice(name);
+            self.ends.push(self.bytes.len());
+        }
+        Ok(())
+    }
+}
+
+/// Parses the lines of `padded` below `len` into `edges`; gives the number of lines.
+pub(super) fn parse_names(
+    padded: &[u8],
+    len: usize,
+    format: &Format,
+    edges: &mut NamedEdges,
+) -> Result<u64, BadLine> {
+    let (mut at, mut lines) = (0, 0);
+    while at < len {
+        let line = line_at(padded, at);
+        let bad = |what| BadLine { lines_before: lines, what, text: line.to_vec() };
+        parse_line(line, format, edges).map_err(bad)?;
+        at += line.len() + 1;
+        lines += 1;
+    }
+    Ok(lines)
+}
+
+fn parse_line(line: &[u8], format: &Format, edges: &mut NamedEdges) -> Result<(), String> {
+    if is_skipped(line, &format.comment) {
+        return Ok(());
+    }
+    let mut fields = Fields::new(line, format.separator);
+    if format.adjacency {
+        let Some(source) = fields.next() else {
+            return Ok(());
+        };
+        return fields.try_for_each(|destination| edges.push(&source, &destination));
+    }
+    let (mut source, mut destination, mut count) = (None, None, 0);
+    let (mut time, mut weight) = (None, None);
+    for (index, field) in fields.by_ref().enumerate() {
+        count += 1;
+        if Some(index) == format.time {
+            time = Some(number::time(&field, format.time_scale)?);
+        }
+        if Some(index) == format.weight {
+            weight = Some(number::weight(&field)?);
+        }
+        if index == format.source {
+            source = Some(field.clone());
+        }
+        if index == format.destination {
+            destination = Some(field);
+        }
+    }
+    check_count(count, fields.unclosed, format)?;
+    edges.push(&source.unwrap_or_default(), &destination.unwrap_or_default())?;
+    edges.times.extend(time);
+    edges.weights.extend(weight);
+    Ok(())
+}
