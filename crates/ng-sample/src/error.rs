@@ -1,0 +1,61 @@
+//! Why a mini-batch could not be made.
+
+use ng_store::ReadError;
+use ng_types::BudgetExceeded;
+use thiserror::Error;
+
+/// An error of [`crate::Sampler`] or [`crate::BatchStream`].
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SampleError {
+    /// The specification does not fit the store.
+    #[error("{0}")]
+    Spec(String),
+    /// The store could not be read, or a seed is not in it.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The batch does not fit beside what is held already.
+    #[error(
+        "mini-batch of {wanted_bytes} bytes does not fit: {held_bytes} of the {limit_bytes} byte \
+         budget are held by batches that the consumer still keeps; drop them, or raise memory= to \
+         at least {minimum_bytes}"
+    )]
+    Budget {
+        /// Bytes of the batch.
+        wanted_bytes: u64,
+        /// Bytes that others hold.
+        held_bytes: u64,
+        /// The budget.
+        limit_bytes: u64,
+        /// A budget that would do.
+        minimum_bytes: u64,
+    },
+    /// The system gave no memory although the budget had room.
+    #[error("the system has no {bytes} bytes of memory for the rows of a batch: {source}")]
+    NoMemory {
+        /// What was asked for.
+        bytes: usize,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// A batch gave its memory back to an earlier one. It is made again, so this never leaves a
+    /// stream.
+    #[doc(hidden)]
+    #[error("the batch made room for an earlier one")]
+    MadeRoom,
+    /// A preparing thread ended without an answer.
+    #[error("a sampling thread stopped unexpectedly; please report this with the log before it")]
+    ThreadLost,
+}
+
+impl SampleError {
+    pub(crate) fn from_budget(error: BudgetExceeded) -> Self {
+        let held_bytes = error.limit_bytes - error.free_bytes;
+        Self::Budget {
+            wanted_bytes: error.wanted_bytes,
+            held_bytes,
+            limit_bytes: error.limit_bytes,
+            minimum_bytes: held_bytes + error.wanted_bytes,
+        }
+    }
+}

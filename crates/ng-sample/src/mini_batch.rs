@@ -1,0 +1,123 @@
+//! The result of sampling, in PyG's conventions: seeds first, local numbers, counts per hop.
+
+use ng_io::Region;
+use ng_store::{Owner, TensorRef};
+use ng_types::Reservation;
+
+/// The nodes of one type.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct NodeBlock {
+    /// Global ids by local number, `[num_nodes]`. Seeds come first, in the order given.
+    pub ids: Vec<i64>,
+    /// How many nodes each hop added; entry 0 counts the seeds, `[hops + 1]`.
+    pub per_hop: Vec<usize>,
+}
+
+/// The edges of one type.
+#[derive(Debug, Default, PartialEq)]
+pub struct EdgeBlock {
+    /// Local numbers of the sources, `[num_edges]`.
+    pub rows: Vec<i64>,
+    /// Local numbers of the destinations, `[num_edges]`, not decreasing.
+    pub cols: Vec<i64>,
+    /// Edge ids, `[num_edges]`; empty where the type has none.
+    pub edge_ids: Vec<i64>,
+    /// Times, `[num_edges]`; empty where the type has none.
+    pub times: Vec<i64>,
+    /// Weights, `[num_edges]`; empty where the type has none.
+    pub weights: Vec<f32>,
+    /// How many edges each hop added, `[hops]`.
+    pub per_hop: Vec<usize>,
+}
+
+/// The rows of one tensor for the nodes or edges of the batch.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Which tensor.
+    pub tensor: TensorRef,
+    /// Rows in the order of the nodes or edges, little-endian, `[rows * row_bytes]`.
+    ///
+    /// A mapping of its own: memory from the allocator would stay with the process after a batch
+    /// is dropped, and the budget could not be kept.
+    pub bytes: Region,
+}
+
+/// A sampled subgraph with the features asked for.
+#[derive(Debug)]
+pub struct MiniBatch {
+    /// By node type id.
+    pub nodes: Vec<NodeBlock>,
+    /// By edge type id.
+    pub edges: Vec<EdgeBlock>,
+    /// In the order asked for.
+    pub columns: Vec<Column>,
+    /// Memory held from the store's budget until the batch is dropped.
+    pub(crate) held: Vec<Option<Reservation>>,
+}
+
+impl MiniBatch {
+    /// Bytes of all arrays of the batch.
+    pub fn num_bytes(&self) -> u64 {
+        let columns: usize = self.columns.iter().map(|c| c.bytes.as_slice().len()).sum();
+        self.topology_bytes() + columns as u64
+    }
+
+    /// The ids whose rows a tensor of `owner` gives: nodes, or edge ids.
+    pub(crate) fn row_ids(&self, owner: Owner) -> &[i64] {
+        match owner {
+            Owner::Node(node_type) => &self.nodes[usize::from(node_type.0)].ids,
+            Owner::Edge(edge_type) => &self.edges[usize::from(edge_type.0)].edge_ids,
+        }
+    }
+
+    /// Rows of the longest column.
+    pub(crate) fn most_rows(&self) -> usize {
+        let nodes = self.nodes.iter().map(|nodes| nodes.ids.len());
+        nodes.chain(self.edges.iter().map(|edges| edges.edge_ids.len())).max().unwrap_or(0)
+    }
+
+    fn topology_bytes(&self) -> u64 {
+        let nodes: usize = self.nodes.iter().map(|n| n.ids.capacity() * 8).sum();
+        let edges: usize = self.edges.iter().map(EdgeBlock::num_bytes).sum();
+        (nodes + edges) as u64
+    }
+
+    /// Gives back what was reserved for sampling beyond the arrays that stay.
+    pub(crate) fn release_scratch(&mut self) {
+        let stays = self.topology_bytes();
+        if let Some(Some(held)) = self.held.first_mut() {
+            // A shrinking reservation always succeeds.
+            let _ = held.resize(stays.min(held.bytes()));
+        }
+    }
+
+    /// Takes the batch apart, for a consumer whose arrays outlive the struct. The reservations give
+    /// the memory back when the last of them is dropped.
+    pub fn into_parts(
+        self,
+    ) -> (Vec<NodeBlock>, Vec<EdgeBlock>, Vec<Column>, Vec<Option<Reservation>>) {
+        (self.nodes, self.edges, self.columns, self.held)
+    }
+}
+
+impl EdgeBlock {
+    /// Gives back the room that the arrays grew into and did not fill.
+    pub(crate) fn shrink(&mut self) {
+        for array in [&mut self.rows, &mut self.cols, &mut self.edge_ids, &mut self.times] {
+            array.shrink_to_fit();
+        }
+        self.weights.shrink_to_fit();
+    }
+
+    pub(crate) fn num_bytes(&self) -> usize {
+        let wide = self.rows.len() + self.cols.len() + self.edge_ids.len() + self.times.len();
+        wide * 8 + self.weights.len() * 4
+    }
+}
+
+impl PartialEq for MiniBatch {
+    /// Equal content; who holds which memory does not count.
+    fn eq(&self, other: &Self) -> bool {
+        self.nodes == other.nodes && self.edges == other.edges && self.columns == other.columns
+    }
+}
