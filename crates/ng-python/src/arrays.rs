@@ -1,0 +1,117 @@
+//! NumPy arrays over Rust memory, without copies. An array keeps its memory, and the budget
+//! reservation that covers it, until Python drops it.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use ng_io::Region;
+use ng_types::{Dtype, Reservation};
+use numpy::ndarray::ArrayView1;
+use numpy::{Element, PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+/// What an array lends its bytes from.
+#[pyclass(frozen, module = "neargraph._core")]
+struct ArrayOwner {
+    _data: Box<dyn Any + Send + Sync>,
+    _held: Option<Arc<Reservation>>,
+}
+
+/// Hands `data` to NumPy as a one-dimensional array.
+pub fn owned<T: Element + Send + Sync + 'static>(
+    py: Python<'_>,
+    data: Vec<T>,
+    held: Option<Arc<Reservation>>,
+) -> PyResult<Bound<'_, PyArray1<T>>> {
+    let view: *const [T] = data.as_slice();
+    // SAFETY: the slice is the heap memory of the vector, which does not move with the vector.
+    unsafe { lend(py, view, Box::new(data), held) }
+}
+
+/// An array over `view`, which lies inside `data`.
+///
+/// # Safety
+/// The elements stay where they are as long as `data` lives, wherever the box goes, and nothing
+/// else reaches them.
+unsafe fn lend<T: Element>(
+    py: Python<'_>,
+    view: *const [T],
+    data: Box<dyn Any + Send + Sync>,
+    held: Option<Arc<Reservation>>,
+) -> PyResult<Bound<'_, PyArray1<T>>> {
+    let owner = Bound::new(py, ArrayOwner { _data: data, _held: held })?.into_any();
+    // SAFETY: the caller promises that the elements stay; the array keeps `owner` alive.
+    Ok(unsafe { PyArray1::borrow_from_array(&ArrayView1::from(&*view), owner) })
+}
+
+/// Hands the bytes of rows to NumPy as `[rows, *shape]` of `dtype` (bf16 as uint16).
+pub fn owned_rows<'py>(
+    py: Python<'py>,
+    bytes: Region,
+    held: Option<Arc<Reservation>>,
+    dtype: Dtype,
+    shape: &[u64],
+) -> PyResult<Bound<'py, PyAny>> {
+    let row_bytes = shape.iter().product::<u64>() as usize * dtype.size_bytes();
+    let rows = bytes.as_slice().len().checked_div(row_bytes).unwrap_or(0);
+    let mut full: Vec<u64> = vec![rows as u64];
+    full.extend_from_slice(shape);
+    let view: *const [u8] = bytes.as_slice();
+    // SAFETY: the slice is a mapping, which does not move with the region that owns it.
+    let flat = unsafe { lend(py, view, Box::new(bytes), held) }?.into_any();
+    flat.call_method1("view", (numpy_name(dtype)?,))?.call_method1("reshape", (full,))
+}
+
+/// Hands two rows of equal length to NumPy as `[2, n]`.
+pub fn stacked(
+    py: Python<'_>,
+    mut first: Vec<i64>,
+    second: Vec<i64>,
+    held: Option<Arc<Reservation>>,
+) -> PyResult<Bound<'_, PyAny>> {
+    let len = first.len();
+    first.extend(second);
+    owned(py, first, held)?.into_any().call_method1("reshape", ((2, len),))
+}
+
+fn numpy_name(dtype: Dtype) -> PyResult<&'static str> {
+    Ok(match dtype {
+        Dtype::F16 => "<f2",
+        Dtype::Bf16 => "<u2",
+        Dtype::F32 => "<f4",
+        Dtype::F64 => "<f8",
+        Dtype::I8 => "|i1",
+        Dtype::U8 => "|u1",
+        Dtype::I16 => "<i2",
+        Dtype::I32 => "<i4",
+        Dtype::I64 => "<i8",
+        Dtype::Bool => "|b1",
+        other => return Err(PyValueError::new_err(format!("no NumPy dtype for {other}"))),
+    })
+}
+
+/// Ids as the engine takes them. A negative id becomes one that no store has, so that the store
+/// names it as out of range.
+pub fn ids(array: &PyReadonlyArray1<'_, i64>) -> PyResult<Vec<u64>> {
+    let view = array.as_array();
+    if let Some(negative) = view.iter().find(|id| **id < 0) {
+        return Err(crate::errors::node_out_of_range(format!(
+            "node or edge id {negative} is negative; ids count from 0"
+        )));
+    }
+    Ok(view.iter().map(|id| *id as u64).collect())
+}
+
+/// Ids as NumPy takes them.
+pub fn from_ids(py: Python<'_>, ids: Vec<u64>) -> PyResult<Bound<'_, PyArray1<i64>>> {
+    owned(py, ids.into_iter().map(|id| id as i64).collect(), None)
+}
+
+/// A copy of an existing array object, for handing it out more than once.
+pub fn again<'py, T: Element>(
+    py: Python<'py>,
+    array: &Option<Py<PyArray1<T>>>,
+) -> Option<Bound<'py, PyArray1<T>>> {
+    array.as_ref().map(|array| array.bind(py).clone())
+}

@@ -1,0 +1,68 @@
+//! The catalog as the JSON that `_core.pyi` describes: what users may know, without file layout.
+
+use ng_store::{EdgeTypeMeta, NodeTypeMeta, Snapshot, TensorMeta};
+use serde_json::{Value, json};
+
+/// Everything a store says about itself.
+pub fn describe(snapshot: &Snapshot) -> Value {
+    let catalog = snapshot.catalog();
+    let name_of = |id: usize| catalog.node_types.get(id).map(|t| t.name.clone());
+    json!({
+        "page_bytes": catalog.page_bytes,
+        "epoch": snapshot.epoch().0,
+        "disk_bytes": catalog.disk_bytes(),
+        "format_version": ng_store::FORMAT_VERSION,
+        "node_types": catalog.node_types.iter().map(node_type).collect::<Vec<_>>(),
+        "edge_types": catalog
+            .edge_types
+            .iter()
+            .map(|meta| {
+                let source = name_of(usize::from(meta.source.0));
+                let destination = name_of(usize::from(meta.destination.0));
+                edge_type(meta, source, destination)
+            })
+            .collect::<Vec<_>>(),
+    })
+}
+
+fn node_type(meta: &NodeTypeMeta) -> Value {
+    json!({
+        "name": meta.name,
+        "num_nodes": meta.num_nodes,
+        "num_nodes_live": meta.num_nodes_live,
+        "has_dictionary": meta.has_dictionary(),
+        "tensors": meta.tensors.iter().map(tensor).collect::<Vec<_>>(),
+    })
+}
+
+fn edge_type(meta: &EdgeTypeMeta, source: Option<String>, destination: Option<String>) -> Value {
+    json!({
+        "source": source,
+        "relation": meta.relation,
+        "destination": destination,
+        "source_id": meta.source.0,
+        "destination_id": meta.destination.0,
+        "num_edges": meta.num_edges,
+        "num_edge_ids": meta.num_edge_ids,
+        "undirected": meta.undirected,
+        "unique": meta.unique,
+        "reverse": meta.reverse.map(|id| id.0),
+        "has_edge_ids": meta.has_edge_ids,
+        "has_time": meta.has_time,
+        "has_weight": meta.has_weight,
+        "tensors": meta.tensors.iter().map(tensor).collect::<Vec<_>>(),
+    })
+}
+
+fn tensor(meta: &TensorMeta) -> Value {
+    let mut value = json!({
+        "name": meta.name,
+        "dtype": meta.dtype.name(),
+        "shape": meta.shape,
+        "num_rows": meta.num_rows,
+    });
+    if let Some(width) = meta.mask_width {
+        value["mask_width"] = width.into();
+    }
+    value
+}

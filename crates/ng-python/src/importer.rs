@@ -1,0 +1,355 @@
+//! `Importer`: hands arrays, strings and files to `ng-import`.
+
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use ng_import::{
+    Column, EdgeTypeSpec, IdSlice, ImportError, ImportOptions, NpyLayout, SelfLoops, TensorId,
+    TextOptions,
+};
+use ng_types::{EdgeTypeId, NodeTypeId};
+use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::errors;
+use crate::progress::Callback;
+use crate::sampler::owner;
+
+/// Builds a store; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct Importer {
+    inner: Mutex<Option<ng_import::Importer>>,
+}
+
+/// An integer array of any type that ids come in, borrowed from NumPy.
+enum Ids<'py> {
+    I32(PyReadonlyArray1<'py, i32>),
+    I64(PyReadonlyArray1<'py, i64>),
+    U32(PyReadonlyArray1<'py, u32>),
+    U64(PyReadonlyArray1<'py, u64>),
+}
+
+impl<'py> Ids<'py> {
+    fn new(name: &str, array: &Bound<'py, PyAny>) -> PyResult<Self> {
+        if let Ok(array) = array.cast::<PyArray1<i64>>() {
+            return Ok(Self::I64(array.readonly()));
+        }
+        if let Ok(array) = array.cast::<PyArray1<i32>>() {
+            return Ok(Self::I32(array.readonly()));
+        }
+        if let Ok(array) = array.cast::<PyArray1<u32>>() {
+            return Ok(Self::U32(array.readonly()));
+        }
+        if let Ok(array) = array.cast::<PyArray1<u64>>() {
+            return Ok(Self::U64(array.readonly()));
+        }
+        Err(PyTypeError::new_err(format!(
+            "{name} must be a one-dimensional NumPy array of int32, int64, uint32 or uint64"
+        )))
+    }
+
+    fn slice(&self) -> PyResult<IdSlice<'_>> {
+        let strided = |_| PyValueError::new_err("ids must be contiguous");
+        Ok(match self {
+            Self::I32(array) => IdSlice::I32(array.as_slice().map_err(strided)?),
+            Self::I64(array) => IdSlice::I64(array.as_slice().map_err(strided)?),
+            Self::U32(array) => IdSlice::U32(array.as_slice().map_err(strided)?),
+            Self::U64(array) => IdSlice::U64(array.as_slice().map_err(strided)?),
+        })
+    }
+}
+
+impl Importer {
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&mut ng_import::Importer) -> Result<T, ImportError>,
+    ) -> PyResult<T> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let inner = inner.as_mut().ok_or_else(ended)?;
+        work(inner).map_err(|error| errors::import(&error))
+    }
+
+    fn take(&self) -> Option<ng_import::Importer> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+fn ended() -> PyErr {
+    errors::named("ImportFailed", "this import has ended; start a new one".into())
+}
+
+#[pymethods]
+impl Importer {
+    #[new]
+    #[pyo3(signature = (
+        out, memory=None, threads=None, page_bytes=4096, fill=0.9, overwrite=false
+    ))]
+    fn new(
+        out: String,
+        memory: Option<u64>,
+        threads: Option<usize>,
+        page_bytes: usize,
+        fill: f64,
+        overwrite: bool,
+    ) -> PyResult<Self> {
+        let options =
+            ImportOptions { memory, threads, page_bytes, fill, overwrite, ..Default::default() };
+        let inner = ng_import::Importer::new(Path::new(&out), options);
+        let inner = inner.map_err(|error| errors::import(&error))?;
+        Ok(Self { inner: Mutex::new(Some(inner)) })
+    }
+
+    #[pyo3(signature = (name, num_nodes=None, strings=false))]
+    fn node_type(&self, name: &str, num_nodes: Option<u64>, strings: bool) -> PyResult<u16> {
+        self.with(|inner| Ok(inner.node_type(name, num_nodes, strings)?.0))
+    }
+
+    #[pyo3(signature = (
+        source, relation, destination, undirected=false, unique=false, self_loops="keep",
+        reverse=false, edge_ids=false, time=false, weight=false
+    ))]
+    #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
+    fn edge_type(
+        &self,
+        source: String,
+        relation: String,
+        destination: String,
+        undirected: bool,
+        unique: bool,
+        self_loops: &str,
+        reverse: bool,
+        edge_ids: bool,
+        time: bool,
+        weight: bool,
+    ) -> PyResult<u16> {
+        let self_loops = match self_loops {
+            "keep" => SelfLoops::Keep,
+            "remove" => SelfLoops::Remove,
+            "add" => SelfLoops::Add,
+            other => {
+                let message = format!("self_loops is keep, remove or add, not {other:?}");
+                return Err(PyValueError::new_err(message));
+            }
+        };
+        let spec = EdgeTypeSpec {
+            source,
+            relation,
+            destination,
+            undirected,
+            unique,
+            self_loops,
+            reverse,
+            edge_ids,
+            time,
+            weight,
+        };
+        self.with(|inner| Ok(inner.edge_type(spec)?.0))
+    }
+
+    #[pyo3(signature = (et, sources, destinations, edge_ids=None, times=None, weights=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn push_edges<'py>(
+        &self,
+        py: Python<'py>,
+        et: u16,
+        sources: &Bound<'py, PyAny>,
+        destinations: &Bound<'py, PyAny>,
+        edge_ids: Option<&Bound<'py, PyAny>>,
+        times: Option<PyReadonlyArray1<'py, i64>>,
+        weights: Option<PyReadonlyArray1<'py, f32>>,
+    ) -> PyResult<()> {
+        let sources = Ids::new("sources", sources)?;
+        let destinations = Ids::new("destinations", destinations)?;
+        let edge_ids = edge_ids.map(|ids| Ids::new("edge_ids", ids)).transpose()?;
+        let (sources, destinations) = (sources.slice()?, destinations.slice()?);
+        let edge_ids = edge_ids.as_ref().map(Ids::slice).transpose()?;
+        let times = times.as_ref().map(|t| t.as_slice()).transpose()?;
+        let weights = weights.as_ref().map(|w| w.as_slice()).transpose()?;
+        py.detach(|| {
+            self.with(|inner| {
+                inner.push_edges(EdgeTypeId(et), sources, destinations, edge_ids, times, weights)
+            })
+        })
+    }
+
+    #[pyo3(signature = (et, sources, destinations, times=None, weights=None))]
+    fn push_string_edges<'py>(
+        &self,
+        py: Python<'py>,
+        et: u16,
+        sources: Vec<String>,
+        destinations: Vec<String>,
+        times: Option<PyReadonlyArray1<'py, i64>>,
+        weights: Option<PyReadonlyArray1<'py, f32>>,
+    ) -> PyResult<()> {
+        let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+        let destinations: Vec<&str> = destinations.iter().map(String::as_str).collect();
+        let times = times.as_ref().map(|t| t.as_slice()).transpose()?;
+        let weights = weights.as_ref().map(|w| w.as_slice()).transpose()?;
+        py.detach(|| {
+            self.with(|inner| {
+                inner.push_string_edges(EdgeTypeId(et), &sources, &destinations, times, weights)
+            })
+        })
+    }
+
+    #[pyo3(signature = (
+        et, path, delimiter=None, comment=None, header=false, source_column=Place::Index(0),
+        destination_column=Place::Index(1), time_column=None, weight_column=None, progress=None
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn read_text(
+        &self,
+        py: Python<'_>,
+        et: u16,
+        path: String,
+        delimiter: Option<&str>,
+        comment: Option<String>,
+        header: bool,
+        source_column: Place,
+        destination_column: Place,
+        time_column: Option<Place>,
+        weight_column: Option<Place>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<u64> {
+        let options = TextOptions {
+            delimiter: delimiter.map(one_byte).transpose()?,
+            comment,
+            header,
+            source_column: source_column.into(),
+            destination_column: destination_column.into(),
+            time_column: time_column.map(Into::into),
+            weight_column: weight_column.map(Into::into),
+            ..TextOptions::default()
+        };
+        let mut callback = Callback::new(progress);
+        let rows = py.detach(|| {
+            self.with(|inner| {
+                inner.read_text(EdgeTypeId(et), Path::new(&path), &options, &mut |p| {
+                    callback.call(p.done, p.total)
+                })
+            })
+        });
+        callback.finish()?;
+        rows
+    }
+
+    /// `layout` is `pairs` for `[E, 2]`, `rows` for `[2, E]`; None finds out from the shape.
+    #[pyo3(signature = (et, path, layout=None, progress=None))]
+    fn read_npy(
+        &self,
+        py: Python<'_>,
+        et: u16,
+        path: String,
+        layout: Option<&str>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<u64> {
+        let layout = match layout {
+            None => None,
+            Some("pairs") => Some(NpyLayout::Pairs),
+            Some("rows") => Some(NpyLayout::TwoRows),
+            Some(other) => {
+                let message = format!("layout is pairs or rows, not {other:?}");
+                return Err(PyValueError::new_err(message));
+            }
+        };
+        let mut callback = Callback::new(progress);
+        let rows = py.detach(|| {
+            self.with(|inner| {
+                inner.read_npy(EdgeTypeId(et), Path::new(&path), layout, &mut |p| {
+                    callback.call(p.done, p.total)
+                })
+            })
+        });
+        callback.finish()?;
+        rows
+    }
+
+    #[pyo3(signature = (kind, type_id, name, dtype, shape, mask_width=None))]
+    fn begin_tensor(
+        &self,
+        kind: &str,
+        type_id: u16,
+        name: &str,
+        dtype: &str,
+        shape: Vec<u64>,
+        mask_width: Option<u32>,
+    ) -> PyResult<usize> {
+        let dtype = dtype.parse().map_err(|error| errors::named("ImportFailed", error))?;
+        let owner = owner(kind, type_id)?;
+        self.with(|inner| Ok(inner.begin_tensor(owner, name, dtype, &shape, mask_width)?.0))
+    }
+
+    /// Rows of any dtype whose bytes are what the tensor stores; C-contiguous.
+    fn push_rows(
+        &self,
+        py: Python<'_>,
+        tensor: usize,
+        array: &Bound<'_, PyUntypedArray>,
+    ) -> PyResult<()> {
+        if !array.is_c_contiguous() {
+            return Err(PyValueError::new_err("rows must be C-contiguous"));
+        }
+        let bytes = array.call_method1("reshape", (-1,))?.call_method1("view", ("u1",))?;
+        let bytes = bytes.cast_into::<PyArray1<u8>>()?.readonly();
+        let bytes = bytes.as_slice()?;
+        py.detach(|| self.with(|inner| inner.push_rows(TensorId(tensor), bytes)))
+    }
+
+    fn build_topology(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.with(ng_import::Importer::build_topology))
+    }
+
+    fn estimate(&self, edges: u64) -> PyResult<String> {
+        let estimate = self.with(|inner| inner.estimate(edges, 0))?;
+        serde_json::to_string(&estimate)
+            .map_err(|error| errors::named("NeargraphError", error.to_string()))
+    }
+
+    /// The number of nodes of a type; None while only the edges to come can tell.
+    fn num_nodes(&self, type_id: u16) -> PyResult<Option<u64>> {
+        self.with(|inner| Ok(inner.num_nodes(NodeTypeId(type_id))))
+    }
+
+    #[pyo3(signature = (progress=None))]
+    fn finish(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<String> {
+        let inner = self.take().ok_or_else(ended)?;
+        let mut callback = Callback::new(progress);
+        let report = py.detach(|| inner.finish(&mut |p| callback.call(p.done, p.total)));
+        callback.finish()?;
+        let report = report.map_err(|error| errors::import(&error))?;
+        serde_json::to_string(&report)
+            .map_err(|error| errors::named("NeargraphError", error.to_string()))
+    }
+
+    /// Ends the import; nothing is left behind.
+    fn abort(&self, py: Python<'_>) {
+        py.detach(|| drop(self.take()));
+    }
+}
+
+/// A column, by place or by name.
+#[derive(FromPyObject)]
+enum Place {
+    Index(usize),
+    Name(String),
+}
+
+impl From<Place> for Column {
+    fn from(place: Place) -> Self {
+        match place {
+            Place::Index(index) => Self::Index(index),
+            Place::Name(name) => Self::Name(name),
+        }
+    }
+}
+
+fn one_byte(delimiter: &str) -> PyResult<u8> {
+    match delimiter.as_bytes() {
+        [byte] => Ok(*byte),
+        _ => Err(PyValueError::new_err(format!(
+            "the delimiter must be one ASCII character, not {delimiter:?}"
+        ))),
+    }
+}

@@ -1,0 +1,26 @@
+//! The compiled part of the Python package, `neargraph._core`: converts arguments, releases the
+//! GIL, maps errors. No logic lives here; `python/neargraph/_core.pyi` is the interface.
+
+mod arrays;
+mod catalog;
+mod errors;
+mod importer;
+mod progress;
+mod sampler;
+mod store;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<store::Store>()?;
+    module.add_class::<sampler::Sampler>()?;
+    module.add_class::<sampler::MiniBatch>()?;
+    module.add_class::<sampler::BatchStream>()?;
+    module.add_class::<importer::Importer>()?;
+    module.add_function(wrap_pyfunction!(store::open_store, module)?)?;
+    module.add_function(wrap_pyfunction!(store::verify, module)?)?;
+    module.add_function(wrap_pyfunction!(store::probe, module)?)?;
+    module.add_function(wrap_pyfunction!(sampler::seed_order, module)?)?;
+    Ok(())
+}

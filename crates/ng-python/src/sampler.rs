@@ -1,0 +1,337 @@
+//! `Sampler`, `MiniBatch`, `BatchStream` and `seed_order`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ng_sample::{BatchPlan, Fanouts, SampleSpec};
+use ng_store::{Owner, Snapshot, TensorRef};
+use ng_types::{EdgeTypeId, NodeTypeId, Reservation, SeedOrder};
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::{PyStopIteration, PyValueError};
+use pyo3::prelude::*;
+
+use crate::arrays;
+use crate::errors;
+use crate::store::{self, Store};
+
+/// How long a wait goes on before Python may handle a signal.
+const SIGNAL_POLL: Duration = Duration::from_millis(100);
+
+/// Batches ahead of the consumer, and threads that prepare them, unless the caller says.
+const PREFETCH: usize = 4;
+
+/// Samples mini-batches; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct Sampler {
+    inner: ng_sample::Sampler,
+}
+
+#[pymethods]
+impl Sampler {
+    #[new]
+    fn new(
+        store: &Store,
+        fanouts: Vec<Vec<i64>>,
+        replace: bool,
+        seed: u64,
+        tensors: Vec<(String, u16, String)>,
+    ) -> PyResult<Self> {
+        let snapshot = store.snapshot()?;
+        let tensors = tensors
+            .iter()
+            .map(|(kind, id, name)| store::tensor(&snapshot, kind, *id, name))
+            .collect::<PyResult<_>>()?;
+        let fanouts = Fanouts::new(fanouts).map_err(|error| errors::sample(&error))?;
+        let spec = SampleSpec { fanouts, replace, seed };
+        let inner = ng_sample::Sampler::new(snapshot, spec, tensors);
+        Ok(Self { inner: inner.map_err(|error| errors::sample(&error))? })
+    }
+
+    fn sample(
+        &self,
+        py: Python<'_>,
+        seeds: Vec<(u16, PyReadonlyArray1<'_, i64>)>,
+        stream: u64,
+    ) -> PyResult<MiniBatch> {
+        let mut typed = Vec::with_capacity(seeds.len());
+        for (node_type, array) in &seeds {
+            typed.push((NodeTypeId(*node_type), arrays::ids(array)?));
+        }
+        let batch = py.detach(|| {
+            let lent: Vec<_> = typed.iter().map(|(t, ids)| (*t, ids.as_slice())).collect();
+            self.inner.sample(&lent, stream)
+        });
+        let num_seeds = typed.iter().map(|(_, ids)| ids.len()).sum();
+        let batch = batch.map_err(|error| errors::sample(&error))?;
+        MiniBatch::new(py, batch, num_seeds, self.inner.snapshot())
+    }
+
+    #[pyo3(signature = (
+        node_type, seeds, batch_size, first_stream, prefetch=None, threads=None, drop_last=false
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn stream(
+        &self,
+        node_type: u16,
+        seeds: PyReadonlyArray1<'_, i64>,
+        batch_size: usize,
+        first_stream: u64,
+        prefetch: Option<usize>,
+        threads: Option<usize>,
+        drop_last: bool,
+    ) -> PyResult<BatchStream> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let plan = BatchPlan {
+            node_type: NodeTypeId(node_type),
+            seeds: arrays::ids(&seeds)?,
+            batch_size,
+            first_stream,
+            drop_last,
+            prefetch: prefetch.unwrap_or(PREFETCH),
+            threads: threads.unwrap_or(cores.min(PREFETCH)),
+        };
+        let num_seeds = plan.seeds.len();
+        let inner = ng_sample::BatchStream::new(self.inner.clone(), plan);
+        let inner = inner.map_err(|error| errors::sample(&error))?;
+        Ok(BatchStream {
+            inner: Mutex::new(Some(inner)),
+            snapshot: Arc::clone(self.inner.snapshot()),
+            left: Mutex::new(num_seeds),
+            batch_size,
+        })
+    }
+}
+
+/// An iterator over prepared batches; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct BatchStream {
+    inner: Mutex<Option<ng_sample::BatchStream>>,
+    snapshot: Arc<Snapshot>,
+    left: Mutex<usize>,
+    batch_size: usize,
+}
+
+#[pymethods]
+impl BatchStream {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<MiniBatch> {
+        loop {
+            let waited = py.detach(|| {
+                let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+                inner.as_mut().map_or(Ok(None), |inner| inner.next_within(SIGNAL_POLL))
+            });
+            match waited {
+                Err(()) => py.check_signals()?,
+                Ok(None) => return Err(PyStopIteration::new_err(())),
+                Ok(Some(Err(error))) => return Err(errors::sample(&error)),
+                Ok(Some(Ok(batch))) => {
+                    let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+                    let num_seeds = self.batch_size.min(*left);
+                    *left -= num_seeds;
+                    return MiniBatch::new(py, batch, num_seeds, &self.snapshot);
+                }
+            }
+        }
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(inner);
+        });
+    }
+}
+
+/// One batch as NumPy arrays; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct MiniBatch {
+    #[pyo3(get)]
+    num_seeds: usize,
+    #[pyo3(get)]
+    nbytes: u64,
+    nodes: Vec<Nodes>,
+    edges: Vec<Edges>,
+    columns: Vec<(TensorRef, Py<PyAny>)>,
+    snapshot: Arc<Snapshot>,
+}
+
+struct Nodes {
+    ids: Py<PyArray1<i64>>,
+    per_hop: Vec<usize>,
+}
+
+struct Edges {
+    index: Py<PyAny>,
+    edge_ids: Option<Py<PyArray1<i64>>>,
+    times: Option<Py<PyArray1<i64>>>,
+    weights: Option<Py<PyArray1<f32>>>,
+    per_hop: Vec<usize>,
+}
+
+impl MiniBatch {
+    fn new(
+        py: Python<'_>,
+        batch: ng_sample::MiniBatch,
+        num_seeds: usize,
+        snapshot: &Arc<Snapshot>,
+    ) -> PyResult<Self> {
+        let nbytes = batch.num_bytes();
+        let (node_blocks, edge_blocks, column_blocks, held) = batch.into_parts();
+        let mut held = held.into_iter().map(|held| held.map(Arc::new));
+        let topology = held.next().flatten();
+        let nodes = node_blocks
+            .into_iter()
+            .map(|block| {
+                let ids = arrays::owned(py, block.ids, topology.clone())?.unbind();
+                Ok(Nodes { ids, per_hop: block.per_hop })
+            })
+            .collect::<PyResult<_>>()?;
+        let edges = edge_blocks
+            .into_iter()
+            .enumerate()
+            .map(|(id, block)| Edges::new(py, block, topology.clone(), snapshot, id))
+            .collect::<PyResult<_>>()?;
+        let columns = column_blocks
+            .into_iter()
+            .map(|column| {
+                let meta = store::meta(snapshot, column.tensor)?;
+                let held = held.next().flatten();
+                let array =
+                    arrays::owned_rows(py, column.bytes, held, meta.dtype, &meta.shape)?.unbind();
+                Ok((column.tensor, array))
+            })
+            .collect::<PyResult<_>>()?;
+        Ok(Self { num_seeds, nbytes, nodes, edges, columns, snapshot: Arc::clone(snapshot) })
+    }
+
+    fn node(&self, node_type: usize) -> PyResult<&Nodes> {
+        self.nodes.get(node_type).ok_or_else(|| no_type("node", node_type))
+    }
+
+    fn edge(&self, edge_type: usize) -> PyResult<&Edges> {
+        self.edges.get(edge_type).ok_or_else(|| no_type("edge", edge_type))
+    }
+}
+
+impl Edges {
+    fn new(
+        py: Python<'_>,
+        block: ng_sample::EdgeBlock,
+        held: Option<Arc<Reservation>>,
+        snapshot: &Snapshot,
+        edge_type: usize,
+    ) -> PyResult<Self> {
+        let meta = &snapshot.catalog().edge_types[edge_type];
+        let column = |wanted: bool, data: Vec<i64>| {
+            wanted
+                .then(|| Ok(arrays::owned(py, data, held.clone())?.unbind()))
+                .transpose()
+                .map_err(|error: PyErr| error)
+        };
+        let weights = meta
+            .has_weight
+            .then(|| Ok::<_, PyErr>(arrays::owned(py, block.weights, held.clone())?.unbind()))
+            .transpose()?;
+        Ok(Self {
+            index: arrays::stacked(py, block.rows, block.cols, held.clone())?.unbind(),
+            edge_ids: column(meta.has_edge_ids, block.edge_ids)?,
+            times: column(meta.has_time, block.times)?,
+            weights,
+            per_hop: block.per_hop,
+        })
+    }
+}
+
+#[pymethods]
+impl MiniBatch {
+    fn nodes<'py>(&self, py: Python<'py>, nt: usize) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        Ok(self.node(nt)?.ids.bind(py).clone())
+    }
+
+    fn edges<'py>(&self, py: Python<'py>, et: usize) -> PyResult<Bound<'py, PyAny>> {
+        Ok(self.edge(et)?.index.bind(py).clone())
+    }
+
+    fn edge_ids<'py>(
+        &self,
+        py: Python<'py>,
+        et: usize,
+    ) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
+        Ok(arrays::again(py, &self.edge(et)?.edge_ids))
+    }
+
+    fn times<'py>(
+        &self,
+        py: Python<'py>,
+        et: usize,
+    ) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
+        Ok(arrays::again(py, &self.edge(et)?.times))
+    }
+
+    fn weights<'py>(
+        &self,
+        py: Python<'py>,
+        et: usize,
+    ) -> PyResult<Option<Bound<'py, PyArray1<f32>>>> {
+        Ok(arrays::again(py, &self.edge(et)?.weights))
+    }
+
+    fn num_sampled_nodes(&self, nt: usize) -> PyResult<Vec<usize>> {
+        Ok(self.node(nt)?.per_hop.clone())
+    }
+
+    fn num_sampled_edges(&self, et: usize) -> PyResult<Vec<usize>> {
+        Ok(self.edge(et)?.per_hop.clone())
+    }
+
+    fn tensor<'py>(
+        &self,
+        py: Python<'py>,
+        kind: &str,
+        type_id: u16,
+        name: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let wanted = store::tensor(&self.snapshot, kind, type_id, name)?;
+        let found = self.columns.iter().find(|(tensor, _)| *tensor == wanted);
+        let (_, array) = found.ok_or_else(|| {
+            errors::named(
+                "NameNotFound",
+                format!("tensor {name:?} was not asked for when the sampler was made"),
+            )
+        })?;
+        Ok(array.bind(py).clone())
+    }
+}
+
+fn no_type(kind: &str, id: usize) -> PyErr {
+    errors::named("NameNotFound", format!("the store has no {kind} type {id}"))
+}
+
+/// Parses `"node"` or `"edge"` with a type id.
+pub fn owner(kind: &str, type_id: u16) -> PyResult<Owner> {
+    match kind {
+        "node" => Ok(Owner::Node(NodeTypeId(type_id))),
+        "edge" => Ok(Owner::Edge(EdgeTypeId(type_id))),
+        other => Err(PyValueError::new_err(format!("kind is 'node' or 'edge', not {other:?}"))),
+    }
+}
+
+/// Places `start..stop` of the keyed permutation of `0..n`.
+#[pyfunction]
+#[pyo3(signature = (n, seed, train_epoch, start=0, stop=None))]
+pub fn seed_order(
+    py: Python<'_>,
+    n: u64,
+    seed: u64,
+    train_epoch: u64,
+    start: u64,
+    stop: Option<u64>,
+) -> PyResult<Bound<'_, PyArray1<i64>>> {
+    let stop = stop.unwrap_or(n).min(n);
+    let order = SeedOrder::new(n, seed, train_epoch);
+    let places = py.detach(|| (start..stop).map(|at| order.at(at) as i64).collect());
+    arrays::owned(py, places, None)
+}
