@@ -1,0 +1,90 @@
+"""neargraph: train graph neural networks on graphs larger than memory, straight from an SSD.
+
+This module is a list of names. Importing it needs NumPy alone; whatever needs torch or PyG is
+imported on first use, so that `NeighborSampler` runs where torch is not installed.
+
+Example:
+    >>> import neargraph as ng
+    >>> store = ng.open("papers.ng", memory="4GB")
+    >>> loader = ng.NeighborLoader(store, num_neighbors=[15, 10], batch_size=1024,
+    ...                            input_nodes="train", shuffle=True, seed=7)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from neargraph.exceptions import (
+    BudgetTooSmall,
+    ImportFailed,
+    IoFailed,
+    MissingDependency,
+    NameNotFound,
+    NeargraphError,
+    NewerVersion,
+    NodeOutOfRange,
+    NotAStore,
+    SnapshotGone,
+    StateMismatch,
+    StoreClosed,
+    StoreDamaged,
+    StoreNotFound,
+    UnsupportedArgument,
+)
+
+if TYPE_CHECKING:
+    from neargraph.loader.minibatch import MiniBatch
+    from neargraph.loader.neighbor import NeighborLoader
+    from neargraph.loader.sampler import NeighborSampler
+    from neargraph.store import Snapshot, Store, open
+
+__version__ = "0.1.0"
+
+# Where each name lives that is imported on first use.
+_LAZY = {
+    "MiniBatch": "neargraph.loader.minibatch",
+    "NeighborLoader": "neargraph.loader.neighbor",
+    "NeighborSampler": "neargraph.loader.sampler",
+    "Snapshot": "neargraph.store",
+    "Store": "neargraph.store",
+    "from_pyg": "neargraph.importers",
+    "nn": "neargraph.nn",
+    "open": "neargraph.store",
+    "pyg": "neargraph.pyg",
+}
+
+__all__ = [
+    "BudgetTooSmall",
+    "ImportFailed",
+    "IoFailed",
+    "MiniBatch",
+    "MissingDependency",
+    "NameNotFound",
+    "NeargraphError",
+    "NeighborLoader",
+    "NeighborSampler",
+    "NewerVersion",
+    "NodeOutOfRange",
+    "NotAStore",
+    "Snapshot",
+    "SnapshotGone",
+    "StateMismatch",
+    "Store",
+    "StoreClosed",
+    "StoreDamaged",
+    "StoreNotFound",
+    "UnsupportedArgument",
+    "__version__",
+    "open",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _LAZY.get(name)
+    if home is None:
+        raise AttributeError(f"module 'neargraph' has no attribute {name!r}")
+    module = import_module(home)
+    return module if home == f"neargraph.{name}" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(_LAZY))

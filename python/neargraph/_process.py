@@ -1,0 +1,85 @@
+"""Handles that belong to one process.
+
+Threads, rings and descriptors of the compiled core do not survive a fork and cannot be pickled. A
+`ProcessLocal` builds its handle on first use in each process. The invariant: a handle that was
+built before a fork is neither used nor dropped in the child, since dropping it would wait for
+threads that live in the parent alone.
+"""
+
+import ctypes
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+_live: "weakref.WeakSet[ProcessLocal[Any]]" = weakref.WeakSet()
+
+
+class ProcessLocal(Generic[T]):
+    """A handle that `build` makes on first use in each process."""
+
+    def __init__(self, build: Callable[[], T], handle: T | None = None) -> None:
+        self._build = build
+        self._handle = handle
+        self._lock = threading.Lock()
+        _live.add(self)
+
+    def get(self) -> T:
+        """The handle of this process."""
+        handle = self._handle
+        if handle is not None:
+            return handle
+        with self._lock:
+            if self._handle is None:
+                self._handle = self._build()
+            return self._handle
+
+    def take(self) -> T | None:
+        """Removes and returns the handle of this process, if there is one."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+            return handle
+
+    def _forget_in_child(self) -> None:
+        # The lock may have been held by a thread that the child does not have.
+        self._lock = threading.Lock()
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            abandon(handle)
+
+
+def abandon(handle: object) -> None:
+    """Keeps `handle` alive for ever, so that it is never dropped in this process."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
+
+
+@contextmanager
+def closed_in_this_process(handle: Any) -> Iterator[None]:
+    """Closes `handle` at the end, except in a child that was forked in the midst."""
+    local = ProcessLocal(lambda: handle, handle)
+    try:
+        yield
+    finally:
+        owned = local.take()
+        if owned is not None:
+            owned.close()
+
+
+def _after_fork_in_child() -> None:
+    for local in list(_live):
+        local._forget_in_child()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def workers_of_this_process() -> int:
+    """How many sibling workers share the memory budget: n in a torch DataLoader worker, else 0."""
+    data = sys.modules.get("torch.utils.data")
+    info = data.get_worker_info() if data is not None else None
+    return int(info.num_workers) if info is not None else 0

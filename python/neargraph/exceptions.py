@@ -1,0 +1,70 @@
+"""The one family of errors that neargraph raises.
+
+Every class derives from `NeargraphError` and from the builtin that fits, so that both
+``except ng.NeargraphError`` and ``except FileNotFoundError`` work. The compiled core looks these
+classes up by name; each message says what is wrong, where, and what to do.
+"""
+
+
+class NeargraphError(Exception):
+    """Base of all errors of this package."""
+
+
+class StoreNotFound(NeargraphError, FileNotFoundError):
+    """There is nothing at the path of the store."""
+
+
+class NotAStore(NeargraphError, ValueError):
+    """The path exists but holds no neargraph store."""
+
+
+class NewerVersion(NeargraphError, ValueError):
+    """The store was written by a newer version of neargraph than this one."""
+
+
+class StoreDamaged(NeargraphError, RuntimeError):
+    """A checksum or a structural check failed; the message names file, page and block."""
+
+
+class IoFailed(NeargraphError, OSError):
+    """The operating system failed a read or a write."""
+
+
+class BudgetTooSmall(NeargraphError, MemoryError, ValueError):
+    """``memory=`` is below what this store or this batch needs; the message says the minimum."""
+
+
+class NodeOutOfRange(NeargraphError, IndexError):
+    """A node or edge id is negative or not below the bound of its type."""
+
+
+class NameNotFound(NeargraphError, KeyError):
+    """The store has no node type, edge type, tensor or split of that name."""
+
+    def __str__(self) -> str:
+        # KeyError shows the repr of its argument, which would quote and escape a whole sentence.
+        return str(self.args[0]) if self.args else ""
+
+
+class StoreClosed(NeargraphError, ValueError):
+    """The store was closed before this call."""
+
+
+class SnapshotGone(NeargraphError, RuntimeError):
+    """The epoch that another process pinned is no longer in the store."""
+
+
+class ImportFailed(NeargraphError, ValueError):
+    """The input of an import is bad; the message names file and line. Nothing is left behind."""
+
+
+class UnsupportedArgument(NeargraphError, ValueError):
+    """An argument of PyG's loaders that neargraph does not take; the message says what to do."""
+
+
+class StateMismatch(NeargraphError, ValueError):
+    """A loader state was saved under other settings; the message names the field."""
+
+
+class MissingDependency(NeargraphError, ImportError):
+    """An optional package is needed; the message gives the pip command."""

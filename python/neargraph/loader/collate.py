@@ -1,0 +1,104 @@
+"""Mini-batches as PyG objects.
+
+Tensors share memory with the compiled batch, whose budget counts them until the last is dropped.
+The layout follows what `torch_geometric.loader.NeighborLoader` yields: seeds first, x and y for all
+sampled nodes, edge features beside `edge_index`, masks as masks.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch_geometric.data import Data, HeteroData
+
+from neargraph.loader.minibatch import MiniBatch
+from neargraph.schema import EdgeType, NodeType, Schema, TensorMeta
+from neargraph.splits import SPLITS, split_columns
+
+
+def as_tensor(array: NDArray[Any], meta: TensorMeta | None = None) -> torch.Tensor:
+    """A torch tensor over the memory of `array`; bf16 columns get their dtype back."""
+    if meta is not None and meta.dtype == "bf16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+class Collator:
+    """Turns a `MiniBatch` into `Data` (one node type, one edge type) or `HeteroData`.
+
+    Args:
+        schema: Types of the store.
+        tensors: The (kind, type id, name) triples that batches carry.
+        x_dtype: Floating node features are converted to this dtype; None leaves them.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        tensors: list[Any],
+        x_dtype: torch.dtype | None = None,
+    ) -> None:
+        self._schema = schema
+        self._x_dtype = x_dtype
+        self._hetero = not schema.is_homogeneous
+        carried = set(tensors)
+        self._node_columns = [
+            [t for t in owner.tensors if ("node", owner.index, t.name) in carried]
+            for owner in schema.node_types
+        ]
+        self._edge_columns = [
+            [t for t in owner.tensors if ("edge", owner.index, t.name) in carried]
+            for owner in schema.edge_types
+        ]
+        self._has_masks = [
+            bool(split_columns(owner))
+            and all(("node", owner.index, name) in carried for name in split_columns(owner))
+            for owner in schema.node_types
+        ]
+
+    def __call__(self, batch: MiniBatch) -> Data | HeteroData:
+        """The PyG object of `batch`."""
+        data: Any = HeteroData() if self._hetero else Data()
+        for node_type in self._schema.node_types:
+            self._nodes(batch, node_type, data[node_type.name] if self._hetero else data)
+        for edge_type in self._schema.edge_types:
+            self._edges(batch, edge_type, data[edge_type.triple] if self._hetero else data)
+        seeds = data[batch.input_type] if self._hetero else data
+        seeds.input_id = torch.from_numpy(batch.input_id)
+        seeds.batch_size = batch.num_seeds
+        if batch.num_padding:
+            seeds.num_padding = batch.num_padding
+        return data
+
+    def _nodes(self, batch: MiniBatch, owner: NodeType, out: Any) -> None:
+        n_id = batch.nodes(owner.name)
+        columns = [meta for meta in self._node_columns[owner.index] if not meta.is_split]
+        for meta in columns:
+            value = as_tensor(batch.features(meta.name, owner.name), meta)
+            if meta.name == "x" and self._x_dtype is not None:
+                value = value.to(self._x_dtype)
+            out[meta.name] = value
+        if self._has_masks[owner.index]:
+            for name in SPLITS:
+                out[f"{name}_mask"] = torch.from_numpy(batch.mask(name, owner.name))
+        if not any(meta.name == "x" for meta in columns):
+            out.num_nodes = len(n_id)
+        out.n_id = torch.from_numpy(n_id)
+        out.num_sampled_nodes = batch.num_sampled_nodes(owner.name)
+
+    def _edges(self, batch: MiniBatch, owner: EdgeType, out: Any) -> None:
+        triple = owner.triple
+        out.edge_index = torch.from_numpy(batch.edge_index(triple))
+        for name, inline in (
+            ("edge_time", batch.times(triple)),
+            ("edge_weight", batch.weights(triple)),
+        ):
+            if inline is not None:
+                out[name] = torch.from_numpy(inline)
+        for meta in self._edge_columns[owner.index]:
+            out[meta.name] = as_tensor(batch.edge_features(meta.name, triple), meta)
+        edge_ids = batch.edge_ids(triple)
+        if edge_ids is not None:
+            out.e_id = torch.from_numpy(edge_ids)
+        out.num_sampled_edges = batch.num_sampled_edges(triple)

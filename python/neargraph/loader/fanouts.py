@@ -1,0 +1,59 @@
+"""Fanouts as users write them, checked and laid out one list per edge type.
+
+PyG's spellings are taken: a list for all edge types, a dictionary by edge type (triples, pairs or
+``"a__to__b"``), or a `torch_geometric.sampler.NumNeighbors`. -1 means all neighbours.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from neargraph.schema import Schema
+
+# The compiled sampler counts draws of one destination in 32 bits.
+_FANOUT_MAX = 2**31 - 1
+
+
+def resolve_fanouts(schema: Schema, fanouts: Any) -> list[list[int]]:
+    """One list of fanouts per edge type, in the order of their ids, all equally long.
+
+    Raises:
+        NameNotFound: A key names no edge type of the store.
+        ValueError: An edge type is missing, the hops differ, or a fanout is below -1.
+
+    Example:
+        >>> resolve_fanouts(store.schema, [15, 10])
+        [[15, 10]]
+    """
+    default = getattr(fanouts, "default", None)
+    values = getattr(fanouts, "values", fanouts)
+    if callable(values):  # A dictionary: `values` is its method, not NumNeighbors' field.
+        values = fanouts
+    if isinstance(values, Mapping):
+        given = {schema.edge_type(_plain(key)).index: list(v) for key, v in values.items()}
+        lists = []
+        for edge_type in schema.edge_types:
+            chosen = given.get(edge_type.index, default)
+            if chosen is None:
+                raise ValueError(
+                    f"fanouts miss edge type {edge_type.triple!r}; give it a list, "
+                    "of zeros to leave it out"
+                )
+            lists.append(list(chosen))
+    elif isinstance(values, Sequence) and not isinstance(values, str):
+        lists = [list(values) for _ in schema.edge_types]
+    else:
+        raise ValueError(f"fanouts are a list or a dictionary by edge type, got {fanouts!r}")
+    if len({len(hops) for hops in lists}) > 1:
+        raise ValueError(f"fanouts of all edge types need the same number of hops, got {lists}")
+    return [[_fanout(value) for value in hops] for hops in lists]
+
+
+def _plain(key: Any) -> Any:
+    # PyG's EdgeTypeStr is a str subclass that knows its triple.
+    return key.to_tuple() if hasattr(key, "to_tuple") else key
+
+
+def _fanout(value: Any) -> int:
+    if isinstance(value, bool) or int(value) != value or not -1 <= value <= _FANOUT_MAX:
+        raise ValueError(f"a fanout is -1 (all) or a count up to {_FANOUT_MAX}, got {value!r}")
+    return int(value)

@@ -1,0 +1,225 @@
+"""PyG's NeighborLoader over a store on disk.
+
+Sampling and reading run in Rust threads ahead of the training loop. The invariant: which batches a
+loader yields depends on its arguments alone, not on threads, workers, prefetch or memory; so its
+state is two numbers, and a resumed epoch goes on with the batches that were missing.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from neargraph.exceptions import MissingDependency
+
+try:
+    import torch
+    import torch_geometric  # noqa: F401
+except ImportError as missing:
+    raise MissingDependency(
+        f"NeighborLoader needs torch and PyG ({missing.name} is missing): "
+        "pip install 'neargraph[torch]'; NeighborSampler needs neither"
+    ) from missing
+
+from neargraph.loader.collate import Collator
+from neargraph.loader.refused import refuse_unsupported
+from neargraph.loader.sampler import Attrs, NeighborSampler
+from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
+from neargraph.loader.state import Position, dump_state, load_state
+from neargraph.loader.workers import BatchSource, WorkerPool
+from neargraph.store import Store
+
+_WORKER_OPTIONS = (
+    "multiprocessing_context",
+    "persistent_workers",
+    "prefetch_factor",
+    "worker_init_fn",
+    "timeout",
+)
+
+
+class NeighborLoader:
+    """Mini-batches of sampled neighbourhoods, as `torch_geometric.data.Data` or `HeteroData`.
+
+    Each batch has ``x``, ``y`` and all other node tensors [n, ...], ``edge_index`` [2, e], edge
+    tensors [e, ...], ``n_id`` [n], ``e_id`` [e] where the store keeps edge ids, ``input_id`` [s],
+    ``batch_size``, ``num_sampled_nodes`` and ``num_sampled_edges`` per hop, and the masks. The
+    first ``batch_size`` nodes are the seeds.
+
+    Args:
+        data: The open store.
+        num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all.
+        input_nodes: ``"train"`` / ``"val"`` / ``"test"``, ids [n], a boolean mask [num_nodes],
+            None for all nodes, a node type, or (node type, any of these).
+        batch_size: Seeds of a global batch; each of `world_size` ranks gets its equal part.
+        shuffle: Permute the seeds anew in every epoch, keyed by `seed`.
+        seed: Seed of the order and of all draws.
+        replace: Draw neighbours with replacement.
+        drop_last: Leave a smaller last batch out.
+        rank: Place of this process among `world_size`.
+        world_size: Processes that share every batch, as under torchrun.
+        pad: With several ranks, fill the last batch by repeated seeds, counted in
+            ``num_padding``, instead of leaving it out.
+        attrs: Tensors to read, such as ``["x", "y"]``; None reads all. A dictionary names them
+            by type.
+        x_dtype: Convert ``x`` to this dtype, such as `torch.float32` where the disk has f16.
+        transform: Called with each batch.
+        prefetch: Batches to work ahead at most, fewer where memory is short; None is 4.
+        threads: Background threads; None is one per core, at most 4.
+        num_workers: Make batches in this many processes instead of threads.
+        pin_memory: Copy batches to page-locked memory where CUDA is there.
+        **kwargs: DataLoader's ``multiprocessing_context``, ``persistent_workers``,
+            ``prefetch_factor``, ``worker_init_fn`` and ``timeout`` for `num_workers` > 0. Other
+            arguments of PyG's loader are accepted where they ask for what happens anyway.
+
+    Raises:
+        UnsupportedArgument: An argument asks for something that is not built; says what to do.
+        NameNotFound: No such split, type or tensor.
+        MissingDependency: torch or PyG is not installed.
+
+    Example:
+        >>> loader = ng.NeighborLoader(store, num_neighbors=[15, 10], batch_size=1024,
+        ...                            input_nodes="train", shuffle=True, seed=7)
+        >>> for batch in loader:
+        ...     out = model(batch.x, batch.edge_index)[:batch.batch_size]
+    """
+
+    def __init__(
+        self,
+        data: Store,
+        num_neighbors: Any,
+        input_nodes: Any = None,
+        *,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        seed: int = 0,
+        replace: bool = False,
+        drop_last: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        pad: bool = True,
+        attrs: Attrs = None,
+        x_dtype: torch.dtype | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        prefetch: int | None = None,
+        threads: int | None = None,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(data, Store):
+            raise TypeError(
+                f"data must be what neargraph.open returns, got {type(data).__name__}; "
+                "neargraph.from_pyg writes Data and HeteroData to a store"
+            )
+        options = {k: kwargs.pop(k) for k in _WORKER_OPTIONS if k in kwargs}
+        refuse_unsupported(kwargs)
+        sampler = NeighborSampler(data, num_neighbors, seed=seed, replace=replace, attrs=attrs)
+        inputs = resolve_input_nodes(data, input_nodes)
+        plan = SeedPlan(
+            num_seeds=len(inputs),
+            batch_size=batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            drop_last=drop_last,
+            pad=pad and not drop_last and world_size > 1,
+            rank=rank,
+            world_size=world_size,
+        )
+        collator = Collator(data.schema, sampler.tensors, x_dtype)
+        self._source = BatchSource(sampler, inputs, plan, collator, transform)
+        self._pool = WorkerPool(self._source, num_workers, options) if num_workers else None
+        self._ahead = {"prefetch": prefetch, "threads": threads}
+        self._pin = pin_memory and torch.cuda.is_available()
+        self._position = Position()
+        self._next = Position()
+        self._loaded: Position | None = None
+
+    @property
+    def store(self) -> Store:
+        """The store that is sampled."""
+        return self._source.sampler.store
+
+    @property
+    def batch_size(self) -> int:
+        """Seeds of a global batch."""
+        return self._source.plan.batch_size
+
+    def __len__(self) -> int:
+        """Batches of one whole epoch."""
+        return self._source.plan.steps
+
+    def __iter__(self) -> Iterator[Any]:
+        """One pass over the seeds, or the rest of the pass that a loaded state stands in."""
+        position = self._position = self._next
+        self._next = Position(position.train_epoch + 1)
+        self._loaded = None
+        return self._run(position)
+
+    def _run(self, position: Position) -> Iterator[Any]:
+        batches = self._batches(position.train_epoch, position.batches)
+        # No local name may hold a batch: the budget counts it until the caller drops it.
+        holder: list[Any] = []
+        while True:
+            try:
+                holder.append(next(batches))
+            except StopIteration:
+                return
+            position.batches += 1
+            yield holder.pop().pin_memory() if self._pin else holder.pop()
+
+    def _batches(self, train_epoch: int, first: int) -> Iterator[Any]:
+        if self._pool is not None:
+            return self._pool.run(train_epoch, first)
+        source = self._source
+        sampled = source.sampler.run(source.inputs, source.plan, train_epoch, first, **self._ahead)
+        return map(source.finish, sampled)
+
+    def set_epoch(self, train_epoch: int) -> None:
+        """Makes the next pass that of `train_epoch`, or its rest if a loaded state stands in it."""
+        loaded = self._loaded
+        if loaded is not None and loaded.train_epoch == train_epoch:
+            self._next = Position(loaded.train_epoch, loaded.batches)
+        else:
+            self._next = Position(train_epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader stands: epoch, batches handed over, and the settings behind them."""
+        return dump_state(self._position, self._fingerprint())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Makes the next pass go on where `state` was taken; after a whole pass, with the next.
+
+        Raises:
+            StateMismatch: The state belongs to other data or settings; names the field.
+        """
+        loaded = load_state(state, self._fingerprint(), len(self))
+        self._loaded = loaded
+        self._position = Position(loaded.train_epoch, loaded.batches)
+        whole = loaded.batches == len(self) and loaded.batches > 0
+        self._next = (
+            Position(loaded.train_epoch + 1)
+            if whole
+            else Position(loaded.train_epoch, loaded.batches)
+        )
+
+    def _fingerprint(self) -> dict[str, Any]:
+        sampler, plan = self._source.sampler, self._source.plan
+        return {
+            "store": self.store.fingerprint,
+            "snapshot": self.store.epoch,
+            "fanouts": sampler.fanouts,
+            "replace": sampler.replace,
+            "input_nodes": self._source.inputs.digest(),
+            "batch_size": plan.batch_size,
+            "shuffle": plan.shuffle,
+            "seed": plan.seed,
+            "drop_last": plan.drop_last,
+            "world_size": plan.world_size,
+            "pad": plan.pad,
+        }
+
+    def __repr__(self) -> str:
+        source = self._source
+        return (
+            f"NeighborLoader({self.store.path!r}, num_neighbors={source.sampler.fanouts}, "
+            f"seeds={len(source.inputs):,}, batch_size={self.batch_size})"
+        )

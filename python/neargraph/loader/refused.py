@@ -1,0 +1,52 @@
+"""Arguments of PyG's and torch's loaders that neargraph does not take, each with what to do.
+
+Values that ask for what happens anyway are accepted, so that PyG code runs unchanged.
+"""
+
+from typing import Any
+
+from neargraph.exceptions import UnsupportedArgument
+
+# name -> (values that change nothing, what to do instead). None means that any value is harmless.
+_ARGUMENTS: dict[str, tuple[tuple[Any, ...] | None, str]] = {
+    "is_sorted": (None, ""),
+    "filter_per_worker": (None, ""),
+    "temporal_strategy": (None, ""),
+    "directed": ((True,), "neighbour lists are sampled as directed edges; drop the argument"),
+    "subgraph_type": (
+        ("directional",),
+        "only sampled edges are returned; read others with store.snapshot().neighbors",
+    ),
+    "disjoint": ((False,), "use batch_size=1 for one subgraph per seed"),
+    "input_time": ((None,), "temporal sampling is not built; filter on batch.edge_time"),
+    "time_attr": ((None,), "temporal sampling is not built; filter on batch.edge_time"),
+    "weight_attr": ((None,), "sampling is uniform; weights come with the batch as edge_weight"),
+    "neighbor_sampler": ((None,), "give it to torch_geometric.loader.NeighborLoader instead"),
+    "transform_sampler_output": ((None,), "use transform=, which gets the whole batch"),
+    "custom_cls": ((None,), "use transform= to build another class"),
+    "generator": ((None,), "the order of seeds is keyed by seed=; give that"),
+    "sampler": ((None,), "the order of seeds is keyed by seed=; give ids in input_nodes="),
+    "batch_sampler": ((None,), "give ids in input_nodes= in the order you want"),
+    "collate_fn": ((None,), "use transform="),
+    "input_id": ((None,), "input_id is the place in input_nodes; map it after the fact"),
+}
+
+
+def refuse_unsupported(given: dict[str, Any]) -> None:
+    """Checks the remaining keyword arguments of a loader.
+
+    Raises:
+        UnsupportedArgument: A known argument asks for something that is not there.
+        TypeError: No loader has such an argument.
+    """
+    for name, value in given.items():
+        if name not in _ARGUMENTS:
+            raise TypeError(f"NeighborLoader got an unexpected keyword argument {name!r}")
+        harmless, instead = _ARGUMENTS[name]
+        plain = getattr(value, "value", value)
+        if harmless is not None and not any(plain is h or _equal(plain, h) for h in harmless):
+            raise UnsupportedArgument(f"{name}={value!r} is not supported: {instead}")
+
+
+def _equal(value: Any, harmless: Any) -> bool:
+    return type(value) is type(harmless) and bool(value == harmless)

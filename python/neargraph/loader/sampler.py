@@ -1,0 +1,231 @@
+"""Neighbour sampling into NumPy mini-batches, with no torch anywhere.
+
+Sampling and reading run in Rust threads that work ahead of the caller; this module only says which
+seeds, which fanouts, which tensors. The invariant: a batch is a pure function of (store, fanouts,
+replace, seed, stream, seeds), whatever the threads, the prefetch or the process.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from neargraph import _core
+from neargraph._process import ProcessLocal, closed_in_this_process
+from neargraph.exceptions import NameNotFound
+from neargraph.loader.fanouts import resolve_fanouts
+from neargraph.loader.minibatch import MiniBatch
+from neargraph.loader.seeds import InputNodes, SeedPlan, resolve_input_nodes
+from neargraph.schema import EdgeType, Kind, NodeType
+from neargraph.splits import SPLITS, split_columns
+from neargraph.store import Store, as_ids
+
+Attrs = Sequence[str] | Mapping[Any, Sequence[str]] | None
+
+
+class NeighborSampler:
+    """Uniform neighbour sampling over a store.
+
+    Args:
+        store: The open store.
+        fanouts: Neighbours per node and hop, such as ``[15, 10]``; -1 takes all. A dictionary by
+            edge type gives each type its own list.
+        seed: Seed of all draws; equal seeds give equal batches.
+        replace: Draw with replacement.
+        attrs: Names of the tensors to read with each batch, for all types or as a dictionary by
+            type. ``"train_mask"`` and the like stand for the splits. None reads all of them, an
+            empty list none.
+
+    Raises:
+        NameNotFound: `fanouts` or `attrs` name something the store does not have.
+        ValueError: Bad fanouts.
+
+    Example:
+        >>> sampler = ng.NeighborSampler(store, [15, 10], seed=7)
+        >>> for batch in sampler.batches("train", 1024):
+        ...     x, edge_index = batch.features("x"), batch.edge_index()
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        fanouts: Any,
+        *,
+        seed: int = 0,
+        replace: bool = False,
+        attrs: Attrs = None,
+    ) -> None:
+        if not 0 <= seed < 2**64:
+            raise ValueError(f"seed must be in 0 ... 2^64 - 1, got {seed}")
+        self.store = store
+        self.fanouts = resolve_fanouts(store.schema, fanouts)
+        self.seed = seed
+        self.replace = replace
+        self.tensors = resolve_attrs(store, attrs)
+        self._start()
+
+    def _start(self) -> None:
+        self._local: ProcessLocal[_core.Sampler] = ProcessLocal(self._build)
+
+    def _build(self) -> _core.Sampler:
+        return _core.Sampler(self.store.core, self.fanouts, self.replace, self.seed, self.tensors)
+
+    @property
+    def core(self) -> _core.Sampler:
+        """The compiled sampler of this process."""
+        # Asking the store first turns a use after close into StoreClosed.
+        _ = self.store.core
+        return self._local.get()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_local"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start()
+
+    def sample(self, ids: Any, *, stream: int = 0) -> MiniBatch:
+        """Samples one batch around `ids` (ids [n], or (node type, ids)) under a random stream.
+
+        Raises:
+            NodeOutOfRange: An id is out of range.
+            BudgetTooSmall: The batch does not fit the memory budget.
+        """
+        inputs = resolve_input_nodes(self.store, ids)
+        places = np.arange(len(inputs), dtype=np.int64)
+        core = self.core.sample([(inputs.node_type.index, inputs.nodes(places))], stream)
+        return MiniBatch(core, self.store.schema, inputs.node_type, inputs.input_id(places))
+
+    def sample_many(self, seeds: Mapping[str, Any], *, stream: int = 0) -> MiniBatch:
+        """Samples one batch around seeds of several node types, {node type: ids [n]}."""
+        schema = self.store.schema
+        given = [(schema.node_type(name), as_ids(ids)) for name, ids in seeds.items()]
+        core = self.core.sample([(t.index, ids) for t, ids in given], stream)
+        first = given[0][0] if given else schema.node_types[0]
+        places = np.arange(sum(len(ids) for _, ids in given), dtype=np.int64)
+        return MiniBatch(core, schema, first, places)
+
+    def batches(
+        self,
+        ids: Any,
+        batch_size: int,
+        *,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        train_epoch: int = 0,
+        prefetch: int | None = None,
+        threads: int | None = None,
+    ) -> Iterator[MiniBatch]:
+        """Samples batches around all of `ids`, in order, working ahead in background threads.
+
+        Args:
+            ids: None for all nodes, ``"train"``, ids [n], a mask, or (node type, any of these).
+            batch_size: Seeds per batch.
+            shuffle: Permute the seeds, keyed by the seed and `train_epoch`.
+            drop_last: Leave a smaller last batch out.
+            train_epoch: Which pass this is; another one has other draws.
+            prefetch: Batches to work ahead at most, fewer where memory is short; None is 4.
+            threads: Background threads; None is one per core, at most 4.
+        """
+        inputs = resolve_input_nodes(self.store, ids)
+        plan = SeedPlan(
+            num_seeds=len(inputs),
+            batch_size=batch_size,
+            shuffle=shuffle,
+            seed=self.seed,
+            drop_last=drop_last,
+        )
+        return self.run(inputs, plan, train_epoch, prefetch=prefetch, threads=threads)
+
+    def run(
+        self,
+        inputs: InputNodes,
+        plan: SeedPlan,
+        train_epoch: int,
+        first: int = 0,
+        *,
+        prefetch: int | None = None,
+        threads: int | None = None,
+    ) -> Iterator[MiniBatch]:
+        """Batches `first` ... of one epoch of `plan`; loaders are thin over this."""
+        size = plan.local_batch_size
+        for start, stop in plan.segments(first):
+            places = plan.places(train_epoch, start, stop)
+            stream = self.core.stream(
+                inputs.node_type.index,
+                inputs.nodes(places),
+                size,
+                plan.stream(train_epoch, start),
+                prefetch,
+                threads,
+                False,
+            )
+            with closed_in_this_process(stream):
+                for batch in range(start, stop):
+                    offset = (batch - start) * size
+                    part = places[offset : offset + size]
+                    # No local name may hold a batch: the budget counts it until it is dropped.
+                    yield self._wrap(next(stream), inputs, plan, part, batch)
+
+    def fetch(self, inputs: InputNodes, plan: SeedPlan, train_epoch: int, batch: int) -> MiniBatch:
+        """Batch `batch` alone, in this thread; the same bytes as `run` gives."""
+        places = plan.places(train_epoch, batch, batch + 1)
+        seeds = [(inputs.node_type.index, inputs.nodes(places))]
+        core = self.core.sample(seeds, plan.stream(train_epoch, batch))
+        return self._wrap(core, inputs, plan, places, batch)
+
+    def _wrap(
+        self,
+        core: _core.MiniBatch,
+        inputs: InputNodes,
+        plan: SeedPlan,
+        places: Any,
+        batch: int,
+    ) -> MiniBatch:
+        input_id = inputs.input_id(places)
+        schema = self.store.schema
+        return MiniBatch(core, schema, inputs.node_type, input_id, plan.padding(batch))
+
+
+def resolve_attrs(store: Store, attrs: Attrs) -> list[tuple[Kind, int, str]]:
+    """The (kind, type id, tensor) triples that `attrs` stands for."""
+    schema = store.schema
+    if isinstance(attrs, Mapping):
+        return [t for key, names in attrs.items() for t in _of_named_owner(store, key, names)]
+    owners: list[NodeType | EdgeType] = [*schema.node_types, *schema.edge_types]
+    found = [t for owner in owners for t in _of_owner(owner, attrs)]
+    for name in attrs or ():
+        if not any(_stored_names(owner, name) for owner in owners):
+            known = sorted({t.name for owner in owners for t in owner.tensors})
+            raise NameNotFound(f"no tensor {name!r} in this store; it has {known}")
+    return found
+
+
+def _of_named_owner(store: Store, key: Any, names: Sequence[str]) -> list[tuple[Kind, int, str]]:
+    owner: NodeType | EdgeType
+    if isinstance(key, str) and key in store.node_types:
+        owner = store.schema.node_type(key)
+    else:
+        owner = store.schema.edge_type(key)
+    for name in names:
+        if not _stored_names(owner, name):
+            store.schema.tensor(owner, name)
+    return _of_owner(owner, names)
+
+
+def _of_owner(
+    owner: NodeType | EdgeType, names: Sequence[str] | None
+) -> list[tuple[Kind, int, str]]:
+    kind: Kind = "node" if isinstance(owner, NodeType) else "edge"
+    if names is None:
+        wanted = [t.name for t in owner.tensors]
+    else:
+        wanted = [n for name in names for n in _stored_names(owner, name)]
+    return [(kind, owner.index, name) for name in dict.fromkeys(wanted)]
+
+
+def _stored_names(owner: NodeType | EdgeType, name: str) -> list[str]:
+    """The tensors behind an attribute: itself, or all splits behind ``train_mask``."""
+    if name.endswith("_mask") and name.removesuffix("_mask") in SPLITS:
+        return split_columns(owner) if isinstance(owner, NodeType) else []
+    return [t.name for t in owner.tensors if t.name == name]

@@ -1,0 +1,47 @@
+"""Edge tensors for batches of PyG's own loaders, which fetch node tensors alone from a store."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from neargraph.exceptions import UnsupportedArgument
+from neargraph.loader.collate import as_tensor
+from neargraph.schema import EdgeType
+from neargraph.store import Store
+
+
+class EdgeFeatures:
+    """A ``transform=`` that adds the edge tensors of a batch by its ``e_id``.
+
+    `neargraph.NeighborLoader` brings them by itself; this is for PyG's NodeLoader and LinkLoader.
+
+    Raises:
+        UnsupportedArgument: An edge type has tensors but the batch has no ``e_id`` for it.
+
+    Example:
+        >>> loader = NodeLoader(store, store.sampler([15, 10]), input_nodes=ids,
+        ...                     transform=ng.pyg.EdgeFeatures(store))
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __call__(self, batch: Any) -> Any:
+        """Adds the tensors in place and returns the batch."""
+        schema = self._store.schema
+        for edge_type in schema.edge_types:
+            out = batch if schema.is_homogeneous else batch[edge_type.triple]
+            for meta in edge_type.tensors:
+                ids = self._ids(out, edge_type)
+                rows = self._store.core.rows("edge", edge_type.index, meta.name, ids)
+                out[meta.name] = as_tensor(rows, meta)
+        return batch
+
+    def _ids(self, out: Any, edge_type: EdgeType) -> Any:
+        if "e_id" in out:
+            ids: torch.Tensor = out.e_id
+            return np.ascontiguousarray(ids.cpu().numpy())
+        raise UnsupportedArgument(
+            f"the batch has no e_id for {edge_type.triple!r}; use a sampler of this store"
+        )

@@ -1,0 +1,153 @@
+"""Node and edge tensors of a store as a `torch_geometric.data.FeatureStore`, read-only.
+
+In a store of one node type and one edge type the group name of node tensors is None, as PyG does
+for homogeneous graphs; edge tensors are read by their edge type and an index of edge ids.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import FeatureStore as PygFeatureStore
+from torch_geometric.data import TensorAttr
+
+from neargraph.exceptions import NameNotFound, UnsupportedArgument
+from neargraph.loader.collate import as_tensor
+from neargraph.schema import EdgeType, Kind, NodeType, Schema, TensorMeta
+from neargraph.splits import SPLITS, split_code, split_columns
+from neargraph.store import Store, as_ids
+
+_READ_ONLY = "a neargraph store is read-only here; write a new one with neargraph import"
+
+
+class FeatureStore(PygFeatureStore):  # type: ignore[misc]
+    """Rows of tensors by (group name, attribute name, index).
+
+    Masks (``train_mask``, ...) are attributes too. A batch of requests is read in one go, each
+    distinct (tensor, index) once.
+
+    Example:
+        >>> store.feature_store.get_tensor(group_name=None, attr_name="x", index=torch.arange(5))
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self.__dict__["_store"] = store
+
+    def get_all_tensor_attrs(self) -> list[TensorAttr]:
+        """All node tensors, and all edge tensors of a heterogeneous store.
+
+        PyG asks for every attribute of a homogeneous store with node ids, so edge tensors are
+        left out there; `get_tensor` reads them by the edge type.
+        """
+        schema = self._store.schema
+        group = None if schema.is_homogeneous else ""
+        attrs = [
+            TensorAttr(group if group is None else owner.name, name)
+            for owner in schema.node_types
+            for name in _attribute_names(owner)
+        ]
+        if not schema.is_homogeneous:
+            attrs += [
+                TensorAttr(owner.triple, tensor.name)
+                for owner in schema.edge_types
+                for tensor in owner.tensors
+            ]
+        return attrs
+
+    def _get_tensor(self, attr: TensorAttr) -> Tensor | None:
+        return self._multi_get_tensor([attr])[0]
+
+    def _multi_get_tensor(self, attrs: list[TensorAttr]) -> list[Tensor | None]:
+        # PyG passes one index object for all attributes of a type: it is converted once, and rows
+        # that two attributes share (the three masks) are read once.
+        indices: dict[int, Any] = {}
+        rows: dict[tuple[str, int, str, int], Any] = {}
+        out: list[Tensor | None] = []
+        for attr in attrs:
+            owner, index = self._owner(attr.group_name), attr.index
+            kind: Kind = "node" if isinstance(owner, NodeType) else "edge"
+            if id(index) not in indices:
+                indices[id(index)] = index_ids(index, _num_rows(owner))
+            ids = indices[id(index)]
+            values = []
+            for meta in _stored(owner, attr.attr_name):
+                key = (kind, owner.index, meta.name, id(index))
+                if key not in rows:
+                    rows[key] = self._read(kind, owner, meta, ids)
+                values.append((rows[key], meta))
+            out.append(_combine(owner, attr.attr_name, values))
+        return out
+
+    def _read(self, kind: Kind, owner: NodeType | EdgeType, meta: TensorMeta, ids: Any) -> Any:
+        core = self._store.core
+        if ids is None:
+            return core.column(kind, owner.index, meta.name)
+        return core.rows(kind, owner.index, meta.name, ids)
+
+    def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
+        owner = self._owner(attr.group_name)
+        metas = _stored(owner, attr.attr_name)
+        if attr.attr_name == metas[0].name:
+            return (metas[0].num_rows, *metas[0].shape)
+        wide = metas[0].mask_width is not None or len(metas) > 1
+        return (metas[0].num_rows, len(metas)) if wide else (metas[0].num_rows,)
+
+    def _owner(self, group: Any) -> NodeType | EdgeType:
+        schema: Schema = self._store.schema
+        if group is None or (isinstance(group, str) and group in self._store.node_types):
+            return schema.node_type(group)
+        return schema.edge_type(group)
+
+    def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
+        raise UnsupportedArgument(_READ_ONLY)
+
+    def _remove_tensor(self, attr: TensorAttr) -> bool:
+        raise UnsupportedArgument(_READ_ONLY)
+
+    def __repr__(self) -> str:
+        return f"FeatureStore({self._store!r})"
+
+
+def index_ids(index: Any, num_rows: int) -> Any:
+    """Row ids of a PyG index (tensor, array, slice, int, mask); None stands for all rows."""
+    if index is None or (isinstance(index, slice) and index == slice(None)):
+        return None
+    if isinstance(index, slice):
+        return np.arange(*index.indices(num_rows), dtype=np.int64)
+    if isinstance(index, Tensor):
+        index = index.detach().cpu().numpy()
+    array = np.asarray(index)
+    if array.dtype == np.bool_:
+        return np.flatnonzero(array).astype(np.int64, copy=False)
+    return as_ids(array)
+
+
+def _num_rows(owner: NodeType | EdgeType) -> int:
+    return owner.num_nodes if isinstance(owner, NodeType) else owner.num_edge_ids
+
+
+def _attribute_names(owner: NodeType) -> list[str]:
+    names = [t.name for t in owner.tensors if not t.is_split]
+    return names + ([f"{split}_mask" for split in SPLITS] if split_columns(owner) else [])
+
+
+def _stored(owner: NodeType | EdgeType, name: str) -> list[TensorMeta]:
+    found = [t for t in owner.tensors if t.name == name]
+    if not found and isinstance(owner, NodeType) and name.removesuffix("_mask") in SPLITS:
+        columns = split_columns(owner)
+        found = [t for column in columns for t in owner.tensors if t.name == column]
+    if not found:
+        of = owner.name if isinstance(owner, NodeType) else owner.triple
+        raise NameNotFound(f"{of!r} has no tensor {name!r}")
+    return found
+
+
+def _combine(owner: NodeType | EdgeType, name: str, values: list[tuple[Any, TensorMeta]]) -> Tensor:
+    array, meta = values[0]
+    if meta.name == name:
+        return as_tensor(array, meta)
+    code = split_code(name.removesuffix("_mask"))
+    masks = [torch.from_numpy(column == code) for column, _ in values]
+    return masks[0] if len(masks) == 1 and meta.mask_width is None else torch.stack(masks, dim=1)

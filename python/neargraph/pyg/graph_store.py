@@ -1,0 +1,76 @@
+"""Neighbour lists of a store as a `torch_geometric.data.GraphStore`, read-only.
+
+Handing a whole edge type over puts it into memory, outside the budget: that is what the interface
+asks for. Sampling goes through `neargraph.pyg.Sampler`, which does not.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import EdgeAttr
+from torch_geometric.data import GraphStore as PygGraphStore
+from torch_geometric.data.graph_store import EdgeLayout
+
+from neargraph.exceptions import UnsupportedArgument
+from neargraph.schema import EdgeType
+from neargraph.store import Store
+
+_READ_ONLY = "a neargraph store is read-only here; write a new one with neargraph import"
+
+
+class GraphStore(PygGraphStore):  # type: ignore[misc]
+    """Edge types in CSC layout: row holds the sources, col the pointers by destination.
+
+    In a store of one node type and one edge type the edge type is None, as PyG does for
+    homogeneous graphs.
+
+    Example:
+        >>> row, colptr, perm = store.graph_store.csc()
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self.__dict__["_store"] = store
+
+    def get_all_edge_attrs(self) -> list[EdgeAttr]:
+        """One CSC attribute per edge type."""
+        schema = self._store.schema
+        return [
+            EdgeAttr(
+                edge_type=None if schema.is_homogeneous else edge_type.triple,
+                layout=EdgeLayout.CSC,
+                is_sorted=True,
+                size=self._size(edge_type),
+            )
+            for edge_type in schema.edge_types
+        ]
+
+    def _size(self, edge_type: EdgeType) -> tuple[int, int]:
+        types = self._store.schema.node_types
+        source = types[edge_type.source_index]
+        return source.num_nodes, types[edge_type.destination_index].num_nodes
+
+    def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
+        edge_type = self._store.schema.edge_type(edge_attr.edge_type)
+        if edge_attr.layout == EdgeLayout.CSR:
+            raise UnsupportedArgument(
+                "neighbour lists are stored by destination: ask for the CSC or COO layout, or "
+                "call graph_store.csr(), which converts"
+            )
+        destinations = np.arange(self._size(edge_type)[1], dtype=np.int64)
+        indptr, sources, *_ = self._store.core.neighbors(edge_type.index, destinations)
+        row, colptr = torch.from_numpy(sources), torch.from_numpy(indptr)
+        if edge_attr.layout == EdgeLayout.CSC:
+            return row, colptr
+        return row, torch.from_numpy(np.repeat(destinations, np.diff(indptr)))
+
+    def _put_edge_index(self, edge_index: Any, edge_attr: EdgeAttr) -> bool:
+        raise UnsupportedArgument(_READ_ONLY)
+
+    def _remove_edge_index(self, edge_attr: EdgeAttr) -> bool:
+        raise UnsupportedArgument(_READ_ONLY)
+
+    def __repr__(self) -> str:
+        return f"GraphStore({self._store!r})"

@@ -1,0 +1,155 @@
+"""A `torch_geometric.sampler.BaseSampler` over a store, for PyG's NodeLoader and LinkLoader.
+
+PyG's loaders do not say which batch of which epoch they ask for, so the random stream of a batch is
+a hash of its input_id and the epoch. The epoch is what `set_epoch` said; without it, the base seed
+of the DataLoader in its workers (new in every epoch, drawn from torch's generator), and 0 in the
+main process.
+"""
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.sampler import (
+    BaseSampler,
+    EdgeSamplerInput,
+    HeteroSamplerOutput,
+    NegativeSampling,
+    NodeSamplerInput,
+    SamplerOutput,
+)
+from torch_geometric.sampler.neighbor_sampler import edge_sample
+
+from neargraph.exceptions import NodeOutOfRange, UnsupportedArgument
+from neargraph.loader.minibatch import MiniBatch
+from neargraph.loader.sampler import NeighborSampler
+from neargraph.store import Store, as_ids
+
+_TIMES = "sampling by time is not built; leave input_time and edge_label_time out"
+
+
+class Sampler(BaseSampler):  # type: ignore[misc]
+    """Uniform neighbour sampling for PyG's own loaders.
+
+    It samples structure alone; PyG then asks the store's `feature_store` for the rows.
+
+    Args:
+        store: The open store.
+        num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all.
+        seed: Seed of all draws.
+        replace: Draw with replacement.
+
+    Example:
+        >>> loader = torch_geometric.loader.NodeLoader(
+        ...     store, store.sampler([15, 10]), input_nodes=torch.arange(1000), batch_size=100)
+    """
+
+    def __init__(
+        self, store: Store, num_neighbors: Any, *, seed: int = 0, replace: bool = False
+    ) -> None:
+        self._sampler = NeighborSampler(store, num_neighbors, seed=seed, replace=replace, attrs=())
+        self._epoch: int | None = None
+        counts = {t.name: t.num_nodes for t in store.schema.node_types}
+        self.num_nodes: int | dict[str, int] = counts
+        if store.schema.is_homogeneous:
+            self.num_nodes = store.schema.node_types[0].num_nodes
+
+    def set_epoch(self, train_epoch: int) -> None:
+        """Gives the batches of the next pass other draws; call it before each pass.
+
+        Workers that are already running (persistent_workers) keep the epoch they started with.
+        """
+        self._epoch = train_epoch
+
+    def sample_from_nodes(
+        self, index: NodeSamplerInput, **kwargs: Any
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """Samples around seed nodes; called by PyG's NodeLoader."""
+        if index.time is not None:
+            raise UnsupportedArgument(_TIMES)
+        stream = self._stream(index.input_id, index.node)
+        seeds = index.node if index.input_type is None else {index.input_type: index.node}
+        out = self._sample(seeds, stream)
+        out.metadata = (index.input_id, index.time)
+        return out
+
+    def sample_from_edges(
+        self, index: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """Samples around both ends of seed links; called by PyG's LinkLoader.
+
+        Negative links are drawn by PyG from torch's generator, seeded here by the same stream.
+        """
+        if index.time is not None:
+            raise UnsupportedArgument(_TIMES)
+        stream = self._stream(index.input_id, index.row)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed((self._sampler.seed ^ stream) % 2**63)
+            return edge_sample(
+                index,
+                lambda seeds, _times: self._sample(seeds, stream),
+                self.num_nodes,
+                disjoint=False,
+                neg_sampling=neg_sampling,
+            )
+
+    def _stream(self, input_id: Tensor | None, fallback: Tensor) -> int:
+        ids = as_ids(fallback if input_id is None else input_id)
+        digest = hashlib.blake2b(ids.data, digest_size=8)
+        digest.update(np.int64(self._epoch_now()).tobytes())
+        return int.from_bytes(digest.digest(), "little")
+
+    def _epoch_now(self) -> int:
+        if self._epoch is not None:
+            return self._epoch
+        worker = torch.utils.data.get_worker_info()
+        return 0 if worker is None else worker.seed - worker.id
+
+    def _sample(
+        self, seeds: Tensor | dict[str, Tensor], stream: int
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        schema = self._sampler.store.schema
+        if isinstance(seeds, dict):
+            batch = self._sampler.sample_many(
+                {name: _checked(ids) for name, ids in seeds.items()}, stream=stream
+            )
+            return self._hetero_output(batch)
+        only = schema.node_type(None).name
+        return self._output(self._sampler.sample_many({only: _checked(seeds)}, stream=stream))
+
+    def _output(self, batch: MiniBatch) -> SamplerOutput:
+        row, col = torch.from_numpy(batch.edge_index())
+        return SamplerOutput(
+            node=torch.from_numpy(batch.nodes()),
+            row=row,
+            col=col,
+            edge=_optional(batch.edge_ids()),
+            num_sampled_nodes=batch.num_sampled_nodes(),
+            num_sampled_edges=batch.num_sampled_edges(),
+        )
+
+    def _hetero_output(self, batch: MiniBatch) -> HeteroSamplerOutput:
+        schema = self._sampler.store.schema
+        triples = [t.triple for t in schema.edge_types]
+        pairs = {t: torch.from_numpy(batch.edge_index(t)) for t in triples}
+        names = [t.name for t in schema.node_types]
+        return HeteroSamplerOutput(
+            node={name: torch.from_numpy(batch.nodes(name)) for name in names},
+            row={t: pair[0] for t, pair in pairs.items()},
+            col={t: pair[1] for t, pair in pairs.items()},
+            edge={t: _optional(batch.edge_ids(t)) for t in triples},
+            num_sampled_nodes={name: batch.num_sampled_nodes(name) for name in names},
+            num_sampled_edges={t: batch.num_sampled_edges(t) for t in triples},
+        )
+
+
+def _optional(array: Any) -> Tensor | None:
+    return None if array is None else torch.from_numpy(array)
+
+
+def _checked(ids: Tensor) -> Tensor:
+    if ids.numel() and int(ids.min()) < 0:
+        raise NodeOutOfRange(f"seed {int(ids.min())} is negative")
+    return ids

@@ -1,0 +1,184 @@
+"""What a store holds: node types, edge types and their tensors, parsed from the catalog.
+
+Names are resolved to ids here and nowhere else. An edge type is the triple (source, relation,
+destination); a name such as ``"a__to__b"`` or a pair is accepted wherever it is unambiguous.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from neargraph.exceptions import NameNotFound
+
+EdgeTriple = tuple[str, str, str]
+Kind = Literal["node", "edge"]
+
+# NumPy has no bfloat16: such columns arrive as the raw 16 bits.
+_NUMPY_OF = {
+    "f16": np.float16,
+    "bf16": np.uint16,
+    "f32": np.float32,
+    "f64": np.float64,
+    "i8": np.int8,
+    "u8": np.uint8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "bool": np.bool_,
+}
+
+
+@dataclass(frozen=True)
+class TensorMeta:
+    """One tensor: `shape` is that of a row, so the whole tensor is [num_rows, *shape]."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    num_rows: int
+    mask_width: int | None = None
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The dtype in memory; bf16 is uint16 there."""
+        return np.dtype(_NUMPY_OF[self.dtype])
+
+    @property
+    def is_split(self) -> bool:
+        """Whether this is one of the u8 columns ``split_0``, ``split_1``, ..."""
+        return self.name.startswith("split_") and self.name[6:].isdigit()
+
+
+@dataclass(frozen=True)
+class NodeType:
+    """One node type; ids are 0 .. num_nodes - 1."""
+
+    index: int
+    name: str
+    num_nodes: int
+    has_dictionary: bool
+    tensors: tuple[TensorMeta, ...]
+
+
+@dataclass(frozen=True)
+class EdgeType:
+    """One edge type; sampling walks from `destination` to `source`."""
+
+    index: int
+    source: str
+    relation: str
+    destination: str
+    source_index: int
+    destination_index: int
+    num_edges: int
+    num_edge_ids: int
+    undirected: bool
+    has_edge_ids: bool
+    has_time: bool
+    has_weight: bool
+    tensors: tuple[TensorMeta, ...]
+
+    @property
+    def triple(self) -> EdgeTriple:
+        """(source, relation, destination), PyG's edge type."""
+        return (self.source, self.relation, self.destination)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """All types of one snapshot, in the order of their ids."""
+
+    node_types: tuple[NodeType, ...]
+    edge_types: tuple[EdgeType, ...]
+    raw: dict[str, Any]
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """One node type and at most one edge type: batches are `Data`, not `HeteroData`."""
+        return len(self.node_types) == 1 and len(self.edge_types) <= 1
+
+    def node_type(self, name: str | None = None) -> NodeType:
+        """The node type called `name`; without a name, the only one there is."""
+        if name is None and len(self.node_types) == 1:
+            return self.node_types[0]
+        for node_type in self.node_types:
+            if node_type.name == name:
+                return node_type
+        known = ", ".join(repr(t.name) for t in self.node_types)
+        what = "a node type must be named" if name is None else f"no node type {name!r}"
+        raise NameNotFound(f"{what}; this store has {known}")
+
+    def edge_type(self, name: str | Sequence[str] | None = None) -> EdgeType:
+        """The edge type called `name`: a triple, a pair of node types, ``"a__to__b"`` or the
+        relation alone; without a name, the only one there is."""
+        if name is None:
+            found = list(self.edge_types)
+        else:
+            parts = tuple(name.split("__")) if isinstance(name, str) else tuple(name)
+            found = [t for t in self.edge_types if _matches(t, parts)]
+            if not found and isinstance(name, str):
+                found = [t for t in self.edge_types if "__".join(t.triple) == name]
+        if len(found) == 1:
+            return found[0]
+        known = ", ".join(repr(t.triple) for t in self.edge_types)
+        if name is None:
+            what = "an edge type must be named"
+        else:
+            what = f"{name!r} names {len(found) or 'no'} edge type{'s' if found else ''}"
+        raise NameNotFound(f"{what}; this store has {known or 'none'}")
+
+    @staticmethod
+    def tensor(owner: NodeType | EdgeType, name: str) -> TensorMeta:
+        """The tensor `name` of a node or edge type."""
+        for tensor in owner.tensors:
+            if tensor.name == name:
+                return tensor
+        of = owner.name if isinstance(owner, NodeType) else owner.triple
+        known = ", ".join(repr(t.name) for t in owner.tensors) or "none"
+        raise NameNotFound(f"{of!r} has no tensor {name!r}; it has {known}")
+
+
+def _matches(edge_type: EdgeType, parts: tuple[str, ...]) -> bool:
+    if len(parts) == 3:
+        return edge_type.triple == parts
+    if len(parts) == 2:
+        return (edge_type.source, edge_type.destination) == parts
+    return parts == (edge_type.relation,)
+
+
+def parse_catalog(text: str) -> Schema:
+    """Parses the JSON that the compiled store gives; it is checked there already."""
+    raw = json.loads(text)
+    node_types = tuple(
+        NodeType(i, t["name"], t["num_nodes"], t["has_dictionary"], _tensors(t["tensors"]))
+        for i, t in enumerate(raw["node_types"])
+    )
+    edge_types = tuple(
+        EdgeType(
+            index=i,
+            source=t["source"],
+            relation=t["relation"],
+            destination=t["destination"],
+            source_index=t["source_id"],
+            destination_index=t["destination_id"],
+            num_edges=t["num_edges"],
+            num_edge_ids=t["num_edge_ids"],
+            undirected=t["undirected"],
+            has_edge_ids=t["has_edge_ids"],
+            has_time=t["has_time"],
+            has_weight=t["has_weight"],
+            tensors=_tensors(t["tensors"]),
+        )
+        for i, t in enumerate(raw["edge_types"])
+    )
+    return Schema(node_types, edge_types, raw)
+
+
+def _tensors(rows: list[dict[str, Any]]) -> tuple[TensorMeta, ...]:
+    return tuple(
+        TensorMeta(r["name"], r["dtype"], tuple(r["shape"]), r["num_rows"], r.get("mask_width"))
+        for r in rows
+    )
