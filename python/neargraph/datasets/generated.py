@@ -1,0 +1,77 @@
+"""A generated graph with classes: what the demo falls back to, and what tests run on anywhere.
+
+Nodes have a class; most edges join nodes of one class, and features are a noisy code of the
+class, so that both features and neighbours help. Everything follows from the seed (Philox).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from neargraph.importers.plan import (
+    CHUNK_BYTES,
+    CHUNK_EDGES,
+    Array,
+    EdgeChunk,
+    EdgePlan,
+    GraphPlan,
+    NodePlan,
+    TensorPlan,
+)
+
+
+def plan_generated(
+    num_nodes: int = 50_000,
+    num_edges: int = 500_000,
+    num_features: int = 1024,
+    num_classes: int = 20,
+    seed: int = 0,
+) -> GraphPlan:
+    """The plan of a random graph with ``num_classes`` communities.
+
+    Tensors: `x` f32 [num_features], binary; `y` i64. Nine of ten edges join nodes of one class
+    (node ids modulo the number of classes tell the class). Same arguments, same graph.
+
+    Example:
+        >>> plan_generated(1000, 5000, 16, 4).nodes[0].num_nodes
+        1000
+    """
+    if min(num_nodes, num_edges, num_features, num_classes) < 1 or num_classes > num_nodes:
+        raise ValueError("every size must be at least 1, and classes at most the nodes")
+    codes = _generator(seed, 0).random((num_classes, num_features)) < 0.02
+
+    def features() -> Iterator[Array]:
+        step = max(1, CHUNK_BYTES // (4 * num_features))
+        for block, first in enumerate(range(0, num_nodes, step)):
+            ids = np.arange(first, min(first + step, num_nodes))
+            draw = _generator(seed, 1 + block).random((len(ids), num_features), dtype=np.float32)
+            own = codes[ids % num_classes]
+            yield ((draw < 0.01) | (own & (draw < 0.25))).astype(np.float32)
+
+    def edges() -> Iterator[EdgeChunk]:
+        for block, first in enumerate(range(0, num_edges, CHUNK_EDGES)):
+            size = min(CHUNK_EDGES, num_edges - first)
+            draw = _generator(seed, (1 << 32) + block)
+            sources = draw.integers(0, num_nodes, size)
+            others = draw.integers(0, num_nodes, size)
+            aligned = others - (others - sources) % num_classes
+            inside = (draw.random(size) < 0.9) & (aligned >= 0)
+            yield EdgeChunk(sources, np.where(inside, aligned, others))
+
+    labels = np.arange(num_nodes, dtype=np.int64) % num_classes
+    node = NodePlan(
+        num_nodes=num_nodes,
+        tensors=[
+            TensorPlan("x", "f32", (num_features,), features, num_nodes),
+            TensorPlan("y", "i64", (), lambda: iter([labels]), num_nodes),
+        ],
+    )
+    return GraphPlan(
+        "generated graph", "generated", [node], [EdgePlan(chunks=edges, num_edges=num_edges)]
+    )
+
+
+def _generator(seed: int, stream: int) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(key=seed, counter=[0, 0, 0, stream]))

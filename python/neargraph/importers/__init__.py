@@ -1,0 +1,109 @@
+"""Importers: every input neargraph reads, and the one function that writes a store from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neargraph.units import parse_bytes
+
+from .detect import FORMATS, detect_format, plan_source
+from .options import ImportOptions, parse_split
+from .plan import EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
+from .run import Progress, check_target, estimate_import, run_import
+from .text import TextHints, parse_columns
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data, HeteroData
+
+__all__ = [
+    "FORMATS",
+    "EdgeChunk",
+    "EdgePlan",
+    "GraphPlan",
+    "ImportOptions",
+    "NodePlan",
+    "Progress",
+    "TensorPlan",
+    "TextHints",
+    "check_target",
+    "detect_format",
+    "estimate_import",
+    "from_pyg",
+    "import_graph",
+    "parse_columns",
+    "parse_split",
+    "plan_source",
+    "run_import",
+]
+
+
+def import_graph(
+    source: Path | str,
+    out: Path | str,
+    *,
+    format: str | None = None,
+    hints: TextHints | None = None,
+    progress: Progress | None = None,
+    memory: str | int | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Imports a file or folder into the store ``out``.
+
+    Args:
+        source: Any input of `FORMATS`.
+        out: The new store, by custom NAME.ng.
+        format: One of `FORMATS`; None looks at the input.
+        hints: Delimiter, header, columns and string ids of text and tables.
+        progress: Called with (phase, done, total).
+        memory: Bound of the whole process, bytes or like "256MB".
+        **options: Fields of `ImportOptions`.
+
+    Returns:
+        The report: edges, seconds, peak memory, bytes on disk, hidden share.
+
+    Raises:
+        ImportFailed: Bad input, named by file and row; nothing is left behind.
+
+    Example:
+        >>> import_graph("cora.npz", "cora.ng", undirected=True)     # doctest: +SKIP
+    """
+    budget = None if memory is None else parse_bytes(memory)
+    settings = ImportOptions(memory=budget, **options)
+    return run_import(plan_source(source, format, hints), out, settings, progress)
+
+
+def from_pyg(
+    data: Data | HeteroData,
+    path: Path | str,
+    *,
+    progress: Progress | None = None,
+    memory: str | int | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Imports a PyG graph into the store ``path``, streamed: the tensors are never copied whole.
+
+    Args:
+        data: `Data` or `HeteroData` with ``edge_index``, int64 [2, num_edges], row 0 the sources.
+            Node attributes, masks [N] or [N, k] and edge attributes come along; `e_id` of a
+            sampled edge is its column in ``edge_index``.
+        path: The new store, by custom NAME.ng.
+        progress: Called with (phase, done, total).
+        memory: Bound of the whole process, bytes or like "256MB".
+        **options: Fields of `ImportOptions`.
+
+    Returns:
+        The report: edges, seconds, peak memory, bytes on disk, hidden share.
+
+    Raises:
+        ImportFailed: An id is out of range, a column has the wrong length or dtype.
+        MissingDependency: PyG is not installed.
+
+    Example:
+        >>> ng.from_pyg(data, "cora.ng")                              # doctest: +SKIP
+        >>> store = ng.open("cora.ng", memory="256MB")                # doctest: +SKIP
+    """
+    from .pyg import plan_pyg
+
+    budget = None if memory is None else parse_bytes(memory)
+    return run_import(plan_pyg(data), path, ImportOptions(memory=budget, **options), progress)

@@ -1,0 +1,120 @@
+"""Checks that every parser shares, and the wording of their errors.
+
+A message names the file, the row, what is wrong and what to do. Checks work on one chunk at a
+time, with the number of its first row, so that they cost no memory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from neargraph.exceptions import ImportFailed
+
+from .plan import Array
+
+_STORE_DTYPE = {
+    "float16": "f16",
+    "float32": "f32",
+    "float64": "f64",
+    "int8": "i8",
+    "uint8": "u8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "bool": "bool",
+}
+_WIDENED = {"uint16": np.dtype(np.int32), "uint32": np.dtype(np.int64)}
+
+
+def fail(where: str, what: str, todo: str) -> NoReturn:
+    """Raises `ImportFailed`: "where: what. todo."."""
+    raise ImportFailed(f"{where}: {what}; {todo}")
+
+
+def need_file(path: Path | str) -> Path:
+    """The path of a readable regular file; `ImportFailed` names one that is missing."""
+    file = Path(path)
+    if not file.exists():
+        fail(str(file), "no such file", "check the path")
+    if not file.is_file():
+        fail(str(file), "not a regular file", "give the file itself, or another --format")
+    return file
+
+
+def store_dtype(dtype: np.dtype[Any], where: str) -> tuple[str, np.dtype[Any]]:
+    """The store's name for a NumPy dtype, and the dtype rows are converted to first.
+
+    Unsigned 16 and 32 bit integers widen to the next signed type. uint64, complex, strings and
+    objects have no place in a tensor: `ImportFailed`.
+    """
+    native = np.dtype(dtype.newbyteorder("=").str)
+    wide: Any = _WIDENED.get(native.name, native)
+    name = _STORE_DTYPE.get(wide.name)
+    if name is None:
+        known = ", ".join(sorted(_STORE_DTYPE))
+        fail(where, f"dtype {dtype} cannot be stored as a tensor", f"convert it to one of {known}")
+    return name, wide
+
+
+def node_ids(ids: Array, where: str, first_row: int, bound: int | None = None) -> Array:
+    """Checks one chunk of node ids: integers, not negative, below ``bound`` where it is known."""
+    if ids.dtype.kind not in "iu":
+        fail(where, f"node ids have dtype {ids.dtype}", "store them as integers")
+    if ids.size == 0:
+        return ids
+    if ids.dtype.kind == "i" and int(ids.min()) < 0:
+        row = int(np.flatnonzero(ids < 0)[0])
+        fail(
+            where,
+            f"row {first_row + row} has the negative node id {int(ids[row])}",
+            "node ids count from 0; drop or renumber that row",
+        )
+    top = int(ids.max())
+    if bound is not None and top >= bound:
+        row = int(np.flatnonzero(ids >= bound)[0])
+        fail(
+            where,
+            f"row {first_row + row} has node id {int(ids[row])}, "
+            f"but there are {bound} nodes (0 to {bound - 1})",
+            "correct the row or the number of nodes",
+        )
+    if top >= 1 << 40:
+        row = int(np.flatnonzero(ids >= 1 << 40)[0])
+        fail(
+            where,
+            f"row {first_row + row} has node id {int(ids[row])}, beyond 2^40",
+            "renumber the nodes, or import the ids as --strings",
+        )
+    return ids
+
+
+def integer_labels(values: Array, where: str, first_row: int) -> Array:
+    """Labels that must be integers, given as floats: whole numbers pass, NaN is an error."""
+    if values.dtype.kind in "iub":
+        return values.astype(np.int64)
+    if values.dtype.kind != "f":
+        fail(where, f"labels have dtype {values.dtype}", "store them as integers or floats")
+    bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+    if bad.size:
+        fail(
+            where,
+            f"row {first_row + int(bad[0])} is NaN in an integer label",
+            "use -1 for a missing class, or keep float labels (NaN is then missing)",
+        )
+    if (values != np.floor(values)).any():
+        row = int(np.flatnonzero((values != np.floor(values)).reshape(len(values), -1).any(1))[0])
+        fail(where, f"row {first_row + row} is not a whole number", "keep the label as floats")
+    return values.astype(np.int64)
+
+
+def same_rows(found: int, wanted: int, where: str, what: str) -> None:
+    """Refuses a column whose length is not that of its owner."""
+    if found != wanted:
+        fail(
+            where,
+            f"{what} has {found} rows, expected {wanted}",
+            "the file is inconsistent; write it again",
+        )

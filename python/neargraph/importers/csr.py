@@ -1,0 +1,125 @@
+"""Compressed sparse rows, streamed: as edges, or densified to f32 rows.
+
+Rows are sources, as in every npz and scipy matrix here. Pointers and values are read side by side
+in chunks, so neither matrix nor pointers need to fit in memory. Invariant: pointers start at 0,
+never fall and end at the number of values; anything else is refused by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .arrays import NpyStream, NpzFile
+from .check import fail, node_ids, store_dtype
+from .plan import CHUNK_BYTES, CHUNK_EDGES, Array, EdgeChunk, TensorPlan
+
+_ROWS = 1 << 17
+
+
+def pointer_blocks(npz: NpzFile, name: str, num_values: int) -> Iterator[tuple[int, Array]]:
+    """(first row, pointers of the block's rows and one more), checked."""
+    stream = npz.open(name)
+    if len(stream.shape) != 1 or stream.shape[0] < 1 or stream.dtype.kind not in "iu":
+        fail(
+            npz.where(name),
+            f"is {stream.dtype} {list(stream.shape)}, not a pointer array",
+            "check the layout of the file",
+        )
+    num_rows = int(stream.shape[0]) - 1
+    last = stream.rows(1).astype(np.int64)
+    if last[0] != 0:
+        fail(npz.where(name), f"starts at {last[0]}, not 0", "the file is inconsistent")
+    row = 0
+    while row < num_rows:
+        count = min(_ROWS, num_rows - row)
+        block = np.concatenate([last, stream.rows(count).astype(np.int64)])
+        falls = np.flatnonzero(np.diff(block) < 0)
+        if falls.size or block[-1] > num_values:
+            at = int(falls[0]) if falls.size else int(np.flatnonzero(block > num_values)[0]) - 1
+            fail(
+                npz.where(name),
+                f"row {row + at} has impossible pointers "
+                f"{block[at]}..{block[at + 1]} ({num_values} values)",
+                "the file is inconsistent; write it again",
+            )
+        yield row, block
+        last = block[-1:]
+        row += count
+    if last[0] != num_values:
+        fail(
+            npz.where(name),
+            f"ends at {last[0]}, but there are {num_values} values",
+            "the file is inconsistent; write it again",
+        )
+
+
+def csr_edges(
+    npz: NpzFile, indptr: str, indices: str, num_nodes: int, weights: str | None = None
+) -> Iterator[EdgeChunk]:
+    """Streams (row, column[, value]) of a CSR matrix as edges row -> column."""
+    columns = npz.open(indices)
+    values: NpyStream | None = npz.open(weights) if weights else None
+    total = int(columns.shape[0])
+    for first, block in pointer_blocks(npz, indptr, total):
+        done, stop = int(block[0]), int(block[-1])
+        while done < stop:
+            end = min(done + CHUNK_EDGES, stop)
+            lengths = np.diff(np.clip(block, done, end))
+            sources = np.repeat(np.arange(first, first + len(lengths), dtype=np.int64), lengths)
+            destinations = node_ids(columns.rows(end - done), npz.where(indices), done, num_nodes)
+            yield EdgeChunk(
+                sources,
+                destinations.astype(np.int64),
+                weights=values.rows(end - done).astype(np.float32) if values else None,
+            )
+            done = end
+
+
+def dense_rows(
+    npz: NpzFile, indptr: str, indices: str, data: str | None, width: int
+) -> Iterator[Array]:
+    """Streams a CSR matrix as dense f32 rows [chunk, width]; ``data=None`` means all ones."""
+    columns = npz.open(indices)
+    values = npz.open(data) if data else None
+    step = max(1, CHUNK_BYTES // (4 * max(1, width)))
+    for first, block in pointer_blocks(npz, indptr, int(columns.shape[0])):
+        for start in range(0, len(block) - 1, step):
+            rows = block[start : start + step + 1]
+            count = int(rows[-1] - rows[0])
+            cols = columns.rows(count)
+            if count and (int(cols.max()) >= width or int(cols.min()) < 0):
+                at = int(np.flatnonzero((cols >= width) | (cols < 0))[0])
+                row = first + start + int(np.searchsorted(rows - rows[0], at, side="right")) - 1
+                fail(
+                    npz.where(indices),
+                    f"row {row} has column {int(cols[at])}, but rows are {width} wide",
+                    "the file is inconsistent",
+                )
+            dense = np.zeros((len(rows) - 1, width), dtype=np.float32)
+            owner = np.repeat(np.arange(len(rows) - 1), np.diff(rows))
+            filled = values.rows(count).astype(np.float32) if values else np.float32(1.0)
+            np.add.at(dense, (owner, cols.astype(np.int64)), filled)
+            yield dense
+
+
+def member_tensor(
+    npz: NpzFile, member: str, name: str, num_rows: int, as_labels: bool = False
+) -> TensorPlan:
+    """A dense member as a tensor of ``num_rows`` rows; ``as_labels`` widens integers to i64."""
+    shape, dtype = npz.shape(member), npz.dtype(member)
+    if not shape or shape[0] != num_rows:
+        fail(
+            npz.where(member),
+            f"has shape {list(shape)}, expected {num_rows} rows",
+            "the file is inconsistent; write it again",
+        )
+    target = np.dtype(np.int64) if as_labels and dtype.kind in "iu" else dtype
+    stored, wide = store_dtype(target, npz.where(member))
+
+    def chunks() -> Iterator[Array]:
+        for chunk in npz.open(member).chunks():
+            yield chunk.astype(wide, copy=False)
+
+    return TensorPlan(name, stored, tuple(int(n) for n in shape[1:]), chunks, num_rows)

@@ -1,0 +1,114 @@
+"""Which parser reads an input: by its name, its members and its first bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from .check import fail
+from .lists import plan_lists
+from .musae import musae_parts, plan_musae
+from .npy import plan_npy
+from .npz import plan_npz
+from .plan import GraphPlan
+from .planetoid import plan_planetoid, planetoid_name
+from .table import TABLE_ENDINGS, plan_table, table_folder
+from .temporal import labels_beside, plan_temporal
+from .text import TextHints, plan_text, read_head
+from .tudataset import plan_tudataset, tu_name
+
+FORMATS = (
+    "text",
+    "lists",
+    "temporal",
+    "table",
+    "npy",
+    "npz",
+    "planetoid",
+    "musae",
+    "tudataset",
+)
+
+
+def plan_source(
+    source: Path | str, format: str | None = None, hints: TextHints | None = None
+) -> GraphPlan:
+    """The plan of any input this package reads.
+
+    Args:
+        source: A file, or a folder of files.
+        format: One of `FORMATS`; None looks at the input.
+        hints: Delimiter, header, columns and string ids of text and tables.
+
+    Raises:
+        ImportFailed: The input is missing, damaged, or of no known format.
+
+    Example:
+        >>> plan_source("cora.npz").format        # doctest: +SKIP
+        'npz adj/attr'
+    """
+    path = Path(source)
+    chosen = format or detect_format(path)
+    if chosen == "text":
+        return plan_text(path, hints)
+    if chosen == "table":
+        return plan_table(path, hints)
+    plain: dict[str, Callable[[Path], GraphPlan]] = {
+        "lists": plan_lists,
+        "temporal": plan_temporal,
+        "npy": plan_npy,
+        "npz": plan_npz,
+        "planetoid": plan_planetoid,
+        "musae": plan_musae,
+        "tudataset": plan_tudataset,
+    }
+    if chosen not in plain:
+        fail(str(path), f"unknown format {chosen!r}", f"use one of {', '.join(FORMATS)}")
+    return plain[chosen](path)
+
+
+def detect_format(path: Path) -> str:
+    """The name of the format of ``path``, one of `FORMATS`; ImportFailed where it is unclear."""
+    if not path.exists():
+        fail(str(path), "no such file or folder", "check the path")
+    if path.is_dir():
+        return _detect_folder(path)
+    if path.suffix == ".npz":
+        return "npz"
+    if path.suffix == ".npy":
+        return "npy"
+    if path.suffix in TABLE_ENDINGS:
+        return "table"
+    if planetoid_name(path):
+        return "planetoid"
+    if musae_parts(path):
+        return "musae"
+    return _detect_text(path)
+
+
+def _detect_folder(path: Path) -> str:
+    if planetoid_name(path):
+        return "planetoid"
+    if tu_name(path):
+        return "tudataset"
+    if any(path.glob("*.npy")):
+        return "npy"
+    if table_folder(path):
+        return "table"
+    if (path / "root.a").exists():
+        fail(
+            str(path), "is already a neargraph store", "open it with ng.open, or import its source"
+        )
+    return fail(str(path), "a folder of no known layout", "give one file of it, or --format")
+
+
+def _detect_text(path: Path) -> str:
+    lines, _ = read_head(path)
+    rows = [line.split() for line in lines if line.strip() and line.lstrip()[0] not in "#%"][:50]
+    widths = {len(row) for row in rows}
+    numbers = all(field.lstrip("-").isdigit() for row in rows for field in row)
+    if numbers and len(widths) > 2 and max(widths) > 4:
+        return "lists"
+    if widths == {3} and labels_beside(path):
+        return "temporal"
+    return "text"

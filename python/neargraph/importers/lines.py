@@ -1,0 +1,60 @@
+"""Reading text inputs line by line, plain or .gz, with line numbers for messages."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from .check import fail, need_file
+from .plan import Array
+
+_MAX_LINE = 16 << 20
+
+
+def text_lines(path: Path | str) -> Iterator[tuple[int, str]]:
+    """(line number from 1, line without its end) of a UTF-8 file; .gz by content.
+
+    A truncated .gz, a line longer than 16 MiB or bytes that are no UTF-8 are `ImportFailed`.
+    """
+    file = need_file(path)
+    with file.open("rb") as raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+    number = 0
+    try:
+        with gzip.open(file, "rb") if packed else file.open("rb") as stream:
+            while line := stream.readline(_MAX_LINE):
+                number += 1
+                if len(line) >= _MAX_LINE:
+                    fail(f"{file}:{number}", "line longer than 16 MiB", "check the format")
+                yield number, line.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError:
+        fail(f"{file}:{number}", "not UTF-8 text", "check the format, or give --format")
+    except (EOFError, zlib.error, gzip.BadGzipFile, OSError) as error:
+        fail(f"{file}: after line {number}", f"damaged or truncated ({error})", "copy it again")
+
+
+def number_table(
+    path: Path | str, delimiter: str | None, dtype: type[np.generic], skip_header: bool = False
+) -> Array:
+    """A whole small table of numbers, [rows, columns]; ragged or non-numeric lines are named."""
+    rows: list[list[float]] = []
+    kind = int if np.issubdtype(dtype, np.integer) else float
+    for number, line in text_lines(path):
+        if (skip_header and number == 1) or not line.strip():
+            continue
+        fields = line.split(delimiter)
+        if rows and len(fields) != len(rows[0]):
+            fail(
+                f"{path}:{number}",
+                f"{len(fields)} columns, the first row has {len(rows[0])}",
+                "make the table rectangular",
+            )
+        try:
+            rows.append([kind(field) for field in fields])
+        except ValueError as error:
+            fail(f"{path}:{number}", str(error), "store plain numbers")
+    return np.array(rows, dtype=dtype).reshape(len(rows), -1)

@@ -1,0 +1,94 @@
+"""Adjacency lists as text: each line is `user item item ...`, blank-separated, also .gz.
+
+The graph is bipartite: node types `user` and `item`, edge type (user, visits, item), one edge per
+listed item, repeats kept. A second file of the same shape may hold the time of each visit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from .check import fail, need_file, node_ids
+from .lines import text_lines
+from .plan import CHUNK_EDGES, EdgeChunk, EdgePlan, GraphPlan, NodePlan
+
+
+def times_beside(path: Path) -> Path | None:
+    """NAME_time_PART.txt beside NAME_PART.txt, with the same ending, where it exists."""
+    stem, _, rest = path.name.partition("_")
+    other = path.with_name(f"{stem}_time_{rest}")
+    return other if rest and not rest.startswith("time_") and other.is_file() else None
+
+
+def plan_lists(path: Path | str, times: Path | str | None = None) -> GraphPlan:
+    """The plan of an adjacency list file; ``times`` defaults to the matching file beside it."""
+    file = need_file(path)
+    time_file = need_file(times) if times else times_beside(file)
+    users, items, edges = -1, -1, 0
+    for chunk in _edges(file, time_file):
+        users = max(users, int(np.max(chunk.sources)))
+        items = max(items, int(np.max(chunk.destinations)))
+        edges += len(chunk.sources)
+    edge = EdgePlan(
+        "user",
+        "visits",
+        "item",
+        chunks=lambda: _edges(file, time_file),
+        num_edges=edges,
+        has_time=time_file is not None,
+    )
+    notes = [f"times from {time_file}"] if time_file else []
+    nodes = [NodePlan("user", users + 1), NodePlan("item", items + 1)]
+    return GraphPlan(str(file), "adjacency lists", nodes, [edge], notes)
+
+
+def _numbers(line: str, file: Path, number: int) -> list[int]:
+    try:
+        return [int(field) for field in line.split()]
+    except ValueError as error:
+        fail(f"{file}:{number}", str(error), "lines are integers: user item item ...")
+
+
+def _edges(file: Path, time_file: Path | None) -> Iterator[EdgeChunk]:
+    users: list[int] = []
+    items: list[int] = []
+    times: list[int] = []
+    time_lines = text_lines(time_file) if time_file else None
+    for number, line in text_lines(file):
+        row = _numbers(line, file, number)
+        stamp_line = next(time_lines, (number, ""))[1] if time_lines and time_file else ""
+        if len(row) > 1:
+            users.extend(row[:1] * (len(row) - 1))
+            items.extend(row[1:])
+        if time_file is not None:
+            stamps = _numbers(stamp_line, time_file, number)
+            if len(stamps) != len(row) or stamps[:1] != row[:1]:
+                fail(
+                    f"{time_file}:{number}",
+                    f"{len(stamps)} numbers do not match the {len(row)} of {file.name}",
+                    "both files need the same shape",
+                )
+            times.extend(stamps[1:])
+        if len(users) >= CHUNK_EDGES:
+            yield _chunk(users, items, times, file, number)
+            users, items, times = [], [], []
+    if users:
+        yield _chunk(users, items, times, file, 0)
+
+
+def _chunk(
+    users: list[int], items: list[int], times: list[int], file: Path, line: int
+) -> EdgeChunk:
+    where = f"{file} (up to line {line})" if line else str(file)
+    try:
+        columns = [np.array(c, dtype=np.int64) for c in (users, items, times)]
+    except OverflowError:
+        fail(where, "a number beyond 64 bits", "check the file")
+    return EdgeChunk(
+        node_ids(columns[0], where, 0),
+        node_ids(columns[1], where, 0),
+        times=columns[2] if times else None,
+    )

@@ -1,0 +1,139 @@
+"""MUSAE sets: NAME_edges.csv, NAME.json (or NAME_features.json) and NAME_target.csv, also .gz.
+
+Features are lists of word numbers by node and become the dense binary f32 tensor `x`; the target
+(integers, or floats where a value is not whole) becomes `y`. The JSON is parsed in one piece: it
+is tens of MB at most in this collection, and refused beyond 1 GiB.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from .check import fail, need_file, node_ids
+from .lines import number_table, text_lines
+from .plan import (
+    CHUNK_BYTES,
+    CHUNK_EDGES,
+    Array,
+    EdgeChunk,
+    EdgePlan,
+    GraphPlan,
+    NodePlan,
+    TensorPlan,
+)
+
+_MAX_JSON = 1 << 30
+
+
+def musae_parts(path: Path) -> tuple[Path, Path, Path | None] | None:
+    """(edges, features, target) where ``path`` is the edge file of a MUSAE set."""
+    for end in ("_edges.csv.gz", "_edges.csv"):
+        if not path.name.endswith(end):
+            continue
+        stem = path.name.removesuffix(end)
+        gz = ("", ".gz")
+        features = _first(
+            path.parent, [stem + m + s for m in (".json", "_features.json") for s in gz]
+        )
+        target = _first(path.parent, [f"{stem}_target.csv{s}" for s in gz])
+        if features is not None:
+            return path, features, target
+    return None
+
+
+def _first(folder: Path, names: list[str]) -> Path | None:
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def plan_musae(path: Path | str) -> GraphPlan:
+    """The plan of a set given by its edge file."""
+    parts = musae_parts(need_file(path))
+    if parts is None:
+        fail(str(path), "no NAME.json beside NAME_edges.csv", "give the edge file of a MUSAE set")
+    edges, features, target = parts
+    words = _features(features)
+    num_nodes = max(words, default=-1) + 1
+    node = NodePlan(num_nodes=num_nodes)
+    if target is not None:
+        values = _target(target, num_nodes)
+        dtype = "i64" if values.dtype.kind == "i" else "f32"
+        num_nodes = max(num_nodes, len(values))
+        node.num_nodes = num_nodes
+        node.tensors.append(TensorPlan("y", dtype, (), lambda: iter([values]), num_nodes))
+    width = 1 + max((int(w.max()) for w in words.values() if w.size), default=-1)
+    node.tensors.insert(
+        0, TensorPlan("x", "f32", (width,), lambda: _rows(words, num_nodes, width), num_nodes)
+    )
+    edge = EdgePlan(chunks=lambda: _edges(edges, num_nodes))
+    return GraphPlan(str(edges), "musae", [node], [edge])
+
+
+def _features(file: Path) -> dict[int, Array]:
+    text = "\n".join(line for _, line in text_lines(file))
+    if len(text) > _MAX_JSON:
+        fail(str(file), "larger than 1 GiB", "convert it to Parquet or npz first")
+    try:
+        raw = json.loads(text)
+        words = {int(node): np.array(ids, dtype=np.int64) for node, ids in raw.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        fail(str(file), f"not {{node: [word, ...]}} ({error})", "check the file")
+    for node, ids in words.items():
+        if node < 0 or node >= 1 << 32 or ids.ndim != 1 or (ids.size and ids.min() < 0):
+            fail(str(file), f"node {node} has an impossible id or word list", "check the file")
+        if ids.size and ids.max() >= 1 << 24:
+            fail(str(file), f"node {node} has word {int(ids.max())}, beyond 2^24", "check the file")
+    return words
+
+
+def _target(file: Path, num_nodes: int) -> Array:
+    table = number_table(file, ",", np.float64, skip_header=True)
+    if table.shape[1] != 2:
+        fail(str(file), f"{table.shape[1]} columns, expected id,target", "check the file")
+    where = str(file)
+    ids = node_ids(table[:, 0].astype(np.int64), where, 1)
+    if len(np.unique(ids)) != len(ids) or len(ids) < num_nodes or ids.max(initial=-1) >= len(ids):
+        fail(where, f"{len(ids)} targets for {num_nodes} nodes", "give each node one target")
+    whole = np.isfinite(table[:, 1]).all() and (table[:, 1] == np.floor(table[:, 1])).all()
+    values = np.zeros(len(ids), dtype=np.int64 if whole else np.float32)
+    values[ids] = table[:, 1]
+    return values
+
+
+def _rows(words: dict[int, Array], num_nodes: int, width: int) -> Iterator[Array]:
+    step = max(1, CHUNK_BYTES // (4 * max(1, width)))
+    for first in range(0, num_nodes, step):
+        rows = np.zeros((min(step, num_nodes - first), width), dtype=np.float32)
+        for at in range(len(rows)):
+            if (ids := words.get(first + at)) is not None:
+                rows[at, ids] = 1.0
+        yield rows
+
+
+def _edges(file: Path, num_nodes: int) -> Iterator[EdgeChunk]:
+    buffer: list[tuple[int, int]] = []
+    first = 2
+    for number, line in text_lines(file):
+        fields = line.split(",")
+        if number == 1 and not fields[0].strip().lstrip("-").isdigit():
+            continue
+        try:
+            source, destination = fields
+            buffer.append((int(source), int(destination)))
+        except ValueError:
+            fail(f"{file}:{number}", f"{line[:60]!r} is not id,id", "make every line two integers")
+        if len(buffer) >= CHUNK_EDGES:
+            yield _edge_chunk(buffer, file, first, num_nodes)
+            buffer, first = [], number + 1
+    if buffer:
+        yield _edge_chunk(buffer, file, first, num_nodes)
+
+
+def _edge_chunk(rows: list[tuple[int, int]], file: Path, first: int, bound: int) -> EdgeChunk:
+    table = np.array(rows, dtype=np.int64)
+    left, right = np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])
+    where = str(file)
+    return EdgeChunk(node_ids(left, where, first, bound), node_ids(right, where, first, bound))

@@ -1,0 +1,245 @@
+"""The .npz layouts: adj/attr matrices, heterophilous sets, plain CSR, typed graphs, molecules.
+
+`plan_npz` looks at the member names and picks the layout. Node tensors are `x` (features), `y`
+(labels) and `split_k`; whatever else a file holds keeps its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from .arrays import NpzFile
+from .check import fail
+from .csr import csr_edges, dense_rows, member_tensor
+from .npz_pairs import pair_chunks, pair_columns
+from .npz_typed import plan_typed
+from .plan import (
+    Array,
+    EdgeChunk,
+    EdgePlan,
+    GraphPlan,
+    NodePlan,
+    TensorPlan,
+)
+
+_LAYOUTS = """adj_indptr/adj_indices (adj/attr layout), edges + node_features (heterophilous),
+indptr/indices (CSR), X__rel__Y (typed), node_ptr/edge_ptr/edge_index (molecules)"""
+
+
+def plan_npz(path: Path | str) -> GraphPlan:
+    """The plan of an .npz file whose layout its member names tell."""
+    npz = NpzFile(path)
+    if "adj_indptr" in npz:
+        return _plan_matrices(npz)
+    if "edges" in npz and "node_features" in npz:
+        return _plan_heterophilous(npz)
+    if "node_ptr" in npz and "edge_ptr" in npz and "edge_index" in npz:
+        return _plan_blocks(npz)
+    if any(name.count("__") == 2 for name in npz.names):
+        return plan_typed(npz)
+    if "indptr" in npz and "indices" in npz:
+        return _plan_csr(npz)
+    known = " ".join(_LAYOUTS.split())
+    return fail(
+        str(npz.path),
+        f"unknown npz layout (members: {', '.join(npz.names)})",
+        f"write it in one of: {known}",
+    )
+
+
+def _all_ones(npz: NpzFile, name: str) -> bool:
+    return all(bool((chunk == 1).all()) for chunk in npz.open(name).chunks())
+
+
+def _square(npz: NpzFile) -> int:
+    num_nodes = int(npz.shape("adj_indptr")[0]) - 1
+    if "adj_shape" in npz:
+        shape = [int(n) for n in npz.small("adj_shape")]
+        if shape != [num_nodes, num_nodes]:
+            fail(
+                npz.where("adj_shape"),
+                f"says {shape}, adj_indptr says {num_nodes} rows",
+                "only square adjacency matrices are graphs of one node type",
+            )
+    return num_nodes
+
+
+def _plan_matrices(npz: NpzFile) -> GraphPlan:
+    num_nodes = _square(npz)
+    node = NodePlan(num_nodes=num_nodes)
+    if "attr_indptr" in npz:
+        rows, width = (int(n) for n in npz.small("attr_shape"))
+        if rows != num_nodes:
+            fail(
+                npz.where("attr_shape"),
+                f"says {rows} rows for {num_nodes} nodes",
+                "the file is inconsistent",
+            )
+        values = "attr_data" if "attr_data" in npz else None
+        node.tensors.append(
+            TensorPlan(
+                "x",
+                "f32",
+                (width,),
+                lambda: dense_rows(npz, "attr_indptr", "attr_indices", values, width),
+                num_nodes,
+            )
+        )
+    elif "attr_data" in npz and len(npz.shape("attr_data")) == 2:
+        node.tensors.append(member_tensor(npz, "attr_data", "x", num_nodes))
+    if "labels" in npz:
+        node.tensors.append(member_tensor(npz, "labels", "y", num_nodes, as_labels=True))
+    weighted = "adj_data" in npz and not _all_ones(npz, "adj_data")
+    edge = EdgePlan(
+        chunks=lambda: csr_edges(
+            npz, "adj_indptr", "adj_indices", num_nodes, "adj_data" if weighted else None
+        ),
+        num_edges=int(npz.shape("adj_indices")[0]),
+        has_weight=weighted,
+    )
+    return GraphPlan(str(npz.path), "npz adj/attr", [node], [edge])
+
+
+def _plan_csr(npz: NpzFile) -> GraphPlan:
+    num_nodes = int(npz.shape("indptr")[0]) - 1
+    weights = "data" if "data" in npz else None
+    edge = EdgePlan(
+        chunks=lambda: csr_edges(npz, "indptr", "indices", num_nodes, weights),
+        num_edges=int(npz.shape("indices")[0]),
+        has_weight=weights is not None,
+    )
+    return GraphPlan(str(npz.path), "npz CSR", [NodePlan(num_nodes=num_nodes)], [edge])
+
+
+def _plan_heterophilous(npz: NpzFile) -> GraphPlan:
+    num_nodes = int(npz.shape("node_features")[0])
+    node = NodePlan(num_nodes=num_nodes)
+    node.tensors.append(member_tensor(npz, "node_features", "x", num_nodes))
+    if "node_labels" in npz:
+        node.tensors.append(member_tensor(npz, "node_labels", "y", num_nodes, as_labels=True))
+    names = ("train_masks", "val_masks", "test_masks")
+    if all(name in npz for name in names):
+        masks = [npz.small(name).astype(bool) for name in names]
+        node.tensors.extend(split_tensors(masks, num_nodes, str(npz.path)))
+    edge = EdgePlan(
+        chunks=lambda: pair_chunks(npz, "edges", num_nodes), num_edges=int(npz.shape("edges")[0])
+    )
+    return GraphPlan(str(npz.path), "npz heterophilous", [node], [edge])
+
+
+def split_tensors(masks: list[Array], num_nodes: int, where: str) -> list[TensorPlan]:
+    """`split_k` tensors of (train, val, test) masks, each bool [k, num_nodes] or [num_nodes].
+
+    Masks of one dimension give `split_0` without a mask width; k masks give `split_0` to
+    `split_{k-1}` with mask width k. A node in two parts of one split is an error.
+    """
+    flat = masks[0].ndim == 1
+    stacks = [mask.reshape(1, -1) if mask.ndim == 1 else mask for mask in masks]
+    if any(s.shape != stacks[0].shape for s in stacks) or stacks[0].shape[1] != num_nodes:
+        fail(
+            where,
+            f"masks have shapes {[list(m.shape) for m in masks]} for {num_nodes} nodes",
+            "the file is inconsistent",
+        )
+    plans = []
+    width = None if flat else int(stacks[0].shape[0])
+    for k in range(stacks[0].shape[0]):
+        parts = [stack[k] for stack in stacks]
+        twice = np.flatnonzero(sum(part.astype(np.int8) for part in parts) > 1)
+        if twice.size:
+            fail(
+                where,
+                f"node {int(twice[0])} is in two parts of split {k}",
+                "make train, val and test disjoint",
+            )
+        codes = np.zeros(num_nodes, dtype=np.uint8)
+        for code, part in enumerate(parts, start=1):
+            codes[part] = code
+        plans.append(_whole(f"split_{k}", codes, width))
+    return plans
+
+
+def _whole(name: str, codes: Array, mask_width: int | None) -> TensorPlan:
+    return TensorPlan(name, "u8", (), lambda: iter([codes]), len(codes), mask_width)
+
+
+def _plan_blocks(npz: NpzFile) -> GraphPlan:
+    node_ptr = npz.small("node_ptr").astype(np.int64)
+    edge_ptr = npz.small("edge_ptr").astype(np.int64)
+    for name, pointers in (("node_ptr", node_ptr), ("edge_ptr", edge_ptr)):
+        if len(pointers) < 1 or pointers[0] != 0 or (np.diff(pointers) < 0).any():
+            fail(
+                npz.where(name),
+                "is no pointer array (0, then never falling)",
+                "the file is inconsistent",
+            )
+    num_nodes, num_edges = int(node_ptr[-1]), int(edge_ptr[-1])
+    node = NodePlan(num_nodes=num_nodes)
+    if "x" in npz:
+        node.tensors.append(member_tensor(npz, "x", "x", num_nodes))
+    node.tensors.append(graph_ids(node_ptr))
+    if "y" in npz:
+        node.tensors.append(graph_labels(npz.small("y"), node_ptr, npz.where("y")))
+    edge = EdgePlan(
+        chunks=lambda: _block_edges(npz, node_ptr, edge_ptr),
+        num_edges=num_edges,
+        has_edge_ids="edge_attr" in npz,
+    )
+    if "edge_attr" in npz:
+        edge.tensors.append(member_tensor(npz, "edge_attr", "edge_attr", num_edges))
+    notes = [f"{len(node_ptr) - 1:,} graphs as one block-diagonal graph; node tensor graph_id"]
+    return GraphPlan(str(npz.path), "npz graphs", [node], [edge], notes)
+
+
+def graph_ids(node_ptr: Array) -> TensorPlan:
+    """Node tensor `graph_id`, i64: the graph that each node belongs to."""
+
+    def chunks() -> Iterator[Array]:
+        for first in range(0, len(node_ptr) - 1, 1 << 16):
+            counts = np.diff(node_ptr[first : first + (1 << 16) + 1])
+            yield np.repeat(np.arange(first, first + len(counts), dtype=np.int64), counts)
+
+    return TensorPlan("graph_id", "i64", (), chunks, int(node_ptr[-1]))
+
+
+def graph_labels(labels: Array, node_ptr: Array, where: str) -> TensorPlan:
+    """Node tensor `graph_y`: the label row of the node's graph, repeated on each of its nodes."""
+    if len(labels) != len(node_ptr) - 1:
+        fail(where, f"has {len(labels)} rows for {len(node_ptr) - 1} graphs", "check the file")
+    values = labels.astype(np.int64) if labels.dtype.kind in "iu" else labels.astype(np.float32)
+    dtype = "i64" if values.dtype.kind == "i" else "f32"
+
+    def chunks() -> Iterator[Array]:
+        for first in range(0, len(values), 1 << 14):
+            part = slice(first, first + (1 << 14))
+            yield np.repeat(values[part], np.diff(node_ptr[first : first + (1 << 14) + 1]), axis=0)
+
+    return TensorPlan("graph_y", dtype, tuple(values.shape[1:]), chunks, int(node_ptr[-1]))
+
+
+def _block_edges(npz: NpzFile, node_ptr: Array, edge_ptr: Array) -> Iterator[EdgeChunk]:
+    where = npz.where("edge_index")
+    if int(npz.shape("edge_index")[-1]) != int(edge_ptr[-1]):
+        fail(
+            where,
+            f"has shape {list(npz.shape('edge_index'))}, edge_ptr ends at {edge_ptr[-1]}",
+            "the file is inconsistent",
+        )
+    for row, sources, destinations in pair_columns(npz, "edge_index"):
+        graph = np.searchsorted(edge_ptr, np.arange(row, row + len(sources)), side="right") - 1
+        bound = node_ptr[graph + 1] - node_ptr[graph]
+        for local in (sources, destinations):
+            outside = np.flatnonzero((local.astype(np.int64) >= bound) | (local < 0))
+            if outside.size:
+                at = int(outside[0])
+                fail(
+                    where,
+                    f"edge {row + at} has node {int(local[at])} of graph "
+                    f"{int(graph[at])}, which has {int(bound[at])} nodes",
+                    "the file is inconsistent",
+                )
+        shift = node_ptr[graph]
+        yield EdgeChunk(sources.astype(np.int64) + shift, destinations.astype(np.int64) + shift)

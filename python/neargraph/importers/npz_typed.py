@@ -1,0 +1,101 @@
+"""The typed .npz layout: `num_nodes_T`, `A__relation__B` [2, E], and node columns `T_name`.
+
+A bag of words is `bow_indptr` + `bow_indices` + `bow_vocab`; it belongs to the node type whose
+count its pointers match and becomes the dense f32 tensor `x`. The first integer column with a
+`NAME_names` table becomes `y` (classes); other numeric columns keep their name. Text columns
+`T_names` are left out: string ids come with text imports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .arrays import NpzFile
+from .check import fail, node_ids
+from .csr import dense_rows, member_tensor
+from .npz_pairs import pair_columns
+from .plan import EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
+
+
+def plan_typed(npz: NpzFile) -> GraphPlan:
+    """The plan of a typed .npz file."""
+    nodes = _node_types(npz)
+    by_name = {node.name: node for node in nodes}
+    edges = []
+    for member in npz.names:
+        if member.count("__") != 2:
+            continue
+        source, relation, destination = member.split("__")
+        for name in (source, destination):
+            if name not in by_name:
+                fail(
+                    npz.where(member),
+                    f"node type {name!r} has no num_nodes_{name}",
+                    "add it to the file",
+                )
+        edges.append(_edge_type(npz, member, by_name[source], by_name[destination], relation))
+    notes = [
+        f"{name} left out (text)"
+        for name in npz.names
+        if npz.dtype(name).kind in "US" and name.removesuffix("_names") in by_name
+    ]
+    return GraphPlan(str(npz.path), "npz typed", nodes, edges, notes)
+
+
+def _node_types(npz: NpzFile) -> list[NodePlan]:
+    nodes = []
+    for member in npz.names:
+        if not member.startswith("num_nodes_"):
+            continue
+        count = npz.small(member)
+        if count.shape != () or count.dtype.kind not in "iu" or int(count) < 0:
+            fail(npz.where(member), "is no node count", "store one non-negative integer")
+        nodes.append(NodePlan(member.removeprefix("num_nodes_"), int(count)))
+    if not nodes:
+        fail(str(npz.path), "has no num_nodes_TYPE member", "add one for each node type")
+    for node in nodes:
+        _add_columns(npz, node)
+    return nodes
+
+
+def _add_columns(npz: NpzFile, node: NodePlan) -> None:
+    count = node.num_nodes or 0
+    if "bow_indptr" in npz and npz.shape("bow_indptr") == (count + 1,):
+        width = int(npz.shape("bow_vocab")[0])
+        node.tensors.append(
+            TensorPlan(
+                "x",
+                "f32",
+                (width,),
+                lambda: dense_rows(npz, "bow_indptr", "bow_indices", None, width),
+                count,
+            )
+        )
+    has_label = False
+    for member in npz.names:
+        prefix = node.name + "_"
+        if not member.startswith(prefix) or "__" in member or npz.dtype(member).kind in "US":
+            continue
+        name = member.removeprefix(prefix)
+        classes = f"{name}_names" in npz
+        if classes and not has_label:
+            has_label = True
+            node.tensors.append(member_tensor(npz, member, "y", count, as_labels=True))
+        else:
+            node.tensors.append(member_tensor(npz, member, name, count))
+
+
+def _edge_type(
+    npz: NpzFile, member: str, source: NodePlan, destination: NodePlan, relation: str
+) -> EdgePlan:
+    def chunks() -> Iterator[EdgeChunk]:
+        where = npz.where(member)
+        for row, left, right in pair_columns(npz, member):
+            yield EdgeChunk(
+                node_ids(left, where, row, source.num_nodes),
+                node_ids(right, where, row, destination.num_nodes),
+            )
+
+    return EdgePlan(
+        source.name, relation, destination.name, chunks, num_edges=int(npz.shape(member)[1])
+    )

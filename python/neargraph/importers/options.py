@@ -1,0 +1,64 @@
+"""The options of an import, and how their text forms are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+SelfLoops = Literal["keep", "remove", "add"]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """What the user asked of an import; the defaults keep what the file says.
+
+    ``memory`` is in bytes and bounds the whole process. ``split`` is (train, val, test) in
+    percent, drawn over the nodes of ``split_type`` (default: the type that has labels).
+    ``num_nodes`` sets the id bound of a single node type whose input does not tell it.
+    ``reverse`` also stores the reverse of each edge type. ``edge_ids`` keeps the row number of
+    every edge even where the input has no edge tensors.
+    """
+
+    memory: int | None = None
+    threads: int | None = None
+    undirected: bool = False
+    self_loops: SelfLoops = "keep"
+    unique: bool = False
+    reverse: bool = False
+    edge_ids: bool = False
+    page_bytes: int = 4096
+    fill: float = 0.9
+    split: tuple[float, float, float] | None = None
+    split_type: str | None = None
+    seed: int = 0
+    num_nodes: int | None = None
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        if self.self_loops not in ("keep", "remove", "add"):
+            raise ValueError(f"self_loops is {self.self_loops!r}; use keep, remove or add")
+        if self.page_bytes not in (4096, 8192, 16384, 32768, 65536):
+            raise ValueError(f"page_bytes is {self.page_bytes}; use 4096, 8192, ... or 65536")
+        if not 0.1 <= self.fill <= 1.0:
+            raise ValueError(f"fill is {self.fill}; use a share of a page from 0.1 to 1.0")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads is {self.threads}; use 1 or more")
+
+
+def parse_split(text: str | None) -> tuple[float, float, float] | None:
+    """(60.0, 20.0, 20.0) of "60,20,20"; the parts are percent and add up to at most 100.
+
+    >>> parse_split("60,20,20")
+    (60.0, 20.0, 20.0)
+    """
+    if text is None:
+        return None
+    try:
+        parts = [float(part) for part in text.split(",")]
+    except ValueError:
+        parts = []
+    if len(parts) != 3 or min(parts) < 0 or not 0 < sum(parts) <= 100 + 1e-9:
+        raise ValueError(
+            f"{text!r} is no split; write train,val,test in percent, like 60,20,20 (at most 100)"
+        )
+    return parts[0], parts[1], parts[2]

@@ -1,0 +1,152 @@
+"""What an input file says, before a byte of it is stored.
+
+A parser turns one input into a `GraphPlan`: node types, edge types and tensors, each with a
+function that streams its content in bounded chunks. Nothing here touches the store; `run.py` is
+the only consumer. Invariant: a stream function may be called again and gives the same chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+CHUNK_BYTES = 4 << 20
+"""Target size of one streamed piece of a tensor, in bytes."""
+
+CHUNK_EDGES = 1 << 18
+"""Entries of one streamed piece of an edge list."""
+
+HOMOGENEOUS_NODE = "node"
+HOMOGENEOUS_EDGE = ("node", "to", "node")
+"""Type names that inputs without types of their own are stored under."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeChunk:
+    """A piece of an edge list; row ``i`` of every column belongs to one edge.
+
+    ``sources`` and ``destinations`` are integer arrays of node ids, or lists of strings where the
+    node types have string ids.
+    """
+
+    sources: Array | list[str]
+    destinations: Array | list[str]
+    edge_ids: Array | None = None
+    times: Array | None = None
+    weights: Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextColumns:
+    """Where the columns of a text edge list are; read by the extension, never by Python.
+
+    The delimiter " " stands for any run of blanks and tabs.
+    """
+
+    path: str
+    delimiter: str = " "
+    comment: str | None = "#"
+    header: bool = False
+    source: int = 0
+    destination: int = 1
+    time: int | None = None
+    weight: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NpyFile:
+    """A .npy edge list that the extension reads by itself; ``layout`` is "pairs" or "rows"."""
+
+    path: str
+    layout: str
+
+
+@dataclass(slots=True)
+class TensorPlan:
+    """One tensor: ``shape`` is that of a row (dimension 0 left out), ``dtype`` a store dtype.
+
+    ``num_rows`` is checked against the owner where it is known.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    chunks: Callable[[], Iterator[Array]]
+    num_rows: int | None = None
+    mask_width: int | None = None
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return DTYPE_BYTES[self.dtype] * int(np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(slots=True)
+class NodePlan:
+    """One node type. ``num_nodes=None``: the largest id met, plus one."""
+
+    name: str = HOMOGENEOUS_NODE
+    num_nodes: int | None = None
+    strings: bool = False
+    tensors: list[TensorPlan] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class EdgePlan:
+    """One edge type. Exactly one of ``chunks``, ``text`` and ``npy`` is given.
+
+    ``num_edges`` is the number of input rows where the input tells it, for the estimate.
+    """
+
+    source: str = HOMOGENEOUS_EDGE[0]
+    relation: str = HOMOGENEOUS_EDGE[1]
+    destination: str = HOMOGENEOUS_EDGE[2]
+    chunks: Callable[[], Iterator[EdgeChunk]] | None = None
+    text: TextColumns | None = None
+    npy: NpyFile | None = None
+    num_edges: int | None = None
+    has_edge_ids: bool = False
+    has_time: bool = False
+    has_weight: bool = False
+    tensors: list[TensorPlan] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class GraphPlan:
+    """Everything one input holds. ``origin`` names it in messages, ``format`` names its layout.
+
+    ``label_names`` and ``notes`` are shown to the user and not stored.
+    """
+
+    origin: str
+    format: str
+    nodes: list[NodePlan]
+    edges: list[EdgePlan]
+    notes: list[str] = field(default_factory=list)
+
+    def node(self, name: str) -> NodePlan:
+        """The node type called ``name``; KeyError where there is none."""
+        for plan in self.nodes:
+            if plan.name == name:
+                return plan
+        raise KeyError(name)
+
+
+DTYPE_BYTES = {
+    "f16": 2,
+    "bf16": 2,
+    "f32": 4,
+    "f64": 8,
+    "i8": 1,
+    "u8": 1,
+    "i16": 2,
+    "i32": 4,
+    "i64": 8,
+    "bool": 1,
+}

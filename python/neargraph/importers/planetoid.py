@@ -1,0 +1,194 @@
+"""The raw files of the Planetoid release: ind.NAME.{x,tx,allx,y,ty,ally,graph,test.index}.
+
+Nodes keep their published numbers, the public split becomes `split_0` (the first len(y) nodes
+train, the next 500 val, the listed ones test), and gaps of the test range (CiteSeer's isolated
+nodes) are zero rows with label 0 and no split, as in every other reader of these files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .check import fail, need_file, node_ids
+from .npz import split_tensors
+from .plan import (
+    CHUNK_BYTES,
+    CHUNK_EDGES,
+    Array,
+    EdgeChunk,
+    EdgePlan,
+    GraphPlan,
+    NodePlan,
+    TensorPlan,
+)
+from .safe_pickle import CsrParts, load_plain_pickle
+
+_VAL_NODES = 500
+
+
+def planetoid_name(path: Path) -> str | None:
+    """The set's name where ``path`` is a file ind.NAME.* or a folder with exactly one set."""
+    if path.is_dir():
+        names = {m[1] for f in path.glob("ind.*.graph") if (m := _match(f.name))}
+        return names.pop() if len(names) == 1 else None
+    match = _match(path.name)
+    return match[1] if match else None
+
+
+def _match(name: str) -> re.Match[str] | None:
+    return re.fullmatch(r"ind\.([\w-]+)\.(x|tx|allx|y|ty|ally|graph|test\.index)", name)
+
+
+def plan_planetoid(path: Path | str) -> GraphPlan:
+    """The plan of a set given by any one of its files, or by a folder that holds only it."""
+    given = Path(path)
+    name = planetoid_name(given)
+    if name is None:
+        fail(str(given), "not one Planetoid set", "give one of its files, like ind.cora.graph")
+    folder = given if given.is_dir() else given.parent
+    parts = {p: folder / f"ind.{name}.{p}" for p in ("x", "tx", "allx", "y", "ty", "ally", "graph")}
+    for file in parts.values():
+        need_file(file)
+    test = _test_index(folder / f"ind.{name}.test.index")
+    allx, tx = _matrix(parts["allx"]), _matrix(parts["tx"])
+    labels = _labels(load_plain_pickle(parts["ally"]), parts["ally"])
+    test_labels = _labels(load_plain_pickle(parts["ty"]), parts["ty"])
+    num_train = len(load_plain_pickle(parts["y"]))
+    graph = load_plain_pickle(parts["graph"])
+    if not isinstance(graph, dict):
+        fail(str(parts["graph"]), "holds no adjacency dictionary", "download the data set again")
+    num_nodes = max(int(test.max()) + 1, int(allx.shape[0]), max(graph, default=-1) + 1)
+    _check(parts, allx, tx, labels, test_labels, test)
+    all_labels = np.zeros(num_nodes, dtype=np.int64)
+    all_labels[: len(labels)] = labels
+    all_labels[np.sort(test)] = 0
+    all_labels[test] = test_labels
+    masks = [np.zeros(num_nodes, dtype=bool) for _ in range(3)]
+    masks[0][:num_train] = True
+    masks[1][num_train : num_train + _VAL_NODES] = True
+    masks[2][test] = True
+    node = NodePlan(
+        num_nodes=num_nodes,
+        tensors=[
+            TensorPlan(
+                "x",
+                "f32",
+                (int(allx.shape[1]),),
+                lambda: _feature_rows(allx, tx, test, num_nodes),
+                num_nodes,
+            ),
+            TensorPlan("y", "i64", (), lambda: iter([all_labels]), num_nodes),
+            *split_tensors(masks, num_nodes, str(folder)),
+        ],
+    )
+    edge = EdgePlan(
+        chunks=lambda: _graph_edges(graph, num_nodes, str(parts["graph"])),
+        num_edges=sum(len(targets) for targets in graph.values()),
+    )
+    return GraphPlan(str(folder / f"ind.{name}.*"), "planetoid", [node], [edge])
+
+
+def _test_index(file: Path) -> Array:
+    try:
+        return np.array([int(line) for line in need_file(file).read_text().split()], dtype=np.int64)
+    except ValueError as error:
+        fail(str(file), f"not a list of node ids ({error})", "download the data set again")
+
+
+def _matrix(file: Path) -> CsrParts:
+    matrix = load_plain_pickle(file)
+    if not isinstance(matrix, CsrParts):
+        fail(str(file), "holds no sparse matrix", "download the data set again")
+    rows, width = matrix.shape
+    pointers, columns = matrix.indptr, matrix.indices
+    sound = (
+        pointers.dtype.kind in "iu"
+        and columns.dtype.kind in "iu"
+        and len(pointers) == rows + 1
+        and pointers[0] == 0
+        and pointers[-1] == len(columns)
+        and len(columns) == len(matrix.data)
+        and not (np.diff(pointers) < 0).any()
+        and (columns.size == 0 or (columns.min() >= 0 and columns.max() < width))
+    )
+    if not sound:
+        fail(str(file), "holds an inconsistent sparse matrix", "download the data set again")
+    return matrix
+
+
+def _labels(one_hot: Any, file: Path) -> Array:
+    if not isinstance(one_hot, np.ndarray) or one_hot.ndim != 2:
+        fail(str(file), "holds no one-hot labels", "download the data set again")
+    return np.asarray(one_hot.argmax(axis=1), dtype=np.int64)
+
+
+def _check(
+    parts: dict[str, Path],
+    allx: CsrParts,
+    tx: CsrParts,
+    labels: Array,
+    test_labels: Array,
+    test: Array,
+) -> None:
+    if len(labels) != allx.shape[0]:
+        fail(
+            str(parts["ally"]),
+            f"{len(labels)} labels for {allx.shape[0]} rows of allx",
+            "the files are of different sets",
+        )
+    if not len(test_labels) == tx.shape[0] == len(test) or tx.shape[1] != allx.shape[1]:
+        fail(
+            str(parts["tx"]),
+            f"{tx.shape} does not fit {len(test)} test nodes, "
+            f"{len(test_labels)} labels and {allx.shape[1]} columns",
+            "the files are of different sets",
+        )
+
+
+def _dense(matrix: CsrParts, rows: Array) -> Array:
+    out = np.zeros((len(rows), matrix.shape[1]), dtype=np.float32)
+    for at, row in enumerate(rows):
+        span = slice(int(matrix.indptr[row]), int(matrix.indptr[row + 1]))
+        np.add.at(out[at], matrix.indices[span], matrix.data[span].astype(np.float32))
+    return out
+
+
+def _feature_rows(allx: CsrParts, tx: CsrParts, test: Array, num_nodes: int) -> Iterator[Array]:
+    of_test = np.full(num_nodes, -1, dtype=np.int64)
+    of_test[test] = np.arange(len(test))
+    step = max(1, CHUNK_BYTES // (4 * max(1, allx.shape[1])))
+    for first in range(0, num_nodes, step):
+        ids = np.arange(first, min(first + step, num_nodes))
+        rows = np.zeros((len(ids), allx.shape[1]), dtype=np.float32)
+        known = (ids < allx.shape[0]) & (of_test[ids] < 0)
+        rows[known] = _dense(allx, ids[known])
+        listed = of_test[ids] >= 0
+        rows[listed] = _dense(tx, of_test[ids[listed]])
+        yield rows
+
+
+def _graph_edges(graph: dict[int, list[int]], num_nodes: int, where: str) -> Iterator[EdgeChunk]:
+    sources: list[int] = []
+    destinations: list[int] = []
+    for source, targets in graph.items():
+        sources.extend([source] * len(targets))
+        destinations.extend(targets)
+        if len(sources) >= CHUNK_EDGES:
+            yield _chunk(sources, destinations, num_nodes, where)
+            sources, destinations = [], []
+    if sources:
+        yield _chunk(sources, destinations, num_nodes, where)
+
+
+def _chunk(sources: list[int], destinations: list[int], num_nodes: int, where: str) -> EdgeChunk:
+    try:
+        left = np.array(sources, dtype=np.int64)
+        right = np.array(destinations, dtype=np.int64)
+    except (TypeError, ValueError, OverflowError) as error:
+        fail(where, f"holds a node id that is no integer ({error})", "download the set again")
+    return EdgeChunk(node_ids(left, where, 0, num_nodes), node_ids(right, where, 0, num_nodes))

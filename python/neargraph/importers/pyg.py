@@ -1,0 +1,278 @@
+"""PyG `Data` and `HeteroData` as graph plans: views of the tensors, never a second copy.
+
+What becomes what: node attributes are node tensors by their own names; `train_mask`, `val_mask`
+and `test_mask`, [N] or [N, k], become `split_0` .. `split_{k-1}` and are given back as masks;
+`edge_weight` (f32) and `edge_time` (i64) become inline columns of the neighbour lists; every other
+edge attribute is an edge tensor by edge id, so `e_id` keeps its meaning. Left out, with a note:
+`edge_label` and `edge_label_index` (supervision of a link split, pass them to the loader),
+graph-level values, and anything that is no dense tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from neargraph.exceptions import MissingDependency
+
+from .check import fail, node_ids, store_dtype
+from .plan import (
+    CHUNK_BYTES,
+    CHUNK_EDGES,
+    HOMOGENEOUS_EDGE,
+    Array,
+    EdgeChunk,
+    EdgePlan,
+    GraphPlan,
+    NodePlan,
+    TensorPlan,
+)
+
+_MASKS = ("train_mask", "val_mask", "test_mask")
+_SUPERVISION = ("edge_label", "edge_label_index")
+
+
+def plan_pyg(data: Any) -> GraphPlan:
+    """The plan of a `torch_geometric.data.Data` or `HeteroData`.
+
+    Raises `ImportFailed` for ids out of range, columns of the wrong length, or a graph without
+    `edge_index`; `MissingDependency` without PyG.
+    """
+    try:
+        from torch_geometric.data import Data, HeteroData
+    except ImportError as error:
+        raise MissingDependency(
+            "from_pyg needs PyG; install it with: pip install torch torch_geometric"
+        ) from error
+    if isinstance(data, HeteroData):
+        return _plan_hetero(data)
+    if isinstance(data, Data):
+        return _plan_homogeneous(data)
+    return fail("from_pyg", f"got a {type(data).__name__}", "give a Data or HeteroData")
+
+
+def _plan_homogeneous(data: Any) -> GraphPlan:
+    notes: list[str] = []
+    num_nodes = _num_nodes(data, "data")
+    node = NodePlan(num_nodes=num_nodes)
+    edge = _edge_plan(HOMOGENEOUS_EDGE, data, num_nodes, num_nodes, "data")
+    inline = _inline(data)
+    masks = {}
+    for key, value in data.to_dict().items():
+        if key in ("edge_index", "num_nodes", *inline) or _left_out(
+            key, value, f"data.{key}", notes
+        ):
+            continue
+        if key in _MASKS:
+            masks[key] = value
+        elif data.is_edge_attr(key):
+            edge.tensors.append(_tensor(value, key, f"data.{key}", edge.num_edges))
+        elif data.is_node_attr(key):
+            node.tensors.append(_tensor(value, key, f"data.{key}", num_nodes))
+        else:
+            notes.append(f"{key} left out: neither [num_nodes, ...] nor [num_edges, ...]")
+    node.tensors.extend(_masks(masks, num_nodes, "data", notes))
+    return GraphPlan("data", "PyG Data", [node], [edge], notes)
+
+
+def _plan_hetero(data: Any) -> GraphPlan:
+    notes: list[str] = []
+    nodes, edges = [], []
+    counts: dict[str, int] = {}
+    for name in data.node_types:
+        store, where = data[name], f"data[{name!r}]"
+        counts[name] = _num_nodes(store, where)
+        node = NodePlan(name, counts[name])
+        masks = {}
+        for key, value in store.items():
+            if key == "num_nodes" or _left_out(key, value, f"{where}.{key}", notes):
+                continue
+            if key in _MASKS:
+                masks[key] = value
+            elif value.dim() > 0 and value.size(0) == counts[name]:
+                node.tensors.append(_tensor(value, key, f"{where}.{key}", counts[name]))
+            else:
+                notes.append(f"{where}.{key} left out: not [num_nodes, ...]")
+        node.tensors.extend(_masks(masks, counts[name], where, notes))
+        nodes.append(node)
+    for names in data.edge_types:
+        store, where = data[names], f"data[{names!r}]"
+        for end in (names[0], names[2]):
+            if end not in counts:
+                fail(where, f"node type {end!r} does not exist", "add its num_nodes or features")
+        edge = _edge_plan(names, store, counts[names[0]], counts[names[2]], where)
+        for key, value in store.items():
+            if key in ("edge_index", *_inline(store)) or _left_out(
+                key, value, f"{where}.{key}", notes
+            ):
+                continue
+            edge.tensors.append(_tensor(value, key, f"{where}.{key}", edge.num_edges))
+        edges.append(edge)
+    if not edges:
+        fail("data", "has no edge types", "a graph needs edge_index")
+    return GraphPlan("data", "PyG HeteroData", nodes, edges, notes)
+
+
+def _num_nodes(store: Any, where: str) -> int:
+    count = store.num_nodes
+    if count is None:
+        fail(where, "num_nodes is unknown", f"set {where}.num_nodes")
+    return int(count)
+
+
+def _edge_index(store: Any, where: str) -> Any:
+    import torch
+
+    index = store.get("edge_index")
+    if index is None:
+        what = (
+            "has adj_t, not edge_index" if store.get("adj_t") is not None else "has no edge_index"
+        )
+        fail(where, what, "store edges as edge_index, [2, num_edges]")
+    if index.dim() != 2 or index.size(0) != 2 or index.dtype not in (torch.int64, torch.int32):
+        fail(
+            f"{where}.edge_index",
+            f"is {index.dtype} {list(index.shape)}",
+            "it must be int64 [2, num_edges]",
+        )
+    return index
+
+
+def _left_out(key: str, value: Any, where: str, notes: list[str]) -> bool:
+    import torch
+
+    if key in _SUPERVISION:
+        notes.append(f"{where} left out: supervision; pass it to the loader")
+    elif not isinstance(value, torch.Tensor):
+        notes.append(f"{where} left out: {type(value).__name__} is no tensor")
+    elif value.layout != torch.strided:
+        fail(where, "is a sparse tensor", "call .to_dense() on it first")
+    else:
+        return False
+    return True
+
+
+def _inline(store: Any) -> list[str]:
+    """The edge attributes that become inline columns: those of the fitting shape and dtype."""
+    import torch
+
+    kinds = {"edge_weight": torch.float32, "edge_time": torch.int64}
+    return [
+        key
+        for key, dtype in kinds.items()
+        if isinstance(value := store.get(key), torch.Tensor)
+        and value.dtype == dtype
+        and value.dim() == 1
+        and value.size(0) == store.edge_index.size(1)
+    ]
+
+
+def _edge_plan(
+    names: tuple[str, str, str], store: Any, num_sources: int, num_destinations: int, where: str
+) -> EdgePlan:
+    index = _edge_index(store, where)
+    total = int(index.size(1))
+    inline = {key: store[key] for key in _inline(store)}
+
+    def column(key: str, row: int) -> Array | None:
+        if key not in inline:
+            return None
+        part = inline[key][row : row + CHUNK_EDGES].detach().cpu().contiguous()
+        return np.asarray(part.numpy())
+
+    def chunks() -> Iterator[EdgeChunk]:
+        name = f"{where}.edge_index"
+        for row in range(0, total, CHUNK_EDGES):
+            part = index[:, row : row + CHUNK_EDGES].detach().cpu().numpy()
+            yield EdgeChunk(
+                node_ids(np.ascontiguousarray(part[0]), name, row, num_sources),
+                node_ids(np.ascontiguousarray(part[1]), name, row, num_destinations),
+                times=column("edge_time", row),
+                weights=column("edge_weight", row),
+            )
+
+    return EdgePlan(
+        *names,
+        chunks=chunks,
+        num_edges=total,
+        has_edge_ids=True,
+        has_time="edge_time" in inline,
+        has_weight="edge_weight" in inline,
+    )
+
+
+def _tensor(value: Any, name: str, where: str, num_rows: int | None) -> TensorPlan:
+    import torch
+
+    if value.dim() == 0 or (num_rows is not None and value.size(0) != num_rows):
+        fail(
+            where,
+            f"has shape {list(value.shape)}, expected {num_rows} rows",
+            "give it one row for each",
+        )
+    shape = tuple(int(n) for n in value.shape[1:])
+    step = max(1, CHUNK_BYTES // max(1, value.element_size() * int(np.prod(shape))))
+    brain = value.dtype == torch.bfloat16
+    if brain:
+        dtype: str = "bf16"
+        wide: np.dtype[Any] = np.dtype(np.uint16)
+    else:
+        empty = torch.empty(0, dtype=value.dtype)
+        try:
+            dtype, wide = store_dtype(empty.numpy().dtype, where)
+        except TypeError:
+            fail(where, f"dtype {value.dtype} cannot be stored", "convert it, e.g. to float32")
+
+    def chunks() -> Iterator[Array]:
+        for row in range(0, value.size(0), step):
+            part = value[row : row + step].detach().cpu().contiguous()
+            array = (part.view(torch.uint16) if brain else part).numpy()
+            yield array.astype(wide, copy=False)
+
+    return TensorPlan(name, dtype, shape, chunks, int(value.size(0)))
+
+
+def _masks(masks: dict[str, Any], num_nodes: int, where: str, notes: list[str]) -> list[TensorPlan]:
+    import torch
+
+    if not masks:
+        return []
+    for key, mask in masks.items():
+        if mask.dtype != torch.bool or mask.dim() not in (1, 2) or mask.size(0) != num_nodes:
+            fail(
+                f"{where}.{key}",
+                f"is {mask.dtype} {list(mask.shape)}",
+                f"a mask is bool [{num_nodes}] or [{num_nodes}, k]",
+            )
+    width = max((int(m.size(1)) for m in masks.values() if m.dim() == 2), default=0)
+    columns = {
+        key: (mask if mask.dim() == 2 else mask.unsqueeze(1).expand(-1, max(1, width)))
+        for key, mask in masks.items()
+    }
+    if any(mask.size(1) != max(1, width) for mask in columns.values()):
+        fail(
+            where,
+            f"masks have {[m.size(1) for m in columns.values()]} columns",
+            "give every mask the same number",
+        )
+    present = list(columns.values())
+    for at, mask in enumerate(present):
+        if any(bool((mask & other).any()) for other in present[:at]):
+            notes.append(f"{where}: masks overlap; kept as bool tensors, not as splits")
+            return [_tensor(m, key, f"{where}.{key}", num_nodes) for key, m in masks.items()]
+    return [_split(columns, k, num_nodes, width) for k in range(max(1, width))]
+
+
+def _split(columns: dict[str, Any], k: int, num_nodes: int, width: int) -> TensorPlan:
+    def chunks() -> Iterator[Array]:
+        for row in range(0, num_nodes, CHUNK_BYTES):
+            stop = min(row + CHUNK_BYTES, num_nodes)
+            codes = np.zeros(stop - row, dtype=np.uint8)
+            for code, key in enumerate(_MASKS, start=1):
+                if key in columns:
+                    codes[columns[key][row:stop, k].cpu().numpy()] = code
+            yield codes
+
+    return TensorPlan(f"split_{k}", "u8", (), chunks, num_nodes, width or None)

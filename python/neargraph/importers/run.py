@@ -1,0 +1,319 @@
+"""Feeds a `GraphPlan` to the extension's importer: the only writer of stores in Python.
+
+Edges go first, then the topology is built in the background while tensors stream. Invariant:
+whatever fails on the way, the staging folder is dropped and nothing is left at the target.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neargraph import _core
+
+from .check import fail
+from .options import ImportOptions
+from .plan import CHUNK_BYTES, Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
+from .split import split_chunks
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with (phase, done, total or None); phases are "edges", "tensors" and "write"."""
+
+# What an ordinary SSD takes; only the estimate of the time uses it.
+_TENSOR_BYTES_PER_SECOND = 5e8
+
+
+def run_import(
+    plan: GraphPlan,
+    out: Path | str,
+    options: ImportOptions | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Writes the store ``out`` and returns the report of the import.
+
+    Raises:
+        ImportFailed: The input is inconsistent; nothing is left behind.
+        IoFailed: Reading or writing failed, for example because the disk is full.
+        BudgetTooSmall: ``options.memory`` is below the minimum, which the message says.
+    """
+    options = options or ImportOptions()
+    check_target(Path(out), options)
+    _apply(plan, options)
+    importer = _importer(out, options)
+    try:
+        return _Run(importer, plan, options, progress or (lambda *_: None)).report()
+    except BaseException:
+        # The importer's own drop would do the same; doing it here frees the disk at once.
+        importer.abort()
+        raise
+
+
+def estimate_import(
+    plan: GraphPlan, out: Path | str, options: ImportOptions | None = None
+) -> dict[str, Any]:
+    """What an import would take, before it starts; nothing is left on disk.
+
+    Keys: ``edges`` (input rows, guessed for text), ``entries``, ``tensor_bytes``,
+    ``topology_bytes``, ``disk_bytes`` (both), ``temp_bytes``, ``memory_bytes``, ``seconds``. Orders
+    of magnitude, from counts alone.
+    """
+    options = options or ImportOptions()
+    _apply(plan, options)
+    edges = sum(edge.num_edges or 0 for edge in plan.edges)
+    tensors = _all_tensors_bytes(plan)
+    importer = _importer(out, replace(options, overwrite=True))
+    try:
+        _declare_types(importer, plan, options)
+        known: dict[str, Any] = json.loads(importer.estimate(edges))
+    finally:
+        importer.abort()
+    topology = int(known.pop("disk_bytes"))
+    return {
+        "edges": edges,
+        "entries": known.pop("entries"),
+        "tensor_bytes": tensors,
+        "topology_bytes": topology,
+        "disk_bytes": topology + tensors,
+        **known,
+        "seconds": known["seconds"] + tensors / _TENSOR_BYTES_PER_SECOND,
+    }
+
+
+def check_target(out: Path, options: ImportOptions) -> None:
+    """Refuses a target that exists (without ``overwrite``) or whose folder does not."""
+    if out.exists() and not options.overwrite:
+        fail(str(out), "already exists", "give another --out, or --overwrite")
+    if not out.absolute().parent.is_dir():
+        fail(str(out), f"the folder {out.absolute().parent} does not exist", "create it first")
+
+
+def _importer(out: Path | str, options: ImportOptions) -> _core.Importer:
+    return _core.Importer(
+        str(out),
+        options.memory,
+        options.threads,
+        options.page_bytes,
+        options.fill,
+        options.overwrite,
+    )
+
+
+def _apply(plan: GraphPlan, options: ImportOptions) -> None:
+    if options.num_nodes is not None:
+        if len(plan.nodes) != 1:
+            fail(plan.origin, "has several node types", "drop --num-nodes")
+        known = plan.nodes[0].num_nodes
+        if known is not None and known > options.num_nodes:
+            fail(plan.origin, f"has {known} nodes", "give a larger --num-nodes, or drop it")
+        if known is not None and plan.nodes[0].tensors and known != options.num_nodes:
+            fail(plan.origin, f"has {known} rows of node data", "drop --num-nodes")
+        plan.nodes[0].num_nodes = options.num_nodes
+
+
+def _all_tensors_bytes(plan: GraphPlan) -> int:
+    owners: list[NodePlan | EdgePlan] = [*plan.nodes, *plan.edges]
+    return sum(t.row_bytes * (t.num_rows or 0) for owner in owners for t in owner.tensors)
+
+
+def _declare_types(
+    importer: _core.Importer, plan: GraphPlan, options: ImportOptions
+) -> tuple[dict[str, int], list[int]]:
+    """(number of each node type by name, number of each edge type in order)."""
+    node_ids = {
+        node.name: importer.node_type(node.name, node.num_nodes, node.strings)
+        for node in plan.nodes
+    }
+    return node_ids, [_declare_edges(importer, plan, edge, options) for edge in plan.edges]
+
+
+def _declare_edges(
+    importer: _core.Importer, plan: GraphPlan, edge: EdgePlan, options: ImportOptions
+) -> int:
+    same = edge.source == edge.destination
+    if options.undirected and not same:
+        fail(
+            plan.origin,
+            f"edge type {edge.source}-{edge.relation}-{edge.destination} joins two node types and "
+            "cannot be undirected",
+            "use --reverse to keep the opposite direction",
+        )
+    return importer.edge_type(
+        edge.source,
+        edge.relation,
+        edge.destination,
+        undirected=options.undirected,
+        unique=options.unique,
+        self_loops=options.self_loops if same else "keep",
+        reverse=options.reverse,
+        edge_ids=edge.has_edge_ids or options.edge_ids,
+        time=edge.has_time,
+        weight=edge.has_weight,
+    )
+
+
+class _Run:
+    """One import: type numbers, progress counters, and the steps in order."""
+
+    def __init__(
+        self, importer: _core.Importer, plan: GraphPlan, options: ImportOptions, progress: Progress
+    ) -> None:
+        self._importer, self._plan, self._options = importer, plan, options
+        self._progress = progress
+        self._tensor_done = 0
+        self._tensor_total = _all_tensors_bytes(plan)
+
+    def report(self) -> dict[str, Any]:
+        importer, plan = self._importer, self._plan
+        node_ids, edge_ids = _declare_types(importer, plan, self._options)
+        for edge, number in zip(plan.edges, edge_ids, strict=True):
+            self._push_edges(edge, number)
+        importer.build_topology()
+        for node in plan.nodes:
+            for tensor in node.tensors:
+                self._push_tensor("node", node_ids[node.name], tensor, node.num_nodes)
+        for edge, number in zip(plan.edges, edge_ids, strict=True):
+            for tensor in edge.tensors:
+                self._push_tensor("edge", number, self._with_loops(edge, tensor), None)
+        if self._options.split is not None:
+            self._push_split(node_ids)
+        report: dict[str, Any] = json.loads(
+            importer.finish(lambda done, total: self._progress("write", done, total))
+        )
+        return report
+
+    def _push_edges(self, edge: EdgePlan, number: int) -> None:
+        if edge.text is not None:
+            text = edge.text
+            self._importer.read_text(
+                number,
+                text.path,
+                text.delimiter,
+                text.comment,
+                text.header,
+                text.source,
+                text.destination,
+                text.time,
+                text.weight,
+                lambda done, total: self._progress("edges", done, total),
+            )
+            return
+        if edge.npy is not None:
+            self._importer.read_npy(
+                number,
+                edge.npy.path,
+                edge.npy.layout,
+                lambda done, total: self._progress("edges", done, total),
+            )
+            return
+        assert edge.chunks is not None
+        done = 0
+        for chunk in edge.chunks():
+            self._push_chunk(number, chunk)
+            done += len(chunk.sources)
+            self._progress("edges", done, edge.num_edges)
+
+    def _push_chunk(self, number: int, chunk: EdgeChunk) -> None:
+        if isinstance(chunk.sources, list) and isinstance(chunk.destinations, list):
+            self._importer.push_string_edges(
+                number, chunk.sources, chunk.destinations, chunk.times, chunk.weights
+            )
+            return
+        self._importer.push_edges(
+            number,
+            _ids(chunk.sources),
+            _ids(chunk.destinations),
+            chunk.edge_ids,
+            chunk.times,
+            chunk.weights,
+        )
+
+    def _push_tensor(
+        self, kind: Any, number: int, tensor: TensorPlan, num_rows: int | None
+    ) -> None:
+        handle = self._importer.begin_tensor(
+            kind, number, tensor.name, tensor.dtype, list(tensor.shape), tensor.mask_width
+        )
+        rows = 0
+        for chunk in tensor.chunks():
+            for piece in _pieces(chunk):
+                self._importer.push_rows(handle, piece)
+                rows += len(piece)
+                self._tensor_done += piece.nbytes
+                self._progress("tensors", self._tensor_done, self._tensor_total)
+        if num_rows is not None and rows != num_rows:
+            fail(
+                f"{self._plan.origin} [{tensor.name}]",
+                f"{rows} rows for {num_rows} {kind}s",
+                "the input is inconsistent",
+            )
+
+    def _with_loops(self, edge: EdgePlan, tensor: TensorPlan) -> TensorPlan:
+        """The tensor with a row of zeros for each self-loop that may be added.
+
+        Added loops get the edge ids after those of the input, one for each node.
+        """
+        if self._options.self_loops != "add" or edge.source != edge.destination:
+            return tensor
+        loops = self._plan.node(edge.source).num_nodes or 0
+
+        def chunks() -> Iterator[Array]:
+            kind: np.dtype[Any] = np.dtype(np.uint8)
+            for chunk in tensor.chunks():
+                kind = chunk.dtype
+                yield chunk
+            step = max(1, CHUNK_BYTES // max(1, tensor.row_bytes))
+            for first in range(0, loops, step):
+                yield np.zeros((min(step, loops - first), *tensor.shape), dtype=kind)
+
+        return replace(tensor, chunks=chunks, num_rows=None)
+
+    def _push_split(self, node_ids: dict[str, int]) -> None:
+        options = self._options
+        assert options.split is not None
+        node = split_owner(self._plan, options.split_type)
+        if any(tensor.name.startswith("split_") for tensor in node.tensors):
+            fail(self._plan.origin, "already has splits of its own", "drop --split")
+        count = self._importer.num_nodes(node_ids[node.name]) or 0
+        percent, seed = options.split, options.seed
+        tensor = TensorPlan("split_0", "u8", (), lambda: split_chunks(count, percent, seed), count)
+        self._push_tensor("node", node_ids[node.name], tensor, count)
+
+
+def split_owner(plan: GraphPlan, wanted: str | None) -> NodePlan:
+    """The node type a split is drawn over: the named one, the labelled one, or the only one."""
+    if wanted is not None:
+        try:
+            return plan.node(wanted)
+        except KeyError:
+            fail(
+                plan.origin,
+                f"has no node type {wanted!r}",
+                f"use one of {', '.join(n.name for n in plan.nodes)}",
+            )
+    labelled = [n for n in plan.nodes if any(t.name == "y" for t in n.tensors)]
+    candidates = labelled or plan.nodes
+    if len(candidates) != 1:
+        fail(
+            plan.origin,
+            "has several node types that could be split",
+            f"choose one with --split-type ({', '.join(n.name for n in candidates)})",
+        )
+    return candidates[0]
+
+
+def _ids(ids: Any) -> Array:
+    array = np.asarray(ids)
+    if array.dtype.itemsize >= 4:
+        return np.ascontiguousarray(array)
+    return array.astype(np.int64)
+
+
+def _pieces(chunk: Array) -> Iterator[Array]:
+    step = max(1, CHUNK_BYTES // max(1, chunk.nbytes // max(1, len(chunk))))
+    for row in range(0, len(chunk), step):
+        yield np.ascontiguousarray(chunk[row : row + step])

@@ -1,0 +1,88 @@
+"""Temporal edge lists with labels: `source target time` lines and node2label.txt beside them.
+
+Times are stored as i64. Where the file has fractions (some sets scale time to [0, 1]) they are
+stored in millionths, which the plan's notes say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from .check import fail, need_file, node_ids
+from .lines import number_table, text_lines
+from .plan import CHUNK_EDGES, Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
+
+_MILLION = 1_000_000
+
+
+def labels_beside(path: Path) -> Path | None:
+    """node2label.txt[.gz] in the folder of an edge file, where it exists."""
+    for name in ("node2label.txt", "node2label.txt.gz"):
+        if (file := path.with_name(name)).is_file() and not path.name.startswith("node2label"):
+            return file
+    return None
+
+
+def plan_temporal(path: Path | str) -> GraphPlan:
+    """The plan of a temporal edge list."""
+    file = need_file(path)
+    label_file = labels_beside(file)
+    edges, top, fractions = 0, -1, False
+    for left, right, times in _rows(file):
+        edges += len(times)
+        top = max(top, int(left.max()), int(right.max()))
+        fractions = fractions or bool((times != np.floor(times)).any())
+    scale = _MILLION if fractions else 1
+    node = NodePlan(num_nodes=top + 1)
+    if label_file is not None:
+        table = number_table(label_file, None, np.int64)
+        ids = node_ids(table[:, 0], str(label_file), 1)
+        node.num_nodes = max(top, int(ids.max(initial=-1))) + 1
+        labels = np.full(node.num_nodes, -1, dtype=np.int64)
+        labels[ids] = table[:, 1]
+        node.tensors.append(TensorPlan("y", "i64", (), lambda: iter([labels]), node.num_nodes))
+
+    def chunks() -> Iterator[EdgeChunk]:
+        for left, right, times in _rows(file):
+            yield EdgeChunk(left, right, times=np.rint(times * scale).astype(np.int64))
+
+    notes = ["times are fractions; stored in millionths (i64)"] if fractions else []
+    edge = EdgePlan(chunks=chunks, num_edges=edges, has_time=True)
+    return GraphPlan(str(file), "temporal", [node], [edge], notes)
+
+
+def _rows(file: Path) -> Iterator[tuple[Array, Array, Array]]:
+    buffer: list[tuple[int, int, float]] = []
+    first = 1
+    for number, line in text_lines(file):
+        if not line.strip() or line[0] in "#%":
+            continue
+        try:
+            source, destination, time = line.replace(",", " ").split()
+            buffer.append((int(source), int(destination), float(time)))
+        except ValueError:
+            fail(
+                f"{file}:{number}",
+                f"{line[:60]!r} is not source, target, time",
+                "make every line two node ids and one time",
+            )
+        if not np.isfinite(buffer[-1][2]) or abs(buffer[-1][2]) > 2**53:
+            fail(f"{file}:{number}", f"time {time} cannot be stored exactly", "check the file")
+        if len(buffer) >= CHUNK_EDGES:
+            yield _columns(buffer, file, first)
+            buffer, first = [], number + 1
+    if buffer:
+        yield _columns(buffer, file, first)
+
+
+def _columns(
+    rows: list[tuple[int, int, float]], file: Path, first: int
+) -> tuple[Array, Array, Array]:
+    left = np.array([row[0] for row in rows], dtype=np.int64)
+    right = np.array([row[1] for row in rows], dtype=np.int64)
+    where = str(file)
+    times = np.array([row[2] for row in rows], dtype=np.float64)
+    return node_ids(left, where, first), node_ids(right, where, first), times

@@ -1,0 +1,138 @@
+"""TUDataset folders: NAME_A.txt, NAME_graph_indicator.txt and what else the set has, also .gz.
+
+Ids count from 1 in the files and from 0 in the store. All graphs become one block-diagonal graph:
+node tensors `graph_id`, `graph_y` (label of the node's graph), `x` (node attributes, f32) and
+`node_label`; edge tensors `edge_label` and `edge_attr` by edge id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from .check import fail, need_file, node_ids, same_rows
+from .lines import number_table, text_lines
+from .npz import graph_labels
+from .plan import (
+    CHUNK_EDGES,
+    Array,
+    EdgeChunk,
+    EdgePlan,
+    GraphPlan,
+    NodePlan,
+    TensorPlan,
+)
+
+
+def tu_name(folder: Path) -> str | None:
+    """The set's name where ``folder`` holds exactly one NAME_A.txt[.gz]."""
+    names = {f.name.removesuffix(".gz").removesuffix("_A.txt") for f in folder.glob("*_A.txt*")}
+    return names.pop() if len(names) == 1 else None
+
+
+def _part(folder: Path, name: str, part: str) -> Path | None:
+    for end in (".txt", ".txt.gz"):
+        file = folder / f"{name}_{part}{end}"
+        if file.is_file():
+            return file
+    return None
+
+
+def plan_tudataset(path: Path | str) -> GraphPlan:
+    """The plan of a TUDataset folder."""
+    folder = Path(path)
+    if not folder.exists():
+        fail(str(folder), "no such folder", "check the path")
+    name = tu_name(folder) if folder.is_dir() else None
+    if name is None:
+        fail(str(folder), "not a TUDataset folder", "it must hold exactly one NAME_A.txt")
+    indicator = need_file(
+        _part(folder, name, "graph_indicator") or folder / f"{name}_graph_indicator.txt"
+    )
+    graph_of = number_table(indicator, None, np.int64)[:, 0] - 1
+    if graph_of.size == 0 or (np.diff(graph_of) < 0).any() or graph_of[0] != 0:
+        fail(str(indicator), "graphs are not numbered 1, 2, ... in order", "sort the file")
+    node_ptr = np.concatenate([[0], np.cumsum(np.bincount(graph_of))])
+    node = NodePlan(num_nodes=len(graph_of))
+    node.tensors = _node_tensors(folder, name, graph_of, node_ptr)
+    adjacency = _part(folder, name, "A")
+    assert adjacency is not None
+    num_edges = sum(1 for _, line in text_lines(adjacency) if line.strip())
+    tensors = _edge_tensors(folder, name, num_edges)
+    edge = EdgePlan(
+        chunks=lambda: _edges(adjacency, graph_of),
+        num_edges=num_edges,
+        has_edge_ids=bool(tensors),
+        tensors=tensors,
+    )
+    notes = [f"{len(node_ptr) - 1:,} graphs as one block-diagonal graph; node tensor graph_id"]
+    return GraphPlan(str(folder), "tudataset", [node], [edge], notes)
+
+
+def _column(name: str, values: Array) -> TensorPlan:
+    dtype = "i64" if values.dtype.kind == "i" else "f32"
+    return TensorPlan(name, dtype, tuple(values.shape[1:]), lambda: iter([values]), len(values))
+
+
+def _node_tensors(folder: Path, name: str, graph_of: Array, node_ptr: Array) -> list[TensorPlan]:
+    plans = []
+    if file := _part(folder, name, "node_attributes"):
+        values = number_table(file, ",", np.float32)
+        same_rows(len(values), len(graph_of), str(file), "the file")
+        plans.append(_column("x", values))
+    if file := _part(folder, name, "node_labels"):
+        values = _squeeze(number_table(file, ",", np.int64))
+        same_rows(len(values), len(graph_of), str(file), "the file")
+        plans.append(_column("node_label", values))
+    plans.append(_column("graph_id", graph_of.astype(np.int64)))
+    if file := _part(folder, name, "graph_labels"):
+        plans.append(graph_labels(_squeeze(number_table(file, ",", np.int64)), node_ptr, str(file)))
+    return plans
+
+
+def _squeeze(values: Array) -> Array:
+    return values[:, 0] if values.shape[1] == 1 else values
+
+
+def _edge_tensors(folder: Path, name: str, num_edges: int) -> list[TensorPlan]:
+    plans = []
+    for part, tensor, dtype in (
+        ("edge_labels", "edge_label", np.int64),
+        ("edge_attributes", "edge_attr", np.float32),
+    ):
+        if file := _part(folder, name, part):
+            values = _squeeze(number_table(file, ",", dtype))
+            same_rows(len(values), num_edges, str(file), "the file")
+            plans.append(_column(tensor, values))
+    return plans
+
+
+def _edges(file: Path, graph_of: Array) -> Iterator[EdgeChunk]:
+    buffer: list[tuple[int, int]] = []
+    first = 1
+    for number, line in text_lines(file):
+        if not line.strip():
+            continue
+        try:
+            source, destination = line.split(",")
+            buffer.append((int(source) - 1, int(destination) - 1))
+        except ValueError:
+            fail(f"{file}:{number}", f"{line[:60]!r} is not id, id", "make every line two integers")
+        if len(buffer) >= CHUNK_EDGES:
+            yield _chunk(buffer, file, first, graph_of)
+            buffer, first = [], number + 1
+    if buffer:
+        yield _chunk(buffer, file, first, graph_of)
+
+
+def _chunk(rows: list[tuple[int, int]], file: Path, first: int, graph_of: Array) -> EdgeChunk:
+    table = np.array(rows, dtype=np.int64)
+    where, bound = str(file), len(graph_of)
+    left = node_ids(np.ascontiguousarray(table[:, 0]), where, first, bound)
+    right = node_ids(np.ascontiguousarray(table[:, 1]), where, first, bound)
+    across = np.flatnonzero(graph_of[left] != graph_of[right])
+    if across.size:
+        fail(f"{file}:{first + int(across[0])}", "an edge between two graphs", "check the file")
+    return EdgeChunk(left, right)
