@@ -1,0 +1,84 @@
+"""The command tree, and how an error leaves the program."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Annotated
+
+import typer
+
+import neargraph
+from neargraph.exceptions import NeargraphError
+
+from .doctor import doctor
+from .import_ import import_
+from .info import info
+from .train import train
+from .verify import verify
+
+app = typer.Typer(
+    name="neargraph",
+    help="Graphs on disk that graph neural networks train from.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("import")(import_)
+app.command()(info)
+app.command()(verify)
+app.command()(train)
+app.command()(doctor)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"neargraph {neargraph.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
+) -> None:
+    """Graphs on disk that graph neural networks train from."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the command line; exits with 0, 1 (verify found damage), 2 (error) or 130 (Ctrl-C)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    quiet_torch()
+    rest = [argument for argument in given if argument != "--debug"]
+    try:
+        app(rest, prog_name="neargraph")
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        sys.exit(130)
+    except (NeargraphError, ValueError, OSError, MemoryError, ImportError) as error:
+        if debug:
+            raise
+        typer.echo(f"error: {one_line(error)}", err=True)
+        sys.exit(2)
+
+
+def quiet_torch() -> None:
+    """Hides what torch announces about its own future when PyG is imported."""
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch(\..*)?$")
+    warnings.filterwarnings("ignore", message=r"`torch\.jit", category=FutureWarning)
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an error on one line; its class where it has none."""
+    text = str(error) if isinstance(error, NeargraphError | ValueError) else _system(error)
+    return " ".join(text.split()) or type(error).__name__
+
+
+def _system(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)

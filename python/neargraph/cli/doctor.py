@@ -1,0 +1,101 @@
+"""`neargraph doctor`: what this machine offers, and what would help."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .show import console, pairs_table, print_json, size
+
+_PACKAGES = ("numpy", "torch", "torch_geometric", "pyarrow", "matplotlib", "scikit-learn")
+
+
+def doctor(
+    path: Annotated[Path, typer.Argument(help="A folder on the disk to look at.")] = Path("."),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Tries the back ends and limits of this machine, and gives advice."""
+    from neargraph import _core
+
+    facts: dict[str, Any] = {
+        "machine": machine(),
+        "packages": {name: version(name) for name in _PACKAGES},
+        "probe": json.loads(_core.probe(str(path))),
+    }
+    facts["advice"] = advice(facts)
+    if as_json:
+        print_json(facts)
+        return
+    out = console()
+    out.print(pairs_table("Machine", _shown(facts["machine"])))
+    out.print(
+        pairs_table("Packages", [(k, v or "not installed") for k, v in facts["packages"].items()])
+    )
+    out.print(pairs_table(f"Disk under {path}", _shown(facts["probe"])))
+    for line in facts["advice"]:
+        out.print(f"- {line}", markup=False)
+
+
+def machine() -> dict[str, Any]:
+    """What Python itself can tell: versions, cores, open files; the rest is the core's probe."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return {
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "cores": len(os.sched_getaffinity(0)),
+        "open_files": files,
+    }
+
+
+def version(package: str) -> str | None:
+    """The installed version of a package, without importing it."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def advice(facts: dict[str, Any]) -> list[str]:
+    """What the user could change, most useful first."""
+    lines = []
+    if not facts["packages"]["torch"] or not facts["packages"]["torch_geometric"]:
+        lines.append("training needs torch and PyG: pip install torch torch_geometric")
+    if not facts["packages"]["pyarrow"]:
+        lines.append("Parquet and Arrow input needs pyarrow: pip install pyarrow")
+    lines.extend(str(line) for line in facts["probe"].get("advice", []))
+    return lines or ["nothing to change"]
+
+
+def _shown(facts: dict[str, Any]) -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for key, value in facts.items():
+        if key == "advice":
+            continue
+        name = key.removesuffix("_bytes").replace("_", " ")
+        if key.endswith("_bytes"):
+            rows.append((name, "unlimited" if value is None else size(value)))
+        elif isinstance(value, list | dict):
+            rows.append((name, _flat(value)))
+        else:
+            rows.append((name, value))
+    return rows
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, dict) and set(value) == {"works", "reason"}:
+        return "works" if value["works"] else f"no: {value['reason']}"
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    lines = []
+    for key, item in items:
+        text = (
+            ", ".join(f"{k} {v}" for k, v in item.items()) if isinstance(item, dict) else str(item)
+        )
+        lines.append(f"{key}: {text}" if isinstance(value, dict) else text)
+    return "\n".join(lines)

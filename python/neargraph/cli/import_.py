@@ -1,0 +1,127 @@
+"""`neargraph import SRC --out G.ng`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from neargraph.importers import (
+    ImportOptions,
+    TextHints,
+    check_target,
+    estimate_import,
+    parse_columns,
+    parse_split,
+    plan_source,
+    run_import,
+)
+from neargraph.units import parse_bytes
+
+from . import import_options as options
+from .show import bars, console, pairs_table, print_json, size
+
+
+def import_(
+    source: options.Source,
+    out: options.Out,
+    format: options.Format = None,
+    memory: options.Memory = None,
+    undirected: options.Undirected = False,
+    self_loops: options.SelfLoops = "keep",
+    unique: options.Unique = False,
+    reverse: options.Reverse = False,
+    edge_ids: options.EdgeIds = False,
+    fill: options.Fill = 0.9,
+    page_size: options.PageSize = "4KiB",
+    split: options.Split = None,
+    split_type: options.SplitType = None,
+    seed: options.Seed = 0,
+    num_nodes: options.NumNodes = None,
+    delimiter: options.Delimiter = None,
+    header: options.Header = None,
+    columns: options.Columns = None,
+    strings: options.Strings = False,
+    threads: options.Threads = None,
+    overwrite: options.Overwrite = False,
+    dry_run: options.DryRun = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Imports edge lists, tables, matrices and known data sets into a store."""
+    settings = ImportOptions(
+        memory=None if memory is None else parse_bytes(memory),
+        threads=threads,
+        undirected=undirected,
+        self_loops=self_loops,  # type: ignore[arg-type]
+        unique=unique,
+        reverse=reverse,
+        edge_ids=edge_ids,
+        page_bytes=parse_bytes(page_size),
+        fill=fill,
+        split=parse_split(split),
+        split_type=split_type,
+        seed=seed,
+        num_nodes=num_nodes,
+        overwrite=overwrite,
+    )
+    if not dry_run:
+        check_target(out, settings)
+    hints = TextHints(delimiter, header, parse_columns(columns), strings)
+    plan = plan_source(source, format, hints)
+    estimate = estimate_import(plan, out, settings)
+    if not as_json:
+        _show_plan(plan, estimate)
+    if dry_run:
+        if as_json:
+            print_json({"estimate": estimate, "format": plan.format, "notes": plan.notes})
+        return
+    with bars(as_json) as progress:
+        report = run_import(plan, out, settings, progress)
+    if as_json:
+        print_json(
+            {
+                "out": str(out),
+                "format": plan.format,
+                "estimate": estimate,
+                "notes": plan.notes,
+                "report": report,
+            }
+        )
+    else:
+        _show_report(out, report)
+
+
+def _show_plan(plan: Any, estimate: dict[str, Any]) -> None:
+    rows: list[tuple[str, Any]] = [
+        ("format", plan.format),
+        ("input edges", estimate["edges"]),
+        ("node and edge data", size(estimate["tensor_bytes"])),
+    ]
+    rows.extend(
+        (_label(key), _value(key, value))
+        for key, value in estimate.items()
+        if key not in ("edges", "tensor_bytes")
+    )
+    rows.extend(("note", note) for note in plan.notes)
+    console().print(pairs_table(f"Estimate for {plan.origin}", rows))
+
+
+def _show_report(out: Path, report: dict[str, Any]) -> None:
+    rows = [(_label(key), _value(key, value)) for key, value in report.items()]
+    console().print(pairs_table(f"Wrote {out}", rows))
+
+
+def _label(key: str) -> str:
+    key = "time" if key == "seconds" else key.removesuffix("_bytes").removesuffix("_seconds")
+    return key.replace("_", " ")
+
+
+def _value(key: str, value: Any) -> Any:
+    if key == "fingerprint":
+        return f"{value:016x}"
+    if key.endswith("_bytes"):
+        return size(value)
+    if key.endswith("seconds"):
+        return f"{value:.1f} s"
+    if key.endswith("share"):
+        return f"{100 * value:.1f} %"
+    return value

@@ -1,0 +1,67 @@
+"""`neargraph info G.ng`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.table import Table
+
+from .show import console, pairs_table, print_json, size, titled
+
+
+def info(
+    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Shows what a store holds: types, counts, tensors, size."""
+    import neargraph
+
+    with neargraph.open(store) as handle:
+        facts = handle.info()
+    if as_json:
+        print_json(facts)
+        return
+    out = console()
+    rows: list[tuple[str, Any]] = [("nodes", facts["num_nodes"]), ("edges", facts["num_edges"])]
+    for key in ("epoch", "fingerprint"):
+        rows.append((key, str(facts.get(key, "?"))))
+    rows.append(("on disk", size(facts.get("disk_bytes"))))
+    rows.append(("page", f"{facts['page_bytes'] // 1024} KiB"))
+    rows.append(("back end here", facts["backend_note"]))
+    out.print(pairs_table(str(store), rows))
+    out.print(_types("Node types", facts["node_types"], _node_row))
+    out.print(_types("Edge types", facts["edge_types"], _edge_row))
+
+
+def _types(title: str, types: list[dict[str, Any]], row: Any) -> Group:
+    table = Table()
+    for column in ("type", "count", "flags", "tensors"):
+        table.add_column(column, justify="right" if column == "count" else "left", overflow="fold")
+    for entry in types:
+        table.add_row(*row(entry))
+    return titled(title, table)
+
+
+def _tensors(entry: dict[str, Any]) -> str:
+    shown = []
+    for tensor in entry["tensors"]:
+        shape = ",".join(str(n) for n in (tensor["num_rows"], *tensor["shape"]))
+        shown.append(f"{tensor['name']} {tensor['dtype']} [{shape}]")
+    return "\n".join(shown)
+
+
+def _node_row(entry: dict[str, Any]) -> tuple[str, str, str, str]:
+    flags = "string ids" if entry["has_dictionary"] else ""
+    return entry["name"], f"{entry['num_nodes']:,}", flags, _tensors(entry)
+
+
+def _edge_row(entry: dict[str, Any]) -> tuple[str, str, str, str]:
+    names = ("undirected", "unique", "has_edge_ids", "has_time", "has_weight")
+    flags = [name.removeprefix("has_").replace("_", " ") for name in names if entry.get(name)]
+    if entry.get("reverse") is not None:
+        flags.append("reverse kept")
+    triple = f"{entry['source']} - {entry['relation']} - {entry['destination']}"
+    return triple, f"{entry['num_edges']:,}", ", ".join(flags), _tensors(entry)

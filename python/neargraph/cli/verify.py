@@ -1,0 +1,62 @@
+"""`neargraph verify G.ng`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from neargraph.units import parse_bytes
+
+from .show import bars, console, pairs_table, print_json
+
+_SHOWN = 50
+
+
+def verify(
+    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    memory: Annotated[str | None, typer.Option(help="Memory to use, like 256MB.")] = None,
+    backend: Annotated[
+        str, typer.Option(help="auto, uring, direct, pread, mmap or memory.")
+    ] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Checks every block and every structure of a store; exit code 1 where it is damaged."""
+    from neargraph import _core
+
+    budget = None if memory is None else parse_bytes(memory)
+    with bars(as_json) as progress:
+        report: dict[str, Any] = json.loads(
+            _core.verify(str(store), budget, backend, lambda d, t: progress("verify", d, t))
+        )
+    if as_json:
+        print_json(report)
+    else:
+        _show(store, report)
+    if not report["ok"]:
+        raise typer.Exit(1)
+
+
+def _show(store: Path, report: dict[str, Any]) -> None:
+    out = console()
+    problems = report.get("problems", [])
+    rows = [
+        (key.replace("_", " "), value)
+        for key, value in report.items()
+        if isinstance(value, int | float | str) and not isinstance(value, bool)
+    ]
+    verdict = "ok" if report["ok"] else f"DAMAGED: {len(problems)} problems"
+    out.print(pairs_table(f"{store}: {verdict}", rows))
+    for problem in problems[:_SHOWN]:
+        where = ", ".join(
+            f"{key} {problem[key]}"
+            for key in ("file", "page", "block")
+            if problem.get(key) is not None
+        )
+        out.print(f"{where}: {problem.get('what', problem)}", markup=False)
+    if len(problems) > _SHOWN:
+        out.print(f"... and {len(problems) - _SHOWN} more; --json lists all")
+    if problems:
+        out.print("Import the source again, or restore the named files from a copy.")

@@ -1,0 +1,104 @@
+"""GCN (Kipf and Welling, ICLR 2017) from PyG's GCNConv, normalised by degrees of the whole graph.
+
+With full neighbourhoods the seeds' logits of a mini-batch equal those of PyG's GCN on the full
+graph. With sampled ones each sum is scaled by in-degree / sampled in-degree, so that its
+expectation is the full sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch_geometric.nn import GCNConv
+
+from .trim import Hops
+
+
+class GCN(torch.nn.Module):
+    """GCN with ReLU and dropout; the state dict is that of plain GCNConv layers.
+
+    Args:
+        in_channels: Features of a node.
+        hidden_channels: Width of the hidden layers.
+        out_channels: Classes.
+        num_layers: Layers; a batch needs that many hops for exact seeds.
+        dropout: Share of inputs of each layer dropped in training.
+
+    Example:
+        >>> model, degrees = GCN(1433, 16, 7), InDegrees(store)            # doctest: +SKIP
+        >>> out = model(batch.x, batch.edge_index, degrees(batch.n_id))    # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        num_layers: int = 2,
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        if num_layers < 1:
+            raise ValueError(f"num_layers is {num_layers}; use 1 or more")
+        widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
+        self.convs = torch.nn.ModuleList(
+            GCNConv(a, b, normalize=False, add_self_loops=False) for a, b in pairwise(widths)
+        )
+        self.dropout = dropout
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        in_degree: Tensor | None = None,
+        num_sampled_nodes: Sequence[int] | None = None,
+        num_sampled_edges: Sequence[int] | None = None,
+    ) -> Tensor:
+        """Logits, [n, out_channels]; with per-hop counts only the seeds' rows are exact.
+
+        Args:
+            x: Node features, float [n, in_channels].
+            edge_index: Local ids, int64 [2, e]; row 0 the sources.
+            in_degree: In-degrees in the whole graph without self-loops, float [n], from
+                `InDegrees`; None takes those of ``edge_index`` (right for a full graph).
+            num_sampled_nodes: Nodes per hop of the batch, [hops + 1]; turns on trimming.
+            num_sampled_edges: Edges per hop of the batch, [hops].
+        """
+        hops = Hops.of(num_sampled_nodes, num_sampled_edges)
+        weight, loop_weight = gcn_weights(edge_index, x.size(0), in_degree)
+        layers = len(self.convs)
+        for layer, conv in enumerate(self.convs):
+            if hops is not None:
+                nodes, edges = hops.kept(layer, layers)
+                x, edge_index, weight = x[:nodes], edge_index[:, :edges], weight[:edges]
+            loops = torch.arange(x.size(0), device=x.device)
+            x = functional.dropout(x, self.dropout, self.training)
+            x = conv(
+                x,
+                torch.cat([edge_index, loops.expand(2, -1)], dim=1),
+                torch.cat([weight, loop_weight[: x.size(0)]]),
+            )
+            if layer + 1 < layers:
+                x = x.relu()
+        return x if hops is None else x[: hops.nodes[0]]
+
+
+def gcn_weights(
+    edge_index: Tensor, num_nodes: int, in_degree: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """(weight of each edge [e], weight of each node's own loop [n]) of D^-1/2 (A + I) D^-1/2.
+
+    Loops that ``edge_index`` has weigh 0, since every node gets exactly one, as in PyG.
+    """
+    source, destination = edge_index
+    real = (source != destination).to(torch.float32)
+    sampled = torch.zeros(num_nodes, device=edge_index.device).scatter_add_(0, destination, real)
+    degree = sampled if in_degree is None else in_degree
+    root = (degree + 1).rsqrt()
+    scale = torch.where(sampled > 0, degree / sampled.clamp(min=1), sampled)
+    weight = real * root[source] * root[destination] * scale[destination]
+    return weight, root * root

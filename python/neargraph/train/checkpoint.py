@@ -1,0 +1,51 @@
+"""Checkpoints: written whole or not at all, read without running code from the file.
+
+A checkpoint is written beside its target, synced and renamed, so a kill leaves the last one
+intact. It is loaded with `weights_only`, which refuses pickled code.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from neargraph.exceptions import StateMismatch
+
+_FORMAT = 1
+
+
+def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
+    """Writes ``state`` atomically to ``path``."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        with partial.open("wb") as stream:
+            torch.save({"format": _FORMAT, **state}, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    folder = os.open(path.absolute().parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def load_checkpoint(path: Path) -> dict[str, Any] | None:
+    """The state at ``path``; None where there is no file.
+
+    Raises `StateMismatch` for a file that is no checkpoint of this program.
+    """
+    if not path.exists():
+        return None
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise StateMismatch(f"{path}: not a readable checkpoint ({error}); remove it") from error
+    if not isinstance(state, dict) or state.get("format") != _FORMAT:
+        raise StateMismatch(f"{path}: not a checkpoint of this version; remove it")
+    return state
