@@ -1,0 +1,73 @@
+"""The memory budget counts a batch until the last of its arrays is dropped."""
+
+import gc
+
+import pytest
+
+import neargraph as ng
+
+
+def used(store):
+    gc.collect()
+    return store.stats()["budget_used"]
+
+
+def test_batches_held_by_the_caller_count_and_dropping_gives_back(homo_path):
+    with ng.open(homo_path, memory="64MB") as store:
+        sampler = ng.NeighborSampler(store, [10, 10])
+        sampler.sample(range(50))
+        idle = used(store)
+        batch = sampler.sample(range(50))
+        held = used(store)
+        assert held - idle >= batch.nbytes > 0
+        x = batch.features("x")
+        nodes = batch.nodes()
+        del batch
+        assert idle + x.nbytes + nodes.nbytes <= used(store) < held
+        del nodes
+        assert used(store) >= idle + x.nbytes
+        del x
+        assert used(store) == idle
+
+
+def test_a_tensor_of_the_loader_holds_its_share(homo_path):
+    pytest.importorskip("torch")
+    pytest.importorskip("torch_geometric")
+    with ng.open(homo_path, memory="64MB") as store:
+        loader = ng.NeighborLoader(store, [10, 10], batch_size=50, attrs=["x"])
+        *_, batch = loader
+        x = batch.x
+        del batch, loader
+        held = used(store)
+        del x
+        assert used(store) < held
+
+
+@pytest.mark.parametrize("kind", ["sampler", "loader"])
+def test_the_iterator_holds_no_batch_that_the_caller_has_dropped(homo_path, kind):
+    with ng.open(homo_path, memory="64MB") as store:
+        if kind == "sampler":
+            running = ng.NeighborSampler(store, [10, 10]).batches(range(50), 50)
+        else:
+            pytest.importorskip("torch_geometric")
+            running = iter(ng.NeighborLoader(store, [10, 10], range(50), batch_size=50))
+        ng.NeighborSampler(store, [10, 10]).sample(range(50))
+        idle = used(store)
+        batch = next(running)
+        assert used(store) > idle
+        del batch
+        assert used(store) == idle
+        assert next(running, None) is None
+
+
+def test_the_peak_stays_below_the_budget(homo_path):
+    with ng.open(homo_path, memory="32MB") as store:
+        for _ in ng.NeighborSampler(store, [-1, -1]).batches(None, 20, prefetch=4):
+            pass
+        stats = store.stats()
+        assert 0 < stats["budget_peak"] <= stats["budget_limit"] == 32_000_000
+
+
+def test_a_budget_that_cannot_work_says_the_minimum(homo_path):
+    with pytest.raises(ng.BudgetTooSmall, match=r"\d"), ng.open(homo_path, memory=1000) as store:
+        ng.NeighborSampler(store, [-1, -1]).sample(range(300))
