@@ -1,0 +1,50 @@
+# Thin names over the real tools. Everything runs inside .venv, which `setup` makes.
+SHELL := /bin/bash
+PY := .venv/bin/python
+export RUST_BACKTRACE ?= 1
+
+.PHONY: help setup demo test test-rust test-python lint bench canaries reliability clean
+
+help:
+	@echo "make setup        install the locked packages and build the extension"
+	@echo "make demo         train on the graph of all Debian packages, from disk"
+	@echo "make test         all tests"
+	@echo "make lint         formatters, linters, type checks, house rules"
+	@echo "make bench        the benchmarks, one JSON and one table each"
+	@echo "make canaries     plant known bugs and expect the tests to catch each"
+	@echo "make reliability  the promises of reliability, measured into reliability.json"
+
+setup:
+	@tools/setup.sh
+
+demo: setup
+	@$(PY) -m neargraph.demo
+
+test: setup test-rust test-python
+
+test-rust:
+	cargo test --locked --workspace
+
+test-python:
+	$(PY) -m pytest
+
+lint: setup
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	.venv/bin/ruff format --check python benchmarks tools
+	.venv/bin/ruff check python benchmarks tools
+	.venv/bin/mypy
+	$(PY) tools/tidy.py
+
+bench: setup
+	$(PY) -m benchmarks
+
+canaries:
+	python3 tools/canaries.py
+
+reliability: setup
+	$(PY) tools/reliability.py
+
+clean:
+	cargo clean
+	rm -rf .venv demo-out .bench
