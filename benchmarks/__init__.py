@@ -1,0 +1,1 @@
+"""Benchmarks; see README.md beside this file. `python -m benchmarks` runs all of them."""
