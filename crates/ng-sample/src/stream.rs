@@ -210,11 +210,9 @@ impl Shared {
                 self.wait_for_turn(batch);
                 result = self.sampler.sample_admitted(&seeds, stream, &admit);
             }
-            let mut state = self.lock();
             // A batch that failed before its turn must not block those behind it.
-            while state.admitted < batch && !state.closed {
-                state = self.wait(state, POLL);
-            }
+            self.wait_for_turn(batch);
+            let mut state = self.lock();
             state.starving &= state.admitted != batch;
             state.admitted = state.admitted.max(batch + 1);
             if !state.closed {

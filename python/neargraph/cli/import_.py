@@ -99,7 +99,7 @@ def _show_plan(plan: Any, estimate: dict[str, Any]) -> None:
     rows.extend(
         (_label(key), _value(key, value))
         for key, value in estimate.items()
-        if key not in ("edges", "tensor_bytes")
+        if key not in ("edges", "tensor_bytes", "entries_bytes")
     )
     rows.extend(("note", note) for note in plan.notes)
     console().print(pairs_table(f"Estimate for {plan.origin}", rows))

@@ -57,7 +57,7 @@ pub(super) fn id(field: &[u8]) -> Result<u64, String> {
         Some(value) if value < 0.0 => format!("id {} is negative", shown(field)),
         Some(_) => format!("an id must be a whole number, not {}", shown(field)),
         None => format!(
-            "{} is not a number (a header line? ids that are strings need strings=True)",
+            "{} is not a number (a header line? names instead of numbers need --strings)",
             shown(field)
         ),
     })
