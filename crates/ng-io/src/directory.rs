@@ -14,7 +14,9 @@ use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::disk::{Access, FileId};
+use crate::locks::{Lock, Locks, PINS};
 use crate::space;
+use crate::staging_dir::is_same;
 
 /// Write-back is started this often, so that the sync at the end finds little left to do.
 const WRITE_BACK_BYTES: u64 = 8 << 20;
@@ -45,13 +47,16 @@ pub(crate) struct Directory {
     fd: OwnedFd,
     caching: Caching,
     files: RwLock<Vec<Arc<OpenFile>>>,
+    locks: Arc<Locks>,
 }
 
 impl Directory {
     pub fn open(path: &Path, caching: Caching) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(Self { path: path.to_owned(), fd, caching, files: RwLock::new(Vec::new()) })
+        // The working directory may change before the path is looked at again.
+        let path = std::path::absolute(path)?;
+        Ok(Self { path, fd, caching, files: RwLock::new(Vec::new()), locks: Locks::new() })
     }
 
     /// Opens `name` and gives it the next id.
@@ -152,6 +157,24 @@ impl Directory {
         Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())?)
     }
 
+    pub fn lock_writer(&self) -> io::Result<Option<Lock>> {
+        let lock = self.locks.lock_writer(&|flags| self.open_at(PINS, flags));
+        if matches!(lock, Ok(None)) || is_same(&self.fd, &self.path) {
+            return lock;
+        }
+        let path = self.path.display();
+        let message = format!("{path} was replaced since it was opened; open it again");
+        Err(io::Error::new(io::ErrorKind::StaleNetworkFileHandle, message))
+    }
+
+    pub fn pin(&self, epoch: u64) -> io::Result<Option<Lock>> {
+        self.locks.pin(epoch, &|flags| self.open_at(PINS, flags))
+    }
+
+    pub fn is_pinned_below(&self, epoch: u64) -> io::Result<bool> {
+        self.locks.is_pinned_below(epoch, &|flags| self.open_at(PINS, flags))
+    }
+
     /// The names of the regular files, sorted. Names that are not UTF-8 are none of ours.
     pub fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
@@ -175,6 +198,12 @@ impl Directory {
 }
 
 impl OpenFile {
+    /// Which file it is, whatever its name.
+    pub fn identity(&self) -> io::Result<(u64, u64)> {
+        let stat = rustix::fs::fstat(&self.reads)?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
     /// The length of the file at this moment.
     pub fn len(&self) -> io::Result<u64> {
         Ok(rustix::fs::fstat(&self.reads)?.st_size.cast_unsigned())

@@ -7,6 +7,8 @@
 
 use std::io;
 
+use crate::locks::Lock;
+
 /// Offsets, lengths and buffers of every read are multiples of this.
 pub const BLOCK_BYTES: usize = 4096;
 
@@ -87,4 +89,21 @@ pub trait Disk: Send + Sync {
 
     /// The names of the files in the directory, sorted.
     fn list(&self) -> io::Result<Vec<String>>;
+
+    /// The right to write to this directory, which one disk has at a time; `None` if somebody has
+    /// it. It ends when the guard is dropped or the process dies.
+    ///
+    /// # Errors
+    /// Of kind `StaleNetworkFileHandle` if the path no longer leads to the directory that was
+    /// opened, because it was replaced: then it has to be opened again.
+    fn lock_writer(&self) -> io::Result<Option<Lock>>;
+
+    /// Tells every other process that `epoch` (1 and up) is being read, until the guard is dropped
+    /// or the process dies. Pins are counted. `None` where there is no file to lock and none can
+    /// be created: a place that is read-only or full.
+    fn pin(&self, epoch: u64) -> io::Result<Option<Lock>>;
+
+    /// Whether anybody else has pinned an epoch below `epoch`. The pins of this very disk do not
+    /// count.
+    fn is_pinned_below(&self, epoch: u64) -> io::Result<bool>;
 }

@@ -98,6 +98,14 @@ pub enum WriteError {
         /// What the system said.
         source: Arc<io::Error>,
     },
+    /// The file could not be opened for writing.
+    #[error("cannot open {file} for writing: {source}")]
+    Open {
+        /// The file.
+        file: Arc<str>,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
     /// The disk or the quota is full; the source says how much is free.
     #[error("cannot write {wanted_bytes} bytes at {offset} of {file}: {source}")]
     DiskFull {

@@ -1,9 +1,10 @@
 //! The only crate that opens, reads, writes or syncs data files.
 //!
 //! What lives here: trait [`Disk`] and its back ends, staging frames, the [`Reader`] that retries
-//! and accounts, the [`Appender`], and the files around an import. What must not: page formats,
-//! caches, policy. The invariant: every read of the engine passes [`Reader`], so every one is
-//! whole, or an error that names its place, and is counted.
+//! and accounts, the [`Appender`] of new files, the [`Writer`] in place, locks, and the files
+//! around an import. What must not: page formats, caches, policy. The invariants: every read of the
+//! engine passes [`Reader`], so every one is whole, or an error that names its place, and is
+//! counted; after a failed write or sync a file is written to no more.
 
 mod append;
 mod arena;
@@ -12,6 +13,7 @@ mod directory;
 mod disk;
 mod error;
 mod lockable;
+mod locks;
 mod machine;
 mod open;
 mod process;
@@ -24,10 +26,12 @@ mod source;
 mod space;
 mod staging_dir;
 mod stats;
+mod writer;
 
 pub use append::Appender;
 pub use disk::{Access, BLOCK_BYTES, Disk, FileId, NextRead, READ_BYTES_MAX, ReadDone, ReadOp};
 pub use error::{OpenError, ReadError, WriteError};
+pub use locks::Lock;
 pub use machine::{MemoryLimit, memory_limit, peak_rss_bytes, ram_bytes, usable_memory_bytes};
 pub use open::{BackendChoice, Finding, OpenOptions, Opened, ProbeReport, open_dir, probe};
 pub use reader::{Reader, WholeRead};
@@ -36,4 +40,5 @@ pub use scratch::{ScratchError, ScratchFile, ScratchReader};
 pub use source::{SourceError, SourceFile, SourceReader};
 pub use space::free_bytes;
 pub use staging_dir::{Existing, StagingDir, StagingError};
-pub use stats::{IoCounts, IoStats};
+pub use stats::{IoCounts, IoStats, WriteCounts, WriteStats};
+pub use writer::Writer;

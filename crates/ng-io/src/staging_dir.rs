@@ -258,7 +258,7 @@ fn lock_directory(path: &Path) -> Result<OwnedFd, StagingError> {
 }
 
 /// Whether the name still leads to what the descriptor holds.
-fn is_same(fd: &OwnedFd, path: &Path) -> bool {
+pub(crate) fn is_same(fd: &OwnedFd, path: &Path) -> bool {
     match (rustix::fs::fstat(fd), rustix::fs::stat(path)) {
         (Ok(held), Ok(named)) => (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino),
         _ => false,

@@ -1,6 +1,8 @@
-//! Accounting of reads. Every read of the engine passes [`crate::Reader`], so every one is counted.
+//! Accounting. Every read of the engine passes [`crate::Reader`] and every write in place passes
+//! [`crate::Writer`], so every one is counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Counters of one [`crate::Reader`] and all its clones.
 #[derive(Debug, Default)]
@@ -69,6 +71,62 @@ impl IoStats {
         self.useful_bytes.fetch_add(counts.useful_bytes, Ordering::Relaxed);
         self.retries.fetch_add(counts.retries, Ordering::Relaxed);
         self.depth_sum.fetch_add(counts.depth_sum, Ordering::Relaxed);
+    }
+}
+
+/// Counters that one or more [`crate::Writer`]s share.
+#[derive(Debug, Default)]
+pub struct WriteStats {
+    writes: AtomicU64,
+    write_bytes: AtomicU64,
+    syncs: AtomicU64,
+    sync_us: AtomicU64,
+}
+
+/// The counters at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteCounts {
+    /// Pieces that were written whole.
+    pub writes: u64,
+    /// Their bytes.
+    pub write_bytes: u64,
+    /// Syncs of files, failed ones included.
+    pub syncs: u64,
+    /// Microseconds inside them.
+    pub sync_us: u64,
+}
+
+impl WriteCounts {
+    /// What happened after `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            writes: self.writes.saturating_sub(earlier.writes),
+            write_bytes: self.write_bytes.saturating_sub(earlier.write_bytes),
+            syncs: self.syncs.saturating_sub(earlier.syncs),
+            sync_us: self.sync_us.saturating_sub(earlier.sync_us),
+        }
+    }
+}
+
+impl WriteStats {
+    /// The counters now.
+    pub fn counts(&self) -> WriteCounts {
+        WriteCounts {
+            writes: self.writes.load(Ordering::Relaxed),
+            write_bytes: self.write_bytes.load(Ordering::Relaxed),
+            syncs: self.syncs.load(Ordering::Relaxed),
+            sync_us: self.sync_us.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn add_write(&self, bytes: u64) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.write_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_sync(&self, took: Duration) {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.sync_us.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
     }
 }
 

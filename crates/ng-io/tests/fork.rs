@@ -96,3 +96,22 @@ fn a_fork_does_not_remove_what_its_parent_builds() {
     assert_eq!(code, 0);
     assert!(staging.expect("the parent still has it").path().is_dir());
 }
+
+#[test]
+fn a_fork_neither_locks_nor_gives_back_what_its_parent_has_locked() {
+    let dir = directory();
+    let open = || open(dir.path(), BackendChoice::Pread, &OpenOptions::default()).expect("works");
+    let (disk, other) = (open(), open());
+    let mut held = Some((disk.lock_writer(), disk.pin(3)));
+    let code = in_a_fork(|| {
+        let refused = disk.lock_writer().is_err() && disk.pin(4).is_err();
+        drop(held.take());
+        i32::from(!refused)
+    });
+    assert_eq!(code, 0);
+    assert!(other.lock_writer().expect("works").is_none());
+    assert!(other.is_pinned_below(4).expect("works"));
+    drop(held);
+    assert!(other.lock_writer().expect("works").is_some());
+    assert!(!other.is_pinned_below(4).expect("works"));
+}

@@ -17,7 +17,7 @@ pub enum Fault {
     TryAgain,
     /// EIO.
     Error,
-    /// ENOSPC; only writes and allocations know it.
+    /// ENOSPC; reads never meet it, every other operation may.
     Full,
     /// A read gives bytes in which one bit is flipped, without an error.
     Flip,
@@ -79,7 +79,7 @@ impl Odds {
 }
 
 /// What goes wrong, and when. Operations are numbered from 0 in the order in which they end: reads,
-/// writes, allocations, syncs, renames, removals and opens.
+/// writes, allocations, syncs, renames, removals, opens, locks and pins.
 #[derive(Clone, Debug)]
 pub struct FaultPlan {
     /// Replays a run.

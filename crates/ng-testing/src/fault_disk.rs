@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ng_io::{Access, BLOCK_BYTES, Disk, FileId, NextRead, ReadDone, ReadOp};
+use ng_io::{Access, BLOCK_BYTES, Disk, FileId, Lock, NextRead, ReadDone, ReadOp};
 
 use crate::fault::{Fault, FaultCounts, FaultPlan};
 use crate::random::Random;
@@ -79,7 +79,9 @@ impl FaultDisk {
 
     /// The error of an operation that moves no bytes, if one strikes it.
     fn strike_plain(&self) -> io::Result<()> {
-        let applies = |fault| matches!(fault, Fault::Interrupted | Fault::TryAgain | Fault::Error);
+        let applies = |fault| {
+            matches!(fault, Fault::Interrupted | Fault::TryAgain | Fault::Error | Fault::Full)
+        };
         match self.strike(applies, false) {
             Some((fault, _)) => Err(error_of(fault)),
             None => Ok(()),
@@ -181,13 +183,8 @@ impl Disk for FaultDisk {
     }
 
     fn allocate(&self, file: FileId, len: u64) -> io::Result<()> {
-        let applies = |fault| {
-            matches!(fault, Fault::Interrupted | Fault::TryAgain | Fault::Error | Fault::Full)
-        };
-        match self.strike(applies, false) {
-            Some((fault, _)) => Err(error_of(fault)),
-            None => self.inner.allocate(file, len),
-        }
+        self.strike_plain()?;
+        self.inner.allocate(file, len)
     }
 
     fn sync(&self, file: FileId) -> io::Result<()> {
@@ -212,5 +209,20 @@ impl Disk for FaultDisk {
 
     fn list(&self) -> io::Result<Vec<String>> {
         self.inner.list()
+    }
+
+    fn lock_writer(&self) -> io::Result<Option<Lock>> {
+        self.strike_plain()?;
+        self.inner.lock_writer()
+    }
+
+    fn pin(&self, epoch: u64) -> io::Result<Option<Lock>> {
+        self.strike_plain()?;
+        self.inner.pin(epoch)
+    }
+
+    fn is_pinned_below(&self, epoch: u64) -> io::Result<bool> {
+        self.strike_plain()?;
+        self.inner.is_pinned_below(epoch)
     }
 }

@@ -1,15 +1,18 @@
 //! Test doubles, used by tests alone: disks that fail, and disks that are looked into.
 //!
-//! What lives here: [`MemDisk`], [`FaultDisk`]. What must not: anything that a shipped crate needs.
-//! The faults that are played here are those of `docs/crash-model.md`, and that document comes
-//! first: a fault that it does not name is not played, one that it names is.
+//! What lives here: [`MemDisk`], [`FaultDisk`], [`CrashDisk`]. What must not: anything that a
+//! shipped crate needs. The faults that are played here are those of `docs/crash-model.md`, and
+//! that document comes first: a fault that it does not name is not played, one that it names is.
 #![forbid(unsafe_code)]
 
+mod crash;
 mod fault;
 mod fault_disk;
 mod mem_disk;
+mod mem_locks;
 mod random;
 
+pub use crash::{CrashDisk, CrashImage, ImageChoice, ImageKind};
 pub use fault::{Fault, FaultCounts, FaultPlan, Odds};
 pub use fault_disk::FaultDisk;
 pub use mem_disk::{MemCounts, MemDisk};

@@ -7,8 +7,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use ng_io::{Access, Disk, FileId, NextRead, ReadDone, ReadOp};
+use ng_io::{Access, Disk, FileId, Lock, NextRead, ReadDone, ReadOp};
+
+use crate::mem_locks::MemLocks;
 
 /// A disk in memory. Clones are the same disk.
 ///
@@ -31,6 +34,8 @@ use ng_io::{Access, Disk, FileId, NextRead, ReadDone, ReadOp};
 #[derive(Clone, Debug, Default)]
 pub struct MemDisk {
     shared: Arc<Shared>,
+    /// Who locks and pins.
+    process: u64,
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +45,8 @@ struct Shared {
     writes: AtomicU64,
     syncs: AtomicU64,
     dir_syncs: AtomicU64,
+    sync_us: AtomicU64,
+    locks: Arc<MemLocks>,
 }
 
 #[derive(Debug, Default)]
@@ -81,20 +88,43 @@ impl MemDisk {
 
     /// A disk that holds these files, all durable.
     pub fn from_image(image: BTreeMap<String, Vec<u8>>) -> Self {
+        Self::from_shared(image.into_iter().map(|(name, bytes)| (name, Arc::new(bytes))).collect())
+    }
+
+    /// The same without copying: a file is copied when it is first written to.
+    pub fn from_shared(image: BTreeMap<String, Arc<Vec<u8>>>) -> Self {
         let disk = Self::new();
         for (name, bytes) in image {
-            disk.put(&name, bytes);
+            disk.put_shared(name, bytes);
         }
         disk
     }
 
+    /// The same files as another process sees them: its locks and pins stand in the way of this
+    /// one's.
+    #[must_use]
+    pub fn other_process(&self) -> Self {
+        let process = self.shared.locks.next_process();
+        Self { shared: Arc::clone(&self.shared), process }
+    }
+
+    /// Lets every sync of a file take so long, as a device does.
+    pub fn set_sync_time(&self, time: Duration) {
+        self.shared.sync_us.store(time.as_micros() as u64, Ordering::Relaxed);
+    }
+
     /// The bytes of every file as the running system sees them.
     pub fn image(&self) -> BTreeMap<String, Vec<u8>> {
+        self.shared_image().into_iter().map(|(name, bytes)| (name, bytes.to_vec())).collect()
+    }
+
+    /// The same without copying.
+    pub(crate) fn shared_image(&self) -> BTreeMap<String, Arc<Vec<u8>>> {
         let state = lock(&self.shared.state);
-        let copy = |(name, file): (&String, &Arc<Mutex<MemFile>>)| {
-            (name.clone(), lock(file).bytes.to_vec())
+        let share = |(name, file): (&String, &Arc<Mutex<MemFile>>)| {
+            (name.clone(), Arc::clone(&lock(file).bytes))
         };
-        state.names.iter().map(copy).collect()
+        state.names.iter().map(share).collect()
     }
 
     /// What is left after a crash that loses everything that was not synced: the names at the last
@@ -123,12 +153,15 @@ impl MemDisk {
 
     /// Puts a file there, durable; one of that name is replaced, open handles keep the older.
     pub fn put(&self, name: &str, bytes: Vec<u8>) {
-        let bytes = Arc::new(bytes);
+        self.put_shared(name.to_owned(), Arc::new(bytes));
+    }
+
+    fn put_shared(&self, name: String, bytes: Arc<Vec<u8>>) {
         let file = MemFile { durable: Arc::clone(&bytes), bytes, dirty: false };
         let file = Arc::new(Mutex::new(file));
         let mut state = lock(&self.shared.state);
-        state.names.insert(name.to_owned(), Arc::clone(&file));
-        state.durable_names.insert(name.to_owned(), file);
+        state.names.insert(name.clone(), Arc::clone(&file));
+        state.durable_names.insert(name, file);
     }
 
     /// Changes the bytes of a file behind the engine's back, open or not. False if there is none.
@@ -249,6 +282,10 @@ impl Disk for MemDisk {
 
     fn sync(&self, file: FileId) -> io::Result<()> {
         self.shared.syncs.fetch_add(1, Ordering::Relaxed);
+        let time = Duration::from_micros(self.shared.sync_us.load(Ordering::Relaxed));
+        if !time.is_zero() {
+            std::thread::sleep(time);
+        }
         let (file, _) = self.handle(file)?;
         let mut file = lock(&file);
         file.durable = Arc::clone(&file.bytes);
@@ -278,6 +315,18 @@ impl Disk for MemDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         Ok(lock(&self.shared.state).names.keys().cloned().collect())
     }
+
+    fn lock_writer(&self) -> io::Result<Option<Lock>> {
+        Ok(self.shared.locks.lock_writer())
+    }
+
+    fn pin(&self, epoch: u64) -> io::Result<Option<Lock>> {
+        Ok(Some(self.shared.locks.pin(self.process, epoch)))
+    }
+
+    fn is_pinned_below(&self, epoch: u64) -> io::Result<bool> {
+        Ok(self.shared.locks.is_pinned_below(self.process, epoch))
+    }
 }
 
 #[cfg(test)]
@@ -302,5 +351,24 @@ mod tests {
         assert!(disk.is_synced("a") && disk.is_dir_synced());
         assert_eq!(disk.durable_image(), disk.image());
         assert_eq!(disk.contents("a").expect("there"), b"onetwo");
+    }
+
+    #[test]
+    fn locks_and_pins_of_another_process_count_and_own_pins_do_not() {
+        let disk = MemDisk::new();
+        let other = disk.other_process();
+        let writer = disk.lock_writer().expect("works").expect("free");
+        assert!(disk.clone().lock_writer().expect("works").is_none());
+        assert!(other.lock_writer().expect("works").is_none());
+        drop(writer);
+        assert!(other.lock_writer().expect("works").is_some());
+        let first = other.pin(5).expect("works");
+        let second = other.pin(5).expect("works");
+        drop(first);
+        assert!(disk.is_pinned_below(6).expect("works"));
+        assert!(!disk.is_pinned_below(5).expect("works"));
+        assert!(!other.is_pinned_below(6).expect("works"));
+        drop(second);
+        assert!(!disk.is_pinned_below(6).expect("works"));
     }
 }

@@ -1,7 +1,9 @@
 //! Back end `memory`: every file is read into RAM when it is opened.
 //!
 //! The copies are outside of the memory budget, because whoever picks this back end asked for the
-//! whole store in memory. Writes go to the file first and then to the copy, so both agree.
+//! whole store in memory. The invariants: a file has one copy however often it is open, and writes
+//! go to the file first and then to the copy, so all handles and the file agree. What another
+//! process writes is seen when the file is opened again, which reads it anew.
 
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -21,6 +23,8 @@ pub(crate) struct MemoryDisk {
 }
 
 struct Copy {
+    /// Whose copy it is; the file is open as long as the disk, so the numbers are not used again.
+    identity: (u64, u64),
     bytes: RwLock<Vec<u8>>,
 }
 
@@ -39,22 +43,27 @@ impl MemoryDisk {
     }
 }
 
-fn load(file: &OpenFile) -> io::Result<Vec<u8>> {
+/// Makes `bytes` those of the file, in place.
+fn load(file: &OpenFile, bytes: &mut Vec<u8>) -> io::Result<()> {
     let len = usize::try_from(file.len()?).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    let mut bytes = Vec::new();
+    let more = len.saturating_sub(bytes.len());
     let most = usable_memory_bytes();
-    if len as u64 > most || bytes.try_reserve_exact(len).is_err() {
+    if more as u64 > most || bytes.try_reserve_exact(more).is_err() {
         let name = &file.name;
         let message = format!("{name} has {len} bytes, but there are {most} bytes of memory");
         return Err(io::Error::new(io::ErrorKind::OutOfMemory, message));
     }
     bytes.resize(len, 0);
-    let got = read_full(&file.reads, 0, &mut bytes)?;
+    let got = read_full(&file.reads, 0, bytes)?;
     bytes.truncate(got);
-    Ok(bytes)
+    Ok(())
 }
 
 impl Copy {
+    fn reload(&self, file: &OpenFile) -> io::Result<()> {
+        load(file, &mut self.bytes.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Copies out what there is at the place of `op`.
     fn fill(&self, op: &ReadOp, frame: &mut [u8]) -> usize {
         let bytes = self.bytes.read().unwrap_or_else(PoisonError::into_inner);
@@ -86,13 +95,20 @@ impl Disk for MemoryDisk {
 
     fn open(&self, name: &str, access: Access) -> io::Result<FileId> {
         let (id, file) = self.directory.open_file(name, access)?;
-        let copy = Arc::new(Copy { bytes: RwLock::new(load(&file)?) });
-        let mut copies = self.copies.write().unwrap_or_else(PoisonError::into_inner);
-        let index = id.0 as usize;
-        if copies.len() <= index {
-            copies.resize(index + 1, None);
-        }
-        copies[index] = Some(copy);
+        let identity = file.identity()?;
+        let copy = {
+            let mut copies = self.copies.write().unwrap_or_else(PoisonError::into_inner);
+            let known = copies.iter().flatten().find(|copy| copy.identity == identity).cloned();
+            let copy = known
+                .unwrap_or_else(|| Arc::new(Copy { identity, bytes: RwLock::new(Vec::new()) }));
+            let index = id.0 as usize;
+            if copies.len() <= index {
+                copies.resize(index + 1, None);
+            }
+            copies[index] = Some(Arc::clone(&copy));
+            copy
+        };
+        copy.reload(&file)?;
         Ok(id)
     }
 

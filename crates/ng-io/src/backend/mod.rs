@@ -31,6 +31,18 @@ macro_rules! write_side_in_directory {
         fn list(&self) -> std::io::Result<Vec<String>> {
             self.directory.list()
         }
+
+        fn lock_writer(&self) -> std::io::Result<Option<crate::Lock>> {
+            self.directory.lock_writer()
+        }
+
+        fn pin(&self, epoch: u64) -> std::io::Result<Option<crate::Lock>> {
+            self.directory.pin(epoch)
+        }
+
+        fn is_pinned_below(&self, epoch: u64) -> std::io::Result<bool> {
+            self.directory.is_pinned_below(epoch)
+        }
     };
 }
 
