@@ -104,7 +104,7 @@ impl Importer {
         let plan = MemoryPlan::new(&options)?;
         let page_bytes = u32::try_from(options.page_bytes).unwrap_or(u32::MAX);
         let place = Place::create(out, options.overwrite)?;
-        let build = BuildOptions { page_bytes, fill: options.fill };
+        let build = BuildOptions { page_bytes, fill: options.fill, reuse_ids: options.reuse_ids };
         let builder = StoreBuilder::create(place.path(), build).map_err(store_error)?;
         let scratch_dir = options.scratch_dir.clone();
         let scratch_dir = scratch_dir.unwrap_or_else(|| place.path().to_owned());

@@ -13,6 +13,8 @@ pub struct ImportOptions {
     pub page_bytes: usize,
     /// How full topology pages are made, above 0 and at most 1.
     pub fill: f64,
+    /// Give the ids of deleted nodes to new ones.
+    pub reuse_ids: bool,
     /// Replace a store that exists already.
     pub overwrite: bool,
     /// Where temporary data goes; `None` takes the directory of the store.
@@ -26,6 +28,7 @@ impl Default for ImportOptions {
             threads: None,
             page_bytes: 4096,
             fill: 0.9,
+            reuse_ids: false,
             overwrite: false,
             scratch_dir: None,
         }

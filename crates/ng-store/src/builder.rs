@@ -11,9 +11,11 @@ use std::sync::Arc;
 use ng_types::{Dtype, EdgeTypeId, NODE_ID_BOUND, NodeId, NodeTypeId};
 
 use crate::catalog::{
-    Catalog, EdgeTypeMeta, NodeTypeMeta, Owner, SegmentMeta, TYPES_MAX, TensorMeta, TopologyMeta,
+    Catalog, EdgeTypeMeta, LogMeta, NodeTypeMeta, Owner, SegmentMeta, TYPES_MAX, TensorMeta,
+    TopologyMeta,
 };
 use crate::catalog_check::is_page_bytes;
+use crate::dead_nodes::{DeadNodesPart, DeadNodesWriter};
 use crate::dictionary::writer::{DictionaryPart, DictionaryWriter};
 use crate::error::BuildError;
 use crate::io::{Appender, Disk};
@@ -22,6 +24,10 @@ use crate::segment::{FIRST_EPOCH, FinishedSegment};
 use crate::tensor::writer::{TensorPart, TensorWriter};
 use crate::topology::entry::EntryLayout;
 use crate::topology::writer::{TopologyPart, TopologySpec, TopologyTotals, TopologyWriter};
+use crate::write::log::{LOG_STEP_BYTES, LOGS};
+
+/// The file whose bytes are locked by writers and readers of epochs.
+const PINS: &str = "pins";
 
 /// Choices made when a store is created.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,11 +36,13 @@ pub struct BuildOptions {
     pub page_bytes: u32,
     /// How full an L-type page is made, 0.1 to 1.0.
     pub fill: f64,
+    /// Ids of deleted nodes are given out again, the lowest first.
+    pub reuse_ids: bool,
 }
 
 impl Default for BuildOptions {
     fn default() -> Self {
-        Self { page_bytes: 4096, fill: 0.9 }
+        Self { page_bytes: 4096, fill: 0.9, reuse_ids: false }
     }
 }
 
@@ -136,6 +144,15 @@ pub struct StoreBuilder {
     /// Tensors handed out and whether they came back.
     tensors: Vec<(Owner, TensorMeta, bool)>,
     dictionaries_open: usize,
+    root: RootOf,
+}
+
+/// What the root says of the history of the content: nothing for a new store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RootOf {
+    pub epoch: u64,
+    pub lsn: u64,
+    pub chain: u64,
 }
 
 struct EdgeType {
@@ -178,6 +195,7 @@ impl StoreBuilder {
             segments: Vec::new(),
             tensors: Vec::new(),
             dictionaries_open: 0,
+            root: RootOf { epoch: u64::from(FIRST_EPOCH), lsn: 0, chain: 0 },
         })
     }
 
@@ -196,6 +214,7 @@ impl StoreBuilder {
             num_nodes_live: 0,
             tensors: Vec::new(),
             dictionary: None,
+            dead: None,
         });
         self.set_num_nodes(NodeTypeId(id), num_nodes)?;
         Ok(NodeTypeId(id))
@@ -281,6 +300,27 @@ impl StoreBuilder {
         }
         edge_type.num_edge_ids = Some(count);
         Ok(())
+    }
+
+    /// The store continues another one.
+    pub(crate) fn continue_from(&mut self, root: RootOf) {
+        self.root = root;
+    }
+
+    /// Starts the list of deleted nodes of a type.
+    pub(crate) fn dead_nodes(&mut self, id: NodeTypeId) -> Result<DeadNodesWriter, BuildError> {
+        let segment = self.segment();
+        DeadNodesWriter::create(&self.disk, id, segment)
+    }
+
+    /// Takes back a list of deleted nodes.
+    pub(crate) fn add_dead_nodes(&mut self, part: DeadNodesPart) -> Result<(), BuildError> {
+        let unknown = || BuildError::invalid("a part does not belong to this builder");
+        let place = usize::from(part.node_type.0);
+        let owner = self.node_types.get_mut(place).ok_or_else(unknown)?;
+        owner.num_nodes_live = owner.num_nodes.saturating_sub(part.count);
+        owner.dead = Some(part.meta);
+        self.add_segment(part.segment)
     }
 
     fn edge_type_mut(&mut self, id: EdgeTypeId) -> Result<&mut EdgeType, BuildError> {
@@ -438,21 +478,24 @@ impl StoreBuilder {
     /// [`BuildError::Invalid`] if a part was not added, [`BuildError::Write`].
     pub fn commit(self) -> Result<BuildSummary, BuildError> {
         let disk = Arc::clone(&self.disk);
+        let RootOf { epoch, lsn, .. } = self.root;
         let catalog = self.into_catalog()?;
         catalog.check().map_err(|damage| BuildError::invalid(damage.to_string()))?;
-        let slot = root::encode(&catalog, u64::from(FIRST_EPOCH), 0)?;
+        let slot = root::encode(&catalog, epoch, lsn)?;
         for name in root::SLOTS {
             let mut file = Appender::create(Arc::clone(&disk), name)?;
             file.write(&slot)?;
             file.finish()?;
         }
+        for name in LOGS {
+            let mut file = Appender::create(Arc::clone(&disk), name)?;
+            file.write(&[0; LOG_STEP_BYTES as usize])?;
+            file.finish()?;
+        }
+        Appender::create(Arc::clone(&disk), PINS)?.finish()?;
         crate::io::sync_dir(disk.as_ref())?;
-        let bytes = |s: &SegmentMeta| {
-            s.num_pages * u64::from(s.page_bytes) + s.map_blocks * crate::io::BLOCK_BYTES as u64
-        };
-        let segments: u64 = catalog.segments.iter().map(bytes).sum();
         Ok(BuildSummary {
-            disk_bytes: segments + 2 * slot.len() as u64,
+            disk_bytes: catalog.disk_bytes() + 2 * (slot.len() as u64 + LOG_STEP_BYTES),
             num_edges: catalog.edge_types.iter().map(|t| t.num_edges).sum(),
             fingerprint: root::fingerprint(&slot),
         })
@@ -472,6 +515,9 @@ impl StoreBuilder {
         let segments: Option<Vec<SegmentMeta>> = self.segments.into_iter().collect();
         Ok(Catalog {
             page_bytes: self.options.page_bytes,
+            fill: self.options.fill,
+            reuse_ids: self.options.reuse_ids,
+            log: Some(LogMeta { chain: self.root.chain, ..LogMeta::default() }),
             node_types: self.node_types,
             edge_types: self.edge_types.into_iter().map(|t| t.meta).collect(),
             segments: segments

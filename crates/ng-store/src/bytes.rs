@@ -34,5 +34,6 @@ pub(crate) fn ensure(condition: bool, what: impl FnOnce() -> String) -> Result<(
 
 /// Whether every byte is 0, as padding must be.
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| *byte == 0)
+    let (words, rest) = bytes.as_chunks::<8>();
+    words.iter().all(|word| u64::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
 }

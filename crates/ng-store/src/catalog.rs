@@ -25,7 +25,7 @@ pub struct TensorRef {
 }
 
 /// Everything a store says about itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Catalog {
     /// Page size of topology segments in bytes.
@@ -34,8 +34,32 @@ pub struct Catalog {
     pub node_types: Vec<NodeTypeMeta>,
     /// Edge types; an [`EdgeTypeId`] is an index here.
     pub edge_types: Vec<EdgeTypeMeta>,
+    /// How full L-type pages are made, 0.1 to 1.0.
+    #[serde(default = "default_fill")]
+    pub fill: f64,
+    /// Ids of deleted nodes are given out again.
+    #[serde(default)]
+    pub reuse_ids: bool,
+    /// Where the log goes on after this root; `None` in stores of version 0, which have no log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) log: Option<LogMeta>,
     /// The files.
     pub(crate) segments: Vec<SegmentMeta>,
+}
+
+fn default_fill() -> f64 {
+    0.9
+}
+
+/// Where the first record that a root does not contain stands, if it was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LogMeta {
+    /// 0 for `wal.a`, 1 for `wal.b`.
+    pub file: u8,
+    pub offset: u64,
+    /// Of the last record that the root contains.
+    pub chain: u64,
 }
 
 impl Catalog {
@@ -59,10 +83,7 @@ impl Catalog {
 
     /// Bytes of all pages and page tables.
     pub fn disk_bytes(&self) -> u64 {
-        let bytes = |s: &SegmentMeta| {
-            s.num_pages * u64::from(s.page_bytes) + s.map_blocks * ng_io::BLOCK_BYTES as u64
-        };
-        self.segments.iter().map(bytes).sum()
+        self.segments.iter().map(SegmentMeta::disk_bytes).sum()
     }
 }
 
@@ -79,6 +100,17 @@ pub struct NodeTypeMeta {
     /// Node tensors, rows by node id.
     pub tensors: Vec<TensorMeta>,
     pub(crate) dictionary: Option<DictionaryMeta>,
+    /// Ids that were deleted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dead: Option<BitmapMeta>,
+}
+
+/// A bitmap of nodes: a directory tree and bitmap pages, in a segment of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BitmapMeta {
+    pub segment: u32,
+    pub root: Option<TreeRoot>,
 }
 
 impl NodeTypeMeta {
@@ -203,16 +235,34 @@ pub(crate) struct DictionaryMeta {
 }
 
 /// Two files: `NAME.dat` with pages and `NAME.map` with their table.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SegmentMeta {
     pub name: String,
     pub page_bytes: u32,
+    /// Logical pages.
     pub num_pages: u64,
+    /// Pages that the data file holds; `None` as long as every logical page is the physical page of
+    /// the same number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub physical_pages: Option<u64>,
     /// Blocks of the `.map` file.
     pub map_blocks: u64,
     /// The inner blocks of the page table, in order.
     pub table: Vec<TableRef>,
+}
+
+impl SegmentMeta {
+    /// Pages that the data file holds.
+    pub fn physical_pages(&self) -> u64 {
+        self.physical_pages.unwrap_or(self.num_pages)
+    }
+
+    /// Bytes of both files.
+    pub fn disk_bytes(&self) -> u64 {
+        let table = self.map_blocks * ng_io::BLOCK_BYTES as u64;
+        self.physical_pages() * u64::from(self.page_bytes) + table
+    }
 }
 
 /// A pointer to a block of a `.map` file, with the checksum of that block.

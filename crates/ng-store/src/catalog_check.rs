@@ -39,8 +39,17 @@ impl SegmentMeta {
         ensure(self.table.len() as u64 == inner, || {
             format!("segment {name}: {} table blocks, expected {inner}", self.table.len())
         })?;
-        ensure(self.map_blocks == self.num_leaves() + inner, || {
+        let moved = self.physical_pages.is_some();
+        let fits = if moved {
+            self.map_blocks >= inner
+        } else {
+            self.map_blocks == self.num_leaves() + inner
+        };
+        ensure(fits && self.map_blocks < 1 << 46, || {
             format!("segment {name}: page table of {} blocks", self.map_blocks)
+        })?;
+        ensure(self.physical_pages() < 1 << 42, || {
+            format!("segment {name}: {} physical pages", self.physical_pages())
         })?;
         let inside = self.table.iter().all(|pointer| pointer.block < self.map_blocks);
         ensure(inside, || format!("segment {name}: table block past the end"))
@@ -51,6 +60,9 @@ impl Catalog {
     /// Checks everything that can be checked without reading other files.
     pub(crate) fn check(&self) -> Result<(), Damage> {
         ensure(is_page_bytes(self.page_bytes), || format!("page size {}", self.page_bytes))?;
+        ensure((0.1..=1.0).contains(&self.fill), || format!("fill {}", self.fill))?;
+        let log = self.log.is_none_or(|log| log.file < 2 && log.offset < 1 << 60);
+        ensure(log, || "the place in the log is past the end".into())?;
         let types = self.node_types.len().max(self.edge_types.len());
         ensure(types <= TYPES_MAX, || format!("{types} types"))?;
         ensure(self.segments.len() <= SEGMENTS_MAX, || {
@@ -97,6 +109,14 @@ impl Catalog {
                 format!("node type {name:?}: {count} nodes")
             })?;
             self.check_tensors(used, &node_type.tensors, count)?;
+            let dead = count - node_type.num_nodes_live;
+            ensure(node_type.dead.is_some() || dead == 0, || {
+                format!("node type {name:?}: {dead} deleted nodes, but no list of them")
+            })?;
+            if let Some(bitmap) = node_type.dead {
+                let segment = self.claim(used, bitmap.segment, BLOCK_BYTES as u32)?;
+                check_root(bitmap.root, segment.num_pages, dead > 0)?;
+            }
             if let Some(dictionary) = node_type.dictionary {
                 let block = BLOCK_BYTES as u32;
                 let index = self.claim(used, dictionary.names_index, block)?;

@@ -195,6 +195,14 @@ pub enum OpenError {
         /// What the back end said.
         what: String,
     },
+    /// What a crashed writer has left in the log cannot be put into the store.
+    #[error("{path}: the last writer was interrupted, and recovery failed: {source}")]
+    Recovery {
+        /// The path given.
+        path: String,
+        /// What went wrong.
+        source: Box<crate::write::error::UpdateError>,
+    },
     /// Reading failed while opening.
     #[error(transparent)]
     Read(#[from] ReadError),

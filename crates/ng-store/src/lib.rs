@@ -1,21 +1,27 @@
 //! The on-disk graph store: pages, page table, topology, tensors, dictionaries, snapshots, verify.
 //!
-//! What lives here: format version 0 (`docs/format.md`), the writer that builds a store in one
-//! pass, and the readers that serve whole batches from a pinned [`Snapshot`]. What must not:
-//! sampling, parsing of users' files, any file access that does not go through `ng-io`. The
-//! invariant: bytes are hostile until the checksum kept with their pointer holds and a `decode` has
-//! typed them.
+//! What lives here: format version 1 (`docs/format.md`), the writer that builds a store in one
+//! pass, batches that change it, and the readers that serve whole batches from a pinned
+//! [`Snapshot`]. What must not: sampling, parsing of users' files, any file access that does not go
+//! through `ng-io`. The invariant: bytes are hostile until the checksum kept with their pointer
+//! holds and a `decode` has typed them.
 #![forbid(unsafe_code)]
 
+mod bitmap_edit;
 mod builder;
 mod bytes;
 mod cache;
 mod catalog;
 mod catalog_check;
+mod dead_nodes;
 mod dictionary;
+mod edit;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod io;
 mod open_root;
+mod page_map;
 mod page_table;
 mod pages;
 mod root;
@@ -23,11 +29,15 @@ mod scan;
 mod segment;
 mod snapshot;
 mod store;
+mod table_scan;
 mod tensor;
 mod topology;
 mod tree;
+mod tree_edit;
 mod tree_lookup;
 mod verify;
+mod version;
+mod write;
 
 pub use builder::{
     BuildOptions, BuildSummary, EdgeTypeSpec, Entry, Part, StoreBuilder, TensorSpec,
@@ -37,6 +47,7 @@ pub use catalog::{
 };
 pub use dictionary::page::STRING_BYTES_MAX;
 pub use dictionary::writer::{DictionaryPart, DictionaryWriter};
+pub use edit::EditCounts;
 pub use error::{BuildError, Damage, OpenError, ReadError};
 pub use root::FORMAT_VERSION;
 pub use scan::{VisitLists, VisitRows};
@@ -48,3 +59,9 @@ pub use store::{OpenOptions, Store, StoreStats};
 pub use tensor::writer::{TensorPart, TensorWriter};
 pub use topology::writer::{TopologyPart, TopologyWriter};
 pub use verify::{Problem, Progress, VerifyReport, verify, verify_on};
+pub use write::batch::{Commit, EdgeData, WriteBatch};
+pub use write::checkpoint::CheckpointReport;
+pub use write::compact::{CompactReport, compact};
+pub use write::error::UpdateError;
+pub use write::recover::Recovery;
+pub use write::writer::UpdateStats;

@@ -1,5 +1,7 @@
 //! Choosing the root: the newest valid slot, or a clear reason why there is none.
 
+use std::time::Duration;
+
 use crate::catalog::Catalog;
 use crate::error::OpenError;
 use crate::io::{BLOCK_BYTES, ReadError, Reader};
@@ -28,6 +30,7 @@ pub(crate) struct ValidSlot {
 pub(crate) struct OpenRoot {
     pub catalog: Catalog,
     pub epoch: u64,
+    pub lsn: u64,
     pub fingerprint: u64,
 }
 
@@ -62,8 +65,34 @@ pub(crate) fn read_slot(reader: &Reader, name: &str) -> Slot {
     }
 }
 
-/// Picks the newest valid slot of the store at `path` (for messages).
+/// The root of the store at `path` (for messages).
 pub(crate) fn open_root(reader: &Reader, path: &str) -> Result<OpenRoot, OpenError> {
+    let ValidSlot { header, catalog, bytes } = *open_slot(reader, path)?;
+    let (epoch, lsn) = (header.epoch, header.lsn);
+    // The log tells content apart once there is one, so a checkpoint keeps the number.
+    let fingerprint = match catalog.log {
+        Some(log) if lsn > 0 => log.chain,
+        _ => fingerprint(&bytes),
+    };
+    Ok(OpenRoot { catalog, epoch, lsn, fingerprint })
+}
+
+/// Slots are read so often before both are taken for damaged.
+const TRIES_MAX: u32 = 5;
+
+/// Picks the newest valid slot. A writer in another process may write to one slot while it is read
+/// and to the other right after, so a moment later at least one is whole.
+pub(crate) fn open_slot(reader: &Reader, path: &str) -> Result<Box<ValidSlot>, OpenError> {
+    for _ in 1..TRIES_MAX {
+        match choose_slot(reader, path) {
+            Err(OpenError::RootsDamaged { .. }) => std::thread::sleep(Duration::from_millis(1)),
+            chosen => return chosen,
+        }
+    }
+    choose_slot(reader, path)
+}
+
+fn choose_slot(reader: &Reader, path: &str) -> Result<Box<ValidSlot>, OpenError> {
     let path = || path.to_owned();
     let describe = |slot: &Slot| match slot {
         Slot::Damaged(what) => what.clone(),
@@ -77,23 +106,20 @@ pub(crate) fn open_root(reader: &Reader, path: &str) -> Result<OpenRoot, OpenErr
     if let Some(found) = newer.max() {
         return Err(OpenError::NewerVersion { path: path(), found, supported: FORMAT_VERSION });
     }
-    let chosen = match (a, b) {
+    match (a, b) {
         (Slot::Valid(a), Slot::Valid(b)) => match a.header.epoch.cmp(&b.header.epoch) {
             std::cmp::Ordering::Equal if a.header != b.header || a.catalog != b.catalog => {
                 let epoch = a.header.epoch;
-                return Err(OpenError::RootsDisagree { path: path(), epoch });
+                Err(OpenError::RootsDisagree { path: path(), epoch })
             }
-            std::cmp::Ordering::Less => b,
-            _ => a,
+            std::cmp::Ordering::Less => Ok(b),
+            _ => Ok(a),
         },
-        (Slot::Valid(slot), _) | (_, Slot::Valid(slot)) => slot,
-        (Slot::Absent, Slot::Absent) => return Err(OpenError::NotAStore { path: path() }),
+        (Slot::Valid(slot), _) | (_, Slot::Valid(slot)) => Ok(slot),
+        (Slot::Absent, Slot::Absent) => Err(OpenError::NotAStore { path: path() }),
         (a, b) => {
             let (a, b) = (describe(&a), describe(&b));
-            return Err(OpenError::RootsDamaged { path: path(), a, b });
+            Err(OpenError::RootsDamaged { path: path(), a, b })
         }
-    };
-    let print = fingerprint(&chosen.bytes);
-    let (epoch, catalog) = (chosen.header.epoch, chosen.catalog);
-    Ok(OpenRoot { catalog, epoch, fingerprint: print })
+    }
 }

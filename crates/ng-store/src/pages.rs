@@ -3,27 +3,29 @@
 //! Every byte that leaves this module matched the checksum that stands with the pointer to it, now
 //! or when it entered the cache. The blocks of a batch are probed first; what is missing goes to
 //! the device in one call, neighbours merged, so the queue stays full. The only barriers are the
-//! levels of the page table: data, leaf, inner block.
+//! levels of the page table: data, leaf, inner block. Pages that a commit has changed and no
+//! checkpoint has written come from memory.
 
 use crate::cache::slots::{Share, SlotCache};
 use crate::catalog::SegmentMeta;
 use crate::error::{Damage, OpenError, ReadError};
 use crate::io::{BLOCK_BYTES, FileId, READ_BYTES_MAX, ReadOp, Reader};
-use crate::page_table::{INNER_ENTRIES, Inner, Leaf, LeafSpec, pages_per_leaf};
+use crate::page_map::{Page, PageMap, Slot};
+use crate::page_table::{Entries, INNER_ENTRIES, Inner, Leaf, LeafSpec, pages_per_leaf};
 use crate::segment::{data_file, table_file};
 use ng_types::canary::planted;
+use std::sync::Arc;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The slot directory of an L-type page is at its end.
 const TAIL_BYTES: usize = 256;
 const BLOCKS_PER_READ: usize = READ_BYTES_MAX / BLOCK_BYTES;
 
-/// Which of a segment's structures a cached block is; part of its cache key.
+/// Which of a segment's files a cached block is in; part of its cache key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Data = 0,
-    Leaf = 1,
-    Inner = 2,
+    Table = 1,
 }
 
 /// Where a block is on disk and what it must sum up to.
@@ -33,16 +35,21 @@ pub(crate) struct Located {
     pub crc: u32,
 }
 
-/// An open segment.
+impl Located {
+    /// A logical block that has no place: its page is dead or was never written.
+    pub const NOWHERE: Self = Self { block: u64::MAX, crc: 0 };
+}
+
+/// The files of a segment as one checkpoint left them.
 #[derive(Debug)]
-pub(crate) struct Segment {
+pub(crate) struct Placed {
     pub id: u32,
     pub meta: SegmentMeta,
     pub data: FileId,
     pub table: FileId,
 }
 
-impl Segment {
+impl Placed {
     /// Opens both files and compares their lengths with the catalog.
     pub fn open(
         reader: &Reader,
@@ -59,10 +66,21 @@ impl Segment {
             }
             Ok(id)
         };
-        let data_bytes = meta.num_pages * u64::from(meta.page_bytes);
+        let data_bytes = meta.physical_pages() * u64::from(meta.page_bytes);
         let data = open(data_file(&meta.name), data_bytes)?;
         let table = open(table_file(&meta.name), meta.map_blocks * BLOCK)?;
         Ok(Self { id, meta: meta.clone(), data, table })
+    }
+
+    /// A segment that no checkpoint has written yet: no page has a place, so no file is read.
+    pub fn fresh(id: u32, meta: SegmentMeta) -> Self {
+        let meta = SegmentMeta { num_pages: 0, ..meta };
+        Self { id, meta, data: FileId(u32::MAX), table: FileId(u32::MAX) }
+    }
+
+    /// An error about a page that is not there.
+    pub fn nowhere(&self, page: u64) -> ReadError {
+        self.damaged(page, &Damage::new("a pointer leads to a page that has no place"))
     }
 
     /// 4 KiB blocks of a page.
@@ -79,7 +97,8 @@ impl Segment {
             first_logical,
             num_pages: left.min(pages_per_leaf(self.meta.page_bytes)),
             blocks_per_page: self.blocks_per_page(),
-            physical_pages: self.meta.num_pages,
+            physical_pages: self.meta.physical_pages(),
+            map_blocks: self.meta.map_blocks,
         }
     }
 
@@ -90,14 +109,16 @@ impl Segment {
         Inner::decode(bytes, self.id, index as u32, count as usize, self.meta.map_blocks)
     }
 
-    fn key(&self, place: Place, number: u64) -> u64 {
-        u64::from(self.id) << 48 | (place as u64) << 46 | number
+    /// The cache key of a block of one of the files. Blocks are numbered by where they are, so
+    /// versions share what did not change between them.
+    fn key(&self, place: Place, block: u64) -> u64 {
+        u64::from(self.id) << 48 | (place as u64) << 46 | block
     }
 
     fn file(&self, place: Place) -> (FileId, String) {
         match place {
             Place::Data => (self.data, data_file(&self.meta.name)),
-            Place::Leaf | Place::Inner => (self.table, table_file(&self.meta.name)),
+            Place::Table => (self.table, table_file(&self.meta.name)),
         }
     }
 
@@ -108,11 +129,47 @@ impl Segment {
     }
 }
 
+/// A segment in one version: what the last checkpoint wrote, and what commits changed since.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub placed: Arc<Placed>,
+    /// Logical pages in this version.
+    pub num_pages: u64,
+    pub changed: PageMap,
+}
+
+impl std::ops::Deref for Segment {
+    type Target = Placed;
+
+    fn deref(&self) -> &Placed {
+        &self.placed
+    }
+}
+
+impl Segment {
+    /// The segment as its checkpoint left it.
+    pub fn unchanged(placed: Arc<Placed>) -> Self {
+        let num_pages = placed.meta.num_pages;
+        Self { placed, num_pages, changed: PageMap::default() }
+    }
+
+    /// Whether every logical page is the physical page of the same number.
+    pub fn is_identity(&self) -> bool {
+        self.changed.is_empty() && self.meta.physical_pages.is_none()
+    }
+
+    /// The bytes of a page that was changed since the checkpoint.
+    pub fn changed_page(&self, page: u64) -> Result<Option<&Page>, ReadError> {
+        match self.changed.get(page) {
+            Some(Slot::Changed(held)) => Ok(Some(held)),
+            Some(Slot::Dead) => Err(self.nowhere(page)),
+            None => Ok(None),
+        }
+    }
+}
+
 /// Takes the bytes of request `index`; may run while a part of the cache is locked.
 pub(crate) type Visit<'a> = dyn FnMut(usize, &[u8]) -> Result<(), ReadError> + 'a;
-
-/// Finds the blocks of the requests that the cache does not have.
-type Locate<'a> = dyn FnMut(&[u64]) -> Result<Vec<Located>, ReadError> + 'a;
 
 /// The block cache over one reader.
 pub(crate) struct Pages {
@@ -122,8 +179,9 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Lends runs of `span` blocks, each starting at one of the logical blocks `firsts`, to
-    /// `visit`: once each, in any order. `firsts` ascends. Returns which needed the device.
+    /// Lends runs of `span` blocks, each starting at one of the logical blocks `firsts` and inside
+    /// of one page, to `visit`: once each, in any order. `firsts` ascends. Returns which needed the
+    /// device.
     pub fn fetch(
         &self,
         segment: &Segment,
@@ -131,64 +189,131 @@ impl Pages {
         span: usize,
         visit: &mut Visit<'_>,
     ) -> Result<Vec<usize>, ReadError> {
-        let bound = segment.meta.num_pages * segment.blocks_per_page();
+        let bound = segment.num_pages * segment.blocks_per_page();
         if let Some(last) = firsts.last().filter(|last| last.saturating_add(span as u64) > bound) {
             let page = *last / segment.blocks_per_page();
             return Err(segment.damaged(page, &Damage::new("a pointer is past the end")));
         }
-        let mut locate = |missing: &[u64]| {
-            if span == 1 {
-                return self.resolve(segment, missing);
-            }
-            let blocks: Vec<u64> =
-                missing.iter().flat_map(|first| *first..*first + span as u64).collect();
-            self.resolve(segment, &blocks)
-        };
-        self.cached(segment, Place::Data, firsts, span, &mut locate, visit)
+        if segment.changed.is_empty() {
+            return self.fetch_placed(segment, firsts, span, visit);
+        }
+        let (mut places, mut rest) = (Vec::new(), Vec::new());
+        for (index, first) in firsts.iter().enumerate() {
+            let page = first / segment.blocks_per_page();
+            let Some(held) = segment.changed_page(page)? else {
+                places.push(index);
+                rest.push(*first);
+                continue;
+            };
+            let start = (first % segment.blocks_per_page()) as usize * BLOCK_BYTES;
+            let run = held.bytes().get(start..start + span * BLOCK_BYTES);
+            visit(index, run.ok_or_else(|| segment.nowhere(page))?)?;
+        }
+        let place = |index: usize| places.get(index).copied().unwrap_or(usize::MAX);
+        let mut visit = |index: usize, bytes: &[u8]| visit(place(index), bytes);
+        let missed = self.fetch_placed(segment, &rest, span, &mut visit)?;
+        Ok(missed.into_iter().map(place).collect())
     }
 
-    /// Finds the physical place and the checksum of logical blocks, which ascend.
-    pub fn resolve(&self, segment: &Segment, blocks: &[u64]) -> Result<Vec<Located>, ReadError> {
-        let blocks_per_page = segment.blocks_per_page();
-        let blocks_per_leaf = pages_per_leaf(segment.meta.page_bytes) * blocks_per_page;
-        let mut leaves: Vec<u64> = Vec::new();
-        let mut starts: Vec<usize> = Vec::new();
-        for (place, block) in blocks.iter().enumerate() {
-            let leaf = block / blocks_per_leaf;
-            if leaves.last() != Some(&leaf) {
-                leaves.push(leaf);
-                starts.push(place);
+    fn fetch_placed(
+        &self,
+        segment: &Segment,
+        firsts: &[u64],
+        span: usize,
+        visit: &mut Visit<'_>,
+    ) -> Result<Vec<usize>, ReadError> {
+        if firsts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let located = if span == 1 {
+            self.resolve(segment, firsts)?
+        } else {
+            let blocks: Vec<u64> =
+                firsts.iter().flat_map(|first| *first..*first + span as u64).collect();
+            self.resolve(segment, &blocks)?
+        };
+        if let Some(at) = located.iter().position(|place| *place == Located::NOWHERE) {
+            let first = firsts.get(at / span).copied().unwrap_or(0);
+            return Err(segment.nowhere(first / segment.blocks_per_page()));
+        }
+        self.cached(segment, Place::Data, &located, span, visit)
+    }
+
+    /// Finds the physical place and the checksum of logical blocks, which ascend, as the last
+    /// checkpoint left them; [`Located::NOWHERE`] where it has none.
+    pub fn resolve(&self, segment: &Placed, blocks: &[u64]) -> Result<Vec<Located>, ReadError> {
+        let mut found = vec![Located::NOWHERE; blocks.len()];
+        let end = segment.meta.num_pages * segment.blocks_per_page();
+        let blocks = blocks.get(..blocks.partition_point(|block| *block < end));
+        let blocks = blocks.unwrap_or_default();
+        let groups = Groups::of(blocks, segment.blocks_per_page(), segment.meta.page_bytes);
+        let leaves = self.locate_leaves(segment, &groups.leaves)?;
+        // Which group each leaf that exists belongs to, and the leaves of moved pages.
+        let (mut present, mut places) = (Vec::new(), Vec::new());
+        for (group, located) in leaves.iter().enumerate() {
+            if *located != Located::NOWHERE {
+                present.push(group);
+                places.push(*located);
             }
         }
-        starts.push(blocks.len());
-        let mut found = vec![Located { block: 0, crc: 0 }; blocks.len()];
+        let mut children: Vec<(Located, u64, std::ops::Range<usize>)> = Vec::new();
         let mut visit = |index: usize, bytes: &[u8]| {
-            let (Some(leaf), Some([from, to])) = (leaves.get(index), starts.get(index..index + 2))
-            else {
-                return Ok(());
-            };
-            let wrong = |damage: &Damage| segment.damaged(leaf * blocks_per_leaf, damage);
-            let typed = Leaf::decode(bytes, &segment.leaf_spec(*leaf)).map_err(|d| wrong(&d))?;
-            let wanted = blocks.get(*from..*to).unwrap_or_default();
-            let places = found.get_mut(*from..*to).unwrap_or_default();
-            for (block, place) in wanted.iter().zip(places) {
-                let page = block / blocks_per_page;
-                let (block, crc) = typed
-                    .block(page, block % blocks_per_page)
-                    .ok_or_else(|| wrong(&Damage::new("page table leaf: page is missing")))?;
-                *place = Located { block, crc };
+            let group = present.get(index).copied().unwrap_or(0);
+            let (leaf, range) = groups.get(group);
+            let spec = segment.leaf_spec(leaf);
+            let wrong = |damage: &Damage| segment.damaged(spec.first_logical, damage);
+            match Leaf::decode(bytes, &spec).map_err(|damage| wrong(&damage))? {
+                Leaf::Run(run) => {
+                    for (block, place) in pairs(blocks, &mut found, range) {
+                        *place = run.block(*block);
+                    }
+                }
+                Leaf::Fan(fan) => {
+                    for (child, range) in fan.split(blocks, range, segment.blocks_per_page()) {
+                        if let Some(located) = fan.child(child) {
+                            let first = fan.first_logical(child);
+                            children.push((located, first, range));
+                        }
+                    }
+                }
             }
             Ok(())
         };
-        let mut locate = |missing: &[u64]| self.locate_leaves(segment, missing);
-        self.cached(segment, Place::Leaf, &leaves, 1, &mut locate, &mut visit)?;
+        self.cached(segment, Place::Table, &places, 1, &mut visit)?;
+        if children.is_empty() {
+            return Ok(found);
+        }
+        let places: Vec<Located> = children.iter().map(|child| child.0).collect();
+        let mut visit = |index: usize, bytes: &[u8]| {
+            let Some((_, first, range)) = children.get(index) else {
+                return Ok(());
+            };
+            let wrong = |damage: Damage| segment.damaged(*first, &damage);
+            let child = Entries::decode(bytes, &segment.leaf_spec(0), *first).map_err(wrong)?;
+            for (block, place) in pairs(blocks, &mut found, range.clone()) {
+                *place = child.block(*block);
+            }
+            Ok(())
+        };
+        self.cached(segment, Place::Table, &places, 1, &mut visit)?;
         Ok(found)
     }
 
-    fn locate_leaves(&self, segment: &Segment, leaves: &[u64]) -> Result<Vec<Located>, ReadError> {
+    /// Finds the blocks of leaves of the page table, which ascend.
+    pub fn locate_leaves(
+        &self,
+        segment: &Placed,
+        leaves: &[u64],
+    ) -> Result<Vec<Located>, ReadError> {
         let mut inners: Vec<u64> = leaves.iter().map(|leaf| leaf / INNER_ENTRIES as u64).collect();
         inners.dedup();
-        let mut found = vec![Located { block: 0, crc: 0 }; leaves.len()];
+        let table = &segment.meta.table;
+        let pointers = inners.iter().map(|inner| table.get(*inner as usize));
+        let located = pointers.map(|p| p.map(|p| Located { block: p.block, crc: p.crc }));
+        let located = located.collect::<Option<Vec<_>>>().ok_or_else(|| {
+            segment.damaged(0, &Damage::new("the catalog lacks a page table block"))
+        })?;
+        let mut found = vec![Located::NOWHERE; leaves.len()];
         let mut visit = |index: usize, bytes: &[u8]| {
             let Some(inner) = inners.get(index) else {
                 return Ok(());
@@ -198,57 +323,70 @@ impl Pages {
             let typed = segment.inner(bytes, *inner).map_err(wrong)?;
             let start = leaves.partition_point(|leaf| *leaf < first);
             let end = leaves.partition_point(|leaf| *leaf < first + INNER_ENTRIES as u64);
-            let places = found.get_mut(start..end).unwrap_or_default();
-            for (leaf, place) in leaves.get(start..end).unwrap_or_default().iter().zip(places) {
+            for (leaf, place) in pairs(leaves, &mut found, start..end) {
                 let missing = || wrong(Damage::new("page table inner block: leaf is missing"));
-                let (block, crc) = typed.leaf((leaf - first) as usize).ok_or_else(missing)?;
-                *place = Located { block, crc };
+                *place = typed.leaf((leaf - first) as usize).ok_or_else(missing)?;
             }
             Ok(())
         };
-        let mut locate = |missing: &[u64]| {
-            let table = &segment.meta.table;
-            let pointers = missing.iter().map(|inner| table.get(*inner as usize));
-            let located = pointers.map(|p| p.map(|p| Located { block: p.block, crc: p.crc }));
-            located.collect::<Option<Vec<_>>>().ok_or_else(|| {
-                segment.damaged(0, &Damage::new("the catalog lacks a page table block"))
-            })
-        };
-        self.cached(segment, Place::Inner, &inners, 1, &mut locate, &mut visit)?;
+        self.cached(segment, Place::Table, &located, 1, &mut visit)?;
         Ok(found)
     }
 
-    /// Probes the cache for every request, then reads the rest.
+    /// Lends blocks of the page table to `visit`.
+    pub fn table_blocks(
+        &self,
+        segment: &Placed,
+        located: &[Located],
+        visit: &mut Visit<'_>,
+    ) -> Result<(), ReadError> {
+        self.cached(segment, Place::Table, located, 1, visit).map(drop)
+    }
+
+    /// Forgets what is cached of a physical page that will be written anew.
+    pub fn forget_page(&self, segment: &Placed, page: u64) {
+        if let Some(cache) = &self.cache {
+            let blocks = page * segment.blocks_per_page()..(page + 1) * segment.blocks_per_page();
+            blocks.for_each(|block| cache.remove(segment.key(Place::Data, block)));
+        }
+    }
+
+    /// Forgets what is cached of a block of the page table that will be written anew.
+    pub fn forget_table_block(&self, segment: &Placed, block: u64) {
+        if let Some(cache) = &self.cache {
+            cache.remove(segment.key(Place::Table, block));
+        }
+    }
+
+    /// Probes the cache for every run of `span` located blocks, then reads the rest.
     fn cached(
         &self,
-        segment: &Segment,
+        segment: &Placed,
         place: Place,
-        numbers: &[u64],
+        located: &[Located],
         span: usize,
-        locate: &mut Locate<'_>,
         visit: &mut Visit<'_>,
     ) -> Result<Vec<usize>, ReadError> {
-        let missing = self.probe(segment, place, numbers, span, visit)?;
+        let missing = self.probe(segment, place, located, span, visit)?;
         if missing.is_empty() {
             return Ok(missing);
         }
-        let wanted: Vec<u64> =
-            missing.iter().filter_map(|index| numbers.get(*index).copied()).collect();
-        let located = locate(&wanted)?;
+        let runs = missing.iter().filter_map(|index| located.get(index * span..(index + 1) * span));
+        let wanted: Vec<Located> = runs.flatten().copied().collect();
         let mut take = |from: usize, bytes: &[u8]| {
             for (step, run) in bytes.chunks_exact(span * BLOCK_BYTES).enumerate() {
-                let at = from / span + step;
-                let (Some(index), Some(number)) = (missing.get(at), wanted.get(at)) else {
+                let Some(index) = missing.get(from / span + step) else {
                     continue;
                 };
-                for (block, bytes) in run.chunks_exact(BLOCK_BYTES).enumerate() {
-                    self.keep(segment.key(place, number + block as u64), bytes);
+                let places = wanted.get(from + step * span..).unwrap_or_default();
+                for (located, bytes) in places.iter().zip(run.chunks_exact(BLOCK_BYTES)) {
+                    self.keep(segment.key(place, located.block), bytes);
                 }
                 visit(*index, run)?;
             }
             Ok(())
         };
-        self.read_located(segment, place, &located, span, &mut take)?;
+        self.read_located(segment, place, &wanted, span, &mut take)?;
         Ok(missing)
     }
 
@@ -261,25 +399,25 @@ impl Pages {
     /// Lends the runs that are wholly in the cache; returns which are not.
     fn probe(
         &self,
-        segment: &Segment,
+        segment: &Placed,
         place: Place,
-        numbers: &[u64],
+        located: &[Located],
         span: usize,
         visit: &mut Visit<'_>,
     ) -> Result<Vec<usize>, ReadError> {
         let Some(cache) = &self.cache else {
-            return Ok((0..numbers.len()).collect());
+            return Ok((0..located.len() / span).collect());
         };
-        let keys: Vec<u64> = numbers.iter().map(|number| segment.key(place, *number)).collect();
+        let keys: Vec<u64> = located.iter().map(|at| segment.key(place, at.block)).collect();
         if span == 1 {
             return cache.with_each(&keys, TAIL_BYTES, visit);
         }
         let mut missing = Vec::new();
         let mut run = vec![0; span * BLOCK_BYTES];
-        for (index, key) in keys.into_iter().enumerate() {
-            let parts = run.chunks_exact_mut(BLOCK_BYTES).zip(key..);
+        for (index, keys) in keys.chunks_exact(span).enumerate() {
+            let parts = run.chunks_exact_mut(BLOCK_BYTES).zip(keys);
             let mut copied =
-                parts.map(|(part, key)| cache.with(key, |bytes| part.copy_from_slice(bytes)));
+                parts.map(|(part, key)| cache.with(*key, |bytes| part.copy_from_slice(bytes)));
             if copied.all(|part| part.is_some()) {
                 visit(index, &run)?;
             } else {
@@ -292,7 +430,7 @@ impl Pages {
     /// Reads data blocks past the cache; `take` gets runs of blocks by their place in `located`.
     pub fn read_data(
         &self,
-        segment: &Segment,
+        segment: &Placed,
         located: &[Located],
         take: &mut Visit<'_>,
     ) -> Result<(), ReadError> {
@@ -302,7 +440,7 @@ impl Pages {
     /// Reads blocks, physically adjacent ones in one request, never splitting a run of `span`.
     fn read_located(
         &self,
-        segment: &Segment,
+        segment: &Placed,
         place: Place,
         located: &[Located],
         span: usize,
@@ -352,7 +490,7 @@ impl Pages {
 }
 
 fn verify_blocks(
-    segment: &Segment,
+    segment: &Placed,
     file: &str,
     expected: &[Located],
     bytes: &[u8],
@@ -373,4 +511,46 @@ fn verify_blocks(
         }
     }
     Ok(())
+}
+
+/// Logical blocks by the leaf of the page table that covers them.
+struct Groups {
+    leaves: Vec<u64>,
+    starts: Vec<usize>,
+}
+
+impl Groups {
+    fn of(blocks: &[u64], blocks_per_page: u64, page_bytes: u32) -> Self {
+        let per_leaf = pages_per_leaf(page_bytes) * blocks_per_page;
+        let (mut leaves, mut starts) = (Vec::new(), Vec::new());
+        let mut end = 0;
+        for (place, block) in blocks.iter().enumerate() {
+            if *block >= end {
+                let leaf = block / per_leaf;
+                end = (leaf + 1) * per_leaf;
+                leaves.push(leaf);
+                starts.push(place);
+            }
+        }
+        starts.push(blocks.len());
+        Self { leaves, starts }
+    }
+
+    fn get(&self, group: usize) -> (u64, std::ops::Range<usize>) {
+        let leaf = self.leaves.get(group).copied().unwrap_or(0);
+        match self.starts.get(group..group + 2) {
+            Some([from, to]) => (leaf, *from..*to),
+            _ => (leaf, 0..0),
+        }
+    }
+}
+
+/// The numbers of a range with the places for what is found of them.
+fn pairs<'a>(
+    numbers: &'a [u64],
+    found: &'a mut [Located],
+    range: std::ops::Range<usize>,
+) -> impl Iterator<Item = (&'a u64, &'a mut Located)> {
+    let places = found.get_mut(range.clone()).unwrap_or_default();
+    numbers.get(range).unwrap_or_default().iter().zip(places)
 }

@@ -9,7 +9,7 @@ use crate::error::{BuildError, Damage};
 use crate::io::BLOCK_BYTES;
 
 /// Newest format version that this release reads and the one that it writes.
-pub const FORMAT_VERSION: u32 = 0;
+pub const FORMAT_VERSION: u32 = 1;
 /// File names of the slots.
 pub(crate) const SLOTS: [&str; 2] = ["root.a", "root.b"];
 /// The longest catalog.
@@ -44,7 +44,7 @@ impl RootHeader {
             lsn: le_u64(block, 32),
             body_crc: le_u32(block, 40),
         };
-        if header.version == FORMAT_VERSION {
+        if header.version <= FORMAT_VERSION {
             ensure(le_u32(block, 12) as usize == BLOCK_BYTES, || "wrong header length".into())?;
             ensure(header.body_bytes <= BODY_BYTES_MAX, || {
                 format!("catalog of {} bytes is too long", header.body_bytes)

@@ -6,7 +6,8 @@ use crate::bytes::put;
 use crate::catalog::{EdgeTypeMeta, TensorRef};
 use crate::error::{Damage, ReadError};
 use crate::io::BLOCK_BYTES;
-use crate::pages::Segment;
+use crate::page_map::Slot;
+use crate::pages::{Located, Segment};
 use crate::snapshot::{Expansion, Snapshot};
 use crate::store::Inner;
 use crate::topology::entry::EntryLayout;
@@ -23,7 +24,8 @@ pub type VisitRows<'a> = dyn FnMut(u64, &[u8]) -> Result<(), ReadError> + 'a;
 /// Takes neighbour lists: the nodes and the list of each.
 pub type VisitLists<'a> = dyn FnMut(&[u64], &Expansion) -> Result<(), ReadError> + 'a;
 
-/// Lends the blocks of a segment in order, a whole number of `unit_blocks` at a time.
+/// Lends the pages of a segment in order, a whole number of units of `unit_blocks` at a time; pages
+/// without a place are left out, and a unit is whole or not there.
 pub(crate) fn scan_blocks(
     inner: &Inner,
     segment: &Segment,
@@ -31,7 +33,7 @@ pub(crate) fn scan_blocks(
     visit: &mut VisitRows<'_>,
 ) -> Result<(), ReadError> {
     let unit_bytes = unit_blocks as usize * BLOCK_BYTES;
-    let end = segment.meta.num_pages * segment.blocks_per_page();
+    let end = segment.num_pages * segment.blocks_per_page();
     let units = usize::try_from(end / unit_blocks).unwrap_or(usize::MAX).max(1);
     let best = (WINDOW_BYTES / unit_bytes).clamp(1, units) * unit_bytes;
     let least = (WINDOW_BYTES_MIN / unit_bytes).clamp(1, units) * unit_bytes;
@@ -41,19 +43,55 @@ pub(crate) fn scan_blocks(
     let per_window = (window.len() / BLOCK_BYTES) as u64;
     let mut first = 0;
     while first < end {
-        let blocks: Vec<u64> = (first..end.min(first + per_window)).collect();
-        let located = inner.pages.resolve(segment, &blocks)?;
-        let mut take = |from: usize, bytes: &[u8]| {
-            put(&mut window, from * BLOCK_BYTES, bytes);
-            Ok(())
-        };
-        inner.pages.read_data(segment, &located, &mut take)?;
-        let filled = blocks.len() * BLOCK_BYTES;
-        inner.pages.reader.stats().add_useful(filled as u64);
-        visit(first, window.get(..filled).unwrap_or_default())?;
-        first += per_window;
+        let last = end.min(first + per_window);
+        let there = read_window(inner, segment, first..last, &mut window)?;
+        for run in there.chunk_by(|a, b| *b == a + 1) {
+            let (Some(from), Some(to)) = (run.first(), run.last()) else { continue };
+            // A unit is written as a whole, so runs begin and end with one.
+            let bytes =
+                (from - first) as usize * BLOCK_BYTES..(to + 1 - first) as usize * BLOCK_BYTES;
+            visit(*from, window.get(bytes).unwrap_or_default())?;
+        }
+        first = last;
     }
     Ok(())
+}
+
+/// Fills the window with the blocks of a range that have a place; returns which these are.
+fn read_window(
+    inner: &Inner,
+    segment: &Segment,
+    range: std::ops::Range<u64>,
+    window: &mut [u8],
+) -> Result<Vec<u64>, ReadError> {
+    let blocks: Vec<u64> = range.clone().collect();
+    let per_page = segment.blocks_per_page();
+    let mut located = inner.pages.resolve(segment, &blocks)?;
+    let mut there = Vec::with_capacity(blocks.len());
+    let mut to_read = Vec::with_capacity(blocks.len());
+    for (block, place) in blocks.iter().zip(&mut located) {
+        let at = (block - range.start) as usize * BLOCK_BYTES;
+        match segment.changed.get(block / per_page) {
+            Some(Slot::Changed(held)) => {
+                let from = (block % per_page) as usize * BLOCK_BYTES;
+                put(window, at, held.bytes().get(from..from + BLOCK_BYTES).unwrap_or_default());
+            }
+            Some(Slot::Dead) => continue,
+            None if *place == Located::NOWHERE => continue,
+            None => to_read.push((at, *place)),
+        }
+        there.push(*block);
+    }
+    let places: Vec<Located> = to_read.iter().map(|(_, place)| *place).collect();
+    let mut take = |from: usize, bytes: &[u8]| {
+        for (block, (at, _)) in bytes.chunks_exact(BLOCK_BYTES).zip(to_read.iter().skip(from)) {
+            put(window, *at, block);
+        }
+        Ok(())
+    };
+    inner.pages.read_data(segment, &places, &mut take)?;
+    inner.pages.reader.stats().add_useful((places.len() * BLOCK_BYTES) as u64);
+    Ok(there)
 }
 
 impl Snapshot {
@@ -67,7 +105,7 @@ impl Snapshot {
         tensor: TensorRef,
         visit: &mut VisitRows<'_>,
     ) -> Result<(), ReadError> {
-        let (meta, segment, layout) = self.inner.tensor(tensor)?;
+        let (meta, segment, layout) = self.version.tensor(tensor)?;
         let (unit, width) = (layout.unit_bytes(), layout.row_bytes());
         let unit_blocks = (unit / BLOCK_BYTES) as u64;
         let mut rows = Vec::new();
@@ -96,7 +134,7 @@ impl Snapshot {
         edge_type: EdgeTypeId,
         visit: &mut VisitLists<'_>,
     ) -> Result<(), ReadError> {
-        let (meta, topo, _) = self.inner.topology(edge_type)?;
+        let (meta, topo, _) = self.version.topology(edge_type)?;
         let (mut nodes, mut lists) = (Vec::new(), Expansion::default());
         let page_bytes = topo.meta.page_bytes as usize;
         let mut take = |first_block: u64, bytes: &[u8]| {

@@ -8,6 +8,7 @@ use crate::catalog::{SegmentMeta, TableRef};
 use crate::error::BuildError;
 use crate::io::{Appender, BLOCK_BYTES, Disk};
 use crate::page_table::{INNER_ENTRIES, encode_inner, encode_leaf, pages_per_leaf};
+use crate::pages::Located;
 
 /// The epoch that an import writes.
 pub(crate) const FIRST_EPOCH: u32 = 1;
@@ -27,7 +28,7 @@ pub(crate) struct SegmentWriter {
     meta: SegmentMeta,
     leaf: Vec<u8>,
     leaf_first: u64,
-    inner: Vec<(u64, u32)>,
+    inner: Vec<Located>,
 }
 
 impl SegmentWriter {
@@ -43,6 +44,7 @@ impl SegmentWriter {
             name: name.into(),
             page_bytes,
             num_pages: 0,
+            physical_pages: None,
             map_blocks: 0,
             table: Vec::new(),
         };
@@ -71,9 +73,15 @@ impl SegmentWriter {
 
     fn flush_leaf(&mut self) -> Result<(), BuildError> {
         let num_pages = (self.meta.num_pages - self.leaf_first) as u32;
-        let block = encode_leaf(self.id, self.leaf_first, num_pages, FIRST_EPOCH, &self.leaf);
+        let block = encode_leaf(
+            self.id,
+            (self.leaf_first, self.leaf_first),
+            num_pages,
+            FIRST_EPOCH,
+            &self.leaf,
+        );
         let pointer = self.push_table_block(&block)?;
-        self.inner.push((pointer.block, pointer.crc));
+        self.inner.push(Located { block: pointer.block, crc: pointer.crc });
         self.leaf.clear();
         self.leaf_first = self.meta.num_pages;
         if self.inner.len() == INNER_ENTRIES {

@@ -14,6 +14,7 @@ use crate::error::ReadError;
 use crate::store::Inner;
 use crate::tensor::reader::TensorReader;
 use crate::topology::reader::TopologyReader;
+use crate::version::Version;
 
 /// Chooses positions of one neighbour list: gets the place of the destination in the request and
 /// its degree, and appends positions below the degree, in the order in which they shall come out;
@@ -55,23 +56,39 @@ pub const GATHER_BYTES_PER_ROW: u64 = 80;
 /// One version of a store.
 pub struct Snapshot {
     pub(crate) inner: Arc<Inner>,
+    pub(crate) version: Arc<Version>,
 }
 
 impl Snapshot {
     /// What the store holds.
     pub fn catalog(&self) -> &Catalog {
-        &self.inner.catalog
+        &self.version.catalog
     }
 
-    /// Which version this is.
+    /// The checkpoint that this version stands on.
     pub fn epoch(&self) -> Epoch {
-        Epoch(self.inner.epoch)
+        Epoch(self.version.base.epoch)
+    }
+
+    /// The last commit in this version.
+    pub fn lsn(&self) -> u64 {
+        self.version.lsn
+    }
+
+    /// The last commit in the checkpoint that this version stands on.
+    pub fn checkpoint_lsn(&self) -> u64 {
+        self.version.base.lsn
+    }
+
+    /// Whether this version is the checkpoint itself, which other processes can open, too.
+    pub fn is_checkpoint(&self) -> bool {
+        self.version.lsn == self.version.base.lsn
     }
 
     /// Identifies the content: stores with equal bytes have equal fingerprints, and a store with
     /// other content has another one with near certainty.
     pub fn fingerprint(&self) -> u64 {
-        self.inner.fingerprint
+        self.version.fingerprint
     }
 
     /// Chooses entries of the neighbour lists of `destinations` (any order, repeats are separate
@@ -92,7 +109,7 @@ impl Snapshot {
         draw: &mut Draw<'_>,
         out: &mut Expansion,
     ) -> Result<(), ReadError> {
-        let (meta, topo, index) = self.inner.topology(edge_type)?;
+        let (meta, topo, index) = self.version.topology(edge_type)?;
         self.check_nodes(meta.destination, destinations)?;
         let pages = &self.inner.pages;
         TopologyReader { pages, edge_type, meta, topo, index }.expand(destinations, draw, out)
@@ -139,7 +156,7 @@ impl Snapshot {
         out: &mut [u8],
     ) -> Result<GatherStats, ReadError> {
         let inner = &self.inner;
-        let (meta, segment, layout) = inner.tensor(tensor)?;
+        let (meta, segment, layout) = self.version.tensor(tensor)?;
         let num_rows = meta.num_rows;
         if let Some(row) = rows.iter().find(|row| **row >= num_rows) {
             let (tensor, row) = (meta.name.clone(), *row);
@@ -182,19 +199,27 @@ impl Snapshot {
     }
 
     fn dictionary(&self, node_type: NodeTypeId) -> Result<DictionaryReader<'_>, ReadError> {
-        let inner = &self.inner;
-        let owner = inner.node_type(node_type)?;
+        let (inner, version) = (&self.inner, &self.version);
+        let owner = version.node_type(node_type)?;
         let missing =
             || ReadError::Missing { what: format!("string ids for node type {:?}", owner.name) };
         let meta = owner.dictionary.ok_or_else(missing)?;
         Ok(DictionaryReader {
             pages: &inner.pages,
             meta,
-            names: inner.segment(meta.names)?,
-            names_index: inner.segment(meta.names_index)?,
-            keys: inner.segment(meta.keys)?,
+            names: version.segment(meta.names)?,
+            names_index: version.segment(meta.names_index)?,
+            keys: version.segment(meta.keys)?,
             num_nodes: owner.num_nodes,
         })
+    }
+
+    /// As [`crate::Store::reserve_batch`].
+    ///
+    /// # Errors
+    /// [`ReadError::Budget`].
+    pub fn reserve_batch(&self, bytes: u64) -> Result<Reservation, ReadError> {
+        self.inner.reserve_batch(bytes)
     }
 
     /// Reserves `bytes` of the store's budget: from what is free, else from its caches. It does
@@ -216,7 +241,7 @@ impl Snapshot {
     /// # Errors
     /// [`ReadError::NodeOutOfRange`] names the first that is not, [`ReadError::Missing`] the type.
     pub fn check_nodes(&self, node_type: NodeTypeId, ids: &[NodeId]) -> Result<(), ReadError> {
-        let meta = self.inner.node_type(node_type)?;
+        let meta = self.version.node_type(node_type)?;
         match ids.iter().find(|id| **id >= meta.num_nodes) {
             None => Ok(()),
             Some(id) => Err(ReadError::NodeOutOfRange {

@@ -1,27 +1,33 @@
-//! An open store: files, caches, budget.
+//! An open store: files, caches, budget, and the version that new snapshots see.
 //!
-//! Opening reads the roots and compares the length of every file with the catalog; nothing else is
-//! read before somebody asks. Invariant: caches and batches together never pass the budget.
+//! Opening reads the roots, pins their epoch, compares the length of every file with the catalog
+//! and looks at the heads of the log; nothing else is read before somebody asks. Invariant: caches
+//! and batches together never pass the budget.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ng_io::BackendChoice;
-use ng_types::{Budget, BudgetExceeded, EdgeTypeId, NodeTypeId, Reservation};
+use ng_types::{Budget, BudgetExceeded, Reservation};
 
 use crate::cache::rows::{ROW_BYTES_MIN, RowCache};
 use crate::cache::slots::{Share, SlotCache};
-use crate::catalog::{
-    Catalog, EdgeTypeMeta, NodeTypeMeta, Owner, SegmentMeta, TensorMeta, TensorRef,
-};
+use crate::catalog::{Catalog, SegmentMeta};
 use crate::error::{OpenError, ReadError};
-use crate::io::{BLOCK_BYTES, Disk, Reader};
+use crate::io::{BLOCK_BYTES, Disk, Reader, past_signals};
 use crate::open_root::{OpenRoot, open_root};
-use crate::pages::{Pages, Segment};
+use crate::pages::{Pages, Placed, Segment};
 use crate::snapshot::Snapshot;
 use crate::tensor::layout::RowLayout;
+use crate::version::{Base, Version};
+use crate::write::batch::WriteBatch;
+use crate::write::checkpoint::CheckpointReport;
+use crate::write::error::UpdateError;
+use crate::write::recover::{Recovery, log_goes_on, open_writer};
+use crate::write::seen::Seen;
+use crate::write::writer::{UpdateStats, Writer};
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -37,6 +43,11 @@ pub struct OpenOptions {
     pub reading_threads: usize,
     /// How long [`Store::reserve_batch`] waits for other batches.
     pub batch_timeout: Duration,
+    /// A checkpoint is started when the log is this long.
+    pub log_bytes_max: u64,
+    /// Whether commits that a crashed writer has left in the log are put into the store when it is
+    /// opened; else the last checkpoint is what is read.
+    pub recover: bool,
 }
 
 impl Default for OpenOptions {
@@ -47,6 +58,8 @@ impl Default for OpenOptions {
             queue_depth: 64,
             reading_threads: 1,
             batch_timeout: Duration::from_secs(60),
+            log_bytes_max: 64 << 20,
+            recover: true,
         }
     }
 }
@@ -85,21 +98,26 @@ impl StoreStats {
 
 /// An open store.
 pub struct Store {
-    snapshot: Arc<Snapshot>,
-    counted_from: std::sync::Mutex<ng_io::IoCounts>,
+    inner: Arc<Inner>,
+    current: Arc<RwLock<Arc<Version>>>,
+    writer: Mutex<Option<Arc<Writer>>>,
+    log_bytes_max: u64,
+    recovery: Mutex<Recovery>,
+    counted_from: Mutex<ng_io::IoCounts>,
 }
 
 /// What a store and its snapshots share.
 pub(crate) struct Inner {
-    pub catalog: Catalog,
-    pub epoch: u64,
-    pub fingerprint: u64,
+    /// For messages.
+    pub path: String,
     pub budget: Budget,
     pub pages: Pages,
     pub rows: RowCache,
-    pub segments: Vec<Segment>,
+    /// Of tensors, by their segment.
+    pub row_layouts: Vec<Option<RowLayout>>,
     pub rows_served: AtomicU64,
     pub rows_cached: AtomicU64,
+    pub seen: Mutex<Seen>,
     note: String,
     batch_timeout: Duration,
     row_cap_bytes: u64,
@@ -161,28 +179,27 @@ impl Store {
         if limit < minimum_bytes {
             return Err(OpenError::BudgetTooSmall { limit_bytes: limit, minimum_bytes });
         }
-        let OpenRoot { catalog, epoch, fingerprint } = open_root(&reader, path)?;
-        let segments = open_segments(&reader, path, &catalog)?;
+        let version = pin_version(&reader, path, &[])?;
+        let catalog = &version.catalog;
         let budget = Budget::new(limit);
         let threads = (limit / 4 / staging_per_thread.max(1)).min(options.reading_threads as u64);
         let set_aside = staging_per_thread * threads.max(1) + limit / SLACK_SHARE;
         let staging = budget.reserve(set_aside).map_err(ReadError::from)?;
-        let (blocks, rows) = cache_caps(&catalog, limit - staging.bytes());
+        let (blocks, rows) = cache_caps(catalog, limit - staging.bytes());
         let pages = Pages {
             reader,
             share: Share::new(budget.clone(), blocks),
             cache: SlotCache::new(BLOCK_BYTES, blocks),
         };
         let inner = Inner {
-            rows: RowCache::new(budget.clone(), rows, segments.len()),
-            catalog,
-            epoch,
-            fingerprint,
+            path: path.to_owned(),
+            rows: RowCache::new(budget.clone(), rows, catalog.segments.len()),
+            row_layouts: row_layouts(catalog),
             budget,
             pages,
-            segments,
             rows_served: AtomicU64::new(0),
             rows_cached: AtomicU64::new(0),
+            seen: Mutex::default(),
             note,
             batch_timeout: options.batch_timeout,
             row_cap_bytes: rows,
@@ -190,29 +207,113 @@ impl Store {
             staging,
         };
         let counted_from = inner.pages.reader.stats().counts();
-        let snapshot = Arc::new(Snapshot { inner: Arc::new(inner) });
-        Ok(Self { snapshot, counted_from: counted_from.into() })
+        let goes_on = options.recover && log_goes_on(&inner.pages.reader, &version)?;
+        let version = Arc::new(version);
+        inner.see(&version);
+        let store = Self {
+            inner: Arc::new(inner),
+            current: Arc::new(RwLock::new(version)),
+            writer: Mutex::new(None),
+            log_bytes_max: options.log_bytes_max,
+            recovery: Mutex::default(),
+            counted_from: counted_from.into(),
+        };
+        if goes_on {
+            store.recover()?;
+        }
+        Ok(store)
     }
 
-    /// The version that is open.
+    /// Puts what a crashed writer has left in the log into the store. A live writer does that
+    /// itself, and where nothing may be written the last checkpoint has to do.
+    fn recover(&self) -> Result<(), OpenError> {
+        match self.writer() {
+            Ok(_) => self.close_writer(),
+            Err(UpdateError::Busy { .. }) => Ok(()),
+            Err(UpdateError::Write(error)) if is_read_only(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+        .map_err(|error| {
+            let path = self.inner.path.clone();
+            OpenError::Recovery { path, source: Box::new(error) }
+        })
+    }
+
+    fn writer(&self) -> Result<Arc<Writer>, UpdateError> {
+        let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(writer) = &*slot {
+            return Ok(Arc::clone(writer));
+        }
+        let opened = open_writer(&self.inner, &self.current, self.log_bytes_max)?;
+        let (writer, recovery) = opened;
+        *self.recovery.lock().unwrap_or_else(PoisonError::into_inner) = recovery;
+        *slot = Some(Arc::clone(&writer));
+        Ok(writer)
+    }
+
+    /// Starts a batch of updates. The first call makes this handle the store's one writer, until
+    /// [`Store::close_writer`] or until the store is dropped. Batches of several threads take
+    /// turns, and share syncs when they are committed.
+    ///
+    /// # Errors
+    /// [`UpdateError::Busy`] if another handle or process writes, [`UpdateError::LogDamaged`],
+    /// [`UpdateError::Poisoned`], [`UpdateError::Read`], [`UpdateError::Write`].
+    pub fn write(&self) -> Result<WriteBatch, UpdateError> {
+        self.writer()?.begin()
+    }
+
+    /// Writes all commits into the store's own files, so that other processes see them and the log
+    /// starts anew. Does nothing if there are none.
+    ///
+    /// # Errors
+    /// As [`Store::write`].
+    pub fn checkpoint(&self) -> Result<CheckpointReport, UpdateError> {
+        self.writer()?.checkpoint()
+    }
+
+    /// Checkpoints and lets another handle write. Snapshots stay as they are.
+    ///
+    /// # Errors
+    /// As [`Store::write`]; the store is free for other writers even then.
+    pub fn close_writer(&self) -> Result<(), UpdateError> {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(writer) = writer else {
+            return Ok(());
+        };
+        writer.close()
+    }
+
+    /// What updates did since this handle became the writer; `None` if it is not.
+    pub fn update_stats(&self) -> Option<UpdateStats> {
+        let slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.as_ref().map(|writer| writer.update_stats())
+    }
+
+    /// What was found in the log when this handle last became the writer.
+    pub fn recovery(&self) -> Recovery {
+        *self.recovery.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The newest version: all commits that are durable.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.snapshot)
+        let version = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
+        Arc::new(Snapshot { inner: Arc::clone(&self.inner), version })
     }
 
     /// The name of the back end that reads: `uring`, `pread`, ...
     pub fn backend(&self) -> &'static str {
-        self.snapshot.inner.pages.reader.disk().backend()
+        self.inner.pages.reader.disk().backend()
     }
 
     /// The memory budget that caches and batches share.
     pub fn budget(&self) -> &Budget {
-        &self.snapshot.inner.budget
+        &self.inner.budget
     }
 
     /// Counters since open or the last reset.
     pub fn stats(&self) -> StoreStats {
-        let inner = &self.snapshot.inner;
-        let start = self.counted_from.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let inner = &self.inner;
+        let start = self.counted_from.lock().unwrap_or_else(PoisonError::into_inner);
         let io = inner.pages.reader.stats().counts().since(&start);
         StoreStats {
             reads: io.reads,
@@ -230,8 +331,8 @@ impl Store {
 
     /// Starts the counters anew.
     pub fn reset_stats(&self) {
-        let inner = &self.snapshot.inner;
-        let mut start = self.counted_from.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let inner = &self.inner;
+        let mut start = self.counted_from.lock().unwrap_or_else(PoisonError::into_inner);
         *start = inner.pages.reader.stats().counts();
         inner.rows_served.store(0, Ordering::Relaxed);
         inner.rows_cached.store(0, Ordering::Relaxed);
@@ -240,7 +341,7 @@ impl Store {
     /// Gives at least `bytes` of cache memory back to the budget and the system, rows first, if the
     /// caches hold that much. Returns how much it gave.
     pub fn reclaim(&self, bytes: u64) -> u64 {
-        self.snapshot.inner.reclaim(bytes)
+        self.inner.reclaim(bytes)
     }
 
     /// Reserves `bytes` for a batch: from what is free, else from the row cache, then from the
@@ -249,24 +350,106 @@ impl Store {
     /// # Errors
     /// [`ReadError::Budget`].
     pub fn reserve_batch(&self, bytes: u64) -> Result<Reservation, ReadError> {
-        self.snapshot.inner.reserve_batch(bytes)
+        self.inner.reserve_batch(bytes)
     }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match writer {
+            // Whoever holds the open batch may be waiting for this.
+            Some(writer) if writer.is_busy() => writer.retire(),
+            // A failed checkpoint loses nothing: the log has it all.
+            Some(writer) => drop(writer.close()),
+            None => {}
+        }
+    }
+}
+
+fn is_read_only(error: &ng_io::WriteError) -> bool {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    let (ng_io::WriteError::Open { source, .. } | ng_io::WriteError::Create { source, .. }) = error
+    else {
+        return false;
+    };
+    matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem)
+}
+
+/// Reads the root and pins its epoch. A writer may publish the next one in between and reuse what
+/// this one reaches, so the root is read again under the pin. Segments of `known` keep their files.
+fn pin_version(reader: &Reader, path: &str, known: &[Segment]) -> Result<Version, OpenError> {
+    loop {
+        let epoch = open_root(reader, path)?.epoch;
+        let failed = |error: std::io::Error| {
+            let what = format!("cannot pin epoch {epoch}: {error}");
+            OpenError::Backend { path: path.into(), what }
+        };
+        let pin = past_signals(|| reader.disk().pin(epoch)).map_err(failed)?;
+        let OpenRoot { catalog, epoch: found, lsn, fingerprint } = open_root(reader, path)?;
+        if found != epoch {
+            continue;
+        }
+        let placed = open_segments(reader, path, &catalog, known)?;
+        let catalog = Arc::new(catalog);
+        let base = Base { epoch, lsn, catalog, placed, fingerprint, _pin: pin };
+        return Ok(Arc::new(base).version());
+    }
+}
+
+/// The newest checkpoint, which another writer may have written since `current`; it is what new
+/// snapshots see from now on.
+pub(crate) fn load_version(
+    inner: &Inner,
+    current: &RwLock<Arc<Version>>,
+) -> Result<Version, OpenError> {
+    let known = Arc::clone(&current.read().unwrap_or_else(PoisonError::into_inner));
+    let version = pin_version(&inner.pages.reader, &inner.path, &known.segments)?;
+    if version.base.epoch == known.base.epoch {
+        // What commits made of it is in the log, where a replay finds it.
+        return Ok(Version { base: Arc::clone(&known.base), ..version });
+    }
+    // Places that the known version did not reach may have been written since they were cached.
+    while inner.reclaim(u64::MAX) > 0 {}
+    let newer = Arc::new(version.clone());
+    inner.see(&newer);
+    *current.write().unwrap_or_else(PoisonError::into_inner) = newer;
+    Ok(version)
 }
 
 fn open_segments(
     reader: &Reader,
     path: &str,
     catalog: &Catalog,
-) -> Result<Vec<Segment>, OpenError> {
-    let segments = catalog.segments.iter().enumerate();
-    segments.map(|(id, meta)| Segment::open(reader, path, id as u32, meta)).collect()
+    known: &[Segment],
+) -> Result<Vec<Arc<Placed>>, OpenError> {
+    let open = |(id, meta): (usize, &SegmentMeta)| {
+        let same = known.get(id).filter(|known| known.meta == *meta);
+        Ok(match same {
+            Some(known) => Arc::clone(&known.placed),
+            None => Arc::new(Placed::open(reader, path, id as u32, meta)?),
+        })
+    };
+    catalog.segments.iter().enumerate().map(open).collect()
+}
+
+fn row_layouts(catalog: &Catalog) -> Vec<Option<RowLayout>> {
+    let mut layouts = vec![None; catalog.segments.len()];
+    let nodes = catalog.node_types.iter().flat_map(|t| &t.tensors);
+    let edges = catalog.edge_types.iter().flat_map(|t| &t.tensors);
+    for tensor in nodes.chain(edges) {
+        let bytes = tensor.row_bytes().max(1);
+        if let Some(layout) = layouts.get_mut(tensor.segment as usize) {
+            *layout = Some(RowLayout::new(bytes, RowLayout::page_bytes_for(bytes)));
+        }
+    }
+    layouts
 }
 
 /// What the block cache and the row cache may take: at most a quarter and a half of the budget, and
 /// what one cannot use goes to the other. Batches have the rest for themselves and may take more.
 fn cache_caps(catalog: &Catalog, bytes: u64) -> (u64, u64) {
-    let size =
-        |s: &SegmentMeta| s.num_pages * u64::from(s.page_bytes) + s.map_blocks * BLOCK_BYTES as u64;
+    let size = SegmentMeta::disk_bytes;
     let nodes = catalog.node_types.iter().flat_map(|t| &t.tensors);
     let edges = catalog.edge_types.iter().flat_map(|t| &t.tensors);
     let wide = nodes.chain(edges).filter(|t| t.row_bytes() >= ROW_BYTES_MIN as u64);
@@ -284,6 +467,18 @@ fn cache_caps(catalog: &Catalog, bytes: u64) -> (u64, u64) {
 }
 
 impl Inner {
+    /// Notes a version that new snapshots will see.
+    pub fn see(&self, version: &Arc<Version>) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).publish(version);
+    }
+
+    /// Whether anybody, here or in another process, may read what lies below `epoch`.
+    pub fn is_read_below(&self, epoch: u64) -> bool {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).is_read_below(epoch)
+            || (!ng_types::canary::planted("ignore_other_pins")
+                && self.pages.reader.disk().is_pinned_below(epoch).unwrap_or(true))
+    }
+
     pub fn reclaim(&self, bytes: u64) -> u64 {
         let mut given = 0;
         while given < bytes {
@@ -342,45 +537,5 @@ impl Inner {
             let grown = share.cap_bytes() + self.row_cap_bytes / 16;
             share.set_cap_bytes(grown.min(self.row_cap_bytes));
         }
-    }
-
-    pub fn segment(&self, id: u32) -> Result<&Segment, ReadError> {
-        let missing = || ReadError::Missing { what: format!("segment {id}") };
-        self.segments.get(id as usize).ok_or_else(missing)
-    }
-
-    pub fn node_type(&self, id: NodeTypeId) -> Result<&NodeTypeMeta, ReadError> {
-        let missing = || ReadError::Missing { what: format!("node type {}", id.0) };
-        self.catalog.node_types.get(usize::from(id.0)).ok_or_else(missing)
-    }
-
-    pub fn edge_type(&self, id: EdgeTypeId) -> Result<&EdgeTypeMeta, ReadError> {
-        let missing = || ReadError::Missing { what: format!("edge type {}", id.0) };
-        self.catalog.edge_types.get(usize::from(id.0)).ok_or_else(missing)
-    }
-
-    /// An edge type with its page and index segments.
-    pub fn topology(
-        &self,
-        id: EdgeTypeId,
-    ) -> Result<(&EdgeTypeMeta, &Segment, &Segment), ReadError> {
-        let meta = self.edge_type(id)?;
-        Ok((meta, self.segment(meta.topology.pages)?, self.segment(meta.topology.index)?))
-    }
-
-    /// A tensor with its segment and layout.
-    pub fn tensor(
-        &self,
-        tensor: TensorRef,
-    ) -> Result<(&TensorMeta, &Segment, RowLayout), ReadError> {
-        let tensors = match tensor.owner {
-            Owner::Node(id) => &self.node_type(id)?.tensors,
-            Owner::Edge(id) => &self.edge_type(id)?.tensors,
-        };
-        let missing = || ReadError::Missing { what: format!("tensor {tensor:?}") };
-        let meta = tensors.get(usize::from(tensor.index)).ok_or_else(missing)?;
-        let segment = self.segment(meta.segment)?;
-        let layout = RowLayout::new(meta.row_bytes().max(1), segment.meta.page_bytes);
-        Ok((meta, segment, layout))
     }
 }

@@ -13,7 +13,8 @@ use crate::segment::SegmentWriter;
 /// No tree is higher: 255^6 records are more than 2^40 nodes.
 pub(crate) const LEVEL_MAX: u8 = 6;
 
-const HEADER_BYTES: usize = 16;
+/// Bytes before the first record of a page.
+pub(crate) const HEADER_BYTES: usize = 16;
 const MAGIC: u16 = 0x5254;
 
 /// Which tree a page belongs to.
@@ -30,8 +31,14 @@ pub(crate) enum TreeKind {
 }
 
 impl TreeKind {
-    fn record_bytes(self, level: u8) -> usize {
+    /// Bytes of a record in pages of `level`.
+    pub fn record_bytes(self, level: u8) -> usize {
         if self == Self::H && level == 0 { 24 } else { 16 }
+    }
+
+    /// Records that a page of `level` has room for.
+    pub fn capacity(self, level: u8) -> usize {
+        (BLOCK_BYTES - HEADER_BYTES) / self.record_bytes(level)
     }
 }
 
@@ -41,6 +48,28 @@ pub(crate) struct Record {
     pub key: u64,
     pub page: u64,
     pub extra: u64,
+}
+
+impl Record {
+    /// Appends the record as leaves or inner pages hold it.
+    pub fn encode(&self, record_bytes: usize, out: &mut Vec<u8>) {
+        out.extend(self.key.to_le_bytes());
+        out.extend(self.page.to_le_bytes());
+        if record_bytes == 24 {
+            out.extend(self.extra.to_le_bytes());
+        }
+    }
+}
+
+/// A page of the tree that holds these encoded records.
+pub(crate) fn encode_page(kind: TreeKind, level: u8, records: &[u8]) -> Vec<u8> {
+    let mut block = vec![0; BLOCK_BYTES];
+    let count = (records.len() / kind.record_bytes(level)) as u16;
+    put(&mut block, 0, &MAGIC.to_le_bytes());
+    put(&mut block, 2, &[kind as u8, level]);
+    put(&mut block, 4, &count.to_le_bytes());
+    put(&mut block, HEADER_BYTES, records);
+    block
 }
 
 /// A typed tree page.
@@ -157,7 +186,7 @@ impl TreeWriter {
         record: Record,
     ) -> Result<(), BuildError> {
         let record_bytes = self.kind.record_bytes(level as u8);
-        let full = (BLOCK_BYTES - HEADER_BYTES) / record_bytes * record_bytes;
+        let full = self.kind.capacity(level as u8) * record_bytes;
         if self.levels.get(level).is_some_and(|l| l.records.len() == full) {
             self.flush(level, pages)?;
         }
@@ -165,11 +194,7 @@ impl TreeWriter {
             self.levels.push(Level { records: Vec::with_capacity(full), last_key: 0 });
         }
         if let Some(target) = self.levels.get_mut(level) {
-            target.records.extend(record.key.to_le_bytes());
-            target.records.extend(record.page.to_le_bytes());
-            if record_bytes == 24 {
-                target.records.extend(record.extra.to_le_bytes());
-            }
+            record.encode(record_bytes, &mut target.records);
             target.last_key = record.key;
         }
         Ok(())
@@ -185,19 +210,12 @@ impl TreeWriter {
         level: usize,
         pages: &mut SegmentWriter,
     ) -> Result<(u64, u64), BuildError> {
-        let record_bytes = self.kind.record_bytes(level as u8);
-        let mut block = vec![0; BLOCK_BYTES];
-        let mut key = 0;
-        if let Some(source) = self.levels.get_mut(level) {
-            let count = (source.records.len() / record_bytes) as u16;
-            put(&mut block, 0, &MAGIC.to_le_bytes());
-            put(&mut block, 2, &[self.kind as u8, level as u8]);
-            put(&mut block, 4, &count.to_le_bytes());
-            put(&mut block, HEADER_BYTES, &source.records);
-            source.records.clear();
-            key = source.last_key;
-        }
-        Ok((pages.push_page(&block)?, key))
+        let Some(source) = self.levels.get_mut(level) else {
+            return Err(BuildError::invalid("a tree has no such level"));
+        };
+        let block = encode_page(self.kind, level as u8, &source.records);
+        source.records.clear();
+        Ok((pages.push_page(&block)?, source.last_key))
     }
 
     /// Writes the open pages and says where the root is; `None` for a tree without records.

@@ -30,13 +30,8 @@ pub(crate) fn lookup(
     let whole = Record { key: u64::MAX, page: root.page, extra: 0 };
     let mut hits = vec![Hit { keys: 0..keys.len(), record: whole }];
     for level in (0..=root.level).rev() {
-        let groups = std::mem::take(&mut hits);
-        let blocks: Vec<u64> = groups.iter().map(|group| group.record.page).collect();
-        let ascending = blocks.is_sorted_by(|a, b| a < b);
-        if !ascending {
-            let what = Damage::new("index page: children are not in order");
-            return Err(index.damaged(root.page, &what));
-        }
+        let mut groups = std::mem::take(&mut hits);
+        let blocks = sort_by_page(index, &mut groups)?;
         let mut visit = |place: usize, bytes: &[u8]| {
             let Some(group) = groups.get(place) else {
                 return Ok(());
@@ -56,6 +51,19 @@ pub(crate) fn lookup(
         }
     }
     Ok(hits)
+}
+
+/// Sorts hits by the page that they lead to and returns the pages: they are read in that order, and
+/// no two hits may lead to one page.
+pub(crate) fn sort_by_page(index: &Segment, hits: &mut [Hit]) -> Result<Vec<u64>, ReadError> {
+    if !hits.is_sorted_by_key(|hit| hit.record.page) {
+        hits.sort_unstable_by_key(|hit| hit.record.page);
+    }
+    let pages: Vec<u64> = hits.iter().map(|hit| hit.record.page).collect();
+    if pages.is_sorted_by(|a, b| a < b) {
+        return Ok(pages);
+    }
+    Err(index.damaged(0, &Damage::new("index: two records lead to one page")))
 }
 
 /// Appends the records of one page that keys of `range` end at.

@@ -61,24 +61,30 @@ pub(crate) struct RowPool<'a> {
 }
 
 impl RowPool<'_> {
-    /// Copies the rows that are there to their places in `out`; returns the places of the others.
-    pub fn copy(&self, rows: &[u64], out: &mut [u8]) -> Vec<usize> {
-        let copy = |place: usize, bytes: &[u8]| {
-            crate::bytes::put(out, place * bytes.len(), bytes);
+    /// Lends the rows that are there to `take`, by the place of their key; returns the places of
+    /// the others.
+    pub fn copy(&self, keys: &[u64], mut take: impl FnMut(usize, &[u8])) -> Vec<usize> {
+        let look = |place: usize, bytes: &[u8]| {
+            take(place, bytes);
             Ok::<(), Infallible>(())
         };
-        match self.pool.with_each(rows, 0, copy) {
+        match self.pool.with_each(keys, 0, look) {
             Ok(missing) => missing,
             Err(never) => match never {},
         }
     }
 
+    /// Forgets a row.
+    pub fn forget(&self, key: u64) {
+        self.pool.remove(key);
+    }
+
     /// Keeps a row, taking memory from the largest pool if this one has none.
-    pub fn insert(&self, row: u64, bytes: &[u8]) {
-        if self.pool.insert(&self.rows.share, row, bytes) == Inserted::NoMemory
+    pub fn insert(&self, key: u64, bytes: &[u8]) {
+        if self.pool.insert(&self.rows.share, key, bytes) == Inserted::NoMemory
             && self.rows.drop_chunk() > 0
         {
-            self.pool.insert(&self.rows.share, row, bytes);
+            self.pool.insert(&self.rows.share, key, bytes);
         }
     }
 }

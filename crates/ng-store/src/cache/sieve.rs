@@ -115,6 +115,14 @@ impl Sieve {
         Some(at)
     }
 
+    /// Forgets `key` and frees its slot.
+    pub fn remove(&mut self, key: u64) {
+        if let Some(slot) = self.find(key) {
+            self.unlink(slot);
+            self.free.push(slot);
+        }
+    }
+
     fn unlink(&mut self, slot: u32) {
         let links = &self.links;
         self.map.remove(slot, |slot| hash(links[slot as usize].key));

@@ -229,6 +229,18 @@ impl SlotCache {
         Inserted::Kept
     }
 
+    /// Forgets what is kept under `key`.
+    pub fn remove(&self, key: u64) {
+        let is_there = {
+            let shard = self.shard(key).read().unwrap_or_else(PoisonError::into_inner);
+            shard.sieve.find(key).is_some()
+        };
+        if is_there {
+            let mut shard = self.shard(key).write().unwrap_or_else(PoisonError::into_inner);
+            shard.sieve.remove(key);
+        }
+    }
+
     fn grow(&self, share: &Share, shard: &mut Shard) {
         let slots = 1_usize << self.chunk_shift;
         let memory_bytes = slots * self.slot_bytes;

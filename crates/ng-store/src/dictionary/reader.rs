@@ -48,12 +48,13 @@ impl DictionaryReader<'_> {
     fn descend(
         &self,
         level: u8,
-        groups: Vec<Group>,
+        mut groups: Vec<Group>,
         sorted: &[(&[u8], usize)],
         out: &mut [Option<u64>],
     ) -> Result<Vec<Group>, ReadError> {
+        groups.sort_unstable_by_key(|group| group.page);
         let blocks: Vec<u64> = groups.iter().map(|group| group.page).collect();
-        self.check_ascending(&blocks)?;
+        self.check_distinct(&blocks)?;
         let mut children: Vec<Group> = Vec::new();
         let mut visit = |index: usize, bytes: &[u8]| {
             let Some(group) = groups.get(index) else {
@@ -94,11 +95,11 @@ impl DictionaryReader<'_> {
         Err(self.keys.damaged(page, &Damage::new(format!("dictionary: no node {id}"))))
     }
 
-    fn check_ascending(&self, blocks: &[u64]) -> Result<(), ReadError> {
+    fn check_distinct(&self, blocks: &[u64]) -> Result<(), ReadError> {
         if blocks.is_sorted_by(|a, b| a < b) {
             return Ok(());
         }
-        Err(self.keys.damaged(0, &Damage::new("dictionary: pages are not in order")))
+        Err(self.keys.damaged(0, &Damage::new("dictionary: two records lead to one page")))
     }
 
     /// The name of each node, in request order. Ids were checked.
@@ -117,12 +118,12 @@ impl DictionaryReader<'_> {
             None if ids.is_empty() => return Ok(out),
             None => return Err(missing()),
         };
-        let hits = tree_lookup::lookup(self.pages, self.names_index, root, TreeKind::Names, &keys)?;
+        let mut hits =
+            tree_lookup::lookup(self.pages, self.names_index, root, TreeKind::Names, &keys)?;
         if hits.last().map_or(0, |hit| hit.keys.end) != keys.len() {
             return Err(missing());
         }
-        let blocks: Vec<u64> = hits.iter().map(|hit| hit.record.page).collect();
-        self.check_ascending(&blocks)?;
+        let blocks = tree_lookup::sort_by_page(self.names_index, &mut hits)?;
         let mut visit = |index: usize, bytes: &[u8]| {
             let Some(hit) = hits.get(index) else {
                 return Ok(());

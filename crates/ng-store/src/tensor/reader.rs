@@ -1,15 +1,16 @@
 //! Gathering rows of a tensor for a batch.
 //!
 //! Wide rows: the row cache is asked first, the rest is read in one call, copied straight to where
-//! the caller wants it, and kept. Narrow rows: their blocks go through the block cache. A read
+//! the caller wants it, and kept. The cache knows rows by where they are on disk, so versions share
+//! what did not change between them. Narrow rows: their blocks go through the block cache. A read
 //! takes only the 4 KiB blocks that hold a row.
 
 use crate::cache::rows::{ROW_BYTES_MIN, RowPool};
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
-use crate::pages::{Pages, Segment};
+use crate::pages::{Located, Pages, Segment};
 use crate::snapshot::GatherStats;
-use crate::tensor::layout::RowLayout;
+use crate::tensor::layout::{RowLayout, RowPlace};
 
 /// One tensor in an open store.
 pub(crate) struct TensorReader<'a> {
@@ -29,34 +30,100 @@ struct Wanted {
     first: usize,
     /// First byte in that block.
     offset: usize,
+    /// In the row cache.
+    key: u64,
 }
 
 impl TensorReader<'_> {
     /// Copies `rows` to `out`, in request order. Rows and the length of `out` were checked.
     pub fn gather(&self, rows: &[u64], out: &mut [u8]) -> Result<GatherStats, ReadError> {
-        let want = |place: usize| {
-            let row = rows.get(place).copied().unwrap_or(0);
-            Wanted { row, place, first: 0, offset: 0 }
-        };
-        let mut wanted: Vec<Wanted> = match self.pool {
-            Some(pool) => pool.copy(rows, out).into_iter().map(want).collect(),
-            None => (0..rows.len()).map(want).collect(),
-        };
         let mut stats = GatherStats { rows: rows.len() as u64, rows_cached: 0 };
-        stats.rows_cached = stats.rows - wanted.len() as u64;
-        if wanted.is_empty() {
-            return Ok(stats);
+        let want = |(place, row): (usize, &u64)| {
+            let key = self.layout.cache_key(self.layout.place(*row));
+            Wanted { row: *row, place, first: 0, offset: 0, key }
+        };
+        let mut wanted: Vec<Wanted> = rows.iter().enumerate().map(want).collect();
+        let is_identity = self.segment.is_identity();
+        if self.is_wide() && is_identity {
+            self.take_cached(&mut wanted, out);
         }
         if !wanted.is_sorted_by_key(|w| w.row) {
             wanted.sort_unstable_by_key(|w| (w.row, w.place));
         }
-        let blocks = self.list_blocks(&mut wanted);
-        if self.is_wide() {
+        if !self.is_wide() {
+            let blocks = self.list_blocks(&mut wanted);
+            stats.rows_cached = self.read_narrow(&wanted, &blocks, out)?;
+            return Ok(stats);
+        }
+        if !is_identity {
+            self.take_changed(&mut wanted, out)?;
+            self.locate_keys(&mut wanted)?;
+            self.take_cached(&mut wanted, out);
+        }
+        stats.rows_cached = stats.rows - wanted.len() as u64;
+        if !wanted.is_empty() {
+            let blocks = self.list_blocks(&mut wanted);
             self.read_wide(&wanted, &blocks, out)?;
-        } else {
-            stats.rows_cached += self.read_narrow(&wanted, &blocks, out)?;
         }
         Ok(stats)
+    }
+
+    /// Copies the rows that the row cache has and leaves the others in `wanted`.
+    fn take_cached(&self, wanted: &mut Vec<Wanted>, out: &mut [u8]) {
+        let Some(pool) = self.pool else { return };
+        let width = self.layout.row_bytes();
+        let keys: Vec<u64> = wanted.iter().map(|w| w.key).collect();
+        let missing = pool.copy(&keys, |index, bytes| {
+            let place = wanted.get(index).map_or(usize::MAX, |w| w.place);
+            crate::bytes::put(out, place.saturating_mul(width), bytes);
+        });
+        let left = missing.iter().filter_map(|index| wanted.get(*index).copied());
+        *wanted = left.collect();
+    }
+
+    /// Copies the rows that commits changed since the checkpoint; a row is changed as a whole.
+    fn take_changed(&self, wanted: &mut Vec<Wanted>, out: &mut [u8]) -> Result<(), ReadError> {
+        if self.segment.changed.is_empty() {
+            return Ok(());
+        }
+        let (width, per_page) = (self.layout.row_bytes(), self.segment.blocks_per_page());
+        let mut left = Vec::with_capacity(wanted.len());
+        for w in wanted.drain(..) {
+            let place = self.layout.place(w.row);
+            if self.segment.changed_page(place.block / per_page)?.is_none() {
+                left.push(w);
+                continue;
+            }
+            let target = out.get_mut(w.place * width..(w.place + 1) * width).unwrap_or_default();
+            let mut at = 0;
+            let mut byte = place.block as usize * BLOCK_BYTES + place.offset;
+            let page_bytes = per_page as usize * BLOCK_BYTES;
+            while at < width {
+                let page = (byte / page_bytes) as u64;
+                let held = self.segment.changed_page(page)?;
+                let held = held.ok_or_else(|| self.segment.nowhere(page))?;
+                let rest = held.bytes().get(byte % page_bytes..).unwrap_or_default();
+                let len = rest.len().min(width - at);
+                crate::bytes::put(target, at, rest.get(..len).unwrap_or_default());
+                (at, byte) = (at + len, byte + len);
+            }
+        }
+        *wanted = left;
+        Ok(())
+    }
+
+    /// Finds out under which keys the row cache has rows of pages that may have moved.
+    fn locate_keys(&self, wanted: &mut [Wanted]) -> Result<(), ReadError> {
+        let firsts: Vec<u64> = wanted.iter().map(|w| self.layout.place(w.row).block).collect();
+        let located = self.pages.resolve(self.segment, &firsts)?;
+        for (w, located) in wanted.iter_mut().zip(located) {
+            let place = self.layout.place(w.row);
+            if located == Located::NOWHERE {
+                return Err(self.segment.nowhere(place.block / self.segment.blocks_per_page()));
+            }
+            w.key = self.layout.cache_key(RowPlace { block: located.block, ..place });
+        }
+        Ok(())
     }
 
     fn is_wide(&self) -> bool {
@@ -85,6 +152,10 @@ impl TensorReader<'_> {
         out: &mut [u8],
     ) -> Result<(), ReadError> {
         let located = self.pages.resolve(self.segment, blocks)?;
+        if let Some(at) = located.iter().position(|place| *place == Located::NOWHERE) {
+            let block = blocks.get(at).copied().unwrap_or(0);
+            return Err(self.segment.nowhere(block / self.segment.blocks_per_page()));
+        }
         let width = self.layout.row_bytes();
         let mut useful = 0;
         let mut take = |from: usize, bytes: &[u8]| {
@@ -96,7 +167,7 @@ impl TensorReader<'_> {
                 if previous != Some(w.row) {
                     useful += copied as u64;
                     if let Some(pool) = self.pool.filter(|_| copied == width) {
-                        pool.insert(w.row, target);
+                        pool.insert(w.key, target);
                     }
                 }
                 previous = Some(w.row);

@@ -67,6 +67,37 @@ impl EntryLayout {
         }
     }
 
+    /// Shows the entries of a block that come from `source`, with their places, to `found`.
+    pub fn find_source(self, block: &[u8], source: u64, found: &mut dyn FnMut(u64, Entry)) {
+        if source >= self.id_bound() {
+            return;
+        }
+        let wanted = source.to_le_bytes();
+        let width = self.entry_bytes();
+        if self.is_plain() {
+            // Most of a long list is from elsewhere: first see whether a run has the source at all.
+            let wanted = source as u32;
+            for (run, entries) in block.as_chunks::<4>().0.chunks(64).enumerate() {
+                let is_in = |hit, raw: &[u8; 4]| hit | (u32::from_le_bytes(*raw) == wanted);
+                if !entries.iter().fold(false, is_in) {
+                    continue;
+                }
+                for (place, raw) in entries.iter().enumerate() {
+                    if u32::from_le_bytes(*raw) == wanted {
+                        found((run * 64 + place) as u64, self.decode(raw));
+                    }
+                }
+            }
+            return;
+        }
+        let wanted = wanted.get(..usize::from(self.id_width)).unwrap_or_default();
+        for (place, raw) in block.chunks_exact(width).enumerate() {
+            if raw.starts_with(wanted) {
+                found(place as u64, self.decode(raw));
+            }
+        }
+    }
+
     /// Reads an entry; missing bytes read as 0.
     #[inline]
     pub fn decode(self, bytes: &[u8]) -> Entry {

@@ -12,6 +12,15 @@ use crate::io::BLOCK_BYTES;
 use crate::topology::entry::EntryLayout;
 use crate::topology::page::{HEADER_BYTES, PageHeader, PageKind};
 
+/// Set beside the degree in the H index: the run has room for the next power of two of its pages.
+pub(crate) const ROOM_BIT: u64 = 1 << 63;
+
+/// The degree in a record of the H index.
+#[inline]
+pub(crate) fn degree_of(extra: u64) -> u64 {
+    extra & !ROOM_BIT
+}
+
 /// Where entries of an H-type list are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HLayout {

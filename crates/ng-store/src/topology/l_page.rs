@@ -41,16 +41,33 @@ impl<'a> LPage<'a> {
         self.slots.len()
     }
 
+    /// The smallest node.
+    pub fn first(&self) -> u64 {
+        self.header.node
+    }
+
+    /// Offset of the first byte after the lists.
+    pub fn end(&self) -> usize {
+        self.header.end_or_part as usize
+    }
+
+    /// Bytes of lists and slots.
+    pub fn used_bytes(&self) -> usize {
+        (self.end() + self.slots.len() * SLOT_BYTES).saturating_sub(HEADER_BYTES)
+    }
+
+    /// The slot of `node`, or the one that it would get.
+    #[inline]
+    pub fn find(&self, node: u64) -> Result<usize, usize> {
+        find_slot(self.slots, self.header.node, node)
+    }
+
     /// The raw entries of `node`'s list; empty if the page has none.
     #[inline]
     pub fn list(&self, node: u64) -> Result<&'a [u8], Damage> {
-        let Some(delta) = node.checked_sub(self.header.node) else {
-            return Ok(&[]);
-        };
-        let place = self.slots.partition_point(|slot| u64::from(le_u32(slot, 0)) < delta);
-        match self.slots.get(place) {
-            Some(slot) if u64::from(le_u32(slot, 0)) == delta => self.entries(slot),
-            _ => Ok(&[]),
+        match self.find(node).ok().and_then(|place| self.slots.get(place)) {
+            Some(slot) => self.entries(slot),
+            None => Ok(&[]),
         }
     }
 
@@ -58,6 +75,12 @@ impl<'a> LPage<'a> {
     pub fn slot(&self, index: usize) -> Result<(u64, &'a [u8]), Damage> {
         let slot = self.slots.get(index).ok_or_else(|| Damage::new("L-type page: no such slot"))?;
         Ok((self.header.node.saturating_add(u64::from(le_u32(slot, 0))), self.entries(slot)?))
+    }
+
+    /// Node, raw entries and number of entries of slot `index`.
+    pub fn slot_and_count(&self, index: usize) -> Result<(u64, &'a [u8], u16), Damage> {
+        let (node, list) = self.slot(index)?;
+        Ok((node, list, (list.len() / self.entry_bytes) as u16))
     }
 
     fn entries(&self, slot: &[u8; SLOT_BYTES]) -> Result<&'a [u8], Damage> {
@@ -92,6 +115,15 @@ impl<'a> LPage<'a> {
         ensure(is_zero(free), || "L-type page: free space is not 0".into())?;
         Ok(page)
     }
+}
+
+/// The slot of `node` in a directory relative to `first`, or the one that it would get.
+#[inline]
+pub(crate) fn find_slot(slots: &[[u8; SLOT_BYTES]], first: u64, node: u64) -> Result<usize, usize> {
+    let delta = node.checked_sub(first).ok_or(0_usize)?;
+    let place = slots.partition_point(|slot| u64::from(le_u32(slot, 0)) < delta);
+    let found = slots.get(place).is_some_and(|slot| u64::from(le_u32(slot, 0)) == delta);
+    if found { Ok(place) } else { Err(place) }
 }
 
 /// Fills one L-type page.

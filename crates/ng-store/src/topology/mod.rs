@@ -1,8 +1,14 @@
 //! Topology of one edge type: neighbour lists by destination in L-type and H-type pages
 //! (HolisticGNN, section 4.1), and the trees that find them.
 
+pub(crate) mod edit;
+#[cfg(test)]
+mod edit_tests;
 pub(crate) mod entry;
+mod h_edit;
 pub(crate) mod h_page;
+mod l_edit;
+mod l_lists;
 pub(crate) mod l_page;
 pub(crate) mod page;
 pub(crate) mod reader;

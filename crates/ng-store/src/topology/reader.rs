@@ -14,10 +14,10 @@ use crate::pages::{Pages, Segment};
 use crate::snapshot::{Draw, Expansion};
 use crate::topology::GMAP_NODES;
 use crate::topology::entry::EntryLayout;
-use crate::topology::h_page::HLayout;
+use crate::topology::h_page::{HLayout, degree_of};
 use crate::topology::l_page::LPage;
 use crate::tree::TreeKind;
-use crate::tree_lookup::{Hit, lookup};
+use crate::tree_lookup::{Hit, lookup, sort_by_page};
 
 /// The topology of one edge type in an open store.
 pub(crate) struct TopologyReader<'a> {
@@ -96,8 +96,7 @@ impl TopologyReader<'_> {
             hit.keys.start += keys.partition_point(|block| *block < hit.record.key);
         }
         hits.retain(|hit| !hit.keys.is_empty());
-        let pages: Vec<u64> = hits.iter().map(|hit| hit.record.page).collect();
-        self.check_ascending(&pages)?;
+        let pages = sort_by_page(self.index, &mut hits)?;
         let mut is_hub = vec![false; wanted.len()];
         let mut visit = |index: usize, bits: &[u8]| {
             let keys = hits.get(index).map_or(0..0, |hit| hit.keys.clone());
@@ -116,13 +115,6 @@ impl TopologyReader<'_> {
         Ok((pick(true), pick(false)))
     }
 
-    fn check_ascending(&self, pages: &[u64]) -> Result<(), ReadError> {
-        if pages.is_sorted_by(|a, b| a < b) {
-            return Ok(());
-        }
-        Err(self.index.damaged(0, &Damage::new("index: pages are not in order")))
-    }
-
     fn read_l_pages(
         &self,
         wanted: &[Wanted],
@@ -130,14 +122,15 @@ impl TopologyReader<'_> {
         arrivals: &mut Arrivals,
     ) -> Result<(), ReadError> {
         let nodes: Vec<u64> = wanted.iter().map(|w| w.node).collect();
-        let hits = match self.meta.topology.l_root {
+        let mut hits = match self.meta.topology.l_root {
             Some(root) => lookup(self.pages, self.index, root, TreeKind::L, &nodes)?,
             None => Vec::new(),
         };
+        let found = hits.last().map_or(0, |hit| hit.keys.end);
         let blocks_per_page = self.topo.blocks_per_page();
+        let pages = sort_by_page(self.index, &mut hits)?;
         let firsts: Vec<u64> =
-            hits.iter().map(|hit| hit.record.page.saturating_mul(blocks_per_page)).collect();
-        self.check_ascending(&firsts)?;
+            pages.iter().map(|page| page.saturating_mul(blocks_per_page)).collect();
         let (edge_type, layout) = (u32::from(self.edge_type.0), arrivals.layout);
         let mut visit = |index: usize, bytes: &[u8]| {
             let Some(hit) = hits.get(index) else {
@@ -152,7 +145,6 @@ impl TopologyReader<'_> {
             Ok(())
         };
         self.pages.fetch(self.topo, &firsts, blocks_per_page as usize, &mut visit)?;
-        let found = hits.last().map_or(0, |hit| hit.keys.end);
         for w in wanted.get(found..).unwrap_or_default() {
             arrivals.take_list(*w, &[], draw)?;
         }
@@ -194,9 +186,9 @@ impl TopologyReader<'_> {
         entries: &mut Vec<HubEntry>,
     ) -> Result<(), ReadError> {
         let h_layout = HLayout::new(arrivals.layout, self.topo.meta.page_bytes);
-        let (first_page, degree) = (hit.record.page, hit.record.extra);
+        let (first_page, degree) = (hit.record.page, degree_of(hit.record.extra));
         let end = first_page.checked_add(h_layout.pages(degree));
-        if end.is_none_or(|end| end > self.topo.meta.num_pages) {
+        if end.is_none_or(|end| end > self.topo.num_pages) {
             let what = Damage::new("H index: a list runs past the end of the file");
             return Err(self.index.damaged(0, &what));
         }

@@ -16,13 +16,13 @@ type Open = (u64, u8, Vec<u8>, usize);
 
 impl Run<'_> {
     pub(super) fn check_dictionary(&mut self, snapshot: &Snapshot, id: NodeTypeId) {
-        let inner = self.inner;
-        let Ok(owner) = inner.node_type(id) else {
+        let (inner, version) = (self.inner, self.version);
+        let Ok(owner) = version.node_type(id) else {
             return;
         };
         let Some(meta) = owner.dictionary else { return };
         let segments =
-            [meta.names, meta.names_index, meta.keys].map(|segment| inner.segment(segment));
+            [meta.names, meta.names_index, meta.keys].map(|segment| version.segment(segment));
         let [Ok(names), Ok(index), Ok(keys)] = segments else {
             return;
         };
@@ -62,7 +62,7 @@ fn check_names(
         page_count += 1;
     }
     let found = (next, page_count, cursor.num_pages);
-    let expected = (num_nodes, names.meta.num_pages, index.meta.num_pages);
+    let expected = (num_nodes, names.num_pages, index.num_pages);
     if found != expected {
         let what = format!("(names, pages, index pages) are {found:?}, not {expected:?}");
         return Err(names.damaged(0, &Damage::new(what)));
@@ -72,7 +72,7 @@ fn check_names(
 
 fn check_keys(snapshot: &Snapshot, id: NodeTypeId, keys: &Segment) -> Result<(), ReadError> {
     let inner = &snapshot.inner;
-    let owner = inner.node_type(id)?;
+    let owner = snapshot.version.node_type(id)?;
     let root = owner.dictionary.and_then(|meta| meta.keys_root);
     let mut stack: Vec<Open> = Vec::new();
     let (mut num_pages, mut num_keys, mut last) = (0, 0, None::<Vec<u8>>);
@@ -124,7 +124,7 @@ fn check_keys(snapshot: &Snapshot, id: NodeTypeId, keys: &Segment) -> Result<(),
         num_keys += entries.len() as u64;
         stack.pop();
     }
-    if (num_keys, num_pages) != (owner.num_nodes, keys.meta.num_pages) {
+    if (num_keys, num_pages) != (owner.num_nodes, keys.num_pages) {
         let what = format!("{num_keys} keys on {num_pages} pages");
         return Err(keys.damaged(0, &Damage::new(what)));
     }

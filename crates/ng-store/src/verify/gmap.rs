@@ -6,23 +6,28 @@ use crate::io::BLOCK_BYTES;
 use crate::pages::{Pages, Segment};
 use crate::topology::GMAP_NODES;
 use crate::tree::TreeKind;
-use crate::verify::tree_cursor::{TreeCursor, read_page};
+use crate::verify::tree_cursor::{TreeCursor, Unclaimed, claim, read_page};
 
 /// Hears of the long lists in ascending order and compares block by block.
 pub(super) struct GmapCheck<'a> {
     pages: &'a Pages,
     index: &'a Segment,
+    unclaimed: &'a Unclaimed,
     cursor: TreeCursor<'a>,
     block: Option<u64>,
     expected: Vec<u8>,
-    num_bitmaps: u64,
 }
 
 impl<'a> GmapCheck<'a> {
-    pub fn new(pages: &'a Pages, index: &'a Segment, root: Option<TreeRoot>) -> Self {
-        let cursor = TreeCursor::new(pages, index, TreeKind::Gmap, root);
+    pub fn new(
+        pages: &'a Pages,
+        index: &'a Segment,
+        root: Option<TreeRoot>,
+        unclaimed: &'a Unclaimed,
+    ) -> Self {
+        let cursor = TreeCursor::new(pages, index, TreeKind::Gmap, root).claiming(unclaimed);
         let expected = vec![0; BLOCK_BYTES];
-        Self { pages, index, cursor, block: None, expected, num_bitmaps: 0 }
+        Self { pages, index, unclaimed, cursor, block: None, expected }
     }
 
     /// A node with a long list.
@@ -48,20 +53,20 @@ impl<'a> GmapCheck<'a> {
         let record = self.cursor.next()?;
         let record = record.filter(|record| record.key == block);
         let record = record.ok_or_else(|| wrong("gmap: a block with long lists is missing"))?;
-        self.num_bitmaps += 1;
+        claim(self.unclaimed, self.index, record.page)?;
         if read_page(self.pages, self.index, record.page)? != self.expected {
             return Err(wrong("gmap: bits differ from the H index"));
         }
         Ok(())
     }
 
-    /// Ends the comparison; returns the pages of directory and bitmaps.
-    pub fn finish(mut self) -> Result<u64, ReadError> {
+    /// Ends the comparison.
+    pub fn finish(&mut self) -> Result<(), ReadError> {
         self.compare()?;
         if self.cursor.next()?.is_some() {
             let what = Damage::new("gmap: a block without long lists has a bitmap");
             return Err(self.index.damaged(0, &what));
         }
-        Ok(self.cursor.num_pages + self.num_bitmaps)
+        Ok(())
     }
 }

@@ -1,16 +1,23 @@
-//! Checking a whole store: every root slot, every block, every structure, every cross reference.
+//! Checking a whole store: every root slot, every block, every structure, every cross reference,
+//! and the log behind it.
 //!
-//! Works inside the budget: segments are scanned in windows, trees are walked with one page per
-//! level. A problem does not stop the check; what depends on a damaged page is left out, since the
-//! damage itself is reported.
+//! Works inside the budget: pages are read in windows, trees are walked with one page per level,
+//! and what was seen is one bit a page. A problem does not stop the check; what depends on a
+//! damaged page is left out, since the damage itself is reported. Nothing is written.
 
 mod blocks;
+mod dead;
 mod dictionary;
 mod gmap;
+mod lists;
+mod page_set;
 mod roots;
+mod scrub;
+mod table;
 mod topology;
-mod tree_cursor;
+pub(crate) mod tree_cursor;
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,13 +25,19 @@ use ng_types::{EdgeTypeId, NodeTypeId};
 
 use crate::error::{OpenError, ReadError};
 use crate::io::Disk;
+use crate::pages::{Pages, Segment};
+use crate::snapshot::Snapshot;
 use crate::store::{Inner, OpenOptions, Store};
+use crate::verify::scrub::Pace;
+use crate::version::Version;
+use crate::write::error::UpdateError;
+use crate::write::recover::inspect_log;
 
 /// Problems that a report holds at most; more are only counted.
 const PROBLEMS_MAX: usize = 10_000;
 
 /// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
     /// File inside the store directory.
     pub file: String,
@@ -47,6 +60,10 @@ pub struct VerifyReport {
     pub problems: Vec<Problem>,
     /// Problems beyond those listed.
     pub problems_omitted: u64,
+    /// Commits in the log that the root does not contain; the next writer puts them into the store.
+    pub log_commits: u64,
+    /// The log has blocks that belong to no commit, as a writer that was interrupted leaves them.
+    pub log_torn: bool,
     /// The caller stopped the check, so part of the store was not looked at.
     pub stopped: bool,
 }
@@ -55,6 +72,10 @@ impl VerifyReport {
     /// Whether all was looked at and nothing is wrong.
     pub fn is_ok(&self) -> bool {
         self.problems.is_empty() && !self.stopped
+    }
+
+    fn num_problems(&self) -> u64 {
+        self.problems.len() as u64 + self.problems_omitted
     }
 
     fn add(&mut self, file: &str, page: Option<u64>, block: Option<u64>, what: impl Into<String>) {
@@ -82,17 +103,34 @@ impl VerifyReport {
 /// Hears how many of how many blocks are done, several times a second; `false` stops the check.
 pub type Progress<'a> = dyn FnMut(u64, u64) -> bool + 'a;
 
+/// Why blocks are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// Nobody writes.
+    Verify,
+    /// The store is in use.
+    Scrub,
+}
+
 /// State of one run.
 struct Run<'a> {
     inner: &'a Inner,
+    version: &'a Version,
+    /// Reads blocks, through a cache or not.
+    pages: &'a Pages,
     report: VerifyReport,
     progress: &'a mut Progress<'a>,
+    pace: Pace,
+    /// No writer was interrupted, so files have their exact lengths.
+    at_rest: bool,
     done: u64,
     total: u64,
+    /// What `done` is when the segments so far are.
+    segment_end: u64,
     stopped: bool,
 }
 
-/// Checks the store in directory `path`.
+/// Checks the store in directory `path` as the last checkpoint left it, and its log.
 ///
 /// # Errors
 /// [`OpenError`] if it cannot be opened at all; everything else is in the report.
@@ -101,7 +139,7 @@ pub fn verify(
     options: &OpenOptions,
     progress: &mut Progress<'_>,
 ) -> Result<VerifyReport, OpenError> {
-    run(&Store::open(path, options)?, progress)
+    run(&Store::open(path, &as_it_is(options))?, progress)
 }
 
 /// Checks a store on any disk.
@@ -113,43 +151,118 @@ pub fn verify_on(
     options: &OpenOptions,
     progress: &mut Progress<'_>,
 ) -> Result<VerifyReport, OpenError> {
-    run(&Store::open_on(disk, options)?, progress)
+    run(&Store::open_on(disk, &as_it_is(options))?, progress)
+}
+
+/// Recovery would change the store.
+fn as_it_is(options: &OpenOptions) -> OpenOptions {
+    OpenOptions { recover: false, ..options.clone() }
 }
 
 fn run(store: &Store, progress: &mut Progress<'_>) -> Result<VerifyReport, OpenError> {
     let snapshot = store.snapshot();
-    let inner = snapshot.inner.as_ref();
-    let catalog = &inner.catalog;
-    let blocks =
-        |segment: &crate::pages::Segment| segment.meta.num_pages * segment.blocks_per_page();
-    let total = inner.segments.iter().map(blocks).sum();
+    let (inner, version) = (snapshot.inner.as_ref(), snapshot.version.as_ref());
     let mut progress = |done, total| progress(done, total);
-    let report = VerifyReport::default();
-    let mut run = Run { inner, report, progress: &mut progress, done: 0, total, stopped: false };
-    run.check_roots();
-    let mut topologies = vec![false; inner.segments.len()];
-    for index in 0..catalog.edge_types.len() {
-        let id = EdgeTypeId(index as u16);
-        let (meta, topo, tree) = inner.topology(id)?;
-        for segment in [topo, tree] {
-            if let Some(flag) = topologies.get_mut(segment.id as usize) {
-                *flag = true;
+    let mut run = Run::new(inner, version, &inner.pages, &mut progress);
+    run.check_roots(Pass::Verify);
+    run.check_log();
+    run.check_segments(&snapshot)?;
+    Ok(run.finish())
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        inner: &'a Inner,
+        version: &'a Version,
+        pages: &'a Pages,
+        progress: &'a mut Progress<'a>,
+    ) -> Self {
+        let blocks = |segment: &Segment| segment.meta.num_pages * segment.blocks_per_page();
+        Self {
+            inner,
+            version,
+            pages,
+            report: VerifyReport::default(),
+            progress,
+            pace: Pace::default(),
+            at_rest: false,
+            done: 0,
+            total: version.segments.iter().map(blocks).sum(),
+            segment_end: 0,
+            stopped: false,
+        }
+    }
+
+    fn check_log(&mut self) {
+        match inspect_log(&self.pages.reader, &self.inner.path, self.version) {
+            Ok(recovery) => {
+                self.report.log_commits = recovery.commits;
+                self.report.log_torn = recovery.torn;
+                self.at_rest = recovery.commits == 0;
+            }
+            Err(UpdateError::Read(error)) => self.report.add_error("wal", &error),
+            Err(error) => {
+                let file = match &error {
+                    UpdateError::LogDamaged { file, .. } => file.as_str(),
+                    _ => "wal",
+                };
+                self.report.add(file, None, None, error.to_string());
             }
         }
-        run.check_blocks(tree, &mut |_, _, _, _| {});
-        run.check_topology(id, meta, topo, tree);
     }
-    for (segment, checked) in inner.segments.iter().zip(&topologies) {
-        if !checked {
-            run.check_blocks(segment, &mut |_, _, _, _| {});
+
+    /// Segments by what they belong to; that every one belongs to something, the catalog says.
+    fn check_segments(&mut self, snapshot: &Snapshot) -> Result<(), ReadError> {
+        let version: &'a Version = self.version;
+        let (nodes, edges) = (&version.catalog.node_types, &version.catalog.edge_types);
+        for index in 0..edges.len() {
+            if !self.stopped {
+                let id = EdgeTypeId(index as u16);
+                self.check_topology(id, version.topology(id)?)?;
+            }
         }
-    }
-    for index in 0..catalog.node_types.len() {
-        if run.stopped {
-            break;
+        for meta in edges {
+            let back = meta.reverse.and_then(|reverse| edges.get(usize::from(reverse.0)));
+            if let Some(back) = back.filter(|back| back.num_edges != meta.num_edges) {
+                let (relation, other) = (&meta.relation, &back.relation);
+                let what = format!("edge types {relation:?} and {other:?} are not as long");
+                self.report.add("root.a", None, None, what);
+            }
         }
-        run.check_dictionary(&snapshot, NodeTypeId(index as u16));
+        for index in 0..nodes.len() {
+            if !self.stopped {
+                let id = NodeTypeId(index as u16);
+                if let Err(error) = self.check_dead(id) {
+                    self.report.add_error("root.a", &error);
+                }
+            }
+        }
+        let dictionaries = nodes.iter().filter_map(|owner| owner.dictionary);
+        let dictionaries = dictionaries.flat_map(|d| [d.names, d.names_index, d.keys]);
+        let tensors = nodes.iter().flat_map(|owner| &owner.tensors);
+        let tensors = tensors.chain(edges.iter().flat_map(|owner| &owner.tensors));
+        for segment in dictionaries.chain(tensors.map(|tensor| tensor.segment)) {
+            if !self.stopped {
+                self.check_whole(&version.segment(segment)?.placed)?;
+            }
+        }
+        for index in 0..nodes.len() {
+            if !self.stopped {
+                self.check_dictionary(snapshot, NodeTypeId(index as u16));
+            }
+        }
+        Ok(())
     }
-    run.report.stopped = run.stopped;
-    Ok(run.report)
+
+    /// The report, without what was seen twice: by its checksum and by what it is part of.
+    fn finish(mut self) -> VerifyReport {
+        self.report.stopped = self.stopped;
+        let mut seen = HashSet::new();
+        self.report.problems.retain(|problem| {
+            let place = (problem.file.clone(), problem.block);
+            let rest = problem.block.is_none().then(|| (problem.page, problem.what.clone()));
+            seen.insert((place, rest))
+        });
+        self.report
+    }
 }

@@ -1,236 +1,274 @@
 //! Topology pages against themselves, the indexes, the gmap and the catalog.
 //!
-//! Pages and both indexes ascend together, so one pass over the pages with one cursor in each index
-//! checks everything.
+//! Pages may be anywhere, so both indexes are walked in the order of their keys and the pages that
+//! they name are read some at a time, in the order of their numbers. Whatever page nothing has led
+//! to in the end is checked for its bytes, and is one too many.
 
 use ng_types::EdgeTypeId;
 
-use crate::builder::Entry;
 use crate::catalog::EdgeTypeMeta;
 use crate::error::{Damage, ReadError};
 use crate::pages::Segment;
 use crate::segment::data_file;
 use crate::topology::entry::EntryLayout;
-use crate::topology::h_page::{HLayout, check_h_page};
+use crate::topology::h_page::{HLayout, check_h_page, degree_of};
 use crate::topology::l_page::LPage;
-use crate::topology::page::{PageHeader, PageKind};
-use crate::tree::TreeKind;
+use crate::tree::{Record, TreeKind};
+use crate::verify::Run;
+use crate::verify::blocks::{PageState, Window};
 use crate::verify::gmap::GmapCheck;
-use crate::verify::tree_cursor::TreeCursor;
-use crate::verify::{Run, VerifyReport};
+use crate::verify::lists::ListCheck;
+use crate::verify::tree_cursor::{TreeCursor, Unclaimed, claim};
+
+/// What an index says of a page.
+#[derive(Clone, Copy)]
+enum Part {
+    /// An L-type page and its largest node.
+    Short { key: u64 },
+    /// A part of the list of a node with so many entries.
+    Long { node: u64, degree: u64, part: u64 },
+}
 
 struct TopologyCheck<'a> {
     edge_type: u32,
     meta: &'a EdgeTypeMeta,
     topo: &'a Segment,
     layout: EntryLayout,
-    bounds: Bounds,
-    l_cursor: TreeCursor<'a>,
-    h_cursor: TreeCursor<'a>,
+    lists: ListCheck<'a>,
     gmap: GmapCheck<'a>,
-    /// Set by the first damage: pages can then no longer be compared with the indexes.
-    lost: bool,
+    unclaimed: &'a Unclaimed,
+    /// The next node with a long list while L-type pages are checked.
+    hub: Option<u64>,
+    hubs: TreeCursor<'a>,
+    /// Pages to read, in the order of the index.
+    waiting: Vec<(u64, Part)>,
+    window: Window,
     last_node: Option<u64>,
-    hub: Option<Hub>,
-    num_edges: u64,
     num_l_pages: u64,
     num_h_lists: u64,
+    /// A list could not be read, so the counts mean nothing.
+    lost: bool,
 }
 
-#[derive(Clone, Copy)]
-struct Bounds {
-    source: u64,
-    destination: u64,
-    edge_id: u64,
-}
-
-/// The long list that the next pages belong to.
-struct Hub {
-    node: u64,
-    degree: u64,
-    part: u64,
-}
-
-impl Run<'_> {
+impl<'r> Run<'r> {
+    /// Checks both segments of an edge type.
     pub(super) fn check_topology(
         &mut self,
         id: EdgeTypeId,
-        meta: &EdgeTypeMeta,
-        topo: &Segment,
-        index: &Segment,
-    ) {
-        let (inner, layout) = (self.inner, EntryLayout::of(meta));
-        let pages = &inner.pages;
-        let nodes = |id| inner.node_type(id).map_or(0, |owner| owner.num_nodes);
-        let bounds = Bounds {
-            source: nodes(meta.source),
-            destination: nodes(meta.destination),
-            edge_id: meta.num_edge_ids,
-        };
+        (meta, topo, index): (&'r EdgeTypeMeta, &'r Segment, &'r Segment),
+    ) -> Result<(), ReadError> {
+        let index_table = self.check_present(index)?;
+        self.check_lengths(topo);
+        let topo_table = self.check_table(topo)?;
+        let complete = index_table.sound && topo_table.sound;
+        let trees = Unclaimed::new(index_table.present);
+        let unclaimed = Unclaimed::new(topo_table.present);
+        let roots = &meta.topology;
+        let pages = self.pages;
         let cursor = |kind, root| TreeCursor::new(pages, index, kind, root);
         let mut check = TopologyCheck {
             edge_type: u32::from(id.0),
             meta,
             topo,
-            layout,
-            bounds,
-            l_cursor: cursor(TreeKind::L, meta.topology.l_root),
-            h_cursor: cursor(TreeKind::H, meta.topology.h_root),
-            gmap: GmapCheck::new(pages, index, meta.topology.gmap_root),
-            lost: false,
-            last_node: None,
+            layout: EntryLayout::of(meta),
+            lists: ListCheck::new(self, meta)?,
+            gmap: GmapCheck::new(pages, index, roots.gmap_root, &trees),
+            unclaimed: &unclaimed,
             hub: None,
-            num_edges: 0,
+            hubs: cursor(TreeKind::H, roots.h_root),
+            waiting: Vec::new(),
+            window: self.window(topo)?,
+            last_node: None,
             num_l_pages: 0,
             num_h_lists: 0,
+            lost: false,
         };
-        self.check_blocks(topo, &mut |report, page, bytes, sound| {
-            report.pages += 1;
-            check.page(report, page, bytes, sound);
-        });
-        check.finish(&mut self.report, index);
+        let l_cursor = cursor(TreeKind::L, roots.l_root).claiming(&trees);
+        let h_cursor = cursor(TreeKind::H, roots.h_root).claiming(&trees);
+        let walked = check.walk(self, l_cursor, h_cursor);
+        if let Err(error) = &walked {
+            self.report.add_error(&data_file(&index.meta.name), error);
+        }
+        if self.stopped {
+            return Ok(());
+        }
+        if walked.is_ok() && complete {
+            check.compare_counts(self);
+            self.check_unclaimed(index, &trees);
+            self.check_unclaimed(topo, &unclaimed);
+        }
+        drop(check);
+        self.check_blocks(topo, &unclaimed.into_inner())
+    }
+
+    /// Pages of `segment` that nothing leads to.
+    fn check_unclaimed(&mut self, segment: &Segment, unclaimed: &Unclaimed) {
+        let (count, first) = (unclaimed.borrow().len(), unclaimed.borrow().next(0));
+        if count > 0 {
+            let what = format!("nothing leads to {count} pages, this one the first");
+            self.report.add(&data_file(&segment.meta.name), first, None, what);
+        }
     }
 }
 
 impl TopologyCheck<'_> {
-    fn page(&mut self, report: &mut VerifyReport, page: u64, bytes: &[u8], sound: bool) {
-        if !sound {
-            self.lost = true;
-            return;
+    fn walk(
+        &mut self,
+        run: &mut Run<'_>,
+        mut l_cursor: TreeCursor<'_>,
+        mut h_cursor: TreeCursor<'_>,
+    ) -> Result<(), ReadError> {
+        self.hub = self.hubs.next()?.map(|record| record.key);
+        while let Some(record) = l_cursor.next()? {
+            self.num_l_pages += 1;
+            self.wait_for(run, record.page, Part::Short { key: record.key })?;
         }
-        let outcome = match PageHeader::decode(bytes, self.edge_type, self.layout) {
-            Ok(header) if header.kind == PageKind::L => self.l_page(page, bytes),
-            Ok(header) => self.h_page(page, bytes, &header),
-            Err(damage) => Err(self.topo.damaged(page, &damage)),
-        };
-        if let Err(error) = outcome {
-            self.lost = true;
-            report.add_error(&data_file(&self.topo.meta.name), &error);
+        self.read_waiting(run);
+        while let Some(record) = h_cursor.next()? {
+            self.num_h_lists += 1;
+            self.gmap.hub(record.key)?;
+            self.long_list(run, record)?;
         }
+        self.read_waiting(run);
+        self.gmap.finish()
+    }
+
+    fn long_list(&mut self, run: &mut Run<'_>, record: Record) -> Result<(), ReadError> {
+        let (node, degree) = (record.key, degree_of(record.extra));
+        let pages = HLayout::new(self.layout, self.topo.meta.page_bytes).pages(degree);
+        if pages == 0 {
+            return Err(self.wrong(record.page, format!("the long list of node {node} is empty")));
+        }
+        for part in 0..pages {
+            let page = record.page.saturating_add(part);
+            self.wait_for(run, page, Part::Long { node, degree, part })?;
+        }
+        Ok(())
+    }
+
+    fn wait_for(&mut self, run: &mut Run<'_>, page: u64, part: Part) -> Result<(), ReadError> {
+        claim(self.unclaimed, self.topo, page)?;
+        self.waiting.push((page, part));
+        if self.waiting.len() >= self.window.pages {
+            self.read_waiting(run);
+        }
+        Ok(())
+    }
+
+    /// Reads the pages that wait and checks them in the order of the index.
+    fn read_waiting(&mut self, run: &mut Run<'_>) {
+        if run.stopped || self.waiting.is_empty() {
+            return self.waiting.clear();
+        }
+        let waiting = std::mem::take(&mut self.waiting);
+        let mut pages: Vec<u64> = waiting.iter().map(|(page, _)| *page).collect();
+        pages.sort_unstable();
+        let states = run.read_pages(self.topo, &pages, &mut self.window);
+        let page_bytes = self.topo.meta.page_bytes as usize;
+        let bytes = std::mem::take(&mut self.window.bytes);
+        for (page, part) in &waiting {
+            let at = pages.partition_point(|other| other < page);
+            run.report.pages += 1;
+            if states.get(at) != Some(&PageState::Sound) {
+                self.lost = true;
+                continue;
+            }
+            let bytes = bytes.get(at * page_bytes..(at + 1) * page_bytes).unwrap_or_default();
+            if let Err(error) = self.page(*page, *part, bytes) {
+                self.lost = true;
+                run.report.add_error(&data_file(&self.topo.meta.name), &error);
+            }
+        }
+        self.window.bytes = bytes;
+        self.waiting = waiting;
+        self.waiting.clear();
     }
 
     fn wrong(&self, page: u64, what: impl Into<String>) -> ReadError {
         self.topo.damaged(page, &Damage::new(what.into()))
     }
 
-    fn l_page(&mut self, page: u64, bytes: &[u8]) -> Result<(), ReadError> {
-        if self.hub.is_some() {
-            return Err(self.wrong(page, "an L-type page inside the run of an H-type list"));
+    /// An error if there is something to say.
+    fn checked(&self, page: u64, what: Option<String>) -> Result<(), ReadError> {
+        what.map_or(Ok(()), |what| Err(self.wrong(page, what)))
+    }
+
+    fn page(&mut self, page: u64, part: Part, bytes: &[u8]) -> Result<(), ReadError> {
+        match part {
+            Part::Short { key } => {
+                // Pages that follow are compared with what the index says, not with the damage.
+                let result = self.l_page(page, bytes, key);
+                self.last_node = Some(key);
+                result
+            }
+            Part::Long { node, degree, part } => self.h_page(page, bytes, (node, degree), part),
         }
-        let typed = LPage::check(bytes, self.edge_type, self.layout)
-            .map_err(|damage| self.topo.damaged(page, &damage))?;
+    }
+
+    fn l_page(&mut self, page: u64, bytes: &[u8], key: u64) -> Result<(), ReadError> {
+        let topo = self.topo;
+        let wrong = |damage: Damage| topo.damaged(page, &damage);
+        let typed = LPage::check(bytes, self.edge_type, self.layout).map_err(wrong)?;
         for index in 0..typed.len() {
-            let (node, list) =
-                typed.slot(index).map_err(|damage| self.topo.damaged(page, &damage))?;
-            if self.last_node.replace(node) >= Some(node) && !self.lost {
+            let (node, list) = typed.slot(index).map_err(wrong)?;
+            if self.last_node.replace(node) >= Some(node) {
                 return Err(self.wrong(page, "node ranges of L-type pages overlap"));
             }
-            self.entries(page, node, list)?;
-        }
-        self.num_l_pages += 1;
-        if !self.lost {
-            let expected = self.l_cursor.next()?.map(|record| (record.key, record.page));
-            if expected != self.last_node.map(|node| (node, page)) {
-                return Err(self.wrong(page, "the L index names another page or node"));
+            while self.hub.is_some_and(|hub| hub < node) {
+                self.hub = self.hubs.next()?.map(|record| record.key);
             }
+            if self.hub == Some(node) {
+                return Err(self.wrong(page, format!("node {node} has a long list, too")));
+            }
+            let what = self.lists.begin(node)?;
+            self.checked(page, what)?;
+            let what = self.lists.entries(node, list)?;
+            self.checked(page, what)?;
+            let what = self.lists.end(node);
+            self.checked(page, what)?;
+        }
+        if self.last_node != Some(key) {
+            return Err(self.wrong(page, "the L index names another largest node"));
         }
         Ok(())
     }
 
-    fn h_page(&mut self, page: u64, bytes: &[u8], header: &PageHeader) -> Result<(), ReadError> {
-        let layout = HLayout::new(self.layout, bytes.len() as u32);
-        if self.lost {
-            // The degree is only known to the index, so take the page at its word.
-            let part = u64::from(header.end_or_part);
-            let degree = part * layout.per_page() + u64::from(header.num_entries);
-            return self.h_part(page, bytes, (header.node, degree), part);
-        }
-        let hub = match self.hub.take() {
-            Some(hub) => hub,
-            None => {
-                let record = self.h_cursor.next()?.filter(|record| record.page == page);
-                let record =
-                    record.ok_or_else(|| self.wrong(page, "the H index names another page"))?;
-                self.gmap.hub(record.key)?;
-                self.num_h_lists += 1;
-                Hub { node: record.key, degree: record.extra, part: 0 }
-            }
-        };
-        self.h_part(page, bytes, (hub.node, hub.degree), hub.part)?;
-        if hub.part + 1 < layout.pages(hub.degree) {
-            self.hub = Some(Hub { part: hub.part + 1, ..hub });
-        }
-        Ok(())
-    }
-
-    fn h_part(
+    fn h_page(
         &mut self,
         page: u64,
         bytes: &[u8],
-        list: (u64, u64),
+        (node, degree): (u64, u64),
         part: u64,
     ) -> Result<(), ReadError> {
-        let count = check_h_page(bytes, self.edge_type, self.layout, list, part)
+        let count = check_h_page(bytes, self.edge_type, self.layout, (node, degree), part)
             .map_err(|damage| self.topo.damaged(page, &damage))?;
-        let width = self.layout.entry_bytes();
-        for (start, count) in HLayout::new(self.layout, bytes.len() as u32).blocks(count) {
+        if part == 0 {
+            let what = self.lists.begin(node)?;
+            self.checked(page, what)?;
+        }
+        let (h_layout, width) =
+            (HLayout::new(self.layout, bytes.len() as u32), self.layout.entry_bytes());
+        for (start, count) in h_layout.blocks(count) {
             let raw = bytes.get(start..start + count * width).unwrap_or_default();
-            self.entries(page, list.0, raw)?;
+            let what = self.lists.entries(node, raw)?;
+            self.checked(page, what)?;
+        }
+        if part + 1 == h_layout.pages(degree) {
+            let what = self.lists.end(node);
+            self.checked(page, what)?;
         }
         Ok(())
     }
 
-    fn entries(&mut self, page: u64, node: u64, raw: &[u8]) -> Result<(), ReadError> {
-        let bounds = self.bounds;
-        if node >= bounds.destination {
-            let what = format!("destination {node} of {} nodes", bounds.destination);
-            return Err(self.wrong(page, what));
-        }
-        for bytes in raw.chunks_exact(self.layout.entry_bytes()) {
-            let Entry { source, edge_id, .. } = self.layout.decode(bytes);
-            if source >= bounds.source {
-                let what = format!("node {node} has source {source} of {}", bounds.source);
-                return Err(self.wrong(page, what));
-            }
-            if self.meta.has_edge_ids && edge_id >= bounds.edge_id {
-                let what = format!("node {node} has edge id {edge_id} of {}", bounds.edge_id);
-                return Err(self.wrong(page, what));
-            }
-            self.num_edges += 1;
-        }
-        Ok(())
-    }
-
-    fn finish(mut self, report: &mut VerifyReport, index: &Segment) {
-        if self.lost {
-            return;
-        }
-        let file = data_file(&index.meta.name);
-        let rest = (|| {
-            let left = self.l_cursor.next()?.is_some() || self.h_cursor.next()?.is_some();
-            let trees = self.l_cursor.num_pages + self.h_cursor.num_pages;
-            let unused = self.gmap.finish()? + trees != index.meta.num_pages;
-            Ok::<_, ReadError>((left, unused))
-        })();
-        match rest {
-            Ok((left, unused)) => {
-                if left || self.hub.is_some() {
-                    report.add(&file, None, None, "the index names lists that no page has");
-                }
-                if unused {
-                    report.add(&file, None, None, "the index has pages that belong to no tree");
-                }
-            }
-            Err(error) => report.add_error(&file, &error),
-        }
+    fn compare_counts(&self, run: &mut Run<'_>) {
         let topology = &self.meta.topology;
         let expected = (self.meta.num_edges, topology.num_l_pages, topology.num_h_lists);
-        let found = (self.num_edges, self.num_l_pages, self.num_h_lists);
-        if expected != found {
+        let found = (self.lists.num_edges, self.num_l_pages, self.num_h_lists);
+        if !self.lost && expected != found {
             let what = format!(
                 "(edges, L-type pages, H-type lists) are {found:?}, the catalog says {expected:?}"
             );
-            report.add(&data_file(&self.topo.meta.name), None, None, what);
+            run.report.add(&data_file(&self.topo.meta.name), None, None, what);
         }
     }
 }

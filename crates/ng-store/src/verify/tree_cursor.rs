@@ -1,16 +1,23 @@
-//! Walking a static tree in key order with one page per level, checking it on the way.
+//! Walking a tree in key order with one page per level, checking it on the way.
+
+use std::cell::RefCell;
 
 use crate::catalog::TreeRoot;
 use crate::error::{Damage, ReadError};
 use crate::io::BLOCK_BYTES;
 use crate::pages::{Pages, Segment};
 use crate::tree::{Record, TreeKind, TreePage};
+use crate::verify::page_set::PageSet;
 
-pub(super) struct TreeCursor<'a> {
+/// Pages of a segment that nothing has led to so far.
+pub(super) type Unclaimed = RefCell<PageSet>;
+
+pub(crate) struct TreeCursor<'a> {
     pages: &'a Pages,
     index: &'a Segment,
     kind: TreeKind,
     root: Option<TreeRoot>,
+    unclaimed: Option<&'a Unclaimed>,
     /// Pages from the root down: number, level, bytes, next record.
     stack: Vec<(u64, u8, Vec<u8>, usize)>,
     last_key: Option<u64>,
@@ -25,7 +32,14 @@ impl<'a> TreeCursor<'a> {
         kind: TreeKind,
         root: Option<TreeRoot>,
     ) -> Self {
-        Self { pages, index, kind, root, stack: Vec::new(), last_key: None, num_pages: 0 }
+        let (stack, last_key) = (Vec::new(), None);
+        Self { pages, index, kind, root, unclaimed: None, stack, last_key, num_pages: 0 }
+    }
+
+    /// The same, taking each page of the tree from `unclaimed`.
+    pub fn claiming(mut self, unclaimed: &'a Unclaimed) -> Self {
+        self.unclaimed = Some(unclaimed);
+        self
     }
 
     /// The next record of the leaves.
@@ -55,6 +69,9 @@ impl<'a> TreeCursor<'a> {
     }
 
     fn push(&mut self, page: u64, level: u8, largest: Option<u64>) -> Result<(), ReadError> {
+        if let Some(unclaimed) = self.unclaimed {
+            claim(unclaimed, self.index, page)?;
+        }
         let bytes = read_page(self.pages, self.index, page)?;
         let wrong = |damage: Damage| self.index.damaged(page, &damage);
         let typed = TreePage::check(&bytes, self.kind, level).map_err(wrong)?;
@@ -68,8 +85,17 @@ impl<'a> TreeCursor<'a> {
     }
 }
 
+/// Notes that something leads to a page; it is an error if it is not there, or not for the first
+/// time.
+pub(super) fn claim(unclaimed: &Unclaimed, segment: &Segment, page: u64) -> Result<(), ReadError> {
+    if unclaimed.borrow_mut().remove(page) {
+        return Ok(());
+    }
+    Err(segment.damaged(page, &Damage::new("two pointers lead to this page, or it has no place")))
+}
+
 /// Copies one 4 KiB page of an index or dictionary segment.
-pub(super) fn read_page(pages: &Pages, index: &Segment, page: u64) -> Result<Vec<u8>, ReadError> {
+pub(crate) fn read_page(pages: &Pages, index: &Segment, page: u64) -> Result<Vec<u8>, ReadError> {
     let mut copy = vec![0; BLOCK_BYTES];
     let mut visit = |_: usize, bytes: &[u8]| {
         copy.copy_from_slice(bytes);

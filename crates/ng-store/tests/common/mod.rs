@@ -1,6 +1,10 @@
 //! What the tests of this crate share: a plain model of a graph, and a store built from it.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
 
+pub mod changing;
+pub mod child;
+pub mod compare;
+pub mod graph;
 pub mod model;
 
 use std::collections::BTreeMap;

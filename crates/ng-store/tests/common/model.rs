@@ -95,7 +95,11 @@ impl Model {
     /// Writes the model to a fresh disk.
     pub fn build(&self) -> Arc<MemDisk> {
         let disk = Arc::new(MemDisk::new());
-        let options = BuildOptions { page_bytes: self.page_bytes, fill: self.fill };
+        let options = BuildOptions {
+            page_bytes: self.page_bytes,
+            fill: self.fill,
+            ..BuildOptions::default()
+        };
         let mut builder = StoreBuilder::on_disk(disk.clone(), options).unwrap();
         for (index, count) in self.num_nodes.iter().enumerate() {
             builder.node_type(&format!("n{index}"), *count).unwrap();

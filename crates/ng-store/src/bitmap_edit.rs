@@ -1,0 +1,162 @@
+//! Bitmaps of nodes that can change: a directory of blocks of nodes, and a page of bits for each.
+//!
+//! Used for the gmap and for sets of node ids alike; what a bit means is not known here. The
+//! invariant: a page has a bit set, or it does not exist, so the directory has no idle record.
+
+use crate::bytes::is_zero;
+use crate::catalog::TreeRoot;
+use crate::edit::Edit;
+use crate::error::ReadError;
+use crate::io::BLOCK_BYTES;
+use crate::topology::GMAP_NODES;
+use crate::tree::{Record, TreeKind};
+use crate::tree_edit::Tree;
+
+/// A set of nodes; whoever changes it keeps the new root of its directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bitmap {
+    /// Block of nodes -> page of bits.
+    pub directory: Tree,
+}
+
+/// Byte and bit of a node in its page.
+fn place(node: u64) -> (usize, u8) {
+    let bit = (node % GMAP_NODES) as usize;
+    (bit / 8, 1 << (bit % 8))
+}
+
+impl Bitmap {
+    /// The set with this directory, in pages of `segment`.
+    pub fn new(segment: u32, root: Option<TreeRoot>) -> Self {
+        Self { directory: Tree { segment, kind: TreeKind::Gmap, root } }
+    }
+
+    /// Whether `node` is in the set.
+    pub fn get(&self, edit: &mut Edit, node: u64) -> Result<bool, ReadError> {
+        let Some(record) = self.directory.find(edit, node / GMAP_NODES)? else {
+            return Ok(false);
+        };
+        let (byte, bit) = place(node);
+        let held = edit.read(self.directory.segment, record.page)?;
+        Ok(held.bytes().get(byte).is_some_and(|bits| bits & bit != 0))
+    }
+
+    /// Puts `node` into the set.
+    pub fn set(&mut self, edit: &mut Edit, node: u64) -> Result<(), ReadError> {
+        let (key, segment) = (node / GMAP_NODES, self.directory.segment);
+        let page = match self.directory.find(edit, key)? {
+            Some(record) => record.page,
+            None => {
+                let page = edit.create(segment, vec![0; BLOCK_BYTES]);
+                self.directory.insert(edit, Record { key, page, extra: 0 })?;
+                page
+            }
+        };
+        let (byte, bit) = place(node);
+        if let Some(bits) = edit.write(segment, page)?.get_mut(byte) {
+            *bits |= bit;
+        }
+        Ok(())
+    }
+
+    /// Takes `node` out of the set.
+    pub fn clear(&mut self, edit: &mut Edit, node: u64) -> Result<(), ReadError> {
+        let (key, segment) = (node / GMAP_NODES, self.directory.segment);
+        let Some(record) = self.directory.find(edit, key)? else {
+            return Ok(());
+        };
+        let (byte, bit) = place(node);
+        let bytes = edit.write(segment, record.page)?;
+        if let Some(bits) = bytes.get_mut(byte) {
+            *bits &= !bit;
+        }
+        if is_zero(bytes) {
+            edit.remove(segment, record.page);
+            self.directory.remove(edit, key)?;
+        }
+        Ok(())
+    }
+
+    /// The smallest node of the set that is at least `from`.
+    pub fn first_set(&self, edit: &mut Edit, from: u64) -> Result<Option<u64>, ReadError> {
+        let mut from = from;
+        while let Some(record) = self.directory.lower_bound(edit, from / GMAP_NODES)? {
+            let start = record.key.saturating_mul(GMAP_NODES);
+            let skipped = from.saturating_sub(start) as usize;
+            let held = edit.read(self.directory.segment, record.page)?;
+            if let Some(bit) = first_bit(held.bytes(), skipped) {
+                return Ok(Some(start + bit as u64));
+            }
+            let Some(next) = start.checked_add(GMAP_NODES) else {
+                return Ok(None);
+            };
+            from = next;
+        }
+        Ok(None)
+    }
+}
+
+fn first_bit(bytes: &[u8], from: usize) -> Option<usize> {
+    let masked = |at: usize| {
+        let bits = bytes.get(at).copied().unwrap_or(0);
+        if at == from / 8 { bits & (0xff << (from % 8)) } else { bits }
+    };
+    let at = (from / 8..bytes.len()).find(|at| masked(*at) != 0)?;
+    Some(at * 8 + masked(at).trailing_zeros() as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use ng_testing::Random;
+
+    use super::*;
+    use crate::catalog::Catalog;
+    use crate::tree_edit::tests::{check_tree, live_pages, segment};
+
+    #[test]
+    fn a_bitmap_is_a_sorted_set_and_keeps_no_empty_page() {
+        for (seed, bound) in [(11, 90), (12, 300_000), (13, 1 << 40)] {
+            println!("seed {seed}");
+            let mut random = Random::new(seed);
+            let catalog = Catalog {
+                fill: 0.9,
+                reuse_ids: false,
+                log: None,
+                page_bytes: 4096,
+                node_types: Vec::new(),
+                edge_types: Vec::new(),
+                segments: vec![segment("bits", 4096)],
+            };
+            let mut edit = Edit::detached(catalog);
+            let (mut bitmap, mut model) = (Bitmap::new(0, None), BTreeSet::new());
+            for step in 0..9_000_u64 {
+                let node = random.below(bound);
+                let drains = step >= 6_000;
+                if random.below(100) < if drains { 5 } else { 70 } {
+                    bitmap.set(&mut edit, node).expect("sets");
+                    model.insert(node);
+                } else {
+                    let chosen = model.range(node..).next().copied().unwrap_or(node);
+                    bitmap.clear(&mut edit, chosen).expect("clears");
+                    model.remove(&chosen);
+                }
+                let probe = random.below(bound);
+                let expected = model.range(probe..).next().copied();
+                assert_eq!(bitmap.first_set(&mut edit, probe).expect("reads"), expected);
+                assert_eq!(bitmap.get(&mut edit, node).expect("reads"), model.contains(&node));
+                if step % 1_000 == 0 {
+                    let blocks: BTreeSet<u64> = model.iter().map(|n| n / GMAP_NODES).collect();
+                    let (records, num_pages) = check_tree(&mut edit, bitmap.directory);
+                    assert!(records.iter().map(|r| r.key).eq(blocks.iter().copied()));
+                    assert_eq!(live_pages(&mut edit, 0), num_pages + blocks.len() as u64);
+                }
+            }
+            for node in model {
+                bitmap.clear(&mut edit, node).expect("clears");
+            }
+            assert_eq!((bitmap.directory.root, live_pages(&mut edit, 0)), (None, 0));
+        }
+    }
+}

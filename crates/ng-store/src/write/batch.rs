@@ -1,0 +1,362 @@
+//! [`WriteBatch`]: operations that become durable together, or not at all.
+
+use std::sync::Arc;
+
+use ng_types::{EdgeTypeId, NodeId, NodeTypeId};
+
+use crate::builder::Entry;
+use crate::catalog::{Catalog, Owner, TensorRef};
+use crate::edit::Edit;
+use crate::write::error::UpdateError;
+use crate::write::log::RECORD_BYTES_MAX;
+use crate::write::op::Op;
+use crate::write::writer::{Head, Writer};
+
+/// An open batch. It sees what it has done itself; nobody else does before [`WriteBatch::commit`].
+/// Batches of several threads take turns: the next one starts when this one is committed or
+/// dropped. Dropping it undoes all of it.
+///
+/// A batch is a draft as long as its operations can be checked without being done: then they are
+/// done once they are durable, on pages that nobody else may see, and none of them has to be
+/// copied. An operation whose answer depends on lists ends the draft: all operations so far are
+/// done on copies of the pages, and so are all that follow.
+pub struct WriteBatch {
+    writer: Arc<Writer>,
+    /// Taken out while the batch is open; `None` once it was given back.
+    head: Option<Head>,
+    edit: Option<Edit>,
+    is_draft: bool,
+    ops: Vec<u8>,
+    payload_bytes: u64,
+    num_ops: u64,
+    broken: Option<String>,
+}
+
+/// What an edge has beside its ends. Columns that its type does not have are ignored.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EdgeData {
+    /// When.
+    pub time: i64,
+    /// How much.
+    pub weight: f32,
+}
+
+/// A batch that was committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// Its number.
+    pub lsn: u64,
+    /// Operations in it.
+    pub ops: u64,
+}
+
+impl WriteBatch {
+    pub(crate) fn new(writer: Arc<Writer>, head: Head, edit: Edit) -> Self {
+        let (head, edit) = (Some(head), Some(edit));
+        let (ops, payload_bytes, num_ops) = (Vec::new(), 0, 0);
+        let (is_draft, broken) = (true, None);
+        Self { writer, head, edit, is_draft, ops, payload_bytes, num_ops, broken }
+    }
+
+    fn edit(&mut self) -> Result<&mut Edit, UpdateError> {
+        if let Some(cause) = &self.broken {
+            return Err(UpdateError::Broken { cause: cause.clone() });
+        }
+        let closed = || UpdateError::Broken { cause: "it is closed".into() };
+        self.edit.as_mut().ok_or_else(closed)
+    }
+
+    /// Does what the draft has only checked.
+    fn end_draft(&mut self) -> Result<(), UpdateError> {
+        if !std::mem::replace(&mut self.is_draft, false) || self.ops.is_empty() {
+            return Ok(());
+        }
+        let (Some(head), Some(mut edit)) = (&self.head, self.edit.take()) else {
+            return Ok(());
+        };
+        edit.restart(&head.version);
+        let done = edit.replay_all(&self.ops);
+        self.edit = Some(edit);
+        if let Err(error) = &done {
+            self.broken = Some(error.to_string());
+        }
+        done
+    }
+
+    /// An error if this batch has deleted the node, which a draft has not done yet.
+    fn check_not_deleted(&mut self, node_type: NodeTypeId, id: u64) -> Result<(), UpdateError> {
+        let head = self.head.as_ref().filter(|_| self.is_draft);
+        let is_deleted = head.is_some_and(|head| head.deleted.contains(&(node_type, id)));
+        if !is_deleted {
+            return Ok(());
+        }
+        let node_type = self.edit()?.node_meta(node_type)?.name.clone();
+        Err(UpdateError::NodeNotFound { node_type, id, why: "it was deleted".into() })
+    }
+
+    /// Runs an operation; one that fails half way spoils the batch.
+    fn run<T>(
+        &mut self,
+        op: impl FnOnce(&mut Edit) -> Result<T, UpdateError>,
+    ) -> Result<T, UpdateError> {
+        let result = op(self.edit()?);
+        if let Err(error) = &result
+            && !error.is_refusal()
+        {
+            self.broken = Some(error.to_string());
+        }
+        result
+    }
+
+    fn note(&mut self, op: &Op<'_>, payload_bytes: u64) -> Result<(), UpdateError> {
+        op.encode(&mut self.ops);
+        self.payload_bytes += payload_bytes;
+        self.num_ops += 1;
+        if self.ops.len() as u64 > RECORD_BYTES_MAX {
+            let what = format!("a batch of more than {RECORD_BYTES_MAX} bytes; commit it in parts");
+            self.broken = Some(what.clone());
+            return Err(UpdateError::Unsupported { what });
+        }
+        Ok(())
+    }
+
+    /// The types and tensors, as this batch has made them.
+    ///
+    /// # Errors
+    /// [`UpdateError::Broken`] if the batch is closed or spoiled.
+    pub fn catalog(&mut self) -> Result<&Catalog, UpdateError> {
+        Ok(&self.edit()?.catalog)
+    }
+
+    /// Finds a tensor by name, for [`WriteBatch::set_row`].
+    ///
+    /// # Errors
+    /// [`UpdateError::Read`] if the owner has none of that name.
+    pub fn tensor(&mut self, owner: Owner, name: &str) -> Result<TensorRef, UpdateError> {
+        let what = format!("tensor {name:?}");
+        let found = self.edit()?.catalog.find_tensor(owner, name);
+        Ok(found.ok_or(crate::error::ReadError::Missing { what })?)
+    }
+
+    /// Operations so far.
+    pub fn len(&self) -> u64 {
+        self.num_ops
+    }
+
+    /// Whether nothing was done yet.
+    pub fn is_empty(&self) -> bool {
+        self.num_ops == 0
+    }
+
+    /// Adds a node (AddVertex) and returns its id. Its rows are 0 until [`WriteBatch::set_row`].
+    ///
+    /// # Errors
+    /// [`UpdateError::Unsupported`] for types with string ids or without free ids,
+    /// [`UpdateError::Read`].
+    pub fn add_node(&mut self, node_type: NodeTypeId) -> Result<NodeId, UpdateError> {
+        if self.edit()?.catalog.reuse_ids {
+            self.end_draft()?;
+        }
+        let (writer, head) = (Arc::clone(&self.writer), self.head.take());
+        let is_deleted = |id| head.as_ref().is_some_and(|h| h.deleted.contains(&(node_type, id)));
+        let is_draft = self.is_draft;
+        let result = self.run(|edit| {
+            let may_reuse = |id| !is_deleted(id) && writer.may_reuse(node_type, id);
+            let id = edit.next_node(node_type, may_reuse)?;
+            match is_draft {
+                true => edit.draft_node(node_type, id)?,
+                false => edit.add_node(node_type, id)?,
+            }
+            Ok(id)
+        });
+        self.head = head;
+        let id = result?;
+        self.note(&Op::AddNode { node_type, id }, 8)?;
+        Ok(id)
+    }
+
+    /// Deletes a node and all of its edges (DeleteVertex). Its id is not given out again unless the
+    /// store was created with `reuse_ids`.
+    ///
+    /// # Errors
+    /// [`UpdateError::NodeNotFound`], [`UpdateError::ReverseMissing`], [`UpdateError::Read`].
+    pub fn delete_node(&mut self, node_type: NodeTypeId, id: NodeId) -> Result<(), UpdateError> {
+        self.check_not_deleted(node_type, id)?;
+        let is_draft = self.is_draft;
+        self.run(|edit| match is_draft {
+            true => edit.check_delete(node_type, id),
+            false => edit.delete_node(node_type, id).map(drop),
+        })?;
+        if let Some(head) = &mut self.head {
+            head.deleted.insert((node_type, id));
+        }
+        self.note(&Op::DeleteNode { node_type, id }, 8)
+    }
+
+    /// Adds an edge (AddEdge), in both directions where the type is undirected or keeps its
+    /// reverse. Returns its edge id, or `None` where edges have none. On a `unique` type an edge
+    /// that is there takes the new time and weight and keeps its id.
+    ///
+    /// # Errors
+    /// [`UpdateError::NodeNotFound`], [`UpdateError::Read`].
+    pub fn add_edge(
+        &mut self,
+        edge_type: EdgeTypeId,
+        source: NodeId,
+        destination: NodeId,
+        data: EdgeData,
+    ) -> Result<Option<u64>, UpdateError> {
+        let EdgeData { time, weight } = data;
+        let mut entry = Entry { source, edge_id: 0, time, weight };
+        let meta = self.edit()?.edge_meta(edge_type)?;
+        let (ends, has_ids) = ((meta.source, meta.destination), meta.has_edge_ids);
+        if meta.unique {
+            self.end_draft()?;
+        }
+        self.check_not_deleted(ends.0, source)?;
+        self.check_not_deleted(ends.1, destination)?;
+        let is_draft = self.is_draft;
+        let id = self.run(|edit| match is_draft {
+            true => edit.draft_edge(edge_type, source, destination),
+            false => edit.add_edge(edge_type, destination, entry),
+        })?;
+        entry.edge_id = id;
+        self.note(&Op::AddEdge { edge_type, destination, entry }, 16)?;
+        Ok(has_ids.then_some(id))
+    }
+
+    /// [`WriteBatch::add_edge`] for many edges. `data` has one element for each edge, or none at
+    /// all. What has to be read for them is read together.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::add_edge`], and [`UpdateError::Unsupported`] for columns of unequal length.
+    pub fn add_edges(
+        &mut self,
+        edge_type: EdgeTypeId,
+        sources: &[NodeId],
+        destinations: &[NodeId],
+        data: &[EdgeData],
+    ) -> Result<Vec<u64>, UpdateError> {
+        let count = sources.len();
+        if destinations.len() != count || !(data.is_empty() || data.len() == count) {
+            let what = format!(
+                "{count} sources, {} destinations and {} times or weights: use equal numbers",
+                destinations.len(),
+                data.len()
+            );
+            return Err(UpdateError::Unsupported { what });
+        }
+        let meta = self.edit()?.edge_meta(edge_type)?;
+        let ends = [(meta.source, sources), (meta.destination, destinations)];
+        // One that is refused must not leave those before it in the batch.
+        for (node_type, ids) in ends {
+            for id in ids {
+                self.check_not_deleted(node_type, *id)?;
+                self.run(|edit| edit.check_node(node_type, *id))?;
+            }
+        }
+        if !self.is_draft {
+            self.run(|edit| edit.prefetch_edges(edge_type, sources, destinations))?;
+        }
+        let mut ids = Vec::with_capacity(count);
+        for (at, (source, destination)) in sources.iter().zip(destinations).enumerate() {
+            let data = data.get(at).copied().unwrap_or_default();
+            ids.extend(self.add_edge(edge_type, *source, *destination, data)?);
+        }
+        Ok(ids)
+    }
+
+    /// Deletes all parallel edges from `source` to `destination` (DeleteEdge), or the one with
+    /// `edge_id`; returns how many.
+    ///
+    /// # Errors
+    /// [`UpdateError::EdgeNotFound`] if there is none, [`UpdateError::NodeNotFound`],
+    /// [`UpdateError::Read`].
+    pub fn delete_edge(
+        &mut self,
+        edge_type: EdgeTypeId,
+        source: NodeId,
+        destination: NodeId,
+        edge_id: Option<u64>,
+    ) -> Result<u64, UpdateError> {
+        self.end_draft()?;
+        let removed = self.run(|edit| edit.delete_edge(edge_type, source, destination, edge_id))?;
+        self.note(&Op::DeleteEdge { edge_type, source, destination, edge_id }, 16)?;
+        Ok(removed)
+    }
+
+    /// Replaces one row of a tensor (UpdateEmbed): little-endian elements.
+    ///
+    /// # Errors
+    /// [`UpdateError::RowWidth`], [`UpdateError::NodeNotFound`], [`UpdateError::Unsupported`] for
+    /// an edge id that was never given out, [`UpdateError::Read`].
+    pub fn set_row(
+        &mut self,
+        tensor: TensorRef,
+        row: u64,
+        bytes: &[u8],
+    ) -> Result<(), UpdateError> {
+        if let Owner::Node(node_type) = tensor.owner {
+            self.check_not_deleted(node_type, row)?;
+        }
+        let is_draft = self.is_draft;
+        self.run(|edit| match is_draft {
+            true => edit.check_row(tensor, row, bytes.len() as u64),
+            false => edit.set_row(tensor, row, bytes),
+        })?;
+        self.note(&Op::SetRow { tensor, row, bytes }, 8 + bytes.len() as u64)
+    }
+
+    /// [`WriteBatch::set_row`] for many rows, which stand in `bytes` one after the other.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::set_row`].
+    pub fn set_rows(
+        &mut self,
+        tensor: TensorRef,
+        rows: &[u64],
+        bytes: &[u8],
+    ) -> Result<(), UpdateError> {
+        let width = bytes.len() / rows.len().max(1);
+        if !self.is_draft {
+            self.run(|edit| edit.prefetch_rows(tensor, rows))?;
+        }
+        for (row, bytes) in rows.iter().zip(bytes.chunks_exact(width.max(1))) {
+            self.set_row(tensor, *row, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the batch durable and visible; returns when it is. An empty batch commits nothing.
+    ///
+    /// # Errors
+    /// [`UpdateError::Broken`] if an operation failed half way, [`UpdateError::Write`] if there is
+    /// no room for its record (then it alone is lost), [`UpdateError::Poisoned`].
+    pub fn commit(mut self) -> Result<Commit, UpdateError> {
+        let ops = std::mem::take(&mut self.ops);
+        self.edit()?;
+        let (Some(mut head), Some(edit)) = (self.head.take(), self.edit.take()) else {
+            return Err(UpdateError::Broken { cause: "it is closed".into() });
+        };
+        let commit = Commit { lsn: head.version.lsn, ops: self.num_ops };
+        if ops.is_empty() {
+            self.writer.give_back(head);
+            return Ok(commit);
+        }
+        head.totals.payload_bytes += self.payload_bytes;
+        let lsn = match self.is_draft {
+            true => self.writer.commit_draft(head, edit, &ops)?,
+            false => self.writer.commit(head, edit, &ops)?,
+        };
+        Ok(Commit { lsn, ..commit })
+    }
+}
+
+impl Drop for WriteBatch {
+    fn drop(&mut self) {
+        if let Some(mut head) = self.head.take() {
+            head.deleted.clear();
+            self.writer.give_back(head);
+        }
+    }
+}

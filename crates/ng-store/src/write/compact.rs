@@ -1,0 +1,304 @@
+//! `compact`: the same content in fresh files, laid out as an import would.
+//!
+//! Built beside the store and put into its place in one step, so a crash leaves the old store or
+//! the new one. Readers that have the old files open go on with them. Memory does not grow with the
+//! store: lists and rows go through in windows.
+
+use std::path::Path;
+
+use ng_io::{BackendChoice, Existing, StagingDir};
+use ng_types::{EdgeTypeId, NodeTypeId};
+
+use crate::builder::{BuildOptions, EdgeTypeSpec, Entry, RootOf, StoreBuilder, TensorSpec};
+use crate::catalog::{EdgeTypeMeta, Owner, TensorMeta, TensorRef};
+use crate::dictionary::page::StringPage;
+use crate::error::{BuildError, Damage, ReadError};
+use crate::scan::scan_blocks;
+use crate::snapshot::{Expansion, Snapshot};
+use crate::store::{OpenOptions, Store};
+use crate::write::error::UpdateError;
+
+/// Nodes whose lists are looked up together, and entries that are held.
+const NODES_TOGETHER: u64 = 8192;
+const ENTRIES_TOGETHER: u64 = 1 << 18;
+
+/// What compacting did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompactReport {
+    /// Bytes of all files before.
+    pub bytes_before: u64,
+    /// Bytes of all files after.
+    pub bytes_after: u64,
+    /// The epoch of the new files.
+    pub epoch: u64,
+}
+
+/// Rewrites the store in directory `path`: lists in order and packed, rows in place, nothing unused
+/// between them. Ids, order of lists and content stay. Needs as much free space as the new store
+/// takes. `progress` hears how many of how many nodes and rows are done; `false` stops it, and then
+/// the store is as it was.
+///
+/// # Errors
+/// [`UpdateError::Busy`] if somebody writes to the store, [`UpdateError::Stopped`],
+/// [`UpdateError::Build`] if the new files cannot be written, [`UpdateError::Read`].
+pub fn compact(
+    path: &Path,
+    options: &OpenOptions,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<CompactReport, UpdateError> {
+    // The old files go away under this handle, so nothing may be mapped or copied.
+    let plain = matches!(options.backend, BackendChoice::Memory | BackendChoice::Mmap);
+    let backend = if plain { BackendChoice::Auto } else { options.backend };
+    let store = Store::open(path, &OpenOptions { backend, ..options.clone() })?;
+    store.checkpoint()?;
+    let snapshot = store.snapshot();
+    let staging = StagingDir::create(path, Existing::Replace).map_err(staging_error)?;
+    let catalog = snapshot.catalog();
+    let (page_bytes, fill, reuse_ids) = (catalog.page_bytes, catalog.fill, catalog.reuse_ids);
+    let build = BuildOptions { page_bytes, fill, reuse_ids };
+    let builder = StoreBuilder::create(staging.path(), build)?;
+    let total = work(&snapshot);
+    let mut run = Compaction { snapshot: &snapshot, builder, progress, done: 0, total };
+    run.declare()?;
+    for index in 0..catalog.edge_types.len() {
+        run.topology(EdgeTypeId(index as u16))?;
+    }
+    run.tensors()?;
+    for index in 0..catalog.node_types.len() {
+        run.names(NodeTypeId(index as u16))?;
+    }
+    let version = &snapshot.version;
+    let (epoch, lsn, chain) = (version.base.epoch + 1, version.lsn, version.fingerprint);
+    run.builder.continue_from(RootOf { epoch, lsn, chain });
+    let summary = run.builder.commit()?;
+    staging.publish().map_err(staging_error)?;
+    let bytes_before = catalog.disk_bytes();
+    Ok(CompactReport { bytes_before, bytes_after: summary.disk_bytes, epoch })
+}
+
+fn staging_error(error: ng_io::StagingError) -> UpdateError {
+    UpdateError::Unsupported { what: error.to_string() }
+}
+
+/// Nodes of all lists and rows of all tensors.
+fn work(snapshot: &Snapshot) -> u64 {
+    let catalog = snapshot.catalog();
+    let nodes = |t: &EdgeTypeMeta| {
+        let owner = catalog.node_types.get(usize::from(t.destination.0));
+        owner.map_or(0, |owner| owner.num_nodes)
+    };
+    let lists: u64 = catalog.edge_types.iter().map(nodes).sum();
+    let of_nodes = catalog.node_types.iter().flat_map(|t| &t.tensors);
+    let of_edges = catalog.edge_types.iter().flat_map(|t| &t.tensors);
+    lists + of_nodes.chain(of_edges).map(|tensor| tensor.num_rows).sum::<u64>()
+}
+
+struct Compaction<'a> {
+    snapshot: &'a Snapshot,
+    builder: StoreBuilder,
+    progress: &'a mut dyn FnMut(u64, u64) -> bool,
+    done: u64,
+    total: u64,
+}
+
+impl Compaction<'_> {
+    fn step(&mut self, count: u64) -> Result<(), UpdateError> {
+        self.done += count;
+        if (self.progress)(self.done.min(self.total), self.total) {
+            return Ok(());
+        }
+        Err(UpdateError::Stopped)
+    }
+
+    fn declare(&mut self) -> Result<(), UpdateError> {
+        let catalog = self.snapshot.catalog();
+        for node_type in &catalog.node_types {
+            self.builder.node_type(&node_type.name, node_type.num_nodes)?;
+        }
+        for meta in &catalog.edge_types {
+            self.builder.edge_type(EdgeTypeSpec {
+                source: meta.source,
+                relation: meta.relation.clone(),
+                destination: meta.destination,
+                undirected: meta.undirected,
+                unique: meta.unique,
+                has_edge_ids: meta.has_edge_ids,
+                has_time: meta.has_time,
+                has_weight: meta.has_weight,
+            })?;
+        }
+        for (index, meta) in catalog.edge_types.iter().enumerate() {
+            let id = EdgeTypeId(index as u16);
+            if let Some(reverse) = meta.reverse {
+                self.builder.set_reverse(id, reverse)?;
+            }
+            if meta.has_edge_ids {
+                self.builder.set_num_edge_ids(id, meta.num_edge_ids)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn topology(&mut self, id: EdgeTypeId) -> Result<(), UpdateError> {
+        let snapshot = self.snapshot;
+        let meta = snapshot.version.edge_type(id)?;
+        let num_nodes = snapshot.version.node_type(meta.destination)?.num_nodes;
+        let is_plain = !(meta.has_edge_ids || meta.has_time || meta.has_weight);
+        let mut lists = self.builder.topology(id)?;
+        let mut found = Expansion::default();
+        for first in (0..num_nodes).step_by(NODES_TOGETHER as usize) {
+            let nodes: Vec<u64> = (first..num_nodes.min(first + NODES_TOGETHER)).collect();
+            let degrees = snapshot.degrees(id, &nodes)?;
+            for (nodes, degree) in windows(&nodes, &degrees) {
+                let mut from = 0;
+                loop {
+                    let to = degree.min(from + ENTRIES_TOGETHER);
+                    let mut draw = |_: usize, degree: u64, positions: &mut Vec<u64>| {
+                        positions.extend(from.min(degree)..to.min(degree));
+                    };
+                    snapshot.expand(id, nodes, &mut draw, &mut found)?;
+                    for (node, range) in nodes.iter().zip(found.offsets.windows(2)) {
+                        let [start, end] = *range else { continue };
+                        if is_plain {
+                            let sources = found.sources.get(start..end).unwrap_or_default();
+                            lists.push_sources(*node, sources)?;
+                        } else {
+                            let entries: Vec<Entry> =
+                                (start..end).map(|at| entry(&found, at)).collect();
+                            lists.push_run(*node, &entries)?;
+                        }
+                    }
+                    from = to;
+                    if from == degree {
+                        break;
+                    }
+                }
+            }
+            self.step(nodes.len() as u64)?;
+        }
+        Ok(self.builder.add(lists.finish()?)?)
+    }
+
+    fn tensors(&mut self) -> Result<(), UpdateError> {
+        let catalog = self.snapshot.catalog();
+        for (index, meta) in catalog.node_types.iter().enumerate() {
+            self.owner(Owner::Node(NodeTypeId(index as u16)), &meta.tensors)?;
+        }
+        for (index, meta) in catalog.edge_types.iter().enumerate() {
+            self.owner(Owner::Edge(EdgeTypeId(index as u16)), &meta.tensors)?;
+        }
+        Ok(())
+    }
+
+    fn owner(&mut self, owner: Owner, tensors: &[TensorMeta]) -> Result<(), UpdateError> {
+        for (index, meta) in tensors.iter().enumerate() {
+            let spec = TensorSpec {
+                name: meta.name.clone(),
+                dtype: meta.dtype,
+                shape: meta.shape.clone(),
+                mask_width: meta.mask_width,
+            };
+            let mut rows = self.builder.tensor(owner, spec)?;
+            let mut failure = None;
+            let width = rows.row_bytes() as u64;
+            let tensor = TensorRef { owner, index: index as u16 };
+            let stop = || ReadError::Missing { what: "rest of the tensor".into() };
+            let scanned = self.snapshot.scan_tensor(tensor, &mut |_, bytes| {
+                let pushed = rows.push_rows(bytes).map_err(UpdateError::from);
+                let count = bytes.len() as u64 / width;
+                self.done += count;
+                let goes_on = (self.progress)(self.done.min(self.total), self.total);
+                let pushed = pushed.and(if goes_on { Ok(()) } else { Err(UpdateError::Stopped) });
+                pushed.map_err(|error| {
+                    failure = Some(error);
+                    stop()
+                })
+            });
+            if let Some(error) = failure {
+                return Err(error);
+            }
+            scanned?;
+            self.builder.add(rows.finish()?)?;
+        }
+        Ok(())
+    }
+
+    /// String ids and deleted nodes.
+    fn names(&mut self, id: NodeTypeId) -> Result<(), UpdateError> {
+        let snapshot = self.snapshot;
+        let meta = snapshot.version.node_type(id)?;
+        if meta.dead.is_some() {
+            let mut dead = self.builder.dead_nodes(id)?;
+            for node in snapshot.dead_nodes(id)? {
+                dead.push(node)?;
+            }
+            self.builder.add_dead_nodes(dead.finish()?)?;
+        }
+        let Some(dictionary) = meta.dictionary else {
+            return Ok(());
+        };
+        let mut names = self.builder.dictionary(id)?;
+        for first in (0..meta.num_nodes).step_by(NODES_TOGETHER as usize) {
+            let ids: Vec<u64> = (first..meta.num_nodes.min(first + NODES_TOGETHER)).collect();
+            for name in snapshot.names(id, &ids)? {
+                names.push_name(&name)?;
+            }
+        }
+        // Keys do not change, so their pages are in the order of the import: ascending.
+        let keys = snapshot.version.segment(dictionary.keys)?;
+        let mut failure: Option<BuildError> = None;
+        let scanned = scan_blocks(&snapshot.inner, keys, 1, &mut |first, bytes| {
+            for (page, bytes) in (first..).zip(bytes.chunks_exact(4096)) {
+                let wrong = |damage: Damage| keys.damaged(page, &damage);
+                let Ok(typed) = StringPage::decode(bytes, keys.id, 0) else {
+                    continue;
+                };
+                for index in 0..typed.len() {
+                    let (node, key) = typed.entry(index).map_err(wrong)?;
+                    let key = String::from_utf8_lossy(key);
+                    if let Err(error) = names.push_key(&key, node) {
+                        failure = Some(error);
+                        return Err(wrong(Damage::new("dictionary: keys cannot be copied")));
+                    }
+                }
+            }
+            Ok(())
+        });
+        if let Some(error) = failure {
+            return Err(error.into());
+        }
+        scanned?;
+        Ok(self.builder.add(names.finish()?)?)
+    }
+}
+
+fn entry(found: &Expansion, at: usize) -> Entry {
+    Entry {
+        source: found.sources.get(at).copied().unwrap_or_default(),
+        edge_id: found.edge_ids.get(at).copied().unwrap_or_default(),
+        time: found.times.get(at).copied().unwrap_or_default(),
+        weight: found.weights.get(at).copied().unwrap_or_default(),
+    }
+}
+
+/// Runs of nodes whose lists are held together; with each, the longest list in it: only a run of
+/// one node may have more than the window.
+fn windows<'a>(
+    nodes: &'a [u64],
+    degrees: &'a [u64],
+) -> impl Iterator<Item = (&'a [u64], u64)> + 'a {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let rest = degrees.get(at..).unwrap_or_default();
+        let mut held = 0;
+        let fits = |degree: &&u64| {
+            held += **degree;
+            held <= ENTRIES_TOGETHER
+        };
+        let count = rest.iter().take_while(fits).count().max(1).min(rest.len());
+        let longest = rest.get(..count)?.iter().max()?;
+        let run = nodes.get(at..at + count)?;
+        at += count;
+        Some((run, *longest))
+    })
+}

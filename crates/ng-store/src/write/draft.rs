@@ -1,0 +1,151 @@
+//! What a draft does instead of an operation, and how what it put off is done together.
+
+use std::collections::BTreeMap;
+
+use ng_types::{EdgeTypeId, NodeId, NodeTypeId};
+
+use crate::catalog::{Catalog, TensorRef};
+use crate::edit::{Edit, EditCounts};
+use crate::tree::TreeKind;
+use crate::tree_lookup::lookup;
+use crate::version::Version;
+use crate::write::error::UpdateError;
+use crate::write::op::Op;
+
+impl Edit {
+    /// Forgets what was done, and starts from `version` again.
+    pub fn restart(&mut self, version: &Version) {
+        self.catalog = Catalog::clone(&version.catalog);
+        self.segments.clone_from(&version.segments);
+        self.counts = EditCounts::default();
+    }
+
+    /// Checks that a node can be added and counts it.
+    pub fn draft_node(&mut self, node_type: NodeTypeId, id: u64) -> Result<(), UpdateError> {
+        self.check_room_for_node(node_type, id)?;
+        if let Some(meta) = self.catalog.node_types.get_mut(usize::from(node_type.0)) {
+            meta.num_nodes += 1;
+            meta.num_nodes_live += 1;
+        }
+        Ok(())
+    }
+
+    /// Checks that an edge can be added, counts it, and says which edge id it gets.
+    pub fn draft_edge(
+        &mut self,
+        edge_type: EdgeTypeId,
+        source: NodeId,
+        destination: NodeId,
+    ) -> Result<u64, UpdateError> {
+        let meta = self.edge_meta(edge_type)?;
+        let (ends, reverse, id) =
+            ((meta.source, meta.destination), meta.reverse, meta.num_edge_ids);
+        let has_edge_ids = meta.has_edge_ids;
+        self.check_node(ends.0, source)?;
+        self.check_node(ends.1, destination)?;
+        for owner in [Some(edge_type), reverse].into_iter().flatten() {
+            let found = self.catalog.edge_types.get_mut(usize::from(owner.0));
+            let Some(meta) = found else { continue };
+            // Whether it is 0 decides if nodes can be deleted without a reverse.
+            meta.num_edges += 1;
+            meta.num_edge_ids = if meta.has_edge_ids { id + 1 } else { 0 };
+        }
+        Ok(if has_edge_ids { id } else { 0 })
+    }
+
+    /// Does the operations of a record.
+    pub fn replay_all(&mut self, mut ops: &[u8]) -> Result<(), UpdateError> {
+        while !ops.is_empty() {
+            let op = decode(&mut ops)?;
+            self.replay(&op)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what the operations of a record will change, all at once.
+    pub fn prefetch_all(&mut self, mut ops: &[u8]) -> Result<(), UpdateError> {
+        let mut nodes: BTreeMap<u16, (Vec<u64>, Vec<u64>)> = BTreeMap::new();
+        let mut rows: BTreeMap<TensorRef, Vec<u64>> = BTreeMap::new();
+        while !ops.is_empty() {
+            match decode(&mut ops)? {
+                Op::AddEdge { edge_type, destination, entry } => {
+                    let (sources, destinations) = nodes.entry(edge_type.0).or_default();
+                    sources.push(entry.source);
+                    destinations.push(destination);
+                }
+                Op::SetRow { tensor, row, .. } => rows.entry(tensor).or_default().push(row),
+                _ => {}
+            }
+        }
+        for (edge_type, (sources, destinations)) in nodes {
+            self.prefetch_edges(EdgeTypeId(edge_type), &sources, &destinations)?;
+        }
+        for (tensor, rows) in rows {
+            self.prefetch_rows(tensor, &rows)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the pages that edges between these nodes will change.
+    pub fn prefetch_edges(
+        &mut self,
+        edge_type: EdgeTypeId,
+        sources: &[NodeId],
+        destinations: &[NodeId],
+    ) -> Result<(), UpdateError> {
+        let reverse = self.edge_meta(edge_type)?.reverse;
+        let mut nodes = destinations.to_vec();
+        if reverse == Some(edge_type) {
+            nodes.extend_from_slice(sources);
+        }
+        self.prefetch_lists(edge_type, nodes)?;
+        match reverse.filter(|reverse| *reverse != edge_type) {
+            Some(reverse) => self.prefetch_lists(reverse, sources.to_vec()),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the pages that hold the short lists of `nodes`.
+    fn prefetch_lists(
+        &mut self,
+        edge_type: EdgeTypeId,
+        mut nodes: Vec<NodeId>,
+    ) -> Result<(), UpdateError> {
+        let topology = &self.edge_meta(edge_type)?.topology;
+        let (topo, index, root) = (topology.pages, topology.index, topology.l_root);
+        let Some((store, root)) = self.store().zip(root) else {
+            return Ok(());
+        };
+        let held = self.segment(topo)?;
+        if held.changed.len() as u64 == held.num_pages {
+            return Ok(());
+        }
+        nodes.sort_unstable();
+        nodes.dedup();
+        let hits = lookup(&store.pages, self.segment(index)?, root, TreeKind::L, &nodes)?;
+        let mut pages: Vec<u64> = hits.iter().map(|hit| hit.record.page).collect();
+        pages.sort_unstable();
+        Ok(self.prefetch(topo, &pages)?)
+    }
+
+    /// Reads the pages that hold rows; wide rows are written as a whole.
+    pub fn prefetch_rows(&mut self, tensor: TensorRef, rows: &[u64]) -> Result<(), UpdateError> {
+        let (segment, layout) = self.tensor_place(tensor)?;
+        let page_bytes = self.page_bytes(segment);
+        if layout.row_bytes() > page_bytes {
+            return Ok(());
+        }
+        let per_page = (page_bytes / crate::io::BLOCK_BYTES) as u64;
+        let bound = self.segment(segment)?.num_pages;
+        let mut pages: Vec<u64> =
+            rows.iter().map(|row| layout.place(*row).block / per_page).collect();
+        pages.sort_unstable();
+        pages.dedup();
+        pages.retain(|page| *page < bound);
+        Ok(self.prefetch(segment, &pages)?)
+    }
+}
+
+fn decode<'a>(ops: &mut &'a [u8]) -> Result<Op<'a>, UpdateError> {
+    Op::decode(ops).map_err(|damage| UpdateError::Unsupported { what: damage.to_string() })
+}

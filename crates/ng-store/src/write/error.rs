@@ -1,0 +1,154 @@
+//! What can go wrong when a store is changed.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::error::{BuildError, OpenError, ReadError};
+use crate::io::WriteError;
+
+/// Changing a store failed. Unless the message says otherwise the batch alone is lost, as a whole.
+#[derive(Debug, Clone, Error)]
+#[non_exhaustive]
+pub enum UpdateError {
+    /// Another process, or another handle of this one, writes to the store.
+    #[error(
+        "{path}: another process is writing to this store; there is one writer at a time, so wait \
+         for it to close the store, or send it your updates"
+    )]
+    Busy {
+        /// The store.
+        path: String,
+    },
+    /// An id was never given out, or its node is deleted.
+    #[error("node {id} of type {node_type:?} does not exist: {why}")]
+    NodeNotFound {
+        /// Name of the node type.
+        node_type: String,
+        /// The id.
+        id: u64,
+        /// That it was deleted, or the bound.
+        why: String,
+    },
+    /// There is no such edge.
+    #[error("there is no edge {source_node} -> {destination} of type {edge_type:?}{detail}")]
+    EdgeNotFound {
+        /// Name of the relation.
+        edge_type: String,
+        /// Where it would come from.
+        source_node: u64,
+        /// Where it would go.
+        destination: u64,
+        /// The edge id asked for, if one was.
+        detail: String,
+    },
+    /// Deleting a node needs to know where its edges go.
+    #[error(
+        "cannot delete nodes: edge type {edge_type:?} keeps no reverse, so the lists that node \
+         {id} is in are not known; build it with `neargraph import --reverse`"
+    )]
+    ReverseMissing {
+        /// Name of the relation.
+        edge_type: String,
+        /// The node.
+        id: u64,
+    },
+    /// A row has the wrong number of bytes.
+    #[error("tensor {tensor:?}: a row has {expected} bytes, {found} were given")]
+    RowWidth {
+        /// Name of the tensor.
+        tensor: String,
+        /// Bytes of a row.
+        expected: u64,
+        /// Bytes given.
+        found: u64,
+    },
+    /// The store, its format or this release cannot do it.
+    #[error("{what}")]
+    Unsupported {
+        /// What, and what to do instead.
+        what: String,
+    },
+    /// An operation of this batch failed half way; nothing of the batch can be kept.
+    #[error("the batch cannot be committed: an operation in it failed ({cause}); start a new one")]
+    Broken {
+        /// What the operation said.
+        cause: String,
+    },
+    /// A write or a sync failed before. Readers go on; what was acknowledged is safe.
+    #[error(
+        "the store takes no more writes since a write failed ({cause}); what was acknowledged is \
+         in the log: fix the disk, then close and open the store"
+    )]
+    Poisoned {
+        /// What failed.
+        cause: Arc<str>,
+    },
+    /// The log is damaged in front of commits that are whole.
+    #[error(
+        "{file}: commit {lsn} is damaged, though commits after it are not, so it is no torn end; \
+         restore the store from a copy (the checkpoint of epoch {epoch} can still be read with \
+         `recover=False`)"
+    )]
+    LogDamaged {
+        /// The log file.
+        file: String,
+        /// The first commit that cannot be read.
+        lsn: u64,
+        /// The root that the log continues.
+        epoch: u64,
+    },
+    /// The caller stopped the work; nothing has changed.
+    #[error("stopped; the store is as it was")]
+    Stopped,
+    /// New files could not be written; the store is as it was.
+    #[error(transparent)]
+    Build(Arc<BuildError>),
+    /// The store could not be opened.
+    #[error(transparent)]
+    Open(Arc<OpenError>),
+    /// Reading failed.
+    #[error(transparent)]
+    Read(Arc<ReadError>),
+    /// Writing failed.
+    #[error(transparent)]
+    Write(Arc<WriteError>),
+}
+
+impl From<ReadError> for UpdateError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(Arc::new(error))
+    }
+}
+
+impl From<WriteError> for UpdateError {
+    fn from(error: WriteError) -> Self {
+        Self::Write(Arc::new(error))
+    }
+}
+
+impl From<BuildError> for UpdateError {
+    fn from(error: BuildError) -> Self {
+        Self::Build(Arc::new(error))
+    }
+}
+
+impl From<OpenError> for UpdateError {
+    fn from(error: OpenError) -> Self {
+        Self::Open(Arc::new(error))
+    }
+}
+
+impl UpdateError {
+    /// Whether the operation that gave this changed nothing, so that its batch can go on.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::NodeNotFound { .. }
+                | Self::EdgeNotFound { .. }
+                | Self::ReverseMissing { .. }
+                | Self::RowWidth { .. }
+                | Self::Unsupported { .. }
+        )
+    }
+}

@@ -1,0 +1,20 @@
+//! The write side: operations on a transaction, the log that makes them durable, checkpoints that
+//! put them in their place, recovery.
+//!
+//! What must not live here: how lists, trees and bitmaps are edited, which is pages alone. The
+//! invariant: nothing is acknowledged before its record is durable, and nothing that a root or a
+//! version reaches is overwritten.
+
+mod apply;
+pub(crate) mod batch;
+pub(crate) mod checkpoint;
+pub(crate) mod compact;
+mod draft;
+pub(crate) mod error;
+pub(crate) mod log;
+pub(crate) mod op;
+pub(crate) mod recover;
+pub(crate) mod seen;
+pub(crate) mod space;
+pub(crate) mod table_edit;
+pub(crate) mod writer;

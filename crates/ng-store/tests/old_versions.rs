@@ -1,0 +1,151 @@
+//! C4: files of every version open, and can be read, checked and changed; newer ones are refused
+//! by name.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use ng_store::{
+    EdgeData, Expansion, OpenError, OpenOptions, Owner, Snapshot, Store, TensorRef, verify,
+};
+use ng_types::{EdgeTypeId, NodeTypeId};
+
+fn fixture(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../fixtures/v{version}"))
+}
+
+/// Unpacks the store of a version, a tar file of plain files.
+fn unpack(version: u32, to: &Path) -> PathBuf {
+    let packed = std::fs::File::open(fixture(version).join("store.tar.gz")).expect("there");
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(packed).read_to_end(&mut bytes).expect("whole");
+    let mut rest = bytes.as_slice();
+    let text = |field: &[u8]| {
+        let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
+        String::from_utf8(field[..end].to_vec()).expect("plain")
+    };
+    while rest.len() >= 512 && rest[0] != 0 {
+        let (header, body) = rest.split_at(512);
+        let (name, is_file) = (text(&header[..100]), header[156] == b'0');
+        let len = usize::from_str_radix(text(&header[124..135]).trim(), 8).expect("octal");
+        if is_file {
+            std::fs::write(to.join(name), &body[..len]).expect("written");
+        } else {
+            std::fs::create_dir_all(to.join(name)).expect("made");
+        }
+        rest = &body[len.next_multiple_of(512)..];
+    }
+    to.join("store.ng")
+}
+
+/// Everything that a store holds, as the fixtures list it.
+fn describe(snapshot: &Snapshot) -> String {
+    let (catalog, mut lines) = (snapshot.catalog(), Vec::new());
+    for (index, meta) in (0..).zip(&catalog.node_types) {
+        lines.push(format!("nodes {index}: {} {}", meta.num_nodes, meta.num_nodes_live));
+    }
+    for (index, meta) in (0..).zip(&catalog.edge_types) {
+        let bound = catalog.node_types[usize::from(meta.destination.0)].num_nodes;
+        let nodes: Vec<u64> = (0..bound).collect();
+        let mut found = Expansion::default();
+        snapshot.neighbors(EdgeTypeId(index), &nodes, &mut found).expect("reads");
+        for node in &nodes {
+            let range = found.offsets[*node as usize]..found.offsets[*node as usize + 1];
+            let mut line = format!("list {index} {node}:");
+            for at in range.clone() {
+                let (source, id) = (found.sources[at], found.edge_ids[at]);
+                line += &format!(" {source}/{id}/{}/{}", found.times[at], found.weights[at]);
+            }
+            if !range.is_empty() {
+                lines.push(line);
+            }
+        }
+    }
+    let owners = (0..catalog.node_types.len() as u16).map(|id| Owner::Node(NodeTypeId(id)));
+    let edges = (0..catalog.edge_types.len() as u16).map(|id| Owner::Edge(EdgeTypeId(id)));
+    for owner in owners.chain(edges) {
+        let tensor = TensorRef { owner, index: 0 };
+        let Some(meta) = catalog.tensor(tensor) else { continue };
+        let label = match owner {
+            Owner::Node(id) => format!("node {}", id.0),
+            Owner::Edge(id) => format!("edge {}", id.0),
+        };
+        for row in 0..meta.num_rows {
+            let mut bytes = vec![0; meta.row_bytes() as usize];
+            snapshot.gather(tensor, &[row], &mut bytes).expect("reads");
+            lines.push(format!("row {label} {row}: {bytes:?}"));
+        }
+    }
+    for (index, meta) in (0..).zip(&catalog.node_types) {
+        if meta.has_dictionary() {
+            let ids: Vec<u64> = (0..meta.num_nodes).collect();
+            let names = snapshot.names(NodeTypeId(index), &ids).expect("reads");
+            lines.extend(
+                ids.iter().zip(names).map(|(id, name)| format!("name {index} {id}: {name}")),
+            );
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+fn format_version(store: &Path, slot: &str) -> u32 {
+    let bytes = std::fs::read(store.join(slot)).expect("there");
+    u32::from_le_bytes(bytes[8..12].try_into().expect("four"))
+}
+
+#[test]
+fn stores_of_every_version_open_and_are_read_checked_changed_and_checkpointed() {
+    let mut tried = 0;
+    let options = OpenOptions { memory: Some(64 << 20), ..OpenOptions::default() };
+    for version in 0..=ng_store::FORMAT_VERSION {
+        let dir = tempfile::tempdir().expect("made");
+        let path = unpack(version, dir.path());
+        let expected =
+            std::fs::read_to_string(fixture(version).join("expected.txt")).expect("there");
+        assert_eq!(format_version(&path, "root.a"), version);
+        let report = verify(&path, &options, &mut |_, _| true).expect("opens");
+        assert!(report.is_ok(), "{report:?}");
+        assert_eq!(report.log_commits, if version == 1 { 2 } else { 0 });
+        let store = Store::open(&path, &options).expect("opens");
+        assert!(describe(&store.snapshot()) == expected, "version {version} reads differently");
+        let mut batch = store.write().expect("the only writer");
+        let data = EdgeData { time: 1_000, weight: 0.5 };
+        let id = batch.add_edge(EdgeTypeId(0), 2, 4, data).expect("added").expect("numbered");
+        let rows = TensorRef { owner: Owner::Node(NodeTypeId(0)), index: 0 };
+        batch.set_row(rows, 1, &[7; 40]).expect("set");
+        batch.commit().expect("durable");
+        let changed = describe(&store.snapshot());
+        assert!(changed.contains(&format!("2/{id}/1000/0.5")), "the edge is there");
+        assert!(changed.contains(&format!("row node 0 1: {:?}", [7; 40])));
+        store.checkpoint().expect("written");
+        drop(store);
+        assert_eq!((format_version(&path, "root.a"), format_version(&path, "root.b")), (1, 1));
+        let report = verify(&path, &options, &mut |_, _| true).expect("opens");
+        assert!(report.is_ok() && report.log_commits == 0, "{report:?}");
+        let store = Store::open(&path, &options).expect("opens");
+        assert!(describe(&store.snapshot()) == changed);
+        // Verify, open, read, change, checkpoint, verify, open, read.
+        tried += 8;
+    }
+    println!("figure: {{\"id\":\"C4\",\"tried\":{tried},\"failed\":0}}");
+}
+
+#[test]
+fn a_store_of_the_next_version_is_refused_with_both_versions() {
+    let dir = tempfile::tempdir().expect("made");
+    let path = unpack(1, dir.path());
+    let next = ng_store::FORMAT_VERSION + 1;
+    for slot in ["root.a", "root.b"] {
+        let mut bytes = std::fs::read(path.join(slot)).expect("there");
+        bytes[8..12].copy_from_slice(&next.to_le_bytes());
+        let sum = crc32c::crc32c(&bytes[..44]);
+        bytes[44..48].copy_from_slice(&sum.to_le_bytes());
+        std::fs::write(path.join(slot), bytes).expect("written");
+    }
+    let options = OpenOptions { memory: Some(64 << 20), ..OpenOptions::default() };
+    let error = Store::open(&path, &options).err().expect("must be refused");
+    let supported = ng_store::FORMAT_VERSION;
+    let is_named = matches!(error, OpenError::NewerVersion { found, supported: s, .. }
+        if found == next && s == supported);
+    assert!(is_named, "{error}");
+}

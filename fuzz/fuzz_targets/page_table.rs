@@ -1,0 +1,4 @@
+//! Feeds bytes to one decoder; see `ng_store::fuzzing`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| ng_store::fuzzing::page_table(data));
