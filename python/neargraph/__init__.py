@@ -14,37 +14,49 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from neargraph.exceptions import (
+    BatchEnded,
     BudgetTooSmall,
+    EdgeNotFound,
     ImportFailed,
     IoFailed,
+    LogDamaged,
     MissingDependency,
     NameNotFound,
     NeargraphError,
     NewerVersion,
+    NodeNotFound,
     NodeOutOfRange,
     NotAStore,
+    ReverseMissing,
+    RowWidth,
     SnapshotGone,
     StateMismatch,
+    StoreBusy,
     StoreClosed,
     StoreDamaged,
     StoreNotFound,
+    StorePoisoned,
     UnsupportedArgument,
+    UpdateFailed,
 )
 
 if TYPE_CHECKING:
     from neargraph.loader.minibatch import MiniBatch
     from neargraph.loader.neighbor import NeighborLoader
     from neargraph.loader.sampler import NeighborSampler
-    from neargraph.store import Snapshot, Store, open
+    from neargraph.snapshot import Snapshot
+    from neargraph.store import Store, open
+    from neargraph.update.batch import Batch
 
 __version__ = "0.1.0"
 
 # Where each name lives that is imported on first use.
 _LAZY = {
+    "Batch": "neargraph.update.batch",
     "MiniBatch": "neargraph.loader.minibatch",
     "NeighborLoader": "neargraph.loader.neighbor",
     "NeighborSampler": "neargraph.loader.sampler",
-    "Snapshot": "neargraph.store",
+    "Snapshot": "neargraph.snapshot",
     "Store": "neargraph.store",
     "from_pyg": "neargraph.importers",
     "nn": "neargraph.nn",
@@ -53,9 +65,13 @@ _LAZY = {
 }
 
 __all__ = [
+    "Batch",
+    "BatchEnded",
     "BudgetTooSmall",
+    "EdgeNotFound",
     "ImportFailed",
     "IoFailed",
+    "LogDamaged",
     "MiniBatch",
     "MissingDependency",
     "NameNotFound",
@@ -63,16 +79,22 @@ __all__ = [
     "NeighborLoader",
     "NeighborSampler",
     "NewerVersion",
+    "NodeNotFound",
     "NodeOutOfRange",
     "NotAStore",
+    "ReverseMissing",
+    "RowWidth",
     "Snapshot",
     "SnapshotGone",
     "StateMismatch",
     "Store",
+    "StoreBusy",
     "StoreClosed",
     "StoreDamaged",
     "StoreNotFound",
+    "StorePoisoned",
     "UnsupportedArgument",
+    "UpdateFailed",
     "__version__",
     "open",
 ]

@@ -7,13 +7,14 @@ threads that live in the parent alone.
 """
 
 import ctypes
+import inspect
 import os
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -21,10 +22,14 @@ _live: "weakref.WeakSet[ProcessLocal[Any]]" = weakref.WeakSet()
 
 
 class ProcessLocal(Generic[T]):
-    """A handle that `build` makes on first use in each process."""
+    """A handle that `build` makes on first use in each process.
+
+    A method is held weakly: it is that of the owner, who would else live, with all that the handle
+    keeps in memory and on disk, until some garbage collection finds the cycle.
+    """
 
     def __init__(self, build: Callable[[], T], handle: T | None = None) -> None:
-        self._build = build
+        self._build = _held_weakly(build)
         self._handle = handle
         self._lock = threading.Lock()
         _live.add(self)
@@ -51,6 +56,20 @@ class ProcessLocal(Generic[T]):
         handle, self._handle = self._handle, None
         if handle is not None:
             abandon(handle)
+
+
+def _held_weakly(build: Callable[[], T]) -> Callable[[], T]:
+    if not inspect.ismethod(build):
+        return build
+    reference = weakref.WeakMethod(build)
+
+    def call() -> T:
+        method = reference()
+        if method is None:
+            raise ReferenceError("the owner of a handle is gone")
+        return cast("T", method())
+
+    return call
 
 
 def abandon(handle: object) -> None:

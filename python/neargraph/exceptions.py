@@ -26,6 +26,10 @@ class StoreDamaged(NeargraphError, RuntimeError):
     """A checksum or a structural check failed; the message names file, page and block."""
 
 
+class LogDamaged(StoreDamaged):
+    """A commit in the log cannot be read although later ones can."""
+
+
 class IoFailed(NeargraphError, OSError):
     """The operating system failed a read or a write."""
 
@@ -51,7 +55,39 @@ class StoreClosed(NeargraphError, ValueError):
 
 
 class SnapshotGone(NeargraphError, RuntimeError):
-    """The epoch that another process pinned is no longer in the store."""
+    """The version that another process pinned is in no checkpoint, or no longer in the store."""
+
+
+class StoreBusy(NeargraphError, BlockingIOError):
+    """Somebody else writes to the store, or a batch of this very thread is open."""
+
+
+class StorePoisoned(NeargraphError, OSError):
+    """A write failed, so the store takes no more of them until it is opened again; reads go on."""
+
+
+class BatchEnded(NeargraphError, ValueError):
+    """The batch was committed or given up, belongs to another process, or is spoiled."""
+
+
+class NodeNotFound(NeargraphError, LookupError):
+    """A node to change does not exist: its id was never given out, or it was deleted."""
+
+
+class EdgeNotFound(NeargraphError, LookupError):
+    """There is no edge to delete between the nodes."""
+
+
+class ReverseMissing(NeargraphError, RuntimeError):
+    """Deleting a node needs an edge type's reverse, which the store was imported without."""
+
+
+class UpdateFailed(NeargraphError, ValueError):
+    """A row of a file of events is bad; the message names it and says how to go on."""
+
+
+class RowWidth(NeargraphError, ValueError):
+    """Rows have another shape than their tensor; the message gives both."""
 
 
 class ImportFailed(NeargraphError, ValueError):
@@ -59,7 +95,7 @@ class ImportFailed(NeargraphError, ValueError):
 
 
 class UnsupportedArgument(NeargraphError, ValueError):
-    """An argument of PyG's loaders that neargraph does not take; the message says what to do."""
+    """An argument that neargraph does not take; the message says what to do."""
 
 
 class StateMismatch(NeargraphError, ValueError):

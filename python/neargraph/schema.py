@@ -54,11 +54,12 @@ class TensorMeta:
 
 @dataclass(frozen=True)
 class NodeType:
-    """One node type; ids are 0 .. num_nodes - 1."""
+    """One node type; ids are 0 .. num_nodes - 1, of which `num_nodes_live` were not deleted."""
 
     index: int
     name: str
     num_nodes: int
+    num_nodes_live: int
     has_dictionary: bool
     tensors: tuple[TensorMeta, ...]
 
@@ -153,7 +154,14 @@ def parse_catalog(text: str) -> Schema:
     """Parses the JSON that the compiled store gives; it is checked there already."""
     raw = json.loads(text)
     node_types = tuple(
-        NodeType(i, t["name"], t["num_nodes"], t["has_dictionary"], _tensors(t["tensors"]))
+        NodeType(
+            index=i,
+            name=t["name"],
+            num_nodes=t["num_nodes"],
+            num_nodes_live=t["num_nodes_live"],
+            has_dictionary=t["has_dictionary"],
+            tensors=_tensors(t["tensors"]),
+        )
         for i, t in enumerate(raw["node_types"])
     )
     edge_types = tuple(

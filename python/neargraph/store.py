@@ -1,45 +1,28 @@
-"""An open store: its types, its rows, its neighbour lists.
+"""An open store: opening, closing, writing, and its counters.
 
 Nothing here reads a file itself: the compiled core does, with the GIL released and inside the
-memory budget. The invariant: every process opens its own handle, at the epoch of the first one.
+memory budget. The invariant: every process opens its own handle, which sees the commits made with
+it, or else the last checkpoint.
 """
 
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from typing import Any
 
 from neargraph import _core
 from neargraph._process import ProcessLocal, workers_of_this_process
-from neargraph.exceptions import NameNotFound, NodeOutOfRange, StoreClosed
-from neargraph.schema import EdgeTriple, NodeType, Schema, parse_catalog
-from neargraph.splits import split_code, split_mask, split_owner
+from neargraph.exceptions import StoreClosed
+from neargraph.schema import Schema, parse_catalog
+from neargraph.snapshot import EdgeName, Neighbors, Reader, Snapshot, as_ids
 from neargraph.units import format_bytes, parse_bytes
+from neargraph.update.batch import Batch
+from neargraph.update.turn import Turn
 
-if TYPE_CHECKING:
-    from neargraph.pyg import FeatureStore, GraphStore, Sampler
+__all__ = ["EdgeName", "Neighbors", "Reader", "Snapshot", "Store", "as_ids", "open"]
 
-# Rows of a column that are scanned at once, so that a scan needs memory for its result alone.
-_SCAN_ROWS = 1 << 20
-
-EdgeName = str | Sequence[str] | None
-
-
-class Neighbors(NamedTuple):
-    """In-neighbours of n nodes, in list order, as CSC.
-
-    The neighbours of the k-th node are ``indices[indptr[k]:indptr[k + 1]]``; `edge_ids`, `times`
-    and `weights` run beside `indices` and are None where the edge type has no such column.
-    """
-
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.int64]
-    edge_ids: NDArray[np.int64] | None
-    times: NDArray[np.int64] | None
-    weights: NDArray[np.float32] | None
+_LOG_FILES = ("wal.a", "wal.b")
 
 
 def open(
@@ -64,6 +47,7 @@ def open(
         NotAStore: It is no store.
         NewerVersion: It was written by a newer neargraph.
         StoreDamaged: Both roots are damaged.
+        LogDamaged: A crashed writer has left commits that cannot be read.
         BudgetTooSmall: `memory` is below the minimum, which the message gives.
 
     Example:
@@ -73,13 +57,15 @@ def open(
     return Store(path, memory, backend, queue_depth=queue_depth)
 
 
-class Store:
-    """One open store at one epoch. Safe to use from many threads; cheap to send to workers.
+class Store(Reader):
+    """One open store. Safe to use from many threads; cheap to send to workers.
 
-    A child process, forked or spawned, opens the store again on first use at the same epoch, and
-    raises `SnapshotGone` if that epoch is no longer there. In a worker of a torch DataLoader with n
-    workers it takes 1 / (n + 1) of the memory. PyG's loaders accept a store as their ``data``,
-    since it unpacks into (feature_store, graph_store).
+    Everything that is asked of a store is answered from its newest commit; `snapshot`, loaders and
+    samplers stay at the commit that was the newest when they were made. A child process, forked or
+    spawned, opens the store again on first use, and sees the last checkpoint: call `checkpoint`
+    before if it shall see what was written since. In a worker of a torch DataLoader with n workers
+    it takes 1 / (n + 1) of the memory. PyG's loaders accept a store as their ``data``, since it
+    unpacks into (feature_store, graph_store).
     """
 
     def __init__(
@@ -91,22 +77,21 @@ class Store:
         queue_depth: int | None = None,
     ) -> None:
         wanted = None if memory is None else parse_bytes(memory)
-        handle = _core.open_store(os.path.abspath(path), wanted, backend, queue_depth, None)
+        handle = _core.open_store(os.path.abspath(path), wanted, backend, queue_depth)
         self._state = _State(
             path=os.path.abspath(path),
             memory_bytes=handle.memory_bytes,
             backend=backend,
             queue_depth=queue_depth,
-            epoch=handle.epoch,
-            fingerprint=handle.fingerprint,
-            catalog=handle.catalog(),
+            catalog=handle.snapshot().catalog(),
         )
         self._start(handle)
 
     def _start(self, handle: _core.Store | None) -> None:
-        self._schema = parse_catalog(self._state.catalog)
         self._closed = False
+        self._parsed = ((-1, -1), parse_catalog(self._state.catalog))
         self._local: ProcessLocal[_core.Store] = ProcessLocal(self._state.reopen, handle)
+        self._turn: ProcessLocal[Turn] = ProcessLocal(Turn)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_restore, (self._state, self._closed))
@@ -120,13 +105,18 @@ class Store:
 
     @property
     def epoch(self) -> int:
-        """The version of the store that this handle reads."""
-        return self._state.epoch
+        """The last checkpoint; every one has its own number."""
+        return self.core.snapshot().epoch
+
+    @property
+    def lsn(self) -> int:
+        """The newest commit; 0 in a store that was never written to."""
+        return self.core.snapshot().lsn
 
     @property
     def fingerprint(self) -> str:
         """A digest of the content; two stores with equal digests give equal batches."""
-        return self._state.fingerprint
+        return self.core.snapshot().fingerprint
 
     @property
     def closed(self) -> bool:
@@ -135,45 +125,44 @@ class Store:
 
     @property
     def schema(self) -> Schema:
-        """Node types, edge types and tensors, with their ids, shapes and dtypes."""
-        return self._schema
+        """Node types, edge types and tensors, with their ids, shapes, dtypes and counts."""
+        return self._parsed[1] if self._closed else self.schema_of(self.core.snapshot())
 
     @property
-    def node_types(self) -> list[str]:
-        """Names of the node types."""
-        return [t.name for t in self._schema.node_types]
+    def types(self) -> Schema:
+        """The schema of some version: types, names and shapes are those of all, counts are not."""
+        return self._parsed[1]
 
-    @property
-    def edge_types(self) -> list[EdgeTriple]:
-        """The (source, relation, destination) triples."""
-        return [t.triple for t in self._schema.edge_types]
-
-    @property
-    def num_nodes(self) -> int:
-        """Nodes of all types together; ``store.schema.node_type("paper").num_nodes`` for one."""
-        return sum(t.num_nodes for t in self._schema.node_types)
-
-    @property
-    def num_edges(self) -> int:
-        """Entries of all neighbour lists; an undirected edge counts twice."""
-        return sum(t.num_edges for t in self._schema.edge_types)
-
-    def metadata(self) -> tuple[list[str], list[EdgeTriple]]:
-        """(node types, edge types), as `torch_geometric.data.HeteroData.metadata` gives them."""
-        return self.node_types, self.edge_types
+    def schema_of(self, handle: _core.Snapshot) -> Schema:
+        """The schema of a version; the last one is kept."""
+        key, schema = self._parsed
+        wanted = (handle.epoch, handle.lsn)
+        if key != wanted:
+            schema = parse_catalog(handle.catalog())
+            self._parsed = (wanted, schema)
+        return schema
 
     def info(self) -> dict[str, Any]:
-        """The catalog as plain data, with path, back end, memory and fingerprint beside it."""
-        core = self.core
+        """The catalog as plain data, with path, back end, memory, log and fingerprint beside it.
+
+        ``commits_waiting`` counts commits after the last checkpoint, ``commits_recovered`` those
+        that opening took over from a writer that crashed.
+        """
+        core, snap = self.core, self.snapshot()
         return {
-            **self._schema.raw,
+            **snap.schema.raw,
             "path": self.path,
-            "num_nodes": self.num_nodes,
-            "num_edges": self.num_edges,
+            "num_nodes": snap.num_nodes,
+            "num_nodes_live": snap.num_nodes_live,
+            "num_edges": snap.num_edges,
+            "lsn": snap.lsn,
+            "commits_waiting": snap.lsn - snap.version.checkpoint_lsn,
+            "commits_recovered": core.recovery()[0],
+            "log_bytes": sum(_file_bytes(os.path.join(self.path, name)) for name in _LOG_FILES),
             "backend": core.backend,
             "backend_note": core.backend_note,
             "memory_bytes": core.memory_bytes,
-            "fingerprint": self.fingerprint,
+            "fingerprint": snap.fingerprint,
         }
 
     def stats(self) -> dict[str, Any]:
@@ -203,7 +192,16 @@ class Store:
         return self._local.get()
 
     def close(self) -> None:
-        """Gives memory and descriptors back. Arrays already handed out stay valid."""
+        """Checkpoints what was written, and gives memory and descriptors back.
+
+        Arrays already handed out stay valid. A checkpoint that fails loses nothing: the next one
+        to open the store finds all commits in the log.
+
+        Raises:
+            StoreBusy: A batch of this thread is open.
+        """
+        if not self._closed:
+            self._turn.get().refuse_own_batch("close the store")
         self._closed = True
         handle = self._local.take()
         if handle is not None:
@@ -215,182 +213,118 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # What it holds
+    # Reading and writing
 
-    def snapshot(self) -> "Snapshot":
-        """The content at this store's epoch, to read rows and neighbours by id."""
-        return Snapshot(self)
+    def snapshot(self) -> Snapshot:
+        """The newest commit, to read rows and neighbours by id; it stays while writers go on."""
+        return Snapshot(self, self.core.snapshot())
 
-    @property
-    def labels(self) -> NDArray[Any]:
-        """The whole label column ``y`` of the only node type that has one, [num_nodes, ...]."""
-        owners = [t for t in self._schema.node_types if any(m.name == "y" for m in t.tensors)]
-        if len(owners) != 1:
-            names = [t.name for t in owners]
-            raise NameNotFound(
-                f"labels need one node type with a tensor 'y', this store has {len(owners)} "
-                f"({names}); read one with store.column('y', node_type)"
-            )
-        return self.column("y", owners[0].name)
+    def write(self) -> Batch:
+        """A batch of updates, for a ``with`` block: all of it is durable when the block ends.
 
-    def column(self, name: str, node_type: str | None = None) -> NDArray[Any]:
-        """A whole node tensor in memory, [num_nodes, *shape], outside the budget."""
-        owner = self._schema.node_type(node_type)
-        self._schema.tensor(owner, name)
-        return self.core.column("node", owner.index, name)
+        Snapshots taken after that see it. An exception that leaves the block undoes all of it.
+        There is one batch at a time; other threads wait for their turn when they enter the block,
+        and share the syncs of their commits. The first batch makes this handle the store's one
+        writer, until it is closed.
 
-    def split(self, name: str, node_type: str | None = None, index: int = 0) -> NDArray[np.int64]:
-        """The ids of a split, ascending, [n].
+        Raises (on entering the block):
+            StoreBusy: Another process or handle writes, or a batch of this thread is open.
+            StorePoisoned: A write failed before.
+            LogDamaged: The log cannot be read.
+
+        Example:
+            >>> with store.write() as batch:
+            ...     paper = batch.add_node("paper", features={"x": row}, label=3)
+            ...     batch.add_edge(("paper", "cites", "paper"), paper, 17)
+        """
+        return Batch(self)
+
+    def checkpoint(self) -> dict[str, int]:
+        """Writes all commits into the store's own files, so that other processes see them and the
+        log starts anew. It happens by itself when the log is long, and on `close`.
+
+        Returns:
+            ``epoch``, ``lsn``, and the ``pages`` and ``table_blocks`` that were written.
+
+        Raises:
+            StoreBusy: Another process writes, or a batch of this thread is open.
+            StorePoisoned: A write failed before.
+        """
+        self._turn.get().refuse_own_batch("checkpoint")
+        return self.core.checkpoint()
+
+    def compact(self, progress: Callable[[int, int], None] | None = None) -> dict[str, int]:
+        """Rewrites the store as an import would lay it out: lists in order, nothing unused between.
+
+        Ids, the order of lists and the content stay. It needs room for a second store on the disk
+        while it works; a crash leaves the old one or the new one. Snapshots and loaders that are
+        alive go on with the old files.
 
         Args:
-            name: ``"train"``, ``"val"`` or ``"test"``.
-            node_type: May be left out if there is one type, or one with splits.
-            index: Which of several splits (columns of PyG's [N, k] masks).
+            progress: Called with how many of how many lists and rows are done.
+
+        Returns:
+            ``bytes_before``, ``bytes_after`` and the new ``epoch``.
 
         Raises:
-            NameNotFound: There is no such split.
+            StoreBusy: Another process writes, or a batch of this thread is open.
         """
-        owner = split_owner(self._schema, node_type)
-        code = split_code(name)
-        tensor = self._schema.tensor(owner, f"split_{index}").name
-        parts = [
-            start + np.flatnonzero(values == code) for start, values in self._scan(owner, tensor)
-        ]
-        return np.concatenate([np.empty(0, np.int64), *parts]).astype(np.int64, copy=False)
+        self._turn.get().refuse_own_batch("compact")
+        self.core.close_writer()
+        handle = self._local.take()
+        state = self._state
+        try:
+            before, after, epoch = _core.compact(
+                state.path, state.memory_bytes // 2, state.backend, progress
+            )
+        except BaseException:
+            self._local = ProcessLocal(state.reopen, handle)
+            raise
+        self._local = ProcessLocal(state.reopen, None)
+        return {"bytes_before": before, "bytes_after": after, "epoch": epoch}
 
-    def mask(self, name: str, node_type: str | None = None) -> NDArray[np.bool_]:
-        """A split as the boolean mask it was imported from: [num_nodes], or [num_nodes, k]."""
-        owner = split_owner(self._schema, node_type)
-        return split_mask(owner, name, lambda tensor: self.column(tensor, owner.name))
+    def scrub(
+        self,
+        max_rate: str | int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> dict[str, Any]:
+        """Compares every block of the last checkpoint with its checksum; readers and writers go on.
 
-    def lookup(self, keys: Sequence[str], node_type: str | None = None) -> NDArray[np.int64]:
-        """The node ids of string ids, [n]; -1 where the store has no such string."""
-        owner = self._with_dictionary(node_type)
-        return self.core.lookup(owner.index, list(keys))
+        Args:
+            max_rate: Bytes a second that it may read at most, such as ``"200MB"``.
+            progress: Called with how many of how many blocks are done.
 
-    def names(self, ids: ArrayLike, node_type: str | None = None) -> list[str]:
-        """The string ids of node ids."""
-        owner = self._with_dictionary(node_type)
-        return self.core.names(owner.index, as_ids(ids))
+        Returns:
+            ``ok``, ``blocks``, and ``problems`` with file, page and block of each damage.
+        """
+        rate = None if max_rate is None else parse_bytes(max_rate)
+        report: dict[str, Any] = json.loads(self.core.scrub(rate, progress))
+        return report
 
-    def _with_dictionary(self, node_type: str | None) -> NodeType:
-        owner = self._schema.node_type(node_type)
-        if not owner.has_dictionary:
-            raise NameNotFound(f"node type {owner.name!r} was imported without string ids")
-        return owner
-
-    def _scan(self, owner: NodeType, tensor: str) -> Iterator[tuple[int, NDArray[Any]]]:
-        if owner.num_nodes <= _SCAN_ROWS:
-            yield 0, self.core.column("node", owner.index, tensor)
-            return
-        for start in range(0, owner.num_nodes, _SCAN_ROWS):
-            ids = np.arange(start, min(start + _SCAN_ROWS, owner.num_nodes), dtype=np.int64)
-            yield start, self.core.rows("node", owner.index, tensor, ids)
-
-    # PyG
+    def update_stats(self) -> dict[str, Any]:
+        """What writing did since this handle became the writer: commits, checkpoints, syncs,
+        payload_bytes, write_bytes, write_amplification, list_updates, evictions, ..."""
+        return self.core.update_stats()
 
     @property
-    def feature_store(self) -> "FeatureStore":
-        """This store as a `torch_geometric.data.FeatureStore`."""
-        from neargraph.pyg import FeatureStore
-
-        return FeatureStore(self)
-
-    @property
-    def graph_store(self) -> "GraphStore":
-        """This store as a `torch_geometric.data.GraphStore`."""
-        from neargraph.pyg import GraphStore
-
-        return GraphStore(self)
-
-    def sampler(self, num_neighbors: Any, *, seed: int = 0, replace: bool = False) -> "Sampler":
-        """A `torch_geometric.sampler.BaseSampler` for PyG's own loaders.
-
-        Example:
-            >>> torch_geometric.loader.NeighborLoader(
-            ...     store, num_neighbors=[15, 10], input_nodes=torch.arange(1000), batch_size=100,
-            ...     neighbor_sampler=store.sampler([15, 10], seed=7))
-        """
-        from neargraph.pyg import Sampler
-
-        return Sampler(self, num_neighbors, seed=seed, replace=replace)
-
-    def __iter__(self) -> Iterator[Any]:
-        # PyG's loaders unpack a remote backend as ``feature_store, graph_store = data``.
-        yield self.feature_store
-        yield self.graph_store
-
-
-class Snapshot:
-    """The content of a store at one epoch. Every read is one batch; ids may repeat."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    @property
-    def epoch(self) -> int:
-        """The epoch that is read."""
-        return self._store.epoch
-
-    def __repr__(self) -> str:
-        return f"Snapshot({self._store.path!r}, epoch={self.epoch})"
-
-    def neighbors(self, edge_type: EdgeName, ids: ArrayLike) -> Neighbors:
-        """The in-neighbours of `ids` under `edge_type` (None: the only one), in list order.
-
-        Raises:
-            NodeOutOfRange: An id is negative or not below the number of destination nodes.
-            StoreDamaged: A page that holds the lists fails its checksum.
-
-        Example:
-            >>> indptr, indices, *_ = store.snapshot().neighbors(("paper", "cites", "paper"), [7])
-        """
-        store = self._store
-        index = store.schema.edge_type(edge_type).index
-        return Neighbors(*store.core.neighbors(index, as_ids(ids)))
-
-    def degrees(self, edge_type: EdgeName, ids: ArrayLike) -> NDArray[np.int64]:
-        """In-degrees of `ids`, [n]; the lists themselves are not read."""
-        store = self._store
-        return store.core.degrees(store.schema.edge_type(edge_type).index, as_ids(ids))
-
-    def features(self, node_type: str | None, ids: ArrayLike, name: str = "x") -> NDArray[Any]:
-        """Rows `ids` of the node tensor `name`, [n, *shape]. bf16 comes as raw uint16.
-
-        Raises:
-            NameNotFound: No such node type or tensor.
-            NodeOutOfRange: An id is out of range.
-        """
-        store = self._store
-        owner = store.schema.node_type(node_type)
-        store.schema.tensor(owner, name)
-        return store.core.rows("node", owner.index, name, as_ids(ids))
-
-    def edge_features(
-        self, edge_type: EdgeName, edge_ids: ArrayLike, name: str = "edge_attr"
-    ) -> NDArray[Any]:
-        """Rows of the edge tensor `name` by edge id, [n, *shape]."""
-        store = self._store
-        owner = store.schema.edge_type(edge_type)
-        store.schema.tensor(owner, name)
-        return store.core.rows("edge", owner.index, name, as_ids(edge_ids))
+    def turn(self) -> Turn:
+        """Whose batch is open in this process."""
+        return self._turn.get()
 
 
 @dataclass(frozen=True, kw_only=True)
 class _State:
-    """What another process needs to open the same store at the same epoch."""
+    """What another process needs to open the same store."""
 
     path: str
     memory_bytes: int
     backend: str
     queue_depth: int | None
-    epoch: int
-    fingerprint: str
     catalog: str
 
     def reopen(self) -> _core.Store:
         share = self.memory_bytes // (workers_of_this_process() + 1)
-        return _core.open_store(self.path, share, self.backend, self.queue_depth, self.epoch)
+        return _core.open_store(self.path, share, self.backend, self.queue_depth)
 
 
 def _restore(state: _State, closed: bool) -> Store:
@@ -401,18 +335,8 @@ def _restore(state: _State, closed: bool) -> Store:
     return store
 
 
-def as_ids(ids: Any) -> NDArray[np.int64]:
-    """Node or edge ids as a contiguous int64 array [n]; torch tensors and lists are accepted.
-
-    Raises:
-        NodeOutOfRange: An id does not fit int64.
-        TypeError: The ids are no integers.
-    """
-    array = np.asarray(ids)
-    if array.size == 0:
-        return np.empty(0, np.int64)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"ids must be integers, got {array.dtype}")
-    if array.dtype == np.uint64 and int(array.max()) >= 2**63:
-        raise NodeOutOfRange(f"id {int(array.max())} is beyond 2^63")
-    return np.ascontiguousarray(array.reshape(-1), dtype=np.int64)
+def _file_bytes(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return 0

@@ -11,6 +11,7 @@ pub fn describe(snapshot: &Snapshot) -> Value {
         "page_bytes": catalog.page_bytes,
         "epoch": snapshot.epoch().0,
         "disk_bytes": catalog.disk_bytes(),
+        "reuse_ids": catalog.reuse_ids,
         "format_version": ng_store::FORMAT_VERSION,
         "node_types": catalog.node_types.iter().map(node_type).collect::<Vec<_>>(),
         "edge_types": catalog

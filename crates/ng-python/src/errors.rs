@@ -2,7 +2,7 @@
 
 use ng_import::ImportError;
 use ng_sample::SampleError;
-use ng_store::{OpenError, ReadError};
+use ng_store::{OpenError, ReadError, UpdateError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -29,28 +29,57 @@ pub fn closed() -> PyErr {
 }
 
 pub fn open(error: &OpenError) -> PyErr {
-    let class = match error {
+    named(open_class(error), error.to_string())
+}
+
+fn open_class(error: &OpenError) -> &'static str {
+    match error {
         OpenError::NotFound { .. } => "StoreNotFound",
         OpenError::NotAStore { .. } | OpenError::NotADirectory { .. } => "NotAStore",
         OpenError::NewerVersion { .. } => "NewerVersion",
         OpenError::BudgetTooSmall { .. } => "BudgetTooSmall",
         OpenError::Backend { .. } => "IoFailed",
-        OpenError::Read(error) => return read(error),
+        OpenError::Read(error) => read_class(error),
+        OpenError::Recovery { source, .. } => update_class(source),
         _ => "StoreDamaged",
-    };
-    named(class, error.to_string())
+    }
 }
 
 pub fn read(error: &ReadError) -> PyErr {
-    let class = match error {
+    named(read_class(error), error.to_string())
+}
+
+fn read_class(error: &ReadError) -> &'static str {
+    match error {
         ReadError::NodeOutOfRange { .. } | ReadError::RowOutOfRange { .. } => "NodeOutOfRange",
         ReadError::Damaged { .. } | ReadError::Checksum { .. } => "StoreDamaged",
         ReadError::Budget(_) => "BudgetTooSmall",
         ReadError::Missing { .. } => "NameNotFound",
         ReadError::Io(_) => "IoFailed",
         _ => "NeargraphError",
-    };
-    named(class, error.to_string())
+    }
+}
+
+pub fn update(error: &UpdateError) -> PyErr {
+    named(update_class(error), error.to_string())
+}
+
+fn update_class(error: &UpdateError) -> &'static str {
+    match error {
+        UpdateError::Busy { .. } => "StoreBusy",
+        UpdateError::NodeNotFound { .. } => "NodeNotFound",
+        UpdateError::EdgeNotFound { .. } => "EdgeNotFound",
+        UpdateError::ReverseMissing { .. } => "ReverseMissing",
+        UpdateError::RowWidth { .. } => "RowWidth",
+        UpdateError::Unsupported { .. } => "UnsupportedArgument",
+        UpdateError::Broken { .. } => "BatchEnded",
+        UpdateError::Poisoned { .. } => "StorePoisoned",
+        UpdateError::LogDamaged { .. } => "LogDamaged",
+        UpdateError::Open(error) => open_class(error),
+        UpdateError::Read(error) => read_class(error),
+        UpdateError::Write(_) | UpdateError::Build(_) => "IoFailed",
+        _ => "NeargraphError",
+    }
 }
 
 pub fn sample(error: &SampleError) -> PyErr {

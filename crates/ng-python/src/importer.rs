@@ -83,8 +83,9 @@ fn ended() -> PyErr {
 impl Importer {
     #[new]
     #[pyo3(signature = (
-        out, memory=None, threads=None, page_bytes=4096, fill=0.9, overwrite=false
+        out, memory=None, threads=None, page_bytes=4096, fill=0.9, overwrite=false, reuse_ids=false
     ))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         out: String,
         memory: Option<u64>,
@@ -92,9 +93,17 @@ impl Importer {
         page_bytes: usize,
         fill: f64,
         overwrite: bool,
+        reuse_ids: bool,
     ) -> PyResult<Self> {
-        let options =
-            ImportOptions { memory, threads, page_bytes, fill, overwrite, ..Default::default() };
+        let options = ImportOptions {
+            memory,
+            threads,
+            page_bytes,
+            fill,
+            overwrite,
+            reuse_ids,
+            ..Default::default()
+        };
         let inner = ng_import::Importer::new(Path::new(&out), options);
         let inner = inner.map_err(|error| errors::import(&error))?;
         Ok(Self { inner: Mutex::new(Some(inner)) })

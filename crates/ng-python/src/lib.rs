@@ -7,19 +7,24 @@ mod errors;
 mod importer;
 mod progress;
 mod sampler;
+mod snapshot;
 mod store;
+mod update;
 
 use pyo3::prelude::*;
 
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<store::Store>()?;
+    module.add_class::<snapshot::Snapshot>()?;
+    module.add_class::<update::WriteBatch>()?;
     module.add_class::<sampler::Sampler>()?;
     module.add_class::<sampler::MiniBatch>()?;
     module.add_class::<sampler::BatchStream>()?;
     module.add_class::<importer::Importer>()?;
     module.add_function(wrap_pyfunction!(store::open_store, module)?)?;
     module.add_function(wrap_pyfunction!(store::verify, module)?)?;
+    module.add_function(wrap_pyfunction!(store::compact, module)?)?;
     module.add_function(wrap_pyfunction!(store::probe, module)?)?;
     module.add_function(wrap_pyfunction!(sampler::seed_order, module)?)?;
     Ok(())

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ng_sample::{BatchPlan, Fanouts, SampleSpec};
-use ng_store::{Owner, Snapshot, TensorRef};
+use ng_store::{Owner, TensorRef};
 use ng_types::{EdgeTypeId, NodeTypeId, Reservation, SeedOrder};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyStopIteration, PyValueError};
@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 use crate::arrays;
 use crate::errors;
-use crate::store::{self, Store};
+use crate::snapshot::{self, Snapshot};
 
 /// How long a wait goes on before Python may handle a signal.
 const SIGNAL_POLL: Duration = Duration::from_millis(100);
@@ -30,16 +30,16 @@ pub struct Sampler {
 impl Sampler {
     #[new]
     fn new(
-        store: &Store,
+        snapshot: &Snapshot,
         fanouts: Vec<Vec<i64>>,
         replace: bool,
         seed: u64,
         tensors: Vec<(String, u16, String)>,
     ) -> PyResult<Self> {
-        let snapshot = store.snapshot()?;
+        let snapshot = Arc::clone(&snapshot.inner);
         let tensors = tensors
             .iter()
-            .map(|(kind, id, name)| store::tensor(&snapshot, kind, *id, name))
+            .map(|(kind, id, name)| snapshot::tensor(&snapshot, kind, *id, name))
             .collect::<PyResult<_>>()?;
         let fanouts = Fanouts::new(fanouts).map_err(|error| errors::sample(&error))?;
         let spec = SampleSpec { fanouts, replace, seed };
@@ -106,7 +106,7 @@ impl Sampler {
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct BatchStream {
     inner: Mutex<Option<ng_sample::BatchStream>>,
-    snapshot: Arc<Snapshot>,
+    snapshot: Arc<ng_store::Snapshot>,
     left: Mutex<usize>,
     batch_size: usize,
 }
@@ -155,7 +155,7 @@ pub struct MiniBatch {
     nodes: Vec<Nodes>,
     edges: Vec<Edges>,
     columns: Vec<(TensorRef, Py<PyAny>)>,
-    snapshot: Arc<Snapshot>,
+    snapshot: Arc<ng_store::Snapshot>,
 }
 
 struct Nodes {
@@ -176,7 +176,7 @@ impl MiniBatch {
         py: Python<'_>,
         batch: ng_sample::MiniBatch,
         num_seeds: usize,
-        snapshot: &Arc<Snapshot>,
+        snapshot: &Arc<ng_store::Snapshot>,
     ) -> PyResult<Self> {
         let nbytes = batch.num_bytes();
         let (node_blocks, edge_blocks, column_blocks, held) = batch.into_parts();
@@ -197,7 +197,7 @@ impl MiniBatch {
         let columns = column_blocks
             .into_iter()
             .map(|column| {
-                let meta = store::meta(snapshot, column.tensor)?;
+                let meta = snapshot::meta(snapshot, column.tensor)?;
                 let held = held.next().flatten();
                 let array =
                     arrays::owned_rows(py, column.bytes, held, meta.dtype, &meta.shape)?.unbind();
@@ -221,7 +221,7 @@ impl Edges {
         py: Python<'_>,
         block: ng_sample::EdgeBlock,
         held: Option<Arc<Reservation>>,
-        snapshot: &Snapshot,
+        snapshot: &ng_store::Snapshot,
         edge_type: usize,
     ) -> PyResult<Self> {
         let meta = &snapshot.catalog().edge_types[edge_type];
@@ -294,7 +294,7 @@ impl MiniBatch {
         type_id: u16,
         name: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let wanted = store::tensor(&self.snapshot, kind, type_id, name)?;
+        let wanted = snapshot::tensor(&self.snapshot, kind, type_id, name)?;
         let found = self.columns.iter().find(|(tensor, _)| *tensor == wanted);
         let (_, array) = found.ok_or_else(|| {
             errors::named(

@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ng_io::{BackendChoice, Region};
-use ng_store::{Expansion, OpenOptions, Problem, Snapshot, TensorMeta, TensorRef, VerifyReport};
-use ng_types::{EdgeTypeId, NodeTypeId};
-use numpy::{PyArray1, PyReadonlyArray1};
+use ng_io::BackendChoice;
+use ng_store::{OpenOptions, Problem, UpdateStats, VerifyReport};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value, json};
 
-use crate::arrays;
 use crate::errors;
 use crate::progress::Callback;
+use crate::snapshot::Snapshot;
+use crate::update::WriteBatch;
 
 /// An open store; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
@@ -24,31 +23,75 @@ pub struct Store {
     path: String,
 }
 
-type Neighbors<'py> = (
-    Bound<'py, PyArray1<i64>>,
-    Bound<'py, PyArray1<i64>>,
-    Option<Bound<'py, PyArray1<i64>>>,
-    Option<Bound<'py, PyArray1<i64>>>,
-    Option<Bound<'py, PyArray1<f32>>>,
-);
-
 impl Store {
     fn store(&self) -> PyResult<Arc<ng_store::Store>> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.clone().ok_or_else(errors::closed)
     }
-
-    /// The snapshot, or `StoreClosed`.
-    pub fn snapshot(&self) -> PyResult<Arc<Snapshot>> {
-        Ok(self.store()?.snapshot())
-    }
 }
 
 #[pymethods]
 impl Store {
-    #[getter]
-    fn epoch(&self) -> PyResult<u64> {
-        Ok(self.snapshot()?.epoch().0)
+    /// The newest durable version.
+    fn snapshot(&self) -> PyResult<Snapshot> {
+        Ok(Snapshot { inner: self.store()?.snapshot() })
+    }
+
+    /// Waits for its turn and opens a batch.
+    fn write(&self, py: Python<'_>) -> PyResult<WriteBatch> {
+        let store = self.store()?;
+        let batch = py.detach(|| store.write()).map_err(|error| errors::update(&error))?;
+        Ok(WriteBatch::new(batch))
+    }
+
+    fn checkpoint<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let store = self.store()?;
+        let report = py.detach(|| store.checkpoint()).map_err(|error| errors::update(&error))?;
+        let out = PyDict::new(py);
+        out.set_item("epoch", report.epoch)?;
+        out.set_item("lsn", report.lsn)?;
+        out.set_item("pages", report.pages)?;
+        out.set_item("table_blocks", report.table_blocks)?;
+        Ok(out)
+    }
+
+    fn close_writer(&self, py: Python<'_>) -> PyResult<()> {
+        let store = self.store()?;
+        py.detach(|| store.close_writer()).map_err(|error| errors::update(&error))
+    }
+
+    /// Every checksum of the last checkpoint, while readers and writers go on; the report as JSON.
+    #[pyo3(signature = (bytes_per_second=None, progress=None))]
+    fn scrub(
+        &self,
+        py: Python<'_>,
+        bytes_per_second: Option<u64>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<String> {
+        let store = self.store()?;
+        let mut callback = Callback::new(progress);
+        let report = py.detach(|| {
+            store.scrub(&mut |done, total| callback.call(done, total), bytes_per_second)
+        });
+        callback.finish()?;
+        Ok(describe(&report.map_err(|error| errors::read(&error))?).to_string())
+    }
+
+    /// What was put into the store when it was opened, or when it was first written to.
+    fn recovery(&self) -> PyResult<(u64, bool)> {
+        let recovery = self.store()?.recovery();
+        Ok((recovery.commits, recovery.torn))
+    }
+
+    fn update_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let store = self.store()?;
+        let stats = py.detach(|| store.update_stats()).unwrap_or_default();
+        let out = PyDict::new(py);
+        for (name, value) in counts_of(&stats) {
+            out.set_item(name, value)?;
+        }
+        out.set_item("write_amplification", stats.write_amplification())?;
+        Ok(out)
     }
 
     #[getter]
@@ -64,16 +107,6 @@ impl Store {
     #[getter]
     fn memory_bytes(&self) -> PyResult<u64> {
         Ok(self.store()?.budget().limit_bytes())
-    }
-
-    #[getter]
-    fn fingerprint(&self) -> PyResult<String> {
-        Ok(format!("{:016x}", self.snapshot()?.fingerprint()))
-    }
-
-    fn catalog(&self) -> PyResult<String> {
-        let snapshot = self.snapshot()?;
-        Ok(crate::catalog::describe(&snapshot).to_string())
     }
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -106,135 +139,37 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets the store. Samplers and arrays made from it stay usable and keep what they need.
-    fn close(&self) {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-    }
-
-    fn neighbors<'py>(
-        &self,
-        py: Python<'py>,
-        edge_type: u16,
-        ids: PyReadonlyArray1<'_, i64>,
-    ) -> PyResult<Neighbors<'py>> {
-        let (snapshot, ids) = (self.snapshot()?, arrays::ids(&ids)?);
-        let meta = snapshot.catalog().edge_types.get(usize::from(edge_type));
-        let (edge_ids, times, weights) =
-            meta.map_or((false, false, false), |m| (m.has_edge_ids, m.has_time, m.has_weight));
-        let mut out = Expansion::default();
-        py.detach(|| snapshot.neighbors(EdgeTypeId(edge_type), &ids, &mut out))
-            .map_err(|error| errors::read(&error))?;
-        let offsets = out.offsets.into_iter().map(|offset| offset as u64).collect();
-        Ok((
-            arrays::from_ids(py, offsets)?,
-            arrays::from_ids(py, out.sources)?,
-            edge_ids.then(|| arrays::from_ids(py, out.edge_ids)).transpose()?,
-            times.then(|| arrays::owned(py, out.times, None)).transpose()?,
-            weights.then(|| arrays::owned(py, out.weights, None)).transpose()?,
-        ))
-    }
-
-    fn degrees<'py>(
-        &self,
-        py: Python<'py>,
-        edge_type: u16,
-        ids: PyReadonlyArray1<'_, i64>,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let (snapshot, ids) = (self.snapshot()?, arrays::ids(&ids)?);
-        let degrees = py.detach(|| snapshot.degrees(EdgeTypeId(edge_type), &ids));
-        arrays::from_ids(py, degrees.map_err(|error| errors::read(&error))?)
-    }
-
-    fn rows<'py>(
-        &self,
-        py: Python<'py>,
-        kind: &str,
-        type_id: u16,
-        name: &str,
-        ids: PyReadonlyArray1<'_, i64>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let (store, snapshot, ids) = (self.store()?, self.snapshot()?, arrays::ids(&ids)?);
-        let tensor = tensor(&snapshot, kind, type_id, name)?;
-        let meta = meta(&snapshot, tensor)?;
-        let len = ids.len() as u64 * meta.row_bytes();
-        let held = py.detach(|| store.reserve_batch(len)).map_err(|error| errors::read(&error))?;
-        let mut bytes = region(len)?;
-        py.detach(|| snapshot.gather(tensor, &ids, bytes.as_mut_slice()))
-            .map_err(|error| errors::read(&error))?;
-        arrays::owned_rows(py, bytes, Some(Arc::new(held)), meta.dtype, &meta.shape)
-    }
-
-    /// A whole column. It is not charged to the budget: whoever asks for a tensor in memory has
-    /// room for it.
-    fn column<'py>(
-        &self,
-        py: Python<'py>,
-        kind: &str,
-        type_id: u16,
-        name: &str,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let snapshot = self.snapshot()?;
-        let tensor = tensor(&snapshot, kind, type_id, name)?;
-        let meta = meta(&snapshot, tensor)?;
-        let row_bytes = meta.row_bytes() as usize;
-        let mut bytes = region(meta.num_rows * meta.row_bytes())?;
+    /// Checkpoints what was written and forgets the store. Samplers and arrays made from it stay
+    /// usable and keep what they need. A checkpoint that fails loses nothing: the log has it all.
+    fn close(&self, py: Python<'_>) {
+        let store = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| {
-            let out = bytes.as_mut_slice();
-            snapshot.scan_tensor(tensor, &mut |first, rows| {
-                let start = first as usize * row_bytes;
-                out[start..start + rows.len()].copy_from_slice(rows);
-                Ok(())
-            })
-        })
-        .map_err(|error| errors::read(&error))?;
-        arrays::owned_rows(py, bytes, None, meta.dtype, &meta.shape)
-    }
-
-    fn lookup<'py>(
-        &self,
-        py: Python<'py>,
-        node_type: u16,
-        keys: Vec<String>,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let snapshot = self.snapshot()?;
-        let lent: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let found = py.detach(|| snapshot.lookup_strings(NodeTypeId(node_type), &lent));
-        let found = found.map_err(|error| errors::read(&error))?;
-        arrays::owned(py, found.into_iter().map(|id| id.map_or(-1, |id| id as i64)).collect(), None)
-    }
-
-    fn names(
-        &self,
-        py: Python<'_>,
-        node_type: u16,
-        ids: PyReadonlyArray1<'_, i64>,
-    ) -> PyResult<Vec<String>> {
-        let (snapshot, ids) = (self.snapshot()?, arrays::ids(&ids)?);
-        py.detach(|| snapshot.names(NodeTypeId(node_type), &ids))
-            .map_err(|error| errors::read(&error))
+            let _ = store.as_ref().map(|store| store.close_writer());
+            drop(store);
+        });
     }
 }
 
-/// Finds a tensor by kind, type id and name.
-pub fn tensor(snapshot: &Snapshot, kind: &str, type_id: u16, name: &str) -> PyResult<TensorRef> {
-    let owner = crate::sampler::owner(kind, type_id)?;
-    snapshot.catalog().find_tensor(owner, name).ok_or_else(|| {
-        let message = format!("the store has no {kind} tensor {name:?} of {kind} type {type_id}");
-        errors::named("NameNotFound", message)
-    })
-}
-
-fn region(len: u64) -> PyResult<Region> {
-    Region::new(len as usize).map_err(|error| {
-        let message = format!("the system has no {len} bytes of memory for these rows: {error}");
-        errors::named("IoFailed", message)
-    })
-}
-
-/// What the catalog says of a tensor.
-pub fn meta(snapshot: &Snapshot, tensor: TensorRef) -> PyResult<&TensorMeta> {
-    let found = snapshot.catalog().tensor(tensor);
-    found.ok_or_else(|| errors::named("NameNotFound", format!("no tensor {tensor:?}")))
+fn counts_of(stats: &UpdateStats) -> [(&'static str, u64); 16] {
+    let lists = &stats.lists;
+    [
+        ("commits", stats.commits),
+        ("checkpoints", stats.checkpoints),
+        ("payload_bytes", stats.payload_bytes),
+        ("write_bytes", stats.write_bytes),
+        ("log_bytes", stats.log_bytes),
+        ("writes", stats.writes),
+        ("syncs", stats.syncs),
+        ("sync_us", stats.sync_us),
+        ("pages_written", stats.pages_written),
+        ("pages_reused", stats.pages_reused),
+        ("changed_bytes", stats.changed_bytes),
+        ("list_updates", lists.list_updates),
+        ("evictions", lists.evictions),
+        ("lists_evicted", lists.lists_evicted),
+        ("promotions", lists.promotions),
+        ("demotions", lists.demotions),
+    ]
 }
 
 fn backend_choice(name: &str) -> PyResult<BackendChoice> {
@@ -244,14 +179,13 @@ fn backend_choice(name: &str) -> PyResult<BackendChoice> {
 
 /// Opens a store.
 #[pyfunction]
-#[pyo3(signature = (path, memory, backend, queue_depth=None, epoch=None))]
+#[pyo3(signature = (path, memory, backend, queue_depth=None))]
 pub fn open_store(
     py: Python<'_>,
     path: String,
     memory: Option<u64>,
     backend: &str,
     queue_depth: Option<usize>,
-    epoch: Option<u64>,
 ) -> PyResult<Store> {
     let options = OpenOptions {
         memory,
@@ -263,11 +197,6 @@ pub fn open_store(
     let store = py
         .detach(|| ng_store::Store::open(Path::new(&path), &options))
         .map_err(|error| errors::open(&error))?;
-    let found = store.snapshot().epoch().0;
-    if let Some(wanted) = epoch.filter(|wanted| *wanted != found) {
-        let message = format!("{path}: epoch {wanted} is gone, the store is at epoch {found}");
-        return Err(errors::named("SnapshotGone", message));
-    }
     Ok(Store { inner: Mutex::new(Some(Arc::new(store))), path })
 }
 
@@ -292,6 +221,27 @@ pub fn verify(
     Ok(describe(&report).to_string())
 }
 
+/// Rewrites a store into fresh files; gives bytes before and after, and the epoch.
+#[pyfunction]
+#[pyo3(signature = (path, memory=None, backend="auto", progress=None))]
+pub fn compact(
+    py: Python<'_>,
+    path: String,
+    memory: Option<u64>,
+    backend: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(u64, u64, u64)> {
+    let backend = backend_choice(backend)?;
+    let mut callback = Callback::new(progress);
+    let report = py.detach(|| {
+        let options = OpenOptions { memory, backend, ..OpenOptions::default() };
+        ng_store::compact(Path::new(&path), &options, &mut |done, total| callback.call(done, total))
+    });
+    callback.finish()?;
+    let report = report.map_err(|error| errors::update(&error))?;
+    Ok((report.bytes_before, report.bytes_after, report.epoch))
+}
+
 fn describe(report: &VerifyReport) -> Value {
     let problem =
         |p: &Problem| json!({"file": p.file, "page": p.page, "block": p.block, "what": p.what});
@@ -299,6 +249,8 @@ fn describe(report: &VerifyReport) -> Value {
         "ok": report.is_ok(),
         "blocks": report.blocks,
         "pages": report.pages,
+        "log_commits": report.log_commits,
+        "log_torn": report.log_torn,
         "problems": report.problems.iter().map(problem).collect::<Vec<_>>(),
         "problems_omitted": report.problems_omitted,
     })

@@ -11,10 +11,14 @@ import typer
 import neargraph
 from neargraph.exceptions import NeargraphError
 
+from .checkpoint import checkpoint
+from .compact import compact
 from .doctor import doctor
 from .import_ import import_
 from .info import info
+from .scrub import scrub
 from .train import train
+from .update import update
 from .verify import verify
 
 app = typer.Typer(
@@ -28,6 +32,10 @@ app = typer.Typer(
 app.command("import")(import_)
 app.command()(info)
 app.command()(verify)
+app.command()(update)
+app.command()(checkpoint)
+app.command()(compact)
+app.command()(scrub)
 app.command()(train)
 app.command()(doctor)
 

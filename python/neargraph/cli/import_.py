@@ -41,6 +41,7 @@ def import_(
     header: options.Header = None,
     columns: options.Columns = None,
     strings: options.Strings = False,
+    reuse_ids: options.ReuseIds = False,
     threads: options.Threads = None,
     overwrite: options.Overwrite = False,
     dry_run: options.DryRun = False,
@@ -61,6 +62,7 @@ def import_(
         split_type=split_type,
         seed=seed,
         num_nodes=num_nodes,
+        reuse_ids=reuse_ids,
         overwrite=overwrite,
     )
     if not dry_run:

@@ -31,6 +31,7 @@ Columns = Annotated[
     str | None, typer.Option(help="src=0,dst=1,time=2,weight=3 (numbers or names).")
 ]
 Strings = Annotated[bool, typer.Option(help="Text: node ids are strings.")]
+ReuseIds = Annotated[bool, typer.Option(help="Give the ids of deleted nodes to new ones.")]
 Threads = Annotated[int | None, typer.Option(help="Threads to use.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace an existing store.")]
 DryRun = Annotated[bool, typer.Option(help="Print the estimate and stop.")]

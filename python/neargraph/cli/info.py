@@ -25,10 +25,21 @@ def info(
         print_json(facts)
         return
     out = console()
-    rows: list[tuple[str, Any]] = [("nodes", facts["num_nodes"]), ("edges", facts["num_edges"])]
-    for key in ("epoch", "fingerprint"):
-        rows.append((key, str(facts.get(key, "?"))))
-    rows.append(("on disk", size(facts.get("disk_bytes"))))
+    rows: list[tuple[str, Any]] = [
+        ("nodes", facts["num_nodes_live"]),
+        ("deleted nodes", facts["num_nodes"] - facts["num_nodes_live"]),
+        ("edges", facts["num_edges"]),
+        ("epoch", str(facts["epoch"])),
+        ("last commit", str(facts["lsn"])),
+        ("commits waiting", facts["commits_waiting"]),
+        ("fingerprint", facts["fingerprint"]),
+        ("on disk", size(facts["disk_bytes"])),
+        ("log on disk", size(facts["log_bytes"])),
+    ]
+    if facts["commits_recovered"]:
+        rows.append(("recovered", f"{facts['commits_recovered']} commits of a writer that crashed"))
+    if facts["reuse_ids"]:
+        rows.append(("ids", "of deleted nodes are given out again"))
     rows.append(("page", f"{facts['page_bytes'] // 1024} KiB"))
     rows.append(("back end here", facts["backend_note"]))
     out.print(pairs_table(str(store), rows))
@@ -55,7 +66,7 @@ def _tensors(entry: dict[str, Any]) -> str:
 
 def _node_row(entry: dict[str, Any]) -> tuple[str, str, str, str]:
     flags = "string ids" if entry["has_dictionary"] else ""
-    return entry["name"], f"{entry['num_nodes']:,}", flags, _tensors(entry)
+    return entry["name"], f"{entry['num_nodes_live']:,}", flags, _tensors(entry)
 
 
 def _edge_row(entry: dict[str, Any]) -> tuple[str, str, str, str]:

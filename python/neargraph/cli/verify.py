@@ -34,12 +34,13 @@ def verify(
     if as_json:
         print_json(report)
     else:
-        _show(store, report)
+        show_report(store, report)
     if not report["ok"]:
         raise typer.Exit(1)
 
 
-def _show(store: Path, report: dict[str, Any]) -> None:
+def show_report(store: Path, report: dict[str, Any]) -> None:
+    """Prints what a check found."""
     out = console()
     problems = report.get("problems", [])
     rows = [

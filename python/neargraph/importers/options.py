@@ -16,7 +16,8 @@ class ImportOptions:
     percent, drawn over the nodes of ``split_type`` (default: the type that has labels).
     ``num_nodes`` sets the id bound of a single node type whose input does not tell it.
     ``reverse`` also stores the reverse of each edge type. ``edge_ids`` keeps the row number of
-    every edge even where the input has no edge tensors.
+    every edge even where the input has no edge tensors. ``reuse_ids`` lets the store give the ids
+    of deleted nodes to new ones.
     """
 
     memory: int | None = None
@@ -32,6 +33,7 @@ class ImportOptions:
     split_type: str | None = None
     seed: int = 0
     num_nodes: int | None = None
+    reuse_ids: bool = False
     overwrite: bool = False
 
     def __post_init__(self) -> None:

@@ -100,6 +100,7 @@ def _importer(out: Path | str, options: ImportOptions) -> _core.Importer:
         options.page_bytes,
         options.fill,
         options.overwrite,
+        options.reuse_ids,
     )
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from neargraph import _core
 from neargraph.schema import NodeType, Schema
+from neargraph.snapshot import EdgeName
 from neargraph.splits import split_mask
-from neargraph.store import EdgeName
 
 
 class MiniBatch:

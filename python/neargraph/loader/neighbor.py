@@ -25,7 +25,7 @@ from neargraph.loader.sampler import Attrs, NeighborSampler
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 from neargraph.loader.state import Position, dump_state, load_state
 from neargraph.loader.workers import BatchSource, WorkerPool
-from neargraph.store import Store
+from neargraph.snapshot import Reader, Snapshot
 
 _WORKER_OPTIONS = (
     "multiprocessing_context",
@@ -45,7 +45,8 @@ class NeighborLoader:
     first ``batch_size`` nodes are the seeds.
 
     Args:
-        data: The open store.
+        data: The open store, or a snapshot. The loader stays at the commit that is the newest when
+            it is made; writers go on.
         num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all.
         input_nodes: ``"train"`` / ``"val"`` / ``"test"``, ids [n], a boolean mask [num_nodes],
             None for all nodes, a node type, or (node type, any of these).
@@ -64,7 +65,8 @@ class NeighborLoader:
         transform: Called with each batch.
         prefetch: Batches to work ahead at most, fewer where memory is short; None is 4.
         threads: Background threads; None is one per core, at most 4.
-        num_workers: Make batches in this many processes instead of threads.
+        num_workers: Make batches in this many processes instead of threads. Processes open the
+            last checkpoint, so one is written if there are commits since.
         pin_memory: Copy batches to page-locked memory where CUDA is there.
         **kwargs: DataLoader's ``multiprocessing_context``, ``persistent_workers``,
             ``prefetch_factor``, ``worker_init_fn`` and ``timeout`` for `num_workers` > 0. Other
@@ -84,7 +86,7 @@ class NeighborLoader:
 
     def __init__(
         self,
-        data: Store,
+        data: Reader,
         num_neighbors: Any,
         input_nodes: Any = None,
         *,
@@ -105,15 +107,18 @@ class NeighborLoader:
         pin_memory: bool = False,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(data, Store):
+        if not isinstance(data, Reader):
             raise TypeError(
-                f"data must be what neargraph.open returns, got {type(data).__name__}; "
-                "neargraph.from_pyg writes Data and HeteroData to a store"
+                "data must be what neargraph.open returns, or a snapshot of it, got "
+                f"{type(data).__name__}; neargraph.from_pyg writes Data and HeteroData to a store"
             )
         options = {k: kwargs.pop(k) for k in _WORKER_OPTIONS if k in kwargs}
         refuse_unsupported(kwargs)
         sampler = NeighborSampler(data, num_neighbors, seed=seed, replace=replace, attrs=attrs)
-        inputs = resolve_input_nodes(data, input_nodes)
+        snapshot = sampler.snapshot
+        if num_workers:
+            snapshot.share()
+        inputs = resolve_input_nodes(snapshot, input_nodes)
         plan = SeedPlan(
             num_seeds=len(inputs),
             batch_size=batch_size,
@@ -124,7 +129,7 @@ class NeighborLoader:
             rank=rank,
             world_size=world_size,
         )
-        collator = Collator(data.schema, sampler.tensors, x_dtype)
+        collator = Collator(snapshot.schema, sampler.tensors, x_dtype)
         self._source = BatchSource(sampler, inputs, plan, collator, transform)
         self._pool = WorkerPool(self._source, num_workers, options) if num_workers else None
         self._ahead = {"prefetch": prefetch, "threads": threads}
@@ -134,9 +139,9 @@ class NeighborLoader:
         self._loaded: Position | None = None
 
     @property
-    def store(self) -> Store:
-        """The store that is sampled."""
-        return self._source.sampler.store
+    def snapshot(self) -> Snapshot:
+        """The version of the store that is sampled."""
+        return self._source.sampler.snapshot
 
     @property
     def batch_size(self) -> int:
@@ -204,8 +209,7 @@ class NeighborLoader:
     def _fingerprint(self) -> dict[str, Any]:
         sampler, plan = self._source.sampler, self._source.plan
         return {
-            "store": self.store.fingerprint,
-            "snapshot": self.store.epoch,
+            "store": self.snapshot.fingerprint,
             "fanouts": sampler.fanouts,
             "replace": sampler.replace,
             "input_nodes": self._source.inputs.digest(),
@@ -220,6 +224,6 @@ class NeighborLoader:
     def __repr__(self) -> str:
         source = self._source
         return (
-            f"NeighborLoader({self.store.path!r}, num_neighbors={source.sampler.fanouts}, "
+            f"NeighborLoader({self.snapshot.path!r}, num_neighbors={source.sampler.fanouts}, "
             f"seeds={len(source.inputs):,}, batch_size={self.batch_size})"
         )

@@ -16,9 +16,9 @@ from neargraph.exceptions import NameNotFound
 from neargraph.loader.fanouts import resolve_fanouts
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.seeds import InputNodes, SeedPlan, resolve_input_nodes
-from neargraph.schema import EdgeType, Kind, NodeType
+from neargraph.schema import EdgeType, Kind, NodeType, Schema
+from neargraph.snapshot import Reader, as_ids
 from neargraph.splits import SPLITS, split_columns
-from neargraph.store import Store, as_ids
 
 Attrs = Sequence[str] | Mapping[Any, Sequence[str]] | None
 
@@ -27,7 +27,8 @@ class NeighborSampler:
     """Uniform neighbour sampling over a store.
 
     Args:
-        store: The open store.
+        store: The open store, or a snapshot. The sampler stays at the commit that is the newest
+            when it is made.
         fanouts: Neighbours per node and hop, such as ``[15, 10]``; -1 takes all. A dictionary by
             edge type gives each type its own list.
         seed: Seed of all draws; equal seeds give equal batches.
@@ -48,7 +49,7 @@ class NeighborSampler:
 
     def __init__(
         self,
-        store: Store,
+        store: Reader,
         fanouts: Any,
         *,
         seed: int = 0,
@@ -57,24 +58,25 @@ class NeighborSampler:
     ) -> None:
         if not 0 <= seed < 2**64:
             raise ValueError(f"seed must be in 0 ... 2^64 - 1, got {seed}")
-        self.store = store
-        self.fanouts = resolve_fanouts(store.schema, fanouts)
+        self.snapshot = store.snapshot()
+        self.fanouts = resolve_fanouts(self.snapshot.schema, fanouts)
         self.seed = seed
         self.replace = replace
-        self.tensors = resolve_attrs(store, attrs)
+        self.tensors = resolve_attrs(self.snapshot.schema, attrs)
         self._start()
 
     def _start(self) -> None:
         self._local: ProcessLocal[_core.Sampler] = ProcessLocal(self._build)
 
     def _build(self) -> _core.Sampler:
-        return _core.Sampler(self.store.core, self.fanouts, self.replace, self.seed, self.tensors)
+        version = self.snapshot.version
+        return _core.Sampler(version, self.fanouts, self.replace, self.seed, self.tensors)
 
     @property
     def core(self) -> _core.Sampler:
         """The compiled sampler of this process."""
         # Asking the store first turns a use after close into StoreClosed.
-        _ = self.store.core
+        _ = self.snapshot.store.core
         return self._local.get()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -91,14 +93,14 @@ class NeighborSampler:
             NodeOutOfRange: An id is out of range.
             BudgetTooSmall: The batch does not fit the memory budget.
         """
-        inputs = resolve_input_nodes(self.store, ids)
+        inputs = resolve_input_nodes(self.snapshot, ids)
         places = np.arange(len(inputs), dtype=np.int64)
         core = self.core.sample([(inputs.node_type.index, inputs.nodes(places))], stream)
-        return MiniBatch(core, self.store.schema, inputs.node_type, inputs.input_id(places))
+        return MiniBatch(core, self.snapshot.schema, inputs.node_type, inputs.input_id(places))
 
     def sample_many(self, seeds: Mapping[str, Any], *, stream: int = 0) -> MiniBatch:
         """Samples one batch around seeds of several node types, {node type: ids [n]}."""
-        schema = self.store.schema
+        schema = self.snapshot.schema
         given = [(schema.node_type(name), as_ids(ids)) for name, ids in seeds.items()]
         core = self.core.sample([(t.index, ids) for t, ids in given], stream)
         first = given[0][0] if given else schema.node_types[0]
@@ -127,7 +129,7 @@ class NeighborSampler:
             prefetch: Batches to work ahead at most, fewer where memory is short; None is 4.
             threads: Background threads; None is one per core, at most 4.
         """
-        inputs = resolve_input_nodes(self.store, ids)
+        inputs = resolve_input_nodes(self.snapshot, ids)
         plan = SeedPlan(
             num_seeds=len(inputs),
             batch_size=batch_size,
@@ -183,15 +185,14 @@ class NeighborSampler:
         batch: int,
     ) -> MiniBatch:
         input_id = inputs.input_id(places)
-        schema = self.store.schema
+        schema = self.snapshot.schema
         return MiniBatch(core, schema, inputs.node_type, input_id, plan.padding(batch))
 
 
-def resolve_attrs(store: Store, attrs: Attrs) -> list[tuple[Kind, int, str]]:
+def resolve_attrs(schema: Schema, attrs: Attrs) -> list[tuple[Kind, int, str]]:
     """The (kind, type id, tensor) triples that `attrs` stands for."""
-    schema = store.schema
     if isinstance(attrs, Mapping):
-        return [t for key, names in attrs.items() for t in _of_named_owner(store, key, names)]
+        return [t for key, names in attrs.items() for t in _of_named_owner(schema, key, names)]
     owners: list[NodeType | EdgeType] = [*schema.node_types, *schema.edge_types]
     found = [t for owner in owners for t in _of_owner(owner, attrs)]
     for name in attrs or ():
@@ -201,15 +202,15 @@ def resolve_attrs(store: Store, attrs: Attrs) -> list[tuple[Kind, int, str]]:
     return found
 
 
-def _of_named_owner(store: Store, key: Any, names: Sequence[str]) -> list[tuple[Kind, int, str]]:
+def _of_named_owner(schema: Schema, key: Any, names: Sequence[str]) -> list[tuple[Kind, int, str]]:
     owner: NodeType | EdgeType
-    if isinstance(key, str) and key in store.node_types:
-        owner = store.schema.node_type(key)
+    if isinstance(key, str) and any(t.name == key for t in schema.node_types):
+        owner = schema.node_type(key)
     else:
-        owner = store.schema.edge_type(key)
+        owner = schema.edge_type(key)
     for name in names:
         if not _stored_names(owner, name):
-            store.schema.tensor(owner, name)
+            schema.tensor(owner, name)
     return _of_owner(owner, names)
 
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from neargraph import _core
 from neargraph.exceptions import NodeOutOfRange
 from neargraph.schema import NodeType
+from neargraph.snapshot import Reader, as_ids
 from neargraph.splits import SPLITS, split_owner
-from neargraph.store import Store, as_ids
 
 # Seeds laid out at once for the background threads: 2 MiB of ids, whatever the graph.
 _SEGMENT_SEEDS = 1 << 18
@@ -25,7 +25,7 @@ _SEGMENT_SEEDS = 1 << 18
 
 @dataclass(frozen=True)
 class InputNodes:
-    """The seeds of a loader: `ids` of one node type, or all its nodes where `ids` is None.
+    """The seeds of a loader: `ids` of one node type, or all its nodes but the `dead` ones.
 
     `by_node` tells that PyG's input_id is the node id (masks, splits) and not the place in `ids`.
     """
@@ -33,13 +33,20 @@ class InputNodes:
     node_type: NodeType
     ids: NDArray[np.int64] | None
     by_node: bool
+    dead: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
-        return self.node_type.num_nodes if self.ids is None else len(self.ids)
+        return self.node_type.num_nodes_live if self.ids is None else len(self.ids)
 
     def nodes(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Node ids at `places`."""
-        return places if self.ids is None else self.ids[places]
+        if self.ids is not None:
+            return self.ids[places]
+        if self.dead is None:
+            return places
+        # Live nodes before each dead one: those at or below a place shift it by one each.
+        before = self.dead - np.arange(len(self.dead))
+        return places + np.searchsorted(before, places, side="right")
 
     def input_id(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """PyG's input_id at `places`."""
@@ -47,38 +54,45 @@ class InputNodes:
 
     def digest(self) -> str:
         """A short text that differs where type or ids differ."""
-        if self.ids is None:
-            return f"{self.node_type.name}:all"
-        hashed = hashlib.blake2b(np.ascontiguousarray(self.ids).data, digest_size=8).hexdigest()
-        return f"{self.node_type.name}:{len(self.ids)}:{hashed}"
+        if self.ids is not None:
+            return f"{self.node_type.name}:{len(self.ids)}:{_hash(self.ids)}"
+        all_nodes = f"{self.node_type.name}:all"
+        return all_nodes if self.dead is None else f"{all_nodes}:but:{_hash(self.dead)}"
 
 
-def resolve_input_nodes(store: Store, given: Any) -> InputNodes:
+def _hash(ids: NDArray[np.int64]) -> str:
+    return hashlib.blake2b(np.ascontiguousarray(ids).data, digest_size=8).hexdigest()
+
+
+def resolve_input_nodes(store: Reader, given: Any) -> InputNodes:
     """Turns any of PyG's spellings of ``input_nodes`` into node type and ids.
 
     Args:
-        store: The store.
-        given: None (all nodes), ``"train"`` / ``"val"`` / ``"test"``, a node type, ids [n] or a
-            boolean mask [num_nodes] (NumPy, torch or list), or (node type, any of these).
+        store: The store or snapshot.
+        given: None (all nodes that are not deleted), ``"train"`` / ``"val"`` / ``"test"``, a node
+            type, ids [n] or a boolean mask [num_nodes] (NumPy, torch or list), or (node type, any
+            of these).
 
     Raises:
         NameNotFound: No such node type or split.
         NodeOutOfRange: An id is out of range.
         ValueError: A mask of the wrong length.
     """
-    schema = store.schema
+    snap = store.snapshot()
+    schema = snap.schema
     name: str | None = None
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str):
         name, given = given
-    elif isinstance(given, str) and given in store.node_types:
+    elif isinstance(given, str) and given in snap.node_types:
         name, given = given, None
     if isinstance(given, str):
         if name is None and given in SPLITS:
             name = split_owner(schema, None).name
-        return InputNodes(schema.node_type(name), store.split(given, name), True)
+        return InputNodes(schema.node_type(name), snap.split(given, name), True)
     owner = schema.node_type(name)
     if given is None:
-        return InputNodes(owner, None, True)
+        dead = snap.dead_nodes(owner.name)
+        return InputNodes(owner, None, True, dead if len(dead) else None)
     array = np.asarray(given)
     if array.dtype == np.bool_:
         if array.shape != (owner.num_nodes,):

@@ -8,7 +8,7 @@ import torch
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.collate import as_tensor
 from neargraph.schema import EdgeType
-from neargraph.store import Store
+from neargraph.snapshot import Reader
 
 
 class EdgeFeatures:
@@ -24,17 +24,17 @@ class EdgeFeatures:
         ...                     transform=ng.pyg.EdgeFeatures(store))
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Reader) -> None:
+        self._snapshot = store.snapshot()
 
     def __call__(self, batch: Any) -> Any:
         """Adds the tensors in place and returns the batch."""
-        schema = self._store.schema
+        schema = self._snapshot.schema
         for edge_type in schema.edge_types:
             out = batch if schema.is_homogeneous else batch[edge_type.triple]
             for meta in edge_type.tensors:
                 ids = self._ids(out, edge_type)
-                rows = self._store.core.rows("edge", edge_type.index, meta.name, ids)
+                rows = self._snapshot.version.rows("edge", edge_type.index, meta.name, ids)
                 out[meta.name] = as_tensor(rows, meta)
         return batch
 

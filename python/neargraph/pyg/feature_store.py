@@ -15,10 +15,10 @@ from torch_geometric.data import TensorAttr
 from neargraph.exceptions import NameNotFound, UnsupportedArgument
 from neargraph.loader.collate import as_tensor
 from neargraph.schema import EdgeType, Kind, NodeType, Schema, TensorMeta
+from neargraph.snapshot import Reader, as_ids
 from neargraph.splits import SPLITS, split_code, split_columns
-from neargraph.store import Store, as_ids
 
-_READ_ONLY = "a neargraph store is read-only here; write a new one with neargraph import"
+_READ_ONLY = "PyG cannot write to a neargraph store; use store.write()"
 
 
 class FeatureStore(PygFeatureStore):  # type: ignore[misc]
@@ -31,9 +31,9 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
         >>> store.feature_store.get_tensor(group_name=None, attr_name="x", index=torch.arange(5))
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Reader) -> None:
         super().__init__()
-        self.__dict__["_store"] = store
+        self.__dict__["_snapshot"] = store.snapshot()
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         """All node tensors, and all edge tensors of a heterogeneous store.
@@ -41,7 +41,7 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
         PyG asks for every attribute of a homogeneous store with node ids, so edge tensors are
         left out there; `get_tensor` reads them by the edge type.
         """
-        schema = self._store.schema
+        schema = self._snapshot.schema
         group = None if schema.is_homogeneous else ""
         attrs = [
             TensorAttr(group if group is None else owner.name, name)
@@ -81,7 +81,7 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
         return out
 
     def _read(self, kind: Kind, owner: NodeType | EdgeType, meta: TensorMeta, ids: Any) -> Any:
-        core = self._store.core
+        core = self._snapshot.version
         if ids is None:
             return core.column(kind, owner.index, meta.name)
         return core.rows(kind, owner.index, meta.name, ids)
@@ -95,8 +95,8 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
         return (metas[0].num_rows, len(metas)) if wide else (metas[0].num_rows,)
 
     def _owner(self, group: Any) -> NodeType | EdgeType:
-        schema: Schema = self._store.schema
-        if group is None or (isinstance(group, str) and group in self._store.node_types):
+        schema: Schema = self._snapshot.schema
+        if group is None or (isinstance(group, str) and group in self._snapshot.node_types):
             return schema.node_type(group)
         return schema.edge_type(group)
 
@@ -107,7 +107,7 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
         raise UnsupportedArgument(_READ_ONLY)
 
     def __repr__(self) -> str:
-        return f"FeatureStore({self._store!r})"
+        return f"FeatureStore({self._snapshot!r})"
 
 
 def index_ids(index: Any, num_rows: int) -> Any:

@@ -15,9 +15,9 @@ from torch_geometric.data.graph_store import EdgeLayout
 
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.schema import EdgeType
-from neargraph.store import Store
+from neargraph.snapshot import Reader
 
-_READ_ONLY = "a neargraph store is read-only here; write a new one with neargraph import"
+_READ_ONLY = "PyG cannot write to a neargraph store; use store.write()"
 
 
 class GraphStore(PygGraphStore):  # type: ignore[misc]
@@ -30,13 +30,13 @@ class GraphStore(PygGraphStore):  # type: ignore[misc]
         >>> row, colptr, perm = store.graph_store.csc()
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Reader) -> None:
         super().__init__()
-        self.__dict__["_store"] = store
+        self.__dict__["_snapshot"] = store.snapshot()
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
         """One CSC attribute per edge type."""
-        schema = self._store.schema
+        schema = self._snapshot.schema
         return [
             EdgeAttr(
                 edge_type=None if schema.is_homogeneous else edge_type.triple,
@@ -48,19 +48,19 @@ class GraphStore(PygGraphStore):  # type: ignore[misc]
         ]
 
     def _size(self, edge_type: EdgeType) -> tuple[int, int]:
-        types = self._store.schema.node_types
+        types = self._snapshot.schema.node_types
         source = types[edge_type.source_index]
         return source.num_nodes, types[edge_type.destination_index].num_nodes
 
     def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
-        edge_type = self._store.schema.edge_type(edge_attr.edge_type)
+        edge_type = self._snapshot.schema.edge_type(edge_attr.edge_type)
         if edge_attr.layout == EdgeLayout.CSR:
             raise UnsupportedArgument(
                 "neighbour lists are stored by destination: ask for the CSC or COO layout, or "
                 "call graph_store.csr(), which converts"
             )
         destinations = np.arange(self._size(edge_type)[1], dtype=np.int64)
-        indptr, sources, *_ = self._store.core.neighbors(edge_type.index, destinations)
+        indptr, sources, *_ = self._snapshot.version.neighbors(edge_type.index, destinations)
         row, colptr = torch.from_numpy(sources), torch.from_numpy(indptr)
         if edge_attr.layout == EdgeLayout.CSC:
             return row, colptr
@@ -73,4 +73,4 @@ class GraphStore(PygGraphStore):  # type: ignore[misc]
         raise UnsupportedArgument(_READ_ONLY)
 
     def __repr__(self) -> str:
-        return f"GraphStore({self._store!r})"
+        return f"GraphStore({self._snapshot!r})"

@@ -25,7 +25,7 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample
 from neargraph.exceptions import NodeOutOfRange, UnsupportedArgument
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.sampler import NeighborSampler
-from neargraph.store import Store, as_ids
+from neargraph.snapshot import Reader, as_ids
 
 _TIMES = "sampling by time is not built; leave input_time and edge_label_time out"
 
@@ -36,7 +36,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
     It samples structure alone; PyG then asks the store's `feature_store` for the rows.
 
     Args:
-        store: The open store.
+        store: The open store, or a snapshot.
         num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all.
         seed: Seed of all draws.
         replace: Draw with replacement.
@@ -47,14 +47,14 @@ class Sampler(BaseSampler):  # type: ignore[misc]
     """
 
     def __init__(
-        self, store: Store, num_neighbors: Any, *, seed: int = 0, replace: bool = False
+        self, store: Reader, num_neighbors: Any, *, seed: int = 0, replace: bool = False
     ) -> None:
         self._sampler = NeighborSampler(store, num_neighbors, seed=seed, replace=replace, attrs=())
         self._epoch: int | None = None
-        counts = {t.name: t.num_nodes for t in store.schema.node_types}
+        counts = {t.name: t.num_nodes for t in self._sampler.snapshot.schema.node_types}
         self.num_nodes: int | dict[str, int] = counts
-        if store.schema.is_homogeneous:
-            self.num_nodes = store.schema.node_types[0].num_nodes
+        if self._sampler.snapshot.schema.is_homogeneous:
+            self.num_nodes = self._sampler.snapshot.schema.node_types[0].num_nodes
 
     def set_epoch(self, train_epoch: int) -> None:
         """Gives the batches of the next pass other draws; call it before each pass.
@@ -110,7 +110,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
     def _sample(
         self, seeds: Tensor | dict[str, Tensor], stream: int
     ) -> SamplerOutput | HeteroSamplerOutput:
-        schema = self._sampler.store.schema
+        schema = self._sampler.snapshot.schema
         if isinstance(seeds, dict):
             batch = self._sampler.sample_many(
                 {name: _checked(ids) for name, ids in seeds.items()}, stream=stream
@@ -131,7 +131,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         )
 
     def _hetero_output(self, batch: MiniBatch) -> HeteroSamplerOutput:
-        schema = self._sampler.store.schema
+        schema = self._sampler.snapshot.schema
         triples = [t.triple for t in schema.edge_types]
         pairs = {t: torch.from_numpy(batch.edge_index(t)) for t in triples}
         names = [t.name for t in schema.node_types]

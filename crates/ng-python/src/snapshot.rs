@@ -1,0 +1,193 @@
+//! `Snapshot`: one version of a store, and all reads.
+
+use std::sync::Arc;
+
+use ng_io::Region;
+use ng_store::{Expansion, TensorMeta, TensorRef};
+use ng_types::{EdgeTypeId, NodeTypeId};
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::prelude::*;
+
+use crate::arrays;
+use crate::errors;
+
+/// One version of a store; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct Snapshot {
+    pub inner: Arc<ng_store::Snapshot>,
+}
+
+type Neighbors<'py> = (
+    Bound<'py, PyArray1<i64>>,
+    Bound<'py, PyArray1<i64>>,
+    Option<Bound<'py, PyArray1<i64>>>,
+    Option<Bound<'py, PyArray1<i64>>>,
+    Option<Bound<'py, PyArray1<f32>>>,
+);
+
+#[pymethods]
+impl Snapshot {
+    #[getter]
+    fn epoch(&self) -> u64 {
+        self.inner.epoch().0
+    }
+
+    #[getter]
+    fn lsn(&self) -> u64 {
+        self.inner.lsn()
+    }
+
+    #[getter]
+    fn checkpoint_lsn(&self) -> u64 {
+        self.inner.checkpoint_lsn()
+    }
+
+    #[getter]
+    fn fingerprint(&self) -> String {
+        format!("{:016x}", self.inner.fingerprint())
+    }
+
+    fn catalog(&self) -> String {
+        crate::catalog::describe(&self.inner).to_string()
+    }
+
+    fn dead_nodes<'py>(
+        &self,
+        py: Python<'py>,
+        node_type: u16,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let dead = py.detach(|| self.inner.dead_nodes(NodeTypeId(node_type)));
+        arrays::from_ids(py, dead.map_err(|error| errors::read(&error))?)
+    }
+
+    fn neighbors<'py>(
+        &self,
+        py: Python<'py>,
+        edge_type: u16,
+        ids: PyReadonlyArray1<'_, i64>,
+    ) -> PyResult<Neighbors<'py>> {
+        let (snapshot, ids) = (&self.inner, arrays::ids(&ids)?);
+        let meta = snapshot.catalog().edge_types.get(usize::from(edge_type));
+        let (edge_ids, times, weights) =
+            meta.map_or((false, false, false), |m| (m.has_edge_ids, m.has_time, m.has_weight));
+        let mut out = Expansion::default();
+        py.detach(|| snapshot.neighbors(EdgeTypeId(edge_type), &ids, &mut out))
+            .map_err(|error| errors::read(&error))?;
+        let offsets = out.offsets.into_iter().map(|offset| offset as u64).collect();
+        Ok((
+            arrays::from_ids(py, offsets)?,
+            arrays::from_ids(py, out.sources)?,
+            edge_ids.then(|| arrays::from_ids(py, out.edge_ids)).transpose()?,
+            times.then(|| arrays::owned(py, out.times, None)).transpose()?,
+            weights.then(|| arrays::owned(py, out.weights, None)).transpose()?,
+        ))
+    }
+
+    fn degrees<'py>(
+        &self,
+        py: Python<'py>,
+        edge_type: u16,
+        ids: PyReadonlyArray1<'_, i64>,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let (snapshot, ids) = (&self.inner, arrays::ids(&ids)?);
+        let degrees = py.detach(|| snapshot.degrees(EdgeTypeId(edge_type), &ids));
+        arrays::from_ids(py, degrees.map_err(|error| errors::read(&error))?)
+    }
+
+    fn rows<'py>(
+        &self,
+        py: Python<'py>,
+        kind: &str,
+        type_id: u16,
+        name: &str,
+        ids: PyReadonlyArray1<'_, i64>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (snapshot, ids) = (&self.inner, arrays::ids(&ids)?);
+        let tensor = tensor(snapshot, kind, type_id, name)?;
+        let meta = meta(snapshot, tensor)?;
+        let len = ids.len() as u64 * meta.row_bytes();
+        let held =
+            py.detach(|| snapshot.reserve_batch(len)).map_err(|error| errors::read(&error))?;
+        let mut bytes = region(len)?;
+        py.detach(|| snapshot.gather(tensor, &ids, bytes.as_mut_slice()))
+            .map_err(|error| errors::read(&error))?;
+        arrays::owned_rows(py, bytes, Some(Arc::new(held)), meta.dtype, &meta.shape)
+    }
+
+    /// A whole column. It is not charged to the budget: whoever asks for a tensor in memory has
+    /// room for it.
+    fn column<'py>(
+        &self,
+        py: Python<'py>,
+        kind: &str,
+        type_id: u16,
+        name: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let snapshot = &self.inner;
+        let tensor = tensor(snapshot, kind, type_id, name)?;
+        let meta = meta(snapshot, tensor)?;
+        let row_bytes = meta.row_bytes() as usize;
+        let mut bytes = region(meta.num_rows * meta.row_bytes())?;
+        py.detach(|| {
+            let out = bytes.as_mut_slice();
+            snapshot.scan_tensor(tensor, &mut |first, rows| {
+                let start = first as usize * row_bytes;
+                out[start..start + rows.len()].copy_from_slice(rows);
+                Ok(())
+            })
+        })
+        .map_err(|error| errors::read(&error))?;
+        arrays::owned_rows(py, bytes, None, meta.dtype, &meta.shape)
+    }
+
+    fn lookup<'py>(
+        &self,
+        py: Python<'py>,
+        node_type: u16,
+        keys: Vec<String>,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let snapshot = &self.inner;
+        let lent: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let found = py.detach(|| snapshot.lookup_strings(NodeTypeId(node_type), &lent));
+        let found = found.map_err(|error| errors::read(&error))?;
+        arrays::owned(py, found.into_iter().map(|id| id.map_or(-1, |id| id as i64)).collect(), None)
+    }
+
+    fn names(
+        &self,
+        py: Python<'_>,
+        node_type: u16,
+        ids: PyReadonlyArray1<'_, i64>,
+    ) -> PyResult<Vec<String>> {
+        let (snapshot, ids) = (&self.inner, arrays::ids(&ids)?);
+        py.detach(|| snapshot.names(NodeTypeId(node_type), &ids))
+            .map_err(|error| errors::read(&error))
+    }
+}
+
+/// Finds a tensor by kind, type id and name.
+pub fn tensor(
+    snapshot: &ng_store::Snapshot,
+    kind: &str,
+    type_id: u16,
+    name: &str,
+) -> PyResult<TensorRef> {
+    let owner = crate::sampler::owner(kind, type_id)?;
+    snapshot.catalog().find_tensor(owner, name).ok_or_else(|| {
+        let message = format!("the store has no {kind} tensor {name:?} of {kind} type {type_id}");
+        errors::named("NameNotFound", message)
+    })
+}
+
+fn region(len: u64) -> PyResult<Region> {
+    Region::new(len as usize).map_err(|error| {
+        let message = format!("the system has no {len} bytes of memory for these rows: {error}");
+        errors::named("IoFailed", message)
+    })
+}
+
+/// What the catalog says of a tensor.
+pub fn meta(snapshot: &ng_store::Snapshot, tensor: TensorRef) -> PyResult<&TensorMeta> {
+    let found = snapshot.catalog().tensor(tensor);
+    found.ok_or_else(|| errors::named("NameNotFound", format!("no tensor {tensor:?}")))
+}

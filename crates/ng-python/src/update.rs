@@ -1,0 +1,140 @@
+//! `WriteBatch`: operations that become durable together, or not at all.
+
+use std::sync::{Mutex, PoisonError};
+
+use ng_store::{EdgeData, UpdateError};
+use ng_types::{EdgeTypeId, NodeTypeId};
+use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::arrays;
+use crate::errors;
+use crate::sampler::owner;
+
+/// An open batch; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct WriteBatch {
+    inner: Mutex<Option<ng_store::WriteBatch>>,
+}
+
+impl WriteBatch {
+    pub fn new(batch: ng_store::WriteBatch) -> Self {
+        Self { inner: Mutex::new(Some(batch)) }
+    }
+
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut ng_store::WriteBatch) -> Result<T, UpdateError> + Send,
+    ) -> PyResult<T> {
+        let done = py.detach(|| {
+            let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            inner.as_mut().map(work)
+        });
+        done.ok_or_else(ended)?.map_err(|error| errors::update(&error))
+    }
+
+    fn take(&self) -> Option<ng_store::WriteBatch> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+fn ended() -> PyErr {
+    errors::named("BatchEnded", "the batch has ended; start a new one with store.write()".into())
+}
+
+#[pymethods]
+impl WriteBatch {
+    fn add_nodes<'py>(
+        &self,
+        py: Python<'py>,
+        node_type: u16,
+        count: u64,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let node_type = NodeTypeId(node_type);
+        let ids = self.with(py, |batch| (0..count).map(|_| batch.add_node(node_type)).collect());
+        arrays::from_ids(py, ids?)
+    }
+
+    fn delete_node(&self, py: Python<'_>, node_type: u16, id: u64) -> PyResult<()> {
+        self.with(py, |batch| batch.delete_node(NodeTypeId(node_type), id))
+    }
+
+    #[pyo3(signature = (edge_type, sources, destinations, times=None, weights=None))]
+    fn add_edges<'py>(
+        &self,
+        py: Python<'py>,
+        edge_type: u16,
+        sources: PyReadonlyArray1<'py, i64>,
+        destinations: PyReadonlyArray1<'py, i64>,
+        times: Option<PyReadonlyArray1<'py, i64>>,
+        weights: Option<PyReadonlyArray1<'py, f32>>,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let (sources, destinations) = (arrays::ids(&sources)?, arrays::ids(&destinations)?);
+        let mut data = Vec::new();
+        if times.is_some() || weights.is_some() {
+            data.resize(sources.len(), EdgeData::default());
+        }
+        let uneven = |found: usize| found != sources.len();
+        if times.as_ref().is_some_and(|a| uneven(a.len()))
+            || weights.as_ref().is_some_and(|a| uneven(a.len()))
+        {
+            return Err(PyValueError::new_err("times and weights need one element per edge"));
+        }
+        for (edge, time) in data.iter_mut().zip(times.iter().flat_map(|a| a.as_array())) {
+            edge.time = *time;
+        }
+        for (edge, weight) in data.iter_mut().zip(weights.iter().flat_map(|a| a.as_array())) {
+            edge.weight = *weight;
+        }
+        let edge_type = EdgeTypeId(edge_type);
+        let ids = self.with(py, |batch| batch.add_edges(edge_type, &sources, &destinations, &data));
+        arrays::from_ids(py, ids?)
+    }
+
+    #[pyo3(signature = (edge_type, source, destination, edge_id=None))]
+    fn delete_edge(
+        &self,
+        py: Python<'_>,
+        edge_type: u16,
+        source: u64,
+        destination: u64,
+        edge_id: Option<u64>,
+    ) -> PyResult<u64> {
+        let edge_type = EdgeTypeId(edge_type);
+        self.with(py, |batch| batch.delete_edge(edge_type, source, destination, edge_id))
+    }
+
+    /// Replaces rows; `rows` holds their bytes, one row after the other.
+    fn set_rows(
+        &self,
+        py: Python<'_>,
+        kind: &str,
+        type_id: u16,
+        name: &str,
+        ids: PyReadonlyArray1<'_, i64>,
+        rows: PyReadonlyArrayDyn<'_, u8>,
+    ) -> PyResult<()> {
+        let (owner, ids) = (owner(kind, type_id)?, arrays::ids(&ids)?);
+        let strided = |_| PyValueError::new_err("rows must be contiguous");
+        let bytes = rows.as_slice().map_err(strided)?;
+        self.with(py, |batch| {
+            let tensor = batch.tensor(owner, name)?;
+            batch.set_rows(tensor, &ids, bytes)
+        })
+    }
+
+    /// Makes the batch durable; gives its number and how many operations it has.
+    fn commit(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
+        let batch = self.take().ok_or_else(ended)?;
+        let commit = py.detach(|| batch.commit()).map_err(|error| errors::update(&error))?;
+        Ok((commit.lsn, commit.ops))
+    }
+
+    /// Undoes the batch, if it has not ended.
+    fn abort(&self, py: Python<'_>) {
+        let batch = self.take();
+        py.detach(|| drop(batch));
+    }
+}

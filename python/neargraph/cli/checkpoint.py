@@ -1,0 +1,27 @@
+"""`neargraph checkpoint G.ng`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .show import console, pairs_table, print_json
+
+
+def checkpoint(
+    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Puts all commits of the log into the store's own files; opening does it after a crash."""
+    import neargraph
+
+    with neargraph.open(store) as handle:
+        recovered = handle.info()["commits_recovered"]
+        report = {"commits_recovered": recovered, **handle.checkpoint()}
+    if as_json:
+        print_json(report)
+    else:
+        rows = [(name.replace("_", " "), value) for name, value in report.items()]
+        console().print(pairs_table(f"Checkpoint of {store}", list(rows)))

@@ -1,0 +1,32 @@
+"""`neargraph scrub G.ng`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .show import bars, print_json
+from .verify import show_report
+
+
+def scrub(
+    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    max_rate: Annotated[
+        str | None, typer.Option(help="Read at most so much a second, like 200MB.")
+    ] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory to use, like 256MB.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compares every checksum while the store is in use; exit code 1 where it is damaged."""
+    import neargraph
+
+    with neargraph.open(store, memory=memory) as handle, bars(as_json) as progress:
+        report = handle.scrub(max_rate, lambda done, total: progress("scrub", done, total))
+    if as_json:
+        print_json(report)
+    else:
+        show_report(store, report)
+    if not report["ok"]:
+        raise typer.Exit(1)

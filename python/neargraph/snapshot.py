@@ -1,0 +1,356 @@
+"""Versions of a store, and all that is read from one.
+
+A `Snapshot` never changes, whatever is written meanwhile. `Reader` is what a store and its
+snapshots have in common: a store answers from its newest commit. The invariant: each call reads
+one version.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from neargraph import _core
+from neargraph._process import ProcessLocal
+from neargraph.exceptions import NameNotFound, NodeOutOfRange, SnapshotGone
+from neargraph.schema import EdgeTriple, NodeType, Schema
+from neargraph.splits import split_code, split_mask, split_owner
+
+if TYPE_CHECKING:
+    from neargraph.pyg import FeatureStore, GraphStore, Sampler
+    from neargraph.store import Store
+
+# Rows of a column that are scanned at once, so that a scan needs memory for its result alone.
+_SCAN_ROWS = 1 << 20
+
+EdgeName = str | Sequence[str] | None
+
+
+class Neighbors(NamedTuple):
+    """In-neighbours of n nodes, in list order, as CSC.
+
+    The neighbours of the k-th node are ``indices[indptr[k]:indptr[k + 1]]``; `edge_ids`, `times`
+    and `weights` run beside `indices` and are None where the edge type has no such column.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int64]
+    edge_ids: NDArray[np.int64] | None
+    times: NDArray[np.int64] | None
+    weights: NDArray[np.float32] | None
+
+
+class Reader(ABC):
+    """What can be asked of a store and of a snapshot alike."""
+
+    @abstractmethod
+    def snapshot(self) -> "Snapshot":
+        """The version to read."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> Schema:
+        """Node types, edge types and tensors, with their ids, shapes and dtypes."""
+
+    @property
+    def node_types(self) -> list[str]:
+        """Names of the node types."""
+        return [t.name for t in self.schema.node_types]
+
+    @property
+    def edge_types(self) -> list[EdgeTriple]:
+        """The (source, relation, destination) triples."""
+        return [t.triple for t in self.schema.edge_types]
+
+    @property
+    def num_nodes(self) -> int:
+        """Node ids of all types together, those of deleted nodes included;
+        ``store.schema.node_type("paper").num_nodes`` for one."""
+        return sum(t.num_nodes for t in self.schema.node_types)
+
+    @property
+    def num_nodes_live(self) -> int:
+        """Nodes of all types together that were not deleted."""
+        return sum(t.num_nodes_live for t in self.schema.node_types)
+
+    @property
+    def num_edges(self) -> int:
+        """Entries of all neighbour lists; an undirected edge counts twice."""
+        return sum(t.num_edges for t in self.schema.edge_types)
+
+    def metadata(self) -> tuple[list[str], list[EdgeTriple]]:
+        """(node types, edge types), as `torch_geometric.data.HeteroData.metadata` gives them."""
+        return self.node_types, self.edge_types
+
+    @property
+    def labels(self) -> NDArray[Any]:
+        """The whole label column ``y`` of the only node type that has one, [num_nodes, ...]."""
+        snap = self.snapshot()
+        owners = [t for t in snap.schema.node_types if any(m.name == "y" for m in t.tensors)]
+        if len(owners) != 1:
+            names = [t.name for t in owners]
+            raise NameNotFound(
+                f"labels need one node type with a tensor 'y', this store has {len(owners)} "
+                f"({names}); read one with store.column('y', node_type)"
+            )
+        return snap.column("y", owners[0].name)
+
+    def column(self, name: str, node_type: str | None = None) -> NDArray[Any]:
+        """A whole node tensor in memory, [num_nodes, *shape], outside the budget."""
+        snap = self.snapshot()
+        owner = snap.schema.node_type(node_type)
+        snap.schema.tensor(owner, name)
+        return snap.version.column("node", owner.index, name)
+
+    def split(self, name: str, node_type: str | None = None, index: int = 0) -> NDArray[np.int64]:
+        """The ids of a split, ascending, [n]; deleted nodes are in none.
+
+        Args:
+            name: ``"train"``, ``"val"`` or ``"test"``.
+            node_type: May be left out if there is one type, or one with splits.
+            index: Which of several splits (columns of PyG's [N, k] masks).
+
+        Raises:
+            NameNotFound: There is no such split.
+        """
+        snap = self.snapshot()
+        owner = split_owner(snap.schema, node_type)
+        code = split_code(name)
+        tensor = snap.schema.tensor(owner, f"split_{index}").name
+        parts = [np.empty(0, np.int64)]
+        for start, values in snap.scan(owner, tensor):
+            parts.append(start + np.flatnonzero(values == code))
+        ids = np.concatenate(parts).astype(np.int64, copy=False)
+        return np.setdiff1d(ids, snap.dead_nodes(owner.name), assume_unique=True)
+
+    def mask(self, name: str, node_type: str | None = None) -> NDArray[np.bool_]:
+        """A split as the boolean mask it was imported from: [num_nodes], or [num_nodes, k]."""
+        snap = self.snapshot()
+        owner = split_owner(snap.schema, node_type)
+        mask = split_mask(owner, name, lambda tensor: snap.column(tensor, owner.name))
+        mask[snap.dead_nodes(owner.name)] = False
+        return mask
+
+    def lookup(self, keys: Sequence[str], node_type: str | None = None) -> NDArray[np.int64]:
+        """The node ids of string ids, [n]; -1 where the store has no such string."""
+        snap = self.snapshot()
+        return snap.version.lookup(snap.with_dictionary(node_type), list(keys))
+
+    def names(self, ids: ArrayLike, node_type: str | None = None) -> list[str]:
+        """The string ids of node ids."""
+        snap = self.snapshot()
+        return snap.version.names(snap.with_dictionary(node_type), as_ids(ids))
+
+    # PyG
+
+    @property
+    def feature_store(self) -> "FeatureStore":
+        """The newest commit as a `torch_geometric.data.FeatureStore`."""
+        from neargraph.pyg import FeatureStore
+
+        return FeatureStore(self)
+
+    @property
+    def graph_store(self) -> "GraphStore":
+        """The newest commit as a `torch_geometric.data.GraphStore`."""
+        from neargraph.pyg import GraphStore
+
+        return GraphStore(self)
+
+    def sampler(self, num_neighbors: Any, *, seed: int = 0, replace: bool = False) -> "Sampler":
+        """A `torch_geometric.sampler.BaseSampler` for PyG's own loaders.
+
+        Example:
+            >>> torch_geometric.loader.NeighborLoader(
+            ...     store, num_neighbors=[15, 10], input_nodes=torch.arange(1000), batch_size=100,
+            ...     neighbor_sampler=store.sampler([15, 10], seed=7))
+        """
+        from neargraph.pyg import Sampler
+
+        return Sampler(self, num_neighbors, seed=seed, replace=replace)
+
+    def __iter__(self) -> Iterator[Any]:
+        # PyG's loaders unpack a remote backend as ``feature_store, graph_store = data``.
+        snap = self.snapshot()
+        yield snap.feature_store
+        yield snap.graph_store
+
+
+class Snapshot(Reader):
+    """The content of a store at one commit. Every read is one batch; ids may repeat.
+
+    It may be used from many threads, and stays as it is while writers go on. Another process can
+    open the last checkpoint alone: sending a snapshot there writes one if that is what it needs.
+    """
+
+    def __init__(self, store: "Store", handle: _core.Snapshot) -> None:
+        self._store = store
+        self._epoch, self._lsn = handle.epoch, handle.lsn
+        self._fingerprint = handle.fingerprint
+        self._start(handle)
+
+    def _start(self, handle: _core.Snapshot | None) -> None:
+        self._schema: Schema | None = None
+        self._local: ProcessLocal[_core.Snapshot] = ProcessLocal(self._reopen, handle)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if not self._store.closed:
+            self.share()
+        local = ("_local", "_schema")
+        return {k: v for k, v in self.__dict__.items() if k not in local}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start(None)
+
+    def _reopen(self) -> _core.Snapshot:
+        handle = self._store.core.snapshot()
+        if handle.fingerprint != self._fingerprint:
+            raise self._gone()
+        return handle
+
+    def share(self) -> None:
+        """Makes sure that another process can open this version: checkpoints if need be.
+
+        Raises:
+            SnapshotGone: There are newer commits, so that no checkpoint can be of this version.
+        """
+        newest = self._store.core.snapshot()
+        if newest.checkpoint_lsn == self._lsn:
+            return
+        if newest.lsn != self._lsn:
+            raise self._gone()
+        self._store.checkpoint()
+
+    def _gone(self) -> SnapshotGone:
+        now = self._store.core.snapshot()
+        return SnapshotGone(
+            f"{self.path}: another process cannot open commit {self._lsn}, which this snapshot "
+            f"stands at: it sees the last checkpoint, commit {now.checkpoint_lsn}, and the newest "
+            f"commit is {now.lsn}; call store.checkpoint(), take a new snapshot or loader, and "
+            "let nobody write before the processes have started, or use threads (num_workers=0)"
+        )
+
+    @property
+    def version(self) -> _core.Snapshot:
+        """The compiled handle of this process."""
+        # Asking the store first turns a use after close into StoreClosed.
+        _ = self._store.core
+        return self._local.get()
+
+    @property
+    def store(self) -> "Store":
+        """The store that this is a version of."""
+        return self._store
+
+    @property
+    def path(self) -> str:
+        """The store directory, absolute."""
+        return self._store.path
+
+    @property
+    def epoch(self) -> int:
+        """The checkpoint that this version stands on."""
+        return self._epoch
+
+    @property
+    def lsn(self) -> int:
+        """The last commit in this version; 0 in a store that was never written to."""
+        return self._lsn
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the content; equal digests give equal batches."""
+        return self._fingerprint
+
+    @property
+    def schema(self) -> Schema:
+        """Node types, edge types and tensors, with their ids, shapes and dtypes."""
+        if self._schema is None:
+            self._schema = self._store.schema_of(self.version)
+        return self._schema
+
+    def snapshot(self) -> "Snapshot":
+        """This snapshot."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.path!r}, epoch={self._epoch}, lsn={self._lsn})"
+
+    def dead_nodes(self, node_type: str | None = None) -> NDArray[np.int64]:
+        """The ids of deleted nodes, ascending, [n]."""
+        owner = self.schema.node_type(node_type)
+        if owner.num_nodes_live == owner.num_nodes:
+            return np.empty(0, np.int64)
+        return self.version.dead_nodes(owner.index)
+
+    def neighbors(self, edge_type: EdgeName, ids: ArrayLike) -> Neighbors:
+        """The in-neighbours of `ids` under `edge_type` (None: the only one), in list order.
+
+        Raises:
+            NodeOutOfRange: An id is negative or not below the number of destination nodes.
+            StoreDamaged: A page that holds the lists fails its checksum.
+
+        Example:
+            >>> indptr, indices, *_ = store.snapshot().neighbors(("paper", "cites", "paper"), [7])
+        """
+        index = self.schema.edge_type(edge_type).index
+        return Neighbors(*self.version.neighbors(index, as_ids(ids)))
+
+    def degrees(self, edge_type: EdgeName, ids: ArrayLike) -> NDArray[np.int64]:
+        """In-degrees of `ids`, [n]; the lists themselves are not read."""
+        return self.version.degrees(self.schema.edge_type(edge_type).index, as_ids(ids))
+
+    def features(self, node_type: str | None, ids: ArrayLike, name: str = "x") -> NDArray[Any]:
+        """Rows `ids` of the node tensor `name`, [n, *shape]. bf16 comes as raw uint16.
+
+        Raises:
+            NameNotFound: No such node type or tensor.
+            NodeOutOfRange: An id is out of range.
+        """
+        owner = self.schema.node_type(node_type)
+        self.schema.tensor(owner, name)
+        return self.version.rows("node", owner.index, name, as_ids(ids))
+
+    def edge_features(
+        self, edge_type: EdgeName, edge_ids: ArrayLike, name: str = "edge_attr"
+    ) -> NDArray[Any]:
+        """Rows of the edge tensor `name` by edge id, [n, *shape]."""
+        owner = self.schema.edge_type(edge_type)
+        self.schema.tensor(owner, name)
+        return self.version.rows("edge", owner.index, name, as_ids(edge_ids))
+
+    def with_dictionary(self, node_type: str | None) -> int:
+        """The index of a node type with string ids; `NameNotFound` if it has none."""
+        owner = self.schema.node_type(node_type)
+        if not owner.has_dictionary:
+            raise NameNotFound(f"node type {owner.name!r} was imported without string ids")
+        return owner.index
+
+    def scan(self, owner: NodeType, tensor: str) -> Iterator[tuple[int, NDArray[Any]]]:
+        """The whole column of a node tensor in parts, each with the id of its first row."""
+        if owner.num_nodes <= _SCAN_ROWS:
+            yield 0, self.version.column("node", owner.index, tensor)
+            return
+        for start in range(0, owner.num_nodes, _SCAN_ROWS):
+            ids = np.arange(start, min(start + _SCAN_ROWS, owner.num_nodes), dtype=np.int64)
+            yield start, self.version.rows("node", owner.index, tensor, ids)
+
+
+def as_ids(ids: Any) -> NDArray[np.int64]:
+    """Node or edge ids as a contiguous int64 array [n]; torch tensors and lists are accepted.
+
+    Raises:
+        NodeOutOfRange: An id does not fit int64.
+        TypeError: The ids are no integers.
+    """
+    array = np.asarray(ids)
+    if array.size == 0:
+        return np.empty(0, np.int64)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"ids must be integers, got {array.dtype}")
+    if array.dtype == np.uint64 and int(array.max()) >= 2**63:
+        raise NodeOutOfRange(f"id {int(array.max())} is beyond 2^63")
+    return np.ascontiguousarray(array.reshape(-1), dtype=np.int64)

@@ -1,0 +1,4 @@
+"""Writing to a store: batches, the conversion of rows, events from files.
+
+What a commit is, and when it is durable, is decided in the compiled core alone.
+"""

@@ -1,0 +1,369 @@
+"""A batch of updates to a store.
+
+Names, shapes and dtypes are settled here; the compiled core does the rest. The invariant: arguments
+are checked before anything is done, and a method that fails half way spoils its batch, so that no
+half of a call is ever committed.
+"""
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from neargraph import _core
+from neargraph._process import ProcessLocal
+from neargraph.exceptions import BatchEnded, NodeNotFound, RowWidth, UnsupportedArgument
+from neargraph.schema import EdgeType, Kind, NodeType, Schema
+from neargraph.snapshot import EdgeName, as_ids
+from neargraph.splits import split_code
+from neargraph.update.rows import to_rows
+
+if TYPE_CHECKING:
+    from neargraph.store import Store
+
+Features = Mapping[str, Any] | None
+_Rows = list[tuple[str, NDArray[np.uint8]]]
+
+
+class Batch:
+    """Updates that become durable and visible together, or not at all; see `Store.write`.
+
+    A batch sees what it has done itself: a node that was added can be linked at once. After an
+    error of a call that changes one thing (`NodeNotFound`, `EdgeNotFound`, ...) the batch can go
+    on; after one in the midst of arrays it can only be given up.
+    """
+
+    def __init__(self, store: "Store") -> None:
+        self._store = store
+        # Batches are many and types do not change, so the newest version need not be parsed.
+        self._schema = store.types
+        self._local: ProcessLocal[_core.WriteBatch] | None = None
+        self._state = "has not begun: use it in a with block"
+        self._cause: BaseException | None = None
+        self._lsn: int | None = None
+
+    def __enter__(self) -> "Batch":
+        if self._local is not None:
+            raise BatchEnded("a batch is for one with block; start another one with store.write()")
+        core, turn = self._store.core, self._store.turn
+        turn.take()
+        try:
+            handle = core.write()
+        except BaseException:
+            turn.give()
+            raise
+        self._local = ProcessLocal(_in_another_process, handle)
+        self._state = ""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        handle = self._local.take() if self._local is not None else None
+        self._state = "has ended; start another one with store.write()"
+        if handle is None:
+            if kind is None:
+                _in_another_process()
+            return
+        turn = self._store.turn
+        if kind is not None or self._cause is not None:
+            handle.abort()
+            turn.give()
+            if kind is None:
+                raise BatchEnded(
+                    f"the batch cannot be committed: a call failed half way ({self._cause}); "
+                    "start a new one"
+                ) from self._cause
+            return
+        # The next batch may begin while this one waits for the disk: then they share a sync.
+        turn.give()
+        self._lsn = handle.commit()[0]
+
+    @property
+    def lsn(self) -> int | None:
+        """The number of the commit, once the block has ended."""
+        return self._lsn
+
+    @property
+    def _core(self) -> _core.WriteBatch:
+        if self._state or self._local is None:
+            raise BatchEnded(f"this batch {self._state}")
+        return self._local.get()
+
+    # Nodes
+
+    def add_node(
+        self,
+        node_type: str | None = None,
+        features: Features = None,
+        *,
+        label: Any = None,
+        split: str | None = None,
+    ) -> int:
+        """Adds a node and returns its id.
+
+        Args:
+            node_type: May be left out if there is one type.
+            features: Rows by the name of the tensor, such as ``{"x": [d]}``; others are 0.
+            label: The row of tensor ``y``.
+            split: ``"train"``, ``"val"`` or ``"test"``, of the first split.
+
+        Raises:
+            NameNotFound: No such node type or tensor.
+            RowWidth: A row has another shape than the tensor's.
+            UnsupportedArgument: A row has another dtype, or the type has string ids.
+        """
+        owner = self._schema.node_type(node_type)
+        rows = _node_rows(owner, features, label, split, None)
+        return int(self._add_nodes(owner, rows, 1)[0])
+
+    def add_nodes(
+        self,
+        node_type: str | None = None,
+        features: Features = None,
+        count: int | None = None,
+        *,
+        labels: Any = None,
+        split: str | None = None,
+    ) -> NDArray[np.int64]:
+        """Adds many nodes and returns their ids, [n].
+
+        Args:
+            node_type: May be left out if there is one type.
+            features: Rows by the name of the tensor, such as ``{"x": [n, d]}``; others are 0.
+            count: n, where neither features nor labels tell it.
+            labels: Rows of tensor ``y``, [n].
+            split: As in `add_node`, for all of them.
+
+        Raises:
+            RowWidth: An array has another shape than [n, *the tensor's].
+            NameNotFound, UnsupportedArgument: As in `add_node`.
+        """
+        owner = self._schema.node_type(node_type)
+        if count is None:
+            first = next(iter((features or {}).values()), labels)
+            if first is None:
+                raise UnsupportedArgument("add_nodes needs features, labels or count=")
+            count = len(first)
+        return self._add_nodes(owner, _node_rows(owner, features, labels, split, count), count)
+
+    def _add_nodes(self, owner: NodeType, rows: _Rows, count: int) -> NDArray[np.int64]:
+        core = self._core
+        with self._whole(single=count == 1):
+            ids = core.add_nodes(owner.index, count)
+        with self._whole():
+            for name, values in rows:
+                core.set_rows("node", owner.index, name, ids, values)
+        return ids
+
+    def update_features(self, node_type: str | None, ids: ArrayLike, name: str, rows: Any) -> None:
+        """Replaces rows of a node tensor: one, with an id and [*shape], or [n] and [n, *shape].
+
+        Raises:
+            NodeNotFound: An id was never given out, or its node is deleted.
+            RowWidth, NameNotFound, UnsupportedArgument: As in `add_node`.
+
+        Example:
+            >>> batch.update_features("paper", 17, "x", row)
+            >>> batch.update_features("paper", [3, 5], "x", rows)
+        """
+        owner = self._schema.node_type(node_type)
+        self._set_rows("node", owner, ids, name, rows)
+
+    def set_split(
+        self, node_type: str | None, ids: ArrayLike, name: str | None, index: int = 0
+    ) -> None:
+        """Puts nodes into ``"train"``, ``"val"`` or ``"test"``, or with None into none of them."""
+        owner = self._schema.node_type(node_type)
+        many = as_ids(ids)
+        codes = np.full(len(many), 0 if name is None else split_code(name), np.uint8)
+        self._set_rows("node", owner, many, f"split_{index}", codes)
+
+    def delete_node(self, node_type: str | None, node: int) -> None:
+        """Deletes a node with all of its edges.
+
+        Its id is not given out again, unless the store was imported with ``reuse_ids``.
+
+        Raises:
+            NodeNotFound: There is no such node.
+            ReverseMissing: An edge type that starts here keeps no reverse.
+        """
+        owner = self._schema.node_type(node_type)
+        self._core.delete_node(owner.index, _id(owner, node))
+
+    # Edges
+
+    def add_edge(
+        self,
+        edge_type: EdgeName,
+        source: int,
+        destination: int,
+        *,
+        time: int | None = None,
+        weight: float | None = None,
+        features: Features = None,
+    ) -> int | None:
+        """Adds an edge, in both directions where the type is undirected or keeps its reverse.
+
+        On a ``unique`` type an edge that is there takes the new time and weight, and keeps its id.
+
+        Args:
+            edge_type: The triple, or any of its short forms; None where there is one type.
+            source: A node id.
+            destination: A node id.
+            time: Needed where the type keeps times, and only there.
+            weight: The same for weights.
+            features: Rows by the name of the edge tensor, such as ``{"edge_attr": [d]}``.
+
+        Returns:
+            The edge id, or None where edges have none.
+
+        Raises:
+            NodeNotFound: An end does not exist.
+            RowWidth, NameNotFound, UnsupportedArgument: As in `add_node`.
+        """
+        owner = self._schema.edge_type(edge_type)
+        rows = _rows(owner, features, None)
+        times = None if time is None else np.array([operator.index(time)], np.int64)
+        weights = None if weight is None else np.array([weight], np.float32)
+        ids = self._add_edges(owner, [source], [destination], times, weights, rows)
+        return int(ids[0]) if ids is not None else None
+
+    def add_edges(
+        self,
+        edge_type: EdgeName,
+        sources: ArrayLike,
+        destinations: ArrayLike,
+        *,
+        times: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        features: Features = None,
+    ) -> NDArray[np.int64] | None:
+        """`add_edge` for arrays [n], with features [n, *shape]; returns edge ids [n], or None.
+
+        What has to be read for them is read together.
+        """
+        owner = self._schema.edge_type(edge_type)
+        count = len(as_ids(sources))
+        rows = _rows(owner, features, count)
+        time_array = None if times is None else as_ids(times)
+        weight_array = None if weights is None else np.asarray(weights, np.float32).reshape(-1)
+        return self._add_edges(owner, sources, destinations, time_array, weight_array, rows)
+
+    def _add_edges(
+        self,
+        owner: EdgeType,
+        sources: ArrayLike,
+        destinations: ArrayLike,
+        times: NDArray[np.int64] | None,
+        weights: NDArray[np.float32] | None,
+        rows: _Rows,
+    ) -> NDArray[np.int64] | None:
+        tails, heads = as_ids(sources), as_ids(destinations)
+        for name, column, kept in (
+            ("time", times, owner.has_time),
+            ("weight", weights, owner.has_weight),
+        ):
+            if kept != (column is not None):
+                need = f"keeps {name}s: give {name}=" if kept else f"keeps no {name}s"
+                raise UnsupportedArgument(f"edge type {owner.triple!r} {need}")
+            if column is not None and len(column) != len(tails):
+                raise RowWidth(f"{len(tails)} edges need as many {name}s, got {len(column)}")
+        if len(tails) != len(heads):
+            raise RowWidth(f"{len(tails)} sources and {len(heads)} destinations are no edges")
+        core = self._core
+        with self._whole(single=len(tails) == 1):
+            ids = core.add_edges(owner.index, tails, heads, times, weights)
+        with self._whole():
+            for name, values in rows:
+                core.set_rows("edge", owner.index, name, ids, values)
+        return ids if owner.has_edge_ids else None
+
+    def update_edge_features(
+        self, edge_type: EdgeName, edge_ids: ArrayLike, name: str, rows: Any
+    ) -> None:
+        """Replaces rows of an edge tensor by edge id; arguments as in `update_features`.
+
+        Raises:
+            UnsupportedArgument: An edge id was never given out.
+        """
+        owner = self._schema.edge_type(edge_type)
+        self._set_rows("edge", owner, edge_ids, name, rows)
+
+    def delete_edge(
+        self, edge_type: EdgeName, source: int, destination: int, edge_id: int | None = None
+    ) -> int:
+        """Deletes all parallel edges between two nodes, or the one with `edge_id`.
+
+        Returns:
+            How many edges that were.
+
+        Raises:
+            EdgeNotFound: There is none.
+            NodeNotFound: An end does not exist.
+        """
+        owner = self._schema.edge_type(edge_type)
+        types = self._schema.node_types
+        return self._core.delete_edge(
+            owner.index,
+            _id(types[owner.source_index], source),
+            _id(types[owner.destination_index], destination),
+            None if edge_id is None else operator.index(edge_id),
+        )
+
+    # What they share
+
+    def _set_rows(
+        self, kind: Kind, owner: NodeType | EdgeType, ids: ArrayLike, name: str, rows: Any
+    ) -> None:
+        many = as_ids(ids)
+        count = None if np.ndim(ids) == 0 else len(many)
+        values = to_rows(self._schema.tensor(owner, name), rows, count)
+        core = self._core
+        with self._whole(single=len(many) == 1):
+            core.set_rows(kind, owner.index, name, many, values)
+
+    @contextmanager
+    def _whole(self, single: bool = False) -> Iterator[None]:
+        """Spoils the batch if the calls inside fail, unless there is a single change in them."""
+        try:
+            yield
+        except BaseException as error:
+            if not single:
+                self._cause = error
+            raise
+
+    def __repr__(self) -> str:
+        return f"Batch({self._store.path!r}{', ended' if self._state else ''})"
+
+
+def _in_another_process() -> _core.WriteBatch:
+    raise BatchEnded(
+        "the process that forked this one has this batch open, and it ends there; start one of "
+        "your own with store.write() when the other process has closed the store"
+    )
+
+
+def _id(owner: NodeType, node: int) -> int:
+    value = operator.index(node)
+    if value < 0:
+        raise NodeNotFound(f"node {value} of type {owner.name!r} does not exist: ids count from 0")
+    return value
+
+
+def _node_rows(
+    owner: NodeType, features: Features, labels: Any, split: str | None, count: int | None
+) -> _Rows:
+    given = dict(features or {})
+    if labels is not None:
+        given["y"] = labels
+    if split is not None:
+        code = split_code(split)
+        given["split_0"] = code if count is None else np.full(count, code, np.uint8)
+    return _rows(owner, given, count)
+
+
+def _rows(owner: NodeType | EdgeType, features: Features, count: int | None) -> _Rows:
+    given: Sequence[tuple[str, Any]] = list((features or {}).items())
+    return [(name, to_rows(Schema.tensor(owner, name), value, count)) for name, value in given]

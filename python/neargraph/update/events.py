@@ -1,0 +1,203 @@
+"""One event: a row of a file, as the call of a batch that it stands for.
+
+The invariant: types, names and shapes of an event are checked when it is made; whether its nodes
+and edges exist shows when it is done.
+"""
+
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from neargraph.exceptions import UnsupportedArgument, UpdateFailed
+from neargraph.schema import EdgeType, NodeType, Schema, TensorMeta
+from neargraph.update.batch import Batch
+from neargraph.update.rows import to_rows
+
+# What an event of each kind needs; `update` needs the id of a node or of an edge.
+OPS = {
+    "add_node": (),
+    "delete_node": ("id",),
+    "add_edge": ("source", "destination"),
+    "delete_edge": ("source", "destination"),
+    "update": (),
+}
+TYPES = ("node_type", "edge_type")
+INTEGERS = ("id", "source", "destination", "edge_id", "time")
+FIELDS = ("op", *TYPES, *INTEGERS, "weight")
+_WITH_ROWS = ("add_node", "add_edge", "update")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One change to `owner`, a node type or an edge type; `row` counts from 1."""
+
+    row: int
+    op: str
+    owner: NodeType | EdgeType
+    values: Mapping[str, Any]
+    features: dict[str, Any] = field(default_factory=dict)
+
+    def apply(self, batch: Batch) -> None:
+        """Does it, or raises what the batch says; then nothing of it was done."""
+        owner, values = self.owner, self.values
+        if isinstance(owner, EdgeType):
+            self._apply_to_edges(batch, owner)
+        elif self.op == "add_node":
+            new = batch.add_node(owner.name, self.features)
+            if values.get("id", new) != new:
+                raise UpdateFailed(
+                    f"the new node of type {owner.name!r} has id {new}, not {values['id']}; "
+                    "correct the file, or leave the ids of new nodes out"
+                )
+        elif self.op == "delete_node":
+            batch.delete_node(owner.name, values["id"])
+        else:
+            for name, row in self.features.items():
+                batch.update_features(owner.name, values["id"], name, row)
+
+    def _apply_to_edges(self, batch: Batch, owner: EdgeType) -> None:
+        values = self.values
+        if self.op == "update":
+            for name, row in self.features.items():
+                batch.update_edge_features(owner.triple, values["edge_id"], name, row)
+            return
+        ends = values["source"], values["destination"]
+        if self.op == "delete_edge":
+            batch.delete_edge(owner.triple, *ends, values.get("edge_id"))
+            return
+        time, weight = values.get("time"), values.get("weight")
+        batch.add_edge(owner.triple, *ends, time=time, weight=weight, features=self.features)
+
+
+def apply_all(batch: Batch, events: Iterable[Event]) -> None:
+    """Does many events, runs of new edges of one type together."""
+    for (is_run, _), group in groupby(events, _run):
+        run = list(group)
+        if not is_run or len(run) == 1:
+            for event in run:
+                event.apply(batch)
+            continue
+        owner = run[0].owner
+        assert isinstance(owner, EdgeType)
+        columns = {name: [e.values[name] for e in run] for name in run[0].values}
+        batch.add_edges(
+            owner.triple,
+            columns["source"],
+            columns["destination"],
+            times=columns.get("time"),
+            weights=columns.get("weight"),
+            features={name: np.stack([e.features[name] for e in run]) for name in run[0].features},
+        )
+
+
+def _run(event: Event) -> tuple[bool, Any]:
+    if event.op != "add_edge":
+        return False, None
+    return True, (event.owner.index, tuple(event.values), tuple(event.features))
+
+
+def make_event(schema: Schema, row: int, given: Mapping[str, Any], dense: bool) -> Event:
+    """The event that a row stands for.
+
+    Args:
+        schema: Of the store.
+        row: Its number.
+        given: Values by column; columns without a value are left out.
+        dense: Every row has a value in every column, so what an event has no use for is ignored,
+            and negative ids stand for none.
+
+    Raises:
+        UnsupportedArgument, NameNotFound, RowWidth: It is no event of this store.
+    """
+    op = str(given.get("op", ""))
+    if op not in OPS:
+        what = f"{op!r} is no operation" if op else "op is missing"
+        raise UnsupportedArgument(f"{what}; use {', '.join(OPS)}")
+    edge_id = given.get("edge_id")
+    has_edge_id = edge_id is not None and not (dense and int(edge_id) < 0)
+    of_edges = op.endswith("edge") or (op == "update" and has_edge_id)
+    owner: NodeType | EdgeType
+    if of_edges:
+        owner = schema.edge_type(_text(given.get("edge_type")))
+    else:
+        owner = schema.node_type(_text(given.get("node_type")))
+    needed = OPS[op] if op != "update" else (("edge_id",) if of_edges else ("id",))
+    values: dict[str, Any] = {
+        name: _integer(name, given[name]) for name in INTEGERS if name in given
+    }
+    if "weight" in given:
+        values["weight"] = _number("weight", given["weight"])
+    if dense:
+        values = _useful(op, owner, values)
+    for name in needed:
+        if name not in values:
+            raise UnsupportedArgument(f"{op} needs {name}")
+    return Event(row, op, owner, values, _features(op, owner, given, dense))
+
+
+def _useful(op: str, owner: NodeType | EdgeType, values: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(owner, NodeType):
+        kept = {"id"}
+    elif op == "add_edge":
+        inline = {"time": owner.has_time, "weight": owner.has_weight}
+        kept = {"source", "destination", *(name for name, has in inline.items() if has)}
+    else:
+        kept = {"source", "destination", "edge_id"}
+    ids = ("id", "edge_id")
+    return {k: v for k, v in values.items() if k in kept and not (k in ids and v < 0)}
+
+
+def _features(
+    op: str, owner: NodeType | EdgeType, given: Mapping[str, Any], dense: bool
+) -> dict[str, Any]:
+    metas = {meta.name: meta for meta in owner.tensors} if op in _WITH_ROWS else {}
+    features = {}
+    for name, value in given.items():
+        if name in FIELDS:
+            continue
+        if name in metas:
+            features[name] = _row(metas[name], value)
+        elif not dense:
+            of = owner.name if isinstance(owner, NodeType) else owner.triple
+            raise UnsupportedArgument(f"{op} of {of!r} takes no {name!r}")
+    if op == "update" and not features:
+        raise UnsupportedArgument("update needs a column of a tensor")
+    return features
+
+
+def _row(meta: TensorMeta, value: Any) -> Any:
+    """A row of a tensor; flat lists and texts take its shape and dtype."""
+    array = np.asarray(value)
+    if array.dtype.kind in "US":
+        kind = np.int64 if meta.numpy_dtype.kind in "iub" and meta.dtype != "bf16" else np.float64
+        try:
+            array = array.astype(kind)
+        except ValueError as error:
+            raise UnsupportedArgument(f"{meta.name}: {error}") from None
+        array = array.astype(np.bool_) if meta.dtype == "bool" else array
+    if array.size == int(np.prod(meta.shape)):
+        array = array.reshape(meta.shape)
+    to_rows(meta, array, None)
+    return array
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _integer(name: str, value: Any) -> int:
+    try:
+        return int(value) if isinstance(value, str) else operator.index(value)
+    except (TypeError, ValueError):
+        raise UnsupportedArgument(f"{name} is {value!r}, which is no integer") from None
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise UnsupportedArgument(f"{name} is {value!r}, which is no number") from None

@@ -1,0 +1,187 @@
+"""Files of events: CSV, Parquet and npz, read row by row.
+
+The invariant: a row is a dictionary of the columns that have a value in it; what a column means is
+not known here, but for the columns ``x_0``, ``x_1``, ... of a tensor ``x``, which become one.
+"""
+
+import csv
+import gzip
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from neargraph.exceptions import MissingDependency, UpdateFailed
+from neargraph.schema import EdgeType, NodeType, Schema
+from neargraph.update.events import FIELDS
+
+Row = dict[str, Any]
+_NUMBERED = re.compile(r"(.+)_([0-9]+)")
+_ROWS_AT_ONCE = 4096
+
+
+class EventFile(ABC):
+    """An open file of events. `dense` is as in `make_event`."""
+
+    dense = False
+
+    def __init__(self, path: Path, schema: Schema) -> None:
+        self.path = path
+        owners: list[NodeType | EdgeType] = [*schema.node_types, *schema.edge_types]
+        self._tensors = {tensor.name for owner in owners for tensor in owner.tensors}
+
+    @property
+    def num_rows(self) -> int | None:
+        """How many rows there are, where that is known beforehand."""
+        return None
+
+    @abstractmethod
+    def rows(self) -> Iterator[Row]:
+        """All rows in order."""
+
+    def check_columns(self, names: list[str]) -> None:
+        """Refuses a file without the column ``op``, or with columns that mean nothing here."""
+        if "op" not in names:
+            self.refuse(f"has no column 'op'; it has {', '.join(names) or 'none'}")
+        for name in names:
+            parts = _NUMBERED.fullmatch(name)
+            tensor = name if name in self._tensors or parts is None else parts[1]
+            if name not in FIELDS and tensor not in self._tensors:
+                self.refuse(
+                    f"column {name!r} is neither one of {', '.join(FIELDS)} nor a tensor of the "
+                    f"store ({', '.join(sorted(self._tensors)) or 'it has none'})"
+                )
+
+    def refuse(self, what: str) -> None:
+        """Raises `UpdateFailed` with the path."""
+        raise UpdateFailed(f"{self.path}: {what}")
+
+
+class CsvFile(EventFile):
+    """Comma or tab separated, with a line of names; empty fields have no value."""
+
+    def __init__(self, path: Path, schema: Schema) -> None:
+        super().__init__(path, schema)
+        self._delimiter = "\t" if ".tsv" in path.suffixes else ","
+        with self._open() as file:
+            line = next(csv.reader(file, delimiter=self._delimiter), [])
+        self._names = [name.strip() for name in line]
+        self.check_columns(self._names)
+
+    def rows(self) -> Iterator[Row]:
+        """All rows in order."""
+        places, width = self._places(), len(self._names)
+        with self._open() as file:
+            reader = csv.reader(file, delimiter=self._delimiter)
+            next(reader, None)
+            for line in reader:
+                if len(line) != width:
+                    found = f"{len(line)} fields, the first line has {width}"
+                    self.refuse(f"line {reader.line_num} has {found}")
+                yield _filled(line, places)
+
+    def _open(self) -> TextIO:
+        if self.path.suffix == ".gz":
+            return gzip.open(self.path, "rt", encoding="utf-8", newline="")
+        return self.path.open(encoding="utf-8", newline="")
+
+    def _places(self) -> dict[str, int | list[int]]:
+        places: dict[str, int | list[int]] = {}
+        parts: dict[str, dict[int, int]] = {}
+        for place, name in enumerate(self._names):
+            match = _NUMBERED.fullmatch(name)
+            if name in FIELDS or name in self._tensors or match is None:
+                places[name] = place
+            else:
+                parts.setdefault(match[1], {})[int(match[2])] = place
+        for name, found in parts.items():
+            if sorted(found) != list(range(len(found))):
+                self.refuse(f"columns {name}_0 ... {name}_{max(found)} are not all there")
+            places[name] = [found[k] for k in range(len(found))]
+        return places
+
+
+def _filled(line: list[str], places: dict[str, int | list[int]]) -> Row:
+    row: Row = {}
+    for name, place in places.items():
+        if isinstance(place, int):
+            if line[place]:
+                row[name] = line[place]
+        else:
+            values = [line[k] for k in place]
+            if any(values):
+                row[name] = values
+    return row
+
+
+class ParquetFile(EventFile):
+    """A table whose nulls are no values; a tensor is a column of numbers or of lists."""
+
+    def __init__(self, path: Path, schema: Schema) -> None:
+        super().__init__(path, schema)
+        try:
+            import pyarrow.parquet as parquet
+        except ImportError as missing:
+            raise MissingDependency(
+                "Parquet files need pyarrow: pip install 'neargraph[parquet]'"
+            ) from missing
+        self._file = parquet.ParquetFile(path)
+        self.check_columns(self._file.schema_arrow.names)
+
+    @property
+    def num_rows(self) -> int | None:
+        """How many rows there are."""
+        return int(self._file.metadata.num_rows)
+
+    def rows(self) -> Iterator[Row]:
+        """All rows in order."""
+        for part in self._file.iter_batches(batch_size=_ROWS_AT_ONCE):
+            for row in part.to_pylist():
+                yield {name: value for name, value in row.items() if value is not None}
+
+
+class NpzFile(EventFile):
+    """Arrays of equal length by column; tensors are [n, *shape]. Every row has every column."""
+
+    dense = True
+
+    def __init__(self, path: Path, schema: Schema) -> None:
+        super().__init__(path, schema)
+        with np.load(path, allow_pickle=False) as file:
+            self.check_columns(file.files)
+            self._columns = {name: file[name] for name in file.files}
+        lengths = {name: len(column) for name, column in self._columns.items()}
+        if len(set(lengths.values())) > 1:
+            self.refuse(f"the columns have unequal lengths: {lengths}")
+
+    @property
+    def num_rows(self) -> int | None:
+        """How many rows there are."""
+        return len(self._columns["op"])
+
+    def rows(self) -> Iterator[Row]:
+        """All rows in order."""
+        for row in range(len(self._columns["op"])):
+            yield {name: column[row] for name, column in self._columns.items()}
+
+
+def open_events(path: Path, schema: Schema) -> EventFile:
+    """Opens a file of events by its ending: .csv, .tsv (also with .gz), .parquet or .npz.
+
+    Raises:
+        UpdateFailed: Another ending, or columns that mean nothing.
+        FileNotFoundError: It is not there.
+    """
+    if not path.exists():
+        raise FileNotFoundError(2, "no such file", str(path))
+    suffixes = path.suffixes
+    if ".csv" in suffixes or ".tsv" in suffixes:
+        return CsvFile(path, schema)
+    if path.suffix == ".parquet":
+        return ParquetFile(path, schema)
+    if path.suffix == ".npz":
+        return NpzFile(path, schema)
+    raise UpdateFailed(f"{path}: events come in .csv, .tsv, .parquet and .npz files")

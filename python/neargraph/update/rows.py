@@ -1,0 +1,76 @@
+"""Values from Python as the bytes of rows.
+
+The invariant: no value is changed on the way other than by rounding to a narrower float. What does
+not fit is refused before a batch has done anything.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neargraph.exceptions import RowWidth, UnsupportedArgument
+from neargraph.schema import TensorMeta
+
+
+def to_rows(meta: TensorMeta, value: Any, count: int | None) -> NDArray[np.uint8]:
+    """The bytes of `count` rows of a tensor, one after the other; None stands for a single row.
+
+    Args:
+        meta: The tensor.
+        value: [count, *shape], or [*shape] for a single row: NumPy, torch or lists. A bf16 tensor
+            takes torch.bfloat16, uint16 as the raw bits, and other numbers, which are rounded.
+
+    Raises:
+        RowWidth: The shape differs.
+        UnsupportedArgument: Values of this dtype do not fit the tensor's.
+    """
+    array = _as_array(value)
+    wanted = meta.shape if count is None else (count, *meta.shape)
+    if array.shape != wanted:
+        raise RowWidth(
+            f"tensor {meta.name!r} needs an array of shape {list(wanted)}, got {list(array.shape)}"
+        )
+    cast = _to_bf16(meta, array) if meta.dtype == "bf16" else _cast(meta, array, meta.numpy_dtype)
+    return np.ascontiguousarray(cast).reshape(-1).view(np.uint8)
+
+
+def _as_array(value: Any) -> NDArray[Any]:
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
+        if value.dtype == torch.bfloat16:
+            value = value.contiguous().view(torch.int16).numpy().view(np.uint16)
+    return np.asarray(value)
+
+
+def _cast(meta: TensorMeta, array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    kind = array.dtype.kind
+    if array.dtype == dtype or array.size == 0:
+        return array.astype(dtype, copy=False)
+    if dtype.kind == "f" and kind in "fiub":
+        return array.astype(dtype)
+    if dtype.kind in "iu" and kind in "iub":
+        limits = np.iinfo(dtype)
+        low, high = int(array.min()), int(array.max())
+        if low < limits.min or high > limits.max:
+            raise UnsupportedArgument(
+                f"tensor {meta.name!r} is {meta.dtype}, which goes from {limits.min} to "
+                f"{limits.max}; got {low if low < limits.min else high}"
+            )
+        return array.astype(dtype)
+    raise UnsupportedArgument(
+        f"tensor {meta.name!r} is {meta.dtype}, which {array.dtype} does not fit without loss; "
+        "convert the values first"
+    )
+
+
+def _to_bf16(meta: TensorMeta, array: NDArray[Any]) -> NDArray[Any]:
+    if array.dtype == np.uint16:
+        return array
+    wide = _cast(meta, array, np.dtype(np.float32))
+    bits = np.atleast_1d(wide).view(np.uint32)
+    # Round to nearest, ties to even; adding must not turn a NaN into an infinity.
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return np.where(np.isnan(np.atleast_1d(wide)), (bits >> 16) | 0x40, rounded).astype(np.uint16)
