@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-ALL = ["benchmarks.read_rate", "benchmarks.import_rate"]
+ALL = ["benchmarks.read_rate", "benchmarks.import_rate", "benchmarks.replay"]
 
 
 def main() -> int:
