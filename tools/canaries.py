@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = Path(__file__).with_name("canaries.txt")
+SECONDS_MAX = 240
 
 
 def canaries() -> list[tuple[str, list[str]]]:
@@ -27,9 +29,24 @@ def tests_pass(command: list[str], canary: str) -> bool:
     """Whether the tests pass with one canary planted (none, if empty)."""
     flags = os.environ.get("RUSTFLAGS", "") + " --cfg canaries"
     target = str(ROOT / "target" / "canaries")
-    env = os.environ | {"RUSTFLAGS": flags, "NEARGRAPH_CANARY": canary, "CARGO_TARGET_DIR": target}
+    env = {"NEARGRAPH_CRASH_IMAGES": "6000", "NEARGRAPH_ISOLATION_SECONDS": "10"} | os.environ
+    env |= {"RUSTFLAGS": flags, "NEARGRAPH_CANARY": canary, "CARGO_TARGET_DIR": target}
     full = ["cargo", "test", "--locked", "--quiet", *command]
-    return subprocess.run(full, cwd=ROOT, env=env, capture_output=True).returncode == 0
+    process = subprocess.Popen(
+        full,
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        return process.wait(SECONDS_MAX) == 0
+    except subprocess.TimeoutExpired:
+        # A bug may make a test wait for ever: that is seen, too.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return False
 
 
 def main() -> int:
