@@ -22,8 +22,8 @@ use crate::write::error::UpdateError;
 use crate::write::log::{LOG_STEP_BYTES, Log, chain, encode_record, record_bytes};
 use crate::write::seen::Seen;
 
-/// A checkpoint is started when changed pages take half of the budget, and waited for when they take
-/// three quarters: quarters of the budget.
+/// A checkpoint is started when changed pages take half of the budget, and waited for when they
+/// take three quarters: quarters of the budget.
 const START_QUARTERS: u64 = 2;
 const WAIT_QUARTERS: u64 = 3;
 
