@@ -347,6 +347,8 @@ def as_ids(ids: Any) -> NDArray[np.int64]:
         TypeError: The ids are no integers.
     """
     array = np.asarray(ids)
+    if array.dtype == np.int64 and array.ndim == 1 and array.flags.c_contiguous:
+        return array
     if array.size == 0:
         return np.empty(0, np.int64)
     if array.dtype.kind not in "iu":

@@ -219,13 +219,32 @@ def test_rows_of_another_shape_or_dtype_are_refused_before_anything_is_done(stor
     check(make_model(), store.snapshot())
 
 
-def test_a_call_that_fails_half_way_spoils_its_batch(store):
-    batch = store.write()
-    with batch, pytest.raises(ng.NodeNotFound):
-        batch.add_edge(CITES, 99, 1)
+def test_a_call_that_is_refused_has_done_nothing_and_the_batch_goes_on(store):
+    model = make_model()
+    x = np.asarray(store.snapshot().features("paper", [0], "x"))
+    with store.write() as batch:
+        with pytest.raises(ng.NodeNotFound):
+            batch.add_edge(CITES, 99, 1)
+        with pytest.raises(ng.NodeNotFound):
+            batch.add_edges(CITES, [0, 99], [1, 1])
+        with pytest.raises(ng.NodeNotFound):
+            batch.update_features("paper", [0, 99], "x", np.repeat(x + 1, 2, axis=0))
+    check(model, store.snapshot())
+
+
+def test_a_call_that_is_interrupted_half_way_spoils_its_batch(store, monkeypatch):
+    class Interrupted:
+        def __init__(self, core):
+            self.add_nodes = core.add_nodes
+
+        def set_rows(self, *_):
+            raise KeyboardInterrupt
+
     batch = store.write().__enter__()
-    with pytest.raises(ng.NodeNotFound):
-        batch.add_edges(CITES, [0, 99], [1, 1])
+    core = batch._core
+    monkeypatch.setattr(ng.Batch, "_core", property(lambda _: Interrupted(core)))
+    with pytest.raises(KeyboardInterrupt):
+        batch.add_node("paper", {"x": [1, 2, 3]})
     with pytest.raises(ng.BatchEnded, match="half way"):
         batch.__exit__(None)
     check(make_model(), store.snapshot())

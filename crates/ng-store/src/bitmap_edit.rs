@@ -37,8 +37,8 @@ impl Bitmap {
             return Ok(false);
         };
         let (byte, bit) = place(node);
-        let held = edit.read(self.directory.segment, record.page)?;
-        Ok(held.bytes().get(byte).is_some_and(|bits| bits & bit != 0))
+        let bytes = edit.look(self.directory.segment, record.page)?;
+        Ok(bytes.get(byte).is_some_and(|bits| bits & bit != 0))
     }
 
     /// Puts `node` into the set.

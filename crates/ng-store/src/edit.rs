@@ -67,6 +67,8 @@ pub(crate) struct Edit {
     store: Option<Arc<Inner>>,
     /// What is done cannot be given up for want of memory: it is in the log already.
     is_durable: bool,
+    /// The nodes that operations name were looked up when these were drafted.
+    pub nodes_are_checked: bool,
 }
 
 impl Edit {
@@ -80,6 +82,7 @@ impl Edit {
             pool: Arc::clone(pool),
             store: Some(Arc::clone(store)),
             is_durable: false,
+            nodes_are_checked: false,
         }
     }
 
@@ -99,6 +102,7 @@ impl Edit {
             pool: Arc::clone(pool),
             store: Some(Arc::clone(store)),
             is_durable: true,
+            nodes_are_checked: false,
         }
     }
 
@@ -111,8 +115,9 @@ impl Edit {
         };
         let segments = catalog.segments.iter().enumerate().map(fresh).collect();
         let (counts, clean) = (EditCounts::default(), CleanPages::default());
-        let (pool, is_durable) = (Arc::default(), false);
-        Self { catalog, counts, segments, clean, pool, store: None, is_durable }
+        let (pool, store) = (Arc::default(), None);
+        let (is_durable, nodes_are_checked) = (false, false);
+        Self { catalog, counts, segments, clean, pool, store, is_durable, nodes_are_checked }
     }
 
     /// The store whose pages lie under the edit.
@@ -138,6 +143,25 @@ impl Edit {
             Some(Slot::Dead) => Err(self.nowhere(segment, page)),
             None => self.read_clean(segment, page),
         }
+    }
+
+    /// The bytes of a page, for no longer than until the next change.
+    pub fn look(&mut self, segment: u32, page: u64) -> Result<&[u8], ReadError> {
+        let is_known = match self.segment(segment)?.changed.get(page) {
+            Some(Slot::Changed(_)) => true,
+            Some(Slot::Dead) => return Err(self.nowhere(segment, page)),
+            None => self.clean.pages.contains_key(&(segment, page)),
+        };
+        if !is_known {
+            self.load(segment, &[page])?;
+        }
+        let changed = self.segments.get(segment as usize).and_then(|s| s.changed.get(page));
+        match changed {
+            Some(Slot::Changed(held)) => Some(held),
+            _ => self.clean.pages.get(&(segment, page)),
+        }
+        .map(|held| held.bytes())
+        .ok_or_else(|| self.nowhere(segment, page))
     }
 
     fn read_clean(&mut self, segment: u32, page: u64) -> Result<Arc<Page>, ReadError> {
@@ -205,12 +229,11 @@ impl Edit {
             }
         }
         self.settle()?;
-        let missing = self.segments.get(segment as usize).map(|s| Arc::clone(&s.placed));
-        let found = self.segments.get_mut(segment as usize);
-        found.and_then(|found| found.changed.get_mut(page)).ok_or_else(|| match missing {
-            Some(placed) => placed.nowhere(page),
-            None => ReadError::Missing { what: format!("segment {segment}") },
-        })
+        let Some(found) = self.segments.get_mut(segment as usize) else {
+            return Err(ReadError::Missing { what: format!("segment {segment}") });
+        };
+        let placed = &found.placed;
+        found.changed.get_mut(page).ok_or_else(|| placed.nowhere(page))
     }
 
     /// Replaces a whole page, or brings one into being that [`Edit::reserve_pages`] numbered.

@@ -36,9 +36,9 @@ struct Step {
 /// The steps of a way by level.
 type Path = [Step; LEVEL_MAX as usize];
 
-/// Where a key is or would be.
+/// What stands at the place of a key.
+#[derive(Clone, Copy, Default)]
 struct Found {
-    path: Path,
     /// The first record whose key is not smaller.
     at: Option<Record>,
     /// The one before it in the same leaf.
@@ -48,7 +48,7 @@ struct Found {
 impl Tree {
     /// The first record whose key is at least `key`.
     pub fn lower_bound(&self, edit: &mut Edit, key: u64) -> Result<Option<Record>, ReadError> {
-        Ok(self.descend(edit, key)?.and_then(|found| found.at))
+        Ok(self.descend(edit, key, None)?.at)
     }
 
     /// The record with exactly this key.
@@ -58,7 +58,8 @@ impl Tree {
 
     /// The first record whose key is at least `key`, or else the last one.
     pub fn at_or_last(&self, edit: &mut Edit, key: u64) -> Result<Option<Record>, ReadError> {
-        Ok(self.descend(edit, key)?.and_then(|found| found.at.or(found.before)))
+        let Found { at, before } = self.descend(edit, key, None)?;
+        Ok(at.or(before))
     }
 
     /// The record with the largest key.
@@ -69,13 +70,14 @@ impl Tree {
 
     /// Puts in a record whose key the tree does not have.
     pub fn insert(&mut self, edit: &mut Edit, record: Record) -> Result<(), ReadError> {
-        let (Some(root), Some(found)) = (self.root, self.descend(edit, record.key)?) else {
+        let Some(root) = self.root else {
             let page = edit.create(self.segment, self.page_of(0, &[record]));
             self.root = Some(TreeRoot { page, level: 0 });
             return Ok(());
         };
+        let (mut path, mut record) = (Path::default(), record);
+        let found = self.descend(edit, record.key, Some(&mut path))?;
         debug_assert!(found.at.is_none_or(|at| at.key != record.key), "{record:?} is there");
-        let (mut path, mut record) = (found.path, record);
         for level in 0..=root.level {
             let step = path[usize::from(level)];
             if step.count < self.kind.capacity(level) {
@@ -106,31 +108,29 @@ impl Tree {
 
     /// Replaces a record by another in the same place of the order; says whether there was one.
     pub fn replace(&mut self, edit: &mut Edit, key: u64, by: Record) -> Result<bool, ReadError> {
-        let Some(found) = self.descend(edit, key)? else {
-            return Ok(false);
-        };
+        let mut path = Path::default();
+        let found = self.descend(edit, key, Some(&mut path))?;
         if found.at.is_none_or(|at| at.key != key) {
             return Ok(false);
         }
         debug_assert!(found.before.is_none_or(|before| before.key < by.key), "order of {by:?}");
-        let (leaf, width) = (found.path[0], self.kind.record_bytes(0));
+        let (leaf, width) = (path[0], self.kind.record_bytes(0));
         put_record(edit.write(self.segment, leaf.page)?, width, leaf.place, by);
         if leaf.place + 1 == leaf.count && by.key != key {
-            self.raise(edit, &found.path, 0, by.key)?;
+            self.raise(edit, &path, 0, by.key)?;
         }
         Ok(true)
     }
 
     /// Takes a record out and returns it.
     pub fn remove(&mut self, edit: &mut Edit, key: u64) -> Result<Option<Record>, ReadError> {
-        let (Some(root), Some(found)) = (self.root, self.descend(edit, key)?) else {
-            return Ok(None);
-        };
-        let Some(record) = found.at.filter(|at| at.key == key) else {
+        let mut path = Path::default();
+        let found = self.descend(edit, key, Some(&mut path))?.at.filter(|at| at.key == key);
+        let (Some(root), Some(record)) = (self.root, found) else {
             return Ok(None);
         };
         for level in 0..=root.level {
-            let step = found.path[usize::from(level)];
+            let step = path[usize::from(level)];
             if step.count == 1 {
                 edit.remove(self.segment, step.page);
                 continue;
@@ -138,7 +138,7 @@ impl Tree {
             let width = self.kind.record_bytes(level);
             let largest = remove_record(edit.write(self.segment, step.page)?, width, step.place);
             if step.place + 1 == step.count {
-                self.raise(edit, &found.path, level, largest)?;
+                self.raise(edit, &path, level, largest)?;
             }
             if level == root.level {
                 self.collapse(edit)?;
@@ -149,32 +149,42 @@ impl Tree {
         Ok(Some(record))
     }
 
-    /// The way to the first record whose key is at least `key`, or past the last one.
-    fn descend(&self, edit: &mut Edit, key: u64) -> Result<Option<Found>, ReadError> {
+    /// Goes to the first record whose key is at least `key`, or past the last one. Who is going to
+    /// change the tree keeps the way there.
+    fn descend(
+        &self,
+        edit: &mut Edit,
+        key: u64,
+        mut path: Option<&mut Path>,
+    ) -> Result<Found, ReadError> {
+        let mut found = Found::default();
         let Some(root) = self.root else {
-            return Ok(None);
+            return Ok(found);
         };
-        let mut found = Found { path: Path::default(), at: None, before: None };
         let mut page = root.page;
         for level in (0..=root.level).rev() {
-            let held = edit.read(self.segment, page)?;
-            let typed = TreePage::decode(held.bytes(), self.kind, level)
-                .map_err(|damage| damaged(edit, self.segment, page, &damage))?;
+            let bytes = edit.look(self.segment, page)?;
+            let typed = match TreePage::decode(bytes, self.kind, level) {
+                Ok(typed) => typed,
+                Err(damage) => return Err(damaged(edit, self.segment, page, &damage)),
+            };
             let (count, mut place) = (typed.len(), typed.lower_bound(0, key));
             if level > 0 {
                 place = place.min(count - 1);
             }
-            let Some(step) = found.path.get_mut(usize::from(level)) else {
-                return Err(self.too_high(edit, page));
-            };
-            *step = Step { page, place, count };
             found.at = typed.record(place);
             found.before = place.checked_sub(1).and_then(|place| typed.record(place));
+            if let Some(path) = path.as_deref_mut() {
+                let Some(step) = path.get_mut(usize::from(level)) else {
+                    return Err(self.too_high(edit, page));
+                };
+                *step = Step { page, place, count };
+            }
             if level > 0 {
                 page = found.at.map_or(page, |record| record.page);
             }
         }
-        Ok(Some(found))
+        Ok(found)
     }
 
     /// Tells the pages above `level` that the largest key below them is now `key`.

@@ -3,11 +3,13 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::model::Model;
 use common::seeded;
 use ng_store::{OpenOptions, Owner, ReadError, Store};
+use ng_testing::MemDisk;
 use ng_types::NodeTypeId;
 
 const MEMORY: u64 = 16 << 20;
@@ -73,4 +75,31 @@ fn many_threads_on_one_snapshot_get_right_answers_within_the_budget() {
         }
     });
     assert!(store.budget().peak_bytes() <= MEMORY);
+}
+
+#[test]
+fn a_log_of_more_changes_than_the_budget_holds_is_recovered_in_parts() {
+    let mut random = seeded(9);
+    let mut model = Model::new(&[9_000], 4096);
+    model.tensor(Owner::Node(NodeTypeId(0)), 1024, &mut random);
+    let (disk, tensor) = (model.build(), model.tensor_ref(0));
+    let open = |disk: Arc<MemDisk>, memory| {
+        let memory = Some(memory);
+        let options = OpenOptions { memory, log_bytes_max: 1 << 40, ..OpenOptions::default() };
+        Store::open_on(disk, &options).expect("opens")
+    };
+    let store = open(Arc::clone(&disk), 256 << 20);
+    model.tensors[0].bytes.iter_mut().for_each(|byte| *byte = !*byte);
+    for (first, bytes) in (0..).step_by(100).zip(model.tensors[0].bytes.chunks(100 * 1024)) {
+        let rows: Vec<u64> = (first..first + 100).collect();
+        let mut batch = store.write().expect("writes");
+        batch.set_rows(tensor, &rows, bytes).expect("changes");
+        batch.commit().expect("commits");
+    }
+    let before = store.snapshot().epoch();
+    let crashed = MemDisk::from_image(disk.durable_image());
+    let store = open(Arc::new(crashed), 4 << 20);
+    model.compare(&store.snapshot(), &mut random, 1_000);
+    // 9 MB of changed pages, of which it holds 2 MB at a time.
+    assert!(store.snapshot().epoch().0 >= before.0 + 3, "{:?}", store.snapshot().epoch());
 }

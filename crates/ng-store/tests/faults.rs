@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::graph::{Graph, Schema};
+use common::graph::{Graph, Op, Schema};
 use ng_io::WriteError;
 use ng_store::{BuildOptions, OpenOptions, Snapshot, Store, UpdateError};
 use ng_testing::{CrashDisk, Fault, FaultDisk, FaultPlan, ImageChoice, MemDisk, Random};
@@ -170,6 +170,7 @@ fn commit(store: &Store, trace: &mut Trace, random: &mut Random, ops: u64) {
             trace.tried = Some(graph);
             let next = store.write().err();
             assert!(matches!(next, Some(UpdateError::Poisoned { .. })), "{error}, then {next:?}");
+            trace.check(&store.snapshot(), true);
         }
     }
 }
@@ -281,4 +282,50 @@ fn every_fault_at_every_operation_is_survived_or_reported_and_nothing_acknowledg
     println!("{:.1} s", start.elapsed().as_secs_f64());
     assert_eq!(wrong, 0);
     assert!(tried >= wanted, "{tried}");
+}
+
+#[test]
+fn a_read_that_fails_behind_a_durable_record_takes_no_acknowledged_commit_away() {
+    let mut schema = Schema::everything(60, BuildOptions::default());
+    (schema.edges.truncate(1), schema.tensors.truncate(1), schema.nodes.truncate(1));
+    let graph = Graph::new(schema, &mut Random::new(5));
+    let files: Files =
+        graph.disk().image().into_iter().map(|(name, bytes)| (name, bytes.into())).collect();
+    let row = Op::SetRow(0, 3, vec![7; 600]);
+    let delete = Op::DeleteNode(0, 5);
+    let (mut rebuilt, mut lost) = (0, 0);
+    for (index, sticky) in (0..40).flat_map(|index| [(index, false), (index, true)]) {
+        let plan = || FaultPlan { window: 1, ..FaultPlan::new(1) };
+        let inner = Arc::new(MemDisk::from_shared(files.clone()));
+        let disk = Arc::new(FaultDisk::new(inner.clone(), plan()));
+        let store = Store::open_on(Arc::clone(&disk) as Arc<dyn ng_io::Disk>, &options()).unwrap();
+        let mut acked = graph.clone();
+        let mut batch = store.write().unwrap();
+        let done = graph.run(&mut batch, &row).unwrap();
+        assert_eq!(acked.apply(&row, Some(&done)), done);
+        batch.commit().unwrap();
+        let mut batch = store.write().unwrap();
+        disk.replan(plan().with_fault_at(index, Fault::Error, sticky));
+        let outcome = graph.run(&mut batch, &delete);
+        let failed = outcome.is_err() || batch.commit().is_err();
+        disk.replan(plan());
+        let shown = store.snapshot();
+        let is_durable = {
+            let again = MemDisk::from_image(inner.durable_image());
+            Store::open_on(Arc::new(again), &options()).unwrap().snapshot().lsn() == 2
+        };
+        if !failed || !is_durable || store.write().is_ok() {
+            continue;
+        }
+        assert_eq!(shown.lsn(), 1, "{index}");
+        match acked.check(&shown) {
+            Ok(()) => rebuilt += 1,
+            Err(what) => {
+                reading_failed(what).unwrap();
+                lost += 1;
+            }
+        }
+    }
+    println!("{rebuilt} rebuilt, {lost} lost");
+    assert!(rebuilt > 0 && lost > 0, "{rebuilt} rebuilt, {lost} lost");
 }

@@ -1,13 +1,12 @@
 """A batch of updates to a store.
 
 Names, shapes and dtypes are settled here; the compiled core does the rest. The invariant: arguments
-are checked before anything is done, and a method that fails half way spoils its batch, so that no
-half of a call is ever committed.
+are checked before anything is done: a method that refuses them has done nothing, and one that fails
+half way spoils its batch, so that no half of a call is ever committed.
 """
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,9 +30,9 @@ _Rows = list[tuple[str, NDArray[np.uint8]]]
 class Batch:
     """Updates that become durable and visible together, or not at all; see `Store.write`.
 
-    A batch sees what it has done itself: a node that was added can be linked at once. After an
-    error of a call that changes one thing (`NodeNotFound`, `EdgeNotFound`, ...) the batch can go
-    on; after one in the midst of arrays it can only be given up.
+    A batch sees what it has done itself: a node that was added can be linked at once. A call that
+    is refused (`NodeNotFound`, `EdgeNotFound`, ...), with arrays too, has done nothing, and the
+    batch can go on.
     """
 
     def __init__(self, store: "Store") -> None:
@@ -149,12 +148,8 @@ class Batch:
         return self._add_nodes(owner, _node_rows(owner, features, labels, split, count), count)
 
     def _add_nodes(self, owner: NodeType, rows: _Rows, count: int) -> NDArray[np.int64]:
-        core = self._core
-        with self._whole(single=count == 1):
-            ids = core.add_nodes(owner.index, count)
-        with self._whole():
-            for name, values in rows:
-                core.set_rows("node", owner.index, name, ids, values)
+        ids = self._core.add_nodes(owner.index, count)
+        self._put_rows("node", owner, rows, ids)
         return ids
 
     def update_features(self, node_type: str | None, ids: ArrayLike, name: str, rows: Any) -> None:
@@ -227,7 +222,8 @@ class Batch:
         rows = _rows(owner, features, None)
         times = None if time is None else np.array([operator.index(time)], np.int64)
         weights = None if weight is None else np.array([weight], np.float32)
-        ids = self._add_edges(owner, [source], [destination], times, weights, rows)
+        tails, heads = as_ids(operator.index(source)), as_ids(operator.index(destination))
+        ids = self._add_edges(owner, tails, heads, times, weights, rows)
         return int(ids[0]) if ids is not None else None
 
     def add_edges(
@@ -245,22 +241,21 @@ class Batch:
         What has to be read for them is read together.
         """
         owner = self._schema.edge_type(edge_type)
-        count = len(as_ids(sources))
-        rows = _rows(owner, features, count)
+        tails = as_ids(sources)
+        rows = _rows(owner, features, len(tails))
         time_array = None if times is None else as_ids(times)
         weight_array = None if weights is None else np.asarray(weights, np.float32).reshape(-1)
-        return self._add_edges(owner, sources, destinations, time_array, weight_array, rows)
+        return self._add_edges(owner, tails, as_ids(destinations), time_array, weight_array, rows)
 
     def _add_edges(
         self,
         owner: EdgeType,
-        sources: ArrayLike,
-        destinations: ArrayLike,
+        tails: NDArray[np.int64],
+        heads: NDArray[np.int64],
         times: NDArray[np.int64] | None,
         weights: NDArray[np.float32] | None,
         rows: _Rows,
     ) -> NDArray[np.int64] | None:
-        tails, heads = as_ids(sources), as_ids(destinations)
         for name, column, kept in (
             ("time", times, owner.has_time),
             ("weight", weights, owner.has_weight),
@@ -272,12 +267,8 @@ class Batch:
                 raise RowWidth(f"{len(tails)} edges need as many {name}s, got {len(column)}")
         if len(tails) != len(heads):
             raise RowWidth(f"{len(tails)} sources and {len(heads)} destinations are no edges")
-        core = self._core
-        with self._whole(single=len(tails) == 1):
-            ids = core.add_edges(owner.index, tails, heads, times, weights)
-        with self._whole():
-            for name, values in rows:
-                core.set_rows("edge", owner.index, name, ids, values)
+        ids = self._core.add_edges(owner.index, tails, heads, times, weights)
+        self._put_rows("edge", owner, rows, ids)
         return ids if owner.has_edge_ids else None
 
     def update_edge_features(
@@ -317,21 +308,24 @@ class Batch:
     def _set_rows(
         self, kind: Kind, owner: NodeType | EdgeType, ids: ArrayLike, name: str, rows: Any
     ) -> None:
-        many = as_ids(ids)
-        count = None if np.ndim(ids) == 0 else len(many)
+        array = np.asarray(ids)
+        many = as_ids(array)
+        count = None if array.ndim == 0 else len(many)
         values = to_rows(self._schema.tensor(owner, name), rows, count)
-        core = self._core
-        with self._whole(single=len(many) == 1):
-            core.set_rows(kind, owner.index, name, many, values)
+        self._core.set_rows(kind, owner.index, name, many, values)
 
-    @contextmanager
-    def _whole(self, single: bool = False) -> Iterator[None]:
-        """Spoils the batch if the calls inside fail, unless there is a single change in them."""
+    def _put_rows(
+        self, kind: Kind, owner: NodeType | EdgeType, rows: _Rows, ids: NDArray[np.int64]
+    ) -> None:
+        """The rows of what was just added; if that fails, half a call is done, and the batch lost.
+
+        Everything else is one call of the core, which is done as a whole or not at all.
+        """
         try:
-            yield
+            for name, values in rows:
+                self._core.set_rows(kind, owner.index, name, ids, values)
         except BaseException as error:
-            if not single:
-                self._cause = error
+            self._cause = error
             raise
 
     def __repr__(self) -> str:

@@ -19,6 +19,9 @@ use crate::topology::page::HEADER_BYTES;
 use crate::tree::{Record, TreeKind};
 use crate::tree_edit::{Tree, damaged};
 
+/// No page is fuller when it has evicted.
+const EVICTED_FILL_MAX: f64 = 0.9;
+
 /// The lists of one edge type in a transaction.
 pub(crate) struct TopologyEdit<'a> {
     pub(super) edit: &'a mut Edit,
@@ -43,7 +46,8 @@ enum Home {
 }
 
 impl<'a> TopologyEdit<'a> {
-    /// The lists of `edge_type`; a full L-type page evicts until it is filled to `fill`.
+    /// The lists of `edge_type`; a full L-type page evicts until it is filled to `fill`, and leaves
+    /// some room even if an import left none: it would have to evict again and again.
     ///
     /// # Errors
     /// [`ReadError::Missing`] if there is no such edge type.
@@ -54,7 +58,7 @@ impl<'a> TopologyEdit<'a> {
             (EntryLayout::of(meta), meta.topology.pages, meta.topology.index);
         let page_bytes = edit.page_bytes(topo);
         let room = page_bytes.checked_sub(HEADER_BYTES).ok_or_else(missing)?;
-        let fill_bytes = ((room as f64 * fill) as usize).min(room);
+        let fill_bytes = (room as f64 * fill.min(EVICTED_FILL_MAX)) as usize;
         let h_layout = HLayout::new(layout, page_bytes as u32);
         Ok(Self { edit, edge_type, layout, h_layout, topo, index, page_bytes, fill_bytes })
     }

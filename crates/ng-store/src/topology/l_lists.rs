@@ -246,8 +246,8 @@ impl TopologyEdit<'_> {
         page: u64,
         visit: impl FnOnce(&LPage<'_>) -> Result<T, Damage>,
     ) -> Result<T, ReadError> {
-        let held = self.edit.read(self.topo, page)?;
-        LPage::decode(held.bytes(), u32::from(self.edge_type.0), self.layout)
+        let bytes = self.edit.look(self.topo, page)?;
+        LPage::decode(bytes, u32::from(self.edge_type.0), self.layout)
             .and_then(|typed| visit(&typed))
             .map_err(|damage| damaged(self.edit, self.topo, page, &damage))
     }

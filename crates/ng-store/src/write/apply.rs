@@ -158,6 +158,9 @@ impl Edit {
 
     /// An error unless the node exists.
     pub fn check_node(&mut self, node_type: NodeTypeId, id: u64) -> Result<(), UpdateError> {
+        if self.nodes_are_checked {
+            return Ok(());
+        }
         let meta = self.node_meta(node_type)?;
         let why = if id >= meta.num_nodes {
             format!("ids are below {}", meta.num_nodes)

@@ -206,27 +206,13 @@ impl WriteBatch {
         destination: NodeId,
         data: EdgeData,
     ) -> Result<Option<u64>, UpdateError> {
-        let EdgeData { time, weight } = data;
-        let mut entry = Entry { source, edge_id: 0, time, weight };
-        let meta = self.edit()?.edge_meta(edge_type)?;
-        let (ends, has_ids) = ((meta.source, meta.destination), meta.has_edge_ids);
-        if meta.unique {
-            self.end_draft()?;
-        }
-        self.check_not_deleted(ends.0, source)?;
-        self.check_not_deleted(ends.1, destination)?;
-        let is_draft = self.is_draft;
-        let id = self.run(|edit| match is_draft {
-            true => edit.draft_edge(edge_type, source, destination),
-            false => edit.add_edge(edge_type, destination, entry),
-        })?;
-        entry.edge_id = id;
-        self.note(&Op::AddEdge { edge_type, destination, entry }, 16)?;
-        Ok(has_ids.then_some(id))
+        let ids = self.add_edges(edge_type, &[source], &[destination], &[data])?;
+        Ok(ids.first().copied())
     }
 
-    /// [`WriteBatch::add_edge`] for many edges. `data` has one element for each edge, or none at
-    /// all. What has to be read for them is read together.
+    /// [`WriteBatch::add_edge`] for many edges, or none of them: what is refused has changed
+    /// nothing. `data` has one element for each edge, or none at all. Returns their edge ids, or
+    /// nothing where edges have none. What has to be read for them is read together.
     ///
     /// # Errors
     /// As [`WriteBatch::add_edge`], and [`UpdateError::Unsupported`] for columns of unequal length.
@@ -247,21 +233,34 @@ impl WriteBatch {
             return Err(UpdateError::Unsupported { what });
         }
         let meta = self.edit()?.edge_meta(edge_type)?;
-        let ends = [(meta.source, sources), (meta.destination, destinations)];
-        // One that is refused must not leave those before it in the batch.
+        let (ends, has_ids) =
+            ([(meta.source, sources), (meta.destination, destinations)], meta.has_edge_ids);
+        if meta.unique {
+            self.end_draft()?;
+        }
         for (node_type, ids) in ends {
             for id in ids {
                 self.check_not_deleted(node_type, *id)?;
                 self.run(|edit| edit.check_node(node_type, *id))?;
             }
         }
-        if !self.is_draft {
+        let is_draft = self.is_draft;
+        if !is_draft {
             self.run(|edit| edit.prefetch_edges(edge_type, sources, destinations))?;
         }
         let mut ids = Vec::with_capacity(count);
         for (at, (source, destination)) in sources.iter().zip(destinations).enumerate() {
-            let data = data.get(at).copied().unwrap_or_default();
-            ids.extend(self.add_edge(edge_type, *source, *destination, data)?);
+            let (source, destination) = (*source, *destination);
+            let EdgeData { time, weight } = data.get(at).copied().unwrap_or_default();
+            let mut entry = Entry { source, edge_id: 0, time, weight };
+            entry.edge_id = self.run(|edit| match is_draft {
+                true => edit.draft_edge(edge_type),
+                false => edit.add_edge(edge_type, destination, entry),
+            })?;
+            self.note(&Op::AddEdge { edge_type, destination, entry }, 16)?;
+            if has_ids {
+                ids.push(entry.edge_id);
+            }
         }
         Ok(ids)
     }
@@ -296,18 +295,11 @@ impl WriteBatch {
         row: u64,
         bytes: &[u8],
     ) -> Result<(), UpdateError> {
-        if let Owner::Node(node_type) = tensor.owner {
-            self.check_not_deleted(node_type, row)?;
-        }
-        let is_draft = self.is_draft;
-        self.run(|edit| match is_draft {
-            true => edit.check_row(tensor, row, bytes.len() as u64),
-            false => edit.set_row(tensor, row, bytes),
-        })?;
-        self.note(&Op::SetRow { tensor, row, bytes }, 8 + bytes.len() as u64)
+        self.set_rows(tensor, &[row], bytes)
     }
 
-    /// [`WriteBatch::set_row`] for many rows, which stand in `bytes` one after the other.
+    /// [`WriteBatch::set_row`] for many rows, which stand in `bytes` one after the other, or for
+    /// none of them: what is refused has changed nothing.
     ///
     /// # Errors
     /// As [`WriteBatch::set_row`].
@@ -318,11 +310,25 @@ impl WriteBatch {
         bytes: &[u8],
     ) -> Result<(), UpdateError> {
         let width = bytes.len() / rows.len().max(1);
-        if !self.is_draft {
+        if width * rows.len() != bytes.len() {
+            let what = format!("{} bytes for {} rows", bytes.len(), rows.len());
+            return Err(UpdateError::Unsupported { what });
+        }
+        for row in rows {
+            if let Owner::Node(node_type) = tensor.owner {
+                self.check_not_deleted(node_type, *row)?;
+            }
+            self.run(|edit| edit.check_row(tensor, *row, width as u64))?;
+        }
+        let is_draft = self.is_draft;
+        if !is_draft {
             self.run(|edit| edit.prefetch_rows(tensor, rows))?;
         }
         for (row, bytes) in rows.iter().zip(bytes.chunks_exact(width.max(1))) {
-            self.set_row(tensor, *row, bytes)?;
+            if !is_draft {
+                self.run(|edit| edit.set_row(tensor, *row, bytes))?;
+            }
+            self.note(&Op::SetRow { tensor, row: *row, bytes }, 8 + bytes.len() as u64)?;
         }
         Ok(())
     }

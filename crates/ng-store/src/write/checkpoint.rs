@@ -205,6 +205,105 @@ impl CheckpointFiles {
         }
         Ok(())
     }
+
+    /// Writes pages, tables and roots of a version; returns its segments as they are on disk now.
+    /// Tells `poison` of failures after which nothing more may be written.
+    fn write(
+        &mut self,
+        inner: &Inner,
+        version: &Version,
+        epoch: u64,
+        log: LogMeta,
+        poison: &dyn Fn(&dyn std::fmt::Display),
+    ) -> Result<Written, UpdateError> {
+        let plans = self.plan(inner, version, epoch)?;
+        let mut catalog = Catalog::clone(&version.catalog);
+        catalog.log = Some(log);
+        for plan in &plans {
+            if let Some(meta) = catalog.segments.get_mut(plan.id) {
+                meta.clone_from(&plan.meta);
+            }
+        }
+        let encoded = catalog.check().map_err(|damage| damage.to_string());
+        let encoded = encoded.and_then(|()| {
+            root::encode(&catalog, epoch, version.lsn).map_err(|error| error.to_string())
+        });
+        let slot = match encoded {
+            Ok(slot) => slot,
+            Err(what) => {
+                self.abandon(&plans);
+                return Err(UpdateError::Unsupported { what });
+            }
+        };
+        let room = self.roots.iter_mut().try_for_each(|file| file.allocate(slot.len() as u64));
+        if let Err(error) = room {
+            self.abandon(&plans);
+            return Err(error.into());
+        }
+        let early = if planted("root_before_pages") { self.write_roots(&slot) } else { Ok(()) };
+        if let Err(error) = early.and_then(|()| self.carry_out(inner, version, &plans)) {
+            poison(&error);
+            return Err(error.into());
+        }
+        let placed = match place(inner, version, &catalog) {
+            Ok(placed) => placed,
+            Err(error) => {
+                self.abandon(&plans);
+                return Err(error.into());
+            }
+        };
+        if let Err(error) = self.write_roots(&slot) {
+            poison(&error);
+            return Err(error.into());
+        }
+        Ok(Written { catalog, placed, plans })
+    }
+
+    /// Notes what nobody reaches from `epoch` on, once `base` is not read any more.
+    fn retire(&mut self, base: &Arc<Base>, epoch: u64, plans: Vec<Plan>) {
+        for plan in plans {
+            if let Some(Some(files)) = self.segments.get_mut(plan.id) {
+                files.pages.retire(Arc::downgrade(base), epoch, plan.retired);
+                files.blocks.retire(Arc::downgrade(base), epoch, plan.table.retired);
+            }
+        }
+    }
+
+    /// Writes what a recovery has done so far; `log` is where it goes on.
+    pub fn write_part(
+        &mut self,
+        inner: &Inner,
+        version: &Version,
+        log: LogMeta,
+    ) -> Result<(), UpdateError> {
+        let epoch = version.base.epoch + 1;
+        // Whoever recovers gives up at any error, so there is nothing to poison.
+        let Written { plans, .. } = self.write(inner, version, epoch, log, &|_| {})?;
+        self.retire(&version.base, epoch, plans);
+        self.checkpoints += 1;
+        Ok(())
+    }
+}
+
+/// The segments of `version` as `catalog` places them. Nothing may fail once a root says so.
+fn place(
+    inner: &Inner,
+    version: &Version,
+    catalog: &Catalog,
+) -> Result<Vec<Arc<Placed>>, OpenError> {
+    let (reader, path) = (&inner.pages.reader, &inner.path);
+    let place = |(segment, meta): (&Segment, &SegmentMeta)| {
+        let (id, old) = (segment.id, &segment.placed);
+        Ok(if old.data.0 == u32::MAX {
+            Arc::new(Placed::open(reader, path, id, meta)?)
+        } else if old.meta == *meta {
+            Arc::clone(old)
+        } else {
+            let (data, table) = (old.data, old.table);
+            Arc::new(Placed { id, meta: meta.clone(), data, table })
+        })
+    };
+    version.segments.iter().zip(&catalog.segments).map(place).collect()
 }
 
 impl NewTable {
@@ -371,8 +470,9 @@ impl Writer {
         self.give_back(head);
         let epoch = base.epoch + 1;
         let log = LogMeta { file: place.file, offset: place.offset, chain };
+        let poison = |error: &dyn std::fmt::Display| self.poison(error);
         let Written { catalog, placed, plans } =
-            self.write_checkpoint(files, &version, epoch, log)?;
+            files.write(&self.inner, &version, epoch, log, &poison)?;
         let pin = self.inner.pages.reader.disk().pin(epoch).ok().flatten();
         let (lsn, fingerprint, catalog) = (version.lsn, chain, Arc::new(catalog));
         let new_base = Arc::new(Base { epoch, lsn, catalog, placed, fingerprint, _pin: pin });
@@ -383,83 +483,12 @@ impl Writer {
         files.rotated = false;
         files.checkpoints += 1;
         let mut report = CheckpointReport { epoch, lsn: version.lsn, ..Default::default() };
-        for plan in plans {
+        for plan in &plans {
             report.pages += plan.pages.len() as u64;
             report.table_blocks += plan.table.blocks.len() as u64;
-            if let Some(Some(files)) = files.segments.get_mut(plan.id) {
-                files.pages.retire(Arc::downgrade(&base), epoch, plan.retired);
-                files.blocks.retire(Arc::downgrade(&base), epoch, plan.table.retired);
-            }
         }
+        files.retire(&base, epoch, plans);
         Ok(report)
-    }
-
-    /// Writes pages, tables and roots of a version; returns its segments as they are on disk now.
-    fn write_checkpoint(
-        &self,
-        files: &mut CheckpointFiles,
-        version: &Version,
-        epoch: u64,
-        log: LogMeta,
-    ) -> Result<Written, UpdateError> {
-        let plans = files.plan(&self.inner, version, epoch)?;
-        let mut catalog = Catalog::clone(&version.catalog);
-        catalog.log = Some(log);
-        for plan in &plans {
-            if let Some(meta) = catalog.segments.get_mut(plan.id) {
-                meta.clone_from(&plan.meta);
-            }
-        }
-        let encoded = catalog.check().map_err(|damage| damage.to_string());
-        let encoded = encoded.and_then(|()| {
-            root::encode(&catalog, epoch, version.lsn).map_err(|error| error.to_string())
-        });
-        let slot = match encoded {
-            Ok(slot) => slot,
-            Err(what) => {
-                files.abandon(&plans);
-                return Err(UpdateError::Unsupported { what });
-            }
-        };
-        let room = files.roots.iter_mut().try_for_each(|file| file.allocate(slot.len() as u64));
-        if let Err(error) = room {
-            files.abandon(&plans);
-            return Err(error.into());
-        }
-        let early = if planted("root_before_pages") { files.write_roots(&slot) } else { Ok(()) };
-        if let Err(error) = early.and_then(|()| files.carry_out(&self.inner, version, &plans)) {
-            self.poison(&error);
-            return Err(error.into());
-        }
-        let placed = match self.place(version, &catalog) {
-            Ok(placed) => placed,
-            Err(error) => {
-                files.abandon(&plans);
-                return Err(error.into());
-            }
-        };
-        if let Err(error) = files.write_roots(&slot) {
-            self.poison(&error);
-            return Err(error.into());
-        }
-        Ok(Written { catalog, placed, plans })
-    }
-
-    /// The segments of `version` as `catalog` places them. Nothing may fail once a root says so.
-    fn place(&self, version: &Version, catalog: &Catalog) -> Result<Vec<Arc<Placed>>, OpenError> {
-        let (reader, path) = (&self.inner.pages.reader, &self.inner.path);
-        let place = |(segment, meta): (&Segment, &SegmentMeta)| {
-            let (id, old) = (segment.id, &segment.placed);
-            Ok(if old.data.0 == u32::MAX {
-                Arc::new(Placed::open(reader, path, id, meta)?)
-            } else if old.meta == *meta {
-                Arc::clone(old)
-            } else {
-                let (data, table) = (old.data, old.table);
-                Arc::new(Placed { id, meta: meta.clone(), data, table })
-            })
-        };
-        version.segments.iter().zip(&catalog.segments).map(place).collect()
     }
 }
 

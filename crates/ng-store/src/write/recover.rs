@@ -9,13 +9,15 @@ use std::sync::{Arc, RwLock};
 
 use ng_io::{Lock, WriteStats};
 
+use crate::catalog::LogMeta;
 use crate::edit::{CleanPages, Edit};
 use crate::error::ReadError;
 use crate::io::{BLOCK_BYTES, FileId, Reader, past_signals};
 use crate::open_root::{self, open_slot};
+use crate::page_map::PagePool;
 use crate::root;
 use crate::store::{Inner, load_version};
-use crate::version::Version;
+use crate::version::{Base, Version};
 use crate::write::checkpoint::CheckpointFiles;
 use crate::write::error::UpdateError;
 use crate::write::log::{BlockHeader, LOG_STEP_BYTES, LOGS, Log, LogPlace, Record, chain, payload};
@@ -53,8 +55,21 @@ pub(crate) fn open_writer(
     if version.catalog.log.is_none() {
         version = upgrade(inner, current, &mut files, &slot)?;
     }
-    let scans = [scan(reader, &inner.path, 0)?, scan(reader, &inner.path, 1)?];
-    let replayed = replay(inner, &version, &scans)?;
+    let scans = scan_both(reader, &inner.path)?;
+    let mut commits = 0;
+    let mut replayed = loop {
+        let done = replay(inner, &Arc::default(), &version, &scans, None)?;
+        commits += done.recovery.commits;
+        if done.is_whole {
+            break done;
+        }
+        // The writer that left the log may have had more memory than this one.
+        let LogPlace { file, offset } = done.place;
+        let log = LogMeta { file, offset, chain: done.version.fingerprint };
+        files.write_part(inner, &done.version, log)?;
+        version = load_version(inner, current)?;
+    };
+    replayed.recovery.commits = commits;
     let mut log = Log::open(disk, &stats, replayed.place)?;
     for (number, scan) in (0..).zip(&scans) {
         let is_stale = |(lsn, _): &&(u64, u64)| *lsn > replayed.version.lsn;
@@ -72,10 +87,22 @@ pub(crate) fn open_writer(
     let (inner, current) = (Arc::clone(inner), Arc::clone(current));
     let shared = (lock, log_bytes_max, replayed.pool);
     let writer = Writer::new(inner, current, log, files, stats, head, shared);
-    if replayed.recovery.commits > 0 {
+    if commits > 0 {
         writer.checkpoint()?;
     }
     Ok((Arc::new(writer), replayed.recovery))
+}
+
+/// The version that the log makes of a checkpoint by commit `lsn`.
+pub(crate) fn rebuild(
+    inner: &Arc<Inner>,
+    pool: &Arc<PagePool>,
+    base: &Arc<Base>,
+    lsn: u64,
+) -> Result<Version, UpdateError> {
+    let scans = scan_both(&inner.pages.reader, &inner.path)?;
+    let version = replay(inner, pool, &base.version(), &scans, Some(lsn))?.version;
+    if version.lsn == lsn { Ok(version) } else { Err(log_damaged(0, version.lsn + 1, &version)) }
 }
 
 fn lock_writer(inner: &Inner) -> Result<Lock, UpdateError> {
@@ -105,7 +132,7 @@ fn upgrade(
     }
     crate::io::sync_dir(disk.as_ref())?;
     let mut catalog = slot.catalog.clone();
-    catalog.log = Some(crate::catalog::LogMeta::default());
+    catalog.log = Some(LogMeta::default());
     let encoded = root::encode(&catalog, slot.header.epoch + 1, 0);
     let encoded = encoded.map_err(|error| UpdateError::Unsupported { what: error.to_string() })?;
     files.write_roots(&encoded)?;
@@ -132,6 +159,10 @@ struct Scan {
     last_group: u64,
     /// Blocks that are neither sound nor empty.
     spoiled: bool,
+}
+
+fn scan_both(reader: &Reader, path: &str) -> Result<[Scan; 2], UpdateError> {
+    Ok([scan(reader, path, 0)?, scan(reader, path, 1)?])
 }
 
 fn scan(reader: &Reader, path: &str, number: u8) -> Result<Scan, UpdateError> {
@@ -188,7 +219,9 @@ struct Replayed {
     version: Version,
     place: LogPlace,
     recovery: Recovery,
-    pool: Arc<crate::page_map::PagePool>,
+    pool: Arc<PagePool>,
+    /// The log has no more records.
+    is_whole: bool,
 }
 
 /// What the log holds behind the root of `version`, for verify: records are read, not done.
@@ -200,25 +233,30 @@ pub(crate) fn inspect_log(
     if version.catalog.log.is_none() {
         return Ok(Recovery::default());
     }
-    let scans = [scan(reader, path, 0)?, scan(reader, path, 1)?];
-    Ok(follow(reader, path, version, &scans, &mut |_| Ok(()))?.recovery)
+    let scans = scan_both(reader, path)?;
+    let mut pass = |_: &Op<'_>| Ok(());
+    Ok(follow(reader, path, version, &scans, &mut pass, &mut |_| false)?.recovery)
 }
 
-/// Does again what the root does not contain.
+/// Does again what the root does not contain: up to commit `last`, or else as far as half of the
+/// budget goes.
 fn replay(
     inner: &Arc<Inner>,
+    pool: &Arc<PagePool>,
     version: &Version,
     scans: &[Scan; 2],
+    last: Option<u64>,
 ) -> Result<Replayed, UpdateError> {
-    let pool = Arc::default();
+    let (pool, limit) = (Arc::clone(pool), inner.budget.limit_bytes());
     let mut edit = Edit::owning(inner, &pool, version.clone(), CleanPages::default());
     let mut apply = |op: &Op<'_>| edit.replay(op);
-    let Followed { place, lsn, chained, recovery } =
-        follow(&inner.pages.reader, &inner.path, version, scans, &mut apply)?;
+    let mut is_enough = |lsn| last.map_or(pool.bytes() > limit / 2, |last| lsn >= last);
+    let Followed { place, lsn, chained, recovery, is_whole } =
+        follow(&inner.pages.reader, &inner.path, version, scans, &mut apply, &mut is_enough)?;
     let Edit { catalog, segments, .. } = edit;
     let base = Arc::clone(&version.base);
     let version = Version { base, catalog: Arc::new(catalog), segments, lsn, fingerprint: chained };
-    Ok(Replayed { version, place, recovery, pool })
+    Ok(Replayed { version, place, recovery, pool, is_whole })
 }
 
 /// The end of the log.
@@ -227,15 +265,18 @@ struct Followed {
     lsn: u64,
     chained: u64,
     recovery: Recovery,
+    is_whole: bool,
 }
 
-/// Shows `apply` every operation of the log, in order, that the root does not contain.
+/// Shows `apply` every operation of the log, in order, that the root does not contain, until
+/// `is_enough` says so of a commit.
 fn follow(
     reader: &Reader,
     path: &str,
     version: &Version,
     scans: &[Scan; 2],
     apply: &mut dyn FnMut(&Op<'_>) -> Result<(), UpdateError>,
+    is_enough: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Followed, UpdateError> {
     let log = version.catalog.log.unwrap_or_default();
     let mut place = LogPlace { file: log.file, offset: log.offset };
@@ -246,7 +287,14 @@ fn follow(
         let name = LOGS[usize::from(place.file & 1)];
         return Err(cut(path, name, len, place.offset + LOG_STEP_BYTES));
     }
-    while let Some((file, found)) = next_record(scans, place, lsn + 1) {
+    loop {
+        if is_enough(lsn) {
+            let recovery = Recovery { commits: lsn - version.lsn, torn: false };
+            return Ok(Followed { place, lsn, chained, recovery, is_whole: false });
+        }
+        let Some((file, found)) = next_record(scans, place, lsn + 1) else {
+            break;
+        };
         let scan = &scans[usize::from(file)];
         let record = read_record(reader, scan, found)?;
         let damaged = || log_damaged(file, found.lsn, version);
@@ -272,7 +320,7 @@ fn follow(
         commits: lsn - version.lsn,
         torn: scans.iter().any(|scan| scan.spoiled) || last_group == lsn + 1,
     };
-    Ok(Followed { place, lsn, chained, recovery })
+    Ok(Followed { place, lsn, chained, recovery, is_whole: true })
 }
 
 fn log_damaged(file: u8, lsn: u64, version: &Version) -> UpdateError {

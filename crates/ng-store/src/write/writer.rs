@@ -20,6 +20,7 @@ use crate::write::batch::WriteBatch;
 use crate::write::checkpoint::CheckpointFiles;
 use crate::write::error::UpdateError;
 use crate::write::log::{LOG_STEP_BYTES, Log, chain, encode_record, record_bytes};
+use crate::write::recover::rebuild;
 use crate::write::seen::Seen;
 
 /// A checkpoint is started when changed pages take half of the budget, and waited for when they
@@ -240,9 +241,9 @@ impl Writer {
 
     /// Does the operations of a durable record on the published version.
     ///
-    /// If that fails (a page that has to be read is damaged, say) the version is lost half way:
-    /// then readers see the last checkpoint, nothing more can be written, and the next one to open
-    /// the store does the record again.
+    /// If that fails (a page that has to be read is damaged, say) the version is lost half way: then
+    /// the one before it is made again from the log, nothing more can be written, and the next one
+    /// to open the store does the record again.
     fn apply_in_place(
         &self,
         head: &mut Head,
@@ -252,13 +253,26 @@ impl Writer {
     ) -> Result<(), UpdateError> {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let (base, lsn) = (Arc::clone(&head.version.base), head.version.lsn + 1);
+        let catalog = Arc::clone(&head.version.catalog);
         // Nobody but the published version may share its pages.
         let fallback = base.version();
         head.version = fallback.clone();
         let published = std::mem::replace(&mut *current, Arc::new(fallback));
         let mut edit =
             Edit::owning(&self.inner, &self.pool, Arc::unwrap_or_clone(published), clean);
-        edit.replay_all(ops)?;
+        edit.nodes_are_checked = true;
+        if let Err(error) = edit.replay_all(ops) {
+            drop(edit);
+            let rebuilt = rebuild(&self.inner, &self.pool, &base, lsn - 1);
+            // Old content must not pass for the newest; from a version without segments nothing
+            // can be read.
+            let lost = || Version { base, catalog, segments: vec![], lsn: lsn - 1, fingerprint: 0 };
+            head.version = rebuilt.unwrap_or_else(|_| lost());
+            let version = Arc::new(head.version.clone());
+            self.inner.see(&version);
+            *current = version;
+            return Err(error);
+        }
         let Edit { catalog, counts, segments, clean, .. } = edit;
         head.clean = clean;
         head.totals.commits += 1;
