@@ -287,7 +287,9 @@ fn every_fault_at_every_operation_is_survived_or_reported_and_nothing_acknowledg
 #[test]
 fn a_read_that_fails_behind_a_durable_record_takes_no_acknowledged_commit_away() {
     let mut schema = Schema::everything(60, BuildOptions::default());
-    (schema.edges.truncate(1), schema.tensors.truncate(1), schema.nodes.truncate(1));
+    schema.edges.truncate(1);
+    schema.tensors.truncate(1);
+    schema.nodes.truncate(1);
     let graph = Graph::new(schema, &mut Random::new(5));
     let files: Files =
         graph.disk().image().into_iter().map(|(name, bytes)| (name, bytes.into())).collect();
