@@ -47,7 +47,7 @@ impl Bitmap {
         let page = match self.directory.find(edit, key)? {
             Some(record) => record.page,
             None => {
-                let page = edit.create(segment, vec![0; BLOCK_BYTES]);
+                let page = edit.create(segment, vec![0; BLOCK_BYTES])?;
                 self.directory.insert(edit, Record { key, page, extra: 0 })?;
                 page
             }

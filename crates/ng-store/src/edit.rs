@@ -44,14 +44,30 @@ impl EditCounts {
 #[derive(Default)]
 pub(crate) struct CleanPages {
     pages: HashMap<(u32, u64), Arc<Page>>,
+    bytes: u64,
 }
 
 impl CleanPages {
     /// Forgets all: after a checkpoint, pages are elsewhere.
     pub fn clear(&mut self) {
         self.pages.clear();
+        self.bytes = 0;
+    }
+
+    fn insert(&mut self, segment: u32, page: u64, held: Page) {
+        self.bytes += held.bytes().len() as u64;
+        self.pages.insert((segment, page), Arc::new(held));
+    }
+
+    fn remove(&mut self, segment: u32, page: u64) {
+        if let Some(held) = self.pages.remove(&(segment, page)) {
+            self.bytes -= held.bytes().len() as u64;
+        }
     }
 }
+
+/// So many bytes of pages are taken from the budget before they are read.
+const MUCH_BYTES: u64 = 1 << 20;
 
 /// A transaction on pages.
 pub(crate) struct Edit {
@@ -187,17 +203,24 @@ impl Edit {
         let Some(store) = self.store.clone() else {
             return Err(self.nowhere(segment, pages.first().copied().unwrap_or(0)));
         };
-        let held = self.clean.pages.len() as u64 * 4096;
-        if held > store.budget.limit_bytes() / 16 {
+        if self.clean.bytes > store.budget.limit_bytes() / 16 {
             self.clean.clear();
         }
         let found = self.segment(segment)?;
         let per_page = found.blocks_per_page();
-        let firsts: Vec<u64> = pages.iter().map(|page| page * per_page).collect();
-        let (pool, clean) = (&self.pool, &mut self.clean.pages);
+        let bytes = pages.len() as u64 * u64::from(found.meta.page_bytes);
+        // What is much is asked for before it is there, not after.
+        let asked = (bytes > MUCH_BYTES).then(|| store.try_reserve(bytes)).transpose();
+        if !self.is_durable {
+            asked?;
+        }
+        let first = |page: &u64| page.checked_mul(per_page);
+        let firsts: Option<Vec<u64>> = pages.iter().map(first).collect();
+        let firsts = firsts.ok_or_else(|| self.nowhere(segment, u64::MAX))?;
+        let (pool, clean) = (&self.pool, &mut self.clean);
         let mut visit = |index: usize, bytes: &[u8]| {
             if let Some(page) = pages.get(index) {
-                clean.insert((segment, *page), Arc::new(Page::copy_of(pool, bytes)));
+                clean.insert(segment, *page, Page::copy_of(pool, bytes));
             }
             Ok(())
         };
@@ -223,7 +246,7 @@ impl Edit {
     pub fn write(&mut self, segment: u32, page: u64) -> Result<&mut [u8], ReadError> {
         if self.segment(segment)?.changed.get(page).is_none() {
             let held = self.read_clean(segment, page)?;
-            self.clean.pages.remove(&(segment, page));
+            self.clean.remove(segment, page);
             if let Some(found) = self.segments.get_mut(segment as usize) {
                 found.changed.set(page, Slot::Changed(held));
             }
@@ -237,14 +260,15 @@ impl Edit {
     }
 
     /// Replaces a whole page, or brings one into being that [`Edit::reserve_pages`] numbered.
-    pub fn put(&mut self, segment: u32, page: u64, bytes: Vec<u8>) {
+    pub fn put(&mut self, segment: u32, page: u64, bytes: Vec<u8>) -> Result<(), ReadError> {
         debug_assert_eq!(bytes.len(), self.page_bytes(segment));
         let slot = Slot::Changed(Arc::new(Page::new(&self.pool, bytes.into())));
         self.set(segment, page, slot);
+        self.settle()
     }
 
     fn set(&mut self, segment: u32, page: u64, slot: Slot) {
-        self.clean.pages.remove(&(segment, page));
+        self.clean.remove(segment, page);
         if let Some(found) = self.segments.get_mut(segment as usize) {
             found.changed.set(page, slot);
         }
@@ -265,10 +289,10 @@ impl Edit {
     }
 
     /// A new page with these bytes.
-    pub fn create(&mut self, segment: u32, bytes: Vec<u8>) -> u64 {
+    pub fn create(&mut self, segment: u32, bytes: Vec<u8>) -> Result<u64, ReadError> {
         let page = self.reserve_pages(segment, 1);
-        self.put(segment, page, bytes);
-        page
+        self.put(segment, page, bytes)?;
+        Ok(page)
     }
 
     /// Gives a page up; its number is never used again.

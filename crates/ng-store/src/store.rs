@@ -404,16 +404,23 @@ pub(crate) fn load_version(
     current: &RwLock<Arc<Version>>,
 ) -> Result<Version, OpenError> {
     let known = Arc::clone(&current.read().unwrap_or_else(PoisonError::into_inner));
+    let version = load_base(inner, &known)?;
+    if version.base.epoch > known.base.epoch {
+        let newer = Arc::new(version.clone());
+        inner.see(&newer);
+        *current.write().unwrap_or_else(PoisonError::into_inner) = newer;
+    }
+    Ok(version)
+}
+
+/// The newest checkpoint, without what commits made of it; nobody sees it yet.
+pub(crate) fn load_base(inner: &Inner, known: &Version) -> Result<Version, OpenError> {
     let version = pin_version(&inner.pages.reader, &inner.path, &known.segments)?;
     if version.base.epoch == known.base.epoch {
-        // What commits made of it is in the log, where a replay finds it.
         return Ok(Version { base: Arc::clone(&known.base), ..version });
     }
     // Places that the known version did not reach may have been written since they were cached.
     while inner.reclaim(u64::MAX) > 0 {}
-    let newer = Arc::new(version.clone());
-    inner.see(&newer);
-    *current.write().unwrap_or_else(PoisonError::into_inner) = newer;
     Ok(version)
 }
 

@@ -71,7 +71,7 @@ impl Tree {
     /// Puts in a record whose key the tree does not have.
     pub fn insert(&mut self, edit: &mut Edit, record: Record) -> Result<(), ReadError> {
         let Some(root) = self.root else {
-            let page = edit.create(self.segment, self.page_of(0, &[record]));
+            let page = edit.create(self.segment, self.page_of(0, &[record]))?;
             self.root = Some(TreeRoot { page, level: 0 });
             return Ok(());
         };
@@ -237,7 +237,7 @@ impl Tree {
         let left_count = usize::from(le_u16(bytes, 4));
         let left_key = key(bytes.get(HEADER_BYTES..).unwrap_or_default(), left_count - 1);
         let right_key = key(&moved, moved.len() / width - 1);
-        let page = edit.create(self.segment, encode_page(self.kind, level, &moved));
+        let page = edit.create(self.segment, encode_page(self.kind, level, &moved))?;
         Ok((left_key, Record { key: right_key, page, extra: 0 }))
     }
 
@@ -253,7 +253,7 @@ impl Tree {
         if level >= LEVEL_MAX {
             return Err(self.too_high(edit, left.page));
         }
-        let page = edit.create(self.segment, self.page_of(level, &[left, right]));
+        let page = edit.create(self.segment, self.page_of(level, &[left, right]))?;
         self.root = Some(TreeRoot { page, level });
         Ok(())
     }

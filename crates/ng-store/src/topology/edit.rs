@@ -71,7 +71,6 @@ impl<'a> TopologyEdit<'a> {
     }
 
     /// The length of the list of `node`.
-    #[cfg(test)]
     pub fn degree(&mut self, node: u64) -> Result<u64, ReadError> {
         let home = self.home(node)?;
         self.degree_at(&home, node)

@@ -67,7 +67,7 @@ impl TopologyEdit<'_> {
         if position < list.degree {
             self.h_splice(list, Some((position, raw)), &[])?;
         } else if position.is_multiple_of(self.h_layout.per_page()) {
-            self.h_put_part(list, position / self.h_layout.per_page(), raw);
+            self.h_put_part(list, position / self.h_layout.per_page(), raw)?;
         } else {
             self.h_overwrite(list, position, raw, 1)?;
         }
@@ -111,7 +111,7 @@ impl TopologyEdit<'_> {
         let first_page = self.edit.reserve_pages(self.topo, pages);
         let list = HList { node, first_page, degree, has_room: false };
         for (part, raw) in (0..pages).zip(raw.chunks(self.h_part_bytes())) {
-            self.h_put_part(list, part, raw);
+            self.h_put_part(list, part, raw)?;
         }
         self.change_tree(TreeKind::H, |tree, edit| tree.insert(edit, list.record()))?;
         let mut gmap = self.gmap();
@@ -206,7 +206,7 @@ impl TopologyEdit<'_> {
         let first_page = self.edit.reserve_pages(self.topo, wanted.next_power_of_two());
         for part in 0..used {
             let copy = self.edit.read(self.topo, list.page(part))?.bytes().to_vec();
-            self.edit.put(self.topo, first_page + part, copy);
+            self.edit.put(self.topo, first_page + part, copy)?;
             self.edit.remove(self.topo, list.page(part));
         }
         Ok(HList { first_page, has_room: true, ..list })
@@ -246,13 +246,13 @@ impl TopologyEdit<'_> {
                 }
             })?;
             if let Some(raw) = buffer.get(..full) {
-                self.h_put_part(list, part_out, raw);
+                self.h_put_part(list, part_out, raw)?;
                 buffer.drain(..full);
                 part_out += 1;
             }
         }
         if !buffer.is_empty() {
-            self.h_put_part(list, part_out, &buffer);
+            self.h_put_part(list, part_out, &buffer)?;
             part_out += 1;
         }
         for part in part_out..pages {
@@ -262,7 +262,7 @@ impl TopologyEdit<'_> {
     }
 
     /// Writes a whole page of a list.
-    fn h_put_part(&mut self, list: HList, part: u64, raw: &[u8]) {
+    fn h_put_part(&mut self, list: HList, part: u64, raw: &[u8]) -> Result<(), ReadError> {
         let (mut page, width) = (vec![0; self.page_bytes], self.layout.entry_bytes());
         let count = raw.len() / width;
         let header = PageHeader {
@@ -280,7 +280,7 @@ impl TopologyEdit<'_> {
             put(&mut page, start, block);
             rest = behind;
         }
-        self.edit.put(self.topo, list.page(part), page);
+        self.edit.put(self.topo, list.page(part), page)
     }
 
     /// Writes one entry into a page that is there, which then has `more` entries.

@@ -272,7 +272,7 @@ impl TopologyEdit<'_> {
         fill(&mut LPageEdit::blank(&mut bytes, edge_type, self.layout))
             .map_err(|damage| damaged(self.edit, self.topo, 0, &damage))?;
         self.meta().topology.num_l_pages += 1;
-        Ok(self.edit.create(self.topo, bytes))
+        self.edit.create(self.topo, bytes)
     }
 }
 

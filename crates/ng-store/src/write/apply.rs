@@ -57,7 +57,7 @@ impl Edit {
         Ok(found.ok_or_else(|| ReadError::Missing { what: what() })?)
     }
 
-    fn lists(&mut self, id: EdgeTypeId) -> Result<TopologyEdit<'_>, ReadError> {
+    pub fn lists(&mut self, id: EdgeTypeId) -> Result<TopologyEdit<'_>, ReadError> {
         let fill = self.catalog.fill;
         TopologyEdit::new(self, id, fill)
     }
@@ -326,7 +326,7 @@ impl Edit {
         if is_new {
             let (pages, page_bytes) = (layout.num_pages(row + 1), self.page_bytes(segment));
             while Some(self.segment(segment)?.num_pages) < pages {
-                self.create(segment, vec![0; page_bytes]);
+                self.create(segment, vec![0; page_bytes])?;
             }
             let tensors = match tensor.owner {
                 Owner::Node(id) => &mut self.node_meta_mut(id)?.tensors,
@@ -400,7 +400,7 @@ impl Edit {
         for part in bytes.chunks(page_bytes) {
             let mut whole = part.to_vec();
             whole.resize(page_bytes, 0);
-            self.put(segment, page, whole);
+            self.put(segment, page, whole)?;
             page += 1;
         }
         Ok(())

@@ -8,8 +8,8 @@ use crate::builder::Entry;
 use crate::catalog::{Catalog, Owner, TensorRef};
 use crate::edit::Edit;
 use crate::write::error::UpdateError;
-use crate::write::log::RECORD_BYTES_MAX;
 use crate::write::op::Op;
+use crate::write::ops::Ops;
 use crate::write::writer::{Head, Writer};
 
 /// An open batch. It sees what it has done itself; nobody else does before [`WriteBatch::commit`].
@@ -26,9 +26,7 @@ pub struct WriteBatch {
     head: Option<Head>,
     edit: Option<Edit>,
     is_draft: bool,
-    ops: Vec<u8>,
-    payload_bytes: u64,
-    num_ops: u64,
+    ops: Ops,
     broken: Option<String>,
 }
 
@@ -53,9 +51,7 @@ pub struct Commit {
 impl WriteBatch {
     pub(crate) fn new(writer: Arc<Writer>, head: Head, edit: Edit) -> Self {
         let (head, edit) = (Some(head), Some(edit));
-        let (ops, payload_bytes, num_ops) = (Vec::new(), 0, 0);
-        let (is_draft, broken) = (true, None);
-        Self { writer, head, edit, is_draft, ops, payload_bytes, num_ops, broken }
+        Self { writer, head, edit, is_draft: true, ops: Ops::default(), broken: None }
     }
 
     fn edit(&mut self) -> Result<&mut Edit, UpdateError> {
@@ -68,14 +64,14 @@ impl WriteBatch {
 
     /// Does what the draft has only checked.
     fn end_draft(&mut self) -> Result<(), UpdateError> {
-        if !std::mem::replace(&mut self.is_draft, false) || self.ops.is_empty() {
+        if !std::mem::replace(&mut self.is_draft, false) || self.is_empty() {
             return Ok(());
         }
         let (Some(head), Some(mut edit)) = (&self.head, self.edit.take()) else {
             return Ok(());
         };
         edit.restart(&head.version);
-        let done = edit.replay_all(&self.ops);
+        let done = edit.replay_all(&self.ops.bytes);
         self.edit = Some(edit);
         if let Err(error) = &done {
             self.broken = Some(error.to_string());
@@ -85,9 +81,7 @@ impl WriteBatch {
 
     /// An error if this batch has deleted the node, which a draft has not done yet.
     fn check_not_deleted(&mut self, node_type: NodeTypeId, id: u64) -> Result<(), UpdateError> {
-        let head = self.head.as_ref().filter(|_| self.is_draft);
-        let is_deleted = head.is_some_and(|head| head.deleted.contains(&(node_type, id)));
-        if !is_deleted {
+        if !self.is_draft || !self.ops.deleted.contains(&(node_type, id)) {
             return Ok(());
         }
         let node_type = self.edit()?.node_meta(node_type)?.name.clone();
@@ -108,14 +102,19 @@ impl WriteBatch {
         result
     }
 
-    fn note(&mut self, op: &Op<'_>, payload_bytes: u64) -> Result<(), UpdateError> {
-        op.encode(&mut self.ops);
-        self.payload_bytes += payload_bytes;
-        self.num_ops += 1;
-        if self.ops.len() as u64 > RECORD_BYTES_MAX {
-            let what = format!("a batch of more than {RECORD_BYTES_MAX} bytes; commit it in parts");
-            self.broken = Some(what.clone());
-            return Err(UpdateError::Unsupported { what });
+    /// Notes an operation that was done or checked. A draft that would take much memory ends: what
+    /// is not done before it is durable has to be done whatever it takes.
+    fn note(&mut self, op: &Op<'_>) -> Result<(), UpdateError> {
+        if let Err(error) = self.ops.push(&self.writer.inner, op) {
+            self.broken = Some(error.to_string());
+            return Err(error);
+        }
+        if self.is_draft {
+            let cost = self.run(|edit| edit.cost_bytes(op))?;
+            self.ops.cost_bytes = self.ops.cost_bytes.saturating_add(cost);
+            if self.ops.cost_bytes > self.writer.inner.budget.limit_bytes() / 8 {
+                self.end_draft()?;
+            }
         }
         Ok(())
     }
@@ -140,12 +139,12 @@ impl WriteBatch {
 
     /// Operations so far.
     pub fn len(&self) -> u64 {
-        self.num_ops
+        self.ops.count
     }
 
     /// Whether nothing was done yet.
     pub fn is_empty(&self) -> bool {
-        self.num_ops == 0
+        self.ops.count == 0
     }
 
     /// Adds a node (AddVertex) and returns its id. Its rows are 0 until [`WriteBatch::set_row`].
@@ -157,11 +156,10 @@ impl WriteBatch {
         if self.edit()?.catalog.reuse_ids {
             self.end_draft()?;
         }
-        let (writer, head) = (Arc::clone(&self.writer), self.head.take());
-        let is_deleted = |id| head.as_ref().is_some_and(|h| h.deleted.contains(&(node_type, id)));
-        let is_draft = self.is_draft;
+        let (writer, is_draft) = (Arc::clone(&self.writer), self.is_draft);
+        let deleted = std::mem::take(&mut self.ops.deleted);
+        let may_reuse = |id| !deleted.contains(&(node_type, id)) && writer.may_reuse(node_type, id);
         let result = self.run(|edit| {
-            let may_reuse = |id| !is_deleted(id) && writer.may_reuse(node_type, id);
             let id = edit.next_node(node_type, may_reuse)?;
             match is_draft {
                 true => edit.draft_node(node_type, id)?,
@@ -169,9 +167,9 @@ impl WriteBatch {
             }
             Ok(id)
         });
-        self.head = head;
+        self.ops.deleted = deleted;
         let id = result?;
-        self.note(&Op::AddNode { node_type, id }, 8)?;
+        self.note(&Op::AddNode { node_type, id })?;
         Ok(id)
     }
 
@@ -187,10 +185,7 @@ impl WriteBatch {
             true => edit.check_delete(node_type, id),
             false => edit.delete_node(node_type, id).map(drop),
         })?;
-        if let Some(head) = &mut self.head {
-            head.deleted.insert((node_type, id));
-        }
-        self.note(&Op::DeleteNode { node_type, id }, 8)
+        self.note(&Op::DeleteNode { node_type, id })
     }
 
     /// Adds an edge (AddEdge), in both directions where the type is undirected or keeps its
@@ -244,8 +239,7 @@ impl WriteBatch {
                 self.run(|edit| edit.check_node(node_type, *id))?;
             }
         }
-        let is_draft = self.is_draft;
-        if !is_draft {
+        if !self.is_draft {
             self.run(|edit| edit.prefetch_edges(edge_type, sources, destinations))?;
         }
         let mut ids = Vec::with_capacity(count);
@@ -253,11 +247,12 @@ impl WriteBatch {
             let (source, destination) = (*source, *destination);
             let EdgeData { time, weight } = data.get(at).copied().unwrap_or_default();
             let mut entry = Entry { source, edge_id: 0, time, weight };
+            let is_draft = self.is_draft;
             entry.edge_id = self.run(|edit| match is_draft {
                 true => edit.draft_edge(edge_type),
                 false => edit.add_edge(edge_type, destination, entry),
             })?;
-            self.note(&Op::AddEdge { edge_type, destination, entry }, 16)?;
+            self.note(&Op::AddEdge { edge_type, destination, entry })?;
             if has_ids {
                 ids.push(entry.edge_id);
             }
@@ -280,7 +275,7 @@ impl WriteBatch {
     ) -> Result<u64, UpdateError> {
         self.end_draft()?;
         let removed = self.run(|edit| edit.delete_edge(edge_type, source, destination, edge_id))?;
-        self.note(&Op::DeleteEdge { edge_type, source, destination, edge_id }, 16)?;
+        self.note(&Op::DeleteEdge { edge_type, source, destination, edge_id })?;
         Ok(removed)
     }
 
@@ -320,15 +315,14 @@ impl WriteBatch {
             }
             self.run(|edit| edit.check_row(tensor, *row, width as u64))?;
         }
-        let is_draft = self.is_draft;
-        if !is_draft {
+        if !self.is_draft {
             self.run(|edit| edit.prefetch_rows(tensor, rows))?;
         }
         for (row, bytes) in rows.iter().zip(bytes.chunks_exact(width.max(1))) {
-            if !is_draft {
+            if !self.is_draft {
                 self.run(|edit| edit.set_row(tensor, *row, bytes))?;
             }
-            self.note(&Op::SetRow { tensor, row: *row, bytes }, 8 + bytes.len() as u64)?;
+            self.note(&Op::SetRow { tensor, row: *row, bytes })?;
         }
         Ok(())
     }
@@ -341,27 +335,26 @@ impl WriteBatch {
     pub fn commit(mut self) -> Result<Commit, UpdateError> {
         let ops = std::mem::take(&mut self.ops);
         self.edit()?;
-        let (Some(mut head), Some(edit)) = (self.head.take(), self.edit.take()) else {
+        let (Some(head), Some(edit)) = (self.head.take(), self.edit.take()) else {
             return Err(UpdateError::Broken { cause: "it is closed".into() });
         };
-        let commit = Commit { lsn: head.version.lsn, ops: self.num_ops };
-        if ops.is_empty() {
+        if ops.count == 0 {
+            let lsn = head.version.lsn;
             self.writer.give_back(head);
-            return Ok(commit);
+            return Ok(Commit { lsn, ops: 0 });
         }
-        head.totals.payload_bytes += self.payload_bytes;
+        let count = ops.count;
         let lsn = match self.is_draft {
-            true => self.writer.commit_draft(head, edit, &ops)?,
-            false => self.writer.commit(head, edit, &ops)?,
+            true => self.writer.commit_draft(head, edit, ops)?,
+            false => self.writer.commit(head, edit, ops)?,
         };
-        Ok(Commit { lsn, ..commit })
+        Ok(Commit { lsn, ops: count })
     }
 }
 
 impl Drop for WriteBatch {
     fn drop(&mut self) {
-        if let Some(mut head) = self.head.take() {
-            head.deleted.clear();
+        if let Some(head) = self.head.take() {
             self.writer.give_back(head);
         }
     }

@@ -161,8 +161,10 @@ impl CheckpointFiles {
             if segment.changed.is_empty() && segment.num_pages == segment.placed.meta.num_pages {
                 continue;
             }
-            let files = self.open_segment(inner, &version.base, segment)?;
-            match files.plan(inner, segment, epoch) {
+            let planned = self
+                .open_segment(inner, &version.base, segment)
+                .and_then(|files| files.plan(inner, segment, epoch));
+            match planned {
                 Ok(plan) => plans.push(plan),
                 Err(error) => {
                     self.abandon(&plans);
@@ -306,12 +308,6 @@ fn place(
     version.segments.iter().zip(&catalog.segments).map(place).collect()
 }
 
-impl NewTable {
-    fn block_runs(&self) -> Vec<Range<u64>> {
-        self.blocks.iter().map(|(block, _)| *block..block + 1).collect()
-    }
-}
-
 impl SegmentFiles {
     fn plan(&mut self, inner: &Inner, segment: &Segment, epoch: u64) -> Result<Plan, UpdateError> {
         let is_pinned = &mut |epoch| inner.is_read_below(epoch);
@@ -336,7 +332,13 @@ impl SegmentFiles {
             out: NewTable::default(),
         };
         let page_bytes = u64::from(segment.meta.page_bytes);
-        let table = edit.apply(&moves)?;
+        let table = match edit.apply(&moves) {
+            Ok(table) => table,
+            Err(error) => {
+                self.pages.give_back(&runs);
+                return Err(error.into());
+            }
+        };
         let room = self.data.allocate(self.pages.len() * page_bytes);
         let room = room.and_then(|()| self.table.allocate(self.blocks.len() * BLOCK_BYTES as u64));
         if let Err(error) = room {
@@ -452,6 +454,17 @@ impl Writer {
     /// Writes all that is durable into the store's own files and starts the log anew.
     pub fn checkpoint(&self) -> Result<CheckpointReport, UpdateError> {
         let files = &mut *self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = self.checkpoint_into(files);
+        self.count_checkpoint(files);
+        // Pages that no version holds any more are others' to use.
+        let _ = self.pool.settle(|bytes| self.inner.try_reserve(bytes));
+        done
+    }
+
+    fn checkpoint_into(
+        &self,
+        files: &mut CheckpointFiles,
+    ) -> Result<CheckpointReport, UpdateError> {
         let head = self.take_durable_head()?;
         let version = head.version.clone();
         let (base, chain) = (Arc::clone(&version.base), version.fingerprint);
@@ -470,10 +483,14 @@ impl Writer {
         self.give_back(head);
         let epoch = base.epoch + 1;
         let log = LogMeta { file: place.file, offset: place.offset, chain };
+        // Before a root says so: without a pin, a later writer would take our snapshots' pages.
+        let pinned = crate::io::past_signals(|| self.inner.pages.reader.disk().pin(epoch));
+        let pin = pinned.map_err(|error| UpdateError::Unsupported {
+            what: format!("{}: cannot pin epoch {epoch}: {error}", self.inner.path),
+        })?;
         let poison = |error: &dyn std::fmt::Display| self.poison(error);
         let Written { catalog, placed, plans } =
             files.write(&self.inner, &version, epoch, log, &poison)?;
-        let pin = self.inner.pages.reader.disk().pin(epoch).ok().flatten();
         let (lsn, fingerprint, catalog) = (version.lsn, chain, Arc::new(catalog));
         let new_base = Arc::new(Base { epoch, lsn, catalog, placed, fingerprint, _pin: pin });
         let mut head = self.take_durable_head()?;

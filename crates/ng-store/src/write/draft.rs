@@ -1,16 +1,15 @@
 //! What a draft does instead of an operation, and how what it put off is done together.
 
-use std::collections::BTreeMap;
-
 use ng_types::{EdgeTypeId, NodeId, NodeTypeId};
 
-use crate::catalog::{Catalog, TensorRef};
+use crate::catalog::{Catalog, TensorMeta, TensorRef};
 use crate::edit::{Edit, EditCounts};
 use crate::tree::TreeKind;
 use crate::tree_lookup::lookup;
 use crate::version::Version;
 use crate::write::error::UpdateError;
 use crate::write::op::Op;
+use crate::write::ops::Ops;
 
 impl Edit {
     /// Forgets what was done, and starts from `version` again.
@@ -53,28 +52,48 @@ impl Edit {
         Ok(())
     }
 
-    /// Reads what the operations of a record will change, all at once.
-    pub fn prefetch_all(&mut self, mut ops: &[u8]) -> Result<(), UpdateError> {
-        let mut nodes: BTreeMap<u16, (Vec<u64>, Vec<u64>)> = BTreeMap::new();
-        let mut rows: BTreeMap<TensorRef, Vec<u64>> = BTreeMap::new();
-        while !ops.is_empty() {
-            match decode(&mut ops)? {
-                Op::AddEdge { edge_type, destination, entry } => {
-                    let (sources, destinations) = nodes.entry(edge_type.0).or_default();
-                    sources.push(entry.source);
-                    destinations.push(destination);
-                }
-                Op::SetRow { tensor, row, .. } => rows.entry(tensor).or_default().push(row),
-                _ => {}
-            }
+    /// Reads what operations will change, all at once.
+    pub fn prefetch_all(&mut self, ops: &Ops) -> Result<(), UpdateError> {
+        for (edge_type, (sources, destinations)) in &ops.edges {
+            self.prefetch_edges(*edge_type, sources, destinations)?;
         }
-        for (edge_type, (sources, destinations)) in nodes {
-            self.prefetch_edges(EdgeTypeId(edge_type), &sources, &destinations)?;
-        }
-        for (tensor, rows) in rows {
-            self.prefetch_rows(tensor, &rows)?;
+        for (tensor, rows) in &ops.rows {
+            self.prefetch_rows(*tensor, rows)?;
         }
         Ok(())
+    }
+
+    /// Memory that doing an operation may take: pages that it makes, and those that it changes.
+    pub fn cost_bytes(&mut self, op: &Op<'_>) -> Result<u64, UpdateError> {
+        let row_bytes = |tensors: &[TensorMeta]| tensors.iter().map(TensorMeta::row_bytes).sum();
+        let page_bytes = u64::from(self.catalog.page_bytes);
+        Ok(match *op {
+            Op::AddNode { node_type, .. } => row_bytes(&self.node_meta(node_type)?.tensors),
+            Op::AddEdge { edge_type, .. } => {
+                // A page for each end, and the one that it evicts to.
+                let rows: u64 = row_bytes(&self.edge_meta(edge_type)?.tensors);
+                4 * page_bytes + rows
+            }
+            Op::SetRow { tensor, bytes, .. } => {
+                let (segment, _) = self.tensor_place(tensor)?;
+                self.page_bytes(segment).max(bytes.len()) as u64
+            }
+            Op::DeleteNode { node_type, id } => page_bytes * self.degree(node_type, id)?,
+            Op::DeleteEdge { .. } => 2 * page_bytes,
+        })
+    }
+
+    /// Entries of all lists of a node.
+    fn degree(&mut self, node_type: NodeTypeId, id: u64) -> Result<u64, UpdateError> {
+        let mut degree = 0;
+        for number in 0..self.catalog.edge_types.len() as u16 {
+            let meta = self.edge_meta(EdgeTypeId(number))?;
+            // What the draft has only counted so far has no list yet.
+            if meta.destination == node_type {
+                degree += self.lists(EdgeTypeId(number))?.degree(id)?;
+            }
+        }
+        Ok(degree)
     }
 
     /// Reads the pages that edges between these nodes will change.

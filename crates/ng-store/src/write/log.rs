@@ -192,11 +192,11 @@ impl Log {
         self.active().len()
     }
 
-    /// Makes room for `bytes` more and a step beyond, so that every record stands in front of a
+    /// Makes room up to byte `end` and a step beyond, so that every record stands in front of a
     /// part of the file that was there before it: a file that was cut shows. After an error the log
     /// works on, with the room it had.
-    pub fn reserve(&mut self, bytes: u64) -> Result<(), WriteError> {
-        let needed = (self.place.offset + bytes + LOG_STEP_BYTES).next_multiple_of(LOG_STEP_BYTES);
+    pub fn reserve(&mut self, end: u64) -> Result<(), WriteError> {
+        let needed = (end + LOG_STEP_BYTES).next_multiple_of(LOG_STEP_BYTES);
         let file = self.active();
         let len = file.len();
         if needed <= len {
@@ -224,6 +224,16 @@ impl Log {
             return Ok(());
         }
         self.active().sync()
+    }
+
+    /// Makes the last `bytes` of the log zeros and goes on in their place.
+    pub fn take_back(&mut self, bytes: u64) -> Result<(), WriteError> {
+        let LogPlace { file, offset } = self.place;
+        let start = offset.saturating_sub(bytes);
+        let blocks: Vec<u64> = (start..offset).step_by(BLOCK_BYTES).collect();
+        self.erase(file, &blocks)?;
+        self.place.offset = start;
+        Ok(())
     }
 
     /// Makes blocks of commits that were never acknowledged zeros: those that get their numbers

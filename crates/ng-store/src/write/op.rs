@@ -66,6 +66,15 @@ impl<'a> Op<'a> {
         }
     }
 
+    /// Bytes that the operation carries: 8 for an id, and a row.
+    pub fn payload_bytes(&self) -> u64 {
+        match self {
+            Self::AddNode { .. } | Self::DeleteNode { .. } => 8,
+            Self::AddEdge { .. } | Self::DeleteEdge { .. } => 16,
+            Self::SetRow { bytes, .. } => 8 + bytes.len() as u64,
+        }
+    }
+
     /// Takes the next operation from the front of `bytes`.
     pub fn decode(bytes: &mut &'a [u8]) -> Result<Self, Damage> {
         let (tag, rest) = bytes.split_first().ok_or_else(cut)?;

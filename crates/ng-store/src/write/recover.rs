@@ -4,7 +4,6 @@
 //! trusted to be on the device: both slots are written and synced before anything else, and what
 //! was replayed is checkpointed before the first batch.
 
-use std::collections::HashSet;
 use std::sync::{Arc, RwLock};
 
 use ng_io::{Lock, WriteStats};
@@ -16,13 +15,13 @@ use crate::io::{BLOCK_BYTES, FileId, Reader, past_signals};
 use crate::open_root::{self, open_slot};
 use crate::page_map::PagePool;
 use crate::root;
-use crate::store::{Inner, load_version};
+use crate::store::{Inner, load_base, load_version};
 use crate::version::{Base, Version};
 use crate::write::checkpoint::CheckpointFiles;
 use crate::write::error::UpdateError;
 use crate::write::log::{BlockHeader, LOG_STEP_BYTES, LOGS, Log, LogPlace, Record, chain, payload};
 use crate::write::op::Op;
-use crate::write::writer::{Head, UpdateStats, Writer};
+use crate::write::writer::{Head, Writer};
 
 /// Blocks of a log that are read at once.
 const WINDOW_BLOCKS: u64 = 64;
@@ -67,7 +66,7 @@ pub(crate) fn open_writer(
         let LogPlace { file, offset } = done.place;
         let log = LogMeta { file, offset, chain: done.version.fingerprint };
         files.write_part(inner, &done.version, log)?;
-        version = load_version(inner, current)?;
+        version = load_base(inner, &done.version)?;
     };
     replayed.recovery.commits = commits;
     let mut log = Log::open(disk, &stats, replayed.place)?;
@@ -78,17 +77,13 @@ pub(crate) fn open_writer(
             log.erase(number, &stale)?;
         }
     }
-    let head = Head {
-        version: replayed.version,
-        clean: CleanPages::default(),
-        totals: UpdateStats::default(),
-        deleted: HashSet::new(),
-    };
+    let head = Head { version: replayed.version, clean: CleanPages::default() };
     let (inner, current) = (Arc::clone(inner), Arc::clone(current));
     let shared = (lock, log_bytes_max, replayed.pool);
     let writer = Writer::new(inner, current, log, files, stats, head, shared);
     if commits > 0 {
         writer.checkpoint()?;
+        writer.show_head()?;
     }
     Ok((Arc::new(writer), replayed.recovery))
 }

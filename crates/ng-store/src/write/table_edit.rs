@@ -3,6 +3,8 @@
 //! Copy on write from the changed entries up: no block of the old table is touched, so the old root
 //! stays whole until the new one is durable. Nothing is written here; the blocks are handed back.
 
+use std::ops::Range;
+
 use crate::catalog::TableRef;
 use crate::error::{Damage, ReadError};
 use crate::page_table::{
@@ -32,6 +34,13 @@ pub(crate) struct NewTable {
     pub retired: Vec<u64>,
 }
 
+impl NewTable {
+    /// The blocks that it takes.
+    pub fn block_runs(&self) -> Vec<Range<u64>> {
+        self.blocks.iter().map(|(block, _)| *block..block + 1).collect()
+    }
+}
+
 /// Works out a new table.
 pub(crate) struct TableEdit<'a> {
     pub pages: &'a Pages,
@@ -46,8 +55,18 @@ pub(crate) struct TableEdit<'a> {
 }
 
 impl TableEdit<'_> {
-    /// Applies `moves`.
+    /// Applies `moves`; after an error no block is taken.
     pub fn apply(mut self, moves: &Moves) -> Result<NewTable, ReadError> {
+        match self.work_out(moves) {
+            Ok(()) => Ok(self.out),
+            Err(error) => {
+                self.space.give_back(&self.out.block_runs());
+                Err(error)
+            }
+        }
+    }
+
+    fn work_out(&mut self, moves: &Moves) -> Result<(), ReadError> {
         let per_leaf = pages_per_leaf(self.placed.meta.page_bytes);
         let width = self.placed.blocks_per_page() as usize;
         let mut changed: Vec<(u64, Located)> = Vec::new();
@@ -58,8 +77,7 @@ impl TableEdit<'_> {
             changed.push((leaf, self.leaf(leaf, group, crcs)?));
             at += group.len();
         }
-        self.inners(&changed)?;
-        Ok(self.out)
+        self.inners(&changed)
     }
 
     fn old_leaf(&self, leaf: u64) -> Result<Located, ReadError> {

@@ -5,7 +5,6 @@
 //! that is queued as one group. Only durable versions are published. Invariant: versions are
 //! published in the order of their commits.
 
-use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
@@ -14,13 +13,14 @@ use ng_types::NodeTypeId;
 
 use crate::edit::{CleanPages, Edit, EditCounts};
 use crate::page_map::PagePool;
+use crate::pages::Segment;
 use crate::store::Inner;
 use crate::version::Version;
 use crate::write::batch::WriteBatch;
 use crate::write::checkpoint::CheckpointFiles;
 use crate::write::error::UpdateError;
 use crate::write::log::{LOG_STEP_BYTES, Log, chain, encode_record, record_bytes};
-use crate::write::recover::rebuild;
+use crate::write::ops::Ops;
 use crate::write::seen::Seen;
 
 /// A checkpoint is started when changed pages take half of the budget, and waited for when they
@@ -72,9 +72,17 @@ impl UpdateStats {
 pub(crate) struct Head {
     pub version: Version,
     pub clean: CleanPages,
-    pub totals: UpdateStats,
-    /// Nodes that the open batch has deleted.
-    pub deleted: HashSet<(NodeTypeId, u64)>,
+}
+
+impl Head {
+    /// What a batch has made of the head.
+    pub fn advance(&mut self, edit: Edit, fingerprint: u64) -> EditCounts {
+        let Edit { catalog, counts, segments, clean, .. } = edit;
+        let (base, lsn) = (Arc::clone(&self.version.base), self.version.lsn + 1);
+        self.version = Version { base, catalog: Arc::new(catalog), segments, lsn, fingerprint };
+        self.clean = clean;
+        counts
+    }
 }
 
 /// The writer. Closing it is dropping it.
@@ -86,28 +94,53 @@ pub(crate) struct Writer {
     pub log: Mutex<Log>,
     pub files: Mutex<CheckpointFiles>,
     state: Mutex<State>,
-    turn: Condvar,
+    pub(super) turn: Condvar,
     log_bytes_max: u64,
     lock: Mutex<Option<Lock>>,
 }
 
-struct State {
-    head: Option<Head>,
+pub(super) struct State {
+    pub head: Option<Head>,
     /// Records that wait for a sync, the first of them, and the version that they lead to.
     queue: Vec<u8>,
     group: u64,
     queued: Option<Version>,
     syncing: bool,
-    durable_lsn: u64,
+    pub durable_lsn: u64,
     /// Offset in the log behind everything queued, and the log's length.
-    log_offset: u64,
-    log_len: u64,
-    log_bytes: u64,
+    pub log_offset: u64,
+    pub log_len: u64,
     checkpoints_running: u32,
     checkpointer: Option<JoinHandle<()>>,
     poisoned: Option<Arc<str>>,
     /// Threads that wait for the head.
     waiting: u32,
+    /// Bytes of pages that the head has changed.
+    changed_bytes: u64,
+    totals: UpdateStats,
+}
+
+impl State {
+    /// Whether the thread that has the head is the only one that commits.
+    pub fn is_alone(&self) -> bool {
+        self.waiting == 0 && self.queue.is_empty() && !self.syncing
+    }
+
+    /// Counts a commit whose record has so many bytes.
+    pub fn count(&mut self, payload_bytes: u64, record_bytes: u64, lists: &EditCounts) {
+        self.log_offset += record_bytes;
+        self.totals.log_bytes += record_bytes;
+        self.totals.commits += 1;
+        self.totals.payload_bytes += payload_bytes;
+        self.totals.lists.add(lists);
+    }
+
+    /// Puts the head back for the next batch.
+    pub fn give_back(&mut self, head: Head) {
+        let changed = |s: &Segment| s.changed.len() as u64 * u64::from(s.meta.page_bytes);
+        self.changed_bytes = head.version.segments.iter().map(changed).sum();
+        self.head = Some(head);
+    }
 }
 
 impl Writer {
@@ -128,11 +161,12 @@ impl Writer {
             durable_lsn: head.version.lsn,
             log_offset: log.place().offset,
             log_len: log.file_bytes(),
-            log_bytes: 0,
             checkpoints_running: 0,
             checkpointer: None,
             poisoned: None,
             waiting: 0,
+            changed_bytes: 0,
+            totals: UpdateStats::default(),
             head: Some(head),
         };
         Self {
@@ -149,7 +183,7 @@ impl Writer {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -178,151 +212,33 @@ impl Writer {
 
     /// Puts the head back for the next one.
     pub fn give_back(&self, head: Head) {
-        self.lock().head = Some(head);
+        self.lock().give_back(head);
         self.turn.notify_all();
-    }
-
-    /// Commits a batch that only checked its operations. If nobody else waits for a turn, its
-    /// record is made durable first and its operations are done after, on the published version
-    /// itself: only pages that a snapshot shares are copied. Else it is done on copies, so that the
-    /// next batch can begin during the sync.
-    pub fn commit_draft(
-        &self,
-        mut head: Head,
-        mut edit: Edit,
-        ops: &[u8],
-    ) -> Result<u64, UpdateError> {
-        edit.restart(&head.version);
-        let is_alone = {
-            let state = self.lock();
-            state.waiting == 0 && state.queue.is_empty() && !state.syncing
-        };
-        let prepared = edit.prefetch_all(ops).and_then(|()| match is_alone {
-            true => self.reserve(record_bytes(ops.len())),
-            false => edit.replay_all(ops),
-        });
-        if let Err(error) = prepared {
-            head.deleted.clear();
-            head.clean = std::mem::take(&mut edit.clean);
-            self.give_back(head);
-            return Err(error);
-        }
-        if !is_alone {
-            return self.commit(head, edit, ops);
-        }
-        let (lsn, before) = (head.version.lsn + 1, head.version.fingerprint);
-        let bytes = record_bytes(ops.len());
-        let mut record = Vec::with_capacity(bytes as usize);
-        encode_record(lsn, lsn, self.lock().log_len, before, ops, &mut record);
-        let written = match ng_types::canary::planted("ack_before_sync") {
-            true => Ok(()),
-            false => self.log.lock().unwrap_or_else(PoisonError::into_inner).append(&record),
-        };
-        if let Err(error) = written {
-            self.poison(&error);
-            self.give_back(head);
-            return Err(error.into());
-        }
-        let clean = std::mem::take(&mut edit.clean);
-        drop(edit);
-        let done = self.apply_in_place(&mut head, clean, ops, chain(before, lsn, ops));
-        self.seen().delete(lsn, std::mem::take(&mut head.deleted).into_iter());
-        let mut state = self.lock();
-        state.durable_lsn = lsn;
-        state.log_offset += bytes;
-        state.log_bytes += bytes;
-        if let Err(error) = &done {
-            poison(&mut state, error);
-        }
-        state.head = Some(head);
-        self.turn.notify_all();
-        done.map(|()| lsn)
-    }
-
-    /// Does the operations of a durable record on the published version.
-    ///
-    /// If that fails (a page that has to be read is damaged, say) the version is lost half way: then
-    /// the one before it is made again from the log, nothing more can be written, and the next one
-    /// to open the store does the record again.
-    fn apply_in_place(
-        &self,
-        head: &mut Head,
-        clean: CleanPages,
-        ops: &[u8],
-        fingerprint: u64,
-    ) -> Result<(), UpdateError> {
-        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        let (base, lsn) = (Arc::clone(&head.version.base), head.version.lsn + 1);
-        let catalog = Arc::clone(&head.version.catalog);
-        // Nobody but the published version may share its pages.
-        let fallback = base.version();
-        head.version = fallback.clone();
-        let published = std::mem::replace(&mut *current, Arc::new(fallback));
-        let mut edit =
-            Edit::owning(&self.inner, &self.pool, Arc::unwrap_or_clone(published), clean);
-        edit.nodes_are_checked = true;
-        if let Err(error) = edit.replay_all(ops) {
-            drop(edit);
-            let rebuilt = rebuild(&self.inner, &self.pool, &base, lsn - 1);
-            // Old content must not pass for the newest; from a version without segments nothing
-            // can be read.
-            let lost = || Version { base, catalog, segments: vec![], lsn: lsn - 1, fingerprint: 0 };
-            head.version = rebuilt.unwrap_or_else(|_| lost());
-            let version = Arc::new(head.version.clone());
-            self.inner.see(&version);
-            *current = version;
-            return Err(error);
-        }
-        let Edit { catalog, counts, segments, clean, .. } = edit;
-        head.clean = clean;
-        head.totals.commits += 1;
-        head.totals.lists.add(&counts);
-        head.version = Version { base, catalog: Arc::new(catalog), segments, lsn, fingerprint };
-        let version = Arc::new(head.version.clone());
-        *current = Arc::clone(&version);
-        drop(current);
-        self.inner.see(&version);
-        Ok(())
     }
 
     /// Queues the record of a batch, puts the next head back, and waits until it is durable.
-    pub fn commit(&self, mut head: Head, edit: Edit, ops: &[u8]) -> Result<u64, UpdateError> {
-        let lsn = head.version.lsn + 1;
-        if let Err(error) = self.reserve(record_bytes(ops.len())) {
-            head.deleted.clear();
+    pub fn commit(&self, mut head: Head, edit: Edit, ops: Ops) -> Result<u64, UpdateError> {
+        let bytes = record_bytes(ops.bytes.len());
+        if let Err(error) = self.reserve(bytes) {
             self.give_back(head);
             return Err(error);
         }
-        let Edit { catalog, counts, segments, clean, .. } = edit;
-        let before = head.version.fingerprint;
-        head.version = Version {
-            base: Arc::clone(&head.version.base),
-            catalog: Arc::new(catalog),
-            segments,
-            lsn,
-            fingerprint: chain(before, lsn, ops),
-        };
-        head.clean = clean;
-        head.totals.commits += 1;
-        head.totals.lists.add(&counts);
+        let (lsn, before) = (head.version.lsn + 1, head.version.fingerprint);
         let mut state = self.lock();
         if let Err(error) = check(&state) {
-            state.head = Some(head);
+            state.give_back(head);
             return Err(error);
         }
+        let counts = head.advance(edit, chain(before, lsn, &ops.bytes));
         if state.queue.is_empty() {
             state.group = lsn;
         }
         let (group, file_bytes) = (state.group, state.log_len);
-        encode_record(lsn, group, file_bytes, before, ops, &mut state.queue);
-        state.log_offset += record_bytes(ops.len());
-        state.log_bytes += record_bytes(ops.len());
-        let deleted = std::mem::take(&mut head.deleted);
-        if head.version.catalog.reuse_ids {
-            self.seen().delete(lsn, deleted.into_iter());
-        }
+        encode_record(lsn, group, file_bytes, before, &ops.bytes, &mut state.queue);
+        state.count(ops.payload_bytes, bytes, &counts);
+        self.note_deleted(&head, ops);
         state.queued = Some(head.version.clone());
-        state.head = Some(head);
+        state.give_back(head);
         self.turn.notify_all();
         if ng_types::canary::planted("ack_before_sync") {
             let early = state.queued.clone();
@@ -335,18 +251,26 @@ impl Writer {
         Ok(lsn)
     }
 
+    /// Notes the ids that are free once nobody sees their nodes.
+    pub(super) fn note_deleted(&self, head: &Head, ops: Ops) {
+        if head.version.catalog.reuse_ids {
+            self.seen().delete(head.version.lsn, ops.deleted.into_iter());
+        }
+    }
+
     /// Makes room in the log for a record, while no other batch can queue one.
-    fn reserve(&self, bytes: u64) -> Result<(), UpdateError> {
-        {
+    pub(super) fn reserve(&self, bytes: u64) -> Result<(), UpdateError> {
+        let end = {
             let state = self.lock();
             check(&state)?;
-            if state.log_offset + bytes + LOG_STEP_BYTES <= state.log_len {
+            let end = state.log_offset + bytes;
+            if end + LOG_STEP_BYTES <= state.log_len {
                 return Ok(());
             }
-        }
+            end
+        };
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let queued = self.lock().queue.len() as u64;
-        let result = log.reserve(queued + bytes);
+        let result = log.reserve(end);
         let mut state = self.lock();
         state.log_len = log.file_bytes();
         result.map_err(|error| {
@@ -356,6 +280,14 @@ impl Writer {
             self.turn.notify_all();
             error.into()
         })
+    }
+
+    /// Writes records behind the log and makes them durable; fails if the writer has been retired
+    /// meanwhile, whose place another one may have taken.
+    pub(super) fn append(&self, records: &[u8]) -> Result<(), UpdateError> {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        check(&self.lock())?;
+        Ok(log.append(records)?)
     }
 
     /// Waits until commit `lsn` is durable; syncs what is queued if nobody else does.
@@ -380,9 +312,7 @@ impl Writer {
             state.syncing = true;
             let group = std::mem::take(&mut state.queue);
             drop(state);
-            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-            let result = log.append(&group);
-            drop(log);
+            let result = self.append(&group);
             state = self.lock();
             state.syncing = false;
             match result {
@@ -397,7 +327,7 @@ impl Writer {
     }
 
     /// Lets new snapshots see a version.
-    fn publish(&self, version: Version) {
+    pub(super) fn publish(&self, version: Version) {
         let version = Arc::new(version);
         self.inner.see(&version);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = version;
@@ -416,12 +346,12 @@ impl Writer {
     /// has.
     fn make_room(self: &Arc<Self>) -> Result<(), UpdateError> {
         let quarter = self.inner.budget.limit_bytes() / 4;
-        let pressure = |state: &State, quarters: u64| {
-            self.pool.bytes() > quarters * quarter
-                || state.log_offset > quarters * self.log_bytes_max / START_QUARTERS
+        let is_long = |state: &State, quarters: u64| {
+            state.log_offset > quarters * self.log_bytes_max / START_QUARTERS
         };
         let mut state = self.lock();
-        if !pressure(&state, START_QUARTERS) {
+        // What only older versions hold, which snapshots see, would not go away.
+        if state.changed_bytes <= START_QUARTERS * quarter && !is_long(&state, START_QUARTERS) {
             return Ok(());
         }
         if state.checkpoints_running == 0 {
@@ -441,7 +371,9 @@ impl Writer {
             };
             state.checkpointer = Some(started);
         }
-        while state.checkpoints_running > 0 && pressure(&state, WAIT_QUARTERS) {
+        while state.checkpoints_running > 0
+            && (self.pool.bytes() > WAIT_QUARTERS * quarter || is_long(&state, WAIT_QUARTERS))
+        {
             check(&state)?;
             state = self.turn.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -462,11 +394,17 @@ impl Writer {
         }
     }
 
+    /// Lets new snapshots see what a recovery has found.
+    pub fn show_head(&self) -> Result<(), UpdateError> {
+        self.give_back_rebased(self.take_head()?);
+        Ok(())
+    }
+
     /// Puts a head back after a checkpoint: what it says is published.
     pub fn give_back_rebased(&self, head: Head) {
         let mut state = self.lock();
         self.publish(head.version.clone());
-        state.head = Some(head);
+        state.give_back(head);
         self.turn.notify_all();
     }
 
@@ -499,8 +437,10 @@ impl Writer {
 
     /// Takes no more commits and lets another handle write.
     pub fn retire(&self) {
-        self.settle();
         self.poison(&"this handle does not write any more");
+        self.settle();
+        // An append that is under way ends first; later ones see that they may not.
+        drop(self.log.lock().unwrap_or_else(PoisonError::into_inner));
         drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
@@ -516,24 +456,22 @@ impl Writer {
     /// Counters.
     pub fn update_stats(&self) -> UpdateStats {
         let counts = self.stats.counts();
-        let reused = {
-            let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-            (files.pages_reused(), files.pages_written, files.checkpoints)
-        };
-        let state = self.lock();
-        let totals = state.head.as_ref().map(|head| head.totals).unwrap_or_default();
         UpdateStats {
             write_bytes: counts.write_bytes,
             writes: counts.writes,
             syncs: counts.syncs,
-            log_bytes: state.log_bytes,
-            pages_reused: reused.0,
-            pages_written: reused.1,
-            checkpoints: reused.2,
             changed_bytes: self.pool.bytes(),
             sync_us: counts.sync_us,
-            ..totals
+            ..self.lock().totals
         }
+    }
+
+    /// Counts a checkpoint.
+    pub fn count_checkpoint(&self, files: &CheckpointFiles) {
+        let totals = &mut self.lock().totals;
+        totals.checkpoints = files.checkpoints;
+        totals.pages_written = files.pages_written;
+        totals.pages_reused = files.pages_reused();
     }
 }
 
@@ -544,7 +482,7 @@ fn check(state: &State) -> Result<(), UpdateError> {
     }
 }
 
-fn poison(state: &mut State, error: &dyn std::fmt::Display) {
+pub(super) fn poison(state: &mut State, error: &dyn std::fmt::Display) {
     if state.poisoned.is_none() {
         state.poisoned = Some(error.to_string().into());
     }
