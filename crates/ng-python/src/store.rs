@@ -33,8 +33,10 @@ impl Store {
 #[pymethods]
 impl Store {
     /// The newest durable version.
-    fn snapshot(&self) -> PyResult<Snapshot> {
-        Ok(Snapshot { inner: self.store()?.snapshot() })
+    fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
+        let store = self.store()?;
+        // A commit may be on its way into the newest version.
+        Ok(Snapshot { inner: py.detach(|| store.snapshot()) })
     }
 
     /// Waits for its turn and opens a batch.

@@ -173,6 +173,18 @@ impl Edit {
         Err(UpdateError::NodeNotFound { node_type, id, why })
     }
 
+    /// An error unless all of these nodes exist.
+    pub fn check_nodes(&mut self, node_type: NodeTypeId, ids: &[u64]) -> Result<(), UpdateError> {
+        let meta = self.node_meta(node_type)?;
+        let (bound, none_is_dead) = (meta.num_nodes, meta.num_nodes_live == meta.num_nodes);
+        for id in ids {
+            if !none_is_dead || *id >= bound {
+                self.check_node(node_type, *id)?;
+            }
+        }
+        Ok(())
+    }
+
     /// An error unless the node exists and its edges can be found.
     pub fn check_delete(&mut self, node_type: NodeTypeId, id: u64) -> Result<(), UpdateError> {
         self.check_node(node_type, id)?;
@@ -350,33 +362,36 @@ impl Edit {
         row: u64,
         bytes: &[u8],
     ) -> Result<(), UpdateError> {
-        self.check_row(tensor, row, bytes.len() as u64)?;
+        self.check_rows(tensor, &[row], bytes.len() as u64)?;
+        if let Owner::Node(node_type) = tensor.owner {
+            self.check_node(node_type, row)?;
+        }
         let (segment, layout) = self.tensor_place(tensor)?;
         self.write_row(segment, layout, row, bytes)
     }
 
-    /// An error unless the row exists and has that many bytes.
-    pub fn check_row(
+    /// An error unless these rows exist and have that many bytes; whether the nodes of node tensors
+    /// do is for [`Edit::check_nodes`] to say.
+    pub fn check_rows(
         &mut self,
         tensor: TensorRef,
-        row: u64,
+        rows: &[u64],
         found: u64,
     ) -> Result<(), UpdateError> {
         let what = || format!("tensor {tensor:?}");
         let meta =
             self.catalog.tensor(tensor).ok_or_else(|| ReadError::Missing { what: what() })?;
         let expected = meta.row_bytes();
-        if expected != found {
+        if expected != found && !rows.is_empty() {
             return Err(UpdateError::RowWidth { tensor: meta.name.clone(), expected, found });
         }
-        let id = match tensor.owner {
-            Owner::Node(id) => return self.check_node(id, row),
-            Owner::Edge(id) => id,
+        let Owner::Edge(id) = tensor.owner else {
+            return Ok(());
         };
         let bound = self.edge_meta(id)?.num_edge_ids;
-        if row < bound {
+        let Some(row) = rows.iter().find(|row| **row >= bound) else {
             return Ok(());
-        }
+        };
         let what = format!("edge id {row} was never given out: ids are below {bound}");
         Err(UpdateError::Unsupported { what })
     }

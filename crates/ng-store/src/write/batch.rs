@@ -79,13 +79,16 @@ impl WriteBatch {
         done
     }
 
-    /// An error if this batch has deleted the node, which a draft has not done yet.
-    fn check_not_deleted(&mut self, node_type: NodeTypeId, id: u64) -> Result<(), UpdateError> {
-        if !self.is_draft || !self.ops.deleted.contains(&(node_type, id)) {
-            return Ok(());
+    /// An error unless all of these nodes exist; a draft has not done yet what it deletes.
+    fn check_nodes(&mut self, node_type: NodeTypeId, ids: &[NodeId]) -> Result<(), UpdateError> {
+        let is_deleted = |id: &&NodeId| self.ops.deleted.contains(&(node_type, **id));
+        let deleted =
+            ids.iter().find(|id| self.is_draft && !self.ops.deleted.is_empty() && is_deleted(id));
+        if let Some(id) = deleted.copied() {
+            let node_type = self.edit()?.node_meta(node_type)?.name.clone();
+            return Err(UpdateError::NodeNotFound { node_type, id, why: "it was deleted".into() });
         }
-        let node_type = self.edit()?.node_meta(node_type)?.name.clone();
-        Err(UpdateError::NodeNotFound { node_type, id, why: "it was deleted".into() })
+        self.run(|edit| edit.check_nodes(node_type, ids))
     }
 
     /// Runs an operation; one that fails half way spoils the batch.
@@ -102,21 +105,28 @@ impl WriteBatch {
         result
     }
 
-    /// Notes an operation that was done or checked. A draft that would take much memory ends: what
-    /// is not done before it is durable has to be done whatever it takes.
+    /// Notes an operation that was done or checked.
     fn note(&mut self, op: &Op<'_>) -> Result<(), UpdateError> {
-        if let Err(error) = self.ops.push(&self.writer.inner, op) {
+        let noted = self.ops.push(&self.writer.inner, op);
+        if let Err(error) = &noted {
             self.broken = Some(error.to_string());
-            return Err(error);
         }
-        if self.is_draft {
-            let cost = self.run(|edit| edit.cost_bytes(op))?;
-            self.ops.cost_bytes = self.ops.cost_bytes.saturating_add(cost);
-            if self.ops.cost_bytes > self.writer.inner.budget.limit_bytes() / 8 {
-                self.end_draft()?;
-            }
+        noted
+    }
+
+    /// Ends a draft that would take much memory: what is done once it is durable has to be done
+    /// whatever it takes.
+    fn afford(
+        &mut self,
+        cost_bytes: impl FnOnce(&mut Edit) -> Result<u64, UpdateError>,
+    ) -> Result<(), UpdateError> {
+        if !self.is_draft {
+            return Ok(());
         }
-        Ok(())
+        let cost = self.run(cost_bytes)?;
+        self.ops.cost_bytes = self.ops.cost_bytes.saturating_add(cost);
+        let is_much = self.ops.cost_bytes > self.writer.inner.budget.limit_bytes() / 8;
+        if is_much { self.end_draft() } else { Ok(()) }
     }
 
     /// The types and tensors, as this batch has made them.
@@ -156,6 +166,7 @@ impl WriteBatch {
         if self.edit()?.catalog.reuse_ids {
             self.end_draft()?;
         }
+        self.afford(|edit| edit.node_cost_bytes(node_type))?;
         let (writer, is_draft) = (Arc::clone(&self.writer), self.is_draft);
         let deleted = std::mem::take(&mut self.ops.deleted);
         let may_reuse = |id| !deleted.contains(&(node_type, id)) && writer.may_reuse(node_type, id);
@@ -179,7 +190,8 @@ impl WriteBatch {
     /// # Errors
     /// [`UpdateError::NodeNotFound`], [`UpdateError::ReverseMissing`], [`UpdateError::Read`].
     pub fn delete_node(&mut self, node_type: NodeTypeId, id: NodeId) -> Result<(), UpdateError> {
-        self.check_not_deleted(node_type, id)?;
+        self.check_nodes(node_type, &[id])?;
+        self.afford(|edit| edit.delete_cost_bytes(node_type, id))?;
         let is_draft = self.is_draft;
         self.run(|edit| match is_draft {
             true => edit.check_delete(node_type, id),
@@ -234,24 +246,27 @@ impl WriteBatch {
             self.end_draft()?;
         }
         for (node_type, ids) in ends {
-            for id in ids {
-                self.check_not_deleted(node_type, *id)?;
-                self.run(|edit| edit.check_node(node_type, *id))?;
-            }
+            self.check_nodes(node_type, ids)?;
         }
-        if !self.is_draft {
-            self.run(|edit| edit.prefetch_edges(edge_type, sources, destinations))?;
-        }
+        self.afford(|edit| Ok(edit.edge_cost_bytes(edge_type)?.saturating_mul(count as u64)))?;
+        let is_draft = self.is_draft;
+        let first = match is_draft {
+            true => self.run(|edit| edit.draft_edges(edge_type, count as u64))?,
+            false => self.run(|edit| {
+                edit.prefetch_edges(edge_type, sources, destinations)?;
+                Ok(0)
+            })?,
+        };
+        self.ops.touch_edges(edge_type, sources, destinations);
         let mut ids = Vec::with_capacity(count);
         for (at, (source, destination)) in sources.iter().zip(destinations).enumerate() {
             let (source, destination) = (*source, *destination);
             let EdgeData { time, weight } = data.get(at).copied().unwrap_or_default();
-            let mut entry = Entry { source, edge_id: 0, time, weight };
-            let is_draft = self.is_draft;
-            entry.edge_id = self.run(|edit| match is_draft {
-                true => edit.draft_edge(edge_type),
-                false => edit.add_edge(edge_type, destination, entry),
-            })?;
+            let edge_id = if has_ids { first + at as u64 } else { 0 };
+            let mut entry = Entry { source, edge_id, time, weight };
+            if !is_draft {
+                entry.edge_id = self.run(|edit| edit.add_edge(edge_type, destination, entry))?;
+            }
             self.note(&Op::AddEdge { edge_type, destination, entry })?;
             if has_ids {
                 ids.push(entry.edge_id);
@@ -309,15 +324,15 @@ impl WriteBatch {
             let what = format!("{} bytes for {} rows", bytes.len(), rows.len());
             return Err(UpdateError::Unsupported { what });
         }
-        for row in rows {
-            if let Owner::Node(node_type) = tensor.owner {
-                self.check_not_deleted(node_type, *row)?;
-            }
-            self.run(|edit| edit.check_row(tensor, *row, width as u64))?;
+        self.run(|edit| edit.check_rows(tensor, rows, width as u64))?;
+        if let Owner::Node(node_type) = tensor.owner {
+            self.check_nodes(node_type, rows)?;
         }
+        self.afford(|edit| Ok(edit.row_cost_bytes(tensor)?.saturating_mul(rows.len() as u64)))?;
         if !self.is_draft {
             self.run(|edit| edit.prefetch_rows(tensor, rows))?;
         }
+        self.ops.touch_rows(tensor, rows);
         for (row, bytes) in rows.iter().zip(bytes.chunks_exact(width.max(1))) {
             if !self.is_draft {
                 self.run(|edit| edit.set_row(tensor, *row, bytes))?;

@@ -29,18 +29,18 @@ impl Edit {
         Ok(())
     }
 
-    /// Counts an edge between nodes that were checked, and says which edge id it gets.
-    pub fn draft_edge(&mut self, edge_type: EdgeTypeId) -> Result<u64, UpdateError> {
+    /// Counts edges between nodes that were checked, and says which edge id the first one gets.
+    pub fn draft_edges(&mut self, edge_type: EdgeTypeId, count: u64) -> Result<u64, UpdateError> {
         let meta = self.edge_meta(edge_type)?;
-        let (reverse, id, has_edge_ids) = (meta.reverse, meta.num_edge_ids, meta.has_edge_ids);
+        let (reverse, first) = (meta.reverse, meta.num_edge_ids);
         for owner in [Some(edge_type), reverse].into_iter().flatten() {
             let found = self.catalog.edge_types.get_mut(usize::from(owner.0));
             let Some(meta) = found else { continue };
             // Whether it is 0 decides if nodes can be deleted without a reverse.
-            meta.num_edges += 1;
-            meta.num_edge_ids = if meta.has_edge_ids { id + 1 } else { 0 };
+            meta.num_edges += count;
+            meta.num_edge_ids = if meta.has_edge_ids { first + count } else { 0 };
         }
-        Ok(if has_edge_ids { id } else { 0 })
+        Ok(first)
     }
 
     /// Does the operations of a record.
@@ -63,24 +63,27 @@ impl Edit {
         Ok(())
     }
 
-    /// Memory that doing an operation may take: pages that it makes, and those that it changes.
-    pub fn cost_bytes(&mut self, op: &Op<'_>) -> Result<u64, UpdateError> {
-        let row_bytes = |tensors: &[TensorMeta]| tensors.iter().map(TensorMeta::row_bytes).sum();
-        let page_bytes = u64::from(self.catalog.page_bytes);
-        Ok(match *op {
-            Op::AddNode { node_type, .. } => row_bytes(&self.node_meta(node_type)?.tensors),
-            Op::AddEdge { edge_type, .. } => {
-                // A page for each end, and the one that it evicts to.
-                let rows: u64 = row_bytes(&self.edge_meta(edge_type)?.tensors);
-                4 * page_bytes + rows
-            }
-            Op::SetRow { tensor, bytes, .. } => {
-                let (segment, _) = self.tensor_place(tensor)?;
-                self.page_bytes(segment).max(bytes.len()) as u64
-            }
-            Op::DeleteNode { node_type, id } => page_bytes * self.degree(node_type, id)?,
-            Op::DeleteEdge { .. } => 2 * page_bytes,
-        })
+    /// Memory that a new node may take: its rows.
+    pub fn node_cost_bytes(&mut self, node_type: NodeTypeId) -> Result<u64, UpdateError> {
+        Ok(self.node_meta(node_type)?.tensors.iter().map(TensorMeta::row_bytes).sum())
+    }
+
+    /// Memory that a new edge may take: for each end its page and the one that this evicts to, and
+    /// its rows.
+    pub fn edge_cost_bytes(&mut self, edge_type: EdgeTypeId) -> Result<u64, UpdateError> {
+        let rows: u64 = self.edge_meta(edge_type)?.tensors.iter().map(TensorMeta::row_bytes).sum();
+        Ok(4 * u64::from(self.catalog.page_bytes) + rows)
+    }
+
+    /// Memory that a new row may take: its pages.
+    pub fn row_cost_bytes(&mut self, tensor: TensorRef) -> Result<u64, UpdateError> {
+        let (segment, layout) = self.tensor_place(tensor)?;
+        Ok(self.page_bytes(segment).max(layout.row_bytes()) as u64)
+    }
+
+    /// Memory that deleting a node may take: a page for each of its neighbours.
+    pub fn delete_cost_bytes(&mut self, owner: NodeTypeId, id: u64) -> Result<u64, UpdateError> {
+        Ok(self.degree(owner, id)?.saturating_mul(self.catalog.page_bytes.into()))
     }
 
     /// Entries of all lists of a node.
@@ -88,7 +91,7 @@ impl Edit {
         let mut degree = 0;
         for number in 0..self.catalog.edge_types.len() as u16 {
             let meta = self.edge_meta(EdgeTypeId(number))?;
-            // What the draft has only counted so far has no list yet.
+            // Lists do not have yet what the draft has only counted.
             if meta.destination == node_type {
                 degree += self.lists(EdgeTypeId(number))?.degree(id)?;
             }

@@ -43,21 +43,26 @@ impl Ops {
         op.encode(&mut self.bytes);
         self.count += 1;
         self.payload_bytes += op.payload_bytes();
-        match *op {
-            Op::DeleteNode { node_type, id } => drop(self.deleted.insert((node_type, id))),
-            Op::AddEdge { edge_type, destination, entry } => {
-                let (sources, destinations) = self.edges.entry(edge_type).or_default();
-                sources.push(entry.source);
-                destinations.push(destination);
-            }
-            Op::SetRow { tensor, row, .. } => self.rows.entry(tensor).or_default().push(row),
-            Op::AddNode { .. } | Op::DeleteEdge { .. } => {}
+        if let Op::DeleteNode { node_type, id } = *op {
+            self.deleted.insert((node_type, id));
         }
         if self.bytes.len() as u64 > RECORD_BYTES_MAX {
             let what = format!("a batch of more than {RECORD_BYTES_MAX} bytes; commit it in parts");
             return Err(UpdateError::Unsupported { what });
         }
         self.charge(inner).map_err(|error| ReadError::from(error).into())
+    }
+
+    /// Notes the ends of edges that are added.
+    pub fn touch_edges(&mut self, edge_type: EdgeTypeId, sources: &[u64], destinations: &[u64]) {
+        let ends = self.edges.entry(edge_type).or_default();
+        ends.0.extend_from_slice(sources);
+        ends.1.extend_from_slice(destinations);
+    }
+
+    /// Notes rows that are replaced.
+    pub fn touch_rows(&mut self, tensor: TensorRef, rows: &[u64]) {
+        self.rows.entry(tensor).or_default().extend_from_slice(rows);
     }
 
     /// Covers the operations, their record, and what is noted of them.
