@@ -136,7 +136,23 @@ fn number(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+#[inline]
 fn take(bytes: &mut &[u8]) -> Result<u64, Damage> {
+    // Most numbers are one or two bytes.
+    match **bytes {
+        [low @ 0..0x80, ref rest @ ..] => {
+            *bytes = rest;
+            Ok(low.into())
+        }
+        [low, high @ 0..0x80, ref rest @ ..] => {
+            *bytes = rest;
+            Ok(u64::from(low & 0x7f) | u64::from(high) << 7)
+        }
+        _ => take_long(bytes),
+    }
+}
+
+fn take_long(bytes: &mut &[u8]) -> Result<u64, Damage> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = bytes.split_first().ok_or_else(cut)?;
