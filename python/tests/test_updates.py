@@ -191,6 +191,18 @@ def test_a_unique_type_takes_the_new_weight_and_keeps_one_edge(store):
     assert (got.indices.tolist(), got.weights.tolist()) == ([2, 1], [2.5, 2.5])
 
 
+@pytest.mark.parametrize("edge_id", [0, 7])
+def test_one_edge_of_a_type_without_edge_ids_cannot_be_deleted_alone(store, edge_id):
+    with store.write() as batch:
+        batch.add_edge(KNOWS, 1, 2)
+        with pytest.raises(ng.UnsupportedArgument, match="knows.* have no ids"):
+            batch.delete_edge(KNOWS, 1, 2, edge_id=edge_id)
+    assert store.lsn == 1
+    assert store.snapshot().neighbors(KNOWS, [1, 2]).indices.tolist() == [2, 1]
+    with store.write() as batch:
+        assert batch.delete_edge(KNOWS, 1, 2) == 1
+
+
 def test_rows_of_another_shape_or_dtype_are_refused_before_anything_is_done(store):
     with store.write() as batch:
         for bad in ([1, 2], [[1, 2, 3]], 1.0, np.zeros((2, 3))):

@@ -295,6 +295,14 @@ impl Edit {
         let meta = self.edge_meta(edge_type)?;
         let (source_type, destination_type) = (meta.source, meta.destination);
         let (reverse, relation) = (meta.reverse, meta.relation.clone());
+        if let Some(id) = edge_id.filter(|_| !meta.has_edge_ids) {
+            let what = format!(
+                "cannot delete edge {source} -> {destination} with edge id {id}: edges of type \
+                 {relation:?} have no ids; give none, which deletes all parallel edges, or import \
+                 the type with edge ids"
+            );
+            return Err(UpdateError::Unsupported { what });
+        }
         self.check_node(source_type, source)?;
         self.check_node(destination_type, destination)?;
         let removed = self.lists(edge_type)?.remove(destination, source, edge_id)?;
