@@ -262,6 +262,36 @@ fn a_snapshot_that_outlives_its_writer_keeps_its_pages_from_the_next() {
     }
 }
 
+/// Descriptors of this process that lead to files below `dir`.
+fn descriptors(dir: &std::path::Path) -> usize {
+    let dir = dir.canonicalize().unwrap();
+    let open = std::fs::read_dir("/proc/self/fd").unwrap();
+    let targets = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    targets.filter(|path| path.starts_with(&dir)).count()
+}
+
+#[test]
+fn a_handle_that_becomes_the_writer_again_and_again_opens_no_more_files() {
+    let graph = graph(13);
+    let dir = tempfile::tempdir().unwrap();
+    graph.build(StoreBuilder::create(dir.path(), graph.schema.options).unwrap());
+    let store = Store::open(dir.path(), &only_explicit()).unwrap();
+    let mut after_the_first = 0;
+    for cycle in 0..200 {
+        let mut batch = store.write().unwrap();
+        if cycle % 20 == 0 {
+            batch.add_node(NodeTypeId(0)).unwrap();
+        }
+        batch.commit().unwrap();
+        store.close_writer().unwrap();
+        if cycle == 0 {
+            after_the_first = descriptors(dir.path());
+        }
+    }
+    assert!(after_the_first > 0);
+    assert_eq!(descriptors(dir.path()), after_the_first);
+}
+
 #[test]
 fn commits_of_many_threads_share_syncs() {
     let graph = graph(11);
