@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use common::changing::{Shape, open};
 use common::graph::{Graph, Schema};
 use ng_store::{
     BuildOptions, EdgeData, Expansion, OpenOptions, Owner, Snapshot, Store, StoreBuilder, TensorRef,
@@ -260,6 +261,33 @@ fn a_snapshot_that_outlives_its_writer_keeps_its_pages_from_the_next() {
         store.reclaim(u64::MAX);
         held.iter().for_each(|(snapshot, graph)| graph.check(snapshot).unwrap());
     }
+}
+
+#[test]
+fn new_nodes_beside_a_snapshot_that_shows_many_deleted_ones_get_new_ids_without_delay() {
+    const NODES: u64 = 20_000;
+    let shape = Shape { num_nodes: NODES, page_bytes: 4096, row_bytes: 1, ..Shape::default() };
+    let store = open(&Shape { reuse_ids: true, undirected: true, ..shape }.build());
+    let shows = store.snapshot();
+    let delete = |from: u64| {
+        let mut batch = store.write().unwrap();
+        (from..NODES).step_by(4).for_each(|id| batch.delete_node(NodeTypeId(0), id).unwrap());
+        batch.commit().unwrap();
+    };
+    let add = |count: u64| -> Vec<u64> {
+        let mut batch = store.write().unwrap();
+        let ids = (0..count).map(|_| batch.add_node(NodeTypeId(0)).unwrap()).collect();
+        batch.commit().unwrap();
+        ids
+    };
+    (0..3).for_each(delete);
+    let also_shows = store.snapshot();
+    delete(3);
+    assert!(add(200).into_iter().eq(NODES..NODES + 200));
+    drop(shows);
+    assert_eq!(add(6), [0, 1, 2, 4, 5, 6]);
+    drop(also_shows);
+    assert_eq!(add(5), [3, 7, 8, 9, 10]);
 }
 
 /// Descriptors of this process that lead to files below `dir`.
