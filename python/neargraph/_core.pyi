@@ -195,6 +195,7 @@ def open_store(
     memory: int | None,
     backend: str,
     queue_depth: int | None = None,
+    recover: bool = True,
 ) -> Store: ...
 def seed_order(
     n: int, seed: int, train_epoch: int, start: int = 0, stop: int | None = None

@@ -31,6 +31,7 @@ def open(
     backend: str = "auto",
     *,
     queue_depth: int | None = None,
+    recover: bool = True,
 ) -> "Store":
     """Opens the store directory at `path`.
 
@@ -41,20 +42,22 @@ def open(
             or of the cgroup's limit.
         backend: ``"auto"``, ``"uring"``, ``"direct"``, ``"pread"``, ``"mmap"`` or ``"memory"``.
         queue_depth: How many reads are kept in flight.
+        recover: Whether commits that a crashed writer has left in the log are put into the store.
+            If not, the last checkpoint is what is read, even where the log is damaged.
 
     Raises:
         StoreNotFound: There is nothing at `path`.
         NotAStore: It is no store.
         NewerVersion: It was written by a newer neargraph.
         StoreDamaged: Both roots are damaged.
-        LogDamaged: A crashed writer has left commits that cannot be read.
+        LogDamaged: A crashed writer has left commits that cannot be read, and `recover` is true.
         BudgetTooSmall: `memory` is below the minimum, which the message gives.
 
     Example:
         >>> with ng.open("cora.ng", memory="256MB") as store:
         ...     print(store.info()["num_nodes"])
     """
-    return Store(path, memory, backend, queue_depth=queue_depth)
+    return Store(path, memory, backend, queue_depth=queue_depth, recover=recover)
 
 
 class Store(Reader):
@@ -75,14 +78,16 @@ class Store(Reader):
         backend: str = "auto",
         *,
         queue_depth: int | None = None,
+        recover: bool = True,
     ) -> None:
         wanted = None if memory is None else parse_bytes(memory)
-        handle = _core.open_store(os.path.abspath(path), wanted, backend, queue_depth)
+        handle = _core.open_store(os.path.abspath(path), wanted, backend, queue_depth, recover)
         self._state = _State(
             path=os.path.abspath(path),
             memory_bytes=handle.memory_bytes,
             backend=backend,
             queue_depth=queue_depth,
+            recover=recover,
             catalog=handle.snapshot().catalog(),
         )
         self._start(handle)
@@ -320,11 +325,12 @@ class _State:
     memory_bytes: int
     backend: str
     queue_depth: int | None
+    recover: bool
     catalog: str
 
     def reopen(self) -> _core.Store:
         share = self.memory_bytes // (workers_of_this_process() + 1)
-        return _core.open_store(self.path, share, self.backend, self.queue_depth)
+        return _core.open_store(self.path, share, self.backend, self.queue_depth, self.recover)
 
 
 def _restore(state: _State, closed: bool) -> Store:

@@ -2,11 +2,13 @@
 
 import contextlib
 import gc
+import json
 import os
 import pickle
 import subprocess
 import sys
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from update_model import CITES, KINDS, KNOWS, TRIPLES, WRITES, check, make_model, make_store
 
 import neargraph as ng
+from neargraph.cli import main
 
 
 @pytest.fixture
@@ -72,7 +75,7 @@ def test_what_was_written_is_there_after_reopening(path):
         assert store.snapshot().neighbors(KNOWS, [1, 2]).indices.tolist() == [2, 1]
 
 
-def test_a_killed_writer_loses_nothing_that_was_acknowledged(path):
+def kill_a_writer_after_three_commits(path):
     script = (
         "import os, sys, neargraph as ng\n"
         "store = ng.open(sys.argv[1], memory='32MB')\n"
@@ -84,9 +87,39 @@ def test_a_killed_writer_loses_nothing_that_was_acknowledged(path):
         "os.kill(os.getpid(), 9)\n"
     )
     assert subprocess.run([sys.executable, "-c", script, path]).returncode == -9
+
+
+def test_a_killed_writer_loses_nothing_that_was_acknowledged(path):
+    kill_a_writer_after_three_commits(path)
     with ng.open(path, memory="32MB") as store:
         assert (store.lsn, store.snapshot().schema.node_type("author").num_nodes) == (3, 9)
         assert store.info()["commits_recovered"] == 3
+
+
+def test_the_last_checkpoint_can_be_read_where_the_log_is_damaged(path, capsys):
+    kill_a_writer_after_three_commits(path)
+    log = Path(path) / "wal.a"
+    whole = log.read_bytes()
+    log.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+    with pytest.raises(ng.LogDamaged, match="recover=False"):
+        ng.open(path, memory="32MB")
+    with ng.open(path, memory="32MB", recover=False) as store:
+        check(make_model(), store.snapshot())
+        assert (store.lsn, store.info()["commits_recovered"]) == (0, 0)
+        again = pickle.loads(pickle.dumps(store))
+        assert again.lsn == 0
+        with pytest.raises(ng.LogDamaged), store.write():
+            pass
+    for option, code in (("--recover", 2), ("--no-recover", 0)):
+        with pytest.raises(SystemExit) as end:
+            main(["info", path, option, "--json"])
+        assert (end.value.code or 0) == code
+    assert json.loads(capsys.readouterr().out)["lsn"] == 0
+    log.write_bytes(whole)
+    with ng.open(path, memory="32MB", recover=False) as store:
+        assert store.lsn == 0
+    with ng.open(path, memory="32MB") as store:
+        assert store.lsn == 3
 
 
 def test_deleting_a_node_takes_all_of_its_edges(store):
@@ -189,6 +222,18 @@ def test_a_unique_type_takes_the_new_weight_and_keeps_one_edge(store):
         batch.add_edge(KNOWS, 2, 1, weight=2.5)
     got = store.snapshot().neighbors(KNOWS, [1, 2])
     assert (got.indices.tolist(), got.weights.tolist()) == ([2, 1], [2.5, 2.5])
+
+
+@pytest.mark.parametrize("edge_id", [0, 7])
+def test_one_edge_of_a_type_without_edge_ids_cannot_be_deleted_alone(store, edge_id):
+    with store.write() as batch:
+        batch.add_edge(KNOWS, 1, 2)
+        with pytest.raises(ng.UnsupportedArgument, match="have no ids"):
+            batch.delete_edge(KNOWS, 1, 2, edge_id=edge_id)
+    assert store.lsn == 1
+    assert store.snapshot().neighbors(KNOWS, [1, 2]).indices.tolist() == [2, 1]
+    with store.write() as batch:
+        assert batch.delete_edge(KNOWS, 1, 2) == 1
 
 
 def test_rows_of_another_shape_or_dtype_are_refused_before_anything_is_done(store):

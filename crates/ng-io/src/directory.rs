@@ -59,7 +59,8 @@ impl Directory {
         Ok(Self { path, fd, caching, files: RwLock::new(Vec::new()), locks: Locks::new() })
     }
 
-    /// Opens `name` and gives it the next id.
+    /// Opens `name`. A file that is open already, with this access, keeps its id and descriptors;
+    /// else it gets the next id.
     pub fn open_file(&self, name: &str, access: Access) -> io::Result<(FileId, Arc<OpenFile>)> {
         check_name(name)?;
         let writes = match access {
@@ -76,7 +77,17 @@ impl Directory {
         let reads = self.open_at(name, OFlags::RDONLY | direct)?;
         let unflushed = AtomicU64::new(0);
         let file = Arc::new(OpenFile { name: name.to_owned(), reads, writes, unflushed });
+        // What is open keeps its numbers, so another file of this name has others.
+        let identity = file.identity()?;
+        let serves = |held: &OpenFile| {
+            held.name == name
+                && (file.writes.is_none() || held.writes.is_some())
+                && held.identity().is_ok_and(|held| held == identity)
+        };
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = files.iter().position(|held| serves(held)) {
+            return Ok((FileId(index as u32), Arc::clone(&files[index])));
+        }
         let id = u32::try_from(files.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
         files.push(Arc::clone(&file));
         Ok((FileId(id), file))

@@ -58,7 +58,7 @@ pub trait Disk: Send + Sync {
     /// Which back end this is, for reports: `memory`, `mmap`, `pread`, `direct`, `uring`, ...
     fn backend(&self) -> &'static str;
 
-    /// Opens a file.
+    /// Opens a file. One that is open already may keep its id.
     fn open(&self, name: &str, access: Access) -> io::Result<FileId>;
 
     /// The length of a file in bytes.

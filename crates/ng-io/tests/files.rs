@@ -6,8 +6,10 @@ mod common;
 
 use std::io::{Read, Write};
 
-use common::directory;
-use ng_io::{ScratchError, ScratchFile, SourceError, SourceFile};
+use common::{directory, open, write_file};
+use ng_io::{
+    Access, BackendChoice, OpenOptions, Reader, ScratchError, ScratchFile, SourceError, SourceFile,
+};
 use ng_testing::Random;
 
 #[test]
@@ -103,4 +105,31 @@ fn a_temporary_needs_a_directory_that_is_there() {
     let dir = directory();
     let error = ScratchFile::create_in(&dir.path().join("no")).expect_err("no directory");
     assert!(error.to_string().contains("/no"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_opened_again_and_again_takes_no_more_descriptors_until_another_has_its_name() {
+    let dir = directory();
+    for choice in BackendChoice::ALL {
+        let Some(disk) = open(dir.path(), choice, &OpenOptions::default()) else { continue };
+        let name = format!("{choice}.dat");
+        let put = |byte: u8| {
+            write_file(&disk, "new", &[byte; 8192]);
+            disk.rename("new", &name).expect("renamed");
+        };
+        put(1);
+        let first = disk.open(&name, Access::Read).expect("opened");
+        let writable = disk.open(&name, Access::ReadWrite).expect("opened");
+        for _ in 0..100 {
+            assert_eq!(disk.open(&name, Access::Read).expect("opened"), first);
+            assert_eq!(disk.open(&name, Access::ReadWrite).expect("opened"), writable);
+        }
+        put(2);
+        let second = disk.open(&name, Access::Read).expect("opened");
+        assert!(second != first && second != writable);
+        let reader = Reader::new(disk.clone());
+        for (id, byte) in [(first, 1), (writable, 1), (second, 2)] {
+            assert_eq!(reader.read_at(id, 0, 8192).expect("read"), [byte; 8192], "{choice}");
+        }
+    }
 }

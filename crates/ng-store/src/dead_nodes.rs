@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ng_types::{NodeId, NodeTypeId};
 
+use crate::bitmap_edit::set_bits;
 use crate::catalog::BitmapMeta;
 use crate::error::{BuildError, ReadError};
 use crate::io::{BLOCK_BYTES, Disk};
@@ -92,10 +93,7 @@ impl Snapshot {
         while let Some(record) = cursor.next()? {
             let first = record.key * GMAP_NODES;
             let bits = read_page(pages, segment, record.page)?;
-            for (at, byte) in (0..).zip(bits).filter(|(_, byte)| *byte != 0) {
-                let set = (0..8).filter(|bit| byte >> bit & 1 == 1);
-                found.extend(set.map(|bit| first + at * 8 + bit));
-            }
+            found.extend(set_bits(&bits).map(|bit| first + bit));
         }
         Ok(found)
     }

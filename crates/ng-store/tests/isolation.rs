@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use common::changing::{Shape, open};
 use common::graph::{Graph, Schema};
 use ng_store::{
     BuildOptions, EdgeData, Expansion, OpenOptions, Owner, Snapshot, Store, StoreBuilder, TensorRef,
@@ -260,6 +261,63 @@ fn a_snapshot_that_outlives_its_writer_keeps_its_pages_from_the_next() {
         store.reclaim(u64::MAX);
         held.iter().for_each(|(snapshot, graph)| graph.check(snapshot).unwrap());
     }
+}
+
+#[test]
+fn new_nodes_beside_a_snapshot_that_shows_many_deleted_ones_get_new_ids_without_delay() {
+    const NODES: u64 = 20_000;
+    let shape = Shape { num_nodes: NODES, page_bytes: 4096, row_bytes: 1, ..Shape::default() };
+    let store = open(&Shape { reuse_ids: true, undirected: true, ..shape }.build());
+    let shows = store.snapshot();
+    let delete = |from: u64| {
+        let mut batch = store.write().unwrap();
+        (from..NODES).step_by(4).for_each(|id| batch.delete_node(NodeTypeId(0), id).unwrap());
+        batch.commit().unwrap();
+    };
+    let add = |count: u64| -> Vec<u64> {
+        let mut batch = store.write().unwrap();
+        let ids = (0..count).map(|_| batch.add_node(NodeTypeId(0)).unwrap()).collect();
+        batch.commit().unwrap();
+        ids
+    };
+    (0..3).for_each(delete);
+    let also_shows = store.snapshot();
+    delete(3);
+    assert!(add(200).into_iter().eq(NODES..NODES + 200));
+    drop(shows);
+    assert_eq!(add(6), [0, 1, 2, 4, 5, 6]);
+    drop(also_shows);
+    assert_eq!(add(5), [3, 7, 8, 9, 10]);
+}
+
+/// Descriptors of this process that lead to files below `dir`.
+fn descriptors(dir: &std::path::Path) -> usize {
+    let dir = dir.canonicalize().unwrap();
+    let open = std::fs::read_dir("/proc/self/fd").unwrap();
+    let targets = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    targets.filter(|path| path.starts_with(&dir)).count()
+}
+
+#[test]
+fn a_handle_that_becomes_the_writer_again_and_again_opens_no_more_files() {
+    let graph = graph(13);
+    let dir = tempfile::tempdir().unwrap();
+    graph.build(StoreBuilder::create(dir.path(), graph.schema.options).unwrap());
+    let store = Store::open(dir.path(), &only_explicit()).unwrap();
+    let mut after_the_first = 0;
+    for cycle in 0..200 {
+        let mut batch = store.write().unwrap();
+        if cycle % 20 == 0 {
+            batch.add_node(NodeTypeId(0)).unwrap();
+        }
+        batch.commit().unwrap();
+        store.close_writer().unwrap();
+        if cycle == 0 {
+            after_the_first = descriptors(dir.path());
+        }
+    }
+    assert!(after_the_first > 0);
+    assert_eq!(descriptors(dir.path()), after_the_first);
 }
 
 #[test]

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use common::model::{Model, ModelEdges};
 use common::{Files, disk_of, seeded};
-use ng_store::{BuildOptions, OpenError, OpenOptions, Owner, Store, StoreBuilder, verify_on};
+use ng_store::{
+    BuildOptions, OpenError, OpenOptions, Owner, Store, StoreBuilder, UpdateError, verify_on,
+};
 use ng_testing::MemDisk;
 use ng_types::NodeTypeId;
 
@@ -139,4 +141,24 @@ fn a_budget_too_small_says_the_minimum_and_the_minimum_works() {
     };
     let store = open(minimum_bytes).expect("the minimum works");
     model.read_all(&store.snapshot()).expect("sound");
+}
+
+#[test]
+fn who_may_only_read_opens_the_last_checkpoint_of_a_store_whose_log_goes_on() {
+    let model = small();
+    let disk = model.build();
+    let options = OpenOptions { memory: Some(16 << 20), ..OpenOptions::default() };
+    let writer = Store::open_on(disk.clone(), &options).expect("sound");
+    let mut batch = writer.write().expect("nobody else writes");
+    batch.add_node(NodeTypeId(0)).expect("room");
+    batch.commit().expect("written");
+    let crashed = MemDisk::from_image(disk.image());
+    let store = Store::open_on(Arc::new(crashed.read_only()), &options).expect("may be read");
+    assert_eq!(store.snapshot().lsn(), 0);
+    model.read_all(&store.snapshot()).expect("sound");
+    let error = store.write().err().expect("may not be written to");
+    assert!(matches!(error, UpdateError::Write(_)), "{error}");
+    assert!(error.to_string().contains("pins"), "{error}");
+    let store = Store::open_on(Arc::new(crashed), &options).expect("recovered");
+    assert_eq!((store.snapshot().lsn(), store.recovery().commits), (1, 1));
 }

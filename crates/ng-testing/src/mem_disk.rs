@@ -36,6 +36,7 @@ pub struct MemDisk {
     shared: Arc<Shared>,
     /// Who locks and pins.
     process: u64,
+    is_read_only: bool,
 }
 
 #[derive(Debug, Default)]
@@ -105,7 +106,18 @@ impl MemDisk {
     #[must_use]
     pub fn other_process(&self) -> Self {
         let process = self.shared.locks.next_process();
-        Self { shared: Arc::clone(&self.shared), process }
+        Self { shared: Arc::clone(&self.shared), process, ..*self }
+    }
+
+    /// The same files as a process sees them that may only read: it can open none for writing and
+    /// cannot become the writer.
+    #[must_use]
+    pub fn read_only(&self) -> Self {
+        Self { is_read_only: true, ..self.other_process() }
+    }
+
+    fn check_may_write(&self) -> io::Result<()> {
+        if self.is_read_only { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
     }
 
     /// Lets every sync of a file take so long, as a device does.
@@ -233,6 +245,9 @@ impl Disk for MemDisk {
     }
 
     fn open(&self, name: &str, access: Access) -> io::Result<FileId> {
+        if access != Access::Read {
+            self.check_may_write()?;
+        }
         let mut state = lock(&self.shared.state);
         let file = match (state.names.get(name).cloned(), access) {
             (Some(_), Access::Create) => return Err(io::ErrorKind::AlreadyExists.into()),
@@ -301,6 +316,7 @@ impl Disk for MemDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.check_may_write()?;
         let mut state = lock(&self.shared.state);
         let file = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         state.names.insert(to.to_owned(), file);
@@ -308,6 +324,7 @@ impl Disk for MemDisk {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        self.check_may_write()?;
         let removed = lock(&self.shared.state).names.remove(name);
         removed.map(|_| ()).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -317,6 +334,7 @@ impl Disk for MemDisk {
     }
 
     fn lock_writer(&self) -> io::Result<Option<Lock>> {
+        self.check_may_write()?;
         Ok(self.shared.locks.lock_writer())
     }
 

@@ -9,17 +9,18 @@ import typer
 from rich.console import Group
 from rich.table import Table
 
-from .show import console, pairs_table, print_json, size, titled
+from .show import Recover, console, pairs_table, print_json, size, titled
 
 
 def info(
     store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    recover: Recover = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Shows what a store holds: types, counts, tensors, size."""
     import neargraph
 
-    with neargraph.open(store) as handle:
+    with neargraph.open(store, recover=recover) as handle:
         facts = handle.info()
     if as_json:
         print_json(facts)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .show import bars, print_json
+from .show import Recover, bars, print_json
 from .verify import show_report
 
 
@@ -17,12 +17,13 @@ def scrub(
         str | None, typer.Option(help="Read at most so much a second, like 200MB.")
     ] = None,
     memory: Annotated[str | None, typer.Option(help="Memory to use, like 256MB.")] = None,
+    recover: Recover = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compares every checksum while the store is in use; exit code 1 where it is damaged."""
     import neargraph
 
-    with neargraph.open(store, memory=memory) as handle, bars(as_json) as progress:
+    with neargraph.open(store, memory=memory, recover=recover) as handle, bars(as_json) as progress:
         report = handle.scrub(max_rate, lambda done, total: progress("scrub", done, total))
     if as_json:
         print_json(report)

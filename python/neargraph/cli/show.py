@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console, Group
@@ -15,6 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from neargraph.units import format_bytes
+
+Recover = Annotated[
+    bool, typer.Option(help="Put the commits of a crashed writer into the store first.")
+]
+"""The option of commands that only read."""
 
 
 def console() -> Console:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .show import bars, console, pairs_table, print_json, size
+from .show import Recover, bars, console, pairs_table, print_json, size
 
 
 def train(
@@ -31,6 +31,7 @@ def train(
         Path | None, typer.Option(help="Write here after each epoch; go on from it.")
     ] = None,
     checkpoint_steps: Annotated[int, typer.Option(help="Also every so many steps.")] = 0,
+    recover: Recover = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Trains and tests a node classifier from disk."""
@@ -51,7 +52,8 @@ def train(
         row_normalize=row_normalize,
         checkpoint_steps=checkpoint_steps,
     )
-    with neargraph.open(store, memory=memory, backend=backend) as handle, bars(as_json) as progress:
+    opened = neargraph.open(store, memory=memory, backend=backend, recover=recover)
+    with opened as handle, bars(as_json) as progress:
         result = fit(handle, config, checkpoint=checkpoint, progress=progress)
         note = handle.core.backend_note
     if as_json:

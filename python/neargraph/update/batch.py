@@ -293,6 +293,7 @@ class Batch:
         Raises:
             EdgeNotFound: There is none.
             NodeNotFound: An end does not exist.
+            UnsupportedArgument: An `edge_id`, though edges of this type have none.
         """
         owner = self._schema.edge_type(edge_type)
         types = self._schema.node_types

@@ -142,11 +142,14 @@ def make_event(schema: Schema, row: int, given: Mapping[str, Any], dense: bool) 
 def _useful(op: str, owner: NodeType | EdgeType, values: dict[str, Any]) -> dict[str, Any]:
     if isinstance(owner, NodeType):
         kept = {"id"}
-    elif op == "add_edge":
-        inline = {"time": owner.has_time, "weight": owner.has_weight}
-        kept = {"source", "destination", *(name for name, has in inline.items() if has)}
     else:
-        kept = {"source", "destination", "edge_id"}
+        is_new = op == "add_edge"
+        inline = {
+            "time": is_new and owner.has_time,
+            "weight": is_new and owner.has_weight,
+            "edge_id": op == "update" or (op == "delete_edge" and owner.has_edge_ids),
+        }
+        kept = {"source", "destination", *(name for name, has in inline.items() if has)}
     ids = ("id", "edge_id")
     return {k: v for k, v in values.items() if k in kept and not (k in ids and v < 0)}
 

@@ -101,7 +101,10 @@ impl Reader {
             let file = Arc::clone(&file);
             ReadError::Open { file, source: Arc::new(source) }
         })?;
-        self.shared.names.write().unwrap_or_else(PoisonError::into_inner).push((id, file));
+        let mut names = self.shared.names.write().unwrap_or_else(PoisonError::into_inner);
+        if names.iter().all(|(known, _)| *known != id) {
+            names.push((id, file));
+        }
         Ok(id)
     }
 

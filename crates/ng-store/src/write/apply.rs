@@ -62,7 +62,7 @@ impl Edit {
         TopologyEdit::new(self, id, fill)
     }
 
-    /// The id that the next node gets: the lowest dead one, if `may_reuse` allows it.
+    /// The id that the next node gets: the lowest dead one that `may_reuse` allows.
     pub fn next_node(
         &mut self,
         node_type: NodeTypeId,
@@ -71,14 +71,8 @@ impl Edit {
         let meta = self.node_meta(node_type)?;
         let (bound, dead) = (meta.num_nodes, meta.dead);
         if let Some(BitmapMeta { segment, root }) = dead.filter(|_| self.catalog.reuse_ids) {
-            let bitmap = Bitmap::new(segment, root);
-            let mut from = 0;
-            while let Some(id) = bitmap.first_set(self, from)? {
-                if may_reuse(id) {
-                    return Ok(id);
-                }
-                from = id + 1;
-            }
+            let free = Bitmap::new(segment, root).find(self, may_reuse)?;
+            return Ok(free.unwrap_or(bound));
         }
         Ok(bound)
     }
@@ -307,6 +301,14 @@ impl Edit {
         let meta = self.edge_meta(edge_type)?;
         let (source_type, destination_type) = (meta.source, meta.destination);
         let (reverse, relation) = (meta.reverse, meta.relation.clone());
+        if let Some(id) = edge_id.filter(|_| !meta.has_edge_ids) {
+            let what = format!(
+                "cannot delete edge {source} -> {destination} with edge id {id}: edges of type \
+                 {relation:?} have no ids; give none, which deletes all parallel edges, or import \
+                 the type with edge ids"
+            );
+            return Err(UpdateError::Unsupported { what });
+        }
         self.check_node(source_type, source)?;
         self.check_node(destination_type, destination)?;
         let removed = self.lists(edge_type)?.remove(destination, source, edge_id)?;

@@ -280,7 +280,7 @@ impl WriteBatch {
     ///
     /// # Errors
     /// [`UpdateError::EdgeNotFound`] if there is none, [`UpdateError::NodeNotFound`],
-    /// [`UpdateError::Read`].
+    /// [`UpdateError::Unsupported`] for an id where edges have none, [`UpdateError::Read`].
     pub fn delete_edge(
         &mut self,
         edge_type: EdgeTypeId,

@@ -4,6 +4,7 @@
 //! trusted to be on the device: both slots are written and synced before anything else, and what
 //! was replayed is checkpointed before the first batch.
 
+use std::io::ErrorKind;
 use std::sync::{Arc, RwLock};
 
 use ng_io::{Lock, WriteStats};
@@ -11,7 +12,7 @@ use ng_io::{Lock, WriteStats};
 use crate::catalog::LogMeta;
 use crate::edit::{CleanPages, Edit};
 use crate::error::ReadError;
-use crate::io::{BLOCK_BYTES, FileId, Reader, past_signals};
+use crate::io::{BLOCK_BYTES, FileId, Reader, WriteError, past_signals};
 use crate::open_root::{self, open_slot};
 use crate::page_map::PagePool;
 use crate::root;
@@ -104,9 +105,12 @@ fn lock_writer(inner: &Inner) -> Result<Lock, UpdateError> {
     match past_signals(|| inner.pages.reader.disk().lock_writer()) {
         Ok(Some(lock)) => Ok(lock),
         Ok(None) => Err(UpdateError::Busy { path: inner.path.clone() }),
-        Err(error) => {
-            let what = format!("{}: cannot lock the store: {error}", inner.path);
-            Err(UpdateError::Unsupported { what })
+        Err(error) if error.kind() == ErrorKind::StaleNetworkFileHandle => {
+            Err(UpdateError::Unsupported { what: error.to_string() })
+        }
+        Err(source) => {
+            let file = format!("{}/pins", inner.path).into();
+            Err(WriteError::Open { file, source: Arc::new(source) }.into())
         }
     }
 }

@@ -4,34 +4,37 @@
 //! was deleted is free only once no snapshot of this process shows its node, and so is a page that
 //! one reads.
 
-use std::collections::BTreeMap;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 use ng_types::NodeTypeId;
 
 use crate::version::{Base, Version};
 
-/// Dead versions are looked for when there are so many.
+/// Dead versions between living ones are looked for when there are so many.
 const VERSIONS_MAX: usize = 1024;
 
 /// Versions that were published, and deleted nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// With their last commit.
-    versions: Vec<(u64, Weak<Version>)>,
+    /// With their last commit, oldest first.
+    versions: VecDeque<(u64, Weak<Version>)>,
     /// The checkpoints that they stand on, oldest first.
     bases: Vec<Weak<Base>>,
-    /// With the commit that deleted them.
-    deleted: BTreeMap<(NodeTypeId, u64), u64>,
+    /// Nodes that a version may still show, with the commit that deleted them, oldest first.
+    deleted: VecDeque<(u64, (NodeTypeId, u64))>,
+    /// The same nodes.
+    shown: HashSet<(NodeTypeId, u64)>,
 }
 
 impl Seen {
     /// Notes a version that new snapshots will see.
     pub fn publish(&mut self, version: &Arc<Version>) {
         if self.versions.len() >= VERSIONS_MAX {
-            self.drop_dead();
+            self.versions.retain(|(_, version)| version.strong_count() > 0);
         }
-        self.versions.push((version.lsn, Arc::downgrade(version)));
+        self.versions.push_back((version.lsn, Arc::downgrade(version)));
+        self.drop_dead();
         let base = Arc::downgrade(&version.base);
         if !self.bases.last().is_some_and(|last| last.ptr_eq(&base)) {
             self.bases.retain(|base| base.strong_count() > 0);
@@ -44,33 +47,29 @@ impl Seen {
         self.bases.iter().filter_map(Weak::upgrade).any(|base| base.epoch < epoch)
     }
 
-    /// Notes nodes that commit `lsn` deletes.
+    /// Notes nodes that commit `lsn`, the newest one, deletes.
     pub fn delete(&mut self, lsn: u64, nodes: impl Iterator<Item = (NodeTypeId, u64)>) {
-        self.deleted.extend(nodes.map(|node| (node, lsn)));
+        for node in nodes.filter(|node| self.shown.insert(*node)) {
+            self.deleted.push_back((lsn, node));
+        }
     }
 
+    /// Forgets the oldest versions, up to one that is alive, and nodes that no version shows.
     fn drop_dead(&mut self) {
-        self.versions.retain(|(_, version)| version.strong_count() > 0);
-        let oldest = self.oldest();
-        self.deleted.retain(|_, lsn| *lsn > oldest);
-    }
-
-    /// The last commit of the oldest version that is alive.
-    fn oldest(&self) -> u64 {
-        let alive = self.versions.iter().filter(|(_, version)| version.strong_count() > 0);
-        alive.map(|(lsn, _)| *lsn).min().unwrap_or(u64::MAX)
+        let is_dead = |(_, version): &(u64, Weak<Version>)| version.strong_count() == 0;
+        while self.versions.front().is_some_and(is_dead) {
+            self.versions.pop_front();
+        }
+        let oldest = self.versions.front().map_or(u64::MAX, |(lsn, _)| *lsn);
+        while let Some((_, node)) = self.deleted.front().filter(|(lsn, _)| *lsn <= oldest) {
+            self.shown.remove(node);
+            self.deleted.pop_front();
+        }
     }
 
     /// Whether the id of a deleted node may be given out again.
     pub fn may_reuse(&mut self, node_type: NodeTypeId, id: u64) -> bool {
-        let Some(lsn) = self.deleted.get(&(node_type, id)).copied() else {
-            return true;
-        };
-        if lsn > self.oldest() {
-            self.drop_dead();
-            return false;
-        }
-        self.deleted.remove(&(node_type, id));
-        true
+        self.drop_dead();
+        !self.shown.contains(&(node_type, id))
     }
 }

@@ -289,7 +289,9 @@ impl Graph {
         let found = found.map(|list| list[random.below(list.len() as u64) as usize]);
         match found {
             Some(entry) if random.below(50) > 0 => {
-                let one = (kind.ids && random.below(3) > 0).then_some(entry.edge_id);
+                // Seldom an id where edges have none.
+                let percent = if kind.ids { 67 } else { 1 };
+                let one = (random.below(100) < percent).then_some(entry.edge_id);
                 Op::DeleteEdge(edge_type, entry.source, destination, one)
             }
             _ => Op::DeleteEdge(edge_type, self.draw_node(kind.source, random), destination, None),
@@ -475,6 +477,9 @@ impl Graph {
 
     fn delete_edge(&mut self, edge_type: u16, source: u64, to: u64, id: Option<u64>) -> Outcome {
         let kind = self.schema.edges[edge_type as usize];
+        if id.is_some() && !kind.ids {
+            return Outcome::Unsupported;
+        }
         if !self.is_live(kind.source, source) || !self.is_live(kind.destination, to) {
             return Outcome::NodeNotFound;
         }
