@@ -81,7 +81,7 @@ impl Directory {
         let identity = file.identity()?;
         let serves = |held: &OpenFile| {
             held.name == name
-                && (file.writes.is_none() || held.writes.is_some())
+                && held.writes.is_some() == file.writes.is_some()
                 && held.identity().is_ok_and(|held| held == identity)
         };
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);

@@ -36,6 +36,7 @@ pub use machine::{MemoryLimit, memory_limit, peak_rss_bytes, ram_bytes, usable_m
 pub use open::{BackendChoice, Finding, OpenOptions, Opened, ProbeReport, open_dir, probe};
 pub use reader::{Reader, WholeRead};
 pub use region::Region;
+pub use retry::past_signals;
 pub use scratch::{ScratchError, ScratchFile, ScratchReader};
 pub use source::{SourceError, SourceFile, SourceReader};
 pub use space::free_bytes;

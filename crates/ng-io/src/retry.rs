@@ -54,7 +54,10 @@ pub(crate) fn is_passing(error: &io::Error) -> bool {
 }
 
 /// Makes a call that moves no bytes again while its error is a passing one.
-pub(crate) fn past_signals<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+///
+/// # Errors
+/// That of the call, a passing one too if it comes again and again.
+pub fn past_signals<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..TRIES_MAX {
         match call() {
             Err(error) if is_passing(&error) => {}

@@ -120,6 +120,7 @@ fn a_file_that_is_opened_again_and_again_takes_no_more_descriptors_until_another
         put(1);
         let first = disk.open(&name, Access::Read).expect("opened");
         let writable = disk.open(&name, Access::ReadWrite).expect("opened");
+        assert!(disk.write(first, 0, b"x").is_err(), "who reads alone must not write");
         for _ in 0..100 {
             assert_eq!(disk.open(&name, Access::Read).expect("opened"), first);
             assert_eq!(disk.open(&name, Access::ReadWrite).expect("opened"), writable);

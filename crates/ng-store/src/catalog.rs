@@ -6,6 +6,8 @@
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 use serde::{Deserialize, Serialize};
 
+use crate::tensor::layout::RowLayout;
+
 /// A node type or an edge type, as the owner of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
@@ -189,6 +191,12 @@ impl TensorMeta {
     /// Bytes of one row.
     pub fn row_bytes(&self) -> u64 {
         row_bytes(self.dtype, &self.shape).unwrap_or(0)
+    }
+
+    /// Where its rows are.
+    pub(crate) fn layout(&self) -> RowLayout {
+        let bytes = self.row_bytes().max(1);
+        RowLayout::new(bytes, RowLayout::page_bytes_for(bytes))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::segment::{FinishedSegment, SegmentWriter};
 use crate::snapshot::Snapshot;
 use crate::topology::GMAP_NODES;
 use crate::tree::{Record, TreeKind, TreeWriter};
-use crate::verify::tree_cursor::{TreeCursor, read_page};
+use crate::tree_cursor::{TreeCursor, read_page};
 
 /// Writes the list; nodes ascend.
 pub(crate) struct DeadNodesWriter {

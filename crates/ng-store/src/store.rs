@@ -445,9 +445,8 @@ fn row_layouts(catalog: &Catalog) -> Vec<Option<RowLayout>> {
     let nodes = catalog.node_types.iter().flat_map(|t| &t.tensors);
     let edges = catalog.edge_types.iter().flat_map(|t| &t.tensors);
     for tensor in nodes.chain(edges) {
-        let bytes = tensor.row_bytes().max(1);
         if let Some(layout) = layouts.get_mut(tensor.segment as usize) {
-            *layout = Some(RowLayout::new(bytes, RowLayout::page_bytes_for(bytes)));
+            *layout = Some(tensor.layout());
         }
     }
     layouts

@@ -92,7 +92,6 @@ impl Version {
         let missing = || ReadError::Missing { what: format!("tensor {tensor:?}") };
         let meta = tensors.get(usize::from(tensor.index)).ok_or_else(missing)?;
         let segment = self.segment(meta.segment)?;
-        let layout = RowLayout::new(meta.row_bytes().max(1), segment.meta.page_bytes);
-        Ok((meta, segment, layout))
+        Ok((meta, segment, meta.layout()))
     }
 }

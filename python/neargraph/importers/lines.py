@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from .check import fail, need_file
-from .plan import Array
+from .plan import CHUNK_EDGES, Array
 
 _MAX_LINE = 16 << 20
 
@@ -58,3 +58,28 @@ def number_table(
         except ValueError as error:
             fail(f"{path}:{number}", str(error), "store plain numbers")
     return np.array(rows, dtype=dtype).reshape(len(rows), -1)
+
+
+def pair_tables(path: Path | str, has_header: bool = False) -> Iterator[tuple[int, Array]]:
+    """(number of its first line, int64 [n, 2]) of each chunk of a file of lines ``id,id``.
+
+    Empty lines are left out, and so is a first line without a number where there may be a header.
+    """
+    rows: list[tuple[int, int]] = []
+    first = 1
+    for number, line in text_lines(path):
+        fields = line.split(",")
+        is_header = number == 1 and not fields[0].strip().lstrip("-").isdigit()
+        if not line.strip() or (has_header and is_header):
+            continue
+        first = first if rows else number
+        try:
+            left, right = fields
+            rows.append((int(left), int(right)))
+        except ValueError:
+            fail(f"{path}:{number}", f"{line[:60]!r} is not id,id", "make every line two integers")
+        if len(rows) >= CHUNK_EDGES:
+            yield first, np.array(rows, dtype=np.int64)
+            rows = []
+    if rows:
+        yield first, np.array(rows, dtype=np.int64)

@@ -14,10 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from .check import fail, need_file, node_ids
-from .lines import number_table, text_lines
+from .lines import number_table, pair_tables, text_lines
 from .plan import (
     CHUNK_BYTES,
-    CHUNK_EDGES,
     Array,
     EdgeChunk,
     EdgePlan,
@@ -114,26 +113,9 @@ def _rows(words: dict[int, Array], num_nodes: int, width: int) -> Iterator[Array
 
 
 def _edges(file: Path, num_nodes: int) -> Iterator[EdgeChunk]:
-    buffer: list[tuple[int, int]] = []
-    first = 2
-    for number, line in text_lines(file):
-        fields = line.split(",")
-        if number == 1 and not fields[0].strip().lstrip("-").isdigit():
-            continue
-        try:
-            source, destination = fields
-            buffer.append((int(source), int(destination)))
-        except ValueError:
-            fail(f"{file}:{number}", f"{line[:60]!r} is not id,id", "make every line two integers")
-        if len(buffer) >= CHUNK_EDGES:
-            yield _edge_chunk(buffer, file, first, num_nodes)
-            buffer, first = [], number + 1
-    if buffer:
-        yield _edge_chunk(buffer, file, first, num_nodes)
-
-
-def _edge_chunk(rows: list[tuple[int, int]], file: Path, first: int, bound: int) -> EdgeChunk:
-    table = np.array(rows, dtype=np.int64)
-    left, right = np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])
-    where = str(file)
-    return EdgeChunk(node_ids(left, where, first, bound), node_ids(right, where, first, bound))
+    for first, pairs in pair_tables(file, has_header=True):
+        left, right = np.ascontiguousarray(pairs.T)
+        where = str(file)
+        yield EdgeChunk(
+            node_ids(left, where, first, num_nodes), node_ids(right, where, first, num_nodes)
+        )

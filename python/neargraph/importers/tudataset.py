@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from .check import fail, need_file, node_ids, same_rows
-from .lines import number_table, text_lines
+from .lines import number_table, pair_tables, text_lines
 from .npz import graph_labels
 from .plan import (
-    CHUNK_EDGES,
     Array,
     EdgeChunk,
     EdgePlan,
@@ -110,29 +109,11 @@ def _edge_tensors(folder: Path, name: str, num_edges: int) -> list[TensorPlan]:
 
 
 def _edges(file: Path, graph_of: Array) -> Iterator[EdgeChunk]:
-    buffer: list[tuple[int, int]] = []
-    first = 1
-    for number, line in text_lines(file):
-        if not line.strip():
-            continue
-        try:
-            source, destination = line.split(",")
-            buffer.append((int(source) - 1, int(destination) - 1))
-        except ValueError:
-            fail(f"{file}:{number}", f"{line[:60]!r} is not id, id", "make every line two integers")
-        if len(buffer) >= CHUNK_EDGES:
-            yield _chunk(buffer, file, first, graph_of)
-            buffer, first = [], number + 1
-    if buffer:
-        yield _chunk(buffer, file, first, graph_of)
-
-
-def _chunk(rows: list[tuple[int, int]], file: Path, first: int, graph_of: Array) -> EdgeChunk:
-    table = np.array(rows, dtype=np.int64)
     where, bound = str(file), len(graph_of)
-    left = node_ids(np.ascontiguousarray(table[:, 0]), where, first, bound)
-    right = node_ids(np.ascontiguousarray(table[:, 1]), where, first, bound)
-    across = np.flatnonzero(graph_of[left] != graph_of[right])
-    if across.size:
-        fail(f"{file}:{first + int(across[0])}", "an edge between two graphs", "check the file")
-    return EdgeChunk(left, right)
+    for first, pairs in pair_tables(file):
+        left, right = np.ascontiguousarray(pairs.T) - 1
+        left, right = node_ids(left, where, first, bound), node_ids(right, where, first, bound)
+        across = np.flatnonzero(graph_of[left] != graph_of[right])
+        if across.size:
+            fail(f"{file}:{first + int(across[0])}", "an edge between two graphs", "check the file")
+        yield EdgeChunk(left, right)

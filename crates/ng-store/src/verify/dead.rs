@@ -9,9 +9,9 @@ use crate::error::{Damage, ReadError};
 use crate::pages::{Pages, Segment};
 use crate::topology::GMAP_NODES;
 use crate::tree::TreeKind;
+use crate::tree_cursor::{TreeCursor, Unclaimed, claim, read_page};
 use crate::tree_lookup::lookup;
 use crate::verify::Run;
-use crate::verify::tree_cursor::{TreeCursor, Unclaimed, claim, read_page};
 use crate::version::Version;
 
 impl<'r> Run<'r> {

@@ -8,8 +8,8 @@ use crate::pages::Segment;
 use crate::segment::data_file;
 use crate::snapshot::Snapshot;
 use crate::tree::TreeKind;
+use crate::tree_cursor::{TreeCursor, read_page};
 use crate::verify::Run;
-use crate::verify::tree_cursor::{TreeCursor, read_page};
 
 /// A page of keys on the way down: number, level, bytes, next entry.
 type Open = (u64, u8, Vec<u8>, usize);

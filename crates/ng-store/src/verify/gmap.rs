@@ -6,7 +6,7 @@ use crate::io::BLOCK_BYTES;
 use crate::pages::{Pages, Segment};
 use crate::topology::GMAP_NODES;
 use crate::tree::TreeKind;
-use crate::verify::tree_cursor::{TreeCursor, Unclaimed, claim, read_page};
+use crate::tree_cursor::{TreeCursor, Unclaimed, claim, read_page};
 
 /// Hears of the long lists in ascending order and compares block by block.
 pub(super) struct GmapCheck<'a> {

@@ -10,12 +10,10 @@ mod dead;
 mod dictionary;
 mod gmap;
 mod lists;
-mod page_set;
 mod roots;
 mod scrub;
 mod table;
 mod topology;
-pub(crate) mod tree_cursor;
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,11 +1,11 @@
 //! The page table of a segment: every block of it, and that no place is given away twice.
 
 use crate::error::{Damage, ReadError};
+use crate::page_set::PageSet;
 use crate::page_table::{Entries, FAN_CHILDREN, INNER_ENTRIES, Leaf, pages_per_child};
 use crate::pages::{Located, Placed};
 use crate::segment::table_file;
 use crate::verify::Run;
-use crate::verify::page_set::PageSet;
 
 /// Leaves that are read together.
 const TOGETHER: usize = 64;

@@ -14,11 +14,11 @@ use crate::topology::entry::EntryLayout;
 use crate::topology::h_page::{HLayout, check_h_page, degree_of};
 use crate::topology::l_page::LPage;
 use crate::tree::{Record, TreeKind};
+use crate::tree_cursor::{TreeCursor, Unclaimed, claim};
 use crate::verify::Run;
 use crate::verify::blocks::{PageState, Window};
 use crate::verify::gmap::GmapCheck;
 use crate::verify::lists::ListCheck;
-use crate::verify::tree_cursor::{TreeCursor, Unclaimed, claim};
 
 /// What an index says of a page.
 #[derive(Clone, Copy)]

@@ -325,13 +325,12 @@ impl Edit {
         Ok(removed.len() as u64)
     }
 
-    /// The segment and the layout of a tensor, and its name.
+    /// The segment and the layout of a tensor.
     pub fn tensor_place(&self, tensor: TensorRef) -> Result<(u32, RowLayout), UpdateError> {
         let what = || format!("tensor {tensor:?}");
         let meta =
             self.catalog.tensor(tensor).ok_or_else(|| ReadError::Missing { what: what() })?;
-        let page_bytes = self.page_bytes(meta.segment) as u32;
-        Ok((meta.segment, RowLayout::new(meta.row_bytes().max(1), page_bytes)))
+        Ok((meta.segment, meta.layout()))
     }
 
     /// Makes a row 0; a new one extends the tensor.

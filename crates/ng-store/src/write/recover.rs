@@ -150,7 +150,7 @@ struct Place {
 struct Scan {
     file: FileId,
     len: u64,
-    /// Whole records, by lsn; those of older rounds of the file among them.
+    /// Whole records, by offset; those of older rounds of the file among them.
     records: Vec<Place>,
     /// Commit and place of each sound block.
     blocks: Vec<(u64, u64)>,
@@ -332,7 +332,8 @@ fn next_record(scans: &[Scan; 2], place: LogPlace, lsn: u64) -> Option<(u8, Plac
     let other = LogPlace { file: 1 - place.file, offset: 0 };
     [place, other].into_iter().find_map(|place| {
         let records = &scans[usize::from(place.file)].records;
-        let found = records.iter().find(|r| r.offset == place.offset && r.lsn == lsn)?;
+        let index = records.binary_search_by_key(&place.offset, |record| record.offset).ok()?;
+        let found = records.get(index).filter(|record| record.lsn == lsn)?;
         Some((place.file, *found))
     })
 }

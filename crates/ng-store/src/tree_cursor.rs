@@ -5,12 +5,12 @@ use std::cell::RefCell;
 use crate::catalog::TreeRoot;
 use crate::error::{Damage, ReadError};
 use crate::io::BLOCK_BYTES;
+use crate::page_set::PageSet;
 use crate::pages::{Pages, Segment};
 use crate::tree::{Record, TreeKind, TreePage};
-use crate::verify::page_set::PageSet;
 
 /// Pages of a segment that nothing has led to so far.
-pub(super) type Unclaimed = RefCell<PageSet>;
+pub(crate) type Unclaimed = RefCell<PageSet>;
 
 pub(crate) struct TreeCursor<'a> {
     pages: &'a Pages,
@@ -87,7 +87,7 @@ impl<'a> TreeCursor<'a> {
 
 /// Notes that something leads to a page; it is an error if it is not there, or not for the first
 /// time.
-pub(super) fn claim(unclaimed: &Unclaimed, segment: &Segment, page: u64) -> Result<(), ReadError> {
+pub(crate) fn claim(unclaimed: &Unclaimed, segment: &Segment, page: u64) -> Result<(), ReadError> {
     if unclaimed.borrow_mut().remove(page) {
         return Ok(());
     }
