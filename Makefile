@@ -42,6 +42,9 @@ bench: setup
 canaries:
 	python3 tools/canaries.py
 
+long-tier:
+	tools/long_tier.sh
+
 reliability: setup
 	$(PY) tools/reliability.py
 

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The reliability tests at their long figures, about an hour on two cores. Prints a line for each
+# test with what it tried and how long it took; the rest goes to .bench/long/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+logs=.bench/long
+mkdir -p $logs
+export NEARGRAPH_CRASH_IMAGES=1000000 NEARGRAPH_MODEL_OPERATIONS=20000000 NEARGRAPH_KILLS=2000 \
+    NEARGRAPH_FUZZ_EXECUTIONS=10000000 NEARGRAPH_FAULT_PAIRS=100000 NEARGRAPH_ISOLATION_SECONDS=300 \
+    NEARGRAPH_DAMAGE_EVERY_BYTE=1 CUTS=300
+
+one() { # name, command ...
+    local name=$1 start=$SECONDS
+    shift
+    local outcome=ok
+    "$@" >"$logs/$name.log" 2>&1 || outcome=FAILED
+    printf '%s: %s, %d s\n' "$name" "$outcome" $((SECONDS - start))
+    grep -ho 'figure: .*' "$logs/$name.log" || true
+    [ $outcome = ok ]
+}
+suite() { # test file of ng-store
+    one "$1" cargo test --locked --profile long -p ng-store --test "$1" -- --nocapture --test-threads 1
+}
+
+git rev-parse HEAD
+cargo test --locked --profile long -p ng-store --no-run 2>"$logs/build.log"
+failed=0
+(one power_cut python3 tools/power_cut.py && suite crash) &
+(suite model && suite fuzz_corpus && suite killed && suite isolation && suite faults && suite damage) ||
+    failed=1
+wait $! || failed=1
+exit $failed
