@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 export RUST_BACKTRACE ?= 1
 
-.PHONY: help setup demo test test-rust test-python lint bench canaries reliability clean
+.PHONY: help setup demo test test-rust test-python lint bench canaries reliability long-tier clean
 
 help:
 	@echo "make setup        install the locked packages and build the extension"
@@ -13,6 +13,7 @@ help:
 	@echo "make bench        the benchmarks, one JSON and one table each"
 	@echo "make canaries     plant known bugs and expect the tests to catch each"
 	@echo "make reliability  the promises of reliability, measured into reliability.json"
+	@echo "make long-tier    the same tests at their long figures, about an hour"
 
 setup:
 	@tools/setup.sh

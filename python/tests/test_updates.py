@@ -227,7 +227,7 @@ def test_a_unique_type_takes_the_new_weight_and_keeps_one_edge(store):
 @pytest.mark.parametrize("edge_id", [0, 7])
 def test_one_edge_of_a_type_without_edge_ids_cannot_be_deleted_alone(store, edge_id):
     with store.write() as batch:
-        batch.add_edge(KNOWS, 1, 2)
+        batch.add_edge(KNOWS, 1, 2, weight=1.0)
         with pytest.raises(ng.UnsupportedArgument, match="have no ids"):
             batch.delete_edge(KNOWS, 1, 2, edge_id=edge_id)
     assert store.lsn == 1

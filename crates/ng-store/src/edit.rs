@@ -66,7 +66,7 @@ impl CleanPages {
     }
 }
 
-/// So many bytes of pages are taken from the budget before they are read.
+/// Pages of more bytes are read together only if the budget has room for them.
 const MUCH_BYTES: u64 = 1 << 20;
 
 /// A transaction on pages.
@@ -209,10 +209,9 @@ impl Edit {
         let found = self.segment(segment)?;
         let per_page = found.blocks_per_page();
         let bytes = pages.len() as u64 * u64::from(found.meta.page_bytes);
-        // What is much is asked for before it is there, not after.
-        let asked = (bytes > MUCH_BYTES).then(|| store.try_reserve(bytes)).transpose();
-        if !self.is_durable {
-            asked?;
+        if bytes > MUCH_BYTES && !self.is_durable {
+            // Whether there is room is asked before the pages are there, not after.
+            drop(store.try_reserve(bytes)?);
         }
         let first = |page: &u64| page.checked_mul(per_page);
         let firsts: Option<Vec<u64>> = pages.iter().map(first).collect();

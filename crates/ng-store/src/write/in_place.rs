@@ -86,26 +86,28 @@ impl Writer {
         let mut edit =
             Edit::owning(&self.inner, &self.pool, Arc::unwrap_or_clone(published), clean);
         edit.nodes_are_checked = true;
-        let done = match edit.replay_all(ops) {
-            Ok(()) => Ok(head.advance(edit, chain(before, lsn + 1, ops))),
-            Err(error) => {
-                drop(edit);
-                head.clean.clear();
-                head.version =
-                    rebuild(&self.inner, &self.pool, &base, lsn).unwrap_or_else(|again| {
-                        self.poison(&again);
-                        // Old content must not pass for the newest: without segments nothing can be
-                        // read.
-                        Version { base, catalog, segments: Vec::new(), lsn, fingerprint: before }
-                    });
-                Err(error)
-            }
-        };
+        let done = edit.replay_all(ops);
+        let (mut counts, mut rebuilt) = (EditCounts::default(), Ok(()));
+        if done.is_ok() {
+            counts = head.advance(edit, chain(before, lsn + 1, ops));
+        } else {
+            drop(edit);
+            // Old content must not pass for the newest: without segments nothing can be read.
+            let lost = Version { base, catalog, segments: vec![], lsn, fingerprint: before };
+            let base = Arc::clone(&lost.base);
+            head.version = lost;
+            rebuilt = rebuild(&self.inner, &self.pool, &base, lsn).map(|found| {
+                head.version = found;
+            });
+        }
         let version = Arc::new(head.version.clone());
         *current = Arc::clone(&version);
         drop(current);
         self.inner.see(&version);
-        done
+        if let Err(error) = rebuilt {
+            self.poison(&error);
+        }
+        done.map(|()| counts)
     }
 
     /// Takes the last record, which nobody was told of, out of the log again: it cannot be done, and

@@ -27,7 +27,7 @@ use crate::write::writer::{Head, Writer};
 /// Blocks of a log that are read at once.
 const WINDOW_BLOCKS: u64 = 64;
 /// Blocks that are looked at to see whether a log goes on.
-const LOOK_BLOCKS: u64 = 16;
+const LOOK_BLOCKS: u64 = 256;
 
 /// What a replay did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
