@@ -148,15 +148,37 @@ def spawn(system: str, trace: str, run: int, args: argparse.Namespace) -> dict[s
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def total(run: dict[str, Any]) -> float:
+    """Seconds of updates, checkpoint and compaction."""
+    return run["update_seconds"] + run["checkpoint_seconds"] + run["compact_seconds"]
+
+
+def ratios(runs: dict[str, list[dict[str, Any]]]) -> dict[str, list[float]]:
+    """This project beside the faster peer of the same run, a minute apart at most: a machine that
+    others share is not equally fast all the time."""
+
+    def of(value: Any) -> list[float]:
+        rows = [
+            value(own) / max(value(peer) for peer in peers)
+            for own, *peers in zip(*(runs[system] for system in SYSTEMS), strict=True)
+        ]
+        return [statistics.median(rows), min(rows), max(rows)]
+
+    out = {
+        "updates_per_second": of(lambda r: r["operations"] / total(r)),
+        "without_syncs": of(lambda r: r["operations"] / (total(r) - r["sync_seconds"])),
+    }
+    if "cold_nodes_per_second" in runs["neargraph"][0]:
+        out["cold_nodes_per_second"] = of(lambda r: r["cold_nodes_per_second"])
+    return out
+
+
 def summarize(runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Medians and ranges."""
 
     def of(value: Any) -> list[float]:
         values = [value(run) for run in runs]
         return [statistics.median(values), min(values), max(values)]
-
-    def total(run: dict[str, Any]) -> float:
-        return run["update_seconds"] + run["checkpoint_seconds"] + run["compact_seconds"]
 
     out = {
         "updates_per_second": of(lambda r: r["operations"] / total(r)),
@@ -212,10 +234,12 @@ def main() -> int:
             for system in SYSTEMS
             for run in range(args.runs)
         )
-        report[trace] = {system: summarize(runs[system]) for system in SYSTEMS} | {"same": same}
-        for system in SYSTEMS:
-            for name, (median, low, high) in report[trace][system].items():
-                print(f"{trace:7} {system:10} {name:32} {median:12,.1f} [{low:,.1f}, {high:,.1f}]")
+        figures = {system: summarize(runs[system]) for system in SYSTEMS}
+        figures["ratio"] = ratios(runs)
+        for system, rows in figures.items():
+            for name, (median, low, high) in rows.items():
+                print(f"{trace:7} {system:10} {name:32} {median:12,.2f} [{low:,.2f}, {high:,.2f}]")
+        report[trace] = {**figures, "same": same}
     (BENCH / f"update_rate_{args.trace or 'all'}.json").write_text(
         json.dumps(report, indent=1) + "\n"
     )

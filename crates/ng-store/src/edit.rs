@@ -4,6 +4,7 @@
 //! nothing of files, logs or other versions. Dropping an edit undoes all of it.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use crate::catalog::{Catalog, SegmentMeta};
@@ -43,8 +44,31 @@ impl EditCounts {
 /// go through the caches again and again.
 #[derive(Default)]
 pub(crate) struct CleanPages {
-    pages: HashMap<(u32, u64), Arc<Page>>,
+    pages: HashMap<(u32, u64), Arc<Page>, BuildHasherDefault<PageHasher>>,
     bytes: u64,
+}
+
+/// A hash of numbers of pages, which are looked up for every entry of a list.
+#[derive(Default)]
+struct PageHasher(u64);
+
+impl Hasher for PageHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(value.into());
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        let mixed = (self.0 ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
 }
 
 impl CleanPages {

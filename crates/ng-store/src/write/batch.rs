@@ -333,6 +333,7 @@ impl WriteBatch {
             self.run(|edit| edit.prefetch_rows(tensor, rows))?;
         }
         self.ops.touch_rows(tensor, rows);
+        self.ops.bytes.reserve(bytes.len() + 16 * rows.len());
         for (row, bytes) in rows.iter().zip(bytes.chunks_exact(width.max(1))) {
             if !self.is_draft {
                 self.run(|edit| edit.set_row(tensor, *row, bytes))?;

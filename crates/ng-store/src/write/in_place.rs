@@ -23,11 +23,13 @@ impl Writer {
         mut edit: Edit,
         ops: Ops,
     ) -> Result<u64, UpdateError> {
-        edit.restart(&head.version);
         let is_alone = self.lock().is_alone();
         let prepared = edit.prefetch_all(&ops).and_then(|()| match is_alone {
             true => self.reserve(record_bytes(ops.bytes.len())),
-            false => edit.replay_all(&ops.bytes),
+            false => {
+                edit.restart(&head.version);
+                edit.replay_all(&ops.bytes)
+            }
         });
         if let Err(error) = prepared {
             head.clean = std::mem::take(&mut edit.clean);
@@ -91,11 +93,10 @@ impl Writer {
         if done.is_ok() {
             counts = head.advance(edit, chain(before, lsn + 1, ops));
         } else {
-            drop(edit);
             // Old content must not pass for the newest: without segments nothing can be read.
-            let lost = Version { base, catalog, segments: vec![], lsn, fingerprint: before };
-            let base = Arc::clone(&lost.base);
-            head.version = lost;
+            let segments = Vec::new();
+            head.version =
+                Version { base: Arc::clone(&base), catalog, segments, lsn, fingerprint: before };
             rebuilt = rebuild(&self.inner, &self.pool, &base, lsn).map(|found| {
                 head.version = found;
             });
