@@ -261,6 +261,8 @@ def test_rows_of_another_shape_or_dtype_are_refused_before_anything_is_done(stor
             batch.add_edges(KNOWS, [0, 1], [0, 1], weights=[1])
         with pytest.raises(ng.UnsupportedArgument, match="count="):
             batch.add_nodes("paper")
+        with pytest.raises(ng.UnsupportedArgument, match="at least 0, got -1"):
+            batch.add_nodes("paper", count=-1)
     check(make_model(), store.snapshot())
 
 

@@ -98,7 +98,7 @@ impl StoreStats {
 
 /// An open store.
 pub struct Store {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
     current: Arc<RwLock<Arc<Version>>>,
     writer: Mutex<Option<Arc<Writer>>>,
     log_bytes_max: u64,

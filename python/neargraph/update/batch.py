@@ -145,6 +145,8 @@ class Batch:
             if first is None:
                 raise UnsupportedArgument("add_nodes needs features, labels or count=")
             count = len(first)
+        if count < 0:
+            raise UnsupportedArgument(f"add_nodes needs a count of at least 0, got {count}")
         return self._add_nodes(owner, _node_rows(owner, features, labels, split, count), count)
 
     def _add_nodes(self, owner: NodeType, rows: _Rows, count: int) -> NDArray[np.int64]:

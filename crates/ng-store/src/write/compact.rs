@@ -13,10 +13,12 @@ use crate::builder::{BuildOptions, EdgeTypeSpec, Entry, RootOf, StoreBuilder, Te
 use crate::catalog::{EdgeTypeMeta, Owner, TensorMeta, TensorRef};
 use crate::dictionary::page::StringPage;
 use crate::error::{BuildError, Damage, ReadError};
+use crate::root::SLOTS;
 use crate::scan::scan_blocks;
 use crate::snapshot::{Expansion, Snapshot};
 use crate::store::{OpenOptions, Store};
 use crate::write::error::UpdateError;
+use crate::write::log::LOGS;
 
 /// Nodes whose lists are looked up together, and entries that are held.
 const NODES_TOGETHER: u64 = 8192;
@@ -52,6 +54,7 @@ pub fn compact(
     let store = Store::open(path, &OpenOptions { backend, ..options.clone() })?;
     store.checkpoint()?;
     let snapshot = store.snapshot();
+    let bytes_before = snapshot.catalog().disk_bytes() + bytes_apart(&store)?;
     let staging = StagingDir::create(path, Existing::Replace).map_err(staging_error)?;
     let catalog = snapshot.catalog();
     let (page_bytes, fill, reuse_ids) = (catalog.page_bytes, catalog.fill, catalog.reuse_ids);
@@ -72,8 +75,14 @@ pub fn compact(
     run.builder.continue_from(RootOf { epoch, lsn, chain });
     let summary = run.builder.commit()?;
     staging.publish().map_err(staging_error)?;
-    let bytes_before = catalog.disk_bytes();
     Ok(CompactReport { bytes_before, bytes_after: summary.disk_bytes, epoch })
+}
+
+/// Bytes of what no catalog counts: roots and logs.
+fn bytes_apart(store: &Store) -> Result<u64, ReadError> {
+    let reader = &store.inner.pages.reader;
+    let len = |name: &str| Ok(reader.len(reader.open(name)?)?);
+    SLOTS.into_iter().chain(LOGS).map(len).sum()
 }
 
 fn staging_error(error: ng_io::StagingError) -> UpdateError {
