@@ -6,8 +6,8 @@ cd "$(dirname "$0")/.."
 logs=.bench/long
 mkdir -p $logs
 export NEARGRAPH_CRASH_IMAGES=1000000 NEARGRAPH_MODEL_OPERATIONS=20000000 NEARGRAPH_KILLS=2000 \
-    NEARGRAPH_FUZZ_EXECUTIONS=10000000 NEARGRAPH_FAULT_PAIRS=100000 NEARGRAPH_ISOLATION_SECONDS=300 \
-    NEARGRAPH_DAMAGE_EVERY_BYTE=1 CUTS=300
+    NEARGRAPH_FUZZ_EXECUTIONS=10000000 NEARGRAPH_ISOLATION_SECONDS=120 \
+    CUTS=300
 
 one() { # name, command ...
     local name=$1 start=$SECONDS
@@ -18,15 +18,18 @@ one() { # name, command ...
     grep -ho 'figure: .*' "$logs/$name.log" || true
     [ $outcome = ok ]
 }
-suite() { # test file of ng-store
-    one "$1" cargo test --locked --profile long -p ng-store --test "$1" -- --nocapture --test-threads 1
+suite() { # test files of ng-store, one after the other
+    local test
+    for test in "$@"; do
+        one "$test" cargo test --locked --profile long -p ng-store --test "$test" \
+            -- --nocapture --test-threads 1 || return
+    done
 }
 
 git rev-parse HEAD
 cargo test --locked --profile long -p ng-store --no-run 2>"$logs/build.log"
 failed=0
 (one power_cut python3 tools/power_cut.py && suite crash) &
-(suite model && suite fuzz_corpus && suite killed && suite isolation && suite faults && suite damage) ||
-    failed=1
+(suite model fuzz_corpus killed isolation faults damage) || failed=1
 wait $! || failed=1
 exit $failed

@@ -70,8 +70,8 @@ impl Writer {
 
     /// Does the operations of a durable record on the published version.
     ///
-    /// If that fails (a page that has to be read is damaged, say) the version is lost half way: then
-    /// the one before it is made again from the log.
+    /// If that fails (a page that has to be read is damaged, say) the version is lost half way:
+    /// then the one before it is made again from the log.
     fn apply_in_place(
         &self,
         head: &mut Head,
@@ -111,8 +111,8 @@ impl Writer {
         done.map(|()| counts)
     }
 
-    /// Takes the last record, which nobody was told of, out of the log again: it cannot be done, and
-    /// the next one to open the store would fail at it, too.
+    /// Takes the last record, which nobody was told of, out of the log again: it cannot be done,
+    /// and the next one to open the store would fail at it, too.
     fn take_back(&self, bytes: u64) {
         let taken = self.log.lock().unwrap_or_else(PoisonError::into_inner).take_back(bytes);
         if let Err(error) = taken {
