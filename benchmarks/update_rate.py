@@ -224,7 +224,8 @@ def main() -> int:
     for trace in [args.trace] if args.trace else ["git", "random"]:
         runs: dict[str, list[dict[str, Any]]] = {system: [] for system in SYSTEMS}
         for run in range(args.runs):
-            for system in SYSTEMS:
+            # Who comes first and whom it follows changes from run to run.
+            for system in SYSTEMS[run % 3 :] + SYSTEMS[: run % 3]:
                 runs[system].append(spawn(system, trace, run, args))
                 print(
                     f"{trace} {run} {system} {runs[system][-1]['update_seconds']:.1f} s", flush=True

@@ -41,6 +41,23 @@ impl Bitmap {
         Ok(bytes.get(byte).is_some_and(|bits| bits & bit != 0))
     }
 
+    /// The first of `nodes` that is in the set. A page is looked up once for neighbours in it.
+    pub fn first_of(&self, edit: &mut Edit, nodes: &[u64]) -> Result<Option<u64>, ReadError> {
+        for near in nodes.chunk_by(|a, b| a / GMAP_NODES == b / GMAP_NODES) {
+            let key = near.first().map_or(0, |node| node / GMAP_NODES);
+            let Some(record) = self.directory.find(edit, key)? else { continue };
+            let bytes = edit.look(self.directory.segment, record.page)?;
+            let is_set = |node: &&u64| {
+                let (byte, bit) = place(**node);
+                bytes.get(byte).is_some_and(|bits| bits & bit != 0)
+            };
+            if let Some(node) = near.iter().find(is_set) {
+                return Ok(Some(*node));
+            }
+        }
+        Ok(None)
+    }
+
     /// Puts `node` into the set.
     pub fn set(&mut self, edit: &mut Edit, node: u64) -> Result<(), ReadError> {
         let (key, segment) = (node / GMAP_NODES, self.directory.segment);
@@ -150,6 +167,9 @@ mod tests {
                     assert_eq!(found.expect("reads"), expected);
                 }
                 assert_eq!(bitmap.get(&mut edit, node).expect("reads"), model.contains(&node));
+                let some = [probe, probe.saturating_sub(1), node, bound / 2];
+                let first = some.into_iter().find(|node| model.contains(node));
+                assert_eq!(bitmap.first_of(&mut edit, &some).expect("reads"), first);
                 if step % 1_000 == 0 {
                     let blocks: BTreeSet<u64> = model.iter().map(|n| n / GMAP_NODES).collect();
                     let (records, num_pages) = check_tree(&mut edit, bitmap.directory);

@@ -190,10 +190,21 @@ impl PageMap {
     /// The bytes of `page` to be changed, if the map has them; copied first where another version
     /// shares them.
     pub fn get_mut(&mut self, page: u64) -> Option<&mut [u8]> {
-        self.get(page)?;
-        match self.place(page) {
-            Some(Slot::Changed(held)) => Some(&mut Arc::make_mut(held).bytes),
-            _ => None,
+        if page >> (BITS * self.height) >= FANOUT as u64 {
+            return None;
+        }
+        let mut shift = BITS * self.height;
+        let mut link = self.root.as_mut()?;
+        loop {
+            let place = (page >> shift) as usize % FANOUT;
+            match Arc::make_mut(link) {
+                Node::Leaf(leaf) => match leaf.slots.get_mut(place)?.as_mut()? {
+                    Slot::Changed(held) => return Some(&mut Arc::make_mut(held).bytes),
+                    Slot::Dead => return None,
+                },
+                Node::Inner(children) => link = children.get_mut(place)?.as_mut()?,
+            }
+            shift = shift.saturating_sub(BITS);
         }
     }
 

@@ -82,6 +82,7 @@ pub(crate) struct TreePage<'a> {
 
 impl<'a> TreePage<'a> {
     /// Types a page of tree `kind` at `level`. Order of keys is checked by [`TreePage::check`].
+    #[inline]
     pub fn decode(bytes: &'a [u8], kind: TreeKind, level: u8) -> Result<Self, Damage> {
         ensure(bytes.len() == BLOCK_BYTES && le_u16(bytes, 0) == MAGIC, || {
             "index page: wrong size or magic".into()

@@ -22,6 +22,7 @@ pub(crate) struct LPage<'a> {
 
 impl<'a> LPage<'a> {
     /// Types a page. Slots are checked where they are used, all of them by [`LPage::check`].
+    #[inline]
     pub fn decode(bytes: &'a [u8], edge_type: u32, layout: EntryLayout) -> Result<Self, Damage> {
         let header = PageHeader::decode(bytes, edge_type, layout)?;
         ensure(header.kind == PageKind::L, || "L-type page expected, H-type found".into())?;

@@ -36,6 +36,7 @@ pub(crate) struct PageHeader {
 
 impl PageHeader {
     /// Types the header of a page of `edge_type` with entries of `layout`.
+    #[inline]
     pub fn decode(bytes: &[u8], edge_type: u32, layout: EntryLayout) -> Result<Self, Damage> {
         ensure(bytes.len() >= HEADER_BYTES && le_u16(bytes, 0) == MAGIC, || {
             "topology page: wrong magic".into()

@@ -170,13 +170,15 @@ impl Edit {
     /// An error unless all of these nodes exist.
     pub fn check_nodes(&mut self, node_type: NodeTypeId, ids: &[u64]) -> Result<(), UpdateError> {
         let meta = self.node_meta(node_type)?;
-        let (bound, none_is_dead) = (meta.num_nodes, meta.num_nodes_live == meta.num_nodes);
-        for id in ids {
-            if !none_is_dead || *id >= bound {
-                self.check_node(node_type, *id)?;
+        let (bound, dead) = (meta.num_nodes, meta.dead);
+        let missing = match (ids.iter().find(|id| **id >= bound), dead) {
+            (Some(id), _) => Some(*id),
+            (None, Some(BitmapMeta { segment, root })) => {
+                Bitmap::new(segment, root).first_of(self, ids)?
             }
-        }
-        Ok(())
+            (None, None) => None,
+        };
+        missing.map_or(Ok(()), |id| self.check_node(node_type, id))
     }
 
     /// An error unless the node exists and its edges can be found.
@@ -246,9 +248,12 @@ impl Edit {
             return Ok(entry.edge_id);
         }
         entry.edge_id = if has_edge_ids { self.next_edge_id(edge_type)? } else { 0 };
-        self.lists(edge_type)?.insert(destination, &entry)?;
-        if let Some(reverse) = mirror {
-            self.lists(reverse)?.insert(source, &back(entry))?;
+        let mut lists = self.lists(edge_type)?;
+        lists.insert(destination, &entry)?;
+        match mirror {
+            Some(reverse) if reverse == edge_type => lists.insert(source, &back(entry))?,
+            Some(reverse) => self.lists(reverse)?.insert(source, &back(entry))?,
+            None => {}
         }
         Ok(entry.edge_id)
     }
