@@ -321,7 +321,7 @@ def draw(name: str, result: Result, path: Path) -> None:
     top.plot(days, [d.adds + d.edges for d in result.days], lw=0.6, label="adds")
     top.plot(days, [d.deletes for d in result.days], lw=0.6, label="deletes")
     top.set(yscale="symlog", ylabel="operations", title=f"{name}: one commit per step")
-    top.legend(loc="upper center", ncols=2)
+    top.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False)
     bottom.plot(days, [d.seconds * 1e3 for d in result.days], lw=0.6, color="tab:red")
     step = "simulated day" if name == "git" else "year"
     bottom.set(yscale="log", ylabel="latency, ms", xlabel=step)
