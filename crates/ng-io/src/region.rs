@@ -6,7 +6,7 @@
 use std::io;
 use std::ptr::NonNull;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Owned anonymous memory.
 pub struct Region {
@@ -33,6 +33,18 @@ impl Region {
         };
         let base = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { base, bytes })
+    }
+
+    /// As [`Region::new`], and asks for huge pages: long tables that are read in random places
+    /// are found faster, and a long buffer is mapped with fewer faults.
+    pub fn with_huge_pages(bytes: usize) -> io::Result<Self> {
+        let region = Self::new(bytes)?;
+        if bytes > 0 {
+            // SAFETY: the range is the mapping that was just made; the advice changes no content.
+            // A refusal costs speed alone.
+            let _ = unsafe { madvise(region.base().cast(), bytes, Advice::LinuxHugepage) };
+        }
+        Ok(region)
     }
 
     /// Where it starts; a multiple of the system's page size.

@@ -4,7 +4,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use ng_io::Region;
+use ng_sample::Buffer;
 use ng_types::{Dtype, Reservation};
 use numpy::ndarray::ArrayView1;
 use numpy::{Element, PyArray1, PyReadonlyArray1};
@@ -48,7 +48,7 @@ unsafe fn lend<T: Element>(
 /// Hands the bytes of rows to NumPy as `[rows, *shape]` of `dtype` (bf16 as uint16).
 pub fn owned_rows<'py>(
     py: Python<'py>,
-    bytes: Region,
+    bytes: Buffer,
     held: Option<Arc<Reservation>>,
     dtype: Dtype,
     shape: &[u64],

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ng_io::Region;
+use ng_sample::Buffer;
 use ng_store::{Expansion, TensorMeta, TensorRef};
 use ng_types::{EdgeTypeId, NodeTypeId};
 use numpy::{PyArray1, PyReadonlyArray1};
@@ -179,8 +179,8 @@ pub fn tensor(
     })
 }
 
-fn region(len: u64) -> PyResult<Region> {
-    Region::new(len as usize).map_err(|error| {
+fn region(len: u64) -> PyResult<Buffer> {
+    Buffer::new(len as usize).map_err(|error| {
         let message = format!("the system has no {len} bytes of memory for these rows: {error}");
         errors::named("IoFailed", message)
     })

@@ -6,14 +6,18 @@
 //! byte, whatever the back end, cache size, number of threads or order of completion.
 #![forbid(unsafe_code)]
 
+mod buffer;
 mod error;
+mod lookahead;
 mod mini_batch;
 mod node_map;
 mod sampler;
 mod spec;
 mod stream;
 
+pub use buffer::Buffer;
 pub use error::SampleError;
+pub use lookahead::{Chosen, LookAhead, Reading, Settings};
 pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock};
 pub use sampler::Sampler;
 pub use spec::{Fanouts, SampleSpec};

@@ -8,7 +8,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ng_io::Region;
 use ng_store::{
     EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, Expansion, GATHER_BYTES_PER_ROW, Owner,
     Snapshot, TensorMeta, TensorRef,
@@ -17,7 +16,7 @@ use ng_types::canary::planted;
 use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Reservation};
 
 use crate::node_map::NodeMap;
-use crate::{Column, EdgeBlock, MiniBatch, NodeBlock, SampleError, SampleSpec};
+use crate::{Buffer, Column, EdgeBlock, MiniBatch, NodeBlock, SampleError, SampleSpec};
 
 /// Samples mini-batches from one snapshot.
 ///
@@ -107,6 +106,34 @@ impl Sampler {
             batch.columns.push(column);
         }
         Ok(batch)
+    }
+
+    /// As [`Sampler::sample`], without columns.
+    pub(crate) fn sample_subgraph(
+        &self,
+        seeds: &[(NodeTypeId, &[NodeId])],
+        stream: u64,
+        admit: &Admit<'_>,
+    ) -> Result<MiniBatch, SampleError> {
+        Ok(self.sample_topology(seeds, stream, admit)?.into_batch())
+    }
+
+    /// Whether the rows of the tensors pass what the budget can hold, so that looking ahead pays.
+    pub fn is_larger_than_memory(&self) -> bool {
+        let catalog = self.snapshot.catalog();
+        let metas = self.tensors.iter().filter_map(|tensor| catalog.tensor(*tensor));
+        let bytes: u64 = metas.map(|meta| meta.num_rows.saturating_mul(meta.row_bytes())).sum();
+        bytes > self.snapshot.budget().limit_bytes() / 2
+    }
+
+    /// What sampling wants of the store's block cache.
+    pub(crate) fn block_cache_bytes(&self) -> u64 {
+        self.snapshot.budget().limit_bytes() / 4
+    }
+
+    /// The tensors that batches carry.
+    pub(crate) fn tensors(&self) -> &[TensorRef] {
+        &self.tensors
     }
 
     fn sample_topology(
@@ -207,7 +234,7 @@ impl Sampler {
         let ids = batch.row_ids(tensor.owner);
         let rows: Vec<u64> = ids.iter().map(|id| *id as u64).collect();
         let mut bytes =
-            Region::new(len).map_err(|source| SampleError::NoMemory { bytes: len, source })?;
+            Buffer::new(len).map_err(|source| SampleError::NoMemory { bytes: len, source })?;
         self.snapshot.gather(tensor, &rows, bytes.as_mut_slice())?;
         Ok(Column { tensor, bytes })
     }

@@ -13,6 +13,7 @@ use crate::io::{BLOCK_BYTES, FileId, READ_BYTES_MAX, ReadOp, Reader};
 use crate::page_map::{Page, PageMap, Slot};
 use crate::page_table::{Entries, INNER_ENTRIES, Inner, Leaf, LeafSpec, pages_per_leaf};
 use crate::segment::{data_file, table_file};
+use crate::tensor::layout::RowLayout;
 use ng_types::canary::planted;
 use std::sync::Arc;
 
@@ -165,6 +166,29 @@ impl Segment {
             Some(Slot::Dead) => Err(self.nowhere(page)),
             None => Ok(None),
         }
+    }
+
+    /// Lends a row of a tensor that was changed since the checkpoint, page by page: (first byte in
+    /// the row, bytes). A row is changed as a whole.
+    pub fn changed_row(
+        &self,
+        layout: RowLayout,
+        row: u64,
+        take: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<(), ReadError> {
+        let place = layout.place(row);
+        let page_bytes = self.blocks_per_page() as usize * BLOCK_BYTES;
+        let mut byte = place.block as usize * BLOCK_BYTES + place.offset;
+        let mut at = 0;
+        while at < layout.row_bytes() {
+            let page = (byte / page_bytes) as u64;
+            let held = self.changed_page(page)?.ok_or_else(|| self.nowhere(page))?;
+            let rest = held.bytes().get(byte % page_bytes..).unwrap_or_default();
+            let len = rest.len().min(layout.row_bytes() - at);
+            take(at, rest.get(..len).unwrap_or_default());
+            (at, byte) = (at + len, byte + len);
+        }
+        Ok(())
     }
 }
 
@@ -489,7 +513,8 @@ impl Pages {
     }
 }
 
-fn verify_blocks(
+/// Compares blocks with their checksums; `file` is for the message.
+pub(crate) fn verify_blocks(
     segment: &Placed,
     file: &str,
     expected: &[Located],

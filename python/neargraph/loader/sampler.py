@@ -14,6 +14,7 @@ from neargraph import _core
 from neargraph._process import ProcessLocal, closed_in_this_process
 from neargraph.exceptions import NameNotFound
 from neargraph.loader.fanouts import resolve_fanouts
+from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.seeds import InputNodes, SeedPlan, resolve_input_nodes
 from neargraph.schema import EdgeType, Kind, NodeType, Schema
@@ -117,6 +118,8 @@ class NeighborSampler:
         train_epoch: int = 0,
         prefetch: int | None = None,
         threads: int | None = None,
+        reading: str = "auto",
+        window: int | None = None,
     ) -> Iterator[MiniBatch]:
         """Samples batches around all of `ids`, in order, working ahead in background threads.
 
@@ -128,6 +131,13 @@ class NeighborSampler:
             train_epoch: Which pass this is; another one has other draws.
             prefetch: Batches to work ahead at most, fewer where memory is short; None is 4.
             threads: Background threads; None is one per core, at most 4.
+            reading: How rows are read that memory does not hold. ``"direct"`` reads each batch
+                by itself, through the store's caches. ``"scan"`` samples many batches ahead and
+                reads the file round and round, keeping the rows that some of them want;
+                ``"window"`` reads each batch's rows in the order of the file and keeps what
+                later batches want. ``"auto"`` takes what costs the disk least. The batches are
+                the same.
+            window: Batches to look ahead; None is as many as memory rewards.
         """
         inputs = resolve_input_nodes(self.snapshot, ids)
         plan = SeedPlan(
@@ -137,7 +147,31 @@ class NeighborSampler:
             seed=self.seed,
             drop_last=drop_last,
         )
+        options = {"window": window, "prefetch": prefetch, "threads": threads}
+        if looks_ahead(check_reading(reading), lambda: self.core, plan):
+            ahead = self.look_ahead(inputs, plan, goes_on=False, reading=reading, **options)
+            return self.run_ahead(ahead, inputs, plan, train_epoch)
         return self.run(inputs, plan, train_epoch, prefetch=prefetch, threads=threads)
+
+    def look_ahead(
+        self, inputs: InputNodes, plan: SeedPlan, *, goes_on: bool, **options: Any
+    ) -> LookAhead:
+        """What reads the batches of `plan` by looking ahead; see `batches` for the options."""
+        return LookAhead(
+            lambda: self.core, self.snapshot, inputs, plan, goes_on=goes_on, options=options
+        )
+
+    def run_ahead(
+        self,
+        ahead: LookAhead,
+        inputs: InputNodes,
+        plan: SeedPlan,
+        train_epoch: int,
+        first: int = 0,
+    ) -> Iterator[MiniBatch]:
+        """As `run`, from a look-ahead; the same batches."""
+        for batch, places, made in ahead.run(train_epoch, first):
+            yield self._wrap(made.pop(), inputs, plan, places, batch)
 
     def run(
         self,

@@ -1,0 +1,125 @@
+//! The gathering thread: rows from their slots into the columns of a batch, in batch order.
+
+use std::sync::Arc;
+
+use ng_store::{Snapshot, TensorRef};
+use rayon::prelude::*;
+
+use super::pieces::Resolved;
+use super::resident::ResidentTensor;
+use super::slots::Slots;
+use super::state::{Shared, State};
+use crate::buffer::{Buffer, Pool};
+use crate::{Column, MiniBatch, SampleError};
+
+/// Rows that one task copies.
+const ROWS_TOGETHER: usize = 2048;
+
+/// Where the rows of a tensor come from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// Slots of this table, into buffers of this pool.
+    Table(usize, Arc<Pool>),
+    /// Memory.
+    Resident(ResidentTensor),
+}
+
+/// What the gathering thread works with.
+pub(crate) struct Gatherer {
+    pub snapshot: Arc<Snapshot>,
+    /// By tensor asked for.
+    pub sources: Vec<(TensorRef, Source)>,
+    pub slots: Arc<std::sync::OnceLock<Vec<Slots>>>,
+    /// Batches that wait for the consumer at most.
+    pub prefetch: usize,
+}
+
+impl Gatherer {
+    /// Makes batches until everything stops.
+    pub fn run(&self, shared: &Shared) {
+        loop {
+            let next = |state: &mut State| {
+                if state.ready.len() < self.prefetch { state.next_complete() } else { None }
+            };
+            let Some(resolved) = shared.wait_until(next) else { return };
+            match self.gather(shared, resolved) {
+                Ok(Some(batch)) => shared.change(|state| {
+                    state.gathered += 1;
+                    state.ready.push_back(batch);
+                }),
+                Ok(None) => return,
+                Err(error) => shared.fail(error),
+            }
+        }
+    }
+
+    /// `None` if everything stopped meanwhile.
+    fn gather(
+        &self,
+        shared: &Shared,
+        resolved: Resolved,
+    ) -> Result<Option<MiniBatch>, SampleError> {
+        let Resolved { sampled, slots, rows_read } = resolved;
+        let rows: u64 = slots.iter().map(|slots| slots.len() as u64).sum();
+        self.snapshot.count_rows(rows, rows.saturating_sub(rows_read));
+        let mut batch = sampled.batch;
+        for (tensor, source) in &self.sources {
+            let width = self.row_bytes(*tensor);
+            let rows = batch.row_ids(tensor.owner).len();
+            let bytes = match source {
+                Source::Table(table, pool) => {
+                    let Some(mut bytes) = self.buffer(shared, pool, rows * width)? else {
+                        return Ok(None);
+                    };
+                    self.copy(*table, &slots[*table], bytes.as_mut_slice());
+                    batch.held.push(None);
+                    bytes
+                }
+                Source::Resident(resident) => {
+                    let len = rows * width;
+                    let held = self.snapshot.reserve(len as u64);
+                    batch.held.push(Some(held.map_err(SampleError::from_budget)?));
+                    let mut bytes = Buffer::new(len)
+                        .map_err(|source| SampleError::NoMemory { bytes: len, source })?;
+                    let ids = batch.row_ids(tensor.owner).iter().map(|id| *id as u32);
+                    resident.gather(ids, bytes.as_mut_slice());
+                    bytes
+                }
+            };
+            batch.columns.push(Column { tensor: *tensor, bytes });
+        }
+        Ok(Some(batch))
+    }
+
+    fn row_bytes(&self, tensor: TensorRef) -> usize {
+        self.snapshot.catalog().tensor(tensor).map_or(0, |meta| meta.row_bytes() as usize)
+    }
+
+    /// A buffer of the pool; one of its own where the batch is larger than any before.
+    fn buffer(
+        &self,
+        shared: &Shared,
+        pool: &Arc<Pool>,
+        len: usize,
+    ) -> Result<Option<Buffer>, SampleError> {
+        if !pool.fits(len) {
+            return Err(SampleError::Spec(format!(
+                "a batch has {len} bytes of rows, more than was planned for; use reading=\"direct\""
+            )));
+        }
+        // A buffer comes back without a word to this stage, so the wait is one of short looks.
+        Ok(shared.wait_until(|_| pool.take(len)))
+    }
+
+    fn copy(&self, table: usize, from: &[u32], out: &mut [u8]) {
+        let Some(slots) = self.slots.get().and_then(|slots| slots.get(table)) else { return };
+        let width = slots.width();
+        let tasks = out.par_chunks_mut(ROWS_TOGETHER * width).zip(from.par_chunks(ROWS_TOGETHER));
+        tasks.for_each(|(out, from)| {
+            slots.each(from, |place, row| {
+                let at = place * width;
+                out[at..at + width].copy_from_slice(row);
+            });
+        });
+    }
+}

@@ -1,0 +1,55 @@
+//! What the stages hand to each other: sampled batches, rows to be read, batches whose rows have
+//! their slots.
+
+use std::sync::Arc;
+
+use ng_store::{Owner, Planned, RowPlan};
+
+use crate::MiniBatch;
+
+/// A batch that was sampled and waits for its rows.
+#[derive(Debug)]
+pub(crate) struct Sampled {
+    /// Its place in the order of the jobs.
+    pub index: u64,
+    /// The subgraph, without columns.
+    pub batch: MiniBatch,
+}
+
+impl Sampled {
+    /// The rows that a tensor of `owner` gives to the batch.
+    pub fn rows(&self, owner: Owner) -> impl ExactSizeIterator<Item = u32> + '_ {
+        self.batch.row_ids(owner).iter().map(|id| *id as u32)
+    }
+}
+
+/// Rows of one table that are read together.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// The batch that cannot be gathered before.
+    pub step: u64,
+    /// The table.
+    pub table: usize,
+    /// How.
+    pub plan: RowPlan,
+    /// Where each row goes.
+    pub slots: Vec<u32>,
+}
+
+impl Planned for Piece {
+    fn plan(&self) -> &RowPlan {
+        &self.plan
+    }
+}
+
+/// The slots of a batch's rows, by table.
+pub(crate) type BatchSlots = Arc<Vec<Vec<u32>>>;
+
+/// A batch whose rows have their slots.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    pub sampled: Sampled,
+    pub slots: BatchSlots,
+    /// Rows that were planned to be read at its step.
+    pub rows_read: u64,
+}
