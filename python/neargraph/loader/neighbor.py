@@ -20,6 +20,7 @@ except ImportError as missing:
     ) from missing
 
 from neargraph.loader.collate import Collator
+from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead
 from neargraph.loader.refused import refuse_unsupported
 from neargraph.loader.sampler import Attrs, NeighborSampler
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
@@ -65,6 +66,11 @@ class NeighborLoader:
         transform: Called with each batch.
         prefetch: Batches to work ahead at most, fewer where memory is short; None is 4.
         threads: Background threads; None is one per core, at most 4.
+        reading: How rows that memory does not hold are read: ``"auto"``, ``"direct"``,
+            ``"scan"`` or ``"window"``; see `NeighborSampler.batches`. Looking ahead goes on from
+            one epoch into the next and keeps its memory meanwhile; reading something else from
+            the same store between epochs, or `close`, gives it back.
+        window: Batches to look ahead; None is as many as memory rewards.
         num_workers: Make batches in this many processes instead of threads. Processes open the
             last checkpoint, so one is written if there are commits since.
         pin_memory: Copy batches to page-locked memory where CUDA is there.
@@ -103,6 +109,8 @@ class NeighborLoader:
         transform: Callable[[Any], Any] | None = None,
         prefetch: int | None = None,
         threads: int | None = None,
+        reading: str = "auto",
+        window: int | None = None,
         num_workers: int = 0,
         pin_memory: bool = False,
         **kwargs: Any,
@@ -132,7 +140,12 @@ class NeighborLoader:
         collator = Collator(snapshot.schema, sampler.tensors, x_dtype)
         self._source = BatchSource(sampler, inputs, plan, collator, transform)
         self._pool = WorkerPool(self._source, num_workers, options) if num_workers else None
-        self._ahead = {"prefetch": prefetch, "threads": threads}
+        self._options = {"prefetch": prefetch, "threads": threads}
+        self._ahead: LookAhead | None = None
+        if looks_ahead(check_reading(reading), lambda: sampler.core, plan) and not num_workers:
+            self._ahead = sampler.look_ahead(
+                inputs, plan, goes_on=True, reading=reading, window=window, **self._options
+            )
         self._pin = pin_memory and torch.cuda.is_available()
         self._position = Position()
         self._next = Position()
@@ -175,8 +188,17 @@ class NeighborLoader:
         if self._pool is not None:
             return self._pool.run(train_epoch, first)
         source = self._source
-        sampled = source.sampler.run(source.inputs, source.plan, train_epoch, first, **self._ahead)
+        inputs, plan = source.inputs, source.plan
+        if self._ahead is not None:
+            sampled = source.sampler.run_ahead(self._ahead, inputs, plan, train_epoch, first)
+        else:
+            sampled = source.sampler.run(inputs, plan, train_epoch, first, **self._options)
         return map(source.finish, sampled)
+
+    def close(self) -> None:
+        """Gives back what the loader keeps in memory between epochs."""
+        if self._ahead is not None:
+            self._ahead.close()
 
     def set_epoch(self, train_epoch: int) -> None:
         """Makes the next pass that of `train_epoch`, or its rest if a loaded state stands in it."""
