@@ -184,6 +184,10 @@ impl LookAhead {
         Ok(Some(dict))
     }
 
+    fn waits(&self) -> Vec<(&'static str, f64)> {
+        self.lock().as_ref().map_or_else(Vec::new, ng_sample::LookAhead::waits)
+    }
+
     fn __next__(&self, py: Python<'_>) -> PyResult<MiniBatch> {
         let batch = wait(py, || {
             self.lock().as_mut().map_or(Ok(None), |inner| inner.next_within(SIGNAL_POLL))

@@ -43,6 +43,12 @@ pub enum SampleError {
     #[doc(hidden)]
     #[error("the batch made room for an earlier one")]
     MadeRoom,
+    /// The system starts no more threads.
+    #[error("cannot start a thread: {source}")]
+    NoThread {
+        /// The system's answer.
+        source: std::io::Error,
+    },
     /// A preparing thread ended without an answer.
     #[error("a sampling thread stopped unexpectedly; please report this with the log before it")]
     ThreadLost,

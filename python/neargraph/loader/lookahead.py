@@ -125,6 +125,11 @@ class LookAhead:
         core = self._local.peek()
         return core.chosen() if core is not None else None
 
+    def waits(self) -> dict[str, float]:
+        """Seconds that each stage has waited, and for what."""
+        core = self._local.peek()
+        return dict(core.waits()) if core is not None else {}
+
     def close(self) -> None:
         """Stops reading and gives the memory back."""
         _waiting.discard(self)

@@ -15,7 +15,7 @@ use super::policy::{Reading, Table};
 use super::reader;
 use super::resident::ResidentTensor;
 use super::slots::Slots;
-use super::state::{Job, Shared, State};
+use super::state::{Job, Shared, State, Wait};
 use super::study::{BATCHES_MAX, TableStudy};
 use crate::buffer::Pool;
 use crate::sampler::Stage;
@@ -89,13 +89,14 @@ impl LookAhead {
             gatherer: OnceLock::new(),
             chosen: OnceLock::new(),
         });
-        let start = |work: fn(&Engine)| {
+        let start = |name: &str, work: fn(&Engine)| {
             let engine = Arc::clone(&engine);
-            std::thread::spawn(move || work(&engine))
+            std::thread::Builder::new().name(name.into()).spawn(move || work(&engine))
         };
-        let mut workers: Vec<_> =
-            (0..engine.settings.threads).map(|_| start(Engine::sample)).collect();
-        workers.push(start(Engine::plan));
+        let samplers = (0..engine.settings.threads).map(|_| start("ng-sample", Engine::sample));
+        let planner = std::iter::once_with(|| start("ng-plan", Engine::plan));
+        let workers = samplers.chain(planner).collect::<std::io::Result<_>>();
+        let workers = workers.map_err(|source| SampleError::NoThread { source })?;
         Ok(Self { engine, workers })
     }
 
@@ -152,8 +153,16 @@ impl LookAhead {
             if left.is_zero() {
                 return Err(());
             }
+            let since = Instant::now();
             state = shared.wait_for(state, left);
+            shared.add_wait(Wait::Consumer, since);
         }
+    }
+
+    /// Seconds that each stage has waited so far, and for what: the stage that waits least bounds
+    /// the whole.
+    pub fn waits(&self) -> Vec<(&'static str, f64)> {
+        self.engine.shared.waits().collect()
     }
 
     /// Stops the threads and drops what they prepared.
@@ -199,12 +208,12 @@ impl Around for Threads<'_> {
             }
             piece.take().map(|piece| state.add_piece(piece))
         };
-        self.0.shared.wait_until(room).ok_or(SampleError::ThreadLost)
+        self.0.shared.wait_until(Wait::PlanForReader, room).ok_or(SampleError::ThreadLost)
     }
 
     fn wait_gathered(&mut self, gathered: u64) -> Result<u64, SampleError> {
         let more = |state: &mut State| (state.gathered > gathered).then_some(state.gathered);
-        self.0.shared.wait_until(more).ok_or(SampleError::ThreadLost)
+        self.0.shared.wait_until(Wait::PlanForSlots, more).ok_or(SampleError::ThreadLost)
     }
 }
 
@@ -224,7 +233,7 @@ impl Engine {
             state.begun += 1;
             Some((state.begun - 1, job))
         };
-        while let Some((index, job)) = self.shared.wait_until(next) {
+        while let Some((index, job)) = self.shared.wait_until(Wait::SampleForDemand, next) {
             let seeds = [(self.settings.node_type, job.seeds.as_slice())];
             let admit = |_: Stage, bytes| self.admit(index, bytes);
             match self.sampler.sample_subgraph(&seeds, job.stream, &admit) {
@@ -264,7 +273,7 @@ impl Engine {
 
     /// Takes sampled batches in order until there are `count`, or no more are to be had.
     fn take_sampled(&self, count: u64, take: &mut dyn FnMut(Sampled)) -> Option<u64> {
-        self.shared.wait_until(|state| {
+        self.shared.wait_until(Wait::PlanForSamples, |state| {
             state.sample_until = state.sample_until.max(count + SAMPLED_BEYOND);
             while let Some(entry) = state.sampled.first_entry() {
                 if *entry.key() != state.planned_input {
@@ -297,10 +306,18 @@ impl Engine {
         drop(studies);
         let reading = self.chosen.get().map_or(self.settings.reading, |c| c.reading);
         std::thread::scope(|scope| {
-            scope.spawn(|| reader::read(&self.shared, self.snapshot(), reading, &self.slots));
-            scope.spawn(|| self.gatherer.get().map(|gatherer| gatherer.run(&self.shared)));
-            let result = self.run(planner);
-            if let Err(error) = result {
+            let read = || reader::read(&self.shared, self.snapshot(), reading, &self.slots);
+            let gather = || {
+                if let Some(gatherer) = self.gatherer.get() {
+                    gatherer.run(&self.shared);
+                }
+            };
+            let named = |name: &str| std::thread::Builder::new().name(name.into());
+            let started = named("ng-read")
+                .spawn_scoped(scope, read)
+                .and_then(|_| named("ng-gather").spawn_scoped(scope, gather))
+                .map_err(|source| SampleError::NoThread { source });
+            if let Err(error) = started.and_then(|_| self.run(planner)) {
                 self.shared.fail(error);
             }
         });
@@ -457,7 +474,7 @@ impl Engine {
                     let ended = state.ended && state.given() == t;
                     (ended || state.given() > t).then_some(ended)
                 };
-                match self.shared.wait_until(more) {
+                match self.shared.wait_until(Wait::PlanForSamples, more) {
                     Some(false) => continue,
                     _ => return Ok(()),
                 }

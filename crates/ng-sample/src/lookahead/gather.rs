@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::pieces::Resolved;
 use super::resident::ResidentTensor;
 use super::slots::Slots;
-use super::state::{Shared, State};
+use super::state::{Shared, State, Wait};
 use crate::buffer::{Buffer, Pool};
 use crate::{Column, MiniBatch, SampleError};
 
@@ -41,7 +41,7 @@ impl Gatherer {
             let next = |state: &mut State| {
                 if state.ready.len() < self.prefetch { state.next_complete() } else { None }
             };
-            let Some(resolved) = shared.wait_until(next) else { return };
+            let Some(resolved) = shared.wait_until(Wait::GatherForRows, next) else { return };
             match self.gather(shared, resolved) {
                 Ok(Some(batch)) => shared.change(|state| {
                     state.gathered += 1;
@@ -108,7 +108,7 @@ impl Gatherer {
             )));
         }
         // A buffer comes back without a word to this stage, so the wait is one of short looks.
-        Ok(shared.wait_until(|_| pool.take(len)))
+        Ok(shared.wait_until(Wait::GatherForBuffers, |_| pool.take(len)))
     }
 
     fn copy(&self, table: usize, from: &[u32], out: &mut [u8]) {

@@ -7,7 +7,7 @@ use ng_store::Snapshot;
 use super::pieces::Piece;
 use super::policy::Reading;
 use super::slots::Slots;
-use super::state::Shared;
+use super::state::{Shared, State, Wait};
 
 /// Reads pieces into their slots until everything stops.
 pub(crate) fn read(
@@ -16,8 +16,8 @@ pub(crate) fn read(
     reading: Reading,
     slots: &OnceLock<Vec<Slots>>,
 ) {
-    let waiting = |state: &mut super::state::State| (!state.pieces.is_empty()).then_some(());
-    while shared.wait_until(waiting).is_some() {
+    let waiting = |state: &mut State| (!state.pieces.is_empty()).then_some(());
+    while shared.wait_until(Wait::ReadForPlans, waiting).is_some() {
         // A naive reader lets each group end before it begins the next.
         let mut groups = if reading.is_naive() { 1 } else { usize::MAX };
         let mut next = || {

@@ -1,8 +1,9 @@
 //! What the threads of a look-ahead share: one lock, one condition, and queues between stages.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ng_types::NodeId;
 
@@ -82,11 +83,47 @@ impl State {
     }
 }
 
+/// Who waits for what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wait {
+    /// A sampling thread, until more samples are wanted.
+    SampleForDemand,
+    /// The planner, for sampled batches.
+    PlanForSamples,
+    /// The planner, because the reader has enough to do.
+    PlanForReader,
+    /// The planner, for slots that a gathered batch gives back.
+    PlanForSlots,
+    /// The reader, for rows to be planned.
+    ReadForPlans,
+    /// The gathering thread, for rows to be read or for the consumer.
+    GatherForRows,
+    /// The gathering thread, for a buffer that the consumer gives back.
+    GatherForBuffers,
+    /// The consumer, for a batch.
+    Consumer,
+}
+
+impl Wait {
+    /// Names for reports, in the order of the variants.
+    pub const NAMES: [&'static str; 8] = [
+        "sample_for_demand",
+        "plan_for_samples",
+        "plan_for_reader",
+        "plan_for_slots",
+        "read_for_plans",
+        "gather_for_rows",
+        "gather_for_buffers",
+        "consumer",
+    ];
+}
+
 /// The state, its lock and its condition.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    waited_us: [AtomicU64; Wait::NAMES.len()],
 }
 
 impl Shared {
@@ -117,9 +154,17 @@ impl Shared {
     }
 
     /// Waits until `look` finds something; `None` when everything stops.
-    pub fn wait_until<R>(&self, mut look: impl FnMut(&mut State) -> Option<R>) -> Option<R> {
+    pub fn wait_until<R>(
+        &self,
+        why: Wait,
+        mut look: impl FnMut(&mut State) -> Option<R>,
+    ) -> Option<R> {
         let mut state = self.lock();
+        let mut since = None;
         loop {
+            if let Some(since) = since.replace(Instant::now()) {
+                self.add_wait(why, since);
+            }
             if state.closed || state.failure.is_some() {
                 return None;
             }
@@ -130,6 +175,18 @@ impl Shared {
             }
             state = self.wait(state);
         }
+    }
+
+    /// Counts a wait that began at `since` and ends now.
+    pub fn add_wait(&self, why: Wait, since: Instant) {
+        let us = since.elapsed().as_micros() as u64;
+        self.waited_us[why as usize].fetch_add(us, Ordering::Relaxed);
+    }
+
+    /// Seconds waited so far, by name.
+    pub fn waits(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+        let seconds = |us: &AtomicU64| us.load(Ordering::Relaxed) as f64 / 1e6;
+        Wait::NAMES.into_iter().zip(self.waited_us.iter().map(seconds))
     }
 
     /// Stops everything because of an error; the first one is told to the consumer.
