@@ -53,6 +53,13 @@ pub struct Settings {
     pub costs: Option<DiskCosts>,
 }
 
+impl Settings {
+    /// Buffers for rows: those of finished batches, and one with the consumer.
+    fn buffers(&self) -> u64 {
+        self.prefetch as u64 + 1
+    }
+}
+
 /// Batches in the order of their jobs, read by looking ahead. Dropping it stops its threads.
 pub struct LookAhead {
     engine: Arc<Engine>,
@@ -370,7 +377,7 @@ impl Engine {
             let rows = rows.max().unwrap_or(0);
             ((rows + rows / 16 + 64) * study.width).next_multiple_of(2 << 20)
         };
-        let buffers = self.settings.prefetch as u64 + 2;
+        let buffers = self.settings.buffers();
         let pool_bytes: Vec<u64> = studies.iter().map(|study| buffers * most(study)).collect();
         let sample_bytes = first.iter().map(|s| s.batch.num_bytes()).max().unwrap_or(0) + 4096;
         let threads = self.settings.threads as u64;
@@ -410,7 +417,7 @@ impl Engine {
         first: Vec<Sampled>,
     ) -> Result<BuiltPlanner, SampleError> {
         let no_memory = |bytes: usize| move |source| SampleError::NoMemory { bytes, source };
-        let buffers = self.settings.prefetch + 2;
+        let buffers = self.settings.buffers() as usize;
         let reading = layout.chosen.reading;
         let (mut tables, mut slots, mut sources) = (Vec::new(), Vec::new(), Vec::new());
         for (index, study) in studies.iter().enumerate() {

@@ -11,7 +11,7 @@ use super::study::{Cost, TableStudy};
 use crate::SampleError;
 
 /// Slices that may have been read and not be used yet.
-const LAG: u64 = 3;
+const LAG: u64 = 2;
 
 /// What was chosen, and what it is expected to cost.
 #[derive(Clone, Debug, PartialEq)]

@@ -15,17 +15,22 @@ const IDLE: u32 = u32::MAX;
 /// Never given up.
 const FOREVER: u32 = u32::MAX - 1;
 
+/// What is known of one slot, together because it is looked at together.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    row: u32,
+    /// The batch that the row is kept for.
+    until: u32,
+    /// The last batch that was promised it.
+    promised: u32,
+}
+
 /// The map between rows and slots.
 #[derive(Debug)]
 pub(crate) struct Places {
     /// By row.
     slot_of: Vec<u32>,
-    /// By slot.
-    row_of: Vec<u32>,
-    /// By slot: the batch that the row is kept for.
-    until: Vec<u32>,
-    /// By slot: the last batch that was promised it.
-    promised: Vec<u32>,
+    slots: Vec<Slot>,
     free: Vec<u32>,
     /// Slots by the batch that they are kept for; entries that `until` denies are old.
     due: BTreeMap<u32, Vec<u32>>,
@@ -37,16 +42,14 @@ pub(crate) struct Places {
 impl Places {
     /// Bytes of bookkeeping.
     pub fn num_bytes(rows: usize, slots: usize) -> u64 {
-        (rows * 4 + slots * (3 * 4 + 4 + 2 * 4)) as u64
+        (rows * 4 + slots * (size_of::<Slot>() + 4 + 2 * 4)) as u64
     }
 
     /// `slots` free slots for a table of `rows` rows.
     pub fn new(rows: usize, slots: usize) -> Self {
         Self {
             slot_of: vec![NOWHERE; rows],
-            row_of: vec![NOWHERE; slots],
-            until: vec![0; slots],
-            promised: vec![0; slots],
+            slots: vec![Slot { row: NOWHERE, until: 0, promised: 0 }; slots],
             free: (0..slots as u32).rev().collect(),
             due: BTreeMap::new(),
             idle: VecDeque::new(),
@@ -57,6 +60,10 @@ impl Places {
     /// Rows of the table.
     pub fn num_rows(&self) -> usize {
         self.slot_of.len()
+    }
+
+    fn until(&self, slot: u32) -> Option<u32> {
+        self.slots.get(slot as usize).map(|slot| slot.until)
     }
 
     /// Where a row is.
@@ -88,17 +95,17 @@ impl Places {
 
     /// Puts a row into a slot that was taken; whoever keeps the order of slots empties it.
     pub fn put_unowned(&mut self, row: u32, slot: u32) {
-        let places = (self.slot_of.get_mut(row as usize), self.row_of.get_mut(slot as usize));
-        if let (Some(slot_of), Some(row_of)) = places {
-            (*slot_of, *row_of) = (slot, row);
+        let places = (self.slot_of.get_mut(row as usize), self.slots.get_mut(slot as usize));
+        if let (Some(slot_of), Some(known)) = places {
+            (*slot_of, known.row) = (slot, row);
         }
     }
 
     /// Puts a row into a slot that it never leaves.
     pub fn put_forever(&mut self, row: u32, slot: u32) {
         self.put_unowned(row, slot);
-        if let Some(until) = self.until.get_mut(slot as usize) {
-            *until = FOREVER;
+        if let Some(known) = self.slots.get_mut(slot as usize) {
+            known.until = FOREVER;
         }
     }
 
@@ -114,42 +121,41 @@ impl Places {
 
     /// Keeps what is in a slot until batch `until`.
     pub fn keep(&mut self, slot: u32, until: u32) {
-        let Some(known) = self.until.get_mut(slot as usize) else { return };
-        if *known != FOREVER && *known != until {
-            *known = until;
+        let Some(known) = self.slots.get_mut(slot as usize) else { return };
+        if known.until != FOREVER && known.until != until {
+            known.until = until;
             self.due.entry(until).or_default().push(slot);
         }
     }
 
     /// Keeps an idle slot for a batch that turned up.
     pub fn wake(&mut self, slot: u32, until: u32) {
-        if self.until.get(slot as usize) == Some(&IDLE) {
+        if self.until(slot) == Some(IDLE) {
             self.keep(slot, until);
         }
     }
 
     /// Nobody known wants what is in a slot any more; it may be wanted again.
     pub fn rest(&mut self, slot: u32) {
-        let Some(known) = self.until.get_mut(slot as usize) else { return };
-        if *known != FOREVER && *known != IDLE {
-            *known = IDLE;
+        let Some(known) = self.slots.get_mut(slot as usize) else { return };
+        if known.until != FOREVER && known.until != IDLE {
+            known.until = IDLE;
             self.idle.push_back(slot);
         }
     }
 
     /// Promises a slot to a batch, and keeps it until then at least.
     pub fn promise(&mut self, slot: u32, batch: u32) {
-        if let Some(promised) = self.promised.get_mut(slot as usize) {
-            *promised = batch;
-        }
-        if self.until.get(slot as usize).is_some_and(|until| *until < batch) {
+        let Some(known) = self.slots.get_mut(slot as usize) else { return };
+        known.promised = batch;
+        if known.until < batch {
             self.keep(slot, batch);
         }
     }
 
     /// The last batch that a slot was promised to.
     pub fn promised(&self, slot: u32) -> u32 {
-        self.promised.get(slot as usize).copied().unwrap_or(0)
+        self.slots.get(slot as usize).map_or(0, |slot| slot.promised)
     }
 
     /// Every batch up to `batch` has been gathered: what was kept for them alone is free.
@@ -161,7 +167,8 @@ impl Places {
             }
             let (due, slots) = entry.remove_entry();
             for slot in slots {
-                if self.until.get(slot as usize) == Some(&due) && self.promised(slot) <= batch {
+                let Some(known) = self.slots.get(slot as usize) else { continue };
+                if known.until == due && known.promised <= batch {
                     self.empty(slot);
                     self.free.push(slot);
                 }
@@ -175,8 +182,8 @@ impl Places {
     }
 
     fn empty(&mut self, slot: u32) {
-        let Some(row) = self.row_of.get_mut(slot as usize) else { return };
-        let row = std::mem::replace(row, NOWHERE);
+        let Some(known) = self.slots.get_mut(slot as usize) else { return };
+        let row = std::mem::replace(&mut known.row, NOWHERE);
         if let Some(place) = self.slot_of.get_mut(row as usize).filter(|place| **place == slot) {
             *place = NOWHERE;
         }
@@ -185,7 +192,7 @@ impl Places {
     fn evict_idle(&mut self) -> Option<u32> {
         for _ in 0..self.idle.len() {
             let slot = self.idle.pop_front()?;
-            if self.until.get(slot as usize) != Some(&IDLE) {
+            if self.until(slot) != Some(IDLE) {
                 continue;
             }
             if self.promised(slot) > self.gathered {
@@ -207,10 +214,11 @@ impl Places {
             let slots = entry.get_mut();
             let mut kept = Vec::new();
             while let Some(slot) = slots.pop() {
-                if self.until.get(slot as usize) != Some(&due) {
+                let Some(known) = self.slots.get(slot as usize) else { continue };
+                if known.until != due {
                     continue;
                 }
-                if self.promised.get(slot as usize).is_some_and(|batch| *batch > self.gathered) {
+                if known.promised > self.gathered {
                     kept.push(slot);
                     continue;
                 }

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ng_store::{Merge, Snapshot};
+use ng_store::{Merge, Owner, Snapshot};
 
 use super::pieces::{BatchSlots, Piece, Resolved, Sampled};
 use super::places::NOWHERE;
@@ -16,7 +16,7 @@ use super::policy::{Future, Reading, Registered, Table};
 use crate::SampleError;
 
 /// Rows that are planned together.
-const PIECE_ROWS: usize = 16 << 10;
+const PIECE_ROWS: usize = 8 << 10;
 
 /// Reads of a group of the naive policies, which ends before the next begins.
 const NAIVE_GROUP: usize = 256;
@@ -350,21 +350,21 @@ impl Planner {
         for index in 0..self.tables.len() {
             let table = &mut self.tables[index];
             let wanted = sampled.rows(table.owner());
-            let mut slots = Vec::with_capacity(wanted.len());
+            // One look-up does not wait for another: first all slots, then what is known of them.
+            let mut slots: Vec<u32> =
+                wanted.map(|row| table.places.find(row).unwrap_or(NOWHERE)).collect();
             let mut missing: Vec<(u32, u32)> = Vec::new();
-            for (position, row) in wanted.enumerate() {
-                let slot = table.places.find(row);
-                slots.push(slot.unwrap_or(NOWHERE));
-                match slot {
-                    Some(slot) => {
-                        table.places.promise(slot, number);
-                        if let Future::Sieve(sieve) = &mut table.future {
-                            sieve.touch(slot);
-                        }
-                    }
-                    None => missing.push((row, position as u32)),
+            for (position, slot) in slots.iter().enumerate() {
+                if *slot == NOWHERE {
+                    missing.push((0, position as u32));
+                    continue;
+                }
+                table.places.promise(*slot, number);
+                if let Future::Sieve(sieve) = &mut table.future {
+                    sieve.touch(*slot);
                 }
             }
+            name_rows(&sampled, table.owner(), &mut missing);
             self.read_missing(t, index, missing, &mut slots, around)?;
             if let Future::Chain { .. } = self.tables[index].future {
                 self.tables[index].places.forget_due_through(number);
@@ -462,6 +462,16 @@ impl Planner {
             around.emit(Piece { step, table, plan, slots: slots.to_vec() })?;
         }
         Ok(())
+    }
+}
+
+/// Fills in the rows of (row, position) pairs, whose positions ascend.
+fn name_rows(sampled: &Sampled, owner: Owner, missing: &mut [(u32, u32)]) {
+    let mut rest = missing.iter_mut().peekable();
+    for (position, row) in sampled.rows(owner).enumerate() {
+        if let Some(pair) = rest.next_if(|(_, wanted)| *wanted as usize == position) {
+            pair.0 = row;
+        }
     }
 }
 
