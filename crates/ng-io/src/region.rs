@@ -6,7 +6,7 @@
 use std::io;
 use std::ptr::NonNull;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Owned anonymous memory.
 pub struct Region {
@@ -33,6 +33,18 @@ impl Region {
         };
         let base = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { base, bytes })
+    }
+
+    /// The same in huge pages where the system has them, for memory that is read at random: with
+    /// small pages nearly every read would first have to look its address up.
+    pub fn for_random_reads(bytes: usize) -> io::Result<Self> {
+        let region = Self::new(bytes)?;
+        if bytes > 0 {
+            // SAFETY: the range is the mapping that `region` owns, and the advice changes no byte.
+            // Where it is not taken, pages are small: slower, and no error.
+            let _ = unsafe { madvise(region.base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        }
+        Ok(region)
     }
 
     /// Where it starts; a multiple of the system's page size.
