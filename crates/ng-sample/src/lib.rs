@@ -6,15 +6,21 @@
 //! byte, whatever the back end, cache size, number of threads or order of completion.
 #![forbid(unsafe_code)]
 
+mod compact;
 mod error;
+mod hops;
+mod ids;
 mod mini_batch;
 mod node_map;
+mod resident;
 mod sampler;
 mod spec;
 mod stream;
 
+pub use compact::{CompactEdges, CompactNodes, CompactSample};
 pub use error::SampleError;
+pub use ids::Ids;
 pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock};
-pub use sampler::Sampler;
+pub use sampler::{SampleScratch, Sampler};
 pub use spec::{Fanouts, SampleSpec};
 pub use stream::{BatchPlan, BatchStream};
