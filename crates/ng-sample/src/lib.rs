@@ -7,18 +7,24 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod compact;
 mod error;
+mod hops;
+mod ids;
 mod lookahead;
 mod mini_batch;
 mod node_map;
+mod resident;
 mod sampler;
 mod spec;
 mod stream;
 
 pub use buffer::Buffer;
+pub use compact::{CompactEdges, CompactNodes, CompactSample};
 pub use error::SampleError;
+pub use ids::Ids;
 pub use lookahead::{Chosen, LookAhead, Reading, Settings};
 pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock};
-pub use sampler::Sampler;
+pub use sampler::{SampleScratch, Sampler};
 pub use spec::{Fanouts, SampleSpec};
 pub use stream::{BatchPlan, BatchStream};

@@ -78,18 +78,9 @@ impl MiniBatch {
     }
 
     fn topology_bytes(&self) -> u64 {
-        let nodes: usize = self.nodes.iter().map(|n| n.ids.capacity() * 8).sum();
+        let nodes: usize = self.nodes.iter().map(|n| n.ids.len() * 8).sum();
         let edges: usize = self.edges.iter().map(EdgeBlock::num_bytes).sum();
         (nodes + edges) as u64
-    }
-
-    /// Gives back what was reserved for sampling beyond the arrays that stay.
-    pub(crate) fn release_scratch(&mut self) {
-        let stays = self.topology_bytes();
-        if let Some(Some(held)) = self.held.first_mut() {
-            // A shrinking reservation always succeeds.
-            let _ = held.resize(stays.min(held.bytes()));
-        }
     }
 
     /// Takes the batch apart, for a consumer whose arrays outlive the struct. The reservations give
@@ -102,15 +93,7 @@ impl MiniBatch {
 }
 
 impl EdgeBlock {
-    /// Gives back the room that the arrays grew into and did not fill.
-    pub(crate) fn shrink(&mut self) {
-        for array in [&mut self.rows, &mut self.cols, &mut self.edge_ids, &mut self.times] {
-            array.shrink_to_fit();
-        }
-        self.weights.shrink_to_fit();
-    }
-
-    pub(crate) fn num_bytes(&self) -> usize {
+    fn num_bytes(&self) -> usize {
         let wide = self.rows.len() + self.cols.len() + self.edge_ids.len() + self.times.len();
         wide * 8 + self.weights.len() * 4
     }

@@ -3,20 +3,21 @@
 //! Numbering and draws follow `docs/format.md`, "Randomness": a node belongs to the smallest hop
 //! that reaches it, and the nodes of a hop are numbered by (destination's number, edge type, draw
 //! index) of their first draw. Nothing here depends on the order in which reads complete, because
-//! the store answers a whole frontier in request order.
+//! the store answers a whole frontier in request order, nor on whether a topology is in memory.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use ng_store::{
-    EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, Expansion, GATHER_BYTES_PER_ROW, Owner,
-    Snapshot, TensorMeta, TensorRef,
-};
+use ng_store::TensorRef;
+use ng_store::{Expansion, GATHER_BYTES_PER_ROW, Owner, ResidentTopology, Snapshot, TensorMeta};
 use ng_types::canary::planted;
 use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Reservation};
 
+use crate::compact::CompactSample;
+use crate::hops::{self, Edges, Ends, Hops, Step};
+use crate::ids::Id;
 use crate::node_map::NodeMap;
-use crate::{Buffer, Column, EdgeBlock, MiniBatch, NodeBlock, SampleError, SampleSpec};
+use crate::resident::{self, Rule};
+use crate::{Buffer, Column, MiniBatch, SampleError, SampleSpec};
 
 /// Samples mini-batches from one snapshot.
 ///
@@ -26,10 +27,19 @@ pub struct Sampler {
     snapshot: Arc<Snapshot>,
     spec: Arc<SampleSpec>,
     tensors: Arc<[TensorRef]>,
+    /// By edge type.
+    ends: Arc<[Ends]>,
+    /// Topologies in memory, by edge type.
+    resident: Arc<[Option<Arc<ResidentTopology>>]>,
+    /// Ids of all node types fit 32 bits.
+    ids_are_narrow: bool,
 }
 
 /// Bytes of the list of row ids that a gather is asked with.
 const ROW_ID_BYTES: u64 = 8;
+
+/// Topologies are held in memory if they take at most this share of the budget.
+const TOPOLOGY_SHARE: u64 = 2;
 
 /// How memory for a batch is obtained: bytes wanted to a reservation.
 pub(crate) type Admit<'a> = dyn Fn(Stage, u64) -> Result<Reservation, SampleError> + 'a;
@@ -69,7 +79,40 @@ impl Sampler {
                 }
             }
         }
-        Ok(Self { snapshot, spec: Arc::new(spec), tensors: tensors.into() })
+        let catalog = snapshot.catalog();
+        let ends: Arc<[Ends]> = Ends::of(catalog).into();
+        let resident = vec![None; ends.len()].into();
+        let ids_are_narrow = catalog.node_types.iter().all(|meta| meta.num_nodes <= 1 << 32);
+        let (spec, tensors) = (Arc::new(spec), tensors.into());
+        Ok(Self { snapshot, spec, tensors, ends, resident, ids_are_narrow })
+    }
+
+    /// The same sampler, taking edge types from memory where `resident` (by edge type id) has them.
+    /// Samples are the same.
+    ///
+    /// # Errors
+    /// [`SampleError::Spec`] unless `resident` has a place for each edge type, and what is there is
+    /// of that type and of the sampler's snapshot.
+    pub fn with_resident(
+        self,
+        resident: Vec<Option<Arc<ResidentTopology>>>,
+    ) -> Result<Self, SampleError> {
+        let (given, known) = (resident.len(), self.ends.len());
+        if given != known {
+            let what = format!("topologies for {given} edge types, the store has {known}");
+            return Err(SampleError::Spec(what));
+        }
+        for (index, topology) in resident.iter().enumerate() {
+            let wanted = (EdgeTypeId(index as u16), self.snapshot.fingerprint());
+            let found = topology.as_ref().map(|t| (t.edge_type(), t.fingerprint()));
+            if found.is_some_and(|found| found != wanted) {
+                return Err(SampleError::Spec(format!(
+                    "the topology for edge type {index} is of another edge type or version; load \
+                     it from the snapshot that is sampled"
+                )));
+            }
+        }
+        Ok(Self { resident: resident.into(), ..self })
     }
 
     /// The snapshot that is sampled.
@@ -94,7 +137,11 @@ impl Sampler {
         stream: u64,
         admit: &Admit<'_>,
     ) -> Result<MiniBatch, SampleError> {
-        let mut batch = self.sample_topology(seeds, stream, admit)?.into_batch();
+        let mut scratch = SampleScratch::default();
+        let sample = self.sample_compact_admitted(seeds, stream, &mut scratch, admit)?;
+        drop(scratch);
+        let held = admit(Stage::Topology, sample.batch_bytes())?;
+        let mut batch = sample.into_batch(held);
         let wanted = self.column_sizes(&batch);
         // One admission for all columns: a batch never waits while holding half of its rows. The
         // lists that a gather works with are the same admission, and end with it.
@@ -108,16 +155,6 @@ impl Sampler {
         Ok(batch)
     }
 
-    /// As [`Sampler::sample`], without columns.
-    pub(crate) fn sample_subgraph(
-        &self,
-        seeds: &[(NodeTypeId, &[NodeId])],
-        stream: u64,
-        admit: &Admit<'_>,
-    ) -> Result<MiniBatch, SampleError> {
-        Ok(self.sample_topology(seeds, stream, admit)?.into_batch())
-    }
-
     /// Whether the rows of the tensors pass what the budget can hold, so that looking ahead pays.
     pub fn is_larger_than_memory(&self) -> bool {
         let catalog = self.snapshot.catalog();
@@ -126,9 +163,27 @@ impl Sampler {
         bytes > self.snapshot.budget().limit_bytes() / 2
     }
 
+    /// The same with every topology in memory that fits beside the rest: what is read at random
+    /// several times a batch is worth more there than rows are.
+    ///
+    /// # Errors
+    /// [`SampleError::Read`], [`SampleError::Budget`].
+    pub fn with_topology_that_fits(self) -> Result<Self, SampleError> {
+        let edge_types = 0..self.ends.len() as u16;
+        let bytes: u64 =
+            edge_types.clone().map(|id| self.snapshot.resident_bytes(EdgeTypeId(id))).sum();
+        if bytes > self.snapshot.budget().limit_bytes() / TOPOLOGY_SHARE {
+            return Ok(self);
+        }
+        let load = |id| self.snapshot.load_topology(EdgeTypeId(id)).map(Some);
+        let resident = edge_types.map(load).collect::<Result<_, _>>()?;
+        self.with_resident(resident)
+    }
+
     /// What sampling wants of the store's block cache.
     pub(crate) fn block_cache_bytes(&self) -> u64 {
-        self.snapshot.budget().limit_bytes() / 4
+        let all = self.resident.iter().all(Option::is_some);
+        if all { 0 } else { self.snapshot.budget().limit_bytes() / 4 }
     }
 
     /// The tensors that batches carry.
@@ -136,85 +191,131 @@ impl Sampler {
         &self.tensors
     }
 
-    fn sample_topology(
+    /// Samples the topology around `seeds`, as [`Sampler::sample`] does, and keeps it in the fewest
+    /// bytes. `scratch` belongs to the calling thread and may be used for any sampler.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample`]; after an error of memory, drop `scratch` to give its memory back.
+    pub fn sample_compact(
         &self,
         seeds: &[(NodeTypeId, &[NodeId])],
         stream: u64,
+        scratch: &mut SampleScratch,
+    ) -> Result<CompactSample, SampleError> {
+        let admit =
+            |_: Stage, bytes: u64| self.snapshot.reserve(bytes).map_err(SampleError::from_budget);
+        self.sample_compact_admitted(seeds, stream, scratch, &admit)
+    }
+
+    pub(crate) fn sample_compact_admitted(
+        &self,
+        seeds: &[(NodeTypeId, &[NodeId])],
+        stream: u64,
+        scratch: &mut SampleScratch,
         admit: &Admit<'_>,
-    ) -> Result<Topology, SampleError> {
+    ) -> Result<CompactSample, SampleError> {
+        let SampleScratch { narrow, wide, held } = scratch;
+        if self.ids_are_narrow {
+            self.sample_hops(seeds, stream, (narrow, held), admit)
+        } else {
+            self.sample_hops(seeds, stream, (wide, held), admit)
+        }
+    }
+
+    fn sample_hops<I: Id>(
+        &self,
+        seeds: &[(NodeTypeId, &[NodeId])],
+        stream: u64,
+        (hops, held): (&mut Hops<I>, &mut Growing),
+        admit: &Admit<'_>,
+    ) -> Result<CompactSample, SampleError> {
         let catalog = self.snapshot.catalog();
-        let mut topology = Topology::new(catalog.node_types.len(), catalog.edge_types.len());
+        hops.clear(catalog.node_types.len(), catalog.edge_types.len());
+        let mut num_seeds = 0;
         for (node_type, ids) in seeds {
             self.snapshot.check_nodes(*node_type, ids)?;
-            let map = &mut topology.nodes[usize::from(node_type.0)];
-            ids.iter().for_each(|id| map.push_seed(*id));
+            num_seeds += ids.len() as u64;
+            held.grow(hops.num_bytes() + num_seeds * NodeMap::<I>::BYTES_PER_NODE, admit)?;
+            hops.push_seeds(usize::from(node_type.0), ids);
         }
-        topology.end_hop();
+        hops.end_hop();
         let key = DrawKey::new(self.spec.seed, stream);
         for hop in 0..self.spec.fanouts.hops() {
-            let expansions = self.expand(&topology, key, hop)?;
-            topology.reservation.grow(topology.num_bytes_after(&expansions), admit)?;
-            topology.record(&self.destination_types(), &expansions);
-            topology.end_hop();
+            self.sample_hop(key, hop, (hops, held), admit)?;
         }
-        Ok(topology)
+        let _held = admit(Stage::Topology, hops.compact_bytes(&self.ends))?;
+        let (nodes, edges) = hops.compact(&self.ends);
+        Ok(CompactSample { nodes, edges, _held })
     }
 
-    /// The node type id of each edge type's destinations.
-    fn destination_types(&self) -> Vec<usize> {
-        let edge_types = &self.snapshot.catalog().edge_types;
-        edge_types.iter().map(|meta| usize::from(meta.destination.0)).collect()
-    }
-
-    fn expand(
+    fn sample_hop<I: Id>(
         &self,
-        topology: &Topology,
         key: DrawKey,
         hop: usize,
-    ) -> Result<Vec<Step>, SampleError> {
-        let mut steps = Vec::new();
-        for (index, meta) in self.snapshot.catalog().edge_types.iter().enumerate() {
-            let edge_type = EdgeTypeId(index as u16);
-            let destination = usize::from(meta.destination.0);
-            let frontier = topology.frontier[destination].clone();
-            let fanout = self.spec.fanouts.get(edge_type, hop);
-            let mut expansion = Expansion::default();
-            if fanout != 0 && !frontier.is_empty() {
-                let ids = &topology.nodes[destination].ids[frontier];
-                let ids: Vec<NodeId> = ids.iter().map(|id| *id as NodeId).collect();
-                let mut draw = |at: usize, degree: u64, positions: &mut Vec<u64>| {
-                    self.draw(key, edge_type, ids[at], fanout, degree, positions);
-                };
-                self.snapshot.expand(edge_type, &ids, &mut draw, &mut expansion)?;
+        (hops, held): (&mut Hops<I>, &mut Growing),
+        admit: &Admit<'_>,
+    ) -> Result<(), SampleError> {
+        let mut passing_bytes = 0_u64;
+        for (index, ends) in self.ends.iter().enumerate() {
+            let Some(rule) = self.rule(key, index, hop) else { continue };
+            let (ids, step, edges) = hops.expanding(index, *ends);
+            if ids.is_empty() {
+                continue;
             }
-            steps.push(Step { source: usize::from(meta.source.0), expansion });
+            if let Some(topology) = &self.resident[index] {
+                resident::plan(topology, rule, ids, step, edges)?;
+                passing_bytes = passing_bytes.saturating_add(rule.passing_bytes(step.draws));
+            } else {
+                self.read(rule, ids, step, edges)?;
+            }
         }
-        Ok(steps)
+        held.grow(hops.bytes_for_hop(&self.ends, passing_bytes), admit)?;
+        for (index, ends) in self.ends.iter().enumerate() {
+            let Some(rule) = self.rule(key, index, hop) else { continue };
+            let (ids, step, edges) = hops.expanding(index, *ends);
+            match &self.resident[index] {
+                Some(topology) => resident::draw(topology, rule, ids, step, edges),
+                None => step.take_read(&mut edges.data),
+            }
+        }
+        hops.record(&self.ends);
+        hops.end_hop();
+        held.shrink(hops.num_bytes());
+        Ok(())
     }
 
-    fn draw(
+    /// How an edge type is drawn from at a hop; `None` if it is left out.
+    fn rule(&self, key: DrawKey, edge_type: usize, hop: usize) -> Option<Rule> {
+        let edge_type = EdgeTypeId(edge_type as u16);
+        let fanout = self.spec.fanouts.get(edge_type, hop);
+        let replace = self.spec.replace;
+        (fanout != 0).then(|| Rule { key, edge_type, fanout: u32::try_from(fanout).ok(), replace })
+    }
+
+    /// Expands a frontier from pages.
+    fn read<I: Id>(
         &self,
-        key: DrawKey,
-        edge_type: EdgeTypeId,
-        destination: NodeId,
-        fanout: i64,
-        degree: u64,
-        positions: &mut Vec<u64>,
-    ) {
-        let Ok(count) = u32::try_from(fanout) else {
-            positions.extend(0..degree);
-            return;
-        };
+        rule: Rule,
+        ids: &[I],
+        step: &mut Step<I>,
+        edges: &mut Edges,
+    ) -> Result<(), SampleError> {
         // The canary makes a draw depend on how far the budget has filled, which differs between
         // cache sizes and moments.
         let budget_state =
             if planted("draws_depend_on_budget") { self.snapshot.budget().used_bytes() } else { 0 };
-        let mut draws = key.draws(edge_type, destination ^ budget_state);
-        if self.spec.replace {
-            draws.with_replacement(degree, count, positions);
-        } else {
-            draws.without_replacement(degree, count, positions);
+        let nodes: Vec<NodeId> = ids.iter().map(|id| id.get()).collect();
+        let mut expansion = Expansion::default();
+        let mut draw = |at: usize, degree: u64, positions: &mut Vec<u64>| {
+            rule.draw(nodes[at] ^ budget_state, degree, |position| positions.push(position));
+        };
+        self.snapshot.expand(rule.edge_type, &nodes, &mut draw, &mut expansion)?;
+        step.draws = expansion.sources.len() as u64;
+        for ends in expansion.offsets.windows(2) {
+            edges.counts.push(hops::count((ends[1] - ends[0]) as u64)?);
         }
+        step.read = Some(expansion);
+        Ok(())
     }
 
     fn column_sizes(&self, batch: &MiniBatch) -> Vec<u64> {
@@ -240,117 +341,19 @@ impl Sampler {
     }
 }
 
-fn num_bytes(expansion: &Expansion) -> usize {
-    let Expansion { offsets, sources, edge_ids, times, weights } = expansion;
-    (offsets.len() + sources.len() + edge_ids.len() + times.len()) * 8 + weights.len() * 4
+/// Memory that sampling works with, kept from sample to sample and counted in the store's budget.
+/// One for each thread that calls [`Sampler::sample_compact`].
+#[derive(Default)]
+pub struct SampleScratch {
+    narrow: Hops<u32>,
+    wide: Hops<u64>,
+    held: Growing,
 }
 
-/// One edge type's answer for one hop.
-struct Step {
-    source: usize,
-    expansion: Expansion,
-}
-
-/// The subgraph while it grows.
-struct Topology {
-    nodes: Vec<NodeMap>,
-    edges: Vec<EdgeBlock>,
-    /// The nodes that the next hop expands, by node type.
-    frontier: Vec<Range<usize>>,
-    per_hop: Vec<Vec<usize>>,
-    reservation: Growing,
-}
-
-impl Topology {
-    fn new(node_types: usize, edge_types: usize) -> Self {
-        Self {
-            nodes: (0..node_types).map(|_| NodeMap::default()).collect(),
-            edges: (0..edge_types).map(|_| EdgeBlock::default()).collect(),
-            frontier: vec![0..0; node_types],
-            per_hop: vec![Vec::new(); node_types],
-            reservation: Growing::default(),
-        }
-    }
-
-    fn end_hop(&mut self) {
-        for ((map, frontier), per_hop) in
-            self.nodes.iter().zip(&mut self.frontier).zip(&mut self.per_hop)
-        {
-            *frontier = frontier.end..map.len();
-            per_hop.push(frontier.len());
-        }
-    }
-
-    /// Numbers the sources of a hop and appends its edges, destination by destination.
-    fn record(&mut self, destination_types: &[usize], steps: &[Step]) {
-        let before: Vec<usize> = self.edges.iter().map(|edges| edges.rows.len()).collect();
-        let start = self.frontier.iter().filter(|f| !f.is_empty()).map(|f| f.start).min();
-        let end = self.frontier.iter().map(|f| f.end).max().unwrap_or(0);
-        for destination in start.unwrap_or(end)..end {
-            for (edge_type, step) in steps.iter().enumerate() {
-                let frontier = &self.frontier[destination_types[edge_type]];
-                if !step.expansion.offsets.is_empty() && frontier.contains(&destination) {
-                    let at = destination - frontier.start;
-                    let draws = step.expansion.offsets[at]..step.expansion.offsets[at + 1];
-                    self.record_draws(edge_type, destination, step, draws);
-                }
-            }
-        }
-        for (edges, before) in self.edges.iter_mut().zip(before) {
-            edges.per_hop.push(edges.rows.len() - before);
-        }
-    }
-
-    fn record_draws(
-        &mut self,
-        edge_type: usize,
-        destination: usize,
-        step: &Step,
-        draws: Range<usize>,
-    ) {
-        let Expansion { sources, edge_ids, times, weights, .. } = &step.expansion;
-        let edges = &mut self.edges[edge_type];
-        let map = &mut self.nodes[step.source];
-        for source in &sources[draws.clone()] {
-            edges.rows.push(i64::from(map.number(*source)));
-            edges.cols.push(destination as i64);
-        }
-        if !edge_ids.is_empty() {
-            edges.edge_ids.extend(edge_ids[draws.clone()].iter().map(|id| *id as i64));
-        }
-        if !times.is_empty() {
-            edges.times.extend_from_slice(&times[draws.clone()]);
-        }
-        if !weights.is_empty() {
-            edges.weights.extend_from_slice(&weights[draws]);
-        }
-    }
-
-    /// An upper bound of the memory after a hop's edges are recorded, the expansions included.
-    fn num_bytes_after(&self, steps: &[Step]) -> u64 {
-        let nodes: usize = self.nodes.iter().map(NodeMap::len).sum();
-        let edges: usize = self.edges.iter().map(EdgeBlock::num_bytes).sum();
-        let drawn: usize = steps.iter().map(|step| step.expansion.sources.len()).sum();
-        let expanded: usize = self.frontier.iter().map(ExactSizeIterator::len).sum();
-        let expansions: usize = steps.iter().map(|step| num_bytes(&step.expansion)).sum();
-        let per_edge = 4 * size_of::<i64>() as u64 + NodeMap::BYTES_PER_NODE;
-        nodes as u64 * NodeMap::BYTES_PER_NODE
-            + edges as u64
-            + expansions as u64
-            + drawn as u64 * (per_edge + EXPAND_BYTES_PER_ENTRY)
-            + expanded as u64 * EXPAND_BYTES_PER_DESTINATION
-    }
-
-    /// The finished subgraph, still without columns. Maps and hop results are dropped here, so
-    /// what was reserved for them is given back.
-    fn into_batch(mut self) -> MiniBatch {
-        let maps = self.nodes.into_iter().zip(self.per_hop);
-        let nodes = maps.map(|(map, per_hop)| NodeBlock { ids: map.ids, per_hop }).collect();
-        self.edges.iter_mut().for_each(EdgeBlock::shrink);
-        let held = vec![self.reservation.take_all()];
-        let mut batch = MiniBatch { nodes, edges: self.edges, columns: Vec::new(), held };
-        batch.release_scratch();
-        batch
+impl SampleScratch {
+    /// Bytes of the budget that are held for it.
+    pub fn num_bytes(&self) -> u64 {
+        self.held.parts.as_ref().map_or(0, Reservation::bytes)
     }
 }
 
@@ -373,7 +376,11 @@ impl Growing {
         Ok(())
     }
 
-    fn take_all(&mut self) -> Option<Reservation> {
-        self.parts.take()
+    /// Gives back what is above `bytes`.
+    fn shrink(&mut self, bytes: u64) {
+        if let Some(parts) = &mut self.parts {
+            // A shrinking reservation always succeeds.
+            let _ = parts.resize(bytes.min(parts.bytes()));
+        }
     }
 }

@@ -106,6 +106,14 @@ pub enum ReadError {
     /// The memory budget does not allow the batch.
     #[error(transparent)]
     Budget(#[from] BudgetExceeded),
+    /// The system gave no memory although the budget had room.
+    #[error("the system has no {bytes} bytes of memory: {source}; lower memory=")]
+    NoMemory {
+        /// What was asked for.
+        bytes: u64,
+        /// The system's answer.
+        source: std::io::Error,
+    },
 }
 
 /// Opening a store failed.

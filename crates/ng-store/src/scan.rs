@@ -1,6 +1,6 @@
 //! Sequential reading of whole segments, in windows that fit the budget and past the caches.
 
-use ng_types::EdgeTypeId;
+use ng_types::{EdgeTypeId, Reservation};
 
 use crate::bytes::put;
 use crate::catalog::{EdgeTypeMeta, TensorRef};
@@ -24,6 +24,24 @@ pub type VisitRows<'a> = dyn FnMut(u64, &[u8]) -> Result<(), ReadError> + 'a;
 /// Takes neighbour lists: the nodes and the list of each.
 pub type VisitLists<'a> = dyn FnMut(&[u64], &Expansion) -> Result<(), ReadError> + 'a;
 
+/// Memory of the budget for blocks that are read past the caches.
+pub(crate) struct Window {
+    pub bytes: Vec<u8>,
+    _held: Reservation,
+}
+
+impl Window {
+    /// Room for some of `units` units of `unit_bytes`, for few of them where the budget is short.
+    pub fn reserve(inner: &Inner, unit_bytes: usize, units: u64) -> Result<Self, ReadError> {
+        let units = usize::try_from(units).unwrap_or(usize::MAX).max(1);
+        let best = (WINDOW_BYTES / unit_bytes).clamp(1, units) * unit_bytes;
+        let least = (WINDOW_BYTES_MIN / unit_bytes).clamp(1, units) * unit_bytes;
+        let small = || inner.reserve_batch(least as u64);
+        let held = inner.budget.reserve(best as u64).or_else(|_| small())?;
+        Ok(Self { bytes: vec![0; held.bytes() as usize], _held: held })
+    }
+}
+
 /// Lends the pages of a segment in order, a whole number of units of `unit_blocks` at a time; pages
 /// without a place are left out, and a unit is whole or not there.
 pub(crate) fn scan_blocks(
@@ -34,43 +52,39 @@ pub(crate) fn scan_blocks(
 ) -> Result<(), ReadError> {
     let unit_bytes = unit_blocks as usize * BLOCK_BYTES;
     let end = segment.num_pages * segment.blocks_per_page();
-    let units = usize::try_from(end / unit_blocks).unwrap_or(usize::MAX).max(1);
-    let best = (WINDOW_BYTES / unit_bytes).clamp(1, units) * unit_bytes;
-    let least = (WINDOW_BYTES_MIN / unit_bytes).clamp(1, units) * unit_bytes;
-    let small = || inner.reserve_batch(least as u64);
-    let held = inner.budget.reserve(best as u64).or_else(|_| small())?;
-    let mut window = vec![0; held.bytes() as usize];
-    let per_window = (window.len() / BLOCK_BYTES) as u64;
+    let mut window = Window::reserve(inner, unit_bytes, end / unit_blocks)?;
+    let per_window = (window.bytes.len() / BLOCK_BYTES) as u64;
     let mut first = 0;
     while first < end {
         let last = end.min(first + per_window);
-        let there = read_window(inner, segment, first..last, &mut window)?;
+        let blocks: Vec<u64> = (first..last).collect();
+        let there = read_blocks(inner, segment, &blocks, &mut window.bytes)?;
         for run in there.chunk_by(|a, b| *b == a + 1) {
             let (Some(from), Some(to)) = (run.first(), run.last()) else { continue };
             // A unit is written as a whole, so runs begin and end with one.
             let bytes =
                 (from - first) as usize * BLOCK_BYTES..(to + 1 - first) as usize * BLOCK_BYTES;
-            visit(*from, window.get(bytes).unwrap_or_default())?;
+            visit(*from, window.bytes.get(bytes).unwrap_or_default())?;
         }
         first = last;
     }
     Ok(())
 }
 
-/// Fills the window with the blocks of a range that have a place; returns which these are.
-fn read_window(
+/// Fills the window with `blocks`, which ascend, one after the other; those without a place leave a
+/// gap. Returns which have one.
+pub(crate) fn read_blocks(
     inner: &Inner,
     segment: &Segment,
-    range: std::ops::Range<u64>,
+    blocks: &[u64],
     window: &mut [u8],
 ) -> Result<Vec<u64>, ReadError> {
-    let blocks: Vec<u64> = range.clone().collect();
     let per_page = segment.blocks_per_page();
-    let mut located = inner.pages.resolve(segment, &blocks)?;
+    let mut located = inner.pages.resolve(segment, blocks)?;
     let mut there = Vec::with_capacity(blocks.len());
     let mut to_read = Vec::with_capacity(blocks.len());
-    for (block, place) in blocks.iter().zip(&mut located) {
-        let at = (block - range.start) as usize * BLOCK_BYTES;
+    for (step, (block, place)) in blocks.iter().zip(&mut located).enumerate() {
+        let at = step * BLOCK_BYTES;
         match segment.changed.get(block / per_page) {
             Some(Slot::Changed(held)) => {
                 let from = (block % per_page) as usize * BLOCK_BYTES;

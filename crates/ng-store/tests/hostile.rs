@@ -127,6 +127,7 @@ fn ask_everything(files: &Files) {
     }
     let _ = snapshot.degrees(EdgeTypeId(0), &nodes);
     let _ = snapshot.scan_topology(EdgeTypeId(0), &mut |_, _| Ok(()));
+    let _ = snapshot.load_topology(EdgeTypeId(0));
     for owner in [Owner::Node(NodeTypeId(0)), Owner::Edge(EdgeTypeId(0))] {
         let tensor = TensorRef { owner, index: 0 };
         let _ = snapshot.gather(tensor, &[0, 5, 11], &mut [0; 900]);

@@ -133,6 +133,7 @@ impl Machine {
     fn check(&mut self) {
         let snapshot = self.store().snapshot();
         self.graph.check(&snapshot).unwrap();
+        self.graph.check_in_memory(&snapshot);
         self.kept.iter().for_each(|(snapshot, graph)| graph.check(snapshot).unwrap());
         self.seen.comparisons += 1 + self.kept.len() as u64;
     }

@@ -19,7 +19,7 @@ use super::state::{Job, Shared, State, Wait};
 use super::study::{BATCHES_MAX, TableStudy};
 use crate::buffer::Pool;
 use crate::sampler::Stage;
-use crate::{MiniBatch, SampleError, Sampler};
+use crate::{MiniBatch, SampleError, SampleScratch, Sampler};
 
 /// Tensors that take at most this share of the budget are held in memory whole.
 const RESIDENT_SHARE: u64 = 32;
@@ -35,6 +35,9 @@ const SAMPLING_FACTOR: u64 = 8;
 
 /// Batches that are sampled beyond those that a step needs, so that the next step finds them.
 const SAMPLED_BEYOND: u64 = 3;
+
+/// What a sampled batch takes beside its arrays.
+const SAMPLE_OVERHEAD_BYTES: u64 = 4096;
 
 /// How a look-ahead works.
 #[derive(Clone, Debug)]
@@ -68,7 +71,9 @@ pub struct LookAhead {
 
 struct Engine {
     shared: Shared,
-    sampler: Sampler,
+    /// As it was given; and with the topologies that are held in memory.
+    given: Sampler,
+    sampler: OnceLock<Sampler>,
     settings: Settings,
     slots: Arc<OnceLock<Vec<Slots>>>,
     gatherer: OnceLock<Gatherer>,
@@ -90,7 +95,8 @@ impl LookAhead {
         }
         let engine = Arc::new(Engine {
             shared: Shared::default(),
-            sampler,
+            given: sampler,
+            sampler: OnceLock::new(),
             settings,
             slots: Arc::default(),
             gatherer: OnceLock::new(),
@@ -226,7 +232,11 @@ impl Around for Threads<'_> {
 
 impl Engine {
     fn snapshot(&self) -> &Arc<Snapshot> {
-        self.sampler.snapshot()
+        self.given.snapshot()
+    }
+
+    fn sampler(&self) -> &Sampler {
+        self.sampler.get().unwrap_or(&self.given)
     }
 
     // Sampling.
@@ -240,12 +250,14 @@ impl Engine {
             state.begun += 1;
             Some((state.begun - 1, job))
         };
+        let mut scratch = SampleScratch::default();
         while let Some((index, job)) = self.shared.wait_until(Wait::SampleForDemand, next) {
             let seeds = [(self.settings.node_type, job.seeds.as_slice())];
             let admit = |_: Stage, bytes| self.admit(index, bytes);
-            match self.sampler.sample_subgraph(&seeds, job.stream, &admit) {
-                Ok(batch) => self.shared.change(|state| {
-                    state.sampled.insert(index, Sampled { index, batch });
+            let sampler = self.sampler();
+            match sampler.sample_compact_admitted(&seeds, job.stream, &mut scratch, &admit) {
+                Ok(sample) => self.shared.change(|state| {
+                    state.sampled.insert(index, Sampled { index, sample });
                 }),
                 Err(error) => self.shared.fail(error),
             }
@@ -297,11 +309,17 @@ impl Engine {
 
     fn prepare_and_run(&self) -> Result<(), SampleError> {
         let mut first = Vec::new();
+        let some = |state: &mut State| (state.ended || state.given() > 0).then_some(());
+        if self.shared.wait_until(Wait::PlanForSamples, some).is_none() {
+            return Ok(());
+        }
+        // Set once, by this thread alone.
+        let _ = self.sampler.set(self.given.clone().with_topology_that_fits()?);
         if self.take_sampled(1, &mut |sampled| first.push(sampled)).is_none() || first.is_empty() {
             return Ok(());
         }
         let budget = self.snapshot().budget().limit_bytes();
-        let sample_bytes = first[0].batch.num_bytes() + 4096;
+        let sample_bytes = first[0].sample.num_bytes() + SAMPLE_OVERHEAD_BYTES;
         let study = (budget / STUDY_SHARE / sample_bytes).clamp(2, BATCHES_MAX as u64 - 1);
         if self.take_sampled(study, &mut |sampled| first.push(sampled)).is_none() {
             return Ok(());
@@ -337,7 +355,7 @@ impl Engine {
         budget: u64,
     ) -> Result<(Vec<TensorRef>, Vec<(TensorRef, ResidentTensor)>), SampleError> {
         let (mut tables, mut residents) = (Vec::new(), Vec::new());
-        for tensor in self.sampler.tensors() {
+        for tensor in self.given.tensors() {
             let Some(meta) = self.snapshot().catalog().tensor(*tensor) else { continue };
             if meta.num_rows.saturating_mul(meta.row_bytes()) <= budget / RESIDENT_SHARE {
                 residents.push((*tensor, ResidentTensor::load(self.snapshot(), *tensor)?));
@@ -379,10 +397,11 @@ impl Engine {
         };
         let buffers = self.settings.buffers();
         let pool_bytes: Vec<u64> = studies.iter().map(|study| buffers * most(study)).collect();
-        let sample_bytes = first.iter().map(|s| s.batch.num_bytes()).max().unwrap_or(0) + 4096;
+        let sample_bytes = first.iter().map(|s| s.sample.num_bytes()).max().unwrap_or(0);
+        let sample_bytes = sample_bytes + SAMPLE_OVERHEAD_BYTES;
         let threads = self.settings.threads as u64;
         let table_pages: u64 = studies.iter().map(|s| s.rows * s.width / 800).sum();
-        let blocks = table_pages + (16 << 20) + self.sampler.block_cache_bytes();
+        let blocks = table_pages + (16 << 20) + self.sampler().block_cache_bytes();
         let held_samples = first.len() as u64 * sample_bytes;
         let others = pool_bytes.iter().sum::<u64>()
             + threads * SAMPLING_FACTOR * sample_bytes
@@ -430,7 +449,7 @@ impl Engine {
             sources.push((study.tensor, Source::Table(index, pool)));
         }
         sources.extend(residents.into_iter().map(|(tensor, r)| (tensor, Source::Resident(r))));
-        let order = |tensor: &TensorRef| self.sampler.tensors().iter().position(|t| t == tensor);
+        let order = |tensor: &TensorRef| self.given.tensors().iter().position(|t| t == tensor);
         sources.sort_by_key(|(tensor, _)| order(tensor));
         let gatherer = Gatherer {
             snapshot: Arc::clone(self.snapshot()),

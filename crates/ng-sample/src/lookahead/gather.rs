@@ -62,7 +62,8 @@ impl Gatherer {
         let Resolved { sampled, slots, rows_read } = resolved;
         let rows: u64 = slots.iter().map(|slots| slots.len() as u64).sum();
         self.snapshot.count_rows(rows, rows.saturating_sub(rows_read));
-        let mut batch = sampled.batch;
+        let held = self.snapshot.reserve(sampled.sample.batch_bytes());
+        let mut batch = sampled.sample.into_batch(held.map_err(SampleError::from_budget)?);
         for (tensor, source) in &self.sources {
             let width = self.row_bytes(*tensor);
             let rows = batch.row_ids(tensor.owner).len();

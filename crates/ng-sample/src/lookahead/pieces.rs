@@ -1,25 +1,33 @@
 //! What the stages hand to each other: sampled batches, rows to be read, batches whose rows have
 //! their slots.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use ng_store::{Owner, Planned, RowPlan};
 
-use crate::MiniBatch;
+use crate::{CompactSample, Ids};
 
 /// A batch that was sampled and waits for its rows.
 #[derive(Debug)]
 pub(crate) struct Sampled {
     /// Its place in the order of the jobs.
     pub index: u64,
-    /// The subgraph, without columns.
-    pub batch: MiniBatch,
+    /// The subgraph.
+    pub sample: CompactSample,
 }
 
 impl Sampled {
-    /// The rows that a tensor of `owner` gives to the batch.
-    pub fn rows(&self, owner: Owner) -> impl ExactSizeIterator<Item = u32> + '_ {
-        self.batch.row_ids(owner).iter().map(|id| *id as u32)
+    /// The rows that a tensor of `owner` gives to the batch. Tables have fewer than 2^32 rows.
+    pub fn rows(&self, owner: Owner) -> Cow<'_, [u32]> {
+        let ids = match owner {
+            Owner::Node(node_type) => &self.sample.nodes[usize::from(node_type.0)].ids,
+            Owner::Edge(edge_type) => &self.sample.edges[usize::from(edge_type.0)].edge_ids,
+        };
+        match ids {
+            Ids::Narrow(ids) => Cow::Borrowed(ids),
+            Ids::Wide(ids) => ids.iter().map(|id| *id as u32).collect(),
+        }
     }
 }
 

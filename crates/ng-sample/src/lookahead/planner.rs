@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ng_store::{Merge, Owner, Snapshot};
+use ng_store::{Merge, Snapshot};
 
 use super::pieces::{BatchSlots, Piece, Resolved, Sampled};
 use super::places::NOWHERE;
@@ -220,7 +220,7 @@ impl Planner {
             for (table, new) in self.tables.iter_mut().zip(&mut new) {
                 let owner = table.owner();
                 let Future::Last(stamps) = &mut table.future else { continue };
-                for row in sampled.rows(owner) {
+                for row in sampled.rows(owner).iter().copied() {
                     let news = stamps.want(row, index, t, window);
                     *new += usize::from(news && table.places.find(row).is_none());
                 }
@@ -235,7 +235,7 @@ impl Planner {
             for table in &mut self.tables {
                 let owner = table.owner();
                 let Future::Last(stamps) = &mut table.future else { continue };
-                for row in sampled.rows(owner) {
+                for row in sampled.rows(owner).iter().copied() {
                     stamps.want(row, self.registered, t, self.window);
                 }
             }
@@ -251,7 +251,7 @@ impl Planner {
             for table in &mut self.tables {
                 let (owner, rows) = (table.owner(), table.places.num_rows() as u64);
                 let Future::Last(stamps) = &mut table.future else { continue };
-                for row in sampled.rows(owner) {
+                for row in sampled.rows(owner).iter().copied() {
                     if u64::from(row) * window / rows > index - t {
                         stamps.want(row, index, t, window);
                     }
@@ -318,11 +318,12 @@ impl Planner {
         while self.registered < t + self.window {
             let Some(sampled) = find(&self.ahead, self.base, self.registered) else { return };
             let number = self.registered as u32 + 1;
-            let sampled_rows: Vec<Vec<u32>> =
-                self.tables.iter().map(|table| sampled.rows(table.owner()).collect()).collect();
+            let owners = self.tables.iter().map(Table::owner);
+            // Taken out, because the uses of this batch are told to those before it.
+            let rows: Vec<Vec<u32>> = owners.map(|owner| sampled.rows(owner).to_vec()).collect();
             for (index, table) in self.tables.iter_mut().enumerate() {
                 let Future::Chain { batch, place } = &mut table.future else { continue };
-                for (position, row) in sampled_rows[index].iter().copied().enumerate() {
+                for (position, row) in rows[index].iter().copied().enumerate() {
                     let (batch, place) = (&mut batch[row as usize], &mut place[row as usize]);
                     let before = u64::from(*batch).checked_sub(self.base + 1);
                     if let Some(at) = before {
@@ -352,11 +353,11 @@ impl Planner {
             let wanted = sampled.rows(table.owner());
             // One look-up does not wait for another: first all slots, then what is known of them.
             let mut slots: Vec<u32> =
-                wanted.map(|row| table.places.find(row).unwrap_or(NOWHERE)).collect();
+                wanted.iter().map(|row| table.places.find(*row).unwrap_or(NOWHERE)).collect();
             let mut missing: Vec<(u32, u32)> = Vec::new();
             for (position, slot) in slots.iter().enumerate() {
                 if *slot == NOWHERE {
-                    missing.push((0, position as u32));
+                    missing.push((wanted[position], position as u32));
                     continue;
                 }
                 table.places.promise(*slot, number);
@@ -364,7 +365,6 @@ impl Planner {
                     sieve.touch(*slot);
                 }
             }
-            name_rows(&sampled, table.owner(), &mut missing);
             self.read_missing(t, index, missing, &mut slots, around)?;
             if let Future::Chain { .. } = self.tables[index].future {
                 self.tables[index].places.forget_due_through(number);
@@ -462,16 +462,6 @@ impl Planner {
             around.emit(Piece { step, table, plan, slots: slots.to_vec() })?;
         }
         Ok(())
-    }
-}
-
-/// Fills in the rows of (row, position) pairs, whose positions ascend.
-fn name_rows(sampled: &Sampled, owner: Owner, missing: &mut [(u32, u32)]) {
-    let mut rest = missing.iter_mut().peekable();
-    for (position, row) in sampled.rows(owner).enumerate() {
-        if let Some(pair) = rest.next_if(|(_, wanted)| *wanted as usize == position) {
-            pair.0 = row;
-        }
     }
 }
 

@@ -44,8 +44,8 @@ impl TableStudy {
         let mut wanted = 0;
         let batches = &batches[..batches.len().min(BATCHES_MAX - 1)];
         for (index, sampled) in batches.iter().enumerate() {
-            for row in sampled.rows(tensor.owner) {
-                let row = row as usize;
+            for row in sampled.rows(tensor.owner).iter() {
+                let row = *row as usize;
                 if last[row] == index as u8 {
                     continue;
                 }

@@ -9,7 +9,8 @@ use ng_store::{
     BuildOptions, EdgeTypeSpec, Entry, OpenOptions, Owner, Store, StoreBuilder, TensorRef,
     TensorSpec,
 };
-use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeTypeId, philox4x32_10};
+use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeTypeId};
+use ng_types::{philox4x32_10, with_replacement, without_replacement};
 
 pub const AUTHORS: u64 = 300;
 pub const PAPERS: u64 = 900;
@@ -137,13 +138,18 @@ impl Graph {
                     let id = nodes[usize::from(to)][destination];
                     let list = &self.lists[edge_type][id as usize];
                     let mut positions = Vec::new();
-                    let mut draws = key.draws(EdgeTypeId(edge_type as u16), id);
+                    let draws = key.draws(EdgeTypeId(edge_type as u16), id);
+                    let length = list.len() as u64;
                     match u32::try_from(*fanout) {
-                        Err(_) => positions.extend(0..list.len() as u64),
+                        Err(_) => positions.extend(0..length),
                         Ok(n) if replace => {
-                            draws.with_replacement(list.len() as u64, n, &mut positions);
+                            with_replacement(draws.all_bits(), length, n, |at| positions.push(at));
                         }
-                        Ok(n) => draws.without_replacement(list.len() as u64, n, &mut positions),
+                        Ok(n) => {
+                            without_replacement(draws.all_bits(), length, n, |at| {
+                                positions.push(at)
+                            });
+                        }
                     }
                     for position in positions {
                         let (source, edge_id) = list[position as usize];

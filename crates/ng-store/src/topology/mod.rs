@@ -10,8 +10,10 @@ pub(crate) mod h_page;
 mod l_edit;
 mod l_lists;
 pub(crate) mod l_page;
+mod load;
 pub(crate) mod page;
 pub(crate) mod reader;
+pub(crate) mod resident;
 pub(crate) mod writer;
 
 /// Nodes in one gmap page: a bit each.

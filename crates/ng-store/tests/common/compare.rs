@@ -1,6 +1,6 @@
 //! What a snapshot must say of a graph that changes.
 
-use ng_store::{Expansion, Snapshot};
+use ng_store::{Expansion, Packed, ResidentTopology, Snapshot};
 use ng_types::EdgeTypeId;
 
 use super::graph::Graph;
@@ -51,6 +51,15 @@ impl Graph {
         Ok(())
     }
 
+    /// Loads every topology and compares it.
+    pub fn check_in_memory(&self, snapshot: &Snapshot) {
+        for (index, lists) in self.lists.iter().enumerate() {
+            let resident = snapshot.load_topology(EdgeTypeId(index as u16)).unwrap();
+            let nodes: Vec<u64> = (0..lists.len() as u64).collect();
+            assert!(as_expansion(&resident) == self.expansion(index, &nodes), "type {index}");
+        }
+    }
+
     /// The lists of `nodes` as a snapshot hands them out.
     pub fn expansion(&self, edge_type: usize, nodes: &[u64]) -> Expansion {
         let kind = self.schema.edges[edge_type];
@@ -71,6 +80,31 @@ impl Graph {
             out.offsets.push(out.sources.len());
         }
         out
+    }
+}
+
+/// What a topology in memory says of all nodes.
+pub fn as_expansion(resident: &ResidentTopology) -> Expansion {
+    let numbers = |packed: Packed<'_>| (0..packed.len()).map(|at| packed.get(at)).collect();
+    let offsets: Vec<u64> = numbers(resident.offsets());
+    for (node, ends) in (0..).zip(offsets.windows(2)) {
+        assert_eq!(resident.range(node), ends[0]..ends[1]);
+        assert_eq!(resident.degree(node), ends[1] - ends[0]);
+    }
+    assert_eq!(resident.degree(resident.num_nodes()), 0);
+    Expansion {
+        offsets: offsets.iter().map(|offset| *offset as usize).collect(),
+        sources: numbers(resident.sources()),
+        edge_ids: resident.edge_ids().map(numbers).unwrap_or_default(),
+        times: resident
+            .times()
+            .unwrap_or_default()
+            .iter()
+            .map(|t| i64::from_le_bytes(*t))
+            .collect(),
+        weights: (resident.weights().unwrap_or_default().iter())
+            .map(|weight| f32::from_le_bytes(*weight))
+            .collect(),
     }
 }
 

@@ -1,0 +1,185 @@
+//! Prints how long a batch takes to sample, topology only: from pages and from memory.
+//!
+//! `cargo run --release -p ng-sample --example sample_rate -- [NODES] [BATCHES] [DIR]`: a graph
+//! whose degrees follow a power law (mean 25), in a temporary directory or kept in DIR, where it is
+//! built once. 4000000 nodes are the standard work. One thread, seeds 1024, fanouts 15 and 10.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use ng_sample::{Fanouts, SampleScratch, SampleSpec, Sampler};
+use ng_store::{BuildOptions, EdgeTypeSpec, OpenOptions, Store, StoreBuilder};
+use ng_types::{EdgeTypeId, NodeTypeId};
+
+const SEEDS: usize = 1024;
+const FANOUTS: [i64; 2] = [15, 10];
+const MEAN_DEGREE: f64 = 25.0;
+const EXPONENT: f64 = 2.2;
+
+type Failure = Box<dyn std::error::Error>;
+
+struct Random(u64);
+
+impl Random {
+    fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
+    }
+
+    fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// Draws from a discrete distribution in two loads (Walker 1974, Vose 1991).
+struct Alias(Vec<(f32, u32)>);
+
+impl Alias {
+    fn new(weights: &[f64]) -> Self {
+        let scale = weights.len() as f64 / weights.iter().sum::<f64>();
+        let mut left: Vec<f64> = weights.iter().map(|weight| weight * scale).collect();
+        let (mut small, mut large): (Vec<u32>, Vec<u32>) =
+            (0..weights.len() as u32).partition(|at| left[*at as usize] < 1.0);
+        let mut slots: Vec<(f32, u32)> = (0..weights.len() as u32).map(|at| (1.0, at)).collect();
+        while let (Some(low), Some(high)) = (small.pop(), large.last().copied()) {
+            slots[low as usize] = (left[low as usize] as f32, high);
+            left[high as usize] -= 1.0 - left[low as usize];
+            if left[high as usize] < 1.0 {
+                large.pop();
+                small.push(high);
+            }
+        }
+        Self(slots)
+    }
+
+    fn draw(&self, random: &mut Random) -> u64 {
+        let at = random.below(self.0.len() as u64);
+        let (share, other) = self.0[at as usize];
+        if random.unit() < f64::from(share) { at } else { u64::from(other) }
+    }
+}
+
+fn build(dir: &Path, nodes: u64) -> Result<(), Failure> {
+    let start = Instant::now();
+    let mut random = Random(1);
+    let most = 2.0 * (nodes as f64).sqrt();
+    let weights: Vec<f64> =
+        (0..nodes).map(|_| (1.0 - random.unit()).powf(-1.0 / (EXPONENT - 1.0)).min(most)).collect();
+    let scale = MEAN_DEGREE * nodes as f64 / weights.iter().sum::<f64>();
+    let alias = Alias::new(&weights);
+    let mut builder = StoreBuilder::create(dir, BuildOptions::default())?;
+    let node = builder.node_type("node", nodes)?;
+    let edges = builder.edge_type(EdgeTypeSpec {
+        source: node,
+        relation: "to".into(),
+        destination: node,
+        undirected: false,
+        unique: false,
+        has_edge_ids: false,
+        has_time: false,
+        has_weight: false,
+    })?;
+    let mut writer = builder.topology(edges)?;
+    let (mut list, mut num_edges) = (Vec::new(), 0);
+    for (destination, weight) in (0..).zip(&weights) {
+        let degree = (weight * scale + random.unit()) as u64;
+        list.clear();
+        list.extend((0..degree).map(|_| alias.draw(&mut random)));
+        list.sort_unstable();
+        num_edges += degree;
+        writer.push_sources(destination, &list)?;
+    }
+    builder.add(writer.finish()?)?;
+    builder.commit()?;
+    println!("built {nodes} nodes, {num_edges} entries in {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Milliseconds that this thread has run, which others on the machine do not lengthen.
+fn cpu_ms() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = text.split(' ').next().and_then(|first| first.parse::<f64>().ok());
+    nanoseconds.unwrap_or(f64::NAN) / 1e6
+}
+
+/// Calls `sample` for each batch and prints the mean time of one, and how long it ran.
+fn measure(
+    name: &str,
+    batches: &[Vec<u64>],
+    mut sample: impl FnMut(&[(NodeTypeId, &[u64])], u64) -> Result<(usize, usize), Failure>,
+) -> Result<(), Failure> {
+    let (mut nodes, mut edges) = (0, 0);
+    let (start, cpu) = (Instant::now(), cpu_ms());
+    for (stream, seeds) in (0..).zip(batches) {
+        let counts = sample(&[(NodeTypeId(0), seeds)], stream)?;
+        (nodes, edges) = (nodes + counts.0, edges + counts.1);
+    }
+    let count = batches.len();
+    let mean = start.elapsed().as_secs_f64() * 1e3 / count as f64;
+    let cpu = (cpu_ms() - cpu) / count as f64;
+    println!(
+        "{name:<18} {mean:>8.2} ms a batch ({cpu:.2} of CPU), {} nodes, {} edges each",
+        nodes / count,
+        edges / count
+    );
+    Ok(())
+}
+
+fn main() -> Result<(), Failure> {
+    let mut args = std::env::args().skip(1);
+    let nodes: u64 = args.next().map_or(Ok(400_000), |text| text.parse())?;
+    let batches: usize = args.next().map_or(Ok(50), |text| text.parse())?;
+    let temporary = tempfile::tempdir()?;
+    let dir = args.next().map_or_else(|| temporary.path().join("graph"), PathBuf::from);
+    if !dir.exists() {
+        std::fs::create_dir(&dir)?;
+        build(&dir, nodes)?;
+    }
+    let store = Store::open(&dir, &OpenOptions { memory: Some(4 << 30), ..Default::default() })?;
+    println!("{}", store.stats().backend_note);
+    let snapshot = store.snapshot();
+    let fanouts = Fanouts::uniform(&FANOUTS, 1)?;
+    let spec = SampleSpec { fanouts, replace: false, seed: 7 };
+    let paged = Sampler::new(Arc::clone(&snapshot), spec, Vec::new())?;
+    let mut random = Random(2);
+    let mut draw = |_| (0..SEEDS).map(|_| random.below(nodes)).collect();
+    let seeds: Vec<Vec<u64>> = (0..batches).map(&mut draw).collect();
+
+    let plain = |sampler: &Sampler, seeds: &[(NodeTypeId, &[u64])], stream| {
+        let batch = sampler.sample(seeds, stream)?;
+        Ok((batch.nodes[0].ids.len(), batch.edges[0].rows.len()))
+    };
+    for pass in ["pages, cold", "pages, warm"] {
+        let few = &seeds[..batches.div_ceil(5)];
+        measure(pass, few, |seeds, stream| plain(&paged, seeds, stream))?;
+    }
+    let start = Instant::now();
+    let topology = snapshot.load_topology(EdgeTypeId(0))?;
+    let (seconds, bytes) = (start.elapsed().as_secs_f64(), topology.num_bytes());
+    println!("loaded {:.1} MB in {seconds:.2} s", bytes as f64 / 1e6);
+    let resident = paged.clone().with_resident(vec![Some(topology)])?;
+    measure("memory", &seeds, |seeds, stream| plain(&resident, seeds, stream))?;
+    let (mut scratch, mut compact_bytes) = (SampleScratch::default(), 0);
+    for pass in ["memory, compact", "the same again"] {
+        measure(pass, &seeds, |seeds, stream| {
+            let sample = resident.sample_compact(seeds, stream, &mut scratch)?;
+            compact_bytes = sample.num_bytes();
+            Ok((sample.node_ids(NodeTypeId(0)).len(), sample.edges[0].rows.len()))
+        })?;
+    }
+    let kib = |bytes: u64| bytes >> 10;
+    println!(
+        "{} KiB a compact sample, {} KiB of scratch",
+        kib(compact_bytes),
+        kib(scratch.num_bytes())
+    );
+    Ok(())
+}

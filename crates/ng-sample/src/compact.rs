@@ -1,0 +1,98 @@
+//! A sampled subgraph in the fewest bytes, for those who keep many of them: a look-ahead holds
+//! dozens, and needs of most only which rows to read.
+
+use ng_types::{NodeTypeId, Reservation};
+
+use crate::ids::Ids;
+use crate::{EdgeBlock, MiniBatch, NodeBlock};
+
+/// The nodes of one type.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompactNodes {
+    /// Global ids by local number, `[num_nodes]`. Seeds come first, in the order given.
+    pub ids: Ids,
+    /// How many nodes each hop added; entry 0 counts the seeds, `[hops + 1]`.
+    pub per_hop: Vec<usize>,
+}
+
+/// The edges of one type.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CompactEdges {
+    /// Local numbers of the sources, `[num_edges]`.
+    pub rows: Vec<u32>,
+    /// How many edges each destination has, by local number, up to the last one that was expanded.
+    /// Edges are in the order of destinations, so this stands for a column of their numbers.
+    pub counts: Vec<u32>,
+    /// Edge ids, `[num_edges]`; empty where the type has none.
+    pub edge_ids: Ids,
+    /// Times, `[num_edges]`; empty where the type has none.
+    pub times: Vec<i64>,
+    /// Weights, `[num_edges]`; empty where the type has none.
+    pub weights: Vec<f32>,
+    /// How many edges each hop added, `[hops]`.
+    pub per_hop: Vec<usize>,
+}
+
+/// A sampled subgraph without features; [`crate::Sampler::sample_compact`] makes it.
+#[derive(Debug)]
+pub struct CompactSample {
+    /// By node type id.
+    pub nodes: Vec<CompactNodes>,
+    /// By edge type id.
+    pub edges: Vec<CompactEdges>,
+    /// Memory held from the store's budget until the sample is dropped.
+    pub(crate) _held: Reservation,
+}
+
+impl CompactSample {
+    /// Bytes of all arrays: what is held of the budget.
+    pub fn num_bytes(&self) -> u64 {
+        let nodes: u64 = self.nodes.iter().map(|nodes| nodes.ids.num_bytes()).sum();
+        let edges = self.edges.iter().map(|edges| {
+            let narrow = edges.rows.len() + edges.counts.len() + edges.weights.len();
+            (narrow * 4 + edges.times.len() * 8) as u64 + edges.edge_ids.num_bytes()
+        });
+        nodes + edges.sum::<u64>()
+    }
+
+    /// The ids of the nodes of a type by local number: the rows that a batch reads.
+    pub fn node_ids(&self, node_type: NodeTypeId) -> &Ids {
+        &self.nodes[usize::from(node_type.0)].ids
+    }
+
+    /// Bytes of the arrays that [`CompactSample::into_batch`] makes.
+    pub fn batch_bytes(&self) -> u64 {
+        let nodes: usize = self.nodes.iter().map(|nodes| nodes.ids.len()).sum();
+        let edges = self.edges.iter().map(|edges| {
+            let wide = 2 * edges.rows.len() + edges.edge_ids.len() + edges.times.len();
+            wide * 8 + edges.weights.len() * 4
+        });
+        (nodes * 8 + edges.sum::<usize>()) as u64
+    }
+
+    /// The same as a mini-batch, still without columns. `held` pays for its arrays:
+    /// [`CompactSample::batch_bytes`] of the store's budget.
+    pub fn into_batch(self, held: Reservation) -> MiniBatch {
+        let nodes = self.nodes.into_iter();
+        let nodes = nodes.map(|n| NodeBlock { ids: n.ids.widened(), per_hop: n.per_hop }).collect();
+        let edges = self.edges.into_iter().map(|edges| EdgeBlock {
+            rows: edges.rows.iter().map(|row| i64::from(*row)).collect(),
+            cols: columns(&edges.counts, edges.rows.len()),
+            edge_ids: edges.edge_ids.widened(),
+            times: edges.times,
+            weights: edges.weights,
+            per_hop: edges.per_hop,
+        });
+        let edges = edges.collect();
+        MiniBatch { nodes, edges, columns: Vec::new(), held: vec![Some(held)] }
+    }
+}
+
+/// The destination of each of `len` edges.
+fn columns(counts: &[u32], len: usize) -> Vec<i64> {
+    let mut cols = Vec::with_capacity(len);
+    for (destination, count) in (0..).zip(counts) {
+        cols.resize(cols.len() + *count as usize, destination);
+    }
+    cols
+}

@@ -1,0 +1,288 @@
+//! A subgraph while it grows hop by hop, and the memory for it, which is kept from batch to batch.
+//!
+//! A hop is drawn first, edge type by edge type, and numbered then, so that loads of many entries
+//! are under way at the same time. What must not live here: where entries come from. Invariant:
+//! `counts` of an edge type has an entry for every destination that a hop has expanded.
+
+use std::ops::Range;
+
+use ng_store::{Catalog, EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, Expansion};
+use ng_types::{DrawBatch, NodeId};
+
+use crate::SampleError;
+use crate::compact::{CompactEdges, CompactNodes};
+use crate::ids::{Id, Ids};
+use crate::node_map::NodeMap;
+
+/// What entries carry beside their source, in columns; a column that the type lacks is empty.
+#[derive(Default)]
+pub(crate) struct EntryData {
+    pub edge_ids: Vec<u64>,
+    pub times: Vec<i64>,
+    pub weights: Vec<f32>,
+}
+
+/// The edges of one type so far.
+#[derive(Default)]
+pub(crate) struct Edges {
+    /// Local numbers of the sources.
+    pub rows: Vec<u32>,
+    /// Entries of each expanded destination, by local number.
+    pub counts: Vec<u32>,
+    pub data: EntryData,
+    pub per_hop: Vec<usize>,
+}
+
+impl Edges {
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.counts.clear();
+        self.data.edge_ids.clear();
+        self.data.times.clear();
+        self.data.weights.clear();
+        self.per_hop.clear();
+    }
+
+    fn num_bytes(&self) -> usize {
+        let EntryData { edge_ids, times, weights } = &self.data;
+        let narrow = self.rows.capacity() + self.counts.capacity() + weights.capacity();
+        narrow * 4 + (edge_ids.capacity() + times.capacity()) * 8
+    }
+}
+
+/// What one hop drew under one edge type.
+#[derive(Default)]
+pub(crate) struct Step<I> {
+    /// How many entries were, or will be, drawn.
+    pub draws: u64,
+    /// Sources in the order of destinations and draws.
+    pub sources: Vec<I>,
+    /// Where in memory the list of each destination begins, and how long it is.
+    pub lists: Vec<(u64, u64)>,
+    /// Draws of some destinations.
+    pub bits: DrawBatch,
+    /// Places of the entries that they choose.
+    pub places: Vec<u64>,
+    /// The store's answer, where the topology is not in memory.
+    pub read: Option<Expansion>,
+}
+
+impl<I: Id> Step<I> {
+    /// Takes the store's answer apart.
+    pub fn take_read(&mut self, data: &mut EntryData) {
+        let Some(read) = self.read.take() else { return };
+        self.sources.extend(read.sources.iter().map(|id| I::new(*id)));
+        data.edge_ids.extend_from_slice(&read.edge_ids);
+        data.times.extend_from_slice(&read.times);
+        data.weights.extend_from_slice(&read.weights);
+    }
+
+    /// Bytes that are not kept, while the step is under way.
+    fn passing_bytes(&self) -> u64 {
+        let Some(Expansion { offsets, sources, edge_ids, times, weights }) = &self.read else {
+            return 0;
+        };
+        let wide = offsets.len() + sources.len() + edge_ids.len() + times.len();
+        (wide * 8 + weights.len() * 4) as u64
+            + sources.len() as u64 * EXPAND_BYTES_PER_ENTRY
+            + offsets.len() as u64 * EXPAND_BYTES_PER_DESTINATION
+    }
+
+    fn num_bytes(&self) -> usize {
+        let Self { sources, lists, bits, places, .. } = self;
+        let few = bits.num_bytes() + places.capacity() * 8;
+        few + sources.capacity() * size_of::<I>() + lists.capacity() * 16
+    }
+}
+
+/// An edge type as sampling sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    /// Index of the source's node type.
+    pub source: usize,
+    /// Index of the destination's.
+    pub destination: usize,
+    /// Bytes of edge id, time and weight of an entry.
+    pub data_bytes: u64,
+    /// Edge ids are below this.
+    pub edge_id_bound: u64,
+}
+
+impl Ends {
+    /// By edge type id.
+    pub fn of(catalog: &Catalog) -> Vec<Self> {
+        let ends = catalog.edge_types.iter().map(|meta| Self {
+            source: usize::from(meta.source.0),
+            destination: usize::from(meta.destination.0),
+            data_bytes: u64::from(meta.has_edge_ids) * 8
+                + u64::from(meta.has_time) * 8
+                + u64::from(meta.has_weight) * 4,
+            edge_id_bound: meta.num_edge_ids,
+        });
+        ends.collect()
+    }
+}
+
+/// The subgraph.
+#[derive(Default)]
+pub(crate) struct Hops<I> {
+    nodes: Vec<NodeMap<I>>,
+    /// By edge type.
+    pub edges: Vec<Edges>,
+    /// By edge type.
+    pub steps: Vec<Step<I>>,
+    /// The nodes that the next hop expands, by node type.
+    frontier: Vec<Range<usize>>,
+    /// Nodes that each hop added, by node type.
+    per_hop: Vec<Vec<usize>>,
+}
+
+impl<I: Id> Hops<I> {
+    /// Forgets the last subgraph, not its memory.
+    pub fn clear(&mut self, node_types: usize, edge_types: usize) {
+        self.nodes.resize_with(node_types, NodeMap::default);
+        self.edges.resize_with(edge_types, Edges::default);
+        self.steps.resize_with(edge_types, Step::default);
+        self.nodes.iter_mut().for_each(NodeMap::clear);
+        self.edges.iter_mut().for_each(Edges::clear);
+        self.clear_steps();
+        self.frontier.clear();
+        self.frontier.resize(node_types, 0..0);
+        self.per_hop.clear();
+        self.per_hop.resize(node_types, Vec::new());
+    }
+
+    fn clear_steps(&mut self) {
+        for step in &mut self.steps {
+            step.draws = 0;
+            step.sources.clear();
+            step.lists.clear();
+            step.read = None;
+        }
+    }
+
+    pub fn push_seeds(&mut self, node_type: usize, ids: &[NodeId]) {
+        ids.iter().for_each(|id| self.nodes[node_type].push_seed(I::new(*id)));
+    }
+
+    /// The ids that the hop expands under an edge type, with what it fills.
+    pub fn expanding(&mut self, edge_type: usize, ends: Ends) -> (&[I], &mut Step<I>, &mut Edges) {
+        let ids = &self.nodes[ends.destination].ids()[self.frontier[ends.destination].clone()];
+        (ids, &mut self.steps[edge_type], &mut self.edges[edge_type])
+    }
+
+    /// Ends a hop, or the seeds: what is new will be expanded next.
+    pub fn end_hop(&mut self) {
+        self.clear_steps();
+        for ((map, frontier), per_hop) in
+            self.nodes.iter().zip(&mut self.frontier).zip(&mut self.per_hop)
+        {
+            *frontier = frontier.end..map.len();
+            per_hop.push(frontier.len());
+        }
+    }
+
+    /// Numbers the sources of a hop and appends its edges.
+    pub fn record(&mut self, ends: &[Ends]) {
+        for ((edges, step), ends) in self.edges.iter_mut().zip(&self.steps).zip(ends) {
+            edges.counts.resize(self.frontier[ends.destination].end, 0);
+            edges.per_hop.push(step.sources.len());
+        }
+        for source in 0..self.nodes.len() {
+            let is_feeding = |e: &usize| ends[*e].source == source && self.steps[*e].draws > 0;
+            let feeding: Vec<usize> = (0..ends.len()).filter(is_feeding).collect();
+            match feeding.as_slice() {
+                [] => {}
+                [only] => {
+                    let rows = &mut self.edges[*only].rows;
+                    self.nodes[source].number_all(&self.steps[*only].sources, rows);
+                }
+                several => self.record_in_turns(source, several, ends),
+            }
+        }
+    }
+
+    /// Numbers sources of several edge types: by destination, then edge type, then draw.
+    fn record_in_turns(&mut self, source: usize, edge_types: &[usize], ends: &[Ends]) {
+        let frontiers = || edge_types.iter().map(|e| &self.frontier[ends[*e].destination]);
+        let start = frontiers().map(|frontier| frontier.start).min().unwrap_or(0);
+        let end = frontiers().map(|frontier| frontier.end).max().unwrap_or(0);
+        let mut taken = vec![0; edge_types.len()];
+        for destination in start..end {
+            for (edge_type, taken) in edge_types.iter().zip(&mut taken) {
+                if self.frontier[ends[*edge_type].destination].contains(&destination) {
+                    let edges = &mut self.edges[*edge_type];
+                    let from = *taken;
+                    *taken += edges.counts[destination] as usize;
+                    let sources = &self.steps[*edge_type].sources[from..*taken];
+                    self.nodes[source].number_all(sources, &mut edges.rows);
+                }
+            }
+        }
+    }
+
+    /// An upper bound of the memory until the hop is recorded: what is kept now, what the draws of
+    /// the hop may add, and what the store's answers take.
+    pub fn bytes_for_hop(&self, ends: &[Ends], passing_bytes: u64) -> u64 {
+        let per_draw = |ends: &Ends| {
+            2 * (size_of::<I>() + size_of::<u32>()) as u64
+                + 2 * ends.data_bytes
+                + NodeMap::<I>::BYTES_PER_NODE
+        };
+        let steps = self.steps.iter().zip(ends);
+        let of_steps: u64 = steps
+            .map(|(step, ends)| {
+                step.draws.saturating_mul(per_draw(ends)).saturating_add(step.passing_bytes())
+            })
+            .fold(0, u64::saturating_add);
+        let expanded: usize = ends.iter().map(|e| self.frontier[e.destination].len()).sum();
+        self.num_bytes()
+            .saturating_add(of_steps)
+            .saturating_add(expanded as u64 * 2 * size_of::<u32>() as u64)
+            .saturating_add(passing_bytes)
+    }
+
+    /// Bytes of all that is kept.
+    pub fn num_bytes(&self) -> u64 {
+        let nodes: u64 = self.nodes.iter().map(NodeMap::num_bytes).sum();
+        let edges: usize = self.edges.iter().map(Edges::num_bytes).sum();
+        let steps: usize = self.steps.iter().map(Step::num_bytes).sum();
+        nodes + (edges + steps) as u64
+    }
+
+    /// Bytes of [`Hops::compact`].
+    pub fn compact_bytes(&self, ends: &[Ends]) -> u64 {
+        let nodes: usize = self.nodes.iter().map(|map| map.len() * size_of::<I>()).sum();
+        let edges = self.edges.iter().zip(ends).map(|(edges, ends)| {
+            let narrow = edges.rows.len() + edges.counts.len() + edges.data.weights.len();
+            let id_bytes = if ends.edge_id_bound <= 1 << 32 { 4 } else { 8 };
+            narrow * 4 + edges.data.times.len() * 8 + edges.data.edge_ids.len() * id_bytes
+        });
+        (nodes + edges.sum::<usize>()) as u64
+    }
+
+    /// The finished subgraph in arrays of their own, without room to spare.
+    pub fn compact(&mut self, ends: &[Ends]) -> (Vec<CompactNodes>, Vec<CompactEdges>) {
+        let per_hop = self.per_hop.iter_mut().map(std::mem::take);
+        let nodes = self.nodes.iter().zip(per_hop);
+        let nodes = nodes.map(|(map, per_hop)| CompactNodes { ids: I::pack(map.ids()), per_hop });
+        let edges = self.edges.iter_mut().zip(ends).map(|(edges, ends)| CompactEdges {
+            rows: edges.rows.clone(),
+            counts: edges.counts.clone(),
+            edge_ids: Ids::below(ends.edge_id_bound, &edges.data.edge_ids),
+            times: edges.data.times.clone(),
+            weights: edges.data.weights.clone(),
+            per_hop: std::mem::take(&mut edges.per_hop),
+        });
+        (nodes.collect(), edges.collect())
+    }
+}
+
+/// The length of a list, or of what was drawn of it.
+pub(crate) fn count(entries: u64) -> Result<u32, SampleError> {
+    let refuse = |_| {
+        let what = format!("a node has {entries} neighbours; give a fanout instead of -1");
+        SampleError::Spec(what)
+    };
+    u32::try_from(entries).map_err(refuse)
+}

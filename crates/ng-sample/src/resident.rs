@@ -1,0 +1,140 @@
+//! Expanding a frontier from a topology in memory.
+//!
+//! The lists of all destinations are looked up first, then positions are drawn and entries loaded,
+//! some destinations at a time: every loop has loads that do not wait for each other, which is what
+//! hides the latency of memory. Draws are those of the path that reads pages.
+
+use ng_store::{Packed, ResidentTopology};
+use ng_types::{DrawBatch, DrawKey, EdgeTypeId, with_replacement, without_replacement};
+
+use crate::SampleError;
+use crate::hops::{Edges, EntryData, Step, count};
+use crate::ids::Id;
+
+/// Destinations whose positions are held at a time.
+const DESTINATIONS_TOGETHER: usize = 128;
+
+/// How the lists of one edge type are drawn from at one hop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    pub key: DrawKey,
+    pub edge_type: EdgeTypeId,
+    /// `None` takes all.
+    pub fanout: Option<u32>,
+    pub replace: bool,
+}
+
+impl Rule {
+    /// How many entries are drawn from a list.
+    #[inline]
+    fn count(&self, degree: u64) -> Result<u32, SampleError> {
+        match self.fanout {
+            None => count(degree),
+            Some(fanout) if self.replace => Ok(if degree == 0 { 0 } else { fanout }),
+            Some(fanout) => Ok(degree.min(u64::from(fanout)) as u32),
+        }
+    }
+
+    /// Draws positions of the list of `destination`.
+    #[inline]
+    pub fn draw(&self, destination: u64, degree: u64, emit: impl FnMut(u64)) {
+        let draws = self.key.draws(self.edge_type, destination);
+        self.choose(draws.all_bits(), degree, emit);
+    }
+
+    /// Chooses positions of a list with the draws of its destination.
+    #[inline]
+    fn choose(&self, bits: impl Iterator<Item = u64>, degree: u64, emit: impl FnMut(u64)) {
+        match self.fanout {
+            None => (0..degree).for_each(emit),
+            Some(fanout) if self.replace => with_replacement(bits, degree, fanout, emit),
+            Some(fanout) => without_replacement(bits, degree, fanout, emit),
+        }
+    }
+
+    /// Bytes of what is held at a time to make `draws`.
+    pub fn passing_bytes(&self, draws: u64) -> u64 {
+        let together = DESTINATIONS_TOGETHER as u64;
+        let Some(fanout) = self.fanout else {
+            return draws.saturating_mul(size_of::<u64>() as u64);
+        };
+        // Draws come in pairs.
+        let most = draws.saturating_add(together).min(together * (u64::from(fanout) + 1));
+        most * size_of::<u64>() as u64 + DrawBatch::bytes_for(most)
+    }
+}
+
+/// Looks up the lists of `ids` and counts what will be drawn of them.
+pub(crate) fn plan<I: Id>(
+    topology: &ResidentTopology,
+    rule: Rule,
+    ids: &[I],
+    step: &mut Step<I>,
+    edges: &mut Edges,
+) -> Result<(), SampleError> {
+    let offsets = topology.offsets();
+    step.lists.extend(ids.iter().map(|id| {
+        let node = id.get() as usize;
+        let start = offsets.get(node);
+        (start, offsets.get(node + 1) - start)
+    }));
+    edges.counts.reserve(ids.len());
+    for (_, degree) in &step.lists {
+        let count = rule.count(*degree)?;
+        edges.counts.push(count);
+        step.draws += u64::from(count);
+    }
+    Ok(())
+}
+
+/// Draws what was planned.
+pub(crate) fn draw<I: Id>(
+    topology: &ResidentTopology,
+    rule: Rule,
+    ids: &[I],
+    step: &mut Step<I>,
+    edges: &mut Edges,
+) {
+    let Step { draws, sources, lists, places, bits, .. } = step;
+    sources.reserve(*draws as usize);
+    let Edges { counts, data, .. } = edges;
+    let counts = &counts[counts.len() - ids.len()..];
+    let chunks = ids.chunks(DESTINATIONS_TOGETHER).zip(lists.chunks(DESTINATIONS_TOGETHER));
+    for ((ids, lists), counts) in chunks.zip(counts.chunks(DESTINATIONS_TOGETHER)) {
+        places.clear();
+        // What is taken whole needs no draws.
+        let drawn = if rule.fanout.is_some() { counts } else { &[] };
+        let destinations = ids.iter().map(|id| id.get()).zip(drawn.iter().copied());
+        let mut bits = bits.draw(rule.key, rule.edge_type, destinations);
+        for ((start, degree), count) in lists.iter().zip(counts) {
+            rule.choose(bits.iter().copied(), *degree, |position| places.push(start + position));
+            bits = bits.get(DrawBatch::len_of(*count)..).unwrap_or_default();
+        }
+        load(topology, places, sources, data);
+    }
+}
+
+/// Appends the entries at `places` to the columns.
+fn load<I: Id>(
+    topology: &ResidentTopology,
+    places: &[u64],
+    sources: &mut Vec<I>,
+    data: &mut EntryData,
+) {
+    let places = || places.iter().map(|place| *place as usize);
+    match topology.sources() {
+        Packed::Four(packed) => {
+            sources.extend(places().map(|at| I::new(u64::from(u32::from_le_bytes(packed[at])))));
+        }
+        wide @ Packed::Five(_) => sources.extend(places().map(|at| I::new(wide.get(at)))),
+    }
+    if let Some(packed) = topology.edge_ids() {
+        data.edge_ids.extend(places().map(|at| packed.get(at)));
+    }
+    if let Some(times) = topology.times() {
+        data.times.extend(places().map(|at| i64::from_le_bytes(times[at])));
+    }
+    if let Some(weights) = topology.weights() {
+        data.weights.extend(places().map(|at| f32::from_le_bytes(weights[at])));
+    }
+}
