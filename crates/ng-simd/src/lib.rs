@@ -1,7 +1,7 @@
 //! Rows of narrow elements: f16, bf16, and int8 with a scale for each column, to f32 and back.
 //!
-//! What lives here: [`RowDecoder`], [`RowEncoder`], [`ColumnRange`], and the kernels under them,
-//! dispatched to what the processor has. What must not: I/O, and where rows lie in a store. The
+//! What lives here: [`RowDecoder`], [`RowEncoder`], [`ColumnRange`], the kernels under them, and
+//! copies of rows between large memories, dispatched to what the processor has. What must not: I/O, and where rows lie in a store. The
 //! invariant: every kernel gives the bits of the portable one, so that a batch does not depend on
 //! the machine.
 //!
@@ -20,6 +20,7 @@
 //! A conversion between two narrow types goes through f32, and a finite value that the wanted type
 //! cannot hold becomes an infinity on reading: it is the caller who chose the type.
 
+mod copy;
 mod decode;
 mod dispatch;
 mod encode;
@@ -28,6 +29,7 @@ mod scale;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub use copy::{copy_streaming, finish_streaming, prefetch, prefetch_at};
 pub use decode::{DecodeError, RowDecoder};
 pub use dispatch::Path;
 pub use encode::{Misfit, RowEncoder};

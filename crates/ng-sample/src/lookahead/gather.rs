@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ng_simd::{copy_streaming, finish_streaming};
 use ng_store::{Snapshot, TensorRef};
 use rayon::prelude::*;
 
@@ -119,8 +120,9 @@ impl Gatherer {
         tasks.for_each(|(out, from)| {
             slots.each(from, |place, row| {
                 let at = place * width;
-                out[at..at + width].copy_from_slice(row);
+                copy_streaming(row, &mut out[at..at + width]);
             });
+            finish_streaming();
         });
     }
 }

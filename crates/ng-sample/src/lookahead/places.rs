@@ -6,11 +6,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use ng_io::vec_in_huge_pages;
+use ng_simd::prefetch_at;
+
 /// No slot.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
 /// Needed by no batch that is known.
 const IDLE: u32 = u32::MAX;
+
+/// So many places ahead memory is fetched.
+const NEAR: usize = 16;
 
 /// Never given up.
 const FOREVER: u32 = u32::MAX - 1;
@@ -48,8 +54,8 @@ impl Places {
     /// `slots` free slots for a table of `rows` rows.
     pub fn new(rows: usize, slots: usize) -> Self {
         Self {
-            slot_of: vec![NOWHERE; rows],
-            slots: vec![Slot { row: NOWHERE, until: 0, promised: 0 }; slots],
+            slot_of: vec_in_huge_pages(NOWHERE, rows),
+            slots: vec_in_huge_pages(Slot { row: NOWHERE, until: 0, promised: 0 }, slots),
             free: (0..slots as u32).rev().collect(),
             due: BTreeMap::new(),
             idle: VecDeque::new(),
@@ -69,6 +75,17 @@ impl Places {
     /// Where a row is.
     pub fn find(&self, row: u32) -> Option<u32> {
         self.slot_of.get(row as usize).copied().filter(|slot| *slot != NOWHERE)
+    }
+
+    /// Brings near what is known of the slots some places behind `at`: each would else be waited
+    /// for on its own.
+    pub fn prefetch(&self, slots: &[u32], at: usize) {
+        if let Some(slot) = slots.get(at + NEAR) {
+            prefetch_at(&self.slots, *slot as usize);
+        }
+        if let Some(known) = slots.get(at + NEAR / 2).and_then(|s| self.slots.get(*s as usize)) {
+            prefetch_at(&self.slot_of, known.row as usize);
+        }
     }
 
     /// Slots that can be had without taking a row away from anybody.
@@ -166,7 +183,8 @@ impl Places {
                 break;
             }
             let (due, slots) = entry.remove_entry();
-            for slot in slots {
+            for (at, slot) in slots.iter().copied().enumerate() {
+                self.prefetch(&slots, at);
                 let Some(known) = self.slots.get(slot as usize) else { continue };
                 if known.until == due && known.promised <= batch {
                     self.empty(slot);

@@ -356,6 +356,7 @@ impl Planner {
                 wanted.iter().map(|row| table.places.find(*row).unwrap_or(NOWHERE)).collect();
             let mut missing: Vec<(u32, u32)> = Vec::new();
             for (position, slot) in slots.iter().enumerate() {
+                table.places.prefetch(&slots, position);
                 if *slot == NOWHERE {
                     missing.push((wanted[position], position as u32));
                     continue;

@@ -6,6 +6,7 @@
 
 use std::str::FromStr;
 
+use ng_io::vec_in_huge_pages;
 use ng_store::{Owner, TensorRef};
 
 use super::pieces::Sampled;
@@ -108,7 +109,10 @@ impl Table {
     pub fn new(reading: Reading, tensor: TensorRef, rows: usize, slots: usize) -> Self {
         let future = match reading {
             Reading::Scan => Future::Last(Stamps::new(rows)),
-            Reading::Window => Future::Chain { batch: vec![0; rows], place: vec![0; rows] },
+            Reading::Window => {
+                let (batch, place) = (vec_in_huge_pages(0, rows), vec_in_huge_pages(0, rows));
+                Future::Chain { batch, place }
+            }
             Reading::NaiveUringSieve => Future::Sieve(Sieve::new(slots)),
             _ => Future::Unknown,
         };
@@ -127,7 +131,7 @@ const STAMPS: u64 = u16::MAX as u64;
 
 impl Stamps {
     fn new(rows: usize) -> Self {
-        Self { stamps: vec![0; rows] }
+        Self { stamps: vec_in_huge_pages(0, rows) }
     }
 
     /// Batch `index` wants `row`. True if that is news to a pass at batch `now` with `window`.

@@ -31,7 +31,10 @@ pub(crate) fn read(
                 slots.write(*slot, skip, bytes);
             }
         };
-        let mut done = |piece: Arc<Piece>| shared.change(|state| state.piece_was_read(&piece));
+        let mut done = |piece: Arc<Piece>| {
+            slots.iter().for_each(Slots::finish_writing);
+            shared.change(|state| state.piece_was_read(&piece));
+        };
         if let Err(error) = snapshot.read_plans(&mut next, &mut take, &mut done) {
             shared.fail(error.into());
         }
