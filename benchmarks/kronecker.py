@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from .planted import distinct
+
 Array = Any
 CHUNK = 1 << 22
 
@@ -22,7 +24,7 @@ def symmetric(indptr: Array, indices: Array) -> tuple[Array, Array]:
     row = np.repeat(np.arange(nodes, dtype=np.int64), np.diff(indptr))
     column = indices.astype(np.int64)
     keys = np.concatenate([(row << 32) | column, (column << 32) | row])
-    keys = np.unique(keys[np.concatenate([row, column]) != np.concatenate([column, row])])
+    keys = distinct(keys[keys >> 32 != keys & 0xFFFFFFFF])
     return _pointers(keys >> 32, nodes), (keys & 0xFFFFFFFF).astype(np.int32)
 
 

@@ -45,7 +45,7 @@ def planted(nodes: int, degree: float, seed: int, say: Say) -> tuple[Array, Arra
     # Duplicates are commoner in small graphs: what they cost is drawn again.
     while len(keys) < (1 - SHORT) * wanted:
         more = int((wanted - len(keys)) * (1.0 if len(keys) == 0 else 1.05))
-        keys = _distinct(np.concatenate([keys, ends.draw(more, say)]))
+        keys = distinct(np.concatenate([keys, ends.draw(more, say)]))
         say(f"{len(keys):,} edges after loops and duplicates")
     counts = np.zeros(nodes + 1, dtype=np.int64)
     for start in range(0, len(keys), CHUNK):
@@ -58,7 +58,7 @@ def planted(nodes: int, degree: float, seed: int, say: Say) -> tuple[Array, Arra
     return indptr, indices, labels
 
 
-def _distinct(keys: Array) -> Array:
+def distinct(keys: Array) -> Array:
     """Sorted, each once; sorts in place."""
     keys.sort()
     keep = np.empty(len(keys), dtype=bool)

@@ -202,7 +202,7 @@ class Bench:
             kills = cap.kills() if cap.why_not is None else 0
         if child.returncode != 0 or not output.strip():
             tail = log.read_text().strip().splitlines()[-1:] or ["no message"]
-            reason = "killed at the cap" if kills else tail[0]
+            reason = "killed at the cap" if kills else tail[0][:120]
             return {"failed": f"exit {child.returncode}: {reason}", **peaks}
         return {**json.loads(output.splitlines()[-1]), **peaks}
 

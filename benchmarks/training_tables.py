@@ -148,6 +148,12 @@ def markdown(report: dict[str, Any]) -> str:
         f"{fio['sequential_bytes_per_s'][0] / 1e9:.2f} GB/s.",
         "",
     ]
+    budgets = {
+        own["store_memory_bytes"][0] for own in found.values() if "store_memory_bytes" in own
+    }
+    if budgets:
+        sizes = " and ".join(f"{size / 1e6:,.0f} MB" for size in sorted(budgets))
+        lines += [f"Our ways of reading get {sizes} for caches, window and batches in flight.", ""]
     if report["torch_alone"]:
         alone = report["torch_alone"]
         lines += [

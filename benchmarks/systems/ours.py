@@ -1,15 +1,16 @@
 """This project's loader, and its sampler in front of features that are held in memory.
 
-Options: `reading` (a way of reading that the engine has), `store` (another store of the same
-graph), `threads`, `prefetch`, `backend`, and `gather`: `store` (rows come with the batch), or
-`numpy` or `torch` (all rows in memory, gathered by that library), or `none` (sampling alone).
-Torch is imported only to train, or to gather by it.
+Options: `reading` (a way of reading that the engine has), `window` (batches to look ahead), `store`
+(another store of the same graph), `threads`, `prefetch`, `backend`, and `gather`: `store` (rows
+come with the batch), `numpy` or `torch` (all rows are in memory and that library gathers them), or
+`none` (sampling alone). Torch is imported only to train, or to gather by it.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import neargraph as ng
 
 from .drive import Batch, Spec
 
-PASSED_ON = ("reading", "threads", "prefetch")
+PASSED_ON = ("reading", "window", "threads", "prefetch")
 
 
 class System:
@@ -41,16 +42,36 @@ class System:
         )
         attrs = ["x"] if self.gather == "store" else []
         self.sampler = ng.NeighborSampler(self.store, spec.fanouts, seed=spec.seed, attrs=attrs)
+        self.ahead: Any = None
+        if hasattr(self.sampler, "look_ahead"):
+            self.sampler.look_ahead = partial(self._remember, self.sampler.look_ahead)
         self.labels = spec.labels() if spec.mode != "gather" else None
         if self.gather in ("numpy", "torch"):
             self.rows = np.load(Path(spec.graph) / "feat.npy")
 
+    def _remember(self, make: Any, *arguments: Any, **keywords: Any) -> Any:
+        """Keeps what looks ahead, to ask it afterwards what it chose."""
+        self.ahead = make(*arguments, **keywords)
+        return self.ahead
+
+    def _many_epochs(self, ids: Any) -> Any:
+        """Shuffled epochs of whole batches behind each other, as many as a run may take.
+
+        A loader goes from one epoch into the next; asked for one epoch alone it would stop.
+        """
+        size = self.spec.batch_size
+        steps = max(1, len(ids) // size)
+        epochs = -(-(self.spec.warmup + self.spec.batches) // steps) + 1
+        rng = np.random.default_rng(self.spec.seed)
+        return np.concatenate([rng.permutation(ids)[: steps * size] for _ in range(epochs)])
+
     def batches(self, split: str, epoch: int) -> Iterator[Batch]:
         ids = self.spec.ids(split)
+        steady = split == "train" and self.spec.mode != "accuracy"
         stream = self.sampler.batches(
-            ids,
+            self._many_epochs(ids) if steady else ids,
             self.spec.batch_size,
-            shuffle=split == "train",
+            shuffle=split == "train" and not steady,
             train_epoch=epoch,
             **self.keywords,
         )
@@ -95,6 +116,8 @@ class System:
 
     def stats(self) -> dict[str, Any]:
         found = self.store.stats()
+        if self.gather != "store":
+            return {"engine": found}
         return {
             "reads": found["reads"],
             "read_bytes": found["read_bytes"],
@@ -104,4 +127,5 @@ class System:
             "store_memory_bytes": self.store.info()["memory_bytes"],
             "backend": self.store.info()["backend"],
             "engine": found,
+            "chosen": self.ahead.chosen() if self.ahead is not None else None,
         }
