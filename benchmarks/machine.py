@@ -56,6 +56,7 @@ def read_ahead_kb(path: Path) -> int | None:
 def read_once(files: list[Path]) -> int:
     """Reads files whole, once for each boot: some devices are slow on blocks not read before.
 
+    The page cache is emptied first, or a file that was just written would not be read at all.
     Returns the bytes that were read.
     """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -68,6 +69,8 @@ def read_once(files: list[Path]) -> int:
         key = f"{file}:{stat.st_ino}:{stat.st_mtime_ns}:{stat.st_size}"
         if key in done:
             continue
+        if total == 0:
+            drop_caches()
         with file.open("rb", buffering=0) as stream:
             while part := stream.read(BLOCK_READ):
                 total += len(part)

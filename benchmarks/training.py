@@ -247,7 +247,8 @@ class Bench:
             self.measure_alone()
         names = self.args.systems
         for number in range(self.args.runs):
-            round_: dict[str, Any] = {"fio": machine.fio(self.probe_file(), self.args.fio_seconds)}
+            round_: dict[str, Any] = {"load_average": os.getloadavg()[0]}
+            round_["fio"] = machine.fio(self.probe_file(), self.args.fio_seconds)
             rates = round_["fio"]
             print(
                 f"round {number + 1}: fio {rates['random_reads_per_s']:,.0f} random reads/s, "

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 FIO_RATIO = (0.75, 0.85)
+# Each run leaves about one of its own behind.
+BUSY = 3.0
 BASELINES = ["naive-uring", "naive-uring+sieve", "pyg", "graphbolt", "ours-memory"]
 
 Result = dict[str, Any]
@@ -172,6 +174,9 @@ def markdown(report: dict[str, Any]) -> str:
         share = found["naive_uring_to_fio"]
         verdict = "valid" if share["valid"] else "VOID: outside 0.75 ... 0.85"
         lines += ["", f"naive-uring reaches {share['share'][0]:.2f} of fio's rate ({verdict})."]
+    busiest = max(round_["load_average"] for round_ in report["rounds"])
+    if busiest > BUSY:
+        lines += ["", f"The machine was busy with other things: load average {busiest:.1f}."]
     missing = {r[n].get("cap_missing") for r in report["rounds"] for n in names if n in r}
     lines += [f"\nNot capped: {why}." for why in sorted(filter(None, missing))]
     return "\n".join(lines) + "\n"
