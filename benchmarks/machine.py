@@ -10,6 +10,8 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +45,32 @@ def device_reads(path: Path) -> tuple[int, int]:
     return int(fields[0]), int(fields[2]) * 512
 
 
+def _read_ahead_file(path: Path) -> Path | None:
+    """Where the read-ahead of the device under a file is set."""
+    folder = device_folder(path)
+    files = (place / "queue" / "read_ahead_kb" for place in (folder, folder.parent))
+    return next((file for file in files if file.exists()), None)
+
+
 def read_ahead_kb(path: Path) -> int | None:
     """How far the kernel reads ahead of a mapped page; it decides the fate of np.memmap."""
-    folder = device_folder(path)
-    for place in (folder, folder.parent):
-        file = place / "queue" / "read_ahead_kb"
-        if file.exists():
-            return int(file.read_text())
-    return None
+    file = _read_ahead_file(path)
+    return int(file.read_text()) if file is not None else None
+
+
+@contextmanager
+def read_ahead(path: Path, kb: int | None) -> Iterator[None]:
+    """Sets the read-ahead of the device under a file, and sets it back; None leaves it."""
+    file = _read_ahead_file(path)
+    if kb is None or file is None:
+        yield
+        return
+    before = file.read_text()
+    file.write_text(str(kb))
+    try:
+        yield
+    finally:
+        file.write_text(before)
 
 
 def read_once(files: list[Path]) -> int:

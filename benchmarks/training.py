@@ -303,6 +303,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--fio-seconds", type=float, default=5.0)
+    parser.add_argument("--read-ahead-kb", type=int, help="set the device's for the run")
     parser.add_argument("--folder", type=Path, default=GRAPHS)
     parser.add_argument("--label", help="part of the names of the result files")
     parser.add_argument("--list", action="store_true", help="print the systems and stop")
@@ -321,7 +322,8 @@ def main() -> None:
     os.chdir(ROOT)
     started = time.perf_counter()
     bench = Bench(args)
-    bench.go()
+    with machine.read_ahead(bench.probe_file(), args.read_ahead_kb):
+        bench.go()
     stem = f"training{'_' + args.label if args.label else ''}"
     print((BENCH / f"{stem}.md").read_text())
     print(f"{time.perf_counter() - started:.0f} s; {BENCH / stem}.json")
