@@ -2,7 +2,7 @@
 
 use ng_io::Region;
 use ng_store::{Owner, TensorRef};
-use ng_types::Reservation;
+use ng_types::{Dtype, Reservation};
 
 /// The nodes of one type.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub struct EdgeBlock {
 pub struct Column {
     /// Which tensor.
     pub tensor: TensorRef,
+    /// What its elements are here; on disk they may be narrower.
+    pub dtype: Dtype,
     /// Rows in the order of the nodes or edges, little-endian, `[rows * row_bytes]`.
     ///
     /// A mapping of its own: memory from the allocator would stay with the process after a batch

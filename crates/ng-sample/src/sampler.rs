@@ -9,12 +9,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ng_io::Region;
+use ng_simd::RowDecoder;
 use ng_store::{
     EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, Expansion, GATHER_BYTES_PER_ROW, Owner,
-    Snapshot, TensorMeta, TensorRef,
+    Snapshot, TensorRef,
 };
 use ng_types::canary::planted;
-use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Reservation};
+use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeId, NodeTypeId, Reservation};
 
 use crate::node_map::NodeMap;
 use crate::{Column, EdgeBlock, MiniBatch, NodeBlock, SampleError, SampleSpec};
@@ -26,7 +27,7 @@ use crate::{Column, EdgeBlock, MiniBatch, NodeBlock, SampleError, SampleSpec};
 pub struct Sampler {
     snapshot: Arc<Snapshot>,
     spec: Arc<SampleSpec>,
-    tensors: Arc<[TensorRef]>,
+    columns: Arc<[(TensorRef, RowDecoder)]>,
 }
 
 /// Bytes of the list of row ids that a gather is asked with.
@@ -44,21 +45,37 @@ pub(crate) enum Stage {
 
 impl Sampler {
     /// A sampler that also gathers `tensors`: node tensors for every node of the batch, edge
-    /// tensors (by edge id) for every edge.
+    /// tensors (by edge id) for every edge. Rows come as [`TensorMeta::read_dtype`] says.
     ///
     /// # Errors
     /// [`SampleError::Spec`] if the fanouts do not fit the edge types, or an edge tensor is asked
-    /// for whose type keeps no edge ids.
+    /// for whose type keeps no edge ids; [`SampleError::Read`] if its scales cannot be read.
     pub fn new(
         snapshot: Arc<Snapshot>,
         spec: SampleSpec,
         tensors: Vec<TensorRef>,
     ) -> Result<Self, SampleError> {
+        let plain = |tensor| (tensor, None);
+        Self::with_dtypes(snapshot, spec, tensors.into_iter().map(plain).collect())
+    }
+
+    /// As [`Sampler::new`], with what the elements of each tensor shall be in a batch.
+    ///
+    /// # Errors
+    /// As [`Sampler::new`], and [`SampleError::Read`] for what its elements cannot be.
+    pub fn with_dtypes(
+        snapshot: Arc<Snapshot>,
+        spec: SampleSpec,
+        tensors: Vec<(TensorRef, Option<Dtype>)>,
+    ) -> Result<Self, SampleError> {
         spec.fanouts.check(snapshot.catalog())?;
-        for tensor in &tensors {
-            if snapshot.catalog().tensor(*tensor).is_none() {
+        let mut columns = Vec::with_capacity(tensors.len());
+        for (tensor, dtype) in &tensors {
+            let Some(meta) = snapshot.catalog().tensor(*tensor) else {
                 return Err(SampleError::Spec(format!("the store has no tensor {tensor:?}")));
-            }
+            };
+            let wanted = dtype.unwrap_or(meta.read_dtype());
+            columns.push((*tensor, snapshot.decoder(*tensor, wanted)?));
             if let Owner::Edge(edge_type) = tensor.owner {
                 let meta = &snapshot.catalog().edge_types[usize::from(edge_type.0)];
                 if !meta.has_edge_ids {
@@ -70,7 +87,7 @@ impl Sampler {
                 }
             }
         }
-        Ok(Self { snapshot, spec: Arc::new(spec), tensors: tensors.into() })
+        Ok(Self { snapshot, spec: Arc::new(spec), columns: columns.into() })
     }
 
     /// The snapshot that is sampled.
@@ -99,11 +116,13 @@ impl Sampler {
         let wanted = self.column_sizes(&batch);
         // One admission for all columns: a batch never waits while holding half of its rows. The
         // lists that a gather works with are the same admission, and end with it.
-        let scratch = batch.most_rows() as u64 * (GATHER_BYTES_PER_ROW + ROW_ID_BYTES);
+        let beside = self.columns.iter().map(|(_, decoder)| held_beside(decoder)).max();
+        let row_scratch = GATHER_BYTES_PER_ROW + ROW_ID_BYTES + beside.unwrap_or(0);
+        let scratch = batch.most_rows() as u64 * row_scratch;
         let mut columns_held = admit(Stage::Columns, wanted.iter().sum::<u64>() + scratch)?;
-        for (tensor, bytes) in self.tensors.iter().zip(&wanted) {
+        for ((tensor, decoder), bytes) in self.columns.iter().zip(&wanted) {
             batch.held.push(Some(columns_held.split(*bytes)));
-            let column = self.gather(*tensor, &batch, *bytes as usize)?;
+            let column = self.gather(*tensor, decoder, &batch, *bytes as usize)?;
             batch.columns.push(column);
         }
         Ok(batch)
@@ -191,16 +210,16 @@ impl Sampler {
     }
 
     fn column_sizes(&self, batch: &MiniBatch) -> Vec<u64> {
-        let size = |tensor: &TensorRef| {
-            let rows = batch.row_ids(tensor.owner).len() as u64;
-            rows * self.snapshot.catalog().tensor(*tensor).map_or(0, TensorMeta::row_bytes)
+        let size = |(tensor, decoder): &(TensorRef, RowDecoder)| {
+            batch.row_ids(tensor.owner).len() as u64 * decoder.out_bytes() as u64
         };
-        self.tensors.iter().map(size).collect()
+        self.columns.iter().map(size).collect()
     }
 
     fn gather(
         &self,
         tensor: TensorRef,
+        decoder: &RowDecoder,
         batch: &MiniBatch,
         len: usize,
     ) -> Result<Column, SampleError> {
@@ -208,9 +227,15 @@ impl Sampler {
         let rows: Vec<u64> = ids.iter().map(|id| *id as u64).collect();
         let mut bytes =
             Region::new(len).map_err(|source| SampleError::NoMemory { bytes: len, source })?;
-        self.snapshot.gather(tensor, &rows, bytes.as_mut_slice())?;
-        Ok(Column { tensor, bytes })
+        self.snapshot.gather_decoded(tensor, decoder, &rows, bytes.as_mut_slice())?;
+        Ok(Column { tensor, dtype: decoder.wanted(), bytes })
     }
+}
+
+/// What a gather holds for a row beside the column: the stored row, where it is the wider one.
+fn held_beside(decoder: &RowDecoder) -> u64 {
+    let stored_is_wider = decoder.stored_bytes() > decoder.out_bytes();
+    if stored_is_wider { decoder.stored_bytes() as u64 } else { 0 }
 }
 
 fn num_bytes(expansion: &Expansion) -> usize {
