@@ -42,6 +42,7 @@ def import_(
     columns: options.Columns = None,
     strings: options.Strings = False,
     reuse_ids: options.ReuseIds = False,
+    x_dtype: options.XDtype = None,
     threads: options.Threads = None,
     overwrite: options.Overwrite = False,
     dry_run: options.DryRun = False,
@@ -63,6 +64,7 @@ def import_(
         seed=seed,
         num_nodes=num_nodes,
         reuse_ids=reuse_ids,
+        x_dtype=x_dtype,  # type: ignore[arg-type]
         overwrite=overwrite,
     )
     if not dry_run:
