@@ -76,22 +76,18 @@ def import_(
         _show_plan(plan, estimate)
     if dry_run:
         if as_json:
-            print_json({"estimate": estimate, "format": plan.format, "notes": plan.notes})
+            print_json(_planned(plan, estimate))
         return
     with bars(as_json) as progress:
         report = run_import(plan, out, settings, progress)
-    if as_json:
-        print_json(
-            {
-                "out": str(out),
-                "format": plan.format,
-                "estimate": estimate,
-                "notes": plan.notes,
-                "report": report,
-            }
-        )
-    else:
+    if not as_json:
         _show_report(out, report)
+        return
+    print_json({"out": str(out), **_planned(plan, estimate), "report": report})
+
+
+def _planned(plan: Any, estimate: dict[str, Any]) -> dict[str, Any]:
+    return {"format": plan.format, "estimate": estimate, "notes": plan.notes}
 
 
 def _show_plan(plan: Any, estimate: dict[str, Any]) -> None:
