@@ -5,7 +5,7 @@
 mod common;
 
 use ng_import::{EdgeTypeSpec, ImportOptions, Importer, TensorId};
-use ng_store::{OpenOptions, Owner, Store, TensorRef};
+use ng_store::{OpenOptions, Owner, Store};
 use ng_types::{Dtype, NodeTypeId};
 
 const NODES: Owner = Owner::Node(NodeTypeId(0));
@@ -58,7 +58,7 @@ fn rows_of_f32_are_stored_as_f16_bf16_or_int8_and_read_as_f32_again() {
             assert!((found - expected).abs() <= tolerance * 8.0, "{dtype}: {found} {expected}");
         }
     }
-    let scales = TensorRef { owner: NODES, index: 3 };
+    let scales = snapshot.catalog().find_tensor(NODES, "i8").unwrap();
     assert_eq!(
         snapshot.scales(scales).unwrap().as_deref(),
         Some(&[1.0 / 127.0, 8.0 / 127.0, 0.0][..])
