@@ -55,6 +55,7 @@ fn read_class(error: &ReadError) -> &'static str {
         ReadError::Damaged { .. } | ReadError::Checksum { .. } => "StoreDamaged",
         ReadError::Budget(_) => "BudgetTooSmall",
         ReadError::Missing { .. } => "NameNotFound",
+        ReadError::Decode { .. } => "UnsupportedArgument",
         ReadError::Io(_) => "IoFailed",
         _ => "NeargraphError",
     }

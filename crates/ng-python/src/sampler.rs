@@ -39,16 +39,19 @@ impl Sampler {
         fanouts: Vec<Vec<i64>>,
         replace: bool,
         seed: u64,
-        tensors: Vec<(String, u16, String)>,
+        tensors: Vec<(String, u16, String, Option<String>)>,
     ) -> PyResult<Self> {
         let snapshot = Arc::clone(&snapshot.inner);
         let tensors = tensors
             .iter()
-            .map(|(kind, id, name)| snapshot::tensor(&snapshot, kind, *id, name))
+            .map(|(kind, id, name, dtype)| {
+                let tensor = snapshot::tensor(&snapshot, kind, *id, name)?;
+                Ok((tensor, arrays::dtype(dtype.as_deref())?))
+            })
             .collect::<PyResult<_>>()?;
         let fanouts = Fanouts::new(fanouts).map_err(|error| errors::sample(&error))?;
         let spec = SampleSpec { fanouts, replace, seed };
-        let inner = ng_sample::Sampler::new(snapshot, spec, tensors);
+        let inner = ng_sample::Sampler::with_dtypes(snapshot, spec, tensors);
         Ok(Self { inner: inner.map_err(|error| errors::sample(&error))? })
     }
 
@@ -315,7 +318,7 @@ impl MiniBatch {
                 let meta = snapshot::meta(snapshot, column.tensor)?;
                 let held = held.next().flatten();
                 let array =
-                    arrays::owned_rows(py, column.bytes, held, meta.dtype, &meta.shape)?.unbind();
+                    arrays::owned_rows(py, column.bytes, held, column.dtype, &meta.shape)?.unbind();
                 Ok((column.tensor, array))
             })
             .collect::<PyResult<_>>()?;

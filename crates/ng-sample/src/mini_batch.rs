@@ -1,7 +1,7 @@
 //! The result of sampling, in PyG's conventions: seeds first, local numbers, counts per hop.
 
 use ng_store::{Owner, TensorRef};
-use ng_types::Reservation;
+use ng_types::{Dtype, Reservation};
 
 use crate::Buffer;
 
@@ -36,6 +36,8 @@ pub struct EdgeBlock {
 pub struct Column {
     /// Which tensor.
     pub tensor: TensorRef,
+    /// What its elements are here; on disk they may be narrower.
+    pub dtype: Dtype,
     /// Rows in the order of the nodes or edges, little-endian, `[rows * row_bytes]`.
     ///
     /// A mapping of its own: memory from the allocator would stay with the process after a batch

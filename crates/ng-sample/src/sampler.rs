@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
-use ng_store::TensorRef;
-use ng_store::{Expansion, GATHER_BYTES_PER_ROW, Owner, ResidentTopology, Snapshot, TensorMeta};
+use ng_simd::RowDecoder;
+use ng_store::{Expansion, GATHER_BYTES_PER_ROW, Owner, ResidentTopology, Snapshot, TensorRef};
 use ng_types::canary::planted;
-use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Reservation};
+use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeId, NodeTypeId, Reservation};
 
 use crate::compact::CompactSample;
 use crate::hops::{self, Edges, Ends, Hops, Step};
@@ -26,7 +26,7 @@ use crate::{Buffer, Column, MiniBatch, SampleError, SampleSpec};
 pub struct Sampler {
     snapshot: Arc<Snapshot>,
     spec: Arc<SampleSpec>,
-    tensors: Arc<[TensorRef]>,
+    columns: Arc<[(TensorRef, RowDecoder)]>,
     /// By edge type.
     ends: Arc<[Ends]>,
     /// Topologies in memory, by edge type.
@@ -53,21 +53,37 @@ pub(crate) enum Stage {
 
 impl Sampler {
     /// A sampler that also gathers `tensors`: node tensors for every node of the batch, edge
-    /// tensors (by edge id) for every edge.
+    /// tensors (by edge id) for every edge. Rows come as [`TensorMeta::read_dtype`] says.
     ///
     /// # Errors
     /// [`SampleError::Spec`] if the fanouts do not fit the edge types, or an edge tensor is asked
-    /// for whose type keeps no edge ids.
+    /// for whose type keeps no edge ids; [`SampleError::Read`] if its scales cannot be read.
     pub fn new(
         snapshot: Arc<Snapshot>,
         spec: SampleSpec,
         tensors: Vec<TensorRef>,
     ) -> Result<Self, SampleError> {
+        let plain = |tensor| (tensor, None);
+        Self::with_dtypes(snapshot, spec, tensors.into_iter().map(plain).collect())
+    }
+
+    /// As [`Sampler::new`], with what the elements of each tensor shall be in a batch.
+    ///
+    /// # Errors
+    /// As [`Sampler::new`], and [`SampleError::Read`] for what its elements cannot be.
+    pub fn with_dtypes(
+        snapshot: Arc<Snapshot>,
+        spec: SampleSpec,
+        tensors: Vec<(TensorRef, Option<Dtype>)>,
+    ) -> Result<Self, SampleError> {
         spec.fanouts.check(snapshot.catalog())?;
-        for tensor in &tensors {
-            if snapshot.catalog().tensor(*tensor).is_none() {
+        let mut columns = Vec::with_capacity(tensors.len());
+        for (tensor, dtype) in &tensors {
+            let Some(meta) = snapshot.catalog().tensor(*tensor) else {
                 return Err(SampleError::Spec(format!("the store has no tensor {tensor:?}")));
-            }
+            };
+            let wanted = dtype.unwrap_or(meta.read_dtype());
+            columns.push((*tensor, snapshot.decoder(*tensor, wanted)?));
             if let Owner::Edge(edge_type) = tensor.owner {
                 let meta = &snapshot.catalog().edge_types[usize::from(edge_type.0)];
                 if !meta.has_edge_ids {
@@ -83,8 +99,8 @@ impl Sampler {
         let ends: Arc<[Ends]> = Ends::of(catalog).into();
         let resident = vec![None; ends.len()].into();
         let ids_are_narrow = catalog.node_types.iter().all(|meta| meta.num_nodes <= 1 << 32);
-        let (spec, tensors) = (Arc::new(spec), tensors.into());
-        Ok(Self { snapshot, spec, tensors, ends, resident, ids_are_narrow })
+        let (spec, columns) = (Arc::new(spec), columns.into());
+        Ok(Self { snapshot, spec, columns, ends, resident, ids_are_narrow })
     }
 
     /// The same sampler, taking edge types from memory where `resident` (by edge type id) has them.
@@ -145,11 +161,13 @@ impl Sampler {
         let wanted = self.column_sizes(&batch);
         // One admission for all columns: a batch never waits while holding half of its rows. The
         // lists that a gather works with are the same admission, and end with it.
-        let scratch = batch.most_rows() as u64 * (GATHER_BYTES_PER_ROW + ROW_ID_BYTES);
+        let beside = self.columns.iter().map(|(_, decoder)| held_beside(decoder)).max();
+        let row_scratch = GATHER_BYTES_PER_ROW + ROW_ID_BYTES + beside.unwrap_or(0);
+        let scratch = batch.most_rows() as u64 * row_scratch;
         let mut columns_held = admit(Stage::Columns, wanted.iter().sum::<u64>() + scratch)?;
-        for (tensor, bytes) in self.tensors.iter().zip(&wanted) {
+        for ((tensor, decoder), bytes) in self.columns.iter().zip(&wanted) {
             batch.held.push(Some(columns_held.split(*bytes)));
-            let column = self.gather(*tensor, &batch, *bytes as usize)?;
+            let column = self.gather(*tensor, decoder, &batch, *bytes as usize)?;
             batch.columns.push(column);
         }
         Ok(batch)
@@ -158,7 +176,7 @@ impl Sampler {
     /// Whether the rows of the tensors pass what the budget can hold, so that looking ahead pays.
     pub fn is_larger_than_memory(&self) -> bool {
         let catalog = self.snapshot.catalog();
-        let metas = self.tensors.iter().filter_map(|tensor| catalog.tensor(*tensor));
+        let metas = self.columns.iter().filter_map(|(tensor, _)| catalog.tensor(*tensor));
         let bytes: u64 = metas.map(|meta| meta.num_rows.saturating_mul(meta.row_bytes())).sum();
         bytes > self.snapshot.budget().limit_bytes() / 2
     }
@@ -186,9 +204,9 @@ impl Sampler {
         if all { 0 } else { self.snapshot.budget().limit_bytes() / 4 }
     }
 
-    /// The tensors that batches carry.
-    pub(crate) fn tensors(&self) -> &[TensorRef] {
-        &self.tensors
+    /// The tensors that batches carry, and how their rows are read.
+    pub(crate) fn columns(&self) -> &[(TensorRef, RowDecoder)] {
+        &self.columns
     }
 
     /// Samples the topology around `seeds`, as [`Sampler::sample`] does, and keeps it in the fewest
@@ -319,16 +337,16 @@ impl Sampler {
     }
 
     fn column_sizes(&self, batch: &MiniBatch) -> Vec<u64> {
-        let size = |tensor: &TensorRef| {
-            let rows = batch.row_ids(tensor.owner).len() as u64;
-            rows * self.snapshot.catalog().tensor(*tensor).map_or(0, TensorMeta::row_bytes)
+        let size = |(tensor, decoder): &(TensorRef, RowDecoder)| {
+            batch.row_ids(tensor.owner).len() as u64 * decoder.out_bytes() as u64
         };
-        self.tensors.iter().map(size).collect()
+        self.columns.iter().map(size).collect()
     }
 
     fn gather(
         &self,
         tensor: TensorRef,
+        decoder: &RowDecoder,
         batch: &MiniBatch,
         len: usize,
     ) -> Result<Column, SampleError> {
@@ -336,9 +354,15 @@ impl Sampler {
         let rows: Vec<u64> = ids.iter().map(|id| *id as u64).collect();
         let mut bytes =
             Buffer::new(len).map_err(|source| SampleError::NoMemory { bytes: len, source })?;
-        self.snapshot.gather(tensor, &rows, bytes.as_mut_slice())?;
-        Ok(Column { tensor, bytes })
+        self.snapshot.gather_decoded(tensor, decoder, &rows, bytes.as_mut_slice())?;
+        Ok(Column { tensor, dtype: decoder.wanted(), bytes })
     }
+}
+
+/// What a gather holds for a row beside the column: the stored row, where it is the wider one.
+fn held_beside(decoder: &RowDecoder) -> u64 {
+    let stored_is_wider = decoder.stored_bytes() > decoder.out_bytes();
+    if stored_is_wider { decoder.stored_bytes() as u64 } else { 0 }
 }
 
 /// Memory that sampling works with, kept from sample to sample and counted in the store's budget.

@@ -12,6 +12,7 @@ import numpy as np
 
 from neargraph import _core
 from neargraph._process import ProcessLocal, closed_in_this_process
+from neargraph.dtypes import DtypeLike, read_as
 from neargraph.exceptions import NameNotFound
 from neargraph.loader.fanouts import resolve_fanouts
 from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead
@@ -37,9 +38,13 @@ class NeighborSampler:
         attrs: Names of the tensors to read with each batch, for all types or as a dictionary by
             type. ``"train_mask"`` and the like stand for the splits. None reads all of them, an
             empty list none.
+        x_dtype: What ``x`` is in a batch: None gives float32 where f16, bf16 or scaled int8 is
+            stored; ``"stored"`` what is stored; ``"f32"``, ``"f16"``, ``"bf16"`` (as uint16) or a
+            dtype of NumPy or torch the same converted, while it is gathered.
 
     Raises:
         NameNotFound: `fanouts` or `attrs` name something the store does not have.
+        UnsupportedArgument: ``x`` cannot be read as `x_dtype`.
         ValueError: Bad fanouts.
 
     Example:
@@ -56,6 +61,7 @@ class NeighborSampler:
         seed: int = 0,
         replace: bool = False,
         attrs: Attrs = None,
+        x_dtype: DtypeLike = None,
     ) -> None:
         if not 0 <= seed < 2**64:
             raise ValueError(f"seed must be in 0 ... 2^64 - 1, got {seed}")
@@ -64,6 +70,10 @@ class NeighborSampler:
         self.seed = seed
         self.replace = replace
         self.tensors = resolve_attrs(self.snapshot.schema, attrs)
+        self._columns = [
+            (*tensor, _column_dtype(self.snapshot.schema, tensor, x_dtype))
+            for tensor in self.tensors
+        ]
         self._start()
 
     def _start(self) -> None:
@@ -71,7 +81,7 @@ class NeighborSampler:
 
     def _build(self) -> _core.Sampler:
         version = self.snapshot.version
-        return _core.Sampler(version, self.fanouts, self.replace, self.seed, self.tensors)
+        return _core.Sampler(version, self.fanouts, self.replace, self.seed, self._columns)
 
     @property
     def core(self) -> _core.Sampler:
@@ -234,6 +244,13 @@ def resolve_attrs(schema: Schema, attrs: Attrs) -> list[tuple[Kind, int, str]]:
             known = sorted({t.name for owner in owners for t in owner.tensors})
             raise NameNotFound(f"no tensor {name!r} in this store; it has {known}")
     return found
+
+
+def _column_dtype(schema: Schema, tensor: tuple[Kind, int, str], x_dtype: DtypeLike) -> str | None:
+    kind, type_id, name = tensor
+    if kind != "node" or name != "x":
+        return None
+    return read_as(schema.tensor(schema.node_types[type_id], name), x_dtype)
 
 
 def _of_named_owner(schema: Schema, key: Any, names: Sequence[str]) -> list[tuple[Kind, int, str]]:

@@ -4,18 +4,19 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use ng_simd::RowDecoder;
 use ng_store::{DiskCosts, Snapshot, TensorRef};
 use ng_types::{NodeId, NodeTypeId, Reservation};
 
-use super::gather::{Gatherer, Source};
+use super::gather::{GatherColumn, Gatherer, Source};
 use super::memory::{Chosen, Layout, Room, choose};
-use super::pieces::{Piece, Sampled};
+use super::pieces::{Job, Piece, Sampled};
 use super::planner::{Around, Planner};
 use super::policy::{Reading, Table};
 use super::reader;
 use super::resident::ResidentTensor;
 use super::slots::Slots;
-use super::state::{Job, Shared, State, Wait};
+use super::state::{Shared, State, Wait};
 use super::study::{BATCHES_MAX, TableStudy};
 use crate::buffer::Pool;
 use crate::sampler::Stage;
@@ -235,6 +236,11 @@ impl Engine {
         self.given.snapshot()
     }
 
+    fn decoder(&self, tensor: TensorRef) -> Option<&RowDecoder> {
+        let columns = self.given.columns();
+        columns.iter().find(|(known, _)| *known == tensor).map(|(_, decoder)| decoder)
+    }
+
     fn sampler(&self) -> &Sampler {
         self.sampler.get().unwrap_or(&self.given)
     }
@@ -243,6 +249,10 @@ impl Engine {
 
     fn sample(&self) {
         let next = |state: &mut State| {
+            if let Some(again) = state.again.first_entry() {
+                let due = *again.key() < state.sample_until;
+                return due.then(|| again.remove_entry());
+            }
             if state.begun >= state.sample_until {
                 return None;
             }
@@ -257,7 +267,7 @@ impl Engine {
             let sampler = self.sampler();
             match sampler.sample_compact_admitted(&seeds, job.stream, &mut scratch, &admit) {
                 Ok(sample) => self.shared.change(|state| {
-                    state.sampled.insert(index, Sampled { index, sample });
+                    state.sampled.insert(index, Sampled { index, job, sample });
                 }),
                 Err(error) => self.shared.fail(error),
             }
@@ -326,7 +336,9 @@ impl Engine {
         }
         let (tables, residents) = self.split_tensors(budget)?;
         let studies = self.study(&tables, &first);
-        let (layout, held, pool_bytes) = self.lay_out(&studies, &first)?;
+        let (layout, all_bytes, pool_bytes) = self.lay_out(&studies, &first)?;
+        self.give_back(&mut first, layout.chosen.window + SAMPLED_BEYOND);
+        let held = self.snapshot().reserve(all_bytes).map_err(SampleError::from_budget)?;
         let planner = self.build(layout, &studies, residents, held, &pool_bytes, first)?;
         drop(studies);
         let reading = self.chosen.get().map_or(self.settings.reading, |c| c.reading);
@@ -349,13 +361,24 @@ impl Engine {
         Ok(())
     }
 
+    /// Drops batches that were sampled for the study alone; they are sampled again in their time.
+    fn give_back(&self, first: &mut Vec<Sampled>, keep: u64) {
+        let keep = (keep as usize).min(first.len());
+        let again = first.split_off(keep);
+        self.shared.change(|state| {
+            state.planned_input = keep as u64;
+            state.sample_until = keep as u64;
+            state.again.extend(again.into_iter().map(|sampled| (sampled.index, sampled.job)));
+        });
+    }
+
     /// The tensors that go through slots, and those that are held in memory.
     fn split_tensors(
         &self,
         budget: u64,
     ) -> Result<(Vec<TensorRef>, Vec<(TensorRef, ResidentTensor)>), SampleError> {
         let (mut tables, mut residents) = (Vec::new(), Vec::new());
-        for tensor in self.given.tensors() {
+        for (tensor, _) in self.given.columns() {
             let Some(meta) = self.snapshot().catalog().tensor(*tensor) else { continue };
             if meta.num_rows.saturating_mul(meta.row_bytes()) <= budget / RESIDENT_SHARE {
                 residents.push((*tensor, ResidentTensor::load(self.snapshot(), *tensor)?));
@@ -377,12 +400,12 @@ impl Engine {
         known.map(|(t, meta)| TableStudy::new(*t, meta.num_rows, meta.row_bytes(), first)).collect()
     }
 
-    /// Chooses, and reserves what was chosen: for slots and maps, and for the pools of buffers.
+    /// Chooses, and says what that takes: slots, maps and pools together, and each pool.
     fn lay_out(
         &self,
         studies: &[TableStudy],
         first: &[Sampled],
-    ) -> Result<(Layout, Reservation, Vec<u64>), SampleError> {
+    ) -> Result<(Layout, u64, Vec<u64>), SampleError> {
         let snapshot = self.snapshot();
         let limit = snapshot.budget().limit_bytes();
         let costs = match (self.settings.costs, studies.first()) {
@@ -393,7 +416,8 @@ impl Engine {
         let most = |study: &TableStudy| {
             let rows = first.iter().map(|s| s.rows(study.tensor.owner).len() as u64);
             let rows = rows.max().unwrap_or(0);
-            ((rows + rows / 16 + 64) * study.width).next_multiple_of(2 << 20)
+            let out_bytes = self.decoder(study.tensor).map_or(0, RowDecoder::out_bytes) as u64;
+            ((rows + rows / 16 + 64) * out_bytes).next_multiple_of(2 << 20)
         };
         let buffers = self.settings.buffers();
         let pool_bytes: Vec<u64> = studies.iter().map(|study| buffers * most(study)).collect();
@@ -422,8 +446,7 @@ impl Engine {
         };
         let tables: u64 = studies.iter().zip(&layout.slots).map(bytes).sum();
         let all = tables + pool_bytes.iter().sum::<u64>();
-        let held = snapshot.reserve(all).map_err(SampleError::from_budget)?;
-        Ok((layout, held, pool_bytes))
+        Ok((layout, all, pool_bytes))
     }
 
     fn build(
@@ -449,11 +472,15 @@ impl Engine {
             sources.push((study.tensor, Source::Table(index, pool)));
         }
         sources.extend(residents.into_iter().map(|(tensor, r)| (tensor, Source::Resident(r))));
-        let order = |tensor: &TensorRef| self.given.tensors().iter().position(|t| t == tensor);
-        sources.sort_by_key(|(tensor, _)| order(tensor));
+        let columns = self.given.columns().iter().filter_map(|(tensor, decoder)| {
+            let at = sources.iter().position(|(known, _)| known == tensor)?;
+            let (tensor, source) = sources.swap_remove(at);
+            Some(GatherColumn { tensor, decoder: decoder.clone(), source })
+        });
+        let columns = columns.collect();
         let gatherer = Gatherer {
             snapshot: Arc::clone(self.snapshot()),
-            sources,
+            columns,
             slots: Arc::clone(&self.slots),
             prefetch: self.settings.prefetch,
         };

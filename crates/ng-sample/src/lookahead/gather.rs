@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ng_simd::{copy_streaming, finish_streaming};
+use ng_simd::{RowDecoder, copy_streaming, finish_streaming};
 use ng_store::{Snapshot, TensorRef};
 use rayon::prelude::*;
 
@@ -25,11 +25,20 @@ pub(crate) enum Source {
     Resident(ResidentTensor),
 }
 
+/// A tensor that batches carry.
+#[derive(Debug)]
+pub(crate) struct GatherColumn {
+    pub tensor: TensorRef,
+    /// From what is stored to what is wanted.
+    pub decoder: RowDecoder,
+    pub source: Source,
+}
+
 /// What the gathering thread works with.
 pub(crate) struct Gatherer {
     pub snapshot: Arc<Snapshot>,
     /// By tensor asked for.
-    pub sources: Vec<(TensorRef, Source)>,
+    pub columns: Vec<GatherColumn>,
     pub slots: Arc<std::sync::OnceLock<Vec<Slots>>>,
     /// Batches that wait for the consumer at most.
     pub prefetch: usize,
@@ -65,15 +74,15 @@ impl Gatherer {
         self.snapshot.count_rows(rows, rows.saturating_sub(rows_read));
         let held = self.snapshot.reserve(sampled.sample.batch_bytes());
         let mut batch = sampled.sample.into_batch(held.map_err(SampleError::from_budget)?);
-        for (tensor, source) in &self.sources {
-            let width = self.row_bytes(*tensor);
+        for GatherColumn { tensor, decoder, source } in &self.columns {
+            let width = decoder.out_bytes();
             let rows = batch.row_ids(tensor.owner).len();
             let bytes = match source {
                 Source::Table(table, pool) => {
                     let Some(mut bytes) = self.buffer(shared, pool, rows * width)? else {
                         return Ok(None);
                     };
-                    self.copy(*table, &slots[*table], bytes.as_mut_slice());
+                    self.copy(*table, &slots[*table], decoder, bytes.as_mut_slice());
                     batch.held.push(None);
                     bytes
                 }
@@ -84,17 +93,13 @@ impl Gatherer {
                     let mut bytes = Buffer::new(len)
                         .map_err(|source| SampleError::NoMemory { bytes: len, source })?;
                     let ids = batch.row_ids(tensor.owner).iter().map(|id| *id as u32);
-                    resident.gather(ids, bytes.as_mut_slice());
+                    resident.gather(ids, decoder, bytes.as_mut_slice());
                     bytes
                 }
             };
-            batch.columns.push(Column { tensor: *tensor, bytes });
+            batch.columns.push(Column { tensor: *tensor, dtype: decoder.wanted(), bytes });
         }
         Ok(Some(batch))
-    }
-
-    fn row_bytes(&self, tensor: TensorRef) -> usize {
-        self.snapshot.catalog().tensor(tensor).map_or(0, |meta| meta.row_bytes() as usize)
     }
 
     /// A buffer of the pool; one of its own where the batch is larger than any before.
@@ -113,14 +118,18 @@ impl Gatherer {
         Ok(shared.wait_until(Wait::GatherForBuffers, |_| pool.take(len)))
     }
 
-    fn copy(&self, table: usize, from: &[u32], out: &mut [u8]) {
+    fn copy(&self, table: usize, from: &[u32], decoder: &RowDecoder, out: &mut [u8]) {
         let Some(slots) = self.slots.get().and_then(|slots| slots.get(table)) else { return };
-        let width = slots.width();
+        let width = decoder.out_bytes();
         let tasks = out.par_chunks_mut(ROWS_TOGETHER * width).zip(from.par_chunks(ROWS_TOGETHER));
         tasks.for_each(|(out, from)| {
             slots.each(from, |place, row| {
-                let at = place * width;
-                copy_streaming(row, &mut out[at..at + width]);
+                let target = &mut out[place * width..(place + 1) * width];
+                if decoder.is_copy() {
+                    copy_streaming(row, target);
+                } else {
+                    decoder.decode(row, target);
+                }
             });
             finish_streaming();
         });

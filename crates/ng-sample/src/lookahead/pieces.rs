@@ -5,14 +5,24 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use ng_store::{Owner, Planned, RowPlan};
+use ng_types::NodeId;
 
 use crate::{CompactSample, Ids};
+
+/// Seeds of a batch and its random stream.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub seeds: Vec<NodeId>,
+    pub stream: u64,
+}
 
 /// A batch that was sampled and waits for its rows.
 #[derive(Debug)]
 pub(crate) struct Sampled {
     /// Its place in the order of the jobs.
     pub index: u64,
+    /// What it was made from.
+    pub job: Job,
     /// The subgraph.
     pub sample: CompactSample,
 }

@@ -347,13 +347,16 @@ impl Planner {
         let sampled = registered.and_then(|registered| registered.sampled.take());
         let sampled = sampled.ok_or(SampleError::ThreadLost)?;
         let number = t as u32 + 1;
+        // Batches under way do not share rows where nothing is kept on purpose.
+        let is_blind = self.reading == Reading::NaiveUring;
         let mut all = Vec::with_capacity(self.tables.len());
         for index in 0..self.tables.len() {
             let table = &mut self.tables[index];
             let wanted = sampled.rows(table.owner());
             // One look-up does not wait for another: first all slots, then what is known of them.
+            let find = |row: &u32| table.places.find(*row).filter(|_| !is_blind);
             let mut slots: Vec<u32> =
-                wanted.iter().map(|row| table.places.find(*row).unwrap_or(NOWHERE)).collect();
+                wanted.iter().map(|row| find(row).unwrap_or(NOWHERE)).collect();
             let mut missing: Vec<(u32, u32)> = Vec::new();
             for (position, slot) in slots.iter().enumerate() {
                 table.places.prefetch(&slots, position);

@@ -1,6 +1,7 @@
 //! Tensors of narrow rows that are small beside the budget, such as labels: read once, whole.
 
 use ng_io::Region;
+use ng_simd::RowDecoder;
 use ng_store::{Snapshot, TensorRef};
 use ng_types::Reservation;
 
@@ -37,12 +38,12 @@ impl ResidentTensor {
         Ok(Self { width, bytes, _held: held })
     }
 
-    /// Copies rows to `out`, one after the other.
-    pub fn gather(&self, rows: impl Iterator<Item = u32>, out: &mut [u8]) {
+    /// Decodes rows to `out`, one after the other.
+    pub fn gather(&self, rows: impl Iterator<Item = u32>, decoder: &RowDecoder, out: &mut [u8]) {
         let all = self.bytes.as_slice();
-        for (row, out) in rows.zip(out.chunks_exact_mut(self.width)) {
+        for (row, out) in rows.zip(out.chunks_exact_mut(decoder.out_bytes().max(1))) {
             let at = row as usize * self.width;
-            out.copy_from_slice(&all[at..at + self.width]);
+            decoder.decode(&all[at..at + self.width], out);
         }
     }
 }

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ng_types::NodeId;
-
-use super::pieces::{Piece, Resolved, Sampled};
+use super::pieces::{Job, Piece, Resolved, Sampled};
 use crate::{MiniBatch, SampleError};
 
 /// How long a wait lasts before the world is looked at again.
@@ -16,18 +14,13 @@ const POLL: Duration = Duration::from_millis(50);
 /// Rows that may be planned ahead of the reader.
 const QUEUED_ROWS_MAX: usize = 96 << 10;
 
-/// Seeds of a batch and its random stream.
-#[derive(Debug)]
-pub(crate) struct Job {
-    pub seeds: Vec<NodeId>,
-    pub stream: u64,
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// Jobs that no thread has begun, and the number of the first.
     pub jobs: VecDeque<Job>,
     pub begun: u64,
+    /// Jobs that were done too early and are done again, by number.
+    pub again: BTreeMap<u64, Job>,
     /// There will be no more jobs.
     pub ended: bool,
     /// Batches from this one on are not sampled yet.
