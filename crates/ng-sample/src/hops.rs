@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use ng_store::{Catalog, EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, Expansion};
-use ng_types::{DrawBatch, NodeId};
+use ng_types::NodeId;
 
 use crate::SampleError;
 use crate::compact::{CompactEdges, CompactNodes};
@@ -59,9 +59,7 @@ pub(crate) struct Step<I> {
     pub sources: Vec<I>,
     /// Where in memory the list of each destination begins, and how long it is.
     pub lists: Vec<(u64, u64)>,
-    /// Draws of some destinations.
-    pub bits: DrawBatch,
-    /// Places of the entries that they choose.
+    /// Places of drawn entries, some destinations at a time.
     pub places: Vec<u64>,
     /// The store's answer, where the topology is not in memory.
     pub read: Option<Expansion>,
@@ -89,9 +87,8 @@ impl<I: Id> Step<I> {
     }
 
     fn num_bytes(&self) -> usize {
-        let Self { sources, lists, bits, places, .. } = self;
-        let few = bits.num_bytes() + places.capacity() * 8;
-        few + sources.capacity() * size_of::<I>() + lists.capacity() * 16
+        let Self { sources, lists, places, .. } = self;
+        sources.capacity() * size_of::<I>() + lists.capacity() * 16 + places.capacity() * 8
     }
 }
 
@@ -223,7 +220,7 @@ impl<I: Id> Hops<I> {
 
     /// An upper bound of the memory until the hop is recorded: what is kept now, what the draws of
     /// the hop may add, and what the store's answers take.
-    pub fn bytes_for_hop(&self, ends: &[Ends], passing_bytes: u64) -> u64 {
+    pub fn bytes_for_hop(&self, ends: &[Ends], places: u64) -> u64 {
         let per_draw = |ends: &Ends| {
             2 * (size_of::<I>() + size_of::<u32>()) as u64
                 + 2 * ends.data_bytes
@@ -239,7 +236,7 @@ impl<I: Id> Hops<I> {
         self.num_bytes()
             .saturating_add(of_steps)
             .saturating_add(expanded as u64 * 2 * size_of::<u32>() as u64)
-            .saturating_add(passing_bytes)
+            .saturating_add(places.saturating_mul(size_of::<u64>() as u64))
     }
 
     /// Bytes of all that is kept.

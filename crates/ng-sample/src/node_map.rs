@@ -9,6 +9,9 @@ use crate::ids::Id;
 /// Slots of the smallest table.
 const SLOTS_MIN: usize = 1024;
 
+/// Ids whose slots are loaded before any of them is looked at, so that none waits for another.
+const LOOKED_AT_TOGETHER: usize = 32;
+
 /// A table with more slots than this for each node that it held is not kept.
 const SLOTS_KEPT: usize = 32;
 
@@ -24,8 +27,8 @@ pub(crate) struct NodeMap<I> {
 
 impl<I: Id> NodeMap<I> {
     /// Bytes that a new node may cost while a batch is sampled: its id in a list that may have room
-    /// for twice as many, a slot at a quarter of the load, and the table before it grew.
-    pub const BYTES_PER_NODE: u64 = 2 * size_of::<I>() as u64 + 4 * 8 + 2 * 8;
+    /// for twice as many, three slots, and the table before it grew.
+    pub const BYTES_PER_NODE: u64 = 2 * size_of::<I>() as u64 + 3 * 8 + 2 * 8;
 
     /// Forgets all nodes.
     pub fn clear(&mut self) {
@@ -48,30 +51,62 @@ impl<I: Id> NodeMap<I> {
     /// The number of `id`, the next free one if it is new.
     #[inline]
     pub fn number(&mut self, id: I) -> u32 {
-        if self.ids.len() * 2 >= self.slots.len() {
-            self.grow();
+        self.reserve(1);
+        self.number_from(id, self.home(id))
+    }
+
+    /// Appends the numbers of `ids` to `rows`.
+    pub fn number_all(&mut self, ids: &[I], rows: &mut Vec<u32>) {
+        // A guess spares a large table most of its growth, and a small one its size.
+        self.reserve(ids.len() / 2);
+        for ids in ids.chunks(LOOKED_AT_TOGETHER) {
+            self.reserve(ids.len());
+            let mut seen = [(0, 0); LOOKED_AT_TOGETHER];
+            for (seen, id) in seen.iter_mut().zip(ids) {
+                let home = self.home(*id);
+                *seen = (home, self.slots[home]);
+            }
+            rows.extend(ids.iter().zip(seen).map(|(id, (home, slot))| {
+                if self.is_of(slot, *id) { slot as u32 - 1 } else { self.number_from(*id, home) }
+            }));
         }
+    }
+
+    /// Whether a slot is taken, and by `id`.
+    #[inline]
+    fn is_of(&self, slot: u64, id: I) -> bool {
         let low = id.get() & u64::from(u32::MAX);
+        slot as u32 != 0
+            && slot >> 32 == low
+            && (I::IS_NARROW || self.ids[slot as u32 as usize - 1] == id)
+    }
+
+    /// The number of `id`, looked for from its home on; there is a free slot.
+    #[inline]
+    fn number_from(&mut self, id: I, home: usize) -> u32 {
         let mask = self.slots.len() - 1;
-        let mut at = self.home(id);
+        let mut at = home;
         loop {
             let slot = self.slots[at & mask];
             if slot == 0 {
                 self.ids.push(id);
+                let low = id.get() & u64::from(u32::MAX);
                 self.slots[at & mask] = low << 32 | self.ids.len() as u64;
                 return self.ids.len() as u32 - 1;
             }
-            let number = slot as u32 - 1;
-            if slot >> 32 == low && (I::IS_NARROW || self.ids[number as usize] == id) {
-                return number;
+            if self.is_of(slot, id) {
+                return slot as u32 - 1;
             }
             at += 1;
         }
     }
 
-    /// Appends the numbers of `ids` to `rows`.
-    pub fn number_all(&mut self, ids: &[I], rows: &mut Vec<u32>) {
-        rows.extend(ids.iter().map(|id| self.number(*id)));
+    /// Makes room for `count` more nodes.
+    #[inline]
+    fn reserve(&mut self, count: usize) {
+        if (self.ids.len() + count) * 4 > self.slots.len() * 3 {
+            self.grow(count);
+        }
     }
 
     #[inline]
@@ -80,8 +115,8 @@ impl<I: Id> NodeMap<I> {
     }
 
     #[cold]
-    fn grow(&mut self) {
-        let slots = (self.slots.len() * 2).max(SLOTS_MIN);
+    fn grow(&mut self, count: usize) {
+        let slots = ((self.ids.len() + count) * 4).div_ceil(3).next_power_of_two().max(SLOTS_MIN);
         let old = std::mem::replace(&mut self.slots, vec![0; slots]);
         self.shift = 64 - slots.trailing_zeros();
         for slot in old.into_iter().filter(|slot| *slot != 0) {

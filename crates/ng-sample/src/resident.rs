@@ -5,7 +5,7 @@
 //! hides the latency of memory. Draws are those of the path that reads pages.
 
 use ng_store::{Packed, ResidentTopology};
-use ng_types::{DrawBatch, DrawKey, EdgeTypeId, with_replacement, without_replacement};
+use ng_types::{DrawKey, EdgeTypeId};
 
 use crate::SampleError;
 use crate::hops::{Edges, EntryData, Step, count};
@@ -39,28 +39,17 @@ impl Rule {
     #[inline]
     pub fn draw(&self, destination: u64, degree: u64, emit: impl FnMut(u64)) {
         let draws = self.key.draws(self.edge_type, destination);
-        self.choose(draws.all_bits(), degree, emit);
-    }
-
-    /// Chooses positions of a list with the draws of its destination.
-    #[inline]
-    fn choose(&self, bits: impl Iterator<Item = u64>, degree: u64, emit: impl FnMut(u64)) {
         match self.fanout {
             None => (0..degree).for_each(emit),
-            Some(fanout) if self.replace => with_replacement(bits, degree, fanout, emit),
-            Some(fanout) => without_replacement(bits, degree, fanout, emit),
+            Some(fanout) if self.replace => draws.with_replacement(degree, fanout, emit),
+            Some(fanout) => draws.without_replacement(degree, fanout, emit),
         }
     }
 
-    /// Bytes of what is held at a time to make `draws`.
-    pub fn passing_bytes(&self, draws: u64) -> u64 {
+    /// Positions that are held at a time, at most.
+    pub fn places(&self, draws: u64) -> u64 {
         let together = DESTINATIONS_TOGETHER as u64;
-        let Some(fanout) = self.fanout else {
-            return draws.saturating_mul(size_of::<u64>() as u64);
-        };
-        // Draws come in pairs.
-        let most = draws.saturating_add(together).min(together * (u64::from(fanout) + 1));
-        most * size_of::<u64>() as u64 + DrawBatch::bytes_for(most)
+        self.fanout.map_or(draws, |fanout| draws.min(together * u64::from(fanout)))
     }
 }
 
@@ -93,22 +82,16 @@ pub(crate) fn draw<I: Id>(
     rule: Rule,
     ids: &[I],
     step: &mut Step<I>,
-    edges: &mut Edges,
+    data: &mut EntryData,
 ) {
-    let Step { draws, sources, lists, places, bits, .. } = step;
+    let Step { draws, sources, lists, places, .. } = step;
     sources.reserve(*draws as usize);
-    let Edges { counts, data, .. } = edges;
-    let counts = &counts[counts.len() - ids.len()..];
-    let chunks = ids.chunks(DESTINATIONS_TOGETHER).zip(lists.chunks(DESTINATIONS_TOGETHER));
-    for ((ids, lists), counts) in chunks.zip(counts.chunks(DESTINATIONS_TOGETHER)) {
+    places.reserve(rule.places(*draws) as usize);
+    let chunks = ids.chunks(DESTINATIONS_TOGETHER);
+    for (ids, lists) in chunks.zip(lists.chunks(DESTINATIONS_TOGETHER)) {
         places.clear();
-        // What is taken whole needs no draws.
-        let drawn = if rule.fanout.is_some() { counts } else { &[] };
-        let destinations = ids.iter().map(|id| id.get()).zip(drawn.iter().copied());
-        let mut bits = bits.draw(rule.key, rule.edge_type, destinations);
-        for ((start, degree), count) in lists.iter().zip(counts) {
-            rule.choose(bits.iter().copied(), *degree, |position| places.push(start + position));
-            bits = bits.get(DrawBatch::len_of(*count)..).unwrap_or_default();
+        for (id, (start, degree)) in ids.iter().zip(lists) {
+            rule.draw(id.get(), *degree, |position| places.push(start + position));
         }
         load(topology, places, sources, data);
     }

@@ -210,7 +210,7 @@ impl Sampler {
     }
 
     /// Samples the topology around `seeds`, as [`Sampler::sample`] does, and keeps it in the fewest
-    /// bytes. `scratch` belongs to the calling thread and may be used for any sampler.
+    /// bytes. `scratch` belongs to the calling thread and serves any sampler of the same store.
     ///
     /// # Errors
     /// As [`Sampler::sample`]; after an error of memory, drop `scratch` to give its memory back.
@@ -273,7 +273,7 @@ impl Sampler {
         (hops, held): (&mut Hops<I>, &mut Growing),
         admit: &Admit<'_>,
     ) -> Result<(), SampleError> {
-        let mut passing_bytes = 0_u64;
+        let mut places = 0_u64;
         for (index, ends) in self.ends.iter().enumerate() {
             let Some(rule) = self.rule(key, index, hop) else { continue };
             let (ids, step, edges) = hops.expanding(index, *ends);
@@ -282,17 +282,17 @@ impl Sampler {
             }
             if let Some(topology) = &self.resident[index] {
                 resident::plan(topology, rule, ids, step, edges)?;
-                passing_bytes = passing_bytes.saturating_add(rule.passing_bytes(step.draws));
+                places = places.saturating_add(rule.places(step.draws));
             } else {
                 self.read(rule, ids, step, edges)?;
             }
         }
-        held.grow(hops.bytes_for_hop(&self.ends, passing_bytes), admit)?;
+        held.grow(hops.bytes_for_hop(&self.ends, places), admit)?;
         for (index, ends) in self.ends.iter().enumerate() {
             let Some(rule) = self.rule(key, index, hop) else { continue };
             let (ids, step, edges) = hops.expanding(index, *ends);
             match &self.resident[index] {
-                Some(topology) => resident::draw(topology, rule, ids, step, edges),
+                Some(topology) => resident::draw(topology, rule, ids, step, &mut edges.data),
                 None => step.take_read(&mut edges.data),
             }
         }

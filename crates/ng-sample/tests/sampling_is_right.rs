@@ -7,7 +7,7 @@ mod common;
 use common::{Graph, PAPERS, features, open, row};
 use ng_io::BackendChoice;
 use ng_sample::{Fanouts, MiniBatch, SampleSpec, Sampler};
-use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeTypeId, with_replacement, without_replacement};
+use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeTypeId};
 
 fn sampler(dir: &std::path::Path, fanouts: &[i64], replace: bool, seed: u64) -> Sampler {
     let store = open(dir, 64 << 20, BackendChoice::Pread);
@@ -147,9 +147,9 @@ fn draws_are_uniform_by_chi_square() {
             let mut positions = Vec::new();
             let draws = DrawKey::new(5, stream).draws(EdgeTypeId(1), 1234);
             if replace {
-                with_replacement(draws.all_bits(), degree, count, |at| positions.push(at));
+                draws.with_replacement(degree, count, |at| positions.push(at));
             } else {
-                without_replacement(draws.all_bits(), degree, count, |at| positions.push(at));
+                draws.without_replacement(degree, count, |at| positions.push(at));
             }
             positions.iter().for_each(|p| overall[*p as usize] += 1);
             first[positions[0] as usize] += 1;

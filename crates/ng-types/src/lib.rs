@@ -17,4 +17,4 @@ pub use budget::{Budget, BudgetExceeded, Reservation};
 pub use dtype::Dtype;
 pub use ids::{EdgeTypeId, Epoch, NODE_ID_BOUND, NodeId, NodeTypeId, PageId};
 pub use order::SeedOrder;
-pub use rng::{DrawBatch, DrawKey, Draws, philox4x32_10, with_replacement, without_replacement};
+pub use rng::{DrawKey, Draws, philox4x32_10};

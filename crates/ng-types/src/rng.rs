@@ -44,42 +44,6 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     c
 }
 
-/// Blocks that are computed side by side: rounds of one block wait for each other, those of others
-/// fill the gaps.
-const LANES: usize = 4;
-/// 64-bit draws in so many blocks.
-const DRAWS_TOGETHER: usize = 2 * LANES;
-
-/// Blocks of `LANES` counters (words 0 to 2; word 3 is `DRAW`) as pairs of 64-bit draws, in order.
-///
-/// Words lie in 64-bit lanes, where compilers find the vector multiplication that they need.
-#[inline]
-fn draws_together(counters: [[u64; LANES]; 3], key: [u32; 2]) -> [u64; DRAWS_TOGETHER] {
-    const LOW: u64 = u32::MAX as u64;
-    let [mut a, mut b, mut c] = counters;
-    let mut d = [u64::from(domain::DRAW); LANES];
-    let mut k = key;
-    for _ in 0..ROUNDS {
-        let high = c.map(|word| MULTIPLIER[1].wrapping_mul(word & LOW));
-        let low = a.map(|word| MULTIPLIER[0].wrapping_mul(word & LOW));
-        for ((a, b), high) in a.iter_mut().zip(&mut b).zip(high) {
-            *a = (high >> 32) ^ *b ^ u64::from(k[0]);
-            *b = high & LOW;
-        }
-        for ((c, d), low) in c.iter_mut().zip(&mut d).zip(low) {
-            *c = (low >> 32) ^ *d ^ u64::from(k[1]);
-            *d = low & LOW;
-        }
-        k = [k[0].wrapping_add(WEYL[0]), k[1].wrapping_add(WEYL[1])];
-    }
-    let mut draws = [0; DRAWS_TOGETHER];
-    for (lane, pair) in draws.chunks_exact_mut(2).enumerate() {
-        pair[0] = a[lane] | b[lane] << 32;
-        pair[1] = c[lane] | d[lane] << 32;
-    }
-    draws
-}
-
 /// `bits` scaled to a number below `bound`.
 #[inline]
 fn scaled(bits: u64, bound: u64) -> u64 {
@@ -104,41 +68,32 @@ impl DrawKey {
     /// The draws of one destination under one edge type. `destination` is the user-visible id.
     #[inline]
     pub fn draws(self, edge_type: EdgeTypeId, destination: NodeId) -> Draws {
-        Draws { key: self.key, words: counter_words(edge_type, destination) }
+        let high = (destination >> 32) as u32 | u32::from(edge_type.0) << 8;
+        Draws { key: self.key, words: [destination as u32, high] }
     }
-}
-
-/// Words 0 and 1 of the counter of a destination's draws.
-#[inline]
-fn counter_words(edge_type: EdgeTypeId, destination: NodeId) -> [u32; 2] {
-    [destination as u32, (destination >> 32) as u32 | u32::from(edge_type.0) << 8]
 }
 
 /// The draws of one (key, edge type, destination). Two 64-bit draws share a Philox block.
 #[derive(Clone, Copy, Debug)]
 pub struct Draws {
     key: [u32; 2],
+    /// Words 0 and 1 of the counter.
     words: [u32; 2],
 }
 
 impl Draws {
+    /// Draws 2 `index` and 2 `index` + 1 as 64 uniform bits each.
+    #[inline]
+    fn block(&self, index: u32) -> [u64; 2] {
+        let [low, high] = self.words;
+        let b = philox4x32_10([low, high, index, domain::DRAW], self.key);
+        [u64::from(b[0]) | u64::from(b[1]) << 32, u64::from(b[2]) | u64::from(b[3]) << 32]
+    }
+
     /// Draw `index` as 64 uniform bits.
     #[inline]
     pub fn bits(&self, index: u32) -> u64 {
-        let [low, high] = self.words;
-        let b = philox4x32_10([low, high, index / 2, domain::DRAW], self.key);
-        let at = (index % 2) as usize * 2;
-        u64::from(b[at]) | u64::from(b[at + 1]) << 32
-    }
-
-    /// All draws from the first on, each as 64 uniform bits.
-    #[inline]
-    pub fn all_bits(self) -> impl Iterator<Item = u64> {
-        let [low, high] = self.words.map(|word| [u64::from(word); LANES]);
-        (0_u64..).step_by(LANES).flat_map(move |block| {
-            let blocks = std::array::from_fn(|lane| block + lane as u64);
-            draws_together([low, high, blocks], self.key)
-        })
+        self.block(index / 2)[(index % 2) as usize]
     }
 
     /// Draw `index` below `bound` (which is not 0), by multiply-high: the bias is below
@@ -147,131 +102,71 @@ impl Draws {
     pub fn below(&self, index: u32, bound: u64) -> u64 {
         scaled(self.bits(index), bound)
     }
-}
 
-/// The draws of many destinations, computed together.
-///
-/// ```
-/// use ng_types::{DrawBatch, DrawKey, EdgeTypeId};
-/// let (key, edge_type) = (DrawKey::new(7, 0), EdgeTypeId(0));
-/// let mut batch = DrawBatch::default();
-/// let bits = batch.draw(key, edge_type, [(40, 3), (41, 1)].into_iter());
-/// assert_eq!(bits[2], key.draws(edge_type, 40).bits(2));
-/// assert_eq!(bits[DrawBatch::len_of(3)], key.draws(edge_type, 41).bits(0));
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct DrawBatch {
-    /// Words 0 to 2 of the counter of each block.
-    counters: [Vec<u64>; 3],
-    bits: Vec<u64>,
-}
-
-impl DrawBatch {
-    /// Places that `count` draws of a destination take among all of a batch: whole blocks.
+    /// Shows `emit` draws `0..count`: index and bits. No block waits for what is done with others.
     #[inline]
-    pub fn len_of(count: u32) -> usize {
-        count as usize + count as usize % 2
-    }
-
-    /// Bytes that so many draws take in it.
-    pub fn bytes_for(draws: u64) -> u64 {
-        draws.saturating_mul((size_of::<[u64; 3]>() / 2 + size_of::<u64>()) as u64)
-    }
-
-    /// Bytes of what it keeps.
-    pub fn num_bytes(&self) -> usize {
-        let words = self.counters.each_ref().map(Vec::capacity).iter().sum::<usize>();
-        (words + self.bits.capacity()) * size_of::<u64>()
-    }
-
-    /// The first draws of each of `lists` (destination, how many), one list after the other in
-    /// [`DrawBatch::len_of`] places each, as 64 uniform bits.
-    pub fn draw(
-        &mut self,
-        key: DrawKey,
-        edge_type: EdgeTypeId,
-        lists: impl Iterator<Item = (NodeId, u32)>,
-    ) -> &[u64] {
-        let [low, high, block] = &mut self.counters;
-        low.clear();
-        high.clear();
-        block.clear();
-        for (destination, count) in lists {
-            let words = counter_words(edge_type, destination).map(u64::from);
-            let blocks = u64::from(count.div_ceil(2));
-            block.extend(0..blocks);
-            low.resize(block.len(), words[0]);
-            high.resize(block.len(), words[1]);
+    fn each(&self, count: u32, mut emit: impl FnMut(u32, u64)) {
+        for index in 0..count / 2 {
+            let [even, odd] = self.block(index);
+            emit(2 * index, even);
+            emit(2 * index + 1, odd);
         }
-        let len = 2 * block.len();
-        for words in &mut self.counters {
-            words.resize(words.len().next_multiple_of(LANES), 0);
+        if count % 2 == 1 {
+            emit(count - 1, self.bits(count - 1));
         }
-        let [low, high, block] = self.counters.each_ref().map(|words| words.as_chunks().0);
-        self.bits.resize(2 * LANES * block.len(), 0);
-        let together = self.bits.as_chunks_mut().0.iter_mut().zip(low).zip(high).zip(block);
-        for (((bits, low), high), block) in together {
-            *bits = draws_together([*low, *high, *block], key.key);
+    }
+
+    /// Shows `emit` `count` positions in `0..degree` drawn with replacement; none if `degree` is 0.
+    #[inline]
+    pub fn with_replacement(&self, degree: u64, count: u32, mut emit: impl FnMut(u64)) {
+        if degree > 0 {
+            self.each(count, |_, bits| emit(scaled(bits, degree)));
         }
-        &self.bits[..len]
     }
-}
 
-/// Shows `emit` `count` positions in `0..degree` drawn with replacement; none if `degree` is 0.
-/// `bits` are the draws of the list.
-#[inline]
-pub fn with_replacement(
-    bits: impl Iterator<Item = u64>,
-    degree: u64,
-    count: u32,
-    mut emit: impl FnMut(u64),
-) {
-    if degree > 0 {
-        (0..count).zip(bits).for_each(|(_, bits)| emit(scaled(bits, degree)));
+    /// Shows `emit` the first `min(count, degree)` steps of a Fisher-Yates shuffle of `0..degree`,
+    /// so the draws of a smaller `count` are a prefix of those of a larger one.
+    ///
+    /// Takes O(count) space whatever the degree: only moved positions are remembered.
+    #[inline]
+    pub fn without_replacement(&self, degree: u64, count: u32, mut emit: impl FnMut(u64)) {
+        let count = u64::from(count).min(degree) as u32;
+        if planted("biased_draws") {
+            return self.with_replacement(degree / 2 + 1, count, emit);
+        }
+        if degree <= SHORT_MAX as u64 {
+            let mut positions = ASCENDING;
+            self.each(count, |index, bits| {
+                // Both are below the bound: the remainder only spares a check of it.
+                let from = index as usize % SHORT_MAX;
+                let chosen = (from + scaled(bits, degree - from as u64) as usize) % SHORT_MAX;
+                let value = positions[chosen];
+                positions[chosen] = positions[from];
+                emit(u64::from(value));
+            });
+        } else if count as usize <= MOVED_FEW {
+            self.shuffle_long::<MOVED_FEW>(degree, count, emit);
+        } else if count as usize <= MOVED_MAX {
+            self.shuffle_long::<MOVED_MAX>(degree, count, emit);
+        } else {
+            let mut moved = std::collections::HashMap::new();
+            self.each(count, |index, bits| {
+                let from = u64::from(index);
+                let chosen = from + scaled(bits, degree - from);
+                let value = moved.get(&chosen).copied().unwrap_or(chosen);
+                moved.insert(chosen, moved.get(&from).copied().unwrap_or(from));
+                emit(value);
+            });
+        }
     }
-}
 
-/// Shows `emit` the first `min(count, degree)` steps of a Fisher-Yates shuffle of `0..degree`, so
-/// the draws of a smaller `count` are a prefix of those of a larger one. `bits` are the draws of
-/// the list.
-///
-/// Takes O(count) space whatever the degree: only moved positions are remembered.
-#[inline]
-pub fn without_replacement(
-    bits: impl Iterator<Item = u64>,
-    degree: u64,
-    count: u32,
-    mut emit: impl FnMut(u64),
-) {
-    let count = u64::from(count).min(degree) as u32;
-    if planted("biased_draws") {
-        return with_replacement(bits, degree / 2 + 1, count, emit);
-    }
-    let chosen = (0..count).zip(bits).map(|(index, bits)| {
-        let from = u64::from(index);
-        (from, from + scaled(bits, degree - from))
-    });
-    if degree <= SHORT_MAX as u64 {
-        let mut positions = ASCENDING;
-        chosen.for_each(|(from, chosen)| {
-            // Both are below the bound: the remainder only spares a check of it.
-            let (from, chosen) = (from as usize % SHORT_MAX, chosen as usize % SHORT_MAX);
-            let value = positions[chosen];
-            positions[chosen] = positions[from];
-            emit(u64::from(value));
-        });
-    } else if count as usize <= MOVED_FEW {
-        let mut moved = Moved::<MOVED_FEW>::default();
-        chosen.for_each(|(from, chosen)| emit(moved.swap(from, chosen)));
-    } else if count as usize <= MOVED_MAX {
-        let mut moved = Moved::<MOVED_MAX>::default();
-        chosen.for_each(|(from, chosen)| emit(moved.swap(from, chosen)));
-    } else {
-        let mut moved = std::collections::HashMap::new();
-        chosen.for_each(|(from, chosen)| {
-            let value = moved.get(&chosen).copied().unwrap_or(chosen);
-            moved.insert(chosen, moved.get(&from).copied().unwrap_or(from));
-            emit(value);
+    /// The shuffle of a long list of which at most `MOST` positions move.
+    #[inline]
+    fn shuffle_long<const MOST: usize>(&self, degree: u64, count: u32, mut emit: impl FnMut(u64)) {
+        let mut moved = Moved::<MOST>::default();
+        self.each(count, |index, bits| {
+            let from = u64::from(index);
+            emit(moved.swap(from, from + scaled(bits, degree - from)));
         });
     }
 }
@@ -355,7 +250,7 @@ mod tests {
                 let draw = |count| {
                     let mut out = Vec::new();
                     let draws = DrawKey::new(7, stream).draws(EdgeTypeId(3), 99);
-                    without_replacement(draws.all_bits(), degree, count, |at| out.push(at));
+                    draws.without_replacement(degree, count, |at| out.push(at));
                     out
                 };
                 let long = draw(100);
@@ -416,30 +311,13 @@ mod tests {
             for node in 0..20 {
                 let draws = DrawKey::new(11, node / 3).draws(EdgeTypeId(2), node << 31);
                 let (mut without, mut with) = (Vec::new(), Vec::new());
-                without_replacement(draws.all_bits(), degree, count, |at| without.push(at));
-                with_replacement(draws.all_bits(), degree, count, |at| with.push(at));
+                draws.without_replacement(degree, count, |at| without.push(at));
+                draws.with_replacement(degree, count, |at| with.push(at));
                 assert_eq!(without, plain(draws, degree, count, false), "{count} of {degree}");
                 assert_eq!(with, plain(draws, degree, count, true), "{count} of {degree}");
             }
         }
-        with_replacement(std::iter::repeat(0), 0, 5, |_| panic!("one of none"));
-    }
-
-    #[test]
-    fn draws_of_many_destinations_are_those_of_each() {
-        let (key, edge_type) = (DrawKey::new(3, 1 << 40), EdgeTypeId(500));
-        let mut batch = DrawBatch::default();
-        for num_lists in [0, 1, 2, 3, 50] {
-            let count = |node: u64| (node * 7 % 23) as u32;
-            let lists = (0..num_lists).map(|node| (node << 33 | node, count(node)));
-            let mut bits = batch.draw(key, edge_type, lists.clone());
-            for (node, count) in lists {
-                let draws = key.draws(edge_type, node);
-                let (of_node, rest) = bits.split_at(DrawBatch::len_of(count));
-                assert!((0..count).zip(of_node).all(|(index, bits)| draws.bits(index) == *bits));
-                bits = rest;
-            }
-            assert!(bits.is_empty());
-        }
+        let of_none = |_| panic!("a position of no list");
+        DrawKey::new(1, 1).draws(EdgeTypeId(0), 0).with_replacement(0, 5, of_none);
     }
 }

@@ -45,11 +45,6 @@ impl Slots {
         (count.div_ceil(SHARDS).max(1) * SHARDS * width) as u64
     }
 
-    /// Bytes of a slot.
-    pub fn width(&self) -> usize {
-        self.width
-    }
-
     fn place(&self, slot: u32) -> (usize, usize) {
         let slot = slot as usize;
         (slot / self.per_shard, slot % self.per_shard * self.width)

@@ -9,8 +9,7 @@ use ng_store::{
     BuildOptions, EdgeTypeSpec, Entry, OpenOptions, Owner, Store, StoreBuilder, TensorRef,
     TensorSpec,
 };
-use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeTypeId};
-use ng_types::{philox4x32_10, with_replacement, without_replacement};
+use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeTypeId, philox4x32_10};
 
 pub const AUTHORS: u64 = 300;
 pub const PAPERS: u64 = 900;
@@ -150,12 +149,10 @@ impl Graph {
                     match u32::try_from(*fanout) {
                         Err(_) => positions.extend(0..length),
                         Ok(n) if replace => {
-                            with_replacement(draws.all_bits(), length, n, |at| positions.push(at));
+                            draws.with_replacement(length, n, |at| positions.push(at));
                         }
                         Ok(n) => {
-                            without_replacement(draws.all_bits(), length, n, |at| {
-                                positions.push(at)
-                            });
+                            draws.without_replacement(length, n, |at| positions.push(at));
                         }
                     }
                     for position in positions {
