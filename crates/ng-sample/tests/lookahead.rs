@@ -150,6 +150,36 @@ fn baselines_give_the_batches_of_plain_sampling() {
     check(64, &[24], &[Reading::NaiveUring, Reading::NaiveUringSieve], &[None]);
 }
 
+/// Device requests, and their bytes, for 60 batches.
+fn reads(dir: &Path, memory: u64, reading: Reading, window: Option<u64>) -> (u64, u64) {
+    let store = open(dir, memory << 20);
+    let mut ahead = LookAhead::new(sampler(&store), settings(reading, window)).expect("starts");
+    (0..60).for_each(|index| ahead.push(seeds(index), index));
+    ahead.end();
+    assert_eq!(ahead.by_ref().filter(Result::is_ok).count(), 60);
+    (store.stats().reads, store.stats().read_bytes)
+}
+
+#[test]
+fn a_cache_spares_reads_and_looking_ahead_spares_more() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), 256);
+    let (naive, _) = reads(dir.path(), 44, Reading::NaiveUring, None);
+    let (sieve, _) = reads(dir.path(), 44, Reading::NaiveUringSieve, None);
+    let (window, _) = reads(dir.path(), 44, Reading::Window, None);
+    assert!(sieve < naive * 9 / 10, "{sieve} of {naive}");
+    assert!(window < sieve * 9 / 10, "{window} of {sieve}");
+}
+
+#[test]
+fn reads_fall_as_the_window_grows() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), 64);
+    let read = |window| reads(dir.path(), 48, Reading::Scan, Some(window)).1;
+    let (short, middle, long) = (read(2), read(6), read(18));
+    assert!(middle < short && long < middle, "{short}, {middle}, {long}");
+}
+
 #[test]
 fn rows_that_span_blocks_and_pages_arrive_whole() {
     check(1500, &[112], &LOOKING, &[None, Some(5)]);
@@ -190,6 +220,19 @@ fn a_dropped_look_ahead_gives_all_memory_back() {
     while store.reclaim(u64::MAX) > 0 {}
     let fresh = open(dir.path(), 24 << 20);
     assert_eq!(store.budget().used_bytes(), fresh.budget().used_bytes());
+}
+
+#[test]
+fn a_consumer_that_keeps_every_batch_is_told_so() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), 64);
+    let store = open(dir.path(), 24 << 20);
+    let mut ahead = LookAhead::new(sampler(&store), settings(Reading::Scan, None)).expect("starts");
+    (0..100).for_each(|index| ahead.push(seeds(index), index));
+    ahead.end();
+    let kept: Result<Vec<_>, _> = ahead.by_ref().collect();
+    assert!(matches!(kept, Err(SampleError::Budget { .. })), "{kept:?}");
+    assert!(store.budget().peak_bytes() <= 24 << 20);
 }
 
 #[test]

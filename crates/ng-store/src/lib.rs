@@ -63,7 +63,7 @@ pub use snapshot::{
 };
 pub use store::{OpenOptions, Store, StoreStats};
 pub use tensor::writer::{TensorPart, TensorWriter};
-pub use topology::resident::{Packed, ResidentTopology};
+pub use topology::resident::{Packed, ResidentTopology, from_three};
 pub use topology::writer::{TopologyPart, TopologyWriter};
 pub use verify::{Problem, Progress, VerifyReport, verify, verify_on};
 pub use write::batch::{Commit, EdgeData, WriteBatch};

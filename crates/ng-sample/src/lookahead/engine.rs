@@ -16,7 +16,7 @@ use super::policy::{Reading, Table};
 use super::reader;
 use super::resident::ResidentTensor;
 use super::slots::Slots;
-use super::state::{Shared, State, Wait};
+use super::state::{MEMORY_PATIENCE, Shared, State, Wait};
 use super::study::{BATCHES_MAX, TableStudy};
 use crate::buffer::Pool;
 use crate::sampler::Stage;
@@ -27,9 +27,6 @@ const RESIDENT_SHARE: u64 = 32;
 
 /// This share of the budget may be taken by batches that are sampled before the plan is made.
 const STUDY_SHARE: u64 = 12;
-
-/// How long sampling waits for memory that only the consumer can give back.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Times the size of a finished subgraph that its sampling takes for a while.
 const SAMPLING_FACTOR: u64 = 8;
@@ -417,7 +414,7 @@ impl Engine {
             let rows = first.iter().map(|s| s.rows(study.tensor.owner).len() as u64);
             let rows = rows.max().unwrap_or(0);
             let out_bytes = self.decoder(study.tensor).map_or(0, RowDecoder::out_bytes) as u64;
-            ((rows + rows / 16 + 64) * out_bytes).next_multiple_of(2 << 20)
+            ((rows + rows / 64 + 64) * out_bytes).next_multiple_of(2 << 20)
         };
         let buffers = self.settings.buffers();
         let pool_bytes: Vec<u64> = studies.iter().map(|study| buffers * most(study)).collect();

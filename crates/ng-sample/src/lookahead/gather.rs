@@ -1,17 +1,22 @@
 //! The gathering thread: rows from their slots into the columns of a batch, in batch order.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ng_simd::{RowDecoder, copy_streaming, finish_streaming};
 use ng_store::{Snapshot, TensorRef};
+use ng_types::Reservation;
 use rayon::prelude::*;
 
 use super::pieces::Resolved;
 use super::resident::ResidentTensor;
 use super::slots::Slots;
-use super::state::{Shared, State, Wait};
+use super::state::{MEMORY_PATIENCE, Shared, State, Wait};
 use crate::buffer::{Buffer, Pool};
 use crate::{Column, MiniBatch, SampleError};
+
+/// How long a buffer is waited for before memory beside the plan is asked for.
+const BUFFER_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Rows that one task copies.
 const ROWS_TOGETHER: usize = 2048;
@@ -77,45 +82,56 @@ impl Gatherer {
         for GatherColumn { tensor, decoder, source } in &self.columns {
             let width = decoder.out_bytes();
             let rows = batch.row_ids(tensor.owner).len();
-            let bytes = match source {
+            let (bytes, held) = match source {
                 Source::Table(table, pool) => {
-                    let Some(mut bytes) = self.buffer(shared, pool, rows * width)? else {
+                    let Some((mut bytes, held)) = self.buffer(shared, pool, rows * width)? else {
                         return Ok(None);
                     };
                     self.copy(*table, &slots[*table], decoder, bytes.as_mut_slice());
-                    batch.held.push(None);
-                    bytes
+                    (bytes, held)
                 }
                 Source::Resident(resident) => {
-                    let len = rows * width;
-                    let held = self.snapshot.reserve(len as u64);
-                    batch.held.push(Some(held.map_err(SampleError::from_budget)?));
-                    let mut bytes = Buffer::new(len)
-                        .map_err(|source| SampleError::NoMemory { bytes: len, source })?;
+                    let (mut bytes, held) = self.own_buffer(rows * width)?;
                     let ids = batch.row_ids(tensor.owner).iter().map(|id| *id as u32);
                     resident.gather(ids, decoder, bytes.as_mut_slice());
-                    bytes
+                    (bytes, held)
                 }
             };
+            batch.held.push(held);
             batch.columns.push(Column { tensor: *tensor, dtype: decoder.wanted(), bytes });
         }
         Ok(Some(batch))
     }
 
-    /// A buffer of the pool; one of its own where the batch is larger than any before.
+    /// A buffer of the pool; one of its own where the batch is larger than any that was foreseen.
     fn buffer(
         &self,
         shared: &Shared,
         pool: &Arc<Pool>,
         len: usize,
-    ) -> Result<Option<Buffer>, SampleError> {
+    ) -> Result<Option<(Buffer, Option<Reservation>)>, SampleError> {
         if !pool.fits(len) {
-            return Err(SampleError::Spec(format!(
-                "a batch has {len} bytes of rows, more than was planned for; use reading=\"direct\""
-            )));
+            return self.own_buffer(len).map(Some);
         }
         // A buffer comes back without a word to this stage, so the wait is one of short looks.
-        Ok(shared.wait_until(Wait::GatherForBuffers, |_| pool.take(len)))
+        let start = Instant::now();
+        let look = |state: &mut State| match pool.take(len) {
+            Some(buffer) => Some(Ok((buffer, None))),
+            None if start.elapsed() < BUFFER_PATIENCE => None,
+            // The consumer keeps what it got: it may have what else is free.
+            None => match self.own_buffer(len) {
+                Err(_) if !state.ready.is_empty() || start.elapsed() < MEMORY_PATIENCE => None,
+                result => Some(result),
+            },
+        };
+        shared.wait_until(Wait::GatherForBuffers, look).transpose()
+    }
+
+    fn own_buffer(&self, len: usize) -> Result<(Buffer, Option<Reservation>), SampleError> {
+        let held = self.snapshot.reserve(len as u64).map_err(SampleError::from_budget)?;
+        let buffer = Buffer::new(len);
+        let buffer = buffer.map_err(|source| SampleError::NoMemory { bytes: len, source })?;
+        Ok((buffer, Some(held)))
     }
 
     fn copy(&self, table: usize, from: &[u32], decoder: &RowDecoder, out: &mut [u8]) {

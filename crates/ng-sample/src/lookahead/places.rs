@@ -106,12 +106,19 @@ impl Places {
 
     /// Puts a row into a slot that was taken, and keeps it until batch `until`.
     pub fn put(&mut self, row: u32, slot: u32, until: u32) {
-        self.put_unowned(row, slot);
+        self.name(row, slot);
         self.keep(slot, until);
     }
 
-    /// Puts a row into a slot that was taken; whoever keeps the order of slots empties it.
+    /// Puts a row into a slot that was taken and keeps it; whoever took it empties it.
     pub fn put_unowned(&mut self, row: u32, slot: u32) {
+        self.name(row, slot);
+        if let Some(known) = self.slots.get_mut(slot as usize) {
+            known.until = IDLE;
+        }
+    }
+
+    fn name(&mut self, row: u32, slot: u32) {
         let places = (self.slot_of.get_mut(row as usize), self.slots.get_mut(slot as usize));
         if let (Some(slot_of), Some(known)) = places {
             (*slot_of, known.row) = (slot, row);
@@ -120,7 +127,7 @@ impl Places {
 
     /// Puts a row into a slot that it never leaves.
     pub fn put_forever(&mut self, row: u32, slot: u32) {
-        self.put_unowned(row, slot);
+        self.name(row, slot);
         if let Some(known) = self.slots.get_mut(slot as usize) {
             known.until = FOREVER;
         }

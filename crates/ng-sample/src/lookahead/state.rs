@@ -11,6 +11,9 @@ use crate::{MiniBatch, SampleError};
 /// How long a wait lasts before the world is looked at again.
 const POLL: Duration = Duration::from_millis(50);
 
+/// How long a stage waits for memory that only the consumer can give back.
+pub(crate) const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Rows that may be planned ahead of the reader.
 const QUEUED_ROWS_MAX: usize = 96 << 10;
 
