@@ -2,6 +2,7 @@
 
     python -m benchmarks.graphs planted_4m          # 4 M nodes, 100 M entries, 256 columns
     python -m benchmarks.graphs planted --nodes 1M --degree 25 --width 64 --name small
+    python -m benchmarks.graphs narrow --name planted_4m --x-dtype f16   # of arrays that are there
     python -m benchmarks.graphs planted_16m | cnr_natural | cnr_random | cnr_kronecker | physics
 
 NAME/ holds what the baselines read: indptr.npy and indices.npy (rows are the nodes that sample; the
@@ -153,7 +154,9 @@ def write_rows(graph: Graph, path: Path) -> None:
                 say(f"rows {done:,} of {graph.nodes:,}")
 
 
-def write_store(graph: Graph, ids: dict[str, Array], rows: Rows, path: Path) -> dict[str, Any]:
+def write_store(
+    graph: Graph, ids: dict[str, Array], rows: Rows, path: Path, x_dtype: Any = None
+) -> dict[str, Any]:
     """The store of the same graph, as any import writes it."""
     from neargraph.importers import (
         EdgeChunk,
@@ -191,7 +194,20 @@ def write_store(graph: Graph, ids: dict[str, Array], rows: Rows, path: Path) -> 
         [NodePlan(num_nodes=nodes, tensors=tensors)],
         [EdgePlan(chunks=edges, num_edges=entries)],
     )
-    return run_import(plan, path, ImportOptions(memory=1_000_000_000, overwrite=True))
+    return run_import(
+        plan, path, ImportOptions(memory=1_000_000_000, overwrite=True, x_dtype=x_dtype)
+    )
+
+
+def write_narrow(name: str, x_dtype: str, folder: Path) -> None:
+    """The store of a graph that was written before, with narrow rows, as NAME_DTYPE.ng."""
+    home = folder / name
+    arrays = {path.stem: np.load(path, mmap_mode="r") for path in home.glob("*.npy")}
+    rows, width = npy_rows(home / "feat.npy"), arrays["feat"].shape[1]
+    graph = Graph(arrays["indptr"], arrays["indices"], arrays["labels"], width, rows)
+    say(f"importing {name}_{x_dtype}.ng")
+    write_store(graph, arrays, rows, folder / f"{name}_{x_dtype}.ng", x_dtype)
+    say("done")
 
 
 def npy_rows(path: Path) -> Rows:
@@ -262,16 +278,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("graph", choices=["planted", *NAMED])
+    parser.add_argument("graph", choices=["planted", "narrow", *NAMED])
     parser.add_argument("--nodes", type=count, default=4_000_000, help="of `planted`")
     parser.add_argument("--degree", type=float, default=DEGREE, help="of `planted`, mean")
     parser.add_argument("--width", type=int, default=256, help="of `planted`, f32 columns")
-    parser.add_argument("--name", help="of `planted`: what to call it")
+    parser.add_argument("--name", help="of `planted`: what to call it; of `narrow`: which graph")
+    parser.add_argument("--x-dtype", choices=["f16", "bf16", "i8"], default="f16")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", choices=["both", "store", "arrays"], default="both")
     parser.add_argument("--folder", type=Path, default=GRAPHS)
     args = parser.parse_args()
     say(f"seed {args.seed}")
+    if args.graph == "narrow":
+        write_narrow(args.name or "planted_4m", args.x_dtype, args.folder)
+        return
     if args.graph == "planted":
         name = args.name or f"planted_{args.nodes}_{args.width}"
         graph = make_planted(args.nodes, args.degree, args.width, args.seed)
