@@ -201,7 +201,7 @@ impl Snapshot {
     pub fn read_plans<T: Planned>(
         &self,
         next: &mut dyn FnMut() -> Option<Arc<T>>,
-        take: &mut dyn FnMut(&T, usize, usize, &[u8]),
+        take: &mut TakeItem<'_, T>,
         done: &mut dyn FnMut(Arc<T>),
     ) -> Result<(), ReadError> {
         let state = State { active: VecDeque::new(), first: 0, failure: None };
@@ -269,8 +269,8 @@ struct Run<'a, T> {
     done: RefCell<&'a mut (dyn FnMut(Arc<T>) + 'a)>,
 }
 
-/// As [`TakeRow`], with the item that the row belongs to.
-type TakeItem<'a, T> = dyn FnMut(&T, usize, usize, &[u8]) + 'a;
+/// Takes bytes of a row: (item, place in the rows that were planned, first byte in the row, bytes).
+pub type TakeItem<'a, T> = dyn FnMut(&T, usize, usize, &[u8]) + 'a;
 
 impl<T: Planned> Run<'_, T> {
     fn admit(&self, next: &mut dyn FnMut() -> Option<Arc<T>>) -> Option<ReadOp> {

@@ -370,10 +370,7 @@ impl Engine {
     }
 
     /// The tensors that go through slots, and those that are held in memory.
-    fn split_tensors(
-        &self,
-        budget: u64,
-    ) -> Result<(Vec<TensorRef>, Vec<(TensorRef, ResidentTensor)>), SampleError> {
+    fn split_tensors(&self, budget: u64) -> Result<(Vec<TensorRef>, Residents), SampleError> {
         let (mut tables, mut residents) = (Vec::new(), Vec::new());
         for (tensor, _) in self.given.columns() {
             let Some(meta) = self.snapshot().catalog().tensor(*tensor) else { continue };
@@ -450,7 +447,7 @@ impl Engine {
         &self,
         layout: Layout,
         studies: &[TableStudy],
-        residents: Vec<(TensorRef, ResidentTensor)>,
+        residents: Residents,
         mut held: Reservation,
         pool_bytes: &[u64],
         first: Vec<Sampled>,
@@ -538,6 +535,9 @@ impl Engine {
         }
     }
 }
+
+/// Tensors that are held in memory whole.
+type Residents = Vec<(TensorRef, ResidentTensor)>;
 
 struct BuiltPlanner {
     planner: Planner,

@@ -107,8 +107,8 @@ impl Column {
 /// Bytes of a number below `bound`.
 fn width_below(bound: u64) -> usize {
     match bound {
-        0..=0x100_0000 => 3,
-        0..=0x1_0000_0000 => 4,
+        ..=0x100_0000 => 3,
+        0x100_0001..=0x1_0000_0000 => 4,
         _ => 5,
     }
 }
