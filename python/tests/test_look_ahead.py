@@ -107,3 +107,15 @@ def test_an_unknown_reading_is_named(path):
         sampler = ng.NeighborSampler(store, [2])
         with pytest.raises(ValueError, match="carousel"):
             sampler.batches("train", 8, reading="carousel")
+
+
+def test_memory_that_is_too_small_to_look_ahead_is_named_or_done_without(path):
+    with ng.open(path, memory="1GB") as large:
+        expected = [b.nodes().copy() for b in ng.NeighborSampler(large, [5]).batches("train", 512)]
+    with ng.open(path, memory="24MB") as store:
+        sampler = ng.NeighborSampler(store, [5])
+        with pytest.raises(ng.exceptions.BudgetTooSmall, match="look ahead"):
+            next(sampler.batches("train", 512, reading="scan"))
+        found = [batch.nodes().copy() for batch in sampler.batches("train", 512)]
+        assert all(map(np.array_equal, found, expected))
+        assert len(found) == len(expected)

@@ -43,7 +43,7 @@ fn build(dir: &Path, width: u64) {
         let degree = number(1, destination as u32) % 12;
         let source = |at: u64| {
             let draw = number(2, (destination * 16 + at) as u32) % NODES;
-            if at % 2 == 0 { draw * draw / NODES } else { draw }
+            if at.is_multiple_of(2) { draw * draw / NODES } else { draw }
         };
         let mut list: Vec<u64> = (0..degree).map(source).collect();
         list.sort_unstable();

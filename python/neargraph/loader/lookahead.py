@@ -51,6 +51,10 @@ class LookAhead:
         plan: Their order.
         goes_on: After an epoch the next one follows; else it ends.
         options: `reading`, `window`, `prefetch` and `threads` of the core.
+
+    Attributes:
+        may_give_up: Memory that is too small is no error: somebody else reads instead.
+        gave_up: That has happened.
     """
 
     def __init__(
@@ -69,6 +73,8 @@ class LookAhead:
         self._plan = plan
         self._goes_on = goes_on
         self._options = options
+        self.may_give_up = options["reading"] == "auto"
+        self.gave_up = False
         self._local: ProcessLocal[_core.LookAhead] = ProcessLocal(self._build)
         self._next: tuple[int, int] | None = None
         self._jobs: Iterator[tuple[int, int]] = iter(())
@@ -76,6 +82,11 @@ class LookAhead:
 
     def _build(self) -> _core.LookAhead:
         return _core.LookAhead(self._sampler(), self._inputs.node_type.index, **self._options)
+
+    @property
+    def plain_options(self) -> dict[str, Any]:
+        """The options that reading batches one by one has as well."""
+        return {name: self._options.get(name) for name in ("prefetch", "threads")}
 
     def run(self, train_epoch: int, first: int) -> Iterator[tuple[int, Any, list[_core.MiniBatch]]]:
         """Batches `first` ... of an epoch: (number, places of the seeds, the batch in a list).

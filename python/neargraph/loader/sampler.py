@@ -13,7 +13,7 @@ import numpy as np
 from neargraph import _core
 from neargraph._process import ProcessLocal, closed_in_this_process
 from neargraph.dtypes import DtypeLike, read_as
-from neargraph.exceptions import NameNotFound
+from neargraph.exceptions import BudgetTooSmall, NameNotFound
 from neargraph.loader.fanouts import resolve_fanouts
 from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead
 from neargraph.loader.minibatch import MiniBatch
@@ -179,9 +179,25 @@ class NeighborSampler:
         train_epoch: int,
         first: int = 0,
     ) -> Iterator[MiniBatch]:
-        """As `run`, from a look-ahead; the same batches."""
-        for batch, places, made in ahead.run(train_epoch, first):
-            yield self._wrap(made.pop(), inputs, plan, places, batch)
+        """As `run`, from a look-ahead; the same batches.
+
+        Where memory is too small and nobody asked for a way of reading, batches are read one by one.
+        """
+        if ahead.gave_up:
+            yield from self.run(inputs, plan, train_epoch, first, **ahead.plain_options)
+            return
+        made = 0
+        try:
+            for batch, places, holder in ahead.run(train_epoch, first):
+                made += 1
+                yield self._wrap(holder.pop(), inputs, plan, places, batch)
+            return
+        except BudgetTooSmall:
+            if made or not ahead.may_give_up:
+                raise
+        ahead.may_give_up = False
+        ahead.gave_up = True
+        yield from self.run(inputs, plan, train_epoch, first, **ahead.plain_options)
 
     def run(
         self,

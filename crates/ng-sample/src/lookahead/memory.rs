@@ -102,12 +102,9 @@ pub(crate) fn choose(
         layout.slots.iter().zip(tables).all(enough)
     };
     best.filter(needed).ok_or_else(|| {
-        let rows: u64 = tables.iter().map(|table| table.rows_per_batch() * table.width).sum();
-        SampleError::Spec(format!(
-            "memory is too small to look ahead: a batch has {rows} bytes of rows and {} bytes are \
-             left for them; raise memory=, use smaller batches, or reading=\"direct\"",
-            room.bytes
-        ))
+        let rows = tables.iter().map(|table| table.rows_per_batch() * table.width);
+        let (wanted_bytes, free_bytes) = (rows.sum(), room.bytes);
+        SampleError::TooSmallToLookAhead { wanted_bytes, free_bytes }
     })
 }
 
