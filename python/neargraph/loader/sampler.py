@@ -181,7 +181,7 @@ class NeighborSampler:
     ) -> Iterator[MiniBatch]:
         """As `run`, from a look-ahead; the same batches.
 
-        Where memory is too small and nobody asked for a way of reading, batches are read one by one.
+        Where memory is too small and no way of reading was asked for, batches are read one by one.
         """
         if ahead.gave_up:
             yield from self.run(inputs, plan, train_epoch, first, **ahead.plain_options)
