@@ -8,6 +8,7 @@
 
 mod buffer;
 mod compact;
+mod compiled;
 mod error;
 mod hops;
 mod ids;
@@ -21,6 +22,9 @@ mod stream;
 
 pub use buffer::Buffer;
 pub use compact::{CompactEdges, CompactNodes, CompactSample};
+pub use compiled::{
+    CompiledError, EpochFile, EpochKey, EpochWriter, HotSet, Measured, Replay, ReplayMemory, Survey,
+};
 pub use error::SampleError;
 pub use ids::Ids;
 pub use lookahead::{Chosen, LookAhead, Reading, Settings};

@@ -8,7 +8,9 @@
 use std::sync::Arc;
 
 use ng_simd::RowDecoder;
-use ng_store::{Expansion, GATHER_BYTES_PER_ROW, Owner, ResidentTopology, Snapshot, TensorRef};
+use ng_store::{
+    Expansion, GATHER_BYTES_PER_ROW, Owner, ResidentTopology, Snapshot, TensorMeta, TensorRef,
+};
 use ng_types::canary::planted;
 use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeId, NodeTypeId, Reservation};
 
@@ -129,6 +131,20 @@ impl Sampler {
             }
         }
         Ok(Self { resident: resident.into(), ..self })
+    }
+
+    /// The same sampler, with all rows as they are stored.
+    ///
+    /// # Errors
+    /// [`SampleError::Read`].
+    pub fn as_stored(self) -> Result<Self, SampleError> {
+        let catalog = self.snapshot.catalog();
+        let metas = self.columns.iter().filter_map(|(t, _)| Some((*t, catalog.tensor(*t)?)));
+        let stored = |(tensor, meta): (TensorRef, &TensorMeta)| {
+            Ok((tensor, self.snapshot.decoder(tensor, meta.dtype)?))
+        };
+        let columns = metas.map(stored).collect::<Result<_, SampleError>>()?;
+        Ok(Self { columns, ..self })
     }
 
     /// The snapshot that is sampled.
