@@ -6,6 +6,7 @@
 //! byte, whatever the back end, cache size, number of threads or order of completion.
 #![forbid(unsafe_code)]
 
+mod columns;
 mod error;
 mod mini_batch;
 mod node_map;
@@ -13,8 +14,9 @@ mod sampler;
 mod spec;
 mod stream;
 
+pub use columns::ColumnSpec;
 pub use error::SampleError;
-pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock};
+pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock, SparseIndex};
 pub use sampler::Sampler;
 pub use spec::{Fanouts, SampleSpec};
 pub use stream::{BatchPlan, BatchStream};

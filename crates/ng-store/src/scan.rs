@@ -96,7 +96,8 @@ fn read_window(
 
 impl Snapshot {
     /// Reads a whole tensor front to back: `visit(first_row, bytes)` gets whole rows, without
-    /// padding, in chunks of up to about 4 MiB. Nothing of it enters a cache.
+    /// padding, in chunks of up to about 4 MiB. Nothing of it enters a cache, but for sparse rows,
+    /// which come with their zeros.
     ///
     /// # Errors
     /// [`ReadError`], also those of `visit`.
@@ -106,6 +107,9 @@ impl Snapshot {
         visit: &mut VisitRows<'_>,
     ) -> Result<(), ReadError> {
         let (meta, segment, layout) = self.version.tensor(tensor)?;
+        if meta.is_sparse() {
+            return self.scan_dense(tensor, visit);
+        }
         let (unit, width) = (layout.unit_bytes(), layout.row_bytes());
         let unit_blocks = (unit / BLOCK_BYTES) as u64;
         let mut rows = Vec::new();
