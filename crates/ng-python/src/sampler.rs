@@ -4,20 +4,23 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ng_sample::{BatchPlan, Fanouts, SampleSpec, Settings};
+use ng_sample::{
+    BatchPlan, Chosen, Column, ColumnSpec, Fanouts, SampleSpec, Settings, SparseIndex,
+};
 use ng_store::{Owner, TensorRef};
-use ng_types::{EdgeTypeId, NodeTypeId, Reservation, SeedOrder};
+use ng_types::{Dtype, EdgeTypeId, NodeTypeId, Reservation, SeedOrder};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyStopIteration, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrays;
+use crate::compiled::EpochWriter;
 use crate::errors;
 use crate::snapshot::{self, Snapshot};
 
 /// How long a wait goes on before Python may handle a signal.
-const SIGNAL_POLL: Duration = Duration::from_millis(100);
+pub const SIGNAL_POLL: Duration = Duration::from_millis(100);
 
 /// Batches ahead of the consumer, and threads that prepare them, unless the caller says.
 const PREFETCH: usize = 4;
@@ -28,7 +31,7 @@ const LOOK_AHEAD_PREFETCH: usize = 1;
 /// Samples mini-batches; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Sampler {
-    inner: ng_sample::Sampler,
+    pub inner: ng_sample::Sampler,
 }
 
 #[pymethods]
@@ -39,19 +42,21 @@ impl Sampler {
         fanouts: Vec<Vec<i64>>,
         replace: bool,
         seed: u64,
-        tensors: Vec<(String, u16, String, Option<String>)>,
+        columns: Vec<(String, u16, String, Option<String>)>,
     ) -> PyResult<Self> {
         let snapshot = Arc::clone(&snapshot.inner);
-        let tensors = tensors
+        let columns = columns
             .iter()
             .map(|(kind, id, name, dtype)| {
                 let tensor = snapshot::tensor(&snapshot, kind, *id, name)?;
-                Ok((tensor, arrays::dtype(dtype.as_deref())?))
+                let is_sparse = dtype.as_deref() == Some("sparse");
+                let dtype = if is_sparse { None } else { arrays::dtype(dtype.as_deref())? };
+                Ok(ColumnSpec { tensor, dtype, is_sparse })
             })
-            .collect::<PyResult<_>>()?;
+            .collect::<PyResult<Vec<_>>>()?;
         let fanouts = Fanouts::new(fanouts).map_err(|error| errors::sample(&error))?;
         let spec = SampleSpec { fanouts, replace, seed };
-        let inner = ng_sample::Sampler::with_dtypes(snapshot, spec, tensors);
+        let inner = ng_sample::Sampler::with_columns(snapshot, spec, &columns);
         Ok(Self { inner: inner.map_err(|error| errors::sample(&error))? })
     }
 
@@ -172,19 +177,16 @@ impl LookAhead {
 
     fn chosen<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let lock = self.lock();
-        let Some(chosen) = lock.as_ref().and_then(ng_sample::LookAhead::chosen) else {
-            return Ok(None);
-        };
-        let dict = PyDict::new(py);
-        dict.set_item("reading", chosen.reading.name())?;
-        dict.set_item("window", chosen.window)?;
-        dict.set_item("hot_rows", chosen.hot_rows)?;
-        dict.set_item("slots", chosen.slots)?;
-        dict.set_item("slot_bytes", chosen.slot_bytes)?;
-        dict.set_item("reads_per_batch", chosen.reads)?;
-        dict.set_item("read_bytes_per_batch", chosen.read_bytes)?;
-        dict.set_item("device_s_per_batch", chosen.seconds)?;
-        Ok(Some(dict))
+        let chosen = lock.as_ref().and_then(ng_sample::LookAhead::chosen);
+        chosen.map(|chosen| chosen_dict(py, chosen)).transpose()
+    }
+
+    fn choose<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let lock = self.lock();
+        let Some(inner) = lock.as_ref() else { return Ok(None) };
+        let chosen = py.detach(|| inner.choose_within(SIGNAL_POLL));
+        let chosen = chosen.map_err(|error| errors::sample(&error))?;
+        chosen.map(|chosen| chosen_dict(py, chosen)).transpose()
     }
 
     fn waits(&self) -> Vec<(&'static str, f64)> {
@@ -200,12 +202,35 @@ impl LookAhead {
         MiniBatch::new(py, batch, num_seeds, &self.snapshot)
     }
 
+    fn write_next(&self, py: Python<'_>, writer: &EpochWriter) -> PyResult<bool> {
+        let batch = wait(py, || {
+            self.lock().as_mut().map_or(Ok(None), |inner| inner.next_within(SIGNAL_POLL))
+        })?;
+        let mut num_seeds = self.num_seeds.lock().unwrap_or_else(PoisonError::into_inner);
+        num_seeds.pop_front();
+        drop(num_seeds);
+        py.detach(|| writer.push(&batch)).map_err(|error| errors::sample(&error))
+    }
+
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
             let inner = self.lock().take();
             drop(inner);
         });
     }
+}
+
+fn chosen_dict<'py>(py: Python<'py>, chosen: &Chosen) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("reading", chosen.reading.name())?;
+    dict.set_item("window", chosen.window)?;
+    dict.set_item("hot_rows", chosen.hot_rows)?;
+    dict.set_item("slots", chosen.slots)?;
+    dict.set_item("slot_bytes", chosen.slot_bytes)?;
+    dict.set_item("reads_per_batch", chosen.reads)?;
+    dict.set_item("read_bytes_per_batch", chosen.read_bytes)?;
+    dict.set_item("device_s_per_batch", chosen.seconds)?;
+    Ok(dict)
 }
 
 impl LookAhead {
@@ -215,10 +240,13 @@ impl LookAhead {
 }
 
 /// The answer of a wait that ends now and then without one.
-type Waited = Result<Option<Result<ng_sample::MiniBatch, ng_sample::SampleError>>, ()>;
+pub type Waited = Result<Option<Result<ng_sample::MiniBatch, ng_sample::SampleError>>, ()>;
 
 /// Waits for a batch while Python handles signals.
-fn wait(py: Python<'_>, mut next: impl FnMut() -> Waited + Send) -> PyResult<ng_sample::MiniBatch> {
+pub fn wait(
+    py: Python<'_>,
+    mut next: impl FnMut() -> Waited + Send,
+) -> PyResult<ng_sample::MiniBatch> {
     loop {
         match py.detach(&mut next) {
             Err(()) => py.check_signals()?,
@@ -290,7 +318,7 @@ struct Edges {
 }
 
 impl MiniBatch {
-    fn new(
+    pub fn new(
         py: Python<'_>,
         batch: ng_sample::MiniBatch,
         num_seeds: usize,
@@ -315,11 +343,8 @@ impl MiniBatch {
         let columns = column_blocks
             .into_iter()
             .map(|column| {
-                let meta = snapshot::meta(snapshot, column.tensor)?;
                 let held = held.next().flatten();
-                let array =
-                    arrays::owned_rows(py, column.bytes, held, column.dtype, &meta.shape)?.unbind();
-                Ok((column.tensor, array))
+                Ok((column.tensor, column_array(py, column, held, snapshot)?.unbind()))
             })
             .collect::<PyResult<_>>()?;
         Ok(Self { num_seeds, nbytes, nodes, edges, columns, snapshot: Arc::clone(snapshot) })
@@ -421,6 +446,26 @@ impl MiniBatch {
             )
         })?;
         Ok(array.bind(py).clone())
+    }
+}
+
+/// Rows as `[n, *shape]`, or without their zeros as (indptr, columns, values).
+fn column_array<'py>(
+    py: Python<'py>,
+    column: Column,
+    held: Option<Arc<Reservation>>,
+    snapshot: &ng_store::Snapshot,
+) -> PyResult<Bound<'py, PyAny>> {
+    let Column { tensor, dtype, sparse, bytes } = column;
+    match sparse {
+        None => {
+            arrays::owned_rows(py, bytes, held, dtype, &snapshot::meta(snapshot, tensor)?.shape)
+        }
+        Some(SparseIndex { indptr, columns }) => {
+            let index = |region| arrays::owned_rows(py, region, held.clone(), Dtype::I64, &[]);
+            let values = arrays::owned_rows(py, bytes, held.clone(), dtype, &[])?;
+            Ok((index(indptr)?, index(columns)?, values).into_pyobject(py)?.into_any())
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod columns;
 mod compact;
 mod compiled;
 mod error;
@@ -21,6 +22,7 @@ mod spec;
 mod stream;
 
 pub use buffer::Buffer;
+pub use columns::ColumnSpec;
 pub use compact::{CompactEdges, CompactNodes, CompactSample};
 pub use compiled::{
     CompiledError, EpochFile, EpochKey, EpochWriter, HotSet, Measured, Replay, ReplayMemory, Survey,
@@ -28,7 +30,7 @@ pub use compiled::{
 pub use error::SampleError;
 pub use ids::Ids;
 pub use lookahead::{Chosen, LookAhead, Reading, Settings};
-pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock};
+pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock, SparseIndex};
 pub use sampler::{SampleScratch, Sampler};
 pub use spec::{Fanouts, SampleSpec};
 pub use stream::{BatchPlan, BatchStream};

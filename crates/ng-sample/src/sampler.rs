@@ -7,19 +7,17 @@
 
 use std::sync::Arc;
 
-use ng_simd::RowDecoder;
-use ng_store::{
-    Expansion, GATHER_BYTES_PER_ROW, Owner, ResidentTopology, Snapshot, TensorMeta, TensorRef,
-};
+use ng_store::{Expansion, ResidentTopology, Snapshot, TensorRef};
 use ng_types::canary::planted;
-use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeId, NodeTypeId, Reservation};
+use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Reservation};
 
+use crate::columns::Columns;
 use crate::compact::CompactSample;
 use crate::hops::{self, Edges, Ends, Hops, Step};
 use crate::ids::Id;
 use crate::node_map::NodeMap;
 use crate::resident::{self, Rule};
-use crate::{Buffer, Column, MiniBatch, SampleError, SampleSpec};
+use crate::{ColumnSpec, HotSet, MiniBatch, SampleError, SampleSpec};
 
 /// Samples mini-batches from one snapshot.
 ///
@@ -28,7 +26,7 @@ use crate::{Buffer, Column, MiniBatch, SampleError, SampleSpec};
 pub struct Sampler {
     snapshot: Arc<Snapshot>,
     spec: Arc<SampleSpec>,
-    columns: Arc<[(TensorRef, RowDecoder)]>,
+    columns: Arc<Columns>,
     /// By edge type.
     ends: Arc<[Ends]>,
     /// Topologies in memory, by edge type.
@@ -36,9 +34,6 @@ pub struct Sampler {
     /// Ids of all node types fit 32 bits.
     ids_are_narrow: bool,
 }
-
-/// Bytes of the list of row ids that a gather is asked with.
-const ROW_ID_BYTES: u64 = 8;
 
 /// Topologies are held in memory if they take at most this share of the budget.
 const TOPOLOGY_SHARE: u64 = 2;
@@ -55,7 +50,8 @@ pub(crate) enum Stage {
 
 impl Sampler {
     /// A sampler that also gathers `tensors`: node tensors for every node of the batch, edge
-    /// tensors (by edge id) for every edge. Rows come as [`TensorMeta::read_dtype`] says.
+    /// tensors (by edge id) for every edge. Rows come as
+    /// [`ng_store::TensorMeta::read_dtype`] says.
     ///
     /// # Errors
     /// [`SampleError::Spec`] if the fanouts do not fit the edge types, or an edge tensor is asked
@@ -65,43 +61,26 @@ impl Sampler {
         spec: SampleSpec,
         tensors: Vec<TensorRef>,
     ) -> Result<Self, SampleError> {
-        let plain = |tensor| (tensor, None);
-        Self::with_dtypes(snapshot, spec, tensors.into_iter().map(plain).collect())
+        let columns: Vec<ColumnSpec> = tensors.into_iter().map(ColumnSpec::from).collect();
+        Self::with_columns(snapshot, spec, &columns)
     }
 
-    /// As [`Sampler::new`], with what the elements of each tensor shall be in a batch.
+    /// As [`Sampler::new`], with what each tensor shall be in a batch.
     ///
     /// # Errors
     /// As [`Sampler::new`], and [`SampleError::Read`] for what its elements cannot be.
-    pub fn with_dtypes(
+    pub fn with_columns(
         snapshot: Arc<Snapshot>,
         spec: SampleSpec,
-        tensors: Vec<(TensorRef, Option<Dtype>)>,
+        wanted: &[ColumnSpec],
     ) -> Result<Self, SampleError> {
         spec.fanouts.check(snapshot.catalog())?;
-        let mut columns = Vec::with_capacity(tensors.len());
-        for (tensor, dtype) in &tensors {
-            let Some(meta) = snapshot.catalog().tensor(*tensor) else {
-                return Err(SampleError::Spec(format!("the store has no tensor {tensor:?}")));
-            };
-            let wanted = dtype.unwrap_or(meta.read_dtype());
-            columns.push((*tensor, snapshot.decoder(*tensor, wanted)?));
-            if let Owner::Edge(edge_type) = tensor.owner {
-                let meta = &snapshot.catalog().edge_types[usize::from(edge_type.0)];
-                if !meta.has_edge_ids {
-                    return Err(SampleError::Spec(format!(
-                        "edge type {} keeps no edge ids, so its tensors cannot be gathered; import \
-                         it with --edge-ids",
-                        meta.relation
-                    )));
-                }
-            }
-        }
         let catalog = snapshot.catalog();
         let ends: Arc<[Ends]> = Ends::of(catalog).into();
         let resident = vec![None; ends.len()].into();
         let ids_are_narrow = catalog.node_types.iter().all(|meta| meta.num_nodes <= 1 << 32);
-        let (spec, columns) = (Arc::new(spec), columns.into());
+        let columns = Arc::new(Columns::new(&snapshot, wanted)?);
+        let spec = Arc::new(spec);
         Ok(Self { snapshot, spec, columns, ends, resident, ids_are_narrow })
     }
 
@@ -133,18 +112,17 @@ impl Sampler {
         Ok(Self { resident: resident.into(), ..self })
     }
 
-    /// The same sampler, with all rows as they are stored.
+    /// The same draws, with the rows that compiled epochs carry, as they are stored.
     ///
     /// # Errors
     /// [`SampleError::Read`].
-    pub fn as_stored(self) -> Result<Self, SampleError> {
+    pub fn storing(&self, hot: &HotSet) -> Result<Self, SampleError> {
         let catalog = self.snapshot.catalog();
-        let metas = self.columns.iter().filter_map(|(t, _)| Some((*t, catalog.tensor(*t)?)));
-        let stored = |(tensor, meta): (TensorRef, &TensorMeta)| {
-            Ok((tensor, self.snapshot.decoder(tensor, meta.dtype)?))
-        };
-        let columns = metas.map(stored).collect::<Result<_, SampleError>>()?;
-        Ok(Self { columns, ..self })
+        let dtype = |tensor| catalog.tensor(tensor).map(|meta| meta.dtype);
+        let tensors = hot.tables.iter().map(|table| table.tensor);
+        let wanted = tensors.map(|t| ColumnSpec { tensor: t, dtype: dtype(t), is_sparse: false });
+        let columns = Columns::new(&self.snapshot, &wanted.collect::<Vec<_>>())?;
+        Ok(Self { columns: Arc::new(columns), ..self.clone() })
     }
 
     /// The snapshot that is sampled.
@@ -174,26 +152,16 @@ impl Sampler {
         drop(scratch);
         let held = admit(Stage::Topology, sample.batch_bytes())?;
         let mut batch = sample.into_batch(held);
-        let wanted = self.column_sizes(&batch);
-        // One admission for all columns: a batch never waits while holding half of its rows. The
-        // lists that a gather works with are the same admission, and end with it.
-        let beside = self.columns.iter().map(|(_, decoder)| held_beside(decoder)).max();
-        let row_scratch = GATHER_BYTES_PER_ROW + ROW_ID_BYTES + beside.unwrap_or(0);
-        let scratch = batch.most_rows() as u64 * row_scratch;
-        let mut columns_held = admit(Stage::Columns, wanted.iter().sum::<u64>() + scratch)?;
-        for ((tensor, decoder), bytes) in self.columns.iter().zip(&wanted) {
-            batch.held.push(Some(columns_held.split(*bytes)));
-            let column = self.gather(*tensor, decoder, &batch, *bytes as usize)?;
-            batch.columns.push(column);
-        }
+        self.columns.gather(&self.snapshot, &mut batch, admit)?;
         Ok(batch)
     }
 
     /// Whether the rows of the tensors pass what the budget can hold, so that looking ahead pays.
     pub fn is_larger_than_memory(&self) -> bool {
         let catalog = self.snapshot.catalog();
-        let metas = self.columns.iter().filter_map(|(tensor, _)| catalog.tensor(*tensor));
-        let bytes: u64 = metas.map(|meta| meta.num_rows.saturating_mul(meta.row_bytes())).sum();
+        let metas = self.columns.tensors().filter_map(|(tensor, _)| catalog.tensor(tensor));
+        let dense = metas.filter(|meta| !meta.is_sparse());
+        let bytes: u64 = dense.map(|meta| meta.num_rows.saturating_mul(meta.row_bytes())).sum();
         bytes > self.snapshot.budget().limit_bytes() / 2
     }
 
@@ -203,6 +171,9 @@ impl Sampler {
     /// # Errors
     /// [`SampleError::Read`], [`SampleError::Budget`].
     pub fn with_topology_that_fits(self) -> Result<Self, SampleError> {
+        if self.resident.iter().all(Option::is_some) {
+            return Ok(self);
+        }
         let edge_types = 0..self.ends.len() as u16;
         let bytes: u64 =
             edge_types.clone().map(|id| self.snapshot.resident_bytes(EdgeTypeId(id))).sum();
@@ -221,7 +192,7 @@ impl Sampler {
     }
 
     /// The tensors that batches carry, and how their rows are read.
-    pub(crate) fn columns(&self) -> &[(TensorRef, RowDecoder)] {
+    pub(crate) fn columns(&self) -> &Columns {
         &self.columns
     }
 
@@ -351,34 +322,6 @@ impl Sampler {
         step.read = Some(expansion);
         Ok(())
     }
-
-    fn column_sizes(&self, batch: &MiniBatch) -> Vec<u64> {
-        let size = |(tensor, decoder): &(TensorRef, RowDecoder)| {
-            batch.row_ids(tensor.owner).len() as u64 * decoder.out_bytes() as u64
-        };
-        self.columns.iter().map(size).collect()
-    }
-
-    fn gather(
-        &self,
-        tensor: TensorRef,
-        decoder: &RowDecoder,
-        batch: &MiniBatch,
-        len: usize,
-    ) -> Result<Column, SampleError> {
-        let ids = batch.row_ids(tensor.owner);
-        let rows: Vec<u64> = ids.iter().map(|id| *id as u64).collect();
-        let mut bytes =
-            Buffer::new(len).map_err(|source| SampleError::NoMemory { bytes: len, source })?;
-        self.snapshot.gather_decoded(tensor, decoder, &rows, bytes.as_mut_slice())?;
-        Ok(Column { tensor, dtype: decoder.wanted(), bytes })
-    }
-}
-
-/// What a gather holds for a row beside the column: the stored row, where it is the wider one.
-fn held_beside(decoder: &RowDecoder) -> u64 {
-    let stored_is_wider = decoder.stored_bytes() > decoder.out_bytes();
-    if stored_is_wider { decoder.stored_bytes() as u64 } else { 0 }
 }
 
 /// Memory that sampling works with, kept from sample to sample and counted in the store's budget.

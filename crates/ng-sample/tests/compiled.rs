@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use ng_io::BackendChoice;
 use ng_sample::{
-    CompiledError, EpochFile, EpochKey, EpochWriter, Fanouts, HotSet, LookAhead, MiniBatch,
-    Reading, Replay, SampleError, SampleSpec, Sampler, Settings, Survey,
+    ColumnSpec, CompiledError, EpochFile, EpochKey, EpochWriter, Fanouts, HotSet, LookAhead,
+    MiniBatch, Reading, Replay, SampleError, SampleSpec, Sampler, Settings, Survey,
 };
 use ng_store::{
     BuildOptions, EdgeTypeSpec, Entry, OpenOptions, Owner, Store, StoreBuilder, TensorRef,
@@ -141,7 +141,7 @@ fn write(store: &Store, dir: &Path, epoch: u64, hot: &Arc<HotSet>) -> Result<u64
         threads: 2,
         costs: None,
     };
-    let stored = sampler(store).as_stored()?;
+    let stored = sampler(store).storing(hot)?;
     let mut ahead = LookAhead::new(stored, settings)?;
     jobs(epoch).into_iter().for_each(|(seeds, stream)| ahead.push(seeds, stream));
     ahead.end();
@@ -163,8 +163,12 @@ fn expected(dir: &Path, epoch: u64) -> Vec<MiniBatch> {
 }
 
 fn files(dir: &Path, epochs: u64) -> Vec<EpochFile> {
-    let open = |epoch| EpochFile::open(dir, &format!("{epoch}.epoch")).expect("opens");
-    (0..epochs).map(open).collect()
+    let names: Vec<String> = (0..epochs).map(|epoch| format!("{epoch}.epoch")).collect();
+    EpochFile::open_all(dir, &names).expect("opens")
+}
+
+fn open_one(dir: &Path) -> Result<EpochFile, CompiledError> {
+    EpochFile::open_all(dir, &["0.epoch"]).map(|mut files| files.remove(0))
 }
 
 /// A store, and a directory for epochs.
@@ -227,9 +231,9 @@ fn fewer_tensors_can_be_asked_for_and_narrow_rows_come_in_any_type() {
     let spec = SampleSpec { fanouts, replace: false, seed: 11 };
     let steps = TensorRef { owner: Owner::Node(NODE), index: 1 };
     for dtype in [Dtype::I8, Dtype::F16, Dtype::F32] {
-        let tensors = vec![(steps, Some(dtype))];
-        let sampler =
-            Sampler::with_dtypes(store.snapshot(), spec.clone(), tensors).expect("sampler");
+        let wanted = ColumnSpec { tensor: steps, dtype: Some(dtype), is_sparse: false };
+        let sampler = Sampler::with_columns(store.snapshot(), spec.clone(), &[wanted]);
+        let sampler = sampler.expect("sampler");
         let files = files(out.path(), 1);
         let mut replay = Replay::new(sampler.clone(), files, 1).expect("starts");
         replay.push(0, 5);
@@ -274,7 +278,7 @@ fn a_file_that_is_not_whole_or_of_another_key_is_refused() {
     let store = open(place.path(), MEMORY);
     let hot = Arc::new(survey(&store, 1).choose().0);
     let bytes = write(&store, out.path(), 0, &hot).expect("written");
-    let file = EpochFile::open(out.path(), "0.epoch").expect("opens");
+    let file = open_one(out.path()).expect("opens");
     assert!(file.record_bytes() < bytes && file.num_batches() == BATCHES);
     file.check(&key()).expect("fits");
     let mut other = key();
@@ -288,7 +292,7 @@ fn a_file_that_is_not_whole_or_of_another_key_is_refused() {
     let whole = std::fs::read(&path).expect("reads");
     for len in [0, 100, 4096, 8192, whole.len() / 2, whole.len() - 4096, whole.len() - 1] {
         std::fs::write(&path, &whole[..len]).expect("writes");
-        let error = EpochFile::open(out.path(), "0.epoch").err().expect("refused");
+        let error = open_one(out.path()).err().expect("refused");
         assert!(matches!(error, CompiledError::NotAnEpoch { .. }), "{len}: {error}");
     }
 }
@@ -304,16 +308,19 @@ fn what_an_interrupted_writer_left_is_not_used_and_stands_in_nobodys_way() {
     };
     let mut writer = begin().expect("begins");
     let (seeds, stream) = job(0, 0);
-    let stored = sampler(&store).as_stored().expect("stored");
+    let stored = sampler(&store).storing(&hot).expect("stored");
     writer.push(&stored.sample(&[(NODE, &seeds)], stream).expect("batch")).expect("pushes");
     let busy = begin().err().expect("busy").to_string();
     assert!(busy.contains("another process writes"), "{busy}");
+    let partial = out.path().join("0.epoch.partial");
+    assert!(partial.exists());
     drop(writer);
-    assert!(out.path().join("0.epoch.partial").exists());
-    assert!(EpochFile::open(out.path(), "0.epoch").is_err());
+    assert!(!partial.exists());
+    std::fs::write(&partial, b"what a killed writer leaves").expect("writes");
+    assert!(open_one(out.path()).is_err());
     write(&store, out.path(), 0, &hot).expect("written");
-    assert!(!out.path().join("0.epoch.partial").exists());
-    EpochFile::open(out.path(), "0.epoch").expect("opens");
+    assert!(!partial.exists());
+    open_one(out.path()).expect("opens");
 }
 
 #[test]

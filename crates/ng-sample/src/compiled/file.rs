@@ -23,15 +23,22 @@ pub struct EpochFile {
 }
 
 impl EpochFile {
-    /// Opens the file `name` of `directory`.
+    /// Opens files of `directory`.
     ///
     /// # Errors
-    /// [`CompiledError::NotAnEpoch`] if it is not whole, or was damaged before or behind its
+    /// [`CompiledError::NotAnEpoch`] if one is not whole, or was damaged before or behind its
     /// batches; those of opening and reading.
-    pub fn open(directory: &Path, name: &str) -> Result<Self, CompiledError> {
+    pub fn open_all<S: AsRef<str>>(
+        directory: &Path,
+        names: &[S],
+    ) -> Result<Vec<Self>, CompiledError> {
         let options = OpenOptions { queue_depth: QUEUE_DEPTH, ..OpenOptions::default() };
         let opened = open_dir(directory, BackendChoice::Auto, &options)?;
         let reader = Reader::in_directory(opened.disk, directory);
+        names.iter().map(|name| Self::open(&reader, name.as_ref())).collect()
+    }
+
+    fn open(reader: &Reader, name: &str) -> Result<Self, CompiledError> {
         let file = reader.open(name)?;
         let bytes = reader.len(file)?;
         let not =
@@ -57,7 +64,7 @@ impl EpochFile {
         let index_bytes = (bytes - BLOCK - tail.index_offset) as usize;
         let index = reader.read_at(file, tail.index_offset, index_bytes)?;
         let entries = tail.decode_index(&index, first_record).map_err(not)?;
-        Ok(Self { reader, file, head, tail, entries })
+        Ok(Self { reader: reader.clone(), file, head, tail, entries })
     }
 
     /// Whether it was made from what `key` says.

@@ -51,15 +51,18 @@ impl ReplayMemory {
         let mut memory = Self { hot: hot.row_bytes() + hot.map_bytes(), ..Self::default() };
         let most_rows = largest.rows.iter().copied().max().unwrap_or(0);
         let mut narrow = 0;
-        for (tensor, decoder) in sampler.columns() {
-            let out_bytes = decoder.out_bytes() as u64;
-            match hot.tables.iter().position(|table| table.tensor == *tensor) {
+        for (tensor, decoder) in sampler.columns().tensors() {
+            // Sparse rows come through the store's caches.
+            let Some(out_bytes) = decoder.map(|decoder| decoder.out_bytes() as u64) else {
+                continue;
+            };
+            match hot.tables.iter().position(|table| table.tensor == tensor) {
                 Some(at) => {
                     let rows = largest.rows.get(at).copied().unwrap_or(0);
                     memory.buffers += (prefetch + 1) * buffer_bytes(rows, out_bytes);
                 }
                 None => {
-                    memory.whole += whole_bytes(sampler.snapshot(), *tensor);
+                    memory.whole += whole_bytes(sampler.snapshot(), tensor);
                     narrow += most_rows * out_bytes;
                 }
             }
@@ -93,9 +96,9 @@ pub(crate) fn buffer_bytes(rows: u64, out_bytes: u64) -> u64 {
     (rows * out_bytes).next_multiple_of(2 << 20)
 }
 
-/// Bytes of a whole tensor.
+/// Bytes of a whole tensor, unless it is stored without its zeros.
 pub(crate) fn whole_bytes(snapshot: &Snapshot, tensor: TensorRef) -> u64 {
-    let meta = snapshot.catalog().tensor(tensor);
+    let meta = snapshot.catalog().tensor(tensor).filter(|meta| !meta.is_sparse());
     meta.map_or(0, |meta| meta.num_rows.saturating_mul(meta.row_bytes()))
 }
 

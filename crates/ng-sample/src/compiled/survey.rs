@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use ng_io::{BLOCK_BYTES, vec_in_huge_pages};
+use ng_store::DiskCosts;
 use ng_types::{NodeId, NodeTypeId, Reservation};
 use rayon::prelude::*;
 
@@ -66,7 +67,7 @@ impl Survey {
         let limit = snapshot.budget().limit_bytes();
         let catalog = snapshot.catalog();
         let wide = |tensor| whole_bytes(&snapshot, tensor) > limit / WHOLE_SHARE;
-        let tensors = sampler.columns().iter().map(|(tensor, _)| *tensor).filter(|t| wide(*t));
+        let tensors = sampler.columns().tensors().map(|(tensor, _)| tensor).filter(|t| wide(*t));
         let metas = tensors.filter_map(|tensor| Some((tensor, catalog.tensor(tensor)?)));
         let tables: Vec<PackedTable> = metas
             .map(|(tensor, meta)| {
@@ -219,6 +220,25 @@ impl Survey {
             PackedTable { hot, ..counted.table.clone() }
         });
         HotSet { tables: tables.collect() }
+    }
+
+    /// The sampler, with the topologies that memory has room for.
+    pub fn sampler(&self) -> &Sampler {
+        &self.sampler
+    }
+
+    /// Bytes of all rows of the tensors that are too large to be held whole.
+    pub fn table_bytes(&self) -> u64 {
+        self.tables.iter().map(|c| c.table.hot.num_rows() * c.table.width).sum()
+    }
+
+    /// What reads cost on the disk below.
+    ///
+    /// # Errors
+    /// [`SampleError::Read`].
+    pub fn disk_costs(&self) -> Result<DiskCosts, SampleError> {
+        let Some(counted) = self.tables.first() else { return Ok(DiskCosts::default()) };
+        Ok(self.given.snapshot().disk_costs(counted.table.tensor)?)
     }
 
     /// Bytes of the records of all counted batches.

@@ -16,15 +16,11 @@ use super::hot::HotSet;
 use super::record::{self, Encoded};
 use crate::{MiniBatch, SampleError};
 
-/// What follows the name of a file that is not whole.
-const PARTIAL: &str = ".partial";
-
 /// Writes one epoch to a file of its own.
 pub struct EpochWriter {
     snapshot: Arc<Snapshot>,
     hot: Arc<HotSet>,
-    disk: Arc<dyn Disk>,
-    name: String,
+    partial: Partial,
     file: Appender,
     entries: Vec<Entry>,
     tail: Tail,
@@ -58,7 +54,7 @@ impl EpochWriter {
             |action| move |source| CompiledError::Directory { action, file: file_name(), source };
         let lock = disk.lock_writer().map_err(failed("lock"))?;
         let lock = lock.ok_or_else(|| CompiledError::Busy { file: file_name() })?;
-        let partial = format!("{name}{PARTIAL}");
+        let partial = Partial::name_for(name);
         match disk.remove(&partial) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(failed("remove what is left of")(error).into());
@@ -70,9 +66,9 @@ impl EpochWriter {
         let head = Head { train_epoch, key, hot: HotSet::clone(&hot) };
         file.write(&head.encode().map_err(SampleError::Spec)?).map_err(CompiledError::from)?;
         let tail = Tail { rows_max: vec![0; hot.tables.len()], ..Tail::default() };
-        let (entries, name) = (Vec::new(), name.to_owned());
-        let (_lock, _held) = (lock, held);
-        Ok(Self { snapshot, hot, disk, name, file, entries, tail, _lock, _held })
+        let partial = Partial { disk, name: Some(name.to_owned()) };
+        let (entries, _lock, _held) = (Vec::new(), lock, held);
+        Ok(Self { snapshot, hot, partial, file, entries, tail, _lock, _held })
     }
 
     /// Appends the next batch. Its columns must be as they are stored.
@@ -130,12 +126,41 @@ impl EpochWriter {
         end.pad(ng_io::BLOCK_BYTES)?;
         end.put(&self.tail.encode())?;
         let bytes = self.file.finish()?;
-        let rename = self.disk.rename(&format!("{}{PARTIAL}", self.name), &self.name);
-        rename.and_then(|()| self.disk.sync_dir()).map_err(|source| {
-            let file = self.name.clone();
-            CompiledError::Directory { action: "give its name to", file, source }
-        })?;
+        self.partial.publish()?;
         Ok(bytes)
+    }
+}
+
+/// A file under its temporary name, which is removed unless the file gets its own.
+struct Partial {
+    disk: Arc<dyn Disk>,
+    /// The final name.
+    name: Option<String>,
+}
+
+impl Partial {
+    /// The temporary name of a file.
+    fn name_for(name: &str) -> String {
+        format!("{name}.partial")
+    }
+
+    /// Gives the file its name.
+    fn publish(&mut self) -> Result<(), CompiledError> {
+        let Some(name) = self.name.take() else { return Ok(()) };
+        let renamed = self.disk.rename(&Self::name_for(&name), &name);
+        renamed.and_then(|()| self.disk.sync_dir()).map_err(|source| {
+            let action = "give its name to";
+            CompiledError::Directory { action, file: name, source }
+        })
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            // What cannot be removed now is removed by the next writer.
+            let _ = self.disk.remove(&Self::name_for(name));
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ng_io::Region;
 use ng_simd::{RowDecoder, copy_streaming, finish_streaming, prefetch};
+use ng_store::GatherStats;
 use ng_types::Reservation;
 use rayon::prelude::*;
 
@@ -14,6 +15,7 @@ use super::{Engine, Job, POLL, State};
 use crate::buffer::Buffer;
 use crate::compiled::hot::PackedTable;
 use crate::compiled::record::{self, Decoded};
+use crate::sampler::Stage;
 use crate::{Column, MiniBatch, SampleError};
 
 /// How long the consumer has to give back memory, before more is asked for and before giving up.
@@ -65,8 +67,13 @@ impl Engine {
         let Some(held) = self.reserve(batch.topology_bytes())? else { return Ok(None) };
         batch.held.push(Some(held));
         let Some(held) = self.held.get() else { return Ok(None) };
-        let columns = self.sampler.columns().iter().zip(&held.columns).zip(&self.pools);
+        let wanted = self.sampler.columns();
+        let columns = wanted.tensors().zip(&held.columns).zip(&self.pools);
         for (((tensor, decoder), source), pool) in columns {
+            let (Some(decoder), false) = (decoder, matches!(source, HeldColumn::Store(_))) else {
+                self.gather_plainly(source, &mut batch)?;
+                continue;
+            };
             let len = batch.row_ids(tensor.owner).len() * decoder.out_bytes();
             let taken = match pool {
                 Some(pool) => {
@@ -81,21 +88,34 @@ impl Engine {
                     let cold = bytes.get(cold[*table].clone()).unwrap_or_default();
                     let places = places(batch.row_ids(tensor.owner), table_of, cold.len());
                     let places = places.map_err(fail)?;
-                    snapshot.count_rows(
-                        places.len() as u64,
-                        (places.len() - cold.len() / table_of.width.max(1) as usize) as u64,
-                    );
+                    let cold_rows = cold.len() as u64 / table_of.width.max(1);
+                    let rows = places.len() as u64;
+                    snapshot.count_rows(GatherStats { rows, rows_cached: rows - cold_rows });
                     copy(&places, (hot.as_slice(), cold), decoder, out.as_mut_slice());
                 }
                 HeldColumn::Whole(whole) => {
                     let ids = batch.row_ids(tensor.owner).iter().map(|id| *id as u32);
                     whole.gather(ids, decoder, out.as_mut_slice());
                 }
+                HeldColumn::Store(_) => {}
             }
             batch.held.push(held);
-            batch.columns.push(Column { tensor: *tensor, dtype: decoder.wanted(), bytes: out });
+            let dtype = decoder.wanted();
+            batch.columns.push(Column { tensor, dtype, sparse: None, bytes: out });
         }
         Ok(Some(batch))
+    }
+
+    /// Puts a column into the batch that the store has to be asked for.
+    fn gather_plainly(
+        &self,
+        source: &HeldColumn,
+        batch: &mut MiniBatch,
+    ) -> Result<(), SampleError> {
+        let HeldColumn::Store(column) = source else { return Ok(()) };
+        let snapshot = self.sampler.snapshot();
+        let admit = |_: Stage, bytes: u64| snapshot.reserve_batch(bytes).map_err(SampleError::from);
+        column.gather(snapshot, batch, &admit)
     }
 
     fn reserve(&self, bytes: u64) -> Result<Option<Reservation>, SampleError> {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use ng_io::Region;
-use ng_store::{Merge, Planned, RowPlan, TensorRef};
+use ng_store::{Merge, Planned, RowPlan, TensorMeta, TensorRef};
 
 use super::{Engine, no_memory};
 use crate::SampleError;
+use crate::columns::Columns;
 use crate::lookahead::ResidentTensor;
 
 /// Rows that are planned together.
@@ -23,6 +24,8 @@ pub(super) enum HeldColumn {
     Hot(usize, Region),
     /// All rows.
     Whole(ResidentTensor),
+    /// The store's caches: rows of no fixed length.
+    Store(Columns),
 }
 
 /// Hot rows that follow each other in memory.
@@ -42,11 +45,16 @@ impl Engine {
     /// Reads what is held in memory; `None` if everything stops meanwhile.
     pub(super) fn load(&self) -> Result<Option<Held>, SampleError> {
         let mut columns = Vec::new();
-        for (tensor, _) in self.sampler.columns() {
-            let table = self.hot().tables.iter().position(|table| table.tensor == *tensor);
-            columns.push(match table {
-                Some(table) => HeldColumn::Hot(table, self.load_hot(*tensor, table)?),
-                None => HeldColumn::Whole(ResidentTensor::load(self.sampler.snapshot(), *tensor)?),
+        let (wanted, snapshot) = (self.sampler.columns(), self.sampler.snapshot());
+        for (place, (tensor, decoder)) in wanted.tensors().enumerate() {
+            let table = self.hot().tables.iter().position(|table| table.tensor == tensor);
+            let is_sparse = snapshot.catalog().tensor(tensor).is_some_and(TensorMeta::is_sparse);
+            columns.push(match (table, decoder) {
+                (Some(table), Some(_)) => HeldColumn::Hot(table, self.load_hot(tensor, table)?),
+                (None, Some(_)) if !is_sparse => {
+                    HeldColumn::Whole(ResidentTensor::load(snapshot, tensor)?)
+                }
+                _ => HeldColumn::Store(wanted.only(&[place])),
             });
         }
         Ok((!self.is_stopping()).then_some(Held { columns }))

@@ -90,9 +90,9 @@ impl Replay {
         let memory = ReplayMemory::new(&sampler, first.hot(), &largest, prefetch as u64);
         let (records, mut reserved) = reserve(&sampler, &memory)?;
         let mut pools = Vec::new();
-        for (tensor, decoder) in sampler.columns() {
-            let table = first.hot().tables.iter().position(|table| table.tensor == *tensor);
-            let pool = table.map(|table| {
+        for (tensor, decoder) in sampler.columns().tensors() {
+            let table = first.hot().tables.iter().position(|table| table.tensor == tensor);
+            let pool = table.zip(decoder).map(|(table, decoder)| {
                 let bytes = buffer_bytes(largest.rows[table], decoder.out_bytes() as u64);
                 let buffers = prefetch + 1;
                 let held = reserved.split(bytes * buffers as u64);
