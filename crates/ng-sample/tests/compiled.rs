@@ -244,7 +244,7 @@ fn fewer_tensors_can_be_asked_for_and_narrow_rows_come_in_any_type() {
 }
 
 #[test]
-fn a_damaged_batch_is_named_and_the_others_are_read() {
+fn a_damaged_batch_is_named_and_nothing_behind_it_is_given() {
     let (place, out) = places();
     let store = open(place.path(), MEMORY);
     let hot = Arc::new(survey(&store, 1).choose().0);
@@ -267,7 +267,10 @@ fn a_damaged_batch_is_named_and_the_others_are_read() {
         else {
             panic!("{error}")
         };
-        assert!(file.ends_with("0.epoch") && batch < BATCHES && good <= batch, "{file} {batch}");
+        assert!(
+            file.ends_with("0.epoch") && batch < BATCHES && good <= batch,
+            "{file} {batch} {good}"
+        );
         assert!(offset <= at as u64 && at as u64 - offset < whole.len() as u64 / 8);
     }
 }

@@ -150,15 +150,18 @@ impl Engine {
         Some(Ok(Arriving { job: next, entry, memory, next: 0, left: pieces, crcs }))
     }
 
-    /// Hands records over that are there, in order.
+    /// Hands records over that are there, in order. After a failure nothing more is: what came next
+    /// would be taken for the one that failed.
     fn hand_over(&self, file: &EpochFile, session: &mut Session) {
-        while session.arriving.front().is_some_and(|first| first.left == 0) {
+        while session.failure.is_none()
+            && session.arriving.front().is_some_and(|first| first.left == 0)
+        {
             let Some(whole) = session.arriving.pop_front() else { return };
             session.first += 1;
             let (found, expected) = (whole.crc(), whole.entry.crc);
             if found != expected {
                 let what = format!("checksum {found:#010x}, expected {expected:#010x}");
-                session.failure.get_or_insert(damaged(file, whole.job.batch, what));
+                session.failure = Some(damaged(file, whole.job.batch, what));
                 return;
             }
             self.change(|state| state.loaded.push_back((whole.job, whole.memory)));
