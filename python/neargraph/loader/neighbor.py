@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from neargraph.dtypes import XFormat, dtype_name
-from neargraph.exceptions import MissingDependency
+from neargraph.exceptions import MissingDependency, UnsupportedArgument
 
 try:
     import torch
@@ -21,6 +21,7 @@ except ImportError as missing:
     ) from missing
 
 from neargraph.loader.collate import Collator
+from neargraph.loader.compiled import Compiled, CompiledEpochs
 from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead
 from neargraph.loader.refused import refuse_unsupported
 from neargraph.loader.sampler import Attrs, NeighborSampler
@@ -76,6 +77,9 @@ class NeighborLoader:
             one epoch into the next and keeps its memory meanwhile; reading something else from
             the same store between epochs, or `close`, gives it back.
         window: Batches to look ahead; None is as many as memory rewards.
+        compiled: True replays compiled epochs of the store (see `neargraph compile`), or of the
+            directory that is named: the first epochs are those that would be sampled, later ones
+            take them in turn. ``"auto"`` does where there are some that fit.
         num_workers: Make batches in this many processes instead of threads. Processes open the
             last checkpoint, so one is written if there are commits since.
         pin_memory: Copy batches to page-locked memory where CUDA is there.
@@ -117,6 +121,7 @@ class NeighborLoader:
         threads: int | None = None,
         reading: str = "auto",
         window: int | None = None,
+        compiled: Compiled = False,
         num_workers: int = 0,
         pin_memory: bool = False,
         **kwargs: Any,
@@ -157,7 +162,15 @@ class NeighborLoader:
         self._pool = WorkerPool(self._source, num_workers, options) if num_workers else None
         self._options = {"prefetch": prefetch, "threads": threads}
         self._ahead: LookAhead | None = None
-        if looks_ahead(check_reading(reading), lambda: sampler.core, plan) and not num_workers:
+        self._epochs: CompiledEpochs | None = None
+        replay = None
+        if not num_workers:
+            replay = sampler.replay(inputs, plan, compiled, goes_on=True, prefetch=prefetch)
+        elif compiled not in (False, "auto"):
+            raise UnsupportedArgument("compiled epochs are read by threads; leave num_workers at 0")
+        if replay is not None:
+            self._ahead, self._epochs = replay, replay.epochs
+        elif looks_ahead(check_reading(reading), lambda: sampler.core, plan) and not num_workers:
             self._ahead = sampler.look_ahead(
                 inputs, plan, goes_on=True, reading=reading, window=window, **self._options
             )
@@ -256,6 +269,7 @@ class NeighborLoader:
             "drop_last": plan.drop_last,
             "world_size": plan.world_size,
             "pad": plan.pad,
+            "compiled": None if self._epochs is None else self._epochs.digest(),
         }
 
     def __repr__(self) -> str:
