@@ -15,8 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from neargraph import _core
 from neargraph.exceptions import IoFailed, NeargraphError, StoreDamaged
 from neargraph.loader.compiled import SUFFIX, default_directory, epoch_key
@@ -27,8 +25,8 @@ from neargraph.units import format_bytes
 
 Progress = Callable[[str, int, int], None]
 
-# Batches that an estimate samples: some to choose hot rows by, others to measure what is cold. Where
-# there are no more than that, it samples all.
+# Batches that an estimate samples: some to choose hot rows by, others to measure what is cold.
+# Where there are no more than that, it samples all.
 _COUNTED = 128
 _MEASURED = 32
 
