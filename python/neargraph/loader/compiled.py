@@ -81,10 +81,12 @@ def find_compiled(
         CompiledMismatch: There is none, and one was asked for; says what differs.
         StoreDamaged: A file is not whole, and it was asked for.
     """
-    if compiled is False or compiled is None:
+    if compiled is False:
         return None
-    is_named = not isinstance(compiled, bool) and compiled != "auto"
-    directory = Path(os.fspath(compiled)) if is_named else default_directory(sampler.snapshot)  # type: ignore[arg-type]
+    if compiled is True or compiled == "auto":
+        directory = default_directory(sampler.snapshot)
+    else:
+        directory = Path(compiled)
     key = epoch_key(sampler, inputs, plan)
     names = sorted(entry.name for entry in directory.glob(f"*{SUFFIX}"))
     reason: Exception | None = None
@@ -139,6 +141,7 @@ class Replay(LookAhead):
 
     def fits(self) -> bool:
         """Whether the budget has room for it now."""
+        self._take_turn()
         try:
             self._local.get()
         except BudgetTooSmall:

@@ -121,14 +121,14 @@ class EpochCompiler:
             counted = [(self._epochs[0], first)]
             others = range(len(first), min(len(first) + _MEASURED, plan.steps))
             measured = [(self._epochs[0], others or first)]
-        for epoch, part in counted:
-            self._count(survey, epoch, part)
-        sample_s = (time.perf_counter() - start) / sum(len(part) for _, part in counted)
+        for epoch, some in counted:
+            self._count(survey, epoch, some)
+        sample_s = (time.perf_counter() - start) / sum(len(some) for _, some in counted)
         hot, _ = survey.choose()
         sizes: dict[str, int] = {}
         for part in (part for chosen in measured for part in self._parts(*chosen)):
-            for key, value in survey.measure(*part, hot).items():
-                sizes[key] = sizes.get(key, 0) + value
+            for name, value in survey.measure(*part, hot).items():
+                sizes[name] = sizes.get(name, 0) + value
         per_batch = sizes["bytes"] / sizes["batches"]
         row_bytes = sizes["row_bytes"] / sizes["batches"]
         _, bytes_per_s = survey.disk_costs()
@@ -136,7 +136,10 @@ class EpochCompiler:
         gather_s = row_bytes / _GATHER_BYTES_PER_S
         fresh_s = max(reading_s, sample_s + gather_s)
         replay_s = max(per_batch / bytes_per_s, gather_s)
-        build_s = sample_s + max(reading_s + per_batch / bytes_per_s, sample_s + gather_s)
+        written_s = per_batch / bytes_per_s
+        build_s = sample_s + max(reading_s + written_s, sample_s + gather_s + written_s)
+        # A look-ahead reads the rows once before it runs at full speed.
+        first_s = survey.table_bytes / bytes_per_s if reading_s else 0.0
         saved_s = plan.steps * (fresh_s - replay_s)
         bytes_per_epoch = int(per_batch * plan.steps) + survey.table_bytes // 4096 + 16384
         return Estimate(
@@ -148,10 +151,10 @@ class EpochCompiler:
             free_bytes=self._free_bytes(),
             hot_rows=hot.num_rows,
             hot_bytes=hot.row_bytes,
-            build_seconds=build_s * batches,
+            build_seconds=first_s + build_s * batches,
             fresh_seconds_per_epoch=fresh_s * plan.steps,
             replay_seconds_per_epoch=replay_s * plan.steps,
-            break_even_epochs=build_s * batches / saved_s if saved_s > 0 else None,
+            break_even_epochs=(first_s + build_s * batches) / saved_s if saved_s > 0 else None,
         )
 
     def check_room(self, wanted: int) -> None:

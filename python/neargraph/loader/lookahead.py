@@ -96,9 +96,7 @@ class LookAhead:
         if self._next != (train_epoch, first):
             self.close()
             self._jobs = self._numbers(train_epoch, first)
-        _waiting.discard(self)
-        for other in [o for o in _waiting if o._snapshot.store is self._snapshot.store]:
-            other.close()
+        self._take_turn()
         self._next = None
         done = False
         try:
@@ -113,6 +111,12 @@ class LookAhead:
                 _waiting.add(self)
             else:
                 self.close()
+
+    def _take_turn(self) -> None:
+        """Makes those give their memory back who only wait for their next epoch."""
+        _waiting.discard(self)
+        for other in [o for o in _waiting if o._snapshot.store is self._snapshot.store]:
+            other.close()
 
     def _numbers(self, train_epoch: int, first: int) -> Iterator[tuple[int, int]]:
         yield from ((train_epoch, batch) for batch in range(first, self._plan.steps))

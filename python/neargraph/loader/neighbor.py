@@ -161,23 +161,31 @@ class NeighborLoader:
         self._source = BatchSource(sampler, inputs, plan, collator, transform)
         self._pool = WorkerPool(self._source, num_workers, options) if num_workers else None
         self._options = {"prefetch": prefetch, "threads": threads}
-        self._ahead: LookAhead | None = None
         self._epochs: CompiledEpochs | None = None
-        replay = None
-        if not num_workers:
-            replay = sampler.replay(inputs, plan, compiled, goes_on=True, prefetch=prefetch)
-        elif compiled not in (False, "auto"):
-            raise UnsupportedArgument("compiled epochs are read by threads; leave num_workers at 0")
-        if replay is not None:
-            self._ahead, self._epochs = replay, replay.epochs
-        elif looks_ahead(check_reading(reading), lambda: sampler.core, plan) and not num_workers:
-            self._ahead = sampler.look_ahead(
-                inputs, plan, goes_on=True, reading=reading, window=window, **self._options
-            )
+        self._ahead = self._read_ahead(check_reading(reading), window, compiled)
         self._pin = pin_memory and torch.cuda.is_available()
         self._position = Position()
         self._next = Position()
         self._loaded: Position | None = None
+
+    def _read_ahead(self, reading: str, window: int | None, compiled: Compiled) -> LookAhead | None:
+        """What reads batches otherwise than one by one, if something shall."""
+        sampler, inputs, plan = self._source.sampler, self._source.inputs, self._source.plan
+        if self._pool is not None:
+            if compiled not in (False, "auto"):
+                raise UnsupportedArgument(
+                    "compiled epochs are read by threads; leave num_workers at 0"
+                )
+            return None
+        prefetch = self._options["prefetch"]
+        replay = sampler.replay(inputs, plan, compiled, goes_on=True, prefetch=prefetch)
+        if replay is not None:
+            self._epochs = replay.epochs
+            return replay
+        if not looks_ahead(reading, lambda: sampler.core, plan):
+            return None
+        options = {"reading": reading, "window": window, **self._options}
+        return sampler.look_ahead(inputs, plan, goes_on=True, **options)
 
     @property
     def snapshot(self) -> Snapshot:

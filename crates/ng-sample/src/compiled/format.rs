@@ -32,6 +32,15 @@ const TEXT_BYTES_MAX: u32 = 1 << 24;
 /// Bytes of an entry of the index.
 pub(crate) const ENTRY_BYTES: usize = 24;
 
+/// A record's checksum is that of the checksums of its pieces of so many bytes, which can be had in
+/// any order.
+pub(crate) const PIECE_BYTES: usize = 256 << 10;
+
+/// The checksum of a record, from those of its pieces.
+pub(crate) fn crc_of_pieces(crcs: &[u32]) -> u32 {
+    crcs.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, &piece.to_le_bytes()))
+}
+
 /// Everything that shaped an epoch, by name: what a replay asks for must be equal.
 pub type EpochKey = BTreeMap<String, String>;
 

@@ -6,12 +6,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ng_io::{Appender, BackendChoice, Disk, Lock, OpenOptions, WriteError, open_dir};
+use ng_io::{Appender, BackendChoice, Disk, Lock, OpenOptions, open_dir};
 use ng_store::Snapshot;
 use ng_types::Reservation;
 
 use super::error::CompiledError;
-use super::format::{Entry, EpochKey, Head, Tail};
+use super::format::{Entry, EpochKey, Head, PIECE_BYTES, Tail, crc_of_pieces};
 use super::hot::HotSet;
 use super::record::{self, Encoded};
 use crate::{MiniBatch, SampleError};
@@ -80,7 +80,7 @@ impl EpochWriter {
         let number = self.entries.len() as u64;
         let hot = Arc::clone(&self.hot);
         let Encoded { head, cold } = record::encode(batch, number, self.snapshot.catalog(), &hot);
-        let mut record = Record { file: &mut self.file, crc: 0, bytes: 0 };
+        let mut record = Record { file: &mut self.file, crcs: Vec::new(), bytes: 0 };
         let offset = record.file.position();
         record.put(&head)?;
         for ((table, cold), most) in hot.tables.iter().zip(&cold).zip(&mut self.tail.rows_max) {
@@ -100,7 +100,7 @@ impl EpochWriter {
             }
         }
         record.pad(ng_io::BLOCK_BYTES)?;
-        let entry = Entry { offset, bytes: record.bytes, crc: record.crc };
+        let entry = Entry { offset, bytes: record.bytes, crc: crc_of_pieces(&record.crcs) };
         self.entries.push(entry);
         self.tail.record_bytes_max = self.tail.record_bytes_max.max(entry.bytes);
         self.tail.batch_bytes_max = self.tail.batch_bytes_max.max(batch.topology_bytes());
@@ -121,7 +121,7 @@ impl EpochWriter {
         self.tail.index_offset = self.file.position();
         self.tail.index_crc = crc32c::crc32c(&index);
         self.tail.num_batches = self.num_batches();
-        let mut end = Record { file: &mut self.file, crc: 0, bytes: 0 };
+        let mut end = Record { file: &mut self.file, crcs: Vec::new(), bytes: 0 };
         end.put(&index)?;
         end.pad(ng_io::BLOCK_BYTES)?;
         end.put(&self.tail.encode())?;
@@ -167,15 +167,27 @@ impl Drop for Partial {
 /// Bytes of one record on their way to the file.
 struct Record<'a> {
     file: &'a mut Appender,
-    crc: u32,
+    /// By piece.
+    crcs: Vec<u32>,
     bytes: u64,
 }
 
 impl Record<'_> {
-    fn put(&mut self, bytes: &[u8]) -> Result<(), CompiledError> {
-        self.crc = crc32c::crc32c_append(self.crc, bytes);
-        self.bytes += bytes.len() as u64;
-        Ok(self.file.write(bytes).map_err(|error: WriteError| error)?)
+    fn put(&mut self, mut bytes: &[u8]) -> Result<(), CompiledError> {
+        while !bytes.is_empty() {
+            let begun = (self.bytes % PIECE_BYTES as u64) as usize;
+            if begun == 0 {
+                self.crcs.push(0);
+            }
+            let (part, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES - begun));
+            if let Some(crc) = self.crcs.last_mut() {
+                *crc = crc32c::crc32c_append(*crc, part);
+            }
+            self.file.write(part)?;
+            self.bytes += part.len() as u64;
+            bytes = rest;
+        }
+        Ok(())
     }
 
     fn pad(&mut self, to: usize) -> Result<(), CompiledError> {

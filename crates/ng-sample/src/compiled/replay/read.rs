@@ -1,16 +1,17 @@
-//! The reading thread: records from front to back in long pieces, several in flight.
+//! The reading thread: records from front to back in long pieces, several in flight. A piece of a
+//! checksum is one read.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use ng_io::{READ_BYTES_MAX, ReadError, ReadOp, Region};
+use ng_io::{ReadError, ReadOp, Region};
 use ng_simd::{copy_streaming, finish_streaming};
 
 use super::{Engine, Job, POLL, State};
 use crate::SampleError;
 use crate::compiled::CompiledError;
 use crate::compiled::file::EpochFile;
-use crate::compiled::format::Entry;
+use crate::compiled::format::{Entry, PIECE_BYTES, crc_of_pieces};
 
 /// Places of pieces in a tag; the rest names the record.
 const PIECE_BITS: u32 = 32;
@@ -31,17 +32,8 @@ struct Arriving {
 impl Arriving {
     /// Where piece `piece` is in the record.
     fn piece(&self, piece: usize) -> std::ops::Range<usize> {
-        let start = piece * READ_BYTES_MAX;
-        start..(start + READ_BYTES_MAX).min(self.entry.bytes as usize)
-    }
-
-    /// The checksum of the whole.
-    fn crc(&self) -> u32 {
-        let pieces = self.crcs.iter().enumerate().skip(1);
-        let first = self.crcs.first().copied().unwrap_or(0);
-        pieces.fold(first, |crc, (piece, next)| {
-            crc32c::crc32c_combine(crc, *next, self.piece(piece).len())
-        })
+        let start = piece * PIECE_BYTES;
+        start..(start + PIECE_BYTES).min(self.entry.bytes as usize)
     }
 }
 
@@ -145,7 +137,7 @@ impl Engine {
         };
         let memory = state.records.pop()?;
         state.jobs.pop_front();
-        let pieces = (entry.bytes as usize).div_ceil(READ_BYTES_MAX);
+        let pieces = (entry.bytes as usize).div_ceil(PIECE_BYTES);
         let crcs = vec![0; pieces];
         Some(Ok(Arriving { job: next, entry, memory, next: 0, left: pieces, crcs }))
     }
@@ -158,12 +150,13 @@ impl Engine {
         {
             let Some(whole) = session.arriving.pop_front() else { return };
             session.first += 1;
-            let (found, expected) = (whole.crc(), whole.entry.crc);
+            let (found, expected) = (crc_of_pieces(&whole.crcs), whole.entry.crc);
             if found != expected {
                 let what = format!("checksum {found:#010x}, expected {expected:#010x}");
                 session.failure = Some(damaged(file, whole.job.batch, what));
                 return;
             }
+            file.reader.stats().add_useful(whole.entry.bytes);
             self.change(|state| state.loaded.push_back((whole.job, whole.memory)));
         }
     }
