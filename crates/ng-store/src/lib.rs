@@ -7,6 +7,7 @@
 //! holds and a `decode` has typed them.
 #![forbid(unsafe_code)]
 
+mod absent;
 mod bitmap_edit;
 mod builder;
 mod bytes;
@@ -60,6 +61,9 @@ pub use snapshot::{
 pub use store::{OpenOptions, Store, StoreStats};
 pub use tensor::writer::{TensorPart, TensorWriter};
 pub use topology::resident::{Packed, ResidentTopology};
+pub use topology::streaming::{
+    DrawList, ListRequest, NextRequests, STREAM_BYTES_PER_REQUEST, TakeList,
+};
 pub use topology::writer::{TopologyPart, TopologyWriter};
 pub use verify::{Problem, Progress, VerifyReport, verify, verify_on};
 pub use write::batch::{Commit, EdgeData, WriteBatch};
