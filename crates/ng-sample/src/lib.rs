@@ -16,6 +16,7 @@ mod resident;
 mod sampler;
 mod spec;
 mod stream;
+mod streaming;
 
 pub use compact::{CompactEdges, CompactNodes, CompactSample};
 pub use error::SampleError;
@@ -24,3 +25,4 @@ pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock};
 pub use sampler::{SampleScratch, Sampler};
 pub use spec::{Fanouts, SampleSpec};
 pub use stream::{BatchPlan, BatchStream};
+pub use streaming::{Engine, StreamingStats};

@@ -209,6 +209,9 @@ impl Stream<'_> {
                 if let Some(group) = self.groups.get_mut(index) {
                     group.missing = absent.len();
                 }
+                if absent.is_empty() {
+                    self.runnable.push(index);
+                }
                 for Absent { segment, place, run } in absent {
                     self.read(segment, place, run, User::Group(index));
                 }
