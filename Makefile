@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 export RUST_BACKTRACE ?= 1
 
-.PHONY: help setup demo test test-rust test-python lint bench canaries reliability long-tier clean
+.PHONY: help setup demo test test-rust test-python lint bench bench-graphs bench-training canaries reliability long-tier clean
 
 help:
 	@echo "make setup        install the locked packages and build the extension"
@@ -11,6 +11,8 @@ help:
 	@echo "make test         all tests"
 	@echo "make lint         formatters, linters, type checks, house rules"
 	@echo "make bench        the benchmarks, one JSON and one table each"
+	@echo "make bench-graphs    the graphs and environments of bench-training: 10 GB each, minutes"
+	@echo "make bench-training  training from disk beside PyG and GraphBolt, under a 2 GB cgroup"
 	@echo "make canaries     plant known bugs and expect the tests to catch each"
 	@echo "make reliability  the promises of reliability, measured into reliability.json"
 	@echo "make long-tier    the same tests at their long figures, about an hour"
@@ -39,6 +41,14 @@ lint: setup
 
 bench: setup
 	$(PY) -m benchmarks
+
+bench-graphs: setup
+	$(PY) -m benchmarks.graphs planted_4m
+	$(PY) -m benchmarks.venvs
+
+bench-training: setup
+	$(PY) -m benchmarks.training --cap 2GB
+	$(PY) -m benchmarks.training --cap 2GB --mode train --label train
 
 canaries:
 	python3 tools/canaries.py

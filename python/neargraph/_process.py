@@ -44,6 +44,10 @@ class ProcessLocal(Generic[T]):
                 self._handle = self._build()
             return self._handle
 
+    def peek(self) -> T | None:
+        """The handle of this process, if it was built."""
+        return self._handle
+
     def take(self) -> T | None:
         """Removes and returns the handle of this process, if there is one."""
         with self._lock:

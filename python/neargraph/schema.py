@@ -33,18 +33,30 @@ _NUMPY_OF = {
 
 @dataclass(frozen=True)
 class TensorMeta:
-    """One tensor: `shape` is that of a row, so the whole tensor is [num_rows, *shape]."""
+    """One tensor: `shape` is that of a row, so the whole tensor is [num_rows, *shape].
+
+    `dtype` is what is stored, `read_dtype` what rows are read as unless another is asked for: f32
+    for ``x`` of f16 or bf16, and for int8 that stands for floats by a scale for each column
+    (`scaled`); else the same.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     num_rows: int
     mask_width: int | None = None
+    read_dtype: str = ""
+    scaled: bool = False
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
-        """The dtype in memory; bf16 is uint16 there."""
+        """What is stored, as NumPy has it; bf16 is uint16 there."""
         return np.dtype(_NUMPY_OF[self.dtype])
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it stands for floats that can be read as f32, f16 and bf16."""
+        return self.scaled or self.dtype in ("f32", "f16", "bf16")
 
     @property
     def is_split(self) -> bool:
@@ -187,6 +199,14 @@ def parse_catalog(text: str) -> Schema:
 
 def _tensors(rows: list[dict[str, Any]]) -> tuple[TensorMeta, ...]:
     return tuple(
-        TensorMeta(r["name"], r["dtype"], tuple(r["shape"]), r["num_rows"], r.get("mask_width"))
+        TensorMeta(
+            r["name"],
+            r["dtype"],
+            tuple(r["shape"]),
+            r["num_rows"],
+            r.get("mask_width"),
+            r["read_dtype"],
+            r["scaled"],
+        )
         for r in rows
     )

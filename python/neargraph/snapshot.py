@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from neargraph import _core
 from neargraph._process import ProcessLocal
+from neargraph.dtypes import DtypeLike, read_as
 from neargraph.exceptions import NameNotFound, NodeOutOfRange, SnapshotGone
 from neargraph.schema import EdgeTriple, NodeType, Schema
 from neargraph.splits import split_code, split_mask, split_owner
@@ -97,12 +98,17 @@ class Reader(ABC):
             )
         return snap.column("y", owners[0].name)
 
-    def column(self, name: str, node_type: str | None = None) -> NDArray[Any]:
-        """A whole node tensor in memory, [num_nodes, *shape], outside the budget."""
+    def column(
+        self, name: str, node_type: str | None = None, dtype: DtypeLike = None
+    ) -> NDArray[Any]:
+        """A whole node tensor in memory, [num_nodes, *shape], outside the budget.
+
+        `dtype` as in `Snapshot.features`.
+        """
         snap = self.snapshot()
         owner = snap.schema.node_type(node_type)
-        snap.schema.tensor(owner, name)
-        return snap.version.column("node", owner.index, name)
+        wanted = read_as(snap.schema.tensor(owner, name), dtype)
+        return snap.version.column("node", owner.index, name, wanted)
 
     def split(self, name: str, node_type: str | None = None, index: int = 0) -> NDArray[np.int64]:
         """The ids of a split, ascending, [n]; deleted nodes are in none.
@@ -303,16 +309,31 @@ class Snapshot(Reader):
         """In-degrees of `ids`, [n]; the lists themselves are not read."""
         return self.version.degrees(self.schema.edge_type(edge_type).index, as_ids(ids))
 
-    def features(self, node_type: str | None, ids: ArrayLike, name: str = "x") -> NDArray[Any]:
+    def features(
+        self,
+        node_type: str | None,
+        ids: ArrayLike,
+        name: str = "x",
+        dtype: DtypeLike = None,
+    ) -> NDArray[Any]:
         """Rows `ids` of the node tensor `name`, [n, *shape]. bf16 comes as raw uint16.
+
+        Args:
+            node_type: None where there is one type.
+            ids: Node ids, [n].
+            name: The tensor.
+            dtype: None gives float32 for a narrow ``x`` and for scaled int8, else what is stored;
+                ``"stored"`` always what is stored (int8 as steps of the scales), ``"f32"``,
+                ``"f16"``, ``"bf16"``, or a dtype of NumPy or torch the same converted.
 
         Raises:
             NameNotFound: No such node type or tensor.
             NodeOutOfRange: An id is out of range.
+            UnsupportedArgument: The tensor cannot be read as `dtype`.
         """
         owner = self.schema.node_type(node_type)
-        self.schema.tensor(owner, name)
-        return self.version.rows("node", owner.index, name, as_ids(ids))
+        wanted = read_as(self.schema.tensor(owner, name), dtype)
+        return self.version.rows("node", owner.index, name, as_ids(ids), wanted)
 
     def edge_features(
         self, edge_type: EdgeName, edge_ids: ArrayLike, name: str = "edge_attr"

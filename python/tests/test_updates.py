@@ -386,7 +386,7 @@ def test_bf16_rows_take_their_bits_and_round_other_numbers(tmp_path):
         with store.write() as batch:
             batch.update_features(None, [0, 1], "x", values.numpy())
             batch.update_features(None, [2, 3], "x", values.to(torch.bfloat16))
-        rows = store.snapshot().features(None, [0, 1, 2, 3])
+        rows = store.snapshot().features(None, [0, 1, 2, 3], dtype="stored")
     assert np.array_equal(rows[0], rows[2])
     assert np.array_equal(rows[1][1:], rows[3][1:])
     assert torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16)[1, 0].isnan()

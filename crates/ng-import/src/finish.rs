@@ -72,15 +72,15 @@ impl Importer {
         }
         let topology = job.join()?;
         let publishing = Instant::now();
+        let tensors = self.finish_tensors()?;
         let mut builder = self.builder.take().ok_or_else(|| ImportError::spec("has ended"))?;
         for part in topology.parts {
             builder.add(part).map_err(store_error)?;
         }
-        let tensors = std::mem::take(&mut self.tensors);
-        for tensor in tensors.open {
-            let part = tensor.writer.finish().map_err(store_error)?;
+        for part in tensors {
             builder.add(part).map_err(store_error)?;
         }
+        let tensors = std::mem::take(&mut self.tensors);
         let summary = builder.commit().map_err(store_error)?;
         let place = self.place.take().ok_or_else(|| ImportError::spec("has ended"))?;
         place.publish()?;

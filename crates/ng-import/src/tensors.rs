@@ -1,8 +1,10 @@
 //! Tensors on their way to the store, and when they were written.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use ng_store::{Owner, TensorSpec, TensorWriter};
+use ng_simd::{ColumnRange, RowEncoder};
+use ng_store::{Owner, TensorPart, TensorSpec, TensorWriter};
 use ng_types::Dtype;
 
 use crate::failure::store_error;
@@ -23,10 +25,21 @@ pub(crate) struct Tensors {
 
 pub(crate) struct OpenTensor {
     pub owner: Owner,
-    pub name: String,
-    pub writer: TensorWriter,
-    pub row_bytes: u64,
     pub rows: u64,
+    spec: TensorSpec,
+    /// Bytes of a row as it is pushed.
+    row_bytes: u64,
+    narrow: Option<Narrow>,
+    /// `None` until the scales are known.
+    writer: Option<TensorWriter>,
+}
+
+/// Rows that come as f32 and are stored as something else.
+struct Narrow {
+    /// Of the first pass.
+    range: Option<ColumnRange>,
+    encoder: Option<RowEncoder>,
+    encoded: Vec<u8>,
 }
 
 impl Importer {
@@ -43,52 +56,161 @@ impl Importer {
         shape: &[u64],
         mask_width: Option<u32>,
     ) -> Result<TensorId, ImportError> {
-        self.check_sound()?;
-        let now = Instant::now();
-        let elements = shape.iter().try_fold(1_u64, |product, dim| product.checked_mul(*dim));
-        let row_bytes = elements.and_then(|count| count.checked_mul(dtype.size_bytes() as u64));
-        let row_bytes = row_bytes.ok_or_else(|| {
-            ImportError::spec(format!("tensor {name:?}: a row of shape {shape:?} is too large"))
-        })?;
-        if let Owner::Edge(id) = owner {
-            let index = self.edge_index(id)?;
-            if !self.edge_types[index].spec.edge_ids {
-                return Err(ImportError::spec(format!(
-                    "tensor {name:?}: rows of edge tensors are found by edge ids: declare the \
-                     edge type with edge_ids"
-                )));
-            }
+        let spec = TensorSpec { name: name.to_owned(), dtype, shape: shape.to_vec(), mask_width };
+        let row_bytes = self.check_tensor(owner, &spec, dtype)?;
+        let writer = Some(self.builder()?.tensor(owner, spec.clone()).map_err(store_error)?);
+        Ok(self.open_tensor(OpenTensor { owner, spec, writer, row_bytes, narrow: None, rows: 0 }))
+    }
+
+    /// Begins a tensor whose rows come as f32 and are stored as `stored`: f16, bf16, f32, or i8
+    /// with a scale for each column. For i8 all rows come twice: first to
+    /// [`Importer::measure_rows`], which finds the scales, then to [`Importer::push_rows`].
+    ///
+    /// # Errors
+    /// As [`Importer::begin_tensor`]; [`ImportError::Spec`] for another `stored`.
+    pub fn begin_narrow_tensor(
+        &mut self,
+        owner: Owner,
+        name: &str,
+        stored: Dtype,
+        shape: &[u64],
+    ) -> Result<TensorId, ImportError> {
+        let (name, shape) = (name.to_owned(), shape.to_vec());
+        let spec = TensorSpec { name, dtype: stored, shape, mask_width: None };
+        let row_bytes = self.check_tensor(owner, &spec, Dtype::F32)?;
+        let columns = (row_bytes / 4) as usize;
+        let mut narrow = Narrow { range: None, encoder: None, encoded: Vec::new() };
+        let mut writer = None;
+        if stored == Dtype::I8 {
+            narrow.range = Some(ColumnRange::new(columns));
+        } else {
+            let encoder = RowEncoder::new(stored, columns, None);
+            narrow.encoder = Some(encoder.map_err(|error| wrong(&spec, &error.to_string()))?);
+            writer = Some(self.builder()?.tensor(owner, spec.clone()).map_err(store_error)?);
         }
-        let name = name.to_owned();
-        let spec = TensorSpec { name: name.clone(), dtype, shape: shape.to_vec(), mask_width };
-        let writer = self.builder()?.tensor(owner, spec).map_err(store_error)?;
-        self.tensors.open.push(OpenTensor { owner, name, writer, row_bytes, rows: 0 });
-        self.tensors.span.get_or_insert((now, now));
-        Ok(TensorId(self.tensors.open.len() - 1))
+        let narrow = Some(narrow);
+        Ok(self.open_tensor(OpenTensor { owner, spec, writer, row_bytes, narrow, rows: 0 }))
+    }
+
+    /// The first pass over the rows of an i8 tensor: finds the largest magnitude of each column.
+    ///
+    /// # Errors
+    /// [`ImportError::Spec`] for a NaN or an infinity, bytes that are no whole rows, or a tensor
+    /// that needs no first pass.
+    pub fn measure_rows(&mut self, tensor: TensorId, rows: &[u8]) -> Result<(), ImportError> {
+        let open = self.tensor(tensor, rows)?;
+        let range = open.narrow.as_mut().and_then(|narrow| narrow.range.as_mut());
+        let range = range.filter(|_| open.writer.is_none());
+        let spec = &open.spec;
+        let range = range.ok_or_else(|| wrong(spec, "its rows are not measured now"))?;
+        range.add_rows(rows).map_err(|misfit| {
+            wrong(spec, &format!("{misfit}, which int8 cannot hold; use f16 or bf16, or clean it"))
+        })
     }
 
     /// Appends whole rows, little-endian, one after the other.
     ///
     /// # Errors
-    /// [`ImportError::Spec`] for bytes that are no whole rows, [`ImportError::DiskFull`],
-    /// [`ImportError::Store`].
+    /// [`ImportError::Spec`] for bytes that are no whole rows and values that do not fit,
+    /// [`ImportError::DiskFull`], [`ImportError::Store`].
     pub fn push_rows(&mut self, tensor: TensorId, rows: &[u8]) -> Result<(), ImportError> {
-        self.check_sound()?;
-        let unknown = || ImportError::spec(format!("there is no tensor {}", tensor.0));
-        let open = self.tensors.open.get_mut(tensor.0).ok_or_else(unknown)?;
-        let bytes = rows.len() as u64;
-        if open.row_bytes == 0 || !bytes.is_multiple_of(open.row_bytes) {
-            return Err(ImportError::spec(format!(
-                "tensor {:?}: {bytes} bytes are no whole rows of {} bytes",
-                open.name, open.row_bytes
-            )));
+        self.tensor(tensor, rows)?;
+        self.settle_scales(tensor)?;
+        let open = self.tensor(tensor, rows)?;
+        let (first, count) = (open.rows, rows.len() as u64 / open.row_bytes);
+        let writer = open.writer.as_mut().ok_or_else(|| wrong(&open.spec, "it has no writer"))?;
+        let mut stored = rows;
+        if let Some(Narrow { encoder: Some(encoder), encoded, .. }) = &mut open.narrow {
+            encoded.clear();
+            encoder.encode_rows(rows, encoded).map_err(|mut misfit| {
+                misfit.row += first;
+                wrong(&open.spec, &format!("{misfit}, which its dtype cannot hold; use f32"))
+            })?;
+            stored = encoded;
         }
-        open.rows += bytes / open.row_bytes;
-        let pushed = open.writer.push_rows(rows).map_err(store_error);
-        self.tensors.written_bytes += bytes;
+        let pushed = writer.push_rows(stored).map_err(store_error);
+        open.rows += count;
+        self.tensors.written_bytes += stored.len() as u64;
         if let Some((_, last)) = &mut self.tensors.span {
             *last = Instant::now();
         }
         self.note(pushed)
     }
+
+    /// The finished tensors.
+    pub(crate) fn finish_tensors(&mut self) -> Result<Vec<TensorPart>, ImportError> {
+        for index in 0..self.tensors.open.len() {
+            self.settle_scales(TensorId(index))?;
+        }
+        let open = std::mem::take(&mut self.tensors.open);
+        let writers = open.into_iter().filter_map(|tensor| tensor.writer);
+        writers.map(|writer| writer.finish().map_err(store_error)).collect()
+    }
+
+    /// Ends the first pass over an i8 tensor, if that is not done yet.
+    fn settle_scales(&mut self, tensor: TensorId) -> Result<(), ImportError> {
+        let Some(open) = self.tensors.open.get(tensor.0).filter(|open| open.writer.is_none())
+        else {
+            return Ok(());
+        };
+        let (owner, spec) = (open.owner, open.spec.clone());
+        let range = open.narrow.as_ref().and_then(|narrow| narrow.range.as_ref());
+        let scales: Arc<[f32]> = range.map(ColumnRange::scales).unwrap_or_default().into();
+        let encoder = RowEncoder::new(spec.dtype, scales.len(), Some(Arc::clone(&scales)));
+        let encoder = encoder.map_err(|error| wrong(&spec, &error.to_string()))?;
+        let writer = self.builder()?.scaled_tensor(owner, spec, &scales).map_err(store_error)?;
+        if let Some(open) = self.tensors.open.get_mut(tensor.0) {
+            open.writer = Some(writer);
+            open.narrow = Some(Narrow { range: None, encoder: Some(encoder), encoded: Vec::new() });
+        }
+        Ok(())
+    }
+
+    /// Bytes of a row of `given` elements.
+    fn check_tensor(
+        &mut self,
+        owner: Owner,
+        spec: &TensorSpec,
+        given: Dtype,
+    ) -> Result<u64, ImportError> {
+        self.check_sound()?;
+        let shape = &spec.shape;
+        let elements = shape.iter().try_fold(1_u64, |product, dim| product.checked_mul(*dim));
+        let row_bytes = elements.and_then(|count| count.checked_mul(given.size_bytes() as u64));
+        let row_bytes = row_bytes
+            .ok_or_else(|| wrong(spec, &format!("a row of shape {shape:?} is too large")))?;
+        if let Owner::Edge(id) = owner {
+            let index = self.edge_index(id)?;
+            if !self.edge_types[index].spec.edge_ids {
+                let what = "rows of edge tensors are found by edge ids: declare the edge type with \
+                            edge_ids";
+                return Err(wrong(spec, what));
+            }
+        }
+        Ok(row_bytes)
+    }
+
+    fn open_tensor(&mut self, tensor: OpenTensor) -> TensorId {
+        let now = Instant::now();
+        self.tensors.open.push(tensor);
+        self.tensors.span.get_or_insert((now, now));
+        TensorId(self.tensors.open.len() - 1)
+    }
+
+    /// An open tensor that `rows` are whole rows of.
+    fn tensor(&mut self, tensor: TensorId, rows: &[u8]) -> Result<&mut OpenTensor, ImportError> {
+        self.check_sound()?;
+        let unknown = || ImportError::spec(format!("there is no tensor {}", tensor.0));
+        let open = self.tensors.open.get_mut(tensor.0).ok_or_else(unknown)?;
+        let (bytes, row_bytes) = (rows.len() as u64, open.row_bytes);
+        if row_bytes == 0 || !bytes.is_multiple_of(row_bytes) {
+            let what = format!("{bytes} bytes are no whole rows of {row_bytes} bytes");
+            return Err(wrong(&open.spec, &what));
+        }
+        Ok(open)
+    }
+}
+
+fn wrong(spec: &TensorSpec, what: &str) -> ImportError {
+    ImportError::spec(format!("tensor {:?} ({}): {what}", spec.name, spec.dtype))
 }

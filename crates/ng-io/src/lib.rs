@@ -35,7 +35,7 @@ pub use locks::Lock;
 pub use machine::{MemoryLimit, memory_limit, peak_rss_bytes, ram_bytes, usable_memory_bytes};
 pub use open::{BackendChoice, Finding, OpenOptions, Opened, ProbeReport, open_dir, probe};
 pub use reader::{Reader, WholeRead};
-pub use region::Region;
+pub use region::{Region, vec_in_huge_pages};
 pub use retry::past_signals;
 pub use scratch::{ScratchError, ScratchFile, ScratchReader};
 pub use source::{SourceError, SourceFile, SourceReader};

@@ -35,14 +35,14 @@ impl Region {
         Ok(Self { base, bytes })
     }
 
-    /// The same in huge pages where the system has them, for memory that is read at random: with
-    /// small pages nearly every read would first have to look its address up.
-    pub fn for_random_reads(bytes: usize) -> io::Result<Self> {
+    /// As [`Region::new`], and asks for huge pages: long tables that are read in random places
+    /// are found faster, and a long buffer is mapped with fewer faults.
+    pub fn with_huge_pages(bytes: usize) -> io::Result<Self> {
         let region = Self::new(bytes)?;
         if bytes > 0 {
-            // SAFETY: the range is the mapping that `region` owns, and the advice changes no byte.
-            // Where it is not taken, pages are small: slower, and no error.
-            let _ = unsafe { madvise(region.base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+            // SAFETY: the range is the mapping that was just made; the advice changes no content.
+            // A refusal costs speed alone.
+            let _ = unsafe { madvise(region.base().cast(), bytes, Advice::LinuxHugepage) };
         }
         Ok(region)
     }
@@ -70,6 +70,22 @@ impl Region {
         // SAFETY: as in `as_mut_slice`; shared borrows only read.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.bytes) }
     }
+}
+
+/// `len` times `value`, in huge pages where the system has them.
+pub fn vec_in_huge_pages<T: Copy>(value: T, len: usize) -> Vec<T> {
+    let mut vec: Vec<T> = Vec::with_capacity(len);
+    let page = rustix::param::page_size();
+    let start = vec.as_ptr().cast::<u8>() as usize;
+    let (first, end) = (start.next_multiple_of(page), (start + len * size_of::<T>()) / page * page);
+    if end > first {
+        let place = vec.as_mut_ptr().cast::<u8>().wrapping_add(first - start);
+        // SAFETY: whole pages inside the memory that the vector owns; the advice changes no
+        // content. A refusal costs speed alone.
+        let _ = unsafe { madvise(place.cast(), end - first, Advice::LinuxHugepage) };
+    }
+    vec.resize(len, value);
+    vec
 }
 
 impl PartialEq for Region {

@@ -13,7 +13,7 @@ use ng_testing::Random;
 const BLOCKS: u64 = 1000;
 
 #[test]
-fn every_back_end_returns_the_same_bytes_for_random_reads_up_to_the_last_block() {
+fn every_back_end_returns_the_same_bytes_with_huge_pages_up_to_the_last_block() {
     let seed = 2026;
     println!("seed {seed}");
     let dir = directory();

@@ -4,10 +4,12 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use ng_io::Region;
+use ng_sample::Buffer;
 use ng_types::{Dtype, Reservation};
 use numpy::ndarray::ArrayView1;
-use numpy::{Element, PyArray1, PyReadonlyArray1};
+use numpy::{
+    Element, PyArray1, PyArrayMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -48,7 +50,7 @@ unsafe fn lend<T: Element>(
 /// Hands the bytes of rows to NumPy as `[rows, *shape]` of `dtype` (bf16 as uint16).
 pub fn owned_rows<'py>(
     py: Python<'py>,
-    bytes: Region,
+    bytes: Buffer,
     held: Option<Arc<Reservation>>,
     dtype: Dtype,
     shape: &[u64],
@@ -89,6 +91,22 @@ fn numpy_name(dtype: Dtype) -> PyResult<&'static str> {
         Dtype::Bool => "|b1",
         other => return Err(PyValueError::new_err(format!("no NumPy dtype for {other}"))),
     })
+}
+
+/// The bytes of a C-contiguous array, lent.
+pub fn bytes_of<'py>(array: &Bound<'py, PyUntypedArray>) -> PyResult<PyReadonlyArray1<'py, u8>> {
+    if !array.is_c_contiguous() {
+        return Err(PyValueError::new_err("rows must be C-contiguous"));
+    }
+    let bytes = array.call_method1("reshape", (-1,))?.call_method1("view", ("u1",))?;
+    Ok(bytes.cast_into::<PyArray1<u8>>()?.readonly())
+}
+
+/// A dtype by its name; None stays None.
+pub fn dtype(name: Option<&str>) -> PyResult<Option<Dtype>> {
+    name.map(str::parse)
+        .transpose()
+        .map_err(|error: String| crate::errors::named("UnsupportedArgument", error))
 }
 
 /// Ids as the engine takes them. A negative id becomes one that no store has, so that the store

@@ -12,7 +12,7 @@ pub fn describe(snapshot: &Snapshot) -> Value {
         "epoch": snapshot.epoch().0,
         "disk_bytes": catalog.disk_bytes(),
         "reuse_ids": catalog.reuse_ids,
-        "format_version": ng_store::FORMAT_VERSION,
+        "format_version": catalog.format_version(),
         "node_types": catalog.node_types.iter().map(node_type).collect::<Vec<_>>(),
         "edge_types": catalog
             .edge_types
@@ -59,6 +59,8 @@ fn tensor(meta: &TensorMeta) -> Value {
     let mut value = json!({
         "name": meta.name,
         "dtype": meta.dtype.name(),
+        "read_dtype": meta.read_dtype().name(),
+        "scaled": meta.is_scaled(),
         "shape": meta.shape,
         "num_rows": meta.num_rows,
     });

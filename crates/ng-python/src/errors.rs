@@ -55,6 +55,7 @@ fn read_class(error: &ReadError) -> &'static str {
         ReadError::Damaged { .. } | ReadError::Checksum { .. } => "StoreDamaged",
         ReadError::Budget(_) => "BudgetTooSmall",
         ReadError::Missing { .. } => "NameNotFound",
+        ReadError::Decode { .. } => "UnsupportedArgument",
         ReadError::Io(_) => "IoFailed",
         _ => "NeargraphError",
     }
@@ -85,7 +86,9 @@ fn update_class(error: &UpdateError) -> &'static str {
 pub fn sample(error: &SampleError) -> PyErr {
     match error {
         SampleError::Read(error) => read(error),
-        SampleError::Budget { .. } => named("BudgetTooSmall", error.to_string()),
+        SampleError::Budget { .. } | SampleError::TooSmallToLookAhead { .. } => {
+            named("BudgetTooSmall", error.to_string())
+        }
         SampleError::NoMemory { .. } => named("IoFailed", error.to_string()),
         SampleError::Spec(message) => named("UnsupportedArgument", message.clone()),
         _ => named("NeargraphError", error.to_string()),

@@ -8,10 +8,11 @@ use ng_import::{
     TextOptions,
 };
 use ng_types::{EdgeTypeId, NodeTypeId};
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyUntypedArray};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::arrays;
 use crate::errors;
 use crate::progress::Callback;
 use crate::sampler::owner;
@@ -290,18 +291,40 @@ impl Importer {
         self.with(|inner| Ok(inner.begin_tensor(owner, name, dtype, &shape, mask_width)?.0))
     }
 
-    /// Rows of any dtype whose bytes are what the tensor stores; C-contiguous.
+    /// Rows come as f32 and are stored as `dtype`.
+    fn begin_narrow_tensor(
+        &self,
+        kind: &str,
+        type_id: u16,
+        name: &str,
+        dtype: &str,
+        shape: Vec<u64>,
+    ) -> PyResult<usize> {
+        let dtype = dtype.parse().map_err(|error| errors::named("ImportFailed", error))?;
+        let owner = owner(kind, type_id)?;
+        self.with(|inner| Ok(inner.begin_narrow_tensor(owner, name, dtype, &shape)?.0))
+    }
+
+    /// The first pass over rows of f32 that are stored as i8; C-contiguous.
+    fn measure_rows(
+        &self,
+        py: Python<'_>,
+        tensor: usize,
+        array: &Bound<'_, PyUntypedArray>,
+    ) -> PyResult<()> {
+        let bytes = arrays::bytes_of(array)?;
+        let bytes = bytes.as_slice()?;
+        py.detach(|| self.with(|inner| inner.measure_rows(TensorId(tensor), bytes)))
+    }
+
+    /// Rows of any dtype whose bytes are what the tensor takes; C-contiguous.
     fn push_rows(
         &self,
         py: Python<'_>,
         tensor: usize,
         array: &Bound<'_, PyUntypedArray>,
     ) -> PyResult<()> {
-        if !array.is_c_contiguous() {
-            return Err(PyValueError::new_err("rows must be C-contiguous"));
-        }
-        let bytes = array.call_method1("reshape", (-1,))?.call_method1("view", ("u1",))?;
-        let bytes = bytes.cast_into::<PyArray1<u8>>()?.readonly();
+        let bytes = arrays::bytes_of(array)?;
         let bytes = bytes.as_slice()?;
         py.detach(|| self.with(|inner| inner.push_rows(TensorId(tensor), bytes)))
     }

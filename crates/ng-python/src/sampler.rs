@@ -1,14 +1,16 @@
 //! `Sampler`, `MiniBatch`, `BatchStream` and `seed_order`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ng_sample::{BatchPlan, Fanouts, SampleSpec};
+use ng_sample::{BatchPlan, Fanouts, SampleSpec, Settings};
 use ng_store::{Owner, TensorRef};
 use ng_types::{EdgeTypeId, NodeTypeId, Reservation, SeedOrder};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyStopIteration, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::arrays;
 use crate::errors;
@@ -19,6 +21,9 @@ const SIGNAL_POLL: Duration = Duration::from_millis(100);
 
 /// Batches ahead of the consumer, and threads that prepare them, unless the caller says.
 const PREFETCH: usize = 4;
+
+/// Finished batches that a look-ahead keeps for its consumer: their memory is not there for rows.
+const LOOK_AHEAD_PREFETCH: usize = 1;
 
 /// Samples mini-batches; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
@@ -34,16 +39,19 @@ impl Sampler {
         fanouts: Vec<Vec<i64>>,
         replace: bool,
         seed: u64,
-        tensors: Vec<(String, u16, String)>,
+        tensors: Vec<(String, u16, String, Option<String>)>,
     ) -> PyResult<Self> {
         let snapshot = Arc::clone(&snapshot.inner);
         let tensors = tensors
             .iter()
-            .map(|(kind, id, name)| snapshot::tensor(&snapshot, kind, *id, name))
+            .map(|(kind, id, name, dtype)| {
+                let tensor = snapshot::tensor(&snapshot, kind, *id, name)?;
+                Ok((tensor, arrays::dtype(dtype.as_deref())?))
+            })
             .collect::<PyResult<_>>()?;
         let fanouts = Fanouts::new(fanouts).map_err(|error| errors::sample(&error))?;
         let spec = SampleSpec { fanouts, replace, seed };
-        let inner = ng_sample::Sampler::new(snapshot, spec, tensors);
+        let inner = ng_sample::Sampler::with_dtypes(snapshot, spec, tensors);
         Ok(Self { inner: inner.map_err(|error| errors::sample(&error))? })
     }
 
@@ -64,6 +72,10 @@ impl Sampler {
         let num_seeds = typed.iter().map(|(_, ids)| ids.len()).sum();
         let batch = batch.map_err(|error| errors::sample(&error))?;
         MiniBatch::new(py, batch, num_seeds, self.inner.snapshot())
+    }
+
+    fn is_larger_than_memory(&self) -> bool {
+        self.inner.is_larger_than_memory()
     }
 
     #[pyo3(signature = (
@@ -102,6 +114,121 @@ impl Sampler {
     }
 }
 
+/// Batches that are read by looking ahead; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct LookAhead {
+    inner: Mutex<Option<ng_sample::LookAhead>>,
+    snapshot: Arc<ng_store::Snapshot>,
+    /// Seeds of the batches that were given and not taken.
+    num_seeds: Mutex<VecDeque<usize>>,
+}
+
+#[pymethods]
+impl LookAhead {
+    #[new]
+    #[pyo3(signature = (sampler, node_type, reading, window=None, prefetch=None, threads=None))]
+    fn new(
+        sampler: &Sampler,
+        node_type: u16,
+        reading: &str,
+        window: Option<u64>,
+        prefetch: Option<usize>,
+        threads: Option<usize>,
+    ) -> PyResult<Self> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let settings = Settings {
+            node_type: NodeTypeId(node_type),
+            reading: reading.parse().map_err(PyValueError::new_err)?,
+            window,
+            prefetch: prefetch.unwrap_or(LOOK_AHEAD_PREFETCH),
+            threads: threads.unwrap_or(cores.min(PREFETCH)),
+            costs: None,
+        };
+        let snapshot = Arc::clone(sampler.inner.snapshot());
+        let inner = ng_sample::LookAhead::new(sampler.inner.clone(), settings);
+        let inner = inner.map_err(|error| errors::sample(&error))?;
+        Ok(Self { inner: Mutex::new(Some(inner)), snapshot, num_seeds: Mutex::default() })
+    }
+
+    fn push(&self, seeds: PyReadonlyArray1<'_, i64>, stream: u64) -> PyResult<()> {
+        let ids = arrays::ids(&seeds)?;
+        let mut num_seeds = self.num_seeds.lock().unwrap_or_else(PoisonError::into_inner);
+        num_seeds.push_back(ids.len());
+        if let Some(inner) = &*self.lock() {
+            inner.push(ids, stream);
+        }
+        Ok(())
+    }
+
+    fn end(&self) {
+        if let Some(inner) = &*self.lock() {
+            inner.end();
+        }
+    }
+
+    fn wanted(&self) -> usize {
+        self.lock().as_ref().map_or(0, ng_sample::LookAhead::wanted)
+    }
+
+    fn chosen<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let lock = self.lock();
+        let Some(chosen) = lock.as_ref().and_then(ng_sample::LookAhead::chosen) else {
+            return Ok(None);
+        };
+        let dict = PyDict::new(py);
+        dict.set_item("reading", chosen.reading.name())?;
+        dict.set_item("window", chosen.window)?;
+        dict.set_item("hot_rows", chosen.hot_rows)?;
+        dict.set_item("slots", chosen.slots)?;
+        dict.set_item("slot_bytes", chosen.slot_bytes)?;
+        dict.set_item("reads_per_batch", chosen.reads)?;
+        dict.set_item("read_bytes_per_batch", chosen.read_bytes)?;
+        dict.set_item("device_s_per_batch", chosen.seconds)?;
+        Ok(Some(dict))
+    }
+
+    fn waits(&self) -> Vec<(&'static str, f64)> {
+        self.lock().as_ref().map_or_else(Vec::new, ng_sample::LookAhead::waits)
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<MiniBatch> {
+        let batch = wait(py, || {
+            self.lock().as_mut().map_or(Ok(None), |inner| inner.next_within(SIGNAL_POLL))
+        })?;
+        let mut num_seeds = self.num_seeds.lock().unwrap_or_else(PoisonError::into_inner);
+        let num_seeds = num_seeds.pop_front().unwrap_or(0);
+        MiniBatch::new(py, batch, num_seeds, &self.snapshot)
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            let inner = self.lock().take();
+            drop(inner);
+        });
+    }
+}
+
+impl LookAhead {
+    fn lock(&self) -> MutexGuard<'_, Option<ng_sample::LookAhead>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The answer of a wait that ends now and then without one.
+type Waited = Result<Option<Result<ng_sample::MiniBatch, ng_sample::SampleError>>, ()>;
+
+/// Waits for a batch while Python handles signals.
+fn wait(py: Python<'_>, mut next: impl FnMut() -> Waited + Send) -> PyResult<ng_sample::MiniBatch> {
+    loop {
+        match py.detach(&mut next) {
+            Err(()) => py.check_signals()?,
+            Ok(None) => return Err(PyStopIteration::new_err(())),
+            Ok(Some(Err(error))) => return Err(errors::sample(&error)),
+            Ok(Some(Ok(batch))) => return Ok(batch),
+        }
+    }
+}
+
 /// An iterator over prepared batches; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct BatchStream {
@@ -118,23 +245,14 @@ impl BatchStream {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<MiniBatch> {
-        loop {
-            let waited = py.detach(|| {
-                let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-                inner.as_mut().map_or(Ok(None), |inner| inner.next_within(SIGNAL_POLL))
-            });
-            match waited {
-                Err(()) => py.check_signals()?,
-                Ok(None) => return Err(PyStopIteration::new_err(())),
-                Ok(Some(Err(error))) => return Err(errors::sample(&error)),
-                Ok(Some(Ok(batch))) => {
-                    let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-                    let num_seeds = self.batch_size.min(*left);
-                    *left -= num_seeds;
-                    return MiniBatch::new(py, batch, num_seeds, &self.snapshot);
-                }
-            }
-        }
+        let batch = wait(py, || {
+            let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            inner.as_mut().map_or(Ok(None), |inner| inner.next_within(SIGNAL_POLL))
+        })?;
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let num_seeds = self.batch_size.min(*left);
+        *left -= num_seeds;
+        MiniBatch::new(py, batch, num_seeds, &self.snapshot)
     }
 
     fn close(&self, py: Python<'_>) {
@@ -200,7 +318,7 @@ impl MiniBatch {
                 let meta = snapshot::meta(snapshot, column.tensor)?;
                 let held = held.next().flatten();
                 let array =
-                    arrays::owned_rows(py, column.bytes, held, meta.dtype, &meta.shape)?.unbind();
+                    arrays::owned_rows(py, column.bytes, held, column.dtype, &meta.shape)?.unbind();
                 Ok((column.tensor, array))
             })
             .collect::<PyResult<_>>()?;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ng_io::Region;
+use ng_sample::Buffer;
+use ng_simd::RowDecoder;
 use ng_store::{Expansion, TensorMeta, TensorRef};
 use ng_types::{EdgeTypeId, NodeTypeId};
 use numpy::{PyArray1, PyReadonlyArray1};
@@ -94,6 +95,8 @@ impl Snapshot {
         arrays::from_ids(py, degrees.map_err(|error| errors::read(&error))?)
     }
 
+    /// Rows as `dtype`; None gives what the catalog's `read_dtype` says.
+    #[pyo3(signature = (kind, type_id, name, ids, dtype=None))]
     fn rows<'py>(
         &self,
         py: Python<'py>,
@@ -101,43 +104,49 @@ impl Snapshot {
         type_id: u16,
         name: &str,
         ids: PyReadonlyArray1<'_, i64>,
+        dtype: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let (snapshot, ids) = (&self.inner, arrays::ids(&ids)?);
         let tensor = tensor(snapshot, kind, type_id, name)?;
         let meta = meta(snapshot, tensor)?;
-        let len = ids.len() as u64 * meta.row_bytes();
+        let decoder = decoder(py, snapshot, tensor, dtype)?;
+        let len = ids.len() as u64 * decoder.out_bytes() as u64;
         let held =
             py.detach(|| snapshot.reserve_batch(len)).map_err(|error| errors::read(&error))?;
         let mut bytes = region(len)?;
-        py.detach(|| snapshot.gather(tensor, &ids, bytes.as_mut_slice()))
+        py.detach(|| snapshot.gather_decoded(tensor, &decoder, &ids, bytes.as_mut_slice()))
             .map_err(|error| errors::read(&error))?;
-        arrays::owned_rows(py, bytes, Some(Arc::new(held)), meta.dtype, &meta.shape)
+        arrays::owned_rows(py, bytes, Some(Arc::new(held)), decoder.wanted(), &meta.shape)
     }
 
     /// A whole column. It is not charged to the budget: whoever asks for a tensor in memory has
     /// room for it.
+    #[pyo3(signature = (kind, type_id, name, dtype=None))]
     fn column<'py>(
         &self,
         py: Python<'py>,
         kind: &str,
         type_id: u16,
         name: &str,
+        dtype: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let snapshot = &self.inner;
         let tensor = tensor(snapshot, kind, type_id, name)?;
         let meta = meta(snapshot, tensor)?;
-        let row_bytes = meta.row_bytes() as usize;
-        let mut bytes = region(meta.num_rows * meta.row_bytes())?;
+        let decoder = decoder(py, snapshot, tensor, dtype)?;
+        let row_bytes = decoder.out_bytes();
+        let mut bytes = region(meta.num_rows * row_bytes as u64)?;
         py.detach(|| {
             let out = bytes.as_mut_slice();
             snapshot.scan_tensor(tensor, &mut |first, rows| {
-                let start = first as usize * row_bytes;
-                out[start..start + rows.len()].copy_from_slice(rows);
+                let count = rows.len() / decoder.stored_bytes();
+                let out = &mut out[first as usize * row_bytes..][..count * row_bytes];
+                decoder.decode_rows(rows, out);
                 Ok(())
             })
         })
         .map_err(|error| errors::read(&error))?;
-        arrays::owned_rows(py, bytes, None, meta.dtype, &meta.shape)
+        arrays::owned_rows(py, bytes, None, decoder.wanted(), &meta.shape)
     }
 
     fn lookup<'py>(
@@ -179,8 +188,18 @@ pub fn tensor(
     })
 }
 
-fn region(len: u64) -> PyResult<Region> {
-    Region::new(len as usize).map_err(|error| {
+fn decoder(
+    py: Python<'_>,
+    snapshot: &ng_store::Snapshot,
+    tensor: TensorRef,
+    dtype: Option<&str>,
+) -> PyResult<RowDecoder> {
+    let wanted = arrays::dtype(dtype)?.unwrap_or(meta(snapshot, tensor)?.read_dtype());
+    py.detach(|| snapshot.decoder(tensor, wanted)).map_err(|error| errors::read(&error))
+}
+
+fn region(len: u64) -> PyResult<Buffer> {
+    Buffer::new(len as usize).map_err(|error| {
         let message = format!("the system has no {len} bytes of memory for these rows: {error}");
         errors::named("IoFailed", message)
     })

@@ -4,7 +4,9 @@ use std::sync::{Mutex, PoisonError};
 
 use ng_store::{EdgeData, UpdateError};
 use ng_types::{EdgeTypeId, NodeTypeId};
-use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use numpy::{
+    PyArray1, PyReadonlyArray1, PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -123,6 +125,24 @@ impl WriteBatch {
             let tensor = batch.tensor(owner, name)?;
             batch.set_rows(tensor, &ids, bytes)
         })
+    }
+
+    /// Rows of f32 as the tensor stores them, for `set_rows`.
+    fn encode_rows<'py>(
+        &self,
+        py: Python<'py>,
+        kind: &str,
+        type_id: u16,
+        name: &str,
+        values: &Bound<'py, PyUntypedArray>,
+    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        let (owner, values) = (owner(kind, type_id)?, arrays::bytes_of(values)?);
+        let values = values.as_slice()?;
+        let rows = self.with(py, |batch| {
+            let tensor = batch.tensor(owner, name)?;
+            batch.encode_rows(tensor, values)
+        });
+        arrays::owned(py, rows?, None)
     }
 
     /// Makes the batch durable; gives its number and how many operations it has.

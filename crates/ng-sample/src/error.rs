@@ -30,6 +30,18 @@ pub enum SampleError {
         /// A budget that would do.
         minimum_bytes: u64,
     },
+    /// Looking ahead needs more memory than there is.
+    #[error(
+        "memory is too small to look ahead: a batch has {wanted_bytes} bytes of rows and \
+         {free_bytes} bytes are left for them; raise memory=, use smaller batches, or \
+         reading=\"direct\""
+    )]
+    TooSmallToLookAhead {
+        /// Bytes of the rows of a batch.
+        wanted_bytes: u64,
+        /// Bytes that are left for rows.
+        free_bytes: u64,
+    },
     /// The system gave no memory although the budget had room.
     #[error("the system has no {bytes} bytes of memory for the rows of a batch: {source}")]
     NoMemory {
@@ -43,6 +55,12 @@ pub enum SampleError {
     #[doc(hidden)]
     #[error("the batch made room for an earlier one")]
     MadeRoom,
+    /// The system starts no more threads.
+    #[error("cannot start a thread: {source}")]
+    NoThread {
+        /// The system's answer.
+        source: std::io::Error,
+    },
     /// A preparing thread ended without an answer.
     #[error("a sampling thread stopped unexpectedly; please report this with the log before it")]
     ThreadLost,

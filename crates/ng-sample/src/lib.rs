@@ -6,10 +6,12 @@
 //! byte, whatever the back end, cache size, number of threads or order of completion.
 #![forbid(unsafe_code)]
 
+mod buffer;
 mod compact;
 mod error;
 mod hops;
 mod ids;
+mod lookahead;
 mod mini_batch;
 mod node_map;
 mod resident;
@@ -18,9 +20,11 @@ mod spec;
 mod stream;
 mod streaming;
 
+pub use buffer::Buffer;
 pub use compact::{CompactEdges, CompactNodes, CompactSample};
 pub use error::SampleError;
 pub use ids::Ids;
+pub use lookahead::{Chosen, LookAhead, Reading, Settings};
 pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock};
 pub use sampler::{SampleScratch, Sampler};
 pub use spec::{Fanouts, SampleSpec};

@@ -1,8 +1,9 @@
 //! The result of sampling, in PyG's conventions: seeds first, local numbers, counts per hop.
 
-use ng_io::Region;
 use ng_store::{Owner, TensorRef};
-use ng_types::Reservation;
+use ng_types::{Dtype, Reservation};
+
+use crate::Buffer;
 
 /// The nodes of one type.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -35,11 +36,13 @@ pub struct EdgeBlock {
 pub struct Column {
     /// Which tensor.
     pub tensor: TensorRef,
+    /// What its elements are here; on disk they may be narrower.
+    pub dtype: Dtype,
     /// Rows in the order of the nodes or edges, little-endian, `[rows * row_bytes]`.
     ///
     /// A mapping of its own: memory from the allocator would stay with the process after a batch
     /// is dropped, and the budget could not be kept.
-    pub bytes: Region,
+    pub bytes: Buffer,
 }
 
 /// A sampled subgraph with the features asked for.

@@ -4,7 +4,7 @@
 //! some destinations at a time: every loop has loads that do not wait for each other, which is what
 //! hides the latency of memory. Draws are those of the path that reads pages.
 
-use ng_store::{Packed, ResidentTopology};
+use ng_store::{Packed, ResidentTopology, from_three};
 use ng_types::{DrawKey, EdgeTypeId};
 
 use crate::SampleError;
@@ -106,6 +106,9 @@ fn load<I: Id>(
 ) {
     let places = || places.iter().map(|place| *place as usize);
     match topology.sources() {
+        Packed::Three(packed) => {
+            sources.extend(places().map(|at| I::new(from_three(packed[at]))));
+        }
         Packed::Four(packed) => {
             sources.extend(places().map(|at| I::new(u64::from(u32::from_le_bytes(packed[at])))));
         }

@@ -7,11 +7,10 @@
 
 use std::sync::Arc;
 
-use ng_io::Region;
-use ng_store::TensorRef;
-use ng_store::{Expansion, GATHER_BYTES_PER_ROW, Owner, ResidentTopology, Snapshot, TensorMeta};
+use ng_simd::RowDecoder;
+use ng_store::{Expansion, GATHER_BYTES_PER_ROW, Owner, ResidentTopology, Snapshot, TensorRef};
 use ng_types::canary::planted;
-use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Reservation};
+use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeId, NodeTypeId, Reservation};
 
 use crate::compact::CompactSample;
 use crate::hops::{Ends, Hops};
@@ -19,7 +18,7 @@ use crate::ids::Id;
 use crate::node_map::NodeMap;
 use crate::resident::{self, Rule};
 use crate::streaming::{self, Engine, Extent, Lists, StreamingStats};
-use crate::{Column, MiniBatch, SampleError, SampleSpec};
+use crate::{Buffer, Column, MiniBatch, SampleError, SampleSpec};
 
 /// Samples mini-batches from one snapshot.
 ///
@@ -28,7 +27,7 @@ use crate::{Column, MiniBatch, SampleError, SampleSpec};
 pub struct Sampler {
     snapshot: Arc<Snapshot>,
     spec: Arc<SampleSpec>,
-    tensors: Arc<[TensorRef]>,
+    columns: Arc<[(TensorRef, RowDecoder)]>,
     /// By edge type.
     ends: Arc<[Ends]>,
     /// Topologies in memory, by edge type.
@@ -41,6 +40,9 @@ pub struct Sampler {
 
 /// Bytes of the list of row ids that a gather is asked with.
 const ROW_ID_BYTES: u64 = 8;
+
+/// Topologies are held in memory if they take at most this share of the budget.
+const TOPOLOGY_SHARE: u64 = 2;
 
 /// Lists that are streamed may take this share of the budget where nobody asked for streaming.
 const STREAMING_SHARE: u64 = 16;
@@ -57,21 +59,37 @@ pub(crate) enum Stage {
 
 impl Sampler {
     /// A sampler that also gathers `tensors`: node tensors for every node of the batch, edge
-    /// tensors (by edge id) for every edge.
+    /// tensors (by edge id) for every edge. Rows come as [`TensorMeta::read_dtype`] says.
     ///
     /// # Errors
     /// [`SampleError::Spec`] if the fanouts do not fit the edge types, or an edge tensor is asked
-    /// for whose type keeps no edge ids.
+    /// for whose type keeps no edge ids; [`SampleError::Read`] if its scales cannot be read.
     pub fn new(
         snapshot: Arc<Snapshot>,
         spec: SampleSpec,
         tensors: Vec<TensorRef>,
     ) -> Result<Self, SampleError> {
+        let plain = |tensor| (tensor, None);
+        Self::with_dtypes(snapshot, spec, tensors.into_iter().map(plain).collect())
+    }
+
+    /// As [`Sampler::new`], with what the elements of each tensor shall be in a batch.
+    ///
+    /// # Errors
+    /// As [`Sampler::new`], and [`SampleError::Read`] for what its elements cannot be.
+    pub fn with_dtypes(
+        snapshot: Arc<Snapshot>,
+        spec: SampleSpec,
+        tensors: Vec<(TensorRef, Option<Dtype>)>,
+    ) -> Result<Self, SampleError> {
         spec.fanouts.check(snapshot.catalog())?;
-        for tensor in &tensors {
-            if snapshot.catalog().tensor(*tensor).is_none() {
+        let mut columns = Vec::with_capacity(tensors.len());
+        for (tensor, dtype) in &tensors {
+            let Some(meta) = snapshot.catalog().tensor(*tensor) else {
                 return Err(SampleError::Spec(format!("the store has no tensor {tensor:?}")));
-            }
+            };
+            let wanted = dtype.unwrap_or(meta.read_dtype());
+            columns.push((*tensor, snapshot.decoder(*tensor, wanted)?));
             if let Owner::Edge(edge_type) = tensor.owner {
                 let meta = &snapshot.catalog().edge_types[usize::from(edge_type.0)];
                 if !meta.has_edge_ids {
@@ -90,7 +108,7 @@ impl Sampler {
         Ok(Self {
             snapshot,
             spec: Arc::new(spec),
-            tensors: tensors.into(),
+            columns: columns.into(),
             ends,
             resident,
             ids_are_narrow,
@@ -167,14 +185,52 @@ impl Sampler {
         let wanted = self.column_sizes(&batch);
         // One admission for all columns: a batch never waits while holding half of its rows. The
         // lists that a gather works with are the same admission, and end with it.
-        let scratch = batch.most_rows() as u64 * (GATHER_BYTES_PER_ROW + ROW_ID_BYTES);
+        let beside = self.columns.iter().map(|(_, decoder)| held_beside(decoder)).max();
+        let row_scratch = GATHER_BYTES_PER_ROW + ROW_ID_BYTES + beside.unwrap_or(0);
+        let scratch = batch.most_rows() as u64 * row_scratch;
         let mut columns_held = admit(Stage::Columns, wanted.iter().sum::<u64>() + scratch)?;
-        for (tensor, bytes) in self.tensors.iter().zip(&wanted) {
+        for ((tensor, decoder), bytes) in self.columns.iter().zip(&wanted) {
             batch.held.push(Some(columns_held.split(*bytes)));
-            let column = self.gather(*tensor, &batch, *bytes as usize)?;
+            let column = self.gather(*tensor, decoder, &batch, *bytes as usize)?;
             batch.columns.push(column);
         }
         Ok(batch)
+    }
+
+    /// Whether the rows of the tensors pass what the budget can hold, so that looking ahead pays.
+    pub fn is_larger_than_memory(&self) -> bool {
+        let catalog = self.snapshot.catalog();
+        let metas = self.columns.iter().filter_map(|(tensor, _)| catalog.tensor(*tensor));
+        let bytes: u64 = metas.map(|meta| meta.num_rows.saturating_mul(meta.row_bytes())).sum();
+        bytes > self.snapshot.budget().limit_bytes() / 2
+    }
+
+    /// The same with every topology in memory that fits beside the rest: what is read at random
+    /// several times a batch is worth more there than rows are.
+    ///
+    /// # Errors
+    /// [`SampleError::Read`], [`SampleError::Budget`].
+    pub fn with_topology_that_fits(self) -> Result<Self, SampleError> {
+        let edge_types = 0..self.ends.len() as u16;
+        let bytes: u64 =
+            edge_types.clone().map(|id| self.snapshot.resident_bytes(EdgeTypeId(id))).sum();
+        if bytes > self.snapshot.budget().limit_bytes() / TOPOLOGY_SHARE {
+            return Ok(self);
+        }
+        let load = |id| self.snapshot.load_topology(EdgeTypeId(id)).map(Some);
+        let resident = edge_types.map(load).collect::<Result<_, _>>()?;
+        self.with_resident(resident)
+    }
+
+    /// What sampling wants of the store's block cache.
+    pub(crate) fn block_cache_bytes(&self) -> u64 {
+        let all = self.resident.iter().all(Option::is_some);
+        if all { 0 } else { self.snapshot.budget().limit_bytes() / 4 }
+    }
+
+    /// The tensors that batches carry, and how their rows are read.
+    pub(crate) fn columns(&self) -> &[(TensorRef, RowDecoder)] {
+        &self.columns
     }
 
     /// Samples the topology around `seeds`, as [`Sampler::sample`] does, and keeps it in the fewest
@@ -341,26 +397,32 @@ impl Sampler {
     }
 
     fn column_sizes(&self, batch: &MiniBatch) -> Vec<u64> {
-        let size = |tensor: &TensorRef| {
-            let rows = batch.row_ids(tensor.owner).len() as u64;
-            rows * self.snapshot.catalog().tensor(*tensor).map_or(0, TensorMeta::row_bytes)
+        let size = |(tensor, decoder): &(TensorRef, RowDecoder)| {
+            batch.row_ids(tensor.owner).len() as u64 * decoder.out_bytes() as u64
         };
-        self.tensors.iter().map(size).collect()
+        self.columns.iter().map(size).collect()
     }
 
     fn gather(
         &self,
         tensor: TensorRef,
+        decoder: &RowDecoder,
         batch: &MiniBatch,
         len: usize,
     ) -> Result<Column, SampleError> {
         let ids = batch.row_ids(tensor.owner);
         let rows: Vec<u64> = ids.iter().map(|id| *id as u64).collect();
         let mut bytes =
-            Region::new(len).map_err(|source| SampleError::NoMemory { bytes: len, source })?;
-        self.snapshot.gather(tensor, &rows, bytes.as_mut_slice())?;
-        Ok(Column { tensor, bytes })
+            Buffer::new(len).map_err(|source| SampleError::NoMemory { bytes: len, source })?;
+        self.snapshot.gather_decoded(tensor, decoder, &rows, bytes.as_mut_slice())?;
+        Ok(Column { tensor, dtype: decoder.wanted(), bytes })
     }
+}
+
+/// What a gather holds for a row beside the column: the stored row, where it is the wider one.
+fn held_beside(decoder: &RowDecoder) -> u64 {
+    let stored_is_wider = decoder.stored_bytes() > decoder.out_bytes();
+    if stored_is_wider { decoder.stored_bytes() as u64 } else { 0 }
 }
 
 /// Memory that sampling works with, kept from sample to sample and counted in the store's budget.

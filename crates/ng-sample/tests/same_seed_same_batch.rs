@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Graph, PAPERS, features, open};
+use common::{Graph, PAPERS, features, open, scaled};
 use ng_io::BackendChoice;
 use ng_sample::{BatchPlan, BatchStream, Fanouts, MiniBatch, SampleSpec, Sampler};
 use ng_types::NodeTypeId;
@@ -28,7 +28,8 @@ fn batches(
         replace: false,
         seed: 11,
     };
-    let sampler = Sampler::new(store.snapshot(), spec, features()).expect("sampler");
+    let tensors = [features(), scaled()].concat();
+    let sampler = Sampler::new(store.snapshot(), spec, tensors).expect("sampler");
     let plan = BatchPlan {
         node_type: NodeTypeId(1),
         seeds: (0..PAPERS).step_by(3).collect(),

@@ -7,7 +7,7 @@ mod common;
 use common::{Graph, PAPERS, features, open, row};
 use ng_io::BackendChoice;
 use ng_sample::{Fanouts, MiniBatch, SampleSpec, Sampler};
-use ng_types::{DrawKey, EdgeTypeId, NodeTypeId};
+use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeTypeId};
 
 fn sampler(dir: &std::path::Path, fanouts: &[i64], replace: bool, seed: u64) -> Sampler {
     let store = open(dir, 64 << 20, BackendChoice::Pread);
@@ -34,6 +34,41 @@ fn assert_equals_reference(batch: &MiniBatch, reference: &common::Reference) {
         assert_eq!(&block.edge_ids, if edge_type == 2 { &[][..] } else { &edge_ids[..] });
         assert_eq!(block.per_hop.iter().sum::<usize>(), rows.len());
     }
+}
+
+#[test]
+fn scaled_rows_come_as_what_was_asked_for() {
+    let graph = Graph::new(3);
+    let dir = tempfile::tempdir().expect("temporary directory");
+    graph.build(dir.path(), 4096);
+    let store = open(dir.path(), 64 << 20, BackendChoice::Auto);
+    let fanouts = Fanouts::uniform(&[4], common::EDGE_TYPES.len()).expect("fanouts");
+    let spec = SampleSpec { fanouts, replace: false, seed: 5 };
+    let tensor = common::scaled()[1];
+    let wanted = [None, Some(Dtype::I8), Some(Dtype::F16), Some(Dtype::Bf16)];
+    let mut tensors: Vec<_> = wanted.into_iter().map(|dtype| (tensor, dtype)).collect();
+    // Rows that are wider on disk than in the batch.
+    tensors.push((common::features()[1], Some(Dtype::F16)));
+    let sampler = Sampler::with_dtypes(store.snapshot(), spec.clone(), tensors).expect("sampler");
+    let batch = sampler.sample(&[(NodeTypeId(1), &[3, 700, 8])], 2).expect("batch");
+    let dtypes: Vec<Dtype> = batch.columns.iter().map(|column| column.dtype).collect();
+    assert_eq!(dtypes, [Dtype::F32, Dtype::I8, Dtype::F16, Dtype::Bf16, Dtype::F16]);
+    let ids = &batch.nodes[1].ids;
+    let stored: Vec<u8> = ids.iter().flat_map(|id| common::steps(*id as u64)).collect();
+    let values = |stored: &[u8]| -> Vec<u8> {
+        let rows = stored.chunks(common::ROW).flat_map(|row| row.iter().zip(common::scales()));
+        rows.flat_map(|(step, scale)| (f32::from(*step as i8) * scale).to_le_bytes()).collect()
+    };
+    assert_eq!(batch.columns[0].bytes.as_slice(), values(&stored));
+    assert_eq!(batch.columns[1].bytes.as_slice(), stored);
+    for column in &batch.columns[2..] {
+        assert_eq!(column.bytes.as_slice().len(), ids.len() * common::ROW * 2);
+    }
+    let third = &batch.columns[4].bytes.as_slice()[2 * (2 * common::ROW)..][..2];
+    assert_eq!(third, [0x40, 0x48], "8.5 in f16");
+    let ints = vec![(tensor, Some(Dtype::I32))];
+    let refused = Sampler::with_dtypes(store.snapshot(), spec, ints).err().expect("refused");
+    assert!(refused.to_string().contains("stored as i8 cannot be read as i32"), "{refused}");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ng_simd::RowDecoder;
 use ng_types::{Dtype, EdgeTypeId, NODE_ID_BOUND, NodeId, NodeTypeId};
 
 use crate::catalog::{
@@ -21,7 +22,7 @@ use crate::error::BuildError;
 use crate::io::{Appender, Disk};
 use crate::root;
 use crate::segment::{FIRST_EPOCH, FinishedSegment};
-use crate::tensor::writer::{TensorPart, TensorWriter};
+use crate::tensor::writer::{TensorPart, TensorWriter, write_scales};
 use crate::topology::entry::EntryLayout;
 use crate::topology::writer::{TopologyPart, TopologySpec, TopologyTotals, TopologyWriter};
 use crate::write::log::{LOG_STEP_BYTES, LOGS};
@@ -368,6 +369,38 @@ impl StoreBuilder {
     /// [`BuildError::Invalid`] for an unknown owner, a taken name or a row of no or too many bytes,
     /// [`BuildError::Write`].
     pub fn tensor(&mut self, owner: Owner, spec: TensorSpec) -> Result<TensorWriter, BuildError> {
+        let (slot, meta) = self.declare_tensor(owner, spec)?;
+        TensorWriter::create(&self.disk, owner, slot, meta)
+    }
+
+    /// As [`StoreBuilder::tensor`], for i8 rows whose elements are steps of `scales`, one for each
+    /// column.
+    ///
+    /// # Errors
+    /// As [`StoreBuilder::tensor`], and [`BuildError::Invalid`] for scales that are none, or not as
+    /// many as columns.
+    pub fn scaled_tensor(
+        &mut self,
+        owner: Owner,
+        spec: TensorSpec,
+        scales: &[f32],
+    ) -> Result<TensorWriter, BuildError> {
+        let (slot, mut meta) = self.declare_tensor(owner, spec)?;
+        let wrong = |what: String| BuildError::invalid(format!("tensor {:?}: {what}", meta.name));
+        let columns = usize::try_from(meta.num_columns()).unwrap_or(usize::MAX);
+        RowDecoder::new(meta.dtype, columns, Some(scales.into()), Dtype::F32)
+            .map_err(|error| wrong(error.to_string()))?;
+        let segment = self.segment();
+        meta.scales = Some(segment);
+        let scales = write_scales(&self.disk, &meta, segment, scales)?;
+        Ok(TensorWriter::create(&self.disk, owner, slot, meta)?.with_scales(scales))
+    }
+
+    fn declare_tensor(
+        &mut self,
+        owner: Owner,
+        spec: TensorSpec,
+    ) -> Result<(u16, TensorMeta), BuildError> {
         let known = match owner {
             Owner::Node(id) => usize::from(id.0) < self.node_types.len(),
             Owner::Edge(id) => self.edge_type_mut(id)?.meta.has_edge_ids,
@@ -388,9 +421,10 @@ impl StoreBuilder {
             num_rows: 0,
             mask_width: spec.mask_width,
             segment: self.segment(),
+            scales: None,
         };
         self.tensors.push((owner, meta.clone(), false));
-        TensorWriter::create(&self.disk, owner, slot, meta)
+        Ok((slot, meta))
     }
 
     /// Starts the string ids of a node type.
@@ -441,6 +475,7 @@ impl StoreBuilder {
 
     fn add_tensor(&mut self, part: TensorPart) -> Result<(), BuildError> {
         self.add_segment(part.segment)?;
+        part.scales.map_or(Ok(()), |scales| self.add_segment(scales))?;
         match self.tensors.get_mut(usize::from(part.slot)) {
             Some((owner, meta, done)) if *owner == part.owner => {
                 (*meta, *done) = (part.meta, true);

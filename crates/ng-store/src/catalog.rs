@@ -83,6 +83,24 @@ impl Catalog {
         }
     }
 
+    /// All tensors.
+    pub fn tensor_refs(&self) -> impl Iterator<Item = TensorRef> + '_ {
+        let of_nodes = self.node_types.iter().enumerate();
+        let of_nodes = of_nodes.map(|(id, t)| (Owner::Node(NodeTypeId(id as u16)), &t.tensors));
+        let of_edges = self.edge_types.iter().enumerate();
+        let of_edges = of_edges.map(|(id, t)| (Owner::Edge(EdgeTypeId(id as u16)), &t.tensors));
+        of_nodes.chain(of_edges).flat_map(|(owner, tensors)| {
+            (0..tensors.len()).map(move |index| TensorRef { owner, index: index as u16 })
+        })
+    }
+
+    /// The oldest format version whose readers understand what the store holds.
+    pub fn format_version(&self) -> u32 {
+        let of_nodes = self.node_types.iter().flat_map(|t| &t.tensors);
+        let of_edges = self.edge_types.iter().flat_map(|t| &t.tensors);
+        if of_nodes.chain(of_edges).any(TensorMeta::is_scaled) { 2 } else { 1 }
+    }
+
     /// Bytes of all pages and page tables.
     pub fn disk_bytes(&self) -> u64 {
         self.segments.iter().map(SegmentMeta::disk_bytes).sum()
@@ -185,12 +203,38 @@ pub struct TensorMeta {
     /// For a split that came from masks: 0 for masks `[N]`, k for masks `[N, k]`.
     pub mask_width: Option<u32>,
     pub(crate) segment: u32,
+    /// The segment that holds a scale for each column; `None` where elements are what they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) scales: Option<u32>,
 }
 
 impl TensorMeta {
     /// Bytes of one row.
     pub fn row_bytes(&self) -> u64 {
         row_bytes(self.dtype, &self.shape).unwrap_or(0)
+    }
+
+    /// Elements of one row.
+    pub fn num_columns(&self) -> u64 {
+        self.row_bytes() / self.dtype.size_bytes() as u64
+    }
+
+    /// Whether elements are steps of a scale: i8 that stands for floats.
+    pub fn is_scaled(&self) -> bool {
+        self.scales.is_some()
+    }
+
+    /// What rows are read as unless somebody asks for something else: f32 where the elements are
+    /// scaled, and where a tensor called `x` has narrow floats; else as they are stored.
+    pub fn read_dtype(&self) -> Dtype {
+        let is_narrow = matches!(self.dtype, Dtype::F16 | Dtype::Bf16) && self.name == "x";
+        if self.is_scaled() || is_narrow { Dtype::F32 } else { self.dtype }
+    }
+
+    /// Where the scales are: one row of f32.
+    pub(crate) fn scales_layout(&self) -> Option<RowLayout> {
+        let bytes = row_bytes(Dtype::F32, &self.shape)?;
+        Some(RowLayout::new(bytes, RowLayout::page_bytes_for(bytes)))
     }
 
     /// Where its rows are.

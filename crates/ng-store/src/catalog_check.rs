@@ -1,6 +1,6 @@
 //! Checks that a catalog is consistent in itself, before anything trusts it.
 
-use ng_types::NODE_ID_BOUND;
+use ng_types::{Dtype, NODE_ID_BOUND};
 
 use crate::bytes::ensure;
 use crate::catalog::{Catalog, LogMeta, SegmentMeta, TYPES_MAX, TensorMeta, TreeRoot, row_bytes};
@@ -189,8 +189,25 @@ impl Catalog {
             ensure(Some(pages) == expected, || {
                 format!("tensor {name:?}: {pages} pages, expected {expected:?}")
             })?;
+            self.check_scales(used, tensor)?;
         }
         Ok(())
+    }
+}
+
+impl Catalog {
+    fn check_scales(&self, used: &mut [bool], tensor: &TensorMeta) -> Result<(), Damage> {
+        let Some(segment) = tensor.scales else { return Ok(()) };
+        let name = &tensor.name;
+        let layout = tensor.scales_layout().filter(|_| tensor.dtype == Dtype::I8);
+        let layout = layout.ok_or_else(|| {
+            Damage::new(format!("tensor {name:?}: {} rows cannot have scales", tensor.dtype))
+        })?;
+        let page_bytes = RowLayout::page_bytes_for(layout.row_bytes() as u64);
+        let pages = self.claim(used, segment, page_bytes)?.num_pages;
+        ensure(Some(pages) == layout.num_pages(1), || {
+            format!("tensor {name:?}: {pages} pages of scales")
+        })
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use ng_simd::DecodeError;
 use ng_types::BudgetExceeded;
 use thiserror::Error;
 
@@ -102,6 +103,14 @@ pub enum ReadError {
         expected: usize,
         /// The length given.
         found: usize,
+    },
+    /// Rows of a tensor cannot be read as this type.
+    #[error("tensor {tensor:?}: {source}")]
+    Decode {
+        /// Name of the tensor.
+        tensor: String,
+        /// Why, and what is possible.
+        source: DecodeError,
     },
     /// The memory budget does not allow the batch.
     #[error(transparent)]

@@ -14,6 +14,7 @@ mod bytes;
 mod cache;
 mod catalog;
 mod catalog_check;
+mod costs;
 mod dead_nodes;
 mod dictionary;
 mod edit;
@@ -27,6 +28,7 @@ mod page_set;
 mod page_table;
 mod pages;
 mod root;
+mod row_plan;
 mod scan;
 mod segment;
 mod snapshot;
@@ -48,11 +50,13 @@ pub use builder::{
 pub use catalog::{
     Catalog, EdgeTypeMeta, NodeTypeMeta, Owner, ROW_BYTES_MAX, TensorMeta, TensorRef,
 };
+pub use costs::DiskCosts;
 pub use dictionary::page::STRING_BYTES_MAX;
 pub use dictionary::writer::{DictionaryPart, DictionaryWriter};
 pub use edit::EditCounts;
 pub use error::{BuildError, Damage, OpenError, ReadError};
 pub use root::FORMAT_VERSION;
+pub use row_plan::{Merge, Planned, RowPlan, TakeItem};
 pub use scan::{VisitLists, VisitRows};
 pub use snapshot::{
     Draw, EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, Expansion, GATHER_BYTES_PER_ROW,
@@ -60,7 +64,7 @@ pub use snapshot::{
 };
 pub use store::{OpenOptions, Store, StoreStats};
 pub use tensor::writer::{TensorPart, TensorWriter};
-pub use topology::resident::{Packed, ResidentTopology};
+pub use topology::resident::{Packed, ResidentTopology, from_three};
 pub use topology::streaming::{
     DrawList, ListRequest, NextRequests, STREAM_BYTES_PER_REQUEST, TakeList,
 };

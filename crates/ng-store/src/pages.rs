@@ -14,6 +14,7 @@ use crate::io::{BLOCK_BYTES, FileId, READ_BYTES_MAX, ReadOp, Reader};
 use crate::page_map::{Page, PageMap, Slot};
 use crate::page_table::{Entries, INNER_ENTRIES, Inner, Leaf, LeafSpec, pages_per_leaf};
 use crate::segment::{data_file, table_file};
+use crate::tensor::layout::RowLayout;
 use ng_types::canary::planted;
 use std::sync::Arc;
 
@@ -166,6 +167,29 @@ impl Segment {
             Some(Slot::Dead) => Err(self.nowhere(page)),
             None => Ok(None),
         }
+    }
+
+    /// Lends a row of a tensor that was changed since the checkpoint, page by page: (first byte in
+    /// the row, bytes). A row is changed as a whole.
+    pub fn changed_row(
+        &self,
+        layout: RowLayout,
+        row: u64,
+        take: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<(), ReadError> {
+        let place = layout.place(row);
+        let page_bytes = self.blocks_per_page() as usize * BLOCK_BYTES;
+        let mut byte = place.block as usize * BLOCK_BYTES + place.offset;
+        let mut at = 0;
+        while at < layout.row_bytes() {
+            let page = (byte / page_bytes) as u64;
+            let held = self.changed_page(page)?.ok_or_else(|| self.nowhere(page))?;
+            let rest = held.bytes().get(byte % page_bytes..).unwrap_or_default();
+            let len = rest.len().min(layout.row_bytes() - at);
+            take(at, rest.get(..len).unwrap_or_default());
+            (at, byte) = (at + len, byte + len);
+        }
+        Ok(())
     }
 }
 

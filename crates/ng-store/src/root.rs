@@ -8,8 +8,9 @@ use crate::catalog::Catalog;
 use crate::error::{BuildError, Damage};
 use crate::io::BLOCK_BYTES;
 
-/// Newest format version that this release reads and the one that it writes.
-pub const FORMAT_VERSION: u32 = 1;
+/// Newest format version that this release reads. It writes the oldest one that can hold what the
+/// store holds, see [`Catalog::format_version`].
+pub const FORMAT_VERSION: u32 = 2;
 /// File names of the slots.
 pub(crate) const SLOTS: [&str; 2] = ["root.a", "root.b"];
 /// The longest catalog.
@@ -74,6 +75,10 @@ pub(crate) fn decode_body(header: &RootHeader, padded: &[u8]) -> Result<Catalog,
     let catalog: Catalog = serde_json::from_slice(body)
         .map_err(|error| Damage::new(format!("catalog cannot be read: {error}")))?;
     catalog.check()?;
+    let needed = catalog.format_version();
+    ensure(needed < 2 || header.version >= needed, || {
+        format!("a catalog of version {needed} under a header of version {}", header.version)
+    })?;
     Ok(catalog)
 }
 
@@ -88,7 +93,7 @@ pub(crate) fn encode(catalog: &Catalog, epoch: u64, lsn: u64) -> Result<Vec<u8>,
     }
     let mut slot = vec![0; BLOCK_BYTES];
     put(&mut slot, 0, &MAGIC);
-    put(&mut slot, 8, &FORMAT_VERSION.to_le_bytes());
+    put(&mut slot, 8, &catalog.format_version().to_le_bytes());
     put(&mut slot, 12, &(BLOCK_BYTES as u32).to_le_bytes());
     put(&mut slot, 16, &body_bytes.to_le_bytes());
     put(&mut slot, 24, &epoch.to_le_bytes());

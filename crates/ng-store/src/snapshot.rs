@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use ng_types::{Budget, BudgetExceeded, EdgeTypeId, Epoch, NodeId, NodeTypeId, Reservation};
 
 use crate::catalog::{Catalog, TensorRef};
+use crate::costs::DiskCosts;
 use crate::dictionary::reader::DictionaryReader;
 use crate::error::ReadError;
 use crate::store::Inner;
@@ -174,6 +175,31 @@ impl Snapshot {
         inner.rows_served.fetch_add(stats.rows, Ordering::Relaxed);
         inner.rows_cached.fetch_add(stats.rows_cached, Ordering::Relaxed);
         Ok(stats)
+    }
+
+    /// What reads cost on the disk below, measured at the first call on the file of `tensor`.
+    ///
+    /// # Errors
+    /// [`ReadError::Missing`], [`ReadError::Io`].
+    pub fn disk_costs(&self, tensor: TensorRef) -> Result<DiskCosts, ReadError> {
+        if let Some(known) = self.inner.costs.get() {
+            return Ok(*known);
+        }
+        let (_, segment, _) = self.version.tensor(tensor)?;
+        let measured = DiskCosts::measure(&self.inner.pages.reader, segment)?;
+        Ok(*self.inner.costs.get_or_init(|| measured))
+    }
+
+    /// Bytes of the budget that a long-lived reader may have, when the caches for blocks are left
+    /// `block_bytes` and those for rows nothing.
+    pub fn free_beside_blocks(&self, block_bytes: u64) -> u64 {
+        self.inner.free_beside_blocks(block_bytes)
+    }
+
+    /// Counts rows that a reader of plans handed out, and how many of them it had in memory.
+    pub fn count_rows(&self, rows: u64, cached: u64) {
+        self.inner.rows_served.fetch_add(rows, Ordering::Relaxed);
+        self.inner.rows_cached.fetch_add(cached, Ordering::Relaxed);
     }
 
     /// The node id of each string id, or `None` where there is no such node.

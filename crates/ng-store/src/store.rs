@@ -6,7 +6,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ng_io::BackendChoice;
@@ -15,6 +15,7 @@ use ng_types::{Budget, BudgetExceeded, Reservation};
 use crate::cache::rows::{ROW_BYTES_MIN, RowCache};
 use crate::cache::slots::{Share, SlotCache};
 use crate::catalog::{Catalog, SegmentMeta};
+use crate::costs::DiskCosts;
 use crate::error::{OpenError, ReadError};
 use crate::io::{BLOCK_BYTES, Disk, Reader, past_signals};
 use crate::open_root::{OpenRoot, open_root};
@@ -118,6 +119,7 @@ pub(crate) struct Inner {
     pub rows_served: AtomicU64,
     pub rows_cached: AtomicU64,
     pub seen: Mutex<Seen>,
+    pub costs: OnceLock<DiskCosts>,
     note: String,
     batch_timeout: Duration,
     row_cap_bytes: u64,
@@ -197,6 +199,7 @@ impl Store {
             rows_served: AtomicU64::new(0),
             rows_cached: AtomicU64::new(0),
             seen: Mutex::default(),
+            costs: OnceLock::new(),
             note,
             batch_timeout: options.batch_timeout,
             row_cap_bytes: rows,
@@ -480,6 +483,14 @@ impl Inner {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).is_read_below(epoch)
             || (!ng_types::canary::planted("ignore_other_pins")
                 && self.pages.reader.disk().is_pinned_below(epoch).unwrap_or(true))
+    }
+
+    /// What is left of the budget when the block cache has `block_bytes` and the row cache nothing.
+    pub fn free_beside_blocks(&self, block_bytes: u64) -> u64 {
+        let caches = self.rows.bytes() + self.pages.share.used_bytes();
+        let others = self.budget.used_bytes().saturating_sub(caches);
+        let blocks = block_bytes.min(self.pages.share.cap_bytes());
+        self.budget.limit_bytes().saturating_sub(others + blocks)
     }
 
     pub fn reclaim(&self, bytes: u64) -> u64 {

@@ -107,8 +107,9 @@ fn tensors(
         let tensor = TensorRef { owner, index };
         let meta = snapshot.catalog().tensor(tensor).expect("exists");
         let rows: Vec<u64> = (0..meta.num_rows).collect();
-        let mut bytes = vec![0; rows.len() * meta.row_bytes() as usize];
-        snapshot.gather(tensor, &rows, &mut bytes)?;
+        let decoder = snapshot.decoder(tensor, meta.read_dtype())?;
+        let mut bytes = vec![0; rows.len() * decoder.out_bytes()];
+        snapshot.gather_decoded(tensor, &decoder, &rows, &mut bytes)?;
         bytes.hash(hash);
     }
     Ok(())
@@ -364,6 +365,22 @@ fn damage_to_topology_and_wide_rows_is_an_error_or_harmless_and_verify_sees_it()
 #[test]
 fn damage_to_edge_ids_dictionaries_and_narrow_rows_is_an_error_or_harmless_and_verify_sees_it() {
     play_imported(1);
+}
+
+#[test]
+fn damage_to_scales_and_scaled_rows_is_an_error_or_harmless_and_verify_sees_it() {
+    let scaled = |seed| {
+        let mut random = seeded(seed);
+        let mut model = Model::new(&[40, 40], 4096);
+        // One row of scales shares a page with nothing, one is wider than a page.
+        model.scaled_tensor(Owner::Node(NodeTypeId(0)), 90, &mut random);
+        model.scaled_tensor(Owner::Node(NodeTypeId(1)), 1500, &mut random);
+        model
+    };
+    let (model, older) = (scaled(3), scaled(4));
+    let subject = Subject::new(shared(model.files()), shared(older.files()), vec![], 0);
+    let tally = subject.play();
+    assert!(tally.tried >= 2_000 && tally.rolled_back == 0, "{tally:?}");
 }
 
 /// A hub that grows, a node that dies, rows: what commit `number` does.

@@ -11,9 +11,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use common::model::{Model, ModelEdges};
 use common::{Files, disk_of, seeded};
-use ng_store::{Expansion, OpenOptions, Owner, Store, TensorRef, verify_on};
+use ng_store::{Expansion, OpenOptions, Owner, ReadError, Store, TensorRef, verify_on};
 use ng_testing::Random;
-use ng_types::{EdgeTypeId, NodeTypeId};
+use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 use serde_json::Value;
 
 const BLOCK: usize = 4096;
@@ -134,6 +134,10 @@ fn ask_everything(files: &Files) {
         let _ = snapshot.gather(tensor, &[0, 5, 11], &mut [0; 12]);
         let _ = snapshot.scan_tensor(tensor, &mut |_, _| Ok(()));
     }
+    let scaled = TensorRef { owner: Owner::Node(NodeTypeId(0)), index: 1 };
+    if let Ok(decoder) = snapshot.decoder(scaled, Dtype::F32) {
+        let _ = snapshot.gather_decoded(scaled, &decoder, &[0, 5, 11], &mut [0; 240]);
+    }
     for id in 0..12 {
         let names = snapshot.names(NodeTypeId(0), &[id]).unwrap_or_default();
         let keys: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -148,6 +152,7 @@ fn no_bytes_with_right_checksums_make_the_reader_panic() {
     let edges = ModelEdges { destination: 1, has_edge_ids: true, ..ModelEdges::default() };
     model.edges(edges, &[(3, 2), (40, 1), (900, 1_100), (39_999, 3)], &mut random);
     model.tensor(Owner::Node(NodeTypeId(0)), 300, &mut random);
+    model.scaled_tensor(Owner::Node(NodeTypeId(0)), 20, &mut random);
     model.tensor(Owner::Edge(EdgeTypeId(0)), 4, &mut random);
     model.names(0, &mut random);
     let sound = model.files();
@@ -167,4 +172,26 @@ fn no_bytes_with_right_checksums_make_the_reader_panic() {
     }
     println!("{opened} of 6000 opened");
     assert!(opened > 3_000, "the repair must get past the checksums: {opened}");
+}
+
+#[test]
+fn a_number_that_is_no_scale_is_damage_and_named_by_verify() {
+    let mut random = seeded(32);
+    let mut model = Model::new(&[3], 4096);
+    model.scaled_tensor(Owner::Node(NodeTypeId(0)), 2, &mut random);
+    let mut files = model.files();
+    files.get_mut("t1.dat").expect("scales")[4..8].copy_from_slice(&(-2.0f32).to_le_bytes());
+    let mut catalog = catalog_of(&files);
+    repair(&mut files, &mut catalog);
+    let options = OpenOptions { memory: Some(8 << 20), ..OpenOptions::default() };
+    let store = Store::open_on(disk_of(files.clone()), &options).expect("opens");
+    let tensor = TensorRef { owner: Owner::Node(NodeTypeId(0)), index: 0 };
+    let error = store.snapshot().decoder(tensor, Dtype::F32).expect_err("damage");
+    let is_named = matches!(&error, ReadError::Damaged { file, what, .. }
+        if file == "t1.dat" && what.contains("column 1 has scale -2"));
+    assert!(is_named, "{error}");
+    // What is stored can be read all the same.
+    assert!(store.snapshot().decoder(tensor, Dtype::I8).is_ok());
+    let report = verify_on(disk_of(files), &options, &mut |_, _| true).expect("opens");
+    assert_eq!(report.problems.len(), 1, "{report:?}");
 }

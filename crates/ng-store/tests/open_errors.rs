@@ -8,7 +8,8 @@ use std::sync::Arc;
 use common::model::{Model, ModelEdges};
 use common::{Files, disk_of, seeded};
 use ng_store::{
-    BuildOptions, OpenError, OpenOptions, Owner, Store, StoreBuilder, UpdateError, verify_on,
+    BuildOptions, FORMAT_VERSION, OpenError, OpenOptions, Owner, Store, StoreBuilder, UpdateError,
+    verify_on,
 };
 use ng_testing::MemDisk;
 use ng_types::NodeTypeId;
@@ -70,7 +71,9 @@ fn a_newer_version_names_both_versions_and_says_upgrade() {
         let mut files = small().files();
         slots.iter().for_each(|slot| edit(&mut files, slot, |bytes| set_version(bytes, 7)));
         let error = error_of(files);
-        assert!(matches!(error, OpenError::NewerVersion { found: 7, supported: 1, .. }));
+        let OpenError::NewerVersion { found: 7, supported: FORMAT_VERSION, .. } = error else {
+            panic!("{error:?}");
+        };
         let text = error.to_string();
         assert!(text.contains("version 7") && text.contains("upgrade"), "{text}");
     }

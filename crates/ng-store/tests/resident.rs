@@ -95,7 +95,7 @@ fn a_topology_that_does_not_fit_is_refused_before_anything_is_read() {
     let options = OpenOptions { memory: Some(8 << 20), ..OpenOptions::default() };
     let store = Store::open_on(model.build(), &options).unwrap();
     let snapshot = store.snapshot();
-    assert!(snapshot.resident_bytes(EdgeTypeId(0)) > 16_000_000);
+    assert!(snapshot.resident_bytes(EdgeTypeId(0)) > 8 << 20);
     store.reset_stats();
     let error = snapshot.load_topology(EdgeTypeId(0)).unwrap_err();
     assert!(matches!(error, ReadError::Budget(_)), "{error}");

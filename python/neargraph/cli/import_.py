@@ -42,6 +42,7 @@ def import_(
     columns: options.Columns = None,
     strings: options.Strings = False,
     reuse_ids: options.ReuseIds = False,
+    x_dtype: options.XDtype = None,
     threads: options.Threads = None,
     overwrite: options.Overwrite = False,
     dry_run: options.DryRun = False,
@@ -63,6 +64,7 @@ def import_(
         seed=seed,
         num_nodes=num_nodes,
         reuse_ids=reuse_ids,
+        x_dtype=x_dtype,  # type: ignore[arg-type]
         overwrite=overwrite,
     )
     if not dry_run:
@@ -74,22 +76,18 @@ def import_(
         _show_plan(plan, estimate)
     if dry_run:
         if as_json:
-            print_json({"estimate": estimate, "format": plan.format, "notes": plan.notes})
+            print_json(_planned(plan, estimate))
         return
     with bars(as_json) as progress:
         report = run_import(plan, out, settings, progress)
-    if as_json:
-        print_json(
-            {
-                "out": str(out),
-                "format": plan.format,
-                "estimate": estimate,
-                "notes": plan.notes,
-                "report": report,
-            }
-        )
-    else:
+    if not as_json:
         _show_report(out, report)
+        return
+    print_json({"out": str(out), **_planned(plan, estimate), "report": report})
+
+
+def _planned(plan: Any, estimate: dict[str, Any]) -> dict[str, Any]:
+    return {"format": plan.format, "estimate": estimate, "notes": plan.notes}
 
 
 def _show_plan(plan: Any, estimate: dict[str, Any]) -> None:

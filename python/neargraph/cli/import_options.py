@@ -32,6 +32,9 @@ Columns = Annotated[
 ]
 Strings = Annotated[bool, typer.Option(help="Text: node ids are strings.")]
 ReuseIds = Annotated[bool, typer.Option(help="Give the ids of deleted nodes to new ones.")]
+XDtype = Annotated[
+    str | None, typer.Option(help="Store x as f16, bf16 or i8 (scaled by column); read as f32.")
+]
 Threads = Annotated[int | None, typer.Option(help="Threads to use.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace an existing store.")]
 DryRun = Annotated[bool, typer.Option(help="Print the estimate and stop.")]

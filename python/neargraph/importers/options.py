@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 SelfLoops = Literal["keep", "remove", "add"]
+XDtype = Literal["f32", "f16", "bf16", "i8"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,9 @@ class ImportOptions:
     ``num_nodes`` sets the id bound of a single node type whose input does not tell it.
     ``reverse`` also stores the reverse of each edge type. ``edge_ids`` keeps the row number of
     every edge even where the input has no edge tensors. ``reuse_ids`` lets the store give the ids
-    of deleted nodes to new ones.
+    of deleted nodes to new ones. ``x_dtype`` is what node tensors ``x`` of floats are stored as:
+    f16 or bf16, rounded to nearest, or i8 with a scale for each column (its largest magnitude over
+    127; rows are read twice). They are read as float32 unless somebody asks for something else.
     """
 
     memory: int | None = None
@@ -34,11 +37,14 @@ class ImportOptions:
     seed: int = 0
     num_nodes: int | None = None
     reuse_ids: bool = False
+    x_dtype: XDtype | None = None
     overwrite: bool = False
 
     def __post_init__(self) -> None:
         if self.self_loops not in ("keep", "remove", "add"):
             raise ValueError(f"self_loops is {self.self_loops!r}; use keep, remove or add")
+        if self.x_dtype not in (None, "f32", "f16", "bf16", "i8"):
+            raise ValueError(f"x_dtype is {self.x_dtype!r}; use f32, f16, bf16 or i8")
         if self.page_bytes not in (4096, 8192, 16384, 32768, 65536):
             raise ValueError(f"page_bytes is {self.page_bytes}; use 4096, 8192, ... or 65536")
         if not 0.1 <= self.fill <= 1.0:

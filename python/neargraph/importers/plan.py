@@ -71,7 +71,8 @@ class NpyFile:
 class TensorPlan:
     """One tensor: ``shape`` is that of a row (dimension 0 left out), ``dtype`` a store dtype.
 
-    ``num_rows`` is checked against the owner where it is known.
+    ``num_rows`` is checked against the owner where it is known. With ``stored`` the chunks are f32,
+    and f16, bf16 or i8 (with a scale for each column) is made of them.
     """
 
     name: str
@@ -80,11 +81,21 @@ class TensorPlan:
     chunks: Callable[[], Iterator[Array]]
     num_rows: int | None = None
     mask_width: int | None = None
+    stored: str | None = None
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row."""
-        return DTYPE_BYTES[self.dtype] * int(np.prod(self.shape, dtype=np.int64))
+        """Bytes of one row of a chunk."""
+        return DTYPE_BYTES[self.dtype] * self._columns
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of one row in the store."""
+        return DTYPE_BYTES[self.stored or self.dtype] * self._columns
+
+    @property
+    def _columns(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
 
 
 @dataclass(slots=True)

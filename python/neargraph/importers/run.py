@@ -17,6 +17,7 @@ import numpy as np
 from neargraph import _core
 
 from .check import fail
+from .narrow import narrow_x
 from .options import ImportOptions
 from .plan import CHUNK_BYTES, Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 from .split import split_chunks
@@ -65,7 +66,7 @@ def estimate_import(
     options = options or ImportOptions()
     _apply(plan, options)
     edges = sum(edge.num_edges or 0 for edge in plan.edges)
-    tensors = _all_tensors_bytes(plan)
+    tensors = _stored_bytes(plan)
     importer = _importer(out, replace(options, overwrite=True))
     try:
         _declare_types(importer, plan, options)
@@ -80,7 +81,7 @@ def estimate_import(
         "topology_bytes": topology,
         "disk_bytes": topology + tensors,
         **known,
-        "seconds": known["seconds"] + tensors / _TENSOR_BYTES_PER_SECOND,
+        "seconds": known["seconds"] + max(tensors, _chunk_bytes(plan)) / _TENSOR_BYTES_PER_SECOND,
     }
 
 
@@ -114,11 +115,26 @@ def _apply(plan: GraphPlan, options: ImportOptions) -> None:
         if known is not None and plan.nodes[0].tensors and known != options.num_nodes:
             fail(plan.origin, f"has {known} rows of node data", "drop --num-nodes")
         plan.nodes[0].num_nodes = options.num_nodes
+    if options.x_dtype is not None:
+        narrow_x(plan, options.x_dtype)
 
 
-def _all_tensors_bytes(plan: GraphPlan) -> int:
+def _all_tensors(plan: GraphPlan) -> list[TensorPlan]:
     owners: list[NodePlan | EdgePlan] = [*plan.nodes, *plan.edges]
-    return sum(t.row_bytes * (t.num_rows or 0) for owner in owners for t in owner.tensors)
+    return [tensor for owner in owners for tensor in owner.tensors]
+
+
+def _stored_bytes(plan: GraphPlan) -> int:
+    return sum(t.stored_bytes * (t.num_rows or 0) for t in _all_tensors(plan))
+
+
+def _chunk_bytes(plan: GraphPlan) -> int:
+    """Bytes of all chunks that are asked for; those that need a first pass come twice."""
+    return sum((1 + _is_scaled(t)) * t.row_bytes * (t.num_rows or 0) for t in _all_tensors(plan))
+
+
+def _is_scaled(tensor: TensorPlan) -> bool:
+    return tensor.stored == "i8"
 
 
 def _declare_types(
@@ -166,7 +182,7 @@ class _Run:
         self._importer, self._plan, self._options = importer, plan, options
         self._progress = progress
         self._tensor_done = 0
-        self._tensor_total = _all_tensors_bytes(plan)
+        self._tensor_total = _chunk_bytes(plan)
 
     def report(self) -> dict[str, Any]:
         importer, plan = self._importer, self._plan
@@ -236,22 +252,35 @@ class _Run:
     def _push_tensor(
         self, kind: Any, number: int, tensor: TensorPlan, num_rows: int | None
     ) -> None:
-        handle = self._importer.begin_tensor(
-            kind, number, tensor.name, tensor.dtype, list(tensor.shape), tensor.mask_width
-        )
-        rows = 0
-        for chunk in tensor.chunks():
-            for piece in _pieces(chunk):
-                self._importer.push_rows(handle, piece)
-                rows += len(piece)
-                self._tensor_done += piece.nbytes
-                self._progress("tensors", self._tensor_done, self._tensor_total)
+        importer = self._importer
+        if tensor.stored is None:
+            handle = importer.begin_tensor(
+                kind, number, tensor.name, tensor.dtype, list(tensor.shape), tensor.mask_width
+            )
+        else:
+            handle = importer.begin_narrow_tensor(
+                kind, number, tensor.name, tensor.stored, list(tensor.shape)
+            )
+        if _is_scaled(tensor):
+            self._feed(tensor, lambda piece: importer.measure_rows(handle, piece))
+        rows = self._feed(tensor, lambda piece: importer.push_rows(handle, piece))
         if num_rows is not None and rows != num_rows:
             fail(
                 f"{self._plan.origin} [{tensor.name}]",
                 f"{rows} rows for {num_rows} {kind}s",
                 "the input is inconsistent",
             )
+
+    def _feed(self, tensor: TensorPlan, take: Callable[[Array], None]) -> int:
+        """One pass over the rows of a tensor; returns how many there were."""
+        rows = 0
+        for chunk in tensor.chunks():
+            for piece in _pieces(chunk):
+                take(piece)
+                rows += len(piece)
+                self._tensor_done += piece.nbytes
+                self._progress("tensors", self._tensor_done, self._tensor_total)
+        return rows
 
     def _with_loops(self, edge: EdgePlan, tensor: TensorPlan) -> TensorPlan:
         """The tensor with a row of zeros for each self-loop that may be added.

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from torch_geometric.data import Data, HeteroData
 
 from neargraph.loader.minibatch import MiniBatch
-from neargraph.schema import EdgeType, NodeType, Schema, TensorMeta
+from neargraph.schema import EdgeType, NodeType, Schema
 from neargraph.splits import SPLITS, split_columns
 
 
-def as_tensor(array: NDArray[Any], meta: TensorMeta | None = None) -> torch.Tensor:
+def as_tensor(array: NDArray[Any]) -> torch.Tensor:
     """A torch tensor over the memory of `array`; bf16 columns get their dtype back."""
-    if meta is not None and meta.dtype == "bf16":
+    # No tensor of a store is of uint16 itself.
+    if array.dtype == np.uint16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 
@@ -30,7 +31,7 @@ class Collator:
     Args:
         schema: Types of the store.
         tensors: The (kind, type id, name) triples that batches carry.
-        x_dtype: Floating node features are converted to this dtype; None leaves them.
+        x_dtype: ``x`` is converted to this dtype where it has another; None leaves it.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Collator:
         n_id = batch.nodes(owner.name)
         columns = [meta for meta in self._node_columns[owner.index] if not meta.is_split]
         for meta in columns:
-            value = as_tensor(batch.features(meta.name, owner.name), meta)
+            value = as_tensor(batch.features(meta.name, owner.name))
             if meta.name == "x" and self._x_dtype is not None:
                 value = value.to(self._x_dtype)
             out[meta.name] = value
@@ -97,7 +98,7 @@ class Collator:
             if inline is not None:
                 out[name] = torch.from_numpy(inline)
         for meta in self._edge_columns[owner.index]:
-            out[meta.name] = as_tensor(batch.edge_features(meta.name, triple), meta)
+            out[meta.name] = as_tensor(batch.edge_features(meta.name, triple))
         edge_ids = batch.edge_ids(triple)
         if edge_ids is not None:
             out.e_id = torch.from_numpy(edge_ids)

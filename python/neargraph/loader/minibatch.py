@@ -81,7 +81,8 @@ class MiniBatch:
         return self._core.num_sampled_edges(self._schema.edge_type(edge_type).index)
 
     def features(self, name: str = "x", node_type: str | None = None) -> NDArray[Any]:
-        """Rows of a node tensor by local id, [n, *shape]. bf16 comes as raw uint16.
+        """Rows of a node tensor by local id, [n, *shape]; ``x`` as the sampler's `x_dtype` says.
+        bf16 comes as raw uint16.
 
         Raises:
             NameNotFound: The store or the sampler's `attrs` do not have it.

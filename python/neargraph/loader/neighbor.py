@@ -8,6 +8,7 @@ state is two numbers, and a resumed epoch goes on with the batches that were mis
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from neargraph.dtypes import dtype_name
 from neargraph.exceptions import MissingDependency
 
 try:
@@ -20,11 +21,13 @@ except ImportError as missing:
     ) from missing
 
 from neargraph.loader.collate import Collator
+from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead
 from neargraph.loader.refused import refuse_unsupported
 from neargraph.loader.sampler import Attrs, NeighborSampler
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 from neargraph.loader.state import Position, dump_state, load_state
 from neargraph.loader.workers import BatchSource, WorkerPool
+from neargraph.schema import Schema
 from neargraph.snapshot import Reader, Snapshot
 
 _WORKER_OPTIONS = (
@@ -61,10 +64,17 @@ class NeighborLoader:
             ``num_padding``, instead of leaving it out.
         attrs: Tensors to read, such as ``["x", "y"]``; None reads all. A dictionary names them
             by type.
-        x_dtype: Convert ``x`` to this dtype, such as `torch.float32` where the disk has f16.
+        x_dtype: What ``x`` is in a batch. None gives float32 where the disk has f16, bf16 or scaled
+            int8; ``"stored"`` leaves it as it is on disk (int8 as steps of the scales); to a dtype
+            such as `torch.float16` rows are converted while they are gathered.
         transform: Called with each batch.
         prefetch: Batches to work ahead at most, fewer where memory is short; None is 4.
         threads: Background threads; None is one per core, at most 4.
+        reading: How rows that memory does not hold are read: ``"auto"``, ``"direct"``,
+            ``"scan"`` or ``"window"``; see `NeighborSampler.batches`. Looking ahead goes on from
+            one epoch into the next and keeps its memory meanwhile; reading something else from
+            the same store between epochs, or `close`, gives it back.
+        window: Batches to look ahead; None is as many as memory rewards.
         num_workers: Make batches in this many processes instead of threads. Processes open the
             last checkpoint, so one is written if there are commits since.
         pin_memory: Copy batches to page-locked memory where CUDA is there.
@@ -99,10 +109,12 @@ class NeighborLoader:
         world_size: int = 1,
         pad: bool = True,
         attrs: Attrs = None,
-        x_dtype: torch.dtype | None = None,
+        x_dtype: torch.dtype | str | None = None,
         transform: Callable[[Any], Any] | None = None,
         prefetch: int | None = None,
         threads: int | None = None,
+        reading: str = "auto",
+        window: int | None = None,
         num_workers: int = 0,
         pin_memory: bool = False,
         **kwargs: Any,
@@ -114,8 +126,11 @@ class NeighborLoader:
             )
         options = {k: kwargs.pop(k) for k in _WORKER_OPTIONS if k in kwargs}
         refuse_unsupported(kwargs)
-        sampler = NeighborSampler(data, num_neighbors, seed=seed, replace=replace, attrs=attrs)
-        snapshot = sampler.snapshot
+        snapshot = data.snapshot()
+        x_read, x_cast = _split_x_dtype(snapshot.schema, x_dtype)
+        sampler = NeighborSampler(
+            snapshot, num_neighbors, seed=seed, replace=replace, attrs=attrs, x_dtype=x_read
+        )
         if num_workers:
             snapshot.share()
         inputs = resolve_input_nodes(snapshot, input_nodes)
@@ -129,10 +144,15 @@ class NeighborLoader:
             rank=rank,
             world_size=world_size,
         )
-        collator = Collator(snapshot.schema, sampler.tensors, x_dtype)
+        collator = Collator(snapshot.schema, sampler.tensors, x_cast)
         self._source = BatchSource(sampler, inputs, plan, collator, transform)
         self._pool = WorkerPool(self._source, num_workers, options) if num_workers else None
-        self._ahead = {"prefetch": prefetch, "threads": threads}
+        self._options = {"prefetch": prefetch, "threads": threads}
+        self._ahead: LookAhead | None = None
+        if looks_ahead(check_reading(reading), lambda: sampler.core, plan) and not num_workers:
+            self._ahead = sampler.look_ahead(
+                inputs, plan, goes_on=True, reading=reading, window=window, **self._options
+            )
         self._pin = pin_memory and torch.cuda.is_available()
         self._position = Position()
         self._next = Position()
@@ -175,8 +195,17 @@ class NeighborLoader:
         if self._pool is not None:
             return self._pool.run(train_epoch, first)
         source = self._source
-        sampled = source.sampler.run(source.inputs, source.plan, train_epoch, first, **self._ahead)
+        inputs, plan = source.inputs, source.plan
+        if self._ahead is not None:
+            sampled = source.sampler.run_ahead(self._ahead, inputs, plan, train_epoch, first)
+        else:
+            sampled = source.sampler.run(inputs, plan, train_epoch, first, **self._options)
         return map(source.finish, sampled)
+
+    def close(self) -> None:
+        """Gives back what the loader keeps in memory between epochs."""
+        if self._ahead is not None:
+            self._ahead.close()
 
     def set_epoch(self, train_epoch: int) -> None:
         """Makes the next pass that of `train_epoch`, or its rest if a loaded state stands in it."""
@@ -227,3 +256,19 @@ class NeighborLoader:
             f"NeighborLoader({self.snapshot.path!r}, num_neighbors={source.sampler.fanouts}, "
             f"seeds={len(source.inputs):,}, batch_size={self.batch_size})"
         )
+
+
+def _split_x_dtype(
+    schema: Schema, x_dtype: torch.dtype | str | None
+) -> tuple[str | None, torch.dtype | None]:
+    """What the store reads ``x`` as, and what torch makes of it after that."""
+    if x_dtype is None:
+        return None, None
+    name = dtype_name(x_dtype)
+    found = [t for owner in schema.node_types for t in owner.tensors if t.name == "x"]
+    # What the store cannot convert, such as integers, torch does.
+    if isinstance(x_dtype, torch.dtype) and not all(t.is_number for t in found):
+        return None, x_dtype
+    if isinstance(x_dtype, torch.dtype) and name not in ("f32", "f16", "bf16"):
+        return None, x_dtype
+    return name, None

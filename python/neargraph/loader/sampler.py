@@ -12,8 +12,10 @@ import numpy as np
 
 from neargraph import _core
 from neargraph._process import ProcessLocal, closed_in_this_process
-from neargraph.exceptions import NameNotFound
+from neargraph.dtypes import DtypeLike, read_as
+from neargraph.exceptions import BudgetTooSmall, NameNotFound
 from neargraph.loader.fanouts import resolve_fanouts
+from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.seeds import InputNodes, SeedPlan, resolve_input_nodes
 from neargraph.schema import EdgeType, Kind, NodeType, Schema
@@ -36,9 +38,13 @@ class NeighborSampler:
         attrs: Names of the tensors to read with each batch, for all types or as a dictionary by
             type. ``"train_mask"`` and the like stand for the splits. None reads all of them, an
             empty list none.
+        x_dtype: What ``x`` is in a batch: None gives float32 where f16, bf16 or scaled int8 is
+            stored; ``"stored"`` what is stored; ``"f32"``, ``"f16"``, ``"bf16"`` (as uint16) or a
+            dtype of NumPy or torch the same converted, while it is gathered.
 
     Raises:
         NameNotFound: `fanouts` or `attrs` name something the store does not have.
+        UnsupportedArgument: ``x`` cannot be read as `x_dtype`.
         ValueError: Bad fanouts.
 
     Example:
@@ -55,6 +61,7 @@ class NeighborSampler:
         seed: int = 0,
         replace: bool = False,
         attrs: Attrs = None,
+        x_dtype: DtypeLike = None,
     ) -> None:
         if not 0 <= seed < 2**64:
             raise ValueError(f"seed must be in 0 ... 2^64 - 1, got {seed}")
@@ -63,6 +70,10 @@ class NeighborSampler:
         self.seed = seed
         self.replace = replace
         self.tensors = resolve_attrs(self.snapshot.schema, attrs)
+        self._columns = [
+            (*tensor, _column_dtype(self.snapshot.schema, tensor, x_dtype))
+            for tensor in self.tensors
+        ]
         self._start()
 
     def _start(self) -> None:
@@ -70,7 +81,7 @@ class NeighborSampler:
 
     def _build(self) -> _core.Sampler:
         version = self.snapshot.version
-        return _core.Sampler(version, self.fanouts, self.replace, self.seed, self.tensors)
+        return _core.Sampler(version, self.fanouts, self.replace, self.seed, self._columns)
 
     @property
     def core(self) -> _core.Sampler:
@@ -117,6 +128,8 @@ class NeighborSampler:
         train_epoch: int = 0,
         prefetch: int | None = None,
         threads: int | None = None,
+        reading: str = "auto",
+        window: int | None = None,
     ) -> Iterator[MiniBatch]:
         """Samples batches around all of `ids`, in order, working ahead in background threads.
 
@@ -128,6 +141,13 @@ class NeighborSampler:
             train_epoch: Which pass this is; another one has other draws.
             prefetch: Batches to work ahead at most, fewer where memory is short; None is 4.
             threads: Background threads; None is one per core, at most 4.
+            reading: How rows are read that memory does not hold. ``"direct"`` reads each batch
+                by itself, through the store's caches. ``"scan"`` samples many batches ahead and
+                reads the file round and round, keeping the rows that some of them want;
+                ``"window"`` reads each batch's rows in the order of the file and keeps what
+                later batches want. ``"auto"`` takes what costs the disk least. The batches are
+                the same.
+            window: Batches to look ahead; None is as many as memory rewards.
         """
         inputs = resolve_input_nodes(self.snapshot, ids)
         plan = SeedPlan(
@@ -137,7 +157,47 @@ class NeighborSampler:
             seed=self.seed,
             drop_last=drop_last,
         )
+        options = {"window": window, "prefetch": prefetch, "threads": threads}
+        if looks_ahead(check_reading(reading), lambda: self.core, plan):
+            ahead = self.look_ahead(inputs, plan, goes_on=False, reading=reading, **options)
+            return self.run_ahead(ahead, inputs, plan, train_epoch)
         return self.run(inputs, plan, train_epoch, prefetch=prefetch, threads=threads)
+
+    def look_ahead(
+        self, inputs: InputNodes, plan: SeedPlan, *, goes_on: bool, **options: Any
+    ) -> LookAhead:
+        """What reads the batches of `plan` by looking ahead; see `batches` for the options."""
+        return LookAhead(
+            lambda: self.core, self.snapshot, inputs, plan, goes_on=goes_on, options=options
+        )
+
+    def run_ahead(
+        self,
+        ahead: LookAhead,
+        inputs: InputNodes,
+        plan: SeedPlan,
+        train_epoch: int,
+        first: int = 0,
+    ) -> Iterator[MiniBatch]:
+        """As `run`, from a look-ahead; the same batches.
+
+        Where memory is too small and no way of reading was asked for, batches are read one by one.
+        """
+        if ahead.gave_up:
+            yield from self.run(inputs, plan, train_epoch, first, **ahead.plain_options)
+            return
+        made = 0
+        try:
+            for batch, places, holder in ahead.run(train_epoch, first):
+                made += 1
+                yield self._wrap(holder.pop(), inputs, plan, places, batch)
+            return
+        except BudgetTooSmall:
+            if made or not ahead.may_give_up:
+                raise
+        ahead.may_give_up = False
+        ahead.gave_up = True
+        yield from self.run(inputs, plan, train_epoch, first, **ahead.plain_options)
 
     def run(
         self,
@@ -200,6 +260,13 @@ def resolve_attrs(schema: Schema, attrs: Attrs) -> list[tuple[Kind, int, str]]:
             known = sorted({t.name for owner in owners for t in owner.tensors})
             raise NameNotFound(f"no tensor {name!r} in this store; it has {known}")
     return found
+
+
+def _column_dtype(schema: Schema, tensor: tuple[Kind, int, str], x_dtype: DtypeLike) -> str | None:
+    kind, type_id, name = tensor
+    if kind != "node" or name != "x":
+        return None
+    return read_as(schema.tensor(schema.node_types[type_id], name), x_dtype)
 
 
 def _of_named_owner(schema: Schema, key: Any, names: Sequence[str]) -> list[tuple[Kind, int, str]]:

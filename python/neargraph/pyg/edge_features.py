@@ -35,7 +35,7 @@ class EdgeFeatures:
             for meta in edge_type.tensors:
                 ids = self._ids(out, edge_type)
                 rows = self._snapshot.version.rows("edge", edge_type.index, meta.name, ids)
-                out[meta.name] = as_tensor(rows, meta)
+                out[meta.name] = as_tensor(rows)
         return batch
 
     def _ids(self, out: Any, edge_type: EdgeType) -> Any:

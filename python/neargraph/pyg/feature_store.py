@@ -24,8 +24,8 @@ _READ_ONLY = "PyG cannot write to a neargraph store; use store.write()"
 class FeatureStore(PygFeatureStore):  # type: ignore[misc]
     """Rows of tensors by (group name, attribute name, index).
 
-    Masks (``train_mask``, ...) are attributes too. A batch of requests is read in one go, each
-    distinct (tensor, index) once.
+    A narrow ``x`` and scaled int8 come as float32. Masks (``train_mask``, ...) are attributes too.
+    A batch of requests is read in one go, each distinct (tensor, index) once.
 
     Example:
         >>> store.feature_store.get_tensor(group_name=None, attr_name="x", index=torch.arange(5))
@@ -147,7 +147,7 @@ def _stored(owner: NodeType | EdgeType, name: str) -> list[TensorMeta]:
 def _combine(owner: NodeType | EdgeType, name: str, values: list[tuple[Any, TensorMeta]]) -> Tensor:
     array, meta = values[0]
     if meta.name == name:
-        return as_tensor(array, meta)
+        return as_tensor(array)
     code = split_code(name.removesuffix("_mask"))
     masks = [torch.from_numpy(column == code) for column, _ in values]
     return masks[0] if len(masks) == 1 and meta.mask_width is None else torch.stack(masks, dim=1)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from neargraph.store import Store
 
 Features = Mapping[str, Any] | None
-_Rows = list[tuple[str, NDArray[np.uint8]]]
+_Rows = list[tuple[str, NDArray[np.uint8] | NDArray[np.float32]]]
+_StoredRows = list[tuple[str, NDArray[np.uint8]]]
 
 
 class Batch:
@@ -111,10 +112,11 @@ class Batch:
         Raises:
             NameNotFound: No such node type or tensor.
             RowWidth: A row has another shape than the tensor's.
-            UnsupportedArgument: A row has another dtype, or the type has string ids.
+            UnsupportedArgument: A row has another dtype or a value that what is stored cannot hold
+                (beyond f16, or beyond the scale of an int8 column), or the type has string ids.
         """
         owner = self._schema.node_type(node_type)
-        rows = _node_rows(owner, features, label, split, None)
+        rows = self._stored(owner, _node_rows(owner, features, label, split, None))
         return int(self._add_nodes(owner, rows, 1)[0])
 
     def add_nodes(
@@ -147,9 +149,10 @@ class Batch:
             count = len(first)
         if count < 0:
             raise UnsupportedArgument(f"add_nodes needs a count of at least 0, got {count}")
-        return self._add_nodes(owner, _node_rows(owner, features, labels, split, count), count)
+        rows = self._stored(owner, _node_rows(owner, features, labels, split, count))
+        return self._add_nodes(owner, rows, count)
 
-    def _add_nodes(self, owner: NodeType, rows: _Rows, count: int) -> NDArray[np.int64]:
+    def _add_nodes(self, owner: NodeType, rows: _StoredRows, count: int) -> NDArray[np.int64]:
         ids = self._core.add_nodes(owner.index, count)
         self._put_rows("node", owner, rows, ids)
         return ids
@@ -221,7 +224,7 @@ class Batch:
             RowWidth, NameNotFound, UnsupportedArgument: As in `add_node`.
         """
         owner = self._schema.edge_type(edge_type)
-        rows = _rows(owner, features, None)
+        rows = self._stored(owner, _rows(owner, features, None))
         times = None if time is None else np.array([operator.index(time)], np.int64)
         weights = None if weight is None else np.array([weight], np.float32)
         tails, heads = as_ids(operator.index(source)), as_ids(operator.index(destination))
@@ -244,7 +247,7 @@ class Batch:
         """
         owner = self._schema.edge_type(edge_type)
         tails = as_ids(sources)
-        rows = _rows(owner, features, len(tails))
+        rows = self._stored(owner, _rows(owner, features, len(tails)))
         time_array = None if times is None else as_ids(times)
         weight_array = None if weights is None else np.asarray(weights, np.float32).reshape(-1)
         return self._add_edges(owner, tails, as_ids(destinations), time_array, weight_array, rows)
@@ -256,7 +259,7 @@ class Batch:
         heads: NDArray[np.int64],
         times: NDArray[np.int64] | None,
         weights: NDArray[np.float32] | None,
-        rows: _Rows,
+        rows: _StoredRows,
     ) -> NDArray[np.int64] | None:
         for name, column, kept in (
             ("time", times, owner.has_time),
@@ -314,11 +317,24 @@ class Batch:
         array = np.asarray(ids)
         many = as_ids(array)
         count = None if array.ndim == 0 else len(many)
-        values = to_rows(self._schema.tensor(owner, name), rows, count)
+        given = to_rows(self._schema.tensor(owner, name), rows, count)
+        ((_, values),) = self._stored(owner, [(name, given)])
         self._core.set_rows(kind, owner.index, name, many, values)
 
+    def _stored(self, owner: NodeType | EdgeType, rows: _Rows) -> _StoredRows:
+        """The rows as their tensors store them."""
+        kind: Kind = "node" if isinstance(owner, NodeType) else "edge"
+        return [(name, self._encoded(kind, owner.index, name, values)) for name, values in rows]
+
+    def _encoded(
+        self, kind: Kind, type_id: int, name: str, values: NDArray[Any]
+    ) -> NDArray[np.uint8]:
+        if values.dtype == np.uint8:
+            return values
+        return self._core.encode_rows(kind, type_id, name, values)
+
     def _put_rows(
-        self, kind: Kind, owner: NodeType | EdgeType, rows: _Rows, ids: NDArray[np.int64]
+        self, kind: Kind, owner: NodeType | EdgeType, rows: _StoredRows, ids: NDArray[np.int64]
     ) -> None:
         """The rows of what was just added; if that fails, half a call is done, and the batch lost.
 

@@ -176,7 +176,8 @@ def _row(meta: TensorMeta, value: Any) -> Any:
     """A row of a tensor; flat lists and texts take its shape and dtype."""
     array = np.asarray(value)
     if array.dtype.kind in "US":
-        kind = np.int64 if meta.numpy_dtype.kind in "iub" and meta.dtype != "bf16" else np.float64
+        is_integer = meta.numpy_dtype.kind in "iub" and not meta.is_number
+        kind = np.int64 if is_integer else np.float64
         try:
             array = array.astype(kind)
         except ValueError as error:

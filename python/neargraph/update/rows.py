@@ -1,6 +1,6 @@
 """Values from Python as the bytes of rows.
 
-The invariant: no value is changed on the way other than by rounding to a narrower float. What does
+The invariant: no value is changed on the way other than by rounding to what is stored. What does
 not fit is refused before a batch has done anything.
 """
 
@@ -14,13 +14,18 @@ from neargraph.exceptions import RowWidth, UnsupportedArgument
 from neargraph.schema import TensorMeta
 
 
-def to_rows(meta: TensorMeta, value: Any, count: int | None) -> NDArray[np.uint8]:
+def to_rows(
+    meta: TensorMeta, value: Any, count: int | None
+) -> NDArray[np.uint8] | NDArray[np.float32]:
     """The bytes of `count` rows of a tensor, one after the other; None stands for a single row.
+
+    Floats for a tensor of narrower elements come as float32, for the core to round.
 
     Args:
         meta: The tensor.
         value: [count, *shape], or [*shape] for a single row: NumPy, torch or lists. A bf16 tensor
-            takes torch.bfloat16, uint16 as the raw bits, and other numbers, which are rounded.
+            takes torch.bfloat16, uint16 as the raw bits, and other numbers, which are rounded. A
+            tensor of scaled int8 takes the numbers that it stands for.
 
     Raises:
         RowWidth: The shape differs.
@@ -32,8 +37,10 @@ def to_rows(meta: TensorMeta, value: Any, count: int | None) -> NDArray[np.uint8
         raise RowWidth(
             f"tensor {meta.name!r} needs an array of shape {list(wanted)}, got {list(array.shape)}"
         )
-    cast = _to_bf16(meta, array) if meta.dtype == "bf16" else _cast(meta, array, meta.numpy_dtype)
-    return np.ascontiguousarray(cast).reshape(-1).view(np.uint8)
+    dtype = meta.numpy_dtype
+    if meta.scaled or (meta.dtype in ("f16", "bf16") and array.dtype != dtype):
+        return np.ascontiguousarray(_cast(meta, array, np.dtype(np.float32))).reshape(-1)
+    return np.ascontiguousarray(_cast(meta, array, dtype)).reshape(-1).view(np.uint8)
 
 
 def _as_array(value: Any) -> NDArray[Any]:
@@ -64,13 +71,3 @@ def _cast(meta: TensorMeta, array: NDArray[Any], dtype: np.dtype[Any]) -> NDArra
         f"tensor {meta.name!r} is {meta.dtype}, which {array.dtype} does not fit without loss; "
         "convert the values first"
     )
-
-
-def _to_bf16(meta: TensorMeta, array: NDArray[Any]) -> NDArray[Any]:
-    if array.dtype == np.uint16:
-        return array
-    wide = _cast(meta, array, np.dtype(np.float32))
-    bits = np.atleast_1d(wide).view(np.uint32)
-    # Round to nearest, ties to even; adding must not turn a NaN into an infinity.
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    return np.where(np.isnan(np.atleast_1d(wide)), (bits >> 16) | 0x40, rounded).astype(np.uint16)

@@ -17,6 +17,9 @@ use crate::stats::IoCounts;
 /// So many answers in a row without a new block end a read with [`ReadError::Stalled`].
 const TRIES_MAX: u32 = 64;
 
+/// A long session adds to the shared counters after so many answers.
+const READS_BETWEEN_COUNTS: u64 = 64;
+
 /// From this try on, the device is given time between tries.
 const TRIES_BEFORE_PAUSE: u32 = 8;
 
@@ -154,6 +157,9 @@ impl<'a> Session<'a> {
             state.counts.reads += 1;
             state.counts.read_bytes += answer.as_ref().map_or(0, |bytes| bytes.len()) as u64;
             state.counts.depth_sum += state.in_flight;
+            if state.counts.reads >= READS_BETWEEN_COUNTS {
+                self.reader.stats().add(&std::mem::take(&mut state.counts));
+            }
             state.pending.get_mut(place).and_then(Option::take)
         };
         // An answer to nothing would be a defect of the back end; there is nobody to tell.

@@ -110,6 +110,13 @@ impl Graph {
                 writer.push_rows(&row(node_type, node)).expect("row");
             }
             builder.add(writer.finish().expect("finish")).expect("add");
+            let (name, shape) = ("steps".into(), vec![ROW as u64]);
+            let spec = TensorSpec { name, dtype: Dtype::I8, shape, mask_width: None };
+            let mut writer = builder.scaled_tensor(owner, spec, &scales()).expect("tensor");
+            for node in 0..num_nodes(node_type) {
+                writer.push_rows(&steps(node)).expect("row");
+            }
+            builder.add(writer.finish().expect("finish")).expect("add");
         }
         builder.commit().expect("commit");
     }
@@ -180,6 +187,20 @@ pub struct Reference {
 pub fn row(node_type: u16, node: u64) -> Vec<u8> {
     let value = |column: usize| node as f32 + column as f32 / 64.0 + f32::from(node_type) * 0.5;
     (0..ROW).flat_map(|column| value(column).to_le_bytes()).collect()
+}
+
+/// The scaled row of a node as it is stored.
+pub fn steps(node: u64) -> Vec<u8> {
+    (0..ROW).map(|column| (node * 7 + column as u64 * 31) as u8).collect()
+}
+
+pub fn scales() -> Vec<f32> {
+    (0..ROW).map(|column| column as f32 / 8.0).collect()
+}
+
+/// The scaled tensors.
+pub fn scaled() -> Vec<TensorRef> {
+    (0..2).map(|t| TensorRef { owner: Owner::Node(NodeTypeId(t)), index: 1 }).collect()
 }
 
 pub fn features() -> Vec<TensorRef> {

@@ -1,5 +1,6 @@
 //! Tensors: fixed-width rows of node or edge attributes, by id.
 
+pub(crate) mod decode;
 pub(crate) mod layout;
 pub(crate) mod reader;
 pub(crate) mod writer;

@@ -95,18 +95,9 @@ impl TensorReader<'_> {
                 continue;
             }
             let target = out.get_mut(w.place * width..(w.place + 1) * width).unwrap_or_default();
-            let mut at = 0;
-            let mut byte = place.block as usize * BLOCK_BYTES + place.offset;
-            let page_bytes = per_page as usize * BLOCK_BYTES;
-            while at < width {
-                let page = (byte / page_bytes) as u64;
-                let held = self.segment.changed_page(page)?;
-                let held = held.ok_or_else(|| self.segment.nowhere(page))?;
-                let rest = held.bytes().get(byte % page_bytes..).unwrap_or_default();
-                let len = rest.len().min(width - at);
-                crate::bytes::put(target, at, rest.get(..len).unwrap_or_default());
-                (at, byte) = (at + len, byte + len);
-            }
+            self.segment.changed_row(self.layout, w.row, &mut |at, part| {
+                crate::bytes::put(target, at, part);
+            })?;
         }
         *wanted = left;
         Ok(())

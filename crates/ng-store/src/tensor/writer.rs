@@ -21,6 +21,7 @@ pub struct TensorWriter {
     page_bytes: usize,
     page: Vec<u8>,
     rows_in_page: u64,
+    scales: Option<FinishedSegment>,
 }
 
 /// A finished tensor, to be given to [`crate::StoreBuilder::add`].
@@ -30,6 +31,7 @@ pub struct TensorPart {
     pub(crate) slot: u16,
     pub(crate) meta: TensorMeta,
     pub(crate) segment: FinishedSegment,
+    pub(crate) scales: Option<FinishedSegment>,
 }
 
 impl TensorWriter {
@@ -53,7 +55,22 @@ impl TensorWriter {
         let pages = SegmentWriter::create(disk, meta.segment, &name, page_bytes)?;
         let page = vec![0; layout.unit_bytes()];
         let page_bytes = page_bytes as usize;
-        Ok(Self { owner, slot, meta, layout, pages, page_bytes, page, rows_in_page: 0 })
+        Ok(Self {
+            owner,
+            slot,
+            meta,
+            layout,
+            pages,
+            page_bytes,
+            page,
+            rows_in_page: 0,
+            scales: None,
+        })
+    }
+
+    /// Hands over the scales of the columns, which are written already.
+    pub(crate) fn with_scales(self, scales: FinishedSegment) -> Self {
+        Self { scales: Some(scales), ..self }
     }
 
     /// Bytes of one row.
@@ -112,6 +129,29 @@ impl TensorWriter {
             self.flush()?;
         }
         let segment = self.pages.finish()?;
-        Ok(TensorPart { owner: self.owner, slot: self.slot, meta: self.meta, segment })
+        let Self { owner, slot, meta, scales, .. } = self;
+        Ok(TensorPart { owner, slot, meta, segment, scales })
     }
+}
+
+/// Writes the scales of the columns of a tensor, as one row.
+pub(crate) fn write_scales(
+    disk: &Arc<dyn Disk>,
+    meta: &TensorMeta,
+    segment: u32,
+    scales: &[f32],
+) -> Result<FinishedSegment, BuildError> {
+    let row: Vec<u8> = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
+    let layout = meta.scales_layout().ok_or_else(|| {
+        let shape = &meta.shape;
+        BuildError::invalid(format!("tensor {:?}: no scales for rows of {shape:?}", meta.name))
+    })?;
+    let page_bytes = RowLayout::page_bytes_for(row.len() as u64);
+    let mut pages = SegmentWriter::create(disk, segment, &format!("t{segment}"), page_bytes)?;
+    let mut unit = vec![0; layout.unit_bytes()];
+    put(&mut unit, 0, &row);
+    for page in unit.chunks(page_bytes as usize) {
+        pages.push_page(page)?;
+    }
+    pages.finish()
 }

@@ -239,12 +239,17 @@ impl Loader<'_> {
         let (layout, shape) = (self.layout, self.into.shape);
         let num_sources = shape.num_sources;
         let beyond = |source: u64| format!("source {source} of {num_sources} nodes");
-        if layout.is_plain() && self.into.sources.width() == 4 {
+        if layout.is_plain() && self.into.sources.width() <= 4 {
+            let raw = raw.as_chunks::<4>().0;
             let most = |most: u32, raw: &[u8; 4]| most.max(u32::from_le_bytes(*raw));
-            let most = u64::from(raw.as_chunks().0.iter().fold(0, most));
+            let most = u64::from(raw.iter().fold(0, most));
             ensure(most < num_sources || raw.is_empty(), || beyond(most))?;
-            let place = self.into.sources.tail(at).get_mut(..raw.len());
-            place.ok_or_else(|| Damage::new("a list is out of place"))?.copy_from_slice(raw);
+            let width = self.into.sources.width();
+            let place = self.into.sources.tail(at).get_mut(..raw.len() * width);
+            let place = place.ok_or_else(|| Damage::new("a list is out of place"))?;
+            for (place, raw) in place.chunks_exact_mut(width).zip(raw) {
+                place.copy_from_slice(raw.get(..width).unwrap_or_default());
+            }
             return Ok(());
         }
         for (at, raw) in (at..).zip(raw.chunks_exact(layout.entry_bytes())) {

@@ -16,6 +16,8 @@ use crate::io::{BLOCK_BYTES, Region};
 /// Unsigned numbers side by side, little-endian.
 #[derive(Clone, Copy, Debug)]
 pub enum Packed<'a> {
+    /// Below 2^24.
+    Three(&'a [[u8; 3]]),
     /// Below 2^32.
     Four(&'a [[u8; 4]]),
     /// Below 2^40.
@@ -26,6 +28,7 @@ impl Packed<'_> {
     /// How many numbers there are.
     pub fn len(&self) -> usize {
         match self {
+            Self::Three(numbers) => numbers.len(),
             Self::Four(numbers) => numbers.len(),
             Self::Five(numbers) => numbers.len(),
         }
@@ -40,6 +43,7 @@ impl Packed<'_> {
     #[inline]
     pub fn get(&self, at: usize) -> u64 {
         match self {
+            Self::Three(numbers) => numbers.get(at).map_or(0, |bytes| from_three(*bytes)),
             Self::Four(numbers) => {
                 numbers.get(at).map_or(0, |bytes| u64::from(u32::from_le_bytes(*bytes)))
             }
@@ -48,6 +52,12 @@ impl Packed<'_> {
             }),
         }
     }
+}
+
+/// A number of three bytes.
+#[inline]
+pub fn from_three([low, middle, high]: [u8; 3]) -> u64 {
+    u64::from(u32::from_le_bytes([low, middle, high, 0]))
 }
 
 /// Memory for the numbers of one column.
@@ -62,15 +72,15 @@ impl Column {
         let bytes = count.saturating_mul(width as u64);
         let no_memory = |source| ReadError::NoMemory { bytes, source };
         let len = usize::try_from(bytes).map_err(|_| no_memory(std::io::Error::other("too long")));
-        Ok(Self { bytes: Region::for_random_reads(len?).map_err(no_memory)?, width })
+        Ok(Self { bytes: Region::with_huge_pages(len?).map_err(no_memory)?, width })
     }
 
     fn packed(&self) -> Packed<'_> {
         let bytes = self.bytes.as_slice();
-        if self.width == 4 {
-            Packed::Four(bytes.as_chunks().0)
-        } else {
-            Packed::Five(bytes.as_chunks().0)
+        match self.width {
+            3 => Packed::Three(bytes.as_chunks().0),
+            4 => Packed::Four(bytes.as_chunks().0),
+            _ => Packed::Five(bytes.as_chunks().0),
         }
     }
 
@@ -96,7 +106,11 @@ impl Column {
 
 /// Bytes of a number below `bound`.
 fn width_below(bound: u64) -> usize {
-    if bound <= 1 << 32 { 4 } else { 5 }
+    match bound {
+        ..=0x100_0000 => 3,
+        0x100_0001..=0x1_0000_0000 => 4,
+        _ => 5,
+    }
 }
 
 /// How wide and how long the columns of an edge type are.

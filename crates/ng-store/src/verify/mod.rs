@@ -239,9 +239,15 @@ impl<'a> Run<'a> {
         let dictionaries = dictionaries.flat_map(|d| [d.names, d.names_index, d.keys]);
         let tensors = nodes.iter().flat_map(|owner| &owner.tensors);
         let tensors = tensors.chain(edges.iter().flat_map(|owner| &owner.tensors));
-        for segment in dictionaries.chain(tensors.map(|tensor| tensor.segment)) {
+        let tensors = tensors.flat_map(|t| [Some(t.segment), t.scales]).flatten();
+        for segment in dictionaries.chain(tensors) {
             if !self.stopped {
                 self.check_whole(&version.segment(segment)?.placed)?;
+            }
+        }
+        for tensor in version.catalog.tensor_refs() {
+            if let (false, Err(error)) = (self.stopped, snapshot.scales(tensor)) {
+                self.report.add_error("root.a", &error);
             }
         }
         for index in 0..nodes.len() {

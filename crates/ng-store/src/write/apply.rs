@@ -4,15 +4,17 @@
 //! UpdateEmbed. Invariant: an operation that refuses (see [`UpdateError::is_refusal`]) has changed
 //! nothing.
 
+use ng_simd::RowEncoder;
 use ng_types::{EdgeTypeId, NODE_ID_BOUND, NodeTypeId};
 
 use crate::bitmap_edit::Bitmap;
 use crate::builder::Entry;
 use crate::bytes::put;
-use crate::catalog::{BitmapMeta, EdgeTypeMeta, NodeTypeMeta, Owner, TensorRef};
+use crate::catalog::{BitmapMeta, EdgeTypeMeta, NodeTypeMeta, Owner, TensorMeta, TensorRef};
 use crate::edit::Edit;
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
+use crate::tensor::decode::read_scales;
 use crate::tensor::layout::RowLayout;
 use crate::topology::edit::TopologyEdit;
 use crate::write::error::UpdateError;
@@ -336,6 +338,22 @@ impl Edit {
         let meta =
             self.catalog.tensor(tensor).ok_or_else(|| ReadError::Missing { what: what() })?;
         Ok((meta.segment, meta.layout()))
+    }
+
+    /// What turns rows of f32 into rows as a tensor stores them.
+    pub fn encoder(&self, meta: &TensorMeta) -> Result<RowEncoder, UpdateError> {
+        let missing = || ReadError::Missing { what: format!("scales of tensor {:?}", meta.name) };
+        let scales = match (meta.scales, self.store()) {
+            (Some(segment), Some(store)) => {
+                Some(read_scales(&store.pages, meta, self.segment(segment)?)?)
+            }
+            (Some(_), None) => return Err(missing().into()),
+            (None, _) => None,
+        };
+        let columns = usize::try_from(meta.num_columns()).unwrap_or(usize::MAX);
+        RowEncoder::new(meta.dtype, columns, scales).map_err(|_| UpdateError::Unsupported {
+            what: format!("tensor {:?} is {}, not of floats", meta.name, meta.dtype),
+        })
     }
 
     /// Makes a row 0; a new one extends the tensor.

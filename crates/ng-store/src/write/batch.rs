@@ -1,12 +1,15 @@
 //! [`WriteBatch`]: operations that become durable together, or not at all.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use ng_simd::{Misfit, RowEncoder};
 use ng_types::{EdgeTypeId, NodeId, NodeTypeId};
 
 use crate::builder::Entry;
-use crate::catalog::{Catalog, Owner, TensorRef};
+use crate::catalog::{Catalog, Owner, TensorMeta, TensorRef};
 use crate::edit::Edit;
+use crate::error::ReadError;
 use crate::write::error::UpdateError;
 use crate::write::op::Op;
 use crate::write::ops::Ops;
@@ -28,6 +31,7 @@ pub struct WriteBatch {
     is_draft: bool,
     ops: Ops,
     broken: Option<String>,
+    encoders: HashMap<TensorRef, RowEncoder>,
 }
 
 /// What an edge has beside its ends. Columns that its type does not have are ignored.
@@ -51,7 +55,15 @@ pub struct Commit {
 impl WriteBatch {
     pub(crate) fn new(writer: Arc<Writer>, head: Head, edit: Edit) -> Self {
         let (head, edit) = (Some(head), Some(edit));
-        Self { writer, head, edit, is_draft: true, ops: Ops::default(), broken: None }
+        Self {
+            writer,
+            head,
+            edit,
+            is_draft: true,
+            ops: Ops::default(),
+            broken: None,
+            encoders: HashMap::new(),
+        }
     }
 
     fn edit(&mut self) -> Result<&mut Edit, UpdateError> {
@@ -144,7 +156,7 @@ impl WriteBatch {
     pub fn tensor(&mut self, owner: Owner, name: &str) -> Result<TensorRef, UpdateError> {
         let what = format!("tensor {name:?}");
         let found = self.edit()?.catalog.find_tensor(owner, name);
-        Ok(found.ok_or(crate::error::ReadError::Missing { what })?)
+        Ok(found.ok_or(ReadError::Missing { what })?)
     }
 
     /// Operations so far.
@@ -343,6 +355,37 @@ impl WriteBatch {
         Ok(())
     }
 
+    /// Rows of f32 (little-endian, one after the other) as the tensor stores them, for
+    /// [`WriteBatch::set_rows`]: rounded to f16 or bf16, or to steps of the scales that were fixed
+    /// when the tensor was imported. Values are never clamped: what does not fit is refused.
+    ///
+    /// # Errors
+    /// [`UpdateError::Unsupported`] for a value out of range, and for a tensor of other elements;
+    /// [`UpdateError::RowWidth`], [`UpdateError::Read`].
+    pub fn encode_rows(
+        &mut self,
+        tensor: TensorRef,
+        values: &[u8],
+    ) -> Result<Vec<u8>, UpdateError> {
+        let catalog = &self.edit()?.catalog;
+        let what = || format!("tensor {tensor:?}");
+        let meta =
+            catalog.tensor(tensor).ok_or_else(|| ReadError::Missing { what: what() })?.clone();
+        let (expected, found) = (4 * meta.num_columns(), values.len() as u64);
+        if !found.is_multiple_of(expected) {
+            return Err(UpdateError::RowWidth { tensor: meta.name, expected, found });
+        }
+        if !self.encoders.contains_key(&tensor) {
+            let encoder = self.run(|edit| edit.encoder(&meta))?;
+            self.encoders.insert(tensor, encoder);
+        }
+        let mut rows = Vec::new();
+        match self.encoders.get(&tensor).map(|encoder| encoder.encode_rows(values, &mut rows)) {
+            Some(Err(misfit)) => Err(out_of_range(&meta, &misfit)),
+            _ => Ok(rows),
+        }
+    }
+
     /// Makes the batch durable and visible; returns when it is. An empty batch commits nothing.
     ///
     /// # Errors
@@ -366,6 +409,17 @@ impl WriteBatch {
         };
         Ok(Commit { lsn, ops: count })
     }
+}
+
+fn out_of_range(meta: &TensorMeta, misfit: &Misfit) -> UpdateError {
+    let todo = if meta.is_scaled() {
+        "which the scale of its column, fixed by the import, cannot hold; clip it, or import the \
+         store again with such rows in it"
+    } else {
+        "which its type cannot hold; clip it, or import the store again with wider rows"
+    };
+    let what = format!("tensor {:?} is {}: {misfit}, {todo}", meta.name, meta.dtype);
+    UpdateError::Unsupported { what }
 }
 
 impl Drop for WriteBatch {

@@ -207,10 +207,13 @@ impl Compaction<'_> {
                 shape: meta.shape.clone(),
                 mask_width: meta.mask_width,
             };
-            let mut rows = self.builder.tensor(owner, spec)?;
+            let tensor = TensorRef { owner, index: index as u16 };
+            let mut rows = match self.snapshot.scales(tensor)? {
+                Some(scales) => self.builder.scaled_tensor(owner, spec, &scales)?,
+                None => self.builder.tensor(owner, spec)?,
+            };
             let mut failure = None;
             let width = rows.row_bytes() as u64;
-            let tensor = TensorRef { owner, index: index as u16 };
             let stop = || ReadError::Missing { what: "rest of the tensor".into() };
             let scanned = self.snapshot.scan_tensor(tensor, &mut |_, bytes| {
                 let pushed = rows.push_rows(bytes).map_err(UpdateError::from);

@@ -28,6 +28,8 @@ pub struct ModelTensor {
     pub name: String,
     pub row_bytes: usize,
     pub bytes: Vec<u8>,
+    /// Of the columns, where rows are int8 that stands for floats.
+    pub scales: Option<Vec<f32>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -80,7 +82,15 @@ impl Model {
         };
         let bytes = random.bytes(rows as usize * row_bytes);
         let name = format!("x{}", self.tensors.len());
-        self.tensors.push(ModelTensor { owner, name, row_bytes, bytes });
+        self.tensors.push(ModelTensor { owner, name, row_bytes, bytes, scales: None });
+    }
+
+    /// Rows of scaled int8.
+    pub fn scaled_tensor(&mut self, owner: Owner, columns: usize, random: &mut Random) {
+        self.tensor(owner, columns, random);
+        let scale = |_| f32::from_bits(0x3000_0000 + random.below(1 << 28) as u32);
+        let scales = (0..columns).map(scale).collect();
+        self.tensors.last_mut().unwrap().scales = Some(scales);
     }
 
     pub fn names(&mut self, node_type: usize, random: &mut Random) {
@@ -127,11 +137,14 @@ impl Model {
         for tensor in &self.tensors {
             let spec = TensorSpec {
                 name: tensor.name.clone(),
-                dtype: Dtype::U8,
+                dtype: if tensor.scales.is_some() { Dtype::I8 } else { Dtype::U8 },
                 shape: vec![tensor.row_bytes as u64],
                 mask_width: None,
             };
-            let mut writer = builder.tensor(tensor.owner, spec).unwrap();
+            let mut writer = match &tensor.scales {
+                Some(scales) => builder.scaled_tensor(tensor.owner, spec, scales).unwrap(),
+                None => builder.tensor(tensor.owner, spec).unwrap(),
+            };
             for rows in tensor.bytes.chunks(tensor.row_bytes * 7) {
                 writer.push_rows(rows).unwrap();
             }

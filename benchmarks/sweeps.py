@@ -1,0 +1,233 @@
+"""How the gain depends on what one can turn: one sweep and one picture for each question.
+
+    python -m benchmarks.sweeps window     # reads a batch as the look-ahead grows
+    python -m benchmarks.sweeps cache      # reads a batch and hit rate as the memory grows
+    python -m benchmarks.sweeps ratio      # gain over the baselines at data / memory 2 ... 16
+    python -m benchmarks.sweeps nodes      # cost of a seed from 1 M to 16 M nodes
+    python -m benchmarks.sweeps ratio --plot-only
+
+Each point is a run of `training.py` with its own label, which also gets what is not known here,
+such as --batch-size and --warmup. The graphs of `nodes` are generated as stores alone and removed
+again unless --keep is given. Writes `.bench/sweep_NAME.json` after each point, and sweep_NAME.png
+into --plots.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import training
+from .graphs import DEGREE, make_planted, say, write
+from .places import BENCH, GRAPHS
+
+Point = dict[str, Any]
+
+WINDOWS = [1, 2, 4, 8, 16, 32, 48, 64]
+SHARES = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
+RATIOS = [2, 3, 4, 6, 8, 12, 16]
+MILLIONS = [1, 2, 4, 8, 16]
+NODES_WIDTH = 64
+NODES_RATIO = 3
+
+
+def store_bytes(folder: Path, graph: str) -> int:
+    """What a graph takes on disk: rows and lists."""
+    return sum(file.stat().st_size for file in (folder / f"{graph}.ng").glob("*.dat"))
+
+
+def measure(args: argparse.Namespace, label: str, memory: int | None, *more: str) -> Point:
+    """One comparison; the store gets `memory` and the process as much more as it always gets."""
+    words = ["--folder", str(args.folder), "--label", label, "--runs", str(args.runs)]
+    words += ["--batches", str(args.batches), "--seconds", str(args.seconds), *more, *args.rest]
+    if memory is not None:
+        cap = int((memory + training.PROCESS_BYTES) / (1 - training.MARGIN))
+        words += ["--store-memory", str(memory), "--cap", str(cap)]
+    bench = training.Bench(training.parse(words))
+    bench.go()
+    found: Point = training.training_tables.summary(bench.rounds, bench.args.systems)
+    found["chosen"] = {
+        name: result.get("chosen")
+        for name, result in bench.rounds[-1].items()
+        if isinstance(result, dict)
+    }
+    return found
+
+
+def window(args: argparse.Namespace, keep: Callable[[Point], None]) -> None:
+    """Reads a batch against the look-ahead."""
+    for width in WINDOWS:
+        names = f"scan:window={width},window:window={width}"
+        more = ["--graph", args.graph, "--systems", names, "--cap", str(args.cap)]
+        found = measure(args, f"window_{width}", None, *more)
+        keep({"ahead": width, **{name.split(":")[0]: own for name, own in found.items()}})
+
+
+def cache(args: argparse.Namespace, keep: Callable[[Point], None]) -> None:
+    """Reads a batch and hit rate against the memory, as a share of the data."""
+    data = store_bytes(args.folder, args.graph)
+    names = "naive-uring+sieve,direct,auto"
+    for share in SHARES:
+        more = ["--graph", args.graph, "--systems", names]
+        keep({"share": share, **measure(args, f"cache_{share}", int(data * share), *more)})
+
+
+def ratio(args: argparse.Namespace, keep: Callable[[Point], None]) -> None:
+    """The gain over both baselines against data / memory, and what the plan picked."""
+    data = store_bytes(args.folder, args.graph)
+    names = "naive-uring,naive-uring+sieve,auto"
+    for times in RATIOS:
+        more = ["--graph", args.graph, "--systems", names]
+        keep({"ratio": times, **measure(args, f"ratio_{times}", data // times, *more)})
+
+
+def nodes(args: argparse.Namespace, keep: Callable[[Point], None]) -> None:
+    """The cost of a seed against the size, at equal data / memory, degree and width."""
+    for millions in MILLIONS:
+        name = f"planted_{millions}m_{NODES_WIDTH}"
+        if not (args.folder / f"{name}.ng").exists():
+            graph = make_planted(millions * 1_000_000, DEGREE, NODES_WIDTH, args.seed)
+            write(name, graph, args.seed, "store", args.folder)
+            del graph
+        memory = store_bytes(args.folder, name) // NODES_RATIO
+        more = ["--graph", name, "--systems", "auto,naive-uring+sieve"]
+        keep({"nodes": millions * 1_000_000, **measure(args, f"nodes_{millions}m", memory, *more)})
+        if not args.keep:
+            say(f"removing {name}")
+            shutil.rmtree(args.folder / f"{name}.ng")
+            shutil.rmtree(args.folder / name)
+
+
+def figure(title: str, across: str, up: str) -> Any:
+    """(figure, axes) with the names of both axes."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    made, axes = pyplot.subplots(figsize=(7, 4))
+    axes.set(title=title, xlabel=across, ylabel=up)
+    axes.grid(alpha=0.3)
+    return made, axes
+
+
+def series(points: list[Point], across: str, name: str, key: str) -> tuple[list[Any], list[Any]]:
+    """(x, [median, low, high] by point) where the system ran."""
+    have = [point for point in points if key in point.get(name, {})]
+    return [point[across] for point in have], [point[name][key] for point in have]
+
+
+def curve(axes: Any, points: list[Point], across: str, name: str, key: str, scale: float) -> None:
+    """One system's median as a line, its range as a band."""
+    xs, ys = series(points, across, name, key)
+    if not xs:
+        return
+    (drawn,) = axes.plot(xs, [y[0] * scale for y in ys], marker="o", label=name)
+    low, high = [y[1] * scale for y in ys], [y[2] * scale for y in ys]
+    axes.fill_between(xs, low, high, color=drawn.get_color(), alpha=0.2)
+
+
+def plot_window(points: list[Point]) -> Any:
+    made, axes = figure("Reads a batch as the look-ahead grows", "batches ahead (W)", "reads")
+    for name in ("scan", "window"):
+        curve(axes, points, "ahead", name, "reads", 1.0)
+    axes.set(xscale="log", yscale="log")
+    axes.legend(frameon=False)
+    return made
+
+
+def plot_cache(points: list[Point]) -> Any:
+    made, axes = figure("Reads a batch as the memory grows", "memory / data", "reads")
+    beside = axes.twinx()
+    beside.set(ylabel="hit rate (dotted)", ylim=(0, 1))
+    for name in ("naive-uring+sieve", "direct", "auto"):
+        curve(axes, points, "share", name, "reads", 1.0)
+        xs, ys = series(points, "share", name, "hit_rate")
+        color = axes.lines[-1].get_color() if axes.lines else None
+        beside.plot(xs, [y[0] for y in ys], ls=":", color=color)
+    axes.set(yscale="log")
+    axes.legend(frameon=False)
+    return made
+
+
+def plot_ratio(points: list[Point]) -> Any:
+    made, axes = figure("Gain of the plan's choice", "data / memory", "times faster than")
+    for base in ("naive-uring", "naive-uring+sieve"):
+        have = [p for p in points if base in p.get("auto", {}).get("ratios", {})]
+        xs = [p["ratio"] for p in have]
+        ys = [p["auto"]["ratios"][base] for p in have]
+        if not xs:
+            continue
+        (drawn,) = axes.plot(xs, [y[0] for y in ys], marker="o", label=base)
+        band = [y[1] for y in ys], [y[2] for y in ys]
+        axes.fill_between(xs, *band, color=drawn.get_color(), alpha=0.2)
+    for point in points:
+        chosen = (point["chosen"].get("auto") or {}).get("reading")
+        ratios = point.get("auto", {}).get("ratios", {})
+        if chosen and "naive-uring" in ratios:
+            place = (point["ratio"], ratios["naive-uring"][0])
+            axes.annotate(chosen, place, xytext=(0, 6), textcoords="offset points", fontsize=7)
+    axes.axhline(1.0, color="gray", lw=0.8)
+    axes.legend(frameon=False)
+    return made
+
+
+def plot_nodes(points: list[Point]) -> Any:
+    made, axes = figure("Cost of a seed as the graph grows", "nodes", "us a seed")
+    for name in ("auto", "naive-uring+sieve"):
+        xs, ys = series(points, "nodes", name, "seeds_per_s")
+        if xs:
+            axes.plot(xs, [1e6 / y[0] for y in ys], marker="o", label=name)
+    axes.set(xscale="log")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False)
+    return made
+
+
+SWEEPS = {
+    "window": (window, plot_window),
+    "cache": (cache, plot_cache),
+    "ratio": (ratio, plot_ratio),
+    "nodes": (nodes, plot_nodes),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("sweep", choices=list(SWEEPS))
+    parser.add_argument("--graph", default="planted_4m")
+    parser.add_argument("--cap", type=training.size, default="2GB", help="of the sweep `window`")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--batches", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--seed", type=int, default=1, help="of generated graphs")
+    parser.add_argument("--keep", action="store_true", help="keep generated graphs")
+    parser.add_argument("--folder", type=Path, default=GRAPHS)
+    parser.add_argument("--plots", type=Path, default=BENCH)
+    parser.add_argument("--plot-only", action="store_true", help="draw the saved figures again")
+    args, args.rest = parser.parse_known_args()
+    run, plot = SWEEPS[args.sweep]
+    file = BENCH / f"sweep_{args.sweep}.json"
+    points: list[Point] = []
+
+    def keep(point: Point) -> None:
+        points.append(point)
+        file.write_text(json.dumps(points, indent=1) + "\n")
+
+    if args.plot_only:
+        points = json.loads(file.read_text())
+    else:
+        BENCH.mkdir(parents=True, exist_ok=True)
+        run(args, keep)
+    plot(points).savefig(args.plots / f"sweep_{args.sweep}.png", dpi=120, bbox_inches="tight")
+    print(args.plots / f"sweep_{args.sweep}.png")
+
+
+if __name__ == "__main__":
+    main()

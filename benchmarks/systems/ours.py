@@ -1,0 +1,131 @@
+"""This project's loader, and its sampler in front of features that are held in memory.
+
+Options: `reading` (a way of reading that the engine has), `window` (batches to look ahead), `store`
+(another store of the same graph), `threads`, `prefetch`, `backend`, and `gather`: `store` (rows
+come with the batch), `numpy` or `torch` (all rows are in memory and that library gathers them), or
+`none` (sampling alone). Torch is imported only to train, or to gather by it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import neargraph as ng
+
+from .drive import Batch, Spec
+
+PASSED_ON = ("reading", "window", "threads", "prefetch")
+
+
+class System:
+    """The store, opened with the memory that `training.py` planned."""
+
+    def __init__(self, spec: Spec) -> None:
+        options = spec.options
+        self.spec = spec
+        self.gather = options.get("gather", "store")
+        self.keywords = {key: options[key] for key in PASSED_ON if key in options}
+        known = inspect.signature(ng.NeighborSampler.batches).parameters
+        for key in self.keywords:
+            if key not in known:
+                raise SystemExit(f"this build of neargraph has no batches({key}=...)")
+        self.store = ng.open(
+            options.get("store", spec.store),
+            memory=spec.memory_bytes or None,
+            backend=options.get("backend", "auto"),
+        )
+        attrs = ["x"] if self.gather == "store" else []
+        self.sampler = ng.NeighborSampler(self.store, spec.fanouts, seed=spec.seed, attrs=attrs)
+        self.ahead: Any = None
+        if hasattr(self.sampler, "look_ahead"):
+            self.sampler.look_ahead = partial(self._remember, self.sampler.look_ahead)
+        self.labels = spec.labels() if spec.mode != "gather" else None
+        if self.gather in ("numpy", "torch"):
+            self.rows = np.load(Path(spec.graph) / "feat.npy")
+
+    def _remember(self, make: Any, *arguments: Any, **keywords: Any) -> Any:
+        """Keeps what looks ahead, to ask it afterwards what it chose."""
+        self.ahead = make(*arguments, **keywords)
+        return self.ahead
+
+    def _many_epochs(self, ids: Any) -> Any:
+        """Shuffled epochs of whole batches behind each other, as many as a run may take.
+
+        A loader goes from one epoch into the next; asked for one epoch alone it would stop.
+        """
+        size = self.spec.batch_size
+        steps = max(1, len(ids) // size)
+        epochs = -(-(self.spec.warmup + self.spec.batches) // steps) + 1
+        rng = np.random.default_rng(self.spec.seed)
+        return np.concatenate([rng.permutation(ids)[: steps * size] for _ in range(epochs)])
+
+    def batches(self, split: str, epoch: int) -> Iterator[Batch]:
+        ids = self.spec.ids(split)
+        steady = split == "train" and self.spec.mode != "accuracy"
+        stream = self.sampler.batches(
+            self._many_epochs(ids) if steady else ids,
+            self.spec.batch_size,
+            shuffle=split == "train" and not steady,
+            train_epoch=epoch,
+            **self.keywords,
+        )
+        for batch in stream:
+            data = self._data(batch)
+            yield Batch(batch.num_seeds, len(batch.nodes()), sum(batch.num_sampled_edges()), data)
+            # The budget counts a batch until its last name is gone.
+            del data, batch
+
+    def _data(self, batch: Any) -> Any:
+        if self.gather == "store":
+            x = batch.features("x")
+        elif self.gather == "numpy":
+            x = np.take(self.rows, batch.nodes(), axis=0, mode="clip")
+        elif self.gather == "torch":
+            import torch
+
+            x = torch.from_numpy(self.rows)[torch.from_numpy(batch.nodes())]
+        else:
+            x = None
+        if self.labels is None:
+            return x, batch.edge_index()
+        import torch
+
+        from .sage import Block
+
+        return Block(
+            torch.as_tensor(x),
+            torch.from_numpy(batch.edge_index()),
+            batch.num_sampled_nodes(),
+            batch.num_sampled_edges(),
+            torch.from_numpy(self.labels[batch.nodes()[: batch.num_seeds]]),
+        )
+
+    def learner(self) -> Any:
+        from .sage import Sage
+
+        return Sage(self.spec)
+
+    def reset(self) -> None:
+        self.store.reset_stats()
+
+    def stats(self) -> dict[str, Any]:
+        found = self.store.stats()
+        if self.gather != "store":
+            return {"engine": found}
+        return {
+            "reads": found["reads"],
+            "read_bytes": found["read_bytes"],
+            "hit_rate": found["hit_rate"],
+            "mean_depth": found["mean_queue_depth"],
+            "budget_peak_bytes": found["budget_peak"],
+            "store_memory_bytes": self.store.info()["memory_bytes"],
+            "backend": self.store.info()["backend"],
+            "engine": found,
+            "chosen": self.ahead.chosen() if self.ahead is not None else None,
+        }

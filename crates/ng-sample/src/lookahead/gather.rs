@@ -1,0 +1,153 @@
+//! The gathering thread: rows from their slots into the columns of a batch, in batch order.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ng_simd::{RowDecoder, copy_streaming, finish_streaming};
+use ng_store::{Snapshot, TensorRef};
+use ng_types::Reservation;
+use rayon::prelude::*;
+
+use super::pieces::Resolved;
+use super::resident::ResidentTensor;
+use super::slots::Slots;
+use super::state::{MEMORY_PATIENCE, Shared, State, Wait};
+use crate::buffer::{Buffer, Pool};
+use crate::{Column, MiniBatch, SampleError};
+
+/// How long a buffer is waited for before memory beside the plan is asked for.
+const BUFFER_PATIENCE: Duration = Duration::from_millis(200);
+
+/// Rows that one task copies.
+const ROWS_TOGETHER: usize = 2048;
+
+/// Where the rows of a tensor come from.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// Slots of this table, into buffers of this pool.
+    Table(usize, Arc<Pool>),
+    /// Memory.
+    Resident(ResidentTensor),
+}
+
+/// A tensor that batches carry.
+#[derive(Debug)]
+pub(crate) struct GatherColumn {
+    pub tensor: TensorRef,
+    /// From what is stored to what is wanted.
+    pub decoder: RowDecoder,
+    pub source: Source,
+}
+
+/// What the gathering thread works with.
+pub(crate) struct Gatherer {
+    pub snapshot: Arc<Snapshot>,
+    /// By tensor asked for.
+    pub columns: Vec<GatherColumn>,
+    pub slots: Arc<std::sync::OnceLock<Vec<Slots>>>,
+    /// Batches that wait for the consumer at most.
+    pub prefetch: usize,
+}
+
+impl Gatherer {
+    /// Makes batches until everything stops.
+    pub fn run(&self, shared: &Shared) {
+        loop {
+            let next = |state: &mut State| {
+                if state.ready.len() < self.prefetch { state.next_complete() } else { None }
+            };
+            let Some(resolved) = shared.wait_until(Wait::GatherForRows, next) else { return };
+            match self.gather(shared, resolved) {
+                Ok(Some(batch)) => shared.change(|state| {
+                    state.gathered += 1;
+                    state.ready.push_back(batch);
+                }),
+                Ok(None) => return,
+                Err(error) => shared.fail(error),
+            }
+        }
+    }
+
+    /// `None` if everything stopped meanwhile.
+    fn gather(
+        &self,
+        shared: &Shared,
+        resolved: Resolved,
+    ) -> Result<Option<MiniBatch>, SampleError> {
+        let Resolved { sampled, slots, rows_read } = resolved;
+        let rows: u64 = slots.iter().map(|slots| slots.len() as u64).sum();
+        self.snapshot.count_rows(rows, rows.saturating_sub(rows_read));
+        let held = self.snapshot.reserve(sampled.sample.batch_bytes());
+        let mut batch = sampled.sample.into_batch(held.map_err(SampleError::from_budget)?);
+        for GatherColumn { tensor, decoder, source } in &self.columns {
+            let width = decoder.out_bytes();
+            let rows = batch.row_ids(tensor.owner).len();
+            let (bytes, held) = match source {
+                Source::Table(table, pool) => {
+                    let Some((mut bytes, held)) = self.buffer(shared, pool, rows * width)? else {
+                        return Ok(None);
+                    };
+                    self.copy(*table, &slots[*table], decoder, bytes.as_mut_slice());
+                    (bytes, held)
+                }
+                Source::Resident(resident) => {
+                    let (mut bytes, held) = self.own_buffer(rows * width)?;
+                    let ids = batch.row_ids(tensor.owner).iter().map(|id| *id as u32);
+                    resident.gather(ids, decoder, bytes.as_mut_slice());
+                    (bytes, held)
+                }
+            };
+            batch.held.push(held);
+            batch.columns.push(Column { tensor: *tensor, dtype: decoder.wanted(), bytes });
+        }
+        Ok(Some(batch))
+    }
+
+    /// A buffer of the pool; one of its own where the batch is larger than any that was foreseen.
+    fn buffer(
+        &self,
+        shared: &Shared,
+        pool: &Arc<Pool>,
+        len: usize,
+    ) -> Result<Option<(Buffer, Option<Reservation>)>, SampleError> {
+        if !pool.fits(len) {
+            return self.own_buffer(len).map(Some);
+        }
+        // A buffer comes back without a word to this stage, so the wait is one of short looks.
+        let start = Instant::now();
+        let look = |state: &mut State| match pool.take(len) {
+            Some(buffer) => Some(Ok((buffer, None))),
+            None if start.elapsed() < BUFFER_PATIENCE => None,
+            // The consumer keeps what it got: it may have what else is free.
+            None => match self.own_buffer(len) {
+                Err(_) if !state.ready.is_empty() || start.elapsed() < MEMORY_PATIENCE => None,
+                result => Some(result),
+            },
+        };
+        shared.wait_until(Wait::GatherForBuffers, look).transpose()
+    }
+
+    fn own_buffer(&self, len: usize) -> Result<(Buffer, Option<Reservation>), SampleError> {
+        let held = self.snapshot.reserve(len as u64).map_err(SampleError::from_budget)?;
+        let buffer = Buffer::new(len);
+        let buffer = buffer.map_err(|source| SampleError::NoMemory { bytes: len, source })?;
+        Ok((buffer, Some(held)))
+    }
+
+    fn copy(&self, table: usize, from: &[u32], decoder: &RowDecoder, out: &mut [u8]) {
+        let Some(slots) = self.slots.get().and_then(|slots| slots.get(table)) else { return };
+        let width = decoder.out_bytes();
+        let tasks = out.par_chunks_mut(ROWS_TOGETHER * width).zip(from.par_chunks(ROWS_TOGETHER));
+        tasks.for_each(|(out, from)| {
+            slots.each(from, |place, row| {
+                let target = &mut out[place * width..(place + 1) * width];
+                if decoder.is_copy() {
+                    copy_streaming(row, target);
+                } else {
+                    decoder.decode(row, target);
+                }
+            });
+            finish_streaming();
+        });
+    }
+}

@@ -1,0 +1,202 @@
+//! How the budget is divided before the first read: window, hot rows, slots, buffers.
+//!
+//! The invariant: what is chosen here is reserved at once and is all that the look-ahead takes for
+//! rows; a policy that foresaw too little reads rows again, it never takes more.
+
+use ng_store::DiskCosts;
+
+use super::policy::{Reading, Table};
+use super::slots::Slots;
+use super::study::{Cost, TableStudy};
+use crate::SampleError;
+
+/// Slices that may have been read and not be used yet.
+const LAG: u64 = 2;
+
+/// What was chosen, and what it is expected to cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chosen {
+    /// The policy.
+    pub reading: Reading,
+    /// Batches that it looks ahead.
+    pub window: u64,
+    /// Rows that stay in memory.
+    pub hot_rows: u64,
+    /// Rows that memory has room for, the hot ones included.
+    pub slots: u64,
+    /// Bytes of these.
+    pub slot_bytes: u64,
+    /// Expected device requests a batch.
+    pub reads: f64,
+    /// Expected bytes a batch.
+    pub read_bytes: f64,
+    /// Expected seconds of the device a batch.
+    pub seconds: f64,
+}
+
+/// A choice with its parts by table.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub chosen: Chosen,
+    /// Rows in at least so many of the studied batches are hot.
+    pub common: usize,
+    /// By table.
+    pub slots: Vec<usize>,
+}
+
+/// What there is to divide.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// For slots, maps and the window of sampled batches.
+    pub bytes: u64,
+    /// Of one sampled batch.
+    pub sample_bytes: u64,
+    /// Batches that were studied.
+    pub batches: usize,
+}
+
+/// Bytes of `slots` for a table, with the bookkeeping.
+fn table_bytes(reading: Reading, table: &TableStudy, slots: u64) -> u64 {
+    let memory = Slots::num_bytes(table.width as usize, slots as usize);
+    memory + Table::num_bytes(reading, table.rows as usize, slots as usize)
+}
+
+/// Slots for each table when all room goes to them, in proportion to what batches want.
+fn all_slots(reading: Reading, tables: &[TableStudy], bytes: u64) -> Vec<usize> {
+    let weight = |table: &TableStudy| table.rows_per_batch() * table.width;
+    let all: u64 = tables.iter().map(weight).sum::<u64>().max(1);
+    let of = |table: &TableStudy| {
+        let share = (u128::from(bytes) * u128::from(weight(table)) / u128::from(all)) as u64;
+        let fixed = table_bytes(reading, table, 0);
+        let each = table_bytes(reading, table, 1 << 20).saturating_sub(fixed) >> 20;
+        let slots = share.saturating_sub(fixed) / (each + 1);
+        slots.saturating_sub(64).min(table.rows) as usize
+    };
+    tables.iter().map(of).collect()
+}
+
+/// The best layout of `reading`, or of any where it is `Auto`.
+pub(crate) fn choose(
+    reading: Reading,
+    window: Option<u64>,
+    tables: &[TableStudy],
+    room: &Room,
+    costs: &DiskCosts,
+) -> Result<Layout, SampleError> {
+    let scan = || best_scan(window, tables, room, costs);
+    let best = match reading {
+        Reading::Scan => scan(),
+        Reading::Auto => {
+            let other = fixed(Reading::Window, window, tables, room, costs);
+            match scan() {
+                Some(scan) if scan.chosen.seconds < other.chosen.seconds => Some(scan),
+                _ => Some(other),
+            }
+        }
+        reading => Some(fixed(reading, window, tables, room, costs)),
+    };
+    let needed = |layout: &Layout| {
+        let enough = |(slots, table): (&usize, &TableStudy)| {
+            *slots as u64 >= (table.rows_per_batch() * 5 / 4).min(table.rows)
+        };
+        layout.slots.iter().zip(tables).all(enough)
+    };
+    best.filter(needed).ok_or_else(|| {
+        let rows = tables.iter().map(|table| table.rows_per_batch() * table.width);
+        let (wanted_bytes, free_bytes) = (rows.sum(), room.bytes);
+        SampleError::TooSmallToLookAhead { wanted_bytes, free_bytes }
+    })
+}
+
+/// The window, or a baseline: all memory is slots.
+fn fixed(
+    reading: Reading,
+    window: Option<u64>,
+    tables: &[TableStudy],
+    room: &Room,
+    costs: &DiskCosts,
+) -> Layout {
+    let most = (room.bytes / 8 / room.sample_bytes.max(1)).max(1);
+    let ahead = if reading == Reading::Window { window.unwrap_or(64).min(most).max(1) } else { 1 };
+    let bytes = room.bytes.saturating_sub(ahead * room.sample_bytes);
+    let mut slots = all_slots(reading, tables, bytes);
+    if reading == Reading::NaiveUring {
+        let few = tables.iter().map(|table| table.rows_per_batch() as usize * 4);
+        slots.iter_mut().zip(few).for_each(|(slots, few)| *slots = few.min(*slots));
+    }
+    let mut cost = Cost::default();
+    for (table, slots) in tables.iter().zip(&slots) {
+        let misses = match reading {
+            Reading::NaiveUring => table.rows_per_batch() as f64,
+            _ => table.window_misses(*slots as u64),
+        };
+        cost = cost.plus(table.window_cost(misses, costs));
+    }
+    layout(reading, ahead, usize::MAX, slots, tables, cost)
+}
+
+/// The rotating scan with the window and the hot rows that cost the device least.
+fn best_scan(
+    window: Option<u64>,
+    tables: &[TableStudy],
+    room: &Room,
+    costs: &DiskCosts,
+) -> Option<Layout> {
+    let windows: Vec<usize> = match window {
+        Some(window) => vec![(window as usize).min(room.batches).max(1)],
+        None => (1..=room.batches).collect(),
+    };
+    let mut best: Option<Layout> = None;
+    for eighths in [8, 7, 6, 5, 4, 3, 2] {
+        let common = if eighths == 8 { usize::MAX } else { (room.batches * eighths / 8).max(1) };
+        let fits = |window: &&usize| {
+            let slots = scan_slots(tables, common, **window);
+            let rows: u64 =
+                tables.iter().zip(&slots).map(|(t, s)| table_bytes(Reading::Scan, t, *s)).sum();
+            rows + (**window as u64 + 2 * LAG) * room.sample_bytes <= room.bytes
+        };
+        let Some(window) = windows.iter().rev().find(fits) else { continue };
+        let cost = tables
+            .iter()
+            .map(|table| table.scan_cost(common, *window, costs))
+            .fold(Cost::default(), Cost::plus);
+        if best.as_ref().is_some_and(|best| best.chosen.seconds <= cost.seconds) {
+            continue;
+        }
+        let left = room.bytes - (*window as u64 + 2 * LAG) * room.sample_bytes;
+        let slots = all_slots(Reading::Scan, tables, left);
+        best = Some(layout(Reading::Scan, *window as u64, common, slots, tables, cost));
+    }
+    best
+}
+
+fn scan_slots(tables: &[TableStudy], common: usize, window: usize) -> Vec<u64> {
+    let of = |table: &TableStudy| {
+        let moving = table.scan_slots(common, window, LAG);
+        // What the study saw varies a little from batch to batch.
+        table.num_hot(common) + moving + moving / 64
+    };
+    tables.iter().map(of).collect()
+}
+
+fn layout(
+    reading: Reading,
+    window: u64,
+    common: usize,
+    slots: Vec<usize>,
+    tables: &[TableStudy],
+    cost: Cost,
+) -> Layout {
+    let bytes = |(table, slots): (&TableStudy, &usize)| table.width * *slots as u64;
+    let chosen = Chosen {
+        reading,
+        window,
+        hot_rows: tables.iter().map(|table| table.num_hot(common)).sum(),
+        slots: slots.iter().map(|slots| *slots as u64).sum(),
+        slot_bytes: tables.iter().zip(&slots).map(bytes).sum(),
+        reads: cost.reads,
+        read_bytes: cost.bytes,
+        seconds: cost.seconds,
+    };
+    Layout { chosen, common, slots }
+}

@@ -1,0 +1,73 @@
+//! What the stages hand to each other: sampled batches, rows to be read, batches whose rows have
+//! their slots.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use ng_store::{Owner, Planned, RowPlan};
+use ng_types::NodeId;
+
+use crate::{CompactSample, Ids};
+
+/// Seeds of a batch and its random stream.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub seeds: Vec<NodeId>,
+    pub stream: u64,
+}
+
+/// A batch that was sampled and waits for its rows.
+#[derive(Debug)]
+pub(crate) struct Sampled {
+    /// Its place in the order of the jobs.
+    pub index: u64,
+    /// What it was made from.
+    pub job: Job,
+    /// The subgraph.
+    pub sample: CompactSample,
+}
+
+impl Sampled {
+    /// The rows that a tensor of `owner` gives to the batch. Tables have fewer than 2^32 rows.
+    pub fn rows(&self, owner: Owner) -> Cow<'_, [u32]> {
+        let ids = match owner {
+            Owner::Node(node_type) => &self.sample.nodes[usize::from(node_type.0)].ids,
+            Owner::Edge(edge_type) => &self.sample.edges[usize::from(edge_type.0)].edge_ids,
+        };
+        match ids {
+            Ids::Narrow(ids) => Cow::Borrowed(ids),
+            Ids::Wide(ids) => ids.iter().map(|id| *id as u32).collect(),
+        }
+    }
+}
+
+/// Rows of one table that are read together.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// The batch that cannot be gathered before.
+    pub step: u64,
+    /// The table.
+    pub table: usize,
+    /// How.
+    pub plan: RowPlan,
+    /// Where each row goes.
+    pub slots: Vec<u32>,
+}
+
+impl Planned for Piece {
+    fn plan(&self) -> &RowPlan {
+        &self.plan
+    }
+}
+
+/// The slots of a batch's rows, by table.
+pub(crate) type BatchSlots = Arc<Vec<Vec<u32>>>;
+
+/// A batch whose rows have their slots.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    pub sampled: Sampled,
+    pub slots: BatchSlots,
+    /// Rows that were planned to be read at its step.
+    pub rows_read: u64,
+}

@@ -1,0 +1,264 @@
+//! Which row is in which slot, and until when it is needed. One table has one [`Places`], used by
+//! the planning thread alone.
+//!
+//! Batches are numbered from 1 on here; 0 means none. The invariant: a slot is handed out for
+//! another row only after every batch that was promised its row has been gathered.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ng_io::vec_in_huge_pages;
+use ng_simd::prefetch_at;
+
+/// No slot.
+pub(crate) const NOWHERE: u32 = u32::MAX;
+
+/// Needed by no batch that is known.
+const IDLE: u32 = u32::MAX;
+
+/// So many places ahead memory is fetched.
+const NEAR: usize = 16;
+
+/// Never given up.
+const FOREVER: u32 = u32::MAX - 1;
+
+/// What is known of one slot, together because it is looked at together.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    row: u32,
+    /// The batch that the row is kept for.
+    until: u32,
+    /// The last batch that was promised it.
+    promised: u32,
+}
+
+/// The map between rows and slots.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// By row.
+    slot_of: Vec<u32>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Slots by the batch that they are kept for; entries that `until` denies are old.
+    due: BTreeMap<u32, Vec<u32>>,
+    /// Slots that no known batch wants, the longest idle first; the same holds.
+    idle: VecDeque<u32>,
+    gathered: u32,
+}
+
+impl Places {
+    /// Bytes of bookkeeping.
+    pub fn num_bytes(rows: usize, slots: usize) -> u64 {
+        (rows * 4 + slots * (size_of::<Slot>() + 4 + 2 * 4)) as u64
+    }
+
+    /// `slots` free slots for a table of `rows` rows.
+    pub fn new(rows: usize, slots: usize) -> Self {
+        Self {
+            slot_of: vec_in_huge_pages(NOWHERE, rows),
+            slots: vec_in_huge_pages(Slot { row: NOWHERE, until: 0, promised: 0 }, slots),
+            free: (0..slots as u32).rev().collect(),
+            due: BTreeMap::new(),
+            idle: VecDeque::new(),
+            gathered: 0,
+        }
+    }
+
+    /// Rows of the table.
+    pub fn num_rows(&self) -> usize {
+        self.slot_of.len()
+    }
+
+    fn until(&self, slot: u32) -> Option<u32> {
+        self.slots.get(slot as usize).map(|slot| slot.until)
+    }
+
+    /// Where a row is.
+    pub fn find(&self, row: u32) -> Option<u32> {
+        self.slot_of.get(row as usize).copied().filter(|slot| *slot != NOWHERE)
+    }
+
+    /// Brings near what is known of the slots some places behind `at`: each would else be waited
+    /// for on its own.
+    pub fn prefetch(&self, slots: &[u32], at: usize) {
+        if let Some(slot) = slots.get(at + NEAR) {
+            prefetch_at(&self.slots, *slot as usize);
+        }
+        if let Some(known) = slots.get(at + NEAR / 2).and_then(|s| self.slots.get(*s as usize)) {
+            prefetch_at(&self.slot_of, known.row as usize);
+        }
+    }
+
+    /// Slots that can be had without taking a row away from anybody.
+    pub fn num_free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// A slot that nobody needs.
+    pub fn take_free(&mut self) -> Option<u32> {
+        self.free.pop()
+    }
+
+    /// A free slot, else the longest idle, else the one whose batch is the farthest. `None` if
+    /// every slot is promised to a batch that has not been gathered.
+    pub fn take_any(&mut self) -> Option<u32> {
+        self.free.pop().or_else(|| self.evict_idle()).or_else(|| self.evict_last())
+    }
+
+    /// Puts a row into a slot that was taken, and keeps it until batch `until`.
+    pub fn put(&mut self, row: u32, slot: u32, until: u32) {
+        self.name(row, slot);
+        self.keep(slot, until);
+    }
+
+    /// Puts a row into a slot that was taken and keeps it; whoever took it empties it.
+    pub fn put_unowned(&mut self, row: u32, slot: u32) {
+        self.name(row, slot);
+        if let Some(known) = self.slots.get_mut(slot as usize) {
+            known.until = IDLE;
+        }
+    }
+
+    fn name(&mut self, row: u32, slot: u32) {
+        let places = (self.slot_of.get_mut(row as usize), self.slots.get_mut(slot as usize));
+        if let (Some(slot_of), Some(known)) = places {
+            (*slot_of, known.row) = (slot, row);
+        }
+    }
+
+    /// Puts a row into a slot that it never leaves.
+    pub fn put_forever(&mut self, row: u32, slot: u32) {
+        self.name(row, slot);
+        if let Some(known) = self.slots.get_mut(slot as usize) {
+            known.until = FOREVER;
+        }
+    }
+
+    /// The row of a slot is gone.
+    pub fn vacate(&mut self, slot: u32) {
+        self.empty(slot);
+    }
+
+    /// Whether every batch that was promised the slot has been gathered.
+    pub fn is_settled(&self, slot: u32) -> bool {
+        self.promised(slot) <= self.gathered
+    }
+
+    /// Keeps what is in a slot until batch `until`.
+    pub fn keep(&mut self, slot: u32, until: u32) {
+        let Some(known) = self.slots.get_mut(slot as usize) else { return };
+        if known.until != FOREVER && known.until != until {
+            known.until = until;
+            self.due.entry(until).or_default().push(slot);
+        }
+    }
+
+    /// Keeps an idle slot for a batch that turned up.
+    pub fn wake(&mut self, slot: u32, until: u32) {
+        if self.until(slot) == Some(IDLE) {
+            self.keep(slot, until);
+        }
+    }
+
+    /// Nobody known wants what is in a slot any more; it may be wanted again.
+    pub fn rest(&mut self, slot: u32) {
+        let Some(known) = self.slots.get_mut(slot as usize) else { return };
+        if known.until != FOREVER && known.until != IDLE {
+            known.until = IDLE;
+            self.idle.push_back(slot);
+        }
+    }
+
+    /// Promises a slot to a batch, and keeps it until then at least.
+    pub fn promise(&mut self, slot: u32, batch: u32) {
+        let Some(known) = self.slots.get_mut(slot as usize) else { return };
+        known.promised = batch;
+        if known.until < batch {
+            self.keep(slot, batch);
+        }
+    }
+
+    /// The last batch that a slot was promised to.
+    pub fn promised(&self, slot: u32) -> u32 {
+        self.slots.get(slot as usize).map_or(0, |slot| slot.promised)
+    }
+
+    /// Every batch up to `batch` has been gathered: what was kept for them alone is free.
+    pub fn release_through(&mut self, batch: u32) {
+        self.gathered = batch;
+        while let Some(entry) = self.due.first_entry() {
+            if *entry.key() > batch {
+                break;
+            }
+            let (due, slots) = entry.remove_entry();
+            for (at, slot) in slots.iter().copied().enumerate() {
+                self.prefetch(&slots, at);
+                let Some(known) = self.slots.get(slot as usize) else { continue };
+                if known.until == due && known.promised <= batch {
+                    self.empty(slot);
+                    self.free.push(slot);
+                }
+            }
+        }
+    }
+
+    /// Forgets that batches up to `batch` are waited for: they have been promised what they want.
+    pub fn forget_due_through(&mut self, batch: u32) {
+        self.due = self.due.split_off(&(batch + 1));
+    }
+
+    fn empty(&mut self, slot: u32) {
+        let Some(known) = self.slots.get_mut(slot as usize) else { return };
+        let row = std::mem::replace(&mut known.row, NOWHERE);
+        if let Some(place) = self.slot_of.get_mut(row as usize).filter(|place| **place == slot) {
+            *place = NOWHERE;
+        }
+    }
+
+    fn evict_idle(&mut self) -> Option<u32> {
+        for _ in 0..self.idle.len() {
+            let slot = self.idle.pop_front()?;
+            if self.until(slot) != Some(IDLE) {
+                continue;
+            }
+            if self.promised(slot) > self.gathered {
+                self.idle.push_back(slot);
+                continue;
+            }
+            self.empty(slot);
+            return Some(slot);
+        }
+        None
+    }
+
+    /// Takes a row away whose batch is the farthest; it will be read again for it.
+    fn evict_last(&mut self) -> Option<u32> {
+        let mut later = Vec::new();
+        let mut found = None;
+        while let Some(mut entry) = self.due.last_entry() {
+            let due = *entry.key();
+            let slots = entry.get_mut();
+            let mut kept = Vec::new();
+            while let Some(slot) = slots.pop() {
+                let Some(known) = self.slots.get(slot as usize) else { continue };
+                if known.until != due {
+                    continue;
+                }
+                if known.promised > self.gathered {
+                    kept.push(slot);
+                    continue;
+                }
+                found = Some(slot);
+                break;
+            }
+            slots.append(&mut kept);
+            if found.is_some() {
+                break;
+            }
+            later.push(entry.remove_entry());
+        }
+        self.due.extend(later.into_iter().filter(|(_, slots)| !slots.is_empty()));
+        let slot = found?;
+        self.empty(slot);
+        Some(slot)
+    }
+}

@@ -1,0 +1,475 @@
+//! The planning thread's work: step by step, which rows are read, into which slots, and which
+//! slots a batch is gathered from.
+//!
+//! Step t is about batch t: after it every row of the batch has a slot that was filled or is being
+//! filled. Whatever a policy foresaw wrongly is read at the batch's own step, so a policy decides
+//! about speed alone.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ng_store::{Merge, Snapshot};
+
+use super::pieces::{BatchSlots, Piece, Resolved, Sampled};
+use super::places::NOWHERE;
+use super::policy::{Future, Reading, Registered, Table};
+use crate::SampleError;
+
+/// Rows that are planned together.
+const PIECE_ROWS: usize = 8 << 10;
+
+/// Reads of a group of the naive policies, which ends before the next begins.
+const NAIVE_GROUP: usize = 256;
+
+/// Batches that may be planned and not gathered.
+const OUTSTANDING_MAX: u64 = 3;
+
+/// What the planner needs from the threads around it.
+pub(crate) trait Around {
+    /// Hands rows to the reader; waits while it has enough. An error ends the planning.
+    fn emit(&mut self, piece: Piece) -> Result<(), SampleError>;
+
+    /// Waits until more than `gathered` batches have been gathered, and says how many.
+    fn wait_gathered(&mut self, gathered: u64) -> Result<u64, SampleError>;
+}
+
+/// Where the rotating scan stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Sweeps over the whole file for the next `window` batches, twice as many each time, so that
+    /// the first batch comes early; what was read lasts until batch `end`.
+    Ramp { window: u64, end: u64 },
+    /// One slice a batch since batch `from`.
+    Rotate { from: u64 },
+}
+
+pub(crate) struct Planner {
+    snapshot: Arc<Snapshot>,
+    reading: Reading,
+    window: u64,
+    gap_blocks: u32,
+    tables: Vec<Table>,
+    /// Batches from `base` on that were sampled and not gathered.
+    ahead: VecDeque<Registered>,
+    base: u64,
+    /// Batches before this one are known to the tables' futures.
+    registered: u64,
+    /// Slots of batches that were planned and not gathered.
+    outstanding: VecDeque<BatchSlots>,
+    gathered: u64,
+    /// Rows that were planned to be read since the last step.
+    rows_read: u64,
+    phase: Phase,
+}
+
+impl Planner {
+    pub fn new(
+        snapshot: Arc<Snapshot>,
+        reading: Reading,
+        window: u64,
+        gap_blocks: u32,
+        tables: Vec<Table>,
+    ) -> Self {
+        Self {
+            snapshot,
+            reading,
+            window: window.max(1),
+            gap_blocks,
+            tables,
+            ahead: VecDeque::new(),
+            base: 0,
+            registered: 0,
+            outstanding: VecDeque::new(),
+            gathered: 0,
+            rows_read: 0,
+            phase: Phase::Ramp { window: 1, end: 0 },
+        }
+    }
+
+    /// Batches that have to be sampled before step `t`, if there are so many.
+    pub fn needs(&self, t: u64) -> u64 {
+        match (self.reading, self.phase) {
+            (Reading::Scan, Phase::Ramp { end, .. }) if t < end => t + 1,
+            (Reading::Scan, Phase::Ramp { window, .. }) if window < self.window => t + window,
+            (Reading::Scan | Reading::Window, _) => t + self.window,
+            _ => t + 1,
+        }
+    }
+
+    /// Takes the next sampled batch.
+    pub fn push(&mut self, sampled: Sampled) {
+        let next = self.tables.iter().map(|table| match table.future {
+            Future::Chain { .. } => vec![0; sampled.rows(table.owner()).len()],
+            _ => Vec::new(),
+        });
+        let next = next.collect();
+        self.ahead.push_back(Registered { sampled: Some(sampled), next });
+    }
+
+    /// Batches that were pushed so far.
+    pub fn available(&self) -> u64 {
+        self.base + self.ahead.len() as u64
+    }
+
+    /// Reads rows that stay for ever, such as those that most batches want.
+    pub fn keep_hot(
+        &mut self,
+        table: usize,
+        rows: &[u32],
+        around: &mut dyn Around,
+    ) -> Result<(), SampleError> {
+        let places = &mut self.tables[table].places;
+        let mut slots = Vec::with_capacity(rows.len());
+        for row in rows {
+            let Some(slot) = places.take_free() else { break };
+            places.put_forever(*row, slot);
+            slots.push(slot);
+        }
+        self.emit(0, table, &rows[..slots.len()], &slots, around)
+    }
+
+    /// Plans batch `t`.
+    pub fn step(&mut self, t: u64, around: &mut dyn Around) -> Result<Resolved, SampleError> {
+        while t >= self.gathered + OUTSTANDING_MAX {
+            self.wait(around)?;
+        }
+        match self.reading {
+            Reading::Scan => self.scan(t, around)?,
+            Reading::Window => self.look_ahead(t),
+            _ => {}
+        }
+        let resolved = self.resolve(t, around)?;
+        self.outstanding.push_back(Arc::clone(&resolved.slots));
+        Ok(resolved)
+    }
+
+    fn wait(&mut self, around: &mut dyn Around) -> Result<(), SampleError> {
+        let gathered = around.wait_gathered(self.gathered)?;
+        self.release(gathered);
+        Ok(())
+    }
+
+    /// Batches before `gathered` need their slots no more.
+    pub fn release(&mut self, gathered: u64) {
+        while self.base < gathered {
+            let (Some(done), Some(registered)) =
+                (self.outstanding.pop_front(), self.ahead.pop_front())
+            else {
+                break;
+            };
+            for (index, table) in self.tables.iter_mut().enumerate() {
+                let Future::Chain { .. } = table.future else { continue };
+                let number = self.base as u32 + 1;
+                for (slot, next) in done[index].iter().zip(&registered.next[index]) {
+                    match *next {
+                        _ if table.places.promised(*slot) != number => {}
+                        0 => table.places.rest(*slot),
+                        next => table.places.keep(*slot, number + u32::from(next)),
+                    }
+                }
+            }
+            self.base += 1;
+        }
+        self.gathered = gathered;
+        self.tables.iter_mut().for_each(|table| table.places.release_through(gathered as u32));
+    }
+
+    // The rotating scan.
+
+    fn scan(&mut self, t: u64, around: &mut dyn Around) -> Result<(), SampleError> {
+        loop {
+            match self.phase {
+                Phase::Ramp { end, .. } if t < end => return Ok(()),
+                Phase::Ramp { window, .. } => {
+                    // Nothing that was read before is needed any more, so all slots are there.
+                    while self.gathered < t {
+                        self.wait(around)?;
+                    }
+                    if window < self.window {
+                        let end = self.want_all(t, window);
+                        self.sweep(t, end - t, None, around)?;
+                        self.phase = Phase::Ramp { window: window * 2, end };
+                        return Ok(());
+                    }
+                    self.prime(t, around)?;
+                    self.phase = Phase::Rotate { from: t };
+                }
+                Phase::Rotate { from } => {
+                    self.want_through(t, t + self.window);
+                    return self.sweep(t, self.window, Some((t - from) % self.window), around);
+                }
+            }
+        }
+    }
+
+    /// Notes what batches from `t` on want, at most `window` of them and no more than there are
+    /// free slots for; returns the end of these batches.
+    fn want_all(&mut self, t: u64, window: u64) -> u64 {
+        let mut new = vec![0; self.tables.len()];
+        for index in t..t + window {
+            let Some(sampled) = find(&self.ahead, self.base, index) else {
+                return index.max(t + 1);
+            };
+            let full = self.tables.iter().zip(&new).any(|(table, new)| {
+                new + sampled.rows(table.owner()).len() > table.places.num_free()
+            });
+            if full && index > t {
+                return index;
+            }
+            self.registered = self.registered.max(index + 1);
+            for (table, new) in self.tables.iter_mut().zip(&mut new) {
+                let owner = table.owner();
+                let Future::Last(stamps) = &mut table.future else { continue };
+                for row in sampled.rows(owner).iter().copied() {
+                    let news = stamps.want(row, index, t, window);
+                    *new += usize::from(news && table.places.find(row).is_none());
+                }
+            }
+        }
+        t + window
+    }
+
+    fn want_through(&mut self, t: u64, end: u64) {
+        while self.registered < end {
+            let Some(sampled) = find(&self.ahead, self.base, self.registered) else { return };
+            for table in &mut self.tables {
+                let owner = table.owner();
+                let Future::Last(stamps) = &mut table.future else { continue };
+                for row in sampled.rows(owner).iter().copied() {
+                    stamps.want(row, self.registered, t, self.window);
+                }
+            }
+            self.registered += 1;
+        }
+    }
+
+    /// Reads what the batches want before each slice comes by for the first time.
+    fn prime(&mut self, t: u64, around: &mut dyn Around) -> Result<(), SampleError> {
+        let window = self.window;
+        for index in t..t + window - 1 {
+            let Some(sampled) = find(&self.ahead, self.base, index) else { break };
+            for table in &mut self.tables {
+                let (owner, rows) = (table.owner(), table.places.num_rows() as u64);
+                let Future::Last(stamps) = &mut table.future else { continue };
+                for row in sampled.rows(owner).iter().copied() {
+                    if u64::from(row) * window / rows > index - t {
+                        stamps.want(row, index, t, window);
+                    }
+                }
+            }
+        }
+        self.sweep(t, window, None, around)?;
+        self.registered = t;
+        self.want_through(t, t + window - 1);
+        Ok(())
+    }
+
+    /// Reads the rows of one slice, or of all, that a batch of the window wants.
+    fn sweep(
+        &mut self,
+        t: u64,
+        window: u64,
+        slice: Option<u64>,
+        around: &mut dyn Around,
+    ) -> Result<(), SampleError> {
+        for index in 0..self.tables.len() {
+            let rows = self.tables[index].places.num_rows() as u64;
+            let range = match slice {
+                Some(s) => (s * rows).div_ceil(window)..((s + 1) * rows).div_ceil(window),
+                None => 0..rows,
+            };
+            let mut at = range.start;
+            while at < range.end {
+                let mut wanted = Vec::new();
+                let table = &mut self.tables[index];
+                let Future::Last(stamps) = &mut table.future else { break };
+                while at < range.end && wanted.len() < PIECE_ROWS {
+                    let row = at as u32;
+                    at += 1;
+                    let Some(distance) = stamps.last(row, t, window) else { continue };
+                    let until = (t + distance) as u32 + 1;
+                    match table.places.find(row) {
+                        Some(slot) => table.places.keep(slot, until),
+                        None => wanted.push((row, until)),
+                    }
+                }
+                while self.tables[index].places.num_free() < wanted.len() && self.gathered < t {
+                    self.wait(around)?;
+                }
+                let places = &mut self.tables[index].places;
+                let (mut rows, mut slots) = (Vec::new(), Vec::new());
+                for (row, until) in wanted {
+                    // Where memory ends, the row is read when its batch comes.
+                    let Some(slot) = places.take_free() else { break };
+                    places.put(row, slot, until);
+                    rows.push(row);
+                    slots.push(slot);
+                }
+                self.emit(t, index, &rows, &slots, around)?;
+            }
+        }
+        Ok(())
+    }
+
+    // The window.
+
+    /// Tells every row that the batches up to the end of the window want when that is.
+    fn look_ahead(&mut self, t: u64) {
+        while self.registered < t + self.window {
+            let Some(sampled) = find(&self.ahead, self.base, self.registered) else { return };
+            let number = self.registered as u32 + 1;
+            let owners = self.tables.iter().map(Table::owner);
+            // Taken out, because the uses of this batch are told to those before it.
+            let rows: Vec<Vec<u32>> = owners.map(|owner| sampled.rows(owner).to_vec()).collect();
+            for (index, table) in self.tables.iter_mut().enumerate() {
+                let Future::Chain { batch, place } = &mut table.future else { continue };
+                for (position, row) in rows[index].iter().copied().enumerate() {
+                    let (batch, place) = (&mut batch[row as usize], &mut place[row as usize]);
+                    let before = u64::from(*batch).checked_sub(self.base + 1);
+                    if let Some(at) = before {
+                        let next = &mut self.ahead[at as usize].next[index][*place as usize];
+                        *next = (number - *batch).min(u32::from(u16::MAX)) as u16;
+                    } else if let Some(slot) = table.places.find(row) {
+                        table.places.wake(slot, number);
+                    }
+                    (*batch, *place) = (number, position as u32);
+                }
+            }
+            self.registered += 1;
+        }
+    }
+
+    // Every policy.
+
+    /// Gives every row of batch `t` its slot, and reads those that have none.
+    fn resolve(&mut self, t: u64, around: &mut dyn Around) -> Result<Resolved, SampleError> {
+        let registered = self.ahead.get_mut((t - self.base) as usize);
+        let sampled = registered.and_then(|registered| registered.sampled.take());
+        let sampled = sampled.ok_or(SampleError::ThreadLost)?;
+        let number = t as u32 + 1;
+        // Batches under way do not share rows where nothing is kept on purpose.
+        let is_blind = self.reading == Reading::NaiveUring;
+        let mut all = Vec::with_capacity(self.tables.len());
+        for index in 0..self.tables.len() {
+            let table = &mut self.tables[index];
+            let wanted = sampled.rows(table.owner());
+            // One look-up does not wait for another: first all slots, then what is known of them.
+            let find = |row: &u32| table.places.find(*row).filter(|_| !is_blind);
+            let mut slots: Vec<u32> =
+                wanted.iter().map(|row| find(row).unwrap_or(NOWHERE)).collect();
+            let mut missing: Vec<(u32, u32)> = Vec::new();
+            for (position, slot) in slots.iter().enumerate() {
+                table.places.prefetch(&slots, position);
+                if *slot == NOWHERE {
+                    missing.push((wanted[position], position as u32));
+                    continue;
+                }
+                table.places.promise(*slot, number);
+                if let Future::Sieve(sieve) = &mut table.future {
+                    sieve.touch(*slot);
+                }
+            }
+            self.read_missing(t, index, missing, &mut slots, around)?;
+            if let Future::Chain { .. } = self.tables[index].future {
+                self.tables[index].places.forget_due_through(number);
+            }
+            all.push(slots);
+        }
+        Ok(Resolved {
+            sampled,
+            slots: Arc::new(all),
+            rows_read: std::mem::take(&mut self.rows_read),
+        })
+    }
+
+    fn read_missing(
+        &mut self,
+        t: u64,
+        index: usize,
+        mut missing: Vec<(u32, u32)>,
+        slots: &mut [u32],
+        around: &mut dyn Around,
+    ) -> Result<(), SampleError> {
+        missing.sort_unstable();
+        let (mut rows, mut into) = (Vec::new(), Vec::new());
+        for group in missing.chunk_by(|a, b| a.0 == b.0) {
+            let Some((row, _)) = group.first() else { continue };
+            let slot = self.slot_for(t, index, *row, around)?;
+            for (_, position) in group {
+                slots[*position as usize] = slot;
+            }
+            rows.push(*row);
+            into.push(slot);
+        }
+        self.emit(t, index, &rows, &into, around)
+    }
+
+    /// A slot for a row that batch `t` cannot do without.
+    fn slot_for(
+        &mut self,
+        t: u64,
+        index: usize,
+        row: u32,
+        around: &mut dyn Around,
+    ) -> Result<u32, SampleError> {
+        let number = t as u32 + 1;
+        loop {
+            let Table { places, future, .. } = &mut self.tables[index];
+            let slot = match future {
+                Future::Sieve(sieve) => places.take_free().or_else(|| {
+                    let slot = sieve.evict(|slot| places.is_settled(slot))?;
+                    places.vacate(slot);
+                    Some(slot)
+                }),
+                _ => places.take_any(),
+            };
+            if let Some(slot) = slot {
+                match future {
+                    Future::Sieve(sieve) => {
+                        sieve.insert(slot);
+                        places.put_unowned(row, slot);
+                    }
+                    _ => places.put(row, slot, number),
+                }
+                places.promise(slot, number);
+                return Ok(slot);
+            }
+            if self.gathered >= t {
+                return Err(SampleError::Spec(
+                    "a batch has more rows than the memory for rows; raise memory= or use smaller \
+                     batches or fanouts"
+                        .into(),
+                ));
+            }
+            self.wait(around)?;
+        }
+    }
+
+    fn emit(
+        &mut self,
+        step: u64,
+        table: usize,
+        rows: &[u32],
+        slots: &[u32],
+        around: &mut dyn Around,
+    ) -> Result<(), SampleError> {
+        let (merge, together) = if self.reading.is_naive() {
+            (Merge::Never, NAIVE_GROUP)
+        } else {
+            (Merge::Gaps(self.gap_blocks), PIECE_ROWS)
+        };
+        let tensor = self.tables[table].tensor;
+        self.rows_read += rows.len() as u64;
+        for (rows, slots) in rows.chunks(together).zip(slots.chunks(together)) {
+            let wide: Vec<u64> = rows.iter().map(|row| u64::from(*row)).collect();
+            let plan = self.snapshot.plan_rows(tensor, &wide, merge)?;
+            around.emit(Piece { step, table, plan, slots: slots.to_vec() })?;
+        }
+        Ok(())
+    }
+}
+
+/// The batch of that number, if it was sampled and has no slots yet.
+fn find(ahead: &VecDeque<Registered>, base: u64, index: u64) -> Option<&Sampled> {
+    ahead.get(index.checked_sub(base)? as usize)?.sampled.as_ref()
+}

@@ -1,0 +1,42 @@
+//! The reading thread: one queue of requests that runs dry only when the planner has nothing.
+
+use std::sync::{Arc, OnceLock};
+
+use ng_store::Snapshot;
+
+use super::pieces::Piece;
+use super::policy::Reading;
+use super::slots::Slots;
+use super::state::{Shared, State, Wait};
+
+/// Reads pieces into their slots until everything stops.
+pub(crate) fn read(
+    shared: &Shared,
+    snapshot: &Snapshot,
+    reading: Reading,
+    slots: &OnceLock<Vec<Slots>>,
+) {
+    let waiting = |state: &mut State| (!state.pieces.is_empty()).then_some(());
+    while shared.wait_until(Wait::ReadForPlans, waiting).is_some() {
+        // A naive reader lets each group end before it begins the next.
+        let mut groups = if reading.is_naive() { 1 } else { usize::MAX };
+        let mut next = || {
+            groups = groups.checked_sub(1)?;
+            let mut state = shared.lock();
+            if state.closed { None } else { state.pieces.pop_front() }
+        };
+        let slots = slots.get().map_or(&[][..], Vec::as_slice);
+        let mut take = |piece: &Piece, row: usize, skip: usize, bytes: &[u8]| {
+            if let (Some(slots), Some(slot)) = (slots.get(piece.table), piece.slots.get(row)) {
+                slots.write(*slot, skip, bytes);
+            }
+        };
+        let mut done = |piece: Arc<Piece>| {
+            slots.iter().for_each(Slots::finish_writing);
+            shared.change(|state| state.piece_was_read(&piece));
+        };
+        if let Err(error) = snapshot.read_plans(&mut next, &mut take, &mut done) {
+            shared.fail(error.into());
+        }
+    }
+}

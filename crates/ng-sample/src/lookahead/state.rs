@@ -1,0 +1,194 @@
+//! What the threads of a look-ahead share: one lock, one condition, and queues between stages.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::pieces::{Job, Piece, Resolved, Sampled};
+use crate::{MiniBatch, SampleError};
+
+/// How long a wait lasts before the world is looked at again.
+const POLL: Duration = Duration::from_millis(50);
+
+/// How long a stage waits for memory that only the consumer can give back.
+pub(crate) const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Rows that may be planned ahead of the reader.
+const QUEUED_ROWS_MAX: usize = 96 << 10;
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Jobs that no thread has begun, and the number of the first.
+    pub jobs: VecDeque<Job>,
+    pub begun: u64,
+    /// Jobs that were done too early and are done again, by number.
+    pub again: BTreeMap<u64, Job>,
+    /// There will be no more jobs.
+    pub ended: bool,
+    /// Batches from this one on are not sampled yet.
+    pub sample_until: u64,
+    pub sampled: BTreeMap<u64, Sampled>,
+    /// The next sampled batch that the planner takes.
+    pub planned_input: u64,
+    /// Read, or being read: pieces by step, and those that nobody has begun.
+    pub unread: BTreeMap<u64, usize>,
+    pub pieces: VecDeque<Arc<Piece>>,
+    pub queued_rows: usize,
+    /// Steps whose planning has ended, and their batches.
+    pub planned: u64,
+    pub resolved: VecDeque<Resolved>,
+    pub gathered: u64,
+    pub ready: VecDeque<MiniBatch>,
+    pub delivered: u64,
+    pub failure: Option<SampleError>,
+    pub closed: bool,
+}
+
+impl State {
+    /// Jobs that were given so far.
+    pub fn given(&self) -> u64 {
+        self.begun + self.jobs.len() as u64
+    }
+
+    /// The next batch that can be gathered, if its rows are there.
+    pub fn next_complete(&mut self) -> Option<Resolved> {
+        let first = self.resolved.front()?.sampled.index;
+        let unread = self.unread.first_key_value().is_some_and(|(step, _)| *step <= first);
+        if unread { None } else { self.resolved.pop_front() }
+    }
+
+    pub fn add_piece(&mut self, piece: Piece) {
+        *self.unread.entry(piece.step).or_default() += 1;
+        self.queued_rows += piece.slots.len();
+        self.pieces.push_back(Arc::new(piece));
+    }
+
+    pub fn has_room_for_pieces(&self) -> bool {
+        self.queued_rows < QUEUED_ROWS_MAX
+    }
+
+    pub fn piece_was_read(&mut self, piece: &Piece) {
+        self.queued_rows -= piece.slots.len();
+        if let Some(left) = self.unread.get_mut(&piece.step) {
+            *left -= 1;
+            if *left == 0 {
+                self.unread.remove(&piece.step);
+            }
+        }
+    }
+}
+
+/// Who waits for what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wait {
+    /// A sampling thread, until more samples are wanted.
+    SampleForDemand,
+    /// The planner, for sampled batches.
+    PlanForSamples,
+    /// The planner, because the reader has enough to do.
+    PlanForReader,
+    /// The planner, for slots that a gathered batch gives back.
+    PlanForSlots,
+    /// The reader, for rows to be planned.
+    ReadForPlans,
+    /// The gathering thread, for rows to be read or for the consumer.
+    GatherForRows,
+    /// The gathering thread, for a buffer that the consumer gives back.
+    GatherForBuffers,
+    /// The consumer, for a batch.
+    Consumer,
+}
+
+impl Wait {
+    /// Names for reports, in the order of the variants.
+    pub const NAMES: [&'static str; 8] = [
+        "sample_for_demand",
+        "plan_for_samples",
+        "plan_for_reader",
+        "plan_for_slots",
+        "read_for_plans",
+        "gather_for_rows",
+        "gather_for_buffers",
+        "consumer",
+    ];
+}
+
+/// The state, its lock and its condition.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    waited_us: [AtomicU64; Wait::NAMES.len()],
+}
+
+impl Shared {
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state and wakes whoever waits for it.
+    pub fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let result = change(&mut self.lock());
+        self.changed.notify_all();
+        result
+    }
+
+    /// Waits for a change, not for long.
+    pub fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.wait_for(state, POLL)
+    }
+
+    /// As [`Shared::wait`], no longer than `timeout`.
+    pub fn wait_for<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        timeout: Duration,
+    ) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait_timeout(state, timeout);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Waits until `look` finds something; `None` when everything stops.
+    pub fn wait_until<R>(
+        &self,
+        why: Wait,
+        mut look: impl FnMut(&mut State) -> Option<R>,
+    ) -> Option<R> {
+        let mut state = self.lock();
+        let mut since = None;
+        loop {
+            if let Some(since) = since.replace(Instant::now()) {
+                self.add_wait(why, since);
+            }
+            if state.closed || state.failure.is_some() {
+                return None;
+            }
+            if let Some(found) = look(&mut state) {
+                drop(state);
+                self.changed.notify_all();
+                return Some(found);
+            }
+            state = self.wait(state);
+        }
+    }
+
+    /// Counts a wait that began at `since` and ends now.
+    pub fn add_wait(&self, why: Wait, since: Instant) {
+        let us = since.elapsed().as_micros() as u64;
+        self.waited_us[why as usize].fetch_add(us, Ordering::Relaxed);
+    }
+
+    /// Seconds waited so far, by name.
+    pub fn waits(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+        let seconds = |us: &AtomicU64| us.load(Ordering::Relaxed) as f64 / 1e6;
+        Wait::NAMES.into_iter().zip(self.waited_us.iter().map(seconds))
+    }
+
+    /// Stops everything because of an error; the first one is told to the consumer.
+    pub fn fail(&self, error: SampleError) {
+        self.change(|state| {
+            state.failure.get_or_insert(error);
+        });
+    }
+}

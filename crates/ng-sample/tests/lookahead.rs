@@ -1,0 +1,255 @@
+//! A look-ahead gives the very batches that sampling one by one gives, whatever the policy, the
+//! window and the memory; and it stays within its memory.
+
+#![allow(clippy::expect_used)]
+
+use std::path::Path;
+
+use ng_io::BackendChoice;
+use ng_sample::{
+    Fanouts, LookAhead, MiniBatch, Reading, SampleError, SampleSpec, Sampler, Settings,
+};
+use ng_store::{
+    BuildOptions, EdgeTypeSpec, OpenOptions, Owner, Store, StoreBuilder, TensorRef, TensorSpec,
+};
+use ng_types::{Dtype, NodeTypeId, philox4x32_10};
+
+const NODES: u64 = 20_000;
+const BATCH: u64 = 50;
+const NODE: NodeTypeId = NodeTypeId(0);
+
+fn number(seed: u32, at: u32) -> u64 {
+    let block = philox4x32_10([at, 0, 0, 98], [seed, 0]);
+    u64::from(block[0]) | u64::from(block[1]) << 32
+}
+
+/// A graph where few nodes are wanted by most batches, with rows of `width` f32 and labels.
+fn build(dir: &Path, width: u64) {
+    let mut builder = StoreBuilder::create(dir, BuildOptions::default()).expect("builder");
+    let node = builder.node_type("node", NODES).expect("type");
+    let spec = EdgeTypeSpec {
+        source: node,
+        relation: "to".into(),
+        destination: node,
+        undirected: false,
+        unique: false,
+        has_edge_ids: false,
+        has_time: false,
+        has_weight: false,
+    };
+    let edge_type = builder.edge_type(spec).expect("edge type");
+    let mut writer = builder.topology(edge_type).expect("writer");
+    for destination in 0..NODES {
+        let degree = number(1, destination as u32) % 12;
+        let source = |at: u64| {
+            let draw = number(2, (destination * 16 + at) as u32) % NODES;
+            if at.is_multiple_of(2) { draw * draw / NODES } else { draw }
+        };
+        let mut list: Vec<u64> = (0..degree).map(source).collect();
+        list.sort_unstable();
+        writer.push_sources(destination, &list).expect("push");
+    }
+    builder.add(writer.finish().expect("finish")).expect("add");
+    for (name, dtype, shape) in [("x", Dtype::F32, vec![width]), ("y", Dtype::I64, Vec::new())] {
+        let spec = TensorSpec { name: name.into(), dtype, shape: shape.clone(), mask_width: None };
+        let mut writer = builder.tensor(Owner::Node(node), spec).expect("tensor");
+        let bytes = shape.iter().product::<u64>() as usize * dtype.size_bytes();
+        for node in 0..NODES {
+            let row: Vec<u8> =
+                (0..bytes as u64).map(|i| (node * 7 + i * 13 + i / 3) as u8).collect();
+            writer.push_rows(&row).expect("row");
+        }
+        builder.add(writer.finish().expect("finish")).expect("add");
+    }
+    builder.commit().expect("commit");
+}
+
+fn open(dir: &Path, memory: u64) -> Store {
+    let options = OpenOptions {
+        memory: Some(memory),
+        backend: BackendChoice::Pread,
+        queue_depth: 8,
+        ..OpenOptions::default()
+    };
+    Store::open(dir, &options).expect("open")
+}
+
+fn sampler(store: &Store) -> Sampler {
+    let spec = SampleSpec {
+        fanouts: Fanouts::uniform(&[6, 4], 1).expect("fanouts"),
+        replace: false,
+        seed: 11,
+    };
+    let tensor = |index| TensorRef { owner: Owner::Node(NODE), index };
+    Sampler::new(store.snapshot(), spec, vec![tensor(0), tensor(1)]).expect("sampler")
+}
+
+fn settings(reading: Reading, window: Option<u64>) -> Settings {
+    Settings { node_type: NODE, reading, window, prefetch: 2, threads: 2, costs: None }
+}
+
+/// Seeds of batch `index`; the first of them stands twice.
+fn seeds(index: u64) -> Vec<u64> {
+    let mut seeds: Vec<u64> =
+        (0..BATCH).map(|i| number(5, (index * BATCH + i) as u32) % NODES).collect();
+    seeds[3] = seeds[0];
+    seeds
+}
+
+fn run(store: &Store, settings: Settings, batches: u64) -> Vec<MiniBatch> {
+    let mut ahead = LookAhead::new(sampler(store), settings).expect("starts");
+    (0..batches).for_each(|index| ahead.push(seeds(index), index));
+    ahead.end();
+    let made: Result<Vec<_>, SampleError> = ahead.by_ref().collect();
+    made.expect("batches")
+}
+
+fn expected(dir: &Path, batches: u64) -> Vec<MiniBatch> {
+    let store = open(dir, 512 << 20);
+    let sampler = sampler(&store);
+    (0..batches).map(|i| sampler.sample(&[(NODE, &seeds(i))], i).expect("batch")).collect()
+}
+
+fn check(width: u64, memory: &[u64], readings: &[Reading], windows: &[Option<u64>]) {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), width);
+    let batches = 60;
+    let expected = expected(dir.path(), batches);
+    for memory in memory {
+        for reading in readings {
+            for window in windows {
+                let store = open(dir.path(), memory << 20);
+                let plan = settings(*reading, *window);
+                let mut ahead = LookAhead::new(sampler(&store), plan).expect("starts");
+                (0..batches).for_each(|index| ahead.push(seeds(index), index));
+                ahead.end();
+                let mut count = 0;
+                for (batch, expected) in ahead.by_ref().zip(&expected) {
+                    let batch = batch.expect("batch");
+                    assert!(batch == *expected, "batch {count} {reading:?} {window:?} {memory}");
+                    count += 1;
+                }
+                assert_eq!(count, batches);
+                let peak = store.budget().peak_bytes();
+                assert!(peak <= memory << 20, "{peak} of {memory} MiB");
+                println!("{memory} {:?} {:?}", ahead.chosen(), store.stats());
+            }
+        }
+    }
+}
+
+const LOOKING: [Reading; 3] = [Reading::Scan, Reading::Window, Reading::Auto];
+
+#[test]
+fn every_policy_gives_the_batches_of_plain_sampling() {
+    check(64, &[24, 64], &LOOKING, &[None, Some(1), Some(3), Some(17)]);
+}
+
+#[test]
+fn baselines_give_the_batches_of_plain_sampling() {
+    check(64, &[24], &[Reading::NaiveUring, Reading::NaiveUringSieve], &[None]);
+}
+
+/// Device requests, and their bytes, for 60 batches.
+fn reads(dir: &Path, memory: u64, reading: Reading, window: Option<u64>) -> (u64, u64) {
+    let store = open(dir, memory << 20);
+    let mut ahead = LookAhead::new(sampler(&store), settings(reading, window)).expect("starts");
+    (0..60).for_each(|index| ahead.push(seeds(index), index));
+    ahead.end();
+    assert_eq!(ahead.by_ref().filter(Result::is_ok).count(), 60);
+    (store.stats().reads, store.stats().read_bytes)
+}
+
+#[test]
+fn a_cache_spares_reads_and_looking_ahead_spares_more() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), 256);
+    let (naive, _) = reads(dir.path(), 44, Reading::NaiveUring, None);
+    let (sieve, _) = reads(dir.path(), 44, Reading::NaiveUringSieve, None);
+    let (window, _) = reads(dir.path(), 44, Reading::Window, None);
+    assert!(sieve < naive * 9 / 10, "{sieve} of {naive}");
+    assert!(window < sieve * 9 / 10, "{window} of {sieve}");
+}
+
+#[test]
+fn reads_fall_as_the_window_grows() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), 64);
+    let read = |window| reads(dir.path(), 48, Reading::Scan, Some(window)).1;
+    let (short, middle, long) = (read(2), read(6), read(18));
+    assert!(middle < short && long < middle, "{short}, {middle}, {long}");
+}
+
+#[test]
+fn rows_that_span_blocks_and_pages_arrive_whole() {
+    check(1500, &[112], &LOOKING, &[None, Some(5)]);
+}
+
+#[test]
+fn jobs_that_come_late_are_done_all_the_same() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), 64);
+    let expected = expected(dir.path(), 12);
+    for reading in LOOKING {
+        let store = open(dir.path(), 24 << 20);
+        let mut ahead = LookAhead::new(sampler(&store), settings(reading, None)).expect("starts");
+        for (index, expected) in expected.iter().enumerate() {
+            ahead.push(seeds(index as u64), index as u64);
+            let batch = ahead.next().expect("one").expect("batch");
+            assert!(batch == *expected);
+        }
+        ahead.end();
+        assert!(ahead.next().is_none());
+    }
+}
+
+#[test]
+fn a_dropped_look_ahead_gives_all_memory_back() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), 64);
+    let store = open(dir.path(), 24 << 20);
+    for taken in 0..4 {
+        let mut ahead =
+            LookAhead::new(sampler(&store), settings(Reading::Scan, None)).expect("starts");
+        (0..40).for_each(|index| ahead.push(seeds(index), index));
+        for _ in 0..taken {
+            ahead.next().expect("one").expect("batch");
+        }
+        drop(ahead);
+    }
+    while store.reclaim(u64::MAX) > 0 {}
+    let fresh = open(dir.path(), 24 << 20);
+    assert_eq!(store.budget().used_bytes(), fresh.budget().used_bytes());
+}
+
+#[test]
+fn a_consumer_that_keeps_every_batch_is_told_so() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), 64);
+    let store = open(dir.path(), 24 << 20);
+    let mut ahead = LookAhead::new(sampler(&store), settings(Reading::Scan, None)).expect("starts");
+    (0..100).for_each(|index| ahead.push(seeds(index), index));
+    ahead.end();
+    let kept: Result<Vec<_>, _> = ahead.by_ref().collect();
+    assert!(matches!(kept, Err(SampleError::Budget { .. })), "{kept:?}");
+    assert!(store.budget().peak_bytes() <= 24 << 20);
+}
+
+#[test]
+fn a_seed_out_of_range_is_named_and_memory_that_is_too_small_is_refused() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), 1500);
+    let store = open(dir.path(), 64 << 20);
+    let mut ahead = LookAhead::new(sampler(&store), settings(Reading::Scan, None)).expect("starts");
+    ahead.push(vec![NODES], 0);
+    let error = ahead.next().expect("an answer").expect_err("refused");
+    assert!(error.to_string().contains("20000"), "{error}");
+    let store = open(dir.path(), 12 << 20);
+    let mut ahead =
+        LookAhead::new(sampler(&store), settings(Reading::Window, None)).expect("starts");
+    ahead.push(seeds(0), 0);
+    ahead.end();
+    let error = ahead.next().expect("an answer").expect_err("refused");
+    assert!(error.to_string().contains("memory"), "{error}");
+    assert!(run(&open(dir.path(), 96 << 20), settings(Reading::Window, None), 3).len() == 3);
+}

@@ -1,0 +1,36 @@
+//! Rows of narrow elements: f16, bf16, and int8 with a scale for each column, to f32 and back.
+//!
+//! What lives here: [`RowDecoder`], [`RowEncoder`], [`ColumnRange`], the kernels under them, and
+//! copies of rows between large memories, dispatched to what the processor has. What must not:
+//! I/O, and where rows lie in a store. The invariant: every kernel gives the bits of the portable
+//! one, so that a batch does not depend on the machine.
+//!
+//! Rounding is to nearest, ties to even. What each conversion does with odd values:
+//!
+//! | | NaN | infinity | -0 | subnormal | too large |
+//! |---|---|---|---|---|---|
+//! | f16, bf16 to f32 | f16: made quiet, payload kept; bf16: as it is | kept | kept | exact | - |
+//! | f32 to f16, bf16 | made quiet, upper payload kept | kept | kept | rounded | encoder refuses |
+//! | f32 to int8 | encoder refuses | encoder refuses | 0 | 0 | encoder refuses |
+//! | int8 to f32 | - | - | - | never arises | - |
+//!
+//! A scale is 0, or a positive normal f32: the largest magnitude of the column over 127. A column
+//! whose scale would be subnormal (all values below 1.5e-36) has scale 0, and all of it reads as 0;
+//! so does a column of zeros. A constant column c reads as 127 x (c / 127), c to within two ulps.
+//! A conversion between two narrow types goes through f32, and a finite value that the wanted type
+//! cannot hold becomes an infinity on reading: it is the caller who chose the type.
+
+mod copy;
+mod decode;
+mod dispatch;
+mod encode;
+mod portable;
+mod scale;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub use copy::{copy_streaming, finish_streaming, prefetch, prefetch_at};
+pub use decode::{DecodeError, RowDecoder};
+pub use dispatch::Path;
+pub use encode::{Misfit, RowEncoder};
+pub use scale::ColumnRange;

@@ -1,0 +1,78 @@
+//! The kernels for x86-64 with AVX2 and F16C.
+//!
+//! Where nothing is said the code is that of `portable`, compiled for AVX2. Invariant: these are
+//! called only after [`is_there`] said yes.
+
+use std::arch::x86_64::{
+    _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_storeu_si128, _mm256_cvtph_ps, _mm256_cvtps_ph,
+    _mm256_loadu_ps, _mm256_storeu_ps,
+};
+
+use crate::portable;
+
+/// Whether the processor has what this module needs.
+pub(crate) fn is_there() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c")
+}
+
+#[target_feature(enable = "avx2,f16c")]
+pub(crate) fn f16_to_f32(stored: &[u8], out: &mut [u8]) {
+    let (eights, rest) = stored.as_chunks::<16>();
+    let (wide, wide_rest) = out.as_chunks_mut::<32>();
+    let done = eights.len().min(wide.len());
+    for (eight, place) in eights.iter().zip(&mut *wide) {
+        // SAFETY: 16 bytes are read from a reference to 16 bytes, and 32 written to one to 32;
+        // neither needs alignment.
+        unsafe {
+            let halves = _mm_loadu_si128(eight.as_ptr().cast());
+            _mm256_storeu_ps(place.as_mut_ptr().cast(), _mm256_cvtph_ps(halves));
+        }
+    }
+    if done == eights.len() && done == wide.len() {
+        portable::f16_to_f32(rest, wide_rest);
+    }
+}
+
+#[target_feature(enable = "avx2,f16c")]
+pub(crate) fn f32_to_f16(values: &[u8], out: &mut [u8]) {
+    let (eights, rest) = values.as_chunks::<32>();
+    let (narrow, narrow_rest) = out.as_chunks_mut::<16>();
+    let done = eights.len().min(narrow.len());
+    for (eight, place) in eights.iter().zip(&mut *narrow) {
+        // SAFETY: 32 bytes are read from a reference to 32 bytes, and 16 written to one to 16;
+        // neither needs alignment.
+        unsafe {
+            let wide = _mm256_loadu_ps(eight.as_ptr().cast());
+            let halves = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(wide);
+            _mm_storeu_si128(place.as_mut_ptr().cast(), halves);
+        }
+    }
+    if done == eights.len() && done == narrow.len() {
+        portable::f32_to_f16(rest, narrow_rest);
+    }
+}
+
+#[target_feature(enable = "avx2")]
+pub(crate) fn bf16_to_f32(stored: &[u8], out: &mut [u8]) {
+    portable::bf16_to_f32(stored, out);
+}
+
+#[target_feature(enable = "avx2")]
+pub(crate) fn i8_to_f32(stored: &[u8], scales: &[f32], out: &mut [u8]) {
+    portable::i8_to_f32(stored, scales, out);
+}
+
+#[target_feature(enable = "avx2")]
+pub(crate) fn f32_to_bf16(values: &[u8], out: &mut [u8]) {
+    portable::f32_to_bf16(values, out);
+}
+
+#[target_feature(enable = "avx2")]
+pub(crate) fn f32_to_i8(values: &[u8], scales: &[f32], out: &mut [u8]) -> bool {
+    portable::f32_to_i8(values, scales, out)
+}
+
+#[target_feature(enable = "avx2")]
+pub(crate) fn raise(largest: &mut [f32], row: &[u8]) -> bool {
+    portable::raise(largest, row)
+}

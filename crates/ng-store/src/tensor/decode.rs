@@ -1,0 +1,96 @@
+//! Rows as something else than what is stored: what a snapshot knows of scales and decoders.
+//!
+//! How an element is converted is for `ng-simd`. The invariant: numbers from disk are scales only
+//! after a [`RowDecoder`] has taken them.
+
+use std::sync::Arc;
+
+use ng_simd::{DecodeError, RowDecoder, RowEncoder};
+use ng_types::Dtype;
+
+use crate::catalog::{TensorMeta, TensorRef};
+use crate::error::{Damage, ReadError};
+use crate::pages::{Pages, Segment};
+use crate::snapshot::{GatherStats, Snapshot};
+use crate::tensor::reader::TensorReader;
+
+impl Snapshot {
+    /// The scales of the columns of a tensor, or `None` where its elements are what they are.
+    ///
+    /// # Errors
+    /// [`ReadError::Missing`], [`ReadError::Checksum`], [`ReadError::Damaged`], [`ReadError::Io`].
+    pub fn scales(&self, tensor: TensorRef) -> Result<Option<Arc<[f32]>>, ReadError> {
+        let (meta, _, _) = self.version.tensor(tensor)?;
+        let Some(segment) = meta.scales else { return Ok(None) };
+        read_scales(&self.inner.pages, meta, self.version.segment(segment)?).map(Some)
+    }
+
+    /// What turns stored rows of a tensor into rows of `wanted`. It holds for all versions of the
+    /// store, and is cheap to clone and to share.
+    ///
+    /// # Errors
+    /// [`ReadError::Decode`] where rows cannot be read so, and those of [`Snapshot::scales`].
+    pub fn decoder(&self, tensor: TensorRef, wanted: Dtype) -> Result<RowDecoder, ReadError> {
+        let (meta, _, _) = self.version.tensor(tensor)?;
+        // Whoever wants what is stored needs no scales.
+        let scales = if wanted == meta.dtype { None } else { self.scales(tensor)? };
+        let columns = usize::try_from(meta.num_columns()).unwrap_or(usize::MAX);
+        RowDecoder::new(meta.dtype, columns, scales, wanted)
+            .map_err(|source| ReadError::Decode { tensor: meta.name.clone(), source })
+    }
+
+    /// As [`Snapshot::gather`], through a decoder of this tensor: `out` has
+    /// [`RowDecoder::out_bytes`] for each row. Where these are fewer than are stored, the stored
+    /// rows are held in memory beside it.
+    ///
+    /// # Errors
+    /// As [`Snapshot::gather`].
+    pub fn gather_decoded(
+        &self,
+        tensor: TensorRef,
+        decoder: &RowDecoder,
+        rows: &[u64],
+        out: &mut [u8],
+    ) -> Result<GatherStats, ReadError> {
+        if decoder.is_copy() {
+            return self.gather(tensor, rows, out);
+        }
+        let expected = rows.len().saturating_mul(decoder.out_bytes());
+        if out.len() != expected {
+            return Err(ReadError::OutputSize { expected, found: out.len() });
+        }
+        let stored_bytes = rows.len() * decoder.stored_bytes();
+        if stored_bytes > out.len() {
+            let mut stored = vec![0; stored_bytes];
+            let stats = self.gather(tensor, rows, &mut stored)?;
+            decoder.decode_rows(&stored, out);
+            return Ok(stats);
+        }
+        let start = out.len() - stored_bytes;
+        let stats = self.gather(tensor, rows, out.get_mut(start..).unwrap_or_default())?;
+        decoder.decode_in_place(out);
+        Ok(stats)
+    }
+}
+
+/// Reads the scales of a tensor.
+pub(crate) fn read_scales(
+    pages: &Pages,
+    meta: &TensorMeta,
+    segment: &Segment,
+) -> Result<Arc<[f32]>, ReadError> {
+    let layout = meta.scales_layout();
+    let layout = layout.ok_or_else(|| ReadError::Missing { what: "scales".into() })?;
+    let mut row = vec![0; layout.row_bytes()];
+    TensorReader { pages, segment, layout, pool: None }.gather(&[0], &mut row)?;
+    let scales = row.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+    let scales: Arc<[f32]> = scales.collect();
+    match RowEncoder::new(meta.dtype, scales.len(), Some(Arc::clone(&scales))) {
+        Ok(_) => Ok(scales),
+        Err(DecodeError::Scale { column, scale }) => {
+            let what = format!("tensor {:?}: column {column} has scale {scale}", meta.name);
+            Err(segment.damaged(0, &Damage::new(what)))
+        }
+        Err(source) => Err(ReadError::Decode { tensor: meta.name.clone(), source }),
+    }
+}

@@ -1,0 +1,57 @@
+"""`x` stored narrower than the input has it: f16, bf16, or int8 with a scale for each column.
+
+Rows go to the extension as f32, which rounds them; this module only says so in the plan. Memory is
+that of one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from .check import fail
+from .plan import Array, GraphPlan, TensorPlan
+
+_FLOATS = ("f16", "bf16", "f32", "f64")
+
+
+def narrow_x(plan: GraphPlan, x_dtype: str) -> None:
+    """Makes ``x`` of every node type be stored as `x_dtype`; to do it again changes nothing.
+
+    Raises `ImportFailed` where no node type has an ``x`` of floats.
+    """
+    found = False
+    for node in plan.nodes:
+        for at, tensor in enumerate(node.tensors):
+            if tensor.name != "x":
+                continue
+            if tensor.dtype not in _FLOATS:
+                fail(
+                    f"{plan.origin} [x]",
+                    f"is {tensor.dtype}, which --x-dtype does not change",
+                    "drop --x-dtype, or convert it to floats first",
+                )
+            found = True
+            node.tensors[at] = _narrow(tensor, x_dtype)
+    if not found:
+        fail(plan.origin, "has no node tensor x", "drop --x-dtype")
+
+
+def _narrow(tensor: TensorPlan, x_dtype: str) -> TensorPlan:
+    if x_dtype in (tensor.stored, tensor.dtype):
+        return tensor
+    given = tensor.chunks if tensor.dtype == "f32" else _as_f32(tensor.chunks, tensor.dtype)
+    return replace(tensor, dtype="f32", stored=x_dtype, chunks=given)
+
+
+def _as_f32(chunks: Callable[[], Iterator[Array]], dtype: str) -> Callable[[], Iterator[Array]]:
+    def converted() -> Iterator[Array]:
+        for chunk in chunks():
+            if dtype == "bf16":
+                yield (chunk.astype(np.uint32) << 16).view(np.float32)
+            else:
+                yield chunk.astype(np.float32)
+
+    return converted

@@ -1,0 +1,121 @@
+"""Looking ahead changes when rows are read, never which batches come."""
+
+import numpy as np
+import pytest
+
+import neargraph as ng
+from neargraph.loader.lookahead import READINGS
+
+NODES = 30_000
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A store whose rows are several times its memory."""
+    rng = np.random.default_rng(5)
+    out = tmp_path_factory.mktemp("ahead") / "graph.ng"
+    edges = np.stack([rng.integers(0, NODES, 200_000), rng.integers(0, NODES, 200_000)])
+    x = rng.standard_normal((NODES, 384), dtype=np.float32)
+    y = rng.integers(0, 7, NODES)
+    mask = np.zeros(NODES, dtype=bool)
+    mask[rng.permutation(NODES)[:2_000]] = True
+    data = {"edge_index": edges, "x": x, "y": y, "train_mask": mask}
+    ng.from_arrays(out, **data) if hasattr(ng, "from_arrays") else _import(out, data)
+    return out
+
+
+def _import(out, data):
+    torch = pytest.importorskip("torch")
+    pyg = pytest.importorskip("torch_geometric.data")
+    tensors = {name: torch.from_numpy(array) for name, array in data.items()}
+    ng.from_pyg(pyg.Data(**tensors), out)
+
+
+def _arrays(batch):
+    return batch.nodes(), batch.edge_index(), batch.features("x"), batch.features("y")
+
+
+def _same(one, other):
+    return all(np.array_equal(a, b) for a, b in zip(_arrays(one), _arrays(other), strict=True))
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_every_reading_gives_the_same_batches(path, reading):
+    with ng.open(path, memory="1GB") as large:
+        plain = ng.NeighborSampler(large, [5, 4], seed=3)
+        batches = plain.batches("train", 128, shuffle=True, reading="direct", train_epoch=2)
+        expected = [tuple(map(np.copy, _arrays(batch))) for batch in batches]
+    with ng.open(path, memory="96MB") as store:
+        sampler = ng.NeighborSampler(store, [5, 4], seed=3)
+        count = 0
+        ahead = sampler.batches("train", 128, shuffle=True, reading=reading, train_epoch=2)
+        for batch, wanted in zip(ahead, expected, strict=True):
+            assert all(np.array_equal(a, b) for a, b in zip(_arrays(batch), wanted, strict=True))
+            del batch
+            count += 1
+        assert count == 16
+        assert store.stats()["budget_peak"] <= 96_000_000
+
+
+@pytest.mark.parametrize("reading", ["scan", "window"])
+def test_a_loader_goes_on_into_the_next_epoch_and_gives_way_to_another(path, reading):
+    pytest.importorskip("torch_geometric")
+    options = {"num_neighbors": [5, 4], "input_nodes": "train", "batch_size": 128, "seed": 3}
+
+    def ids(loader):
+        return [batch.n_id.numpy().copy() for batch in loader]
+
+    def equal(one, other):
+        return len(one) == len(other) and all(map(np.array_equal, one, other))
+
+    with ng.open(path, memory="1GB") as large:
+        plain = ng.NeighborLoader(large, reading="direct", shuffle=True, **options)
+        expected = [ids(plain) for _ in range(3)]
+        val = ids(ng.NeighborLoader(large, reading="direct", **options))
+    with ng.open(path, memory="96MB") as store:
+        train = ng.NeighborLoader(store, reading=reading, shuffle=True, **options)
+        other = ng.NeighborLoader(store, reading=reading, **options)
+        for epoch in range(3):
+            assert equal(ids(train), expected[epoch])
+            if epoch == 1:
+                assert equal(ids(other), val)
+        other.close()
+        train.close()
+
+
+def test_a_resumed_epoch_goes_on_where_it_stood(path):
+    pytest.importorskip("torch_geometric")
+    options = {"num_neighbors": [4], "input_nodes": "train", "batch_size": 128, "seed": 3}
+    with ng.open(path, memory="96MB") as store:
+        loader = ng.NeighborLoader(store, reading="scan", shuffle=True, **options)
+        whole = [batch.n_id.numpy().copy() for batch in loader]
+        loader.set_epoch(0)
+        batches = iter(loader)
+        for _ in range(5):
+            next(batches)
+        state = loader.state_dict()
+        del batches
+        resumed = ng.NeighborLoader(store, reading="window", shuffle=True, **options)
+        resumed.load_state_dict(state)
+        rest = [batch.n_id.numpy().copy() for batch in resumed]
+        assert len(rest) == len(whole) - 5
+        assert all(map(np.array_equal, rest, whole[5:]))
+
+
+def test_an_unknown_reading_is_named(path):
+    with ng.open(path, memory="96MB") as store:
+        sampler = ng.NeighborSampler(store, [2])
+        with pytest.raises(ValueError, match="carousel"):
+            sampler.batches("train", 8, reading="carousel")
+
+
+def test_memory_that_is_too_small_to_look_ahead_is_named_or_done_without(path):
+    with ng.open(path, memory="1GB") as large:
+        expected = [b.nodes().copy() for b in ng.NeighborSampler(large, [5]).batches("train", 512)]
+    with ng.open(path, memory="24MB") as store:
+        sampler = ng.NeighborSampler(store, [5])
+        with pytest.raises(ng.exceptions.BudgetTooSmall, match="look ahead"):
+            next(sampler.batches("train", 512, reading="scan"))
+        found = [batch.nodes().copy() for batch in sampler.batches("train", 512)]
+        assert all(map(np.array_equal, found, expected))
+        assert len(found) == len(expected)
