@@ -281,7 +281,11 @@ impl Sampler {
             hops.push_seeds(usize::from(node_type.0), ids);
         }
         hops.end_hop();
-        let key = DrawKey::new(self.spec.seed, stream);
+        // The canary makes draws depend on how far the budget has filled, which differs between
+        // cache sizes and moments.
+        let budget_state =
+            if planted("draws_depend_on_budget") { self.snapshot.budget().used_bytes() } else { 0 };
+        let key = DrawKey::new(self.spec.seed ^ budget_state, stream);
         let mut early = self.read_early(key, seeds, admit)?;
         let mut lists = early.as_mut().map(|(lists, _)| lists);
         for hop in 0..self.spec.fanouts.hops() {
@@ -349,14 +353,10 @@ impl Sampler {
 
     /// Expands a frontier from pages.
     fn read<I: Id>(&self, rule: Rule, ids: &[I]) -> Result<Expansion, SampleError> {
-        // The canary makes a draw depend on how far the budget has filled, which differs between
-        // cache sizes and moments.
-        let budget_state =
-            if planted("draws_depend_on_budget") { self.snapshot.budget().used_bytes() } else { 0 };
         let nodes: Vec<NodeId> = ids.iter().map(|id| id.get()).collect();
         let mut expansion = Expansion::default();
         let mut draw = |at: usize, degree: u64, positions: &mut Vec<u64>| {
-            rule.draw(nodes[at] ^ budget_state, degree, |position| positions.push(position));
+            rule.draw(nodes[at], degree, |position| positions.push(position));
         };
         self.snapshot.expand(rule.edge_type, &nodes, &mut draw, &mut expansion)?;
         Ok(expansion)
