@@ -41,6 +41,7 @@ from neargraph.exceptions import (
 )
 
 if TYPE_CHECKING:
+    from neargraph.dtypes import SparseRows
     from neargraph.loader.minibatch import MiniBatch
     from neargraph.loader.neighbor import NeighborLoader
     from neargraph.loader.sampler import NeighborSampler
@@ -57,6 +58,7 @@ _LAZY = {
     "NeighborLoader": "neargraph.loader.neighbor",
     "NeighborSampler": "neargraph.loader.sampler",
     "Snapshot": "neargraph.snapshot",
+    "SparseRows": "neargraph.dtypes",
     "Store": "neargraph.store",
     "from_pyg": "neargraph.importers",
     "nn": "neargraph.nn",
@@ -86,6 +88,7 @@ __all__ = [
     "RowWidth",
     "Snapshot",
     "SnapshotGone",
+    "SparseRows",
     "StateMismatch",
     "Store",
     "StoreBusy",

@@ -1,8 +1,9 @@
-"""What rows are read as: dtypes of torch, of NumPy and by name, as the store calls them."""
+"""What rows are read as: dtypes of torch, of NumPy and by name, and rows without their zeros."""
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.schema import TensorMeta
@@ -14,6 +15,26 @@ DtypeLike = Any
 """A torch dtype, a NumPy dtype or its name, or ``"f32"``, ``"f16"``, ``"bf16"``."""
 
 Stored = Literal["stored"]
+XFormat = Literal["dense", "sparse"]
+
+
+class SparseRows(NamedTuple):
+    """Rows of float32 without their zeros, as CSR.
+
+    Row i has ``values[indptr[i]:indptr[i + 1]]`` in columns ``indices[indptr[i]:indptr[i + 1]]``,
+    which ascend; ``scipy.sparse.csr_array((values, indices, indptr), shape)`` is the same.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int64]
+    values: NDArray[np.float32]
+    shape: tuple[int, int]
+
+    def to_dense(self) -> NDArray[np.float32]:
+        """The same rows with their zeros."""
+        out = np.zeros(self.shape, np.float32)
+        out[np.repeat(np.arange(self.shape[0]), np.diff(self.indptr)), self.indices] = self.values
+        return out
 
 
 def dtype_name(dtype: DtypeLike) -> str:

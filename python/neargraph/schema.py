@@ -37,7 +37,7 @@ class TensorMeta:
 
     `dtype` is what is stored, `read_dtype` what rows are read as unless another is asked for: f32
     for ``x`` of f16 or bf16, and for int8 that stands for floats by a scale for each column
-    (`scaled`); else the same.
+    (`scaled`); else the same. Rows may be stored without their zeros (`sparse`).
     """
 
     name: str
@@ -47,11 +47,17 @@ class TensorMeta:
     mask_width: int | None = None
     read_dtype: str = ""
     scaled: bool = False
+    sparse: bool = False
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
         """What is stored, as NumPy has it; bf16 is uint16 there."""
         return np.dtype(_NUMPY_OF[self.dtype])
+
+    @property
+    def num_columns(self) -> int:
+        """Elements of a row, dimensions flattened."""
+        return int(np.prod(self.shape, dtype=np.int64))
 
     @property
     def is_number(self) -> bool:
@@ -207,6 +213,7 @@ def _tensors(rows: list[dict[str, Any]]) -> tuple[TensorMeta, ...]:
             r.get("mask_width"),
             r["read_dtype"],
             r["scaled"],
+            r["sparse"],
         )
         for r in rows
     )

@@ -14,8 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from neargraph import _core
 from neargraph._process import ProcessLocal
-from neargraph.dtypes import DtypeLike, read_as
-from neargraph.exceptions import NameNotFound, NodeOutOfRange, SnapshotGone
+from neargraph.dtypes import DtypeLike, SparseRows, XFormat, read_as
+from neargraph.exceptions import (
+    NameNotFound,
+    NodeOutOfRange,
+    SnapshotGone,
+    UnsupportedArgument,
+)
 from neargraph.schema import EdgeTriple, NodeType, Schema
 from neargraph.splits import split_code, split_mask, split_owner
 
@@ -315,7 +320,8 @@ class Snapshot(Reader):
         ids: ArrayLike,
         name: str = "x",
         dtype: DtypeLike = None,
-    ) -> NDArray[Any]:
+        format: XFormat = "dense",
+    ) -> Any:
         """Rows `ids` of the node tensor `name`, [n, *shape]. bf16 comes as raw uint16.
 
         Args:
@@ -325,14 +331,23 @@ class Snapshot(Reader):
             dtype: None gives float32 for a narrow ``x`` and for scaled int8, else what is stored;
                 ``"stored"`` always what is stored (int8 as steps of the scales), ``"f32"``,
                 ``"f16"``, ``"bf16"``, or a dtype of NumPy or torch the same converted.
+            format: ``"sparse"`` gives `SparseRows`, of a tensor that is stored without its zeros.
 
         Raises:
             NameNotFound: No such node type or tensor.
             NodeOutOfRange: An id is out of range.
-            UnsupportedArgument: The tensor cannot be read as `dtype`.
+            UnsupportedArgument: The tensor cannot be read as `dtype` or `format`.
         """
         owner = self.schema.node_type(node_type)
-        wanted = read_as(self.schema.tensor(owner, name), dtype)
+        meta = self.schema.tensor(owner, name)
+        wanted = read_as(meta, dtype)
+        if format == "sparse":
+            if not meta.sparse or wanted not in (None, "f32"):
+                raise UnsupportedArgument(
+                    f"tensor {name!r} cannot be read sparse: only what is stored so can, as float32"
+                )
+            rows = self.version.sparse_rows("node", owner.index, name, as_ids(ids))
+            return SparseRows(*rows, (len(rows[0]) - 1, meta.num_columns))
         return self.version.rows("node", owner.index, name, as_ids(ids), wanted)
 
     def edge_features(

@@ -26,6 +26,7 @@ mod scratch;
 mod sink;
 mod sort;
 mod source;
+mod sparse;
 mod strings;
 mod tensors;
 mod text;
@@ -41,5 +42,6 @@ pub use options::{
     Column, EdgeTypeSpec, ImportOptions, OnProgress, Progress, SelfLoops, TextOptions,
 };
 pub use plan::MEMORY_BYTES_MIN;
+pub use sparse::{CsrChunk, SparseProbe};
 pub use strings::NAME_BYTES_MAX;
 pub use tensors::TensorId;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ng_simd::{ColumnRange, RowEncoder};
-use ng_store::{Owner, TensorPart, TensorSpec, TensorWriter};
+use ng_store::{Owner, SparseWriter, TensorPart, TensorSpec, TensorWriter};
 use ng_types::Dtype;
 
 use crate::failure::store_error;
+use crate::sparse::for_each_dense_row;
 use crate::{ImportError, Importer};
 
 /// A tensor of an import, by the order of [`Importer::begin_tensor`].
@@ -26,12 +27,43 @@ pub(crate) struct Tensors {
 pub(crate) struct OpenTensor {
     pub owner: Owner,
     pub rows: u64,
-    spec: TensorSpec,
+    pub spec: TensorSpec,
     /// Bytes of a row as it is pushed.
-    row_bytes: u64,
+    pub row_bytes: u64,
     narrow: Option<Narrow>,
     /// `None` until the scales are known.
-    writer: Option<TensorWriter>,
+    pub writer: Option<Writer>,
+}
+
+/// Where rows go.
+pub(crate) enum Writer {
+    Rows(Box<TensorWriter>),
+    Sparse(Box<SparseWriter>),
+}
+
+impl OpenTensor {
+    pub fn new(owner: Owner, spec: TensorSpec, writer: Writer, row_bytes: u64) -> Self {
+        Self { owner, spec, writer: Some(writer), row_bytes, narrow: None, rows: 0 }
+    }
+}
+
+impl Writer {
+    fn push_rows(&mut self, rows: &[u8], row_bytes: u64) -> Result<(), ImportError> {
+        match self {
+            Self::Rows(writer) => writer.push_rows(rows).map_err(store_error),
+            Self::Sparse(writer) => for_each_dense_row(rows, row_bytes, &mut |columns, values| {
+                writer.push_row(columns, values).map_err(store_error)
+            }),
+        }
+    }
+
+    fn finish(self) -> Result<TensorPart, ImportError> {
+        match self {
+            Self::Rows(writer) => writer.finish(),
+            Self::Sparse(writer) => writer.finish(),
+        }
+        .map_err(store_error)
+    }
 }
 
 /// Rows that come as f32 and are stored as something else.
@@ -58,8 +90,13 @@ impl Importer {
     ) -> Result<TensorId, ImportError> {
         let spec = TensorSpec { name: name.to_owned(), dtype, shape: shape.to_vec(), mask_width };
         let row_bytes = self.check_tensor(owner, &spec, dtype)?;
-        let writer = Some(self.builder()?.tensor(owner, spec.clone()).map_err(store_error)?);
-        Ok(self.open_tensor(OpenTensor { owner, spec, writer, row_bytes, narrow: None, rows: 0 }))
+        let writer = self.builder()?.tensor(owner, spec.clone()).map_err(store_error)?;
+        Ok(self.open_tensor(OpenTensor::new(
+            owner,
+            spec,
+            Writer::Rows(Box::new(writer)),
+            row_bytes,
+        )))
     }
 
     /// Begins a tensor whose rows come as f32 and are stored as `stored`: f16, bf16, f32, or i8
@@ -86,7 +123,8 @@ impl Importer {
         } else {
             let encoder = RowEncoder::new(stored, columns, None);
             narrow.encoder = Some(encoder.map_err(|error| wrong(&spec, &error.to_string()))?);
-            writer = Some(self.builder()?.tensor(owner, spec.clone()).map_err(store_error)?);
+            let rows = self.builder()?.tensor(owner, spec.clone()).map_err(store_error)?;
+            writer = Some(Writer::Rows(Box::new(rows)));
         }
         let narrow = Some(narrow);
         Ok(self.open_tensor(OpenTensor { owner, spec, writer, row_bytes, narrow, rows: 0 }))
@@ -128,13 +166,21 @@ impl Importer {
             })?;
             stored = encoded;
         }
-        let pushed = writer.push_rows(stored).map_err(store_error);
-        open.rows += count;
-        self.tensors.written_bytes += stored.len() as u64;
+        let pushed = writer.push_rows(stored, open.row_bytes);
+        let bytes = stored.len() as u64;
+        self.count_rows(tensor, count, bytes);
+        self.note(pushed)
+    }
+
+    /// Counts rows that were written.
+    pub(crate) fn count_rows(&mut self, tensor: TensorId, rows: u64, bytes: u64) {
+        if let Some(open) = self.tensors.open.get_mut(tensor.0) {
+            open.rows += rows;
+        }
+        self.tensors.written_bytes += bytes;
         if let Some((_, last)) = &mut self.tensors.span {
             *last = Instant::now();
         }
-        self.note(pushed)
     }
 
     /// The finished tensors.
@@ -144,7 +190,7 @@ impl Importer {
         }
         let open = std::mem::take(&mut self.tensors.open);
         let writers = open.into_iter().filter_map(|tensor| tensor.writer);
-        writers.map(|writer| writer.finish().map_err(store_error)).collect()
+        writers.map(Writer::finish).collect()
     }
 
     /// Ends the first pass over an i8 tensor, if that is not done yet.
@@ -160,14 +206,14 @@ impl Importer {
         let encoder = encoder.map_err(|error| wrong(&spec, &error.to_string()))?;
         let writer = self.builder()?.scaled_tensor(owner, spec, &scales).map_err(store_error)?;
         if let Some(open) = self.tensors.open.get_mut(tensor.0) {
-            open.writer = Some(writer);
+            open.writer = Some(Writer::Rows(Box::new(writer)));
             open.narrow = Some(Narrow { range: None, encoder: Some(encoder), encoded: Vec::new() });
         }
         Ok(())
     }
 
     /// Bytes of a row of `given` elements.
-    fn check_tensor(
+    pub(crate) fn check_tensor(
         &mut self,
         owner: Owner,
         spec: &TensorSpec,
@@ -190,7 +236,7 @@ impl Importer {
         Ok(row_bytes)
     }
 
-    fn open_tensor(&mut self, tensor: OpenTensor) -> TensorId {
+    pub(crate) fn open_tensor(&mut self, tensor: OpenTensor) -> TensorId {
         let now = Instant::now();
         self.tensors.open.push(tensor);
         self.tensors.span.get_or_insert((now, now));
@@ -198,7 +244,11 @@ impl Importer {
     }
 
     /// An open tensor that `rows` are whole rows of.
-    fn tensor(&mut self, tensor: TensorId, rows: &[u8]) -> Result<&mut OpenTensor, ImportError> {
+    pub(crate) fn tensor(
+        &mut self,
+        tensor: TensorId,
+        rows: &[u8],
+    ) -> Result<&mut OpenTensor, ImportError> {
         self.check_sound()?;
         let unknown = || ImportError::spec(format!("there is no tensor {}", tensor.0));
         let open = self.tensors.open.get_mut(tensor.0).ok_or_else(unknown)?;
@@ -211,6 +261,6 @@ impl Importer {
     }
 }
 
-fn wrong(spec: &TensorSpec, what: &str) -> ImportError {
+pub(crate) fn wrong(spec: &TensorSpec, what: &str) -> ImportError {
     ImportError::spec(format!("tensor {:?} ({}): {what}", spec.name, spec.dtype))
 }

@@ -61,6 +61,7 @@ fn tensor(meta: &TensorMeta) -> Value {
         "dtype": meta.dtype.name(),
         "read_dtype": meta.read_dtype().name(),
         "scaled": meta.is_scaled(),
+        "sparse": meta.is_sparse(),
         "shape": meta.shape,
         "num_rows": meta.num_rows,
     });

@@ -1,12 +1,13 @@
 //! `Importer`: hands arrays, strings and files to `ng-import`.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ng_import::{
-    Column, EdgeTypeSpec, IdSlice, ImportError, ImportOptions, NpyLayout, SelfLoops, TensorId,
-    TextOptions,
+    Column, CsrChunk, EdgeTypeSpec, IdSlice, ImportError, ImportOptions, NpyLayout, SelfLoops,
+    TensorId, TextOptions,
 };
+use ng_store::SparseValue;
 use ng_types::{EdgeTypeId, NodeTypeId};
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyUntypedArray};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -305,6 +306,37 @@ impl Importer {
         self.with(|inner| Ok(inner.begin_narrow_tensor(owner, name, dtype, &shape)?.0))
     }
 
+    /// Rows come as f32, dense or as csr, and are stored without their zeros; `value` as a
+    /// `SparseProbe` says.
+    fn begin_sparse_tensor(
+        &self,
+        kind: &str,
+        type_id: u16,
+        name: &str,
+        shape: Vec<u64>,
+        value: &str,
+    ) -> PyResult<usize> {
+        let owner = owner(kind, type_id)?;
+        let known = SparseValue::ALL.into_iter().find(|known| known.name() == value);
+        let value = known.ok_or_else(|| PyValueError::new_err(format!("no value {value:?}")))?;
+        self.with(|inner| Ok(inner.begin_sparse_tensor(owner, name, &shape, value)?.0))
+    }
+
+    #[pyo3(signature = (tensor, indptr, columns, values=None))]
+    fn push_csr_rows<'py>(
+        &self,
+        py: Python<'py>,
+        tensor: usize,
+        indptr: PyReadonlyArray1<'py, i64>,
+        columns: &Bound<'py, PyAny>,
+        values: Option<PyReadonlyArray1<'py, f32>>,
+    ) -> PyResult<()> {
+        let columns = Ids::new("columns", columns)?;
+        let values = values.as_ref().map(|v| v.as_slice()).transpose()?;
+        let chunk = CsrChunk { indptr: indptr.as_slice()?, columns: columns.slice()?, values };
+        py.detach(|| self.with(|inner| inner.push_csr_rows(TensorId(tensor), chunk)))
+    }
+
     /// The first pass over rows of f32 that are stored as i8; C-contiguous.
     fn measure_rows(
         &self,
@@ -358,6 +390,57 @@ impl Importer {
     /// Ends the import; nothing is left behind.
     fn abort(&self, py: Python<'_>) {
         py.detach(|| drop(self.take()));
+    }
+}
+
+/// A first pass over rows of f32; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct SparseProbe {
+    inner: Mutex<ng_import::SparseProbe>,
+}
+
+impl SparseProbe {
+    fn lock(&self) -> MutexGuard<'_, ng_import::SparseProbe> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl SparseProbe {
+    #[new]
+    fn new(columns: u64) -> Self {
+        Self { inner: Mutex::new(ng_import::SparseProbe::new(columns)) }
+    }
+
+    fn add_dense(&self, py: Python<'_>, array: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
+        let bytes = arrays::bytes_of(array)?;
+        let bytes = bytes.as_slice()?;
+        py.detach(|| self.lock().add_dense(bytes));
+        Ok(())
+    }
+
+    #[pyo3(signature = (indptr, columns, values=None))]
+    fn add_csr<'py>(
+        &self,
+        py: Python<'py>,
+        indptr: PyReadonlyArray1<'py, i64>,
+        columns: &Bound<'py, PyAny>,
+        values: Option<PyReadonlyArray1<'py, f32>>,
+    ) -> PyResult<()> {
+        let columns = Ids::new("columns", columns)?;
+        let values = values.as_ref().map(|v| v.as_slice()).transpose()?;
+        let chunk = CsrChunk { indptr: indptr.as_slice()?, columns: columns.slice()?, values };
+        py.detach(|| self.lock().add_csr(chunk)).map_err(|error| errors::import(&error))
+    }
+
+    /// Whether `rows` rows pay without their zeros, or still may.
+    fn pays(&self, rows: u64) -> bool {
+        self.lock().pays(rows)
+    }
+
+    #[getter]
+    fn value(&self) -> &'static str {
+        self.lock().value().name()
     }
 }
 

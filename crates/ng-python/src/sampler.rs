@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ng_sample::{BatchPlan, Fanouts, SampleSpec, Settings};
+use ng_sample::{BatchPlan, Column, ColumnSpec, Fanouts, SampleSpec, Settings, SparseIndex};
 use ng_store::{Owner, TensorRef};
-use ng_types::{EdgeTypeId, NodeTypeId, Reservation, SeedOrder};
+use ng_types::{Dtype, EdgeTypeId, NodeTypeId, Reservation, SeedOrder};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyStopIteration, PyValueError};
 use pyo3::prelude::*;
@@ -39,19 +39,21 @@ impl Sampler {
         fanouts: Vec<Vec<i64>>,
         replace: bool,
         seed: u64,
-        tensors: Vec<(String, u16, String, Option<String>)>,
+        columns: Vec<(String, u16, String, Option<String>)>,
     ) -> PyResult<Self> {
         let snapshot = Arc::clone(&snapshot.inner);
-        let tensors = tensors
+        let columns = columns
             .iter()
             .map(|(kind, id, name, dtype)| {
                 let tensor = snapshot::tensor(&snapshot, kind, *id, name)?;
-                Ok((tensor, arrays::dtype(dtype.as_deref())?))
+                let is_sparse = dtype.as_deref() == Some("sparse");
+                let dtype = if is_sparse { None } else { arrays::dtype(dtype.as_deref())? };
+                Ok(ColumnSpec { tensor, dtype, is_sparse })
             })
-            .collect::<PyResult<_>>()?;
+            .collect::<PyResult<Vec<_>>>()?;
         let fanouts = Fanouts::new(fanouts).map_err(|error| errors::sample(&error))?;
         let spec = SampleSpec { fanouts, replace, seed };
-        let inner = ng_sample::Sampler::with_dtypes(snapshot, spec, tensors);
+        let inner = ng_sample::Sampler::with_columns(snapshot, spec, &columns);
         Ok(Self { inner: inner.map_err(|error| errors::sample(&error))? })
     }
 
@@ -315,11 +317,8 @@ impl MiniBatch {
         let columns = column_blocks
             .into_iter()
             .map(|column| {
-                let meta = snapshot::meta(snapshot, column.tensor)?;
                 let held = held.next().flatten();
-                let array =
-                    arrays::owned_rows(py, column.bytes, held, column.dtype, &meta.shape)?.unbind();
-                Ok((column.tensor, array))
+                Ok((column.tensor, column_array(py, column, held, snapshot)?.unbind()))
             })
             .collect::<PyResult<_>>()?;
         Ok(Self { num_seeds, nbytes, nodes, edges, columns, snapshot: Arc::clone(snapshot) })
@@ -421,6 +420,26 @@ impl MiniBatch {
             )
         })?;
         Ok(array.bind(py).clone())
+    }
+}
+
+/// Rows as `[n, *shape]`, or without their zeros as (indptr, columns, values).
+fn column_array<'py>(
+    py: Python<'py>,
+    column: Column,
+    held: Option<Arc<Reservation>>,
+    snapshot: &ng_store::Snapshot,
+) -> PyResult<Bound<'py, PyAny>> {
+    let Column { tensor, dtype, sparse, bytes } = column;
+    match sparse {
+        None => {
+            arrays::owned_rows(py, bytes, held, dtype, &snapshot::meta(snapshot, tensor)?.shape)
+        }
+        Some(SparseIndex { indptr, columns }) => {
+            let index = |region| arrays::owned_rows(py, region, held.clone(), Dtype::I64, &[]);
+            let values = arrays::owned_rows(py, bytes, held.clone(), dtype, &[])?;
+            Ok((index(indptr)?, index(columns)?, values).into_pyobject(py)?.into_any())
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ng_sample::Buffer;
 use ng_simd::RowDecoder;
 use ng_store::{Expansion, TensorMeta, TensorRef};
-use ng_types::{EdgeTypeId, NodeTypeId};
+use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
@@ -25,6 +25,8 @@ type Neighbors<'py> = (
     Option<Bound<'py, PyArray1<i64>>>,
     Option<Bound<'py, PyArray1<f32>>>,
 );
+
+type SparseRows<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 #[pymethods]
 impl Snapshot {
@@ -117,6 +119,35 @@ impl Snapshot {
         py.detach(|| snapshot.gather_decoded(tensor, &decoder, &ids, bytes.as_mut_slice()))
             .map_err(|error| errors::read(&error))?;
         arrays::owned_rows(py, bytes, Some(Arc::new(held)), decoder.wanted(), &meta.shape)
+    }
+
+    /// Rows without their zeros: (indptr, columns, values).
+    fn sparse_rows<'py>(
+        &self,
+        py: Python<'py>,
+        kind: &str,
+        type_id: u16,
+        name: &str,
+        ids: PyReadonlyArray1<'_, i64>,
+    ) -> PyResult<SparseRows<'py>> {
+        let (snapshot, ids) = (&self.inner, arrays::ids(&ids)?);
+        let tensor = tensor(snapshot, kind, type_id, name)?;
+        let spans = py.detach(|| snapshot.sparse_spans(tensor, &ids));
+        let spans = spans.map_err(|error| errors::read(&error))?;
+        let entries = spans.num_entries() as u64;
+        let held = py
+            .detach(|| snapshot.reserve_batch(entries * 12))
+            .map_err(|error| errors::read(&error))?;
+        let (mut columns, mut values) = (region(entries * 8)?, region(entries * 4)?);
+        py.detach(|| snapshot.gather_sparse(&spans, columns.as_mut_slice(), values.as_mut_slice()))
+            .map_err(|error| errors::read(&error))?;
+        let held = Some(Arc::new(held));
+        let indptr = spans.indptr().iter().map(|start| *start as i64).collect();
+        Ok((
+            arrays::owned(py, indptr, None)?,
+            arrays::owned_rows(py, columns, held.clone(), Dtype::I64, &[])?,
+            arrays::owned_rows(py, values, held, Dtype::F32, &[])?,
+        ))
     }
 
     /// A whole column. It is not charged to the budget: whoever asks for a tensor in memory has

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod columns;
 mod compact;
 mod error;
 mod hops;
@@ -21,11 +22,12 @@ mod stream;
 mod streaming;
 
 pub use buffer::Buffer;
+pub use columns::ColumnSpec;
 pub use compact::{CompactEdges, CompactNodes, CompactSample};
 pub use error::SampleError;
 pub use ids::Ids;
 pub use lookahead::{Chosen, LookAhead, Reading, Settings};
-pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock};
+pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock, SparseIndex};
 pub use sampler::{SampleScratch, Sampler};
 pub use spec::{Fanouts, SampleSpec};
 pub use stream::{BatchPlan, BatchStream};

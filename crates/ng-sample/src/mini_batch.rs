@@ -38,11 +38,33 @@ pub struct Column {
     pub tensor: TensorRef,
     /// What its elements are here; on disk they may be narrower.
     pub dtype: Dtype,
-    /// Rows in the order of the nodes or edges, little-endian, `[rows * row_bytes]`.
+    /// Where `bytes` stand in the rows, if rows come without their zeros.
+    pub sparse: Option<SparseIndex>,
+    /// Rows in the order of the nodes or edges, little-endian, `[rows * row_bytes]`; of sparse rows
+    /// what is not 0, `[entries]`.
     ///
     /// A mapping of its own: memory from the allocator would stay with the process after a batch
     /// is dropped, and the budget could not be kept.
     pub bytes: Buffer,
+}
+
+/// Which values of sparse rows stand where, as compressed sparse rows of i64, little-endian.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SparseIndex {
+    /// Row `i` has values `indptr[i]..indptr[i + 1]`, `[rows + 1]`.
+    pub indptr: Buffer,
+    /// Their columns, ascending in each row, `[entries]`.
+    pub columns: Buffer,
+}
+
+impl Column {
+    fn num_bytes(&self) -> usize {
+        let index = self
+            .sparse
+            .as_ref()
+            .map_or(0, |index| index.indptr.as_slice().len() + index.columns.as_slice().len());
+        self.bytes.as_slice().len() + index
+    }
 }
 
 /// A sampled subgraph with the features asked for.
@@ -61,7 +83,7 @@ pub struct MiniBatch {
 impl MiniBatch {
     /// Bytes of all arrays of the batch.
     pub fn num_bytes(&self) -> u64 {
-        let columns: usize = self.columns.iter().map(|c| c.bytes.as_slice().len()).sum();
+        let columns: usize = self.columns.iter().map(Column::num_bytes).sum();
         self.topology_bytes() + columns as u64
     }
 

@@ -7,18 +7,18 @@
 
 use std::sync::Arc;
 
-use ng_simd::RowDecoder;
-use ng_store::{Expansion, GATHER_BYTES_PER_ROW, Owner, ResidentTopology, Snapshot, TensorRef};
+use ng_store::{Expansion, ResidentTopology, Snapshot, TensorRef};
 use ng_types::canary::planted;
-use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeId, NodeTypeId, Reservation};
+use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Reservation};
 
+use crate::columns::Columns;
 use crate::compact::CompactSample;
 use crate::hops::{Ends, Hops};
 use crate::ids::Id;
 use crate::node_map::NodeMap;
 use crate::resident::{self, Rule};
 use crate::streaming::{self, Engine, Extent, Lists, StreamingStats};
-use crate::{Buffer, Column, MiniBatch, SampleError, SampleSpec};
+use crate::{ColumnSpec, MiniBatch, SampleError, SampleSpec};
 
 /// Samples mini-batches from one snapshot.
 ///
@@ -27,7 +27,7 @@ use crate::{Buffer, Column, MiniBatch, SampleError, SampleSpec};
 pub struct Sampler {
     snapshot: Arc<Snapshot>,
     spec: Arc<SampleSpec>,
-    columns: Arc<[(TensorRef, RowDecoder)]>,
+    columns: Arc<Columns>,
     /// By edge type.
     ends: Arc<[Ends]>,
     /// Topologies in memory, by edge type.
@@ -37,9 +37,6 @@ pub struct Sampler {
     engine: Engine,
     streaming: Arc<streaming::Counters>,
 }
-
-/// Bytes of the list of row ids that a gather is asked with.
-const ROW_ID_BYTES: u64 = 8;
 
 /// Topologies are held in memory if they take at most this share of the budget.
 const TOPOLOGY_SHARE: u64 = 2;
@@ -59,7 +56,8 @@ pub(crate) enum Stage {
 
 impl Sampler {
     /// A sampler that also gathers `tensors`: node tensors for every node of the batch, edge
-    /// tensors (by edge id) for every edge. Rows come as [`TensorMeta::read_dtype`] says.
+    /// tensors (by edge id) for every edge. Rows come as
+    /// [`ng_store::TensorMeta::read_dtype`] says.
     ///
     /// # Errors
     /// [`SampleError::Spec`] if the fanouts do not fit the edge types, or an edge tensor is asked
@@ -69,46 +67,29 @@ impl Sampler {
         spec: SampleSpec,
         tensors: Vec<TensorRef>,
     ) -> Result<Self, SampleError> {
-        let plain = |tensor| (tensor, None);
-        Self::with_dtypes(snapshot, spec, tensors.into_iter().map(plain).collect())
+        let columns: Vec<ColumnSpec> = tensors.into_iter().map(ColumnSpec::from).collect();
+        Self::with_columns(snapshot, spec, &columns)
     }
 
-    /// As [`Sampler::new`], with what the elements of each tensor shall be in a batch.
+    /// As [`Sampler::new`], with what each tensor shall be in a batch.
     ///
     /// # Errors
     /// As [`Sampler::new`], and [`SampleError::Read`] for what its elements cannot be.
-    pub fn with_dtypes(
+    pub fn with_columns(
         snapshot: Arc<Snapshot>,
         spec: SampleSpec,
-        tensors: Vec<(TensorRef, Option<Dtype>)>,
+        wanted: &[ColumnSpec],
     ) -> Result<Self, SampleError> {
         spec.fanouts.check(snapshot.catalog())?;
-        let mut columns = Vec::with_capacity(tensors.len());
-        for (tensor, dtype) in &tensors {
-            let Some(meta) = snapshot.catalog().tensor(*tensor) else {
-                return Err(SampleError::Spec(format!("the store has no tensor {tensor:?}")));
-            };
-            let wanted = dtype.unwrap_or(meta.read_dtype());
-            columns.push((*tensor, snapshot.decoder(*tensor, wanted)?));
-            if let Owner::Edge(edge_type) = tensor.owner {
-                let meta = &snapshot.catalog().edge_types[usize::from(edge_type.0)];
-                if !meta.has_edge_ids {
-                    return Err(SampleError::Spec(format!(
-                        "edge type {} keeps no edge ids, so its tensors cannot be gathered; import \
-                         it with --edge-ids",
-                        meta.relation
-                    )));
-                }
-            }
-        }
         let catalog = snapshot.catalog();
         let ends: Arc<[Ends]> = Ends::of(catalog).into();
         let resident = vec![None; ends.len()].into();
         let ids_are_narrow = catalog.node_types.iter().all(|meta| meta.num_nodes <= 1 << 32);
+        let columns = Arc::new(Columns::new(&snapshot, wanted)?);
         Ok(Self {
             snapshot,
             spec: Arc::new(spec),
-            columns: columns.into(),
+            columns,
             ends,
             resident,
             ids_are_narrow,
@@ -182,26 +163,16 @@ impl Sampler {
         drop(scratch);
         let held = admit(Stage::Topology, sample.batch_bytes())?;
         let mut batch = sample.into_batch(held);
-        let wanted = self.column_sizes(&batch);
-        // One admission for all columns: a batch never waits while holding half of its rows. The
-        // lists that a gather works with are the same admission, and end with it.
-        let beside = self.columns.iter().map(|(_, decoder)| held_beside(decoder)).max();
-        let row_scratch = GATHER_BYTES_PER_ROW + ROW_ID_BYTES + beside.unwrap_or(0);
-        let scratch = batch.most_rows() as u64 * row_scratch;
-        let mut columns_held = admit(Stage::Columns, wanted.iter().sum::<u64>() + scratch)?;
-        for ((tensor, decoder), bytes) in self.columns.iter().zip(&wanted) {
-            batch.held.push(Some(columns_held.split(*bytes)));
-            let column = self.gather(*tensor, decoder, &batch, *bytes as usize)?;
-            batch.columns.push(column);
-        }
+        self.columns.gather(&self.snapshot, &mut batch, admit)?;
         Ok(batch)
     }
 
     /// Whether the rows of the tensors pass what the budget can hold, so that looking ahead pays.
     pub fn is_larger_than_memory(&self) -> bool {
         let catalog = self.snapshot.catalog();
-        let metas = self.columns.iter().filter_map(|(tensor, _)| catalog.tensor(*tensor));
-        let bytes: u64 = metas.map(|meta| meta.num_rows.saturating_mul(meta.row_bytes())).sum();
+        let metas = self.columns.tensors().filter_map(|(tensor, _)| catalog.tensor(tensor));
+        let dense = metas.filter(|meta| !meta.is_sparse());
+        let bytes: u64 = dense.map(|meta| meta.num_rows.saturating_mul(meta.row_bytes())).sum();
         bytes > self.snapshot.budget().limit_bytes() / 2
     }
 
@@ -229,7 +200,7 @@ impl Sampler {
     }
 
     /// The tensors that batches carry, and how their rows are read.
-    pub(crate) fn columns(&self) -> &[(TensorRef, RowDecoder)] {
+    pub(crate) fn columns(&self) -> &Columns {
         &self.columns
     }
 
@@ -395,34 +366,6 @@ impl Sampler {
         let lists = streaming::read_lists(&self.snapshot, of, key, seeds)?;
         Ok(Some((lists, held)))
     }
-
-    fn column_sizes(&self, batch: &MiniBatch) -> Vec<u64> {
-        let size = |(tensor, decoder): &(TensorRef, RowDecoder)| {
-            batch.row_ids(tensor.owner).len() as u64 * decoder.out_bytes() as u64
-        };
-        self.columns.iter().map(size).collect()
-    }
-
-    fn gather(
-        &self,
-        tensor: TensorRef,
-        decoder: &RowDecoder,
-        batch: &MiniBatch,
-        len: usize,
-    ) -> Result<Column, SampleError> {
-        let ids = batch.row_ids(tensor.owner);
-        let rows: Vec<u64> = ids.iter().map(|id| *id as u64).collect();
-        let mut bytes =
-            Buffer::new(len).map_err(|source| SampleError::NoMemory { bytes: len, source })?;
-        self.snapshot.gather_decoded(tensor, decoder, &rows, bytes.as_mut_slice())?;
-        Ok(Column { tensor, dtype: decoder.wanted(), bytes })
-    }
-}
-
-/// What a gather holds for a row beside the column: the stored row, where it is the wider one.
-fn held_beside(decoder: &RowDecoder) -> u64 {
-    let stored_is_wider = decoder.stored_bytes() > decoder.out_bytes();
-    if stored_is_wider { decoder.stored_bytes() as u64 } else { 0 }
 }
 
 /// Memory that sampling works with, kept from sample to sample and counted in the store's budget.

@@ -24,8 +24,8 @@ use crate::{SampleError, SampleSpec};
 /// How lists that are not in memory are read. The batches are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// Streaming for batches of few lists, where waiting for the last read of each hop would leave
-    /// the disk idle for much of the time; hops for others.
+    /// Streaming for batches of very few lists, where waiting for the last read of each hop would
+    /// leave the disk idle for much of the time; hops for others, which share more reads.
     #[default]
     Auto,
     /// Hop by hop: all lists of a hop are read together, and neighbours on disk in one read.
@@ -34,8 +34,9 @@ pub enum Engine {
     Streaming,
 }
 
-/// Lists of a batch up to which [`Engine::Auto`] streams.
-const LISTS_MAX: u64 = 4096;
+/// Lists of a batch up to which [`Engine::Auto`] streams. Measured with `examples/engine_rate.rs`:
+/// beyond, a hop keeps the disk busy as well, and finds more lists for each page that it reads.
+const LISTS_MAX: u64 = 48;
 
 /// Bytes that a list takes while a batch is streamed, beside its entries, in maps that have grown.
 const BYTES_PER_LIST: u64 = STREAM_BYTES_PER_REQUEST + 256;

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Graph, PAPERS, features, open, row};
 use ng_io::BackendChoice;
-use ng_sample::{Fanouts, MiniBatch, SampleSpec, Sampler};
+use ng_sample::{ColumnSpec, Fanouts, MiniBatch, SampleSpec, Sampler};
 use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeTypeId};
 
 fn sampler(dir: &std::path::Path, fanouts: &[i64], replace: bool, seed: u64) -> Sampler {
@@ -46,10 +46,11 @@ fn scaled_rows_come_as_what_was_asked_for() {
     let spec = SampleSpec { fanouts, replace: false, seed: 5 };
     let tensor = common::scaled()[1];
     let wanted = [None, Some(Dtype::I8), Some(Dtype::F16), Some(Dtype::Bf16)];
-    let mut tensors: Vec<_> = wanted.into_iter().map(|dtype| (tensor, dtype)).collect();
+    let column = |tensor, dtype| ColumnSpec { dtype, ..ColumnSpec::from(tensor) };
+    let mut columns: Vec<_> = wanted.into_iter().map(|dtype| column(tensor, dtype)).collect();
     // Rows that are wider on disk than in the batch.
-    tensors.push((common::features()[1], Some(Dtype::F16)));
-    let sampler = Sampler::with_dtypes(store.snapshot(), spec.clone(), tensors).expect("sampler");
+    columns.push(column(common::features()[1], Some(Dtype::F16)));
+    let sampler = Sampler::with_columns(store.snapshot(), spec.clone(), &columns).expect("sampler");
     let batch = sampler.sample(&[(NodeTypeId(1), &[3, 700, 8])], 2).expect("batch");
     let dtypes: Vec<Dtype> = batch.columns.iter().map(|column| column.dtype).collect();
     assert_eq!(dtypes, [Dtype::F32, Dtype::I8, Dtype::F16, Dtype::Bf16, Dtype::F16]);
@@ -66,8 +67,8 @@ fn scaled_rows_come_as_what_was_asked_for() {
     }
     let third = &batch.columns[4].bytes.as_slice()[2 * (2 * common::ROW)..][..2];
     assert_eq!(third, [0x40, 0x48], "8.5 in f16");
-    let ints = vec![(tensor, Some(Dtype::I32))];
-    let refused = Sampler::with_dtypes(store.snapshot(), spec, ints).err().expect("refused");
+    let ints = [column(tensor, Some(Dtype::I32))];
+    let refused = Sampler::with_columns(store.snapshot(), spec, &ints).err().expect("refused");
     assert!(refused.to_string().contains("stored as i8 cannot be read as i32"), "{refused}");
 }
 

@@ -12,8 +12,8 @@ use ng_simd::RowDecoder;
 use ng_types::{Dtype, EdgeTypeId, NODE_ID_BOUND, NodeId, NodeTypeId};
 
 use crate::catalog::{
-    Catalog, EdgeTypeMeta, LogMeta, NodeTypeMeta, Owner, SegmentMeta, TYPES_MAX, TensorMeta,
-    TopologyMeta,
+    Catalog, EdgeTypeMeta, LogMeta, NodeTypeMeta, Owner, SegmentMeta, SparseValue, TYPES_MAX,
+    TensorMeta, TopologyMeta,
 };
 use crate::catalog_check::is_page_bytes;
 use crate::dead_nodes::{DeadNodesPart, DeadNodesWriter};
@@ -22,6 +22,7 @@ use crate::error::BuildError;
 use crate::io::{Appender, Disk};
 use crate::root;
 use crate::segment::{FIRST_EPOCH, FinishedSegment};
+use crate::tensor::sparse_writer::SparseWriter;
 use crate::tensor::writer::{TensorPart, TensorWriter, write_scales};
 use crate::topology::entry::EntryLayout;
 use crate::topology::writer::{TopologyPart, TopologySpec, TopologyTotals, TopologyWriter};
@@ -396,6 +397,26 @@ impl StoreBuilder {
         Ok(TensorWriter::create(&self.disk, owner, slot, meta)?.with_scales(scales))
     }
 
+    /// As [`StoreBuilder::tensor`], for rows of f32 that are stored without their zeros; each other
+    /// value fits `value`. Such rows cannot be changed later.
+    ///
+    /// # Errors
+    /// As [`StoreBuilder::tensor`], and [`BuildError::Invalid`] for another dtype.
+    pub fn sparse_tensor(
+        &mut self,
+        owner: Owner,
+        spec: TensorSpec,
+        value: SparseValue,
+    ) -> Result<SparseWriter, BuildError> {
+        if spec.dtype != Dtype::F32 {
+            let what = format!("tensor {:?}: only f32 rows can be sparse", spec.name);
+            return Err(BuildError::invalid(what));
+        }
+        let (slot, meta) = self.declare_tensor(owner, spec)?;
+        let entries = self.segment();
+        SparseWriter::create(&self.disk, owner, slot, meta, (entries, value))
+    }
+
     fn declare_tensor(
         &mut self,
         owner: Owner,
@@ -422,6 +443,7 @@ impl StoreBuilder {
             mask_width: spec.mask_width,
             segment: self.segment(),
             scales: None,
+            sparse: None,
         };
         self.tensors.push((owner, meta.clone(), false));
         Ok((slot, meta))
@@ -475,7 +497,7 @@ impl StoreBuilder {
 
     fn add_tensor(&mut self, part: TensorPart) -> Result<(), BuildError> {
         self.add_segment(part.segment)?;
-        part.scales.map_or(Ok(()), |scales| self.add_segment(scales))?;
+        part.beside.map_or(Ok(()), |segment| self.add_segment(segment))?;
         match self.tensors.get_mut(usize::from(part.slot)) {
             Some((owner, meta, done)) if *owner == part.owner => {
                 (*meta, *done) = (part.meta, true);

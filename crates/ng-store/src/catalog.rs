@@ -7,6 +7,7 @@ use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 use serde::{Deserialize, Serialize};
 
 use crate::tensor::layout::RowLayout;
+use crate::tensor::sparse::SPAN_BYTES;
 
 /// A node type or an edge type, as the owner of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,7 +99,8 @@ impl Catalog {
     pub fn format_version(&self) -> u32 {
         let of_nodes = self.node_types.iter().flat_map(|t| &t.tensors);
         let of_edges = self.edge_types.iter().flat_map(|t| &t.tensors);
-        if of_nodes.chain(of_edges).any(TensorMeta::is_scaled) { 2 } else { 1 }
+        let is_new = |t: &TensorMeta| t.is_scaled() || t.is_sparse();
+        if of_nodes.chain(of_edges).any(is_new) { 2 } else { 1 }
     }
 
     /// Bytes of all pages and page tables.
@@ -206,12 +208,66 @@ pub struct TensorMeta {
     /// The segment that holds a scale for each column; `None` where elements are what they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) scales: Option<u32>,
+    /// Where the entries of sparse rows are; `segment` then says which are whose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sparse: Option<SparseMeta>,
+}
+
+/// The entries of the sparse rows of a tensor: what is not 0, with its column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SparseMeta {
+    pub entries: u32,
+    pub num_entries: u64,
+    /// Of a column in an entry, 2 or 4.
+    pub column_bytes: u8,
+    pub value: SparseValue,
+}
+
+/// What an entry of a sparse row holds beside its column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SparseValue {
+    /// Nothing: every value is 1.
+    One,
+    /// An integer from 1 to 255.
+    U8,
+    /// Any f32 but 0.
+    F32,
+}
+
+impl SparseValue {
+    /// Every kind, the narrowest first.
+    pub const ALL: [Self; 3] = [Self::One, Self::U8, Self::F32];
+
+    /// The name in catalogs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::One => "one",
+            Self::U8 => "u8",
+            Self::F32 => "f32",
+        }
+    }
+
+    /// Bytes of a value.
+    pub fn size_bytes(self) -> usize {
+        match self {
+            Self::One => 0,
+            Self::U8 => 1,
+            Self::F32 => 4,
+        }
+    }
 }
 
 impl TensorMeta {
-    /// Bytes of one row.
+    /// Bytes of one row, zeros included where rows are sparse.
     pub fn row_bytes(&self) -> u64 {
         row_bytes(self.dtype, &self.shape).unwrap_or(0)
+    }
+
+    /// Whether rows are stored without their zeros.
+    pub fn is_sparse(&self) -> bool {
+        self.sparse.is_some()
     }
 
     /// Elements of one row.
@@ -233,14 +289,18 @@ impl TensorMeta {
 
     /// Where the scales are: one row of f32.
     pub(crate) fn scales_layout(&self) -> Option<RowLayout> {
-        let bytes = row_bytes(Dtype::F32, &self.shape)?;
-        Some(RowLayout::new(bytes, RowLayout::page_bytes_for(bytes)))
+        Some(RowLayout::best(row_bytes(Dtype::F32, &self.shape)?))
     }
 
-    /// Where its rows are.
+    /// Bytes that a new row of zeros takes.
+    pub(crate) fn new_row_bytes(&self) -> u64 {
+        self.layout().row_bytes() as u64
+    }
+
+    /// Where its rows are; of sparse rows, what says where their entries are.
     pub(crate) fn layout(&self) -> RowLayout {
-        let bytes = self.row_bytes().max(1);
-        RowLayout::new(bytes, RowLayout::page_bytes_for(bytes))
+        let is_sparse = self.sparse.is_some();
+        RowLayout::best(if is_sparse { SPAN_BYTES } else { self.row_bytes().max(1) })
     }
 }
 

@@ -7,7 +7,7 @@ use crate::catalog::{Catalog, LogMeta, SegmentMeta, TYPES_MAX, TensorMeta, TreeR
 use crate::error::Damage;
 use crate::io::BLOCK_BYTES;
 use crate::page_table::{INNER_ENTRIES, pages_per_leaf};
-use crate::tensor::layout::RowLayout;
+use crate::tensor::sparse::{ENTRIES_MAX, EntryForm};
 use crate::tree::LEVEL_MAX;
 
 /// Segments are numbered in 16 bits of a cache key.
@@ -181,15 +181,17 @@ impl Catalog {
             ensure(tensor.num_rows == num_rows, || {
                 format!("tensor {name:?}: {} rows, expected {num_rows}", tensor.num_rows)
             })?;
-            let bytes = row_bytes(tensor.dtype, &tensor.shape)
-                .ok_or_else(|| Damage::new(format!("tensor {name:?}: row too wide or empty")))?;
-            let page_bytes = RowLayout::page_bytes_for(bytes);
-            let pages = self.claim(used, tensor.segment, page_bytes)?.num_pages;
-            let expected = RowLayout::new(bytes, page_bytes).num_pages(num_rows);
+            ensure(row_bytes(tensor.dtype, &tensor.shape).is_some(), || {
+                format!("tensor {name:?}: row too wide or empty")
+            })?;
+            let layout = tensor.layout();
+            let pages = self.claim(used, tensor.segment, layout.page_bytes())?.num_pages;
+            let expected = layout.num_pages(num_rows);
             ensure(Some(pages) == expected, || {
                 format!("tensor {name:?}: {pages} pages, expected {expected:?}")
             })?;
             self.check_scales(used, tensor)?;
+            self.check_sparse(used, tensor)?;
         }
         Ok(())
     }
@@ -203,10 +205,27 @@ impl Catalog {
         let layout = layout.ok_or_else(|| {
             Damage::new(format!("tensor {name:?}: {} rows cannot have scales", tensor.dtype))
         })?;
-        let page_bytes = RowLayout::page_bytes_for(layout.row_bytes() as u64);
-        let pages = self.claim(used, segment, page_bytes)?.num_pages;
+        let pages = self.claim(used, segment, layout.page_bytes())?.num_pages;
         ensure(Some(pages) == layout.num_pages(1), || {
             format!("tensor {name:?}: {pages} pages of scales")
+        })
+    }
+
+    fn check_sparse(&self, used: &mut [bool], tensor: &TensorMeta) -> Result<(), Damage> {
+        let Some(sparse) = tensor.sparse else { return Ok(()) };
+        let name = &tensor.name;
+        let form = EntryForm::of(&sparse, tensor.num_columns());
+        let form = form.filter(|_| tensor.dtype == Dtype::F32 && tensor.scales.is_none());
+        let form = form.ok_or_else(|| {
+            Damage::new(format!("tensor {name:?}: no sparse rows can be like that"))
+        })?;
+        ensure(sparse.num_entries <= ENTRIES_MAX, || {
+            format!("tensor {name:?}: {} entries", sparse.num_entries)
+        })?;
+        let layout = form.layout();
+        let pages = self.claim(used, sparse.entries, layout.page_bytes())?.num_pages;
+        ensure(Some(pages) == layout.num_pages(sparse.num_entries), || {
+            format!("tensor {name:?}: {pages} pages of entries")
         })
     }
 }

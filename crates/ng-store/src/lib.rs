@@ -1,6 +1,6 @@
 //! The on-disk graph store: pages, page table, topology, tensors, dictionaries, snapshots, verify.
 //!
-//! What lives here: format version 1 (`docs/format.md`), the writer that builds a store in one
+//! What lives here: format version 2 (`docs/format.md`), the writer that builds a store in one
 //! pass, batches that change it, and the readers that serve whole batches from a pinned
 //! [`Snapshot`]. What must not: sampling, parsing of users' files, any file access that does not go
 //! through `ng-io`. The invariant: bytes are hostile until the checksum kept with their pointer
@@ -48,7 +48,7 @@ pub use builder::{
     BuildOptions, BuildSummary, EdgeTypeSpec, Entry, Part, StoreBuilder, TensorSpec,
 };
 pub use catalog::{
-    Catalog, EdgeTypeMeta, NodeTypeMeta, Owner, ROW_BYTES_MAX, TensorMeta, TensorRef,
+    Catalog, EdgeTypeMeta, NodeTypeMeta, Owner, ROW_BYTES_MAX, SparseValue, TensorMeta, TensorRef,
 };
 pub use costs::DiskCosts;
 pub use dictionary::page::STRING_BYTES_MAX;
@@ -60,9 +60,12 @@ pub use row_plan::{Merge, Planned, RowPlan, TakeItem};
 pub use scan::{VisitLists, VisitRows};
 pub use snapshot::{
     Draw, EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, Expansion, GATHER_BYTES_PER_ROW,
-    GatherStats, Snapshot,
+    GatherStats, SPARSE_BYTES_PER_ROW, Snapshot,
 };
 pub use store::{OpenOptions, Store, StoreStats};
+pub use tensor::sparse::SparseRows;
+pub use tensor::sparse_reader::{SparseSpans, VisitSparse};
+pub use tensor::sparse_writer::SparseWriter;
 pub use tensor::writer::{TensorPart, TensorWriter};
 pub use topology::resident::{Packed, ResidentTopology, from_three};
 pub use topology::streaming::{

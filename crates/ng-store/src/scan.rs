@@ -110,7 +110,8 @@ pub(crate) fn read_blocks(
 
 impl Snapshot {
     /// Reads a whole tensor front to back: `visit(first_row, bytes)` gets whole rows, without
-    /// padding, in chunks of up to about 4 MiB. Nothing of it enters a cache.
+    /// padding, in chunks of up to about 4 MiB. Nothing of it enters a cache, but for sparse rows,
+    /// which come with their zeros.
     ///
     /// # Errors
     /// [`ReadError`], also those of `visit`.
@@ -120,6 +121,9 @@ impl Snapshot {
         visit: &mut VisitRows<'_>,
     ) -> Result<(), ReadError> {
         let (meta, segment, layout) = self.version.tensor(tensor)?;
+        if meta.is_sparse() {
+            return self.scan_dense(tensor, visit);
+        }
         let (unit, width) = (layout.unit_bytes(), layout.row_bytes());
         let unit_blocks = (unit / BLOCK_BYTES) as u64;
         let mut rows = Vec::new();

@@ -53,6 +53,8 @@ pub const EXPAND_BYTES_PER_DESTINATION: u64 = 160;
 pub const EXPAND_BYTES_PER_ENTRY: u64 = 56;
 /// The same for each row of [`Snapshot::gather`] that has to be read.
 pub const GATHER_BYTES_PER_ROW: u64 = 80;
+/// The same for each row of [`Snapshot::sparse_spans`], and of a gather of sparse rows.
+pub const SPARSE_BYTES_PER_ROW: u64 = 80;
 
 /// One version of a store.
 pub struct Snapshot {
@@ -163,17 +165,19 @@ impl Snapshot {
             let (tensor, row) = (meta.name.clone(), *row);
             return Err(ReadError::RowOutOfRange { tensor, row, num_rows });
         }
-        let width = layout.row_bytes();
-        let expected = rows.len().saturating_mul(width);
+        let expected = rows.len().saturating_mul(meta.row_bytes() as usize);
         if out.len() != expected {
             return Err(ReadError::OutputSize { expected, found: out.len() });
         }
+        if meta.is_sparse() {
+            return self.gather_dense(tensor, rows, out);
+        }
+        let width = layout.row_bytes();
         let wide = width >= crate::cache::rows::ROW_BYTES_MIN;
         let pool = if wide { inner.rows.pool(segment.id as usize, width) } else { None };
         let reader = TensorReader { pages: &inner.pages, segment, layout, pool };
         let stats = reader.gather(rows, out)?;
-        inner.rows_served.fetch_add(stats.rows, Ordering::Relaxed);
-        inner.rows_cached.fetch_add(stats.rows_cached, Ordering::Relaxed);
+        self.count_rows(stats);
         Ok(stats)
     }
 
@@ -196,10 +200,10 @@ impl Snapshot {
         self.inner.free_beside_blocks(block_bytes)
     }
 
-    /// Counts rows that a reader of plans handed out, and how many of them it had in memory.
-    pub fn count_rows(&self, rows: u64, cached: u64) {
-        self.inner.rows_served.fetch_add(rows, Ordering::Relaxed);
-        self.inner.rows_cached.fetch_add(cached, Ordering::Relaxed);
+    /// Counts rows that were handed out, and how many of them were in memory.
+    pub fn count_rows(&self, stats: GatherStats) {
+        self.inner.rows_served.fetch_add(stats.rows, Ordering::Relaxed);
+        self.inner.rows_cached.fetch_add(stats.rows_cached, Ordering::Relaxed);
     }
 
     /// The node id of each string id, or `None` where there is no such node.

@@ -458,7 +458,7 @@ fn cache_caps(catalog: &Catalog, bytes: u64) -> (u64, u64) {
     let size = SegmentMeta::disk_bytes;
     let nodes = catalog.node_types.iter().flat_map(|t| &t.tensors);
     let edges = catalog.edge_types.iter().flat_map(|t| &t.tensors);
-    let wide = nodes.chain(edges).filter(|t| t.row_bytes() >= ROW_BYTES_MIN as u64);
+    let wide = nodes.chain(edges).filter(|t| t.layout().row_bytes() >= ROW_BYTES_MIN);
     let wide_bytes: u64 =
         wide.filter_map(|t| catalog.segments.get(t.segment as usize)).map(size).sum();
     let all_bytes: u64 = catalog.segments.iter().map(size).sum();

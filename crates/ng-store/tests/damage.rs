@@ -20,8 +20,8 @@ use common::changing::{EDGES, NODES, ROWS, Shape};
 use common::model::{Model, ModelEdges};
 use common::seeded;
 use ng_store::{
-    EdgeData, Expansion, OpenOptions, Owner, ReadError, Snapshot, Store, TensorRef, VerifyReport,
-    verify_on,
+    EdgeData, Expansion, OpenOptions, Owner, ReadError, Snapshot, SparseValue, Store, TensorRef,
+    VerifyReport, verify_on,
 };
 use ng_testing::{MemDisk, Random};
 use ng_types::{EdgeTypeId, NodeTypeId};
@@ -378,6 +378,22 @@ fn damage_to_scales_and_scaled_rows_is_an_error_or_harmless_and_verify_sees_it()
         model
     };
     let (model, older) = (scaled(3), scaled(4));
+    let subject = Subject::new(shared(model.files()), shared(older.files()), vec![], 0);
+    let tally = subject.play();
+    assert!(tally.tried >= 2_000 && tally.rolled_back == 0, "{tally:?}");
+}
+
+#[test]
+fn damage_to_sparse_rows_is_an_error_or_harmless_and_verify_sees_it() {
+    let sparse = |seed| {
+        let mut random = seeded(seed);
+        let mut model = Model::new(&[60, 700], 4096);
+        let of = |id| Owner::Node(NodeTypeId(id));
+        model.sparse_tensor(of(0), 900, 20, SparseValue::F32, &mut random);
+        model.sparse_tensor(of(1), 70, 9, SparseValue::One, &mut random);
+        model
+    };
+    let (model, older) = (sparse(6), sparse(7));
     let subject = Subject::new(shared(model.files()), shared(older.files()), vec![], 0);
     let tally = subject.play();
     assert!(tally.tried >= 2_000 && tally.rolled_back == 0, "{tally:?}");

@@ -11,7 +11,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use common::model::{Model, ModelEdges};
 use common::{Files, disk_of, seeded};
-use ng_store::{Expansion, OpenOptions, Owner, ReadError, Store, TensorRef, verify_on};
+use ng_store::{
+    Expansion, OpenOptions, Owner, ReadError, SparseValue, Store, TensorRef, verify_on,
+};
 use ng_testing::Random;
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 use serde_json::Value;
@@ -138,6 +140,14 @@ fn ask_everything(files: &Files) {
     if let Ok(decoder) = snapshot.decoder(scaled, Dtype::F32) {
         let _ = snapshot.gather_decoded(scaled, &decoder, &[0, 5, 11], &mut [0; 240]);
     }
+    let sparse = TensorRef { owner: Owner::Node(NodeTypeId(0)), index: 2 };
+    let _ = snapshot.gather(sparse, &[0, 5, 11], &mut [0; 3 * 1600]);
+    if let Ok(spans) = snapshot.sparse_spans(sparse, &[11, 3, 3, 0]) {
+        let (mut columns, mut values) =
+            (vec![0; spans.num_entries() * 8], vec![0; spans.num_entries() * 4]);
+        let _ = snapshot.gather_sparse(&spans, &mut columns, &mut values);
+    }
+    let _ = snapshot.scan_sparse(sparse, &mut |_, _| Ok(true));
     for id in 0..12 {
         let names = snapshot.names(NodeTypeId(0), &[id]).unwrap_or_default();
         let keys: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -153,6 +163,8 @@ fn no_bytes_with_right_checksums_make_the_reader_panic() {
     model.edges(edges, &[(3, 2), (40, 1), (900, 1_100), (39_999, 3)], &mut random);
     model.tensor(Owner::Node(NodeTypeId(0)), 300, &mut random);
     model.scaled_tensor(Owner::Node(NodeTypeId(0)), 20, &mut random);
+    let node = Owner::Node(NodeTypeId(0));
+    model.sparse_tensor(node, 400, 9, SparseValue::F32, &mut random);
     model.tensor(Owner::Edge(EdgeTypeId(0)), 4, &mut random);
     model.names(0, &mut random);
     let sound = model.files();

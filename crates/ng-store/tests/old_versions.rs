@@ -6,7 +6,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ng_store::{
-    EdgeData, Expansion, OpenError, OpenOptions, Owner, Snapshot, Store, TensorRef, verify,
+    EdgeData, Expansion, OpenError, OpenOptions, Owner, Snapshot, Store, TensorMeta, TensorRef,
+    verify,
 };
 use ng_types::{EdgeTypeId, NodeTypeId};
 
@@ -80,6 +81,14 @@ fn describe(snapshot: &Snapshot) -> String {
                 snapshot.gather_decoded(tensor, &decoder, &[row], &mut out).expect("reads");
                 let values = out.as_chunks().0.iter().map(|value| f32::from_le_bytes(*value));
                 lines.push(format!("values {label} {row}: {:?}", values.collect::<Vec<_>>()));
+            }
+            let second = TensorRef { owner, index: 1 };
+            if catalog.tensor(second).is_some_and(TensorMeta::is_sparse) {
+                let mut out =
+                    vec![0; catalog.tensor(second).map_or(0, TensorMeta::row_bytes) as usize];
+                snapshot.gather(second, &[row], &mut out).expect("reads");
+                let values = out.as_chunks().0.iter().map(|value| f32::from_le_bytes(*value));
+                lines.push(format!("sparse {label} {row}: {:?}", values.collect::<Vec<_>>()));
             }
         }
     }

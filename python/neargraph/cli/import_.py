@@ -43,6 +43,7 @@ def import_(
     strings: options.Strings = False,
     reuse_ids: options.ReuseIds = False,
     x_dtype: options.XDtype = None,
+    dense: options.Dense = False,
     threads: options.Threads = None,
     overwrite: options.Overwrite = False,
     dry_run: options.DryRun = False,
@@ -65,6 +66,7 @@ def import_(
         num_nodes=num_nodes,
         reuse_ids=reuse_ids,
         x_dtype=x_dtype,  # type: ignore[arg-type]
+        dense=dense,
         overwrite=overwrite,
     )
     if not dry_run:

@@ -35,6 +35,7 @@ ReuseIds = Annotated[bool, typer.Option(help="Give the ids of deleted nodes to n
 XDtype = Annotated[
     str | None, typer.Option(help="Store x as f16, bf16 or i8 (scaled by column); read as f32.")
 ]
+Dense = Annotated[bool, typer.Option(help="Store x with its zeros, even if most of it is.")]
 Threads = Annotated[int | None, typer.Option(help="Threads to use.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace an existing store.")]
 DryRun = Annotated[bool, typer.Option(help="Print the estimate and stop.")]

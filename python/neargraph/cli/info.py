@@ -61,7 +61,8 @@ def _tensors(entry: dict[str, Any]) -> str:
     shown = []
     for tensor in entry["tensors"]:
         shape = ",".join(str(n) for n in (tensor["num_rows"], *tensor["shape"]))
-        dtype = f"{tensor['dtype']} scaled" if tensor["scaled"] else tensor["dtype"]
+        kinds = [kind for kind in ("scaled", "sparse") if tensor[kind]]
+        dtype = " ".join([tensor["dtype"], *kinds])
         shown.append(f"{tensor['name']} {dtype} [{shape}]")
     return "\n".join(shown)
 

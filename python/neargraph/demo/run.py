@@ -102,6 +102,7 @@ def _import(settings: DemoSettings, progress: Bars) -> Path:
         self_loops="remove",
         split=_SPLIT,
         seed=settings.seed,
+        dense=True,
         overwrite=True,
     )
     report = run_import(plan, path, options, progress)

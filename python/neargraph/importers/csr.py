@@ -13,7 +13,7 @@ import numpy as np
 
 from .arrays import NpyStream, NpzFile
 from .check import fail, node_ids, store_dtype
-from .plan import CHUNK_BYTES, CHUNK_EDGES, Array, EdgeChunk, TensorPlan
+from .plan import CHUNK_BYTES, CHUNK_EDGES, Array, CsrChunk, EdgeChunk, TensorPlan
 
 _ROWS = 1 << 17
 
@@ -77,10 +77,39 @@ def csr_edges(
             done = end
 
 
-def dense_rows(
+def csr_tensor(
+    npz: NpzFile, indptr: str, indices: str, data: str | None, width: int, num_rows: int
+) -> TensorPlan:
+    """A CSR matrix as tensor ``x``, dense or not; ``data=None`` means all ones."""
+
+    def chunks() -> Iterator[Array]:
+        for csr in csr_rows(npz, indptr, indices, data, width):
+            yield csr_to_dense(csr, width)
+
+    return TensorPlan(
+        "x",
+        "f32",
+        (width,),
+        chunks,
+        num_rows,
+        csr=lambda: csr_rows(npz, indptr, indices, data, width),
+        num_values=int(npz.shape(indices)[0]),
+    )
+
+
+def csr_to_dense(csr: CsrChunk, width: int) -> Array:
+    """The rows of a chunk as dense f32, [rows, width]; equal columns are added up."""
+    dense = np.zeros((len(csr.indptr) - 1, width), dtype=np.float32)
+    owner = np.repeat(np.arange(len(dense)), np.diff(csr.indptr))
+    filled = np.float32(1.0) if csr.values is None else csr.values
+    np.add.at(dense, (owner, csr.columns.astype(np.int64)), filled)
+    return dense
+
+
+def csr_rows(
     npz: NpzFile, indptr: str, indices: str, data: str | None, width: int
-) -> Iterator[Array]:
-    """Streams a CSR matrix as dense f32 rows [chunk, width]; ``data=None`` means all ones."""
+) -> Iterator[CsrChunk]:
+    """Streams a CSR matrix, so many rows at once as take a chunk with their zeros."""
     columns = npz.open(indices)
     values = npz.open(data) if data else None
     step = max(1, CHUNK_BYTES // (4 * max(1, width)))
@@ -97,11 +126,9 @@ def dense_rows(
                     f"row {row} has column {int(cols[at])}, but rows are {width} wide",
                     "the file is inconsistent",
                 )
-            dense = np.zeros((len(rows) - 1, width), dtype=np.float32)
-            owner = np.repeat(np.arange(len(rows) - 1), np.diff(rows))
-            filled = values.rows(count).astype(np.float32) if values else np.float32(1.0)
-            np.add.at(dense, (owner, cols.astype(np.int64)), filled)
-            yield dense
+            filled = values.rows(count).astype(np.float32) if values else None
+            wide = cols if cols.dtype.itemsize >= 4 else cols.astype(np.int64)
+            yield CsrChunk(rows - rows[0], wide, filled)
 
 
 def member_tensor(

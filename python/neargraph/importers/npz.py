@@ -13,7 +13,7 @@ import numpy as np
 
 from .arrays import NpzFile
 from .check import fail
-from .csr import csr_edges, dense_rows, member_tensor
+from .csr import csr_edges, csr_tensor, member_tensor
 from .npz_pairs import pair_chunks, pair_columns
 from .npz_typed import plan_typed
 from .plan import (
@@ -80,13 +80,7 @@ def _plan_matrices(npz: NpzFile) -> GraphPlan:
             )
         values = "attr_data" if "attr_data" in npz else None
         node.tensors.append(
-            TensorPlan(
-                "x",
-                "f32",
-                (width,),
-                lambda: dense_rows(npz, "attr_indptr", "attr_indices", values, width),
-                num_nodes,
-            )
+            csr_tensor(npz, "attr_indptr", "attr_indices", values, width, num_nodes)
         )
     elif "attr_data" in npz and len(npz.shape("attr_data")) == 2:
         node.tensors.append(member_tensor(npz, "attr_data", "x", num_nodes))

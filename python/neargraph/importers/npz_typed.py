@@ -1,7 +1,7 @@
 """The typed .npz layout: `num_nodes_T`, `A__relation__B` [2, E], and node columns `T_name`.
 
 A bag of words is `bow_indptr` + `bow_indices` + `bow_vocab`; it belongs to the node type whose
-count its pointers match and becomes the dense f32 tensor `x`. The first integer column with a
+count its pointers match and becomes the f32 tensor `x`. The first integer column with a
 `NAME_names` table becomes `y` (classes); other numeric columns keep their name. Text columns
 `T_names` are left out: string ids come with text imports.
 """
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from .arrays import NpzFile
 from .check import fail, node_ids
-from .csr import dense_rows, member_tensor
+from .csr import csr_tensor, member_tensor
 from .npz_pairs import pair_columns
-from .plan import EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
+from .plan import EdgeChunk, EdgePlan, GraphPlan, NodePlan
 
 
 def plan_typed(npz: NpzFile) -> GraphPlan:
@@ -62,15 +62,7 @@ def _add_columns(npz: NpzFile, node: NodePlan) -> None:
     count = node.num_nodes or 0
     if "bow_indptr" in npz and npz.shape("bow_indptr") == (count + 1,):
         width = int(npz.shape("bow_vocab")[0])
-        node.tensors.append(
-            TensorPlan(
-                "x",
-                "f32",
-                (width,),
-                lambda: dense_rows(npz, "bow_indptr", "bow_indices", None, width),
-                count,
-            )
-        )
+        node.tensors.append(csr_tensor(npz, "bow_indptr", "bow_indices", None, width, count))
     has_label = False
     for member in npz.names:
         prefix = node.name + "_"

@@ -21,6 +21,8 @@ class ImportOptions:
     of deleted nodes to new ones. ``x_dtype`` is what node tensors ``x`` of floats are stored as:
     f16 or bf16, rounded to nearest, or i8 with a scale for each column (its largest magnitude over
     127; rows are read twice). They are read as float32 unless somebody asks for something else.
+    ``dense`` stores every row with its zeros; else ``x`` of f32 is stored without them where that
+    pays (see `docs/quickstart.md`), and its rows cannot be changed later.
     """
 
     memory: int | None = None
@@ -38,6 +40,7 @@ class ImportOptions:
     num_nodes: int | None = None
     reuse_ids: bool = False
     x_dtype: XDtype | None = None
+    dense: bool = False
     overwrite: bool = False
 
     def __post_init__(self) -> None:

@@ -43,6 +43,18 @@ class EdgeChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class CsrChunk:
+    """Rows of f32 without their zeros; row ``i`` has places ``indptr[i]`` up to ``indptr[i + 1]``.
+
+    ``values=None`` stands for ones. Columns come in any order; equal ones are added up.
+    """
+
+    indptr: Array
+    columns: Array
+    values: Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TextColumns:
     """Where the columns of a text edge list are; read by the extension, never by Python.
 
@@ -72,7 +84,8 @@ class TensorPlan:
     """One tensor: ``shape`` is that of a row (dimension 0 left out), ``dtype`` a store dtype.
 
     ``num_rows`` is checked against the owner where it is known. With ``stored`` the chunks are f32,
-    and f16, bf16 or i8 (with a scale for each column) is made of them.
+    and f16, bf16 or i8 (with a scale for each column) is made of them. ``csr`` streams the same
+    rows without their zeros, about ``num_values`` entries, where the input has them so.
     """
 
     name: str
@@ -82,19 +95,22 @@ class TensorPlan:
     num_rows: int | None = None
     mask_width: int | None = None
     stored: str | None = None
+    csr: Callable[[], Iterator[CsrChunk]] | None = None
+    num_values: int | None = None
 
     @property
     def row_bytes(self) -> int:
         """Bytes of one row of a chunk."""
-        return DTYPE_BYTES[self.dtype] * self._columns
+        return DTYPE_BYTES[self.dtype] * self.columns
 
     @property
     def stored_bytes(self) -> int:
         """Bytes of one row in the store."""
-        return DTYPE_BYTES[self.stored or self.dtype] * self._columns
+        return DTYPE_BYTES[self.stored or self.dtype] * self.columns
 
     @property
-    def _columns(self) -> int:
+    def columns(self) -> int:
+        """Elements of one row."""
         return int(np.prod(self.shape, dtype=np.int64))
 
 

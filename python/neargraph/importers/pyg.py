@@ -5,7 +5,8 @@ and `test_mask`, [N] or [N, k], become `split_0` .. `split_{k-1}` and are given 
 `edge_weight` (f32) and `edge_time` (i64) become inline columns of the neighbour lists; every other
 edge attribute is an edge tensor by edge id, so `e_id` keeps its meaning. Left out, with a note:
 `edge_label` and `edge_label_index` (supervision of a link split, pass them to the loader),
-graph-level values, and anything that is no dense tensor.
+graph-level values, and anything that is no tensor. A sparse `x` (COO or CSR) comes along; any other
+sparse tensor is refused.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import numpy as np
 from neargraph.exceptions import MissingDependency
 
 from .check import fail, node_ids, store_dtype
+from .csr import csr_to_dense
 from .plan import (
     CHUNK_BYTES,
     CHUNK_EDGES,
     HOMOGENEOUS_EDGE,
     Array,
+    CsrChunk,
     EdgeChunk,
     EdgePlan,
     GraphPlan,
@@ -147,11 +150,18 @@ def _left_out(key: str, value: Any, where: str, notes: list[str]) -> bool:
         notes.append(f"{where} left out: supervision; pass it to the loader")
     elif not isinstance(value, torch.Tensor):
         notes.append(f"{where} left out: {type(value).__name__} is no tensor")
-    elif value.layout != torch.strided:
+    elif value.layout != torch.strided and not _is_sparse_x(key, value):
         fail(where, "is a sparse tensor", "call .to_dense() on it first")
     else:
         return False
     return True
+
+
+def _is_sparse_x(key: str, value: Any) -> bool:
+    import torch
+
+    known = value.layout in (torch.sparse_coo, torch.sparse_csr)
+    return key == "x" and known and value.dim() == 2 and value.is_floating_point()
 
 
 def _inline(store: Any) -> list[str]:
@@ -212,6 +222,8 @@ def _tensor(value: Any, name: str, where: str, num_rows: int | None) -> TensorPl
             f"has shape {list(value.shape)}, expected {num_rows} rows",
             "give it one row for each",
         )
+    if value.layout != torch.strided:
+        return _sparse_tensor(value, name)
     shape = tuple(int(n) for n in value.shape[1:])
     step = max(1, CHUNK_BYTES // max(1, value.element_size() * int(np.prod(shape))))
     brain = value.dtype == torch.bfloat16
@@ -232,6 +244,27 @@ def _tensor(value: Any, name: str, where: str, num_rows: int | None) -> TensorPl
             yield array.astype(wide, copy=False)
 
     return TensorPlan(name, dtype, shape, chunks, int(value.size(0)))
+
+
+def _sparse_tensor(value: Any, name: str) -> TensorPlan:
+    matrix = value.detach().cpu().to_sparse_csr()
+    indptr = matrix.crow_indices().numpy().astype(np.int64)
+    columns, values = matrix.col_indices().numpy(), matrix.values()
+    num_rows, width = (int(n) for n in value.shape)
+    step = max(1, CHUNK_BYTES // (4 * max(1, width)))
+
+    def csr() -> Iterator[CsrChunk]:
+        for row in range(0, num_rows, step):
+            part = indptr[row : row + step + 1]
+            span = slice(int(part[0]), int(part[-1]))
+            filled = values[span].float().numpy()
+            yield CsrChunk(part - part[0], np.ascontiguousarray(columns[span]), filled)
+
+    def chunks() -> Iterator[Array]:
+        for chunk in csr():
+            yield csr_to_dense(chunk, width)
+
+    return TensorPlan(name, "f32", (width,), chunks, num_rows, csr=csr, num_values=len(columns))
 
 
 def _masks(masks: dict[str, Any], num_nodes: int, where: str, notes: list[str]) -> list[TensorPlan]:

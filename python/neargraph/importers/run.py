@@ -20,6 +20,7 @@ from .check import fail
 from .narrow import narrow_x
 from .options import ImportOptions
 from .plan import CHUNK_BYTES, Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
+from .sparse import may_be_sparse, stored_estimate
 from .split import split_chunks
 
 Progress = Callable[[str, int, int | None], None]
@@ -66,7 +67,7 @@ def estimate_import(
     options = options or ImportOptions()
     _apply(plan, options)
     edges = sum(edge.num_edges or 0 for edge in plan.edges)
-    tensors = _stored_bytes(plan)
+    tensors = _stored_bytes(plan, options)
     importer = _importer(out, replace(options, overwrite=True))
     try:
         _declare_types(importer, plan, options)
@@ -74,6 +75,7 @@ def estimate_import(
     finally:
         importer.abort()
     topology = int(known.pop("disk_bytes"))
+    moved = max(tensors, _chunk_bytes(plan, options))
     return {
         "edges": edges,
         "entries": known.pop("entries"),
@@ -81,7 +83,7 @@ def estimate_import(
         "topology_bytes": topology,
         "disk_bytes": topology + tensors,
         **known,
-        "seconds": known["seconds"] + max(tensors, _chunk_bytes(plan)) / _TENSOR_BYTES_PER_SECOND,
+        "seconds": known["seconds"] + moved / _TENSOR_BYTES_PER_SECOND,
     }
 
 
@@ -124,13 +126,17 @@ def _all_tensors(plan: GraphPlan) -> list[TensorPlan]:
     return [tensor for owner in owners for tensor in owner.tensors]
 
 
-def _stored_bytes(plan: GraphPlan) -> int:
-    return sum(t.stored_bytes * (t.num_rows or 0) for t in _all_tensors(plan))
+def _stored_bytes(plan: GraphPlan, options: ImportOptions) -> int:
+    return sum(stored_estimate(t, options) for t in _all_tensors(plan))
 
 
-def _chunk_bytes(plan: GraphPlan) -> int:
+def _chunk_bytes(plan: GraphPlan, options: ImportOptions) -> int:
     """Bytes of all chunks that are asked for; those that need a first pass come twice."""
-    return sum((1 + _is_scaled(t)) * t.row_bytes * (t.num_rows or 0) for t in _all_tensors(plan))
+
+    def passes(tensor: TensorPlan) -> int:
+        return 1 + (_is_scaled(tensor) or may_be_sparse(tensor, options))
+
+    return sum(passes(t) * t.row_bytes * (t.num_rows or 0) for t in _all_tensors(plan))
 
 
 def _is_scaled(tensor: TensorPlan) -> bool:
@@ -182,7 +188,7 @@ class _Run:
         self._importer, self._plan, self._options = importer, plan, options
         self._progress = progress
         self._tensor_done = 0
-        self._tensor_total = _chunk_bytes(plan)
+        self._tensor_total = _chunk_bytes(plan, options)
 
     def report(self) -> dict[str, Any]:
         importer, plan = self._importer, self._plan
@@ -253,7 +259,12 @@ class _Run:
         self, kind: Any, number: int, tensor: TensorPlan, num_rows: int | None
     ) -> None:
         importer = self._importer
-        if tensor.stored is None:
+        value = self._sparse_value(tensor) if kind == "node" else None
+        if value is not None:
+            handle = importer.begin_sparse_tensor(
+                kind, number, tensor.name, list(tensor.shape), value
+            )
+        elif tensor.stored is None:
             handle = importer.begin_tensor(
                 kind, number, tensor.name, tensor.dtype, list(tensor.shape), tensor.mask_width
             )
@@ -263,7 +274,10 @@ class _Run:
             )
         if _is_scaled(tensor):
             self._feed(tensor, lambda piece: importer.measure_rows(handle, piece))
-        rows = self._feed(tensor, lambda piece: importer.push_rows(handle, piece))
+        if value is not None and tensor.csr is not None:
+            rows = self._feed_csr(tensor, lambda *csr: importer.push_csr_rows(handle, *csr))
+        else:
+            rows = self._feed(tensor, lambda piece: importer.push_rows(handle, piece))
         if num_rows is not None and rows != num_rows:
             fail(
                 f"{self._plan.origin} [{tensor.name}]",
@@ -271,15 +285,49 @@ class _Run:
                 "the input is inconsistent",
             )
 
-    def _feed(self, tensor: TensorPlan, take: Callable[[Array], None]) -> int:
+    def _sparse_value(self, tensor: TensorPlan) -> str | None:
+        """What the entries of sparse rows hold; None where the tensor is stored with its zeros."""
+        if not may_be_sparse(tensor, self._options):
+            return None
+        probe, done = _core.SparseProbe(tensor.columns), self._tensor_done
+        known = tensor.num_rows
+        if tensor.csr is not None:
+            rows = self._feed_csr(tensor, probe.add_csr)
+        else:
+            rows = self._feed(tensor, probe.add_dense, lambda: known is None or probe.pays(known))
+        # A pass that ended early leaves less to do.
+        self._tensor_total -= tensor.row_bytes * (known or 0) - (self._tensor_done - done)
+        return probe.value if probe.pays(known or rows) else None
+
+    def _feed_csr(self, tensor: TensorPlan, take: Callable[..., None]) -> int:
+        """One pass over the rows of a tensor without their zeros; returns how many there were."""
+        assert tensor.csr is not None
+        rows = 0
+        for chunk in tensor.csr():
+            take(chunk.indptr, chunk.columns, chunk.values)
+            rows += len(chunk.indptr) - 1
+            self._count((len(chunk.indptr) - 1) * tensor.row_bytes)
+        return rows
+
+    def _count(self, num_bytes: int) -> None:
+        self._tensor_done += num_bytes
+        self._progress("tensors", self._tensor_done, self._tensor_total)
+
+    def _feed(
+        self,
+        tensor: TensorPlan,
+        take: Callable[[Array], None],
+        goes_on: Callable[[], bool] = lambda: True,
+    ) -> int:
         """One pass over the rows of a tensor; returns how many there were."""
         rows = 0
         for chunk in tensor.chunks():
             for piece in _pieces(chunk):
                 take(piece)
                 rows += len(piece)
-                self._tensor_done += piece.nbytes
-                self._progress("tensors", self._tensor_done, self._tensor_total)
+                self._count(piece.nbytes)
+                if not goes_on():
+                    return rows
         return rows
 
     def _with_loops(self, edge: EdgePlan, tensor: TensorPlan) -> TensorPlan:

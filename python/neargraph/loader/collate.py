@@ -5,6 +5,7 @@ The layout follows what `torch_geometric.loader.NeighborLoader` yields: seeds fi
 sampled nodes, edge features beside `edge_index`, masks as masks.
 """
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,32 @@ import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data, HeteroData
 
+from neargraph.dtypes import SparseRows
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.schema import EdgeType, NodeType, Schema
 from neargraph.splits import SPLITS, split_columns
 
 
-def as_tensor(array: NDArray[Any]) -> torch.Tensor:
-    """A torch tensor over the memory of `array`; bf16 columns get their dtype back."""
+def as_tensor(array: NDArray[Any] | SparseRows) -> torch.Tensor:
+    """A torch tensor over the memory of `array`: bf16 columns get their dtype back, and rows
+    without their zeros become sparse CSR."""
+    if isinstance(array, SparseRows):
+        indptr, indices, values = map(torch.from_numpy, array[:3])
+        return _csr_tensor(indptr, indices, values, array.shape)
     # No tensor of a store is of uint16 itself.
     if array.dtype == np.uint16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
+
+
+def _csr_tensor(
+    indptr: torch.Tensor, indices: torch.Tensor, values: torch.Tensor, shape: tuple[int, int]
+) -> torch.Tensor:
+    # torch announces once that CSR tensors are in beta, which nobody who loads a batch can act on.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        # The store has checked the columns.
+        return torch.sparse_csr_tensor(indptr, indices, values, size=shape, check_invariants=False)
 
 
 class Collator:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neargraph import _core
+from neargraph.dtypes import SparseRows
 from neargraph.schema import NodeType, Schema
 from neargraph.snapshot import EdgeName
 from neargraph.splits import split_mask
@@ -80,22 +81,27 @@ class MiniBatch:
         """Edges per hop, [hops]."""
         return self._core.num_sampled_edges(self._schema.edge_type(edge_type).index)
 
-    def features(self, name: str = "x", node_type: str | None = None) -> NDArray[Any]:
-        """Rows of a node tensor by local id, [n, *shape]; ``x`` as the sampler's `x_dtype` says.
-        bf16 comes as raw uint16.
+    def features(self, name: str = "x", node_type: str | None = None) -> Any:
+        """Rows of a node tensor by local id, [n, *shape]; ``x`` as the sampler's `x_dtype` and
+        `x_format` say. bf16 comes as raw uint16, sparse rows as `SparseRows`.
 
         Raises:
             NameNotFound: The store or the sampler's `attrs` do not have it.
         """
         owner = self._schema.node_type(node_type)
-        self._schema.tensor(owner, name)
-        return self._core.tensor("node", owner.index, name)
+        meta = self._schema.tensor(owner, name)
+        found = self._core.tensor("node", owner.index, name)
+        if isinstance(found, tuple):
+            indptr, indices, values = found
+            return SparseRows(indptr, indices, values, (len(indptr) - 1, meta.num_columns))
+        return found
 
     def edge_features(self, name: str = "edge_attr", edge_type: EdgeName = None) -> NDArray[Any]:
         """Rows of an edge tensor for each edge of `edge_index`, [e, *shape]."""
         owner = self._schema.edge_type(edge_type)
         self._schema.tensor(owner, name)
-        return self._core.tensor("edge", owner.index, name)
+        rows: NDArray[Any] = self._core.tensor("edge", owner.index, name)
+        return rows
 
     def mask(self, name: str, node_type: str | None = None) -> NDArray[np.bool_]:
         """Which of the nodes are in split ``"train"``, ``"val"`` or ``"test"``: [n] or [n, k]."""

@@ -8,7 +8,7 @@ state is two numbers, and a resumed epoch goes on with the batches that were mis
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from neargraph.dtypes import dtype_name
+from neargraph.dtypes import XFormat, dtype_name
 from neargraph.exceptions import MissingDependency
 
 try:
@@ -67,6 +67,7 @@ class NeighborLoader:
         x_dtype: What ``x`` is in a batch. None gives float32 where the disk has f16, bf16 or scaled
             int8; ``"stored"`` leaves it as it is on disk (int8 as steps of the scales); to a dtype
             such as `torch.float16` rows are converted while they are gathered.
+        x_format: ``"sparse"`` gives ``x`` as a sparse CSR tensor where it is stored sparse.
         transform: Called with each batch.
         prefetch: Batches to work ahead at most, fewer where memory is short; None is 4.
         threads: Background threads; None is one per core, at most 4.
@@ -110,6 +111,7 @@ class NeighborLoader:
         pad: bool = True,
         attrs: Attrs = None,
         x_dtype: torch.dtype | str | None = None,
+        x_format: XFormat = "dense",
         transform: Callable[[Any], Any] | None = None,
         prefetch: int | None = None,
         threads: int | None = None,
@@ -129,7 +131,13 @@ class NeighborLoader:
         snapshot = data.snapshot()
         x_read, x_cast = _split_x_dtype(snapshot.schema, x_dtype)
         sampler = NeighborSampler(
-            snapshot, num_neighbors, seed=seed, replace=replace, attrs=attrs, x_dtype=x_read
+            snapshot,
+            num_neighbors,
+            seed=seed,
+            replace=replace,
+            attrs=attrs,
+            x_dtype=x_read,
+            x_format=x_format,
         )
         if num_workers:
             snapshot.share()

@@ -12,8 +12,8 @@ import numpy as np
 
 from neargraph import _core
 from neargraph._process import ProcessLocal, closed_in_this_process
-from neargraph.dtypes import DtypeLike, read_as
-from neargraph.exceptions import BudgetTooSmall, NameNotFound
+from neargraph.dtypes import DtypeLike, XFormat, dtype_name, read_as
+from neargraph.exceptions import BudgetTooSmall, NameNotFound, UnsupportedArgument
 from neargraph.loader.fanouts import resolve_fanouts
 from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead
 from neargraph.loader.minibatch import MiniBatch
@@ -41,6 +41,8 @@ class NeighborSampler:
         x_dtype: What ``x`` is in a batch: None gives float32 where f16, bf16 or scaled int8 is
             stored; ``"stored"`` what is stored; ``"f32"``, ``"f16"``, ``"bf16"`` (as uint16) or a
             dtype of NumPy or torch the same converted, while it is gathered.
+        x_format: ``"dense"``, or ``"sparse"`` for rows without their zeros where they are stored so
+            (`MiniBatch.features` then gives `SparseRows`, as float32).
 
     Raises:
         NameNotFound: `fanouts` or `attrs` name something the store does not have.
@@ -62,6 +64,7 @@ class NeighborSampler:
         replace: bool = False,
         attrs: Attrs = None,
         x_dtype: DtypeLike = None,
+        x_format: XFormat = "dense",
     ) -> None:
         if not 0 <= seed < 2**64:
             raise ValueError(f"seed must be in 0 ... 2^64 - 1, got {seed}")
@@ -69,9 +72,10 @@ class NeighborSampler:
         self.fanouts = resolve_fanouts(self.snapshot.schema, fanouts)
         self.seed = seed
         self.replace = replace
+        _check_format(self.snapshot.schema, x_format, x_dtype)
         self.tensors = resolve_attrs(self.snapshot.schema, attrs)
         self._columns = [
-            (*tensor, _column_dtype(self.snapshot.schema, tensor, x_dtype))
+            (*tensor, _column(self.snapshot.schema, tensor, x_dtype, x_format))
             for tensor in self.tensors
         ]
         self._start()
@@ -262,11 +266,26 @@ def resolve_attrs(schema: Schema, attrs: Attrs) -> list[tuple[Kind, int, str]]:
     return found
 
 
-def _column_dtype(schema: Schema, tensor: tuple[Kind, int, str], x_dtype: DtypeLike) -> str | None:
+def _column(
+    schema: Schema, tensor: tuple[Kind, int, str], x_dtype: DtypeLike, x_format: XFormat
+) -> str | None:
     kind, type_id, name = tensor
     if kind != "node" or name != "x":
         return None
-    return read_as(schema.tensor(schema.node_types[type_id], name), x_dtype)
+    meta = schema.tensor(schema.node_types[type_id], name)
+    wanted = read_as(meta, x_dtype)
+    return "sparse" if meta.sparse and x_format == "sparse" else wanted
+
+
+def _check_format(schema: Schema, x_format: XFormat, x_dtype: DtypeLike) -> None:
+    if x_format not in ("dense", "sparse"):
+        raise UnsupportedArgument(f"x_format is {x_format!r}; use 'dense' or 'sparse'")
+    if x_format == "dense":
+        return
+    if not any(t.sparse for owner in schema.node_types for t in owner.tensors):
+        raise UnsupportedArgument("this store has no sparse rows; leave x_format='sparse' out")
+    if x_dtype is not None and dtype_name(x_dtype) not in ("f32", "stored"):
+        raise UnsupportedArgument("sparse rows are of float32; leave x_dtype out")
 
 
 def _of_named_owner(schema: Schema, key: Any, names: Sequence[str]) -> list[tuple[Kind, int, str]]:

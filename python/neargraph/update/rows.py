@@ -29,8 +29,13 @@ def to_rows(
 
     Raises:
         RowWidth: The shape differs.
-        UnsupportedArgument: Values of this dtype do not fit the tensor's.
+        UnsupportedArgument: Values of this dtype do not fit the tensor's, or its rows are sparse.
     """
+    if meta.sparse:
+        raise UnsupportedArgument(
+            f"tensor {meta.name!r} is stored sparse, and rows of it cannot be changed: import the "
+            "store again with --dense (dense=True), or keep what changes in a tensor of its own"
+        )
     array = _as_array(value)
     wanted = meta.shape if count is None else (count, *meta.shape)
     if array.shape != wanted:

@@ -234,8 +234,7 @@ impl Engine {
     }
 
     fn decoder(&self, tensor: TensorRef) -> Option<&RowDecoder> {
-        let columns = self.given.columns();
-        columns.iter().find(|(known, _)| *known == tensor).map(|(_, decoder)| decoder)
+        self.given.columns().tensors().find(|(known, _)| *known == tensor)?.1
     }
 
     fn sampler(&self) -> &Sampler {
@@ -372,17 +371,20 @@ impl Engine {
     /// The tensors that go through slots, and those that are held in memory.
     fn split_tensors(&self, budget: u64) -> Result<(Vec<TensorRef>, Residents), SampleError> {
         let (mut tables, mut residents) = (Vec::new(), Vec::new());
-        for (tensor, _) in self.given.columns() {
-            let Some(meta) = self.snapshot().catalog().tensor(*tensor) else { continue };
+        for (tensor, _) in self.given.columns().tensors() {
+            let Some(meta) = self.snapshot().catalog().tensor(tensor) else { continue };
+            if meta.is_sparse() {
+                continue;
+            }
             if meta.num_rows.saturating_mul(meta.row_bytes()) <= budget / RESIDENT_SHARE {
-                residents.push((*tensor, ResidentTensor::load(self.snapshot(), *tensor)?));
+                residents.push((tensor, ResidentTensor::load(self.snapshot(), tensor)?));
             } else if meta.num_rows >= u64::from(u32::MAX) {
                 return Err(SampleError::Spec(format!(
                     "tensor {:?} has {} rows, too many to look ahead; use reading=\"direct\"",
                     meta.name, meta.num_rows
                 )));
             } else {
-                tables.push(*tensor);
+                tables.push(tensor);
             }
         }
         Ok((tables, residents))
@@ -466,12 +468,14 @@ impl Engine {
             sources.push((study.tensor, Source::Table(index, pool)));
         }
         sources.extend(residents.into_iter().map(|(tensor, r)| (tensor, Source::Resident(r))));
-        let columns = self.given.columns().iter().filter_map(|(tensor, decoder)| {
-            let at = sources.iter().position(|(known, _)| known == tensor)?;
-            let (tensor, source) = sources.swap_remove(at);
-            Some(GatherColumn { tensor, decoder: decoder.clone(), source })
-        });
-        let columns = columns.collect();
+        let columns = self.given.columns();
+        let column = |(place, (tensor, decoder)): (usize, (TensorRef, Option<&RowDecoder>))| {
+            let at = sources.iter().position(|(known, _)| *known == tensor);
+            let source = at.map_or(Source::Store, |at| sources.swap_remove(at).1);
+            let plain = columns.only(&[place]);
+            GatherColumn { tensor, decoder: decoder.cloned(), source, plain }
+        };
+        let columns = columns.tensors().enumerate().map(column).collect();
         let gatherer = Gatherer {
             snapshot: Arc::clone(self.snapshot()),
             columns,

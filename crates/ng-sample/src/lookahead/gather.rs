@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ng_simd::{RowDecoder, copy_streaming, finish_streaming};
-use ng_store::{Snapshot, TensorRef};
+use ng_store::{GatherStats, Snapshot, TensorRef};
 use ng_types::Reservation;
 use rayon::prelude::*;
 
@@ -13,6 +13,8 @@ use super::resident::ResidentTensor;
 use super::slots::Slots;
 use super::state::{MEMORY_PATIENCE, Shared, State, Wait};
 use crate::buffer::{Buffer, Pool};
+use crate::columns::Columns;
+use crate::sampler::Stage;
 use crate::{Column, MiniBatch, SampleError};
 
 /// How long a buffer is waited for before memory beside the plan is asked for.
@@ -28,15 +30,18 @@ pub(crate) enum Source {
     Table(usize, Arc<Pool>),
     /// Memory.
     Resident(ResidentTensor),
+    /// The store's caches: rows of no fixed length.
+    Store,
 }
 
 /// A tensor that batches carry.
-#[derive(Debug)]
 pub(crate) struct GatherColumn {
     pub tensor: TensorRef,
-    /// From what is stored to what is wanted.
-    pub decoder: RowDecoder,
+    /// From what is stored to what is wanted, for rows that come with their zeros.
+    pub decoder: Option<RowDecoder>,
     pub source: Source,
+    /// This column alone.
+    pub plain: Columns,
 }
 
 /// What the gathering thread works with.
@@ -76,31 +81,51 @@ impl Gatherer {
     ) -> Result<Option<MiniBatch>, SampleError> {
         let Resolved { sampled, slots, rows_read } = resolved;
         let rows: u64 = slots.iter().map(|slots| slots.len() as u64).sum();
-        self.snapshot.count_rows(rows, rows.saturating_sub(rows_read));
+        let rows_cached = rows.saturating_sub(rows_read);
+        self.snapshot.count_rows(GatherStats { rows, rows_cached });
         let held = self.snapshot.reserve(sampled.sample.batch_bytes());
         let mut batch = sampled.sample.into_batch(held.map_err(SampleError::from_budget)?);
-        for GatherColumn { tensor, decoder, source } in &self.columns {
-            let width = decoder.out_bytes();
-            let rows = batch.row_ids(tensor.owner).len();
-            let (bytes, held) = match source {
+        for column in &self.columns {
+            let rows = batch.row_ids(column.tensor.owner).len();
+            let Some(decoder) = &column.decoder else {
+                self.gather_plainly(column, &mut batch)?;
+                continue;
+            };
+            let len = rows * decoder.out_bytes();
+            let (bytes, held) = match &column.source {
                 Source::Table(table, pool) => {
-                    let Some((mut bytes, held)) = self.buffer(shared, pool, rows * width)? else {
+                    let Some((mut bytes, held)) = self.buffer(shared, pool, len)? else {
                         return Ok(None);
                     };
                     self.copy(*table, &slots[*table], decoder, bytes.as_mut_slice());
                     (bytes, held)
                 }
                 Source::Resident(resident) => {
-                    let (mut bytes, held) = self.own_buffer(rows * width)?;
-                    let ids = batch.row_ids(tensor.owner).iter().map(|id| *id as u32);
+                    let (mut bytes, held) = self.own_buffer(len)?;
+                    let ids = batch.row_ids(column.tensor.owner).iter().map(|id| *id as u32);
                     resident.gather(ids, decoder, bytes.as_mut_slice());
                     (bytes, held)
                 }
+                Source::Store => {
+                    self.gather_plainly(column, &mut batch)?;
+                    continue;
+                }
             };
             batch.held.push(held);
-            batch.columns.push(Column { tensor: *tensor, dtype: decoder.wanted(), bytes });
+            let (tensor, dtype) = (column.tensor, decoder.wanted());
+            batch.columns.push(Column { tensor, dtype, sparse: None, bytes });
         }
         Ok(Some(batch))
+    }
+
+    fn gather_plainly(
+        &self,
+        column: &GatherColumn,
+        batch: &mut MiniBatch,
+    ) -> Result<(), SampleError> {
+        let admit =
+            |_: Stage, bytes: u64| self.snapshot.reserve_batch(bytes).map_err(SampleError::from);
+        column.plain.gather(&self.snapshot, batch, &admit)
     }
 
     /// A buffer of the pool; one of its own where the batch is larger than any that was foreseen.

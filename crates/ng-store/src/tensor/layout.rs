@@ -49,6 +49,16 @@ impl RowLayout {
         sizes.into_iter().find(fits).unwrap_or(BLOCK_BYTES as u32)
     }
 
+    /// The layout of rows of `row_bytes` in the pages that suit them best.
+    pub fn best(row_bytes: u64) -> Self {
+        Self::new(row_bytes, Self::page_bytes_for(row_bytes))
+    }
+
+    /// Bytes of a page.
+    pub fn page_bytes(&self) -> u32 {
+        self.page_bytes as u32
+    }
+
     /// Bytes of a row.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes as usize

@@ -3,4 +3,7 @@
 pub(crate) mod decode;
 pub(crate) mod layout;
 pub(crate) mod reader;
+pub(crate) mod sparse;
+pub(crate) mod sparse_reader;
+pub(crate) mod sparse_writer;
 pub(crate) mod writer;

@@ -9,6 +9,68 @@ use crate::io::Disk;
 use crate::segment::{FinishedSegment, SegmentWriter};
 use crate::tensor::layout::RowLayout;
 
+/// Writes rows of equal width into a segment of their own.
+pub(crate) struct RowsWriter {
+    layout: RowLayout,
+    pages: SegmentWriter,
+    page: Vec<u8>,
+    rows_in_page: u64,
+    pub num_rows: u64,
+}
+
+impl RowsWriter {
+    /// Rows of `row_bytes` in segment `tS`.
+    pub fn create(disk: &Arc<dyn Disk>, segment: u32, row_bytes: u64) -> Result<Self, BuildError> {
+        let layout = RowLayout::best(row_bytes);
+        let name = format!("t{segment}");
+        let pages = SegmentWriter::create(disk, segment, &name, layout.page_bytes())?;
+        let page = vec![0; layout.unit_bytes()];
+        Ok(Self { layout, pages, page, rows_in_page: 0, num_rows: 0 })
+    }
+
+    /// Bytes of one row.
+    pub fn row_bytes(&self) -> usize {
+        self.layout.row_bytes()
+    }
+
+    /// Appends whole rows.
+    pub fn push(&mut self, rows: &[u8]) -> Result<(), BuildError> {
+        let width = self.layout.row_bytes();
+        let mut rest = rows;
+        while !rest.is_empty() {
+            let room = (self.layout.unit_rows() - self.rows_in_page) as usize * width;
+            let (now, later) = rest.split_at(room.min(rest.len()));
+            put(&mut self.page, self.rows_in_page as usize * width, now);
+            let count = (now.len() / width) as u64;
+            self.rows_in_page += count;
+            self.num_rows += count;
+            if self.rows_in_page == self.layout.unit_rows() {
+                self.flush()?;
+            }
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), BuildError> {
+        for page in self.page.chunks(self.layout.page_bytes() as usize) {
+            self.pages.push_page(page)?;
+        }
+        // Full units are overwritten whole; the last may be short, and the rest of it is 0.
+        self.page.fill(0);
+        self.rows_in_page = 0;
+        Ok(())
+    }
+
+    /// Writes what is left and makes it durable.
+    pub fn finish(mut self) -> Result<FinishedSegment, BuildError> {
+        if self.rows_in_page > 0 {
+            self.flush()?;
+        }
+        self.pages.finish()
+    }
+}
+
 /// Writes the rows of one tensor, in row order.
 ///
 /// Independent of its builder, so it may run on another thread.
@@ -16,11 +78,7 @@ pub struct TensorWriter {
     owner: Owner,
     slot: u16,
     meta: TensorMeta,
-    layout: RowLayout,
-    pages: SegmentWriter,
-    page_bytes: usize,
-    page: Vec<u8>,
-    rows_in_page: u64,
+    rows: RowsWriter,
     scales: Option<FinishedSegment>,
 }
 
@@ -31,7 +89,8 @@ pub struct TensorPart {
     pub(crate) slot: u16,
     pub(crate) meta: TensorMeta,
     pub(crate) segment: FinishedSegment,
-    pub(crate) scales: Option<FinishedSegment>,
+    /// Scales of its columns, or entries of its sparse rows.
+    pub(crate) beside: Option<FinishedSegment>,
 }
 
 impl TensorWriter {
@@ -42,30 +101,8 @@ impl TensorWriter {
         slot: u16,
         meta: TensorMeta,
     ) -> Result<Self, BuildError> {
-        let bytes = row_bytes(meta.dtype, &meta.shape).ok_or_else(|| {
-            let shape = &meta.shape;
-            BuildError::invalid(format!(
-                "tensor {:?}: a row of shape {shape:?} must have 1 to {ROW_BYTES_MAX} bytes",
-                meta.name
-            ))
-        })?;
-        let page_bytes = RowLayout::page_bytes_for(bytes);
-        let layout = RowLayout::new(bytes, page_bytes);
-        let name = format!("t{}", meta.segment);
-        let pages = SegmentWriter::create(disk, meta.segment, &name, page_bytes)?;
-        let page = vec![0; layout.unit_bytes()];
-        let page_bytes = page_bytes as usize;
-        Ok(Self {
-            owner,
-            slot,
-            meta,
-            layout,
-            pages,
-            page_bytes,
-            page,
-            rows_in_page: 0,
-            scales: None,
-        })
+        let rows = RowsWriter::create(disk, meta.segment, checked_row_bytes(&meta)?)?;
+        Ok(Self { owner, slot, meta, rows, scales: None })
     }
 
     /// Hands over the scales of the columns, which are written already.
@@ -75,12 +112,12 @@ impl TensorWriter {
 
     /// Bytes of one row.
     pub fn row_bytes(&self) -> usize {
-        self.layout.row_bytes()
+        self.rows.row_bytes()
     }
 
     /// Rows pushed so far.
     pub fn num_rows(&self) -> u64 {
-        self.meta.num_rows
+        self.rows.num_rows
     }
 
     /// Appends whole rows: `n * row_bytes` bytes, little-endian, one row after the other.
@@ -88,50 +125,35 @@ impl TensorWriter {
     /// # Errors
     /// [`BuildError::Invalid`] for a part of a row, [`BuildError::Write`].
     pub fn push_rows(&mut self, rows: &[u8]) -> Result<(), BuildError> {
-        let width = self.layout.row_bytes();
+        let width = self.row_bytes();
         if !rows.len().is_multiple_of(width) {
             let (name, len) = (&self.meta.name, rows.len());
             let what = format!("tensor {name:?}: {len} bytes are no whole number of {width}");
             return Err(BuildError::invalid(what));
         }
-        let mut rest = rows;
-        while !rest.is_empty() {
-            let room = (self.layout.unit_rows() - self.rows_in_page) as usize * width;
-            let (now, later) = rest.split_at(room.min(rest.len()));
-            put(&mut self.page, self.rows_in_page as usize * width, now);
-            let count = (now.len() / width) as u64;
-            self.rows_in_page += count;
-            self.meta.num_rows += count;
-            if self.rows_in_page == self.layout.unit_rows() {
-                self.flush()?;
-            }
-            rest = later;
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), BuildError> {
-        for page in self.page.chunks(self.page_bytes) {
-            self.pages.push_page(page)?;
-        }
-        // Full units are overwritten whole; the last may be short, and the rest of it is 0.
-        self.page.fill(0);
-        self.rows_in_page = 0;
-        Ok(())
+        self.rows.push(rows)
     }
 
     /// Writes what is left and makes it durable.
     ///
     /// # Errors
     /// [`BuildError::Write`].
-    pub fn finish(mut self) -> Result<TensorPart, BuildError> {
-        if self.rows_in_page > 0 {
-            self.flush()?;
-        }
-        let segment = self.pages.finish()?;
-        let Self { owner, slot, meta, scales, .. } = self;
-        Ok(TensorPart { owner, slot, meta, segment, scales })
+    pub fn finish(self) -> Result<TensorPart, BuildError> {
+        let Self { owner, slot, mut meta, rows, scales } = self;
+        meta.num_rows = rows.num_rows;
+        Ok(TensorPart { owner, slot, meta, segment: rows.finish()?, beside: scales })
     }
+}
+
+/// Bytes of a row, if that is allowed.
+pub(crate) fn checked_row_bytes(meta: &TensorMeta) -> Result<u64, BuildError> {
+    row_bytes(meta.dtype, &meta.shape).ok_or_else(|| {
+        let shape = &meta.shape;
+        BuildError::invalid(format!(
+            "tensor {:?}: a row of shape {shape:?} must have 1 to {ROW_BYTES_MAX} bytes",
+            meta.name
+        ))
+    })
 }
 
 /// Writes the scales of the columns of a tensor, as one row.
@@ -141,17 +163,12 @@ pub(crate) fn write_scales(
     segment: u32,
     scales: &[f32],
 ) -> Result<FinishedSegment, BuildError> {
-    let row: Vec<u8> = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
     let layout = meta.scales_layout().ok_or_else(|| {
         let shape = &meta.shape;
         BuildError::invalid(format!("tensor {:?}: no scales for rows of {shape:?}", meta.name))
     })?;
-    let page_bytes = RowLayout::page_bytes_for(row.len() as u64);
-    let mut pages = SegmentWriter::create(disk, segment, &format!("t{segment}"), page_bytes)?;
-    let mut unit = vec![0; layout.unit_bytes()];
-    put(&mut unit, 0, &row);
-    for page in unit.chunks(page_bytes as usize) {
-        pages.push_page(page)?;
-    }
-    pages.finish()
+    let row: Vec<u8> = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
+    let mut rows = RowsWriter::create(disk, segment, layout.row_bytes() as u64)?;
+    rows.push(&row)?;
+    rows.finish()
 }

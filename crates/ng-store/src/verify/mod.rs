@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use ng_types::{EdgeTypeId, NodeTypeId};
 
+use crate::catalog::{TensorMeta, TensorRef};
 use crate::error::{OpenError, ReadError};
 use crate::io::Disk;
 use crate::pages::{Pages, Segment};
@@ -239,7 +240,8 @@ impl<'a> Run<'a> {
         let dictionaries = dictionaries.flat_map(|d| [d.names, d.names_index, d.keys]);
         let tensors = nodes.iter().flat_map(|owner| &owner.tensors);
         let tensors = tensors.chain(edges.iter().flat_map(|owner| &owner.tensors));
-        let tensors = tensors.flat_map(|t| [Some(t.segment), t.scales]).flatten();
+        let entries = |t: &TensorMeta| t.sparse.map(|sparse| sparse.entries);
+        let tensors = tensors.flat_map(|t| [Some(t.segment), t.scales, entries(t)]).flatten();
         for segment in dictionaries.chain(tensors) {
             if !self.stopped {
                 self.check_whole(&version.segment(segment)?.placed)?;
@@ -249,6 +251,9 @@ impl<'a> Run<'a> {
             if let (false, Err(error)) = (self.stopped, snapshot.scales(tensor)) {
                 self.report.add_error("root.a", &error);
             }
+            if !self.stopped {
+                self.check_sparse(snapshot, tensor);
+            }
         }
         for index in 0..nodes.len() {
             if !self.stopped {
@@ -256,6 +261,25 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
+    }
+
+    /// That the entries of sparse rows are what rows can have, and no more than the catalog says.
+    fn check_sparse(&mut self, snapshot: &Snapshot, tensor: TensorRef) {
+        let sparse = self.version.catalog.tensor(tensor).and_then(|meta| meta.sparse);
+        let Some(sparse) = sparse else { return };
+        let mut count = 0;
+        let scanned = snapshot.scan_sparse(tensor, &mut |_, found| {
+            count += found.columns.len() as u64;
+            Ok(true)
+        });
+        match scanned {
+            Ok(()) if count > sparse.num_entries => {
+                let (file, whole) = (format!("t{}.dat", sparse.entries), sparse.num_entries);
+                self.report.add(&file, None, None, format!("rows have {count} of {whole} entries"));
+            }
+            Ok(()) => {}
+            Err(error) => self.report.add_error("root.a", &error),
+        }
     }
 
     /// The report, without what was seen twice: by its checksum and by what it is part of.

@@ -342,6 +342,7 @@ impl Edit {
 
     /// What turns rows of f32 into rows as a tensor stores them.
     pub fn encoder(&self, meta: &TensorMeta) -> Result<RowEncoder, UpdateError> {
+        refuse_sparse(meta)?;
         let missing = || ReadError::Missing { what: format!("scales of tensor {:?}", meta.name) };
         let scales = match (meta.scales, self.store()) {
             (Some(segment), Some(store)) => {
@@ -405,6 +406,7 @@ impl Edit {
         let what = || format!("tensor {tensor:?}");
         let meta =
             self.catalog.tensor(tensor).ok_or_else(|| ReadError::Missing { what: what() })?;
+        refuse_sparse(meta)?;
         let expected = meta.row_bytes();
         if expected != found && !rows.is_empty() {
             return Err(UpdateError::RowWidth { tensor: meta.name.clone(), expected, found });
@@ -444,4 +446,16 @@ impl Edit {
         }
         Ok(())
     }
+}
+
+fn refuse_sparse(meta: &TensorMeta) -> Result<(), UpdateError> {
+    if !meta.is_sparse() {
+        return Ok(());
+    }
+    let what = format!(
+        "tensor {:?} is stored sparse, and rows of it cannot be changed: import the store again \
+         with --dense (`dense=True`), or keep what changes in a tensor of its own",
+        meta.name
+    );
+    Err(UpdateError::Unsupported { what })
 }

@@ -10,13 +10,14 @@ use ng_io::{BackendChoice, Existing, StagingDir};
 use ng_types::{EdgeTypeId, NodeTypeId};
 
 use crate::builder::{BuildOptions, EdgeTypeSpec, Entry, RootOf, StoreBuilder, TensorSpec};
-use crate::catalog::{EdgeTypeMeta, Owner, TensorMeta, TensorRef};
+use crate::catalog::{EdgeTypeMeta, Owner, SparseMeta, TensorMeta, TensorRef};
 use crate::dictionary::page::StringPage;
 use crate::error::{BuildError, Damage, ReadError};
 use crate::root::SLOTS;
 use crate::scan::scan_blocks;
 use crate::snapshot::{Expansion, Snapshot};
 use crate::store::{OpenOptions, Store};
+use crate::tensor::sparse_writer::SparseWriter;
 use crate::write::error::UpdateError;
 use crate::write::log::LOGS;
 
@@ -208,6 +209,11 @@ impl Compaction<'_> {
                 mask_width: meta.mask_width,
             };
             let tensor = TensorRef { owner, index: index as u16 };
+            if let Some(SparseMeta { value, .. }) = meta.sparse {
+                let rows = self.builder.sparse_tensor(owner, spec, value)?;
+                self.sparse_rows(tensor, rows)?;
+                continue;
+            }
             let mut rows = match self.snapshot.scales(tensor)? {
                 Some(scales) => self.builder.scaled_tensor(owner, spec, &scales)?,
                 None => self.builder.tensor(owner, spec)?,
@@ -233,6 +239,32 @@ impl Compaction<'_> {
             self.builder.add(rows.finish()?)?;
         }
         Ok(())
+    }
+
+    fn sparse_rows(
+        &mut self,
+        tensor: TensorRef,
+        mut rows: SparseWriter,
+    ) -> Result<(), UpdateError> {
+        let mut failure = None;
+        let scanned = self.snapshot.scan_sparse(tensor, &mut |_, found| {
+            let indptr = found.indptr.windows(2);
+            for (start, end) in indptr.filter_map(|w| Some((*w.first()?, *w.last()?))) {
+                let columns = found.columns.get(start..end).unwrap_or_default();
+                let values = found.values.get(start..end).unwrap_or_default();
+                failure = rows.push_row(columns, values).err().map(UpdateError::from);
+                if failure.is_some() {
+                    return Ok(false);
+                }
+            }
+            failure = self.step(found.indptr.len() as u64 - 1).err();
+            Ok(failure.is_none())
+        });
+        scanned?;
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(self.builder.add(rows.finish()?)?),
+        }
     }
 
     /// String ids and deleted nodes.

@@ -65,13 +65,14 @@ impl Edit {
 
     /// Memory that a new node may take: its rows.
     pub fn node_cost_bytes(&mut self, node_type: NodeTypeId) -> Result<u64, UpdateError> {
-        Ok(self.node_meta(node_type)?.tensors.iter().map(TensorMeta::row_bytes).sum())
+        Ok(self.node_meta(node_type)?.tensors.iter().map(TensorMeta::new_row_bytes).sum())
     }
 
     /// Memory that a new edge may take: for each end its page and the one that this evicts to, and
     /// its rows.
     pub fn edge_cost_bytes(&mut self, edge_type: EdgeTypeId) -> Result<u64, UpdateError> {
-        let rows: u64 = self.edge_meta(edge_type)?.tensors.iter().map(TensorMeta::row_bytes).sum();
+        let tensors = &self.edge_meta(edge_type)?.tensors;
+        let rows: u64 = tensors.iter().map(TensorMeta::new_row_bytes).sum();
         Ok(4 * u64::from(self.catalog.page_bytes) + rows)
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ng_store::{
-    BuildOptions, EdgeTypeSpec, Entry, Expansion, OpenOptions, Owner, Snapshot, Store,
+    BuildOptions, EdgeTypeSpec, Entry, Expansion, OpenOptions, Owner, Snapshot, SparseValue, Store,
     StoreBuilder, TensorRef, TensorSpec,
 };
 use ng_testing::{FaultDisk, FaultPlan, MemDisk, Odds, Random};
@@ -30,6 +30,8 @@ pub struct ModelTensor {
     pub bytes: Vec<u8>,
     /// Of the columns, where rows are int8 that stands for floats.
     pub scales: Option<Vec<f32>>,
+    /// Rows of f32 are stored without their zeros.
+    pub sparse: Option<SparseValue>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -82,7 +84,14 @@ impl Model {
         };
         let bytes = random.bytes(rows as usize * row_bytes);
         let name = format!("x{}", self.tensors.len());
-        self.tensors.push(ModelTensor { owner, name, row_bytes, bytes, scales: None });
+        self.tensors.push(ModelTensor {
+            owner,
+            name,
+            row_bytes,
+            bytes,
+            scales: None,
+            sparse: None,
+        });
     }
 
     /// Rows of scaled int8.
@@ -91,6 +100,29 @@ impl Model {
         let scale = |_| f32::from_bits(0x3000_0000 + random.below(1 << 28) as u32);
         let scales = (0..columns).map(scale).collect();
         self.tensors.last_mut().unwrap().scales = Some(scales);
+    }
+
+    /// Rows of f32, one in `every` of them not 0, stored without their zeros.
+    pub fn sparse_tensor(
+        &mut self,
+        owner: Owner,
+        columns: usize,
+        every: u64,
+        value: SparseValue,
+        random: &mut Random,
+    ) {
+        self.tensor(owner, 4 * columns, random);
+        let tensor = self.tensors.last_mut().unwrap();
+        tensor.sparse = Some(value);
+        for element in tensor.bytes.chunks_exact_mut(4) {
+            let number = match value {
+                _ if random.below(every) > 0 => 0.0,
+                SparseValue::One => 1.0,
+                SparseValue::U8 => 1.0 + random.below(255) as f32,
+                SparseValue::F32 => 1.0 / (1.0 + random.below(1000) as f32),
+            };
+            element.copy_from_slice(&f32::to_le_bytes(number));
+        }
     }
 
     pub fn names(&mut self, node_type: usize, random: &mut Random) {
@@ -141,6 +173,17 @@ impl Model {
                 shape: vec![tensor.row_bytes as u64],
                 mask_width: None,
             };
+            if let Some(value) = tensor.sparse {
+                let shape = vec![tensor.row_bytes as u64 / 4];
+                let spec = TensorSpec { dtype: Dtype::F32, shape, ..spec };
+                let mut writer = builder.sparse_tensor(tensor.owner, spec, value).unwrap();
+                for row in tensor.bytes.chunks_exact(tensor.row_bytes) {
+                    let (columns, values) = entries(row);
+                    writer.push_row(&columns, &values).unwrap();
+                }
+                builder.add(writer.finish().unwrap()).unwrap();
+                continue;
+            }
             let mut writer = match &tensor.scales {
                 Some(scales) => builder.scaled_tensor(tensor.owner, spec, scales).unwrap(),
                 None => builder.tensor(tensor.owner, spec).unwrap(),
@@ -309,4 +352,10 @@ impl Model {
         }
         Ok(())
     }
+}
+
+/// What is not 0 in a row of f32.
+pub fn entries(row: &[u8]) -> (Vec<u32>, Vec<f32>) {
+    let values = row.as_chunks().0.iter().map(|value| f32::from_le_bytes(*value));
+    (0..).zip(values).filter(|(_, value)| *value != 0.0).unzip()
 }

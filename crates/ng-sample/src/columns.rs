@@ -1,0 +1,217 @@
+//! The rows of a batch: what each column shall be, how much memory it takes, and getting it.
+//!
+//! Columns are gathered when the subgraph is known. Invariant: memory for all of them is admitted
+//! at once, so a batch never waits while it holds half of its rows.
+
+use ng_simd::RowDecoder;
+use ng_store::{
+    GATHER_BYTES_PER_ROW, Owner, SPARSE_BYTES_PER_ROW, Snapshot, SparseSpans, TensorMeta, TensorRef,
+};
+use ng_types::{Dtype, Reservation};
+
+use crate::sampler::{Admit, Stage};
+use crate::{Buffer, Column, MiniBatch, SampleError, SparseIndex};
+
+/// Bytes of the list of row ids that a gather is asked with.
+const ROW_ID_BYTES: u64 = 8;
+
+/// A tensor that batches carry, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnSpec {
+    /// Which.
+    pub tensor: TensorRef,
+    /// What its elements shall be; `None` for what [`TensorMeta::read_dtype`] says.
+    pub dtype: Option<Dtype>,
+    /// Rows come without their zeros, as f32; for tensors that are stored so.
+    pub is_sparse: bool,
+}
+
+impl From<TensorRef> for ColumnSpec {
+    fn from(tensor: TensorRef) -> Self {
+        Self { tensor, dtype: None, is_sparse: false }
+    }
+}
+
+/// The columns of all batches of a sampler.
+pub(crate) struct Columns {
+    plans: Vec<Plan>,
+    /// Held for a row while a column is gathered.
+    row_scratch: u64,
+}
+
+#[derive(Clone)]
+struct Plan {
+    tensor: TensorRef,
+    /// `None` for rows without their zeros.
+    decoder: Option<RowDecoder>,
+}
+
+/// A plan with what is known of a batch.
+struct Wanted<'a> {
+    plan: &'a Plan,
+    spans: Option<SparseSpans>,
+    bytes: u64,
+}
+
+impl Columns {
+    pub fn new(snapshot: &Snapshot, wanted: &[ColumnSpec]) -> Result<Self, SampleError> {
+        let mut this = Self { plans: Vec::with_capacity(wanted.len()), row_scratch: 0 };
+        for column in wanted {
+            let tensor = column.tensor;
+            let Some(meta) = snapshot.catalog().tensor(tensor) else {
+                return Err(SampleError::Spec(format!("the store has no tensor {tensor:?}")));
+            };
+            check_edge_ids(snapshot, tensor)?;
+            let decoder = decoder(snapshot, column, meta)?;
+            let sparse = if meta.is_sparse() { SPARSE_BYTES_PER_ROW } else { 0 };
+            let scratch = sparse + decoder.as_ref().map_or(0, held_beside);
+            this.row_scratch = this.row_scratch.max(scratch);
+            this.plans.push(Plan { tensor, decoder });
+        }
+        Ok(this)
+    }
+
+    /// Puts the columns into a batch whose subgraph is known.
+    pub fn gather(
+        &self,
+        snapshot: &Snapshot,
+        batch: &mut MiniBatch,
+        admit: &Admit<'_>,
+    ) -> Result<(), SampleError> {
+        let (wanted, _spans_held) = self.measure(snapshot, batch, admit)?;
+        // One admission for all columns. The lists that a gather works with are in it, and end with
+        // it.
+        let row_scratch = GATHER_BYTES_PER_ROW + ROW_ID_BYTES + self.row_scratch;
+        let scratch = batch.most_rows() as u64 * row_scratch;
+        let sum: u64 = wanted.iter().map(|column| column.bytes).sum();
+        let mut held = admit(Stage::Columns, sum + scratch)?;
+        for column in &wanted {
+            batch.held.push(Some(held.split(column.bytes)));
+            let gathered = match (&column.plan.decoder, &column.spans) {
+                (Some(decoder), _) => gather_dense(snapshot, column, decoder, batch)?,
+                (None, spans) => gather_sparse(snapshot, column.plan.tensor, spans.as_ref())?,
+            };
+            batch.columns.push(gathered);
+        }
+        Ok(())
+    }
+
+    /// The tensors, and how their rows are decoded where they come with their zeros.
+    pub fn tensors(&self) -> impl Iterator<Item = (TensorRef, Option<&RowDecoder>)> {
+        self.plans.iter().map(|plan| (plan.tensor, plan.decoder.as_ref()))
+    }
+
+    /// The same columns, those at `places` alone.
+    pub fn only(&self, places: &[usize]) -> Self {
+        let plans = places.iter().filter_map(|at| self.plans.get(*at).cloned()).collect();
+        Self { plans, row_scratch: self.row_scratch }
+    }
+
+    /// How large each column will be, and the memory that knowing it takes.
+    fn measure(
+        &self,
+        snapshot: &Snapshot,
+        batch: &MiniBatch,
+        admit: &Admit<'_>,
+    ) -> Result<(Vec<Wanted<'_>>, Option<Reservation>), SampleError> {
+        let num_rows = |plan: &Plan| batch.row_ids(plan.tensor.owner).len() as u64;
+        let sparse: u64 = self.plans.iter().filter(|p| p.decoder.is_none()).map(num_rows).sum();
+        let held = match sparse {
+            0 => None,
+            rows => Some(admit(Stage::Topology, rows * SPARSE_BYTES_PER_ROW)?),
+        };
+        let mut wanted = Vec::with_capacity(self.plans.len());
+        for plan in &self.plans {
+            let (rows, mut spans) = (num_rows(plan), None);
+            let bytes = match &plan.decoder {
+                Some(decoder) => rows * decoder.out_bytes() as u64,
+                None => {
+                    let found = snapshot.sparse_spans(plan.tensor, &row_ids(batch, plan.tensor))?;
+                    let entries = found.num_entries() as u64;
+                    spans = Some(found);
+                    (rows + 1) * 8 + entries * 12
+                }
+            };
+            wanted.push(Wanted { plan, spans, bytes });
+        }
+        Ok((wanted, held))
+    }
+}
+
+fn decoder(
+    snapshot: &Snapshot,
+    wanted: &ColumnSpec,
+    meta: &TensorMeta,
+) -> Result<Option<RowDecoder>, SampleError> {
+    if !wanted.is_sparse {
+        let dtype = wanted.dtype.unwrap_or(meta.read_dtype());
+        return Ok(Some(snapshot.decoder(wanted.tensor, dtype)?));
+    }
+    if meta.is_sparse() && wanted.dtype.is_none_or(|dtype| dtype == Dtype::F32) {
+        return Ok(None);
+    }
+    Err(SampleError::Spec(format!(
+        "tensor {:?} cannot come as sparse rows: only what is stored sparse can, as f32; ask for \
+         dense rows",
+        meta.name
+    )))
+}
+
+/// What a gather holds for a row beside the column: the stored row, where it is the wider one.
+fn held_beside(decoder: &RowDecoder) -> u64 {
+    let is_wider = decoder.stored_bytes() > decoder.out_bytes();
+    if is_wider { decoder.stored_bytes() as u64 } else { 0 }
+}
+
+fn check_edge_ids(snapshot: &Snapshot, tensor: TensorRef) -> Result<(), SampleError> {
+    let Owner::Edge(edge_type) = tensor.owner else { return Ok(()) };
+    let meta = &snapshot.catalog().edge_types[usize::from(edge_type.0)];
+    if meta.has_edge_ids {
+        return Ok(());
+    }
+    Err(SampleError::Spec(format!(
+        "edge type {} keeps no edge ids, so its tensors cannot be gathered; import it with \
+         --edge-ids",
+        meta.relation
+    )))
+}
+
+fn row_ids(batch: &MiniBatch, tensor: TensorRef) -> Vec<u64> {
+    batch.row_ids(tensor.owner).iter().map(|id| *id as u64).collect()
+}
+
+fn gather_dense(
+    snapshot: &Snapshot,
+    wanted: &Wanted<'_>,
+    decoder: &RowDecoder,
+    batch: &MiniBatch,
+) -> Result<Column, SampleError> {
+    let tensor = wanted.plan.tensor;
+    let rows = row_ids(batch, tensor);
+    let mut bytes = region(wanted.bytes as usize)?;
+    snapshot.gather_decoded(tensor, decoder, &rows, bytes.as_mut_slice())?;
+    Ok(Column { tensor, dtype: decoder.wanted(), sparse: None, bytes })
+}
+
+fn gather_sparse(
+    snapshot: &Snapshot,
+    tensor: TensorRef,
+    spans: Option<&SparseSpans>,
+) -> Result<Column, SampleError> {
+    let entries = spans.map_or(0, SparseSpans::num_entries);
+    let starts = spans.map_or(&[0][..], SparseSpans::indptr);
+    let (mut indptr, mut columns) = (region(starts.len() * 8)?, region(entries * 8)?);
+    let mut bytes = region(entries * 4)?;
+    for (place, start) in indptr.as_mut_slice().chunks_exact_mut(8).zip(starts) {
+        place.copy_from_slice(&(*start as u64).to_le_bytes());
+    }
+    if let Some(spans) = spans {
+        snapshot.gather_sparse(spans, columns.as_mut_slice(), bytes.as_mut_slice())?;
+    }
+    let sparse = Some(SparseIndex { indptr, columns });
+    Ok(Column { tensor, dtype: Dtype::F32, sparse, bytes })
+}
+
+fn region(bytes: usize) -> Result<Buffer, SampleError> {
+    Buffer::new(bytes).map_err(|source| SampleError::NoMemory { bytes, source })
+}
