@@ -19,6 +19,7 @@ mod resident;
 mod sampler;
 mod spec;
 mod stream;
+mod streaming;
 
 pub use buffer::Buffer;
 pub use columns::ColumnSpec;
@@ -30,3 +31,4 @@ pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock, SparseIndex};
 pub use sampler::{SampleScratch, Sampler};
 pub use spec::{Fanouts, SampleSpec};
 pub use stream::{BatchPlan, BatchStream};
+pub use streaming::{Engine, StreamingStats};
