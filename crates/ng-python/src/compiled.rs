@@ -58,10 +58,6 @@ impl Survey {
         Ok(Self { inner: Mutex::new(made.map_err(|error| errors::sample(&error))?) })
     }
 
-    fn clear(&self) {
-        self.lock().clear();
-    }
-
     fn count(
         &self,
         py: Python<'_>,
@@ -97,12 +93,6 @@ impl Survey {
     fn choose<'py>(&self, py: Python<'py>) -> PyResult<(HotSet, Bound<'py, PyDict>)> {
         let (hot, memory) = py.detach(|| self.lock().choose());
         Ok((HotSet { inner: Arc::new(hot) }, memory_dict(py, &memory)?))
-    }
-
-    /// What writes epochs: the same draws, with the rows that files carry, as they are stored.
-    fn stored(&self, hot: &HotSet) -> PyResult<Sampler> {
-        let inner = self.lock().sampler().storing(&hot.inner);
-        Ok(Sampler { inner: inner.map_err(|error| errors::sample(&error))? })
     }
 
     #[getter]
@@ -142,6 +132,12 @@ impl HotSet {
     #[getter]
     fn digest(&self) -> u32 {
         self.inner.digest()
+    }
+
+    /// What writes epochs: the same draws, with the rows that files carry, as they are stored.
+    fn stored(&self, sampler: &Sampler) -> PyResult<Sampler> {
+        let inner = sampler.inner.storing(&self.inner);
+        Ok(Sampler { inner: inner.map_err(|error| errors::sample(&error))? })
     }
 }
 

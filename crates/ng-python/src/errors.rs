@@ -90,7 +90,9 @@ pub fn sample(error: &SampleError) -> PyErr {
             named("BudgetTooSmall", error.to_string())
         }
         SampleError::Compiled(error) => compiled(error),
-        SampleError::NoMemory { .. } => named("IoFailed", error.to_string()),
+        SampleError::NoMemory { .. } | SampleError::Spill { .. } => {
+            named("IoFailed", error.to_string())
+        }
         SampleError::Spec(message) => named("UnsupportedArgument", message.clone()),
         _ => named("NeargraphError", error.to_string()),
     }

@@ -66,6 +66,16 @@ pub(crate) struct Step<I> {
 }
 
 impl<I: Id> Step<I> {
+    /// Keeps the store's answer until there is memory for what comes of it.
+    pub fn keep_read(&mut self, read: Expansion, edges: &mut Edges) -> Result<(), SampleError> {
+        self.draws = read.sources.len() as u64;
+        for ends in read.offsets.windows(2) {
+            edges.counts.push(count((ends[1] - ends[0]) as u64)?);
+        }
+        self.read = Some(read);
+        Ok(())
+    }
+
     /// Takes the store's answer apart.
     pub fn take_read(&mut self, data: &mut EntryData) {
         let Some(read) = self.read.take() else { return };

@@ -20,6 +20,7 @@ mod resident;
 mod sampler;
 mod spec;
 mod stream;
+mod streaming;
 
 pub use buffer::Buffer;
 pub use columns::ColumnSpec;
@@ -34,3 +35,4 @@ pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock, SparseIndex};
 pub use sampler::{SampleScratch, Sampler};
 pub use spec::{Fanouts, SampleSpec};
 pub use stream::{BatchPlan, BatchStream};
+pub use streaming::{Engine, StreamingStats};

@@ -13,10 +13,11 @@ use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Reservation};
 
 use crate::columns::Columns;
 use crate::compact::CompactSample;
-use crate::hops::{self, Edges, Ends, Hops, Step};
+use crate::hops::{Ends, Hops};
 use crate::ids::Id;
 use crate::node_map::NodeMap;
 use crate::resident::{self, Rule};
+use crate::streaming::{self, Engine, Extent, Lists, StreamingStats};
 use crate::{ColumnSpec, HotSet, MiniBatch, SampleError, SampleSpec};
 
 /// Samples mini-batches from one snapshot.
@@ -33,10 +34,15 @@ pub struct Sampler {
     resident: Arc<[Option<Arc<ResidentTopology>>]>,
     /// Ids of all node types fit 32 bits.
     ids_are_narrow: bool,
+    engine: Engine,
+    streaming: Arc<streaming::Counters>,
 }
 
 /// Topologies are held in memory if they take at most this share of the budget.
 const TOPOLOGY_SHARE: u64 = 2;
+
+/// Lists that are streamed may take this share of the budget where nobody asked for streaming.
+const STREAMING_SHARE: u64 = 16;
 
 /// How memory for a batch is obtained: bytes wanted to a reservation.
 pub(crate) type Admit<'a> = dyn Fn(Stage, u64) -> Result<Reservation, SampleError> + 'a;
@@ -80,8 +86,16 @@ impl Sampler {
         let resident = vec![None; ends.len()].into();
         let ids_are_narrow = catalog.node_types.iter().all(|meta| meta.num_nodes <= 1 << 32);
         let columns = Arc::new(Columns::new(&snapshot, wanted)?);
-        let spec = Arc::new(spec);
-        Ok(Self { snapshot, spec, columns, ends, resident, ids_are_narrow })
+        Ok(Self {
+            snapshot,
+            spec: Arc::new(spec),
+            columns,
+            ends,
+            resident,
+            ids_are_narrow,
+            engine: Engine::default(),
+            streaming: Arc::default(),
+        })
     }
 
     /// The same sampler, taking edge types from memory where `resident` (by edge type id) has them.
@@ -123,6 +137,16 @@ impl Sampler {
         let wanted = tensors.map(|t| ColumnSpec { tensor: t, dtype: dtype(t), is_sparse: false });
         let columns = Columns::new(&self.snapshot, &wanted.collect::<Vec<_>>())?;
         Ok(Self { columns: Arc::new(columns), ..self.clone() })
+    }
+
+    /// The same sampler, reading lists that are not in memory in another way. Samples are the same.
+    pub fn with_engine(self, engine: Engine) -> Self {
+        Self { engine, ..self }
+    }
+
+    /// What the streaming engine has done so far.
+    pub fn streaming_stats(&self) -> StreamingStats {
+        self.streaming.stats()
     }
 
     /// The snapshot that is sampled.
@@ -171,18 +195,29 @@ impl Sampler {
     /// # Errors
     /// [`SampleError::Read`], [`SampleError::Budget`].
     pub fn with_topology_that_fits(self) -> Result<Self, SampleError> {
-        if self.resident.iter().all(Option::is_some) {
-            return Ok(self);
-        }
+        let limit_bytes = self.snapshot.budget().limit_bytes() / TOPOLOGY_SHARE;
+        self.with_topology_within(limit_bytes)
+    }
+
+    /// The same with every topology in memory, if all of them take at most `limit_bytes`.
+    ///
+    /// # Errors
+    /// As [`Sampler::with_topology_that_fits`].
+    pub fn with_topology_within(self, limit_bytes: u64) -> Result<Self, SampleError> {
         let edge_types = 0..self.ends.len() as u16;
         let bytes: u64 =
             edge_types.clone().map(|id| self.snapshot.resident_bytes(EdgeTypeId(id))).sum();
-        if bytes > self.snapshot.budget().limit_bytes() / TOPOLOGY_SHARE {
+        if bytes > limit_bytes {
             return Ok(self);
         }
         let load = |id| self.snapshot.load_topology(EdgeTypeId(id)).map(Some);
         let resident = edge_types.map(load).collect::<Result<_, _>>()?;
         self.with_resident(resident)
+    }
+
+    /// Bytes of the topologies in memory.
+    pub fn topology_bytes(&self) -> u64 {
+        self.resident.iter().flatten().map(|topology| topology.num_bytes()).sum()
     }
 
     /// What sampling wants of the store's block cache.
@@ -244,10 +279,20 @@ impl Sampler {
             hops.push_seeds(usize::from(node_type.0), ids);
         }
         hops.end_hop();
-        let key = DrawKey::new(self.spec.seed, stream);
+        // The canary makes draws depend on how far the budget has filled, which differs between
+        // cache sizes and moments.
+        let budget_state =
+            if planted("draws_depend_on_budget") { self.snapshot.budget().used_bytes() } else { 0 };
+        let key = DrawKey::new(self.spec.seed ^ budget_state, stream);
+        let mut early = self.read_early(key, seeds, admit)?;
+        let mut lists = early.as_mut().map(|(lists, _)| lists);
         for hop in 0..self.spec.fanouts.hops() {
-            self.sample_hop(key, hop, (hops, held), admit)?;
+            self.sample_hop((key, hop), lists.as_deref_mut(), (hops, held), admit)?;
         }
+        if let Some((lists, _)) = &early {
+            self.streaming.count(lists);
+        }
+        drop(early);
         let _held = admit(Stage::Topology, hops.compact_bytes(&self.ends))?;
         let (nodes, edges) = hops.compact(&self.ends);
         Ok(CompactSample { nodes, edges, _held })
@@ -255,8 +300,8 @@ impl Sampler {
 
     fn sample_hop<I: Id>(
         &self,
-        key: DrawKey,
-        hop: usize,
+        (key, hop): (DrawKey, usize),
+        mut early: Option<&mut Lists>,
         (hops, held): (&mut Hops<I>, &mut Growing),
         admit: &Admit<'_>,
     ) -> Result<(), SampleError> {
@@ -271,7 +316,14 @@ impl Sampler {
                 resident::plan(topology, rule, ids, step, edges)?;
                 places = places.saturating_add(rule.places(step.draws));
             } else {
-                self.read(rule, ids, step, edges)?;
+                let expansion = match early.as_deref_mut() {
+                    Some(lists) => {
+                        let nodes: Vec<NodeId> = ids.iter().map(|id| id.get()).collect();
+                        lists.expand(&self.snapshot, rule, &nodes)?
+                    }
+                    None => self.read(rule, ids)?,
+                };
+                step.keep_read(expansion, edges)?;
             }
         }
         held.grow(hops.bytes_for_hop(&self.ends, places), admit)?;
@@ -298,29 +350,48 @@ impl Sampler {
     }
 
     /// Expands a frontier from pages.
-    fn read<I: Id>(
-        &self,
-        rule: Rule,
-        ids: &[I],
-        step: &mut Step<I>,
-        edges: &mut Edges,
-    ) -> Result<(), SampleError> {
-        // The canary makes a draw depend on how far the budget has filled, which differs between
-        // cache sizes and moments.
-        let budget_state =
-            if planted("draws_depend_on_budget") { self.snapshot.budget().used_bytes() } else { 0 };
+    fn read<I: Id>(&self, rule: Rule, ids: &[I]) -> Result<Expansion, SampleError> {
         let nodes: Vec<NodeId> = ids.iter().map(|id| id.get()).collect();
         let mut expansion = Expansion::default();
         let mut draw = |at: usize, degree: u64, positions: &mut Vec<u64>| {
-            rule.draw(nodes[at] ^ budget_state, degree, |position| positions.push(position));
+            rule.draw(nodes[at], degree, |position| positions.push(position));
         };
         self.snapshot.expand(rule.edge_type, &nodes, &mut draw, &mut expansion)?;
-        step.draws = expansion.sources.len() as u64;
-        for ends in expansion.offsets.windows(2) {
-            edges.counts.push(hops::count((ends[1] - ends[0]) as u64)?);
+        Ok(expansion)
+    }
+
+    /// Lets the streaming engine read the lists of a batch, with the memory for them, where that
+    /// pays.
+    fn read_early(
+        &self,
+        key: DrawKey,
+        seeds: &[(NodeTypeId, &[NodeId])],
+        admit: &Admit<'_>,
+    ) -> Result<Option<(Lists, Reservation)>, SampleError> {
+        let is_paged = self.resident.iter().all(Option::is_none);
+        if self.engine == Engine::Hops || !is_paged || self.spec.fanouts.hops() < 2 {
+            return Ok(None);
         }
-        step.read = Some(expansion);
-        Ok(())
+        let mut counts = vec![0; self.snapshot.catalog().node_types.len()];
+        for (node_type, ids) in seeds {
+            counts[usize::from(node_type.0)] += ids.len() as u64;
+        }
+        let Some(extent) = Extent::of(&self.spec, &self.ends, counts) else {
+            return Ok(None);
+        };
+        let held = if self.engine == Engine::Streaming {
+            admit(Stage::Topology, extent.num_bytes())?
+        } else {
+            // Hops need less memory, so streaming is not worth waiting for any.
+            let fits = extent.num_bytes() <= self.snapshot.budget().limit_bytes() / STREAMING_SHARE;
+            let held =
+                (extent.is_small() && fits).then(|| self.snapshot.reserve(extent.num_bytes()));
+            let Some(Ok(held)) = held else { return Ok(None) };
+            held
+        };
+        let of = (&*self.spec, &*self.ends);
+        let lists = streaming::read_lists(&self.snapshot, of, key, seeds)?;
+        Ok(Some((lists, held)))
     }
 }
 

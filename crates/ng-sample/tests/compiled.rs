@@ -140,6 +140,8 @@ fn write(store: &Store, dir: &Path, epoch: u64, hot: &Arc<HotSet>) -> Result<u64
         prefetch: 1,
         threads: 2,
         costs: None,
+        two_phase: None,
+        spill_dir: None,
     };
     let stored = sampler(store).storing(hot)?;
     let mut ahead = LookAhead::new(stored, settings)?;

@@ -6,65 +6,11 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{EDGE_TYPES, Graph, Numbers, PAPERS, features, open};
+use common::{EDGE_TYPES, Graph, Numbers, PAPERS, build_every_kind, features, open};
 use ng_io::BackendChoice;
 use ng_sample::{Fanouts, Ids, MiniBatch, SampleError, SampleScratch, SampleSpec, Sampler};
-use ng_store::{
-    BuildOptions, EdgeTypeSpec, Entry, ResidentTopology, Snapshot, Store, StoreBuilder,
-};
+use ng_store::{ResidentTopology, Snapshot, Store};
 use ng_types::{EdgeTypeId, NodeTypeId};
-
-/// A store with every kind of edge type: (source type, destination type, edge ids, time, weight),
-/// where the sources of some are so many that ids take 5 bytes.
-fn build(dir: &std::path::Path, nodes: [u64; 3]) {
-    let kinds = [
-        (0, 0, true, true, true),
-        (1, 0, false, true, false),
-        (2, 0, true, false, false),
-        (0, 1, false, false, true),
-        (1, 1, false, false, false),
-        (2, 1, false, false, false),
-    ];
-    let mut numbers = Numbers(nodes[2] as u32, 0);
-    let mut builder = StoreBuilder::create(dir, BuildOptions::default()).expect("builder");
-    for (index, count) in nodes.into_iter().enumerate() {
-        builder.node_type(&format!("n{index}"), count).expect("node type");
-    }
-    for (index, (source, destination, ids, time, weight)) in kinds.into_iter().enumerate() {
-        let spec = EdgeTypeSpec {
-            source: NodeTypeId(source),
-            relation: format!("r{index}"),
-            destination: NodeTypeId(destination),
-            undirected: false,
-            unique: false,
-            has_edge_ids: ids,
-            has_time: time,
-            has_weight: weight,
-        };
-        let edge_type = builder.edge_type(spec).expect("edge type");
-        let mut writer = builder.topology(edge_type).expect("writer");
-        let mut edge_id = 0;
-        for node in 0..nodes[usize::from(destination)] {
-            let degree = match node % 53 {
-                0 => 2500,
-                1..=9 => 0,
-                _ => numbers.next(120),
-            };
-            for step in 0..degree {
-                let entry = Entry {
-                    source: numbers.next(nodes[usize::from(source)]),
-                    edge_id: if ids { edge_id } else { 0 },
-                    time: if time { step as i64 } else { 0 },
-                    weight: if weight { numbers.next(100) as f32 } else { 0.0 },
-                };
-                edge_id += 1;
-                writer.push(node, entry).expect("push");
-            }
-        }
-        builder.add(writer.finish().expect("finish")).expect("add");
-    }
-    builder.commit().expect("commit");
-}
 
 type Loaded = Vec<Option<Arc<ResidentTopology>>>;
 
@@ -115,7 +61,7 @@ fn batches_from_memory_equal_batches_from_pages() {
     // With 2^33 nodes of the last type, ids of a sample are 8 bytes and sources take 5.
     for nodes in [[700, 300, 5000], [700, 300, 1 << 33]] {
         let dir = tempfile::tempdir().expect("temporary directory");
-        build(dir.path(), nodes);
+        build_every_kind(dir.path(), nodes);
         let store = open(dir.path(), 256 << 20, BackendChoice::Pread);
         let snapshot = store.snapshot();
         let loaded = load(&snapshot, |_| true);
@@ -168,7 +114,7 @@ fn columns_are_gathered_for_batches_from_memory() {
 #[test]
 fn what_sampling_holds_is_counted_and_given_back() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    build(dir.path(), [700, 300, 5000]);
+    build_every_kind(dir.path(), [700, 300, 5000]);
     let store = open(dir.path(), 64 << 20, BackendChoice::Pread);
     let snapshot = store.snapshot();
     let fanouts = Fanouts::uniform(&[15, 10], 6).expect("fanouts");
@@ -195,7 +141,7 @@ fn what_sampling_holds_is_counted_and_given_back() {
 #[test]
 fn a_topology_of_another_type_or_version_is_refused() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    build(dir.path(), [70, 30, 500]);
+    build_every_kind(dir.path(), [70, 30, 500]);
     let store = open(dir.path(), 64 << 20, BackendChoice::Pread);
     let snapshot = store.snapshot();
     let spec = SampleSpec {

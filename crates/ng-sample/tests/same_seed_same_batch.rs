@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use common::{Graph, PAPERS, features, open, scaled};
 use ng_io::BackendChoice;
-use ng_sample::{BatchPlan, BatchStream, Fanouts, MiniBatch, SampleSpec, Sampler};
+use ng_sample::{BatchPlan, BatchStream, Engine, Fanouts, MiniBatch, SampleSpec, Sampler};
 use ng_types::NodeTypeId;
 
 const BACKENDS: [&str; 5] = ["memory", "mmap", "pread", "direct", "uring"];
@@ -30,6 +30,8 @@ fn batches(
     };
     let tensors = [features(), scaled()].concat();
     let sampler = Sampler::new(store.snapshot(), spec, tensors).expect("sampler");
+    let engine = if threads == 2 { Engine::Hops } else { Engine::Streaming };
+    let sampler = sampler.with_engine(engine);
     let plan = BatchPlan {
         node_type: NodeTypeId(1),
         seeds: (0..PAPERS).step_by(3).collect(),

@@ -115,6 +115,11 @@ pub enum ReadError {
     /// The memory budget does not allow the batch.
     #[error(transparent)]
     Budget(#[from] BudgetExceeded),
+    /// What was asked for has to be read first. Whoever may not wait is told so; it never leaves
+    /// the crate.
+    #[doc(hidden)]
+    #[error("not in memory yet")]
+    NotYet,
     /// The system gave no memory although the budget had room.
     #[error("the system has no {bytes} bytes of memory: {source}; lower memory=")]
     NoMemory {

@@ -7,6 +7,7 @@
 //! holds and a `decode` has typed them.
 #![forbid(unsafe_code)]
 
+mod absent;
 mod bitmap_edit;
 mod builder;
 mod bytes;
@@ -67,6 +68,9 @@ pub use tensor::sparse_reader::{SparseSpans, VisitSparse};
 pub use tensor::sparse_writer::SparseWriter;
 pub use tensor::writer::{TensorPart, TensorWriter};
 pub use topology::resident::{Packed, ResidentTopology, from_three};
+pub use topology::streaming::{
+    DrawList, ListRequest, NextRequests, STREAM_BYTES_PER_REQUEST, TakeList,
+};
 pub use topology::writer::{TopologyPart, TopologyWriter};
 pub use verify::{Problem, Progress, VerifyReport, verify, verify_on};
 pub use write::batch::{Commit, EdgeData, WriteBatch};

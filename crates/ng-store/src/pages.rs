@@ -6,6 +6,7 @@
 //! levels of the page table: data, leaf, inner block. Pages that a commit has changed and no
 //! checkpoint has written come from memory.
 
+use crate::absent::AbsentBlocks;
 use crate::cache::slots::{Share, SlotCache};
 use crate::catalog::SegmentMeta;
 use crate::error::{Damage, OpenError, ReadError};
@@ -23,8 +24,8 @@ const TAIL_BYTES: usize = 256;
 const BLOCKS_PER_READ: usize = READ_BYTES_MAX / BLOCK_BYTES;
 
 /// Which of a segment's files a cached block is in; part of its cache key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
     Data = 0,
     Table = 1,
 }
@@ -112,11 +113,11 @@ impl Placed {
 
     /// The cache key of a block of one of the files. Blocks are numbered by where they are, so
     /// versions share what did not change between them.
-    fn key(&self, place: Place, block: u64) -> u64 {
+    pub fn key(&self, place: Place, block: u64) -> u64 {
         u64::from(self.id) << 48 | (place as u64) << 46 | block
     }
 
-    fn file(&self, place: Place) -> (FileId, String) {
+    pub fn file(&self, place: Place) -> (FileId, String) {
         match place {
             Place::Data => (self.data, data_file(&self.meta.name)),
             Place::Table => (self.table, table_file(&self.meta.name)),
@@ -198,11 +199,17 @@ pub(crate) type Visit<'a> = dyn FnMut(usize, &[u8]) -> Result<(), ReadError> + '
 /// The block cache over one reader.
 pub(crate) struct Pages {
     pub reader: Reader,
-    pub share: Share,
-    pub cache: Option<SlotCache>,
+    pub share: Arc<Share>,
+    pub cache: Option<Arc<SlotCache>>,
+    /// Where what is not in the cache is noted instead of being read.
+    pub absent: Option<AbsentBlocks>,
 }
 
 impl Pages {
+    pub fn new(reader: Reader, share: Share, cache: Option<SlotCache>) -> Self {
+        Self { reader, share: Arc::new(share), cache: cache.map(Arc::new), absent: None }
+    }
+
     /// Lends runs of `span` blocks, each starting at one of the logical blocks `firsts` and inside
     /// of one page, to `visit`: once each, in any order. `firsts` ascends. Returns which needed the
     /// device.
@@ -395,7 +402,12 @@ impl Pages {
         if missing.is_empty() {
             return Ok(missing);
         }
-        let runs = missing.iter().filter_map(|index| located.get(index * span..(index + 1) * span));
+        let run = |index: &usize| located.get(index * span..(index + 1) * span);
+        let runs = missing.iter().filter_map(run);
+        if let Some(absent) = &self.absent {
+            absent.note(segment, place, runs);
+            return Err(ReadError::NotYet);
+        }
         let wanted: Vec<Located> = runs.flatten().copied().collect();
         let mut take = |from: usize, bytes: &[u8]| {
             for (step, run) in bytes.chunks_exact(span * BLOCK_BYTES).enumerate() {
@@ -414,7 +426,7 @@ impl Pages {
         Ok(missing)
     }
 
-    fn keep(&self, key: u64, bytes: &[u8]) {
+    pub fn keep(&self, key: u64, bytes: &[u8]) {
         if let Some(cache) = &self.cache {
             cache.insert(&self.share, key, bytes);
         }

@@ -188,11 +188,8 @@ impl Store {
         let set_aside = staging_per_thread * threads.max(1) + limit / SLACK_SHARE;
         let staging = budget.reserve(set_aside).map_err(ReadError::from)?;
         let (blocks, rows) = cache_caps(catalog, limit - staging.bytes());
-        let pages = Pages {
-            reader,
-            share: Share::new(budget.clone(), blocks),
-            cache: SlotCache::new(BLOCK_BYTES, blocks),
-        };
+        let share = Share::new(budget.clone(), blocks);
+        let pages = Pages::new(reader, share, SlotCache::new(BLOCK_BYTES, blocks));
         let inner = Inner {
             path: path.to_owned(),
             rows: RowCache::new(budget.clone(), rows, catalog.segments.len()),

@@ -100,19 +100,13 @@ class EpochCompiler:
         self._epochs = range(first_epoch, first_epoch + epochs)
         self.directory = directory or default_directory(sampler.snapshot)
         self._name = name
-        self._survey: _core.Survey | None = None
-
-    def _surveyed(self) -> _core.Survey:
-        if self._survey is None:
-            self._survey = _core.Survey(self._sampler.core)
-        return self._survey
 
     def estimate(self) -> Estimate:
         """Samples a few batches and says what is to be expected; writes nothing."""
-        survey, plan = self._surveyed(), self._plan
+        plan = self._plan
+        survey = _core.Survey(self._sampler.core)
         batches = plan.steps * len(self._epochs)
         start = time.perf_counter()
-        survey.clear()
         if batches <= _COUNTED + _MEASURED:
             counted = [(epoch, range(plan.steps)) for epoch in self._epochs]
             measured = counted
@@ -132,22 +126,24 @@ class EpochCompiler:
         per_batch = sizes["bytes"] / sizes["batches"]
         row_bytes = sizes["row_bytes"] / sizes["batches"]
         _, bytes_per_s = survey.disk_costs()
-        reading_s = self._reading_seconds(survey.stored(hot))
+        feature_bytes = survey.table_bytes
+        del survey
+        reading_s = self._reading_seconds(hot)
         gather_s = row_bytes / _GATHER_BYTES_PER_S
         fresh_s = max(reading_s, sample_s + gather_s)
         replay_s = max(per_batch / bytes_per_s, gather_s)
         written_s = per_batch / bytes_per_s
         build_s = sample_s + max(reading_s + written_s, sample_s + gather_s + written_s)
         # A look-ahead reads the rows once before it runs at full speed.
-        first_s = survey.table_bytes / bytes_per_s if reading_s else 0.0
+        first_s = feature_bytes / bytes_per_s if reading_s else 0.0
         saved_s = plan.steps * (fresh_s - replay_s)
-        bytes_per_epoch = int(per_batch * plan.steps) + survey.table_bytes // 4096 + 16384
+        bytes_per_epoch = int(per_batch * plan.steps) + feature_bytes // 4096 + 16384
         return Estimate(
             epochs=len(self._epochs),
             batches=plan.steps,
             bytes_per_epoch=bytes_per_epoch,
             total_bytes=bytes_per_epoch * len(self._epochs),
-            feature_bytes=survey.table_bytes,
+            feature_bytes=feature_bytes,
             free_bytes=self._free_bytes(),
             hot_rows=hot.num_rows,
             hot_bytes=hot.row_bytes,
@@ -180,8 +176,8 @@ class EpochCompiler:
             BudgetTooSmall: The memory of the store is too small to look ahead.
         """
         start = time.perf_counter()
-        survey, steps = self._surveyed(), self._plan.steps
-        survey.clear()
+        steps = self._plan.steps
+        survey = _core.Survey(self._sampler.core)
         for done, epoch in enumerate(self._epochs):
             for batch in range(0, steps, _TOGETHER):
                 progress("count", done * steps + batch, len(self._epochs) * steps)
@@ -189,10 +185,9 @@ class EpochCompiler:
         hot, memory = survey.choose()
         counted_s = time.perf_counter() - start
         expected = survey.record_bytes(hot)
-        stored = survey.stored(hot)
-        # Its counters are needed no more, and the look-ahead needs the memory.
-        self._survey = None
+        # Its counters and its topology are needed no more, and the look-ahead needs the memory.
         del survey
+        stored = hot.stored(self._sampler.core)
         key = epoch_key(self._sampler, self._inputs, self._plan)
         name = self._name or _set_name(key, hot)
         self.directory.mkdir(exist_ok=True)
@@ -246,10 +241,11 @@ class EpochCompiler:
         for part in self._parts(epoch, batches):
             survey.count(*part)
 
-    def _reading_seconds(self, stored: _core.Sampler) -> float:
+    def _reading_seconds(self, hot: _core.HotSet) -> float:
         """Seconds of the disk that a look-ahead expects for a batch."""
         index, plan = self._inputs.node_type.index, self._plan
-        with closing(_core.LookAhead(stored, index, "auto")) as ahead:
+        stored, spill_dir = hot.stored(self._sampler.core), self._sampler.snapshot.path
+        with closing(_core.LookAhead(stored, index, "auto", spill_dir=spill_dir)) as ahead:
             for batch in range(min(ahead.wanted(), plan.steps)):
                 places = plan.places(self._epochs[0], batch, batch + 1)
                 ahead.push(self._inputs.nodes(places), plan.stream(self._epochs[0], batch))
@@ -274,9 +270,16 @@ class _Written(LookAhead):
         plan: SeedPlan,
         writer: _core.EpochWriter,
     ) -> None:
-        options = {"reading": "auto", "window": None, "prefetch": None, "threads": None}
+        options = dict.fromkeys(("window", "prefetch", "threads", "two_phase"))
         snapshot = sampler.snapshot
-        super().__init__(lambda: stored, snapshot, inputs, plan, goes_on=False, options=options)
+        super().__init__(
+            lambda: stored,
+            snapshot,
+            inputs,
+            plan,
+            goes_on=False,
+            options={"reading": "auto", **options},
+        )
         self._writer = writer
 
     def _take(self, _places: Any) -> Any:

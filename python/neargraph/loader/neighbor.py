@@ -77,6 +77,8 @@ class NeighborLoader:
             one epoch into the next and keeps its memory meanwhile; reading something else from
             the same store between epochs, or `close`, gives it back.
         window: Batches to look ahead; None is as many as memory rewards.
+        two_phase: Sample many batches before their rows are read, so that the topology need not
+            stay in memory meanwhile; None does so where it pays. See `NeighborSampler.batches`.
         compiled: True replays compiled epochs of the store (see `neargraph compile`), or of the
             directory that is named: the first epochs are those that would be sampled, later ones
             take them in turn. ``"auto"`` does where there are some that fit.
@@ -121,6 +123,7 @@ class NeighborLoader:
         threads: int | None = None,
         reading: str = "auto",
         window: int | None = None,
+        two_phase: bool | None = None,
         compiled: Compiled = False,
         num_workers: int = 0,
         pin_memory: bool = False,
@@ -162,13 +165,15 @@ class NeighborLoader:
         self._pool = WorkerPool(self._source, num_workers, options) if num_workers else None
         self._options = {"prefetch": prefetch, "threads": threads}
         self._epochs: CompiledEpochs | None = None
-        self._ahead = self._read_ahead(check_reading(reading), window, compiled)
+        self._ahead = self._read_ahead(check_reading(reading), window, two_phase, compiled)
         self._pin = pin_memory and torch.cuda.is_available()
         self._position = Position()
         self._next = Position()
         self._loaded: Position | None = None
 
-    def _read_ahead(self, reading: str, window: int | None, compiled: Compiled) -> LookAhead | None:
+    def _read_ahead(
+        self, reading: str, window: int | None, two_phase: bool | None, compiled: Compiled
+    ) -> LookAhead | None:
         """What reads batches otherwise than one by one, if something shall."""
         sampler, inputs, plan = self._source.sampler, self._source.inputs, self._source.plan
         if self._pool is not None:
@@ -184,7 +189,7 @@ class NeighborLoader:
             return replay
         if not looks_ahead(reading, lambda: sampler.core, plan):
             return None
-        options = {"reading": reading, "window": window, **self._options}
+        options = {"reading": reading, "window": window, "two_phase": two_phase, **self._options}
         return sampler.look_ahead(inputs, plan, goes_on=True, **options)
 
     @property

@@ -135,6 +135,7 @@ class NeighborSampler:
         threads: int | None = None,
         reading: str = "auto",
         window: int | None = None,
+        two_phase: bool | None = None,
         compiled: Compiled = False,
     ) -> Iterator[MiniBatch]:
         """Samples batches around all of `ids`, in order, working ahead in background threads.
@@ -154,6 +155,9 @@ class NeighborSampler:
                 later batches want. ``"auto"`` takes what costs the disk least. The batches are
                 the same.
             window: Batches to look ahead; None is as many as memory rewards.
+            two_phase: Sample up to 1,024 batches first, keep them on disk (about 1 MiB each,
+                beside the store), and let the memory of the topology serve rows then. None does
+                so where that pays, False never.
             compiled: True replays compiled epochs of the store (`neargraph compile`), or of the
                 directory that is named; ``"auto"`` does where there are some that fit. An epoch
                 that was compiled has the same batches; others take the compiled ones in turn.
@@ -166,7 +170,12 @@ class NeighborSampler:
             seed=self.seed,
             drop_last=drop_last,
         )
-        options = {"window": window, "prefetch": prefetch, "threads": threads}
+        options = {
+            "window": window,
+            "prefetch": prefetch,
+            "threads": threads,
+            "two_phase": two_phase,
+        }
         replay = self.replay(inputs, plan, compiled, goes_on=False, prefetch=prefetch)
         if replay is not None:
             return self.run_ahead(replay, inputs, plan, train_epoch)

@@ -93,13 +93,6 @@ impl Survey {
         })
     }
 
-    /// Forgets what was counted.
-    pub fn clear(&mut self) {
-        self.tables.iter_mut().for_each(|counted| counted.counts.fill(0));
-        self.largest = Largest { rows: vec![0; self.tables.len()], ..Largest::default() };
-        (self.batches, self.topology_bytes) = (0, 0);
-    }
-
     /// Samples and counts batches: their seeds and streams.
     ///
     /// # Errors
@@ -220,11 +213,6 @@ impl Survey {
             PackedTable { hot, ..counted.table.clone() }
         });
         HotSet { tables: tables.collect() }
-    }
-
-    /// The sampler, with the topologies that memory has room for.
-    pub fn sampler(&self) -> &Sampler {
-        &self.sampler
     }
 
     /// Bytes of all rows of the tensors that are too large to be held whole.

@@ -211,3 +211,55 @@ pub fn open(dir: &Path, memory: u64, backend: BackendChoice) -> Store {
     let options = OpenOptions { memory: Some(memory), backend, ..OpenOptions::default() };
     Store::open(dir, &options).expect("opens")
 }
+
+/// A store with every kind of edge type: (source type, destination type, edge ids, time, weight),
+/// where the sources of some are so many that ids take 5 bytes.
+pub fn build_every_kind(dir: &Path, nodes: [u64; 3]) {
+    let kinds = [
+        (0, 0, true, true, true),
+        (1, 0, false, true, false),
+        (2, 0, true, false, false),
+        (0, 1, false, false, true),
+        (1, 1, false, false, false),
+        (2, 1, false, false, false),
+    ];
+    let mut numbers = Numbers(nodes[2] as u32, 0);
+    let mut builder = StoreBuilder::create(dir, BuildOptions::default()).expect("builder");
+    for (index, count) in nodes.into_iter().enumerate() {
+        builder.node_type(&format!("n{index}"), count).expect("node type");
+    }
+    for (index, (source, destination, ids, time, weight)) in kinds.into_iter().enumerate() {
+        let spec = EdgeTypeSpec {
+            source: NodeTypeId(source),
+            relation: format!("r{index}"),
+            destination: NodeTypeId(destination),
+            undirected: false,
+            unique: false,
+            has_edge_ids: ids,
+            has_time: time,
+            has_weight: weight,
+        };
+        let edge_type = builder.edge_type(spec).expect("edge type");
+        let mut writer = builder.topology(edge_type).expect("writer");
+        let mut edge_id = 0;
+        for node in 0..nodes[usize::from(destination)] {
+            let degree = match node % 53 {
+                0 => 2500,
+                1..=9 => 0,
+                _ => numbers.next(120),
+            };
+            for step in 0..degree {
+                let entry = Entry {
+                    source: numbers.next(nodes[usize::from(source)]),
+                    edge_id: if ids { edge_id } else { 0 },
+                    time: if time { step as i64 } else { 0 },
+                    weight: if weight { numbers.next(100) as f32 } else { 0.0 },
+                };
+                edge_id += 1;
+                writer.push(node, entry).expect("push");
+            }
+        }
+        builder.add(writer.finish().expect("finish")).expect("add");
+    }
+    builder.commit().expect("commit");
+}

@@ -14,6 +14,7 @@ mod load;
 pub(crate) mod page;
 pub(crate) mod reader;
 pub(crate) mod resident;
+pub(crate) mod streaming;
 pub(crate) mod writer;
 
 /// Nodes in one gmap page: a bit each.

@@ -7,7 +7,7 @@
 
 use ng_types::{EdgeTypeId, NodeId};
 
-use crate::catalog::EdgeTypeMeta;
+use crate::catalog::{EdgeTypeMeta, TreeRoot};
 use crate::error::{Damage, ReadError};
 use crate::io::BLOCK_BYTES;
 use crate::pages::{Pages, Segment};
@@ -30,24 +30,34 @@ pub(crate) struct TopologyReader<'a> {
 
 /// A destination of the request and its place there.
 #[derive(Clone, Copy)]
-struct Wanted {
-    node: NodeId,
-    place: usize,
+pub(crate) struct Wanted {
+    pub node: NodeId,
+    pub place: usize,
+}
+
+/// Where the lists of some destinations are.
+pub(crate) struct Lists {
+    /// Destinations with short lists or none, and the pages of those that have one.
+    pub short: Vec<Wanted>,
+    pub short_hits: Vec<Hit>,
+    /// Destinations with long lists, and where each list is.
+    pub long: Vec<Wanted>,
+    pub long_hits: Vec<Hit>,
 }
 
 /// One position of a long list that was drawn.
 #[derive(Clone, Copy)]
-struct HubEntry {
-    block: u64,
-    offset: u16,
+pub(crate) struct HubEntry {
+    pub block: u64,
+    pub offset: u16,
     /// Where the entry goes among the arrivals.
-    arrival: usize,
+    pub arrival: usize,
 }
 
 /// Entries in order of arrival, and where each destination's are.
-struct Arrivals {
-    layout: EntryLayout,
-    entries: Expansion,
+pub(crate) struct Arrivals {
+    pub layout: EntryLayout,
+    pub entries: Expansion,
     /// Start and count by place in the request.
     lists: Vec<(usize, usize)>,
     positions: Vec<u64>,
@@ -69,18 +79,34 @@ impl TopologyReader<'_> {
         if !wanted.is_sorted_by_key(|w| w.node) {
             wanted.sort_unstable_by_key(|w| (w.node, w.place));
         }
-        let layout = EntryLayout::of(self.meta);
-        let mut arrivals = Arrivals {
-            layout,
-            entries: Expansion::default(),
-            lists: vec![(0, 0); destinations.len()],
-            positions: Vec::new(),
-        };
-        let (hubs, others) = self.split_hubs(&wanted)?;
-        self.read_l_pages(&others, draw, &mut arrivals)?;
-        self.read_h_pages(&hubs, draw, &mut arrivals)?;
+        let mut arrivals = Arrivals::new(EntryLayout::of(self.meta), destinations.len());
+        let lists = self.locate(&wanted)?;
+        self.read_l_pages(&lists, draw, &mut arrivals)?;
+        self.read_h_pages(&lists, draw, &mut arrivals)?;
         arrivals.into_request_order(out);
         Ok(())
+    }
+
+    /// Finds the lists of `wanted`, which is sorted by node.
+    pub fn locate(&self, wanted: &[Wanted]) -> Result<Lists, ReadError> {
+        let (long, short) = self.split_hubs(wanted)?;
+        let nodes = |wanted: &[Wanted]| wanted.iter().map(|w| w.node).collect::<Vec<u64>>();
+        let find = |root: Option<TreeRoot>, kind, wanted: &[Wanted]| match root {
+            Some(root) => lookup(self.pages, self.index, root, kind, &nodes(wanted)),
+            None => Ok(Vec::new()),
+        };
+        let mut short_hits = find(self.meta.topology.l_root, TreeKind::L, &short)?;
+        sort_by_page(self.index, &mut short_hits)?;
+        let long_hits = find(self.meta.topology.h_root, TreeKind::H, &long)?;
+        let is_of = |hit: &Hit| {
+            let group = long.get(hit.keys.clone()).unwrap_or_default();
+            group.iter().filter(|w| w.node == hit.record.key).count()
+        };
+        if long_hits.iter().map(is_of).sum::<usize>() != long.len() {
+            let what = Damage::new("gmap names a long list that the H index lacks");
+            return Err(self.index.damaged(0, &what));
+        }
+        Ok(Lists { short, short_hits, long, long_hits })
     }
 
     /// Splits destinations by the gmap: long lists, and all others.
@@ -117,27 +143,20 @@ impl TopologyReader<'_> {
 
     fn read_l_pages(
         &self,
-        wanted: &[Wanted],
+        lists: &Lists,
         draw: &mut Draw<'_>,
         arrivals: &mut Arrivals,
     ) -> Result<(), ReadError> {
-        let nodes: Vec<u64> = wanted.iter().map(|w| w.node).collect();
-        let mut hits = match self.meta.topology.l_root {
-            Some(root) => lookup(self.pages, self.index, root, TreeKind::L, &nodes)?,
-            None => Vec::new(),
-        };
-        let found = hits.last().map_or(0, |hit| hit.keys.end);
+        let Lists { short: wanted, short_hits: hits, .. } = lists;
         let blocks_per_page = self.topo.blocks_per_page();
-        let pages = sort_by_page(self.index, &mut hits)?;
         let firsts: Vec<u64> =
-            pages.iter().map(|page| page.saturating_mul(blocks_per_page)).collect();
-        let (edge_type, layout) = (u32::from(self.edge_type.0), arrivals.layout);
+            hits.iter().map(|hit| hit.record.page.saturating_mul(blocks_per_page)).collect();
         let mut visit = |index: usize, bytes: &[u8]| {
             let Some(hit) = hits.get(index) else {
                 return Ok(());
             };
             let wrong = |damage: Damage| self.topo.damaged(hit.record.page, &damage);
-            let page = LPage::decode(bytes, edge_type, layout).map_err(wrong)?;
+            let page = self.l_page(bytes).map_err(wrong)?;
             for w in wanted.get(hit.keys.clone()).unwrap_or_default() {
                 let list = page.list(w.node).map_err(wrong)?;
                 arrivals.take_list(*w, list, draw)?;
@@ -145,42 +164,37 @@ impl TopologyReader<'_> {
             Ok(())
         };
         self.pages.fetch(self.topo, &firsts, blocks_per_page as usize, &mut visit)?;
-        for w in wanted.get(found..).unwrap_or_default() {
+        for w in lists.without_page() {
             arrivals.take_list(*w, &[], draw)?;
         }
         Ok(())
     }
 
+    /// Types an L-type page of this edge type.
+    pub fn l_page<'b>(&self, bytes: &'b [u8]) -> Result<LPage<'b>, Damage> {
+        LPage::decode(bytes, u32::from(self.edge_type.0), EntryLayout::of(self.meta))
+    }
+
     fn read_h_pages(
         &self,
-        wanted: &[Wanted],
+        lists: &Lists,
         draw: &mut Draw<'_>,
         arrivals: &mut Arrivals,
     ) -> Result<(), ReadError> {
-        let Some(root) = self.meta.topology.h_root.filter(|_| !wanted.is_empty()) else {
-            return Ok(());
-        };
-        let nodes: Vec<u64> = wanted.iter().map(|w| w.node).collect();
-        let hits = lookup(self.pages, self.index, root, TreeKind::H, &nodes)?;
         let mut entries = Vec::new();
-        let mut found = 0;
-        for hit in &hits {
-            let group = wanted.get(hit.keys.clone()).unwrap_or_default();
-            found += group.iter().filter(|w| w.node == hit.record.key).count();
-            self.draw_hub(hit, group, draw, arrivals, &mut entries)?;
-        }
-        if found != wanted.len() {
-            let what = Damage::new("gmap names a long list that the H index lacks");
-            return Err(self.index.damaged(root.page, &what));
+        for hit in &lists.long_hits {
+            for w in lists.long.get(hit.keys.clone()).unwrap_or_default() {
+                self.draw_hub(hit, *w, draw, arrivals, &mut entries)?;
+            }
         }
         self.read_hub_entries(entries, arrivals)
     }
 
-    /// Draws positions of one long list for every request of it.
-    fn draw_hub(
+    /// Draws positions of one long list.
+    pub fn draw_hub(
         &self,
         hit: &Hit,
-        group: &[Wanted],
+        wanted: Wanted,
         draw: &mut Draw<'_>,
         arrivals: &mut Arrivals,
         entries: &mut Vec<HubEntry>,
@@ -192,18 +206,16 @@ impl TopologyReader<'_> {
             let what = Damage::new("H index: a list runs past the end of the file");
             return Err(self.index.damaged(0, &what));
         }
-        for w in group {
-            let (start, count) = arrivals.draw(*w, degree, draw)?;
-            for (step, position) in arrivals.positions.iter().take(count).enumerate() {
-                let place = h_layout.place(*position);
-                entries.push(HubEntry {
-                    block: (first_page + place.page) * self.topo.blocks_per_page() + place.block,
-                    offset: place.offset as u16,
-                    arrival: start + step,
-                });
-            }
-            arrivals.entries.grow(arrivals.layout, count);
+        let (start, count) = arrivals.draw(wanted, degree, draw)?;
+        for (step, position) in arrivals.positions.iter().take(count).enumerate() {
+            let place = h_layout.place(*position);
+            entries.push(HubEntry {
+                block: (first_page + place.page) * self.topo.blocks_per_page() + place.block,
+                offset: place.offset as u16,
+                arrival: start + step,
+            });
         }
+        arrivals.entries.grow(arrivals.layout, count);
         Ok(())
     }
 
@@ -218,11 +230,9 @@ impl TopologyReader<'_> {
         let groups: Vec<&[HubEntry]> = entries.chunk_by(|a, b| a.block == b.block).collect();
         let blocks: Vec<u64> =
             groups.iter().filter_map(|group| group.first()).map(|entry| entry.block).collect();
-        let layout = arrivals.layout;
         let mut visit = |index: usize, bytes: &[u8]| {
             for entry in groups.get(index).copied().unwrap_or_default() {
-                let raw = bytes.get(usize::from(entry.offset)..BLOCK_BYTES).unwrap_or_default();
-                arrivals.entries.set(entry.arrival, &layout.decode(raw));
+                arrivals.take_hub_entry(entry, bytes);
             }
             Ok(())
         };
@@ -231,7 +241,27 @@ impl TopologyReader<'_> {
     }
 }
 
+impl Lists {
+    /// Destinations above all that the L index knows: they have no list.
+    pub fn without_page(&self) -> &[Wanted] {
+        let found = self.short_hits.iter().map(|hit| hit.keys.end).max().unwrap_or(0);
+        self.short.get(found..).unwrap_or_default()
+    }
+}
+
 impl Arrivals {
+    /// Room for the lists of `count` destinations.
+    pub fn new(layout: EntryLayout, count: usize) -> Self {
+        let (entries, positions) = (Expansion::default(), Vec::new());
+        Self { layout, entries, lists: vec![(0, 0); count], positions }
+    }
+
+    /// Decodes an entry from the block that holds it.
+    pub fn take_hub_entry(&mut self, entry: &HubEntry, block: &[u8]) {
+        let raw = block.get(usize::from(entry.offset)..BLOCK_BYTES).unwrap_or_default();
+        self.entries.set(entry.arrival, &self.layout.decode(raw));
+    }
+
     /// Calls `draw` and reserves a place for what it chose; the positions are in `positions`.
     #[inline]
     fn draw(
@@ -255,7 +285,7 @@ impl Arrivals {
 
     /// Draws from a list whose raw entries are at hand.
     #[inline]
-    fn take_list(
+    pub fn take_list(
         &mut self,
         wanted: Wanted,
         list: &[u8],

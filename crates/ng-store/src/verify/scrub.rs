@@ -48,7 +48,7 @@ impl Store {
         let snapshot = self.snapshot();
         let (inner, version) = (snapshot.inner.as_ref(), snapshot.version.as_ref());
         let reader = inner.pages.reader.clone();
-        let pages = Pages { reader, share: Share::new(inner.budget.clone(), 0), cache: None };
+        let pages = Pages::new(reader, Share::new(inner.budget.clone(), 0), None);
         let mut progress = |done, total| progress(done, total);
         let mut run = Run::new(inner, version, &pages, &mut progress);
         run.pace = Pace::new(bytes_per_second);
