@@ -237,3 +237,64 @@ def test_an_interrupted_build_leaves_nothing_that_is_used(path, tmp_path):
         loader = _loader(store, compiled=tmp_path)
         assert _drain(loader) == 16
         loader.close()
+
+
+def _replays(path, out, fanouts, ids, arrays):
+    """Compiles one epoch and compares its replay with what is sampled."""
+    with ng.open(path, memory="72MB") as store:
+        sampler = ng.NeighborSampler(store, fanouts, seed=3)
+        inputs = resolve_input_nodes(sampler.snapshot, ids)
+        plan = SeedPlan(num_seeds=len(inputs), batch_size=50, shuffle=True, seed=3)
+        compiler = EpochCompiler(sampler, inputs, plan, 1, directory=out)
+        assert compiler.estimate().batches == plan.steps
+        compiler.run(lambda *_: None)
+        fresh = sampler.batches(ids, 50, shuffle=True, reading="direct")
+        expected = [[np.copy(array) for array in arrays(batch)] for batch in fresh]
+        assert len(expected) == plan.steps
+        replayed = sampler.batches(ids, 50, shuffle=True, compiled=out)
+        for batch, wanted in zip(replayed, expected, strict=True):
+            found = arrays(batch)
+            assert len(found) == len(wanted)
+            assert all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+def test_stores_that_fit_into_memory_and_several_types_are_replayed_as_well(
+    homo_path, hetero_path, tmp_path
+):
+    def all_of(batch):
+        schema = batch._schema
+        kinds = [(t, [batch.nodes(t.name)]) for t in schema.node_types]
+        out = [array for _, arrays in kinds for array in arrays]
+        for node_type in schema.node_types:
+            out += [batch.features(t.name, node_type.name) for t in node_type.tensors]
+        for edge_type in schema.edge_types:
+            key = edge_type.triple
+            out += [batch.edge_index(key), *(a for a in [batch.edge_ids(key)] if a is not None)]
+            out += [batch.edge_features(t.name, key) for t in edge_type.tensors]
+        return out
+
+    for number, path in enumerate([homo_path, hetero_path]):
+        out = tmp_path / str(number)
+        with ng.open(path, memory="64MB") as store:
+            first = store.snapshot().schema.node_types[0].name
+        _replays(path, out, [4, 3], (first, None), all_of)
+
+
+def test_rows_that_are_stored_without_their_zeros_are_replayed(tmp_path):
+    rng = np.random.default_rng(9)
+    x = np.zeros((3_000, 300), dtype=np.float32)
+    x[rng.integers(0, 3_000, 9_000), rng.integers(0, 300, 9_000)] = 1.5
+    edges = torch.from_numpy(rng.integers(0, 3_000, (2, 20_000)))
+    wide = torch.from_numpy(rng.standard_normal((3_000, 700), dtype=np.float32))
+    x = torch.from_numpy(x).to_sparse_csr()
+    ng.from_pyg(pyg.Data(x=x, wide=wide, edge_index=edges), tmp_path / "g.ng")
+    with ng.open(tmp_path / "g.ng") as store:
+        node_type = store.snapshot().schema.node_types[0]
+        assert {t.name: t.sparse for t in node_type.tensors} == {"x": True, "wide": False}
+    _replays(
+        tmp_path / "g.ng",
+        tmp_path / "out",
+        [4, 3],
+        None,
+        lambda batch: [batch.nodes(), batch.features("x"), batch.features("wide")],
+    )
