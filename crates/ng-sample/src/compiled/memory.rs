@@ -9,8 +9,8 @@ use ng_store::{Snapshot, TensorRef};
 use super::hot::HotSet;
 use crate::Sampler;
 
-/// Records in memory: one being gathered, others on their way.
-pub(crate) const RECORDS: u64 = 3;
+/// Records in memory: one being gathered, one on its way.
+pub(crate) const RECORDS: u64 = 2;
 
 /// Left to the block cache, which serves while hot rows are loaded.
 const BLOCK_CACHE_BYTES: u64 = 16 << 20;
