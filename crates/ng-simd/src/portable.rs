@@ -4,6 +4,8 @@
 //! no alignment. All are written without branches, so that the compiler vectorises them for
 //! whatever it may assume of the processor: the functions of `x86` are mostly these again.
 
+use ng_types::SourceKey;
+
 use crate::scale::STEPS;
 
 /// Bits of an f16 as those of the f32 of the same value.
@@ -115,4 +117,69 @@ pub(crate) fn raise(largest: &mut [f32], row: &[u8]) -> bool {
         *largest = if magnitude > *largest { magnitude } else { *largest };
     }
     all_finite
+}
+
+/// Appends the places of the sources whose number is below `bound`.
+pub(crate) fn below_of_three(
+    key: SourceKey,
+    sources: &[[u8; 3]],
+    bound: u32,
+    places: &mut Vec<u32>,
+) {
+    let wide = |source: &[u8; 3]| u32::from_le_bytes([source[0], source[1], source[2], 0]);
+    below(
+        key,
+        sources,
+        |eight| std::array::from_fn(|lane| wide(&eight[lane])),
+        wide,
+        bound,
+        places,
+    );
+}
+
+/// Appends the places of the sources whose number is below `bound`.
+#[inline(always)]
+pub(crate) fn below_of_four(
+    key: SourceKey,
+    sources: &[[u8; 4]],
+    bound: u32,
+    places: &mut Vec<u32>,
+) {
+    let wide = |source: &[u8; 4]| u32::from_le_bytes(*source);
+    below(
+        key,
+        sources,
+        |eight| std::array::from_fn(|lane| wide(&eight[lane])),
+        wide,
+        bound,
+        places,
+    );
+}
+
+/// The same, given how eight sources, and one, become words.
+#[inline(always)]
+pub(crate) fn below<T>(
+    key: SourceKey,
+    sources: &[T],
+    eight_wide: impl Fn(&[T; 8]) -> [u32; 8],
+    wide: impl Fn(&T) -> u32,
+    bound: u32,
+    places: &mut Vec<u32>,
+) {
+    let (eights, rest) = sources.as_chunks::<8>();
+    let mut first = 0;
+    for eight in eights {
+        let numbers = eight_wide(eight).map(|source| key.number(u64::from(source)));
+        let mut taken = 0_u32;
+        for (lane, number) in numbers.iter().enumerate() {
+            taken |= u32::from(*number < bound) << lane;
+        }
+        while taken != 0 {
+            places.push(first + taken.trailing_zeros());
+            taken &= taken - 1;
+        }
+        first += 8;
+    }
+    let is_taken = |source: &T| key.number(u64::from(wide(source))) < bound;
+    places.extend((first..).zip(rest).filter(|(_, source)| is_taken(source)).map(|(at, _)| at));
 }
