@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use ng_sample::{Fanouts, SampleScratch, SampleSpec, Sampler};
+use ng_sample::{Fanouts, Method, SampleScratch, SampleSpec, Sampler};
 use ng_store::{BuildOptions, EdgeTypeSpec, OpenOptions, Store, StoreBuilder};
 use ng_types::{EdgeTypeId, NodeTypeId};
 
@@ -149,8 +149,8 @@ fn main() -> Result<(), Failure> {
     println!("{}", store.stats().backend_note);
     let snapshot = store.snapshot();
     let fanouts = Fanouts::uniform(&FANOUTS, 1)?;
-    let spec = SampleSpec { fanouts, replace: false, seed: 7 };
-    let paged = Sampler::new(Arc::clone(&snapshot), spec, Vec::new())?;
+    let spec = SampleSpec::uniform(fanouts, 7);
+    let paged = Sampler::new(Arc::clone(&snapshot), spec.clone(), Vec::new())?;
     let mut random = Random(2);
     let mut draw = |_| (0..SEEDS).map(|_| random.below(nodes)).collect();
     let seeds: Vec<Vec<u64>> = (0..batches).map(&mut draw).collect();
@@ -167,13 +167,24 @@ fn main() -> Result<(), Failure> {
     let topology = snapshot.load_topology(EdgeTypeId(0))?;
     let (seconds, bytes) = (start.elapsed().as_secs_f64(), topology.num_bytes());
     println!("loaded {:.1} MB in {seconds:.2} s", bytes as f64 / 1e6);
-    let resident = paged.clone().with_resident(vec![Some(topology)])?;
+    let resident = paged.clone().with_resident(vec![Some(Arc::clone(&topology))])?;
     measure("memory", &seeds, |seeds, stream| plain(&resident, seeds, stream))?;
     let (mut scratch, mut compact_bytes) = (SampleScratch::default(), 0);
     for pass in ["memory, compact", "the same again"] {
         measure(pass, &seeds, |seeds, stream| {
             let sample = resident.sample_compact(seeds, stream, &mut scratch)?;
             compact_bytes = sample.num_bytes();
+            Ok((sample.node_ids(NodeTypeId(0)).len(), sample.edges[0].rows.len()))
+        })?;
+    }
+    for dependent in [1, 16] {
+        let spec = SampleSpec { method: Method::Labor { dependent }, ..spec.clone() };
+        let labor = Sampler::new(Arc::clone(&snapshot), spec, Vec::new())?;
+        let few = &seeds[..batches.min(3)];
+        measure("labor, pages", few, |seeds, stream| plain(&labor, seeds, stream))?;
+        let labor = labor.with_resident(vec![Some(Arc::clone(&topology))])?;
+        measure(&format!("labor, {dependent} together"), &seeds, |seeds, stream| {
+            let sample = labor.sample_compact(seeds, stream, &mut scratch)?;
             Ok((sample.node_ids(NodeTypeId(0)).len(), sample.edges[0].rows.len()))
         })?;
     }

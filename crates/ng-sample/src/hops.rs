@@ -293,3 +293,12 @@ pub(crate) fn count(entries: u64) -> Result<u32, SampleError> {
     };
     u32::try_from(entries).map_err(refuse)
 }
+
+/// Appends some entries.
+pub(crate) fn append(to: &mut Expansion, from: &Expansion, at: Range<usize>) {
+    let slice = |len: usize| if len == 0 { 0..0 } else { at.clone() };
+    to.sources.extend_from_slice(&from.sources[at.clone()]);
+    to.edge_ids.extend_from_slice(&from.edge_ids[slice(from.edge_ids.len())]);
+    to.times.extend_from_slice(&from.times[slice(from.times.len())]);
+    to.weights.extend_from_slice(&from.weights[slice(from.weights.len())]);
+}

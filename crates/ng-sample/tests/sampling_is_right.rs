@@ -12,7 +12,7 @@ use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeTypeId};
 fn sampler(dir: &std::path::Path, fanouts: &[i64], replace: bool, seed: u64) -> Sampler {
     let store = open(dir, 64 << 20, BackendChoice::Pread);
     let fanouts = Fanouts::uniform(fanouts, common::EDGE_TYPES.len()).expect("fanouts");
-    let spec = SampleSpec { fanouts, replace, seed };
+    let spec = SampleSpec { replace, ..SampleSpec::uniform(fanouts, seed) };
     Sampler::new(store.snapshot(), spec, features()).expect("sampler")
 }
 
@@ -43,7 +43,7 @@ fn scaled_rows_come_as_what_was_asked_for() {
     graph.build(dir.path(), 4096);
     let store = open(dir.path(), 64 << 20, BackendChoice::Auto);
     let fanouts = Fanouts::uniform(&[4], common::EDGE_TYPES.len()).expect("fanouts");
-    let spec = SampleSpec { fanouts, replace: false, seed: 5 };
+    let spec = SampleSpec::uniform(fanouts, 5);
     let tensor = common::scaled()[1];
     let wanted = [None, Some(Dtype::I8), Some(Dtype::F16), Some(Dtype::Bf16)];
     let column = |tensor, dtype| ColumnSpec { dtype, ..ColumnSpec::from(tensor) };
