@@ -4,9 +4,10 @@
 //! called only after [`is_there`] said yes.
 
 use std::arch::x86_64::{
-    _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_storeu_si128, _mm256_cvtph_ps, _mm256_cvtps_ph,
-    _mm256_loadu_ps, _mm256_set_m128i, _mm256_setr_epi8, _mm256_shuffle_epi8, _mm256_storeu_ps,
-    _mm256_storeu_si256,
+    _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_storeu_si128, _mm256_castsi256_ps,
+    _mm256_cmpeq_epi32, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_loadu_ps, _mm256_loadu_si256,
+    _mm256_max_epu32, _mm256_movemask_ps, _mm256_set_m128i, _mm256_set1_epi32, _mm256_setr_epi8,
+    _mm256_shuffle_epi8, _mm256_storeu_ps, _mm256_storeu_si256,
 };
 
 use ng_types::SourceKey;
@@ -87,8 +88,21 @@ pub(crate) fn below_of_three(
     bound: u32,
     places: &mut Vec<u32>,
 ) {
-    let wide = |source: &[u8; 3]| u32::from_le_bytes([source[0], source[1], source[2], 0]);
-    portable::below(key, sources, |eight| widen(eight), wide, bound, places);
+    let words = |eight: &[[u8; 3]; 8]| widen(eight);
+    let are_below = |numbers: &[u32; 8], bound: u32| are_below(numbers, bound);
+    portable::below(key, sources, portable::three, bound, places, words, are_below);
+}
+
+#[target_feature(enable = "avx2")]
+pub(crate) fn below_of_four(
+    key: SourceKey,
+    sources: &[[u8; 4]],
+    bound: u32,
+    places: &mut Vec<u32>,
+) {
+    let words = |eight: &[[u8; 4]; 8]| portable::words(eight, portable::four);
+    let are_below = |numbers: &[u32; 8], bound: u32| are_below(numbers, bound);
+    portable::below(key, sources, portable::four, bound, places, words, are_below);
 }
 
 /// Eight numbers of three bytes as words.
@@ -112,12 +126,13 @@ fn widen(eight: &[[u8; 3]; 8]) -> [u32; 8] {
     words
 }
 
+/// A bit for each number that is below `bound`.
+#[inline]
 #[target_feature(enable = "avx2")]
-pub(crate) fn below_of_four(
-    key: SourceKey,
-    sources: &[[u8; 4]],
-    bound: u32,
-    places: &mut Vec<u32>,
-) {
-    portable::below_of_four(key, sources, bound, places);
+fn are_below(numbers: &[u32; 8], bound: u32) -> u32 {
+    // SAFETY: 32 bytes are read from a reference to 32, which need no alignment.
+    let numbers = unsafe { _mm256_loadu_si256(numbers.as_ptr().cast()) };
+    let bound = _mm256_set1_epi32(bound as i32);
+    let at_least = _mm256_cmpeq_epi32(_mm256_max_epu32(numbers, bound), numbers);
+    !_mm256_movemask_ps(_mm256_castsi256_ps(at_least)) as u32 & 0xFF
 }
