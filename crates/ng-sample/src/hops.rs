@@ -59,7 +59,8 @@ pub(crate) struct Step<I> {
     pub sources: Vec<I>,
     /// Where in memory the list of each destination begins, and how long it is.
     pub lists: Vec<(u64, u64)>,
-    /// Places of drawn entries, some destinations at a time.
+    /// Places of chosen entries: of some destinations at a time, or of all where they are known
+    /// only when they have been looked at.
     pub places: Vec<u64>,
     /// The store's answer, where the topology is not in memory.
     pub read: Option<Expansion>,
@@ -164,6 +165,7 @@ impl<I: Id> Hops<I> {
             step.draws = 0;
             step.sources.clear();
             step.lists.clear();
+            step.places.clear();
             step.read = None;
         }
     }

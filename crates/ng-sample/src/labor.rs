@@ -55,7 +55,6 @@ pub(crate) fn plan<I: Id>(
 ) -> Result<(), SampleError> {
     resident::find_lists(topology, ids, &mut step.lists);
     edges.counts.reserve(ids.len());
-    step.places.clear();
     let sources = topology.sources();
     let mut chosen = Vec::new();
     for (at, (start, degree)) in step.lists.iter().enumerate() {
