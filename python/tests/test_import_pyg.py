@@ -113,7 +113,6 @@ def test_hetero_data_keeps_types_and_columns(tmp_path):
         (lambda d: setattr(d, "edge_index", d.edge_index.float()), "must be int64"),
         (lambda d: setattr(d, "edge_index", None), "has no edge_index"),
         (lambda d: setattr(d, "x", d.x.to(torch.complex64)), "complex64 cannot be stored"),
-        (lambda d: setattr(d, "x", d.x.to_sparse()), "to_dense"),
         (lambda d: setattr(d, "train_mask", d.train_mask.long()), "a mask is bool"),
     ],
 )

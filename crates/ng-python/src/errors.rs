@@ -89,7 +89,9 @@ pub fn sample(error: &SampleError) -> PyErr {
         SampleError::Budget { .. } | SampleError::TooSmallToLookAhead { .. } => {
             named("BudgetTooSmall", error.to_string())
         }
-        SampleError::NoMemory { .. } => named("IoFailed", error.to_string()),
+        SampleError::NoMemory { .. } | SampleError::Spill { .. } => {
+            named("IoFailed", error.to_string())
+        }
         SampleError::Spec(message) => named("UnsupportedArgument", message.clone()),
         _ => named("NeargraphError", error.to_string()),
     }

@@ -1,6 +1,7 @@
 //! `Sampler`, `MiniBatch`, `BatchStream` and `seed_order`.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -135,7 +136,11 @@ pub struct LookAhead {
 #[pymethods]
 impl LookAhead {
     #[new]
-    #[pyo3(signature = (sampler, node_type, reading, window=None, prefetch=None, threads=None))]
+    #[pyo3(signature = (
+        sampler, node_type, reading, window=None, prefetch=None, threads=None, two_phase=None,
+        spill_dir=None
+    ))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         sampler: &Sampler,
         node_type: u16,
@@ -143,6 +148,8 @@ impl LookAhead {
         window: Option<u64>,
         prefetch: Option<usize>,
         threads: Option<usize>,
+        two_phase: Option<bool>,
+        spill_dir: Option<PathBuf>,
     ) -> PyResult<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let settings = Settings {
@@ -152,6 +159,8 @@ impl LookAhead {
             prefetch: prefetch.unwrap_or(LOOK_AHEAD_PREFETCH),
             threads: threads.unwrap_or(cores.min(PREFETCH)),
             costs: None,
+            two_phase,
+            spill_dir,
         };
         let snapshot = Arc::clone(sampler.inner.snapshot());
         let inner = ng_sample::LookAhead::new(sampler.inner.clone(), settings);
@@ -187,6 +196,7 @@ impl LookAhead {
         let dict = PyDict::new(py);
         dict.set_item("reading", chosen.reading.name())?;
         dict.set_item("window", chosen.window)?;
+        dict.set_item("phases", 1 + u8::from(chosen.has_two_phases))?;
         dict.set_item("hot_rows", chosen.hot_rows)?;
         dict.set_item("slots", chosen.slots)?;
         dict.set_item("slot_bytes", chosen.slot_bytes)?;

@@ -50,6 +50,15 @@ pub enum SampleError {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// Batches that were sampled ahead could not be written down or read back.
+    #[error(
+        "cannot keep sampled batches beside the store, nor in the directory for temporary files: \
+         {source}; make room, or set two_phase=False"
+    )]
+    Spill {
+        /// The system's answer.
+        source: std::io::Error,
+    },
     /// A batch gave its memory back to an earlier one. It is made again, so this never leaves a
     /// stream.
     #[doc(hidden)]

@@ -192,15 +192,29 @@ impl Sampler {
     /// # Errors
     /// [`SampleError::Read`], [`SampleError::Budget`].
     pub fn with_topology_that_fits(self) -> Result<Self, SampleError> {
+        let limit_bytes = self.snapshot.budget().limit_bytes() / TOPOLOGY_SHARE;
+        self.with_topology_within(limit_bytes)
+    }
+
+    /// The same with every topology in memory, if all of them take at most `limit_bytes`.
+    ///
+    /// # Errors
+    /// As [`Sampler::with_topology_that_fits`].
+    pub fn with_topology_within(self, limit_bytes: u64) -> Result<Self, SampleError> {
         let edge_types = 0..self.ends.len() as u16;
         let bytes: u64 =
             edge_types.clone().map(|id| self.snapshot.resident_bytes(EdgeTypeId(id))).sum();
-        if bytes > self.snapshot.budget().limit_bytes() / TOPOLOGY_SHARE {
+        if bytes > limit_bytes {
             return Ok(self);
         }
         let load = |id| self.snapshot.load_topology(EdgeTypeId(id)).map(Some);
         let resident = edge_types.map(load).collect::<Result<_, _>>()?;
         self.with_resident(resident)
+    }
+
+    /// Bytes of the topologies in memory.
+    pub fn topology_bytes(&self) -> u64 {
+        self.resident.iter().flatten().map(|topology| topology.num_bytes()).sum()
     }
 
     /// What sampling wants of the store's block cache.

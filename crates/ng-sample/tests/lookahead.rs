@@ -81,7 +81,16 @@ fn sampler(store: &Store) -> Sampler {
 }
 
 fn settings(reading: Reading, window: Option<u64>) -> Settings {
-    Settings { node_type: NODE, reading, window, prefetch: 2, threads: 2, costs: None }
+    Settings {
+        node_type: NODE,
+        reading,
+        window,
+        prefetch: 2,
+        threads: 2,
+        costs: None,
+        two_phase: None,
+        spill_dir: None,
+    }
 }
 
 /// Seeds of batch `index`; the first of them stands twice.
@@ -197,6 +206,53 @@ fn jobs_that_come_late_are_done_all_the_same() {
         ahead.end();
         assert!(ahead.next().is_none());
     }
+}
+
+#[test]
+fn batches_that_are_sampled_first_are_the_same_stretch_after_stretch() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), 64);
+    let expected = expected(dir.path(), 60);
+    for (reading, memory) in [(Reading::Scan, 20), (Reading::Window, 20), (Reading::Auto, 64)] {
+        let store = open(dir.path(), memory << 20);
+        let plan = Settings {
+            two_phase: Some(true),
+            spill_dir: Some(dir.path().into()),
+            ..settings(reading, None)
+        };
+        let mut ahead = LookAhead::new(sampler(&store), plan).expect("starts");
+        for (index, expected) in expected.iter().enumerate() {
+            if index % 25 == 0 {
+                let jobs = (index..60).take(25);
+                jobs.for_each(|index| ahead.push(seeds(index as u64), index as u64));
+            }
+            let batch = ahead.next().expect("one").expect("batch");
+            assert!(batch == *expected, "batch {index} {reading:?}");
+        }
+        assert!(ahead.chosen().is_some_and(|chosen| chosen.has_two_phases));
+        ahead.end();
+        assert!(ahead.next().is_none());
+        drop(ahead);
+        let peak = store.budget().peak_bytes();
+        assert!(peak <= memory << 20, "{peak} of {memory} MiB");
+    }
+}
+
+#[test]
+fn sampling_first_leaves_more_memory_for_rows() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), 256);
+    let slots = |two_phase| {
+        let store = open(dir.path(), 28 << 20);
+        let plan = Settings { two_phase: Some(two_phase), ..settings(Reading::Scan, None) };
+        let mut ahead = LookAhead::new(sampler(&store), plan).expect("starts");
+        (0..20).for_each(|index| ahead.push(seeds(index), index));
+        ahead.end();
+        assert_eq!(ahead.by_ref().filter(Result::is_ok).count(), 20);
+        ahead.chosen().expect("chosen").slot_bytes
+    };
+    let (one, two) = (slots(false), slots(true));
+    assert!(two > one, "{two} {one}");
 }
 
 #[test]

@@ -50,7 +50,7 @@ class LookAhead:
         inputs: The seeds.
         plan: Their order.
         goes_on: After an epoch the next one follows; else it ends.
-        options: `reading`, `window`, `prefetch` and `threads` of the core.
+        options: `reading`, `window`, `prefetch`, `threads` and `two_phase` of the core.
 
     Attributes:
         may_give_up: Memory that is too small is no error: somebody else reads instead.
@@ -81,7 +81,12 @@ class LookAhead:
         self._given: deque[Any] = deque()
 
     def _build(self) -> _core.LookAhead:
-        return _core.LookAhead(self._sampler(), self._inputs.node_type.index, **self._options)
+        return _core.LookAhead(
+            self._sampler(),
+            self._inputs.node_type.index,
+            spill_dir=self._snapshot.store.path,
+            **self._options,
+        )
 
     @property
     def plain_options(self) -> dict[str, Any]:

@@ -76,6 +76,8 @@ class NeighborLoader:
             one epoch into the next and keeps its memory meanwhile; reading something else from
             the same store between epochs, or `close`, gives it back.
         window: Batches to look ahead; None is as many as memory rewards.
+        two_phase: Sample many batches before their rows are read, so that the topology need not
+            stay in memory meanwhile; None does so where it pays. See `NeighborSampler.batches`.
         num_workers: Make batches in this many processes instead of threads. Processes open the
             last checkpoint, so one is written if there are commits since.
         pin_memory: Copy batches to page-locked memory where CUDA is there.
@@ -117,6 +119,7 @@ class NeighborLoader:
         threads: int | None = None,
         reading: str = "auto",
         window: int | None = None,
+        two_phase: bool | None = None,
         num_workers: int = 0,
         pin_memory: bool = False,
         **kwargs: Any,
@@ -159,7 +162,13 @@ class NeighborLoader:
         self._ahead: LookAhead | None = None
         if looks_ahead(check_reading(reading), lambda: sampler.core, plan) and not num_workers:
             self._ahead = sampler.look_ahead(
-                inputs, plan, goes_on=True, reading=reading, window=window, **self._options
+                inputs,
+                plan,
+                goes_on=True,
+                reading=reading,
+                window=window,
+                two_phase=two_phase,
+                **self._options,
             )
         self._pin = pin_memory and torch.cuda.is_available()
         self._position = Position()

@@ -134,6 +134,7 @@ class NeighborSampler:
         threads: int | None = None,
         reading: str = "auto",
         window: int | None = None,
+        two_phase: bool | None = None,
     ) -> Iterator[MiniBatch]:
         """Samples batches around all of `ids`, in order, working ahead in background threads.
 
@@ -152,6 +153,9 @@ class NeighborSampler:
                 later batches want. ``"auto"`` takes what costs the disk least. The batches are
                 the same.
             window: Batches to look ahead; None is as many as memory rewards.
+            two_phase: Sample up to 1,024 batches first, keep them on disk (about 1 MiB each,
+                beside the store), and let the memory of the topology serve rows then. None does
+                so where that pays, False never.
         """
         inputs = resolve_input_nodes(self.snapshot, ids)
         plan = SeedPlan(
@@ -161,7 +165,12 @@ class NeighborSampler:
             seed=self.seed,
             drop_last=drop_last,
         )
-        options = {"window": window, "prefetch": prefetch, "threads": threads}
+        options = {
+            "window": window,
+            "prefetch": prefetch,
+            "threads": threads,
+            "two_phase": two_phase,
+        }
         if looks_ahead(check_reading(reading), lambda: self.core, plan):
             ahead = self.look_ahead(inputs, plan, goes_on=False, reading=reading, **options)
             return self.run_ahead(ahead, inputs, plan, train_epoch)

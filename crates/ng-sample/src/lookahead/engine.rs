@@ -1,6 +1,7 @@
 //! [`LookAhead`]: the threads and what starts and stops them.
 
-use std::sync::{Arc, OnceLock};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -8,34 +9,16 @@ use ng_simd::RowDecoder;
 use ng_store::{DiskCosts, Snapshot, TensorRef};
 use ng_types::{NodeId, NodeTypeId, Reservation};
 
-use super::gather::{GatherColumn, Gatherer, Source};
-use super::memory::{Chosen, Layout, Room, choose};
-use super::pieces::{Job, Piece, Sampled};
-use super::planner::{Around, Planner};
-use super::policy::{Reading, Table};
-use super::reader;
-use super::resident::ResidentTensor;
-use super::slots::Slots;
-use super::state::{MEMORY_PATIENCE, Shared, State, Wait};
-use super::study::{BATCHES_MAX, TableStudy};
-use crate::buffer::Pool;
+use super::memory::Chosen;
+use super::pieces::{Job, Sampled};
+use super::policy::Reading;
+use super::state::{MEMORY_PATIENCE, Shared, State, ToSample, Wait};
+use super::study::BATCHES_MAX;
 use crate::sampler::Stage;
 use crate::{MiniBatch, SampleError, SampleScratch, Sampler};
 
-/// Tensors that take at most this share of the budget are held in memory whole.
-const RESIDENT_SHARE: u64 = 32;
-
-/// This share of the budget may be taken by batches that are sampled before the plan is made.
-const STUDY_SHARE: u64 = 12;
-
-/// Times the size of a finished subgraph that its sampling takes for a while.
-const SAMPLING_FACTOR: u64 = 8;
-
-/// Batches that are sampled beyond those that a step needs, so that the next step finds them.
-const SAMPLED_BEYOND: u64 = 3;
-
-/// What a sampled batch takes beside its arrays.
-const SAMPLE_OVERHEAD_BYTES: u64 = 4096;
+/// Batches that are sampled before the topology makes room for rows, at most.
+pub(super) const STRETCH_MAX: u64 = 1024;
 
 /// How a look-ahead works.
 #[derive(Clone, Debug)]
@@ -52,12 +35,22 @@ pub struct Settings {
     pub threads: usize,
     /// What reads cost; `None` measures.
     pub costs: Option<DiskCosts>,
+    /// Sample many batches first, and let the memory of the topology serve rows then; `None` does
+    /// so where it pays.
+    pub two_phase: Option<bool>,
+    /// Where batches that are sampled first are kept, if it can be written to; else it is the
+    /// directory for temporary files.
+    pub spill_dir: Option<PathBuf>,
 }
 
 impl Settings {
     /// Buffers for rows: those of finished batches, and one with the consumer.
-    fn buffers(&self) -> u64 {
+    pub(super) fn buffers(&self) -> u64 {
         self.prefetch as u64 + 1
+    }
+
+    pub(super) fn may_have_two_phases(&self) -> bool {
+        self.two_phase != Some(false) && !self.reading.is_naive()
     }
 }
 
@@ -67,15 +60,14 @@ pub struct LookAhead {
     workers: Vec<JoinHandle<()>>,
 }
 
-struct Engine {
-    shared: Shared,
-    /// As it was given; and with the topologies that are held in memory.
-    given: Sampler,
-    sampler: OnceLock<Sampler>,
-    settings: Settings,
-    slots: Arc<OnceLock<Vec<Slots>>>,
-    gatherer: OnceLock<Gatherer>,
-    chosen: OnceLock<Chosen>,
+pub(super) struct Engine {
+    pub shared: Shared,
+    /// As it was given.
+    pub given: Sampler,
+    /// The same, with the topologies that are held in memory.
+    sampler: Mutex<Sampler>,
+    pub settings: Settings,
+    pub chosen: OnceLock<Chosen>,
 }
 
 impl LookAhead {
@@ -93,11 +85,9 @@ impl LookAhead {
         }
         let engine = Arc::new(Engine {
             shared: Shared::default(),
+            sampler: Mutex::new(sampler.clone()),
             given: sampler,
-            sampler: OnceLock::new(),
             settings,
-            slots: Arc::default(),
-            gatherer: OnceLock::new(),
             chosen: OnceLock::new(),
         });
         let start = |name: &str, work: fn(&Engine)| {
@@ -124,8 +114,13 @@ impl LookAhead {
     /// How many more jobs can be used now.
     pub fn wanted(&self) -> usize {
         let state = self.engine.shared.lock();
-        let window = self.engine.chosen.get().map_or(BATCHES_MAX as u64, |chosen| chosen.window);
-        (state.delivered + 2 * window + 16).saturating_sub(state.given()) as usize
+        let ahead = match self.engine.chosen.get() {
+            Some(chosen) if chosen.has_two_phases => STRETCH_MAX,
+            None if self.engine.settings.may_have_two_phases() => STRETCH_MAX,
+            Some(chosen) => 2 * chosen.window + 16,
+            None => 2 * BATCHES_MAX as u64,
+        };
+        (state.delivered + ahead).saturating_sub(state.given()) as usize
     }
 
     /// What was chosen, once that is known.
@@ -207,71 +202,74 @@ impl Drop for LookAhead {
     }
 }
 
-/// The planner's view of the threads around it.
-struct Threads<'a>(&'a Engine);
-
-impl Around for Threads<'_> {
-    fn emit(&mut self, piece: Piece) -> Result<(), SampleError> {
-        let mut piece = Some(piece);
-        let room = |state: &mut State| {
-            if !state.has_room_for_pieces() {
-                return None;
-            }
-            piece.take().map(|piece| state.add_piece(piece))
-        };
-        self.0.shared.wait_until(Wait::PlanForReader, room).ok_or(SampleError::ThreadLost)
-    }
-
-    fn wait_gathered(&mut self, gathered: u64) -> Result<u64, SampleError> {
-        let more = |state: &mut State| (state.gathered > gathered).then_some(state.gathered);
-        self.0.shared.wait_until(Wait::PlanForSlots, more).ok_or(SampleError::ThreadLost)
-    }
-}
-
 impl Engine {
-    fn snapshot(&self) -> &Arc<Snapshot> {
+    pub fn snapshot(&self) -> &Arc<Snapshot> {
         self.given.snapshot()
     }
 
-    fn decoder(&self, tensor: TensorRef) -> Option<&RowDecoder> {
+    pub fn decoder(&self, tensor: TensorRef) -> Option<&RowDecoder> {
         self.given.columns().tensors().find(|(known, _)| *known == tensor)?.1
     }
 
-    fn sampler(&self) -> &Sampler {
-        self.sampler.get().unwrap_or(&self.given)
+    pub fn sampler(&self) -> Sampler {
+        self.sampler.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    // Sampling.
+    pub fn set_sampler(&self, sampler: Sampler) {
+        *self.sampler.lock().unwrap_or_else(PoisonError::into_inner) = sampler;
+    }
+
+    fn plan(&self) {
+        if let Err(error) = self.prepare_and_run() {
+            self.shared.fail(error);
+        }
+    }
 
     fn sample(&self) {
-        let next = |state: &mut State| {
-            if let Some(again) = state.again.first_entry() {
-                let due = *again.key() < state.sample_until;
-                return due.then(|| again.remove_entry());
-            }
-            if state.begun >= state.sample_until {
-                return None;
-            }
-            let job = state.jobs.pop_front()?;
-            state.begun += 1;
-            Some((state.begun - 1, job))
-        };
+        let mut rests = 0;
         let mut scratch = SampleScratch::default();
-        while let Some((index, job)) = self.shared.wait_until(Wait::SampleForDemand, next) {
-            let seeds = [(self.settings.node_type, job.seeds.as_slice())];
-            let admit = |_: Stage, bytes| self.admit(index, bytes);
-            let sampler = self.sampler();
-            match sampler.sample_compact_admitted(&seeds, job.stream, &mut scratch, &admit) {
-                Ok(sample) => self.shared.change(|state| {
-                    state.sampled.insert(index, Sampled { index, job, sample });
-                }),
-                Err(error) => self.shared.fail(error),
+        loop {
+            let next = |state: &mut State| state.next_to_sample(rests);
+            match self.shared.wait_until(Wait::SampleForDemand, next) {
+                None => return,
+                Some(ToSample::Rest) => {
+                    scratch = SampleScratch::default();
+                    rests += 1;
+                    self.shared.change(|state| state.resting += 1);
+                }
+                Some(ToSample::Job(index, job)) => self.sample_job(index, job, &mut scratch),
             }
         }
     }
 
+    fn sample_job(&self, index: u64, job: Job, scratch: &mut SampleScratch) {
+        let seeds = [(self.settings.node_type, job.seeds.as_slice())];
+        let admit = |_: Stage, bytes| self.admit(index, bytes);
+        // Gone before anybody learns of the sample, so that its memory can go then, too.
+        let sampler = self.sampler();
+        let made = sampler.sample_compact_admitted(&seeds, job.stream, scratch, &admit);
+        drop(sampler);
+        match made {
+            Ok(sample) => self.shared.change(|state| {
+                state.sampled.insert(index, Sampled { index, job, sample });
+            }),
+            Err(error) => self.shared.fail(error),
+        }
+    }
+
+    /// Waits until the sampling threads hold nothing; false if everything stops.
+    pub fn rest_samplers(&self) -> bool {
+        self.shared.change(|state| {
+            state.rests += 1;
+            state.resting = 0;
+        });
+        let all = self.settings.threads;
+        let resting = |state: &mut State| (state.resting == all).then_some(());
+        self.shared.wait_until(Wait::PlanForSamples, resting).is_some()
+    }
+
     /// Memory for sampling. It was planned, so what is missing is in the consumer's hands.
-    fn admit(&self, index: u64, bytes: u64) -> Result<Reservation, SampleError> {
+    pub fn admit(&self, index: u64, bytes: u64) -> Result<Reservation, SampleError> {
         let start = Instant::now();
         loop {
             match self.snapshot().reserve(bytes) {
@@ -287,264 +285,4 @@ impl Engine {
             }
         }
     }
-
-    // Planning.
-
-    fn plan(&self) {
-        if let Err(error) = self.prepare_and_run() {
-            self.shared.fail(error);
-        }
-    }
-
-    /// Takes sampled batches in order until there are `count`, or no more are to be had.
-    fn take_sampled(&self, count: u64, take: &mut dyn FnMut(Sampled)) -> Option<u64> {
-        self.shared.wait_until(Wait::PlanForSamples, |state| {
-            state.sample_until = state.sample_until.max(count + SAMPLED_BEYOND);
-            while let Some(entry) = state.sampled.first_entry() {
-                if *entry.key() != state.planned_input {
-                    break;
-                }
-                state.planned_input += 1;
-                take(entry.remove());
-            }
-            let all = state.jobs.is_empty() && state.planned_input == state.begun;
-            let enough = state.planned_input >= count || (all && state.planned_input > 0);
-            (enough || (all && state.ended)).then_some(state.planned_input)
-        })
-    }
-
-    fn prepare_and_run(&self) -> Result<(), SampleError> {
-        let mut first = Vec::new();
-        let some = |state: &mut State| (state.ended || state.given() > 0).then_some(());
-        if self.shared.wait_until(Wait::PlanForSamples, some).is_none() {
-            return Ok(());
-        }
-        // Set once, by this thread alone.
-        let _ = self.sampler.set(self.given.clone().with_topology_that_fits()?);
-        if self.take_sampled(1, &mut |sampled| first.push(sampled)).is_none() || first.is_empty() {
-            return Ok(());
-        }
-        let budget = self.snapshot().budget().limit_bytes();
-        let sample_bytes = first[0].sample.num_bytes() + SAMPLE_OVERHEAD_BYTES;
-        let study = (budget / STUDY_SHARE / sample_bytes).clamp(2, BATCHES_MAX as u64 - 1);
-        if self.take_sampled(study, &mut |sampled| first.push(sampled)).is_none() {
-            return Ok(());
-        }
-        let (tables, residents) = self.split_tensors(budget)?;
-        let studies = self.study(&tables, &first);
-        let (layout, all_bytes, pool_bytes) = self.lay_out(&studies, &first)?;
-        self.give_back(&mut first, layout.chosen.window + SAMPLED_BEYOND);
-        let held = self.snapshot().reserve(all_bytes).map_err(SampleError::from_budget)?;
-        let planner = self.build(layout, &studies, residents, held, &pool_bytes, first)?;
-        drop(studies);
-        let reading = self.chosen.get().map_or(self.settings.reading, |c| c.reading);
-        std::thread::scope(|scope| {
-            let read = || reader::read(&self.shared, self.snapshot(), reading, &self.slots);
-            let gather = || {
-                if let Some(gatherer) = self.gatherer.get() {
-                    gatherer.run(&self.shared);
-                }
-            };
-            let named = |name: &str| std::thread::Builder::new().name(name.into());
-            let started = named("ng-read")
-                .spawn_scoped(scope, read)
-                .and_then(|_| named("ng-gather").spawn_scoped(scope, gather))
-                .map_err(|source| SampleError::NoThread { source });
-            if let Err(error) = started.and_then(|_| self.run(planner)) {
-                self.shared.fail(error);
-            }
-        });
-        Ok(())
-    }
-
-    /// Drops batches that were sampled for the study alone; they are sampled again in their time.
-    fn give_back(&self, first: &mut Vec<Sampled>, keep: u64) {
-        let keep = (keep as usize).min(first.len());
-        let again = first.split_off(keep);
-        self.shared.change(|state| {
-            state.planned_input = keep as u64;
-            state.sample_until = keep as u64;
-            state.again.extend(again.into_iter().map(|sampled| (sampled.index, sampled.job)));
-        });
-    }
-
-    /// The tensors that go through slots, and those that are held in memory.
-    fn split_tensors(&self, budget: u64) -> Result<(Vec<TensorRef>, Residents), SampleError> {
-        let (mut tables, mut residents) = (Vec::new(), Vec::new());
-        for (tensor, _) in self.given.columns().tensors() {
-            let Some(meta) = self.snapshot().catalog().tensor(tensor) else { continue };
-            if meta.is_sparse() {
-                continue;
-            }
-            if meta.num_rows.saturating_mul(meta.row_bytes()) <= budget / RESIDENT_SHARE {
-                residents.push((tensor, ResidentTensor::load(self.snapshot(), tensor)?));
-            } else if meta.num_rows >= u64::from(u32::MAX) {
-                return Err(SampleError::Spec(format!(
-                    "tensor {:?} has {} rows, too many to look ahead; use reading=\"direct\"",
-                    meta.name, meta.num_rows
-                )));
-            } else {
-                tables.push(tensor);
-            }
-        }
-        Ok((tables, residents))
-    }
-
-    fn study(&self, tables: &[TensorRef], first: &[Sampled]) -> Vec<TableStudy> {
-        let catalog = self.snapshot().catalog();
-        let known = tables.iter().filter_map(|tensor| Some((tensor, catalog.tensor(*tensor)?)));
-        known.map(|(t, meta)| TableStudy::new(*t, meta.num_rows, meta.row_bytes(), first)).collect()
-    }
-
-    /// Chooses, and says what that takes: slots, maps and pools together, and each pool.
-    fn lay_out(
-        &self,
-        studies: &[TableStudy],
-        first: &[Sampled],
-    ) -> Result<(Layout, u64, Vec<u64>), SampleError> {
-        let snapshot = self.snapshot();
-        let limit = snapshot.budget().limit_bytes();
-        let costs = match (self.settings.costs, studies.first()) {
-            (Some(costs), _) => costs,
-            (None, Some(study)) => snapshot.disk_costs(study.tensor)?,
-            (None, None) => DiskCosts::default(),
-        };
-        let most = |study: &TableStudy| {
-            let rows = first.iter().map(|s| s.rows(study.tensor.owner).len() as u64);
-            let rows = rows.max().unwrap_or(0);
-            let out_bytes = self.decoder(study.tensor).map_or(0, RowDecoder::out_bytes) as u64;
-            ((rows + rows / 64 + 64) * out_bytes).next_multiple_of(2 << 20)
-        };
-        let buffers = self.settings.buffers();
-        let pool_bytes: Vec<u64> = studies.iter().map(|study| buffers * most(study)).collect();
-        let sample_bytes = first.iter().map(|s| s.sample.num_bytes()).max().unwrap_or(0);
-        let sample_bytes = sample_bytes + SAMPLE_OVERHEAD_BYTES;
-        let threads = self.settings.threads as u64;
-        let table_pages: u64 = studies.iter().map(|s| s.rows * s.width / 800).sum();
-        let blocks = table_pages + (16 << 20) + self.sampler().block_cache_bytes();
-        let held_samples = first.len() as u64 * sample_bytes;
-        let others = pool_bytes.iter().sum::<u64>()
-            + threads * SAMPLING_FACTOR * sample_bytes
-            + studies.iter().map(|s| s.rows_per_batch() * 16 * 4).sum::<u64>()
-            + (128 << 10) * ng_store::RowPlan::BYTES_PER_ROW
-            + limit / 64;
-        let free = snapshot.free_beside_blocks(blocks) + held_samples;
-        let room = Room {
-            bytes: free.saturating_sub(others),
-            sample_bytes,
-            batches: first.len().min(BATCHES_MAX - 1),
-        };
-        let layout = choose(self.settings.reading, self.settings.window, studies, &room, &costs)?;
-        let reading = layout.chosen.reading;
-        let bytes = |(study, slots): (&TableStudy, &usize)| {
-            Slots::num_bytes(study.width as usize, *slots)
-                + Table::num_bytes(reading, study.rows as usize, *slots)
-        };
-        let tables: u64 = studies.iter().zip(&layout.slots).map(bytes).sum();
-        let all = tables + pool_bytes.iter().sum::<u64>();
-        Ok((layout, all, pool_bytes))
-    }
-
-    fn build(
-        &self,
-        layout: Layout,
-        studies: &[TableStudy],
-        residents: Residents,
-        mut held: Reservation,
-        pool_bytes: &[u64],
-        first: Vec<Sampled>,
-    ) -> Result<BuiltPlanner, SampleError> {
-        let no_memory = |bytes: usize| move |source| SampleError::NoMemory { bytes, source };
-        let buffers = self.settings.buffers() as usize;
-        let reading = layout.chosen.reading;
-        let (mut tables, mut slots, mut sources) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, study) in studies.iter().enumerate() {
-            let (count, width) = (layout.slots[index], study.width as usize);
-            slots.push(Slots::new(width, count).map_err(no_memory(count * width))?);
-            tables.push(Table::new(reading, study.tensor, study.rows as usize, count));
-            let bytes = pool_bytes[index];
-            let each = (bytes / buffers as u64) as usize;
-            let pool = Pool::new(buffers, each, held.split(bytes)).map_err(no_memory(each))?;
-            sources.push((study.tensor, Source::Table(index, pool)));
-        }
-        sources.extend(residents.into_iter().map(|(tensor, r)| (tensor, Source::Resident(r))));
-        let columns = self.given.columns();
-        let column = |(place, (tensor, decoder)): (usize, (TensorRef, Option<&RowDecoder>))| {
-            let at = sources.iter().position(|(known, _)| *known == tensor);
-            let source = at.map_or(Source::Store, |at| sources.swap_remove(at).1);
-            let plain = columns.only(&[place]);
-            GatherColumn { tensor, decoder: decoder.cloned(), source, plain }
-        };
-        let columns = columns.tensors().enumerate().map(column).collect();
-        let gatherer = Gatherer {
-            snapshot: Arc::clone(self.snapshot()),
-            columns,
-            slots: Arc::clone(&self.slots),
-            prefetch: self.settings.prefetch,
-        };
-        let costs = match (self.settings.costs, studies.first()) {
-            (Some(costs), _) => costs,
-            (None, Some(study)) => self.snapshot().disk_costs(study.tensor)?,
-            (None, None) => DiskCosts::default(),
-        };
-        let mut planner = Planner::new(
-            Arc::clone(self.snapshot()),
-            reading,
-            layout.chosen.window,
-            costs.gap_blocks(),
-            tables,
-        );
-        first.into_iter().for_each(|sampled| planner.push(sampled));
-        let hot = studies.iter().map(|study| {
-            if layout.common == usize::MAX { Vec::new() } else { study.hot(layout.common) }
-        });
-        let hot = hot.collect();
-        // Set once, by this thread alone.
-        let _ = self.slots.set(slots);
-        let _ = self.gatherer.set(gatherer);
-        let _ = self.chosen.set(layout.chosen);
-        Ok(BuiltPlanner { planner, hot, _held: held })
-    }
-
-    fn run(&self, mut built: BuiltPlanner) -> Result<(), SampleError> {
-        let mut around = Threads(self);
-        let planner = &mut built.planner;
-        for (table, rows) in built.hot.iter().enumerate() {
-            planner.keep_hot(table, rows, &mut around)?;
-        }
-        let mut t = 0;
-        loop {
-            let needs = planner.needs(t);
-            let mut arrived = Vec::new();
-            if self.take_sampled(needs, &mut |sampled| arrived.push(sampled)).is_none() {
-                return Ok(());
-            }
-            arrived.into_iter().for_each(|sampled| planner.push(sampled));
-            if planner.available() <= t {
-                let more = |state: &mut State| {
-                    let ended = state.ended && state.given() == t;
-                    (ended || state.given() > t).then_some(ended)
-                };
-                match self.shared.wait_until(Wait::PlanForSamples, more) {
-                    Some(false) => continue,
-                    _ => return Ok(()),
-                }
-            }
-            let resolved = planner.step(t, &mut around)?;
-            t += 1;
-            self.shared.change(|state| {
-                state.planned = t;
-                state.resolved.push_back(resolved);
-            });
-        }
-    }
-}
-
-/// Tensors that are held in memory whole.
-type Residents = Vec<(TensorRef, ResidentTensor)>;
-
-struct BuiltPlanner {
-    planner: Planner,
-    hot: Vec<Vec<u32>>,
-    _held: Reservation,
 }

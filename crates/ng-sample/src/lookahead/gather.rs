@@ -49,20 +49,23 @@ pub(crate) struct Gatherer {
     pub snapshot: Arc<Snapshot>,
     /// By tensor asked for.
     pub columns: Vec<GatherColumn>,
-    pub slots: Arc<std::sync::OnceLock<Vec<Slots>>>,
     /// Batches that wait for the consumer at most.
     pub prefetch: usize,
 }
 
 impl Gatherer {
-    /// Makes batches until everything stops.
-    pub fn run(&self, shared: &Shared) {
+    /// Makes batches of rows in `slots` until the stretch ends, or everything stops.
+    pub fn run(&self, shared: &Shared, slots: &[Slots]) {
         loop {
             let next = |state: &mut State| {
-                if state.ready.len() < self.prefetch { state.next_complete() } else { None }
+                if state.stretch_end == Some(state.gathered) {
+                    return Some(None);
+                }
+                let has_room = state.ready.len() < self.prefetch;
+                if has_room { state.next_complete().map(Some) } else { None }
             };
-            let Some(resolved) = shared.wait_until(Wait::GatherForRows, next) else { return };
-            match self.gather(shared, resolved) {
+            let Some(Some(resolved)) = shared.wait_until(Wait::GatherForRows, next) else { return };
+            match self.gather(shared, slots, resolved) {
                 Ok(Some(batch)) => shared.change(|state| {
                     state.gathered += 1;
                     state.ready.push_back(batch);
@@ -77,6 +80,7 @@ impl Gatherer {
     fn gather(
         &self,
         shared: &Shared,
+        memory: &[Slots],
         resolved: Resolved,
     ) -> Result<Option<MiniBatch>, SampleError> {
         let Resolved { sampled, slots, rows_read } = resolved;
@@ -97,7 +101,7 @@ impl Gatherer {
                     let Some((mut bytes, held)) = self.buffer(shared, pool, len)? else {
                         return Ok(None);
                     };
-                    self.copy(*table, &slots[*table], decoder, bytes.as_mut_slice());
+                    copy(&memory[*table], &slots[*table], decoder, bytes.as_mut_slice());
                     (bytes, held)
                 }
                 Source::Resident(resident) => {
@@ -158,21 +162,21 @@ impl Gatherer {
         let buffer = buffer.map_err(|source| SampleError::NoMemory { bytes: len, source })?;
         Ok((buffer, Some(held)))
     }
+}
 
-    fn copy(&self, table: usize, from: &[u32], decoder: &RowDecoder, out: &mut [u8]) {
-        let Some(slots) = self.slots.get().and_then(|slots| slots.get(table)) else { return };
-        let width = decoder.out_bytes();
-        let tasks = out.par_chunks_mut(ROWS_TOGETHER * width).zip(from.par_chunks(ROWS_TOGETHER));
-        tasks.for_each(|(out, from)| {
-            slots.each(from, |place, row| {
-                let target = &mut out[place * width..(place + 1) * width];
-                if decoder.is_copy() {
-                    copy_streaming(row, target);
-                } else {
-                    decoder.decode(row, target);
-                }
-            });
-            finish_streaming();
+/// Rows from slots, decoded, one after the other.
+fn copy(slots: &Slots, from: &[u32], decoder: &RowDecoder, out: &mut [u8]) {
+    let width = decoder.out_bytes();
+    let tasks = out.par_chunks_mut(ROWS_TOGETHER * width).zip(from.par_chunks(ROWS_TOGETHER));
+    tasks.for_each(|(out, from)| {
+        slots.each(from, |place, row| {
+            let target = &mut out[place * width..(place + 1) * width];
+            if decoder.is_copy() {
+                copy_streaming(row, target);
+            } else {
+                decoder.decode(row, target);
+            }
         });
-    }
+        finish_streaming();
+    });
 }

@@ -20,6 +20,8 @@ pub struct Chosen {
     pub reading: Reading,
     /// Batches that it looks ahead.
     pub window: u64,
+    /// Many batches are sampled before the rows of the first are read.
+    pub has_two_phases: bool,
     /// Rows that stay in memory.
     pub hot_rows: u64,
     /// Rows that memory has room for, the hot ones included.
@@ -191,6 +193,7 @@ fn layout(
     let chosen = Chosen {
         reading,
         window,
+        has_two_phases: false,
         hot_rows: tables.iter().map(|table| table.num_hot(common)).sum(),
         slots: slots.iter().map(|slots| *slots as u64).sum(),
         slot_bytes: tables.iter().zip(&slots).map(bytes).sum(),

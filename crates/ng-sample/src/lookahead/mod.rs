@@ -19,9 +19,12 @@ mod pieces;
 mod places;
 mod planner;
 mod policy;
+mod prepare;
 mod reader;
 mod resident;
+mod run;
 mod slots;
+mod spill;
 mod state;
 mod study;
 

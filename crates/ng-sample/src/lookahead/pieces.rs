@@ -10,7 +10,7 @@ use ng_types::NodeId;
 use crate::{CompactSample, Ids};
 
 /// Seeds of a batch and its random stream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Job {
     pub seeds: Vec<NodeId>,
     pub stream: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Job {
 pub(crate) struct Sampled {
     /// Its place in the order of the jobs.
     pub index: u64,
-    /// What it was made from.
+    /// What it was made from; empty where that is known to be of no more use.
     pub job: Job,
     /// The subgraph.
     pub sample: CompactSample,

@@ -63,13 +63,16 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
+    /// For batches from `from` on.
     pub fn new(
         snapshot: Arc<Snapshot>,
         reading: Reading,
         window: u64,
         gap_blocks: u32,
-        tables: Vec<Table>,
+        mut tables: Vec<Table>,
+        from: u64,
     ) -> Self {
+        tables.iter_mut().for_each(|table| table.places.release_through(from as u32));
         Self {
             snapshot,
             reading,
@@ -77,10 +80,10 @@ impl Planner {
             gap_blocks,
             tables,
             ahead: VecDeque::new(),
-            base: 0,
-            registered: 0,
+            base: from,
+            registered: from,
             outstanding: VecDeque::new(),
-            gathered: 0,
+            gathered: from,
             rows_read: 0,
             phase: Phase::Ramp { window: 1, end: 0 },
         }
@@ -125,7 +128,7 @@ impl Planner {
             places.put_forever(*row, slot);
             slots.push(slot);
         }
-        self.emit(0, table, &rows[..slots.len()], &slots, around)
+        self.emit(self.base, table, &rows[..slots.len()], &slots, around)
     }
 
     /// Plans batch `t`.

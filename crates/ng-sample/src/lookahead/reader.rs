@@ -1,6 +1,6 @@
 //! The reading thread: one queue of requests that runs dry only when the planner has nothing.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use ng_store::Snapshot;
 
@@ -9,15 +9,13 @@ use super::policy::Reading;
 use super::slots::Slots;
 use super::state::{Shared, State, Wait};
 
-/// Reads pieces into their slots until everything stops.
-pub(crate) fn read(
-    shared: &Shared,
-    snapshot: &Snapshot,
-    reading: Reading,
-    slots: &OnceLock<Vec<Slots>>,
-) {
-    let waiting = |state: &mut State| (!state.pieces.is_empty()).then_some(());
-    while shared.wait_until(Wait::ReadForPlans, waiting).is_some() {
+/// Reads pieces into their slots until the stretch ends, or everything stops.
+pub(crate) fn read(shared: &Shared, snapshot: &Snapshot, reading: Reading, slots: &[Slots]) {
+    let waiting = |state: &mut State| match state.pieces.is_empty() {
+        false => Some(true),
+        true => state.stretch_end.map(|_| false),
+    };
+    while shared.wait_until(Wait::ReadForPlans, waiting) == Some(true) {
         // A naive reader lets each group end before it begins the next.
         let mut groups = if reading.is_naive() { 1 } else { usize::MAX };
         let mut next = || {
@@ -25,7 +23,6 @@ pub(crate) fn read(
             let mut state = shared.lock();
             if state.closed { None } else { state.pieces.pop_front() }
         };
-        let slots = slots.get().map_or(&[][..], Vec::as_slice);
         let mut take = |piece: &Piece, row: usize, skip: usize, bytes: &[u8]| {
             if let (Some(slots), Some(slot)) = (slots.get(piece.table), piece.slots.get(row)) {
                 slots.write(*slot, skip, bytes);

@@ -17,6 +17,14 @@ pub(crate) const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 /// Rows that may be planned ahead of the reader.
 const QUEUED_ROWS_MAX: usize = 96 << 10;
 
+/// What a sampling thread shall do.
+#[derive(Debug)]
+pub(crate) enum ToSample {
+    Job(u64, Job),
+    /// Let go of the memory that it works with.
+    Rest,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// Jobs that no thread has begun, and the number of the first.
@@ -41,6 +49,12 @@ pub(crate) struct State {
     pub gathered: u64,
     pub ready: VecDeque<MiniBatch>,
     pub delivered: u64,
+    /// Where the batches end that are read at a time, once all of them are planned.
+    pub stretch_end: Option<u64>,
+    /// How often sampling threads were told to let go of what they hold, and how many of them have
+    /// since the last time.
+    pub rests: u64,
+    pub resting: usize,
     pub failure: Option<SampleError>,
     pub closed: bool,
 }
@@ -49,6 +63,23 @@ impl State {
     /// Jobs that were given so far.
     pub fn given(&self) -> u64 {
         self.begun + self.jobs.len() as u64
+    }
+
+    /// What a sampling thread that has rested so often does next.
+    pub fn next_to_sample(&mut self, rests: u64) -> Option<ToSample> {
+        if rests < self.rests {
+            return Some(ToSample::Rest);
+        }
+        if let Some(again) = self.again.first_entry() {
+            let is_due = *again.key() < self.sample_until;
+            return is_due.then(|| again.remove_entry()).map(|(at, job)| ToSample::Job(at, job));
+        }
+        if self.begun >= self.sample_until {
+            return None;
+        }
+        let job = self.jobs.pop_front()?;
+        self.begun += 1;
+        Some(ToSample::Job(self.begun - 1, job))
     }
 
     /// The next batch that can be gathered, if its rows are there.

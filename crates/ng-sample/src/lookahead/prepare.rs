@@ -1,0 +1,230 @@
+//! Before the first row is read: what the first samples tell, and how the budget is divided.
+
+use std::time::{Duration, Instant};
+
+use ng_simd::RowDecoder;
+use ng_store::{DiskCosts, TensorRef};
+
+use super::engine::Engine;
+use super::memory::{Chosen, Layout, Room, choose};
+use super::pieces::Sampled;
+use super::policy::Table;
+use super::resident::ResidentTensor;
+use super::slots::Slots;
+use super::study::{BATCHES_MAX, TableStudy};
+use crate::SampleError;
+
+/// Tensors that take at most this share of the budget are held in memory whole; those of narrow
+/// rows, which to keep account of takes as much as to keep, if they take at most the other.
+const RESIDENT_SHARE: u64 = 32;
+const NARROW_SHARE: u64 = 8;
+const NARROW_BYTES: u64 = 16;
+
+/// This share of the budget may be taken by batches that are sampled before the plan is made.
+const STUDY_SHARE: u64 = 12;
+
+/// Times the size of a finished subgraph that its sampling takes for a while.
+const SAMPLING_FACTOR: u64 = 8;
+
+/// What a sampled batch takes beside its arrays.
+const SAMPLE_OVERHEAD_BYTES: u64 = 4096;
+
+/// Topologies that make room for rows after sampling may take so many quarters of the budget.
+const PASSING_TOPOLOGY_QUARTERS: u64 = 3;
+
+/// Passes over the file that the first window of a stretch costs.
+const RAMP_PASSES: f64 = 1.5;
+
+/// What is decided once.
+pub(super) struct Prepared {
+    pub tables: Vec<PreparedTable>,
+    pub residents: Vec<(TensorRef, ResidentTensor)>,
+    pub chosen: Chosen,
+    pub costs: DiskCosts,
+}
+
+/// A tensor that goes through slots.
+pub(super) struct PreparedTable {
+    pub tensor: TensorRef,
+    pub rows: u64,
+    pub width: u64,
+    pub slots: usize,
+    pub hot: Vec<u32>,
+    /// Of the buffers for what is handed out, all together.
+    pub pool_bytes: u64,
+}
+
+impl PreparedTable {
+    /// Of the slots, with the bookkeeping.
+    pub fn slot_bytes(&self, chosen: &Chosen) -> u64 {
+        Slots::num_bytes(self.width as usize, self.slots)
+            + Table::num_bytes(chosen.reading, self.rows as usize, self.slots)
+    }
+}
+
+/// What the first batches are like.
+struct Seen<'a> {
+    studies: &'a [TableStudy],
+    sample_bytes: u64,
+    /// Held by these batches themselves.
+    held_bytes: u64,
+    batches: usize,
+    pool_bytes: Vec<u64>,
+}
+
+impl Engine {
+    /// Samples the first batches, which `first` keeps, and decides. `None` if there are none.
+    pub(super) fn prepare(
+        &self,
+        first: &mut Vec<Sampled>,
+    ) -> Result<Option<Prepared>, SampleError> {
+        if self.take_sampled(1, &mut |sampled| first.push(sampled)).is_none() || first.is_empty() {
+            return Ok(None);
+        }
+        let budget = self.snapshot().budget().limit_bytes();
+        let sample_bytes = first[0].sample.num_bytes() + SAMPLE_OVERHEAD_BYTES;
+        let study = (budget / STUDY_SHARE / sample_bytes).clamp(2, BATCHES_MAX as u64 - 1);
+        let start = Instant::now();
+        if self.take_sampled(study, &mut |sampled| first.push(sampled)).is_none() {
+            return Ok(None);
+        }
+        let each = start.elapsed() / first.len() as u32;
+        let (tables, residents) = self.split_tensors(budget)?;
+        let studies = self.study(&tables, first);
+        let costs = match (self.settings.costs, studies.first()) {
+            (Some(costs), _) => costs,
+            (None, Some(study)) => self.snapshot().disk_costs(study.tensor)?,
+            (None, None) => DiskCosts::default(),
+        };
+        let seen = self.see(&studies, first);
+        let layout = self.choose_phases(&seen, each, &costs)?;
+        let table = |(at, study): (usize, &TableStudy)| PreparedTable {
+            tensor: study.tensor,
+            rows: study.rows,
+            width: study.width,
+            slots: layout.slots[at],
+            hot: if layout.common == usize::MAX { Vec::new() } else { study.hot(layout.common) },
+            pool_bytes: seen.pool_bytes[at],
+        };
+        let tables = studies.iter().enumerate().map(table).collect();
+        Ok(Some(Prepared { tables, residents, chosen: layout.chosen, costs }))
+    }
+
+    /// Holds the topology in memory if it fits.
+    pub(super) fn load_topology(&self) -> Result<(), SampleError> {
+        let given = self.given.clone();
+        let quarter = self.snapshot().budget().limit_bytes() / 4;
+        self.set_sampler(if self.settings.may_have_two_phases() {
+            given.with_topology_within(quarter * PASSING_TOPOLOGY_QUARTERS)?
+        } else {
+            given.with_topology_that_fits()?
+        });
+        Ok(())
+    }
+
+    /// The tensors that go through slots, and those that are held in memory.
+    fn split_tensors(
+        &self,
+        budget: u64,
+    ) -> Result<(Vec<TensorRef>, Vec<(TensorRef, ResidentTensor)>), SampleError> {
+        let (mut tables, mut residents) = (Vec::new(), Vec::new());
+        for (tensor, _) in self.given.columns().tensors() {
+            let Some(meta) = self.snapshot().catalog().tensor(tensor) else { continue };
+            if meta.is_sparse() {
+                continue;
+            }
+            let share =
+                if meta.row_bytes() <= NARROW_BYTES { NARROW_SHARE } else { RESIDENT_SHARE };
+            if meta.num_rows.saturating_mul(meta.row_bytes()) <= budget / share {
+                residents.push((tensor, ResidentTensor::load(self.snapshot(), tensor)?));
+            } else if meta.num_rows >= u64::from(u32::MAX) {
+                return Err(SampleError::Spec(format!(
+                    "tensor {:?} has {} rows, too many to look ahead; use reading=\"direct\"",
+                    meta.name, meta.num_rows
+                )));
+            } else {
+                tables.push(tensor);
+            }
+        }
+        Ok((tables, residents))
+    }
+
+    fn study(&self, tables: &[TensorRef], first: &[Sampled]) -> Vec<TableStudy> {
+        let catalog = self.snapshot().catalog();
+        let known = tables.iter().filter_map(|tensor| Some((tensor, catalog.tensor(*tensor)?)));
+        known.map(|(t, meta)| TableStudy::new(*t, meta.num_rows, meta.row_bytes(), first)).collect()
+    }
+
+    fn see<'a>(&self, studies: &'a [TableStudy], first: &[Sampled]) -> Seen<'a> {
+        let pool = |study: &TableStudy| {
+            let rows = first.iter().map(|s| s.rows(study.tensor.owner).len() as u64);
+            let rows = rows.max().unwrap_or(0);
+            let out_bytes = self.decoder(study.tensor).map_or(0, RowDecoder::out_bytes) as u64;
+            let each = ((rows + rows / 64 + 64) * out_bytes).next_multiple_of(2 << 20);
+            self.settings.buffers() * each
+        };
+        let bytes = first.iter().map(|sampled| sampled.sample.num_bytes());
+        let sample_bytes = bytes.max().unwrap_or(0) + SAMPLE_OVERHEAD_BYTES;
+        Seen {
+            studies,
+            sample_bytes,
+            held_bytes: first.len() as u64 * sample_bytes,
+            batches: first.len().min(BATCHES_MAX - 1),
+            pool_bytes: studies.iter().map(pool).collect(),
+        }
+    }
+
+    /// The layout, with sampling beside reading or before it.
+    fn choose_phases(
+        &self,
+        seen: &Seen<'_>,
+        each: Duration,
+        costs: &DiskCosts,
+    ) -> Result<Layout, SampleError> {
+        let one = self.lay_out(seen, 0, costs);
+        let topology = self.sampler().topology_bytes();
+        if !self.settings.may_have_two_phases() || topology == 0 {
+            return one;
+        }
+        let sampling = self.settings.threads as u64 * SAMPLING_FACTOR * seen.sample_bytes;
+        let two = self.lay_out(seen, topology + sampling, costs).map(|mut layout| {
+            layout.chosen.has_two_phases = true;
+            layout
+        });
+        match (&one, &two) {
+            _ if self.settings.two_phase == Some(true) => two,
+            (Ok(shorter), Ok(longer)) => {
+                let batches = self.shared.lock().given() as f64;
+                let gain = batches * (shorter.chosen.seconds - longer.chosen.seconds);
+                let bytes: u64 = seen.studies.iter().map(|s| s.rows * s.width).sum();
+                let ramp = RAMP_PASSES * costs.seconds(bytes);
+                let pays = gain > batches * each.as_secs_f64() + ramp;
+                if pays { two } else { one }
+            }
+            (Err(_), Ok(_)) => two,
+            _ => one,
+        }
+    }
+
+    /// The best way to divide what is free and `more`.
+    fn lay_out(
+        &self,
+        seen: &Seen<'_>,
+        more: u64,
+        costs: &DiskCosts,
+    ) -> Result<Layout, SampleError> {
+        let snapshot = self.snapshot();
+        let (studies, sample_bytes) = (seen.studies, seen.sample_bytes);
+        let table_pages: u64 = studies.iter().map(|s| s.rows * s.width / 800).sum();
+        let blocks = table_pages + (16 << 20) + self.sampler().block_cache_bytes();
+        let others = seen.pool_bytes.iter().sum::<u64>()
+            + self.settings.threads as u64 * SAMPLING_FACTOR * sample_bytes
+            + studies.iter().map(|s| s.rows_per_batch() * 16 * 4).sum::<u64>()
+            + (128 << 10) * ng_store::RowPlan::BYTES_PER_ROW
+            + snapshot.budget().limit_bytes() / 64;
+        let free = snapshot.free_beside_blocks(blocks) + seen.held_bytes + more;
+        let bytes = free.saturating_sub(others);
+        let room = Room { bytes, sample_bytes, batches: seen.batches };
+        choose(self.settings.reading, self.settings.window, studies, &room, costs)
+    }
+}

@@ -1,0 +1,291 @@
+//! A stretch of batches, planned, read and gathered: all there are, or as many as were sampled
+//! before the topology made room for rows.
+
+use std::sync::Arc;
+
+use ng_simd::RowDecoder;
+use ng_store::TensorRef;
+
+use super::engine::{Engine, STRETCH_MAX};
+use super::gather::{GatherColumn, Gatherer, Source};
+use super::pieces::{Piece, Sampled};
+use super::planner::{Around, Planner};
+use super::policy::Table;
+use super::prepare::Prepared;
+use super::reader;
+use super::slots::Slots;
+use super::spill::Spill;
+use super::state::{State, Wait};
+use crate::SampleError;
+use crate::buffer::Pool;
+
+/// Batches that are sampled beyond those that a step needs, so that the next step finds them.
+const SAMPLED_BEYOND: u64 = 3;
+
+/// Batches that are written down at a time.
+const SPILLED_TOGETHER: u64 = 8;
+
+/// Where the samples of a stretch come from.
+enum Feed {
+    /// The sampling threads.
+    Live,
+    /// They have been sampled.
+    Spilled(Spill),
+}
+
+/// The planner's view of the threads around it.
+struct Threads<'a>(&'a Engine);
+
+impl Around for Threads<'_> {
+    fn emit(&mut self, piece: Piece) -> Result<(), SampleError> {
+        let mut piece = Some(piece);
+        let room = |state: &mut State| {
+            if !state.has_room_for_pieces() {
+                return None;
+            }
+            piece.take().map(|piece| state.add_piece(piece))
+        };
+        self.0.shared.wait_until(Wait::PlanForReader, room).ok_or(SampleError::ThreadLost)
+    }
+
+    fn wait_gathered(&mut self, gathered: u64) -> Result<u64, SampleError> {
+        let more = |state: &mut State| (state.gathered > gathered).then_some(state.gathered);
+        self.0.shared.wait_until(Wait::PlanForSlots, more).ok_or(SampleError::ThreadLost)
+    }
+}
+
+impl Engine {
+    /// The planning thread's work, from the first job to the last.
+    pub(super) fn prepare_and_run(&self) -> Result<(), SampleError> {
+        let some = |state: &mut State| (state.ended || state.given() > 0).then_some(());
+        if self.shared.wait_until(Wait::PlanForSamples, some).is_none() {
+            return Ok(());
+        }
+        self.load_topology()?;
+        let mut first = Vec::new();
+        let Some(mut prepared) = self.prepare(&mut first)? else { return Ok(()) };
+        // Set once, by this thread alone.
+        let _ = self.chosen.set(prepared.chosen.clone());
+        if !prepared.chosen.has_two_phases {
+            self.give_back(&mut first, prepared.chosen.window + SAMPLED_BEYOND);
+            let gatherer = self.gatherer(&mut prepared)?;
+            return self.stretch(&prepared, &gatherer, 0, Feed::Live, first).map(drop);
+        }
+        let (mut from, mut gatherer) = (0, None);
+        loop {
+            let Some(spill) = self.sample_first(from, std::mem::take(&mut first))? else {
+                return Ok(());
+            };
+            let gatherer = match &mut gatherer {
+                Some(gatherer) => &*gatherer,
+                none => &*none.insert(self.gatherer(&mut prepared)?),
+            };
+            let feed = Feed::Spilled(spill);
+            let Some(end) = self.stretch(&prepared, gatherer, from, feed, Vec::new())? else {
+                return Ok(());
+            };
+            from = end;
+            let more = |state: &mut State| {
+                (state.ended || state.given() > end).then_some(state.given() > end)
+            };
+            if self.shared.wait_until(Wait::PlanForSamples, more) != Some(true) {
+                return Ok(());
+            }
+            self.load_topology()?;
+        }
+    }
+
+    /// Takes sampled batches in order until there are `count`, or no more are to be had.
+    pub(super) fn take_sampled(&self, count: u64, take: &mut dyn FnMut(Sampled)) -> Option<u64> {
+        self.shared.wait_until(Wait::PlanForSamples, |state| {
+            state.sample_until = state.sample_until.max(count + SAMPLED_BEYOND);
+            while let Some(entry) = state.sampled.first_entry() {
+                if *entry.key() != state.planned_input {
+                    break;
+                }
+                state.planned_input += 1;
+                take(entry.remove());
+            }
+            let all = state.jobs.is_empty() && state.planned_input == state.begun;
+            let enough = state.planned_input >= count || (all && state.planned_input > 0);
+            (enough || (all && state.ended)).then_some(state.planned_input)
+        })
+    }
+
+    /// Drops batches that were sampled for the study alone; they are sampled again in their time.
+    fn give_back(&self, first: &mut Vec<Sampled>, keep: u64) {
+        let keep = (keep as usize).min(first.len());
+        let again = first.split_off(keep);
+        self.shared.change(|state| {
+            state.planned_input = keep as u64;
+            state.sample_until = keep as u64;
+            state.again.extend(again.into_iter().map(|sampled| (sampled.index, sampled.job)));
+        });
+    }
+
+    /// The first of two phases: samples the jobs that are known and frees what that took. `None` if
+    /// everything stops.
+    fn sample_first(&self, from: u64, first: Vec<Sampled>) -> Result<Option<Spill>, SampleError> {
+        let mut spill = Spill::create(from, self.settings.spill_dir.as_deref())?;
+        for sampled in first {
+            spill.write(&sampled)?;
+        }
+        let end = self.shared.lock().given().min(from + STRETCH_MAX);
+        while spill.end() < end {
+            let upto = (spill.end() + SPILLED_TOGETHER).min(end);
+            let mut result = Ok(());
+            let mut write = |sampled: Sampled| {
+                if result.is_ok() {
+                    result = spill.write(&sampled);
+                }
+            };
+            if self.take_sampled(upto, &mut write).is_none() {
+                return Ok(None);
+            }
+            result?;
+        }
+        self.set_sampler(self.given.clone());
+        Ok(self.rest_samplers().then_some(spill))
+    }
+
+    /// The gathering thread's work, with the buffers for what it makes.
+    fn gatherer(&self, prepared: &mut Prepared) -> Result<Gatherer, SampleError> {
+        let buffers = self.settings.buffers() as usize;
+        let mut sources = Vec::new();
+        for (index, table) in prepared.tables.iter().enumerate() {
+            let each = table.pool_bytes as usize / buffers;
+            let held = self.snapshot().reserve(table.pool_bytes);
+            let pool = Pool::new(buffers, each, held.map_err(SampleError::from_budget)?);
+            let pool = pool.map_err(|source| SampleError::NoMemory { bytes: each, source })?;
+            sources.push((table.tensor, Source::Table(index, pool)));
+        }
+        let residents = prepared.residents.drain(..);
+        sources.extend(residents.map(|(tensor, tensors)| (tensor, Source::Resident(tensors))));
+        let columns = self.given.columns();
+        let column = |(place, (tensor, decoder)): (usize, (TensorRef, Option<&RowDecoder>))| {
+            let at = sources.iter().position(|(known, _)| *known == tensor);
+            let source = at.map_or(Source::Store, |at| sources.swap_remove(at).1);
+            let plain = columns.only(&[place]);
+            GatherColumn { tensor, decoder: decoder.cloned(), source, plain }
+        };
+        Ok(Gatherer {
+            snapshot: Arc::clone(self.snapshot()),
+            columns: columns.tensors().enumerate().map(column).collect(),
+            prefetch: self.settings.prefetch,
+        })
+    }
+
+    /// Makes batches from `from` on; returns where it ends, `None` if everything stops.
+    fn stretch(
+        &self,
+        prepared: &Prepared,
+        gatherer: &Gatherer,
+        from: u64,
+        feed: Feed,
+        first: Vec<Sampled>,
+    ) -> Result<Option<u64>, SampleError> {
+        let bytes = prepared.tables.iter().map(|table| table.slot_bytes(&prepared.chosen)).sum();
+        let _held = self.snapshot().reserve(bytes).map_err(SampleError::from_budget)?;
+        let (mut planner, slots) = self.planner(prepared, from)?;
+        first.into_iter().for_each(|sampled| planner.push(sampled));
+        self.shared.change(|state| state.stretch_end = None);
+        let reading = prepared.chosen.reading;
+        let mut end = None;
+        std::thread::scope(|scope| {
+            let read = || reader::read(&self.shared, self.snapshot(), reading, &slots);
+            let gather = || gatherer.run(&self.shared, &slots);
+            let named = |name: &str| std::thread::Builder::new().name(name.into());
+            let started = named("ng-read")
+                .spawn_scoped(scope, read)
+                .and_then(|_| named("ng-gather").spawn_scoped(scope, gather))
+                .map_err(|source| SampleError::NoThread { source });
+            match started.and_then(|_| self.run(prepared, planner, from, feed)) {
+                Ok(known) => {
+                    end = known;
+                    self.shared.change(|state| state.stretch_end = end);
+                }
+                Err(error) => self.shared.fail(error),
+            }
+        });
+        Ok(end)
+    }
+
+    fn planner(
+        &self,
+        prepared: &Prepared,
+        from: u64,
+    ) -> Result<(Planner, Vec<Slots>), SampleError> {
+        let reading = prepared.chosen.reading;
+        let (mut tables, mut slots) = (Vec::new(), Vec::new());
+        for table in &prepared.tables {
+            let (count, width) = (table.slots, table.width as usize);
+            let bytes = count * width;
+            let memory = Slots::new(width, count);
+            slots.push(memory.map_err(|source| SampleError::NoMemory { bytes, source })?);
+            tables.push(Table::new(reading, table.tensor, table.rows as usize, count));
+        }
+        let snapshot = Arc::clone(self.snapshot());
+        let (window, gap) = (prepared.chosen.window, prepared.costs.gap_blocks());
+        Ok((Planner::new(snapshot, reading, window, gap, tables, from), slots))
+    }
+
+    /// Plans batch by batch; returns where the stretch ends, `None` if everything stops.
+    fn run(
+        &self,
+        prepared: &Prepared,
+        mut planner: Planner,
+        from: u64,
+        mut feed: Feed,
+    ) -> Result<Option<u64>, SampleError> {
+        let mut around = Threads(self);
+        for (index, table) in prepared.tables.iter().enumerate() {
+            planner.keep_hot(index, &table.hot, &mut around)?;
+        }
+        let mut t = from;
+        loop {
+            if !self.feed(&mut feed, &mut planner, t)? {
+                return Ok(None);
+            }
+            if planner.available() <= t {
+                if let Feed::Spilled(spill) = &feed {
+                    return Ok(Some(spill.end()));
+                }
+                let more = |state: &mut State| {
+                    let ended = state.ended && state.given() == t;
+                    (ended || state.given() > t).then_some(ended)
+                };
+                match self.shared.wait_until(Wait::PlanForSamples, more) {
+                    Some(false) => continue,
+                    Some(true) => return Ok(Some(t)),
+                    None => return Ok(None),
+                }
+            }
+            let resolved = planner.step(t, &mut around)?;
+            t += 1;
+            self.shared.change(|state| {
+                state.planned = t;
+                state.resolved.push_back(resolved);
+            });
+        }
+    }
+
+    /// Gives the planner the samples that step `t` wants; false if everything stops.
+    fn feed(&self, feed: &mut Feed, planner: &mut Planner, t: u64) -> Result<bool, SampleError> {
+        let needs = planner.needs(t);
+        match feed {
+            Feed::Live => {
+                let mut arrived = Vec::new();
+                let taken = self.take_sampled(needs, &mut |sampled| arrived.push(sampled));
+                arrived.into_iter().for_each(|sampled| planner.push(sampled));
+                Ok(taken.is_some())
+            }
+            Feed::Spilled(spill) => {
+                while planner.available() < needs.min(spill.end()) {
+                    let index = planner.available();
+                    planner.push(spill.read(index, |bytes| self.admit(index, bytes))?);
+                }
+                Ok(!self.shared.lock().closed)
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Sampled batches on disk, in order, while the memory that sampling took serves rows.
+//!
+//! The file has no name: it goes when the process goes, however that ends. What it holds is read
+//! back by the same process, so it has no format that outlives it.
+
+use std::fs::File;
+use std::io::Result;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::pieces::{Job, Sampled};
+use crate::compact::{CompactEdges, CompactNodes, CompactSample};
+use crate::{Ids, SampleError};
+use ng_types::Reservation;
+
+/// Samples of consecutive batches.
+#[derive(Debug)]
+pub(crate) struct Spill {
+    file: File,
+    first: u64,
+    /// Where each begins, and where the last ends.
+    offsets: Vec<u64>,
+    bytes: Vec<u8>,
+    /// Of the largest sample.
+    pub most_bytes: u64,
+}
+
+impl Spill {
+    /// An empty one for batches from `first` on, in `directory` if it can be written to, else in
+    /// that for temporary files.
+    pub fn create(first: u64, directory: Option<&Path>) -> std::result::Result<Self, SampleError> {
+        let beside = directory.and_then(|directory| tempfile::tempfile_in(directory).ok());
+        let file = beside.map_or_else(tempfile::tempfile, Ok);
+        let file = file.map_err(|source| SampleError::Spill { source })?;
+        Ok(Self { file, first, offsets: vec![0], bytes: Vec::new(), most_bytes: 0 })
+    }
+
+    /// The batch after the last one.
+    pub fn end(&self) -> u64 {
+        self.first + self.offsets.len() as u64 - 1
+    }
+
+    /// Appends the next batch.
+    pub fn write(&mut self, sampled: &Sampled) -> std::result::Result<(), SampleError> {
+        self.most_bytes = self.most_bytes.max(sampled.sample.num_bytes());
+        self.bytes.clear();
+        encode(&sampled.sample, &mut self.bytes);
+        let at = self.offsets.last().copied().unwrap_or(0);
+        self.file.write_all_at(&self.bytes, at).map_err(|source| SampleError::Spill { source })?;
+        self.offsets.push(at + self.bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Reads batch `index` back; `held` pays for it.
+    pub fn read(
+        &mut self,
+        index: u64,
+        held: impl FnOnce(u64) -> std::result::Result<Reservation, SampleError>,
+    ) -> std::result::Result<Sampled, SampleError> {
+        let at = (index - self.first) as usize;
+        let range = self.offsets[at]..self.offsets[at + 1];
+        let held = held(range.end - range.start)?;
+        self.bytes.resize((range.end - range.start) as usize, 0);
+        let read = self.file.read_exact_at(&mut self.bytes, range.start);
+        let decoded = read.and_then(|()| decode(&mut Cursor(&self.bytes), held));
+        let sample = decoded.map_err(|source| SampleError::Spill { source })?;
+        Ok(Sampled { index, job: Job::default(), sample })
+    }
+}
+
+fn encode(sample: &CompactSample, out: &mut Vec<u8>) {
+    put(out, sample.nodes.len() as u64);
+    for nodes in &sample.nodes {
+        put_ids(out, &nodes.ids);
+        put_all(out, nodes.per_hop.iter().map(|n| (*n as u64).to_le_bytes()));
+    }
+    put(out, sample.edges.len() as u64);
+    for edges in &sample.edges {
+        put_all(out, edges.rows.iter().map(|row| row.to_le_bytes()));
+        put_all(out, edges.counts.iter().map(|count| count.to_le_bytes()));
+        put_ids(out, &edges.edge_ids);
+        put_all(out, edges.times.iter().map(|time| time.to_le_bytes()));
+        put_all(out, edges.weights.iter().map(|weight| weight.to_le_bytes()));
+        put_all(out, edges.per_hop.iter().map(|n| (*n as u64).to_le_bytes()));
+    }
+}
+
+fn put(out: &mut Vec<u8>, number: u64) {
+    out.extend(number.to_le_bytes());
+}
+
+fn put_all<const N: usize>(out: &mut Vec<u8>, items: impl ExactSizeIterator<Item = [u8; N]>) {
+    put(out, items.len() as u64);
+    out.reserve(items.len() * N);
+    items.for_each(|item| out.extend(item));
+}
+
+fn put_ids(out: &mut Vec<u8>, ids: &Ids) {
+    match ids {
+        Ids::Narrow(ids) => {
+            put(out, 4);
+            put_all(out, ids.iter().map(|id| id.to_le_bytes()));
+        }
+        Ids::Wide(ids) => {
+            put(out, 8);
+            put_all(out, ids.iter().map(|id| id.to_le_bytes()));
+        }
+    }
+}
+
+fn decode(from: &mut Cursor<'_>, held: Reservation) -> Result<CompactSample> {
+    let mut nodes = Vec::new();
+    for _ in 0..from.number()? {
+        nodes.push(CompactNodes { ids: from.ids()?, per_hop: from.sizes()? });
+    }
+    let mut edges = Vec::new();
+    for _ in 0..from.number()? {
+        edges.push(CompactEdges {
+            rows: from.all(u32::from_le_bytes)?,
+            counts: from.all(u32::from_le_bytes)?,
+            edge_ids: from.ids()?,
+            times: from.all(i64::from_le_bytes)?,
+            weights: from.all(f32::from_le_bytes)?,
+            per_hop: from.sizes()?,
+        });
+    }
+    Ok(CompactSample { nodes, edges, _held: held })
+}
+
+struct Cursor<'a>(&'a [u8]);
+
+impl Cursor<'_> {
+    fn number(&mut self) -> Result<u64> {
+        let (number, rest) = self.0.split_first_chunk().ok_or_else(cut_short)?;
+        self.0 = rest;
+        Ok(u64::from_le_bytes(*number))
+    }
+
+    fn all<T, const N: usize>(&mut self, item: fn([u8; N]) -> T) -> Result<Vec<T>> {
+        let bytes = (self.number()? as usize).saturating_mul(N);
+        let (items, rest) = self.0.split_at_checked(bytes).ok_or_else(cut_short)?;
+        self.0 = rest;
+        Ok(items.as_chunks::<N>().0.iter().map(|bytes| item(*bytes)).collect())
+    }
+
+    fn sizes(&mut self) -> Result<Vec<usize>> {
+        Ok(self.all(u64::from_le_bytes)?.into_iter().map(|size| size as usize).collect())
+    }
+
+    fn ids(&mut self) -> Result<Ids> {
+        match self.number()? {
+            4 => Ok(Ids::Narrow(self.all(u32::from_le_bytes)?)),
+            _ => Ok(Ids::Wide(self.all(u64::from_le_bytes)?)),
+        }
+    }
+}
+
+fn cut_short() -> std::io::Error {
+    std::io::Error::other("the file of sampled batches is cut short")
+}
