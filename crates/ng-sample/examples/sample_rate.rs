@@ -4,6 +4,7 @@
 //! whose degrees follow a power law (mean 25), in a temporary directory or kept in DIR, where it is
 //! built once. 4000000 nodes are the standard work. One thread, seeds 1024, fanouts 15 and 10.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,6 +17,8 @@ const SEEDS: usize = 1024;
 const FANOUTS: [i64; 2] = [15, 10];
 const MEAN_DEGREE: f64 = 25.0;
 const EXPONENT: f64 = 2.2;
+/// Batches whose rows are counted together.
+const TOGETHER: usize = 16;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -135,6 +138,17 @@ fn measure(
     Ok(())
 }
 
+/// Prints how many rows some batches in a row want.
+fn count_rows(sampler: &Sampler, batches: &[Vec<u64>]) -> Result<(), Failure> {
+    let (mut rows, mut scratch) = (HashSet::new(), SampleScratch::default());
+    for (stream, seeds) in (0..).zip(batches).take(TOGETHER) {
+        let sample = sampler.sample_compact(&[(NodeTypeId(0), seeds)], stream, &mut scratch)?;
+        rows.extend(sample.node_ids(NodeTypeId(0)).iter());
+    }
+    println!("{} distinct rows in the first {TOGETHER} batches", rows.len());
+    Ok(())
+}
+
 fn main() -> Result<(), Failure> {
     let mut args = std::env::args().skip(1);
     let nodes: u64 = args.next().map_or(Ok(400_000), |text| text.parse())?;
@@ -177,16 +191,18 @@ fn main() -> Result<(), Failure> {
             Ok((sample.node_ids(NodeTypeId(0)).len(), sample.edges[0].rows.len()))
         })?;
     }
+    count_rows(&resident, &seeds)?;
     for dependent in [1, 16] {
         let spec = SampleSpec { method: Method::Labor { dependent }, ..spec.clone() };
         let labor = Sampler::new(Arc::clone(&snapshot), spec, Vec::new())?;
         let few = &seeds[..batches.min(3)];
         measure("labor, pages", few, |seeds, stream| plain(&labor, seeds, stream))?;
         let labor = labor.with_resident(vec![Some(Arc::clone(&topology))])?;
-        measure(&format!("labor, {dependent} together"), &seeds, |seeds, stream| {
+        measure(&format!("labor, {dependent} alike"), &seeds, |seeds, stream| {
             let sample = labor.sample_compact(seeds, stream, &mut scratch)?;
             Ok((sample.node_ids(NodeTypeId(0)).len(), sample.edges[0].rows.len()))
         })?;
+        count_rows(&labor, &seeds)?;
     }
     let kib = |bytes: u64| bytes >> 10;
     println!(

@@ -57,6 +57,9 @@ class NeighborLoader:
         shuffle: Permute the seeds anew in every epoch, keyed by `seed`.
         seed: Seed of the order and of all draws.
         replace: Draw neighbours with replacement.
+        method: ``"labor"`` lets nodes choose the same neighbours where they can, so that a batch
+            has fewer nodes; see `NeighborSampler`.
+        dependent_batches: With ``"labor"``, so many batches in a row choose alike.
         drop_last: Leave a smaller last batch out.
         rank: Place of this process among `world_size`.
         world_size: Processes that share every batch, as under torchrun.
@@ -107,6 +110,8 @@ class NeighborLoader:
         shuffle: bool = False,
         seed: int = 0,
         replace: bool = False,
+        method: str = "uniform",
+        dependent_batches: int = 1,
         drop_last: bool = False,
         rank: int = 0,
         world_size: int = 1,
@@ -138,6 +143,8 @@ class NeighborLoader:
             num_neighbors,
             seed=seed,
             replace=replace,
+            method=method,
+            dependent_batches=dependent_batches,
             attrs=attrs,
             x_dtype=x_read,
             x_format=x_format,
@@ -258,6 +265,8 @@ class NeighborLoader:
             "store": self.snapshot.fingerprint,
             "fanouts": sampler.fanouts,
             "replace": sampler.replace,
+            "method": sampler.method,
+            "dependent_batches": sampler.dependent_batches,
             "input_nodes": self._source.inputs.digest(),
             "batch_size": plan.batch_size,
             "shuffle": plan.shuffle,
