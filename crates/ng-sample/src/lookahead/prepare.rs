@@ -38,10 +38,13 @@ const RAMP_PASSES: f64 = 1.5;
 /// What is decided once.
 pub(super) struct Prepared {
     pub tables: Vec<PreparedTable>,
-    pub residents: Vec<(TensorRef, ResidentTensor)>,
+    pub residents: Residents,
     pub chosen: Chosen,
     pub costs: DiskCosts,
 }
+
+/// Tensors that are held in memory whole.
+type Residents = Vec<(TensorRef, ResidentTensor)>;
 
 /// A tensor that goes through slots.
 pub(super) struct PreparedTable {
@@ -123,10 +126,7 @@ impl Engine {
     }
 
     /// The tensors that go through slots, and those that are held in memory.
-    fn split_tensors(
-        &self,
-        budget: u64,
-    ) -> Result<(Vec<TensorRef>, Vec<(TensorRef, ResidentTensor)>), SampleError> {
+    fn split_tensors(&self, budget: u64) -> Result<(Vec<TensorRef>, Residents), SampleError> {
         let (mut tables, mut residents) = (Vec::new(), Vec::new());
         for (tensor, _) in self.given.columns().tensors() {
             let Some(meta) = self.snapshot().catalog().tensor(tensor) else { continue };
