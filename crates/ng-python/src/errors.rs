@@ -89,7 +89,7 @@ pub fn sample(error: &SampleError) -> PyErr {
         SampleError::Budget { .. } | SampleError::TooSmallToLookAhead { .. } => {
             named("BudgetTooSmall", error.to_string())
         }
-        SampleError::NoMemory { .. } | SampleError::Spill { .. } => {
+        SampleError::NoMemory { .. } | SampleError::Spill(_) => {
             named("IoFailed", error.to_string())
         }
         SampleError::Spec(message) => named("UnsupportedArgument", message.clone()),

@@ -138,17 +138,9 @@ class NeighborLoader:
         refuse_unsupported(kwargs)
         snapshot = data.snapshot()
         x_read, x_cast = _split_x_dtype(snapshot.schema, x_dtype)
-        sampler = NeighborSampler(
-            snapshot,
-            num_neighbors,
-            seed=seed,
-            replace=replace,
-            method=method,
-            dependent_batches=dependent_batches,
-            attrs=attrs,
-            x_dtype=x_read,
-            x_format=x_format,
-        )
+        how: dict[str, Any] = {"method": method, "dependent_batches": dependent_batches}
+        rows: dict[str, Any] = {"attrs": attrs, "x_dtype": x_read, "x_format": x_format}
+        sampler = NeighborSampler(snapshot, num_neighbors, seed=seed, replace=replace, **how, **rows)
         if num_workers:
             snapshot.share()
         inputs = resolve_input_nodes(snapshot, input_nodes)
@@ -168,15 +160,8 @@ class NeighborLoader:
         self._options = {"prefetch": prefetch, "threads": threads}
         self._ahead: LookAhead | None = None
         if looks_ahead(check_reading(reading), lambda: sampler.core, plan) and not num_workers:
-            self._ahead = sampler.look_ahead(
-                inputs,
-                plan,
-                goes_on=True,
-                reading=reading,
-                window=window,
-                two_phase=two_phase,
-                **self._options,
-            )
+            ahead = {"reading": reading, "window": window, "two_phase": two_phase}
+            self._ahead = sampler.look_ahead(inputs, plan, goes_on=True, **ahead, **self._options)
         self._pin = pin_memory and torch.cuda.is_available()
         self._position = Position()
         self._next = Position()
@@ -191,6 +176,11 @@ class NeighborLoader:
     def batch_size(self) -> int:
         """Seeds of a global batch."""
         return self._source.plan.batch_size
+
+    def chosen(self) -> dict[str, Any] | None:
+        """How rows are read ahead: policy, window, phases, rows in memory, expected reads and
+        bytes a batch. None before the first batch, or where nothing is read ahead."""
+        return self._ahead.chosen() if self._ahead is not None else None
 
     def __len__(self) -> int:
         """Batches of one whole epoch."""
