@@ -140,7 +140,9 @@ class NeighborLoader:
         x_read, x_cast = _split_x_dtype(snapshot.schema, x_dtype)
         how: dict[str, Any] = {"method": method, "dependent_batches": dependent_batches}
         rows: dict[str, Any] = {"attrs": attrs, "x_dtype": x_read, "x_format": x_format}
-        sampler = NeighborSampler(snapshot, num_neighbors, seed=seed, replace=replace, **how, **rows)
+        sampler = NeighborSampler(
+            snapshot, num_neighbors, seed=seed, replace=replace, **how, **rows
+        )
         if num_workers:
             snapshot.share()
         inputs = resolve_input_nodes(snapshot, input_nodes)
