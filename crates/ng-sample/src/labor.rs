@@ -6,7 +6,7 @@
 //! the list, the fanout and the key, and comes in the order of the list, from memory and from
 //! pages.
 
-use ng_simd::{SourceSelector, prefetch_at};
+use ng_simd::{SourceSelector, prefetch};
 use ng_store::{Expansion, Packed, ResidentTopology, Snapshot};
 use ng_types::{EdgeTypeId, NodeId, Reservation};
 
@@ -23,8 +23,9 @@ const SHORT_MAX: u64 = ENTRIES_TOGETHER / LISTS_TOGETHER as u64;
 /// Memory for what is read together.
 pub(crate) const READ_BYTES: u64 = ENTRIES_TOGETHER * 112;
 
-/// How many lists ahead of the one that is looked at are brought near.
-const AHEAD: usize = 4;
+/// How many lists ahead of the one that is looked at are brought near, and how many entries of each.
+const AHEAD: usize = 2;
+const NEAR: u64 = 512;
 
 /// How the lists of one edge type are chosen from at one hop.
 #[derive(Clone, Copy, Debug)]
@@ -58,11 +59,12 @@ pub(crate) fn plan<I: Id>(
     let sources = topology.sources();
     let mut chosen = Vec::new();
     for (at, (start, degree)) in step.lists.iter().enumerate() {
-        if let Some((ahead, _)) = step.lists.get(at + AHEAD) {
+        if let Some((start, degree)) = step.lists.get(at + AHEAD) {
+            let list = *start as usize..(start + degree.min(&NEAR)) as usize;
             match sources {
-                Packed::Three(sources) => prefetch_at(sources, *ahead as usize),
-                Packed::Four(sources) => prefetch_at(sources, *ahead as usize),
-                Packed::Five(sources) => prefetch_at(sources, *ahead as usize),
+                Packed::Three(all) => prefetch(all[list].as_flattened()),
+                Packed::Four(all) => prefetch(all[list].as_flattened()),
+                Packed::Five(all) => prefetch(all[list].as_flattened()),
             }
         }
         count(*degree)?;
