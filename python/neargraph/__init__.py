@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from neargraph.exceptions import (
     BatchEnded,
     BudgetTooSmall,
+    CompiledMismatch,
     EdgeNotFound,
     ImportFailed,
     IoFailed,
@@ -70,6 +71,7 @@ __all__ = [
     "Batch",
     "BatchEnded",
     "BudgetTooSmall",
+    "CompiledMismatch",
     "EdgeNotFound",
     "ImportFailed",
     "IoFailed",

@@ -102,5 +102,9 @@ class StateMismatch(NeargraphError, ValueError):
     """A loader state was saved under other settings; the message names the field."""
 
 
+class CompiledMismatch(NeargraphError, ValueError):
+    """Compiled epochs were made from other data or settings; the message names what differs."""
+
+
 class MissingDependency(NeargraphError, ImportError):
     """An optional package is needed; the message gives the pip command."""

@@ -64,8 +64,8 @@ impl IoStats {
         self.useful_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Adds what one call of [`crate::Reader::read`] did.
-    pub(crate) fn add(&self, counts: &IoCounts) {
+    /// Adds what one call of [`crate::Reader::read`] did, or what was counted elsewhere.
+    pub fn add(&self, counts: &IoCounts) {
         self.reads.fetch_add(counts.reads, Ordering::Relaxed);
         self.read_bytes.fetch_add(counts.read_bytes, Ordering::Relaxed);
         self.useful_bytes.fetch_add(counts.useful_bytes, Ordering::Relaxed);

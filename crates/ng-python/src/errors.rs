@@ -1,7 +1,7 @@
 //! From Rust errors to the classes of `neargraph.exceptions`, in this one file.
 
 use ng_import::ImportError;
-use ng_sample::SampleError;
+use ng_sample::{CompiledError, SampleError};
 use ng_store::{OpenError, ReadError, UpdateError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -89,12 +89,23 @@ pub fn sample(error: &SampleError) -> PyErr {
         SampleError::Budget { .. } | SampleError::TooSmallToLookAhead { .. } => {
             named("BudgetTooSmall", error.to_string())
         }
+        SampleError::Compiled(error) => compiled(error),
         SampleError::NoMemory { .. } | SampleError::Spill(_) => {
             named("IoFailed", error.to_string())
         }
         SampleError::Spec(message) => named("UnsupportedArgument", message.clone()),
         _ => named("NeargraphError", error.to_string()),
     }
+}
+
+pub fn compiled(error: &CompiledError) -> PyErr {
+    let class = match error {
+        CompiledError::NotAnEpoch { .. } | CompiledError::Damaged { .. } => "StoreDamaged",
+        CompiledError::Mismatch { .. } => "CompiledMismatch",
+        CompiledError::Busy { .. } => "StoreBusy",
+        _ => "IoFailed",
+    };
+    named(class, error.to_string())
 }
 
 pub fn import(error: &ImportError) -> PyErr {

@@ -3,6 +3,7 @@
 
 mod arrays;
 mod catalog;
+mod compiled;
 mod errors;
 mod importer;
 mod progress;
@@ -22,6 +23,11 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sampler::MiniBatch>()?;
     module.add_class::<sampler::BatchStream>()?;
     module.add_class::<sampler::LookAhead>()?;
+    module.add_class::<compiled::Survey>()?;
+    module.add_class::<compiled::HotSet>()?;
+    module.add_class::<compiled::EpochWriter>()?;
+    module.add_class::<compiled::EpochFile>()?;
+    module.add_class::<compiled::Replay>()?;
     module.add_class::<importer::Importer>()?;
     module.add_class::<importer::SparseProbe>()?;
     module.add_function(wrap_pyfunction!(store::open_store, module)?)?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ng_sample::{
-    BatchPlan, Column, ColumnSpec, Fanouts, Method, SampleSpec, Settings, SparseIndex,
+    BatchPlan, Chosen, Column, ColumnSpec, Fanouts, Method, SampleSpec, Settings, SparseIndex,
 };
 use ng_store::{Owner, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId, Reservation, SeedOrder};
@@ -16,11 +16,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrays;
+use crate::compiled::EpochWriter;
 use crate::errors;
 use crate::snapshot::{self, Snapshot};
 
 /// How long a wait goes on before Python may handle a signal.
-const SIGNAL_POLL: Duration = Duration::from_millis(100);
+pub const SIGNAL_POLL: Duration = Duration::from_millis(100);
 
 /// Batches ahead of the consumer, and threads that prepare them, unless the caller says.
 const PREFETCH: usize = 4;
@@ -31,7 +32,7 @@ const LOOK_AHEAD_PREFETCH: usize = 1;
 /// Samples mini-batches; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Sampler {
-    inner: ng_sample::Sampler,
+    pub inner: ng_sample::Sampler,
 }
 
 #[pymethods]
@@ -190,20 +191,16 @@ impl LookAhead {
 
     fn chosen<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let lock = self.lock();
-        let Some(chosen) = lock.as_ref().and_then(ng_sample::LookAhead::chosen) else {
-            return Ok(None);
-        };
-        let dict = PyDict::new(py);
-        dict.set_item("reading", chosen.reading.name())?;
-        dict.set_item("window", chosen.window)?;
-        dict.set_item("phases", 1 + u8::from(chosen.has_two_phases))?;
-        dict.set_item("hot_rows", chosen.hot_rows)?;
-        dict.set_item("slots", chosen.slots)?;
-        dict.set_item("slot_bytes", chosen.slot_bytes)?;
-        dict.set_item("reads_per_batch", chosen.reads)?;
-        dict.set_item("read_bytes_per_batch", chosen.read_bytes)?;
-        dict.set_item("device_s_per_batch", chosen.seconds)?;
-        Ok(Some(dict))
+        let chosen = lock.as_ref().and_then(ng_sample::LookAhead::chosen);
+        chosen.map(|chosen| chosen_dict(py, chosen)).transpose()
+    }
+
+    fn choose<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let lock = self.lock();
+        let Some(inner) = lock.as_ref() else { return Ok(None) };
+        let chosen = py.detach(|| inner.choose_within(SIGNAL_POLL));
+        let chosen = chosen.map_err(|error| errors::sample(&error))?;
+        chosen.map(|chosen| chosen_dict(py, chosen)).transpose()
     }
 
     fn waits(&self) -> Vec<(&'static str, f64)> {
@@ -219,12 +216,36 @@ impl LookAhead {
         MiniBatch::new(py, batch, num_seeds, &self.snapshot)
     }
 
+    fn write_next(&self, py: Python<'_>, writer: &EpochWriter) -> PyResult<bool> {
+        let batch = wait(py, || {
+            self.lock().as_mut().map_or(Ok(None), |inner| inner.next_within(SIGNAL_POLL))
+        })?;
+        let mut num_seeds = self.num_seeds.lock().unwrap_or_else(PoisonError::into_inner);
+        num_seeds.pop_front();
+        drop(num_seeds);
+        py.detach(|| writer.push(&batch)).map_err(|error| errors::sample(&error))
+    }
+
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
             let inner = self.lock().take();
             drop(inner);
         });
     }
+}
+
+fn chosen_dict<'py>(py: Python<'py>, chosen: &Chosen) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("reading", chosen.reading.name())?;
+    dict.set_item("window", chosen.window)?;
+    dict.set_item("phases", 1 + u8::from(chosen.has_two_phases))?;
+    dict.set_item("hot_rows", chosen.hot_rows)?;
+    dict.set_item("slots", chosen.slots)?;
+    dict.set_item("slot_bytes", chosen.slot_bytes)?;
+    dict.set_item("reads_per_batch", chosen.reads)?;
+    dict.set_item("read_bytes_per_batch", chosen.read_bytes)?;
+    dict.set_item("device_s_per_batch", chosen.seconds)?;
+    Ok(dict)
 }
 
 impl LookAhead {
@@ -234,10 +255,13 @@ impl LookAhead {
 }
 
 /// The answer of a wait that ends now and then without one.
-type Waited = Result<Option<Result<ng_sample::MiniBatch, ng_sample::SampleError>>, ()>;
+pub type Waited = Result<Option<Result<ng_sample::MiniBatch, ng_sample::SampleError>>, ()>;
 
 /// Waits for a batch while Python handles signals.
-fn wait(py: Python<'_>, mut next: impl FnMut() -> Waited + Send) -> PyResult<ng_sample::MiniBatch> {
+pub fn wait(
+    py: Python<'_>,
+    mut next: impl FnMut() -> Waited + Send,
+) -> PyResult<ng_sample::MiniBatch> {
     loop {
         match py.detach(&mut next) {
             Err(()) => py.check_signals()?,
@@ -309,7 +333,7 @@ struct Edges {
 }
 
 impl MiniBatch {
-    fn new(
+    pub fn new(
         py: Python<'_>,
         batch: ng_sample::MiniBatch,
         num_seeds: usize,

@@ -1,6 +1,7 @@
 //! A sampled subgraph in the fewest bytes, for those who keep many of them: a look-ahead holds
 //! dozens, and needs of most only which rows to read.
 
+use ng_store::Owner;
 use ng_types::{NodeTypeId, Reservation};
 
 use crate::ids::Ids;
@@ -58,6 +59,14 @@ impl CompactSample {
     /// The ids of the nodes of a type by local number: the rows that a batch reads.
     pub fn node_ids(&self, node_type: NodeTypeId) -> &Ids {
         &self.nodes[usize::from(node_type.0)].ids
+    }
+
+    /// The ids whose rows a tensor of `owner` gives: nodes, or edge ids.
+    pub(crate) fn row_ids(&self, owner: Owner) -> &Ids {
+        match owner {
+            Owner::Node(node_type) => &self.nodes[usize::from(node_type.0)].ids,
+            Owner::Edge(edge_type) => &self.edges[usize::from(edge_type.0)].edge_ids,
+        }
     }
 
     /// Bytes of the arrays that [`CompactSample::into_batch`] makes.

@@ -5,6 +5,8 @@ use ng_store::ReadError;
 use ng_types::BudgetExceeded;
 use thiserror::Error;
 
+use crate::CompiledError;
+
 /// An error of [`crate::Sampler`] or [`crate::BatchStream`].
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -15,6 +17,9 @@ pub enum SampleError {
     /// The store could not be read, or a seed is not in it.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// A file of compiled epochs could not be written, found or read.
+    #[error(transparent)]
+    Compiled(#[from] CompiledError),
     /// The batch does not fit beside what is held already.
     #[error(
         "mini-batch of {wanted_bytes} bytes does not fit: {held_bytes} of the {limit_bytes} byte \

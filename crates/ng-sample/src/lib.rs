@@ -9,6 +9,7 @@
 mod buffer;
 mod columns;
 mod compact;
+mod compiled;
 mod error;
 mod hops;
 mod ids;
@@ -25,6 +26,9 @@ mod streaming;
 pub use buffer::Buffer;
 pub use columns::ColumnSpec;
 pub use compact::{CompactEdges, CompactNodes, CompactSample};
+pub use compiled::{
+    CompiledError, EpochFile, EpochKey, EpochWriter, HotSet, Measured, Replay, ReplayMemory, Survey,
+};
 pub use error::SampleError;
 pub use ids::Ids;
 pub use lookahead::{Chosen, LookAhead, Reading, Settings};

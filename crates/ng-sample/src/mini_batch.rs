@@ -101,7 +101,7 @@ impl MiniBatch {
         nodes.chain(self.edges.iter().map(|edges| edges.edge_ids.len())).max().unwrap_or(0)
     }
 
-    fn topology_bytes(&self) -> u64 {
+    pub(crate) fn topology_bytes(&self) -> u64 {
         let nodes: usize = self.nodes.iter().map(|n| n.ids.len() * 8).sum();
         let edges: usize = self.edges.iter().map(EdgeBlock::num_bytes).sum();
         (nodes + edges) as u64

@@ -20,7 +20,7 @@ use crate::labor::{self, Labor};
 use crate::node_map::NodeMap;
 use crate::resident::{self, Rule};
 use crate::streaming::{self, Engine, Extent, Lists, StreamingStats};
-use crate::{ColumnSpec, Method, MiniBatch, SampleError, SampleSpec};
+use crate::{ColumnSpec, HotSet, Method, MiniBatch, SampleError, SampleSpec};
 
 /// Samples mini-batches from one snapshot.
 ///
@@ -134,6 +134,19 @@ impl Sampler {
             }
         }
         Ok(Self { resident: resident.into(), ..self })
+    }
+
+    /// The same draws, with the rows that compiled epochs carry, as they are stored.
+    ///
+    /// # Errors
+    /// [`SampleError::Read`].
+    pub fn storing(&self, hot: &HotSet) -> Result<Self, SampleError> {
+        let catalog = self.snapshot.catalog();
+        let dtype = |tensor| catalog.tensor(tensor).map(|meta| meta.dtype);
+        let tensors = hot.tables.iter().map(|table| table.tensor);
+        let wanted = tensors.map(|t| ColumnSpec { tensor: t, dtype: dtype(t), is_sparse: false });
+        let columns = Columns::new(&self.snapshot, &wanted.collect::<Vec<_>>())?;
+        Ok(Self { columns: Arc::new(columns), ..self.clone() })
     }
 
     /// The same sampler, reading lists that are not in memory in another way. Samples are the same.

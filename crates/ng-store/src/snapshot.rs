@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use ng_io::IoCounts;
 use ng_types::{Budget, BudgetExceeded, EdgeTypeId, Epoch, NodeId, NodeTypeId, Reservation};
 
 use crate::catalog::{Catalog, TensorRef};
@@ -204,6 +205,11 @@ impl Snapshot {
     pub fn count_rows(&self, stats: GatherStats) {
         self.inner.rows_served.fetch_add(stats.rows, Ordering::Relaxed);
         self.inner.rows_cached.fetch_add(stats.rows_cached, Ordering::Relaxed);
+    }
+
+    /// Counts reads of files beside the store that serve it.
+    pub fn count_reads(&self, counts: &IoCounts) {
+        self.inner.pages.reader.stats().add(counts);
     }
 
     /// The node id of each string id, or `None` where there is no such node.

@@ -13,6 +13,7 @@ from neargraph.exceptions import NeargraphError
 
 from .checkpoint import checkpoint
 from .compact import compact
+from .compile import compile_
 from .doctor import doctor
 from .import_ import import_
 from .info import info
@@ -35,6 +36,7 @@ app.command()(verify)
 app.command()(update)
 app.command()(checkpoint)
 app.command()(compact)
+app.command("compile")(compile_)
 app.command()(scrub)
 app.command()(train)
 app.command()(doctor)

@@ -75,12 +75,12 @@ class LookAhead:
         self._options = options
         self.may_give_up = options["reading"] == "auto"
         self.gave_up = False
-        self._local: ProcessLocal[_core.LookAhead] = ProcessLocal(self._build)
+        self._local: ProcessLocal[Any] = ProcessLocal(self._build)
         self._next: tuple[int, int] | None = None
         self._jobs: Iterator[tuple[int, int]] = iter(())
         self._given: deque[Any] = deque()
 
-    def _build(self) -> _core.LookAhead:
+    def _build(self) -> Any:
         return _core.LookAhead(
             self._sampler(),
             self._inputs.node_type.index,
@@ -101,16 +101,14 @@ class LookAhead:
         if self._next != (train_epoch, first):
             self.close()
             self._jobs = self._numbers(train_epoch, first)
-        _waiting.discard(self)
-        for other in [o for o in _waiting if o._snapshot.store is self._snapshot.store]:
-            other.close()
+        self._take_turn()
         self._next = None
         done = False
         try:
             for batch in range(first, self._plan.steps):
                 self._feed()
                 places = self._given.popleft()
-                yield batch, places, [next(self._local.get())]
+                yield batch, places, [self._take(places)]
             done = True
         finally:
             if done and self._goes_on:
@@ -118,6 +116,12 @@ class LookAhead:
                 _waiting.add(self)
             else:
                 self.close()
+
+    def _take_turn(self) -> None:
+        """Makes those give their memory back who only wait for their next epoch."""
+        _waiting.discard(self)
+        for other in [o for o in _waiting if o._snapshot.store is self._snapshot.store]:
+            other.close()
 
     def _numbers(self, train_epoch: int, first: int) -> Iterator[tuple[int, int]]:
         yield from ((train_epoch, batch) for batch in range(first, self._plan.steps))
@@ -135,6 +139,10 @@ class LookAhead:
             core.push(self._inputs.nodes(places), self._plan.stream(epoch, batch))
         if wanted and not self._goes_on and len(self._given) < wanted:
             core.end()
+
+    def _take(self, _places: Any) -> _core.MiniBatch:
+        batch: _core.MiniBatch = next(self._local.get())
+        return batch
 
     def chosen(self) -> dict[str, Any] | None:
         """What was chosen: policy, window, rows in memory, expected reads and bytes a batch."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from neargraph.dtypes import XFormat, dtype_name
-from neargraph.exceptions import MissingDependency
+from neargraph.exceptions import MissingDependency, UnsupportedArgument
 
 try:
     import torch
@@ -21,6 +21,7 @@ except ImportError as missing:
     ) from missing
 
 from neargraph.loader.collate import Collator
+from neargraph.loader.compiled import Compiled, CompiledEpochs
 from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead
 from neargraph.loader.refused import refuse_unsupported
 from neargraph.loader.sampler import Attrs, NeighborSampler
@@ -81,6 +82,9 @@ class NeighborLoader:
         window: Batches to look ahead; None is as many as memory rewards.
         two_phase: Sample many batches before their rows are read, so that the topology need not
             stay in memory meanwhile; None does so where it pays. See `NeighborSampler.batches`.
+        compiled: True replays compiled epochs of the store (see `neargraph compile`), or of the
+            directory that is named: the first epochs are those that would be sampled, later ones
+            take them in turn. ``"auto"`` does where there are some that fit.
         num_workers: Make batches in this many processes instead of threads. Processes open the
             last checkpoint, so one is written if there are commits since.
         pin_memory: Copy batches to page-locked memory where CUDA is there.
@@ -125,6 +129,7 @@ class NeighborLoader:
         reading: str = "auto",
         window: int | None = None,
         two_phase: bool | None = None,
+        compiled: Compiled = False,
         num_workers: int = 0,
         pin_memory: bool = False,
         **kwargs: Any,
@@ -160,14 +165,33 @@ class NeighborLoader:
         self._source = BatchSource(sampler, inputs, plan, collator, transform)
         self._pool = WorkerPool(self._source, num_workers, options) if num_workers else None
         self._options = {"prefetch": prefetch, "threads": threads}
-        self._ahead: LookAhead | None = None
-        if looks_ahead(check_reading(reading), lambda: sampler.core, plan) and not num_workers:
-            ahead = {"reading": reading, "window": window, "two_phase": two_phase}
-            self._ahead = sampler.look_ahead(inputs, plan, goes_on=True, **ahead, **self._options)
+        self._epochs: CompiledEpochs | None = None
+        self._ahead = self._read_ahead(check_reading(reading), window, two_phase, compiled)
         self._pin = pin_memory and torch.cuda.is_available()
         self._position = Position()
         self._next = Position()
         self._loaded: Position | None = None
+
+    def _read_ahead(
+        self, reading: str, window: int | None, two_phase: bool | None, compiled: Compiled
+    ) -> LookAhead | None:
+        """What reads batches otherwise than one by one, if something shall."""
+        sampler, inputs, plan = self._source.sampler, self._source.inputs, self._source.plan
+        if self._pool is not None:
+            if compiled not in (False, "auto"):
+                raise UnsupportedArgument(
+                    "compiled epochs are read by threads; leave num_workers at 0"
+                )
+            return None
+        prefetch = self._options["prefetch"]
+        replay = sampler.replay(inputs, plan, compiled, goes_on=True, prefetch=prefetch)
+        if replay is not None:
+            self._epochs = replay.epochs
+            return replay
+        if not looks_ahead(reading, lambda: sampler.core, plan):
+            return None
+        options = {"reading": reading, "window": window, "two_phase": two_phase, **self._options}
+        return sampler.look_ahead(inputs, plan, goes_on=True, **options)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -266,6 +290,7 @@ class NeighborLoader:
             "drop_last": plan.drop_last,
             "world_size": plan.world_size,
             "pad": plan.pad,
+            "compiled": None if self._epochs is None else self._epochs.digest(),
         }
 
     def __repr__(self) -> str:

@@ -14,6 +14,7 @@ from neargraph import _core
 from neargraph._process import ProcessLocal, closed_in_this_process
 from neargraph.dtypes import DtypeLike, XFormat, dtype_name, read_as
 from neargraph.exceptions import BudgetTooSmall, NameNotFound, UnsupportedArgument
+from neargraph.loader.compiled import Compiled, Replay, find_compiled
 from neargraph.loader.fanouts import resolve_fanouts
 from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead
 from neargraph.loader.minibatch import MiniBatch
@@ -147,6 +148,7 @@ class NeighborSampler:
         reading: str = "auto",
         window: int | None = None,
         two_phase: bool | None = None,
+        compiled: Compiled = False,
     ) -> Iterator[MiniBatch]:
         """Samples batches around all of `ids`, in order, working ahead in background threads.
 
@@ -168,6 +170,9 @@ class NeighborSampler:
             two_phase: Sample up to 1,024 batches first, keep them on disk (about 1 MiB each,
                 beside the store), and let the memory of the topology serve rows then. None does
                 so where that pays, False never.
+            compiled: True replays compiled epochs of the store (`neargraph compile`), or of the
+                directory that is named; ``"auto"`` does where there are some that fit. An epoch
+                that was compiled has the same batches; others take the compiled ones in turn.
         """
         inputs = resolve_input_nodes(self.snapshot, ids)
         plan = SeedPlan(
@@ -183,6 +188,9 @@ class NeighborSampler:
             "threads": threads,
             "two_phase": two_phase,
         }
+        replay = self.replay(inputs, plan, compiled, goes_on=False, prefetch=prefetch)
+        if replay is not None:
+            return self.run_ahead(replay, inputs, plan, train_epoch)
         if looks_ahead(check_reading(reading), lambda: self.core, plan):
             ahead = self.look_ahead(inputs, plan, goes_on=False, reading=reading, **options)
             return self.run_ahead(ahead, inputs, plan, train_epoch)
@@ -195,6 +203,23 @@ class NeighborSampler:
         return LookAhead(
             lambda: self.core, self.snapshot, inputs, plan, goes_on=goes_on, options=options
         )
+
+    def replay(
+        self,
+        inputs: InputNodes,
+        plan: SeedPlan,
+        compiled: Compiled,
+        *,
+        goes_on: bool,
+        prefetch: int | None = None,
+    ) -> Replay | None:
+        """What replays compiled epochs, if some are wanted and there; see `batches`."""
+        epochs = find_compiled(compiled, self, inputs, plan)
+        if epochs is None:
+            return None
+        options: dict[str, Any] = {"goes_on": goes_on, "prefetch": prefetch}
+        replay = Replay(lambda: self.core, self.snapshot, inputs, plan, epochs, **options)
+        return replay if compiled != "auto" or replay.fits() else None
 
     def run_ahead(
         self,

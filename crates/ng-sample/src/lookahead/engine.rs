@@ -128,6 +128,27 @@ impl LookAhead {
         self.engine.chosen.get()
     }
 
+    /// Waits up to `timeout` until it is chosen how rows are read; `None` if time ran out.
+    ///
+    /// # Errors
+    /// What ended the threads before that.
+    pub fn choose_within(&self, timeout: Duration) -> Result<Option<&Chosen>, SampleError> {
+        let deadline = Instant::now() + timeout;
+        let shared = &self.engine.shared;
+        let mut state = shared.lock();
+        loop {
+            if let Some(error) = state.failure.take() {
+                state.closed = true;
+                return Err(error);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if self.chosen().is_some() || left.is_zero() {
+                return Ok(self.chosen());
+            }
+            state = shared.wait_for(state, left.min(Duration::from_millis(20)));
+        }
+    }
+
     /// Waits up to `timeout` for the next batch: `Ok(None)` after the last one, `Err(())` if time
     /// ran out, so that a caller can look at signals and come again.
     #[allow(clippy::result_unit_err)]

@@ -31,3 +31,4 @@ mod study;
 pub use engine::{LookAhead, Settings};
 pub use memory::Chosen;
 pub use policy::Reading;
+pub(crate) use resident::ResidentTensor;

@@ -30,11 +30,7 @@ pub(crate) struct Sampled {
 impl Sampled {
     /// The rows that a tensor of `owner` gives to the batch. Tables have fewer than 2^32 rows.
     pub fn rows(&self, owner: Owner) -> Cow<'_, [u32]> {
-        let ids = match owner {
-            Owner::Node(node_type) => &self.sample.nodes[usize::from(node_type.0)].ids,
-            Owner::Edge(edge_type) => &self.sample.edges[usize::from(edge_type.0)].edge_ids,
-        };
-        match ids {
+        match self.sample.row_ids(owner) {
             Ids::Narrow(ids) => Cow::Borrowed(ids),
             Ids::Wide(ids) => ids.iter().map(|id| *id as u32).collect(),
         }

@@ -1,0 +1,297 @@
+//! `Survey`, `HotSet`, `EpochWriter`, `EpochFile` and `Replay`.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ng_sample::{EpochKey, ReplayMemory, SampleError};
+use ng_types::{NodeId, NodeTypeId};
+use numpy::PyReadonlyArray1;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::arrays;
+use crate::errors;
+use crate::sampler::{MiniBatch, SIGNAL_POLL, Sampler, wait};
+use crate::snapshot::Snapshot;
+
+/// Seeds of batches that follow each other, and their streams.
+fn jobs(
+    seeds: &PyReadonlyArray1<'_, i64>,
+    batch_size: usize,
+    first_stream: u64,
+) -> PyResult<Vec<(Vec<NodeId>, u64)>> {
+    let ids = arrays::ids(seeds)?;
+    let batches = ids.chunks(batch_size.max(1)).map(<[NodeId]>::to_vec);
+    let streams = (0..).map(|batch| first_stream.wrapping_add(batch));
+    Ok(batches.zip(streams).collect())
+}
+
+/// Memory of a replay as plain data.
+fn memory_dict<'py>(py: Python<'py>, memory: &ReplayMemory) -> PyResult<Bound<'py, PyDict>> {
+    let out = PyDict::new(py);
+    out.set_item("hot_bytes", memory.hot)?;
+    out.set_item("whole_bytes", memory.whole)?;
+    out.set_item("record_bytes", memory.record)?;
+    out.set_item("buffer_bytes", memory.buffers)?;
+    out.set_item("other_bytes", memory.others)?;
+    out.set_item("bytes", memory.num_bytes())?;
+    Ok(out)
+}
+
+/// Counts which rows batches want; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct Survey {
+    inner: Mutex<ng_sample::Survey>,
+}
+
+impl Survey {
+    fn lock(&self) -> MutexGuard<'_, ng_sample::Survey> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Survey {
+    #[new]
+    fn new(py: Python<'_>, sampler: &Sampler) -> PyResult<Self> {
+        let made = py.detach(|| ng_sample::Survey::new(sampler.inner.clone()));
+        Ok(Self { inner: Mutex::new(made.map_err(|error| errors::sample(&error))?) })
+    }
+
+    fn count(
+        &self,
+        py: Python<'_>,
+        node_type: u16,
+        seeds: PyReadonlyArray1<'_, i64>,
+        batch_size: usize,
+        first_stream: u64,
+    ) -> PyResult<()> {
+        let jobs = jobs(&seeds, batch_size, first_stream)?;
+        let counted = py.detach(|| self.lock().count(NodeTypeId(node_type), &jobs));
+        counted.map_err(|error| errors::sample(&error))
+    }
+
+    fn measure<'py>(
+        &self,
+        py: Python<'py>,
+        node_type: u16,
+        seeds: PyReadonlyArray1<'_, i64>,
+        batch_size: usize,
+        first_stream: u64,
+        hot: &HotSet,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let jobs = jobs(&seeds, batch_size, first_stream)?;
+        let measured = py.detach(|| self.lock().measure(NodeTypeId(node_type), &jobs, &hot.inner));
+        let measured = measured.map_err(|error| errors::sample(&error))?;
+        let out = PyDict::new(py);
+        out.set_item("batches", measured.batches)?;
+        out.set_item("bytes", measured.bytes)?;
+        out.set_item("row_bytes", measured.row_bytes)?;
+        Ok(out)
+    }
+
+    fn choose<'py>(&self, py: Python<'py>) -> PyResult<(HotSet, Bound<'py, PyDict>)> {
+        let (hot, memory) = py.detach(|| self.lock().choose());
+        Ok((HotSet { inner: Arc::new(hot) }, memory_dict(py, &memory)?))
+    }
+
+    #[getter]
+    fn table_bytes(&self) -> u64 {
+        self.lock().table_bytes()
+    }
+
+    fn record_bytes(&self, py: Python<'_>, hot: &HotSet) -> u64 {
+        py.detach(|| self.lock().record_bytes(&hot.inner))
+    }
+
+    fn disk_costs(&self, py: Python<'_>) -> PyResult<(f64, f64)> {
+        let costs = py.detach(|| self.lock().disk_costs());
+        let costs = costs.map_err(|error| errors::sample(&error))?;
+        Ok((costs.reads_per_s, costs.bytes_per_s))
+    }
+}
+
+/// Rows that a replay holds in memory; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct HotSet {
+    pub inner: Arc<ng_sample::HotSet>,
+}
+
+#[pymethods]
+impl HotSet {
+    #[getter]
+    fn num_rows(&self) -> u64 {
+        self.inner.num_rows()
+    }
+
+    #[getter]
+    fn row_bytes(&self) -> u64 {
+        self.inner.row_bytes()
+    }
+
+    #[getter]
+    fn digest(&self) -> u32 {
+        self.inner.digest()
+    }
+
+    /// What writes epochs: the same draws, with the rows that files carry, as they are stored.
+    fn stored(&self, sampler: &Sampler) -> PyResult<Sampler> {
+        let inner = sampler.inner.storing(&self.inner);
+        Ok(Sampler { inner: inner.map_err(|error| errors::sample(&error))? })
+    }
+}
+
+/// Writes one epoch; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct EpochWriter {
+    inner: Mutex<Option<ng_sample::EpochWriter>>,
+}
+
+impl EpochWriter {
+    /// Appends a batch; false if the writer has ended.
+    pub fn push(&self, batch: &ng_sample::MiniBatch) -> Result<bool, SampleError> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.as_mut().map_or(Ok(false), |writer| writer.push(batch).map(|()| true))
+    }
+}
+
+#[pymethods]
+impl EpochWriter {
+    #[new]
+    fn new(
+        snapshot: &Snapshot,
+        directory: &str,
+        name: &str,
+        key: EpochKey,
+        train_epoch: u64,
+        hot: &HotSet,
+    ) -> PyResult<Self> {
+        let writer = ng_sample::EpochWriter::create(
+            Arc::clone(&snapshot.inner),
+            Path::new(directory),
+            name,
+            (key, train_epoch),
+            Arc::clone(&hot.inner),
+        );
+        let writer = writer.map_err(|error| errors::sample(&error))?;
+        Ok(Self { inner: Mutex::new(Some(writer)) })
+    }
+
+    fn finish(&self, py: Python<'_>) -> PyResult<u64> {
+        let writer = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let writer = writer.ok_or_else(errors::closed)?;
+        py.detach(|| writer.finish()).map_err(|error| errors::compiled(&error))
+    }
+
+    fn close(&self) {
+        drop(self.inner.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// What a compiled epoch says about itself; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct EpochFile {
+    inner: ng_sample::EpochFile,
+}
+
+#[pymethods]
+impl EpochFile {
+    #[new]
+    fn new(py: Python<'_>, directory: &str, name: &str) -> PyResult<Self> {
+        let files = py.detach(|| ng_sample::EpochFile::open_all(Path::new(directory), &[name]));
+        let mut files = files.map_err(|error| errors::compiled(&error))?;
+        files.pop().map(|inner| Self { inner }).ok_or_else(errors::closed)
+    }
+
+    fn check(&self, key: EpochKey) -> PyResult<()> {
+        self.inner.check(&key).map_err(|error| errors::compiled(&error))
+    }
+
+    #[getter]
+    fn key(&self) -> EpochKey {
+        self.inner.key().clone()
+    }
+
+    #[getter]
+    fn train_epoch(&self) -> u64 {
+        self.inner.train_epoch()
+    }
+
+    #[getter]
+    fn num_batches(&self) -> u64 {
+        self.inner.num_batches()
+    }
+
+    #[getter]
+    fn record_bytes(&self) -> u64 {
+        self.inner.record_bytes()
+    }
+
+    #[getter]
+    fn hot_digest(&self) -> u32 {
+        self.inner.hot().digest()
+    }
+
+    #[getter]
+    fn hot_bytes(&self) -> u64 {
+        self.inner.hot().row_bytes()
+    }
+}
+
+/// Batches of compiled epochs; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct Replay {
+    inner: Mutex<Option<ng_sample::Replay>>,
+    snapshot: Arc<ng_store::Snapshot>,
+}
+
+#[pymethods]
+impl Replay {
+    #[new]
+    #[pyo3(signature = (sampler, directory, names, prefetch=1))]
+    fn new(
+        py: Python<'_>,
+        sampler: &Sampler,
+        directory: &str,
+        names: Vec<String>,
+        prefetch: usize,
+    ) -> PyResult<Self> {
+        let replay = py.detach(|| {
+            let files = ng_sample::EpochFile::open_all(Path::new(directory), &names)?;
+            ng_sample::Replay::new(sampler.inner.clone(), files, prefetch)
+        });
+        let replay = replay.map_err(|error| errors::sample(&error))?;
+        let snapshot = Arc::clone(sampler.inner.snapshot());
+        Ok(Self { inner: Mutex::new(Some(replay)), snapshot })
+    }
+
+    fn push(&self, file: usize, batches: (u64, u64)) {
+        if let Some(inner) = &*self.lock() {
+            (batches.0..batches.1).for_each(|batch| inner.push(file, batch));
+        }
+    }
+
+    fn memory<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        self.lock().as_ref().map(|inner| memory_dict(py, inner.memory())).transpose()
+    }
+
+    fn take(&self, py: Python<'_>, num_seeds: usize) -> PyResult<MiniBatch> {
+        let batch = wait(py, || {
+            self.lock().as_mut().map_or(Ok(None), |inner| inner.next_within(SIGNAL_POLL))
+        })?;
+        MiniBatch::new(py, batch, num_seeds, &self.snapshot)
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            let inner = self.lock().take();
+            drop(inner);
+        });
+    }
+}
+
+impl Replay {
+    fn lock(&self) -> MutexGuard<'_, Option<ng_sample::Replay>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,345 @@
+//! Replayed batches are the very batches that sampling gives, whatever is hot and however rows are
+//! stored; damage and other settings are refused by name; nothing half is ever used.
+
+#![allow(clippy::expect_used)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ng_io::BackendChoice;
+use ng_sample::{
+    ColumnSpec, CompiledError, EpochFile, EpochKey, EpochWriter, Fanouts, HotSet, LookAhead,
+    Method, MiniBatch, Reading, Replay, SampleError, SampleSpec, Sampler, Settings, Survey,
+};
+use ng_store::{
+    BuildOptions, EdgeTypeSpec, Entry, OpenOptions, Owner, Store, StoreBuilder, TensorRef,
+    TensorSpec,
+};
+use ng_types::{Dtype, EdgeTypeId, NodeTypeId, philox4x32_10};
+
+const NODES: u64 = 12_000;
+const BATCH: u64 = 50;
+const BATCHES: u64 = 20;
+const NODE: NodeTypeId = NodeTypeId(0);
+const MEMORY: u64 = 44 << 20;
+
+fn number(seed: u32, at: u32) -> u64 {
+    let block = philox4x32_10([at, 0, 0, 98], [seed, 0]);
+    u64::from(block[0]) | u64::from(block[1]) << 32
+}
+
+fn bytes(row: u64, len: u64) -> Vec<u8> {
+    (0..len).map(|i| (row * 7 + i * 13 + i / 3) as u8).collect()
+}
+
+/// Nodes with wide, narrow and tiny rows, edges with ids, times, weights and rows.
+fn build(dir: &Path) {
+    let mut builder = StoreBuilder::create(dir, BuildOptions::default()).expect("builder");
+    let node = builder.node_type("node", NODES).expect("type");
+    let spec = EdgeTypeSpec {
+        source: node,
+        relation: "to".into(),
+        destination: node,
+        undirected: false,
+        unique: false,
+        has_edge_ids: true,
+        has_time: true,
+        has_weight: true,
+    };
+    let edge_type = builder.edge_type(spec).expect("edge type");
+    let mut writer = builder.topology(edge_type).expect("writer");
+    let mut edges = 0;
+    for destination in 0..NODES {
+        let degree = number(1, destination as u32) % 12;
+        let source = |at: u64| {
+            let draw = number(2, (destination * 16 + at) as u32) % NODES;
+            if at.is_multiple_of(2) { draw * draw / NODES } else { draw }
+        };
+        let mut list: Vec<u64> = (0..degree).map(source).collect();
+        list.sort_unstable();
+        for (at, source) in list.into_iter().enumerate() {
+            let (time, weight) = (at as i64, edges as f32 / 3.0);
+            writer.push(destination, Entry { source, edge_id: edges, time, weight }).expect("push");
+            edges += 1;
+        }
+    }
+    builder.add(writer.finish().expect("finish")).expect("add");
+    let spec = |name: &str, dtype, width: u64| TensorSpec {
+        name: name.into(),
+        dtype,
+        shape: vec![width],
+        mask_width: None,
+    };
+    let scales: Vec<f32> = (0..128).map(|column| column as f32 / 8.0).collect();
+    let owner = Owner::Node(node);
+    let wide = builder.tensor(owner, spec("x", Dtype::F32, 64)).expect("tensor");
+    let scaled = builder.scaled_tensor(owner, spec("steps", Dtype::I8, 128), &scales);
+    let label = builder.tensor(owner, spec("y", Dtype::I64, 1)).expect("tensor");
+    let owner = Owner::Edge(edge_type);
+    let edge = builder.tensor(owner, spec("edge_attr", Dtype::F32, 16)).expect("tensor");
+    let scaled = scaled.expect("tensor");
+    for (mut writer, rows, len) in
+        [(wide, NODES, 256), (scaled, NODES, 128), (label, NODES, 8), (edge, edges, 64)]
+    {
+        (0..rows).for_each(|row| writer.push_rows(&bytes(row, len)).expect("row"));
+        builder.add(writer.finish().expect("finish")).expect("add");
+    }
+    builder.commit().expect("commit");
+}
+
+fn open(dir: &Path, memory: u64) -> Store {
+    let options = OpenOptions {
+        memory: Some(memory),
+        backend: BackendChoice::Pread,
+        queue_depth: 8,
+        ..OpenOptions::default()
+    };
+    Store::open(dir, &options).expect("open")
+}
+
+fn tensors() -> Vec<TensorRef> {
+    let node = |index| TensorRef { owner: Owner::Node(NODE), index };
+    let edge = TensorRef { owner: Owner::Edge(EdgeTypeId(0)), index: 0 };
+    vec![node(0), edge, node(1), node(2)]
+}
+
+fn sampler(store: &Store) -> Sampler {
+    let fanouts = Fanouts::uniform(&[6, 4], 1).expect("fanouts");
+    let spec = SampleSpec { fanouts, replace: false, seed: 11, method: Method::Uniform };
+    Sampler::new(store.snapshot(), spec, tensors()).expect("sampler")
+}
+
+/// Seeds and stream of a batch of an epoch; the first seed stands twice.
+fn job(epoch: u64, batch: u64) -> (Vec<u64>, u64) {
+    let stream = epoch * BATCHES + batch;
+    let mut seeds: Vec<u64> =
+        (0..BATCH).map(|i| number(5, (stream * BATCH + i) as u32) % NODES).collect();
+    seeds[3] = seeds[0];
+    (seeds, stream)
+}
+
+fn jobs(epoch: u64) -> Vec<(Vec<u64>, u64)> {
+    (0..BATCHES).map(|batch| job(epoch, batch)).collect()
+}
+
+fn key() -> EpochKey {
+    [("fanouts", "6,4"), ("seed", "11")].map(|(k, v)| (k.to_owned(), v.to_owned())).into()
+}
+
+fn survey(store: &Store, epochs: u64) -> Survey {
+    let mut survey = Survey::new(sampler(store)).expect("survey");
+    (0..epochs).for_each(|epoch| survey.count(NODE, &jobs(epoch)).expect("counts"));
+    survey
+}
+
+fn write(store: &Store, dir: &Path, epoch: u64, hot: &Arc<HotSet>) -> Result<u64, SampleError> {
+    let settings = Settings {
+        node_type: NODE,
+        reading: Reading::Auto,
+        window: None,
+        prefetch: 1,
+        threads: 2,
+        costs: None,
+        two_phase: None,
+        spill_dir: None,
+    };
+    let stored = sampler(store).storing(hot)?;
+    let mut ahead = LookAhead::new(stored, settings)?;
+    jobs(epoch).into_iter().for_each(|(seeds, stream)| ahead.push(seeds, stream));
+    ahead.end();
+    let name = format!("{epoch}.epoch");
+    let mut writer =
+        EpochWriter::create(store.snapshot(), dir, &name, (key(), epoch), Arc::clone(hot))?;
+    for batch in ahead.by_ref() {
+        writer.push(&batch?)?;
+    }
+    assert_eq!(writer.num_batches(), BATCHES);
+    Ok(writer.finish()?)
+}
+
+fn expected(dir: &Path, epoch: u64) -> Vec<MiniBatch> {
+    let store = open(dir, 512 << 20);
+    let sampler = sampler(&store);
+    let sample = |(seeds, stream): (Vec<u64>, u64)| sampler.sample(&[(NODE, &seeds)], stream);
+    jobs(epoch).into_iter().map(|job| sample(job).expect("batch")).collect()
+}
+
+fn files(dir: &Path, epochs: u64) -> Vec<EpochFile> {
+    let names: Vec<String> = (0..epochs).map(|epoch| format!("{epoch}.epoch")).collect();
+    EpochFile::open_all(dir, &names).expect("opens")
+}
+
+fn open_one(dir: &Path) -> Result<EpochFile, CompiledError> {
+    EpochFile::open_all(dir, &["0.epoch"]).map(|mut files| files.remove(0))
+}
+
+/// A store, and a directory for epochs.
+fn places() -> (tempfile::TempDir, tempfile::TempDir) {
+    let (store, epochs) = (tempfile::tempdir(), tempfile::tempdir());
+    let (store, epochs) = (store.expect("directory"), epochs.expect("directory"));
+    build(store.path());
+    (store, epochs)
+}
+
+#[test]
+fn replayed_epochs_are_those_that_sampling_gives() {
+    let (place, out) = places();
+    let expected = [expected(place.path(), 0), expected(place.path(), 1)];
+    for hot_bytes in [None, Some(0), Some(500_000), Some(u64::MAX)] {
+        let store = open(place.path(), MEMORY);
+        let counted = survey(&store, 2);
+        let (chosen, memory) = counted.choose();
+        let hot = hot_bytes.map_or(chosen, |bytes| counted.rows_within(bytes));
+        let foreseen = counted.record_bytes(&hot);
+        println!("{hot_bytes:?}: {} hot rows, {memory:?}", hot.num_rows());
+        drop(counted);
+        let hot = Arc::new(hot);
+        let mut written = 0;
+        for epoch in 0..2 {
+            written += write(&store, out.path(), epoch, &hot).expect("written");
+        }
+        assert!(foreseen.abs_diff(written) < written / 8, "{foreseen} foreseen, {written}");
+        drop(store);
+        let store = open(place.path(), MEMORY);
+        let mut replay = Replay::new(sampler(&store), files(out.path(), 2), 2).expect("starts");
+        // Epochs in rotation, the last from its middle on.
+        let order = [(0, 0), (1, 0), (0, 0), (1, 7)];
+        for (file, first) in order {
+            (first..BATCHES).for_each(|batch| replay.push(file, batch));
+        }
+        for (file, first) in order {
+            for batch in first..BATCHES {
+                let found = replay.next().expect("a batch").expect("is read");
+                let expected = &expected[file][batch as usize];
+                assert_eq!(found.nodes, expected.nodes);
+                assert_eq!(found.edges, expected.edges);
+                assert!(found == *expected, "batch {batch} of {file}, {hot_bytes:?}");
+            }
+        }
+        assert!(replay.next().is_none());
+        assert!(store.budget().peak_bytes() <= MEMORY);
+        let counts = store.stats();
+        assert!(counts.useful_bytes > 0 && counts.useful_bytes <= counts.read_bytes, "{counts:?}");
+    }
+}
+
+#[test]
+fn fewer_tensors_can_be_asked_for_and_narrow_rows_come_in_any_type() {
+    let (place, out) = places();
+    let store = open(place.path(), MEMORY);
+    let hot = Arc::new(survey(&store, 1).choose().0);
+    write(&store, out.path(), 0, &hot).expect("written");
+    let fanouts = Fanouts::uniform(&[6, 4], 1).expect("fanouts");
+    let spec = SampleSpec { fanouts, replace: false, seed: 11, method: Method::Uniform };
+    let steps = TensorRef { owner: Owner::Node(NODE), index: 1 };
+    for dtype in [Dtype::I8, Dtype::F16, Dtype::F32] {
+        let wanted = ColumnSpec { tensor: steps, dtype: Some(dtype), is_sparse: false };
+        let sampler = Sampler::with_columns(store.snapshot(), spec.clone(), &[wanted]);
+        let sampler = sampler.expect("sampler");
+        let files = files(out.path(), 1);
+        let mut replay = Replay::new(sampler.clone(), files, 1).expect("starts");
+        replay.push(0, 5);
+        let (seeds, stream) = job(0, 5);
+        let expected = sampler.sample(&[(NODE, &seeds)], stream).expect("batch");
+        assert!(replay.next().expect("a batch").expect("is read") == expected, "{dtype:?}");
+    }
+}
+
+#[test]
+fn a_damaged_batch_is_named_and_nothing_behind_it_is_given() {
+    let (place, out) = places();
+    let store = open(place.path(), MEMORY);
+    let hot = Arc::new(survey(&store, 1).choose().0);
+    write(&store, out.path(), 0, &hot).expect("written");
+    let path = out.path().join("0.epoch");
+    let whole = std::fs::read(&path).expect("reads");
+    for at in [whole.len() / 2, whole.len() * 3 / 4] {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 16;
+        std::fs::write(&path, damaged).expect("writes");
+        let mut replay = Replay::new(sampler(&store), files(out.path(), 1), 1).expect("starts");
+        (0..BATCHES).for_each(|batch| replay.push(0, batch));
+        let good = replay.by_ref().take_while(Result::is_ok).count() as u64;
+        // What the error says lies behind the batches that were handed over.
+        drop(replay);
+        let mut replay = Replay::new(sampler(&store), files(out.path(), 1), 1).expect("starts");
+        (0..BATCHES).for_each(|batch| replay.push(0, batch));
+        let error = replay.find_map(Result::err).expect("an error");
+        let SampleError::Compiled(CompiledError::Damaged { file, batch, offset, .. }) = error
+        else {
+            panic!("{error}")
+        };
+        assert!(
+            file.ends_with("0.epoch") && batch < BATCHES && good <= batch,
+            "{file} {batch} {good}"
+        );
+        assert!(offset <= at as u64 && at as u64 - offset < whole.len() as u64 / 8);
+    }
+}
+
+#[test]
+fn a_file_that_is_not_whole_or_of_another_key_is_refused() {
+    let (place, out) = places();
+    let store = open(place.path(), MEMORY);
+    let hot = Arc::new(survey(&store, 1).choose().0);
+    let bytes = write(&store, out.path(), 0, &hot).expect("written");
+    let file = open_one(out.path()).expect("opens");
+    assert!(file.record_bytes() < bytes && file.num_batches() == BATCHES);
+    file.check(&key()).expect("fits");
+    let mut other = key();
+    other.insert("seed".into(), "12".into());
+    let text = file.check(&other).expect_err("another seed").to_string();
+    assert!(text.contains("seed = 11") && text.contains("12 is asked for"), "{text}");
+    other.remove("seed");
+    assert!(file.check(&other).is_err());
+    drop(file);
+    let path = out.path().join("0.epoch");
+    let whole = std::fs::read(&path).expect("reads");
+    for len in [0, 100, 4096, 8192, whole.len() / 2, whole.len() - 4096, whole.len() - 1] {
+        std::fs::write(&path, &whole[..len]).expect("writes");
+        let error = open_one(out.path()).err().expect("refused");
+        assert!(matches!(error, CompiledError::NotAnEpoch { .. }), "{len}: {error}");
+    }
+}
+
+#[test]
+fn what_an_interrupted_writer_left_is_not_used_and_stands_in_nobodys_way() {
+    let (place, out) = places();
+    let store = open(place.path(), MEMORY);
+    let hot = Arc::new(survey(&store, 1).choose().0);
+    let begin = || {
+        let key = (key(), 0);
+        EpochWriter::create(store.snapshot(), out.path(), "0.epoch", key, Arc::clone(&hot))
+    };
+    let mut writer = begin().expect("begins");
+    let (seeds, stream) = job(0, 0);
+    let stored = sampler(&store).storing(&hot).expect("stored");
+    writer.push(&stored.sample(&[(NODE, &seeds)], stream).expect("batch")).expect("pushes");
+    let busy = begin().err().expect("busy").to_string();
+    assert!(busy.contains("another process writes"), "{busy}");
+    let partial = out.path().join("0.epoch.partial");
+    assert!(partial.exists());
+    drop(writer);
+    assert!(!partial.exists());
+    std::fs::write(&partial, b"what a killed writer leaves").expect("writes");
+    assert!(open_one(out.path()).is_err());
+    write(&store, out.path(), 0, &hot).expect("written");
+    assert!(!partial.exists());
+    open_one(out.path()).expect("opens");
+}
+
+#[test]
+fn too_little_memory_is_said_before_anything_is_read() {
+    let (place, out) = places();
+    let store = open(place.path(), MEMORY);
+    let hot = Arc::new(survey(&store, 1).rows_within(u64::MAX));
+    write(&store, out.path(), 0, &hot).expect("written");
+    drop(store);
+    let store = open(place.path(), 12 << 20);
+    let error = Replay::new(sampler(&store), files(out.path(), 1), 1).err().expect("refused");
+    let SampleError::Budget { minimum_bytes, .. } = error else { panic!("{error}") };
+    assert!(minimum_bytes > 12 << 20);
+    drop(store);
+    let store = open(place.path(), minimum_bytes + (1 << 20));
+    Replay::new(sampler(&store), files(out.path(), 1), 1).expect("starts");
+}

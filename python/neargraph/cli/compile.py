@@ -1,0 +1,128 @@
+"""`neargraph compile G.ng`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from neargraph.splits import SPLITS
+
+from .show import Recover, bars, console, pairs_table, print_json, size
+from .train import parse_fanouts
+
+
+def compile_(
+    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    epochs: Annotated[int, typer.Option(help="How many different epochs.")] = 1,
+    fanouts: Annotated[str, typer.Option(help="Neighbours per layer, -1 for all.")] = "15,10",
+    batch: Annotated[int, typer.Option(help="Seeds of a batch.")] = 1024,
+    seeds: Annotated[
+        str, typer.Option(help="train, val, test, all, or a .npy file of node ids.")
+    ] = "train",
+    node_type: Annotated[str | None, typer.Option(help="Type of the seeds.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of order and draws.")] = 0,
+    shuffle: Annotated[bool, typer.Option(help="Permute the seeds in every epoch.")] = True,
+    drop_last: Annotated[bool, typer.Option(help="Leave a smaller last batch out.")] = False,
+    replace: Annotated[bool, typer.Option(help="Draw with replacement.")] = False,
+    attrs: Annotated[
+        str | None, typer.Option(help="Tensors to compile, like x,y; all unless given.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Memory of the store, here and when replaying, like 2GB.")
+    ] = None,
+    first_epoch: Annotated[int, typer.Option(help="Number of the first epoch.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the files; STORE/compiled unless given.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option(help="Write epochs again that are there.")] = False,
+    backend: Annotated[
+        str, typer.Option(help="auto, uring, direct, pread, mmap or memory.")
+    ] = "auto",
+    recover: Recover = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the estimate only.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Samples epochs once and writes them down, so that loaders can replay them."""
+    import neargraph
+    from neargraph.loader.compiling import EpochCompiler
+    from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
+
+    opened = neargraph.open(store, memory=memory, backend=backend, recover=recover)
+    with opened as handle, bars(as_json) as progress:
+        sampler = neargraph.NeighborSampler(
+            handle,
+            list(parse_fanouts(fanouts)),
+            seed=seed,
+            replace=replace,
+            attrs=None if attrs is None else attrs.split(","),
+        )
+        inputs = resolve_input_nodes(sampler.snapshot, _seeds(seeds, node_type))
+        plan = SeedPlan(
+            num_seeds=len(inputs),
+            batch_size=batch,
+            shuffle=shuffle,
+            seed=seed,
+            drop_last=drop_last,
+        )
+        compiler = EpochCompiler(
+            sampler, inputs, plan, epochs, first_epoch=first_epoch, directory=out
+        )
+        estimate = compiler.estimate()
+        if not as_json:
+            _show_estimate(store, estimate)
+        if dry_run:
+            if as_json:
+                print_json({"store": str(store), "estimate": estimate.plain()})
+            return
+        compiler.check_room(estimate.total_bytes)
+        report = compiler.run(progress, overwrite=overwrite)
+    if as_json:
+        print_json({"store": str(store), "estimate": estimate.plain(), "report": report})
+        return
+    rows = [(key.replace("_", " "), _value(key, value)) for key, value in report.items()]
+    console().print(pairs_table(f"Compiled {store}", rows))
+
+
+def _seeds(text: str, node_type: str | None) -> Any:
+    """What the loaders take as ``input_nodes``."""
+    given: Any = None
+    if text in SPLITS:
+        given = text
+    elif text != "all":
+        import numpy as np
+
+        if not text.endswith(".npy"):
+            raise ValueError(
+                f"--seeds {text!r} is none of {', '.join(SPLITS)}, all, or a .npy file of node ids"
+            )
+        given = np.load(text)
+    return given if node_type is None else (node_type, given)
+
+
+def _show_estimate(store: Path, estimate: Any) -> None:
+    times = estimate.times_features
+    pays = estimate.break_even_epochs
+    rows: list[tuple[str, Any]] = [
+        ("epochs", estimate.epochs),
+        ("batches an epoch", estimate.batches),
+        (
+            "disk an epoch",
+            size(estimate.bytes_per_epoch)
+            + ("" if times is None else f", {times:.2f} times the features"),
+        ),
+        ("disk in all", f"{size(estimate.total_bytes)} of {size(estimate.free_bytes)} free"),
+        ("rows held in memory", f"{estimate.hot_rows:,}, {size(estimate.hot_bytes)}"),
+        ("time to build", f"{estimate.build_seconds:.0f} s"),
+        ("an epoch read fresh", f"{estimate.fresh_seconds_per_epoch:.1f} s"),
+        ("an epoch replayed", f"{estimate.replay_seconds_per_epoch:.1f} s"),
+        ("pays after", "never" if pays is None else f"{pays:.1f} replayed epochs"),
+    ]
+    console().print(pairs_table(f"Estimate for {store}", rows))
+
+
+def _value(key: str, value: Any) -> Any:
+    if key.endswith("_bytes"):
+        return size(value)
+    return f"{value:.1f} s" if key.endswith("seconds") else value
