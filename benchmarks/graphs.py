@@ -155,9 +155,9 @@ def write_rows(graph: Graph, path: Path) -> None:
 
 
 def write_store(
-    graph: Graph, ids: dict[str, Array], rows: Rows, path: Path, x_dtype: Any = None
+    graph: Graph, ids: dict[str, Array], rows: Rows, path: Path, x_dtype: Any = "f32"
 ) -> dict[str, Any]:
-    """The store of the same graph, as any import writes it."""
+    """The store of the same graph, as any import writes it; `x_dtype` may be "sparse"."""
     from neargraph.importers import (
         EdgeChunk,
         EdgePlan,
@@ -194,13 +194,14 @@ def write_store(
         [NodePlan(num_nodes=nodes, tensors=tensors)],
         [EdgePlan(chunks=edges, num_edges=entries)],
     )
-    return run_import(
-        plan, path, ImportOptions(memory=1_000_000_000, overwrite=True, x_dtype=x_dtype)
-    )
+    dense = x_dtype != "sparse"
+    narrow = None if x_dtype in ("f32", "sparse") else x_dtype
+    options = ImportOptions(memory=1_000_000_000, overwrite=True, x_dtype=narrow, dense=dense)
+    return run_import(plan, path, options)
 
 
 def write_narrow(name: str, x_dtype: str, folder: Path) -> None:
-    """The store of a graph that was written before, with narrow rows, as NAME_DTYPE.ng."""
+    """A graph's store once more, with narrow or sparse rows, as NAME_DTYPE.ng."""
     home = folder / name
     arrays = {path.stem: np.load(path, mmap_mode="r") for path in home.glob("*.npy")}
     rows, width = npy_rows(home / "feat.npy"), arrays["feat"].shape[1]
@@ -283,7 +284,7 @@ def main() -> None:
     parser.add_argument("--degree", type=float, default=DEGREE, help="of `planted`, mean")
     parser.add_argument("--width", type=int, default=256, help="of `planted`, f32 columns")
     parser.add_argument("--name", help="of `planted`: what to call it; of `narrow`: which graph")
-    parser.add_argument("--x-dtype", choices=["f16", "bf16", "i8"], default="f16")
+    parser.add_argument("--x-dtype", choices=["f16", "bf16", "i8", "sparse"], default="f16")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", choices=["both", "store", "arrays"], default="both")
     parser.add_argument("--folder", type=Path, default=GRAPHS)

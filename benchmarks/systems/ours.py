@@ -1,7 +1,8 @@
 """This project's loader, and its sampler in front of features that are held in memory.
 
-Options: `reading` (a way of reading that the engine has), `window` (batches to look ahead), `store`
-(another store of the same graph), `threads`, `prefetch`, `backend`, and `gather`: `store` (rows
+Options: `reading` (a way of reading that the engine has), `window` (batches to look ahead),
+`two_phase` (0 or 1), `store` (another store of the same graph), `threads`, `prefetch`, `backend`,
+`method` and `dependent_batches` of the sampler, and `gather`: `store` (rows
 come with the batch), `numpy` or `torch` (all rows are in memory and that library gathers them), or
 `none` (sampling alone). Torch is imported only to train, or to gather by it.
 """
@@ -20,7 +21,8 @@ import neargraph as ng
 
 from .drive import Batch, Spec
 
-PASSED_ON = ("reading", "window", "threads", "prefetch")
+PASSED_ON = ("reading", "window", "threads", "prefetch", "two_phase")
+SAMPLER = ("method", "dependent_batches")
 
 
 class System:
@@ -31,6 +33,8 @@ class System:
         self.spec = spec
         self.gather = options.get("gather", "store")
         self.keywords = {key: options[key] for key in PASSED_ON if key in options}
+        if "two_phase" in self.keywords:
+            self.keywords["two_phase"] = bool(self.keywords["two_phase"])
         known = inspect.signature(ng.NeighborSampler.batches).parameters
         for key in self.keywords:
             if key not in known:
@@ -41,7 +45,10 @@ class System:
             backend=options.get("backend", "auto"),
         )
         attrs = ["x"] if self.gather == "store" else []
-        self.sampler = ng.NeighborSampler(self.store, spec.fanouts, seed=spec.seed, attrs=attrs)
+        how = {key: options[key] for key in SAMPLER if key in options}
+        self.sampler = ng.NeighborSampler(
+            self.store, spec.fanouts, seed=spec.seed, attrs=attrs, **how
+        )
         self.ahead: Any = None
         if hasattr(self.sampler, "look_ahead"):
             self.sampler.look_ahead = partial(self._remember, self.sampler.look_ahead)

@@ -3,7 +3,8 @@
 `mask_width` of a split tensor: absent where PyG's mask was [N]; k where it was [N, k], in which
 case split_0 ... split_{k-1} are its columns. `MiniBatch.edges` is [2, e]: sources, destinations.
 A `dtype` of None reads what the catalog calls `read_dtype`; columns of a `Sampler` may be "sparse",
-and then `MiniBatch.tensor` gives (indptr, columns, values).
+and then `MiniBatch.tensor` gives (indptr, columns, values). `dependent_batches` of a `Sampler`
+makes it choose by LABOR; None is uniform.
 """
 
 from collections.abc import Callable, Sequence
@@ -96,6 +97,7 @@ class Sampler:
         replace: bool,
         seed: int,
         columns: list[tuple[Kind, int, str, str | None]],
+        dependent_batches: int | None = None,
     ) -> None: ...
     def sample(self, seeds: list[tuple[int, Ids]], stream: int) -> MiniBatch: ...
     def is_larger_than_memory(self) -> bool: ...

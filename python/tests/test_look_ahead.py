@@ -57,8 +57,8 @@ def test_every_reading_gives_the_same_batches(path, reading):
         assert store.stats()["budget_peak"] <= 96_000_000
 
 
-@pytest.mark.parametrize("reading", ["scan", "window"])
-def test_a_loader_goes_on_into_the_next_epoch_and_gives_way_to_another(path, reading):
+@pytest.mark.parametrize(("reading", "phases"), [("scan", 1), ("window", 1), ("scan", 2)])
+def test_a_loader_goes_on_into_the_next_epoch_and_gives_way_to_another(path, reading, phases):
     pytest.importorskip("torch_geometric")
     options = {"num_neighbors": [5, 4], "input_nodes": "train", "batch_size": 128, "seed": 3}
 
@@ -73,10 +73,12 @@ def test_a_loader_goes_on_into_the_next_epoch_and_gives_way_to_another(path, rea
         expected = [ids(plain) for _ in range(3)]
         val = ids(ng.NeighborLoader(large, reading="direct", **options))
     with ng.open(path, memory="96MB") as store:
-        train = ng.NeighborLoader(store, reading=reading, shuffle=True, **options)
+        ahead = {"reading": reading, "two_phase": phases == 2}
+        train = ng.NeighborLoader(store, shuffle=True, **ahead, **options)
         other = ng.NeighborLoader(store, reading=reading, **options)
         for epoch in range(3):
             assert equal(ids(train), expected[epoch])
+            assert train.chosen()["phases"] == phases
             if epoch == 1:
                 assert equal(ids(other), val)
         other.close()

@@ -90,7 +90,7 @@ pub fn sample(error: &SampleError) -> PyErr {
             named("BudgetTooSmall", error.to_string())
         }
         SampleError::Compiled(error) => compiled(error),
-        SampleError::NoMemory { .. } | SampleError::Spill { .. } => {
+        SampleError::NoMemory { .. } | SampleError::Spill(_) => {
             named("IoFailed", error.to_string())
         }
         SampleError::Spec(message) => named("UnsupportedArgument", message.clone()),

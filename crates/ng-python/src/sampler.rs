@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ng_sample::{
-    BatchPlan, Chosen, Column, ColumnSpec, Fanouts, SampleSpec, Settings, SparseIndex,
+    BatchPlan, Chosen, Column, ColumnSpec, Fanouts, Method, SampleSpec, Settings, SparseIndex,
 };
 use ng_store::{Owner, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId, Reservation, SeedOrder};
@@ -37,13 +37,16 @@ pub struct Sampler {
 
 #[pymethods]
 impl Sampler {
+    /// `dependent_batches` is of LABOR; without it, sampling is uniform.
     #[new]
+    #[pyo3(signature = (snapshot, fanouts, replace, seed, columns, dependent_batches=None))]
     fn new(
         snapshot: &Snapshot,
         fanouts: Vec<Vec<i64>>,
         replace: bool,
         seed: u64,
         columns: Vec<(String, u16, String, Option<String>)>,
+        dependent_batches: Option<u32>,
     ) -> PyResult<Self> {
         let snapshot = Arc::clone(&snapshot.inner);
         let columns = columns
@@ -56,7 +59,9 @@ impl Sampler {
             })
             .collect::<PyResult<Vec<_>>>()?;
         let fanouts = Fanouts::new(fanouts).map_err(|error| errors::sample(&error))?;
-        let spec = SampleSpec { fanouts, replace, seed };
+        let labor = |dependent| Method::Labor { dependent };
+        let method = dependent_batches.map_or(Method::Uniform, labor);
+        let spec = SampleSpec { fanouts, method, replace, seed };
         let inner = ng_sample::Sampler::with_columns(snapshot, spec, &columns);
         Ok(Self { inner: inner.map_err(|error| errors::sample(&error))? })
     }

@@ -31,7 +31,7 @@ fn run(
     engine: Engine,
 ) -> Result<Figures, Failure> {
     let store = Store::open(dir, options)?;
-    let spec = SampleSpec { fanouts: Fanouts::uniform(fanouts, 1)?, replace: false, seed: 5 };
+    let spec = SampleSpec::uniform(Fanouts::uniform(fanouts, 1)?, 5);
     let sampler = Sampler::new(Arc::clone(&store.snapshot()), spec, Vec::new())?;
     let sampler = sampler.with_engine(engine);
     let mut scratch = SampleScratch::default();

@@ -4,11 +4,12 @@
 //! whose degrees follow a power law (mean 25), in a temporary directory or kept in DIR, where it is
 //! built once. 4000000 nodes are the standard work. One thread, seeds 1024, fanouts 15 and 10.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use ng_sample::{Fanouts, SampleScratch, SampleSpec, Sampler};
+use ng_sample::{Fanouts, Method, SampleScratch, SampleSpec, Sampler};
 use ng_store::{BuildOptions, EdgeTypeSpec, OpenOptions, Store, StoreBuilder};
 use ng_types::{EdgeTypeId, NodeTypeId};
 
@@ -16,6 +17,8 @@ const SEEDS: usize = 1024;
 const FANOUTS: [i64; 2] = [15, 10];
 const MEAN_DEGREE: f64 = 25.0;
 const EXPONENT: f64 = 2.2;
+/// Batches whose rows are counted together.
+const TOGETHER: usize = 16;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -135,6 +138,17 @@ fn measure(
     Ok(())
 }
 
+/// Prints how many rows some batches in a row want.
+fn count_rows(sampler: &Sampler, batches: &[Vec<u64>]) -> Result<(), Failure> {
+    let (mut rows, mut scratch) = (HashSet::new(), SampleScratch::default());
+    for (stream, seeds) in (0..).zip(batches).take(TOGETHER) {
+        let sample = sampler.sample_compact(&[(NodeTypeId(0), seeds)], stream, &mut scratch)?;
+        rows.extend(sample.node_ids(NodeTypeId(0)).iter());
+    }
+    println!("{} distinct rows in the first {TOGETHER} batches", rows.len());
+    Ok(())
+}
+
 fn main() -> Result<(), Failure> {
     let mut args = std::env::args().skip(1);
     let nodes: u64 = args.next().map_or(Ok(400_000), |text| text.parse())?;
@@ -149,8 +163,8 @@ fn main() -> Result<(), Failure> {
     println!("{}", store.stats().backend_note);
     let snapshot = store.snapshot();
     let fanouts = Fanouts::uniform(&FANOUTS, 1)?;
-    let spec = SampleSpec { fanouts, replace: false, seed: 7 };
-    let paged = Sampler::new(Arc::clone(&snapshot), spec, Vec::new())?;
+    let spec = SampleSpec::uniform(fanouts, 7);
+    let paged = Sampler::new(Arc::clone(&snapshot), spec.clone(), Vec::new())?;
     let mut random = Random(2);
     let mut draw = |_| (0..SEEDS).map(|_| random.below(nodes)).collect();
     let seeds: Vec<Vec<u64>> = (0..batches).map(&mut draw).collect();
@@ -167,7 +181,7 @@ fn main() -> Result<(), Failure> {
     let topology = snapshot.load_topology(EdgeTypeId(0))?;
     let (seconds, bytes) = (start.elapsed().as_secs_f64(), topology.num_bytes());
     println!("loaded {:.1} MB in {seconds:.2} s", bytes as f64 / 1e6);
-    let resident = paged.clone().with_resident(vec![Some(topology)])?;
+    let resident = paged.clone().with_resident(vec![Some(Arc::clone(&topology))])?;
     measure("memory", &seeds, |seeds, stream| plain(&resident, seeds, stream))?;
     let (mut scratch, mut compact_bytes) = (SampleScratch::default(), 0);
     for pass in ["memory, compact", "the same again"] {
@@ -176,6 +190,19 @@ fn main() -> Result<(), Failure> {
             compact_bytes = sample.num_bytes();
             Ok((sample.node_ids(NodeTypeId(0)).len(), sample.edges[0].rows.len()))
         })?;
+    }
+    count_rows(&resident, &seeds)?;
+    for dependent in [1, 16] {
+        let spec = SampleSpec { method: Method::Labor { dependent }, ..spec.clone() };
+        let labor = Sampler::new(Arc::clone(&snapshot), spec, Vec::new())?;
+        let few = &seeds[..batches.min(3)];
+        measure("labor, pages", few, |seeds, stream| plain(&labor, seeds, stream))?;
+        let labor = labor.with_resident(vec![Some(Arc::clone(&topology))])?;
+        measure(&format!("labor, {dependent} alike"), &seeds, |seeds, stream| {
+            let sample = labor.sample_compact(seeds, stream, &mut scratch)?;
+            Ok((sample.node_ids(NodeTypeId(0)).len(), sample.edges[0].rows.len()))
+        })?;
+        count_rows(&labor, &seeds)?;
     }
     let kib = |bytes: u64| bytes >> 10;
     println!(

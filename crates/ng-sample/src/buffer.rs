@@ -9,6 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ng_io::Region;
 use ng_types::Reservation;
 
+/// From this length on a page fault for every 4 KiB would take longer than what fills them.
+const LARGE_BYTES: usize = 8 << 20;
+
 /// Bytes of a column. Equal content makes equal buffers.
 #[derive(Debug)]
 pub struct Buffer {
@@ -18,9 +21,11 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Memory of its own.
+    /// Memory of its own, zeros.
     pub fn new(len: usize) -> std::io::Result<Self> {
-        Ok(Self { region: Region::new(len)?, len, home: None })
+        let is_large = len >= LARGE_BYTES;
+        let region = if is_large { Region::with_huge_pages(len)? } else { Region::new(len)? };
+        Ok(Self { region, len, home: None })
     }
 
     /// The bytes.

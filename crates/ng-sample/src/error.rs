@@ -1,5 +1,6 @@
 //! Why a mini-batch could not be made.
 
+use ng_io::ScratchError;
 use ng_store::ReadError;
 use ng_types::BudgetExceeded;
 use thiserror::Error;
@@ -56,14 +57,8 @@ pub enum SampleError {
         source: std::io::Error,
     },
     /// Batches that were sampled ahead could not be written down or read back.
-    #[error(
-        "cannot keep sampled batches beside the store, nor in the directory for temporary files: \
-         {source}; make room, or set two_phase=False"
-    )]
-    Spill {
-        /// The system's answer.
-        source: std::io::Error,
-    },
+    #[error("cannot keep batches that were sampled first: {0}; make room, or set two_phase=False")]
+    Spill(#[from] ScratchError),
     /// A batch gave its memory back to an earlier one. It is made again, so this never leaves a
     /// stream.
     #[doc(hidden)]

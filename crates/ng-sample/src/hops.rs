@@ -59,7 +59,8 @@ pub(crate) struct Step<I> {
     pub sources: Vec<I>,
     /// Where in memory the list of each destination begins, and how long it is.
     pub lists: Vec<(u64, u64)>,
-    /// Places of drawn entries, some destinations at a time.
+    /// Places of chosen entries: of some destinations at a time, or of all where they are known
+    /// only when they have been looked at.
     pub places: Vec<u64>,
     /// The store's answer, where the topology is not in memory.
     pub read: Option<Expansion>,
@@ -164,6 +165,7 @@ impl<I: Id> Hops<I> {
             step.draws = 0;
             step.sources.clear();
             step.lists.clear();
+            step.places.clear();
             step.read = None;
         }
     }
@@ -292,4 +294,13 @@ pub(crate) fn count(entries: u64) -> Result<u32, SampleError> {
         SampleError::Spec(what)
     };
     u32::try_from(entries).map_err(refuse)
+}
+
+/// Appends some entries.
+pub(crate) fn append(to: &mut Expansion, from: &Expansion, at: Range<usize>) {
+    let slice = |len: usize| if len == 0 { 0..0 } else { at.clone() };
+    to.sources.extend_from_slice(&from.sources[at.clone()]);
+    to.edge_ids.extend_from_slice(&from.edge_ids[slice(from.edge_ids.len())]);
+    to.times.extend_from_slice(&from.times[slice(from.times.len())]);
+    to.weights.extend_from_slice(&from.weights[slice(from.weights.len())]);
 }

@@ -53,6 +53,20 @@ impl Rule {
     }
 }
 
+/// Appends where the list of each of `ids` begins, and how long it is.
+pub(crate) fn find_lists<I: Id>(
+    topology: &ResidentTopology,
+    ids: &[I],
+    lists: &mut Vec<(u64, u64)>,
+) {
+    let offsets = topology.offsets();
+    lists.extend(ids.iter().map(|id| {
+        let node = id.get() as usize;
+        let start = offsets.get(node);
+        (start, offsets.get(node + 1) - start)
+    }));
+}
+
 /// Looks up the lists of `ids` and counts what will be drawn of them.
 pub(crate) fn plan<I: Id>(
     topology: &ResidentTopology,
@@ -61,12 +75,7 @@ pub(crate) fn plan<I: Id>(
     step: &mut Step<I>,
     edges: &mut Edges,
 ) -> Result<(), SampleError> {
-    let offsets = topology.offsets();
-    step.lists.extend(ids.iter().map(|id| {
-        let node = id.get() as usize;
-        let start = offsets.get(node);
-        (start, offsets.get(node + 1) - start)
-    }));
+    find_lists(topology, ids, &mut step.lists);
     edges.counts.reserve(ids.len());
     for (_, degree) in &step.lists {
         let count = rule.count(*degree)?;
@@ -98,7 +107,7 @@ pub(crate) fn draw<I: Id>(
 }
 
 /// Appends the entries at `places` to the columns.
-fn load<I: Id>(
+pub(crate) fn load<I: Id>(
     topology: &ResidentTopology,
     places: &[u64],
     sources: &mut Vec<I>,

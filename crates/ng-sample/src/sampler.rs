@@ -7,18 +7,20 @@
 
 use std::sync::Arc;
 
+use ng_simd::SourceSelector;
 use ng_store::{Expansion, ResidentTopology, Snapshot, TensorRef};
 use ng_types::canary::planted;
-use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Reservation};
+use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Reservation, SourceKey};
 
 use crate::columns::Columns;
 use crate::compact::CompactSample;
 use crate::hops::{Ends, Hops};
 use crate::ids::Id;
+use crate::labor::{self, Labor};
 use crate::node_map::NodeMap;
 use crate::resident::{self, Rule};
 use crate::streaming::{self, Engine, Extent, Lists, StreamingStats};
-use crate::{ColumnSpec, HotSet, MiniBatch, SampleError, SampleSpec};
+use crate::{ColumnSpec, HotSet, Method, MiniBatch, SampleError, SampleSpec};
 
 /// Samples mini-batches from one snapshot.
 ///
@@ -46,6 +48,14 @@ const STREAMING_SHARE: u64 = 16;
 
 /// How memory for a batch is obtained: bytes wanted to a reservation.
 pub(crate) type Admit<'a> = dyn Fn(Stage, u64) -> Result<Reservation, SampleError> + 'a;
+
+/// A hop of a batch.
+#[derive(Clone, Copy)]
+struct Turn {
+    key: DrawKey,
+    stream: u64,
+    hop: usize,
+}
 
 /// What the memory is for. A pipeline admits columns in batch order, topology as it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +90,7 @@ impl Sampler {
         spec: SampleSpec,
         wanted: &[ColumnSpec],
     ) -> Result<Self, SampleError> {
-        spec.fanouts.check(snapshot.catalog())?;
+        spec.check(snapshot.catalog())?;
         let catalog = snapshot.catalog();
         let ends: Arc<[Ends]> = Ends::of(catalog).into();
         let resident = vec![None; ends.len()].into();
@@ -287,7 +297,8 @@ impl Sampler {
         let mut early = self.read_early(key, seeds, admit)?;
         let mut lists = early.as_mut().map(|(lists, _)| lists);
         for hop in 0..self.spec.fanouts.hops() {
-            self.sample_hop((key, hop), lists.as_deref_mut(), (hops, held), admit)?;
+            let turn = Turn { key, stream, hop };
+            self.sample_hop(turn, lists.as_deref_mut(), (hops, held), admit)?;
         }
         if let Some((lists, _)) = &early {
             self.streaming.count(lists);
@@ -300,37 +311,46 @@ impl Sampler {
 
     fn sample_hop<I: Id>(
         &self,
-        (key, hop): (DrawKey, usize),
+        turn: Turn,
         mut early: Option<&mut Lists>,
         (hops, held): (&mut Hops<I>, &mut Growing),
         admit: &Admit<'_>,
     ) -> Result<(), SampleError> {
         let mut places = 0_u64;
         for (index, ends) in self.ends.iter().enumerate() {
-            let Some(rule) = self.rule(key, index, hop) else { continue };
+            let Some(rule) = self.rule(turn, index) else { continue };
             let (ids, step, edges) = hops.expanding(index, *ends);
             if ids.is_empty() {
                 continue;
             }
-            if let Some(topology) = &self.resident[index] {
-                resident::plan(topology, rule, ids, step, edges)?;
-                places = places.saturating_add(rule.places(step.draws));
-            } else {
-                let expansion = match early.as_deref_mut() {
-                    Some(lists) => {
-                        let nodes: Vec<NodeId> = ids.iter().map(|id| id.get()).collect();
-                        lists.expand(&self.snapshot, rule, &nodes)?
-                    }
-                    None => self.read(rule, ids)?,
-                };
-                step.keep_read(expansion, edges)?;
+            let nodes = || ids.iter().map(|id| id.get()).collect::<Vec<NodeId>>();
+            match (&self.resident[index], self.labor(turn, rule), early.as_deref_mut()) {
+                (Some(topology), Some(labor), _) => {
+                    labor::plan(topology, labor, ids, step, edges)?;
+                }
+                (Some(topology), None, _) => {
+                    resident::plan(topology, rule, ids, step, edges)?;
+                    places = places.saturating_add(rule.places(step.draws));
+                }
+                (None, Some(labor), _) => {
+                    let held = admit(Stage::Topology, labor::READ_BYTES)?;
+                    let read = labor::read(&self.snapshot, labor, &nodes(), &held)?;
+                    step.keep_read(read, edges)?;
+                }
+                (None, None, Some(lists)) => {
+                    step.keep_read(lists.expand(&self.snapshot, rule, &nodes())?, edges)?;
+                }
+                (None, None, None) => step.keep_read(self.read(rule, &nodes())?, edges)?,
             }
         }
         held.grow(hops.bytes_for_hop(&self.ends, places), admit)?;
         for (index, ends) in self.ends.iter().enumerate() {
-            let Some(rule) = self.rule(key, index, hop) else { continue };
+            let Some(rule) = self.rule(turn, index) else { continue };
             let (ids, step, edges) = hops.expanding(index, *ends);
             match &self.resident[index] {
+                Some(topology) if self.labor(turn, rule).is_some() => {
+                    labor::take(topology, step, &mut edges.data);
+                }
                 Some(topology) => resident::draw(topology, rule, ids, step, &mut edges.data),
                 None => step.take_read(&mut edges.data),
             }
@@ -342,21 +362,30 @@ impl Sampler {
     }
 
     /// How an edge type is drawn from at a hop; `None` if it is left out.
-    fn rule(&self, key: DrawKey, edge_type: usize, hop: usize) -> Option<Rule> {
-        let edge_type = EdgeTypeId(edge_type as u16);
-        let fanout = self.spec.fanouts.get(edge_type, hop);
+    fn rule(&self, turn: Turn, edge_type: usize) -> Option<Rule> {
+        let (key, edge_type) = (turn.key, EdgeTypeId(edge_type as u16));
+        let fanout = self.spec.fanouts.get(edge_type, turn.hop);
         let replace = self.spec.replace;
         (fanout != 0).then(|| Rule { key, edge_type, fanout: u32::try_from(fanout).ok(), replace })
     }
 
+    /// How entries are chosen instead, if that is by source.
+    fn labor(&self, turn: Turn, rule: Rule) -> Option<Labor> {
+        let Method::Labor { dependent } = self.spec.method else { return None };
+        let source = self.ends[usize::from(rule.edge_type.0)].source;
+        let group = turn.stream / u64::from(dependent);
+        let key = SourceKey::new(self.spec.seed, group, NodeTypeId(source as u16));
+        let (selector, edge_type) = (SourceSelector::new(key), rule.edge_type);
+        Some(Labor { selector, edge_type, fanout: rule.fanout? })
+    }
+
     /// Expands a frontier from pages.
-    fn read<I: Id>(&self, rule: Rule, ids: &[I]) -> Result<Expansion, SampleError> {
-        let nodes: Vec<NodeId> = ids.iter().map(|id| id.get()).collect();
+    fn read(&self, rule: Rule, nodes: &[NodeId]) -> Result<Expansion, SampleError> {
         let mut expansion = Expansion::default();
         let mut draw = |at: usize, degree: u64, positions: &mut Vec<u64>| {
             rule.draw(nodes[at], degree, |position| positions.push(position));
         };
-        self.snapshot.expand(rule.edge_type, &nodes, &mut draw, &mut expansion)?;
+        self.snapshot.expand(rule.edge_type, nodes, &mut draw, &mut expansion)?;
         Ok(expansion)
     }
 
@@ -368,8 +397,11 @@ impl Sampler {
         seeds: &[(NodeTypeId, &[NodeId])],
         admit: &Admit<'_>,
     ) -> Result<Option<(Lists, Reservation)>, SampleError> {
-        let is_paged = self.resident.iter().all(Option::is_none);
-        if self.engine == Engine::Hops || !is_paged || self.spec.fanouts.hops() < 2 {
+        // Draws of a smaller fanout are the first ones of a larger, which other methods lack.
+        let is_fit = self.spec.method == Method::Uniform
+            && self.spec.fanouts.hops() >= 2
+            && self.resident.iter().all(Option::is_none);
+        if self.engine == Engine::Hops || !is_fit {
             return Ok(None);
         }
         let mut counts = vec![0; self.snapshot.catalog().node_types.len()];

@@ -48,7 +48,7 @@ impl Fanouts {
         list.and_then(|list| list.get(hop)).copied().unwrap_or(0)
     }
 
-    pub(crate) fn check(&self, catalog: &Catalog) -> Result<(), SampleError> {
+    fn check(&self, catalog: &Catalog) -> Result<(), SampleError> {
         let (given, known) = (self.per_edge_type.len(), catalog.edge_types.len());
         if given == known {
             return Ok(());
@@ -57,13 +57,51 @@ impl Fanouts {
     }
 }
 
+/// How entries of a list are chosen where there are more than the fanout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// Each destination draws its own, as many as the fanout says.
+    #[default]
+    Uniform,
+    /// LABOR-0 (Balin and Catalyurek, 2023): an entry is taken if the number of its source is at
+    /// most fanout / degree. Destinations share the numbers, so that they choose the same sources
+    /// where they can, and a batch has fewer nodes; each takes as many as the fanout says on
+    /// average.
+    Labor {
+        /// Streams in a row that share the numbers, at least 1: their batches have rows in common.
+        dependent: u32,
+    },
+}
+
 /// Everything that shapes a sample besides its seeds and stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampleSpec {
     /// Neighbours per hop.
     pub fanouts: Fanouts,
+    /// How they are chosen.
+    pub method: Method,
     /// Draw with replacement.
     pub replace: bool,
     /// The seed of all draws.
     pub seed: u64,
+}
+
+impl SampleSpec {
+    /// Uniform draws without replacement.
+    pub fn uniform(fanouts: Fanouts, seed: u64) -> Self {
+        Self { fanouts, method: Method::Uniform, replace: false, seed }
+    }
+
+    pub(crate) fn check(&self, catalog: &Catalog) -> Result<(), SampleError> {
+        self.fanouts.check(catalog)?;
+        match self.method {
+            Method::Labor { dependent: 0 } => {
+                Err(SampleError::Spec("dependent batches are counted from 1".into()))
+            }
+            Method::Labor { .. } if self.replace => Err(SampleError::Spec(
+                "labor takes each entry once; sample uniformly to draw with replacement".into(),
+            )),
+            _ => Ok(()),
+        }
+    }
 }

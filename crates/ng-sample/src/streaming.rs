@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ng_store::{Expansion, ListRequest, STREAM_BYTES_PER_REQUEST, Snapshot};
 use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId};
 
-use crate::hops::Ends;
+use crate::hops::{Ends, append};
 use crate::resident::Rule;
 use crate::{SampleError, SampleSpec};
 
@@ -218,14 +218,6 @@ impl Lists {
         }
         Ok(out)
     }
-}
-
-fn append(to: &mut Expansion, from: &Expansion, at: Range<usize>) {
-    let slice = |len: usize| if len == 0 { 0..0 } else { at.clone() };
-    to.sources.extend_from_slice(&from.sources[at.clone()]);
-    to.edge_ids.extend_from_slice(&from.edge_ids[slice(from.edge_ids.len())]);
-    to.times.extend_from_slice(&from.times[slice(from.times.len())]);
-    to.weights.extend_from_slice(&from.weights[slice(from.weights.len())]);
 }
 
 /// The subgraph as far as it is known, while lists arrive.

@@ -15,11 +15,10 @@ fn stream(store: &Store, batch_size: usize, prefetch: usize) -> BatchStream {
 }
 
 fn stream_of(store: &Store, fanouts: &[i64], batch_size: usize, prefetch: usize) -> BatchStream {
-    let spec = SampleSpec {
-        fanouts: Fanouts::uniform(fanouts, common::EDGE_TYPES.len()).expect("fanouts"),
-        replace: false,
-        seed: 3,
-    };
+    let spec = SampleSpec::uniform(
+        Fanouts::uniform(fanouts, common::EDGE_TYPES.len()).expect("fanouts"),
+        3,
+    );
     let sampler = Sampler::new(store.snapshot(), spec, features()).expect("sampler");
     let plan = BatchPlan {
         node_type: NodeTypeId(1),

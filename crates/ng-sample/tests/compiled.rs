@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ng_io::BackendChoice;
 use ng_sample::{
     ColumnSpec, CompiledError, EpochFile, EpochKey, EpochWriter, Fanouts, HotSet, LookAhead,
-    MiniBatch, Reading, Replay, SampleError, SampleSpec, Sampler, Settings, Survey,
+    Method, MiniBatch, Reading, Replay, SampleError, SampleSpec, Sampler, Settings, Survey,
 };
 use ng_store::{
     BuildOptions, EdgeTypeSpec, Entry, OpenOptions, Owner, Store, StoreBuilder, TensorRef,
@@ -105,7 +105,7 @@ fn tensors() -> Vec<TensorRef> {
 
 fn sampler(store: &Store) -> Sampler {
     let fanouts = Fanouts::uniform(&[6, 4], 1).expect("fanouts");
-    let spec = SampleSpec { fanouts, replace: false, seed: 11 };
+    let spec = SampleSpec { fanouts, replace: false, seed: 11, method: Method::Uniform };
     Sampler::new(store.snapshot(), spec, tensors()).expect("sampler")
 }
 
@@ -230,7 +230,7 @@ fn fewer_tensors_can_be_asked_for_and_narrow_rows_come_in_any_type() {
     let hot = Arc::new(survey(&store, 1).choose().0);
     write(&store, out.path(), 0, &hot).expect("written");
     let fanouts = Fanouts::uniform(&[6, 4], 1).expect("fanouts");
-    let spec = SampleSpec { fanouts, replace: false, seed: 11 };
+    let spec = SampleSpec { fanouts, replace: false, seed: 11, method: Method::Uniform };
     let steps = TensorRef { owner: Owner::Node(NODE), index: 1 };
     for dtype in [Dtype::I8, Dtype::F16, Dtype::F32] {
         let wanted = ColumnSpec { tensor: steps, dtype: Some(dtype), is_sparse: false };

@@ -80,7 +80,7 @@ fn batches_from_memory_equal_batches_from_pages() {
             (mixed, true),
         ] {
             let fanouts = Fanouts::new(fanouts).expect("fanouts");
-            let spec = SampleSpec { fanouts, replace, seed: 31 };
+            let spec = SampleSpec { replace, ..SampleSpec::uniform(fanouts, 31) };
             for stream in 0..2 {
                 let zero: Vec<u64> = (0..20).map(|_| numbers.next(nodes[0])).collect();
                 let one: Vec<u64> = [0, 5, 0, 7, 5].into_iter().chain(10..20).collect();
@@ -100,7 +100,7 @@ fn columns_are_gathered_for_batches_from_memory() {
     let store = open(dir.path(), 64 << 20, BackendChoice::Pread);
     let snapshot = store.snapshot();
     let fanouts = Fanouts::uniform(&[6, 4], EDGE_TYPES.len()).expect("fanouts");
-    let spec = SampleSpec { fanouts, replace: false, seed: 2 };
+    let spec = SampleSpec::uniform(fanouts, 2);
     let paged = Sampler::new(Arc::clone(&snapshot), spec, features()).expect("sampler");
     let resident = paged.clone().with_resident(load(&snapshot, |_| true)).expect("fits");
     for stream in 0..5 {
@@ -118,7 +118,7 @@ fn what_sampling_holds_is_counted_and_given_back() {
     let store = open(dir.path(), 64 << 20, BackendChoice::Pread);
     let snapshot = store.snapshot();
     let fanouts = Fanouts::uniform(&[15, 10], 6).expect("fanouts");
-    let spec = SampleSpec { fanouts, replace: false, seed: 2 };
+    let spec = SampleSpec::uniform(fanouts, 2);
     let sampler = Sampler::new(Arc::clone(&snapshot), spec, Vec::new()).expect("sampler");
     let sampler = sampler.with_resident(load(&snapshot, |_| true)).expect("fits");
     let cached = |store: &Store| store.stats().block_cache_bytes + store.stats().row_cache_bytes;
@@ -144,11 +144,7 @@ fn a_topology_of_another_type_or_version_is_refused() {
     build_every_kind(dir.path(), [70, 30, 500]);
     let store = open(dir.path(), 64 << 20, BackendChoice::Pread);
     let snapshot = store.snapshot();
-    let spec = SampleSpec {
-        fanouts: Fanouts::uniform(&[2], 6).expect("fanouts"),
-        replace: false,
-        seed: 2,
-    };
+    let spec = SampleSpec::uniform(Fanouts::uniform(&[2], 6).expect("fanouts"), 2);
     let sampler = |snapshot: &Arc<Snapshot>| {
         Sampler::new(Arc::clone(snapshot), spec.clone(), Vec::new()).expect("sampler")
     };

@@ -75,11 +75,7 @@ fn open(dir: &Path, memory: u64) -> Store {
 }
 
 fn sampler(store: &Store) -> Sampler {
-    let spec = SampleSpec {
-        fanouts: Fanouts::uniform(&[6, 4], 1).expect("fanouts"),
-        replace: false,
-        seed: 11,
-    };
+    let spec = SampleSpec::uniform(Fanouts::uniform(&[6, 4], 1).expect("fanouts"), 11);
     let tensor = |index| TensorRef { owner: Owner::Node(NODE), index };
     Sampler::new(store.snapshot(), spec, vec![tensor(0), tensor(1)]).expect("sampler")
 }

@@ -23,11 +23,10 @@ fn batches(
     threads: usize,
 ) -> Vec<MiniBatch> {
     let store = open(dir, memory, backend);
-    let spec = SampleSpec {
-        fanouts: Fanouts::uniform(&[7, 5], common::EDGE_TYPES.len()).expect("fanouts"),
-        replace: false,
-        seed: 11,
-    };
+    let spec = SampleSpec::uniform(
+        Fanouts::uniform(&[7, 5], common::EDGE_TYPES.len()).expect("fanouts"),
+        11,
+    );
     let tensors = [features(), scaled()].concat();
     let sampler = Sampler::new(store.snapshot(), spec, tensors).expect("sampler");
     let engine = if threads == 2 { Engine::Hops } else { Engine::Streaming };

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Graph, PAPERS, features, open, row};
+use common::{Graph, PAPERS, chi_square_p, features, open, row};
 use ng_io::BackendChoice;
 use ng_sample::{ColumnSpec, Fanouts, MiniBatch, SampleSpec, Sampler};
 use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeTypeId};
@@ -12,7 +12,7 @@ use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeTypeId};
 fn sampler(dir: &std::path::Path, fanouts: &[i64], replace: bool, seed: u64) -> Sampler {
     let store = open(dir, 64 << 20, BackendChoice::Pread);
     let fanouts = Fanouts::uniform(fanouts, common::EDGE_TYPES.len()).expect("fanouts");
-    let spec = SampleSpec { fanouts, replace, seed };
+    let spec = SampleSpec { replace, ..SampleSpec::uniform(fanouts, seed) };
     Sampler::new(store.snapshot(), spec, features()).expect("sampler")
 }
 
@@ -43,7 +43,7 @@ fn scaled_rows_come_as_what_was_asked_for() {
     graph.build(dir.path(), 4096);
     let store = open(dir.path(), 64 << 20, BackendChoice::Auto);
     let fanouts = Fanouts::uniform(&[4], common::EDGE_TYPES.len()).expect("fanouts");
-    let spec = SampleSpec { fanouts, replace: false, seed: 5 };
+    let spec = SampleSpec::uniform(fanouts, 5);
     let tensor = common::scaled()[1];
     let wanted = [None, Some(Dtype::I8), Some(Dtype::F16), Some(Dtype::Bf16)];
     let column = |tensor, dtype| ColumnSpec { dtype, ..ColumnSpec::from(tensor) };
@@ -116,20 +116,6 @@ fn a_seed_out_of_range_is_named() {
     let sampler = sampler(dir.path(), &[5], false, 1);
     let error = sampler.sample(&[(NodeTypeId(1), &[PAPERS])], 0).expect_err("out of range");
     assert!(error.to_string().contains(&PAPERS.to_string()), "{error}");
-}
-
-/// The upper tail of chi-square, by the cube-root normal approximation (Wilson and Hilferty 1931).
-fn chi_square_p(statistic: f64, freedom: f64) -> f64 {
-    let spread = 2.0 / (9.0 * freedom);
-    let z = ((statistic / freedom).cbrt() - (1.0 - spread)) / spread.sqrt();
-    // Abramowitz and Stegun 26.2.17, one-sided.
-    let t = 1.0 / (1.0 + 0.231_641_9 * z.abs());
-    let poly = t
-        * (0.319_381_53
-            + t * (-0.356_563_782
-                + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
-    let tail = (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt() * poly;
-    if z >= 0.0 { tail } else { 1.0 - tail }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use ng_types::NodeTypeId;
 
 /// A sampler of each engine.
 fn samplers(store: &Store, fanouts: &Fanouts, replace: bool) -> [Sampler; 2] {
-    let spec = SampleSpec { fanouts: fanouts.clone(), replace, seed: 40 };
+    let spec = SampleSpec { replace, ..SampleSpec::uniform(fanouts.clone(), 40) };
     let sampler = Sampler::new(store.snapshot(), spec, Vec::new()).expect("sampler");
     [sampler.clone().with_engine(Engine::Hops), sampler.with_engine(Engine::Streaming)]
 }
@@ -98,7 +98,7 @@ fn columns_are_gathered_and_the_memory_is_given_back() {
     Graph::new(13).build(dir.path(), 4096);
     let store = open(dir.path(), 64 << 20, BackendChoice::Auto);
     let fanouts = Fanouts::uniform(&[4, 3], common::EDGE_TYPES.len()).expect("fanouts");
-    let spec = SampleSpec { fanouts, replace: false, seed: 2 };
+    let spec = SampleSpec::uniform(fanouts, 2);
     let sampler = Sampler::new(store.snapshot(), spec, features()).expect("sampler");
     let cached = |store: &Store| store.stats().block_cache_bytes + store.stats().row_cache_bytes;
     let before = store.budget().used_bytes() - cached(&store);

@@ -2,6 +2,8 @@
 //!
 //! The invariant: a processor-specific kernel is called only where the processor has it.
 
+use ng_types::SourceKey;
+
 use crate::portable;
 #[cfg(target_arch = "x86_64")]
 use crate::x86;
@@ -66,4 +68,6 @@ kernels! {
     f32_to_bf16(values: &[u8], out: &mut [u8]);
     f32_to_i8(values: &[u8], scales: &[f32], out: &mut [u8]) -> bool;
     raise(largest: &mut [f32], row: &[u8]) -> bool;
+    below_of_three(key: SourceKey, sources: &[[u8; 3]], bound: u32, places: &mut Vec<u32>);
+    below_of_four(key: SourceKey, sources: &[[u8; 4]], bound: u32, places: &mut Vec<u32>);
 }

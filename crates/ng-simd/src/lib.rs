@@ -1,9 +1,9 @@
 //! Rows of narrow elements: f16, bf16, and int8 with a scale for each column, to f32 and back.
 //!
-//! What lives here: [`RowDecoder`], [`RowEncoder`], [`ColumnRange`], the kernels under them, and
-//! copies of rows between large memories, dispatched to what the processor has. What must not:
-//! I/O, and where rows lie in a store. The invariant: every kernel gives the bits of the portable
-//! one, so that a batch does not depend on the machine.
+//! What lives here: [`RowDecoder`], [`RowEncoder`], [`ColumnRange`], [`SourceSelector`], the
+//! kernels under them, and copies of rows between large memories, dispatched to what the processor
+//! has. What must not: I/O, and where rows or lists lie in a store. The invariant: every kernel
+//! gives the bits of the portable one, so that a batch does not depend on the machine.
 //!
 //! Rounding is to nearest, ties to even. What each conversion does with odd values:
 //!
@@ -26,6 +26,7 @@ mod dispatch;
 mod encode;
 mod portable;
 mod scale;
+mod select;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -34,3 +35,4 @@ pub use decode::{DecodeError, RowDecoder};
 pub use dispatch::Path;
 pub use encode::{Misfit, RowEncoder};
 pub use scale::ColumnRange;
+pub use select::SourceSelector;

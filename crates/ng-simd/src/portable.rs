@@ -4,6 +4,8 @@
 //! no alignment. All are written without branches, so that the compiler vectorises them for
 //! whatever it may assume of the processor: the functions of `x86` are mostly these again.
 
+use ng_types::SourceKey;
+
 use crate::scale::STEPS;
 
 /// Bits of an f16 as those of the f32 of the same value.
@@ -115,4 +117,84 @@ pub(crate) fn raise(largest: &mut [f32], row: &[u8]) -> bool {
         *largest = if magnitude > *largest { magnitude } else { *largest };
     }
     all_finite
+}
+
+/// Appends the places of the sources whose number is below `bound`.
+pub(crate) fn below_of_three(
+    key: SourceKey,
+    sources: &[[u8; 3]],
+    bound: u32,
+    places: &mut Vec<u32>,
+) {
+    below(key, sources, three, bound, places, |eight| words(eight, three), are_below);
+}
+
+/// Appends the places of the sources whose number is below `bound`.
+pub(crate) fn below_of_four(
+    key: SourceKey,
+    sources: &[[u8; 4]],
+    bound: u32,
+    places: &mut Vec<u32>,
+) {
+    below(key, sources, four, bound, places, |eight| words(eight, four), are_below);
+}
+
+#[inline(always)]
+pub(crate) fn three(source: &[u8; 3]) -> u32 {
+    u32::from_le_bytes([source[0], source[1], source[2], 0])
+}
+
+#[inline(always)]
+pub(crate) fn four(source: &[u8; 4]) -> u32 {
+    u32::from_le_bytes(*source)
+}
+
+/// Eight sources as words.
+#[inline(always)]
+pub(crate) fn words<T>(eight: &[T; 8], wide: impl Fn(&T) -> u32) -> [u32; 8] {
+    let mut words = [0; 8];
+    for (word, source) in words.iter_mut().zip(eight) {
+        *word = wide(source);
+    }
+    words
+}
+
+/// A bit for each number that is below `bound`.
+#[inline(always)]
+fn are_below(numbers: &[u32; 8], bound: u32) -> u32 {
+    let mut bits = 0;
+    for (lane, number) in numbers.iter().enumerate() {
+        bits |= u32::from(*number < bound) << lane;
+    }
+    bits
+}
+
+/// Appends the places of the sources whose number is below `bound`, given what the processor has
+/// for eight at a time.
+#[inline(always)]
+pub(crate) fn below<T>(
+    key: SourceKey,
+    sources: &[T],
+    wide: impl Fn(&T) -> u32,
+    bound: u32,
+    places: &mut Vec<u32>,
+    words: impl Fn(&[T; 8]) -> [u32; 8],
+    are_below: impl Fn(&[u32; 8], u32) -> u32,
+) {
+    let (eights, rest) = sources.as_chunks::<8>();
+    let mut first = 0;
+    for eight in eights {
+        let mut numbers = words(eight);
+        for number in &mut numbers {
+            *number = key.number(u64::from(*number));
+        }
+        let mut taken = are_below(&numbers, bound);
+        while taken != 0 {
+            places.push(first + taken.trailing_zeros());
+            taken &= taken - 1;
+        }
+        first += 8;
+    }
+    let is_taken = |source: &T| key.number(u64::from(wide(source))) < bound;
+    places.extend((first..).zip(rest).filter(|(_, source)| is_taken(source)).map(|(at, _)| at));
 }

@@ -4,9 +4,13 @@
 //! called only after [`is_there`] said yes.
 
 use std::arch::x86_64::{
-    _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_storeu_si128, _mm256_cvtph_ps, _mm256_cvtps_ph,
-    _mm256_loadu_ps, _mm256_storeu_ps,
+    _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_storeu_si128, _mm256_castsi256_ps,
+    _mm256_cmpeq_epi32, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_loadu_ps, _mm256_loadu_si256,
+    _mm256_max_epu32, _mm256_movemask_ps, _mm256_set_m128i, _mm256_set1_epi32, _mm256_setr_epi8,
+    _mm256_shuffle_epi8, _mm256_storeu_ps, _mm256_storeu_si256,
 };
+
+use ng_types::SourceKey;
 
 use crate::portable;
 
@@ -75,4 +79,60 @@ pub(crate) fn f32_to_i8(values: &[u8], scales: &[f32], out: &mut [u8]) -> bool {
 #[target_feature(enable = "avx2")]
 pub(crate) fn raise(largest: &mut [f32], row: &[u8]) -> bool {
     portable::raise(largest, row)
+}
+
+#[target_feature(enable = "avx2")]
+pub(crate) fn below_of_three(
+    key: SourceKey,
+    sources: &[[u8; 3]],
+    bound: u32,
+    places: &mut Vec<u32>,
+) {
+    let words = |eight: &[[u8; 3]; 8]| widen(eight);
+    let are_below = |numbers: &[u32; 8], bound: u32| are_below(numbers, bound);
+    portable::below(key, sources, portable::three, bound, places, words, are_below);
+}
+
+#[target_feature(enable = "avx2")]
+pub(crate) fn below_of_four(
+    key: SourceKey,
+    sources: &[[u8; 4]],
+    bound: u32,
+    places: &mut Vec<u32>,
+) {
+    let words = |eight: &[[u8; 4]; 8]| portable::words(eight, portable::four);
+    let are_below = |numbers: &[u32; 8], bound: u32| are_below(numbers, bound);
+    portable::below(key, sources, portable::four, bound, places, words, are_below);
+}
+
+/// Eight numbers of three bytes as words.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn widen(eight: &[[u8; 3]; 8]) -> [u32; 8] {
+    let bytes = eight.as_flattened();
+    let mut words = [0; 8];
+    let order = _mm256_setr_epi8(
+        0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1, //
+        4, 5, 6, -1, 7, 8, 9, -1, 10, 11, 12, -1, 13, 14, 15, -1,
+    );
+    // SAFETY: of 24 bytes, 16 are read from the start and 16 up to the end; 32 are written to a
+    // reference to 32. Nothing needs alignment.
+    unsafe {
+        let low = _mm_loadu_si128(bytes.as_ptr().cast());
+        let high = _mm_loadu_si128(bytes.as_ptr().add(8).cast());
+        let spread = _mm256_shuffle_epi8(_mm256_set_m128i(high, low), order);
+        _mm256_storeu_si256(words.as_mut_ptr().cast(), spread);
+    }
+    words
+}
+
+/// A bit for each number that is below `bound`.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn are_below(numbers: &[u32; 8], bound: u32) -> u32 {
+    // SAFETY: 32 bytes are read from a reference to 32, which need no alignment.
+    let numbers = unsafe { _mm256_loadu_si256(numbers.as_ptr().cast()) };
+    let bound = _mm256_set1_epi32(bound as i32);
+    let at_least = _mm256_cmpeq_epi32(_mm256_max_epu32(numbers, bound), numbers);
+    !_mm256_movemask_ps(_mm256_castsi256_ps(at_least)) as u32 & 0xFF
 }

@@ -5,7 +5,7 @@
 //! two draws); `docs/format.md` gives the byte order so that another program can repeat a draw.
 
 use crate::canary::planted;
-use crate::{EdgeTypeId, NodeId};
+use crate::{EdgeTypeId, NodeId, NodeTypeId};
 
 const MULTIPLIER: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
@@ -16,6 +16,7 @@ pub(crate) mod domain {
     pub const DRAW: u32 = 0;
     pub const KEY: u32 = 1;
     pub const ORDER: u32 = 2;
+    pub const SOURCE: u32 = 3;
 }
 
 /// One block of Philox 4x32-10.
@@ -171,6 +172,39 @@ impl Draws {
     }
 }
 
+/// The numbers of all sources of one node type under one (seed, group of streams): what
+/// destinations that decide by source, such as those of LABOR, have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceKey {
+    words: [u32; 2],
+}
+
+impl SourceKey {
+    /// Derives the key: the first two words of the block with counter (group, node type, SOURCE),
+    /// keyed by `seed`.
+    pub fn new(seed: u64, group: u64, node_type: NodeTypeId) -> Self {
+        let counter = [group as u32, (group >> 32) as u32, u32::from(node_type.0), domain::SOURCE];
+        let block = philox4x32_10(counter, [seed as u32, (seed >> 32) as u32]);
+        Self { words: [block[0], block[1]] }
+    }
+
+    /// The number of a source, 32 uniform bits: a mixer of 32 bits (Mueller's `triple32`) with a
+    /// word of the key before and one within, which is plain arithmetic for eight at a time.
+    #[inline(always)]
+    pub fn number(self, source: NodeId) -> u32 {
+        let [before, within] = self.words;
+        let high = ((source >> 32) as u32).wrapping_mul(WEYL[0]);
+        let mut x = source as u32 ^ before;
+        x ^= x >> 17;
+        x = x.wrapping_mul(0xED5A_D4BB);
+        x ^= x >> 11 ^ within ^ high;
+        x = x.wrapping_mul(0xAC4C_1B51);
+        x ^= x >> 15;
+        x = x.wrapping_mul(0x3184_8BAB);
+        x ^ x >> 14
+    }
+}
+
 /// Lists up to this length are shuffled themselves.
 const SHORT_MAX: usize = 64;
 const ASCENDING: [u8; SHORT_MAX] = {
@@ -281,6 +315,53 @@ mod tests {
         for (i, a) in all.iter().enumerate() {
             assert!(all[i + 1..].iter().all(|b| a != b));
         }
+    }
+
+    /// Chi-square of counts that should be equal, in standard deviations off its mean.
+    fn deviation(counts: &[u32]) -> f64 {
+        let mean = counts.iter().map(|count| f64::from(*count)).sum::<f64>() / counts.len() as f64;
+        let square = |count: &u32| (f64::from(*count) - mean).powi(2) / mean;
+        let free = (counts.len() - 1) as f64;
+        (counts.iter().map(square).sum::<f64>() - free) / (2.0 * free).sqrt()
+    }
+
+    #[test]
+    fn numbers_of_sources_are_uniform_and_independent_over_sources_and_groups() {
+        let seed = 2023;
+        println!("seed {seed}");
+        let mut worst: f64 = 0.0;
+        // Neighbours in id, and ids that differ in one bit only, the high ones included.
+        for apart in (0..39).map(|bit| 1_u64 << bit) {
+            let (mut one, mut two) = (vec![0; 256], vec![0; 256]);
+            for group in 0..4096 {
+                let key = SourceKey::new(seed, group, NodeTypeId(1));
+                for source in 0..16_u64 {
+                    let source = source * 77_777_777;
+                    let (a, b) = (key.number(source), key.number(source ^ apart));
+                    one[(a >> 24) as usize] += 1;
+                    two[(a >> 28 << 4 | b >> 28) as usize] += 1;
+                }
+            }
+            worst = worst.max(deviation(&one).abs()).max(deviation(&two).abs());
+        }
+        // One group: many sources.
+        for group in 0..20 {
+            let key = SourceKey::new(seed, group, NodeTypeId(0));
+            let (mut high, mut low) = (vec![0; 1024], vec![0; 1024]);
+            for source in 0..200_000 {
+                let number = key.number(source);
+                high[(number >> 22) as usize] += 1;
+                low[(number % 1024) as usize] += 1;
+            }
+            worst = worst.max(deviation(&high).abs()).max(deviation(&low).abs());
+        }
+        assert!(worst < 5.0, "{worst} standard deviations off");
+        let number = |seed, group, node_type, source| {
+            SourceKey::new(seed, group, NodeTypeId(node_type)).number(source)
+        };
+        let first = number(0, 0, 0, 0);
+        let others = [number(1, 0, 0, 0), number(0, 1, 0, 0), number(0, 0, 1, 0)];
+        assert!(!others.contains(&first) && number(0, 0, 0, 1 << 32) != first);
     }
 
     /// The words of docs/format.md, without any cleverness.

@@ -53,8 +53,9 @@ class CompiledEpochs:
 
 def epoch_key(sampler: "NeighborSampler", inputs: InputNodes, plan: SeedPlan) -> dict[str, str]:
     """Everything that shapes the batches of an epoch, but for its number."""
+    dependent = f", {sampler.dependent_batches} dependent" if sampler.method == "labor" else ""
     return {
-        "method": "uniform",
+        "method": sampler.method + dependent,
         "store": sampler.snapshot.fingerprint,
         "fanouts": json.dumps(sampler.fanouts),
         "replace": str(sampler.replace),

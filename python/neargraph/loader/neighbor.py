@@ -58,6 +58,9 @@ class NeighborLoader:
         shuffle: Permute the seeds anew in every epoch, keyed by `seed`.
         seed: Seed of the order and of all draws.
         replace: Draw neighbours with replacement.
+        method: ``"labor"`` lets nodes choose the same neighbours where they can, so that a batch
+            has fewer nodes; see `NeighborSampler`.
+        dependent_batches: With ``"labor"``, so many batches in a row choose alike.
         drop_last: Leave a smaller last batch out.
         rank: Place of this process among `world_size`.
         world_size: Processes that share every batch, as under torchrun.
@@ -111,6 +114,8 @@ class NeighborLoader:
         shuffle: bool = False,
         seed: int = 0,
         replace: bool = False,
+        method: str = "uniform",
+        dependent_batches: int = 1,
         drop_last: bool = False,
         rank: int = 0,
         world_size: int = 1,
@@ -138,14 +143,10 @@ class NeighborLoader:
         refuse_unsupported(kwargs)
         snapshot = data.snapshot()
         x_read, x_cast = _split_x_dtype(snapshot.schema, x_dtype)
+        how: dict[str, Any] = {"method": method, "dependent_batches": dependent_batches}
+        rows: dict[str, Any] = {"attrs": attrs, "x_dtype": x_read, "x_format": x_format}
         sampler = NeighborSampler(
-            snapshot,
-            num_neighbors,
-            seed=seed,
-            replace=replace,
-            attrs=attrs,
-            x_dtype=x_read,
-            x_format=x_format,
+            snapshot, num_neighbors, seed=seed, replace=replace, **how, **rows
         )
         if num_workers:
             snapshot.share()
@@ -201,6 +202,11 @@ class NeighborLoader:
     def batch_size(self) -> int:
         """Seeds of a global batch."""
         return self._source.plan.batch_size
+
+    def chosen(self) -> dict[str, Any] | None:
+        """How rows are read ahead: policy, window, phases, rows in memory, expected reads and
+        bytes a batch. None before the first batch, or where nothing is read ahead."""
+        return self._ahead.chosen() if self._ahead is not None else None
 
     def __len__(self) -> int:
         """Batches of one whole epoch."""
@@ -275,6 +281,8 @@ class NeighborLoader:
             "store": self.snapshot.fingerprint,
             "fanouts": sampler.fanouts,
             "replace": sampler.replace,
+            "method": sampler.method,
+            "dependent_batches": sampler.dependent_batches,
             "input_nodes": self._source.inputs.digest(),
             "batch_size": plan.batch_size,
             "shuffle": plan.shuffle,

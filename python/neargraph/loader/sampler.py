@@ -27,7 +27,7 @@ Attrs = Sequence[str] | Mapping[Any, Sequence[str]] | None
 
 
 class NeighborSampler:
-    """Uniform neighbour sampling over a store.
+    """Neighbour sampling over a store.
 
     Args:
         store: The open store, or a snapshot. The sampler stays at the commit that is the newest
@@ -36,6 +36,11 @@ class NeighborSampler:
             edge type gives each type its own list.
         seed: Seed of all draws; equal seeds give equal batches.
         replace: Draw with replacement.
+        method: ``"uniform"``: each node draws its neighbours by itself. ``"labor"``: nodes choose
+            the same neighbours where they can (LABOR-0), so that a batch has fewer nodes; a fanout
+            is then the number of neighbours on average. See ``docs/reading.md``.
+        dependent_batches: With ``"labor"``, so many batches in a row choose alike and have rows in
+            common.
         attrs: Names of the tensors to read with each batch, for all types or as a dictionary by
             type. ``"train_mask"`` and the like stand for the splits. None reads all of them, an
             empty list none.
@@ -63,6 +68,8 @@ class NeighborSampler:
         *,
         seed: int = 0,
         replace: bool = False,
+        method: str = "uniform",
+        dependent_batches: int = 1,
         attrs: Attrs = None,
         x_dtype: DtypeLike = None,
         x_format: XFormat = "dense",
@@ -73,6 +80,9 @@ class NeighborSampler:
         self.fanouts = resolve_fanouts(self.snapshot.schema, fanouts)
         self.seed = seed
         self.replace = replace
+        _check_method(method, dependent_batches, replace)
+        self.method = method
+        self.dependent_batches = dependent_batches
         _check_format(self.snapshot.schema, x_format, x_dtype)
         self.tensors = resolve_attrs(self.snapshot.schema, attrs)
         self._columns = [
@@ -86,7 +96,9 @@ class NeighborSampler:
 
     def _build(self) -> _core.Sampler:
         version = self.snapshot.version
-        return _core.Sampler(version, self.fanouts, self.replace, self.seed, self._columns)
+        dependent = self.dependent_batches if self.method == "labor" else None
+        settings = (self.fanouts, self.replace, self.seed, self._columns, dependent)
+        return _core.Sampler(version, *settings)
 
     @property
     def core(self) -> _core.Sampler:
@@ -309,6 +321,19 @@ def _column(
     meta = schema.tensor(schema.node_types[type_id], name)
     wanted = read_as(meta, x_dtype)
     return "sparse" if meta.sparse and x_format == "sparse" else wanted
+
+
+def _check_method(method: str, dependent_batches: int, replace: bool) -> None:
+    if method not in ("uniform", "labor"):
+        raise UnsupportedArgument(f"method is {method!r}; use 'uniform' or 'labor'")
+    if method == "labor" and replace:
+        raise UnsupportedArgument(
+            "method='labor' takes a neighbour once; use 'uniform' to draw with replacement"
+        )
+    if not 1 <= dependent_batches < 2**32:
+        raise ValueError(f"dependent_batches is a count from 1 on, got {dependent_batches}")
+    if method == "uniform" and dependent_batches != 1:
+        raise UnsupportedArgument("dependent_batches is for method='labor'; leave it out")
 
 
 def _check_format(schema: Schema, x_format: XFormat, x_dtype: DtypeLike) -> None:

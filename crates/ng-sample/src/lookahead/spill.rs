@@ -3,36 +3,33 @@
 //! The file has no name: it goes when the process goes, however that ends. What it holds is read
 //! back by the same process, so it has no format that outlives it.
 
-use std::fs::File;
-use std::io::Result;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+use ng_io::{ScratchError, ScratchFile};
+use ng_types::Reservation;
 
 use super::pieces::{Job, Sampled};
 use crate::compact::{CompactEdges, CompactNodes, CompactSample};
 use crate::{Ids, SampleError};
-use ng_types::Reservation;
 
 /// Samples of consecutive batches.
 #[derive(Debug)]
 pub(crate) struct Spill {
-    file: File,
+    file: ScratchFile,
     first: u64,
     /// Where each begins, and where the last ends.
     offsets: Vec<u64>,
     bytes: Vec<u8>,
-    /// Of the largest sample.
-    pub most_bytes: u64,
 }
 
 impl Spill {
     /// An empty one for batches from `first` on, in `directory` if it can be written to, else in
     /// that for temporary files.
-    pub fn create(first: u64, directory: Option<&Path>) -> std::result::Result<Self, SampleError> {
-        let beside = directory.and_then(|directory| tempfile::tempfile_in(directory).ok());
-        let file = beside.map_or_else(tempfile::tempfile, Ok);
-        let file = file.map_err(|source| SampleError::Spill { source })?;
-        Ok(Self { file, first, offsets: vec![0], bytes: Vec::new(), most_bytes: 0 })
+    pub fn create(first: u64, directory: Option<&Path>) -> Result<Self, ScratchError> {
+        let beside = directory.and_then(|directory| ScratchFile::create_in(directory).ok());
+        let elsewhere = || ScratchFile::create_in(&std::env::temp_dir());
+        let file = beside.map_or_else(elsewhere, Ok)?;
+        Ok(Self { file, first, offsets: vec![0], bytes: Vec::new() })
     }
 
     /// The batch after the last one.
@@ -41,12 +38,10 @@ impl Spill {
     }
 
     /// Appends the next batch.
-    pub fn write(&mut self, sampled: &Sampled) -> std::result::Result<(), SampleError> {
-        self.most_bytes = self.most_bytes.max(sampled.sample.num_bytes());
+    pub fn write(&mut self, sampled: &Sampled) -> Result<(), ScratchError> {
         self.bytes.clear();
         encode(&sampled.sample, &mut self.bytes);
-        let at = self.offsets.last().copied().unwrap_or(0);
-        self.file.write_all_at(&self.bytes, at).map_err(|source| SampleError::Spill { source })?;
+        let at = self.file.append(&self.bytes)?;
         self.offsets.push(at + self.bytes.len() as u64);
         Ok(())
     }
@@ -55,15 +50,16 @@ impl Spill {
     pub fn read(
         &mut self,
         index: u64,
-        held: impl FnOnce(u64) -> std::result::Result<Reservation, SampleError>,
-    ) -> std::result::Result<Sampled, SampleError> {
+        held: impl FnOnce(u64) -> Result<Reservation, SampleError>,
+    ) -> Result<Sampled, SampleError> {
         let at = (index - self.first) as usize;
         let range = self.offsets[at]..self.offsets[at + 1];
         let held = held(range.end - range.start)?;
         self.bytes.resize((range.end - range.start) as usize, 0);
-        let read = self.file.read_exact_at(&mut self.bytes, range.start);
-        let decoded = read.and_then(|()| decode(&mut Cursor(&self.bytes), held));
-        let sample = decoded.map_err(|source| SampleError::Spill { source })?;
+        self.file.read_exact_at(range.start, &mut self.bytes)?;
+        let decoded = decode(&mut Cursor(&self.bytes), held);
+        // What was written is what is read, so this is a defect and not damage.
+        let sample = decoded.ok_or(SampleError::ThreadLost)?;
         Ok(Sampled { index, job: Job::default(), sample })
     }
 }
@@ -108,7 +104,7 @@ fn put_ids(out: &mut Vec<u8>, ids: &Ids) {
     }
 }
 
-fn decode(from: &mut Cursor<'_>, held: Reservation) -> Result<CompactSample> {
+fn decode(from: &mut Cursor<'_>, held: Reservation) -> Option<CompactSample> {
     let mut nodes = Vec::new();
     for _ in 0..from.number()? {
         nodes.push(CompactNodes { ids: from.ids()?, per_hop: from.sizes()? });
@@ -124,37 +120,33 @@ fn decode(from: &mut Cursor<'_>, held: Reservation) -> Result<CompactSample> {
             per_hop: from.sizes()?,
         });
     }
-    Ok(CompactSample { nodes, edges, _held: held })
+    Some(CompactSample { nodes, edges, _held: held })
 }
 
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
-    fn number(&mut self) -> Result<u64> {
-        let (number, rest) = self.0.split_first_chunk().ok_or_else(cut_short)?;
+    fn number(&mut self) -> Option<u64> {
+        let (number, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
-        Ok(u64::from_le_bytes(*number))
+        Some(u64::from_le_bytes(*number))
     }
 
-    fn all<T, const N: usize>(&mut self, item: fn([u8; N]) -> T) -> Result<Vec<T>> {
+    fn all<T, const N: usize>(&mut self, item: fn([u8; N]) -> T) -> Option<Vec<T>> {
         let bytes = (self.number()? as usize).saturating_mul(N);
-        let (items, rest) = self.0.split_at_checked(bytes).ok_or_else(cut_short)?;
+        let (items, rest) = self.0.split_at_checked(bytes)?;
         self.0 = rest;
-        Ok(items.as_chunks::<N>().0.iter().map(|bytes| item(*bytes)).collect())
+        Some(items.as_chunks::<N>().0.iter().map(|bytes| item(*bytes)).collect())
     }
 
-    fn sizes(&mut self) -> Result<Vec<usize>> {
-        Ok(self.all(u64::from_le_bytes)?.into_iter().map(|size| size as usize).collect())
+    fn sizes(&mut self) -> Option<Vec<usize>> {
+        Some(self.all(u64::from_le_bytes)?.into_iter().map(|size| size as usize).collect())
     }
 
-    fn ids(&mut self) -> Result<Ids> {
-        match self.number()? {
-            4 => Ok(Ids::Narrow(self.all(u32::from_le_bytes)?)),
-            _ => Ok(Ids::Wide(self.all(u64::from_le_bytes)?)),
-        }
+    fn ids(&mut self) -> Option<Ids> {
+        Some(match self.number()? {
+            4 => Ids::Narrow(self.all(u32::from_le_bytes)?),
+            _ => Ids::Wide(self.all(u64::from_le_bytes)?),
+        })
     }
-}
-
-fn cut_short() -> std::io::Error {
-    std::io::Error::other("the file of sampled batches is cut short")
 }

@@ -263,3 +263,17 @@ pub fn build_every_kind(dir: &Path, nodes: [u64; 3]) {
     }
     builder.commit().expect("commit");
 }
+
+/// The upper tail of chi-square, by the cube-root normal approximation (Wilson and Hilferty 1931).
+pub fn chi_square_p(statistic: f64, freedom: f64) -> f64 {
+    let spread = 2.0 / (9.0 * freedom);
+    let z = ((statistic / freedom).cbrt() - (1.0 - spread)) / spread.sqrt();
+    // Abramowitz and Stegun 26.2.17, one-sided.
+    let t = 1.0 / (1.0 + 0.231_641_9 * z.abs());
+    let poly = t
+        * (0.319_381_53
+            + t * (-0.356_563_782
+                + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
+    let tail = (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt() * poly;
+    if z >= 0.0 { tail } else { 1.0 - tail }
+}
