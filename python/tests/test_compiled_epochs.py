@@ -133,6 +133,7 @@ def test_narrower_rows_can_be_asked_for(path):
         ({"batch_size": 64}, "batch_size = 128"),
         ({"shuffle": False}, "shuffle = by seed 3"),
         ({"replace": True}, "replace = False"),
+        ({"method": "labor"}, "method = uniform"),
         ({"num_neighbors": [5, 5]}, "fanouts"),
         ({"input_nodes": np.arange(2000)}, "input_nodes"),
     ],
@@ -239,10 +240,10 @@ def test_an_interrupted_build_leaves_nothing_that_is_used(path, tmp_path):
         loader.close()
 
 
-def _replays(path, out, fanouts, ids, arrays):
+def _replays(path, out, fanouts, ids, arrays, **how):
     """Compiles one epoch and compares its replay with what is sampled."""
     with ng.open(path, memory="72MB") as store:
-        sampler = ng.NeighborSampler(store, fanouts, seed=3)
+        sampler = ng.NeighborSampler(store, fanouts, seed=3, **how)
         inputs = resolve_input_nodes(sampler.snapshot, ids)
         plan = SeedPlan(num_seeds=len(inputs), batch_size=50, shuffle=True, seed=3)
         compiler = EpochCompiler(sampler, inputs, plan, 1, directory=out)
@@ -278,6 +279,11 @@ def test_stores_that_fit_into_memory_and_several_types_are_replayed_as_well(
         with ng.open(path, memory="64MB") as store:
             first = store.snapshot().schema.node_types[0].name
         _replays(path, out, [4, 3], (first, None), all_of)
+
+
+def test_batches_that_choose_alike_are_replayed(path, tmp_path):
+    how = {"method": "labor", "dependent_batches": 4}
+    _replays(path, tmp_path, FANOUTS, "train", _arrays, **how)
 
 
 def test_rows_that_are_stored_without_their_zeros_are_replayed(tmp_path):

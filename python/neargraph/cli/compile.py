@@ -26,6 +26,10 @@ def compile_(
     shuffle: Annotated[bool, typer.Option(help="Permute the seeds in every epoch.")] = True,
     drop_last: Annotated[bool, typer.Option(help="Leave a smaller last batch out.")] = False,
     replace: Annotated[bool, typer.Option(help="Draw with replacement.")] = False,
+    method: Annotated[str, typer.Option(help="uniform or labor.")] = "uniform",
+    dependent_batches: Annotated[
+        int, typer.Option(help="With labor, so many batches in a row choose alike.")
+    ] = 1,
     attrs: Annotated[
         str | None, typer.Option(help="Tensors to compile, like x,y; all unless given.")
     ] = None,
@@ -51,21 +55,13 @@ def compile_(
 
     opened = neargraph.open(store, memory=memory, backend=backend, recover=recover)
     with opened as handle, bars(as_json) as progress:
-        sampler = neargraph.NeighborSampler(
-            handle,
-            list(parse_fanouts(fanouts)),
-            seed=seed,
-            replace=replace,
-            attrs=None if attrs is None else attrs.split(","),
-        )
+        how: dict[str, Any] = {"method": method, "dependent_batches": dependent_batches}
+        how |= {"attrs": None if attrs is None else attrs.split(","), "replace": replace}
+        counts = list(parse_fanouts(fanouts))
+        sampler = neargraph.NeighborSampler(handle, counts, seed=seed, **how)
         inputs = resolve_input_nodes(sampler.snapshot, _seeds(seeds, node_type))
-        plan = SeedPlan(
-            num_seeds=len(inputs),
-            batch_size=batch,
-            shuffle=shuffle,
-            seed=seed,
-            drop_last=drop_last,
-        )
+        order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last}
+        plan = SeedPlan(num_seeds=len(inputs), batch_size=batch, **order)
         compiler = EpochCompiler(
             sampler, inputs, plan, epochs, first_epoch=first_epoch, directory=out
         )
