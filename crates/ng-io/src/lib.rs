@@ -32,7 +32,9 @@ pub use append::Appender;
 pub use disk::{Access, BLOCK_BYTES, Disk, FileId, NextRead, READ_BYTES_MAX, ReadDone, ReadOp};
 pub use error::{OpenError, ReadError, WriteError};
 pub use locks::Lock;
-pub use machine::{MemoryLimit, memory_limit, peak_rss_bytes, ram_bytes, usable_memory_bytes};
+pub use machine::{
+    MemoryLimit, memory_limit, peak_rss_bytes, ram_bytes, trim_allocator, usable_memory_bytes,
+};
 pub use open::{BackendChoice, Finding, OpenOptions, Opened, ProbeReport, open_dir, probe};
 pub use reader::{Reader, WholeRead};
 pub use region::{Region, vec_in_huge_pages};

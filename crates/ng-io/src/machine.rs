@@ -99,6 +99,15 @@ fn limits_up_to_the_mount(mount: &Mount, group: &str, file: &str, version: u8) -
     limits
 }
 
+/// Gives memory that was freed in many small pieces back to the system, where the allocator can.
+///
+/// What an allocator keeps is in no budget, so a phase that held many small pieces ends with this.
+pub fn trim_allocator() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it touches free memory alone, under the allocator's own locks.
+    let _ = unsafe { libc::malloc_trim(0) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,7 +23,8 @@ const SHORT_MAX: u64 = ENTRIES_TOGETHER / LISTS_TOGETHER as u64;
 /// Memory for what is read together.
 pub(crate) const READ_BYTES: u64 = ENTRIES_TOGETHER * 112;
 
-/// How many lists ahead of the one that is looked at are brought near, and how many entries of each.
+/// How many lists ahead of the one that is looked at are brought near, and how many entries of
+/// each.
 const AHEAD: usize = 2;
 const NEAR: u64 = 512;
 

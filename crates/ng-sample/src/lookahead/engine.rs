@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use ng_io::trim_allocator;
 use ng_simd::RowDecoder;
 use ng_store::{DiskCosts, Snapshot, TensorRef};
 use ng_types::{NodeId, NodeTypeId, Reservation};
@@ -198,10 +199,15 @@ impl LookAhead {
             state.closed = true;
             state.ready.clear();
         });
+        if self.workers.is_empty() {
+            return;
+        }
         for worker in self.workers.drain(..) {
             // A panic of a worker was reported as ThreadLost already.
             let _ = worker.join();
         }
+        // Samples were many small pieces; what the allocator keeps of them nobody can plan with.
+        trim_allocator();
     }
 }
 

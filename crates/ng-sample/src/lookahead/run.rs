@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use ng_io::trim_allocator;
 use ng_simd::RowDecoder;
 use ng_store::TensorRef;
 
@@ -145,7 +146,10 @@ impl Engine {
             result?;
         }
         self.set_sampler(self.given.clone());
-        Ok(self.rest_samplers().then_some(spill))
+        let goes_on = self.rest_samplers();
+        // Samples were many small pieces; what the allocator kept of them is no room for rows.
+        trim_allocator();
+        Ok(goes_on.then_some(spill))
     }
 
     /// The gathering thread's work, with the buffers for what it makes.
