@@ -2,7 +2,8 @@
 
 Options: `reading` (a way of reading that the engine has), `window` (batches to look ahead),
 `two_phase` (0 or 1), `store` (another store of the same graph), `threads`, `prefetch`, `backend`,
-`method` and `dependent_batches` of the sampler, and `gather`: `store` (rows
+`method`, `dependent_batches` and `seed` of the sampler, `compiled` (a folder of compiled epochs of
+the train ids, or 1 for the store's own), and `gather`: `store` (rows
 come with the batch), `numpy` or `torch` (all rows are in memory and that library gathers them), or
 `none` (sampling alone). Torch is imported only to train, or to gather by it.
 """
@@ -10,6 +11,7 @@ come with the batch), `numpy` or `torch` (all rows are in memory and that librar
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import neargraph as ng
+from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
 from .drive import Batch, Spec
 
@@ -46,9 +49,8 @@ class System:
         )
         attrs = ["x"] if self.gather == "store" else []
         how = {key: options[key] for key in SAMPLER if key in options}
-        self.sampler = ng.NeighborSampler(
-            self.store, spec.fanouts, seed=spec.seed, attrs=attrs, **how
-        )
+        seed = int(options.get("seed", spec.seed))
+        self.sampler = ng.NeighborSampler(self.store, spec.fanouts, seed=seed, attrs=attrs, **how)
         self.ahead: Any = None
         if hasattr(self.sampler, "look_ahead"):
             self.sampler.look_ahead = partial(self._remember, self.sampler.look_ahead)
@@ -72,21 +74,40 @@ class System:
         rng = np.random.default_rng(self.spec.seed)
         return np.concatenate([rng.permutation(ids)[: steps * size] for _ in range(epochs)])
 
+    def _replayed(self, compiled: Any) -> Iterator[Any]:
+        """Compiled epochs of the train ids, one behind the other."""
+        inputs = resolve_input_nodes(self.sampler.snapshot, "train")
+        plan = SeedPlan(
+            num_seeds=len(inputs),
+            batch_size=self.spec.batch_size,
+            shuffle=True,
+            seed=self.sampler.seed,
+        )
+        where = True if compiled == 1 else compiled
+        self.ahead = self.sampler.replay(inputs, plan, where, goes_on=True)
+        for epoch in itertools.count():
+            yield from self.sampler.run_ahead(self.ahead, inputs, plan, epoch)
+
     def batches(self, split: str, epoch: int) -> Iterator[Batch]:
+        compiled = self.spec.options.get("compiled")
+        replays = compiled and split == "train"
+        stream = self._replayed(compiled) if replays else self._sampled(split, epoch)
+        for batch in stream:
+            data = self._data(batch)
+            yield Batch(batch.num_seeds, len(batch.nodes()), sum(batch.num_sampled_edges()), data)
+            # The budget counts a batch until its last name is gone.
+            del data, batch
+
+    def _sampled(self, split: str, epoch: int) -> Iterator[Any]:
         ids = self.spec.ids(split)
         steady = split == "train" and self.spec.mode != "accuracy"
-        stream = self.sampler.batches(
+        return self.sampler.batches(
             self._many_epochs(ids) if steady else ids,
             self.spec.batch_size,
             shuffle=split == "train" and not steady,
             train_epoch=epoch,
             **self.keywords,
         )
-        for batch in stream:
-            data = self._data(batch)
-            yield Batch(batch.num_seeds, len(batch.nodes()), sum(batch.num_sampled_edges()), data)
-            # The budget counts a batch until its last name is gone.
-            del data, batch
 
     def _data(self, batch: Any) -> Any:
         if self.gather == "store":
