@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ng_simd::RowDecoder;
-use ng_store::{DiskCosts, Snapshot, TensorRef};
+use ng_store::{DiskCosts, RowOrder, Snapshot, TensorRef};
 use ng_types::{NodeId, NodeTypeId, Reservation};
 
 use super::gather::{GatherColumn, Gatherer, Source};
@@ -20,7 +20,7 @@ use super::state::{MEMORY_PATIENCE, Shared, State, Wait};
 use super::study::{BATCHES_MAX, TableStudy};
 use crate::buffer::Pool;
 use crate::sampler::Stage;
-use crate::{MiniBatch, SampleError, SampleScratch, Sampler};
+use crate::{CompactNodes, CompactSample, MiniBatch, SampleError, SampleScratch, Sampler};
 
 /// Tensors that take at most this share of the budget are held in memory whole.
 const RESIDENT_SHARE: u64 = 32;
@@ -262,12 +262,29 @@ impl Engine {
             let admit = |_: Stage, bytes| self.admit(index, bytes);
             let sampler = self.sampler();
             match sampler.sample_compact_admitted(&seeds, job.stream, &mut scratch, &admit) {
-                Ok(sample) => self.shared.change(|state| {
-                    state.sampled.insert(index, Sampled { index, job, sample });
-                }),
+                Ok(sample) => match self.in_rows(index, job, sample) {
+                    Ok(sampled) => self.shared.change(|state| {
+                        state.sampled.insert(index, sampled);
+                    }),
+                    Err(error) => self.shared.fail(error),
+                },
                 Err(error) => self.shared.fail(error),
             }
         }
+    }
+
+    /// Finds the rows of a sample's nodes, once: all that follows works in rows.
+    fn in_rows(&self, index: u64, job: Job, sample: CompactSample) -> Result<Sampled, SampleError> {
+        let orders = self.sampler().orders();
+        let ordered = orders.iter().zip(&sample.nodes).filter(|(order, _)| order.is_some());
+        let bytes: u64 = ordered.map(|(_, nodes)| 4 * nodes.ids.len() as u64).sum();
+        let held = if bytes > 0 { Some(self.admit(index, bytes)?) } else { None };
+        let rows = |(order, nodes): (&Option<Arc<RowOrder>>, &CompactNodes)| {
+            let order = order.as_ref()?;
+            Some(nodes.ids.iter().map(|id| order.row(id) as u32).collect())
+        };
+        let ordered = orders.iter().zip(&sample.nodes).map(rows).collect();
+        Ok(Sampled { index, job, sample, ordered, held })
     }
 
     /// Memory for sampling. It was planned, so what is missing is in the consumer's hands.
@@ -320,12 +337,12 @@ impl Engine {
             return Ok(());
         }
         // Set once, by this thread alone.
-        let _ = self.sampler.set(self.given.clone().with_topology_that_fits()?);
+        let _ = self.sampler.set(self.given.clone().with_topology_that_fits()?.with_orders()?);
         if self.take_sampled(1, &mut |sampled| first.push(sampled)).is_none() || first.is_empty() {
             return Ok(());
         }
         let budget = self.snapshot().budget().limit_bytes();
-        let sample_bytes = first[0].sample.num_bytes() + SAMPLE_OVERHEAD_BYTES;
+        let sample_bytes = first[0].num_bytes() + SAMPLE_OVERHEAD_BYTES;
         let study = (budget / STUDY_SHARE / sample_bytes).clamp(2, BATCHES_MAX as u64 - 1);
         if self.take_sampled(study, &mut |sampled| first.push(sampled)).is_none() {
             return Ok(());
@@ -417,7 +434,7 @@ impl Engine {
         };
         let buffers = self.settings.buffers();
         let pool_bytes: Vec<u64> = studies.iter().map(|study| buffers * most(study)).collect();
-        let sample_bytes = first.iter().map(|s| s.sample.num_bytes()).max().unwrap_or(0);
+        let sample_bytes = first.iter().map(Sampled::num_bytes).max().unwrap_or(0);
         let sample_bytes = sample_bytes + SAMPLE_OVERHEAD_BYTES;
         let threads = self.settings.threads as u64;
         let table_pages: u64 = studies.iter().map(|s| s.rows * s.width / 800).sum();
