@@ -1,7 +1,7 @@
 //! From seeds to mini-batches: uniform neighbour sampling over a pinned snapshot, and the pipeline
 //! that prepares batches ahead of their consumer.
 //!
-//! What lives here: fanouts, hops, numbering, gathering, look-ahead. What must not: torch, Python,
+//! What lives here: fanouts, hops, numbering, gathering, look-ahead, orders of rows. What must not: torch, Python,
 //! file formats. The invariant: same seed and same snapshot give the same [`MiniBatch`], byte for
 //! byte, whatever the back end, cache size, number of threads or order of completion.
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ mod ids;
 mod lookahead;
 mod mini_batch;
 mod node_map;
+mod reorganize;
 mod resident;
 mod sampler;
 mod spec;
@@ -27,6 +28,10 @@ pub use error::SampleError;
 pub use ids::Ids;
 pub use lookahead::{Chosen, LookAhead, Reading, Settings};
 pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock, SparseIndex};
+pub use reorganize::{
+    BATCHES_TOGETHER, Batches, By, PageCounts, Phases, Reorganization, ReorganizeError,
+    ReorganizeReport, reorganize,
+};
 pub use sampler::{SampleScratch, Sampler};
 pub use spec::{Fanouts, SampleSpec};
 pub use stream::{BatchPlan, BatchStream};
