@@ -16,6 +16,7 @@ from .compact import compact
 from .doctor import doctor
 from .import_ import import_
 from .info import info
+from .reorganize import reorganize
 from .scrub import scrub
 from .train import train
 from .update import update
@@ -35,6 +36,7 @@ app.command()(verify)
 app.command()(update)
 app.command()(checkpoint)
 app.command()(compact)
+app.command()(reorganize)
 app.command()(scrub)
 app.command()(train)
 app.command()(doctor)
