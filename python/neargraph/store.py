@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -277,18 +278,23 @@ class Store(Reader):
             StoreBusy: Another process writes, or a batch of this thread is open.
         """
         self._turn.get().refuse_own_batch("compact")
+        state = self._state
+        before, after, epoch = self._rewrite(
+            lambda: _core.compact(state.path, state.memory_bytes // 2, state.backend, progress)
+        )
+        return {"bytes_before": before, "bytes_after": after, "epoch": epoch}
+
+    def _rewrite(self, rewrite: Callable[[], Any]) -> Any:
+        """Runs what replaces the files of this handle, which opens the new ones after that."""
         self.core.close_writer()
         handle = self._local.take()
-        state = self._state
         try:
-            before, after, epoch = _core.compact(
-                state.path, state.memory_bytes // 2, state.backend, progress
-            )
+            result = rewrite()
         except BaseException:
-            self._local = ProcessLocal(state.reopen, handle)
+            self._local = ProcessLocal(self._state.reopen, handle)
             raise
-        self._local = ProcessLocal(state.reopen, None)
-        return {"bytes_before": before, "bytes_after": after, "epoch": epoch}
+        self._local = ProcessLocal(self._state.reopen, None)
+        return result
 
     def reorganize(
         self,
@@ -305,12 +311,11 @@ class Store(Reader):
         """Rewrites the store with the rows of node tensors in an order that batches reward.
 
         Ids stay, and so does every batch, byte for byte. It needs room for a second store on the
-        disk while it works; a crash leaves the old one or the new one. Snapshots and loaders that
-        are alive go on with the old files. It may use half of the store's memory.
+        disk, and may use half of the store's memory; a crash leaves the old store or the new one.
+        Snapshots and loaders that are alive go on with the old files. See ``docs/reading.md``.
 
         Args:
-            by: ``"heat"`` (what most batches want comes first) or ``"locality"`` (neighbours lie
-                together, for graphs whose ids say nothing about who is near to whom).
+            by: ``"heat"`` (what most batches want first) or ``"locality"`` (neighbours together).
             num_neighbors: Fanouts of the batches that the order is made for, as of a loader.
             batch_size: Their seeds.
             input_nodes: Which nodes are seeds, as of a loader; None for all.
@@ -340,35 +345,24 @@ class Store(Reader):
         seeds = inputs.ids
         if seeds is None and inputs.dead is not None:
             seeds = inputs.nodes(np.arange(len(inputs)))
-        fanouts = resolve_fanouts(self.schema, num_neighbors)
         nodes = None if trace is None else as_ids(trace)
         state = self._state
-        handle = None
-        if not dry_run:
-            self.core.close_writer()
-            handle = self._local.take()
-        try:
-            report = _core.reorganize(
-                state.path,
-                by if nodes is None else "trace",
-                inputs.node_type.index,
-                fanouts,
-                batch_size,
-                seeds,
-                nodes,
-                batches,
-                dry_run,
-                state.memory_bytes // 2,
-                state.backend,
-                progress,
-            )
-        except BaseException:
-            if handle is not None:
-                self._local = ProcessLocal(state.reopen, handle)
-            raise
-        if not dry_run:
-            self._local = ProcessLocal(state.reopen, None)
-        found: dict[str, Any] = json.loads(report)
+        run = partial(
+            _core.reorganize,
+            state.path,
+            by if nodes is None else "trace",
+            inputs.node_type.index,
+            resolve_fanouts(self.schema, num_neighbors),
+            batch_size,
+            seeds,
+            nodes,
+            batches,
+            dry_run,
+            state.memory_bytes // 2,
+            state.backend,
+            progress,
+        )
+        found: dict[str, Any] = json.loads(run() if dry_run else self._rewrite(run))
         for counts in found["pages"]:
             counts["node_type"] = self.schema.node_types[counts["node_type"]].name
         return found

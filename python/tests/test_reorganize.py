@@ -40,9 +40,8 @@ def batches(path, reading: str, memory: str = "64MB") -> list[tuple[np.ndarray, 
 
 
 def same(a, b) -> bool:
-    return len(a) == len(b) and all(
-        np.array_equal(left, right) for x, y in zip(a, b, strict=True) for left, right in zip(x, y)
-    )
+    pairs = [pair for x, y in zip(a, b, strict=True) for pair in zip(x, y, strict=True)]
+    return all(np.array_equal(left, right) for left, right in pairs)
 
 
 def test_the_command_reorders_and_every_batch_stays(tmp_path):
@@ -54,7 +53,7 @@ def test_the_command_reorders_and_every_batch_stays(tmp_path):
     dry = RUN(app, ["reorganize", str(path), "--by", "locality", "--dry-run", *options])
     assert dry.exit_code == 0, dry.output
     estimate = json.loads(dry.stdout)
-    assert estimate["written"] is None and estimate["seeds"] == "train"
+    assert (estimate["written"], estimate["seeds"]) == (None, "train")
     with ng.open(path, memory="64MB") as store:
         assert store.info()["format_version"] == 1
     done = RUN(app, ["reorganize", str(path), "--by", "locality", *options])
@@ -74,7 +73,7 @@ def test_the_command_reorders_and_every_batch_stays(tmp_path):
         assert np.array_equal(store.snapshot().features(None, ids), data.x[ids])
         assert np.array_equal(store.snapshot().split("train"), np.flatnonzero(data.train_mask))
     shown = RUN(app, ["reorganize", str(path), "--fanouts", "4,4", "--batch", "20"]).output
-    assert "pages a batch" in shown and "Reorganised" in shown
+    assert all(text in shown for text in ["pages a batch", "Reorganised"])
     assert RUN(app, ["compact", str(path)]).exit_code == 0
     assert same(batches(path, "direct"), expected)
 
@@ -127,9 +126,9 @@ def test_what_cannot_be_done_is_refused_and_the_store_stays(tmp_path):
         for arguments in [{"by": "name"}, {"batches": 0}, {"input_nodes": []}]:
             with pytest.raises(UnsupportedArgument):
                 store.reorganize(**arguments)
-    with ng.open(tmp_path / "g.ng", memory="24MB") as store:
-        with pytest.raises(BudgetTooSmall, match="raise memory="):
-            store.reorganize()
+    small = ng.open(tmp_path / "g.ng", memory="24MB")
+    with small as store, pytest.raises(BudgetTooSmall, match="raise memory="):
+        store.reorganize()
     refused = RUN(app, ["reorganize", str(tmp_path / "g.ng"), "--fanouts", "a,b"])
     assert isinstance(refused.exception, UnsupportedArgument)
     assert same(batches(tmp_path / "g.ng", "direct"), expected)

@@ -16,8 +16,8 @@ use crate::errors;
 use crate::progress::Callback;
 use crate::store::backend_choice;
 
-/// Rewrites a store with its rows in a new order; the report as JSON. `by` is `heat`, `locality`, or
-/// `trace` with the nodes of one.
+/// Rewrites a store with its rows in a new order; the report as JSON. `by` is `heat`, `locality`,
+/// or `trace` with the nodes of one.
 #[pyfunction]
 #[pyo3(signature = (
     path, by, node_type, fanouts, batch_size, seeds=None, trace=None, batches=32, dry_run=false,

@@ -1,9 +1,10 @@
 //! From seeds to mini-batches: uniform neighbour sampling over a pinned snapshot, and the pipeline
 //! that prepares batches ahead of their consumer.
 //!
-//! What lives here: fanouts, hops, numbering, gathering, look-ahead, orders of rows. What must not: torch, Python,
-//! file formats. The invariant: same seed and same snapshot give the same [`MiniBatch`], byte for
-//! byte, whatever the back end, cache size, number of threads or order of completion.
+//! What lives here: fanouts, hops, numbering, gathering, look-ahead, orders of rows. What must not:
+//! torch, Python, file formats. The invariant: same seed and same snapshot give the same
+//! [`MiniBatch`], byte for byte, whatever the back end, cache size, number of threads or order of
+//! completion.
 #![forbid(unsafe_code)]
 
 mod buffer;

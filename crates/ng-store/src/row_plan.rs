@@ -151,8 +151,8 @@ pub trait Planned {
 }
 
 impl Snapshot {
-    /// Plans the reading of `rows`, which ascend and are distinct, of a tensor: rows of the file, see
-    /// [`Snapshot::load_order`].
+    /// Plans the reading of `rows`, which ascend and are distinct, of a tensor: rows of the file,
+    /// see [`Snapshot::load_order`].
     ///
     /// # Errors
     /// [`ReadError::RowOutOfRange`], [`ReadError::Missing`], and those of reading the page table.

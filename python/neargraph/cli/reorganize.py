@@ -69,7 +69,7 @@ def _fanouts(text: str) -> list[int]:
 def read_trace(path: Path) -> NDArray[np.int64]:
     """The node ids in a file: an array of NumPy, or text with white space or commas between."""
     if path.suffix == ".npy":
-        found = np.load(path).reshape(-1)
+        found: NDArray[Any] = np.load(path).reshape(-1)
     else:
         text = path.read_text().replace(",", " ").split()
         try:
@@ -78,7 +78,7 @@ def read_trace(path: Path) -> NDArray[np.int64]:
             raise UnsupportedArgument(f"--trace {path}: {error}; give node ids") from None
     if found.dtype.kind not in "iu":
         raise UnsupportedArgument(f"--trace {path}: {found.dtype} are no node ids")
-    return found.astype(np.int64)
+    return np.asarray(found, dtype=np.int64)
 
 
 def _show(store: Path, report: dict[str, Any]) -> None:

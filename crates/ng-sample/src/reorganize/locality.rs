@@ -13,7 +13,7 @@ use ng_types::{EdgeTypeId, NodeTypeId, SeedOrder};
 
 use super::{Progress, ReorganizeError};
 
-/// What a node pays for joining a group for each stranger in it: the larger, the smaller the groups.
+/// What a node pays for each stranger in a group that it joins: the more, the smaller the groups.
 const PENALTIES: [f32; 6] = [1.0, 0.25, 0.0625, 1.0 / 64.0, 1.0 / 512.0, 0.0];
 /// Passes over the edges for each of them, at most.
 const PASSES_MAX: usize = 6;

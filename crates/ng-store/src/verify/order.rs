@@ -51,3 +51,51 @@ impl Run<'_> {
         Ok(found)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use ng_types::Dtype;
+
+    use super::*;
+    use crate::builder::{BuildOptions, StoreBuilder, TensorSpec};
+    use crate::catalog::{Owner, TensorRef};
+    use crate::store::{OpenOptions, Store};
+    use crate::verify::verify;
+
+    /// A sound store but for the order of its 5 rows.
+    fn build(path: &std::path::Path, order: [u8; 5]) {
+        let mut builder = StoreBuilder::create(path, BuildOptions::default()).unwrap();
+        let node = builder.node_type("node", 5).unwrap();
+        let (name, shape) = ("x".into(), Vec::new());
+        let spec = TensorSpec { name, dtype: Dtype::U8, shape, mask_width: None };
+        let mut rows = builder.tensor(Owner::Node(node), spec).unwrap();
+        rows.push_rows(&[10, 11, 12, 13, 14]).unwrap();
+        builder.add(rows.finish().unwrap()).unwrap();
+        let mut rows = builder.row_order(node, 5).unwrap();
+        order.iter().for_each(|row| rows.push(&[*row, 0, 0]).unwrap());
+        builder.add_row_order(rows.finish().unwrap()).unwrap();
+        builder.commit().unwrap();
+    }
+
+    #[test]
+    fn an_order_that_is_no_permutation_is_a_problem_and_rows_past_the_end_are_not_read() {
+        for (order, expected) in [
+            ([4, 0, 3, 1, 2], None),
+            ([4, 0, 3, 0, 2], Some("node 3 has a row that another node has, too")),
+            ([4, 0, 5, 1, 2], Some("row 5 in an order of 5 nodes")),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            build(dir.path(), order);
+            let options = OpenOptions { memory: Some(16 << 20), ..OpenOptions::default() };
+            let report = verify(dir.path(), &options, &mut |_, _| true).unwrap();
+            let found = report.problems.first().map(|problem| problem.what.as_str());
+            assert_eq!(found, expected);
+            let store = Store::open(dir.path(), &options).unwrap();
+            let tensor = TensorRef { owner: Owner::Node(NodeTypeId(0)), index: 0 };
+            let mut out = [0];
+            let read = store.snapshot().gather(tensor, &[2], &mut out);
+            assert_eq!((read.is_ok(), out), if order[2] < 5 { (true, [13]) } else { (false, [0]) });
+        }
+    }
+}

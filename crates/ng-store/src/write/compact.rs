@@ -39,9 +39,9 @@ pub struct CompactReport {
 }
 
 /// Rewrites the store in directory `path`: lists in order and packed, rows in place, nothing unused
-/// between them. Ids, order of lists, order of rows and content stay. Needs as much free space as the new store
-/// takes. `progress` hears how many of how many nodes and rows are done; `false` stops it, and then
-/// the store is as it was.
+/// between them. Ids, order of lists, order of rows and content stay. Needs as much free space as
+/// the new store takes. `progress` hears how many of how many nodes and rows are done; `false`
+/// stops it, and then the store is as it was.
 ///
 /// # Errors
 /// [`UpdateError::Busy`] if somebody writes to the store, [`UpdateError::Stopped`],

@@ -21,9 +21,9 @@ pub type NewOrder = (NodeTypeId, RowOrder);
 /// Makes orders for a version of a store.
 pub type MakeOrders<'a, E> = dyn FnMut(&Arc<Snapshot>) -> Result<Vec<NewOrder>, E> + 'a;
 
-/// Rewrites the store in directory `path` as [`crate::compact`] does, with the rows of node types in
-/// new orders: `orders` makes them, one for each type that shall have one, from the version that is
-/// rewritten. Ids and all that is read by them stay. Needs the disk space that
+/// Rewrites the store in directory `path` as [`crate::compact`] does, with the rows of node types
+/// in new orders: `orders` makes them, one for each type that shall have one, from the version that
+/// is rewritten. Ids and all that is read by them stay. Needs the disk space that
 /// [`reorganize_bytes`] tells; a crash leaves the old store or the new one.
 ///
 /// # Errors
@@ -38,8 +38,8 @@ pub fn reorganize<E: From<UpdateError>>(
     rewrite(path, options, orders, progress)
 }
 
-/// Disk space that [`reorganize`] needs for a while beside the store: the new files, and the largest
-/// temporary file for rows of `node_types` on their way.
+/// Disk space that [`reorganize`] needs for a while beside the store: the new files, and the
+/// largest temporary file for rows of `node_types` on their way.
 pub fn reorganize_bytes(snapshot: &Snapshot, node_types: &[NodeTypeId]) -> u64 {
     let catalog = snapshot.catalog();
     let limit = snapshot.budget().limit_bytes();
