@@ -358,7 +358,7 @@ class Store(Reader):
             nodes,
             batches,
             dry_run,
-            state.memory_bytes // 2,
+            state.memory_bytes,
             state.backend,
             progress,
         )

@@ -68,12 +68,14 @@ def test_the_command_reorders_and_every_batch_stays(tmp_path):
         assert same(batches(path, reading), expected), reading
     with ng.open(path, memory="64MB") as store:
         assert store.info()["format_version"] == 3
+        assert store.schema.node_types[0].has_order
         assert np.array_equal(store.column("x"), data.x)
         ids = np.array([5, 0, 5999, 5])
         assert np.array_equal(store.snapshot().features(None, ids), data.x[ids])
         assert np.array_equal(store.snapshot().split("train"), np.flatnonzero(data.train_mask))
     shown = RUN(app, ["reorganize", str(path), "--fanouts", "4,4", "--batch", "20"]).output
     assert all(text in shown for text in ["pages a batch", "Reorganised"])
+    assert "reorganised" in RUN(app, ["info", str(path)]).output
     assert RUN(app, ["compact", str(path)]).exit_code == 0
     assert same(batches(path, "direct"), expected)
 
@@ -127,7 +129,7 @@ def test_what_cannot_be_done_is_refused_and_the_store_stays(tmp_path):
             with pytest.raises(UnsupportedArgument):
                 store.reorganize(**arguments)
     small = ng.open(tmp_path / "g.ng", memory="24MB")
-    with small as store, pytest.raises(BudgetTooSmall, match="raise memory="):
+    with small as store, pytest.raises(BudgetTooSmall, match="raise memory= to at least"):
         store.reorganize()
     refused = RUN(app, ["reorganize", str(tmp_path / "g.ng"), "--fanouts", "a,b"])
     assert isinstance(refused.exception, UnsupportedArgument)

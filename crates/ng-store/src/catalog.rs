@@ -159,6 +159,11 @@ pub(crate) struct BitmapMeta {
 }
 
 impl NodeTypeMeta {
+    /// Whether rows lie in another order than nodes.
+    pub fn has_order(&self) -> bool {
+        self.order.is_some()
+    }
+
     /// Whether nodes have string ids.
     pub fn has_dictionary(&self) -> bool {
         self.dictionary.is_some()
