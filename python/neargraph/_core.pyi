@@ -328,6 +328,20 @@ def compact(
     backend: str = "auto",
     progress: Progress | None = None,
 ) -> tuple[int, int, int]: ...
+def reorganize(
+    path: str,
+    by: str,
+    node_type: int,
+    fanouts: list[list[int]],
+    batch_size: int,
+    seeds: Ids | None = None,
+    trace: Ids | None = None,
+    batches: int = 32,
+    dry_run: bool = False,
+    memory: int | None = None,
+    backend: str = "auto",
+    progress: Callable[[str, int, int], None] | None = None,
+) -> str: ...
 def verify(
     path: str,
     memory: int | None = None,

@@ -79,6 +79,7 @@ class NodeType:
     num_nodes: int
     num_nodes_live: int
     has_dictionary: bool
+    has_order: bool
     tensors: tuple[TensorMeta, ...]
 
 
@@ -178,6 +179,7 @@ def parse_catalog(text: str) -> Schema:
             num_nodes=t["num_nodes"],
             num_nodes_live=t["num_nodes_live"],
             has_dictionary=t["has_dictionary"],
+            has_order=t["has_order"],
             tensors=_tensors(t["tensors"]),
         )
         for i, t in enumerate(raw["node_types"])

@@ -9,7 +9,10 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from neargraph import _core
 from neargraph._process import ProcessLocal, workers_of_this_process
@@ -275,18 +278,94 @@ class Store(Reader):
             StoreBusy: Another process writes, or a batch of this thread is open.
         """
         self._turn.get().refuse_own_batch("compact")
+        state = self._state
+        before, after, epoch = self._rewrite(
+            lambda: _core.compact(state.path, state.memory_bytes // 2, state.backend, progress)
+        )
+        return {"bytes_before": before, "bytes_after": after, "epoch": epoch}
+
+    def _rewrite(self, rewrite: Callable[[], Any]) -> Any:
+        """Runs what replaces the files of this handle, which opens the new ones after that."""
         self.core.close_writer()
         handle = self._local.take()
-        state = self._state
         try:
-            before, after, epoch = _core.compact(
-                state.path, state.memory_bytes // 2, state.backend, progress
-            )
+            result = rewrite()
         except BaseException:
-            self._local = ProcessLocal(state.reopen, handle)
+            self._local = ProcessLocal(self._state.reopen, handle)
             raise
-        self._local = ProcessLocal(state.reopen, None)
-        return {"bytes_before": before, "bytes_after": after, "epoch": epoch}
+        self._local = ProcessLocal(self._state.reopen, None)
+        return result
+
+    def reorganize(
+        self,
+        by: str = "heat",
+        *,
+        num_neighbors: Any = (15, 10),
+        batch_size: int = 1024,
+        input_nodes: Any = None,
+        trace: Any = None,
+        batches: int = 32,
+        dry_run: bool = False,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> dict[str, Any]:
+        """Rewrites the store with the rows of node tensors in an order that batches reward.
+
+        Ids stay, and so does every batch, byte for byte. It needs room for a second store on the
+        disk, and may use half of the store's memory; a crash leaves the old store or the new one.
+        Snapshots and loaders that are alive go on with the old files. See ``docs/reading.md``.
+
+        Args:
+            by: ``"heat"`` (what most batches want first) or ``"locality"`` (neighbours together).
+            num_neighbors: Fanouts of the batches that the order is made for, as of a loader.
+            batch_size: Their seeds.
+            input_nodes: Which nodes are seeds, as of a loader; None for all.
+            trace: Nodes in the order in which batches had them, of the type of the seeds: what is
+                in it most comes first. `by` is not looked at then.
+            batches: Batches that are sampled to count the blocks that they touch.
+            dry_run: Only count, and leave the store as it is.
+            progress: Called with a phase, and how much of how much of it is done.
+
+        Returns:
+            ``pages``: for each node type the 4 KiB blocks of its widest tensor that a batch
+            touches, before and after, alone and with 15 others that are read with it;
+            ``space_bytes``: disk space needed for a while; ``written``: ``bytes_before``,
+            ``bytes_after`` and ``epoch``, None of a dry run.
+
+        Raises:
+            StoreBusy: Another process writes, or a batch of this thread is open.
+            BudgetTooSmall: Memory does not hold some bytes for each node; the message says how
+                much is needed.
+            UnsupportedArgument: An unknown order, no seeds, no batches.
+        """
+        self._turn.get().refuse_own_batch("reorganize")
+        from neargraph.loader.fanouts import resolve_fanouts
+        from neargraph.loader.seeds import resolve_input_nodes
+
+        inputs = resolve_input_nodes(self, input_nodes)
+        seeds = inputs.ids
+        if seeds is None and inputs.dead is not None:
+            seeds = inputs.nodes(np.arange(len(inputs)))
+        nodes = None if trace is None else as_ids(trace)
+        state = self._state
+        run = partial(
+            _core.reorganize,
+            state.path,
+            by if nodes is None else "trace",
+            inputs.node_type.index,
+            resolve_fanouts(self.schema, num_neighbors),
+            batch_size,
+            seeds,
+            nodes,
+            batches,
+            dry_run,
+            state.memory_bytes,
+            state.backend,
+            progress,
+        )
+        found: dict[str, Any] = json.loads(run() if dry_run else self._rewrite(run))
+        for counts in found["pages"]:
+            counts["node_type"] = self.schema.node_types[counts["node_type"]].name
+        return found
 
     def scrub(
         self,

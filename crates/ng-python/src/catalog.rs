@@ -32,6 +32,7 @@ fn node_type(meta: &NodeTypeMeta) -> Value {
         "num_nodes": meta.num_nodes,
         "num_nodes_live": meta.num_nodes_live,
         "has_dictionary": meta.has_dictionary(),
+        "has_order": meta.has_order(),
         "tensors": meta.tensors.iter().map(tensor).collect::<Vec<_>>(),
     })
 }

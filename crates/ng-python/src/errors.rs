@@ -1,7 +1,7 @@
 //! From Rust errors to the classes of `neargraph.exceptions`, in this one file.
 
 use ng_import::ImportError;
-use ng_sample::{CompiledError, SampleError};
+use ng_sample::{CompiledError, ReorganizeError, SampleError};
 use ng_store::{OpenError, ReadError, UpdateError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -55,7 +55,7 @@ fn read_class(error: &ReadError) -> &'static str {
         ReadError::Damaged { .. } | ReadError::Checksum { .. } => "StoreDamaged",
         ReadError::Budget(_) => "BudgetTooSmall",
         ReadError::Missing { .. } => "NameNotFound",
-        ReadError::Decode { .. } => "UnsupportedArgument",
+        ReadError::Decode { .. } | ReadError::Order { .. } => "UnsupportedArgument",
         ReadError::Io(_) => "IoFailed",
         _ => "NeargraphError",
     }
@@ -106,6 +106,17 @@ pub fn compiled(error: &CompiledError) -> PyErr {
         _ => "IoFailed",
     };
     named(class, error.to_string())
+}
+
+pub fn reorganize(error: &ReorganizeError) -> PyErr {
+    match error {
+        ReorganizeError::Sample(error) => sample(error),
+        ReorganizeError::Read(error) => read(error),
+        ReorganizeError::Update(error) => update(error),
+        ReorganizeError::Memory { .. } => named("BudgetTooSmall", error.to_string()),
+        ReorganizeError::Spec(message) => named("UnsupportedArgument", message.clone()),
+        _ => named("NeargraphError", error.to_string()),
+    }
 }
 
 pub fn import(error: &ImportError) -> PyErr {

@@ -7,6 +7,7 @@ mod compiled;
 mod errors;
 mod importer;
 mod progress;
+mod reorganize;
 mod sampler;
 mod snapshot;
 mod store;
@@ -33,6 +34,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(store::open_store, module)?)?;
     module.add_function(wrap_pyfunction!(store::verify, module)?)?;
     module.add_function(wrap_pyfunction!(store::compact, module)?)?;
+    module.add_function(wrap_pyfunction!(reorganize::reorganize, module)?)?;
     module.add_function(wrap_pyfunction!(store::probe, module)?)?;
     module.add_function(wrap_pyfunction!(sampler::seed_order, module)?)?;
     Ok(())

@@ -26,6 +26,19 @@ impl Callback {
         self.raised.is_none()
     }
 
+    /// The same with the name of what is done.
+    pub fn call_phase(&mut self, phase: &str, done: u64, total: u64) -> bool {
+        let result = Python::attach(|py| {
+            py.check_signals()?;
+            if let Some(function) = &self.function {
+                function.call1(py, (phase, done, total))?;
+            }
+            Ok(())
+        });
+        self.raised = result.err().or(self.raised.take());
+        self.raised.is_none()
+    }
+
     /// The exception that stopped the call, if one did.
     pub fn finish(self) -> PyResult<()> {
         self.raised.map_or(Ok(()), Err)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ng_sample::Buffer;
 use ng_simd::RowDecoder;
-use ng_store::{Expansion, TensorMeta, TensorRef};
+use ng_store::{Expansion, Owner, TensorMeta, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -169,10 +169,22 @@ impl Snapshot {
         let mut bytes = region(meta.num_rows * row_bytes as u64)?;
         py.detach(|| {
             let out = bytes.as_mut_slice();
+            // Rows are read in the order of the file, whatever that is.
+            let nodes = match tensor.owner {
+                Owner::Node(node_type) => snapshot.load_nodes_of_rows(node_type)?,
+                Owner::Edge(_) => None,
+            };
             snapshot.scan_tensor(tensor, &mut |first, rows| {
                 let count = rows.len() / decoder.stored_bytes();
-                let out = &mut out[first as usize * row_bytes..][..count * row_bytes];
-                decoder.decode_rows(rows, out);
+                let Some(nodes) = &nodes else {
+                    let out = &mut out[first as usize * row_bytes..][..count * row_bytes];
+                    decoder.decode_rows(rows, out);
+                    return Ok(());
+                };
+                for (row, bytes) in (first..).zip(rows.chunks_exact(decoder.stored_bytes())) {
+                    let at = nodes.row(row) as usize * row_bytes;
+                    decoder.decode(bytes, &mut out[at..at + row_bytes]);
+                }
                 Ok(())
             })
         })

@@ -174,7 +174,7 @@ fn counts_of(stats: &UpdateStats) -> [(&'static str, u64); 16] {
     ]
 }
 
-fn backend_choice(name: &str) -> PyResult<BackendChoice> {
+pub fn backend_choice(name: &str) -> PyResult<BackendChoice> {
     name.parse::<BackendChoice>()
         .map_err(|error| errors::named("UnsupportedArgument", error.to_string()))
 }

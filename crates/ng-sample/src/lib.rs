@@ -1,9 +1,10 @@
 //! From seeds to mini-batches: uniform neighbour sampling over a pinned snapshot, and the pipeline
 //! that prepares batches ahead of their consumer.
 //!
-//! What lives here: fanouts, hops, numbering, gathering, look-ahead. What must not: torch, Python,
-//! file formats. The invariant: same seed and same snapshot give the same [`MiniBatch`], byte for
-//! byte, whatever the back end, cache size, number of threads or order of completion.
+//! What lives here: fanouts, hops, numbering, gathering, look-ahead, orders of rows. What must not:
+//! torch, Python, file formats. The invariant: same seed and same snapshot give the same
+//! [`MiniBatch`], byte for byte, whatever the back end, cache size, number of threads or order of
+//! completion.
 #![forbid(unsafe_code)]
 
 mod buffer;
@@ -17,6 +18,7 @@ mod labor;
 mod lookahead;
 mod mini_batch;
 mod node_map;
+mod reorganize;
 mod resident;
 mod sampler;
 mod spec;
@@ -33,6 +35,10 @@ pub use error::SampleError;
 pub use ids::Ids;
 pub use lookahead::{Chosen, LookAhead, Reading, Settings};
 pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock, SparseIndex};
+pub use reorganize::{
+    BATCHES_TOGETHER, Batches, By, PageCounts, Phases, Reorganization, ReorganizeError,
+    ReorganizeReport, reorganize,
+};
 pub use sampler::{SampleScratch, Sampler};
 pub use spec::{Fanouts, Method, SampleSpec};
 pub use stream::{BatchPlan, BatchStream};

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use ng_simd::SourceSelector;
-use ng_store::{Expansion, ResidentTopology, Snapshot, TensorRef};
+use ng_store::{Expansion, Owner, ReadError, ResidentTopology, RowOrder, Snapshot, TensorRef};
 use ng_types::canary::planted;
 use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Reservation, SourceKey};
 
@@ -34,6 +34,8 @@ pub struct Sampler {
     ends: Arc<[Ends]>,
     /// Topologies in memory, by edge type.
     resident: Arc<[Option<Arc<ResidentTopology>>]>,
+    /// Orders of rows in memory, by node type.
+    orders: Arc<[Option<Arc<RowOrder>>]>,
     /// Ids of all node types fit 32 bits.
     ids_are_narrow: bool,
     engine: Engine,
@@ -42,6 +44,8 @@ pub struct Sampler {
 
 /// Topologies are held in memory if they take at most this share of the budget.
 const TOPOLOGY_SHARE: u64 = 2;
+/// An order of rows is held by who could read it as well if it takes at most this share.
+const ORDER_SHARE: u64 = 16;
 
 /// Lists that are streamed may take this share of the budget where nobody asked for streaming.
 const STREAMING_SHARE: u64 = 16;
@@ -96,12 +100,14 @@ impl Sampler {
         let resident = vec![None; ends.len()].into();
         let ids_are_narrow = catalog.node_types.iter().all(|meta| meta.num_nodes <= 1 << 32);
         let columns = Arc::new(Columns::new(&snapshot, wanted)?);
+        let orders = vec![None; catalog.node_types.len()].into();
         Ok(Self {
             snapshot,
             spec: Arc::new(spec),
             columns,
             ends,
             resident,
+            orders,
             ids_are_narrow,
             engine: Engine::default(),
             streaming: Arc::default(),
@@ -228,6 +234,36 @@ impl Sampler {
     /// Bytes of the topologies in memory.
     pub fn topology_bytes(&self) -> u64 {
         self.resident.iter().flatten().map(|topology| topology.num_bytes()).sum()
+    }
+
+    /// The same with the orders of rows in memory, for all node types whose rows batches carry.
+    pub(crate) fn with_orders(self) -> Result<Self, SampleError> {
+        let catalog = self.snapshot.catalog();
+        let mut orders = vec![None; catalog.node_types.len()];
+        for (tensor, _) in self.columns.tensors() {
+            let Owner::Node(node_type) = tensor.owner else { continue };
+            orders[usize::from(node_type.0)] = self.snapshot.load_order(node_type)?;
+        }
+        Ok(Self { orders: orders.into(), ..self })
+    }
+
+    /// The same where they are small beside the budget and it has room for them; else they are read
+    /// in parts, through the store's caches.
+    pub(crate) fn with_orders_that_fit(self) -> Result<Self, SampleError> {
+        let node_types = 0..self.snapshot.catalog().node_types.len() as u16;
+        let bytes: u64 = node_types.map(|id| self.snapshot.order_bytes(NodeTypeId(id))).sum();
+        if bytes == 0 || bytes > self.snapshot.budget().limit_bytes() / ORDER_SHARE {
+            return Ok(self);
+        }
+        match self.clone().with_orders() {
+            Err(SampleError::Read(ReadError::Budget(_))) => Ok(self),
+            other => other,
+        }
+    }
+
+    /// Orders of rows in memory, by node type.
+    pub(crate) fn orders(&self) -> &[Option<Arc<RowOrder>>] {
+        &self.orders
     }
 
     /// What sampling wants of the store's block cache.

@@ -48,7 +48,7 @@ impl Fanouts {
         list.and_then(|list| list.get(hop)).copied().unwrap_or(0)
     }
 
-    fn check(&self, catalog: &Catalog) -> Result<(), SampleError> {
+    pub(crate) fn check(&self, catalog: &Catalog) -> Result<(), SampleError> {
         let (given, known) = (self.per_edge_type.len(), catalog.edge_types.len());
         if given == known {
             return Ok(());

@@ -92,7 +92,8 @@ impl BatchStream {
     /// Starts preparing.
     ///
     /// # Errors
-    /// [`SampleError::Spec`] if a size or count is 0.
+    /// [`SampleError::Spec`] if a size or count is 0; [`SampleError::Read`] if rows lie in an order
+    /// that cannot be read.
     pub fn new(sampler: Sampler, plan: BatchPlan) -> Result<Self, SampleError> {
         for (what, value) in [
             ("batch_size", plan.batch_size),
@@ -103,6 +104,7 @@ impl BatchStream {
                 return Err(SampleError::Spec(format!("{what} must be at least 1")));
             }
         }
+        let sampler = sampler.with_orders_that_fit()?;
         let num_batches = plan.num_batches();
         let threads = plan.threads.min(plan.prefetch).min(num_batches);
         let shared = Arc::new(Shared {

@@ -4,13 +4,16 @@
 #![allow(clippy::expect_used)]
 
 use std::path::Path;
+use std::sync::Arc;
 
 use ng_io::BackendChoice;
 use ng_sample::{
-    Fanouts, LookAhead, MiniBatch, Reading, SampleError, SampleSpec, Sampler, Settings,
+    BatchPlan, BatchStream, Fanouts, LookAhead, MiniBatch, Reading, SampleError, SampleSpec,
+    Sampler, Settings,
 };
 use ng_store::{
-    BuildOptions, EdgeTypeSpec, OpenOptions, Owner, Store, StoreBuilder, TensorRef, TensorSpec,
+    BuildOptions, EdgeTypeSpec, OpenOptions, Owner, RowOrder, Snapshot, Store, StoreBuilder,
+    TensorRef, TensorSpec, UpdateError, reorganize,
 };
 use ng_types::{Dtype, NodeTypeId, philox4x32_10};
 
@@ -118,18 +121,28 @@ fn expected(dir: &Path, batches: u64) -> Vec<MiniBatch> {
 fn check(width: u64, memory: &[u64], readings: &[Reading], windows: &[Option<u64>]) {
     let dir = tempfile::tempdir().expect("temporary directory");
     build(dir.path(), width);
-    let batches = 60;
-    let expected = expected(dir.path(), batches);
+    let expected = expected(dir.path(), 60);
+    check_in(dir.path(), &expected, memory, readings, windows);
+}
+
+fn check_in(
+    dir: &Path,
+    expected: &[MiniBatch],
+    memory: &[u64],
+    readings: &[Reading],
+    windows: &[Option<u64>],
+) {
+    let batches = expected.len() as u64;
     for memory in memory {
         for reading in readings {
             for window in windows {
-                let store = open(dir.path(), memory << 20);
+                let store = open(dir, memory << 20);
                 let plan = settings(*reading, *window);
                 let mut ahead = LookAhead::new(sampler(&store), plan).expect("starts");
                 (0..batches).for_each(|index| ahead.push(seeds(index), index));
                 ahead.end();
                 let mut count = 0;
-                for (batch, expected) in ahead.by_ref().zip(&expected) {
+                for (batch, expected) in ahead.by_ref().zip(expected) {
                     let batch = batch.expect("batch");
                     assert!(batch == *expected, "batch {count} {reading:?} {window:?} {memory}");
                     count += 1;
@@ -140,6 +153,53 @@ fn check(width: u64, memory: &[u64], readings: &[Reading], windows: &[Option<u64
                 println!("{memory} {:?} {:?}", ahead.chosen(), store.stats());
             }
         }
+    }
+}
+
+/// Puts the rows of the store into another order: that of 7919 i modulo the number of nodes.
+fn reorder(dir: &Path) {
+    let options = OpenOptions { memory: Some(32 << 20), ..OpenOptions::default() };
+    let mut order = |snapshot: &Arc<Snapshot>| {
+        let ids: Vec<u32> = (0..NODES).map(|row| (row * 7919 % NODES) as u32).collect();
+        let held = snapshot.reserve(RowOrder::bytes_for(NODES)).expect("fits");
+        Ok::<_, UpdateError>(vec![(NODE, RowOrder::of(&ids, held)?)])
+    };
+    reorganize(dir, &options, &mut order, &mut |_, _| true).expect("reorganised");
+    assert!(open(dir, 32 << 20).snapshot().has_order(NODE));
+}
+
+#[test]
+fn rows_in_another_order_give_the_same_batches_and_memory_is_kept() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = dir.path().join("graph.ng");
+    std::fs::create_dir(&path).expect("made");
+    build(&path, 64);
+    let expected = expected(&path, 60);
+    reorder(&path);
+    check_in(
+        &path,
+        &expected,
+        &[24, 64],
+        &[Reading::Scan, Reading::Window],
+        &[None, Some(1), Some(17)],
+    );
+    check_in(&path, &expected, &[24], &[Reading::Auto, Reading::NaiveUringSieve], &[None]);
+    for (memory, batches) in [(24 << 20, 60), (64 << 20, 8)] {
+        let store = open(&path, memory);
+        let plan = BatchPlan {
+            node_type: NODE,
+            seeds: (0..batches).flat_map(seeds).collect(),
+            batch_size: BATCH as usize,
+            first_stream: 0,
+            drop_last: false,
+            prefetch: 2,
+            threads: 2,
+        };
+        let made = BatchStream::new(sampler(&store), plan).expect("starts");
+        let made: Result<Vec<_>, SampleError> = made.collect();
+        assert!(made.expect("batches") == expected[..batches as usize]);
+        let single = sampler(&store).sample(&[(NODE, &seeds(3))], 3).expect("batch");
+        assert!(single == expected[3]);
     }
 }
 

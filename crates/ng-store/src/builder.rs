@@ -20,6 +20,7 @@ use crate::dead_nodes::{DeadNodesPart, DeadNodesWriter};
 use crate::dictionary::writer::{DictionaryPart, DictionaryWriter};
 use crate::error::BuildError;
 use crate::io::{Appender, Disk};
+use crate::order::{OrderPart, OrderWriter};
 use crate::root;
 use crate::segment::{FIRST_EPOCH, FinishedSegment};
 use crate::tensor::sparse_writer::SparseWriter;
@@ -217,6 +218,7 @@ impl StoreBuilder {
             tensors: Vec::new(),
             dictionary: None,
             dead: None,
+            order: None,
         });
         self.set_num_nodes(NodeTypeId(id), num_nodes)?;
         Ok(NodeTypeId(id))
@@ -322,6 +324,24 @@ impl StoreBuilder {
         let owner = self.node_types.get_mut(place).ok_or_else(unknown)?;
         owner.num_nodes_live = owner.num_nodes.saturating_sub(part.count);
         owner.dead = Some(part.meta);
+        self.add_segment(part.segment)
+    }
+
+    /// Starts the order of the rows of a type, of its first `num_nodes` nodes.
+    pub(crate) fn row_order(
+        &mut self,
+        id: NodeTypeId,
+        num_nodes: u64,
+    ) -> Result<OrderWriter, BuildError> {
+        let segment = self.segment();
+        OrderWriter::create(&self.disk, id, segment, num_nodes)
+    }
+
+    /// Takes back an order of rows.
+    pub(crate) fn add_row_order(&mut self, part: OrderPart) -> Result<(), BuildError> {
+        let unknown = || BuildError::invalid("a part does not belong to this builder");
+        let owner = self.node_types.get_mut(usize::from(part.node_type.0)).ok_or_else(unknown)?;
+        owner.order = Some(part.meta);
         self.add_segment(part.segment)
     }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::tensor::layout::RowLayout;
 use crate::tensor::sparse::SPAN_BYTES;
+use crate::topology::resident::width_below;
 
 /// A node type or an edge type, as the owner of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,6 +101,9 @@ impl Catalog {
         let of_nodes = self.node_types.iter().flat_map(|t| &t.tensors);
         let of_edges = self.edge_types.iter().flat_map(|t| &t.tensors);
         let is_new = |t: &TensorMeta| t.is_scaled() || t.is_sparse();
+        if self.node_types.iter().any(|t| t.order.is_some()) {
+            return 3;
+        }
         if of_nodes.chain(of_edges).any(is_new) { 2 } else { 1 }
     }
 
@@ -125,6 +129,25 @@ pub struct NodeTypeMeta {
     /// Ids that were deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) dead: Option<BitmapMeta>,
+    /// Which row of its tensors each node has; `None` where that is the row of its number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) order: Option<OrderMeta>,
+}
+
+/// The rows of the first nodes of a type, laid out as rows of a tensor are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OrderMeta {
+    pub segment: u32,
+    /// Nodes from this one on have the row of their number.
+    pub num_nodes: u64,
+}
+
+impl OrderMeta {
+    /// Where the row of each node stands.
+    pub fn layout(&self) -> RowLayout {
+        RowLayout::best(width_below(self.num_nodes) as u64)
+    }
 }
 
 /// A bitmap of nodes: a directory tree and bitmap pages, in a segment of their own.
@@ -136,6 +159,11 @@ pub(crate) struct BitmapMeta {
 }
 
 impl NodeTypeMeta {
+    /// Whether rows lie in another order than nodes.
+    pub fn has_order(&self) -> bool {
+        self.order.is_some()
+    }
+
     /// Whether nodes have string ids.
     pub fn has_dictionary(&self) -> bool {
         self.dictionary.is_some()

@@ -119,6 +119,16 @@ impl Catalog {
                 let segment = self.claim(used, bitmap.segment, BLOCK_BYTES as u32)?;
                 check_root(bitmap.root, segment.num_pages, dead > 0)?;
             }
+            if let Some(order) = node_type.order {
+                ensure((1..=count).contains(&order.num_nodes), || {
+                    format!("node type {name:?}: rows of {} of {count} nodes", order.num_nodes)
+                })?;
+                let layout = order.layout();
+                let pages = self.claim(used, order.segment, layout.page_bytes())?.num_pages;
+                ensure(Some(pages) == layout.num_pages(order.num_nodes), || {
+                    format!("node type {name:?}: {pages} pages of rows of nodes")
+                })?;
+            }
             if let Some(dictionary) = node_type.dictionary {
                 let block = BLOCK_BYTES as u32;
                 let index = self.claim(used, dictionary.names_index, block)?;

@@ -112,6 +112,12 @@ pub enum ReadError {
         /// Why, and what is possible.
         source: DecodeError,
     },
+    /// Nodes in an order that is none.
+    #[error("{what}; name each node once")]
+    Order {
+        /// What is wrong.
+        what: String,
+    },
     /// The memory budget does not allow the batch.
     #[error(transparent)]
     Budget(#[from] BudgetExceeded),

@@ -1,6 +1,6 @@
 //! The on-disk graph store: pages, page table, topology, tensors, dictionaries, snapshots, verify.
 //!
-//! What lives here: format version 2 (`docs/format.md`), the writer that builds a store in one
+//! What lives here: format version 3 (`docs/format.md`), the writer that builds a store in one
 //! pass, batches that change it, and the readers that serve whole batches from a pinned
 //! [`Snapshot`]. What must not: sampling, parsing of users' files, any file access that does not go
 //! through `ng-io`. The invariant: bytes are hostile until the checksum kept with their pointer
@@ -23,6 +23,7 @@ mod error;
 pub mod fuzzing;
 mod io;
 mod open_root;
+mod order;
 mod page_map;
 mod page_set;
 mod page_table;
@@ -55,6 +56,7 @@ pub use dictionary::page::STRING_BYTES_MAX;
 pub use dictionary::writer::{DictionaryPart, DictionaryWriter};
 pub use edit::EditCounts;
 pub use error::{BuildError, Damage, OpenError, ReadError};
+pub use order::RowOrder;
 pub use root::FORMAT_VERSION;
 pub use row_plan::{Merge, Planned, RowPlan, TakeItem};
 pub use scan::{VisitLists, VisitRows};
@@ -78,4 +80,5 @@ pub use write::checkpoint::CheckpointReport;
 pub use write::compact::{CompactReport, compact};
 pub use write::error::UpdateError;
 pub use write::recover::Recovery;
+pub use write::reorganize::{MakeOrders, NewOrder, reorganize, reorganize_bytes};
 pub use write::writer::UpdateStats;

@@ -8,6 +8,7 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::catalog::TensorRef;
@@ -150,7 +151,8 @@ pub trait Planned {
 }
 
 impl Snapshot {
-    /// Plans the reading of `rows`, which ascend and are distinct, of a tensor.
+    /// Plans the reading of `rows`, which ascend and are distinct, of a tensor: rows of the file,
+    /// see [`Snapshot::load_order`].
     ///
     /// # Errors
     /// [`ReadError::RowOutOfRange`], [`ReadError::Missing`], and those of reading the page table.
@@ -186,6 +188,16 @@ impl Snapshot {
             }),
         }
         Ok(plan)
+    }
+
+    /// The 4 KiB blocks of a tensor that row `row` of the file lies on, counted from its first.
+    ///
+    /// # Errors
+    /// [`ReadError::Missing`].
+    pub fn blocks_of_row(&self, tensor: TensorRef, row: u64) -> Result<Range<u64>, ReadError> {
+        let (_, _, layout) = self.version.tensor(tensor)?;
+        let place = layout.place(row);
+        Ok(place.block..place.block + layout.blocks(place))
     }
 
     /// Reads plan after plan through one queue, until `next` has none while nothing is in flight.

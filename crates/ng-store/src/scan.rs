@@ -10,6 +10,7 @@ use crate::page_map::Slot;
 use crate::pages::{Located, Segment};
 use crate::snapshot::{Expansion, Snapshot};
 use crate::store::Inner;
+use crate::tensor::layout::RowLayout;
 use crate::topology::entry::EntryLayout;
 use crate::topology::h_page::{HLayout, check_h_page};
 use crate::topology::l_page::LPage;
@@ -108,10 +109,36 @@ pub(crate) fn read_blocks(
     Ok(there)
 }
 
+/// Lends `num_rows` rows of equal width front to back, without padding.
+pub(crate) fn scan_rows(
+    inner: &Inner,
+    segment: &Segment,
+    layout: RowLayout,
+    num_rows: u64,
+    visit: &mut VisitRows<'_>,
+) -> Result<(), ReadError> {
+    let (unit, width) = (layout.unit_bytes(), layout.row_bytes());
+    let unit_blocks = (unit / BLOCK_BYTES) as u64;
+    let mut rows = Vec::new();
+    let mut take = |first_block: u64, bytes: &[u8]| {
+        let first_row = first_block / unit_blocks * layout.unit_rows();
+        rows.clear();
+        for unit in bytes.chunks_exact(unit) {
+            let packed = layout.unit_rows() as usize * width;
+            rows.extend_from_slice(unit.get(..packed).unwrap_or_default());
+        }
+        let left = num_rows.saturating_sub(first_row).saturating_mul(width as u64);
+        rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        visit(first_row, &rows)
+    };
+    scan_blocks(inner, segment, unit_blocks, &mut take)
+}
+
 impl Snapshot {
     /// Reads a whole tensor front to back: `visit(first_row, bytes)` gets whole rows, without
     /// padding, in chunks of up to about 4 MiB. Nothing of it enters a cache, but for sparse rows,
-    /// which come with their zeros.
+    /// which come with their zeros. Rows are those of the file: where [`Snapshot::has_order`],
+    /// [`Snapshot::load_nodes_of_rows`] tells which nodes they belong to.
     ///
     /// # Errors
     /// [`ReadError`], also those of `visit`.
@@ -124,21 +151,7 @@ impl Snapshot {
         if meta.is_sparse() {
             return self.scan_dense(tensor, visit);
         }
-        let (unit, width) = (layout.unit_bytes(), layout.row_bytes());
-        let unit_blocks = (unit / BLOCK_BYTES) as u64;
-        let mut rows = Vec::new();
-        let mut take = |first_block: u64, bytes: &[u8]| {
-            let first_row = first_block / unit_blocks * layout.unit_rows();
-            rows.clear();
-            for unit in bytes.chunks_exact(unit) {
-                let packed = layout.unit_rows() as usize * width;
-                rows.extend_from_slice(unit.get(..packed).unwrap_or_default());
-            }
-            let left = (meta.num_rows - first_row).saturating_mul(width as u64);
-            rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-            visit(first_row, &rows)
-        };
-        scan_blocks(&self.inner, segment, unit_blocks, &mut take)
+        scan_rows(&self.inner, segment, layout, meta.num_rows, visit)
     }
 
     /// Reads all neighbour lists of an edge type in the order of pages: `visit(nodes, lists)`.

@@ -53,9 +53,9 @@ pub const EXPAND_BYTES_PER_DESTINATION: u64 = 160;
 /// The same for each chosen entry.
 pub const EXPAND_BYTES_PER_ENTRY: u64 = 56;
 /// The same for each row of [`Snapshot::gather`] that has to be read.
-pub const GATHER_BYTES_PER_ROW: u64 = 80;
+pub const GATHER_BYTES_PER_ROW: u64 = 88;
 /// The same for each row of [`Snapshot::sparse_spans`], and of a gather of sparse rows.
-pub const SPARSE_BYTES_PER_ROW: u64 = 80;
+pub const SPARSE_BYTES_PER_ROW: u64 = 88;
 
 /// One version of a store.
 pub struct Snapshot {
@@ -148,7 +148,8 @@ impl Snapshot {
         Ok(degrees)
     }
 
-    /// Copies rows of a tensor to `out`, one after the other in request order; repeats are fine.
+    /// Copies the rows of `ids` to `out`, one after the other in request order; repeats are fine.
+    /// Ids are those of nodes or edges, wherever their rows lie.
     ///
     /// # Errors
     /// [`ReadError::RowOutOfRange`], [`ReadError::OutputSize`] unless `out` has exactly rows x row
@@ -156,28 +157,28 @@ impl Snapshot {
     pub fn gather(
         &self,
         tensor: TensorRef,
-        rows: &[u64],
+        ids: &[u64],
         out: &mut [u8],
     ) -> Result<GatherStats, ReadError> {
         let inner = &self.inner;
         let (meta, segment, layout) = self.version.tensor(tensor)?;
         let num_rows = meta.num_rows;
-        if let Some(row) = rows.iter().find(|row| **row >= num_rows) {
+        if let Some(row) = ids.iter().find(|id| **id >= num_rows) {
             let (tensor, row) = (meta.name.clone(), *row);
             return Err(ReadError::RowOutOfRange { tensor, row, num_rows });
         }
-        let expected = rows.len().saturating_mul(meta.row_bytes() as usize);
+        let expected = ids.len().saturating_mul(meta.row_bytes() as usize);
         if out.len() != expected {
             return Err(ReadError::OutputSize { expected, found: out.len() });
         }
         if meta.is_sparse() {
-            return self.gather_dense(tensor, rows, out);
+            return self.gather_dense(tensor, ids, out);
         }
         let width = layout.row_bytes();
         let wide = width >= crate::cache::rows::ROW_BYTES_MIN;
         let pool = if wide { inner.rows.pool(segment.id as usize, width) } else { None };
         let reader = TensorReader { pages: &inner.pages, segment, layout, pool };
-        let stats = reader.gather(rows, out)?;
+        let stats = reader.gather(&self.rows_of(tensor.owner, ids)?, out)?;
         self.count_rows(stats);
         Ok(stats)
     }

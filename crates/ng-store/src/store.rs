@@ -19,6 +19,7 @@ use crate::costs::DiskCosts;
 use crate::error::{OpenError, ReadError};
 use crate::io::{BLOCK_BYTES, Disk, Reader, past_signals};
 use crate::open_root::{OpenRoot, open_root};
+use crate::order::HeldOrders;
 use crate::pages::{Pages, Placed, Segment};
 use crate::snapshot::Snapshot;
 use crate::tensor::layout::RowLayout;
@@ -120,6 +121,8 @@ pub(crate) struct Inner {
     pub rows_cached: AtomicU64,
     pub seen: Mutex<Seen>,
     pub costs: OnceLock<DiskCosts>,
+    /// Orders of rows that somebody holds in memory.
+    pub orders: HeldOrders,
     note: String,
     batch_timeout: Duration,
     row_cap_bytes: u64,
@@ -200,6 +203,7 @@ impl Store {
             rows_cached: AtomicU64::new(0),
             seen: Mutex::default(),
             costs: OnceLock::new(),
+            orders: HeldOrders::default(),
             note,
             batch_timeout: options.batch_timeout,
             row_cap_bytes: rows,

@@ -17,6 +17,7 @@ from .compile import compile_
 from .doctor import doctor
 from .import_ import import_
 from .info import info
+from .reorganize import reorganize
 from .scrub import scrub
 from .train import train
 from .update import update
@@ -37,6 +38,7 @@ app.command()(update)
 app.command()(checkpoint)
 app.command()(compact)
 app.command("compile")(compile_)
+app.command()(reorganize)
 app.command()(scrub)
 app.command()(train)
 app.command()(doctor)

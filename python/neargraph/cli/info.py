@@ -68,7 +68,8 @@ def _tensors(entry: dict[str, Any]) -> str:
 
 
 def _node_row(entry: dict[str, Any]) -> tuple[str, str, str, str]:
-    flags = "string ids" if entry["has_dictionary"] else ""
+    known = {"string ids": entry["has_dictionary"], "reorganised": entry["has_order"]}
+    flags = ", ".join(name for name, there in known.items() if there)
     return entry["name"], f"{entry['num_nodes_live']:,}", flags, _tensors(entry)
 
 

@@ -4,9 +4,9 @@
 //! The invariant: the sum is reserved before the first read of a replay, and nothing is taken for
 //! rows beside it.
 
-use ng_store::{Snapshot, TensorRef};
+use ng_store::{Owner, Snapshot, TensorRef};
 
-use super::hot::HotSet;
+use super::hot::{HotSet, PackedTable};
 use crate::Sampler;
 
 /// Records in memory: one being gathered, one on its way.
@@ -35,6 +35,9 @@ pub struct ReplayMemory {
     /// Subgraphs, narrow columns, staging, and some room.
     pub others: u64,
 }
+
+/// Of a row and its place in memory, in a list that is sorted by row.
+pub(crate) const ORDERED_ROW_BYTES: u64 = size_of::<(u64, u32)>() as u64;
 
 /// The largest batch that a replay will meet.
 #[derive(Clone, Debug, Default)]
@@ -69,8 +72,10 @@ impl ReplayMemory {
         }
         memory.record = largest.record_bytes;
         let limit = sampler.snapshot().budget().limit_bytes();
-        memory.others =
-            (prefetch + 2) * (largest.batch_bytes + narrow) + STAGING_BYTES + limit / SLACK_SHARE;
+        memory.others = (prefetch + 2) * (largest.batch_bytes + narrow)
+            + STAGING_BYTES
+            + order_bytes(sampler.snapshot(), hot)
+            + limit / SLACK_SHARE;
         memory
     }
 
@@ -94,6 +99,18 @@ impl ReplayMemory {
 /// Bytes of a buffer for `rows` rows of `out_bytes`.
 pub(crate) fn buffer_bytes(rows: u64, out_bytes: u64) -> u64 {
     (rows * out_bytes).next_multiple_of(2 << 20)
+}
+
+/// What finding the hot rows takes where rows do not lie in the order of ids.
+fn order_bytes(snapshot: &Snapshot, hot: &HotSet) -> u64 {
+    let bytes = |table: &PackedTable| match table.tensor.owner {
+        Owner::Node(node_type) => match snapshot.order_bytes(node_type) {
+            0 => 0,
+            order => order + table.hot.len() * ORDERED_ROW_BYTES,
+        },
+        Owner::Edge(_) => 0,
+    };
+    hot.tables.iter().map(bytes).sum()
 }
 
 /// Bytes of a whole tensor, unless it is stored without its zeros.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ng_io::trim_allocator;
 use ng_simd::RowDecoder;
-use ng_store::{DiskCosts, Snapshot, TensorRef};
+use ng_store::{DiskCosts, RowOrder, Snapshot, TensorRef};
 use ng_types::{NodeId, NodeTypeId, Reservation};
 
 use super::memory::Chosen;
@@ -16,7 +16,7 @@ use super::policy::Reading;
 use super::state::{MEMORY_PATIENCE, Shared, State, ToSample, Wait};
 use super::study::BATCHES_MAX;
 use crate::sampler::Stage;
-use crate::{MiniBatch, SampleError, SampleScratch, Sampler};
+use crate::{CompactNodes, CompactSample, MiniBatch, SampleError, SampleScratch, Sampler};
 
 /// Batches that are sampled before the topology makes room for rows, at most.
 pub(super) const STRETCH_MAX: u64 = 1024;
@@ -275,10 +275,11 @@ impl Engine {
         // Gone before anybody learns of the sample, so that its memory can go then, too.
         let sampler = self.sampler();
         let made = sampler.sample_compact_admitted(&seeds, job.stream, scratch, &admit);
+        let made = made.and_then(|sample| self.in_rows(&sampler, index, job, sample));
         drop(sampler);
         match made {
-            Ok(sample) => self.shared.change(|state| {
-                state.sampled.insert(index, Sampled { index, job, sample });
+            Ok(sampled) => self.shared.change(|state| {
+                state.sampled.insert(index, sampled);
             }),
             Err(error) => self.shared.fail(error),
         }
@@ -293,6 +294,26 @@ impl Engine {
         let all = self.settings.threads;
         let resting = |state: &mut State| (state.resting == all).then_some(());
         self.shared.wait_until(Wait::PlanForSamples, resting).is_some()
+    }
+
+    /// Finds the rows of a sample's nodes, once: all that follows works in rows.
+    fn in_rows(
+        &self,
+        sampler: &Sampler,
+        index: u64,
+        job: Job,
+        sample: CompactSample,
+    ) -> Result<Sampled, SampleError> {
+        let orders = sampler.orders();
+        let ordered = orders.iter().zip(&sample.nodes).filter(|(order, _)| order.is_some());
+        let bytes: u64 = ordered.map(|(_, nodes)| 4 * nodes.ids.len() as u64).sum();
+        let held = if bytes > 0 { Some(self.admit(index, bytes)?) } else { None };
+        let rows = |(order, nodes): (&Option<Arc<RowOrder>>, &CompactNodes)| {
+            let order = order.as_ref()?;
+            Some(nodes.ids.iter().map(|id| order.row(id) as u32).collect())
+        };
+        let ordered = orders.iter().zip(&sample.nodes).map(rows).collect();
+        Ok(Sampled { index, job, sample, ordered, held })
     }
 
     /// Memory for sampling. It was planned, so what is missing is in the consumer's hands.

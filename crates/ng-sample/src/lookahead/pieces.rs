@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use ng_store::{Owner, Planned, RowPlan};
-use ng_types::NodeId;
+use ng_types::{NodeId, Reservation};
 
 use crate::{CompactSample, Ids};
 
@@ -25,11 +25,28 @@ pub(crate) struct Sampled {
     pub job: Job,
     /// The subgraph.
     pub sample: CompactSample,
+    /// By node type, where its rows lie in another order than its nodes: the row of each node.
+    pub ordered: OrderedRows,
+    /// Memory of these.
+    pub held: Option<Reservation>,
 }
 
+/// Rows by node type, where they lie in another order than nodes.
+pub(crate) type OrderedRows = Vec<Option<Vec<u32>>>;
+
 impl Sampled {
+    /// Bytes that are held of the budget.
+    pub fn num_bytes(&self) -> u64 {
+        self.sample.num_bytes() + self.held.as_ref().map_or(0, Reservation::bytes)
+    }
+
     /// The rows that a tensor of `owner` gives to the batch. Tables have fewer than 2^32 rows.
     pub fn rows(&self, owner: Owner) -> Cow<'_, [u32]> {
+        if let Owner::Node(node_type) = owner
+            && let Some(Some(rows)) = self.ordered.get(usize::from(node_type.0))
+        {
+            return Cow::Borrowed(rows);
+        }
         match self.sample.row_ids(owner) {
             Ids::Narrow(ids) => Cow::Borrowed(ids),
             Ids::Wide(ids) => ids.iter().map(|id| *id as u32).collect(),

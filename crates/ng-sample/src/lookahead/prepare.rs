@@ -85,7 +85,7 @@ impl Engine {
             return Ok(None);
         }
         let budget = self.snapshot().budget().limit_bytes();
-        let sample_bytes = first[0].sample.num_bytes() + SAMPLE_OVERHEAD_BYTES;
+        let sample_bytes = first[0].num_bytes() + SAMPLE_OVERHEAD_BYTES;
         let study = (budget / STUDY_SHARE / sample_bytes).clamp(2, BATCHES_MAX as u64 - 1);
         let start = Instant::now();
         if self.take_sampled(study, &mut |sampled| first.push(sampled)).is_none() {
@@ -117,11 +117,12 @@ impl Engine {
     pub(super) fn load_topology(&self) -> Result<(), SampleError> {
         let given = self.given.clone();
         let quarter = self.snapshot().budget().limit_bytes() / 4;
-        self.set_sampler(if self.settings.may_have_two_phases() {
+        let sampler = if self.settings.may_have_two_phases() {
             given.with_topology_within(quarter * PASSING_TOPOLOGY_QUARTERS)?
         } else {
             given.with_topology_that_fits()?
-        });
+        };
+        self.set_sampler(sampler.with_orders()?);
         Ok(())
     }
 
@@ -163,7 +164,7 @@ impl Engine {
             let each = ((rows + rows / 64 + 64) * out_bytes).next_multiple_of(2 << 20);
             self.settings.buffers() * each
         };
-        let bytes = first.iter().map(|sampled| sampled.sample.num_bytes());
+        let bytes = first.iter().map(Sampled::num_bytes);
         let sample_bytes = bytes.max().unwrap_or(0) + SAMPLE_OVERHEAD_BYTES;
         Seen {
             studies,

@@ -1,4 +1,5 @@
-//! Tensors of narrow rows that are small beside the budget, such as labels: read once, whole.
+//! Tensors of narrow rows that are small beside the budget, such as labels: read once, whole, and
+//! kept in the order of the file.
 
 use ng_io::Region;
 use ng_simd::RowDecoder;
@@ -6,9 +7,6 @@ use ng_store::{Snapshot, TensorRef};
 use ng_types::Reservation;
 
 use crate::SampleError;
-
-/// Rows that are read together while a tensor is loaded.
-const ROWS_TOGETHER: u64 = 1 << 16;
 
 /// A tensor in memory.
 #[derive(Debug)]
@@ -27,14 +25,11 @@ impl ResidentTensor {
         let held = snapshot.reserve(len as u64).map_err(SampleError::from_budget)?;
         let region = Region::with_huge_pages(len);
         let mut bytes = region.map_err(|source| SampleError::NoMemory { bytes: len, source })?;
-        let mut at = 0;
-        while at < rows {
-            let end = rows.min(at + ROWS_TOGETHER);
-            let ids: Vec<u64> = (at..end).collect();
-            let out = &mut bytes.as_mut_slice()[at as usize * width..end as usize * width];
-            snapshot.gather(tensor, &ids, out)?;
-            at = end;
-        }
+        let out = bytes.as_mut_slice();
+        snapshot.scan_tensor(tensor, &mut |first, rows| {
+            out[first as usize * width..][..rows.len()].copy_from_slice(rows);
+            Ok(())
+        })?;
         Ok(Self { width, bytes, _held: held })
     }
 

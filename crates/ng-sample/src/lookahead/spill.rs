@@ -8,7 +8,7 @@ use std::path::Path;
 use ng_io::{ScratchError, ScratchFile};
 use ng_types::Reservation;
 
-use super::pieces::{Job, Sampled};
+use super::pieces::{Job, OrderedRows, Sampled};
 use crate::compact::{CompactEdges, CompactNodes, CompactSample};
 use crate::{Ids, SampleError};
 
@@ -41,6 +41,12 @@ impl Spill {
     pub fn write(&mut self, sampled: &Sampled) -> Result<(), ScratchError> {
         self.bytes.clear();
         encode(&sampled.sample, &mut self.bytes);
+        put(&mut self.bytes, sampled.ordered.len() as u64);
+        for rows in &sampled.ordered {
+            put(&mut self.bytes, u64::from(rows.is_some()));
+            let rows = rows.as_deref().unwrap_or_default();
+            put_all(&mut self.bytes, rows.iter().map(|row| row.to_le_bytes()));
+        }
         let at = self.file.append(&self.bytes)?;
         self.offsets.push(at + self.bytes.len() as u64);
         Ok(())
@@ -57,10 +63,11 @@ impl Spill {
         let held = held(range.end - range.start)?;
         self.bytes.resize((range.end - range.start) as usize, 0);
         self.file.read_exact_at(range.start, &mut self.bytes)?;
-        let decoded = decode(&mut Cursor(&self.bytes), held);
+        let from = &mut Cursor(&self.bytes);
+        let decoded = decode(from, held).and_then(|sample| Some((sample, from.ordered()?)));
         // What was written is what is read, so this is a defect and not damage.
-        let sample = decoded.ok_or(SampleError::ThreadLost)?;
-        Ok(Sampled { index, job: Job::default(), sample })
+        let (sample, ordered) = decoded.ok_or(SampleError::ThreadLost)?;
+        Ok(Sampled { index, job: Job::default(), sample, ordered, held: None })
     }
 }
 
@@ -141,6 +148,16 @@ impl Cursor<'_> {
 
     fn sizes(&mut self) -> Option<Vec<usize>> {
         Some(self.all(u64::from_le_bytes)?.into_iter().map(|size| size as usize).collect())
+    }
+
+    fn ordered(&mut self) -> Option<OrderedRows> {
+        let mut ordered = Vec::new();
+        for _ in 0..self.number()? {
+            let is_ordered = self.number()? != 0;
+            let rows = self.all(u32::from_le_bytes)?;
+            ordered.push(is_ordered.then_some(rows));
+        }
+        Some(ordered)
     }
 
     fn ids(&mut self) -> Option<Ids> {

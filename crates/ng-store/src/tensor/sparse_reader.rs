@@ -50,19 +50,25 @@ struct Wanted {
 }
 
 impl Snapshot {
-    /// Finds out how many entries rows of a sparse tensor have.
+    /// Finds out how many entries the rows of `ids` in a sparse tensor have.
     ///
     /// # Errors
     /// [`ReadError::RowOutOfRange`], [`ReadError::Missing`] if rows of the tensor are not sparse,
     /// [`ReadError::Checksum`], [`ReadError::Damaged`], [`ReadError::Io`].
-    pub fn sparse_spans(&self, tensor: TensorRef, rows: &[u64]) -> Result<SparseSpans, ReadError> {
-        let (meta, segment, layout) = self.version.tensor(tensor)?;
-        let (sparse, _, _) = self.sparse_parts(tensor)?;
+    pub fn sparse_spans(&self, tensor: TensorRef, ids: &[u64]) -> Result<SparseSpans, ReadError> {
+        let (meta, _, _) = self.version.tensor(tensor)?;
         let num_rows = meta.num_rows;
-        if let Some(row) = rows.iter().find(|row| **row >= num_rows) {
+        if let Some(row) = ids.iter().find(|id| **id >= num_rows) {
             let (tensor, row) = (meta.name.clone(), *row);
             return Err(ReadError::RowOutOfRange { tensor, row, num_rows });
         }
+        self.spans_of_rows(tensor, &self.rows_of(tensor.owner, ids)?)
+    }
+
+    /// The same for rows as they lie in the file, which were checked.
+    fn spans_of_rows(&self, tensor: TensorRef, rows: &[u64]) -> Result<SparseSpans, ReadError> {
+        let (meta, segment, layout) = self.version.tensor(tensor)?;
+        let (sparse, _, _) = self.sparse_parts(tensor)?;
         let mut bytes = vec![0; rows.len() * SPAN_BYTES as usize];
         let reader = TensorReader { pages: &self.inner.pages, segment, layout, pool: None };
         let rows_cached = reader.gather(rows, &mut bytes)?.rows_cached;
@@ -104,23 +110,26 @@ impl Snapshot {
         })
     }
 
-    /// Fills rows of f32, which were checked, with their zeros.
+    /// Fills rows of f32, of ids that were checked, with their zeros.
     pub(crate) fn gather_dense(
         &self,
         tensor: TensorRef,
-        rows: &[u64],
+        ids: &[u64],
         out: &mut [u8],
     ) -> Result<GatherStats, ReadError> {
-        let spans = self.sparse_spans(tensor, rows)?;
-        let width = out.len() / rows.len().max(1);
+        self.fill_dense(&self.sparse_spans(tensor, ids)?, out)
+    }
+
+    fn fill_dense(&self, spans: &SparseSpans, out: &mut [u8]) -> Result<GatherStats, ReadError> {
+        let width = out.len() / spans.spans.len().max(1);
         out.fill(0);
-        self.visit_entries(&spans, &mut |place, _, column, value| {
+        self.visit_entries(spans, &mut |place, _, column, value| {
             let row = place * width;
             put_value(out.get_mut(row..row + width).unwrap_or_default(), column, value);
         })
     }
 
-    /// Reads all rows of a sparse tensor front to back, in runs of some thousands.
+    /// Reads all rows of a sparse tensor in the order of the file, in runs of some thousands.
     ///
     /// # Errors
     /// [`ReadError`], also those of `visit`.
@@ -133,7 +142,7 @@ impl Snapshot {
         let mut found = SparseRows::default();
         for first in (0..meta.num_rows).step_by(SCAN_ROWS as usize) {
             let rows: Vec<u64> = (first..meta.num_rows.min(first + SCAN_ROWS)).collect();
-            let spans = self.sparse_spans(tensor, &rows)?;
+            let spans = self.spans_of_rows(tensor, &rows)?;
             found.columns.clear();
             found.columns.resize(spans.num_entries(), 0);
             found.values.clear();
@@ -166,7 +175,7 @@ impl Snapshot {
             let rows: Vec<u64> = (first..meta.num_rows.min(first + together)).collect();
             let bytes = rows.len() * meta.row_bytes() as usize;
             let out = out.get_mut(..bytes).unwrap_or_default();
-            self.gather_dense(tensor, &rows, out)?;
+            self.fill_dense(&self.spans_of_rows(tensor, &rows)?, out)?;
             visit(first, out)?;
         }
         Ok(())

@@ -62,20 +62,22 @@ pub fn from_three([low, middle, high]: [u8; 3]) -> u64 {
 
 /// Memory for the numbers of one column.
 #[derive(Debug)]
-pub(super) struct Column {
+pub(crate) struct Column {
     bytes: Region,
     width: usize,
 }
 
 impl Column {
-    fn new(count: u64, width: usize) -> Result<Self, ReadError> {
+    /// `count` numbers of `width` bytes, all 0.
+    pub fn new(count: u64, width: usize) -> Result<Self, ReadError> {
         let bytes = count.saturating_mul(width as u64);
         let no_memory = |source| ReadError::NoMemory { bytes, source };
         let len = usize::try_from(bytes).map_err(|_| no_memory(std::io::Error::other("too long")));
         Ok(Self { bytes: Region::with_huge_pages(len?).map_err(no_memory)?, width })
     }
 
-    fn packed(&self) -> Packed<'_> {
+    /// All numbers.
+    pub fn packed(&self) -> Packed<'_> {
         let bytes = self.bytes.as_slice();
         match self.width {
             3 => Packed::Three(bytes.as_chunks().0),
@@ -99,13 +101,14 @@ impl Column {
         }
     }
 
+    /// Bytes of a number.
     pub fn width(&self) -> usize {
         self.width
     }
 }
 
 /// Bytes of a number below `bound`.
-fn width_below(bound: u64) -> usize {
+pub(crate) fn width_below(bound: u64) -> usize {
     match bound {
         ..=0x100_0000 => 3,
         0x100_0001..=0x1_0000_0000 => 4,

@@ -10,6 +10,7 @@ mod dead;
 mod dictionary;
 mod gmap;
 mod lists;
+mod order;
 mod roots;
 mod scrub;
 mod table;
@@ -242,7 +243,8 @@ impl<'a> Run<'a> {
         let tensors = tensors.chain(edges.iter().flat_map(|owner| &owner.tensors));
         let entries = |t: &TensorMeta| t.sparse.map(|sparse| sparse.entries);
         let tensors = tensors.flat_map(|t| [Some(t.segment), t.scales, entries(t)]).flatten();
-        for segment in dictionaries.chain(tensors) {
+        let orders = nodes.iter().filter_map(|owner| owner.order).map(|order| order.segment);
+        for segment in dictionaries.chain(orders).chain(tensors) {
             if !self.stopped {
                 self.check_whole(&version.segment(segment)?.placed)?;
             }
@@ -253,6 +255,11 @@ impl<'a> Run<'a> {
             }
             if !self.stopped {
                 self.check_sparse(snapshot, tensor);
+            }
+        }
+        for index in 0..nodes.len() {
+            if !self.stopped {
+                self.check_order(snapshot, NodeTypeId(index as u16));
             }
         }
         for index in 0..nodes.len() {

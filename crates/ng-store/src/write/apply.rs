@@ -4,6 +4,8 @@
 //! UpdateEmbed. Invariant: an operation that refuses (see [`UpdateError::is_refusal`]) has changed
 //! nothing.
 
+use std::borrow::Cow;
+
 use ng_simd::RowEncoder;
 use ng_types::{EdgeTypeId, NODE_ID_BOUND, NodeTypeId};
 
@@ -14,6 +16,7 @@ use crate::catalog::{BitmapMeta, EdgeTypeMeta, NodeTypeMeta, Owner, TensorMeta, 
 use crate::edit::Edit;
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
+use crate::order::read_rows;
 use crate::tensor::decode::read_scales;
 use crate::tensor::layout::RowLayout;
 use crate::topology::edit::TopologyEdit;
@@ -357,7 +360,28 @@ impl Edit {
         })
     }
 
-    /// Makes a row 0; a new one extends the tensor.
+    /// Where the rows of nodes or edges lie in a tensor.
+    pub fn rows_of<'i>(
+        &self,
+        tensor: TensorRef,
+        ids: &'i [u64],
+    ) -> Result<Cow<'i, [u64]>, UpdateError> {
+        let Owner::Node(node_type) = tensor.owner else { return Ok(Cow::Borrowed(ids)) };
+        match (self.node_meta(node_type)?.order, self.store()) {
+            (Some(meta), Some(store)) => {
+                let segment = self.segment(meta.segment)?;
+                Ok(Cow::Owned(read_rows(&store.pages, &meta, segment, ids)?))
+            }
+            (Some(_), None) => Err(ReadError::Missing { what: "order of rows".into() }.into()),
+            (None, _) => Ok(Cow::Borrowed(ids)),
+        }
+    }
+
+    fn row_of(&self, tensor: TensorRef, id: u64) -> Result<u64, UpdateError> {
+        Ok(self.rows_of(tensor, &[id])?.first().copied().unwrap_or(id))
+    }
+
+    /// Makes the row of `row` 0; a new one extends the tensor.
     fn clear_row(&mut self, tensor: TensorRef, row: u64, is_new: bool) -> Result<(), UpdateError> {
         let (segment, layout) = self.tensor_place(tensor)?;
         if is_new {
@@ -377,10 +401,11 @@ impl Edit {
             }
             return Ok(());
         }
+        let row = self.row_of(tensor, row)?;
         self.write_row(segment, layout, row, &vec![0; layout.row_bytes()])
     }
 
-    /// Replaces a row.
+    /// Replaces the row of a node or an edge.
     pub fn set_row(
         &mut self,
         tensor: TensorRef,
@@ -392,6 +417,7 @@ impl Edit {
             self.check_node(node_type, row)?;
         }
         let (segment, layout) = self.tensor_place(tensor)?;
+        let row = self.row_of(tensor, row)?;
         self.write_row(segment, layout, row, bytes)
     }
 

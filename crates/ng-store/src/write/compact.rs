@@ -1,4 +1,5 @@
-//! `compact`: the same content in fresh files, laid out as an import would.
+//! `compact`: the same content in fresh files, laid out as an import would; and what it shares with
+//! `reorganize`, which gives rows another order on the way.
 //!
 //! Built beside the store and put into its place in one step, so a crash leaves the old store or
 //! the new one. Readers that have the old files open go on with them. Memory does not grow with the
@@ -9,20 +10,21 @@ use std::path::Path;
 use ng_io::{BackendChoice, Existing, StagingDir};
 use ng_types::{EdgeTypeId, NodeTypeId};
 
-use crate::builder::{BuildOptions, EdgeTypeSpec, Entry, RootOf, StoreBuilder, TensorSpec};
-use crate::catalog::{EdgeTypeMeta, Owner, SparseMeta, TensorMeta, TensorRef};
+use crate::builder::{BuildOptions, EdgeTypeSpec, Entry, RootOf, StoreBuilder};
+use crate::catalog::EdgeTypeMeta;
 use crate::dictionary::page::StringPage;
 use crate::error::{BuildError, Damage, ReadError};
 use crate::root::SLOTS;
 use crate::scan::scan_blocks;
 use crate::snapshot::{Expansion, Snapshot};
 use crate::store::{OpenOptions, Store};
-use crate::tensor::sparse_writer::SparseWriter;
 use crate::write::error::UpdateError;
 use crate::write::log::LOGS;
+use crate::write::reorganize::{MakeOrders, NewOrder};
+use crate::write::rows::Moving;
 
 /// Nodes whose lists are looked up together, and entries that are held.
-const NODES_TOGETHER: u64 = 8192;
+pub(super) const NODES_TOGETHER: u64 = 8192;
 const ENTRIES_TOGETHER: u64 = 1 << 18;
 
 /// What compacting did.
@@ -37,9 +39,9 @@ pub struct CompactReport {
 }
 
 /// Rewrites the store in directory `path`: lists in order and packed, rows in place, nothing unused
-/// between them. Ids, order of lists and content stay. Needs as much free space as the new store
-/// takes. `progress` hears how many of how many nodes and rows are done; `false` stops it, and then
-/// the store is as it was.
+/// between them. Ids, order of lists, order of rows and content stay. Needs as much free space as
+/// the new store takes. `progress` hears how many of how many nodes and rows are done; `false`
+/// stops it, and then the store is as it was.
 ///
 /// # Errors
 /// [`UpdateError::Busy`] if somebody writes to the store, [`UpdateError::Stopped`],
@@ -49,20 +51,51 @@ pub fn compact(
     options: &OpenOptions,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<CompactReport, UpdateError> {
+    rewrite(path, options, &mut |_| Ok(Vec::new()), progress)
+}
+
+/// Rewrites a store with the rows of some node types in a new order.
+pub(crate) fn rewrite<E: From<UpdateError>>(
+    path: &Path,
+    options: &OpenOptions,
+    orders: &mut MakeOrders<'_, E>,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<CompactReport, E> {
     // The old files go away under this handle, so nothing may be mapped or copied.
     let plain = matches!(options.backend, BackendChoice::Memory | BackendChoice::Mmap);
     let backend = if plain { BackendChoice::Auto } else { options.backend };
-    let store = Store::open(path, &OpenOptions { backend, ..options.clone() })?;
+    let opened = Store::open(path, &OpenOptions { backend, ..options.clone() });
+    let store = opened.map_err(UpdateError::from)?;
     store.checkpoint()?;
     let snapshot = store.snapshot();
-    let bytes_before = snapshot.catalog().disk_bytes() + bytes_apart(&store)?;
+    let orders = orders(&snapshot)?;
+    Ok(rewrite_store(path, &store, &snapshot, orders, progress)?)
+}
+
+fn rewrite_store(
+    path: &Path,
+    store: &Store,
+    snapshot: &Snapshot,
+    new_orders: Vec<NewOrder>,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<CompactReport, UpdateError> {
+    let bytes_before = snapshot.catalog().disk_bytes() + bytes_apart(store)?;
     let staging = StagingDir::create(path, Existing::Replace).map_err(staging_error)?;
     let catalog = snapshot.catalog();
     let (page_bytes, fill, reuse_ids) = (catalog.page_bytes, catalog.fill, catalog.reuse_ids);
     let build = BuildOptions { page_bytes, fill, reuse_ids };
     let builder = StoreBuilder::create(staging.path(), build)?;
-    let total = work(&snapshot);
-    let mut run = Compaction { snapshot: &snapshot, builder, progress, done: 0, total };
+    let total = work(snapshot);
+    let directory = staging.path();
+    let orders = Vec::new();
+    let mut run = Compaction { snapshot, builder, directory, orders, progress, done: 0, total };
+    run.orders = catalog.node_types.iter().map(|_| None).collect();
+    for (node_type, order) in new_orders {
+        let order = Moving::new(snapshot, node_type, order)?;
+        if let Some(place) = run.orders.get_mut(usize::from(node_type.0)) {
+            *place = Some(order);
+        }
+    }
     run.declare()?;
     for index in 0..catalog.edge_types.len() {
         run.topology(EdgeTypeId(index as u16))?;
@@ -70,6 +103,7 @@ pub fn compact(
     run.tensors()?;
     for index in 0..catalog.node_types.len() {
         run.names(NodeTypeId(index as u16))?;
+        run.order(NodeTypeId(index as u16))?;
     }
     let version = &snapshot.version;
     let (epoch, lsn, chain) = (version.base.epoch + 1, version.lsn, version.fingerprint);
@@ -103,16 +137,22 @@ fn work(snapshot: &Snapshot) -> u64 {
     lists + of_nodes.chain(of_edges).map(|tensor| tensor.num_rows).sum::<u64>()
 }
 
-struct Compaction<'a> {
-    snapshot: &'a Snapshot,
-    builder: StoreBuilder,
+/// A rewriting under way.
+pub(super) struct Compaction<'a> {
+    pub snapshot: &'a Snapshot,
+    pub builder: StoreBuilder,
+    /// For temporary files.
+    pub directory: &'a Path,
+    /// New orders, by node type.
+    pub orders: Vec<Option<Moving>>,
     progress: &'a mut dyn FnMut(u64, u64) -> bool,
     done: u64,
     total: u64,
 }
 
 impl Compaction<'_> {
-    fn step(&mut self, count: u64) -> Result<(), UpdateError> {
+    /// Counts nodes and rows that are done.
+    pub fn step(&mut self, count: u64) -> Result<(), UpdateError> {
         self.done += count;
         if (self.progress)(self.done.min(self.total), self.total) {
             return Ok(());
@@ -187,84 +227,6 @@ impl Compaction<'_> {
             self.step(nodes.len() as u64)?;
         }
         Ok(self.builder.add(lists.finish()?)?)
-    }
-
-    fn tensors(&mut self) -> Result<(), UpdateError> {
-        let catalog = self.snapshot.catalog();
-        for (index, meta) in catalog.node_types.iter().enumerate() {
-            self.owner(Owner::Node(NodeTypeId(index as u16)), &meta.tensors)?;
-        }
-        for (index, meta) in catalog.edge_types.iter().enumerate() {
-            self.owner(Owner::Edge(EdgeTypeId(index as u16)), &meta.tensors)?;
-        }
-        Ok(())
-    }
-
-    fn owner(&mut self, owner: Owner, tensors: &[TensorMeta]) -> Result<(), UpdateError> {
-        for (index, meta) in tensors.iter().enumerate() {
-            let spec = TensorSpec {
-                name: meta.name.clone(),
-                dtype: meta.dtype,
-                shape: meta.shape.clone(),
-                mask_width: meta.mask_width,
-            };
-            let tensor = TensorRef { owner, index: index as u16 };
-            if let Some(SparseMeta { value, .. }) = meta.sparse {
-                let rows = self.builder.sparse_tensor(owner, spec, value)?;
-                self.sparse_rows(tensor, rows)?;
-                continue;
-            }
-            let mut rows = match self.snapshot.scales(tensor)? {
-                Some(scales) => self.builder.scaled_tensor(owner, spec, &scales)?,
-                None => self.builder.tensor(owner, spec)?,
-            };
-            let mut failure = None;
-            let width = rows.row_bytes() as u64;
-            let stop = || ReadError::Missing { what: "rest of the tensor".into() };
-            let scanned = self.snapshot.scan_tensor(tensor, &mut |_, bytes| {
-                let pushed = rows.push_rows(bytes).map_err(UpdateError::from);
-                let count = bytes.len() as u64 / width;
-                self.done += count;
-                let goes_on = (self.progress)(self.done.min(self.total), self.total);
-                let pushed = pushed.and(if goes_on { Ok(()) } else { Err(UpdateError::Stopped) });
-                pushed.map_err(|error| {
-                    failure = Some(error);
-                    stop()
-                })
-            });
-            if let Some(error) = failure {
-                return Err(error);
-            }
-            scanned?;
-            self.builder.add(rows.finish()?)?;
-        }
-        Ok(())
-    }
-
-    fn sparse_rows(
-        &mut self,
-        tensor: TensorRef,
-        mut rows: SparseWriter,
-    ) -> Result<(), UpdateError> {
-        let mut failure = None;
-        let scanned = self.snapshot.scan_sparse(tensor, &mut |_, found| {
-            let indptr = found.indptr.windows(2);
-            for (start, end) in indptr.filter_map(|w| Some((*w.first()?, *w.last()?))) {
-                let columns = found.columns.get(start..end).unwrap_or_default();
-                let values = found.values.get(start..end).unwrap_or_default();
-                failure = rows.push_row(columns, values).err().map(UpdateError::from);
-                if failure.is_some() {
-                    return Ok(false);
-                }
-            }
-            failure = self.step(found.indptr.len() as u64 - 1).err();
-            Ok(failure.is_none())
-        });
-        scanned?;
-        match failure {
-            Some(error) => Err(error),
-            None => Ok(self.builder.add(rows.finish()?)?),
-        }
     }
 
     /// String ids and deleted nodes.

@@ -151,6 +151,7 @@ impl Edit {
         }
         let per_page = (page_bytes / crate::io::BLOCK_BYTES) as u64;
         let bound = self.segment(segment)?.num_pages;
+        let rows = self.rows_of(tensor, rows)?;
         let mut pages: Vec<u64> =
             rows.iter().map(|row| layout.place(*row).block / per_page).collect();
         pages.sort_unstable();

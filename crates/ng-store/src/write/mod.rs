@@ -7,6 +7,7 @@
 
 mod apply;
 pub(crate) mod batch;
+mod buckets;
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
 mod draft;
@@ -16,6 +17,8 @@ pub(crate) mod log;
 pub(crate) mod op;
 pub(crate) mod ops;
 pub(crate) mod recover;
+pub(crate) mod reorganize;
+mod rows;
 pub(crate) mod seen;
 pub(crate) mod space;
 pub(crate) mod table_edit;

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use ng_io::Region;
-use ng_store::{Merge, Planned, RowPlan, TensorMeta, TensorRef};
+use ng_store::{Merge, Owner, Planned, RowPlan, Snapshot, TensorMeta, TensorRef};
+use ng_types::Reservation;
 
 use super::{Engine, no_memory};
 use crate::SampleError;
 use crate::columns::Columns;
+use crate::compiled::hot::HotRows;
+use crate::compiled::memory::ORDERED_ROW_BYTES;
 use crate::lookahead::ResidentTensor;
 
 /// Rows that are planned together.
@@ -28,11 +31,11 @@ pub(super) enum HeldColumn {
     Store(Columns),
 }
 
-/// Hot rows that follow each other in memory.
+/// Hot rows that follow each other in the file.
 struct Part {
     plan: RowPlan,
-    /// The place of the first of them.
-    first: usize,
+    /// The place in memory of each.
+    places: Vec<u32>,
 }
 
 impl Planned for Part {
@@ -67,20 +70,19 @@ impl Engine {
         let mut region = Region::with_huge_pages(bytes as usize).map_err(no_memory(bytes))?;
         let merge = Merge::Gaps(snapshot.disk_costs(tensor)?.gap_blocks());
         let memory = region.as_mut_slice();
-        let (mut rows, mut first, mut failure) = (table.hot.iter(), 0, None);
+        let (mut rows, _held) = in_file_order(snapshot, tensor, &table.hot)?;
+        let mut failure = None;
         let mut next = || {
-            let part: Vec<u64> = rows.by_ref().take(ROWS_TOGETHER).collect();
+            let (part, places): (Vec<u64>, Vec<u32>) = rows.by_ref().take(ROWS_TOGETHER).unzip();
             if part.is_empty() || failure.is_some() || self.is_stopping() {
                 return None;
             }
             let plan = snapshot.plan_rows(tensor, &part, merge);
             let plan = plan.map_err(|error| failure = Some(error)).ok()?;
-            let part_of = Arc::new(Part { plan, first });
-            first += part.len();
-            Some(part_of)
+            Some(Arc::new(Part { plan, places }))
         };
         let mut take = |part: &Part, row: usize, skip: usize, bytes: &[u8]| {
-            let at = (part.first + row) * width + skip;
+            let at = part.places[row] as usize * width + skip;
             if let Some(place) = memory.get_mut(at..at + bytes.len()) {
                 place.copy_from_slice(bytes);
             }
@@ -91,4 +93,27 @@ impl Engine {
             None => Ok(region),
         }
     }
+}
+
+/// Hot rows and their places in memory.
+type RowsAndPlaces<'a> = Box<dyn Iterator<Item = (u64, u32)> + 'a>;
+
+/// Hot rows with their places in memory, in the order in which they lie in the file, and what pays
+/// for the list.
+fn in_file_order<'a>(
+    snapshot: &Snapshot,
+    tensor: TensorRef,
+    hot: &'a HotRows,
+) -> Result<(RowsAndPlaces<'a>, Option<Reservation>), SampleError> {
+    let order = match tensor.owner {
+        Owner::Node(node_type) => snapshot.load_order(node_type)?,
+        Owner::Edge(_) => None,
+    };
+    let places = hot.iter().zip(0_u32..);
+    let Some(order) = order else { return Ok((Box::new(places), None)) };
+    let held = snapshot.reserve(hot.len() * ORDERED_ROW_BYTES);
+    let held = held.map_err(SampleError::from_budget)?;
+    let mut rows: Vec<(u64, u32)> = places.map(|(id, place)| (order.row(id), place)).collect();
+    rows.sort_unstable();
+    Ok((Box::new(rows.into_iter()), Some(held)))
 }

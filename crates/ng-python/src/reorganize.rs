@@ -1,0 +1,108 @@
+//! `reorganize`: another order of rows, from Python.
+
+use std::path::Path;
+
+use ng_sample::{
+    BATCHES_TOGETHER, Batches, By, Fanouts, PageCounts, Reorganization, ReorganizeError,
+    ReorganizeReport,
+};
+use ng_store::OpenOptions;
+use ng_types::NodeTypeId;
+use numpy::PyReadonlyArray1;
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+
+use crate::arrays;
+use crate::errors;
+use crate::progress::Callback;
+use crate::store::backend_choice;
+
+/// Rewrites a store with its rows in a new order; the report as JSON. `by` is `heat`, `locality`,
+/// or `trace` with the nodes of one. It takes half of `memory`.
+#[pyfunction]
+#[pyo3(signature = (
+    path, by, node_type, fanouts, batch_size, seeds=None, trace=None, batches=32, dry_run=false,
+    memory=None, backend="auto", progress=None
+))]
+#[allow(clippy::too_many_arguments)]
+pub fn reorganize(
+    py: Python<'_>,
+    path: String,
+    by: &str,
+    node_type: u16,
+    fanouts: Vec<Vec<i64>>,
+    batch_size: usize,
+    seeds: Option<PyReadonlyArray1<'_, i64>>,
+    trace: Option<PyReadonlyArray1<'_, i64>>,
+    batches: u64,
+    dry_run: bool,
+    memory: Option<u64>,
+    backend: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let by = match (by, &trace) {
+        ("heat", None) => By::Heat,
+        ("locality", None) => By::Locality,
+        ("trace", Some(trace)) => By::Trace(arrays::ids(trace)?),
+        _ => {
+            let message = format!("an order by {by:?}: use \"heat\", \"locality\" or a trace");
+            return Err(errors::named("UnsupportedArgument", message));
+        }
+    };
+    let fanouts = Fanouts::new(fanouts).map_err(|error| errors::sample(&error))?;
+    let seeds = seeds.as_ref().map(arrays::ids).transpose()?;
+    let node_type = NodeTypeId(node_type);
+    let of = Batches { node_type, seeds, batch_size, fanouts };
+    let wanted = Reorganization { by, batches: of, counted_batches: batches, dry_run };
+    // The handle that goes on with the old files has the other half.
+    let memory = memory.map(|memory| memory / 2);
+    let options =
+        OpenOptions { memory, backend: backend_choice(backend)?, ..OpenOptions::default() };
+    let mut callback = Callback::new(progress);
+    let report = py.detach(|| {
+        ng_sample::reorganize(Path::new(&path), &options, &wanted, &mut |phase, done, total| {
+            callback.call_phase(phase, done, total)
+        })
+    });
+    callback.finish()?;
+    let report = report.map_err(|error| match error {
+        ReorganizeError::Memory { nodes, minimum_bytes, limit_bytes } => {
+            let message = format!(
+                "an order of {nodes} nodes needs {minimum_bytes} bytes, and half of memory= is \
+                 {limit_bytes}; raise memory= to at least {}",
+                2 * minimum_bytes
+            );
+            errors::named("BudgetTooSmall", message)
+        }
+        error => errors::reorganize(&error),
+    });
+    Ok(describe(&report?).to_string())
+}
+
+fn describe(report: &ReorganizeReport) -> Value {
+    let pages = |counts: &PageCounts| {
+        json!({
+            "node_type": counts.node_type.0,
+            "tensor": counts.tensor,
+            "batches": counts.batches,
+            "rows_per_batch": counts.rows,
+            "pages_before": counts.pages[0],
+            "pages_after": counts.pages[1],
+            "pages_together_before": counts.pages_together[0],
+            "pages_together_after": counts.pages_together[1],
+        })
+    };
+    let written = report.written.as_ref().map(|written| {
+        json!({
+            "bytes_before": written.bytes_before,
+            "bytes_after": written.bytes_after,
+            "epoch": written.epoch,
+        })
+    });
+    json!({
+        "pages": report.pages.iter().map(pages).collect::<Vec<_>>(),
+        "batches_together": BATCHES_TOGETHER,
+        "space_bytes": report.space_bytes,
+        "written": written,
+    })
+}

@@ -1,0 +1,231 @@
+//! Rows on their way into fresh files: in the order that they have, or to where a new order puts
+//! them.
+//!
+//! What must not live here: lists, names, what is done when. The invariant: memory does not grow
+//! with a tensor, but for the orders of its node type.
+
+use ng_types::{EdgeTypeId, NodeTypeId};
+
+use crate::builder::TensorSpec;
+use crate::catalog::{Owner, SparseMeta, TensorMeta, TensorRef};
+use crate::error::ReadError;
+use crate::order::RowOrder;
+use crate::scan::scan_rows;
+use crate::snapshot::Snapshot;
+use crate::tensor::sparse_writer::SparseWriter;
+use crate::tensor::writer::TensorWriter;
+use crate::write::buckets::{Buckets, decode_sparse, encode_sparse};
+use crate::write::compact::{Compaction, NODES_TOGETHER};
+use crate::write::error::UpdateError;
+
+/// A new order, and where it takes rows from.
+pub(super) struct Moving {
+    order: RowOrder,
+    /// From rows of the old files to new ones, where the old ones have an order, too.
+    moves: Option<RowOrder>,
+}
+
+impl Moving {
+    pub fn new(
+        snapshot: &Snapshot,
+        node_type: NodeTypeId,
+        order: RowOrder,
+    ) -> Result<Self, UpdateError> {
+        let meta = snapshot.version.node_type(node_type)?;
+        if order.num_nodes() != meta.num_nodes {
+            let (name, found, expected) = (&meta.name, order.num_nodes(), meta.num_nodes);
+            let what = format!("an order of {found} nodes for the {expected} of type {name:?}");
+            return Err(ReadError::Order { what }.into());
+        }
+        let Some(old) = snapshot.load_order(node_type)? else {
+            return Ok(Self { order, moves: None });
+        };
+        let held = snapshot.reserve(order.num_bytes()).map_err(ReadError::from)?;
+        let moves = Some(order.after(&old, held)?);
+        Ok(Self { order, moves })
+    }
+
+    /// Where a row of the old files goes.
+    fn target(&self, row: u64) -> u64 {
+        self.moves.as_ref().unwrap_or(&self.order).row(row)
+    }
+}
+
+impl Compaction<'_> {
+    /// All tensors.
+    pub fn tensors(&mut self) -> Result<(), UpdateError> {
+        let catalog = self.snapshot.catalog();
+        for (index, meta) in catalog.node_types.iter().enumerate() {
+            self.owner(Owner::Node(NodeTypeId(index as u16)), &meta.tensors)?;
+        }
+        for (index, meta) in catalog.edge_types.iter().enumerate() {
+            self.owner(Owner::Edge(EdgeTypeId(index as u16)), &meta.tensors)?;
+        }
+        Ok(())
+    }
+
+    fn owner(&mut self, owner: Owner, tensors: &[TensorMeta]) -> Result<(), UpdateError> {
+        for (index, meta) in tensors.iter().enumerate() {
+            let spec = TensorSpec {
+                name: meta.name.clone(),
+                dtype: meta.dtype,
+                shape: meta.shape.clone(),
+                mask_width: meta.mask_width,
+            };
+            let tensor = TensorRef { owner, index: index as u16 };
+            if let Some(SparseMeta { value, .. }) = meta.sparse {
+                let rows = self.builder.sparse_tensor(owner, spec, value)?;
+                self.sparse_rows(tensor, rows)?;
+                continue;
+            }
+            let mut rows = match self.snapshot.scales(tensor)? {
+                Some(scales) => self.builder.scaled_tensor(owner, spec, &scales)?,
+                None => self.builder.tensor(owner, spec)?,
+            };
+            self.dense_rows(tensor, &mut rows)?;
+            self.builder.add(rows.finish()?)?;
+        }
+        Ok(())
+    }
+
+    fn dense_rows(
+        &mut self,
+        tensor: TensorRef,
+        rows: &mut TensorWriter,
+    ) -> Result<(), UpdateError> {
+        let width = rows.row_bytes();
+        let num_rows = self.snapshot.version.tensor(tensor)?.0.num_rows;
+        // Taken out, because steps are counted meanwhile.
+        let moving = self.take_moving(tensor.owner);
+        let buckets = moving
+            .as_ref()
+            .map(|_| Buckets::new(self.snapshot, self.directory, num_rows, width as u64));
+        let mut buckets = buckets.transpose()?;
+        let mut failure = None;
+        let scanned = self.snapshot.scan_tensor(tensor, &mut |first, bytes| {
+            let pushed = match (&moving, &mut buckets) {
+                (Some(moving), Some(buckets)) => (first..)
+                    .zip(bytes.chunks_exact(width))
+                    .try_for_each(|(row, bytes)| buckets.push(moving.target(row), bytes)),
+                _ => rows.push_rows(bytes).map_err(UpdateError::from),
+            };
+            let pushed = pushed.and_then(|()| self.step((bytes.len() / width) as u64));
+            pushed.map_err(|error| {
+                failure = Some(error);
+                ReadError::Missing { what: "rest of the tensor".into() }
+            })
+        });
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        scanned?;
+        if let Some(buckets) = buckets {
+            let mut at = 0;
+            buckets.finish(&mut |row| {
+                at += 1;
+                self.go_on(at)?;
+                Ok(rows.push_rows(row)?)
+            })?;
+        }
+        self.put_moving(tensor.owner, moving);
+        Ok(())
+    }
+
+    fn sparse_rows(
+        &mut self,
+        tensor: TensorRef,
+        mut rows: SparseWriter,
+    ) -> Result<(), UpdateError> {
+        let meta = self.snapshot.version.tensor(tensor)?.0;
+        let num_rows = meta.num_rows;
+        let entries = meta.sparse.map_or(0, |sparse| sparse.num_entries);
+        let each = (entries * 8).div_ceil(num_rows.max(1));
+        let moving = self.take_moving(tensor.owner);
+        let buckets =
+            moving.as_ref().map(|_| Buckets::new(self.snapshot, self.directory, num_rows, each));
+        let mut buckets = buckets.transpose()?;
+        let (mut failure, mut record) = (None, Vec::new());
+        let scanned = self.snapshot.scan_sparse(tensor, &mut |first, found| {
+            let indptr = found.indptr.windows(2);
+            let ends = indptr.filter_map(|w| Some((*w.first()?, *w.last()?)));
+            for (row, (start, end)) in (first..).zip(ends) {
+                let columns = found.columns.get(start..end).unwrap_or_default();
+                let values = found.values.get(start..end).unwrap_or_default();
+                let pushed = match (&moving, &mut buckets) {
+                    (Some(moving), Some(buckets)) => {
+                        encode_sparse(columns, values, &mut record);
+                        buckets.push(moving.target(row), &record)
+                    }
+                    _ => rows.push_row(columns, values).map_err(UpdateError::from),
+                };
+                failure = pushed.err();
+                if failure.is_some() {
+                    return Ok(false);
+                }
+            }
+            failure = self.step(found.indptr.len() as u64 - 1).err();
+            Ok(failure.is_none())
+        });
+        scanned?;
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        if let Some(buckets) = buckets {
+            let (mut at, mut columns, mut values) = (0, Vec::new(), Vec::new());
+            buckets.finish(&mut |record| {
+                at += 1;
+                self.go_on(at)?;
+                decode_sparse(record, &mut columns, &mut values);
+                Ok(rows.push_row(&columns, &values)?)
+            })?;
+        }
+        self.put_moving(tensor.owner, moving);
+        Ok(self.builder.add(rows.finish()?)?)
+    }
+
+    fn moving(&mut self, owner: Owner) -> Option<&mut Option<Moving>> {
+        let Owner::Node(id) = owner else { return None };
+        self.orders.get_mut(usize::from(id.0))
+    }
+
+    fn take_moving(&mut self, owner: Owner) -> Option<Moving> {
+        self.moving(owner).and_then(Option::take)
+    }
+
+    fn put_moving(&mut self, owner: Owner, moving: Option<Moving>) {
+        if let Some(place) = self.moving(owner) {
+            *place = moving;
+        }
+    }
+
+    /// Asks from time to time whether to go on, while rows that were counted are written.
+    fn go_on(&mut self, at: u64) -> Result<(), UpdateError> {
+        if at.is_multiple_of(NODES_TOGETHER) { self.step(0) } else { Ok(()) }
+    }
+
+    /// The new order of the rows of a node type, or the old one.
+    pub fn order(&mut self, id: NodeTypeId) -> Result<(), UpdateError> {
+        if let Some(moving) = self.orders.get(usize::from(id.0)).and_then(Option::as_ref) {
+            let mut rows = self.builder.row_order(id, moving.order.num_nodes())?;
+            rows.push_order(&moving.order)?;
+            return Ok(self.builder.add_row_order(rows.finish()?)?);
+        }
+        let snapshot = self.snapshot;
+        let Some(meta) = snapshot.version.node_type(id)?.order else { return Ok(()) };
+        let mut rows = self.builder.row_order(id, meta.num_nodes)?;
+        let mut failure = None;
+        let segment = snapshot.version.segment(meta.segment)?;
+        let (layout, num_nodes) = (meta.layout(), meta.num_nodes);
+        let scanned = scan_rows(&snapshot.inner, segment, layout, num_nodes, &mut |_, bytes| {
+            rows.push(bytes).map_err(|error| {
+                failure = Some(error);
+                ReadError::Missing { what: "rest of the order".into() }
+            })
+        });
+        if let Some(error) = failure {
+            return Err(error.into());
+        }
+        scanned?;
+        Ok(self.builder.add_row_order(rows.finish()?)?)
+    }
+}

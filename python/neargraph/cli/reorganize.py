@@ -1,0 +1,111 @@
+"""`neargraph reorganize G.ng`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from neargraph.exceptions import UnsupportedArgument
+from neargraph.splits import split_columns
+from neargraph.units import format_bytes
+
+from .show import bars, console, pairs_table, print_json
+
+
+def reorganize(
+    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    by: Annotated[str, typer.Option(help="heat: hottest rows first; locality.")] = "heat",
+    trace: Annotated[
+        Path | None, typer.Option(help="Node ids as they were sampled, .npy or text: counts them.")
+    ] = None,
+    fanouts: Annotated[str, typer.Option(help="Of the batches to come, by hop.")] = "15,10",
+    batch: Annotated[int, typer.Option(help="Seeds of a batch.")] = 1024,
+    split: Annotated[
+        str | None, typer.Option(help="The seeds: train where there are splits, else all.")
+    ] = None,
+    node_type: Annotated[str | None, typer.Option(help="Of the seeds; if there are many.")] = None,
+    batches: Annotated[int, typer.Option(help="Batches to count pages on.")] = 32,
+    dry_run: Annotated[bool, typer.Option(help="Only say what it is worth and needs.")] = False,
+    memory: Annotated[str | None, typer.Option(help="Memory to use, like 256MB.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Puts rows into an order that batches reward. Ids and batches stay as they are."""
+    import neargraph
+
+    with neargraph.open(store, memory=memory) as handle, bars(as_json) as progress:
+        owners = [owner.name for owner in handle.schema.node_types if split_columns(owner)]
+        if split is None and (node_type in owners or (node_type is None and len(owners) == 1)):
+            split = "train"
+        report = handle.reorganize(
+            by,
+            num_neighbors=_fanouts(fanouts),
+            batch_size=batch,
+            input_nodes=split if node_type is None else (node_type, split),
+            trace=None if trace is None else read_trace(trace),
+            batches=batches,
+            dry_run=dry_run,
+            progress=lambda phase, done, total: progress(phase, done, total),
+        )
+    report = {"by": "trace" if trace else by, "seeds": split or "all", **report}
+    if as_json:
+        print_json(report)
+    else:
+        _show(store, report)
+
+
+def _fanouts(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UnsupportedArgument(
+            f"--fanouts {text!r}: give a number for each hop, like 15,10"
+        ) from None
+
+
+def read_trace(path: Path) -> NDArray[np.int64]:
+    """The node ids in a file: an array of NumPy, or text with white space or commas between."""
+    if path.suffix == ".npy":
+        found: NDArray[Any] = np.load(path).reshape(-1)
+    else:
+        text = path.read_text().replace(",", " ").split()
+        try:
+            found = np.array([int(word) for word in text], dtype=np.int64)
+        except ValueError as error:
+            raise UnsupportedArgument(f"--trace {path}: {error}; give node ids") from None
+    if found.dtype.kind not in "iu":
+        raise UnsupportedArgument(f"--trace {path}: {found.dtype} are no node ids")
+    return np.asarray(found, dtype=np.int64)
+
+
+def _show(store: Path, report: dict[str, Any]) -> None:
+    together = report["batches_together"]
+    rows: list[tuple[str, Any]] = [("order", report["by"]), ("seeds", report["seeds"])]
+    for counts in report["pages"]:
+        name = f"{counts['node_type']}.{counts['tensor']}"
+        rows += [
+            (f"{name}: rows a batch", f"{counts['rows_per_batch']:,.0f}"),
+            ("  pages a batch", _change(counts, "pages")),
+            (f"  of {together} batches read together", _change(counts, "pages_together")),
+        ]
+    rows.append(("disk space needed meanwhile", format_bytes(report["space_bytes"])))
+    written = report["written"]
+    if written is None:
+        title = f"Reorganising {store} would change (nothing was written)"
+    else:
+        title = f"Reorganised {store}"
+        rows += [
+            ("before", format_bytes(written["bytes_before"])),
+            ("after", format_bytes(written["bytes_after"])),
+            ("epoch", written["epoch"]),
+        ]
+    console().print(pairs_table(title, rows))
+
+
+def _change(counts: dict[str, Any], name: str) -> str:
+    before, after = counts[f"{name}_before"], counts[f"{name}_after"]
+    share = (after - before) / before * 100 if before else 0.0
+    return f"{before:,.0f} -> {after:,.0f} ({share:+.1f} %)"
