@@ -152,3 +152,39 @@ def test_node_types_are_ordered_each_by_itself(tmp_path):
             assert {pages["node_type"] for pages in report["pages"]} == {"paper", "author"}
             for name in ["paper", "author"]:
                 assert np.array_equal(store.column("x", name), data[name].x)
+
+
+@pytest.mark.parametrize("two_phase", [True, False])
+def test_sampling_first_finds_rows_in_another_order(tmp_path, two_phase):
+    data = graph()
+    path = tmp_path / "g.ng"
+    ng.from_pyg(data, path)
+    expected = batches(path, "direct")
+    with ng.open(path, memory="64MB") as store:
+        store.reorganize("heat", num_neighbors=[4, 4], batch_size=20, input_nodes="train")
+    with ng.open(path, memory="28MB") as store:
+        options = {"reading": "scan", "two_phase": two_phase, "batch_size": 20, "seed": 3}
+        loader = ng.NeighborLoader(store, [4, 4], input_nodes="train", **options)
+        found = [(b.n_id.numpy(), b.x.numpy(), b.y.numpy(), b.edge_index.numpy()) for b in loader]
+        assert loader.chosen()["phases"] == 1 + two_phase
+        loader.close()
+    assert same(found, expected)
+
+
+def test_a_compiled_epoch_of_a_reordered_store_is_the_sampled_one(tmp_path):
+    data = graph()
+    path = tmp_path / "g.ng"
+    ng.from_pyg(data, path)
+    with ng.open(path, memory="64MB") as store:
+        store.reorganize("heat", num_neighbors=[4, 4], batch_size=20, input_nodes="train")
+    options = ["--fanouts", "4,4", "--batch", "20", "--seed", "3", "--no-shuffle"]
+    done = RUN(app, ["compile", str(path), "--memory", "12MB", *options])
+    assert done.exit_code == 0, done.output
+    expected = batches(path, "direct")
+    with ng.open(path, memory="12MB") as store:
+        loader = ng.NeighborLoader(
+            store, [4, 4], input_nodes="train", batch_size=20, seed=3, compiled=True
+        )
+        found = [(b.n_id.numpy(), b.x.numpy(), b.y.numpy(), b.edge_index.numpy()) for b in loader]
+        loader.close()
+    assert same(found, expected)
