@@ -165,7 +165,7 @@ fn reorder(dir: &Path) {
         Ok::<_, UpdateError>(vec![(NODE, RowOrder::of(&ids, held)?)])
     };
     reorganize(dir, &options, &mut order, &mut |_, _| true).expect("reorganised");
-    assert!(open(dir, 32 << 20).snapshot().has_order(NODE));
+    assert!(open(dir, 32 << 20).snapshot().catalog().node_types[0].has_order());
 }
 
 #[test]

@@ -188,11 +188,6 @@ fn decode(bytes: &[u8], num_nodes: u64) -> Result<u64, Damage> {
 pub(crate) type HeldOrders = std::sync::Mutex<Vec<(NodeTypeId, Weak<RowOrder>)>>;
 
 impl Snapshot {
-    /// Whether rows of a node type lie in another order than its nodes.
-    pub fn has_order(&self, node_type: NodeTypeId) -> bool {
-        self.version.node_type(node_type).is_ok_and(|meta| meta.order.is_some())
-    }
-
     /// What [`Snapshot::load_order`] takes of the budget; 0 where there is no order.
     pub fn order_bytes(&self, node_type: NodeTypeId) -> u64 {
         let meta = self.version.node_type(node_type).ok().and_then(|meta| meta.order);

@@ -137,8 +137,9 @@ pub(crate) fn scan_rows(
 impl Snapshot {
     /// Reads a whole tensor front to back: `visit(first_row, bytes)` gets whole rows, without
     /// padding, in chunks of up to about 4 MiB. Nothing of it enters a cache, but for sparse rows,
-    /// which come with their zeros. Rows are those of the file: where [`Snapshot::has_order`],
-    /// [`Snapshot::load_nodes_of_rows`] tells which nodes they belong to.
+    /// which come with their zeros. Rows are those of the file: where
+    /// [`crate::NodeTypeMeta::has_order`], [`Snapshot::load_nodes_of_rows`] tells which nodes they
+    /// belong to.
     ///
     /// # Errors
     /// [`ReadError`], also those of `visit`.
