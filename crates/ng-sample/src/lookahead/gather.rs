@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ng_simd::{RowDecoder, copy_streaming, finish_streaming};
-use ng_store::{GatherStats, Owner, Snapshot, TensorRef};
+use ng_store::{GatherStats, Snapshot, TensorRef};
 use ng_types::Reservation;
 use rayon::prelude::*;
 
-use super::pieces::{OrderedRows, Resolved};
+use super::pieces::Resolved;
 use super::resident::ResidentTensor;
 use super::slots::Slots;
 use super::state::{MEMORY_PATIENCE, Shared, State, Wait};
@@ -88,7 +88,6 @@ impl Gatherer {
         let rows_cached = rows.saturating_sub(rows_read);
         self.snapshot.count_rows(GatherStats { rows, rows_cached });
         let held = self.snapshot.reserve(sampled.sample.batch_bytes());
-        let ordered = sampled.ordered;
         let mut batch = sampled.sample.into_batch(held.map_err(SampleError::from_budget)?);
         for column in &self.columns {
             let rows = batch.row_ids(column.tensor.owner).len();
@@ -107,14 +106,8 @@ impl Gatherer {
                 }
                 Source::Resident(resident) => {
                     let (mut bytes, held) = self.own_buffer(len)?;
-                    let owner = column.tensor.owner;
-                    let out = bytes.as_mut_slice();
-                    if let Some(rows) = rows_in_order(&ordered, owner) {
-                        resident.gather(rows.iter().copied(), decoder, out);
-                    } else {
-                        let ids = batch.row_ids(owner).iter().map(|id| *id as u32);
-                        resident.gather(ids, decoder, out);
-                    }
+                    let ids = batch.row_ids(column.tensor.owner).iter().map(|id| *id as u32);
+                    resident.gather(ids, decoder, bytes.as_mut_slice());
                     (bytes, held)
                 }
                 Source::Store => {
@@ -186,10 +179,4 @@ fn copy(slots: &Slots, from: &[u32], decoder: &RowDecoder, out: &mut [u8]) {
         });
         finish_streaming();
     });
-}
-
-/// The rows of a batch, where they lie in another order than its nodes.
-fn rows_in_order(ordered: &OrderedRows, owner: Owner) -> Option<&[u32]> {
-    let Owner::Node(node_type) = owner else { return None };
-    ordered.get(usize::from(node_type.0))?.as_deref()
 }

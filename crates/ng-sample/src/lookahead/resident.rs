@@ -1,9 +1,9 @@
 //! Tensors of narrow rows that are small beside the budget, such as labels: read once, whole, and
-//! kept in the order of the file.
+//! kept in the order of ids.
 
 use ng_io::Region;
 use ng_simd::RowDecoder;
-use ng_store::{Snapshot, TensorRef};
+use ng_store::{Owner, Snapshot, TensorRef};
 use ng_types::Reservation;
 
 use crate::SampleError;
@@ -25,9 +25,19 @@ impl ResidentTensor {
         let held = snapshot.reserve(len as u64).map_err(SampleError::from_budget)?;
         let region = Region::with_huge_pages(len);
         let mut bytes = region.map_err(|source| SampleError::NoMemory { bytes: len, source })?;
+        let nodes = match tensor.owner {
+            Owner::Node(node_type) => snapshot.load_nodes_of_rows(node_type)?,
+            Owner::Edge(_) => None,
+        };
         let out = bytes.as_mut_slice();
         snapshot.scan_tensor(tensor, &mut |first, rows| {
-            out[first as usize * width..][..rows.len()].copy_from_slice(rows);
+            let Some(nodes) = &nodes else {
+                out[first as usize * width..][..rows.len()].copy_from_slice(rows);
+                return Ok(());
+            };
+            for (row, bytes) in (first..).zip(rows.chunks_exact(width.max(1))) {
+                out[nodes.row(row) as usize * width..][..width].copy_from_slice(bytes);
+            }
             Ok(())
         })?;
         Ok(Self { width, bytes, _held: held })
