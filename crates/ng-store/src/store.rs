@@ -136,6 +136,9 @@ const WORKING_BYTES_MIN: u64 = 4 << 20;
 /// One part in so many of the budget is left to what nobody can reserve: stacks of reading threads
 /// and memory that the allocator keeps between uses.
 const SLACK_SHARE: u64 = 32;
+
+/// As much once more goes to what does not grow with the budget, such as stacks, up to this.
+const SLACK_BYTES_MAX: u64 = 2 << 20;
 /// How often a batch that waits for memory looks again. Such waits are rare and long.
 const BATCH_POLL: Duration = Duration::from_millis(1);
 /// Batches without shortage after which the row cache may grow again by a sixteenth.
@@ -188,7 +191,8 @@ impl Store {
         let catalog = &version.catalog;
         let budget = Budget::new(limit);
         let threads = (limit / 4 / staging_per_thread.max(1)).min(options.reading_threads as u64);
-        let set_aside = staging_per_thread * threads.max(1) + limit / SLACK_SHARE;
+        let slack = limit / SLACK_SHARE + (limit / SLACK_SHARE).min(SLACK_BYTES_MAX);
+        let set_aside = staging_per_thread * threads.max(1) + slack;
         let staging = budget.reserve(set_aside).map_err(ReadError::from)?;
         let (blocks, rows) = cache_caps(catalog, limit - staging.bytes());
         let share = Share::new(budget.clone(), blocks);
