@@ -24,7 +24,7 @@ const PART_ROWS: u64 = 8 << 10;
 const PARTS: u64 = 8;
 
 /// What is written at a time.
-const PIECE_BYTES: [u64; 2] = [BLOCK_BYTES as u64, 64 << 10];
+const PIECE_BYTES: [u64; 2] = [BLOCK_BYTES as u64, 128 << 10];
 
 /// Buffers may take this share of the memory of a stretch, and parts another.
 const SHARE: u64 = 16;
@@ -33,7 +33,7 @@ const SHARE: u64 = 16;
 const SPARE: u64 = 32;
 
 /// Threads that write.
-const WRITERS: usize = 2;
+const WRITERS: usize = 4;
 
 /// How much is read and written at a time.
 #[derive(Clone, Copy, Debug)]
