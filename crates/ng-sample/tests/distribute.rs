@@ -141,7 +141,7 @@ fn check(dir: &Path, expected: &[MiniBatch], memory: u64, window: Option<u64>) -
     let chosen = ahead.chosen().expect("chosen").clone();
     println!("{memory} {window:?} {chosen:?} {:?}", store.stats());
     assert_eq!(chosen.reading, Reading::Distribute);
-    assert!(chosen.has_two_phases && chosen.window <= window.unwrap_or(255));
+    assert!(chosen.has_two_phases && chosen.window <= window.unwrap_or(250));
     let peak = store.budget().peak_bytes();
     assert!(peak <= memory << 20, "{peak} of {memory} MiB");
     drop(ahead);
@@ -210,6 +210,25 @@ fn jobs_that_come_late_are_distributed_all_the_same() {
     }
     ahead.end();
     assert!(ahead.next().is_none());
+}
+
+#[test]
+fn more_batches_than_a_stretch_may_have_are_made_in_several() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), Dtype::F32, 200);
+    let expected = expected(dir.path());
+    let store = open(dir.path(), 48);
+    let ahead = LookAhead::new(sampler(&store), settings(dir.path()));
+    let mut ahead = ahead.expect("starts");
+    (0..9 * BATCHES).for_each(|index| ahead.push(seeds(index % BATCHES), index % BATCHES));
+    ahead.end();
+    for index in 0..9 * BATCHES {
+        let batch = ahead.next().expect("one").expect("batch");
+        assert!(batch == expected[(index % BATCHES) as usize], "batch {index}");
+    }
+    assert!(ahead.next().is_none());
+    assert!(ahead.chosen().is_some_and(|chosen| chosen.window == 250));
+    assert!(store.budget().peak_bytes() <= 48 << 20);
 }
 
 #[test]

@@ -108,8 +108,18 @@ impl Engine {
 
     /// Takes sampled batches in order until there are `count`, or no more are to be had.
     pub(super) fn take_sampled(&self, count: u64, take: &mut dyn FnMut(Sampled)) -> Option<u64> {
+        self.take_sampled_before(count, count + SAMPLED_BEYOND, take)
+    }
+
+    /// The same; those from `end` on are not sampled yet.
+    fn take_sampled_before(
+        &self,
+        count: u64,
+        end: u64,
+        take: &mut dyn FnMut(Sampled),
+    ) -> Option<u64> {
         self.shared.wait_until(Wait::PlanForSamples, |state| {
-            state.sample_until = state.sample_until.max(count + SAMPLED_BEYOND);
+            state.sample_until = state.sample_until.max(end.min(count + SAMPLED_BEYOND));
             while let Some(entry) = state.sampled.first_entry() {
                 if *entry.key() != state.planned_input {
                     break;
@@ -155,7 +165,7 @@ impl Engine {
                     result = spill.write(&sampled);
                 }
             };
-            if self.take_sampled(upto, &mut write).is_none() {
+            if self.take_sampled_before(upto, end, &mut write).is_none() {
                 return Ok(None);
             }
             result?;

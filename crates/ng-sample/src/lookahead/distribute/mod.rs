@@ -29,8 +29,9 @@ use uses::Uses;
 
 pub(super) use memory::{Cold, Extent, cold, room_for_hot};
 
-/// Batches that rows are distributed to at a time, at most: their numbers have one byte.
-pub(super) const BATCHES_MAX: u64 = 255;
+/// Batches that rows are distributed to at a time, at most. Their numbers have one byte, and a few
+/// more may have been sampled by then.
+pub(super) const BATCHES_MAX: u64 = 250;
 
 /// A table during a stretch.
 struct Table {
