@@ -57,7 +57,9 @@ def test_every_reading_gives_the_same_batches(path, reading):
         assert store.stats()["budget_peak"] <= 96_000_000
 
 
-@pytest.mark.parametrize(("reading", "phases"), [("scan", 1), ("window", 1), ("scan", 2)])
+@pytest.mark.parametrize(
+    ("reading", "phases"), [("scan", 1), ("window", 1), ("scan", 2), ("distribute", 2)]
+)
 def test_a_loader_goes_on_into_the_next_epoch_and_gives_way_to_another(path, reading, phases):
     pytest.importorskip("torch_geometric")
     options = {"num_neighbors": [5, 4], "input_nodes": "train", "batch_size": 128, "seed": 3}

@@ -96,6 +96,29 @@ impl ScratchFile {
         Ok(Self { directory: directory.to_owned(), fd, len: AtomicU64::new(0) })
     }
 
+    /// From now on reads and writes go past the page cache, where the file system can: offsets,
+    /// lengths and memory must be whole blocks then ([`crate::BLOCK_BYTES`], [`crate::Region`]).
+    pub fn bypass_cache(&self) {
+        let flags = rustix::fs::fcntl_getfl(&self.fd);
+        // A refusal costs speed alone.
+        let _ = flags.and_then(|flags| rustix::fs::fcntl_setfl(&self.fd, flags | OFlags::DIRECT));
+    }
+
+    /// Reserves space so that later writes below `len` cannot fail for want of it, where the file
+    /// system can.
+    pub fn allocate(&self, len: u64) -> Result<(), ScratchError> {
+        if len == 0 {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), 0, len) {
+            Ok(()) | Err(Errno::OPNOTSUPP) => {
+                self.len.fetch_max(len, Ordering::AcqRel);
+                Ok(())
+            }
+            Err(errno) => Err(self.write_error(errno, "reserve space for", len)),
+        }
+    }
+
     /// How much was appended, or written further out.
     pub fn len(&self) -> u64 {
         self.len.load(Ordering::Acquire)
@@ -120,14 +143,17 @@ impl ScratchFile {
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), ScratchError> {
-        write_full(&self.fd, offset, bytes).map_err(|errno| {
-            let directory = self.directory.clone();
-            let source = Arc::new(space::explain(errno, &directory, bytes.len() as u64));
-            match errno {
-                Errno::NOSPC | Errno::DQUOT => ScratchError::DiskFull { directory, source },
-                _ => ScratchError::Io { action: "write", directory, source },
-            }
-        })
+        let written = write_full(&self.fd, offset, bytes);
+        written.map_err(|errno| self.write_error(errno, "write", bytes.len() as u64))
+    }
+
+    fn write_error(&self, errno: Errno, action: &'static str, wanted_bytes: u64) -> ScratchError {
+        let directory = self.directory.clone();
+        let source = Arc::new(space::explain(errno, &directory, wanted_bytes));
+        match errno {
+            Errno::NOSPC | Errno::DQUOT => ScratchError::DiskFull { directory, source },
+            _ => ScratchError::Io { action, directory, source },
+        }
     }
 
     /// Fills `buffer` from `offset` on, unless the file ends; says how much arrived.

@@ -139,7 +139,7 @@ impl LookAhead {
     #[new]
     #[pyo3(signature = (
         sampler, node_type, reading, window=None, prefetch=None, threads=None, two_phase=None,
-        spill_dir=None
+        spill_dir=None, spill_bytes=None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -151,6 +151,7 @@ impl LookAhead {
         threads: Option<usize>,
         two_phase: Option<bool>,
         spill_dir: Option<PathBuf>,
+        spill_bytes: Option<u64>,
     ) -> PyResult<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let settings = Settings {
@@ -162,6 +163,7 @@ impl LookAhead {
             costs: None,
             two_phase,
             spill_dir,
+            spill_bytes,
         };
         let snapshot = Arc::clone(sampler.inner.snapshot());
         let inner = ng_sample::LookAhead::new(sampler.inner.clone(), settings);
@@ -244,6 +246,7 @@ fn chosen_dict<'py>(py: Python<'py>, chosen: &Chosen) -> PyResult<Bound<'py, PyD
     dict.set_item("slot_bytes", chosen.slot_bytes)?;
     dict.set_item("reads_per_batch", chosen.reads)?;
     dict.set_item("read_bytes_per_batch", chosen.read_bytes)?;
+    dict.set_item("write_bytes_per_batch", chosen.write_bytes)?;
     dict.set_item("device_s_per_batch", chosen.seconds)?;
     Ok(dict)
 }

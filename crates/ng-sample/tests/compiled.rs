@@ -142,6 +142,7 @@ fn write(store: &Store, dir: &Path, epoch: u64, hot: &Arc<HotSet>) -> Result<u64
         costs: None,
         two_phase: None,
         spill_dir: None,
+        spill_bytes: None,
     };
     let stored = sampler(store).storing(hot)?;
     let mut ahead = LookAhead::new(stored, settings)?;

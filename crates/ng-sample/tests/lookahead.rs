@@ -93,6 +93,7 @@ fn settings(reading: Reading, window: Option<u64>) -> Settings {
         costs: None,
         two_phase: None,
         spill_dir: None,
+        spill_bytes: None,
     }
 }
 
@@ -180,7 +181,7 @@ fn rows_in_another_order_give_the_same_batches_and_memory_is_kept() {
         &path,
         &expected,
         &[24, 64],
-        &[Reading::Scan, Reading::Window],
+        &[Reading::Scan, Reading::Window, Reading::Distribute],
         &[None, Some(1), Some(17)],
     );
     check_in(&path, &expected, &[24], &[Reading::Auto, Reading::NaiveUringSieve], &[None]);
@@ -203,7 +204,7 @@ fn rows_in_another_order_give_the_same_batches_and_memory_is_kept() {
     }
 }
 
-const LOOKING: [Reading; 3] = [Reading::Scan, Reading::Window, Reading::Auto];
+const LOOKING: [Reading; 4] = [Reading::Scan, Reading::Window, Reading::Distribute, Reading::Auto];
 
 #[test]
 fn every_policy_gives_the_batches_of_plain_sampling() {
@@ -273,7 +274,9 @@ fn batches_that_are_sampled_first_are_the_same_stretch_after_stretch() {
     let dir = tempfile::tempdir().expect("temporary directory");
     build(dir.path(), 64);
     let expected = expected(dir.path(), 60);
-    for (reading, memory) in [(Reading::Scan, 20), (Reading::Window, 20), (Reading::Auto, 64)] {
+    for (reading, memory) in
+        [(Reading::Scan, 20), (Reading::Window, 20), (Reading::Distribute, 20), (Reading::Auto, 64)]
+    {
         let store = open(dir.path(), memory << 20);
         let plan = Settings {
             two_phase: Some(true),

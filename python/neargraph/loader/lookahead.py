@@ -16,7 +16,15 @@ from neargraph._process import ProcessLocal
 from neargraph.loader.seeds import InputNodes, SeedPlan
 from neargraph.snapshot import Snapshot
 
-READINGS = ("auto", "direct", "window", "scan", "naive-uring", "naive-uring+sieve")
+READINGS = (
+    "auto",
+    "direct",
+    "window",
+    "scan",
+    "distribute",
+    "naive-uring",
+    "naive-uring+sieve",
+)
 
 # Epochs that need fewer batches than this are over before looking ahead has paid.
 _BATCHES_MIN = 4

@@ -76,9 +76,9 @@ class NeighborLoader:
         prefetch: Batches to work ahead at most, fewer where memory is short; None is 4.
         threads: Background threads; None is one per core, at most 4.
         reading: How rows that memory does not hold are read: ``"auto"``, ``"direct"``,
-            ``"scan"`` or ``"window"``; see `NeighborSampler.batches`. Looking ahead goes on from
-            one epoch into the next and keeps its memory meanwhile; reading something else from
-            the same store between epochs, or `close`, gives it back.
+            ``"scan"``, ``"window"`` or ``"distribute"``; see `NeighborSampler.batches`. Looking
+            ahead goes on from one epoch into the next and keeps its memory meanwhile; reading
+            something else from the same store between epochs, or `close`, gives it back.
         window: Batches to look ahead; None is as many as memory rewards.
         two_phase: Sample many batches before their rows are read, so that the topology need not
             stay in memory meanwhile; None does so where it pays. See `NeighborSampler.batches`.

@@ -164,12 +164,13 @@ class NeighborSampler:
                 by itself, through the store's caches. ``"scan"`` samples many batches ahead and
                 reads the file round and round, keeping the rows that some of them want;
                 ``"window"`` reads each batch's rows in the order of the file and keeps what
-                later batches want. ``"auto"`` takes what costs the disk least. The batches are
-                the same.
+                later batches want; ``"distribute"`` reads the file once for up to 250 batches and
+                writes each row to its batches on disk. ``"auto"`` takes what costs the disk
+                least. The batches are the same.
             window: Batches to look ahead; None is as many as memory rewards.
             two_phase: Sample up to 1,024 batches first, keep them on disk (about 1 MiB each,
                 beside the store), and let the memory of the topology serve rows then. None does
-                so where that pays, False never.
+                so where that pays, False never, and then ``"distribute"`` is never taken, either.
             compiled: True replays compiled epochs of the store (`neargraph compile`), or of the
                 directory that is named; ``"auto"`` does where there are some that fit. An epoch
                 that was compiled has the same batches; others take the compiled ones in turn.

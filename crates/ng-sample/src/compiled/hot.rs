@@ -84,6 +84,41 @@ impl HotRows {
     }
 }
 
+/// Rows are counted up to here.
+const COUNT_MAX: usize = u16::MAX as usize;
+
+/// The rows that `bytes` have room for, of tables with these widths and counts by row: those with
+/// the highest counts, and of equal ones the first.
+pub(crate) fn hottest(tables: &[(u64, &[u16])], bytes: u64) -> Vec<HotRows> {
+    let mut bytes_by_count = vec![0; COUNT_MAX + 1];
+    for (width, counts) in tables {
+        for count in *counts {
+            bytes_by_count[usize::from(*count)] += width;
+        }
+    }
+    let mut left = bytes;
+    let mut common = COUNT_MAX + 1;
+    while common > 1 && bytes_by_count[common - 1] <= left {
+        common -= 1;
+        left -= bytes_by_count[common];
+    }
+    let mut of = |(width, counts): &(u64, &[u16])| {
+        let mut bits = vec![0; HotRows::num_words(counts.len() as u64)];
+        for (row, count) in counts.iter().enumerate() {
+            let count = usize::from(*count);
+            let last = count > 0 && count + 1 == common && *width <= left;
+            if last {
+                left -= width;
+            }
+            if count >= common || last {
+                bits[row / WORD_ROWS] |= 1 << (row % WORD_ROWS);
+            }
+        }
+        HotRows::from_bits(bits, counts.len() as u64)
+    };
+    tables.iter().map(&mut of).collect()
+}
+
 /// A tensor whose rows are either hot or written with each batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PackedTable {

@@ -10,7 +10,7 @@ use ng_store::DiskCosts;
 use ng_types::{NodeId, NodeTypeId, Reservation};
 use rayon::prelude::*;
 
-use super::hot::{HotRows, HotSet, PackedTable};
+use super::hot::{HotRows, HotSet, PackedTable, hottest};
 use super::memory::{Largest, ReplayMemory, room, whole_bytes};
 use crate::{CompactSample, SampleError, SampleScratch, Sampler};
 
@@ -19,9 +19,6 @@ const WHOLE_SHARE: u64 = 32;
 
 /// Batches ahead of the consumer for which memory is left.
 const PREFETCH: u64 = 1;
-
-/// Rows are counted up to here.
-const COUNT_MAX: usize = u16::MAX as usize;
 
 /// Threads that sample.
 const THREADS: usize = 2;
@@ -184,34 +181,10 @@ impl Survey {
     /// The hot rows that `bytes` have room for: those with the highest counts, and of equal ones
     /// the first.
     pub fn rows_within(&self, bytes: u64) -> HotSet {
-        let mut rows_by_count = vec![0; COUNT_MAX + 1];
-        for counted in &self.tables {
-            for count in &counted.counts {
-                rows_by_count[usize::from(*count)] += counted.table.width;
-            }
-        }
-        let mut left = bytes;
-        let mut common = COUNT_MAX + 1;
-        while common > 1 && rows_by_count[common - 1] <= left {
-            common -= 1;
-            left -= rows_by_count[common];
-        }
-        let tables = self.tables.iter().map(|counted| {
-            let PackedTable { width, hot, .. } = &counted.table;
-            let mut bits = vec![0; HotRows::num_words(hot.num_rows())];
-            for (row, count) in counted.counts.iter().enumerate() {
-                let count = usize::from(*count);
-                let last = count > 0 && count + 1 == common && *width <= left;
-                if last {
-                    left -= width;
-                }
-                if count >= common || last {
-                    bits[row / 64] |= 1 << (row % 64);
-                }
-            }
-            let hot = HotRows::from_bits(bits, hot.num_rows());
-            PackedTable { hot, ..counted.table.clone() }
-        });
+        let counts = self.tables.iter().map(|c| (c.table.width, c.counts.as_slice()));
+        let hot = hottest(&counts.collect::<Vec<_>>(), bytes);
+        let tables = self.tables.iter().zip(hot);
+        let tables = tables.map(|(c, hot)| PackedTable { hot, ..c.table.clone() });
         HotSet { tables: tables.collect() }
     }
 

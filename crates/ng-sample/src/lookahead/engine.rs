@@ -1,6 +1,6 @@
 //! [`LookAhead`]: the threads and what starts and stops them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -42,12 +42,24 @@ pub struct Settings {
     /// Where batches that are sampled first are kept, if it can be written to; else it is the
     /// directory for temporary files.
     pub spill_dir: Option<PathBuf>,
+    /// Bytes on disk for batches and their rows; `None` is a quarter of what is free.
+    pub spill_bytes: Option<u64>,
 }
 
 impl Settings {
     /// Buffers for rows: those of finished batches, and one with the consumer.
     pub(super) fn buffers(&self) -> u64 {
         self.prefetch as u64 + 1
+    }
+
+    /// Bytes on disk for batches and their rows.
+    pub(super) fn spill_room(&self) -> u64 {
+        let free = |directory: &Path| ng_io::free_bytes(directory).unwrap_or(0);
+        let quarter = || match &self.spill_dir {
+            Some(directory) => free(directory) / 4,
+            None => free(&std::env::temp_dir()) / 4,
+        };
+        self.spill_bytes.unwrap_or_else(quarter)
     }
 
     pub(super) fn may_have_two_phases(&self) -> bool {
@@ -83,6 +95,10 @@ impl LookAhead {
         }
         if settings.reading == Reading::Direct {
             return Err(SampleError::Spec("reading \"direct\" does not look ahead".into()));
+        }
+        if settings.reading == Reading::Distribute && settings.two_phase == Some(false) {
+            let what = "reading \"distribute\" writes to disk, which two_phase=False forbids";
+            return Err(SampleError::Spec(what.into()));
         }
         let engine = Arc::new(Engine {
             shared: Shared::default(),

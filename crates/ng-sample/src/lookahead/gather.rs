@@ -65,13 +65,27 @@ impl Gatherer {
                 if has_room { state.next_complete().map(Some) } else { None }
             };
             let Some(Some(resolved)) = shared.wait_until(Wait::GatherForRows, next) else { return };
-            match self.gather(shared, slots, resolved) {
-                Ok(Some(batch)) => shared.change(|state| {
-                    state.gathered += 1;
-                    state.ready.push_back(batch);
-                }),
-                Ok(None) => return,
-                Err(error) => shared.fail(error),
+            let copy: &CopyRows<'_> = &|table, from, decoder, out| {
+                copy_slots(&slots[table], from, decoder, out);
+            };
+            if !self.make(shared, resolved, copy) {
+                return;
+            }
+        }
+    }
+
+    /// Makes a batch and hands it over; false if everything stopped meanwhile.
+    pub fn make(&self, shared: &Shared, resolved: Resolved, copy: &CopyRows<'_>) -> bool {
+        match self.gather(shared, resolved, copy) {
+            Ok(Some(batch)) => shared.change(|state| {
+                state.gathered += 1;
+                state.ready.push_back(batch);
+                true
+            }),
+            Ok(None) => false,
+            Err(error) => {
+                shared.fail(error);
+                false
             }
         }
     }
@@ -80,8 +94,8 @@ impl Gatherer {
     fn gather(
         &self,
         shared: &Shared,
-        memory: &[Slots],
         resolved: Resolved,
+        copy: &CopyRows<'_>,
     ) -> Result<Option<MiniBatch>, SampleError> {
         let Resolved { sampled, slots, rows_read } = resolved;
         let rows: u64 = slots.iter().map(|slots| slots.len() as u64).sum();
@@ -101,7 +115,7 @@ impl Gatherer {
                     let Some((mut bytes, held)) = self.buffer(shared, pool, len)? else {
                         return Ok(None);
                     };
-                    copy(&memory[*table], &slots[*table], decoder, bytes.as_mut_slice());
+                    copy(*table, &slots[*table], decoder, bytes.as_mut_slice());
                     (bytes, held)
                 }
                 Source::Resident(resident) => {
@@ -164,8 +178,11 @@ impl Gatherer {
     }
 }
 
-/// Rows from slots, decoded, one after the other.
-fn copy(slots: &Slots, from: &[u32], decoder: &RowDecoder, out: &mut [u8]) {
+/// Copies rows of a table to where they are wanted, decoded, one after the other: (table, places of
+/// the rows, decoder, target).
+pub(crate) type CopyRows<'a> = dyn Fn(usize, &[u32], &RowDecoder, &mut [u8]) + 'a;
+
+fn copy_slots(slots: &Slots, from: &[u32], decoder: &RowDecoder, out: &mut [u8]) {
     let width = decoder.out_bytes();
     let tasks = out.par_chunks_mut(ROWS_TOGETHER * width).zip(from.par_chunks(ROWS_TOGETHER));
     tasks.for_each(|(out, from)| {

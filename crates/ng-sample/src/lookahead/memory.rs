@@ -5,6 +5,7 @@
 
 use ng_store::DiskCosts;
 
+use super::distribute::{self, Cold, Extent};
 use super::policy::{Reading, Table};
 use super::slots::Slots;
 use super::study::{Cost, TableStudy};
@@ -12,6 +13,9 @@ use crate::SampleError;
 
 /// Slices that may have been read and not be used yet.
 const LAG: u64 = 2;
+
+/// Longest reads of what was distributed.
+const REGION_READ_BYTES: f64 = (4 << 20) as f64;
 
 /// What was chosen, and what it is expected to cost.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +36,8 @@ pub struct Chosen {
     pub reads: f64,
     /// Expected bytes a batch.
     pub read_bytes: f64,
+    /// Expected bytes a batch that are written to disk.
+    pub write_bytes: f64,
     /// Expected seconds of the device a batch.
     pub seconds: f64,
 }
@@ -55,6 +61,10 @@ pub(crate) struct Room {
     pub sample_bytes: u64,
     /// Batches that were studied.
     pub batches: usize,
+    /// Batches that are known to come.
+    pub given: u64,
+    /// Bytes on disk for batches and their rows.
+    pub disk_bytes: u64,
 }
 
 /// Bytes of `slots` for a table, with the bookkeeping.
@@ -103,11 +113,61 @@ pub(crate) fn choose(
         };
         layout.slots.iter().zip(tables).all(enough)
     };
-    best.filter(needed).ok_or_else(|| {
-        let rows = tables.iter().map(|table| table.rows_per_batch() * table.width);
-        let (wanted_bytes, free_bytes) = (rows.sum(), room.bytes);
-        SampleError::TooSmallToLookAhead { wanted_bytes, free_bytes }
-    })
+    best.filter(needed).ok_or_else(|| too_small(tables, room))
+}
+
+/// Rows distributed to as many batches at a time as the disk has room for.
+pub(crate) fn distribution(
+    window: Option<u64>,
+    tables: &[TableStudy],
+    room: &Room,
+    costs: &DiskCosts,
+) -> Result<Layout, SampleError> {
+    let bytes = room.bytes.saturating_sub(2 * LAG * room.sample_bytes);
+    let extents: Vec<Extent> = tables.iter().map(TableStudy::extent).collect();
+    let studied = room.batches.max(1) as f64;
+    let mut batches = distribute::BATCHES_MAX.min(window.unwrap_or(u64::MAX));
+    let (hot_rows, cold_bytes) = loop {
+        let scale = batches as f64 / studied;
+        let hot = distribute::room_for_hot(bytes, batches, &extents, scale);
+        let Some(hot) = hot else {
+            batches =
+                Some(batches / 2).filter(|n| *n > 0).ok_or_else(|| too_small(tables, room))?;
+            continue;
+        };
+        let cold = distribute::cold(&extents, hot);
+        let of = |(cold, table): (&Cold, &TableStudy)| cold.uses / studied * table.width as f64;
+        let each: f64 = cold.iter().zip(tables).map(of).sum();
+        let fit = (room.disk_bytes as f64 / (each + room.sample_bytes as f64)) as u64;
+        if fit >= batches || batches == 1 {
+            break (cold.iter().map(|cold| cold.hot).sum(), each);
+        }
+        batches = fit.clamp(1, batches - 1);
+    };
+    // What more batches than were studied want is nearly the same.
+    let known = batches.min(room.given.max(1));
+    let passed = known.min(room.batches as u64).max(1) as usize;
+    let pass = tables.iter().map(|table| table.scan_cost(usize::MAX, passed, costs));
+    let pass = pass.fold(Cost::default(), Cost::plus);
+    let share = passed as f64 / known as f64;
+    let chosen = Chosen {
+        reading: Reading::Distribute,
+        window: batches,
+        has_two_phases: true,
+        hot_rows,
+        slots: hot_rows,
+        slot_bytes: bytes,
+        reads: pass.reads * share + cold_bytes / REGION_READ_BYTES,
+        read_bytes: pass.bytes * share + cold_bytes,
+        write_bytes: cold_bytes,
+        seconds: pass.seconds * share + 2.0 * cold_bytes / costs.bytes_per_s,
+    };
+    Ok(Layout { chosen, common: usize::MAX, slots: vec![0; tables.len()] })
+}
+
+fn too_small(tables: &[TableStudy], room: &Room) -> SampleError {
+    let rows = tables.iter().map(|table| table.rows_per_batch() * table.width);
+    SampleError::TooSmallToLookAhead { wanted_bytes: rows.sum(), free_bytes: room.bytes }
 }
 
 /// The window, or a baseline: all memory is slots.
@@ -199,6 +259,7 @@ fn layout(
         slot_bytes: tables.iter().zip(&slots).map(bytes).sum(),
         reads: cost.reads,
         read_bytes: cost.bytes,
+        write_bytes: 0.0,
         seconds: cost.seconds,
     };
     Layout { chosen, common, slots }

@@ -12,6 +12,7 @@
 //!            window of W          Policy, Places        slots            buffers
 //! ```
 
+mod distribute;
 mod engine;
 mod gather;
 mod memory;

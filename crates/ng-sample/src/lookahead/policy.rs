@@ -26,6 +26,9 @@ pub enum Reading {
     /// The file in slices, one slice a batch, round and round; rows stay that a batch wants before
     /// the slice returns.
     Scan,
+    /// Many batches are sampled first, then the file is read once and each row written to the
+    /// batches that want it, on disk.
+    Distribute,
     /// What published loaders do, for comparison: one aligned read for each row, in groups with a
     /// barrier after each, no cache.
     NaiveUring,
@@ -35,11 +38,12 @@ pub enum Reading {
 
 impl Reading {
     /// Every way, for tables and messages.
-    pub const ALL: [(Self, &'static str); 6] = [
+    pub const ALL: [(Self, &'static str); 7] = [
         (Self::Auto, "auto"),
         (Self::Direct, "direct"),
         (Self::Window, "window"),
         (Self::Scan, "scan"),
+        (Self::Distribute, "distribute"),
         (Self::NaiveUring, "naive-uring"),
         (Self::NaiveUringSieve, "naive-uring+sieve"),
     ];

@@ -6,9 +6,9 @@ use ng_simd::RowDecoder;
 use ng_store::{DiskCosts, TensorRef};
 
 use super::engine::Engine;
-use super::memory::{Chosen, Layout, Room, choose};
+use super::memory::{Chosen, Layout, Room, choose, distribution};
 use super::pieces::Sampled;
-use super::policy::Table;
+use super::policy::{Reading, Table};
 use super::resident::ResidentTensor;
 use super::slots::Slots;
 use super::study::{BATCHES_MAX, TableStudy};
@@ -34,6 +34,11 @@ const PASSING_TOPOLOGY_QUARTERS: u64 = 3;
 
 /// Passes over the file that the first window of a stretch costs.
 const RAMP_PASSES: f64 = 1.5;
+
+/// Rows are distributed unasked if they have so many bytes, and if that takes at most this share of
+/// the time that the best other way takes.
+const DISTRIBUTED_BYTES: u64 = 64;
+const DISTRIBUTED_SHARE: f64 = 0.75;
 
 /// What is decided once.
 pub(super) struct Prepared {
@@ -182,6 +187,38 @@ impl Engine {
         each: Duration,
         costs: &DiskCosts,
     ) -> Result<Layout, SampleError> {
+        let topology = self.sampler().topology_bytes();
+        let sampling = self.settings.threads as u64 * SAMPLING_FACTOR * seen.sample_bytes;
+        let distribution = || {
+            let room = self.room(seen, topology + sampling);
+            distribution(self.settings.window, seen.studies, &room, costs).map(|mut layout| {
+                layout.chosen.seconds += each.as_secs_f64();
+                layout
+            })
+        };
+        if self.settings.reading == Reading::Distribute {
+            return distribution();
+        }
+        let held = self.choose_phases_of_memory(seen, each, costs)?;
+        let is_wide = seen.studies.iter().all(|study| study.width >= DISTRIBUTED_BYTES);
+        if self.settings.reading != Reading::Auto
+            || !self.settings.may_have_two_phases()
+            || !is_wide
+        {
+            return Ok(held);
+        }
+        let pays =
+            |layout: &Layout| layout.chosen.seconds <= held.chosen.seconds * DISTRIBUTED_SHARE;
+        Ok(distribution().ok().filter(pays).unwrap_or(held))
+    }
+
+    /// The layout that writes no rows.
+    fn choose_phases_of_memory(
+        &self,
+        seen: &Seen<'_>,
+        each: Duration,
+        costs: &DiskCosts,
+    ) -> Result<Layout, SampleError> {
         let one = self.lay_out(seen, 0, costs);
         let topology = self.sampler().topology_bytes();
         if !self.settings.may_have_two_phases() || topology == 0 {
@@ -214,6 +251,12 @@ impl Engine {
         more: u64,
         costs: &DiskCosts,
     ) -> Result<Layout, SampleError> {
+        let room = self.room(seen, more);
+        choose(self.settings.reading, self.settings.window, seen.studies, &room, costs)
+    }
+
+    /// What is free, and `more`.
+    fn room(&self, seen: &Seen<'_>, more: u64) -> Room {
         let snapshot = self.snapshot();
         let (studies, sample_bytes) = (seen.studies, seen.sample_bytes);
         let table_pages: u64 = studies.iter().map(|s| s.rows * s.width / 800).sum();
@@ -225,7 +268,7 @@ impl Engine {
             + snapshot.budget().limit_bytes() / 64;
         let free = snapshot.free_beside_blocks(blocks) + seen.held_bytes + more;
         let bytes = free.saturating_sub(others);
-        let room = Room { bytes, sample_bytes, batches: seen.batches };
-        choose(self.settings.reading, self.settings.window, studies, &room, costs)
+        let (given, disk_bytes) = (self.shared.lock().given(), self.settings.spill_room());
+        Room { bytes, sample_bytes, batches: seen.batches, given, disk_bytes }
     }
 }

@@ -7,11 +7,12 @@ use ng_io::trim_allocator;
 use ng_simd::RowDecoder;
 use ng_store::TensorRef;
 
+use super::distribute::Regions;
 use super::engine::{Engine, STRETCH_MAX};
 use super::gather::{GatherColumn, Gatherer, Source};
 use super::pieces::{Piece, Sampled};
 use super::planner::{Around, Planner};
-use super::policy::Table;
+use super::policy::{Reading, Table};
 use super::prepare::Prepared;
 use super::reader;
 use super::slots::Slots;
@@ -67,24 +68,34 @@ impl Engine {
         let Some(mut prepared) = self.prepare(&mut first)? else { return Ok(()) };
         // Set once, by this thread alone.
         let _ = self.chosen.set(prepared.chosen.clone());
+        if prepared.chosen.reading == Reading::Distribute {
+            self.give_back(&mut first, prepared.chosen.window);
+        }
         if !prepared.chosen.has_two_phases {
             self.give_back(&mut first, prepared.chosen.window + SAMPLED_BEYOND);
             let gatherer = self.gatherer(&mut prepared)?;
             return self.stretch(&prepared, &gatherer, 0, Feed::Live, first).map(drop);
         }
-        let (mut from, mut gatherer) = (0, None);
+        let (mut from, mut gatherer, mut regions) = (0, None, Regions::default());
+        let longest = match prepared.chosen.reading {
+            Reading::Distribute => prepared.chosen.window,
+            _ => STRETCH_MAX,
+        };
         loop {
-            let Some(spill) = self.sample_first(from, std::mem::take(&mut first))? else {
-                return Ok(());
-            };
+            let first = std::mem::take(&mut first);
+            let Some(spill) = self.sample_first(from, longest, first)? else { return Ok(()) };
             let gatherer = match &mut gatherer {
                 Some(gatherer) => &*gatherer,
                 none => &*none.insert(self.gatherer(&mut prepared)?),
             };
-            let feed = Feed::Spilled(spill);
-            let Some(end) = self.stretch(&prepared, gatherer, from, feed, Vec::new())? else {
-                return Ok(());
+            let end = match prepared.chosen.reading {
+                Reading::Distribute => self.distribute(&prepared, gatherer, spill, &mut regions)?,
+                _ => {
+                    let feed = Feed::Spilled(spill);
+                    self.stretch(&prepared, gatherer, from, feed, Vec::new())?
+                }
             };
+            let Some(end) = end else { return Ok(()) };
             from = end;
             let more = |state: &mut State| {
                 (state.ended || state.given() > end).then_some(state.given() > end)
@@ -98,8 +109,18 @@ impl Engine {
 
     /// Takes sampled batches in order until there are `count`, or no more are to be had.
     pub(super) fn take_sampled(&self, count: u64, take: &mut dyn FnMut(Sampled)) -> Option<u64> {
+        self.take_sampled_before(count, count + SAMPLED_BEYOND, take)
+    }
+
+    /// The same; those from `end` on are not sampled yet.
+    fn take_sampled_before(
+        &self,
+        count: u64,
+        end: u64,
+        take: &mut dyn FnMut(Sampled),
+    ) -> Option<u64> {
         self.shared.wait_until(Wait::PlanForSamples, |state| {
-            state.sample_until = state.sample_until.max(count + SAMPLED_BEYOND);
+            state.sample_until = state.sample_until.max(end.min(count + SAMPLED_BEYOND));
             while let Some(entry) = state.sampled.first_entry() {
                 if *entry.key() != state.planned_input {
                     break;
@@ -126,12 +147,17 @@ impl Engine {
 
     /// The first of two phases: samples the jobs that are known and frees what that took. `None` if
     /// everything stops.
-    fn sample_first(&self, from: u64, first: Vec<Sampled>) -> Result<Option<Spill>, SampleError> {
+    fn sample_first(
+        &self,
+        from: u64,
+        longest: u64,
+        first: Vec<Sampled>,
+    ) -> Result<Option<Spill>, SampleError> {
         let mut spill = Spill::create(from, self.settings.spill_dir.as_deref())?;
         for sampled in first {
             spill.write(&sampled)?;
         }
-        let end = self.shared.lock().given().min(from + STRETCH_MAX);
+        let end = self.shared.lock().given().min(from + longest);
         while spill.end() < end {
             let upto = (spill.end() + SPILLED_TOGETHER).min(end);
             let mut result = Ok(());
@@ -140,7 +166,7 @@ impl Engine {
                     result = spill.write(&sampled);
                 }
             };
-            if self.take_sampled(upto, &mut write).is_none() {
+            if self.take_sampled_before(upto, end, &mut write).is_none() {
                 return Ok(None);
             }
             result?;

@@ -22,14 +22,23 @@ pub(crate) struct Spill {
     bytes: Vec<u8>,
 }
 
+/// A file without a name in `directory` if it can be written to, else in that for temporary files.
+pub(crate) fn scratch_in(directory: Option<&Path>) -> Result<ScratchFile, ScratchError> {
+    let beside = directory.and_then(|directory| ScratchFile::create_in(directory).ok());
+    beside.map_or_else(|| ScratchFile::create_in(&std::env::temp_dir()), Ok)
+}
+
 impl Spill {
     /// An empty one for batches from `first` on, in `directory` if it can be written to, else in
     /// that for temporary files.
     pub fn create(first: u64, directory: Option<&Path>) -> Result<Self, ScratchError> {
-        let beside = directory.and_then(|directory| ScratchFile::create_in(directory).ok());
-        let elsewhere = || ScratchFile::create_in(&std::env::temp_dir());
-        let file = beside.map_or_else(elsewhere, Ok)?;
+        let file = scratch_in(directory)?;
         Ok(Self { file, first, offsets: vec![0], bytes: Vec::new() })
+    }
+
+    /// The first batch.
+    pub fn first(&self) -> u64 {
+        self.first
     }
 
     /// The batch after the last one.

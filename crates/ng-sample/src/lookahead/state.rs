@@ -216,6 +216,12 @@ impl Shared {
         Wait::NAMES.into_iter().zip(self.waited_us.iter().map(seconds))
     }
 
+    /// Whether everything stops.
+    pub fn is_stopping(&self) -> bool {
+        let state = self.lock();
+        state.closed || state.failure.is_some()
+    }
+
     /// Stops everything because of an error; the first one is told to the consumer.
     pub fn fail(&self, error: SampleError) {
         self.change(|state| {

@@ -7,6 +7,7 @@
 use ng_io::BLOCK_BYTES;
 use ng_store::{DiskCosts, TensorRef};
 
+use super::distribute::Extent;
 use super::pieces::Sampled;
 
 /// Longest request.
@@ -69,6 +70,15 @@ impl TableStudy {
     /// Rows a batch wants on average.
     pub fn rows_per_batch(&self) -> u64 {
         self.wanted.div_ceil(self.batches.max(1) as u64)
+    }
+
+    /// How many rows so many batches want.
+    pub fn extent(&self) -> Extent {
+        let by_count = self.both.iter().take(self.batches + 1);
+        let by_count = by_count.map(|by_first| by_first.iter().map(|rows| u64::from(*rows)).sum());
+        let by_count = by_count.collect();
+        let largest = self.rows_per_batch();
+        Extent { rows: self.rows, width: self.width, by_count, largest }
     }
 
     /// Rows that more than `common` of the batches want, and nothing else about them.

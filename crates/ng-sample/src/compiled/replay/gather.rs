@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(1);
 const ROWS_TOGETHER: usize = 2048;
 
 /// Marks the place of a cold row.
-const COLD: u32 = 1 << 31;
+pub(crate) const COLD: u32 = 1 << 31;
 
 /// Rows whose memory is on its way while another is copied.
 const NEAR: usize = 3;
@@ -91,7 +91,7 @@ impl Engine {
                     let cold_rows = cold.len() as u64 / table_of.width.max(1);
                     let rows = places.len() as u64;
                     snapshot.count_rows(GatherStats { rows, rows_cached: rows - cold_rows });
-                    copy(&places, (hot.as_slice(), cold), decoder, out.as_mut_slice());
+                    copy_rows(&places, (hot.as_slice(), cold), decoder, out.as_mut_slice());
                 }
                 HeldColumn::Whole(whole) => {
                     let ids = batch.row_ids(tensor.owner).iter().map(|id| *id as u32);
@@ -181,7 +181,13 @@ fn places(ids: &[i64], table: &PackedTable, cold_bytes: usize) -> Result<Vec<u32
     Err(format!("{cold_bytes} bytes of rows where {cold} rows are cold"))
 }
 
-fn copy(places: &[u32], (hot, cold): (&[u8], &[u8]), decoder: &RowDecoder, out: &mut [u8]) {
+/// Rows from where they are, decoded, one after the other.
+pub(crate) fn copy_rows(
+    places: &[u32],
+    (hot, cold): (&[u8], &[u8]),
+    decoder: &RowDecoder,
+    out: &mut [u8],
+) {
     let (stored, width) = (decoder.stored_bytes(), decoder.out_bytes());
     let row = |place: u32| {
         let (from, at) = if place & COLD == 0 { (hot, place) } else { (cold, place & !COLD) };

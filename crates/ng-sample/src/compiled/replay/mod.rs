@@ -22,6 +22,7 @@ use super::hot::HotSet;
 use super::memory::{Largest, RECORDS, ReplayMemory, buffer_bytes, room};
 use crate::buffer::Pool;
 use crate::{MiniBatch, SampleError, Sampler};
+pub(crate) use gather::{COLD, copy_rows};
 use hot::Held;
 
 /// How long a wait lasts before the world is looked at again.

@@ -1,0 +1,372 @@
+//! Dealing out the rows of a table: one pass over its file, part by part, and from each part every
+//! row into the buffers of its batches, which go to the regions when they are full.
+//!
+//! One thread reads, one deals, some write, so that none waits for another's work. The invariant: a
+//! thread that stops leaves the others nothing to wait for: every channel ends with its last sender.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ng_io::{BLOCK_BYTES, Region, ScratchFile, vec_in_huge_pages};
+use ng_store::{Merge, Planned, RowPlan};
+
+use super::memory::region_bytes;
+use super::{Engine, Place, Spill, Table, new_region};
+use crate::SampleError;
+
+/// Bytes of rows that are read together, if they are no longer than that each; and so many rows at
+/// most.
+const PART_BYTES: [u64; 2] = [64 << 10, 2 << 20];
+const PART_ROWS: u64 = 8 << 10;
+
+/// Parts in memory.
+const PARTS: u64 = 8;
+
+/// What is written at a time.
+const PIECE_BYTES: [u64; 2] = [BLOCK_BYTES as u64, 128 << 10];
+
+/// Buffers may take this share of the memory of a stretch, and parts another.
+const SHARE: u64 = 16;
+
+/// Buffers that are being written while every batch has one.
+const SPARE: u64 = 32;
+
+/// Threads that write.
+const WRITERS: usize = 4;
+
+/// How much is read and written at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    batches: u64,
+    part_bytes: u64,
+    piece_bytes: u64,
+}
+
+impl Sizes {
+    /// For `batches` batches with `bytes` for all.
+    pub fn new(bytes: u64, batches: u64) -> Self {
+        let part_bytes = (bytes / SHARE / PARTS).clamp(PART_BYTES[0], PART_BYTES[1]);
+        let piece_bytes = bytes / SHARE / (batches + SPARE) / PIECE_BYTES[0] * PIECE_BYTES[0];
+        let piece_bytes = piece_bytes.clamp(PIECE_BYTES[0], PIECE_BYTES[1]);
+        Self { batches, part_bytes, piece_bytes }
+    }
+
+    /// Bytes to deal out `uses` rows of a table.
+    pub fn num_bytes(&self, rows: u64, width: u64, uses: u64) -> u64 {
+        let buffers = if uses == 0 { 0 } else { (self.batches + SPARE) * self.piece_bytes };
+        rows * 4 + uses + buffers + PARTS * self.part_rows(width) * width
+    }
+
+    fn part_rows(&self, width: u64) -> u64 {
+        (self.part_bytes / width.max(1)).clamp(1, PART_ROWS)
+    }
+}
+
+/// Where the last of `regions` ends.
+pub(super) fn end_of(regions: &[Place], width: u64) -> Option<u64> {
+    regions.last().map(|place| place.offset + region_bytes(place.rows, width))
+}
+
+/// Which batches want each cold row of a table.
+pub(super) struct Deal {
+    /// By row: where its batches end; they begin where those of the row before end.
+    ends: Vec<u32>,
+    batches: Vec<u8>,
+    /// By batch: its cold rows.
+    cold: Vec<u64>,
+}
+
+impl Deal {
+    pub fn new(
+        engine: &Engine,
+        tables: &mut [Table],
+        at: usize,
+        spill: &mut Spill,
+    ) -> Result<Self, SampleError> {
+        let table = &mut tables[at];
+        let mut last = table.uses.take_last();
+        let counts = table.uses.counts();
+        let mut ends: Vec<u32> = vec_in_huge_pages(0, counts.len());
+        let mut sum = 0_u64;
+        for (row, (count, end)) in counts.iter().zip(&mut ends).enumerate() {
+            *end = sum as u32;
+            sum += if table.hot.place(row as u64).is_none() { u64::from(*count) } else { 0 };
+        }
+        if sum > u64::from(u32::MAX) {
+            let what = "a stretch has too many rows to distribute; use smaller batches";
+            return Err(SampleError::Spec(what.into()));
+        }
+        let mut batches = vec_in_huge_pages(0, sum as usize);
+        let mut cold = Vec::new();
+        for index in spill.first()..spill.end() {
+            let batch = (index - spill.first()) as u8;
+            let sampled = spill.read(index, |bytes| engine.admit(index, bytes))?;
+            let mut rows = 0;
+            for row in sampled.rows(table.tensor.owner).iter() {
+                let place = *row as usize;
+                if last[place] == batch || table.hot.place(u64::from(*row)).is_some() {
+                    continue;
+                }
+                last[place] = batch;
+                batches[ends[place] as usize] = batch;
+                ends[place] += 1;
+                rows += 1;
+            }
+            cold.push(rows);
+        }
+        Ok(Self { ends, batches, cold })
+    }
+
+    /// Where the rows of each batch go, from `offset` on.
+    pub fn regions(&self, mut offset: u64, width: u64) -> Vec<Place> {
+        let place = |rows: &u64| {
+            let place = Place { offset, rows: *rows };
+            offset += region_bytes(*rows, width);
+            place
+        };
+        self.cold.iter().map(place).collect()
+    }
+
+    fn batches_of(&self, row: usize) -> &[u8] {
+        let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.batches.get(start as usize..self.ends[row] as usize).unwrap_or_default()
+    }
+}
+
+/// Rows that are read together.
+struct Part {
+    number: u64,
+    rows: Vec<u64>,
+    plan: RowPlan,
+    memory: Mutex<Region>,
+}
+
+impl Planned for Part {
+    fn plan(&self) -> &RowPlan {
+        &self.plan
+    }
+}
+
+/// A buffer on its way to the file.
+struct Piece {
+    offset: u64,
+    bytes: usize,
+    memory: Region,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Engine {
+    /// Reads the rows of a table once: hot ones into memory, the others into the regions of their
+    /// batches. False if everything stops.
+    pub(super) fn deal(
+        &self,
+        table: &mut Table,
+        deal: &Deal,
+        file: &ScratchFile,
+        (sizes, gap_blocks): (Sizes, u32),
+    ) -> Result<bool, SampleError> {
+        let (parts, dealt_parts) = channel();
+        let (memory_back, memory) = channel();
+        let (pieces, full) = channel();
+        let (clean_back, clean) = channel();
+        let full = Mutex::new(full);
+        let each = sizes.part_rows(table.width) * table.width;
+        for _ in 0..PARTS {
+            // The receiver is here.
+            let _ = memory_back.send(new_region(each as usize)?);
+        }
+        let mut hot = std::mem::replace(&mut table.memory, new_region(0)?);
+        let dealt = &*table;
+        let result = std::thread::scope(|scope| {
+            let full = &full;
+            let hot = &mut hot;
+            let named = |name: &str| std::thread::Builder::new().name(name.into());
+            for _ in 0..WRITERS {
+                let clean_back = clean_back.clone();
+                let write = move || self.write_pieces(file, full, &clean_back);
+                named("ng-write").spawn_scoped(scope, write)?;
+            }
+            drop(clean_back);
+            let work = move || {
+                let piece_bytes = sizes.piece_bytes as usize;
+                let dealer = Dealer { table: dealt, deal, piece_bytes, pieces, clean, made: 0 };
+                if let Err(error) = dealer.run(self, &dealt_parts, &memory_back, hot) {
+                    self.shared.fail(error);
+                }
+            };
+            named("ng-deal").spawn_scoped(scope, work)?;
+            Ok(self.read_parts(dealt, (sizes, gap_blocks), &parts, &memory).map(|()| drop(parts)))
+        });
+        result.map_err(|source: std::io::Error| SampleError::NoThread { source })??;
+        table.memory = hot;
+        Ok(!self.shared.is_stopping())
+    }
+
+    /// Writes pieces until there are no more.
+    fn write_pieces(
+        &self,
+        file: &ScratchFile,
+        full: &Mutex<Receiver<Piece>>,
+        clean: &Sender<Region>,
+    ) {
+        loop {
+            let Ok(Piece { offset, bytes, memory }) = lock(full).recv() else { return };
+            if let Err(error) = file.write_all_at(offset, &memory.as_slice()[..bytes]) {
+                self.shared.fail(error.into());
+                return;
+            }
+            // Nobody waits for the last ones.
+            let _ = clean.send(memory);
+        }
+    }
+
+    /// Reads all rows that somebody wants, part by part, in the order of the file.
+    fn read_parts(
+        &self,
+        table: &Table,
+        (sizes, gap_blocks): (Sizes, u32),
+        parts: &Sender<Arc<Part>>,
+        memory: &Receiver<Region>,
+    ) -> Result<(), SampleError> {
+        let (snapshot, width) = (self.snapshot(), table.width as usize);
+        let wanted = table.uses.counts().iter().enumerate().filter(|(_, count)| **count > 0);
+        let mut wanted = wanted.map(|(row, _)| row as u64).peekable();
+        let (mut number, mut failure) = (0, None);
+        while failure.is_none() && wanted.peek().is_some() && !self.shared.is_stopping() {
+            // Whoever gives memory back has gone only if everything stops.
+            let Ok(first) = memory.recv() else { return Ok(()) };
+            let mut first = Some(first);
+            let mut next = || {
+                if failure.is_some() || wanted.peek().is_none() || self.shared.is_stopping() {
+                    return None;
+                }
+                let memory = first.take().or_else(|| memory.try_recv().ok())?;
+                let rows: Vec<u64> =
+                    wanted.by_ref().take(sizes.part_rows(table.width) as usize).collect();
+                let plan = snapshot.plan_rows(table.tensor, &rows, Merge::Gaps(gap_blocks));
+                let plan = plan.map_err(|error| failure = Some(error)).ok()?;
+                number += 1;
+                let memory = Mutex::new(memory);
+                Some(Arc::new(Part { number: number - 1, rows, plan, memory }))
+            };
+            let mut take = |part: &Part, row: usize, skip: usize, bytes: &[u8]| {
+                let at = row * width + skip;
+                let mut memory = lock(&part.memory);
+                if let Some(place) = memory.as_mut_slice().get_mut(at..at + bytes.len()) {
+                    place.copy_from_slice(bytes);
+                }
+            };
+            // The dealer has gone only if everything stops.
+            let mut done = |part| drop(parts.send(part));
+            snapshot.read_plans(&mut next, &mut take, &mut done)?;
+        }
+        failure.map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+/// The dealing thread's work.
+struct Dealer<'a> {
+    table: &'a Table,
+    deal: &'a Deal,
+    piece_bytes: usize,
+    pieces: Sender<Piece>,
+    clean: Receiver<Region>,
+    made: u64,
+}
+
+/// A buffer that is being filled.
+struct Open {
+    memory: Region,
+    filled: usize,
+    offset: u64,
+}
+
+impl Dealer<'_> {
+    fn run(
+        mut self,
+        engine: &Engine,
+        parts: &Receiver<Arc<Part>>,
+        memory: &Sender<Region>,
+        hot: &mut Region,
+    ) -> Result<(), SampleError> {
+        let width = self.table.width as usize;
+        let opens = self.table.regions.iter();
+        let mut opens: Vec<Open> = opens
+            .map(|place| Ok(Open { memory: new_region(0)?, filled: 0, offset: place.offset }))
+            .collect::<Result<_, SampleError>>()?;
+        let mut hot_rows = hot.as_mut_slice().chunks_exact_mut(width);
+        let (mut early, mut next) = (BTreeMap::new(), 0);
+        while let Ok(part) = parts.recv() {
+            early.insert(part.number, part);
+            while let Some(part) = early.remove(&next) {
+                next += 1;
+                let mut bytes = lock(&part.memory);
+                for (row, bytes) in part.rows.iter().zip(bytes.as_slice().chunks_exact(width)) {
+                    if self.table.hot.place(*row).is_some() {
+                        if let Some(place) = hot_rows.next() {
+                            place.copy_from_slice(bytes);
+                        }
+                        continue;
+                    }
+                    for batch in self.deal.batches_of(*row as usize) {
+                        self.put(&mut opens[usize::from(*batch)], bytes)?;
+                    }
+                }
+                // The reader may have read its last part.
+                let _ = memory.send(std::mem::replace(&mut *bytes, new_region(0)?));
+            }
+            if engine.shared.is_stopping() {
+                return Ok(());
+            }
+        }
+        for open in &mut opens {
+            self.flush(open);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, open: &mut Open, mut bytes: &[u8]) -> Result<(), SampleError> {
+        while !bytes.is_empty() {
+            if open.memory.as_slice().is_empty() {
+                let Some(memory) = self.buffer()? else { return Ok(()) };
+                open.memory = memory;
+            }
+            let (part, rest) = bytes.split_at(bytes.len().min(self.piece_bytes - open.filled));
+            open.memory.as_mut_slice()[open.filled..][..part.len()].copy_from_slice(part);
+            open.filled += part.len();
+            bytes = rest;
+            if open.filled == self.piece_bytes {
+                self.flush(open);
+            }
+        }
+        Ok(())
+    }
+
+    /// An empty buffer; `None` if the writers have gone because everything stops.
+    fn buffer(&mut self) -> Result<Option<Region>, SampleError> {
+        if let Ok(clean) = self.clean.try_recv() {
+            return Ok(Some(clean));
+        }
+        if self.made < self.table.regions.len() as u64 + SPARE {
+            self.made += 1;
+            return new_region(self.piece_bytes).map(Some);
+        }
+        Ok(self.clean.recv().ok())
+    }
+
+    fn flush(&self, open: &mut Open) {
+        let bytes = std::mem::take(&mut open.filled).next_multiple_of(BLOCK_BYTES);
+        let Ok(none) = Region::new(0) else { return };
+        if bytes == 0 {
+            return;
+        }
+        let memory = std::mem::replace(&mut open.memory, none);
+        // Writers go only if everything stops.
+        let _ = self.pieces.send(Piece { offset: open.offset, bytes, memory });
+        open.offset += bytes as u64;
+    }
+}

@@ -1,0 +1,327 @@
+//! Rows that are distributed on disk make the very batches that sampling one by one makes, stretch
+//! after stretch, within the memory, and nothing of them stays on disk.
+
+#![allow(clippy::expect_used)]
+
+use std::path::Path;
+use std::process::Command;
+
+use ng_io::BackendChoice;
+use ng_sample::{
+    Fanouts, LookAhead, MiniBatch, Reading, SampleError, SampleSpec, Sampler, Settings,
+};
+use ng_store::{
+    BuildOptions, DiskCosts, EdgeTypeSpec, Entry, OpenOptions, Owner, Store, StoreBuilder,
+    TensorRef, TensorSpec,
+};
+use ng_types::{Dtype, EdgeTypeId, NodeTypeId, philox4x32_10};
+
+const NODES: u64 = 20_000;
+const BATCH: u64 = 50;
+const BATCHES: u64 = 60;
+const NODE: NodeTypeId = NodeTypeId(0);
+const CHILD: &str = "NG_DISTRIBUTE_DISK_FULL_CHILD";
+
+fn number(seed: u32, at: u32) -> u64 {
+    let block = philox4x32_10([at, 0, 0, 97], [seed, 0]);
+    u64::from(block[0]) | u64::from(block[1]) << 32
+}
+
+/// Nodes with rows of `width` elements and labels; edges with rows, two edges to a row.
+fn build(dir: &Path, dtype: Dtype, width: u64) {
+    let mut builder = StoreBuilder::create(dir, BuildOptions::default()).expect("builder");
+    let node = builder.node_type("node", NODES).expect("type");
+    let spec = EdgeTypeSpec {
+        source: node,
+        relation: "to".into(),
+        destination: node,
+        undirected: false,
+        unique: false,
+        has_edge_ids: true,
+        has_time: false,
+        has_weight: false,
+    };
+    let edge_type = builder.edge_type(spec).expect("edge type");
+    let mut writer = builder.topology(edge_type).expect("writer");
+    let mut edges = 0;
+    for destination in 0..NODES {
+        let degree = number(1, destination as u32) % 12;
+        let source = |at: u64| number(2, (destination * 16 + at) as u32) % NODES;
+        let mut list: Vec<u64> = (0..degree).map(source).collect();
+        list.sort_unstable();
+        for source in list {
+            let entry = Entry { source, edge_id: edges / 2, time: 0, weight: 0.0 };
+            writer.push(destination, entry).expect("push");
+            edges += 1;
+        }
+    }
+    builder.add(writer.finish().expect("finish")).expect("add");
+    let owners = [Owner::Node(node), Owner::Node(node), Owner::Edge(edge_type)];
+    let specs = [("x", dtype, vec![width]), ("y", Dtype::I64, vec![]), ("z", Dtype::F32, vec![40])];
+    for ((name, dtype, shape), owner) in specs.into_iter().zip(owners) {
+        let rows = if owner == owners[2] { edges.div_ceil(2) } else { NODES };
+        let bytes = shape.iter().product::<u64>() * dtype.size_bytes() as u64;
+        let spec = TensorSpec { name: name.into(), dtype, shape, mask_width: None };
+        let mut writer = builder.tensor(owner, spec).expect("tensor");
+        for row in 0..rows {
+            // Never all ones in the exponent of a number: what is no number has many faces.
+            let row: Vec<u8> =
+                (0..bytes).map(|i| (row * 7 + i * 13 + i / 3) as u8 & 0x3f).collect();
+            writer.push_rows(&row).expect("row");
+        }
+        builder.add(writer.finish().expect("finish")).expect("add");
+    }
+    builder.commit().expect("commit");
+}
+
+fn open(dir: &Path, memory: u64) -> Store {
+    let options = OpenOptions {
+        memory: Some(memory << 20),
+        backend: BackendChoice::Pread,
+        queue_depth: 8,
+        ..OpenOptions::default()
+    };
+    Store::open(dir, &options).expect("open")
+}
+
+fn sampler(store: &Store) -> Sampler {
+    let spec = SampleSpec::uniform(Fanouts::uniform(&[6, 4], 1).expect("fanouts"), 11);
+    let tensor = |owner, index| TensorRef { owner, index };
+    let (node, edge) = (Owner::Node(NODE), Owner::Edge(EdgeTypeId(0)));
+    let tensors = vec![tensor(node, 0), tensor(edge, 0), tensor(node, 1)];
+    Sampler::new(store.snapshot(), spec, tensors).expect("sampler")
+}
+
+fn settings(spill_dir: &Path) -> Settings {
+    Settings {
+        node_type: NODE,
+        reading: Reading::Distribute,
+        window: None,
+        prefetch: 2,
+        threads: 2,
+        costs: Some(DiskCosts::default()),
+        two_phase: None,
+        spill_dir: Some(spill_dir.into()),
+        spill_bytes: None,
+    }
+}
+
+/// Seeds of batch `index`; the first of them stands twice, and the last batch is short.
+fn seeds(index: u64) -> Vec<u64> {
+    let count = if index + 1 == BATCHES { 3 } else { BATCH };
+    let mut seeds: Vec<u64> =
+        (0..count).map(|i| number(5, (index * BATCH + i) as u32) % NODES).collect();
+    seeds[2] = seeds[0];
+    seeds
+}
+
+fn start(store: &Store, settings: Settings) -> LookAhead {
+    let ahead = LookAhead::new(sampler(store), settings).expect("starts");
+    (0..BATCHES).for_each(|index| ahead.push(seeds(index), index));
+    ahead.end();
+    ahead
+}
+
+fn expected(dir: &Path) -> Vec<MiniBatch> {
+    let store = open(dir, 1024);
+    let sampler = sampler(&store);
+    (0..BATCHES).map(|i| sampler.sample(&[(NODE, &seeds(i))], i).expect("batch")).collect()
+}
+
+/// Runs all batches; bytes that were read from the store.
+fn check(dir: &Path, expected: &[MiniBatch], memory: u64, window: Option<u64>) -> u64 {
+    let store = open(dir, memory);
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let mut ahead = start(&store, Settings { window, ..settings(scratch.path()) });
+    for (index, expected) in expected.iter().enumerate() {
+        let batch = ahead.next().expect("one").expect("batch");
+        assert!(batch == *expected, "batch {index}, {memory} MiB, window {window:?}");
+    }
+    assert!(ahead.next().is_none());
+    let chosen = ahead.chosen().expect("chosen").clone();
+    println!("{memory} {window:?} {chosen:?} {:?}", store.stats());
+    assert_eq!(chosen.reading, Reading::Distribute);
+    assert!(chosen.has_two_phases && chosen.window <= window.unwrap_or(250));
+    let peak = store.budget().peak_bytes();
+    assert!(peak <= memory << 20, "{peak} of {memory} MiB");
+    drop(ahead);
+    assert_eq!(scratch.path().read_dir().expect("directory").count(), 0);
+    store.stats().read_bytes
+}
+
+#[test]
+fn rows_of_every_width_arrive_whole_in_every_stretch() {
+    for (dtype, width, memory) in
+        [(Dtype::F32, 1500, 91), (Dtype::F32, 64, 41), (Dtype::F16, 200, 43)]
+    {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        build(dir.path(), dtype, width);
+        let expected = expected(dir.path());
+        for window in [None, Some(25), Some(7), Some(1)] {
+            check(dir.path(), &expected, memory, window);
+        }
+        check(dir.path(), &expected, 400, None);
+    }
+}
+
+#[test]
+fn a_stretch_reads_the_file_once_and_longer_ones_read_less() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), Dtype::F32, 1500);
+    let expected = expected(dir.path());
+    let read = |window| check(dir.path(), &expected, 91, window);
+    let file = NODES * 6000;
+    let (long, middle, short) = (read(Some(60)), read(Some(20)), read(Some(5)));
+    assert!(long < file * 3 / 2 && middle < file * 4, "{long} {middle} of {file}");
+    assert!(long < middle && middle < short, "{long}, {middle}, {short}");
+}
+
+#[test]
+fn rows_that_memory_does_not_hold_are_written_as_planned() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), Dtype::F32, 1500);
+    let written = |memory| {
+        let store = open(dir.path(), memory);
+        let mut ahead = start(&store, settings(dir.path()));
+        ahead.next().expect("one").expect("batch");
+        ahead.chosen().expect("chosen").write_bytes
+    };
+    let (small, large) = (written(88), written(400));
+    assert!(small > 1e6 && large == 0.0, "{small} {large}");
+}
+
+#[test]
+fn jobs_that_come_late_are_distributed_all_the_same() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), Dtype::F32, 200);
+    let expected = expected(dir.path());
+    let store = open(dir.path(), 34);
+    let ahead = LookAhead::new(sampler(&store), settings(dir.path()));
+    let mut ahead = ahead.expect("starts");
+    for (index, expected) in expected.iter().enumerate() {
+        // One, then two, then three at a time ...
+        let begins = (0..=index).map(|n| n * (n + 1) / 2).position(|begin| begin == index);
+        if let Some(count) = begins {
+            let jobs = (index as u64..BATCHES).take(count + 1);
+            jobs.for_each(|index| ahead.push(seeds(index), index));
+        }
+        let batch = ahead.next().expect("one").expect("batch");
+        assert!(batch == *expected, "batch {index}");
+    }
+    ahead.end();
+    assert!(ahead.next().is_none());
+}
+
+#[test]
+fn more_batches_than_a_stretch_may_have_are_made_in_several() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), Dtype::F32, 200);
+    let expected = expected(dir.path());
+    let store = open(dir.path(), 48);
+    let ahead = LookAhead::new(sampler(&store), settings(dir.path()));
+    let mut ahead = ahead.expect("starts");
+    (0..9 * BATCHES).for_each(|index| ahead.push(seeds(index % BATCHES), index % BATCHES));
+    ahead.end();
+    for index in 0..9 * BATCHES {
+        let batch = ahead.next().expect("one").expect("batch");
+        assert!(batch == expected[(index % BATCHES) as usize], "batch {index}");
+    }
+    assert!(ahead.next().is_none());
+    assert!(ahead.chosen().is_some_and(|chosen| chosen.window == 250));
+    assert!(store.budget().peak_bytes() <= 48 << 20);
+}
+
+#[test]
+fn a_distribution_that_is_dropped_or_fails_gives_memory_and_disk_back() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), Dtype::F32, 1500);
+    let scratch = tempfile::tempdir().expect("temporary directory");
+    let store = open(dir.path(), 88);
+    for taken in [0, 1, 30] {
+        let mut ahead = start(&store, Settings { window: Some(25), ..settings(scratch.path()) });
+        for _ in 0..taken {
+            ahead.next().expect("one").expect("batch");
+        }
+        drop(ahead);
+    }
+    let mut ahead = LookAhead::new(sampler(&store), settings(scratch.path())).expect("starts");
+    (0..3).for_each(|index| ahead.push(seeds(index), index));
+    ahead.push(vec![NODES], 3);
+    let error = ahead.next().expect("an answer").expect_err("refused");
+    assert!(error.to_string().contains("20000"), "{error}");
+    drop(ahead);
+    assert_eq!(scratch.path().read_dir().expect("directory").count(), 0);
+    while store.reclaim(u64::MAX) > 0 {}
+    let fresh = open(dir.path(), 88);
+    assert_eq!(store.budget().used_bytes(), fresh.budget().used_bytes());
+}
+
+#[test]
+fn writing_to_disk_can_be_forbidden_and_memory_that_is_too_small_is_refused() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), Dtype::F32, 1500);
+    let store = open(dir.path(), 88);
+    let forbidden = Settings { two_phase: Some(false), ..settings(dir.path()) };
+    let refused = LookAhead::new(sampler(&store), forbidden).err();
+    assert!(refused.is_some_and(|error| error.to_string().contains("two_phase=False")));
+    let store = open(dir.path(), 12);
+    let error = start(&store, settings(dir.path())).next().expect("an answer").expect_err("small");
+    assert!(error.to_string().contains("memory"), "{error}");
+}
+
+#[test]
+fn auto_distributes_where_that_is_cheaper_by_far_and_there_is_room_on_disk() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), Dtype::F32, 1500);
+    // A disk whose random reads are dear.
+    let costs = Some(DiskCosts { reads_per_s: 2e4, bytes_per_s: 1e9 });
+    let chosen = |two_phase, spill_bytes| {
+        let store = open(dir.path(), 100);
+        let plan = settings(dir.path());
+        let plan = Settings { reading: Reading::Auto, costs, two_phase, spill_bytes, ..plan };
+        let mut ahead = start(&store, plan);
+        ahead.next().expect("one").expect("batch");
+        let chosen = ahead.chosen().expect("chosen").clone();
+        println!("{chosen:?}");
+        chosen.reading
+    };
+    assert_eq!(chosen(None, Some(1 << 30)), Reading::Distribute);
+    assert_ne!(chosen(Some(false), Some(1 << 30)), Reading::Distribute);
+    assert_ne!(chosen(None, Some(1 << 20)), Reading::Distribute);
+}
+
+/// Run in a mount namespace by the test below; does nothing otherwise.
+#[test]
+fn child_on_a_small_disk() {
+    let Ok(small) = std::env::var(CHILD) else { return };
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), Dtype::F32, 1500);
+    let store = open(dir.path(), 88);
+    let plan = Settings { spill_bytes: Some(1 << 30), ..settings(Path::new(&small)) };
+    let failure = start(&store, plan).find_map(Result::err).expect("an error");
+    assert!(matches!(failure, SampleError::Spill(_)), "{failure}");
+    println!("{failure}");
+    assert_eq!(Path::new(&small).read_dir().expect("directory").count(), 0);
+}
+
+#[test]
+fn a_full_disk_is_named() {
+    let small = tempfile::tempdir().expect("temporary directory");
+    let script = format!(
+        "mount -t tmpfs -o size=9m none {0} && \
+         exec {1:?} --exact child_on_a_small_disk --nocapture",
+        small.path().display(),
+        std::env::current_exe().expect("this program"),
+    );
+    let probe = Command::new("unshare").args(["-rm", "true"]).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        println!("skipped: mount namespaces are not allowed here");
+        return;
+    }
+    let mut child = Command::new("unshare");
+    child.args(["-rm", "sh", "-c", &script]);
+    let child = child.env(CHILD, small.path()).output().expect("child");
+    let text = String::from_utf8_lossy(&child.stdout).into_owned();
+    assert!(child.status.success(), "{text}{}", String::from_utf8_lossy(&child.stderr));
+    assert!(text.contains("no space left"), "{text}");
+}
