@@ -38,7 +38,7 @@ const RAMP_PASSES: f64 = 1.5;
 /// Rows are distributed unasked if they have so many bytes, and if that takes at most this share of
 /// the time that the best other way takes.
 const DISTRIBUTED_BYTES: u64 = 64;
-const DISTRIBUTED_SHARE: f64 = 0.75;
+const DISTRIBUTED_SHARE: f64 = 0.5;
 
 /// What is decided once.
 pub(super) struct Prepared {

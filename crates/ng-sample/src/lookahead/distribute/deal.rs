@@ -2,7 +2,8 @@
 //! row into the buffers of its batches, which go to the regions when they are full.
 //!
 //! One thread reads, one deals, some write, so that none waits for another's work. The invariant: a
-//! thread that stops leaves the others nothing to wait for: every channel ends with its last sender.
+//! thread that stops leaves the others nothing to wait for: every channel ends with its last
+//! sender.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
