@@ -134,3 +134,24 @@ fn a_file_that_is_opened_again_and_again_takes_no_more_descriptors_until_another
         }
     }
 }
+
+#[test]
+fn a_scratch_file_past_the_page_cache_reads_what_was_written_and_reserves_its_space() {
+    let dir = directory();
+    let file = ScratchFile::create_in(dir.path()).expect("created");
+    file.bypass_cache();
+    file.allocate(0).expect("nothing");
+    file.allocate(1 << 20).expect("reserved");
+    assert_eq!(file.len(), 1 << 20);
+    let mut memory = ng_io::Region::new(64 << 10).expect("memory");
+    for at in [3_u64, 1, 2] {
+        memory.as_mut_slice().fill(at as u8);
+        file.write_all_at(at * (64 << 10), memory.as_slice()).expect("written");
+    }
+    for (at, byte) in [(0, 0), (1, 1), (2, 2), (3, 3), (4, 0)] {
+        memory.as_mut_slice().fill(9);
+        file.read_exact_at(at * (64 << 10), memory.as_mut_slice()).expect("read");
+        assert!(memory.as_slice().iter().all(|found| *found == byte), "{at}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).expect("listed").count(), 0);
+}

@@ -274,9 +274,9 @@ fn auto_distributes_where_that_is_cheaper_by_far_and_there_is_room_on_disk() {
     let dir = tempfile::tempdir().expect("temporary directory");
     build(dir.path(), Dtype::F32, 1500);
     // A disk whose random reads are dear.
-    let costs = Some(DiskCosts { reads_per_s: 2e4, bytes_per_s: 1e9 });
+    let costs = Some(DiskCosts { reads_per_s: 2e3, bytes_per_s: 1e9 });
     let chosen = |two_phase, spill_bytes| {
-        let store = open(dir.path(), 100);
+        let store = open(dir.path(), 92);
         let plan = settings(dir.path());
         let plan = Settings { reading: Reading::Auto, costs, two_phase, spill_bytes, ..plan };
         let mut ahead = start(&store, plan);

@@ -11,6 +11,8 @@
 //!  jobs -> sample (threads) -> plan (one thread) -> read (one queue) -> gather -> consumer
 //!            window of W          Policy, Places        slots            buffers
 //! ```
+//!
+//! [`distribute`] has another way from samples to rows: through a file sorted by batch.
 
 mod distribute;
 mod engine;

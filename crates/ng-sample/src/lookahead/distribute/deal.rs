@@ -1,17 +1,17 @@
 //! Dealing out the rows of a table: one pass over its file, part by part, and from each part every
 //! row into the buffers of its batches, which go to the regions when they are full.
 //!
-//! One thread reads, one deals, some write, so that none waits for another's work. The invariant: a
-//! thread that stops leaves the others nothing to wait for: every channel ends with its last
-//! sender.
+//! One thread reads, one deals ([`super::dealer`]), some write, so that none waits for another's
+//! work. The invariant: a thread that stops leaves the others nothing to wait for: every channel
+//! ends with its last sender.
 
-use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ng_io::{BLOCK_BYTES, Region, ScratchFile, vec_in_huge_pages};
 use ng_store::{Merge, Planned, RowPlan};
 
+use super::dealer::Dealer;
 use super::memory::region_bytes;
 use super::{Engine, Place, Spill, Table, new_region};
 use crate::SampleError;
@@ -31,7 +31,7 @@ const PIECE_BYTES: [u64; 2] = [BLOCK_BYTES as u64, 128 << 10];
 const SHARE: u64 = 16;
 
 /// Buffers that are being written while every batch has one.
-const SPARE: u64 = 32;
+pub(super) const SPARE: u64 = 32;
 
 /// Threads that write.
 const WRITERS: usize = 4;
@@ -129,18 +129,18 @@ impl Deal {
         self.cold.iter().map(place).collect()
     }
 
-    fn batches_of(&self, row: usize) -> &[u8] {
+    pub fn batches_of(&self, row: usize) -> &[u8] {
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
         self.batches.get(start as usize..self.ends[row] as usize).unwrap_or_default()
     }
 }
 
 /// Rows that are read together.
-struct Part {
-    number: u64,
-    rows: Vec<u64>,
+pub(super) struct Part {
+    pub number: u64,
+    pub rows: Vec<u64>,
     plan: RowPlan,
-    memory: Mutex<Region>,
+    pub memory: Mutex<Region>,
 }
 
 impl Planned for Part {
@@ -150,13 +150,13 @@ impl Planned for Part {
 }
 
 /// A buffer on its way to the file.
-struct Piece {
-    offset: u64,
-    bytes: usize,
-    memory: Region,
+pub(super) struct Piece {
+    pub offset: u64,
+    pub bytes: usize,
+    pub memory: Region,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -266,108 +266,5 @@ impl Engine {
             snapshot.read_plans(&mut next, &mut take, &mut done)?;
         }
         failure.map_or(Ok(()), |error| Err(error.into()))
-    }
-}
-
-/// The dealing thread's work.
-struct Dealer<'a> {
-    table: &'a Table,
-    deal: &'a Deal,
-    piece_bytes: usize,
-    pieces: Sender<Piece>,
-    clean: Receiver<Region>,
-    made: u64,
-}
-
-/// A buffer that is being filled.
-struct Open {
-    memory: Region,
-    filled: usize,
-    offset: u64,
-}
-
-impl Dealer<'_> {
-    fn run(
-        mut self,
-        engine: &Engine,
-        parts: &Receiver<Arc<Part>>,
-        memory: &Sender<Region>,
-        hot: &mut Region,
-    ) -> Result<(), SampleError> {
-        let width = self.table.width as usize;
-        let opens = self.table.regions.iter();
-        let mut opens: Vec<Open> = opens
-            .map(|place| Ok(Open { memory: new_region(0)?, filled: 0, offset: place.offset }))
-            .collect::<Result<_, SampleError>>()?;
-        let mut hot_rows = hot.as_mut_slice().chunks_exact_mut(width);
-        let (mut early, mut next) = (BTreeMap::new(), 0);
-        while let Ok(part) = parts.recv() {
-            early.insert(part.number, part);
-            while let Some(part) = early.remove(&next) {
-                next += 1;
-                let mut bytes = lock(&part.memory);
-                for (row, bytes) in part.rows.iter().zip(bytes.as_slice().chunks_exact(width)) {
-                    if self.table.hot.place(*row).is_some() {
-                        if let Some(place) = hot_rows.next() {
-                            place.copy_from_slice(bytes);
-                        }
-                        continue;
-                    }
-                    for batch in self.deal.batches_of(*row as usize) {
-                        self.put(&mut opens[usize::from(*batch)], bytes)?;
-                    }
-                }
-                // The reader may have read its last part.
-                let _ = memory.send(std::mem::replace(&mut *bytes, new_region(0)?));
-            }
-            if engine.shared.is_stopping() {
-                return Ok(());
-            }
-        }
-        for open in &mut opens {
-            self.flush(open);
-        }
-        Ok(())
-    }
-
-    fn put(&mut self, open: &mut Open, mut bytes: &[u8]) -> Result<(), SampleError> {
-        while !bytes.is_empty() {
-            if open.memory.as_slice().is_empty() {
-                let Some(memory) = self.buffer()? else { return Ok(()) };
-                open.memory = memory;
-            }
-            let (part, rest) = bytes.split_at(bytes.len().min(self.piece_bytes - open.filled));
-            open.memory.as_mut_slice()[open.filled..][..part.len()].copy_from_slice(part);
-            open.filled += part.len();
-            bytes = rest;
-            if open.filled == self.piece_bytes {
-                self.flush(open);
-            }
-        }
-        Ok(())
-    }
-
-    /// An empty buffer; `None` if the writers have gone because everything stops.
-    fn buffer(&mut self) -> Result<Option<Region>, SampleError> {
-        if let Ok(clean) = self.clean.try_recv() {
-            return Ok(Some(clean));
-        }
-        if self.made < self.table.regions.len() as u64 + SPARE {
-            self.made += 1;
-            return new_region(self.piece_bytes).map(Some);
-        }
-        Ok(self.clean.recv().ok())
-    }
-
-    fn flush(&self, open: &mut Open) {
-        let bytes = std::mem::take(&mut open.filled).next_multiple_of(BLOCK_BYTES);
-        let Ok(none) = Region::new(0) else { return };
-        if bytes == 0 {
-            return;
-        }
-        let memory = std::mem::replace(&mut open.memory, none);
-        // Writers go only if everything stops.
-        let _ = self.pieces.send(Piece { offset: open.offset, bytes, memory });
-        open.offset += bytes as u64;
     }
 }

@@ -8,6 +8,7 @@
 //! memory, in the order of the file; what is taken was part of what was chosen.
 
 mod deal;
+mod dealer;
 mod memory;
 mod replay;
 mod uses;

@@ -1,0 +1,119 @@
+//! The dealing thread: rows of a part into memory if they are hot, else into the buffers of their
+//! batches. What must not live here: reading, writing. The invariant: rows are dealt in the order
+//! of the file.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+
+use ng_io::{BLOCK_BYTES, Region};
+
+use super::deal::{Deal, Part, Piece, SPARE, lock};
+use super::{Engine, Table, new_region};
+use crate::SampleError;
+
+/// The dealing thread's work.
+pub(super) struct Dealer<'a> {
+    pub table: &'a Table,
+    pub deal: &'a Deal,
+    pub piece_bytes: usize,
+    pub pieces: Sender<Piece>,
+    pub clean: Receiver<Region>,
+    /// Buffers that were made.
+    pub made: u64,
+}
+
+/// A buffer that is being filled.
+struct Open {
+    memory: Region,
+    filled: usize,
+    offset: u64,
+}
+
+impl Dealer<'_> {
+    /// Deals parts out in the order of the file, whatever order they come in, until there are no
+    /// more.
+    pub fn run(
+        mut self,
+        engine: &Engine,
+        parts: &Receiver<Arc<Part>>,
+        memory: &Sender<Region>,
+        hot: &mut Region,
+    ) -> Result<(), SampleError> {
+        let width = self.table.width as usize;
+        let opens = self.table.regions.iter();
+        let mut opens: Vec<Open> = opens
+            .map(|place| Ok(Open { memory: new_region(0)?, filled: 0, offset: place.offset }))
+            .collect::<Result<_, SampleError>>()?;
+        let mut hot_rows = hot.as_mut_slice().chunks_exact_mut(width);
+        let (mut early, mut next) = (BTreeMap::new(), 0);
+        while let Ok(part) = parts.recv() {
+            early.insert(part.number, part);
+            while let Some(part) = early.remove(&next) {
+                next += 1;
+                let mut bytes = lock(&part.memory);
+                for (row, bytes) in part.rows.iter().zip(bytes.as_slice().chunks_exact(width)) {
+                    if self.table.hot.place(*row).is_some() {
+                        if let Some(place) = hot_rows.next() {
+                            place.copy_from_slice(bytes);
+                        }
+                        continue;
+                    }
+                    for batch in self.deal.batches_of(*row as usize) {
+                        self.put(&mut opens[usize::from(*batch)], bytes)?;
+                    }
+                }
+                // The reader may have read its last part.
+                let _ = memory.send(std::mem::replace(&mut *bytes, new_region(0)?));
+            }
+            if engine.shared.is_stopping() {
+                return Ok(());
+            }
+        }
+        for open in &mut opens {
+            self.flush(open);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, open: &mut Open, mut bytes: &[u8]) -> Result<(), SampleError> {
+        while !bytes.is_empty() {
+            if open.memory.as_slice().is_empty() {
+                let Some(memory) = self.buffer()? else { return Ok(()) };
+                open.memory = memory;
+            }
+            let (part, rest) = bytes.split_at(bytes.len().min(self.piece_bytes - open.filled));
+            open.memory.as_mut_slice()[open.filled..][..part.len()].copy_from_slice(part);
+            open.filled += part.len();
+            bytes = rest;
+            if open.filled == self.piece_bytes {
+                self.flush(open);
+            }
+        }
+        Ok(())
+    }
+
+    /// An empty buffer; `None` if the writers have gone because everything stops.
+    fn buffer(&mut self) -> Result<Option<Region>, SampleError> {
+        if let Ok(clean) = self.clean.try_recv() {
+            return Ok(Some(clean));
+        }
+        if self.made < self.table.regions.len() as u64 + SPARE {
+            self.made += 1;
+            return new_region(self.piece_bytes).map(Some);
+        }
+        Ok(self.clean.recv().ok())
+    }
+
+    fn flush(&self, open: &mut Open) {
+        let bytes = std::mem::take(&mut open.filled).next_multiple_of(BLOCK_BYTES);
+        let Ok(none) = Region::new(0) else { return };
+        if bytes == 0 {
+            return;
+        }
+        let memory = std::mem::replace(&mut open.memory, none);
+        // Writers go only if everything stops.
+        let _ = self.pieces.send(Piece { offset: open.offset, bytes, memory });
+        open.offset += bytes as u64;
+    }
+}
