@@ -11,10 +11,10 @@ const LINE_BYTES: usize = 64;
 #[inline]
 pub fn prefetch(row: &[u8]) {
     #[cfg(target_arch = "x86_64")]
-    for line in row.chunks(LINE_BYTES) {
+    for at in (0..row.len()).step_by(LINE_BYTES) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch reads nothing that the program could see, and `line` is a valid place.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        // SAFETY: a prefetch reads nothing that the program could see, and `at` is inside `row`.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(row.as_ptr().add(at).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = row;
@@ -48,7 +48,7 @@ pub fn copy_streaming(from: &[u8], to: &mut [u8]) {
             let (first, rest) = from.split_at(head.len());
             let (middle, last) = rest.split_at(size_of_val(lines));
             head.copy_from_slice(first);
-            for (from, to) in middle.chunks_exact(LINE_BYTES).zip(lines) {
+            for (from, to) in middle.as_chunks().0.iter().zip(lines) {
                 stream_line(from, to);
             }
             tail.copy_from_slice(last);
@@ -82,13 +82,13 @@ fn lines_of(bytes: &mut [u8]) -> (&mut [u8], &mut [Line], &mut [u8]) {
 
 #[cfg(target_arch = "x86_64")]
 #[inline]
-fn stream_line(from: &[u8], to: &mut Line) {
+fn stream_line(from: &[u8; LINE_BYTES], to: &mut Line) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
-    let to = std::ptr::from_mut(to).cast::<__m128i>();
-    for (part, bytes) in from.as_chunks::<16>().0.iter().take(LINE_BYTES / 16).enumerate() {
-        // SAFETY: `bytes` are 16 readable bytes; the target is one of the four 16-byte parts of an
-        // aligned, writable line. SSE2 is part of x86-64.
-        unsafe { _mm_stream_si128(to.add(part), _mm_loadu_si128(bytes.as_ptr().cast())) };
+    let (from, to) = (from.as_ptr().cast::<__m128i>(), std::ptr::from_mut(to).cast::<__m128i>());
+    for part in 0..LINE_BYTES / size_of::<__m128i>() {
+        // SAFETY: four 16-byte parts of 64 readable bytes and of an aligned, writable line. SSE2 is
+        // part of x86-64.
+        unsafe { _mm_stream_si128(to.add(part), _mm_loadu_si128(from.add(part))) };
     }
 }
 

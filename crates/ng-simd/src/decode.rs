@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ng_types::Dtype;
 use thiserror::Error;
 
+use crate::copy::copy_streaming;
 use crate::dispatch::{Kernels, Path};
 use crate::scale::is_scale;
 
@@ -135,6 +136,20 @@ impl RowDecoder {
             (Dtype::F32, Dtype::Bf16, _) => kernels.f32_to_bf16(stored_row, out),
             _ => self.decode_through_f32(stored_row, out),
         }
+    }
+
+    /// As [`RowDecoder::decode`], past the processor's caches: for rows of a batch that is larger
+    /// than they are. `near` is memory that is used again and again. Call
+    /// [`finish_streaming`](crate::finish_streaming) before another thread is told of the rows.
+    #[inline]
+    pub fn decode_streaming(&self, stored_row: &[u8], near: &mut Vec<u8>, out: &mut [u8]) {
+        if self.is_copy() {
+            copy_streaming(stored_row, out);
+            return;
+        }
+        near.resize(out.len(), 0);
+        self.decode(stored_row, near);
+        copy_streaming(near, out);
     }
 
     fn decode_through_f32(&self, stored_row: &[u8], out: &mut [u8]) {

@@ -256,6 +256,21 @@ fn rows_decode_in_place_as_they_do_elsewhere() {
 }
 
 #[test]
+fn rows_decode_past_the_caches_as_they_do_through_them() {
+    for (stored, columns) in [(Dtype::F32, 37), (Dtype::F16, 256), (Dtype::Bf16, 100)] {
+        let decoder = decoder(stored, columns, Dtype::F32);
+        let rows: Vec<u8> = (0..5 * decoder.stored_bytes()).map(|i| (i * 11 % 100) as u8).collect();
+        let (mut out, mut near) = (vec![0xAA; 5 * decoder.out_bytes()], Vec::new());
+        let targets = out.chunks_exact_mut(decoder.out_bytes());
+        for (row, target) in rows.chunks_exact(decoder.stored_bytes()).zip(targets) {
+            decoder.decode_streaming(row, &mut near, target);
+        }
+        ng_simd::finish_streaming();
+        assert_eq!(out, decode(&decoder, &rows), "{stored}");
+    }
+}
+
+#[test]
 fn every_dtype_reads_as_itself_and_only_numbers_as_floats() {
     for dtype in Dtype::ALL {
         let input: Vec<u8> = (0..3 * dtype.size_bytes() as u8).collect();

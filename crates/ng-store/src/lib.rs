@@ -58,7 +58,7 @@ pub use edit::EditCounts;
 pub use error::{BuildError, Damage, OpenError, ReadError};
 pub use order::RowOrder;
 pub use root::FORMAT_VERSION;
-pub use row_plan::{Merge, Planned, RowPlan, TakeItem};
+pub use row_plan::{Merge, Planned, RowPart, RowPlan, TakeItem};
 pub use scan::{VisitLists, VisitRows};
 pub use snapshot::{
     Draw, EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, Expansion, GATHER_BYTES_PER_ROW,

@@ -117,11 +117,12 @@ impl RowPlan {
         }
     }
 
-    /// Lends what a request brought of every row that it touches.
-    fn lend(&self, request: &Request, bytes: &[u8], take: &mut TakeRow<'_>) {
+    /// What a request brought of every row that it touches.
+    fn parts<'a>(&self, request: &Request, bytes: &'a [u8]) -> Vec<RowPart<'a>> {
         let (from, end) = (request.first, request.first + request.count);
         let blocks = |row: &RowAt| (usize::from(row.offset) + self.width).div_ceil(BLOCK_BYTES);
         let start = self.rows.partition_point(|row| row.first + blocks(row) as u32 <= from);
+        let mut parts = Vec::with_capacity(request.count as usize);
         for row in self.rows.get(start..).unwrap_or_default() {
             if row.first >= end {
                 break;
@@ -135,14 +136,23 @@ impl RowPlan {
                 let (start, skip) = if before == 0 { (offset, 0) } else { (0, before - offset) };
                 let len = (BLOCK_BYTES - start).min(self.width - skip);
                 let part = bytes.get(block + start..block + start + len).unwrap_or_default();
-                take(row.index as usize, skip, part);
+                parts.push(RowPart { row: row.index as usize, skip, bytes: part });
             }
         }
+        parts
     }
 }
 
-/// Takes bytes of the row at a place of those asked for, from byte `skip` of the row on.
-type TakeRow<'a> = dyn FnMut(usize, usize, &[u8]) + 'a;
+/// Bytes of one row that a request brought.
+#[derive(Clone, Copy, Debug)]
+pub struct RowPart<'a> {
+    /// Place of the row in those that were planned.
+    pub row: usize,
+    /// The first of the bytes in the row.
+    pub skip: usize,
+    /// The bytes; less than a row where it spans blocks.
+    pub bytes: &'a [u8],
+}
 
 /// What [`Snapshot::read_plans`] reads: a plan, and whatever its owner needs when rows arrive.
 pub trait Planned {
@@ -203,8 +213,8 @@ impl Snapshot {
     /// Reads plan after plan through one queue, until `next` has none while nothing is in flight.
     ///
     /// `next` is asked for another plan as soon as all requests of the last are under way, so the
-    /// queue stays full from one to the next. `take` gets the bytes of each row, in parts where a
-    /// row spans blocks: (item, place in the rows that were planned, first byte in the row, bytes).
+    /// queue stays full from one to the next. `take` gets an item and the rows that one request
+    /// brought of it, in parts where a row spans blocks, and is allowed to change their order.
     /// `done` gets an item when all its rows were lent.
     ///
     /// # Errors
@@ -281,8 +291,8 @@ struct Run<'a, T> {
     done: RefCell<&'a mut (dyn FnMut(Arc<T>) + 'a)>,
 }
 
-/// Takes bytes of a row: (item, place in the rows that were planned, first byte in the row, bytes).
-pub type TakeItem<'a, T> = dyn FnMut(&T, usize, usize, &[u8]) + 'a;
+/// Takes rows of an item that arrived together.
+pub type TakeItem<'a, T> = dyn FnMut(&T, &mut [RowPart<'_>]) + 'a;
 
 impl<T: Planned> Run<'_, T> {
     fn admit(&self, next: &mut dyn FnMut() -> Option<Arc<T>>) -> Option<ReadOp> {
@@ -367,13 +377,10 @@ impl<T: Planned> Run<'_, T> {
             let block = bytes.get(at..at + BLOCK_BYTES).unwrap_or_default();
             verify_blocks(segment, &name, std::slice::from_ref(located), block)?;
         }
-        let mut take = self.take.borrow_mut();
-        let mut useful = 0;
-        plan.lend(request, bytes, &mut |row, skip, part| {
-            useful += part.len() as u64;
-            take(item, row, skip, part);
-        });
-        self.snapshot.inner.pages.reader.stats().add_useful(useful);
+        let mut parts = plan.parts(request, bytes);
+        let useful: usize = parts.iter().map(|part| part.bytes.len()).sum();
+        self.snapshot.inner.pages.reader.stats().add_useful(useful as u64);
+        (self.take.borrow_mut())(item, &mut parts);
         Ok(())
     }
 
@@ -387,7 +394,7 @@ impl<T: Planned> Run<'_, T> {
         let mut take = self.take.borrow_mut();
         for (index, row) in &plan.changed {
             segment.changed_row(layout, *row, &mut |skip, part| {
-                take(item, *index as usize, skip, part);
+                take(item, &mut [RowPart { row: *index as usize, skip, bytes: part }]);
             })?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ng_simd::{RowDecoder, copy_streaming, finish_streaming};
+use ng_simd::{RowDecoder, finish_streaming};
 use ng_store::{GatherStats, Snapshot, TensorRef};
 use ng_types::Reservation;
 use rayon::prelude::*;
@@ -120,7 +120,7 @@ impl Gatherer {
                 }
                 Source::Resident(resident) => {
                     let (mut bytes, held) = self.own_buffer(len)?;
-                    let ids = batch.row_ids(column.tensor.owner).iter().map(|id| *id as u32);
+                    let ids = batch.row_ids(column.tensor.owner);
                     resident.gather(ids, decoder, bytes.as_mut_slice());
                     (bytes, held)
                 }
@@ -186,13 +186,10 @@ fn copy_slots(slots: &Slots, from: &[u32], decoder: &RowDecoder, out: &mut [u8])
     let width = decoder.out_bytes();
     let tasks = out.par_chunks_mut(ROWS_TOGETHER * width).zip(from.par_chunks(ROWS_TOGETHER));
     tasks.for_each(|(out, from)| {
+        let mut near = Vec::new();
         slots.each(from, |place, row| {
             let target = &mut out[place * width..(place + 1) * width];
-            if decoder.is_copy() {
-                copy_streaming(row, target);
-            } else {
-                decoder.decode(row, target);
-            }
+            decoder.decode_streaming(row, &mut near, target);
         });
         finish_streaming();
     });

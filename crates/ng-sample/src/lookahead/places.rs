@@ -4,7 +4,7 @@
 //! Batches are numbered from 1 on here; 0 means none. The invariant: a slot is handed out for
 //! another row only after every batch that was promised its row has been gathered.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use ng_io::vec_in_huge_pages;
 use ng_simd::prefetch_at;
@@ -16,7 +16,7 @@ pub(crate) const NOWHERE: u32 = u32::MAX;
 const IDLE: u32 = u32::MAX;
 
 /// So many places ahead memory is fetched.
-const NEAR: usize = 16;
+pub(crate) const NEAR: usize = 16;
 
 /// Never given up.
 const FOREVER: u32 = u32::MAX - 1;
@@ -38,8 +38,10 @@ pub(crate) struct Places {
     slot_of: Vec<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// Slots by the batch that they are kept for; entries that `until` denies are old.
-    due: BTreeMap<u32, Vec<u32>>,
+    /// Slots by the batch that they are kept for, from `due_from` on; entries that `until` denies
+    /// are old.
+    due: VecDeque<Vec<u32>>,
+    due_from: u32,
     /// Slots that no known batch wants, the longest idle first; the same holds.
     idle: VecDeque<u32>,
     gathered: u32,
@@ -57,7 +59,8 @@ impl Places {
             slot_of: vec_in_huge_pages(NOWHERE, rows),
             slots: vec_in_huge_pages(Slot { row: NOWHERE, until: 0, promised: 0 }, slots),
             free: (0..slots as u32).rev().collect(),
-            due: BTreeMap::new(),
+            due: VecDeque::new(),
+            due_from: 1,
             idle: VecDeque::new(),
             gathered: 0,
         }
@@ -75,6 +78,27 @@ impl Places {
     /// Where a row is.
     pub fn find(&self, row: u32) -> Option<u32> {
         self.slot_of.get(row as usize).copied().filter(|slot| *slot != NOWHERE)
+    }
+
+    /// Where rows are, [`NOWHERE`] for those that have no slot.
+    pub fn find_all(&self, rows: &[u32]) -> Vec<u32> {
+        let slot = |(place, row): (usize, &u32)| {
+            if let Some(later) = rows.get(place + NEAR) {
+                prefetch_at(&self.slot_of, *later as usize);
+            }
+            self.slot_of.get(*row as usize).copied().unwrap_or(NOWHERE)
+        };
+        rows.iter().enumerate().map(slot).collect()
+    }
+
+    /// Keeps what is in each slot until its batch.
+    pub fn keep_all(&mut self, slots: &[(u32, u32)]) {
+        for (place, (slot, until)) in slots.iter().enumerate() {
+            if let Some((later, _)) = slots.get(place + NEAR) {
+                prefetch_at(&self.slots, *later as usize);
+            }
+            self.keep(*slot, *until);
+        }
     }
 
     /// Brings near what is known of the slots some places behind `at`: each would else be waited
@@ -143,12 +167,17 @@ impl Places {
         self.promised(slot) <= self.gathered
     }
 
-    /// Keeps what is in a slot until batch `until`.
+    /// Keeps what is in a slot until batch `until`, or the first that is not forgotten.
     pub fn keep(&mut self, slot: u32, until: u32) {
         let Some(known) = self.slots.get_mut(slot as usize) else { return };
+        let until = until.max(self.due_from);
         if known.until != FOREVER && known.until != until {
             known.until = until;
-            self.due.entry(until).or_default().push(slot);
+            let index = (until - self.due_from) as usize;
+            if index >= self.due.len() {
+                self.due.resize_with(index + 1, Vec::new);
+            }
+            self.due[index].push(slot);
         }
     }
 
@@ -185,11 +214,10 @@ impl Places {
     /// Every batch up to `batch` has been gathered: what was kept for them alone is free.
     pub fn release_through(&mut self, batch: u32) {
         self.gathered = batch;
-        while let Some(entry) = self.due.first_entry() {
-            if *entry.key() > batch {
-                break;
-            }
-            let (due, slots) = entry.remove_entry();
+        while self.due_from <= batch {
+            let Some(slots) = self.due.pop_front() else { break };
+            let due = self.due_from;
+            self.due_from += 1;
             for (at, slot) in slots.iter().copied().enumerate() {
                 self.prefetch(&slots, at);
                 let Some(known) = self.slots.get(slot as usize) else { continue };
@@ -199,11 +227,14 @@ impl Places {
                 }
             }
         }
+        self.due_from = self.due_from.max(batch + 1);
     }
 
     /// Forgets that batches up to `batch` are waited for: they have been promised what they want.
     pub fn forget_due_through(&mut self, batch: u32) {
-        self.due = self.due.split_off(&(batch + 1));
+        let forgotten = (batch + 1).saturating_sub(self.due_from);
+        self.due.drain(..self.due.len().min(forgotten as usize));
+        self.due_from += forgotten;
     }
 
     fn empty(&mut self, slot: u32) {
@@ -232,33 +263,30 @@ impl Places {
 
     /// Takes a row away whose batch is the farthest; it will be read again for it.
     fn evict_last(&mut self) -> Option<u32> {
-        let mut later = Vec::new();
-        let mut found = None;
-        while let Some(mut entry) = self.due.last_entry() {
-            let due = *entry.key();
-            let slots = entry.get_mut();
-            let mut kept = Vec::new();
-            while let Some(slot) = slots.pop() {
-                let Some(known) = self.slots.get(slot as usize) else { continue };
-                if known.until != due {
-                    continue;
-                }
-                if known.promised > self.gathered {
-                    kept.push(slot);
-                    continue;
-                }
-                found = Some(slot);
-                break;
-            }
-            slots.append(&mut kept);
-            if found.is_some() {
-                break;
-            }
-            later.push(entry.remove_entry());
+        while self.due.back().is_some_and(Vec::is_empty) {
+            self.due.pop_back();
         }
-        self.due.extend(later.into_iter().filter(|(_, slots)| !slots.is_empty()));
-        let slot = found?;
+        let slot = (0..self.due.len()).rev().find_map(|index| self.take_settled(index))?;
         self.empty(slot);
         Some(slot)
+    }
+
+    /// Takes a slot out of those that are due at a place, unless all are promised.
+    fn take_settled(&mut self, index: usize) -> Option<u32> {
+        let due = self.due_from + index as u32;
+        let slots = self.due.get_mut(index)?;
+        let mut promised = Vec::new();
+        let found = loop {
+            let Some(slot) = slots.pop() else { break None };
+            match self.slots.get(slot as usize) {
+                Some(known) if known.until == due && known.promised <= self.gathered => {
+                    break Some(slot);
+                }
+                Some(known) if known.until == due => promised.push(slot),
+                _ => {}
+            }
+        };
+        slots.append(&mut promised);
+        found
     }
 }

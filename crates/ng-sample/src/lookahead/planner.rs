@@ -198,7 +198,7 @@ impl Planner {
                     self.phase = Phase::Rotate { from: t };
                 }
                 Phase::Rotate { from } => {
-                    self.want_through(t, t + self.window);
+                    self.want_through(t + self.window);
                     return self.sweep(t, self.window, Some((t - from) % self.window), around);
                 }
             }
@@ -223,24 +223,24 @@ impl Planner {
             for (table, new) in self.tables.iter_mut().zip(&mut new) {
                 let owner = table.owner();
                 let Future::Last(stamps) = &mut table.future else { continue };
-                for row in sampled.rows(owner).iter().copied() {
-                    let news = stamps.want(row, index, t, window);
-                    *new += usize::from(news && table.places.find(row).is_none());
-                }
+                let rows = sampled.rows(owner);
+                let is_new = |row: &&u32| {
+                    !stamps.is_wanted(**row, t, window) && table.places.find(**row).is_none()
+                };
+                *new += rows.iter().filter(is_new).count();
+                stamps.want(&rows, index);
             }
         }
         t + window
     }
 
-    fn want_through(&mut self, t: u64, end: u64) {
+    fn want_through(&mut self, end: u64) {
         while self.registered < end {
             let Some(sampled) = find(&self.ahead, self.base, self.registered) else { return };
             for table in &mut self.tables {
                 let owner = table.owner();
                 let Future::Last(stamps) = &mut table.future else { continue };
-                for row in sampled.rows(owner).iter().copied() {
-                    stamps.want(row, self.registered, t, self.window);
-                }
+                stamps.want(&sampled.rows(owner), self.registered);
             }
             self.registered += 1;
         }
@@ -254,16 +254,14 @@ impl Planner {
             for table in &mut self.tables {
                 let (owner, rows) = (table.owner(), table.places.num_rows() as u64);
                 let Future::Last(stamps) = &mut table.future else { continue };
-                for row in sampled.rows(owner).iter().copied() {
-                    if u64::from(row) * window / rows > index - t {
-                        stamps.want(row, index, t, window);
-                    }
-                }
+                let mut later = sampled.rows(owner).into_owned();
+                later.retain(|row| u64::from(*row) * window / rows > index - t);
+                stamps.want(&later, index);
             }
         }
         self.sweep(t, window, None, around)?;
         self.registered = t;
-        self.want_through(t, t + window - 1);
+        self.want_through(t + window - 1);
         Ok(())
     }
 
@@ -283,7 +281,7 @@ impl Planner {
             };
             let mut at = range.start;
             while at < range.end {
-                let mut wanted = Vec::new();
+                let (mut wanted, mut there) = (Vec::new(), Vec::new());
                 let table = &mut self.tables[index];
                 let Future::Last(stamps) = &mut table.future else { break };
                 while at < range.end && wanted.len() < PIECE_ROWS {
@@ -292,10 +290,11 @@ impl Planner {
                     let Some(distance) = stamps.last(row, t, window) else { continue };
                     let until = (t + distance) as u32 + 1;
                     match table.places.find(row) {
-                        Some(slot) => table.places.keep(slot, until),
+                        Some(slot) => there.push((slot, until)),
                         None => wanted.push((row, until)),
                     }
                 }
+                table.places.keep_all(&there);
                 while self.tables[index].places.num_free() < wanted.len() && self.gathered < t {
                     self.wait(around)?;
                 }
@@ -357,9 +356,10 @@ impl Planner {
             let table = &mut self.tables[index];
             let wanted = sampled.rows(table.owner());
             // One look-up does not wait for another: first all slots, then what is known of them.
-            let find = |row: &u32| table.places.find(*row).filter(|_| !is_blind);
-            let mut slots: Vec<u32> =
-                wanted.iter().map(|row| find(row).unwrap_or(NOWHERE)).collect();
+            let mut slots = match is_blind {
+                true => vec![NOWHERE; wanted.len()],
+                false => table.places.find_all(&wanted),
+            };
             let mut missing: Vec<(u32, u32)> = Vec::new();
             for (position, slot) in slots.iter().enumerate() {
                 table.places.prefetch(&slots, position);

@@ -7,10 +7,11 @@
 use std::str::FromStr;
 
 use ng_io::vec_in_huge_pages;
+use ng_simd::prefetch_at;
 use ng_store::{Owner, TensorRef};
 
 use super::pieces::Sampled;
-use super::places::Places;
+use super::places::{NEAR, Places};
 
 /// How rows that are not in memory are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,12 +139,23 @@ impl Stamps {
         Self { stamps: vec_in_huge_pages(0, rows) }
     }
 
-    /// Batch `index` wants `row`. True if that is news to a pass at batch `now` with `window`.
-    pub fn want(&mut self, row: u32, index: u64, now: u64, window: u64) -> bool {
-        let Some(stamp) = self.stamps.get_mut(row as usize) else { return false };
-        let known = distance(*stamp, now).is_some_and(|distance| distance < window);
-        *stamp = (index % STAMPS) as u16 + 1;
-        !known
+    /// Batch `index` wants these rows.
+    pub fn want(&mut self, rows: &[u32], index: u64) {
+        let number = (index % STAMPS) as u16 + 1;
+        for (place, row) in rows.iter().enumerate() {
+            if let Some(later) = rows.get(place + NEAR) {
+                prefetch_at(&self.stamps, *later as usize);
+            }
+            if let Some(stamp) = self.stamps.get_mut(*row as usize) {
+                *stamp = number;
+            }
+        }
+    }
+
+    /// Whether a batch of the `window` that begins with `now` wants the row.
+    pub fn is_wanted(&self, row: u32, now: u64, window: u64) -> bool {
+        let stamp = self.stamps.get(row as usize);
+        stamp.and_then(|stamp| distance(*stamp, now)).is_some_and(|distance| distance < window)
     }
 
     /// How many batches after `now` the row is wanted last; `None` if not within `window`, and then

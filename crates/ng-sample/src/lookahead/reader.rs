@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ng_store::Snapshot;
+use ng_store::{RowPart, Snapshot};
 
 use super::pieces::Piece;
 use super::policy::Reading;
@@ -23,9 +23,9 @@ pub(crate) fn read(shared: &Shared, snapshot: &Snapshot, reading: Reading, slots
             let mut state = shared.lock();
             if state.closed { None } else { state.pieces.pop_front() }
         };
-        let mut take = |piece: &Piece, row: usize, skip: usize, bytes: &[u8]| {
-            if let (Some(slots), Some(slot)) = (slots.get(piece.table), piece.slots.get(row)) {
-                slots.write(*slot, skip, bytes);
+        let mut take = |piece: &Piece, parts: &mut [RowPart<'_>]| {
+            if let Some(slots) = slots.get(piece.table) {
+                slots.write(&piece.slots, parts);
             }
         };
         let mut done = |piece: Arc<Piece>| {

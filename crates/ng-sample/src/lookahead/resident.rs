@@ -2,11 +2,14 @@
 //! kept in the order of ids.
 
 use ng_io::Region;
-use ng_simd::RowDecoder;
+use ng_simd::{RowDecoder, prefetch_at};
 use ng_store::{Owner, Snapshot, TensorRef};
 use ng_types::Reservation;
 
 use crate::SampleError;
+
+/// So many places ahead memory is fetched.
+const NEAR: usize = 16;
 
 /// A tensor in memory.
 #[derive(Debug)]
@@ -44,10 +47,14 @@ impl ResidentTensor {
     }
 
     /// Decodes rows to `out`, one after the other.
-    pub fn gather(&self, rows: impl Iterator<Item = u32>, decoder: &RowDecoder, out: &mut [u8]) {
+    pub fn gather(&self, ids: &[i64], decoder: &RowDecoder, out: &mut [u8]) {
         let all = self.bytes.as_slice();
-        for (row, out) in rows.zip(out.chunks_exact_mut(decoder.out_bytes().max(1))) {
-            let at = row as usize * self.width;
+        let out = out.chunks_exact_mut(decoder.out_bytes().max(1));
+        for ((place, id), out) in ids.iter().enumerate().zip(out) {
+            if let Some(later) = ids.get(place + NEAR) {
+                prefetch_at(all, *later as usize * self.width);
+            }
+            let at = *id as usize * self.width;
             decoder.decode(&all[at..at + self.width], out);
         }
     }

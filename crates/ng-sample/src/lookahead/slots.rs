@@ -8,6 +8,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use ng_io::Region;
 use ng_simd::{copy_streaming, finish_streaming, prefetch};
+use ng_store::RowPart;
 
 /// Slots are spread over so many locks.
 const SHARDS: usize = 16;
@@ -50,14 +51,22 @@ impl Slots {
         (slot / self.per_shard, slot % self.per_shard * self.width)
     }
 
-    /// Writes part of a slot.
-    pub fn write(&self, slot: u32, skip: usize, bytes: &[u8]) {
-        let (shard, at) = self.place(slot);
-        let Some(shard) = self.shards.get(shard) else { return };
-        let mut memory = shard.write().unwrap_or_else(PoisonError::into_inner);
-        let target = memory.as_mut_slice().get_mut(at + skip..at + skip + bytes.len());
-        if let Some(target) = target {
-            copy_streaming(bytes, target);
+    /// Writes rows that arrived together: each part into the slot that `slots` has for its row.
+    /// They are sorted, so that a lock is taken once: taking one waits for all earlier stores.
+    pub fn write(&self, slots: &[u32], parts: &mut [RowPart<'_>]) {
+        let slot = |part: &RowPart<'_>| slots.get(part.row).copied().unwrap_or(u32::MAX);
+        parts.sort_unstable_by_key(slot);
+        for parts in parts.chunk_by(|a, b| self.place(slot(a)).0 == self.place(slot(b)).0) {
+            let shard = parts.first().and_then(|part| self.shards.get(self.place(slot(part)).0));
+            let Some(shard) = shard else { continue };
+            let mut memory = shard.write().unwrap_or_else(PoisonError::into_inner);
+            for part in parts {
+                let at = self.place(slot(part)).1 + part.skip;
+                let target = memory.as_mut_slice().get_mut(at..at + part.bytes.len());
+                if let Some(target) = target {
+                    copy_streaming(part.bytes, target);
+                }
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use ng_io::Region;
-use ng_simd::{RowDecoder, copy_streaming, finish_streaming, prefetch};
+use ng_simd::{RowDecoder, finish_streaming, prefetch};
 use ng_store::GatherStats;
 use ng_types::Reservation;
 use rayon::prelude::*;
@@ -94,7 +94,7 @@ impl Engine {
                     copy_rows(&places, (hot.as_slice(), cold), decoder, out.as_mut_slice());
                 }
                 HeldColumn::Whole(whole) => {
-                    let ids = batch.row_ids(tensor.owner).iter().map(|id| *id as u32);
+                    let ids = batch.row_ids(tensor.owner);
                     whole.gather(ids, decoder, out.as_mut_slice());
                 }
                 HeldColumn::Store(_) => {}
@@ -196,16 +196,13 @@ pub(crate) fn copy_rows(
     };
     let tasks = out.par_chunks_mut(ROWS_TOGETHER * width).zip(places.par_chunks(ROWS_TOGETHER));
     tasks.for_each(|(out, places)| {
+        let mut decoded = Vec::new();
         places.iter().take(NEAR).for_each(|place| prefetch(near(row(*place))));
         for (step, (place, out)) in places.iter().zip(out.chunks_exact_mut(width)).enumerate() {
             if let Some(later) = places.get(step + NEAR) {
                 prefetch(near(row(*later)));
             }
-            if decoder.is_copy() {
-                copy_streaming(row(*place), out);
-            } else {
-                decoder.decode(row(*place), out);
-            }
+            decoder.decode_streaming(row(*place), &mut decoded, out);
         }
         finish_streaming();
     });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ng_io::Region;
-use ng_store::{Merge, Owner, Planned, RowPlan, Snapshot, TensorMeta, TensorRef};
+use ng_store::{Merge, Owner, Planned, RowPart, RowPlan, Snapshot, TensorMeta, TensorRef};
 use ng_types::Reservation;
 
 use super::{Engine, no_memory};
@@ -81,10 +81,12 @@ impl Engine {
             let plan = plan.map_err(|error| failure = Some(error)).ok()?;
             Some(Arc::new(Part { plan, places }))
         };
-        let mut take = |part: &Part, row: usize, skip: usize, bytes: &[u8]| {
-            let at = part.places[row] as usize * width + skip;
-            if let Some(place) = memory.get_mut(at..at + bytes.len()) {
-                place.copy_from_slice(bytes);
+        let mut take = |part: &Part, rows: &mut [RowPart<'_>]| {
+            for RowPart { row, skip, bytes } in rows {
+                let at = part.places[*row] as usize * width + *skip;
+                if let Some(place) = memory.get_mut(at..at + bytes.len()) {
+                    place.copy_from_slice(bytes);
+                }
             }
         };
         snapshot.read_plans(&mut next, &mut take, &mut |_| ())?;

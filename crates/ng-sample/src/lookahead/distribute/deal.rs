@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ng_io::{BLOCK_BYTES, Region, ScratchFile, vec_in_huge_pages};
-use ng_store::{Merge, Planned, RowPlan};
+use ng_store::{Merge, Planned, RowPart, RowPlan};
 
 use super::dealer::Dealer;
 use super::memory::region_bytes;
@@ -254,11 +254,13 @@ impl Engine {
                 let memory = Mutex::new(memory);
                 Some(Arc::new(Part { number: number - 1, rows, plan, memory }))
             };
-            let mut take = |part: &Part, row: usize, skip: usize, bytes: &[u8]| {
-                let at = row * width + skip;
+            let mut take = |part: &Part, rows: &mut [RowPart<'_>]| {
                 let mut memory = lock(&part.memory);
-                if let Some(place) = memory.as_mut_slice().get_mut(at..at + bytes.len()) {
-                    place.copy_from_slice(bytes);
+                for RowPart { row, skip, bytes } in rows {
+                    let at = *row * width + *skip;
+                    if let Some(place) = memory.as_mut_slice().get_mut(at..at + bytes.len()) {
+                        place.copy_from_slice(bytes);
+                    }
                 }
             };
             // The dealer has gone only if everything stops.
