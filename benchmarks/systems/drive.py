@@ -15,7 +15,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -141,7 +141,7 @@ def device_reads(path: str) -> tuple[int, int]:
     return int(fields[0]), int(fields[2]) * 512
 
 
-def endless(peer: Peer) -> Iterator[Batch]:
+def endless(peer: Peer) -> Generator[Batch, None, None]:
     """Epoch after epoch of the training seeds."""
     for epoch in itertools.count():
         yield from peer.batches("train", epoch)
@@ -200,6 +200,7 @@ def steady(peer: Peer, spec: Spec) -> dict[str, Any]:
     }
     for key, value in peer.stats().items():
         result[key] = value / count if key in ("reads", "read_bytes") else value
+    stream.close()
     if learner is not None:
         result["accuracy"] = accuracy(peer, learner, spec.test_seeds)
         result["accuracy_after_batches"] = warm + count

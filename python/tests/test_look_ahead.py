@@ -123,3 +123,75 @@ def test_memory_that_is_too_small_to_look_ahead_is_named_or_done_without(path):
         found = [batch.nodes().copy() for batch in sampler.batches("train", 512)]
         assert all(map(np.array_equal, found, expected))
         assert len(found) == len(expected)
+
+
+def test_a_pass_in_the_midst_of_an_epoch_gets_its_memory_and_gives_it_back(path):
+    pytest.importorskip("torch_geometric")
+    options = {"num_neighbors": [5, 4], "input_nodes": "train", "seed": 3}
+
+    def ids(batches):
+        return [batch.n_id.numpy().copy() for batch in batches]
+
+    with ng.open(path, memory="1GB") as large:
+        plain = {"reading": "direct", **options}
+        expected = ids(ng.NeighborLoader(large, shuffle=True, batch_size=128, **plain))
+        val = {size: ids(ng.NeighborLoader(large, batch_size=size, **plain)) for size in (128, 700)}
+    with ng.open(path, memory="96MB") as store:
+        ahead = {"reading": "scan", "shuffle": True, "batch_size": 128}
+        train = ng.NeighborLoader(store, **ahead, **options)
+        found = []
+        # The second of these reads batch by batch.
+        others = {5: (128, "window"), 9: (700, "direct")}
+        for number, batch in enumerate(train):
+            assert train.chosen() is not None, number
+            found.append(batch.n_id.numpy().copy())
+            del batch
+            if number in others:
+                size, reading = others[number]
+                other = ids(ng.NeighborLoader(store, batch_size=size, reading=reading, **options))
+                assert all(map(np.array_equal, other, val[size]))
+                assert len(other) == len(val[size])
+        assert all(map(np.array_equal, found, expected))
+        assert len(found) == len(expected)
+
+
+@pytest.mark.parametrize("reading", ["window", "scan"])
+def test_two_passes_side_by_side_share_the_memory(path, reading):
+    with ng.open(path, memory="1GB") as large:
+        plain = ng.NeighborSampler(large, [5, 4], seed=3)
+        batches = plain.batches("train", 128, reading="direct")
+        expected = [batch.nodes().copy() for batch in batches]
+    with ng.open(path, memory="96MB") as store:
+        sampler = ng.NeighborSampler(store, [5, 4], seed=3)
+        one = sampler.batches("train", 128, reading=reading)
+        other = sampler.batches("train", 128, reading=reading)
+        count = 0
+        for a, b, wanted in zip(one, other, expected, strict=True):
+            assert np.array_equal(a.nodes(), wanted)
+            assert np.array_equal(b.nodes(), wanted)
+            del a, b
+            count += 1
+        assert count == 16
+
+
+def test_two_passes_of_one_loader_are_passes_of_two_epochs(path):
+    pytest.importorskip("torch_geometric")
+    options = {"num_neighbors": [5], "input_nodes": "train", "batch_size": 128, "seed": 3}
+
+    def ids(batches):
+        return [batch.n_id.numpy().copy() for batch in batches]
+
+    with ng.open(path, memory="1GB") as large:
+        plain = ng.NeighborLoader(large, reading="direct", shuffle=True, **options)
+        expected = [ids(plain), ids(plain)]
+    with ng.open(path, memory="96MB") as store:
+        loader = ng.NeighborLoader(store, reading="scan", shuffle=True, **options)
+        first = iter(loader)
+        found = [[next(first).n_id.numpy().copy() for _ in range(3)], []]
+        second = iter(loader)
+        found[1] += [next(second).n_id.numpy().copy() for _ in range(3)]
+        found[0] += ids(first)
+        found[1] += ids(second)
+        for one, other in zip(found, expected, strict=True):
+            assert len(one) == len(other)
+            assert all(map(np.array_equal, one, other))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from neargraph import _core
 from neargraph.exceptions import BudgetTooSmall, CompiledMismatch, StoreDamaged
-from neargraph.loader.lookahead import LookAhead
+from neargraph.loader.lookahead import LookAhead, make_room
 from neargraph.loader.seeds import InputNodes, SeedPlan
 from neargraph.snapshot import Snapshot
 
@@ -142,7 +142,7 @@ class Replay(LookAhead):
 
     def fits(self) -> bool:
         """Whether the budget has room for it now."""
-        self._take_turn()
+        make_room(self.store, but=self)
         try:
             self._local.get()
         except BudgetTooSmall:

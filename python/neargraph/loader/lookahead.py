@@ -6,6 +6,7 @@ depend on how far ahead anybody looks.
 """
 
 import itertools
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 from neargraph import _core
 from neargraph._process import ProcessLocal
+from neargraph.exceptions import BudgetTooSmall
 from neargraph.loader.seeds import InputNodes, SeedPlan
 from neargraph.snapshot import Snapshot
 
@@ -29,7 +31,16 @@ READINGS = (
 # Epochs that need fewer batches than this are over before looking ahead has paid.
 _BATCHES_MIN = 4
 
-_waiting: "weakref.WeakSet[LookAhead]" = weakref.WeakSet()
+# So often an epoch gets its memory back from others; after that it shares.
+_REGAINED_MAX = 3
+
+_started: "weakref.WeakSet[LookAhead]" = weakref.WeakSet()
+
+
+def make_room(store: Any, but: "LookAhead | None" = None) -> bool:
+    """Makes those who look ahead in `store` give their memory back; whether anybody had some."""
+    others = [one for one in _started if one is not but and one.store is store]
+    return sum(one.give_way() for one in others) > 0
 
 
 def check_reading(reading: str) -> str:
@@ -50,7 +61,9 @@ class LookAhead:
     """The batches of `plan`, epoch after epoch.
 
     It keeps its memory between epochs, so that the next one starts at full speed, and gives it up
-    when somebody else starts to read from the same store.
+    when somebody else starts to read from the same store. Where that is in the midst of an epoch,
+    it takes the memory back when its next batch is asked for, or leaves the rest of the epoch to
+    whoever reads batch by batch, if the others have not ended.
 
     Args:
         core: Makes the compiled sampler.
@@ -87,6 +100,15 @@ class LookAhead:
         self._next: tuple[int, int] | None = None
         self._jobs: Iterator[tuple[int, int]] = iter(())
         self._given: deque[Any] = deque()
+        # Held while a batch is made, so that memory is taken away between batches alone.
+        self._busy = threading.Lock()
+        # The run that the memory is for: None is nobody, `self` somebody who shall not come back.
+        self._owner: object = None
+
+    @property
+    def store(self) -> Any:
+        """Whose memory it takes."""
+        return self._snapshot.store
 
     def _build(self) -> Any:
         return _core.LookAhead(
@@ -104,32 +126,76 @@ class LookAhead:
     def run(self, train_epoch: int, first: int) -> Iterator[tuple[int, Any, list[_core.MiniBatch]]]:
         """Batches `first` ... of an epoch: (number, places of the seeds, the batch in a list).
 
-        The list is for the caller to empty: a name that held the batch would keep its memory.
+        The list is for the caller to empty: a name that held the batch would keep its memory. Ends
+        early where memory has to be shared.
         """
-        if self._next != (train_epoch, first):
-            self.close()
-            self._jobs = self._numbers(train_epoch, first)
-        self._take_turn()
-        self._next = None
+        if self.gave_up:
+            return
+        run = object()
+        with self._busy:
+            if self._owner is not None or self._next != (train_epoch, first):
+                self._restart(train_epoch, first)
+            self._owner, self._next = run, None
+        _started.add(self)
+        make_room(self.store, but=self)
+        regained = 0
         done = False
         try:
             for batch in range(first, self._plan.steps):
-                self._feed()
-                places = self._given.popleft()
-                yield batch, places, [self._take(places)]
+                with self._busy:
+                    if self._owner is not run:
+                        regained += 1
+                        if regained > _REGAINED_MAX or not self._regain(train_epoch, batch):
+                            return
+                        self._owner = run
+                    try:
+                        self._feed()
+                        places = self._given.popleft()
+                        made = [self._take(places)]
+                    except BudgetTooSmall:
+                        if regained:
+                            return
+                        raise
+                yield batch, places, made
             done = True
         finally:
-            if done and self._goes_on:
-                self._next = (train_epoch + 1, 0)
-                _waiting.add(self)
-            else:
-                self.close()
+            if self._owner is run:
+                self._owner = None
+                if done and self._goes_on:
+                    self._next = (train_epoch + 1, 0)
+                else:
+                    self.close()
 
-    def _take_turn(self) -> None:
-        """Makes those give their memory back who only wait for their next epoch."""
-        _waiting.discard(self)
-        for other in [o for o in _waiting if o._snapshot.store is self._snapshot.store]:
-            other.close()
+    def _restart(self, train_epoch: int, first: int) -> None:
+        self.close()
+        self._jobs = self._numbers(train_epoch, first)
+
+    def _regain(self, train_epoch: int, batch: int) -> bool:
+        """Goes on in the midst of an epoch, unless those who took the memory still read."""
+        if self._owner is not None:
+            return False
+        others = [o for o in _started if o is not self and o.store is self.store]
+        readers = [other for other in others if other._owner not in (None, other)]
+        for reader in readers:
+            reader.give_way(for_good=True)
+        if readers:
+            return False
+        make_room(self.store, but=self)
+        self._restart(train_epoch, batch)
+        return True
+
+    def give_way(self, for_good: bool = False) -> bool:
+        """Gives memory back unless a batch is just being made; whether there was any."""
+        if not self._busy.acquire(blocking=False):
+            return False
+        try:
+            had_memory = self._local.peek() is not None
+            self.close()
+            if self._owner is not None:
+                self._owner = self if for_good else None
+            return had_memory
+        finally:
+            self._busy.release()
 
     def _numbers(self, train_epoch: int, first: int) -> Iterator[tuple[int, int]]:
         yield from ((train_epoch, batch) for batch in range(first, self._plan.steps))
@@ -164,7 +230,6 @@ class LookAhead:
 
     def close(self) -> None:
         """Stops reading and gives the memory back."""
-        _waiting.discard(self)
         self._next = None
         self._given.clear()
         core = self._local.take()

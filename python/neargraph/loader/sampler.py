@@ -16,7 +16,7 @@ from neargraph.dtypes import DtypeLike, XFormat, dtype_name, read_as
 from neargraph.exceptions import BudgetTooSmall, NameNotFound, UnsupportedArgument
 from neargraph.loader.compiled import Compiled, Replay, find_compiled
 from neargraph.loader.fanouts import resolve_fanouts
-from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead
+from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead, make_room
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.seeds import InputNodes, SeedPlan, resolve_input_nodes
 from neargraph.schema import EdgeType, Kind, NodeType, Schema
@@ -234,21 +234,17 @@ class NeighborSampler:
 
         Where memory is too small and no way of reading was asked for, batches are read one by one.
         """
-        if ahead.gave_up:
-            yield from self.run(inputs, plan, train_epoch, first, **ahead.plain_options)
-            return
         made = 0
         try:
             for batch, places, holder in ahead.run(train_epoch, first):
                 made += 1
                 yield self._wrap(holder.pop(), inputs, plan, places, batch)
-            return
         except BudgetTooSmall:
             if made or not ahead.may_give_up:
                 raise
-        ahead.may_give_up = False
-        ahead.gave_up = True
-        yield from self.run(inputs, plan, train_epoch, first, **ahead.plain_options)
+            ahead.gave_up = True
+        if first + made < plan.steps:
+            yield from self.run(inputs, plan, train_epoch, first + made, **ahead.plain_options)
 
     def run(
         self,
@@ -264,27 +260,45 @@ class NeighborSampler:
         size = plan.local_batch_size
         for start, stop in plan.segments(first):
             places = plan.places(train_epoch, start, stop)
-            stream = self.core.stream(
-                inputs.node_type.index,
-                inputs.nodes(places),
-                size,
-                plan.stream(train_epoch, start),
-                prefetch,
-                threads,
-                False,
-            )
-            with closed_in_this_process(stream):
-                for batch in range(start, stop):
-                    offset = (batch - start) * size
-                    part = places[offset : offset + size]
-                    # No local name may hold a batch: the budget counts it until it is dropped.
-                    yield self._wrap(next(stream), inputs, plan, part, batch)
+            batch = start
+            while batch < stop:
+                stream = self.core.stream(
+                    inputs.node_type.index,
+                    inputs.nodes(places),
+                    size,
+                    plan.stream(train_epoch, batch),
+                    prefetch,
+                    threads,
+                    False,
+                )
+                with closed_in_this_process(stream):
+                    # A new stream follows where others had the memory and gave way.
+                    while batch < stop and (holder := self._next_of(stream)):
+                        # No local name may hold a batch: the budget counts it until it is dropped.
+                        yield self._wrap(holder.pop(), inputs, plan, places[:size], batch)
+                        places = places[size:]
+                        batch += 1
+
+    def _next_of(self, stream: _core.BatchStream) -> list[_core.MiniBatch]:
+        """The next batch, or nothing where memory was too small and is there now."""
+        try:
+            return [next(stream)]
+        except BudgetTooSmall:
+            if not make_room(self.snapshot.store):
+                raise
+            return []
 
     def fetch(self, inputs: InputNodes, plan: SeedPlan, train_epoch: int, batch: int) -> MiniBatch:
         """Batch `batch` alone, in this thread; the same bytes as `run` gives."""
         places = plan.places(train_epoch, batch, batch + 1)
         seeds = [(inputs.node_type.index, inputs.nodes(places))]
-        core = self.core.sample(seeds, plan.stream(train_epoch, batch))
+        stream = plan.stream(train_epoch, batch)
+        try:
+            core = self.core.sample(seeds, stream)
+        except BudgetTooSmall:
+            if not make_room(self.snapshot.store):
+                raise
+            core = self.core.sample(seeds, stream)
         return self._wrap(core, inputs, plan, places, batch)
 
     def _wrap(
