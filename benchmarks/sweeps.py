@@ -157,13 +157,16 @@ def table_reorganize(points: list[Point]) -> str:
         lines += ["", f"memory / data {point['share']:g}"]
         lines += training_tables.table(
             ["", "ms/batch", "times N", "reads", "read MB", "hit rate", "plan"],
-            [_combination(point, label) for label in point["chosen"] if "reads" in point[label]],
+            [_combination(point, label) for label in point["chosen"]],
         )
     return "\n".join(lines)
 
 
 def _combination(point: Point, label: str) -> list[str]:
     own, slowest = point[label], point["N"].get("ms_per_batch")
+    if "failed" in own:
+        # Nearly always memory that is too small.
+        return [label, "-", "-", "-", "-", "-", own["failed"].partition("exceptions.")[2][:60]]
     plan = point["chosen"][label]
     return [
         label,
