@@ -3,6 +3,7 @@
     python -m benchmarks.graphs planted_4m          # 4 M nodes, 100 M entries, 256 columns
     python -m benchmarks.graphs planted --nodes 1M --degree 25 --width 64 --name small
     python -m benchmarks.graphs narrow --name planted_4m --x-dtype f16   # of arrays that are there
+    python -m benchmarks.graphs reorganized --name planted_4m --by heat      # planted_4m_heat.ng
     python -m benchmarks.graphs planted_16m | cnr_natural | cnr_random | cnr_kronecker | physics
 
 NAME/ holds what the baselines read: indptr.npy and indices.npy (rows are the nodes that sample; the
@@ -211,6 +212,24 @@ def write_narrow(name: str, x_dtype: str, folder: Path) -> None:
     say("done")
 
 
+def write_reorganized(
+    name: str, by: str, folder: Path, into: Path, batch_size: int, fanouts: list[int]
+) -> dict[str, Any]:
+    """A copy of a graph's store with its rows in another order, as NAME_BY.ng; the report."""
+    import neargraph as ng
+
+    path = into / f"{name}_{by}.ng"
+    shutil.rmtree(path, ignore_errors=True)
+    shutil.copytree(folder / f"{name}.ng", path)
+    say(f"reorganising {path.name}")
+    with ng.open(path, memory="2GB") as store:
+        report = store.reorganize(
+            by, num_neighbors=fanouts, batch_size=batch_size, input_nodes="train"
+        )
+    say("done")
+    return report
+
+
 def npy_rows(path: Path) -> Rows:
     """The rows of a file that was written, read with plain reads."""
 
@@ -279,11 +298,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("graph", choices=["planted", "narrow", *NAMED])
+    parser.add_argument("graph", choices=["planted", "narrow", "reorganized", *NAMED])
     parser.add_argument("--nodes", type=count, default=4_000_000, help="of `planted`")
     parser.add_argument("--degree", type=float, default=DEGREE, help="of `planted`, mean")
     parser.add_argument("--width", type=int, default=256, help="of `planted`, f32 columns")
-    parser.add_argument("--name", help="of `planted`: what to call it; of `narrow`: which graph")
+    parser.add_argument("--name", help="of `planted`: what to call it; else: which graph")
+    parser.add_argument("--by", choices=["heat", "locality"], default="heat")
+    parser.add_argument("--batch-size", type=int, default=1024, help="of `reorganized`")
+    parser.add_argument("--fanouts", default="15-10", help="of `reorganized`")
     parser.add_argument("--x-dtype", choices=["f16", "bf16", "i8", "sparse"], default="f16")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", choices=["both", "store", "arrays"], default="both")
@@ -292,6 +314,11 @@ def main() -> None:
     say(f"seed {args.seed}")
     if args.graph == "narrow":
         write_narrow(args.name or "planted_4m", args.x_dtype, args.folder)
+        return
+    if args.graph == "reorganized":
+        fanouts = [int(fanout) for fanout in args.fanouts.split("-")]
+        name = args.name or "planted_4m"
+        write_reorganized(name, args.by, args.folder, args.folder, args.batch_size, fanouts)
         return
     if args.graph == "planted":
         name = args.name or f"planted_{args.nodes}_{args.width}"

@@ -4,12 +4,18 @@
     python -m benchmarks.sweeps cache      # reads a batch and hit rate as the memory grows
     python -m benchmarks.sweeps ratio      # gain over the baselines at data / memory 2 ... 16
     python -m benchmarks.sweeps nodes      # cost of a seed from 1 M to 16 M nodes
+    python -m benchmarks.sweeps reorganize --graph cnr_random --batch-size 256    # and see below
     python -m benchmarks.sweeps ratio --plot-only
 
 Each point is a run of `training.py` with its own label, which also gets what is not known here,
 such as --batch-size and --warmup. The graphs of `nodes` are generated as stores alone and removed
-again unless --keep is given. Writes `.bench/sweep_NAME.json` after each point, and sweep_NAME.png
-into --plots.
+again unless --keep is given, and so are the copies of `reorganize`, which go into --copies. Writes
+`.bench/sweep_NAME.json` after each point, and sweep_NAME.png into --plots.
+
+`reorganize` draws Figures 8 and 10c of GLIST (section 5.2) for training, and prints the table: N is
+one read a missed row without a cache, C a SIEVE cache of rows, S a batch's requests sorted and
+merged by page, G many batches planned together, R rows in the order of locality, H of heat (ours).
+One read a row does not care who shares a page, so R and H come with S alone.
 """
 
 from __future__ import annotations
@@ -21,8 +27,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import training
-from .graphs import DEGREE, make_planted, say, write
+from . import training, training_tables
+from .graphs import DEGREE, make_planted, say, write, write_reorganized
 from .places import BENCH, GRAPHS
 
 Point = dict[str, Any]
@@ -33,6 +39,10 @@ RATIOS = [2, 3, 4, 6, 8, 12, 16]
 MILLIONS = [1, 2, 4, 8, 16]
 NODES_WIDTH = 64
 NODES_RATIO = 3
+CACHES = [0.1, 0.25, 0.5]
+STEPS = {"N": "naive-uring", "C": "naive-uring+sieve"}
+SCHEDULED = {"S": "window:window=1", "CS": "direct", "CGS": "scan"}
+ORDERS = {"R": "locality", "H": "heat"}
 
 
 def store_bytes(folder: Path, graph: str) -> int:
@@ -49,7 +59,7 @@ def measure(args: argparse.Namespace, label: str, memory: int | None, *more: str
         words += ["--store-memory", str(memory), "--cap", str(cap)]
     bench = training.Bench(training.parse(words))
     bench.go()
-    found: Point = training.training_tables.summary(bench.rounds, bench.args.systems)
+    found: Point = training_tables.summary(bench.rounds, bench.args.systems)
     found["chosen"] = {
         name: result.get("chosen")
         for name, result in bench.rounds[-1].items()
@@ -100,6 +110,73 @@ def nodes(args: argparse.Namespace, keep: Callable[[Point], None]) -> None:
             say(f"removing {name}")
             shutil.rmtree(args.folder / f"{name}.ng")
             shutil.rmtree(args.folder / name)
+
+
+def reorganize(args: argparse.Namespace, keep: Callable[[Point], None]) -> None:
+    """Reads, hits and pages a batch by order of rows, way of reading and memory."""
+    known = training.parse(args.rest)
+    into = args.copies or args.folder
+    into.mkdir(parents=True, exist_ok=True)
+    names = {**STEPS, **SCHEDULED}
+    pages: dict[str, Any] = {}
+    for letter, by in ORDERS.items():
+        report = write_reorganized(
+            args.graph, by, args.folder, into, known.batch_size, known.fanouts
+        )
+        path = into / f"{args.graph}_{by}.ng"
+        counts = max(report["pages"], key=lambda counts: counts["rows_per_batch"])
+        for when, key in (("before", ""), ("after", letter)):
+            pages[key] = [counts[f"{what}_{when}"] for what in ("pages", "pages_together")]
+        for label, name in SCHEDULED.items():
+            names[_with(label, letter)] = f"{name}{',' if ':' in name else ':'}store={path}"
+    data = store_bytes(args.folder, args.graph)
+    for share in args.shares:
+        more = ["--graph", args.graph, "--systems", ",".join(names.values())]
+        found = measure(args, f"reorganize_{share}", int(data * share), *more)
+        chosen = found.pop("chosen")
+        point = {"share": share, "pages": pages, "fio": found["fio"]}
+        point["chosen"] = {label: chosen.get(name) for label, name in names.items()}
+        keep({**point, **{label: found[name] for label, name in names.items()}})
+    if not args.keep:
+        for by in ORDERS.values():
+            shutil.rmtree(into / f"{args.graph}_{by}.ng")
+
+
+def _with(label: str, letter: str) -> str:
+    """Letters in the order C, G, R or H, S, as the paper writes them."""
+    return label.replace("S", f"{letter}S")
+
+
+def table_reorganize(points: list[Point]) -> str:
+    """What each combination reads, hits and takes, by memory; pages of the three orders."""
+    lines = []
+    for key, (alone, together) in points[0]["pages"].items():
+        name = ORDERS.get(key, "as it was")
+        lines.append(f"{name:>10}: {alone:9,.0f} pages a batch, {together:9,.0f} of 16 together")
+    for point in points:
+        lines += ["", f"memory / data {point['share']:g}"]
+        lines += training_tables.table(
+            ["", "ms/batch", "times N", "reads", "read MB", "hit rate", "plan"],
+            [_combination(point, label) for label in point["chosen"]],
+        )
+    return "\n".join(lines)
+
+
+def _combination(point: Point, label: str) -> list[str]:
+    own, slowest = point[label], point["N"].get("ms_per_batch")
+    if "failed" in own:
+        # Nearly always memory that is too small.
+        return [label, "-", "-", "-", "-", "-", own["failed"].partition("exceptions.")[2][:60]]
+    plan = point["chosen"][label]
+    return [
+        label,
+        f"{own['ms_per_batch'][0]:.1f}",
+        f"{slowest[0] / own['ms_per_batch'][0]:.2f}" if slowest else "-",
+        f"{own['reads'][0]:,.0f}",
+        f"{own['read_bytes'][0] / 1e6:.1f}",
+        f"{own['hit_rate'][0]:.3f}",
+        f"{plan['reading']} {plan['window']}" if plan else "",
+    ]
 
 
 def figure(title: str, across: str, up: str) -> Any:
@@ -188,11 +265,28 @@ def plot_nodes(points: list[Point]) -> Any:
     return made
 
 
+def plot_reorganize(points: list[Point]) -> Any:
+    """Reads a batch and speed over memory, as it was (N), reorganised (R, H), looking ahead (S)."""
+    print(table_reorganize(points))
+    made, axes = figure("Orders of rows as the memory grows", "memory / data", "reads a batch")
+    beside = axes.twinx()
+    beside.set(ylabel="seeds/s (dotted)")
+    for label in ("C", "CS", "CRS", "CHS", "CGS", "CGRS", "CGHS"):
+        curve(axes, points, "share", label, "reads", 1.0)
+        xs, ys = series(points, "share", label, "seeds_per_s")
+        if xs:
+            beside.plot(xs, [y[0] for y in ys], ls=":", color=axes.lines[-1].get_color())
+    axes.set(yscale="log")
+    axes.legend(frameon=False)
+    return made
+
+
 SWEEPS = {
     "window": (window, plot_window),
     "cache": (cache, plot_cache),
     "ratio": (ratio, plot_ratio),
     "nodes": (nodes, plot_nodes),
+    "reorganize": (reorganize, plot_reorganize),
 }
 
 
@@ -207,9 +301,11 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=1, help="of generated graphs")
-    parser.add_argument("--keep", action="store_true", help="keep generated graphs")
+    parser.add_argument("--keep", action="store_true", help="keep generated graphs and copies")
     parser.add_argument("--folder", type=Path, default=GRAPHS)
     parser.add_argument("--plots", type=Path, default=BENCH)
+    parser.add_argument("--copies", type=Path, help="where `reorganize` puts stores, else --folder")
+    parser.add_argument("--shares", type=float, nargs="+", default=CACHES, help="of `reorganize`")
     parser.add_argument("--plot-only", action="store_true", help="draw the saved figures again")
     args, args.rest = parser.parse_known_args()
     run, plot = SWEEPS[args.sweep]

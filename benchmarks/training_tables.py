@@ -164,12 +164,12 @@ def markdown(report: dict[str, Any]) -> str:
             "",
         ]
     names = [name for name in found if name not in ("fio", "naive_uring_to_fio")]
-    lines += _table(["", *(title for title, _ in COLUMNS)], [_row(n, found[n]) for n in names])
+    lines += table(["", *(title for title, _ in COLUMNS)], [_row(n, found[n]) for n in names])
     bases = [base for base in BASELINES if base in found and "failed" not in found[base]]
     rows = [_ratio_row(name, found[name], bases) for name in names if "ratios" in found[name]]
     if bases:
         lines += ["", "Times faster than, in the same round:", ""]
-        lines += _table(["", *bases], rows)
+        lines += table(["", *bases], rows)
     if "naive_uring_to_fio" in found:
         share = found["naive_uring_to_fio"]
         verdict = "valid" if share["valid"] else "VOID: outside 0.75 ... 0.85"
@@ -196,7 +196,7 @@ def _ratio_row(name: str, own: Result, bases: list[str]) -> list[str]:
     return [name, *cells]
 
 
-def _table(head: list[str], rows: list[list[str]]) -> list[str]:
+def table(head: list[str], rows: list[list[str]]) -> list[str]:
     return [
         "| " + " | ".join(head) + " |",
         "|" + "---|" * len(head),

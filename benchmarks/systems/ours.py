@@ -3,7 +3,8 @@
 Options: `reading` (a way of reading that the engine has), `window` (batches to look ahead),
 `two_phase` (0 or 1), `store` (another store of the same graph), `threads`, `prefetch`, `backend`,
 `method`, `dependent_batches` and `seed` of the sampler, `compiled` (a folder of compiled epochs of
-the train ids, or 1 for the store's own), and `gather`: `store` (rows
+the train ids, or 1 for the store's own), `trace` (1 prices the device's requests, see
+`plan_cost.py`), and `gather`: `store` (rows
 come with the batch), `numpy` or `torch` (all rows are in memory and that library gathers them), or
 `none` (sampling alone). Torch is imported only to train, or to gather by it.
 """
@@ -22,6 +23,8 @@ import numpy as np
 import neargraph as ng
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
+from ..places import BENCH
+from ..plan_cost import figures, mean_curve, read_trace
 from .drive import Batch, Spec
 
 PASSED_ON = ("reading", "window", "threads", "prefetch", "two_phase")
@@ -54,6 +57,10 @@ class System:
         self.ahead: Any = None
         if hasattr(self.sampler, "look_ahead"):
             self.sampler.look_ahead = partial(self._remember, self.sampler.look_ahead)
+        self.trace: Path | None = None
+        if options.get("trace"):
+            self.trace = BENCH / "reads.trace"
+            self.curve = self.store.core.disk_curve()
         self.labels = spec.labels() if spec.mode != "gather" else None
         if self.gather in ("numpy", "torch"):
             self.rows = np.load(Path(spec.graph) / "feat.npy")
@@ -141,9 +148,20 @@ class System:
 
     def reset(self) -> None:
         self.store.reset_stats()
+        if self.trace is not None:
+            self.store.core.trace_reads(str(self.trace))
 
     def stats(self) -> dict[str, Any]:
         found = self.store.stats()
+        chosen = self.ahead.chosen() if self.ahead is not None else None
+        priced = {}
+        if self.trace is not None:
+            self.store.core.end_trace()
+            if self.ahead is not None:
+                self.ahead.close()
+            curve = mean_curve(self.curve, self.store.core.disk_curve())
+            priced = figures(read_trace(self.trace), curve)
+            self.trace.unlink()
         if self.gather != "store":
             return {"engine": found}
         return {
@@ -151,9 +169,11 @@ class System:
             "read_bytes": found["read_bytes"],
             "hit_rate": found["hit_rate"],
             "mean_depth": found["mean_queue_depth"],
+            "device_busy_seconds": found["device_busy_seconds"],
+            **priced,
             "budget_peak_bytes": found["budget_peak"],
             "store_memory_bytes": self.store.info()["memory_bytes"],
             "backend": self.store.info()["backend"],
             "engine": found,
-            "chosen": self.ahead.chosen() if self.ahead is not None else None,
+            "chosen": chosen,
         }

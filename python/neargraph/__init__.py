@@ -39,6 +39,7 @@ from neargraph.exceptions import (
     StorePoisoned,
     UnsupportedArgument,
     UpdateFailed,
+    WrongRow,
 )
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ __all__ = [
     "StorePoisoned",
     "UnsupportedArgument",
     "UpdateFailed",
+    "WrongRow",
     "__version__",
     "open",
 ]

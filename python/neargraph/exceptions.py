@@ -26,6 +26,10 @@ class StoreDamaged(NeargraphError, RuntimeError):
     """A checksum or a structural check failed; the message names file, page and block."""
 
 
+class WrongRow(NeargraphError, RuntimeError):
+    """A batch has other rows than a plain read gives: a defect of neargraph; please report it."""
+
+
 class LogDamaged(StoreDamaged):
     """A commit in the log cannot be read although later ones can."""
 

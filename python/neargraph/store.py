@@ -7,7 +7,8 @@ it, or else the last checkpoint.
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -175,8 +176,36 @@ class Store(Reader):
 
     def stats(self) -> dict[str, Any]:
         """Counters of this process since `open` or `reset_stats`: reads, read_bytes,
-        useful_bytes, rows_served, rows_cached, hit_rate, budget_used, budget_peak, ..."""
+        useful_bytes, rows_served, rows_cached, hit_rate, budget_used, budget_peak,
+        device_busy_seconds (in which at least one read was in flight), mean_queue_depth, ..."""
         return self.core.stats()
+
+    @contextmanager
+    def trace_reads(self, path: str | os.PathLike[str]) -> Iterator[None]:
+        """Writes every device request of a ``with`` block to a file, for studies of what was read.
+
+        The file has 16 bytes for each: offset (u64), bytes that arrived (u32), and the file's
+        number (u32), whose highest bit says that the request begins where the one before it ended.
+        The first 16 bytes are ``ngreads1`` and zeros. Files beside the store are not in it:
+        compiled epochs and temporary files.
+        """
+        self.core.trace_reads(os.path.abspath(path))
+        try:
+            yield
+        finally:
+            self.core.end_trace()
+
+    def measure_disk(self) -> dict[str, float] | None:
+        """Measures what reads cost on the disk of the store, and keeps it for a day.
+
+        Returns:
+            ``reads_per_s`` (random reads of 4 KiB with a full queue) and ``bytes_per_s`` (of long
+            reads); None if no file of the store has 64 MiB. Rates are kept for other processes in
+            ``neargraph/`` of the user's cache folder, by device and back end; plans for reading
+            ahead start from them.
+        """
+        found = self.core.measure_disk()
+        return None if found is None else {"reads_per_s": found[0], "bytes_per_s": found[1]}
 
     def reset_stats(self) -> None:
         """Sets the counters to zero."""

@@ -78,7 +78,7 @@ def _loader(store, **options):
 def test_a_replayed_epoch_has_the_batches_that_would_be_sampled(path, epoch):
     expected = _expected(path, epoch % EPOCHS)
     with ng.open(path, memory="72MB") as store:
-        sampler = ng.NeighborSampler(store, FANOUTS, seed=3)
+        sampler = ng.NeighborSampler(store, FANOUTS, seed=3, check_rows=True)
         replayed = sampler.batches("train", BATCH, shuffle=True, train_epoch=epoch, compiled=True)
         count = 0
         for batch, wanted in zip(replayed, expected, strict=True):
@@ -243,7 +243,7 @@ def test_an_interrupted_build_leaves_nothing_that_is_used(path, tmp_path):
 def _replays(path, out, fanouts, ids, arrays, **how):
     """Compiles one epoch and compares its replay with what is sampled."""
     with ng.open(path, memory="72MB") as store:
-        sampler = ng.NeighborSampler(store, fanouts, seed=3, **how)
+        sampler = ng.NeighborSampler(store, fanouts, seed=3, check_rows=True, **how)
         inputs = resolve_input_nodes(sampler.snapshot, ids)
         plan = SeedPlan(num_seeds=len(inputs), batch_size=50, shuffle=True, seed=3)
         compiler = EpochCompiler(sampler, inputs, plan, 1, directory=out)

@@ -46,7 +46,7 @@ def test_every_reading_gives_the_same_batches(path, reading):
         batches = plain.batches("train", 128, shuffle=True, reading="direct", train_epoch=2)
         expected = [tuple(map(np.copy, _arrays(batch))) for batch in batches]
     with ng.open(path, memory="96MB") as store:
-        sampler = ng.NeighborSampler(store, [5, 4], seed=3)
+        sampler = ng.NeighborSampler(store, [5, 4], seed=3, check_rows=True)
         count = 0
         ahead = sampler.batches("train", 128, shuffle=True, reading=reading, train_epoch=2)
         for batch, wanted in zip(ahead, expected, strict=True):
@@ -76,7 +76,7 @@ def test_a_loader_goes_on_into_the_next_epoch_and_gives_way_to_another(path, rea
         val = ids(ng.NeighborLoader(large, reading="direct", **options))
     with ng.open(path, memory="96MB") as store:
         ahead = {"reading": reading, "two_phase": phases == 2}
-        train = ng.NeighborLoader(store, shuffle=True, **ahead, **options)
+        train = ng.NeighborLoader(store, shuffle=True, check_rows=True, **ahead, **options)
         other = ng.NeighborLoader(store, reading=reading, **options)
         for epoch in range(3):
             assert equal(ids(train), expected[epoch])

@@ -9,6 +9,7 @@
 mod append;
 mod arena;
 mod backend;
+mod cache_file;
 mod directory;
 mod disk;
 mod error;
@@ -29,6 +30,7 @@ mod stats;
 mod writer;
 
 pub use append::Appender;
+pub use cache_file::{CacheFile, device_name};
 pub use disk::{Access, BLOCK_BYTES, Disk, FileId, NextRead, READ_BYTES_MAX, ReadDone, ReadOp};
 pub use error::{OpenError, ReadError, WriteError};
 pub use locks::Lock;

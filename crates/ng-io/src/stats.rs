@@ -2,7 +2,8 @@
 //! [`crate::Writer`], so every one is counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Counters of one [`crate::Reader`] and all its clones.
 #[derive(Debug, Default)]
@@ -12,6 +13,23 @@ pub struct IoStats {
     useful_bytes: AtomicU64,
     retries: AtomicU64,
     depth_sum: AtomicU64,
+    busy: Mutex<Busy>,
+}
+
+/// When the device had something to do.
+#[derive(Debug, Default)]
+struct Busy {
+    /// Calls of [`crate::Reader::read`] that have a read in flight.
+    sessions: u64,
+    /// Since when there are any.
+    since: Option<Instant>,
+    before: Duration,
+}
+
+impl Busy {
+    fn until_now(&self) -> Duration {
+        self.before + self.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
 }
 
 /// The counters at one moment.
@@ -27,6 +45,8 @@ pub struct IoCounts {
     pub retries: u64,
     /// The sum over completions of the reads in flight at that moment.
     pub depth_sum: u64,
+    /// Microseconds in which at least one read was in flight.
+    pub busy_us: u64,
 }
 
 impl IoCounts {
@@ -43,6 +63,7 @@ impl IoCounts {
             useful_bytes: self.useful_bytes.saturating_sub(earlier.useful_bytes),
             retries: self.retries.saturating_sub(earlier.retries),
             depth_sum: self.depth_sum.saturating_sub(earlier.depth_sum),
+            busy_us: self.busy_us.saturating_sub(earlier.busy_us),
         }
     }
 }
@@ -56,6 +77,7 @@ impl IoStats {
             useful_bytes: self.useful_bytes.load(Ordering::Relaxed),
             retries: self.retries.load(Ordering::Relaxed),
             depth_sum: self.depth_sum.load(Ordering::Relaxed),
+            busy_us: self.busy().until_now().as_micros() as u64,
         }
     }
 
@@ -71,6 +93,30 @@ impl IoStats {
         self.useful_bytes.fetch_add(counts.useful_bytes, Ordering::Relaxed);
         self.retries.fetch_add(counts.retries, Ordering::Relaxed);
         self.depth_sum.fetch_add(counts.depth_sum, Ordering::Relaxed);
+        if counts.busy_us > 0 {
+            self.busy().before += Duration::from_micros(counts.busy_us);
+        }
+    }
+
+    /// A call of [`crate::Reader::read`] has its first read in flight.
+    pub(crate) fn begin_busy(&self) {
+        let mut busy = self.busy();
+        busy.sessions += 1;
+        busy.since.get_or_insert_with(Instant::now);
+    }
+
+    /// It has none any more.
+    pub(crate) fn end_busy(&self) {
+        let mut busy = self.busy();
+        busy.sessions = busy.sessions.saturating_sub(1);
+        if busy.sessions == 0 {
+            busy.before = busy.until_now();
+            busy.since = None;
+        }
+    }
+
+    fn busy(&self) -> MutexGuard<'_, Busy> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,7 +11,7 @@ use pyo3::types::PyDict;
 
 use crate::arrays;
 use crate::errors;
-use crate::sampler::{MiniBatch, SIGNAL_POLL, Sampler, wait};
+use crate::sampler::{MiniBatch, Sampler, Source};
 use crate::snapshot::Snapshot;
 
 /// Seeds of batches that follow each other, and their streams.
@@ -241,7 +241,7 @@ impl EpochFile {
 /// Batches of compiled epochs; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Replay {
-    inner: Mutex<Option<ng_sample::Replay>>,
+    inner: Source<ng_sample::Replay>,
     snapshot: Arc<ng_store::Snapshot>,
 }
 
@@ -262,36 +262,25 @@ impl Replay {
         });
         let replay = replay.map_err(|error| errors::sample(&error))?;
         let snapshot = Arc::clone(sampler.inner.snapshot());
-        Ok(Self { inner: Mutex::new(Some(replay)), snapshot })
+        Ok(Self { inner: Source::new(replay), snapshot })
     }
 
     fn push(&self, file: usize, batches: (u64, u64)) {
-        if let Some(inner) = &*self.lock() {
+        if let Some(inner) = &*self.inner.lock() {
             (batches.0..batches.1).for_each(|batch| inner.push(file, batch));
         }
     }
 
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        self.lock().as_ref().map(|inner| memory_dict(py, inner.memory())).transpose()
+        self.inner.lock().as_ref().map(|inner| memory_dict(py, inner.memory())).transpose()
     }
 
     fn take(&self, py: Python<'_>, num_seeds: usize) -> PyResult<MiniBatch> {
-        let batch = wait(py, || {
-            self.lock().as_mut().map_or(Ok(None), |inner| inner.next_within(SIGNAL_POLL))
-        })?;
+        let batch = self.inner.next(py, ng_sample::Replay::next_within)?;
         MiniBatch::new(py, batch, num_seeds, &self.snapshot)
     }
 
     fn close(&self, py: Python<'_>) {
-        py.detach(|| {
-            let inner = self.lock().take();
-            drop(inner);
-        });
-    }
-}
-
-impl Replay {
-    fn lock(&self) -> MutexGuard<'_, Option<ng_sample::Replay>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.close(py);
     }
 }

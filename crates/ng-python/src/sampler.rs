@@ -21,7 +21,7 @@ use crate::errors;
 use crate::snapshot::{self, Snapshot};
 
 /// How long a wait goes on before Python may handle a signal.
-pub const SIGNAL_POLL: Duration = Duration::from_millis(100);
+const SIGNAL_POLL: Duration = Duration::from_millis(100);
 
 /// Batches ahead of the consumer, and threads that prepare them, unless the caller says.
 const PREFETCH: usize = 4;
@@ -117,7 +117,7 @@ impl Sampler {
         let inner = ng_sample::BatchStream::new(self.inner.clone(), plan);
         let inner = inner.map_err(|error| errors::sample(&error))?;
         Ok(BatchStream {
-            inner: Mutex::new(Some(inner)),
+            inner: Source::new(inner),
             snapshot: Arc::clone(self.inner.snapshot()),
             left: Mutex::new(num_seeds),
             batch_size,
@@ -128,7 +128,7 @@ impl Sampler {
 /// Batches that are read by looking ahead; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct LookAhead {
-    inner: Mutex<Option<ng_sample::LookAhead>>,
+    inner: Source<ng_sample::LookAhead>,
     snapshot: Arc<ng_store::Snapshot>,
     /// Seeds of the batches that were given and not taken.
     num_seeds: Mutex<VecDeque<usize>>,
@@ -168,37 +168,37 @@ impl LookAhead {
         let snapshot = Arc::clone(sampler.inner.snapshot());
         let inner = ng_sample::LookAhead::new(sampler.inner.clone(), settings);
         let inner = inner.map_err(|error| errors::sample(&error))?;
-        Ok(Self { inner: Mutex::new(Some(inner)), snapshot, num_seeds: Mutex::default() })
+        Ok(Self { inner: Source::new(inner), snapshot, num_seeds: Mutex::default() })
     }
 
     fn push(&self, seeds: PyReadonlyArray1<'_, i64>, stream: u64) -> PyResult<()> {
         let ids = arrays::ids(&seeds)?;
         let mut num_seeds = self.num_seeds.lock().unwrap_or_else(PoisonError::into_inner);
         num_seeds.push_back(ids.len());
-        if let Some(inner) = &*self.lock() {
+        if let Some(inner) = &*self.inner.lock() {
             inner.push(ids, stream);
         }
         Ok(())
     }
 
     fn end(&self) {
-        if let Some(inner) = &*self.lock() {
+        if let Some(inner) = &*self.inner.lock() {
             inner.end();
         }
     }
 
     fn wanted(&self) -> usize {
-        self.lock().as_ref().map_or(0, ng_sample::LookAhead::wanted)
+        self.inner.lock().as_ref().map_or(0, ng_sample::LookAhead::wanted)
     }
 
     fn chosen<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let lock = self.lock();
+        let lock = self.inner.lock();
         let chosen = lock.as_ref().and_then(ng_sample::LookAhead::chosen);
         chosen.map(|chosen| chosen_dict(py, chosen)).transpose()
     }
 
     fn choose<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let lock = self.lock();
+        let lock = self.inner.lock();
         let Some(inner) = lock.as_ref() else { return Ok(None) };
         let chosen = py.detach(|| inner.choose_within(SIGNAL_POLL));
         let chosen = chosen.map_err(|error| errors::sample(&error))?;
@@ -206,22 +206,18 @@ impl LookAhead {
     }
 
     fn waits(&self) -> Vec<(&'static str, f64)> {
-        self.lock().as_ref().map_or_else(Vec::new, ng_sample::LookAhead::waits)
+        self.inner.lock().as_ref().map_or_else(Vec::new, ng_sample::LookAhead::waits)
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<MiniBatch> {
-        let batch = wait(py, || {
-            self.lock().as_mut().map_or(Ok(None), |inner| inner.next_within(SIGNAL_POLL))
-        })?;
+        let batch = self.inner.next(py, ng_sample::LookAhead::next_within)?;
         let mut num_seeds = self.num_seeds.lock().unwrap_or_else(PoisonError::into_inner);
         let num_seeds = num_seeds.pop_front().unwrap_or(0);
         MiniBatch::new(py, batch, num_seeds, &self.snapshot)
     }
 
     fn write_next(&self, py: Python<'_>, writer: &EpochWriter) -> PyResult<bool> {
-        let batch = wait(py, || {
-            self.lock().as_mut().map_or(Ok(None), |inner| inner.next_within(SIGNAL_POLL))
-        })?;
+        let batch = self.inner.next(py, ng_sample::LookAhead::next_within)?;
         let mut num_seeds = self.num_seeds.lock().unwrap_or_else(PoisonError::into_inner);
         num_seeds.pop_front();
         drop(num_seeds);
@@ -229,10 +225,7 @@ impl LookAhead {
     }
 
     fn close(&self, py: Python<'_>) {
-        py.detach(|| {
-            let inner = self.lock().take();
-            drop(inner);
-        });
+        self.inner.close(py);
     }
 }
 
@@ -251,34 +244,51 @@ fn chosen_dict<'py>(py: Python<'py>, chosen: &Chosen) -> PyResult<Bound<'py, PyD
     Ok(dict)
 }
 
-impl LookAhead {
-    fn lock(&self) -> MutexGuard<'_, Option<ng_sample::LookAhead>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The answer of a wait that ends now and then without one.
-pub type Waited = Result<Option<Result<ng_sample::MiniBatch, ng_sample::SampleError>>, ()>;
+type Waited = Result<Option<Result<ng_sample::MiniBatch, ng_sample::SampleError>>, ()>;
 
-/// Waits for a batch while Python handles signals.
-pub fn wait(
-    py: Python<'_>,
-    mut next: impl FnMut() -> Waited + Send,
-) -> PyResult<ng_sample::MiniBatch> {
-    loop {
-        match py.detach(&mut next) {
-            Err(()) => py.check_signals()?,
-            Ok(None) => return Err(PyStopIteration::new_err(())),
-            Ok(Some(Err(error))) => return Err(errors::sample(&error)),
-            Ok(Some(Ok(batch))) => return Ok(batch),
+/// What prepares batches in threads of its own, until it is closed.
+pub struct Source<T>(Mutex<Option<T>>);
+
+impl<T: Send> Source<T> {
+    pub fn new(inner: T) -> Self {
+        Self(Mutex::new(Some(inner)))
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Option<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a batch while Python handles signals.
+    pub fn next(
+        &self,
+        py: Python<'_>,
+        next: fn(&mut T, Duration) -> Waited,
+    ) -> PyResult<ng_sample::MiniBatch> {
+        let wait = || self.lock().as_mut().map_or(Ok(None), |inner| next(inner, SIGNAL_POLL));
+        loop {
+            match py.detach(wait) {
+                Err(()) => py.check_signals()?,
+                Ok(None) => return Err(PyStopIteration::new_err(())),
+                Ok(Some(Err(error))) => return Err(errors::sample(&error)),
+                Ok(Some(Ok(batch))) => return Ok(batch),
+            }
         }
+    }
+
+    /// Stops the threads and gives the memory back.
+    pub fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            let inner = self.lock().take();
+            drop(inner);
+        });
     }
 }
 
 /// An iterator over prepared batches; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct BatchStream {
-    inner: Mutex<Option<ng_sample::BatchStream>>,
+    inner: Source<ng_sample::BatchStream>,
     snapshot: Arc<ng_store::Snapshot>,
     left: Mutex<usize>,
     batch_size: usize,
@@ -291,10 +301,7 @@ impl BatchStream {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<MiniBatch> {
-        let batch = wait(py, || {
-            let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-            inner.as_mut().map_or(Ok(None), |inner| inner.next_within(SIGNAL_POLL))
-        })?;
+        let batch = self.inner.next(py, ng_sample::BatchStream::next_within)?;
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let num_seeds = self.batch_size.min(*left);
         *left -= num_seeds;
@@ -302,10 +309,7 @@ impl BatchStream {
     }
 
     fn close(&self, py: Python<'_>) {
-        py.detach(|| {
-            let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-            drop(inner);
-        });
+        self.inner.close(py);
     }
 }
 

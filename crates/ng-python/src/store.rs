@@ -133,7 +133,31 @@ impl Store {
         }
         out.set_item("hit_rate", stats.hit_rate())?;
         out.set_item("mean_queue_depth", stats.mean_queue_depth)?;
+        out.set_item("device_busy_seconds", stats.device_busy_us as f64 / 1e6)?;
         Ok(out)
+    }
+
+    fn trace_reads(&self, path: &str) -> PyResult<()> {
+        Ok(self.store()?.trace_reads(Path::new(path))?)
+    }
+
+    fn end_trace(&self, py: Python<'_>) -> PyResult<u64> {
+        let store = self.store()?;
+        Ok(py.detach(|| store.end_trace())?)
+    }
+
+    /// (reads a second, bytes a second), measured now; None if all files are too short.
+    fn measure_disk(&self, py: Python<'_>) -> PyResult<Option<(f64, f64)>> {
+        let snapshot = self.store()?.snapshot();
+        let costs = py.detach(|| snapshot.measure_disk()).map_err(|error| errors::read(&error))?;
+        Ok(costs.map(|costs| (costs.reads_per_s, costs.bytes_per_s)))
+    }
+
+    /// (bytes, random requests a second, sequential ones) by length.
+    fn disk_curve(&self, py: Python<'_>) -> PyResult<Vec<(u64, f64, f64)>> {
+        let snapshot = self.store()?.snapshot();
+        let curve = py.detach(|| snapshot.disk_curve()).map_err(|error| errors::read(&error))?;
+        Ok(curve.iter().map(|r| (r.bytes, r.random_per_s, r.sequential_per_s)).collect())
     }
 
     fn reset_stats(&self) -> PyResult<()> {

@@ -36,8 +36,8 @@ pub use ids::Ids;
 pub use lookahead::{Chosen, LookAhead, Reading, Settings};
 pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock, SparseIndex};
 pub use reorganize::{
-    BATCHES_TOGETHER, Batches, By, PageCounts, Phases, Reorganization, ReorganizeError,
-    ReorganizeReport, reorganize,
+    BATCHES_TOGETHER, Batches, By, Heat, PageCounts, Phases, Reorganization, ReorganizeError,
+    ReorganizeReport, heat, reorganize,
 };
 pub use sampler::{SampleScratch, Sampler};
 pub use spec::{Fanouts, Method, SampleSpec};

@@ -3,19 +3,18 @@
 
 #![allow(clippy::expect_used)]
 
+mod common;
+
 use std::path::Path;
 use std::sync::Arc;
 
-use ng_io::BackendChoice;
+use common::one_type::{self, Edges, Rows, number, open, skewed_list};
 use ng_sample::{
     ColumnSpec, CompiledError, EpochFile, EpochKey, EpochWriter, Fanouts, HotSet, LookAhead,
     Method, MiniBatch, Reading, Replay, SampleError, SampleSpec, Sampler, Settings, Survey,
 };
-use ng_store::{
-    BuildOptions, EdgeTypeSpec, Entry, OpenOptions, Owner, Store, StoreBuilder, TensorRef,
-    TensorSpec,
-};
-use ng_types::{Dtype, EdgeTypeId, NodeTypeId, philox4x32_10};
+use ng_store::{Owner, Store, TensorRef};
+use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 
 const NODES: u64 = 12_000;
 const BATCH: u64 = 50;
@@ -23,78 +22,16 @@ const BATCHES: u64 = 20;
 const NODE: NodeTypeId = NodeTypeId(0);
 const MEMORY: u64 = 44 << 20;
 
-fn number(seed: u32, at: u32) -> u64 {
-    let block = philox4x32_10([at, 0, 0, 98], [seed, 0]);
-    u64::from(block[0]) | u64::from(block[1]) << 32
-}
-
-fn bytes(row: u64, len: u64) -> Vec<u8> {
-    (0..len).map(|i| (row * 7 + i * 13 + i / 3) as u8).collect()
-}
-
 /// Nodes with wide, narrow and tiny rows, edges with ids, times, weights and rows.
 fn build(dir: &Path) {
-    let mut builder = StoreBuilder::create(dir, BuildOptions::default()).expect("builder");
-    let node = builder.node_type("node", NODES).expect("type");
-    let spec = EdgeTypeSpec {
-        source: node,
-        relation: "to".into(),
-        destination: node,
-        undirected: false,
-        unique: false,
-        has_edge_ids: true,
-        has_time: true,
-        has_weight: true,
-    };
-    let edge_type = builder.edge_type(spec).expect("edge type");
-    let mut writer = builder.topology(edge_type).expect("writer");
-    let mut edges = 0;
-    for destination in 0..NODES {
-        let degree = number(1, destination as u32) % 12;
-        let source = |at: u64| {
-            let draw = number(2, (destination * 16 + at) as u32) % NODES;
-            if at.is_multiple_of(2) { draw * draw / NODES } else { draw }
-        };
-        let mut list: Vec<u64> = (0..degree).map(source).collect();
-        list.sort_unstable();
-        for (at, source) in list.into_iter().enumerate() {
-            let (time, weight) = (at as i64, edges as f32 / 3.0);
-            writer.push(destination, Entry { source, edge_id: edges, time, weight }).expect("push");
-            edges += 1;
-        }
-    }
-    builder.add(writer.finish().expect("finish")).expect("add");
-    let spec = |name: &str, dtype, width: u64| TensorSpec {
-        name: name.into(),
-        dtype,
-        shape: vec![width],
-        mask_width: None,
-    };
-    let scales: Vec<f32> = (0..128).map(|column| column as f32 / 8.0).collect();
-    let owner = Owner::Node(node);
-    let wide = builder.tensor(owner, spec("x", Dtype::F32, 64)).expect("tensor");
-    let scaled = builder.scaled_tensor(owner, spec("steps", Dtype::I8, 128), &scales);
-    let label = builder.tensor(owner, spec("y", Dtype::I64, 1)).expect("tensor");
-    let owner = Owner::Edge(edge_type);
-    let edge = builder.tensor(owner, spec("edge_attr", Dtype::F32, 16)).expect("tensor");
-    let scaled = scaled.expect("tensor");
-    for (mut writer, rows, len) in
-        [(wide, NODES, 256), (scaled, NODES, 128), (label, NODES, 8), (edge, edges, 64)]
-    {
-        (0..rows).for_each(|row| writer.push_rows(&bytes(row, len)).expect("row"));
-        builder.add(writer.finish().expect("finish")).expect("add");
-    }
-    builder.commit().expect("commit");
-}
-
-fn open(dir: &Path, memory: u64) -> Store {
-    let options = OpenOptions {
-        memory: Some(memory),
-        backend: BackendChoice::Pread,
-        queue_depth: 8,
-        ..OpenOptions::default()
-    };
-    Store::open(dir, &options).expect("open")
+    let scales = (0..128).map(|column| column as f32 / 8.0).collect();
+    let tensors = [
+        Rows::new("x", Dtype::F32, &[64]),
+        Rows { scales, ..Rows::new("steps", Dtype::I8, &[128]) },
+        Rows::new("y", Dtype::I64, &[1]),
+        Rows { of_edges: true, ..Rows::new("edge_attr", Dtype::F32, &[16]) },
+    ];
+    one_type::build(dir, NODES, Edges::All, &skewed_list(NODES), &tensors);
 }
 
 fn tensors() -> Vec<TensorRef> {
@@ -112,8 +49,7 @@ fn sampler(store: &Store) -> Sampler {
 /// Seeds and stream of a batch of an epoch; the first seed stands twice.
 fn job(epoch: u64, batch: u64) -> (Vec<u64>, u64) {
     let stream = epoch * BATCHES + batch;
-    let mut seeds: Vec<u64> =
-        (0..BATCH).map(|i| number(5, (stream * BATCH + i) as u32) % NODES).collect();
+    let mut seeds: Vec<u64> = (0..BATCH).map(|i| number(5, stream * BATCH + i) % NODES).collect();
     seeds[3] = seeds[0];
     (seeds, stream)
 }

@@ -3,18 +3,17 @@
 
 #![allow(clippy::expect_used)]
 
+mod common;
+
 use std::path::Path;
 use std::process::Command;
 
-use ng_io::BackendChoice;
+use common::one_type::{self, Edges, Rows, number};
 use ng_sample::{
     Fanouts, LookAhead, MiniBatch, Reading, SampleError, SampleSpec, Sampler, Settings,
 };
-use ng_store::{
-    BuildOptions, DiskCosts, EdgeTypeSpec, Entry, OpenOptions, Owner, Store, StoreBuilder,
-    TensorRef, TensorSpec,
-};
-use ng_types::{Dtype, EdgeTypeId, NodeTypeId, philox4x32_10};
+use ng_store::{DiskCosts, Owner, Store, TensorRef};
+use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 
 const NODES: u64 = 20_000;
 const BATCH: u64 = 50;
@@ -22,66 +21,24 @@ const BATCHES: u64 = 60;
 const NODE: NodeTypeId = NodeTypeId(0);
 const CHILD: &str = "NG_DISTRIBUTE_DISK_FULL_CHILD";
 
-fn number(seed: u32, at: u32) -> u64 {
-    let block = philox4x32_10([at, 0, 0, 97], [seed, 0]);
-    u64::from(block[0]) | u64::from(block[1]) << 32
-}
-
 /// Nodes with rows of `width` elements and labels; edges with rows, two edges to a row.
 fn build(dir: &Path, dtype: Dtype, width: u64) {
-    let mut builder = StoreBuilder::create(dir, BuildOptions::default()).expect("builder");
-    let node = builder.node_type("node", NODES).expect("type");
-    let spec = EdgeTypeSpec {
-        source: node,
-        relation: "to".into(),
-        destination: node,
-        undirected: false,
-        unique: false,
-        has_edge_ids: true,
-        has_time: false,
-        has_weight: false,
+    let list = |destination| {
+        let source = |at: u64| number(2, destination * 16 + at) % NODES;
+        (0..number(1, destination) % 12).map(source).collect()
     };
-    let edge_type = builder.edge_type(spec).expect("edge type");
-    let mut writer = builder.topology(edge_type).expect("writer");
-    let mut edges = 0;
-    for destination in 0..NODES {
-        let degree = number(1, destination as u32) % 12;
-        let source = |at: u64| number(2, (destination * 16 + at) as u32) % NODES;
-        let mut list: Vec<u64> = (0..degree).map(source).collect();
-        list.sort_unstable();
-        for source in list {
-            let entry = Entry { source, edge_id: edges / 2, time: 0, weight: 0.0 };
-            writer.push(destination, entry).expect("push");
-            edges += 1;
-        }
-    }
-    builder.add(writer.finish().expect("finish")).expect("add");
-    let owners = [Owner::Node(node), Owner::Node(node), Owner::Edge(edge_type)];
-    let specs = [("x", dtype, vec![width]), ("y", Dtype::I64, vec![]), ("z", Dtype::F32, vec![40])];
-    for ((name, dtype, shape), owner) in specs.into_iter().zip(owners) {
-        let rows = if owner == owners[2] { edges.div_ceil(2) } else { NODES };
-        let bytes = shape.iter().product::<u64>() * dtype.size_bytes() as u64;
-        let spec = TensorSpec { name: name.into(), dtype, shape, mask_width: None };
-        let mut writer = builder.tensor(owner, spec).expect("tensor");
-        for row in 0..rows {
-            // Never all ones in the exponent of a number: what is no number has many faces.
-            let row: Vec<u8> =
-                (0..bytes).map(|i| (row * 7 + i * 13 + i / 3) as u8 & 0x3f).collect();
-            writer.push_rows(&row).expect("row");
-        }
-        builder.add(writer.finish().expect("finish")).expect("add");
-    }
-    builder.commit().expect("commit");
+    // Never all ones in the exponent of a number: what is no number has many faces.
+    let bytes = |row, len| one_type::bytes(row, len).iter().map(|byte| byte & 0x3f).collect();
+    let tensors = [
+        Rows { bytes, ..Rows::new("x", dtype, &[width]) },
+        Rows { bytes, ..Rows::new("y", Dtype::I64, &[]) },
+        Rows { bytes, of_edges: true, ..Rows::new("z", Dtype::F32, &[40]) },
+    ];
+    one_type::build(dir, NODES, Edges::Ids(2), &list, &tensors);
 }
 
 fn open(dir: &Path, memory: u64) -> Store {
-    let options = OpenOptions {
-        memory: Some(memory << 20),
-        backend: BackendChoice::Pread,
-        queue_depth: 8,
-        ..OpenOptions::default()
-    };
-    Store::open(dir, &options).expect("open")
+    one_type::open(dir, memory << 20)
 }
 
 fn sampler(store: &Store) -> Sampler {
@@ -109,8 +66,7 @@ fn settings(spill_dir: &Path) -> Settings {
 /// Seeds of batch `index`; the first of them stands twice, and the last batch is short.
 fn seeds(index: u64) -> Vec<u64> {
     let count = if index + 1 == BATCHES { 3 } else { BATCH };
-    let mut seeds: Vec<u64> =
-        (0..count).map(|i| number(5, (index * BATCH + i) as u32) % NODES).collect();
+    let mut seeds: Vec<u64> = (0..count).map(|i| number(5, index * BATCH + i) % NODES).collect();
     seeds[2] = seeds[0];
     seeds
 }

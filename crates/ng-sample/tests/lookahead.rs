@@ -3,78 +3,27 @@
 
 #![allow(clippy::expect_used)]
 
+mod common;
+
 use std::path::Path;
 use std::sync::Arc;
 
-use ng_io::BackendChoice;
+use common::one_type::{self, Edges, Rows, number, open, skewed_list};
 use ng_sample::{
     BatchPlan, BatchStream, Fanouts, LookAhead, MiniBatch, Reading, SampleError, SampleSpec,
     Sampler, Settings,
 };
-use ng_store::{
-    BuildOptions, EdgeTypeSpec, OpenOptions, Owner, RowOrder, Snapshot, Store, StoreBuilder,
-    TensorRef, TensorSpec, UpdateError, reorganize,
-};
-use ng_types::{Dtype, NodeTypeId, philox4x32_10};
+use ng_store::{OpenOptions, Owner, RowOrder, Snapshot, Store, TensorRef, UpdateError, reorganize};
+use ng_types::{Dtype, NodeTypeId};
 
 const NODES: u64 = 20_000;
 const BATCH: u64 = 50;
 const NODE: NodeTypeId = NodeTypeId(0);
 
-fn number(seed: u32, at: u32) -> u64 {
-    let block = philox4x32_10([at, 0, 0, 98], [seed, 0]);
-    u64::from(block[0]) | u64::from(block[1]) << 32
-}
-
 /// A graph where few nodes are wanted by most batches, with rows of `width` f32 and labels.
 fn build(dir: &Path, width: u64) {
-    let mut builder = StoreBuilder::create(dir, BuildOptions::default()).expect("builder");
-    let node = builder.node_type("node", NODES).expect("type");
-    let spec = EdgeTypeSpec {
-        source: node,
-        relation: "to".into(),
-        destination: node,
-        undirected: false,
-        unique: false,
-        has_edge_ids: false,
-        has_time: false,
-        has_weight: false,
-    };
-    let edge_type = builder.edge_type(spec).expect("edge type");
-    let mut writer = builder.topology(edge_type).expect("writer");
-    for destination in 0..NODES {
-        let degree = number(1, destination as u32) % 12;
-        let source = |at: u64| {
-            let draw = number(2, (destination * 16 + at) as u32) % NODES;
-            if at.is_multiple_of(2) { draw * draw / NODES } else { draw }
-        };
-        let mut list: Vec<u64> = (0..degree).map(source).collect();
-        list.sort_unstable();
-        writer.push_sources(destination, &list).expect("push");
-    }
-    builder.add(writer.finish().expect("finish")).expect("add");
-    for (name, dtype, shape) in [("x", Dtype::F32, vec![width]), ("y", Dtype::I64, Vec::new())] {
-        let spec = TensorSpec { name: name.into(), dtype, shape: shape.clone(), mask_width: None };
-        let mut writer = builder.tensor(Owner::Node(node), spec).expect("tensor");
-        let bytes = shape.iter().product::<u64>() as usize * dtype.size_bytes();
-        for node in 0..NODES {
-            let row: Vec<u8> =
-                (0..bytes as u64).map(|i| (node * 7 + i * 13 + i / 3) as u8).collect();
-            writer.push_rows(&row).expect("row");
-        }
-        builder.add(writer.finish().expect("finish")).expect("add");
-    }
-    builder.commit().expect("commit");
-}
-
-fn open(dir: &Path, memory: u64) -> Store {
-    let options = OpenOptions {
-        memory: Some(memory),
-        backend: BackendChoice::Pread,
-        queue_depth: 8,
-        ..OpenOptions::default()
-    };
-    Store::open(dir, &options).expect("open")
+    let tensors = [Rows::new("x", Dtype::F32, &[width]), Rows::new("y", Dtype::I64, &[])];
+    one_type::build(dir, NODES, Edges::Nothing, &skewed_list(NODES), &tensors);
 }
 
 fn sampler(store: &Store) -> Sampler {
@@ -99,8 +48,7 @@ fn settings(reading: Reading, window: Option<u64>) -> Settings {
 
 /// Seeds of batch `index`; the first of them stands twice.
 fn seeds(index: u64) -> Vec<u64> {
-    let mut seeds: Vec<u64> =
-        (0..BATCH).map(|i| number(5, (index * BATCH + i) as u32) % NODES).collect();
+    let mut seeds: Vec<u64> = (0..BATCH).map(|i| number(5, index * BATCH + i) % NODES).collect();
     seeds[3] = seeds[0];
     seeds
 }

@@ -1,27 +1,22 @@
 //! Orders of rows are what they say, are worth what they say, and leave batches as they are.
 #![allow(clippy::expect_used)]
 
+mod common;
+
 use std::path::Path;
 
+use common::one_type::{self, Edges, Rows, number};
 use ng_sample::{
     Batches, By, Fanouts, Reorganization, ReorganizeError, ReorganizeReport, SampleSpec, Sampler,
     reorganize,
 };
-use ng_store::{
-    BuildOptions, EdgeTypeSpec, OpenOptions, Owner, Store, StoreBuilder, TensorRef, TensorSpec,
-    verify,
-};
-use ng_types::{Dtype, NodeTypeId, philox4x32_10};
+use ng_store::{OpenOptions, Owner, Store, TensorRef, verify};
+use ng_types::{Dtype, NodeTypeId};
 
 const NODES: u64 = 6_000;
 const GROUP: u64 = 30;
 const NODE: NodeTypeId = NodeTypeId(0);
 const X: TensorRef = TensorRef { owner: Owner::Node(NODE), index: 0 };
-
-fn number(seed: u32, at: u64) -> u64 {
-    let block = philox4x32_10([at as u32, 0, 0, 97], [seed, 0]);
-    u64::from(block[0]) | u64::from(block[1]) << 32
-}
 
 /// The place of a node among the groups: ids say nothing about it.
 fn place(node: u64) -> u64 {
@@ -31,42 +26,17 @@ fn place(node: u64) -> u64 {
 /// Nodes of one group are neighbours; every tenth edge comes from one of few hubs.
 fn build(dir: &Path) {
     std::fs::create_dir(dir).expect("made");
-    let mut builder = StoreBuilder::create(dir, BuildOptions::default()).expect("builder");
-    let node = builder.node_type("node", NODES).expect("type");
-    let spec = EdgeTypeSpec {
-        source: node,
-        relation: "to".into(),
-        destination: node,
-        undirected: false,
-        unique: false,
-        has_edge_ids: false,
-        has_time: false,
-        has_weight: false,
-    };
-    let edge_type = builder.edge_type(spec).expect("edge type");
     let mut members: Vec<u64> = (0..NODES).collect();
     members.sort_unstable_by_key(|node| place(*node));
-    let mut writer = builder.topology(edge_type).expect("writer");
-    for destination in 0..NODES {
+    let list = |destination| {
         let first = place(destination) / GROUP * GROUP;
         let source = |at: u64| {
             let draw = number(2, destination * 16 + at);
             if at == 0 { draw % 20 * 131 } else { members[(first + draw % GROUP) as usize] }
         };
-        let mut list: Vec<u64> = (0..10).map(source).collect();
-        list.sort_unstable();
-        writer.push_sources(destination, &list).expect("push");
-    }
-    builder.add(writer.finish().expect("finish")).expect("add");
-    let spec =
-        TensorSpec { name: "x".into(), dtype: Dtype::F32, shape: vec![256], mask_width: None };
-    let mut writer = builder.tensor(Owner::Node(node), spec).expect("tensor");
-    for node in 0..NODES {
-        let row: Vec<u8> = (0..1024).map(|i| (node * 7 + i * 13) as u8).collect();
-        writer.push_rows(&row).expect("row");
-    }
-    builder.add(writer.finish().expect("finish")).expect("add");
-    builder.commit().expect("commit");
+        (0..10).map(source).collect()
+    };
+    one_type::build(dir, NODES, Edges::Nothing, &list, &[Rows::new("x", Dtype::F32, &[256])]);
 }
 
 fn options(memory: u64) -> OpenOptions {

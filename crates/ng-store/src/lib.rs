@@ -51,7 +51,7 @@ pub use builder::{
 pub use catalog::{
     Catalog, EdgeTypeMeta, NodeTypeMeta, Owner, ROW_BYTES_MAX, SparseValue, TensorMeta, TensorRef,
 };
-pub use costs::DiskCosts;
+pub use costs::{DiskCosts, RequestRate};
 pub use dictionary::page::STRING_BYTES_MAX;
 pub use dictionary::writer::{DictionaryPart, DictionaryWriter};
 pub use edit::EditCounts;

@@ -10,9 +10,10 @@ use ng_io::IoCounts;
 use ng_types::{Budget, BudgetExceeded, EdgeTypeId, Epoch, NodeId, NodeTypeId, Reservation};
 
 use crate::catalog::{Catalog, TensorRef};
-use crate::costs::DiskCosts;
+use crate::costs::{DiskCosts, RequestRate, curve, file_bytes};
 use crate::dictionary::reader::DictionaryReader;
 use crate::error::ReadError;
+use crate::pages::Placed;
 use crate::store::Inner;
 use crate::tensor::reader::TensorReader;
 use crate::topology::reader::TopologyReader;
@@ -183,7 +184,8 @@ impl Snapshot {
         Ok(stats)
     }
 
-    /// What reads cost on the disk below, measured at the first call on the file of `tensor`.
+    /// What reads cost on the disk below: as measured within the last day, or else measured at the
+    /// first call on the file of `tensor`.
     ///
     /// # Errors
     /// [`ReadError::Missing`], [`ReadError::Io`].
@@ -192,8 +194,38 @@ impl Snapshot {
             return Ok(*known);
         }
         let (_, segment, _) = self.version.tensor(tensor)?;
+        let costs = self.inner.kept_or_measured(segment)?;
+        Ok(*self.inner.costs.get_or_init(|| costs))
+    }
+
+    /// Measures the disk anew, on the longest file of the store, for this handle's later questions
+    /// unless it has asked before, and for other handles; `None` if all files are too short.
+    ///
+    /// # Errors
+    /// [`ReadError::Io`].
+    pub fn measure_disk(&self) -> Result<Option<DiskCosts>, ReadError> {
+        let Some(segment) = self.longest_segment() else { return Ok(None) };
         let measured = DiskCosts::measure(&self.inner.pages.reader, segment)?;
-        Ok(*self.inner.costs.get_or_init(|| measured))
+        if let Some(costs) = &measured {
+            self.inner.keep_costs(costs);
+            let _ = self.inner.costs.set(*costs);
+        }
+        Ok(measured)
+    }
+
+    /// What requests of 4 KiB, 8 KiB, ... cost with a full queue, measured now on the longest file
+    /// of the store; nothing if all files are too short.
+    ///
+    /// # Errors
+    /// [`ReadError::Io`].
+    pub fn disk_curve(&self) -> Result<Vec<RequestRate>, ReadError> {
+        let curve = |segment| curve(&self.inner.pages.reader, segment);
+        self.longest_segment().map_or_else(|| Ok(Vec::new()), curve)
+    }
+
+    fn longest_segment(&self) -> Option<&Placed> {
+        let segments = self.version.segments.iter().map(|segment| &**segment);
+        segments.max_by_key(|segment| file_bytes(segment))
     }
 
     /// Bytes of the budget that a long-lived reader may have, when the caches for blocks are left

@@ -16,8 +16,9 @@ use crate::cache::rows::{ROW_BYTES_MIN, RowCache};
 use crate::cache::slots::{Share, SlotCache};
 use crate::catalog::{Catalog, SegmentMeta};
 use crate::costs::DiskCosts;
+use crate::costs::kept::KeptCosts;
 use crate::error::{OpenError, ReadError};
-use crate::io::{BLOCK_BYTES, Disk, Reader, past_signals};
+use crate::io::{BLOCK_BYTES, Disk, Reader, device_name, past_signals};
 use crate::open_root::{OpenRoot, open_root};
 use crate::order::HeldOrders;
 use crate::pages::{Pages, Placed, Segment};
@@ -79,6 +80,8 @@ pub struct StoreStats {
     pub retries: u64,
     /// Reads in flight, averaged over completions.
     pub mean_queue_depth: f64,
+    /// Microseconds in which at least one read was in flight.
+    pub device_busy_us: u64,
     /// Rows handed out by gathers.
     pub rows_served: u64,
     /// Rows handed out without a device read.
@@ -121,6 +124,8 @@ pub(crate) struct Inner {
     pub rows_cached: AtomicU64,
     pub seen: Mutex<Seen>,
     pub costs: OnceLock<DiskCosts>,
+    /// Where they are kept for other handles, if anywhere.
+    pub kept_costs: Option<KeptCosts>,
     /// Orders of rows that somebody holds in memory.
     pub orders: HeldOrders,
     note: String,
@@ -163,7 +168,10 @@ impl Store {
         })?;
         let reader = Reader::in_directory(opened.disk, path);
         let staging = opened.staging_bytes_per_queue;
-        Self::open_reader(reader, &name, options, staging, opened.note)
+        let kept = device_name(path).and_then(|device| {
+            KeptCosts::of(&device, reader.disk().backend(), options.queue_depth)
+        });
+        Self::open_reader(reader, &name, options, staging, opened.note, kept)
     }
 
     /// Opens the store on any disk, as tests do; staging memory is not counted.
@@ -172,7 +180,7 @@ impl Store {
     /// As [`Store::open`].
     pub fn open_on(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Self, OpenError> {
         let note = disk.backend().to_owned();
-        Self::open_reader(Reader::new(disk), "store", options, 0, note)
+        Self::open_reader(Reader::new(disk), "store", options, 0, note, None)
     }
 
     fn open_reader(
@@ -181,6 +189,7 @@ impl Store {
         options: &OpenOptions,
         staging_per_thread: u64,
         note: String,
+        kept_costs: Option<KeptCosts>,
     ) -> Result<Self, OpenError> {
         let limit = options.memory.unwrap_or_else(|| ng_io::usable_memory_bytes() / 4);
         let minimum_bytes = staging_per_thread + WORKING_BYTES_MIN;
@@ -207,6 +216,7 @@ impl Store {
             rows_cached: AtomicU64::new(0),
             seen: Mutex::default(),
             costs: OnceLock::new(),
+            kept_costs,
             orders: HeldOrders::default(),
             note,
             batch_timeout: options.batch_timeout,
@@ -329,6 +339,7 @@ impl Store {
             useful_bytes: io.useful_bytes,
             retries: io.retries,
             mean_queue_depth: io.mean_depth(),
+            device_busy_us: io.busy_us,
             rows_served: inner.rows_served.load(Ordering::Relaxed),
             rows_cached: inner.rows_cached.load(Ordering::Relaxed),
             block_cache_bytes: inner.pages.share.used_bytes(),
@@ -344,6 +355,23 @@ impl Store {
         *start = inner.pages.reader.stats().counts();
         inner.rows_served.store(0, Ordering::Relaxed);
         inner.rows_cached.store(0, Ordering::Relaxed);
+    }
+
+    /// Writes every device request from now on to a new file, see [`Reader::trace_to`]; for
+    /// studies.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn trace_reads(&self, path: &Path) -> std::io::Result<()> {
+        self.inner.pages.reader.trace_to(path)
+    }
+
+    /// Ends the trace and says how many requests it has.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    pub fn end_trace(&self) -> std::io::Result<u64> {
+        self.inner.pages.reader.end_trace()
     }
 
     /// Gives at least `bytes` of cache memory back to the budget and the system, rows first, if the
@@ -491,6 +519,28 @@ impl Inner {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).is_read_below(epoch)
             || (!ng_types::canary::planted("ignore_other_pins")
                 && self.pages.reader.disk().is_pinned_below(epoch).unwrap_or(true))
+    }
+
+    /// What reads cost, as it was kept or else measured on the file of a segment; a common disk's
+    /// costs if that is too short to tell, so that plans for small stores are the same everywhere.
+    pub fn kept_or_measured(&self, segment: &Placed) -> Result<DiskCosts, ReadError> {
+        if !DiskCosts::are_measurable(segment) {
+            return Ok(DiskCosts::default());
+        }
+        if let Some(kept) = self.kept_costs.as_ref().and_then(KeptCosts::read) {
+            return Ok(kept);
+        }
+        let measured = DiskCosts::measure(&self.pages.reader, segment)?;
+        if let Some(costs) = &measured {
+            self.keep_costs(costs);
+        }
+        Ok(measured.unwrap_or_default())
+    }
+
+    pub fn keep_costs(&self, costs: &DiskCosts) {
+        if let Some(kept) = &self.kept_costs {
+            kept.write(costs);
+        }
     }
 
     /// What is left of the budget when the block cache has `block_bytes` and the row cache nothing.

@@ -19,9 +19,13 @@ _PACKAGES = ("numpy", "torch", "torch_geometric", "pyarrow", "matplotlib", "scik
 
 def doctor(
     path: Annotated[Path, typer.Argument(help="A folder on the disk to look at.")] = Path("."),
+    disk: Annotated[
+        bool, typer.Option("--disk", help="Measure the disk of the store PATH, and keep it.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Tries the back ends and limits of this machine, and gives advice."""
+    import neargraph
     from neargraph import _core
 
     facts: dict[str, Any] = {
@@ -29,6 +33,9 @@ def doctor(
         "packages": {name: version(name) for name in _PACKAGES},
         "probe": json.loads(_core.probe(str(path))),
     }
+    if disk:
+        with neargraph.open(path) as store:
+            facts["disk"] = store.measure_disk()
     facts["advice"] = advice(facts)
     if as_json:
         print_json(facts)
@@ -39,6 +46,8 @@ def doctor(
         pairs_table("Packages", [(k, v or "not installed") for k, v in facts["packages"].items()])
     )
     out.print(pairs_table(f"Disk under {path}", _shown(facts["probe"])))
+    if disk:
+        out.print(pairs_table("Measured, kept for a day", _rates(facts["disk"])))
     for line in facts["advice"]:
         out.print(f"- {line}", markup=False)
 
@@ -86,6 +95,15 @@ def _shown(facts: dict[str, Any]) -> list[tuple[str, Any]]:
         else:
             rows.append((name, value))
     return rows
+
+
+def _rates(found: dict[str, float] | None) -> list[tuple[str, Any]]:
+    if found is None:
+        return [("nothing", "no file of the store has 64 MiB")]
+    return [
+        ("random 4 KiB reads a second", f"{found['reads_per_s']:,.0f}"),
+        ("sequential reading", f"{size(int(found['bytes_per_s']))} a second"),
+    ]
 
 
 def _flat(value: Any) -> str:

@@ -223,6 +223,12 @@ class LookAhead:
         core = self._local.peek()
         return core.chosen() if core is not None else None
 
+    def describe(self) -> str:
+        """How the batches are read, in words."""
+        chosen = {**self._options, **(self.chosen() or {})}
+        window = f", window {chosen['window']}" if chosen.get("window") else ""
+        return f"reading={chosen['reading']!r}{window}"
+
     def waits(self) -> dict[str, float]:
         """Seconds that each stage has waited, and for what."""
         core = self._local.peek()

@@ -85,6 +85,8 @@ class NeighborLoader:
         compiled: True replays compiled epochs of the store (see `neargraph compile`), or of the
             directory that is named: the first epochs are those that would be sampled, later ones
             take them in turn. ``"auto"`` does where there are some that fit.
+        check_rows: Read every row of every batch once more, by itself, and raise `WrongRow` if it
+            differs; slow, for tests and doubts. See `NeighborSampler`.
         num_workers: Make batches in this many processes instead of threads. Processes open the
             last checkpoint, so one is written if there are commits since.
         pin_memory: Copy batches to page-locked memory where CUDA is there.
@@ -130,6 +132,7 @@ class NeighborLoader:
         window: int | None = None,
         two_phase: bool | None = None,
         compiled: Compiled = False,
+        check_rows: bool = False,
         num_workers: int = 0,
         pin_memory: bool = False,
         **kwargs: Any,
@@ -145,6 +148,7 @@ class NeighborLoader:
         x_read, x_cast = _split_x_dtype(snapshot.schema, x_dtype)
         how: dict[str, Any] = {"method": method, "dependent_batches": dependent_batches}
         rows: dict[str, Any] = {"attrs": attrs, "x_dtype": x_read, "x_format": x_format}
+        rows["check_rows"] = check_rows
         sampler = NeighborSampler(
             snapshot, num_neighbors, seed=seed, replace=replace, **how, **rows
         )

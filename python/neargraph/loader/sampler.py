@@ -14,6 +14,7 @@ from neargraph import _core
 from neargraph._process import ProcessLocal, closed_in_this_process
 from neargraph.dtypes import DtypeLike, XFormat, dtype_name, read_as
 from neargraph.exceptions import BudgetTooSmall, NameNotFound, UnsupportedArgument
+from neargraph.loader.check import RowCheck
 from neargraph.loader.compiled import Compiled, Replay, find_compiled
 from neargraph.loader.fanouts import resolve_fanouts
 from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead, make_room
@@ -22,6 +23,9 @@ from neargraph.loader.seeds import InputNodes, SeedPlan, resolve_input_nodes
 from neargraph.schema import EdgeType, Kind, NodeType, Schema
 from neargraph.snapshot import Reader, as_ids
 from neargraph.splits import SPLITS, split_columns
+
+# How rows come that nothing reads ahead.
+_DIRECT = "reading each batch by itself"
 
 Attrs = Sequence[str] | Mapping[Any, Sequence[str]] | None
 
@@ -49,6 +53,9 @@ class NeighborSampler:
             dtype of NumPy or torch the same converted, while it is gathered.
         x_format: ``"dense"``, or ``"sparse"`` for rows without their zeros where they are stored so
             (`MiniBatch.features` then gives `SparseRows`, as float32).
+        check_rows: Read every row of every batch once more, by itself and through other caches,
+            and raise `WrongRow` if it differs. For tests and doubts: it takes several times as
+            long, and 32 MB beside the store's memory.
 
     Raises:
         NameNotFound: `fanouts` or `attrs` name something the store does not have.
@@ -73,6 +80,7 @@ class NeighborSampler:
         attrs: Attrs = None,
         x_dtype: DtypeLike = None,
         x_format: XFormat = "dense",
+        check_rows: bool = False,
     ) -> None:
         if not 0 <= seed < 2**64:
             raise ValueError(f"seed must be in 0 ... 2^64 - 1, got {seed}")
@@ -89,6 +97,7 @@ class NeighborSampler:
             (*tensor, _column(self.snapshot.schema, tensor, x_dtype, x_format))
             for tensor in self.tensors
         ]
+        self._check = RowCheck(self.snapshot) if check_rows else None
         self._start()
 
     def _start(self) -> None:
@@ -124,6 +133,7 @@ class NeighborSampler:
         inputs = resolve_input_nodes(self.snapshot, ids)
         places = np.arange(len(inputs), dtype=np.int64)
         core = self.core.sample([(inputs.node_type.index, inputs.nodes(places))], stream)
+        self._check_rows(core, f"the batch of stream {stream}", _DIRECT)
         return MiniBatch(core, self.snapshot.schema, inputs.node_type, inputs.input_id(places))
 
     def sample_many(self, seeds: Mapping[str, Any], *, stream: int = 0) -> MiniBatch:
@@ -131,6 +141,7 @@ class NeighborSampler:
         schema = self.snapshot.schema
         given = [(schema.node_type(name), as_ids(ids)) for name, ids in seeds.items()]
         core = self.core.sample([(t.index, ids) for t, ids in given], stream)
+        self._check_rows(core, f"the batch of stream {stream}", _DIRECT)
         first = given[0][0] if given else schema.node_types[0]
         places = np.arange(sum(len(ids) for _, ids in given), dtype=np.int64)
         return MiniBatch(core, schema, first, places)
@@ -238,7 +249,8 @@ class NeighborSampler:
         try:
             for batch, places, holder in ahead.run(train_epoch, first):
                 made += 1
-                yield self._wrap(holder.pop(), inputs, plan, places, batch)
+                number = (train_epoch, batch)
+                yield self._wrap(holder.pop(), inputs, plan, places, number, ahead)
         except BudgetTooSmall:
             if made or not ahead.may_give_up:
                 raise
@@ -275,7 +287,8 @@ class NeighborSampler:
                     # A new stream follows where others had the memory and gave way.
                     while batch < stop and (holder := self._next_of(stream)):
                         # No local name may hold a batch: the budget counts it until it is dropped.
-                        yield self._wrap(holder.pop(), inputs, plan, places[:size], batch)
+                        number = (train_epoch, batch)
+                        yield self._wrap(holder.pop(), inputs, plan, places[:size], number)
                         places = places[size:]
                         batch += 1
 
@@ -299,7 +312,7 @@ class NeighborSampler:
             if not make_room(self.snapshot.store):
                 raise
             core = self.core.sample(seeds, stream)
-        return self._wrap(core, inputs, plan, places, batch)
+        return self._wrap(core, inputs, plan, places, (train_epoch, batch))
 
     def _wrap(
         self,
@@ -307,11 +320,20 @@ class NeighborSampler:
         inputs: InputNodes,
         plan: SeedPlan,
         places: Any,
-        batch: int,
+        number: tuple[int, int],
+        ahead: LookAhead | None = None,
     ) -> MiniBatch:
+        train_epoch, batch = number
+        if self._check is not None:
+            how = _DIRECT if ahead is None else ahead.describe()
+            self._check_rows(core, f"batch {batch} of epoch {train_epoch}", how)
         input_id = inputs.input_id(places)
         schema = self.snapshot.schema
         return MiniBatch(core, schema, inputs.node_type, input_id, plan.padding(batch))
+
+    def _check_rows(self, core: _core.MiniBatch, name: str, how: str) -> None:
+        if self._check is not None:
+            self._check.check(core, self._columns, name, how)
 
 
 def resolve_attrs(schema: Schema, attrs: Attrs) -> list[tuple[Kind, int, str]]:

@@ -5,6 +5,7 @@
 //! whole, exactly as long as asked, or it is an error that names the file and the place.
 
 mod session;
+mod trace;
 
 use std::io;
 use std::path::Path;
@@ -16,6 +17,7 @@ use crate::process::Home;
 use crate::retry::past_signals;
 use crate::stats::IoStats;
 use session::Session;
+use trace::Trace;
 
 /// Takes a whole completion or the error of one read. The bytes are only lent.
 pub type WholeRead<'a> = dyn FnMut(ReadOp, Result<&[u8], ReadError>) + 'a;
@@ -49,6 +51,7 @@ struct Shared {
     prefix: String,
     names: RwLock<Vec<(FileId, Arc<str>)>>,
     stats: IoStats,
+    trace: Trace,
     home: Home,
 }
 
@@ -64,8 +67,9 @@ impl Reader {
     }
 
     fn with_prefix(disk: Arc<dyn Disk>, prefix: String) -> Self {
-        let (names, stats, home) = (RwLock::default(), IoStats::default(), Home::here());
-        Self { shared: Arc::new(Shared { disk, prefix, names, stats, home }) }
+        let (names, stats, trace) = (RwLock::default(), IoStats::default(), Trace::default());
+        let shared = Shared { disk, prefix, names, stats, trace, home: Home::here() };
+        Self { shared: Arc::new(shared) }
     }
 
     /// The disk under it.
@@ -76,6 +80,26 @@ impl Reader {
     /// The counters.
     pub fn stats(&self) -> &IoStats {
         &self.shared.stats
+    }
+
+    /// Writes every device request from now on to a new file, 16 bytes each: its offset (u64), the
+    /// bytes that arrived (u32) and the number of its file (u32, of which the highest bit says that
+    /// it begins where the request before it ended), after the 16 bytes `ngreads1` and zeros. For
+    /// studies: nothing is recorded unless this was called.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn trace_to(&self, path: &Path) -> io::Result<()> {
+        self.shared.trace.begin(path)
+    }
+
+    /// Ends the trace and says how many requests it has. Calls of [`Reader::read`] that are still
+    /// going on may have up to 63 answers that were neither counted nor recorded yet.
+    ///
+    /// # Errors
+    /// The file could not be written; the reads themselves were none the worse for it.
+    pub fn end_trace(&self) -> io::Result<u64> {
+        self.shared.trace.end()
     }
 
     /// Whether this process is a fork of the one that made the reader: then every read fails with

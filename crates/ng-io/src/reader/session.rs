@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use ng_types::canary::planted;
 
+use super::trace::Traced;
 use super::{Reader, WholeRead};
-use crate::disk::{BLOCK_BYTES, NextRead, READ_BYTES_MAX, ReadOp};
+use crate::disk::{BLOCK_BYTES, FileId, NextRead, READ_BYTES_MAX, ReadOp};
 use crate::error::ReadError;
 use crate::retry::is_passing;
 use crate::stats::IoCounts;
@@ -32,6 +33,8 @@ struct Pending {
     arrived: Vec<u8>,
     /// Answers in a row that brought no new block.
     tries: u32,
+    /// Whether it begins where the read before it ended.
+    follows: bool,
 }
 
 /// What to do with an answer.
@@ -53,6 +56,10 @@ struct State {
     again: Vec<usize>,
     in_flight: u64,
     counts: IoCounts,
+    /// What goes into a trace together with `counts`.
+    traced: Vec<Traced>,
+    /// Where the last new read ends.
+    last_end: Option<(FileId, u64)>,
 }
 
 pub(super) struct Session<'a> {
@@ -62,7 +69,22 @@ pub(super) struct Session<'a> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        self.reader.stats().add(&self.state.get_mut().counts);
+        let state = self.state.get_mut();
+        if state.in_flight > 0 {
+            self.reader.stats().end_busy();
+        }
+        state.count(self.reader);
+    }
+}
+
+impl State {
+    /// Hands over what was counted.
+    fn count(&mut self, reader: &Reader) {
+        reader.stats().add(&std::mem::take(&mut self.counts));
+        if !self.traced.is_empty() {
+            reader.shared.trace.append(&self.traced);
+            self.traced.clear();
+        }
     }
 }
 
@@ -129,7 +151,12 @@ impl<'a> Session<'a> {
             state.pending.push(None);
             state.pending.len() - 1
         });
-        state.pending[place] = Some(Pending { op, arrived: Vec::new(), tries: 0 });
+        let follows = state.last_end == Some((op.file, op.offset));
+        state.last_end = Some((op.file, op.offset + u64::from(op.len)));
+        state.pending[place] = Some(Pending { op, arrived: Vec::new(), tries: 0, follows });
+        if state.in_flight == 0 {
+            self.reader.stats().begin_busy();
+        }
         state.in_flight += 1;
         ReadOp { tag: place as u64, ..op }
     }
@@ -154,13 +181,20 @@ impl<'a> Session<'a> {
         let place = op.tag as usize;
         let taken = {
             let state = &mut *self.state.borrow_mut();
+            let bytes = answer.as_ref().map_or(0, |bytes| bytes.len());
             state.counts.reads += 1;
-            state.counts.read_bytes += answer.as_ref().map_or(0, |bytes| bytes.len()) as u64;
+            state.counts.read_bytes += bytes as u64;
             state.counts.depth_sum += state.in_flight;
-            if state.counts.reads >= READS_BETWEEN_COUNTS {
-                self.reader.stats().add(&std::mem::take(&mut state.counts));
+            let taken = state.pending.get_mut(place).and_then(Option::take);
+            if self.reader.shared.trace.is_on() {
+                let follows = taken.as_ref().is_some_and(|pending| pending.follows);
+                let (file, offset, bytes) = (op.file, op.offset, bytes as u32);
+                state.traced.push(Traced { file, offset, bytes, follows });
             }
-            state.pending.get_mut(place).and_then(Option::take)
+            if state.counts.reads >= READS_BETWEEN_COUNTS {
+                state.count(self.reader);
+            }
+            taken
         };
         // An answer to nothing would be a defect of the back end; there is nobody to tell.
         let Some(mut pending) = taken else { return };
@@ -175,6 +209,9 @@ impl<'a> Session<'a> {
             let state = &mut *self.state.borrow_mut();
             state.free.push(place);
             state.in_flight -= 1;
+            if state.in_flight == 0 {
+                self.reader.stats().end_busy();
+            }
         }
         match (verdict, answer) {
             (Verdict::Joined(bytes), _) => done(pending.op, Ok(&bytes)),

@@ -232,11 +232,10 @@ impl Engine {
         match (&one, &two) {
             _ if self.settings.two_phase == Some(true) => two,
             (Ok(shorter), Ok(longer)) => {
-                let batches = self.shared.lock().given() as f64;
-                let gain = batches * (shorter.chosen.seconds - longer.chosen.seconds);
+                let seconds = [shorter.chosen.seconds, longer.chosen.seconds];
                 let bytes: u64 = seen.studies.iter().map(|s| s.rows * s.width).sum();
-                let ramp = RAMP_PASSES * costs.seconds(bytes);
-                let pays = gain > batches * each.as_secs_f64() + ramp;
+                let batches = self.shared.lock().given();
+                let pays = pays_to_sample_first(batches, seconds, each, costs.seconds(bytes));
                 if pays { two } else { one }
             }
             (Err(_), Ok(_)) => two,
@@ -270,5 +269,102 @@ impl Engine {
         let bytes = free.saturating_sub(others);
         let (given, disk_bytes) = (self.shared.lock().given(), self.settings.spill_room());
         Room { bytes, sample_bytes, batches: seen.batches, given, disk_bytes }
+    }
+}
+
+/// Whether sampling `batches` before their rows are read pays, where a batch then takes the second
+/// number of `seconds` of the device instead of the first: it costs the time of sampling, `each`,
+/// and filling the window anew, some passes over the file.
+fn pays_to_sample_first(batches: u64, seconds: [f64; 2], each: Duration, pass: f64) -> bool {
+    let gain = seconds[0] - seconds[1] - each.as_secs_f64();
+    batches as f64 * gain > RAMP_PASSES * pass
+}
+
+#[cfg(test)]
+mod tests {
+    use ng_store::Owner;
+    use ng_types::{Budget, NodeTypeId};
+
+    use super::*;
+    use crate::CompactSample;
+    use crate::lookahead::pieces::Job;
+
+    /// A read takes 1 ms, and so does a block: requests reach over a gap of one block.
+    const COSTS: DiskCosts = DiskCosts { reads_per_s: 1e3, bytes_per_s: 4096e3 };
+
+    /// Batches that want these rows of one block each, out of `rows`.
+    fn study(rows: u64, batches: &[Vec<u32>]) -> TableStudy {
+        let held = Budget::new(1 << 20);
+        let sampled: Vec<Sampled> = (0..)
+            .zip(batches)
+            .map(|(index, rows)| Sampled {
+                index,
+                job: Job::default(),
+                sample: CompactSample {
+                    nodes: Vec::new(),
+                    edges: Vec::new(),
+                    _held: held.reserve(0).expect("nothing"),
+                },
+                ordered: vec![Some(rows.clone())],
+                held: None,
+            })
+            .collect();
+        let tensor = TensorRef { owner: Owner::Node(NodeTypeId(0)), index: 0 };
+        TableStudy::new(tensor, rows, 4096, &sampled)
+    }
+
+    fn close(found: f64, expected: f64) {
+        assert!((found - expected).abs() < 1e-12, "{found} instead of {expected}");
+    }
+
+    #[test]
+    fn a_plan_costs_what_one_computes_by_hand() {
+        let found =
+            study(100, &[vec![0, 10, 20], vec![0, 12, 40], vec![0, 10, 41], vec![0, 11, 90]]);
+        assert_eq!(found.rows_per_batch(), 3);
+        // Rows 0; 10 to 12, reaching over 11; 20; 40: six blocks in four requests for two batches.
+        let scan = found.scan_cost(usize::MAX, 2, &COSTS);
+        close(scan.seconds, (1.0 + 3.0 + 1.0 + 1.0) / 2.0 / 1e3);
+        close(scan.reads, 4.0 / 2.0);
+        close(scan.bytes, 6.0 * 4096.0 / 2.0);
+        // Without row 0, which all batches want.
+        close(found.scan_cost(4, 2, &COSTS).seconds, 5.0 / 2.0 / 1e3);
+        assert_eq!((found.num_hot(4), found.hot(4)), (1, vec![0]));
+        // Row 0 comes again after one batch each time: three times in four batches.
+        close(found.window_misses(0), 3.0);
+        close(found.window_misses(4), 2.0);
+        close(found.window_cost(2.0, &COSTS).seconds, 2.0 / 1e3);
+    }
+
+    #[test]
+    fn the_cheaper_of_scan_and_window_is_taken() {
+        // Forty batches of 500 rows out of 4,000, each as likely, and room for 1,500 of them.
+        let rows = |batch: u32| (0..500).map(move |at| (at * 8 + batch * 37 + at * batch) % 4_000);
+        let batches: Vec<Vec<u32>> = (0..40).map(|batch| rows(batch).collect()).collect();
+        let tables = [study(4_000, &batches)];
+        let room =
+            Room { bytes: 10 << 20, sample_bytes: 4096, batches: 40, given: 1_000, disk_bytes: 0 };
+        let chosen = |costs: DiskCosts| {
+            let best = choose(Reading::Auto, None, &tables, &room, &costs).expect("fits");
+            for other in [Reading::Scan, Reading::Window] {
+                let other = choose(other, None, &tables, &room, &costs).expect("fits");
+                assert!(best.chosen.seconds <= other.chosen.seconds, "{best:?} {other:?}");
+            }
+            best.chosen.reading
+        };
+        assert_eq!(chosen(DiskCosts { reads_per_s: 1e3, bytes_per_s: 1e9 }), Reading::Scan);
+        assert_eq!(chosen(DiskCosts { reads_per_s: 1e6, bytes_per_s: 1e8 }), Reading::Window);
+    }
+
+    #[test]
+    fn sampling_first_pays_once_the_batches_make_up_for_sampling_and_the_first_window() {
+        // 30 ms less a batch for 10 ms of sampling, and passes of 2 s, of which one and a half are
+        // lost: 150 batches break even.
+        let pays = |batches, each| {
+            pays_to_sample_first(batches, [0.08, 0.05], Duration::from_millis(each), 2.0)
+        };
+        assert!(!pays(149, 10) && pays(151, 10));
+        assert!(!pays(1_000_000, 31) && pays(1_000_000, 29));
+        assert!(!pays(0, 0));
     }
 }

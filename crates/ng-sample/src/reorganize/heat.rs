@@ -9,7 +9,7 @@
 use ng_store::{Expansion, ReadError, Snapshot};
 use ng_types::{EdgeTypeId, Reservation};
 
-use super::{Batches, Progress, ReorganizeError};
+use super::{Batches, Phases, Progress, ReorganizeError};
 
 /// Bytes for each node of a type: three numbers, and the degrees of the edge types that end there.
 const BYTES_PER_NODE: u64 = 12;
@@ -27,16 +27,16 @@ pub(super) fn heat_bytes(snapshot: &Snapshot) -> u64 {
 }
 
 /// Entries that [`heat`] looks at.
-pub(super) fn heat_work(snapshot: &Snapshot, batches: &Batches) -> u64 {
+fn heat_work(snapshot: &Snapshot, batches: &Batches) -> u64 {
     let edges: u64 = snapshot.catalog().edge_types.iter().map(|meta| meta.num_edges).sum();
     edges * (batches.fanouts.hops() as u64 + 1)
 }
 
-/// By node type: the probability that a batch wants each node.
-pub(super) struct Heat {
+/// How hot nodes are: the memory is part of the budget until this is dropped.
+pub struct Heat {
+    /// By node type: the probability that a batch wants each node. Of a trace: how often it has it.
     pub by_type: Vec<Vec<f32>>,
-    /// Pays for it.
-    pub _held: Reservation,
+    pub(super) _held: Reservation,
 }
 
 /// One node type.
@@ -49,11 +49,18 @@ struct Nodes {
     rate: Vec<f32>,
 }
 
-pub(super) fn heat(
+/// The probability that a batch wants each node, from one pass over the edges for the degrees and
+/// one for each hop. Needs some 20 bytes a node of the budget while it works and 4 later.
+///
+/// # Errors
+/// [`ReorganizeError::Read`], and [`ReorganizeError::Stopped`] by `phases`.
+pub fn heat(
     snapshot: &Snapshot,
     batches: &Batches,
-    progress: &mut Progress<'_>,
+    phases: &mut Phases<'_>,
 ) -> Result<Heat, ReorganizeError> {
+    let total = heat_work(snapshot, batches);
+    let progress = &mut Progress { phase: "heat", done: 0, total, tell: phases };
     let mut held = snapshot.reserve(heat_bytes(snapshot)).map_err(ReadError::from)?;
     let catalog = snapshot.catalog();
     let mut nodes: Vec<Nodes> = catalog

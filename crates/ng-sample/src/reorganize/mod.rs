@@ -19,9 +19,8 @@ use ng_store::{
 use ng_types::{NodeId, NodeTypeId};
 use thiserror::Error;
 
+pub use heat::{Heat, heat};
 pub use pages::{BATCHES_TOGETHER, PageCounts};
-
-use heat::Heat;
 
 use crate::{Fanouts, SampleError};
 
@@ -211,11 +210,7 @@ fn make_orders(
     let mut tell = |phase, done, total| phases(phase, done, total);
     let heat = match &wanted.by {
         By::Trace(ids) => count_trace(snapshot, wanted.batches.node_type, ids)?,
-        By::Heat | By::Locality => {
-            let total = heat::heat_work(snapshot, &wanted.batches);
-            let mut progress = Progress { phase: "heat", done: 0, total, tell: &mut tell };
-            heat::heat(snapshot, &wanted.batches, &mut progress)?
-        }
+        By::Heat | By::Locality => heat(snapshot, &wanted.batches, &mut tell)?,
     };
     let mut orders = Vec::new();
     for id in types {

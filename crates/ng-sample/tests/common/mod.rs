@@ -2,6 +2,8 @@
 //! that follows docs/format.md word by word without any cleverness.
 #![allow(dead_code, clippy::expect_used)]
 
+pub mod one_type;
+
 use std::path::Path;
 
 use ng_io::BackendChoice;

@@ -1,0 +1,143 @@
+//! What reads cost on the disk that a store is on.
+//!
+//! Two rates are measured on a long file of the store, and kept for other processes and later days
+//! (`kept.rs`). What must not live here: what is read, and when.
+
+pub(crate) mod kept;
+
+use std::cell::Cell;
+use std::time::Instant;
+
+use crate::error::ReadError;
+use crate::io::{BLOCK_BYTES, READ_BYTES_MAX, ReadOp, Reader};
+use crate::pages::Placed;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// Random reads of a measurement: some tens of milliseconds on an SSD.
+const RANDOM_READS: u64 = 4096;
+
+/// Bytes of a measurement of longer reads.
+const LONG_BYTES: u64 = 96 << 20;
+
+/// Files below this are too short to say anything.
+const FILE_BYTES_MIN: u64 = 64 << 20;
+
+/// Rates of a disk with a full queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DiskCosts {
+    /// Random reads of one 4 KiB block a second.
+    pub reads_per_s: f64,
+    /// Bytes a second of long reads, one after the other.
+    pub bytes_per_s: f64,
+}
+
+/// Rates of requests of one length with a full queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RequestRate {
+    /// Their length.
+    pub bytes: u64,
+    /// How many a second in random places.
+    pub random_per_s: f64,
+    /// How many a second, one after the other.
+    pub sequential_per_s: f64,
+}
+
+impl Default for DiskCosts {
+    /// A common NVMe SSD.
+    fn default() -> Self {
+        Self { reads_per_s: 112_000.0, bytes_per_s: 1.17e9 }
+    }
+}
+
+impl DiskCosts {
+    /// Seconds of the device for one request.
+    pub fn seconds(&self, bytes: u64) -> f64 {
+        (1.0 / self.reads_per_s).max(bytes as f64 / self.bytes_per_s)
+    }
+
+    /// Blocks between two wanted ones that are cheaper to read than to skip.
+    pub fn gap_blocks(&self) -> u32 {
+        let bytes = self.bytes_per_s / self.reads_per_s;
+        (bytes / BLOCK as f64).clamp(0.0, 63.0) as u32
+    }
+
+    /// Whether the file of a segment is long enough to measure on.
+    pub(crate) fn are_measurable(segment: &Placed) -> bool {
+        file_bytes(segment) >= FILE_BYTES_MIN
+    }
+
+    /// Measures the file of a segment; `None` if it is too short.
+    pub(crate) fn measure(reader: &Reader, segment: &Placed) -> Result<Option<Self>, ReadError> {
+        let Some(file) = Measured::new(reader, segment) else { return Ok(None) };
+        let reads_per_s = file.random(BLOCK, RANDOM_READS)?;
+        let longest = READ_BYTES_MAX as u64;
+        let bytes_per_s = file.sequential(longest)? * longest as f64;
+        Ok(Some(Self { reads_per_s, bytes_per_s }))
+    }
+}
+
+/// Rates of requests of 4 KiB, 8 KiB, ... up to the longest that the engine makes.
+pub(crate) fn curve(reader: &Reader, segment: &Placed) -> Result<Vec<RequestRate>, ReadError> {
+    let Some(file) = Measured::new(reader, segment) else { return Ok(Vec::new()) };
+    let lengths = (0..).map(|power| BLOCK << power);
+    let rates = lengths.take_while(|bytes| *bytes <= READ_BYTES_MAX as u64).map(|bytes| {
+        let random_per_s = file.random(bytes, 2 * RANDOM_READS)?;
+        Ok(RequestRate { bytes, random_per_s, sequential_per_s: file.sequential(bytes)? })
+    });
+    rates.collect()
+}
+
+/// The length of a segment's file.
+pub(crate) fn file_bytes(segment: &Placed) -> u64 {
+    segment.meta.physical_pages() * u64::from(segment.meta.page_bytes)
+}
+
+/// A file that is long enough to measure on.
+struct Measured<'a> {
+    reader: &'a Reader,
+    segment: &'a Placed,
+    bytes: u64,
+}
+
+impl<'a> Measured<'a> {
+    fn new(reader: &'a Reader, segment: &'a Placed) -> Option<Self> {
+        let bytes = file_bytes(segment);
+        DiskCosts::are_measurable(segment).then_some(Self { reader, segment, bytes })
+    }
+
+    /// Requests a second in random places, of at most `most` requests.
+    fn random(&self, bytes: u64, most: u64) -> Result<f64, ReadError> {
+        let places = (self.bytes - bytes) / BLOCK + 1;
+        // A quarter of the blocks, so that few are read twice.
+        let count = most.min(places / 4 * BLOCK / bytes).min(LONG_BYTES / bytes);
+        self.rate(bytes, count, &|number| {
+            // Weyl steps by the golden ratio visit places far apart from each other.
+            let place = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            ((u128::from(place) * u128::from(places)) >> 64) as u64 * BLOCK
+        })
+    }
+
+    /// Requests a second, one after the other from the front of the file.
+    fn sequential(&self, bytes: u64) -> Result<f64, ReadError> {
+        self.rate(bytes, LONG_BYTES.min(self.bytes) / bytes, &|number| number * bytes)
+    }
+
+    fn rate(&self, bytes: u64, count: u64, offset: &dyn Fn(u64) -> u64) -> Result<f64, ReadError> {
+        let (at, failure) = (Cell::new(0), Cell::new(None));
+        let (file, len) = (self.segment.data, bytes as u32);
+        let start = Instant::now();
+        let mut next = || {
+            let number = at.get();
+            at.set(number + 1);
+            (number < count).then(|| ReadOp { tag: 0, file, offset: offset(number), len })
+        };
+        self.reader.read(&mut next, &mut |_, result| {
+            if let Err(error) = result {
+                failure.set(Some(error));
+            }
+        })?;
+        let seconds = start.elapsed().as_secs_f64();
+        failure.take().map_or(Ok(count as f64 / seconds), |error| Err(error.into()))
+    }
+}

@@ -1,0 +1,135 @@
+"""Proves that a batch has the rows it asked for, by reading each once more by itself.
+
+For tests and for whoever doubts: it reads everything twice. The plain reads go through a handle of
+their own, with another back end and other caches, where the version is one that can be opened
+again. The invariant: a batch that passes has as many rows as nodes (or edges), each with the bytes
+that a plain read gives.
+"""
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neargraph import _core
+from neargraph._process import ProcessLocal
+from neargraph.exceptions import WrongRow
+from neargraph.schema import EdgeType, Kind, NodeType
+from neargraph.snapshot import Snapshot
+
+# Of the second handle, beside the store's budget.
+_MEMORY_BYTES = 32_000_000
+_ROWS_AT_ONCE = 2048
+
+# (kind, type id, tensor, dtype).
+Column = tuple[Kind, int, str, str | None]
+
+
+class RowCheck:
+    """Checks the rows of batches of `snapshot`."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._start()
+
+    def _start(self) -> None:
+        self._local: ProcessLocal[_core.Snapshot] = ProcessLocal(self._open)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_snapshot": self._snapshot}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start()
+
+    def _open(self) -> _core.Snapshot:
+        """The same version through other caches; commits after the checkpoint have none."""
+        path = os.fspath(self._snapshot.path)
+        other = _core.open_store(path, _MEMORY_BYTES, "pread", None, False).snapshot()
+        same = other.fingerprint == self._snapshot.fingerprint
+        return other if same else self._snapshot.version
+
+    def check(self, batch: _core.MiniBatch, columns: list[Column], name: str, how: str) -> None:
+        """Compares all rows of a batch; `name` and `how` say which batch and how it was read.
+
+        Raises:
+            WrongRow: A row is missing, too many, or has other bytes.
+        """
+        for kind, type_id, tensor, dtype in columns:
+            owners: list[Any] = [*self._snapshot.schema.node_types]
+            if kind == "edge":
+                owners = [*self._snapshot.schema.edge_types]
+            ids = batch.nodes(type_id) if kind == "node" else batch.edge_ids(type_id)
+            if ids is None:
+                continue
+            what = f"{_owner(owners[type_id])}.{tensor}"
+            found = batch.tensor(kind, type_id, tensor)
+            sparse = isinstance(found, tuple)
+            count = len(found[0]) - 1 if sparse else len(found)
+            if count != len(ids):
+                raise WrongRow(
+                    f"{name}, read by {how}: {what} has {count} rows for {len(ids)} {kind}s"
+                )
+            read = self._sparse if sparse else self._dense
+            column = (kind, type_id, tensor, dtype)
+            for first in range(0, count, _ROWS_AT_ONCE):
+                part = slice(first, min(first + _ROWS_AT_ONCE, count))
+                wrong = read(found, part, column, ids)
+                if wrong is None:
+                    continue
+                place = first + wrong
+                row = None if sparse else _bytes(found[place : place + 1])[0]
+                said = "" if row is None else f"; it {self._said(row, column, ids)}"
+                raise WrongRow(
+                    f"{name}, read by {how}: {what} of {kind} {ids[place]} (number {place} of "
+                    f"{count}) differs from a plain read{said}"
+                )
+
+    def _dense(
+        self, found: NDArray[Any], part: slice, column: Column, ids: NDArray[np.int64]
+    ) -> int | None:
+        """The first place of `part` that differs from a plain read."""
+        kind, type_id, tensor, dtype = column
+        plain = self._local.get().rows(kind, type_id, tensor, ids[part], dtype)
+        given = found[part]
+        if plain.dtype != given.dtype or plain.shape != given.shape:
+            return 0
+        wrong = np.flatnonzero((_bytes(plain) != _bytes(given)).any(axis=1))
+        return int(wrong[0]) if len(wrong) else None
+
+    def _sparse(
+        self, found: tuple[Any, Any, Any], part: slice, column: Column, ids: NDArray[np.int64]
+    ) -> int | None:
+        indptr, indices, values = found
+        own = self._local.get().sparse_rows(*column[:3], ids[part])
+        for place in range(len(own[0]) - 1):
+            here = slice(*indptr[part.start + place : part.start + place + 2])
+            there = slice(*own[0][place : place + 2])
+            same = np.array_equal(indices[here], own[1][there])
+            if not same or values[here].tobytes() != own[2][there].tobytes():
+                return place
+        return None
+
+    def _said(self, row: NDArray[np.uint8], column: Column, ids: NDArray[np.int64]) -> str:
+        """What a wrong row looks like: that tells a mix-up of slots from a read that is missing."""
+        if not row.any():
+            return "is all zeros"
+        kind, type_id, tensor, dtype = column
+        for first in range(0, len(ids), _ROWS_AT_ONCE):
+            part = ids[first : first + _ROWS_AT_ONCE]
+            plain = _bytes(self._local.get().rows(kind, type_id, tensor, part, dtype))
+            same = np.flatnonzero((plain == row).all(axis=1))
+            if len(same):
+                return f"equals that of {kind} {part[same[0]]}"
+        return "is no other row of the batch"
+
+
+def _bytes(rows: NDArray[Any]) -> NDArray[np.uint8]:
+    """Rows as bytes, [n, bytes]: what is no number compares as well."""
+    whole = np.ascontiguousarray(rows)
+    return whole.view(np.uint8).reshape(len(rows), -1) if len(rows) else np.zeros((0, 0), np.uint8)
+
+
+def _owner(owner: NodeType | EdgeType) -> str:
+    return owner.name if isinstance(owner, NodeType) else "-".join(owner.triple)

@@ -1,0 +1,63 @@
+"""What `benchmarks.plan_cost` says that a trace costs is what one computes by hand."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+from benchmarks.plan_cost import (
+    FOLLOWS,
+    MAGIC,
+    RECORD,
+    curve_seconds,
+    figures,
+    mean_curve,
+    plan_seconds,
+    read_trace,
+)
+
+# (bytes, random a second, sequential a second)
+CURVE = [(4096, 100_000.0, 200_000.0), (8192, 80_000.0, 100_000.0), (262_144, 4_000.0, 5_000.0)]
+
+
+def trace(tmp_path, *requests):
+    records = np.array(list(requests), RECORD)
+    (tmp_path / "t").write_bytes(MAGIC + records.tobytes())
+    return read_trace(tmp_path / "t")
+
+
+def test_each_request_costs_a_read_or_its_bytes_whatever_is_more(tmp_path):
+    found = trace(tmp_path, (0, 4096, 1), (40_960, 262_144, 1), (303_104, 4096, 1 | FOLLOWS))
+    by_hand = 1 / 100_000 + 262_144 / 1e9 + 1 / 100_000
+    assert plan_seconds(found, 100_000.0, 1e9) == pytest.approx(by_hand, rel=1e-12)
+
+
+def test_the_curve_takes_the_kind_of_a_request_and_lines_between_lengths(tmp_path):
+    found = trace(tmp_path, (0, 4096, 1), (4096, 4096, 1 | FOLLOWS), (81_920, 135_168, 2))
+    # 135,168 is halfway between 8 KiB and 256 KiB.
+    by_hand = 1 / 100_000 + 1 / 200_000 + (1 / 80_000 + 1 / 4_000) / 2
+    assert curve_seconds(found, CURVE) == pytest.approx(by_hand, rel=1e-12)
+
+
+def test_figures_take_both_rates_from_the_curve_and_count_what_is_in_the_trace(tmp_path):
+    found = figures(trace(tmp_path, (0, 4096, 0), (4096, 262_144, FOLLOWS)), CURVE)
+    assert found["traced_reads"] == 2
+    assert found["traced_bytes"] == 266_240
+    assert found["traced_sequential"] == 1
+    assert found["bytes_per_s"] == 5_000 * 262_144
+    assert found["plan_seconds"] == pytest.approx(1 / 100_000 + 1 / 5_000, rel=1e-12)
+    assert figures(trace(tmp_path), CURVE)["plan_seconds"] == 0
+
+
+def test_two_measurements_are_one_by_the_mean_of_their_times():
+    (point,) = mean_curve([(4096, 100.0, 10.0)], [(4096, 300.0, 10.0)])
+    assert point == pytest.approx((4096, 150.0, 10.0))
+
+
+def test_another_file_is_no_trace(tmp_path):
+    (tmp_path / "t").write_bytes(b"something else, and long enough")
+    with pytest.raises(ValueError, match="no trace"):
+        read_trace(tmp_path / "t")
