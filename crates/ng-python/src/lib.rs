@@ -4,6 +4,7 @@
 mod arrays;
 mod catalog;
 mod compiled;
+mod direct;
 mod errors;
 mod importer;
 mod progress;
@@ -34,6 +35,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(store::open_store, module)?)?;
     module.add_function(wrap_pyfunction!(store::verify, module)?)?;
     module.add_function(wrap_pyfunction!(store::compact, module)?)?;
+    module.add_function(wrap_pyfunction!(direct::compile_direct, module)?)?;
+    module.add_function(wrap_pyfunction!(direct::describe_direct, module)?)?;
+    module.add_function(wrap_pyfunction!(direct::verify_direct, module)?)?;
     module.add_function(wrap_pyfunction!(reorganize::reorganize, module)?)?;
     module.add_function(wrap_pyfunction!(store::probe, module)?)?;
     module.add_function(wrap_pyfunction!(sampler::seed_order, module)?)?;
