@@ -113,6 +113,21 @@ class Sampler:
         drop_last: bool = False,
     ) -> BatchStream: ...
 
+class DirectPlan:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        scratch_dir: str,
+        page_bytes: int,
+        tensors: list[str] | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> None: ...
+    def info(self) -> dict[str, Any]: ...
+    def write(
+        self, directory: str, name: str, progress: Callable[[str, int, int], None] | None = None
+    ) -> int: ...
+    def close(self) -> None: ...
+
 class MiniBatch:
     @property
     def num_seeds(self) -> int: ...
@@ -351,15 +366,6 @@ def verify(
     progress: Progress | None = None,
 ) -> str: ...
 def probe(path: str) -> str: ...
-
-def compile_direct(
-    snapshot: Snapshot,
-    directory: str,
-    page_bytes: int,
-    tensors: list[str] | None = None,
-    name: str | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
-) -> dict[str, Any]: ...
 def describe_direct(directory: str, name: str) -> dict[str, Any]: ...
 def verify_direct(
     snapshot: Snapshot, directory: str, name: str, progress: Progress | None = None

@@ -1,9 +1,9 @@
 //! Files of the direct layout: planning, writing, describing, checking; see `_core.pyi`.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use ng_store::{DirectFile, DirectInfo, DirectOptions, DirectPlan};
+use ng_store::{DirectFile, DirectInfo, DirectOptions};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -31,32 +31,63 @@ fn info_dict<'py>(py: Python<'py>, info: &DirectInfo) -> PyResult<Bound<'py, PyD
     Ok(out)
 }
 
-/// Lays a snapshot out and, where `name` is given, writes `NAME.direct` in `directory`.
-#[pyfunction]
-#[pyo3(signature = (snapshot, directory, page_bytes, tensors=None, name=None, progress=None))]
-pub fn compile_direct<'py>(
-    py: Python<'py>,
-    snapshot: &Snapshot,
-    directory: &str,
-    page_bytes: usize,
-    tensors: Option<Vec<String>>,
-    name: Option<&str>,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let snapshot = Arc::clone(&snapshot.inner);
-    let options = DirectOptions { page_bytes, tensors };
-    let mut callback = Callback::new(progress);
-    let made = py.detach(|| {
-        let mut report = |phase: &str, done, total| callback.call_phase(phase, done, total);
-        let plan = DirectPlan::new(snapshot, Path::new(directory), &options, &mut report)?;
-        let info = plan.info();
-        if let Some(name) = name {
-            plan.write(name, &mut report)?;
-        }
-        Ok(info)
-    });
-    callback.finish()?;
-    info_dict(py, &made.map_err(|error| errors::direct(&error))?)
+/// A layout that is known and not written yet; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct DirectPlan {
+    inner: Mutex<Option<ng_store::DirectPlan>>,
+    info: DirectInfo,
+}
+
+#[pymethods]
+impl DirectPlan {
+    #[new]
+    #[pyo3(signature = (snapshot, scratch_dir, page_bytes, tensors=None, progress=None))]
+    fn new(
+        py: Python<'_>,
+        snapshot: &Snapshot,
+        scratch_dir: &str,
+        page_bytes: usize,
+        tensors: Option<Vec<String>>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let snapshot = Arc::clone(&snapshot.inner);
+        let options = DirectOptions { page_bytes, tensors };
+        let mut callback = Callback::new(progress);
+        let plan = py.detach(|| {
+            let mut report = |phase: &str, done, total| callback.call_phase(phase, done, total);
+            ng_store::DirectPlan::new(snapshot, Path::new(scratch_dir), &options, &mut report)
+        });
+        callback.finish()?;
+        let plan = plan.map_err(|error| errors::direct(&error))?;
+        Ok(Self { info: plan.info(), inner: Mutex::new(Some(plan)) })
+    }
+
+    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        info_dict(py, &self.info)
+    }
+
+    #[pyo3(signature = (directory, name, progress=None))]
+    fn write(
+        &self,
+        py: Python<'_>,
+        directory: &str,
+        name: &str,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<u64> {
+        let plan = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let plan = plan.ok_or_else(errors::closed)?;
+        let mut callback = Callback::new(progress);
+        let written = py.detach(|| {
+            let mut report = |phase: &str, done, total| callback.call_phase(phase, done, total);
+            plan.write(Path::new(directory), name, &mut report)
+        });
+        callback.finish()?;
+        written.map_err(|error| errors::direct(&error))
+    }
+
+    fn close(&self) {
+        drop(self.inner.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
 }
 
 /// What a file says about itself.

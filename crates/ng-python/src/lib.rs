@@ -30,12 +30,12 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<compiled::EpochWriter>()?;
     module.add_class::<compiled::EpochFile>()?;
     module.add_class::<compiled::Replay>()?;
+    module.add_class::<direct::DirectPlan>()?;
     module.add_class::<importer::Importer>()?;
     module.add_class::<importer::SparseProbe>()?;
     module.add_function(wrap_pyfunction!(store::open_store, module)?)?;
     module.add_function(wrap_pyfunction!(store::verify, module)?)?;
     module.add_function(wrap_pyfunction!(store::compact, module)?)?;
-    module.add_function(wrap_pyfunction!(direct::compile_direct, module)?)?;
     module.add_function(wrap_pyfunction!(direct::describe_direct, module)?)?;
     module.add_function(wrap_pyfunction!(direct::verify_direct, module)?)?;
     module.add_function(wrap_pyfunction!(reorganize::reorganize, module)?)?;

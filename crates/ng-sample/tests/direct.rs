@@ -4,6 +4,7 @@
 
 #![allow(clippy::expect_used)]
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -47,6 +48,8 @@ const HUBS: Like =
     Like { nodes: 4000, hub_every: 500, hub_degree: 9000, edge_data: false, width: 24 };
 const DATA: Like =
     Like { nodes: 3000, hub_every: 700, hub_degree: 2500, edge_data: true, width: 8 };
+/// Small enough for every part of the file to be damaged.
+const TINY: Like = Like { nodes: 220, hub_every: 55, hub_degree: 2600, edge_data: true, width: 4 };
 const WIDE: Like =
     Like { nodes: 900, hub_every: 90, hub_degree: 3000, edge_data: false, width: 1433 };
 
@@ -123,7 +126,7 @@ fn open(dir: &Path, memory: u64) -> Store {
 fn compile(store: &Store, dir: &Path, options: &DirectOptions) -> DirectInfo {
     let plan = DirectPlan::new(store.snapshot(), dir, options, &mut |_, _, _| true).expect("plan");
     let info = plan.info();
-    assert_eq!(plan.write("t", &mut |_, _, _| true).expect("written"), info.file_bytes);
+    assert_eq!(plan.write(dir, "t", &mut |_, _, _| true).expect("written"), info.file_bytes);
     info
 }
 
@@ -240,4 +243,169 @@ fn what_the_layout_cannot_be_used_for_is_said() {
     let moved = sampler(&store, &[3], false);
     let error = attach(moved, dir.path()).err().expect("refused");
     assert!(matches!(error, SampleError::Direct(DirectError::Stale { .. })), "{error}");
+}
+
+#[test]
+fn a_hop_reads_the_pages_of_its_sections_and_no_index() {
+    let dir = tempfile::tempdir().expect("dir");
+    build(dir.path(), HUBS);
+    let store = open(dir.path(), MEMORY);
+    let info = compile(&store, dir.path(), &DirectOptions::default());
+    let sampler = sampler(&store, &[5, 3], false);
+    let file = DirectFile::open(store.snapshot(), dir.path(), "t.direct").expect("opens");
+    let pages = |ids: &[u64]| -> HashSet<u64> {
+        let addresses = file.addresses(ids).expect("addresses");
+        addresses.into_iter().map(|address| address >> info.section_bits).collect()
+    };
+    let tables =
+        |ids: &[u64]| ids.iter().map(|id| id / ((4096 - 24) / 4)).collect::<HashSet<_>>().len();
+    // Neither these nor what is drawn from them has a long list.
+    let ids: Vec<u64> = (600..640).collect();
+    let direct = attach(sampler.clone(), dir.path()).expect("opens");
+    store.reset_stats();
+    let batch = direct.sample(&[(NODE, &ids)], 3).expect("sampled");
+    let all: Vec<u64> = batch.nodes[0].ids.iter().map(|id| *id as u64).collect();
+    let expanded = batch.nodes[0].per_hop[..2].iter().sum::<usize>();
+    let is_hub = |id: &u64| id % HUBS.hub_every == 3;
+    let hubs = all[..expanded].iter().filter(|id| is_hub(id)).count() as u64;
+    let (wanted, read) = ((pages(&all).len() + tables(&ids)) as u64, store.stats());
+    // A drawn position of a hub may be on a secondary page, and never costs more than that.
+    let most = wanted + hubs * 5;
+    let found = read.read_bytes / 4096;
+    assert!((wanted..=most).contains(&found), "{found} pages read, {wanted} to {most} wanted");
+    assert!(read.reads <= found);
+    // The same again is in memory.
+    store.reset_stats();
+    direct.sample(&[(NODE, &ids)], 3).expect("sampled");
+    assert_eq!(store.stats().reads, 0);
+}
+
+/// Where pages begin in a file.
+fn first_page(info: &DirectInfo) -> usize {
+    let pages = info.primary_pages + info.secondary_pages + info.table_pages;
+    (info.file_bytes - pages * info.page_bytes) as usize
+}
+
+/// Gives a page a checksum that fits its bytes.
+fn reseal(bytes: &mut [u8], at: usize, info: &DirectInfo) {
+    let page = info.page_bytes as usize;
+    let start = first_page(info) + (at - first_page(info)) / page * page;
+    let crc = crc32c::crc32c(&bytes[start + 4..start + page]);
+    bytes[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+}
+
+#[test]
+fn a_damaged_byte_is_named_or_not_used_and_hostile_pages_never_panic() {
+    let dir = tempfile::tempdir().expect("dir");
+    build(dir.path(), TINY);
+    let options = OpenOptions {
+        memory: Some(MEMORY),
+        backend: BackendChoice::Memory,
+        ..OpenOptions::default()
+    };
+    let store = Store::open(dir.path(), &options).expect("open");
+    let paged = sampler(&store, &[20, 3], false);
+    let ids: Vec<u64> = (0..TINY.nodes).collect();
+    let wanted = paged.sample(&[(NODE, &ids)], 1).expect("paged");
+    let info = compile(&store, dir.path(), &DirectOptions::default());
+    let path = dir.path().join("t.direct");
+    let sound = std::fs::read(&path).expect("read");
+    let (mut refused, mut unused) = (0, 0);
+    let places = (0..120).chain((120..sound.len()).step_by(41));
+    for at in places.chain(sound.len() - 30..sound.len()) {
+        let mut damaged = sound.clone();
+        damaged[at] ^= 1 << (at % 8);
+        std::fs::write(&path, &damaged).expect("write");
+        let found =
+            attach(paged.clone(), dir.path()).and_then(|direct| direct.sample(&[(NODE, &ids)], 1));
+        match found {
+            Ok(batch) => {
+                assert_same(&batch, &wanted);
+                unused += 1;
+            }
+            Err(error) => {
+                assert!(error.to_string().contains("t.direct"), "byte {at}: {error}");
+                refused += 1;
+            }
+        }
+        if at >= first_page(&info) {
+            reseal(&mut damaged, at, &info);
+            std::fs::write(&path, &damaged).expect("write");
+            // Rows are whatever they are now; structures are refused or lead somewhere.
+            let _ = attach(paged.clone(), dir.path())
+                .and_then(|direct| direct.sample(&[(NODE, &ids)], 1));
+        }
+    }
+    assert!(refused > 20 * unused, "{refused} refused, {unused} not used");
+    for cut in [0, 4096, sound.len() / 2, sound.len() - 4096, sound.len() - 1] {
+        std::fs::write(&path, &sound[..cut]).expect("write");
+        let error = attach(paged.clone(), dir.path()).err().expect("refused");
+        assert!(matches!(error, SampleError::Direct(DirectError::NotDirect { .. })), "{error}");
+    }
+}
+
+#[test]
+fn pages_of_another_build_or_another_place_are_refused() {
+    let dir = tempfile::tempdir().expect("dir");
+    build(dir.path(), TINY);
+    let store = open(dir.path(), MEMORY);
+    let paged = sampler(&store, &[20, 3], false);
+    let ids: Vec<u64> = (0..TINY.nodes).collect();
+    let with = |tensors: &[&str]| DirectOptions {
+        page_bytes: 0,
+        tensors: Some(tensors.iter().map(|name| (*name).to_owned()).collect()),
+    };
+    compile(&store, dir.path(), &with(&["steps", "y"]));
+    let path = dir.path().join("t.direct");
+    let other = std::fs::read(&path).expect("read");
+    // As many bytes of rows, so the pages are alike but for their build.
+    let info = compile(&store, dir.path(), &with(&["x", "y"]));
+    let sound = std::fs::read(&path).expect("read");
+    assert_eq!(info.row_bytes, 24);
+    let (first, page) = (first_page(&info), 4096);
+    let swap = |from: &[u8], at: usize, to: usize| {
+        let mut bytes = sound.clone();
+        bytes[to..to + page].copy_from_slice(&from[at..at + page]);
+        std::fs::write(&path, bytes).expect("write");
+        let direct = attach(paged.clone(), dir.path()).expect("opens");
+        let error = direct.sample(&[(NODE, &ids)], 1).expect_err("refused");
+        let is_named = matches!(error, SampleError::Direct(DirectError::Damaged { .. }));
+        assert!(is_named, "{error}");
+        error.to_string()
+    };
+    assert!(swap(&other, first, first).contains("build"));
+    assert!(swap(&sound, first + page, first).contains("page 1"));
+}
+
+#[test]
+fn a_compilation_that_is_stopped_or_killed_leaves_nothing_that_is_used() {
+    let dir = tempfile::tempdir().expect("dir");
+    build(dir.path(), TINY);
+    let store = open(dir.path(), MEMORY);
+    let plan = || {
+        DirectPlan::new(store.snapshot(), dir.path(), &DirectOptions::default(), &mut |_, _, _| {
+            true
+        })
+    };
+    let names = || -> Vec<String> {
+        let entries = std::fs::read_dir(dir.path()).expect("listed");
+        let names = entries.map(|entry| entry.expect("entry").file_name().into_string());
+        names.map(|name| name.expect("utf8")).filter(|name| name.contains(".direct")).collect()
+    };
+    let stopped = plan().expect("plan").write(dir.path(), "t", &mut |phase, _, _| phase != "write");
+    assert!(matches!(stopped, Err(DirectError::Stopped)));
+    assert_eq!(names(), [""; 0]);
+    std::fs::write(dir.path().join("t.direct.partial"), b"what a killed process left").expect("w");
+    assert!(attach(sampler(&store, &[2], false), dir.path()).is_err());
+    plan().expect("plan").write(dir.path(), "t", &mut |_, _, _| true).expect("written");
+    assert_eq!(names(), ["t.direct"]);
+    let direct = attach(sampler(&store, &[2], false), dir.path()).expect("opens");
+    direct.sample(&[(NODE, &[1, 2, 3])], 0).expect("sampled");
+    let file = DirectFile::open(store.snapshot(), dir.path(), "t.direct").expect("opens");
+    file.verify(&mut |_, _| true).expect("sound");
+    // The same input gives the same bytes.
+    let path = dir.path().join("t.direct");
+    let first = std::fs::read(&path).expect("read");
+    plan().expect("plan").write(dir.path(), "t", &mut |_, _, _| true).expect("written");
+    assert_eq!(first, std::fs::read(&path).expect("read"));
 }

@@ -15,6 +15,14 @@ from .train import parse_fanouts
 
 def compile_(
     store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    layout: Annotated[
+        str,
+        typer.Option(help="direct: rows beside lists in one file, instead of epochs; else paged."),
+    ] = "paged",
+    page_size: Annotated[
+        int, typer.Option(help="Of the direct layout, 4096 ... 65536 bytes.")
+    ] = 4096,
+    name: Annotated[str, typer.Option(help="Of the direct layout's file.")] = "graph",
     epochs: Annotated[int, typer.Option(help="How many different epochs.")] = 1,
     fanouts: Annotated[str, typer.Option(help="Neighbours per layer, -1 for all.")] = "15,10",
     batch: Annotated[int, typer.Option(help="Seeds of a batch.")] = 1024,
@@ -48,11 +56,23 @@ def compile_(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the estimate only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Samples epochs once and writes them down, so that loaders can replay them."""
+    """Samples epochs once and writes them down, so that loaders can replay them.
+
+    With --layout direct, writes the graph itself down with rows beside neighbour lists instead, for
+    loaders with layout="direct"; then --attrs, --memory, --out and --overwrite are all that counts.
+    """
     import neargraph
     from neargraph.loader.compiling import EpochCompiler
+    from neargraph.loader.direct import check_layout
     from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
+    if check_layout(layout, "uniform") == "direct":
+        with neargraph.open(store, memory=memory, backend=backend, recover=recover) as handle:
+            names = None if attrs is None else attrs.split(",")
+            options: dict[str, Any] = {"attrs": names, "dry_run": dry_run, "overwrite": overwrite}
+            options |= {"page_bytes": page_size, "directory": out}
+            _compile_direct(store, handle.snapshot(), name, options, as_json)
+        return
     opened = neargraph.open(store, memory=memory, backend=backend, recover=recover)
     with opened as handle, bars(as_json) as progress:
         how: dict[str, Any] = {"method": method, "dependent_batches": dependent_batches}
@@ -79,6 +99,32 @@ def compile_(
         return
     rows = [(key.replace("_", " "), _value(key, value)) for key, value in report.items()]
     console().print(pairs_table(f"Compiled {store}", rows))
+
+
+def _compile_direct(
+    store: Path, snapshot: Any, name: str, options: dict[str, Any], as_json: bool
+) -> None:
+    from neargraph.loader.direct import compile_direct
+
+    with bars(as_json) as progress:
+        report = compile_direct(snapshot, name, progress=progress, **options)
+    if as_json:
+        print_json({"store": str(store), "layout": "direct", **report})
+        return
+    rows: list[tuple[str, Any]] = [
+        ("file", report["file"] + ("" if report["written"] else " (not written)")),
+        ("tensors", ", ".join(report["tensors"]) or "none"),
+        ("size", f"{size(report['file_bytes'])} of {size(report['free_bytes'])} free"),
+        ("inflation", f"{report['inflation']:.3f} times rows, degrees and 4-byte neighbours"),
+        ("address", f"{report['address_bytes']} bytes, {report['section_bits']} bits of section"),
+        ("page", f"{report['page_bytes']:,} bytes"),
+        ("pages that a node is read with", report["pages_per_section"]),
+        ("primary pages", report["primary_pages"]),
+        ("secondary pages", report["secondary_pages"]),
+        ("pages of addresses of seeds", report["table_pages"]),
+    ]
+    title = f"Compiled {store}" if report["written"] else f"Direct layout of {store}"
+    console().print(pairs_table(title, rows))
 
 
 def _seeds(text: str, node_type: str | None) -> Any:

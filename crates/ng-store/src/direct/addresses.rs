@@ -48,10 +48,19 @@ impl Addresses {
             return Ok(Self { width, place: Place::Memory(region), _held: held });
         }
         let held = snapshot.reserve(WINDOW_BYTES as u64)?;
+        Self::on_disk(directory, num_nodes, width, held)
+    }
+
+    fn on_disk(
+        directory: &Path,
+        num_nodes: u64,
+        width: usize,
+        held: Reservation,
+    ) -> Result<Self, DirectError> {
         let file = ScratchFile::create_in(directory)?;
-        file.write_all_at(bytes.saturating_sub(1), &[0])?;
-        let place = Place::File { file, window: vec![0; WINDOW_BYTES / WIDTH_MAX * width] };
-        Ok(Self { width, place, _held: held })
+        file.write_all_at((num_nodes * width as u64).saturating_sub(1), &[0])?;
+        let window = vec![0; held.bytes() as usize / WIDTH_MAX * width];
+        Ok(Self { width, place: Place::File { file, window }, _held: held })
     }
 
     /// Whether they lie in a file.
@@ -118,4 +127,31 @@ impl Addresses {
 fn number(bytes: &[u8], index: usize, width: usize) -> u64 {
     let bytes = bytes.get(index * width..(index + 1) * width).unwrap_or_default();
     bytes.iter().rev().fold(0, |high, byte| high << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ng_types::Budget;
+
+    #[test]
+    fn addresses_on_disk_are_those_that_were_set_whatever_the_window() {
+        const NODES: u64 = 5000;
+        let dir = tempfile::tempdir().expect("dir");
+        let address = |node: u64| node * 977 % 65_521;
+        for (width, window) in [(4, 64), (5, 800), (8, 1 << 20)] {
+            let held = Budget::new(1 << 21).reserve(window).expect("fits");
+            let mut all = Addresses::on_disk(dir.path(), NODES, width, held).expect("made");
+            assert!(all.is_on_disk());
+            let order: Vec<u64> = (0..NODES / 2).chain((NODES / 2..NODES).rev()).collect();
+            for part in order.chunks(700) {
+                let addresses: Vec<u64> = part.iter().map(|node| address(*node)).collect();
+                all.set(part, &addresses).expect("set");
+            }
+            let wanted: Vec<u64> = (0..9000).map(|step| step * 7919 % NODES).collect();
+            let mut found = wanted.clone();
+            all.translate(&mut found).expect("read");
+            assert!(wanted.iter().zip(&found).all(|(node, found)| address(*node) == *found));
+        }
+    }
 }

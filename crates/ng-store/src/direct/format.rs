@@ -23,7 +23,9 @@ pub(crate) const SECTION_HEADER: usize = 4;
 pub(crate) const WIDTH_MIN: usize = 4;
 pub(crate) const WIDTH_MAX: usize = 8;
 /// No page has more sections than two to this.
-pub(crate) const SECTION_BITS_MAX: u32 = 12;
+pub(crate) const SECTION_BITS_MAX: u32 = 8;
+/// Bits for sections where rows are so wide that they need fewer.
+pub(crate) const SECTION_BITS_MIN: u32 = 4;
 
 const EDGE_ID_BYTES: usize = 5;
 

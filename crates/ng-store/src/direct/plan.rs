@@ -4,7 +4,7 @@
 //! pages. The invariant: a plan holds the addresses of all nodes, in memory that was reserved or on
 //! disk, and nothing else in proportion to the graph.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use ng_types::{EdgeTypeId, NodeId, NodeTypeId, Reservation};
@@ -12,7 +12,8 @@ use ng_types::{EdgeTypeId, NodeId, NodeTypeId, Reservation};
 use super::addresses::Addresses;
 use super::error::DirectError;
 use super::format::{
-    PAGE_BYTES_MAX, PAGE_HEADER, SECTION_BITS_MAX, SLOT_BYTES, Shape, WIDTH_MAX, WIDTH_MIN,
+    PAGE_BYTES_MAX, PAGE_HEADER, SECTION_BITS_MAX, SECTION_BITS_MIN, SLOT_BYTES, Shape, WIDTH_MAX,
+    WIDTH_MIN,
 };
 use super::head::{DirectInfo, DirectTensor, Head};
 use super::layout::Placer;
@@ -43,7 +44,6 @@ pub struct DirectOptions {
 /// A layout that is known and not written yet.
 pub struct DirectPlan {
     pub(crate) snapshot: Arc<Snapshot>,
-    pub(crate) directory: PathBuf,
     pub(crate) head: Head,
     pub(crate) head_bytes: Vec<u8>,
     pub(crate) tensors: Vec<TensorRef>,
@@ -135,8 +135,8 @@ impl DirectPlan {
         let wrong = |damage: crate::error::Damage| DirectError::Unsupported(damage.to_string());
         let head = head.with_build().and_then(Head::checked).map_err(wrong)?;
         let head_bytes = head.encode().map_err(wrong)?;
-        let (directory, addresses) = (directory.to_owned(), pass.addresses);
-        Ok(Self { snapshot, directory, head, head_bytes, tensors, addresses, order })
+        let addresses = pass.addresses;
+        Ok(Self { snapshot, head, head_bytes, tensors, addresses, order })
     }
 
     /// What the file will be.
@@ -246,8 +246,8 @@ fn with_width(bare: Shape, width: usize) -> Result<Shape, DirectError> {
     let least = shape.section_header() + shape.row_bytes + SLOT_BYTES;
     let most = (shape.unit_bytes() - PAGE_HEADER) / least;
     // The tails of lists share pages, too, and are worth some bits where rows are wide.
-    let bits = (usize::BITS - most.leading_zeros()).clamp(4, SECTION_BITS_MAX);
-    shape.section_bits = bits.min(8);
+    shape.section_bits =
+        (usize::BITS - most.leading_zeros()).clamp(SECTION_BITS_MIN, SECTION_BITS_MAX);
     shape.check().map_err(|damage| DirectError::Unsupported(damage.to_string()))?;
     Ok(shape)
 }

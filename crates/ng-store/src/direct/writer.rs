@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use ng_io::Writer;
@@ -32,8 +33,7 @@ const NODES_TOGETHER: u64 = 4096;
 const OPEN_BYTES: u64 = 3 << 20;
 
 impl DirectPlan {
-    /// Writes the file `NAME.direct` in the directory of the plan, replacing one of that name; says
-    /// how many bytes it has. A killed process leaves `NAME.direct.partial`, which nobody reads and
+    /// Writes the file `NAME.direct` in `directory`, replacing one of that name; says how many bytes it has. A killed process leaves `NAME.direct.partial`, which nobody reads and
     /// the next call removes.
     ///
     /// # Errors
@@ -41,6 +41,7 @@ impl DirectPlan {
     /// [`DirectError::Budget`], those of reading and writing.
     pub fn write(
         mut self,
+        directory: &Path,
         name: &str,
         progress: &mut DirectProgress<'_>,
     ) -> Result<u64, DirectError> {
@@ -48,8 +49,7 @@ impl DirectPlan {
         let nodes = NODES_TOGETHER * (EXPAND_BYTES_PER_DESTINATION + GATHER_BYTES_PER_ROW + 64);
         let rows = 2 * ROW_BYTES_TOGETHER.max(self.head.shape.row_bytes as u64);
         let _held = self.snapshot.reserve(entries + nodes + rows + OPEN_BYTES)?;
-        let directory = self.directory.clone();
-        let disk = open_for_writing(&directory)?;
+        let disk = open_for_writing(directory)?;
         let (file, partial) =
             (format!("{name}{DIRECT_SUFFIX}"), format!("{name}{DIRECT_SUFFIX}.partial"));
         let failed = |action, file: &str| {
