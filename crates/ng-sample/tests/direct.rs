@@ -49,7 +49,7 @@ const HUBS: Like =
 const DATA: Like =
     Like { nodes: 3000, hub_every: 700, hub_degree: 2500, edge_data: true, width: 8 };
 /// Small enough for every part of the file to be damaged.
-const TINY: Like = Like { nodes: 220, hub_every: 55, hub_degree: 2600, edge_data: true, width: 4 };
+const TINY: Like = Like { nodes: 220, hub_every: 55, hub_degree: 1200, edge_data: true, width: 4 };
 const WIDE: Like =
     Like { nodes: 900, hub_every: 90, hub_degree: 3000, edge_data: false, width: 1433 };
 
@@ -259,25 +259,32 @@ fn a_hop_reads_the_pages_of_its_sections_and_no_index() {
     };
     let tables =
         |ids: &[u64]| ids.iter().map(|id| id / ((4096 - 24) / 4)).collect::<HashSet<_>>().len();
-    // Neither these nor what is drawn from them has a long list.
-    let ids: Vec<u64> = (600..640).collect();
     let direct = attach(sampler.clone(), dir.path()).expect("opens");
-    store.reset_stats();
-    let batch = direct.sample(&[(NODE, &ids)], 3).expect("sampled");
-    let all: Vec<u64> = batch.nodes[0].ids.iter().map(|id| *id as u64).collect();
-    let expanded = batch.nodes[0].per_hop[..2].iter().sum::<usize>();
-    let is_hub = |id: &u64| id % HUBS.hub_every == 3;
-    let hubs = all[..expanded].iter().filter(|id| is_hub(id)).count() as u64;
-    let (wanted, read) = ((pages(&all).len() + tables(&ids)) as u64, store.stats());
-    // A drawn position of a hub may be on a secondary page, and never costs more than that.
-    let most = wanted + hubs * 5;
-    let found = read.read_bytes / 4096;
-    assert!((wanted..=most).contains(&found), "{found} pages read, {wanted} to {most} wanted");
-    assert!(read.reads <= found);
-    // The same again is in memory.
-    store.reset_stats();
-    direct.sample(&[(NODE, &ids)], 3).expect("sampled");
-    assert_eq!(store.stats().reads, 0);
+    // Of the first and those drawn from them none has a long list, of the others each has one, of
+    // which some of five drawn positions are elsewhere.
+    for (ids, elsewhere) in [((600..640).collect::<Vec<u64>>(), 0), (vec![3, 503], 10)] {
+        store.reset_stats();
+        let batch = direct.sample(&[(NODE, &ids)], 3).expect("sampled");
+        // Looking addresses up in the test reads, too, so this comes first.
+        let read = store.stats();
+        let all: Vec<u64> = batch.nodes[0].ids.iter().map(|id| *id as u64).collect();
+        let drawn_from = &all[ids.len()..batch.nodes[0].per_hop[..2].iter().sum()];
+        assert!(drawn_from.iter().all(|id| id % HUBS.hub_every != 3));
+        let wanted = (pages(&all).len() + tables(&ids)) as u64;
+        let found = read.read_bytes / 4096;
+        let is_right = if elsewhere == 0 {
+            found == wanted
+        } else {
+            // What the batch before has read is in memory.
+            found <= wanted + elsewhere
+        };
+        assert!(is_right, "{found} pages read, {wanted} wanted");
+        assert!(read.reads <= found);
+        // The same again is in memory.
+        store.reset_stats();
+        direct.sample(&[(NODE, &ids)], 3).expect("sampled");
+        assert_eq!(store.stats().reads, 0);
+    }
 }
 
 /// Where pages begin in a file.
@@ -304,14 +311,13 @@ fn a_damaged_byte_is_named_or_not_used_and_hostile_pages_never_panic() {
         ..OpenOptions::default()
     };
     let store = Store::open(dir.path(), &options).expect("open");
-    let paged = sampler(&store, &[20, 3], false);
+    let paged = sampler(&store, &[-1], false);
     let ids: Vec<u64> = (0..TINY.nodes).collect();
-    let wanted = paged.sample(&[(NODE, &ids)], 1).expect("paged");
     let info = compile(&store, dir.path(), &DirectOptions::default());
     let path = dir.path().join("t.direct");
     let sound = std::fs::read(&path).expect("read");
-    let (mut refused, mut unused) = (0, 0);
-    let places = (0..120).chain((120..sound.len()).step_by(41));
+    let mut refused = 0;
+    let places = (0..120).chain((120..sound.len()).step_by(173));
     for at in places.chain(sound.len() - 30..sound.len()) {
         let mut damaged = sound.clone();
         damaged[at] ^= 1 << (at % 8);
@@ -319,10 +325,8 @@ fn a_damaged_byte_is_named_or_not_used_and_hostile_pages_never_panic() {
         let found =
             attach(paged.clone(), dir.path()).and_then(|direct| direct.sample(&[(NODE, &ids)], 1));
         match found {
-            Ok(batch) => {
-                assert_same(&batch, &wanted);
-                unused += 1;
-            }
+            // All lists are asked for, so every page is read.
+            Ok(_) => panic!("byte {at} of {}", sound.len()),
             Err(error) => {
                 assert!(error.to_string().contains("t.direct"), "byte {at}: {error}");
                 refused += 1;
@@ -336,7 +340,7 @@ fn a_damaged_byte_is_named_or_not_used_and_hostile_pages_never_panic() {
                 .and_then(|direct| direct.sample(&[(NODE, &ids)], 1));
         }
     }
-    assert!(refused > 20 * unused, "{refused} refused, {unused} not used");
+    assert!(refused > 300, "{refused} refused");
     for cut in [0, 4096, sound.len() / 2, sound.len() - 4096, sound.len() - 1] {
         std::fs::write(&path, &sound[..cut]).expect("write");
         let error = attach(paged.clone(), dir.path()).err().expect("refused");

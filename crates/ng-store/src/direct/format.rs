@@ -23,7 +23,7 @@ pub(crate) const SECTION_HEADER: usize = 4;
 pub(crate) const WIDTH_MIN: usize = 4;
 pub(crate) const WIDTH_MAX: usize = 8;
 /// No page has more sections than two to this.
-pub(crate) const SECTION_BITS_MAX: u32 = 8;
+pub(crate) const SECTION_BITS_MAX: u32 = 12;
 /// Bits for sections where rows are so wide that they need fewer.
 pub(crate) const SECTION_BITS_MIN: u32 = 4;
 
@@ -226,11 +226,6 @@ pub(crate) fn seal(bytes: &mut [u8], kind: Kind, count: usize, page: u64, build:
 pub(crate) fn check_page(bytes: &[u8], kind: Kind, page: u64, build: u64) -> Result<(), Damage> {
     let (found, expected) = (crc32c::crc32c(bytes.get(4..).unwrap_or_default()), le_u32(bytes, 0));
     ensure(found == expected, || format!("checksum {found:#010x}, expected {expected:#010x}"))?;
-    check_header(bytes, kind, page, build)
-}
-
-/// Checks whose page it is.
-pub(crate) fn check_header(bytes: &[u8], kind: Kind, page: u64, build: u64) -> Result<(), Damage> {
     let (found, other) = (le_u64(bytes, 8), le_u64(bytes, 16));
     ensure(found == page, || format!("it is page {found}"))?;
     ensure(other == build, || format!("it is of build {other:#018x}, this is {build:#018x}"))?;

@@ -9,6 +9,7 @@
 //! file, page and section.
 
 mod addresses;
+mod cache;
 mod error;
 mod format;
 mod head;
@@ -18,6 +19,7 @@ mod reader;
 mod section;
 mod writer;
 
+pub(crate) use cache::PageCaches;
 pub use error::DirectError;
 pub use head::DirectInfo;
 pub use plan::{DirectOptions, DirectPlan, DirectProgress};

@@ -1,22 +1,22 @@
-//! Reading a file of the direct layout: pages through the store's block cache, sections out of
-//! them.
+//! Reading a file of the direct layout: pages through a cache of its own in the store's memory,
+//! sections out of them.
 //!
 //! What lives here: opening a file, the pages of many addresses in one call, the table of seeds.
 //! What must not: draws. The invariants: the pages of a call are handed to the disk at once, those
-//! that lie side by side in one read; a page is checked when it comes from the disk, whose page it
-//! is and each section at every use.
+//! that lie side by side in one read; a page is checked when it comes from the disk, and
+//! each section at every use.
 
 use std::cell::RefCell;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ng_io::{BackendChoice, IoCounts, OpenOptions, open_dir};
 use ng_types::{NodeId, Reservation};
 
+use super::cache::PageCache;
 use super::error::DirectError;
-use super::format::{Kind, PAGE_HEADER, check_header, check_page, count_of};
+use super::format::{Kind, PAGE_HEADER, check_page, count_of};
 use super::head::{DirectInfo, Head};
 use super::plan::{NODE, only_types};
 use super::section::{Bounds, Position, Primary, Secondary, Spot};
@@ -25,11 +25,6 @@ use crate::catalog::{Owner, TensorRef};
 use crate::error::Damage;
 use crate::io::{BLOCK_BYTES, FileId, READ_BYTES_MAX, ReadOp, Reader};
 use crate::snapshot::Snapshot;
-
-/// Cached blocks of files of this layout have the last segment number in their key, which no store
-/// has, and the number of the open file: equal numbers never meet in one process's cache.
-const CACHE_SEGMENT: u64 = 0xFFFF << 48;
-static FILES_OPENED: AtomicU64 = AtomicU64::new(0);
 
 /// Threads that read at once, for which staging memory is set aside.
 const THREADS_MAX: u64 = 4;
@@ -51,7 +46,7 @@ pub struct DirectFile {
     /// Where page 0 begins.
     first: u64,
     file_bytes: u64,
-    cache_key: u64,
+    cache: Arc<PageCache>,
     /// What was read when reads were last added to the store's.
     counted: Mutex<IoCounts>,
     _staging: Reservation,
@@ -70,8 +65,8 @@ impl DirectFile {
         Ok(head.info(bytes))
     }
 
-    /// Opens the file `name` of `directory`, which must be compiled from `snapshot`. Pages go
-    /// through the store's block cache.
+    /// Opens the file `name` of `directory`, which must be compiled from `snapshot`. Its pages have
+    /// a cache of their own, of memory that the store can take back.
     ///
     /// # Errors
     /// [`DirectError::NotDirect`], [`DirectError::Stale`], [`DirectError::Unsupported`],
@@ -96,11 +91,14 @@ impl DirectFile {
         if *found != wanted {
             return Err(DirectError::Stale { file: name, found: found.clone(), wanted });
         }
-        let number = FILES_OPENED.fetch_add(1, Ordering::Relaxed) & 0xFFFF;
+        let cache = Arc::new(PageCache::new(&snapshot.inner, &head.shape, file_bytes));
+        let mut caches = snapshot.inner.direct.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.push(Arc::downgrade(&cache));
+        drop(caches);
         Ok(Self {
             bounds: head.bounds(),
             first: head.first_page_at(head_bytes),
-            cache_key: CACHE_SEGMENT | number << 32,
+            cache,
             counted: reader.stats().counts().into(),
             snapshot,
             reader,
@@ -285,7 +283,7 @@ impl DirectFile {
         pages: &[u64],
         visit: &mut VisitPage<'_>,
     ) -> Result<Vec<usize>, DirectError> {
-        let missing = self.probe(kind, pages, visit)?;
+        let missing = self.cache.with_each(kind, pages, &mut *visit)?;
         if missing.is_empty() {
             return Ok(missing);
         }
@@ -331,53 +329,8 @@ impl DirectFile {
     fn take_page(&self, kind: Kind, page: u64, bytes: &[u8]) -> Result<(), DirectError> {
         let checked = check_page(bytes, kind, page, self.head.build);
         checked.map_err(|damage| self.damaged(page, 0, &damage))?;
-        for (block, bytes) in bytes.chunks_exact(BLOCK_BYTES).enumerate() {
-            self.snapshot.inner.pages.keep(self.key(page, block), bytes);
-        }
+        self.cache.keep(kind, page, bytes);
         Ok(())
-    }
-
-    fn key(&self, page: u64, block: usize) -> u64 {
-        let per_page = (self.head.shape.page_bytes / BLOCK_BYTES) as u64;
-        self.cache_key | (page * per_page + block as u64) & u64::from(u32::MAX)
-    }
-
-    /// Lends the pages that are in memory; says which are not.
-    fn probe(
-        &self,
-        kind: Kind,
-        pages: &[u64],
-        visit: &mut VisitPage<'_>,
-    ) -> Result<Vec<usize>, DirectError> {
-        let unit = self.head.shape.bytes_of(kind);
-        let Some(cache) = &self.snapshot.inner.pages.cache else {
-            return Ok((0..pages.len()).collect());
-        };
-        let mut lend = |index: usize, bytes: &[u8]| {
-            let checked = check_header(bytes, kind, pages[index], self.head.build);
-            checked.map_err(|damage| self.damaged(pages[index], 0, &damage))?;
-            visit(index, bytes)
-        };
-        let blocks = unit / BLOCK_BYTES;
-        if blocks == 1 {
-            let keys: Vec<u64> = pages.iter().map(|page| self.key(*page, 0)).collect();
-            return cache.with_each(&keys, 0, &mut lend);
-        }
-        let (mut missing, mut whole) = (Vec::new(), vec![0; unit]);
-        for (index, page) in pages.iter().enumerate() {
-            let mut parts = whole.chunks_exact_mut(BLOCK_BYTES).enumerate();
-            let is_there = parts.all(|(block, part)| {
-                let copied =
-                    cache.with(self.key(*page, block), |bytes| part.copy_from_slice(bytes));
-                copied.is_some()
-            });
-            if is_there {
-                lend(index, &whole)?;
-            } else {
-                missing.push(index);
-            }
-        }
-        Ok(missing)
     }
 
     /// Adds what was read since the last call to what the store counts.
