@@ -38,9 +38,9 @@ READ_SETS = ("PubMed", "Amazon Photo", "cnr-2000, 64 f32")
 Make = Callable[[Path], Any]
 
 
-def npz(name: str) -> Make:
-    """A set of `npz_graphs`."""
-    return lambda out: import_graph(data_folder("npz_graphs") / f"{name}.npz", out)
+def npz(name: str, dense: bool = False) -> Make:
+    """A set of `npz_graphs`; bags of words are stored sparse unless `dense`."""
+    return lambda out: import_graph(data_folder("npz_graphs") / f"{name}.npz", out, dense=dense)
 
 
 def generated(indptr: Array, indices: Array, width: int, out: Path) -> Any:
@@ -81,7 +81,7 @@ SETS: dict[str, Make] = {
     "Cora": npz("cora"),
     "CiteSeer": npz("citeseer"),
     "PubMed": pubmed,
-    "Amazon Photo": npz("amazon_electronics_photo"),
+    "Amazon Photo": npz("amazon_electronics_photo", dense=True),
     "Coauthor CS": npz("ms_academic_cs"),
     "Coauthor Physics": npz("ms_academic_phy"),
     "cnr-2000, 16 f32": web(16),

@@ -12,17 +12,27 @@ from neargraph.splits import SPLITS
 from .show import Recover, bars, console, pairs_table, print_json, size
 from .train import parse_fanouts
 
+_Layout = Annotated[
+    str, typer.Option(help="direct: rows beside lists in one file, instead of epochs.")
+]
+_PageSize = Annotated[int, typer.Option(help="Of the direct layout, 4096 ... 65536 bytes.")]
+_Name = Annotated[str, typer.Option(help="Of the file of the direct layout.")]
+_Attrs = Annotated[str | None, typer.Option(help="Tensors to compile, like x,y; all unless given.")]
+_Memory = Annotated[
+    str | None, typer.Option(help="Memory of the store, here and when replaying, like 2GB.")
+]
+_Out = Annotated[
+    Path | None, typer.Option(help="Directory of the files; STORE/compiled unless given.")
+]
+_Dependent = Annotated[int, typer.Option(help="With labor, so many batches in a row choose alike.")]
+_Backend = Annotated[str, typer.Option(help="auto, uring, direct, pread, mmap or memory.")]
+
 
 def compile_(
     store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
-    layout: Annotated[
-        str,
-        typer.Option(help="direct: rows beside lists in one file, instead of epochs; else paged."),
-    ] = "paged",
-    page_size: Annotated[
-        int, typer.Option(help="Of the direct layout, 4096 ... 65536 bytes.")
-    ] = 4096,
-    name: Annotated[str, typer.Option(help="Of the direct layout's file.")] = "graph",
+    layout: _Layout = "paged",
+    page_size: _PageSize = 4096,
+    name: _Name = "graph",
     epochs: Annotated[int, typer.Option(help="How many different epochs.")] = 1,
     fanouts: Annotated[str, typer.Option(help="Neighbours per layer, -1 for all.")] = "15,10",
     batch: Annotated[int, typer.Option(help="Seeds of a batch.")] = 1024,
@@ -35,23 +45,13 @@ def compile_(
     drop_last: Annotated[bool, typer.Option(help="Leave a smaller last batch out.")] = False,
     replace: Annotated[bool, typer.Option(help="Draw with replacement.")] = False,
     method: Annotated[str, typer.Option(help="uniform or labor.")] = "uniform",
-    dependent_batches: Annotated[
-        int, typer.Option(help="With labor, so many batches in a row choose alike.")
-    ] = 1,
-    attrs: Annotated[
-        str | None, typer.Option(help="Tensors to compile, like x,y; all unless given.")
-    ] = None,
-    memory: Annotated[
-        str | None, typer.Option(help="Memory of the store, here and when replaying, like 2GB.")
-    ] = None,
+    dependent_batches: _Dependent = 1,
+    attrs: _Attrs = None,
+    memory: _Memory = None,
     first_epoch: Annotated[int, typer.Option(help="Number of the first epoch.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Directory of the files; STORE/compiled unless given.")
-    ] = None,
+    out: _Out = None,
     overwrite: Annotated[bool, typer.Option(help="Write epochs again that are there.")] = False,
-    backend: Annotated[
-        str, typer.Option(help="auto, uring, direct, pread, mmap or memory.")
-    ] = "auto",
+    backend: _Backend = "auto",
     recover: Recover = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the estimate only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -67,12 +67,9 @@ def compile_(
     from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
     if check_layout(layout, "uniform") == "direct":
-        with neargraph.open(store, memory=memory, backend=backend, recover=recover) as handle:
-            names = None if attrs is None else attrs.split(",")
-            options: dict[str, Any] = {"attrs": names, "dry_run": dry_run, "overwrite": overwrite}
-            options |= {"page_bytes": page_size, "directory": out}
-            _compile_direct(store, handle.snapshot(), name, options, as_json)
-        return
+        opening: dict[str, Any] = {"memory": memory, "backend": backend, "recover": recover}
+        options = {"page_bytes": page_size, "directory": out, "overwrite": overwrite}
+        return _compile_direct(store, opening, name, attrs, options | {"dry_run": dry_run}, as_json)
     opened = neargraph.open(store, memory=memory, backend=backend, recover=recover)
     with opened as handle, bars(as_json) as progress:
         how: dict[str, Any] = {"method": method, "dependent_batches": dependent_batches}
@@ -102,12 +99,19 @@ def compile_(
 
 
 def _compile_direct(
-    store: Path, snapshot: Any, name: str, options: dict[str, Any], as_json: bool
+    store: Path,
+    opening: dict[str, Any],
+    name: str,
+    attrs: str | None,
+    options: dict[str, Any],
+    as_json: bool,
 ) -> None:
+    import neargraph
     from neargraph.loader.direct import compile_direct
 
-    with bars(as_json) as progress:
-        report = compile_direct(snapshot, name, progress=progress, **options)
+    names = None if attrs is None else attrs.split(",")
+    with neargraph.open(store, **opening) as handle, bars(as_json) as progress:
+        report = compile_direct(handle.snapshot(), name, attrs=names, progress=progress, **options)
     if as_json:
         print_json({"store": str(store), "layout": "direct", **report})
         return

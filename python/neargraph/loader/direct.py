@@ -33,13 +33,17 @@ _SPARE_BYTES = 64 << 20
 
 
 def check_layout(layout: str, method: str) -> str:
-    """The layout, if there is one of that name that can draw by `method`.
+    """``"paged"`` or ``"direct"``, which a file of the direct layout is, too.
 
     Raises:
-        UnsupportedArgument: There is none.
+        UnsupportedArgument: There is no such layout, or it cannot draw by `method`.
     """
+    if layout.endswith(SUFFIX):
+        layout = "direct"
     if layout not in LAYOUTS:
-        raise UnsupportedArgument(f"layout is {layout!r}; use 'paged' or 'direct'")
+        raise UnsupportedArgument(
+            f"layout is {layout!r}; use 'paged', 'direct', or the path of a file NAME{SUFFIX}"
+        )
     if layout == "direct" and method != "uniform":
         raise UnsupportedArgument(
             f"method={method!r} chooses by source, which the direct layout cannot; "
@@ -61,13 +65,16 @@ def refuse_ahead(reading: str) -> None:
         )
 
 
-def find_direct(snapshot: Snapshot, tensors: Sequence[str]) -> tuple[str, str]:
-    """Directory and name of the file of `snapshot` that has most of `tensors`.
+def find_direct(snapshot: Snapshot, tensors: Sequence[str], layout: str) -> tuple[str, str]:
+    """Directory and name of the file of `snapshot` that has most of `tensors`, or of the named one.
 
     Raises:
         CompiledMismatch: There is none, or only of other versions; names one.
         StoreDamaged: There is only one that is not whole.
     """
+    if layout.endswith(SUFFIX):
+        named = Path(layout).absolute()
+        return str(named.parent), named.name
     directory = default_directory(snapshot)
     reason: Exception | None = None
     best: tuple[int, str] | None = None

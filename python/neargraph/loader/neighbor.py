@@ -86,7 +86,8 @@ class NeighborLoader:
             directory that is named: the first epochs are those that would be sampled, later ones
             take them in turn. ``"auto"`` does where there are some that fit.
         layout: ``"direct"`` reads batches from the direct layout of this version of the store,
-            which `neargraph compile --layout direct` makes; the batches are the same.
+            which `neargraph compile --layout direct` makes, or from the file that is named; the
+            batches are the same.
         num_workers: Make batches in this many processes instead of threads. Processes open the
             last checkpoint, so one is written if there are commits since.
         pin_memory: Copy batches to page-locked memory where CUDA is there.

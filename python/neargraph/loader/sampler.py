@@ -51,8 +51,9 @@ class NeighborSampler:
         x_format: ``"dense"``, or ``"sparse"`` for rows without their zeros where they are stored so
             (`MiniBatch.features` then gives `SparseRows`, as float32).
         layout: ``"direct"`` reads batches from the direct layout of this version of the store (see
-            `neargraph compile --layout direct`), each by itself: `reading` is ``"direct"``, too.
-            Tensors that it does not have come from the store. The batches are the same.
+            `neargraph compile --layout direct`), or the path of such a file, each by itself:
+            `reading` is ``"direct"``, too. Tensors that it does not have come from the store. The
+            batches are the same.
 
     Raises:
         CompiledMismatch: There is no direct layout of this version.
@@ -97,7 +98,9 @@ class NeighborSampler:
             for tensor in self.tensors
         ]
         names = [name for kind, _, name in self.tensors if kind == "node"]
-        self._direct = find_direct(self.snapshot, names) if layout == "direct" else None
+        self._direct: tuple[str, str] | None = None
+        if self.layout == "direct":
+            self._direct = find_direct(self.snapshot, names, layout)
         self._start()
 
     def _start(self) -> None:

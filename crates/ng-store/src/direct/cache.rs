@@ -39,8 +39,8 @@ impl PageCache {
         if kind == Kind::Primary { self.primary.as_ref() } else { self.others.as_ref() }
     }
 
-    /// Lends the pages that are there to `look`, by the place of their number; returns the places of
-    /// the others. `look` must not use the cache.
+    /// Lends the pages that are there to `look`, by the place of their number; returns the places
+    /// of the others. `look` must not use the cache.
     pub fn with_each(
         &self,
         kind: Kind,

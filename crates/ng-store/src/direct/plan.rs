@@ -109,7 +109,8 @@ impl DirectPlan {
             let shape = with_width(bare, width)?;
             let pass = lay_out(&snapshot, directory, &order, shape, progress)?;
             let last = u128::from(pass.placer.num_pages()) << shape.section_bits;
-            if last <= 1 << (8 * width) && num_nodes.max(pass.num_entries) >> (8 * width - 1) == 0 {
+            let most = u64::MAX >> (64 - 8 * width);
+            if last <= 1 << (8 * width) && num_nodes.max(pass.num_entries) <= most {
                 found = Some((shape, pass));
                 break;
             }

@@ -33,8 +33,9 @@ const NODES_TOGETHER: u64 = 4096;
 const OPEN_BYTES: u64 = 3 << 20;
 
 impl DirectPlan {
-    /// Writes the file `NAME.direct` in `directory`, replacing one of that name; says how many bytes it has. A killed process leaves `NAME.direct.partial`, which nobody reads and
-    /// the next call removes.
+    /// Writes the file `NAME.direct` in `directory`, replacing one of that name; says how many
+    /// bytes it has. A killed process leaves `NAME.direct.partial`, which nobody reads and the next
+    /// call removes.
     ///
     /// # Errors
     /// [`DirectError::Stopped`] if `progress` says so, [`DirectError::Busy`],
