@@ -51,7 +51,7 @@ impl DirectPlan {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let snapshot = Arc::clone(&snapshot.inner);
-        let options = DirectOptions { page_bytes, tensors };
+        let options = DirectOptions { page_bytes, tensors, ..DirectOptions::default() };
         let mut callback = Callback::new(progress);
         let plan = py.detach(|| {
             let mut report = |phase: &str, done, total| callback.call_phase(phase, done, total);

@@ -161,15 +161,23 @@ fn assert_same(found: &MiniBatch, wanted: &MiniBatch) {
 
 #[test]
 fn batches_are_those_of_the_paged_layout() {
-    for (like, page_bytes) in
-        [(SMALL, 0), (HUBS, 0), (HUBS, 16_384), (DATA, 4096), (WIDE, 4096), (WIDE, 65_536)]
-    {
+    for (like, page_bytes, address_bytes) in [
+        (SMALL, 0, 4),
+        (HUBS, 0, 4),
+        (HUBS, 16_384, 5),
+        (DATA, 4096, 8),
+        (WIDE, 4096, 4),
+        (WIDE, 65_536, 4),
+    ] {
         let dir = tempfile::tempdir().expect("dir");
         build(dir.path(), like);
         let store = open(dir.path(), MEMORY);
-        let info = compile(&store, dir.path(), &DirectOptions { page_bytes, tensors: None });
-        assert_eq!(info.num_nodes, like.nodes);
-        assert_eq!(info.address_bytes, 4);
+        let address_bytes_min = address_bytes as usize;
+        let options = DirectOptions { page_bytes, tensors: None, address_bytes_min };
+        let info = compile(&store, dir.path(), &options);
+        assert_eq!((info.num_nodes, info.address_bytes), (like.nodes, address_bytes));
+        let file = DirectFile::open(store.snapshot(), dir.path(), "t.direct").expect("opens");
+        file.verify(&mut |_, _| true).expect("sound");
         for (fanouts, replace) in [
             (&[15, 10][..], false),
             (&[-1], false),
@@ -197,7 +205,7 @@ fn a_stream_of_batches_and_tensors_of_the_store_are_the_same_too() {
     build(dir.path(), DATA);
     let store = open(dir.path(), MEMORY);
     let tensors = Some(vec!["y".into(), "x".into()]);
-    compile(&store, dir.path(), &DirectOptions { page_bytes: 0, tensors });
+    compile(&store, dir.path(), &DirectOptions { tensors, ..DirectOptions::default() });
     let paged = sampler(&store, &[9, 4], false);
     let direct = attach(paged.clone(), dir.path()).expect("opens");
     let plan = BatchPlan {
@@ -356,8 +364,8 @@ fn pages_of_another_build_or_another_place_are_refused() {
     let paged = sampler(&store, &[20, 3], false);
     let ids: Vec<u64> = (0..TINY.nodes).collect();
     let with = |tensors: &[&str]| DirectOptions {
-        page_bytes: 0,
         tensors: Some(tensors.iter().map(|name| (*name).to_owned()).collect()),
+        ..DirectOptions::default()
     };
     compile(&store, dir.path(), &with(&["steps", "y"]));
     let path = dir.path().join("t.direct");

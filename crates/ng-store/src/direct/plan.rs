@@ -39,6 +39,8 @@ pub struct DirectOptions {
     /// Names of the node tensors whose rows go beside the lists; `None` takes all but those that
     /// are stored sparse.
     pub tensors: Option<Vec<String>>,
+    /// Bytes of an address at least, up to 8; they are 4 where that is enough.
+    pub address_bytes_min: usize,
 }
 
 /// A layout that is known and not written yet.
@@ -105,7 +107,7 @@ impl DirectPlan {
         let num_nodes = node.num_nodes;
         let order = Nodes::new(&snapshot, num_nodes)?;
         let mut found = None;
-        for width in WIDTH_MIN..=WIDTH_MAX {
+        for width in WIDTH_MIN.max(options.address_bytes_min)..=WIDTH_MAX {
             let shape = with_width(bare, width)?;
             let pass = lay_out(&snapshot, directory, &order, shape, progress)?;
             let last = u128::from(pass.placer.num_pages()) << shape.section_bits;

@@ -264,3 +264,151 @@ pub(crate) fn put_section(page: &mut [u8], index: usize, at: usize, section: &[u
     let slot = page.len().saturating_sub((index + 1) * SLOT_BYTES);
     put(page, slot, &(at as u16).to_le_bytes());
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = 4096;
+
+    fn shape(width: usize) -> Shape {
+        Shape {
+            page_bytes: PAGE,
+            unit_pages: 1,
+            width,
+            section_bits: 8,
+            row_bytes: 20,
+            has_edge_ids: width == 5,
+            has_time: width == 5,
+            has_weight: true,
+        }
+    }
+
+    fn bounds() -> Bounds {
+        Bounds { nodes: 1000, entries: 50_000, edge_ids: 50_000, pages: 90 }
+    }
+
+    fn neighbor(shape: &Shape, at: u64) -> Entry {
+        Entry {
+            source: shape.address(at % 90, (at % 7) as usize),
+            edge_id: if shape.has_edge_ids { at * 3 } else { 0 },
+            time: if shape.has_time { -(at as i64) } else { 0 },
+            weight: at as f32 / 7.0,
+        }
+    }
+
+    /// A page of short sections, and one of a long list; then a page of secondary sections.
+    fn pages(shape: &Shape) -> [Vec<u8>; 3] {
+        let mut made = [vec![0; PAGE], vec![0; PAGE], vec![0; PAGE]];
+        let mut section = Vec::new();
+        let mut put = |page: usize, index: usize, at: usize, section: &[u8]| {
+            put_section(&mut made[page], index, at, section);
+            put_count(&mut made[page], index + 1);
+            at + section.len()
+        };
+        let mut at = PAGE_HEADER;
+        for (index, degree) in [3, 0, 12].into_iter().enumerate() {
+            begin_primary(shape, &mut section, (index as u64, degree), (0, 0));
+            section.extend([index as u8; 20]);
+            (0..degree).for_each(|at| put_entry(shape, &mut section, &neighbor(shape, at)));
+            at = put(0, index, at, &section);
+        }
+        let degree = shape.full_entries() * 5;
+        let rest = (shape.address(40, 0), shape.address(70, 2));
+        begin_primary(shape, &mut section, (9, degree), rest);
+        section.extend([9; 20]);
+        let inline = shape.split(degree).inline;
+        (0..inline).for_each(|at| put_entry(shape, &mut section, &neighbor(shape, at)));
+        put(1, 0, PAGE_HEADER, &section);
+        let mut at = PAGE_HEADER;
+        for (index, entries) in [5, 60].into_iter().enumerate() {
+            begin_secondary(shape, &mut section, (9, 3 + index as u64), entries);
+            (0..entries).for_each(|at| put_entry(shape, &mut section, &neighbor(shape, at)));
+            at = put(2, index, at, &section);
+        }
+        made
+    }
+
+    fn put_count(page: &mut [u8], count: usize) {
+        put(page, 6, &(count as u16).to_le_bytes());
+    }
+
+    #[test]
+    fn sections_are_read_as_they_were_written() {
+        for width in [4, 5, 8] {
+            let (shape, bounds) = (shape(width), bounds());
+            let pages = pages(&shape);
+            for (index, degree) in [3_u64, 0, 12].into_iter().enumerate() {
+                let found = Primary::decode(&pages[0], index, &shape, &bounds).expect("sound");
+                assert_eq!((found.node, found.degree), (index as u64, degree));
+                assert_eq!(found.row(5..9), [index as u8; 4]);
+                for at in 0..degree {
+                    let wanted = Position::Here(neighbor(&shape, at));
+                    assert_eq!(found.position(at), Ok(wanted));
+                }
+                assert!(found.position(degree).is_err());
+            }
+            let found = Primary::decode(&pages[1], 0, &shape, &bounds).expect("sound");
+            let (inline, each) = (shape.split(found.degree).inline, shape.full_entries());
+            let spot = |page, section, index, number| {
+                Ok(Position::There(Spot { page, section, index, node: 9, number }))
+            };
+            assert_eq!(found.position(inline), spot(40, 0, 0, 0));
+            assert_eq!(found.position(inline + each + 3), spot(41, 0, 3, 1));
+            let full = (found.degree - inline) / each;
+            assert_eq!(found.position(inline + full * each), spot(70, 2, 0, full));
+            assert_eq!(found.last_spots().count() as u64, full + 1);
+            let spot = Spot { page: 0, section: 1, index: 59, node: 9, number: 4 };
+            let part = Secondary::decode(&pages[2], 1, &shape, &bounds).expect("sound");
+            assert_eq!(part.entry(&spot), Ok(neighbor(&shape, 59)));
+            for other in [Spot { index: 60, ..spot }, Spot { node: 8, ..spot }] {
+                assert!(part.entry(&other).is_err());
+            }
+            assert!(part.entry(&Spot { number: 3, ..spot }).is_err());
+        }
+    }
+
+    #[test]
+    fn changed_pages_are_refused_or_lead_somewhere_and_never_panic() {
+        let mut number = 88_172_645_463_325_252_u64;
+        let mut next = |bound: usize| {
+            number ^= number << 13;
+            number ^= number >> 7;
+            number ^= number << 17;
+            number as usize % bound
+        };
+        for width in [4, 5, 8] {
+            let (shape, bounds) = (shape(width), bounds());
+            let sound = pages(&shape);
+            for step in 0..6000 {
+                let mut page = sound[step % 3].clone();
+                for _ in 0..=next(3) {
+                    // Headers, then the directory, then anything.
+                    let at = match next(3) {
+                        0 => next(64),
+                        1 => PAGE - 1 - next(8),
+                        _ => next(PAGE),
+                    };
+                    page[at] = next(256) as u8;
+                }
+                for index in 0..4 {
+                    if let Ok(found) = Primary::decode(&page, index, &shape, &bounds) {
+                        for at in [0, 1, found.degree / 2, found.degree.wrapping_sub(1)] {
+                            if let Ok(Position::There(spot)) = found.position(at) {
+                                assert!(spot.page < bounds.pages);
+                            }
+                        }
+                    }
+                    if let Ok(part) = Secondary::decode(&page, index, &shape, &bounds) {
+                        for at in [0, 5, u64::MAX] {
+                            let spot = Spot { page: 0, section: 0, index: at, node: 9, number: 3 };
+                            if let Ok(entry) = part.entry(&spot) {
+                                assert!(shape.place(entry.source).0 < bounds.pages);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
