@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import realdata
 import torch
 from torch_geometric.data import Data, HeteroData
 from typer.testing import CliRunner
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 import neargraph as ng
 from neargraph.cli.app import app
 from neargraph.exceptions import CompiledMismatch, StoreDamaged, UnsupportedArgument
+from neargraph.importers import import_graph
 
 NODES = 3000
 RUN = CliRunner().invoke
@@ -125,6 +127,32 @@ def test_the_estimate_is_what_is_written_and_writes_nothing(tmp_path):
     (tmp_path / "far").mkdir()
     file = compiled(out, "--out", str(tmp_path / "far"), "--name", "other")["file"]
     same(batches(out, file), wanted)
+
+
+@pytest.mark.parametrize(
+    ("parts", "attrs"),
+    [
+        (("npz_graphs", "cora.npz"), ["x", "y"]),
+        (("npz_graphs", "citeseer.npz"), ["y"]),
+        (("npz_graphs", "polblogs.npz"), None),
+        (("cnr-2000", "cnr-2000_csr.npz"), None),
+    ],
+)
+def test_batches_of_real_graphs_are_the_same(parts, attrs, tmp_path):
+    out = tmp_path / "g.ng"
+    import_graph(realdata.data(*parts), out)
+    # Bags of words are stored sparse: dense in the file where they are named, else from the store.
+    facts = compiled(out, *(["--attrs", ",".join(attrs)] if attrs else []))
+    seeds = np.random.default_rng(2).permutation(facts["num_nodes"])[:600]
+    with ng.open(out, memory="64MB") as store:
+        options = {"seed": 9, "prefetch": 2, "batch_size": 100, "shuffle": True}
+        paged = ng.NeighborLoader(store, [10, 5], seeds, **options)
+        direct = ng.NeighborLoader(store, [10, 5], seeds, layout="direct", **options)
+        for found, wanted in zip(direct, paged, strict=True):
+            assert found.keys() == wanted.keys()
+            for name, value in found.to_dict().items():
+                one, other = torch.as_tensor(value), torch.as_tensor(wanted[name])
+                assert torch.equal(one, other), name
 
 
 def test_what_does_not_fit_is_refused_with_a_reason(path, tmp_path):
