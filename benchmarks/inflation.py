@@ -30,9 +30,9 @@ from .places import data_folder
 
 PAGES = [4096, 8192, 16384, 32768, 65536]
 FANOUTS = [15, 10]
-BATCH = 256
-BATCHES = 8
-MEMORY = "40MB"
+BATCH = 128
+BATCHES = 30
+MEMORY = "24MB"
 READ_SETS = ("PubMed", "Amazon Photo", "cnr-2000, 64 f32")
 
 Make = Callable[[Path], Any]

@@ -28,6 +28,8 @@ use crate::snapshot::Snapshot;
 
 /// Threads that read at once, for which staging memory is set aside.
 const THREADS_MAX: u64 = 4;
+/// It takes at most this share of the budget, unless one thread needs more.
+const STAGING_SHARE: u64 = 8;
 
 /// Takes a primary section: the place of its address in the request.
 pub type TakePrimary<'a> = dyn FnMut(usize, &Primary<'_>) -> Result<(), Damage> + 'a;
@@ -81,8 +83,9 @@ impl DirectFile {
         let backend = snapshot.inner.pages.reader.disk().backend();
         let opened = open_dir(directory, backend.parse().unwrap_or_default(), &options)?;
         let each = opened.staging_bytes_per_queue;
-        let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-        let staging = snapshot.reserve(each * threads.min(THREADS_MAX));
+        let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+        let share = snapshot.budget().limit_bytes() / STAGING_SHARE / each.max(1);
+        let staging = snapshot.reserve(each * cores.min(THREADS_MAX).min(share).max(1));
         let staging = staging.or_else(|_| snapshot.reserve(each))?;
         let reader = Reader::in_directory(opened.disk, directory);
         let (file, head, head_bytes, file_bytes) = open_head(&reader, name)?;
