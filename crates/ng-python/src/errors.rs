@@ -2,7 +2,7 @@
 
 use ng_import::ImportError;
 use ng_sample::{CompiledError, ReorganizeError, SampleError};
-use ng_store::{OpenError, ReadError, UpdateError};
+use ng_store::{DirectError, OpenError, ReadError, UpdateError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -90,6 +90,7 @@ pub fn sample(error: &SampleError) -> PyErr {
             named("BudgetTooSmall", error.to_string())
         }
         SampleError::Compiled(error) => compiled(error),
+        SampleError::Direct(error) => direct(error),
         SampleError::NoMemory { .. } | SampleError::Spill(_) => {
             named("IoFailed", error.to_string())
         }
@@ -103,6 +104,19 @@ pub fn compiled(error: &CompiledError) -> PyErr {
         CompiledError::NotAnEpoch { .. } | CompiledError::Damaged { .. } => "StoreDamaged",
         CompiledError::Mismatch { .. } => "CompiledMismatch",
         CompiledError::Busy { .. } => "StoreBusy",
+        _ => "IoFailed",
+    };
+    named(class, error.to_string())
+}
+
+pub fn direct(error: &DirectError) -> PyErr {
+    let class = match error {
+        DirectError::Store(error) => read_class(error),
+        DirectError::Budget(_) => "BudgetTooSmall",
+        DirectError::Unsupported(_) => "UnsupportedArgument",
+        DirectError::NotDirect { .. } | DirectError::Damaged { .. } => "StoreDamaged",
+        DirectError::Stale { .. } => "CompiledMismatch",
+        DirectError::Busy { .. } => "StoreBusy",
         _ => "IoFailed",
     };
     named(class, error.to_string())

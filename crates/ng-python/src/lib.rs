@@ -4,6 +4,7 @@
 mod arrays;
 mod catalog;
 mod compiled;
+mod direct;
 mod errors;
 mod importer;
 mod progress;
@@ -29,11 +30,14 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<compiled::EpochWriter>()?;
     module.add_class::<compiled::EpochFile>()?;
     module.add_class::<compiled::Replay>()?;
+    module.add_class::<direct::DirectPlan>()?;
     module.add_class::<importer::Importer>()?;
     module.add_class::<importer::SparseProbe>()?;
     module.add_function(wrap_pyfunction!(store::open_store, module)?)?;
     module.add_function(wrap_pyfunction!(store::verify, module)?)?;
     module.add_function(wrap_pyfunction!(store::compact, module)?)?;
+    module.add_function(wrap_pyfunction!(direct::describe_direct, module)?)?;
+    module.add_function(wrap_pyfunction!(direct::verify_direct, module)?)?;
     module.add_function(wrap_pyfunction!(reorganize::reorganize, module)?)?;
     module.add_function(wrap_pyfunction!(store::probe, module)?)?;
     module.add_function(wrap_pyfunction!(sampler::seed_order, module)?)?;

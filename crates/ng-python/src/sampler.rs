@@ -1,14 +1,14 @@
 //! `Sampler`, `MiniBatch`, `BatchStream` and `seed_order`.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ng_sample::{
     BatchPlan, Chosen, Column, ColumnSpec, Fanouts, Method, SampleSpec, Settings, SparseIndex,
 };
-use ng_store::{Owner, TensorRef};
+use ng_store::{DirectFile, Owner, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId, Reservation, SeedOrder};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyStopIteration, PyValueError};
@@ -83,6 +83,16 @@ impl Sampler {
         let num_seeds = typed.iter().map(|(_, ids)| ids.len()).sum();
         let batch = batch.map_err(|error| errors::sample(&error))?;
         MiniBatch::new(py, batch, num_seeds, self.inner.snapshot())
+    }
+
+    /// The same sampler over a file of the direct layout.
+    fn with_direct(&self, py: Python<'_>, directory: &str, name: &str) -> PyResult<Self> {
+        let snapshot = Arc::clone(self.inner.snapshot());
+        let made = py.detach(|| {
+            let file = DirectFile::open(snapshot, Path::new(directory), name)?;
+            self.inner.clone().with_direct(Arc::new(file))
+        });
+        Ok(Self { inner: made.map_err(|error| errors::sample(&error))? })
     }
 
     fn is_larger_than_memory(&self) -> bool {

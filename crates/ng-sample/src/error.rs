@@ -1,7 +1,7 @@
 //! Why a mini-batch could not be made.
 
 use ng_io::ScratchError;
-use ng_store::ReadError;
+use ng_store::{DirectError, ReadError};
 use ng_types::BudgetExceeded;
 use thiserror::Error;
 
@@ -20,6 +20,9 @@ pub enum SampleError {
     /// A file of compiled epochs could not be written, found or read.
     #[error(transparent)]
     Compiled(#[from] CompiledError),
+    /// A file of the direct layout could not be written, found or read.
+    #[error(transparent)]
+    Direct(#[from] DirectError),
     /// The batch does not fit beside what is held already.
     #[error(
         "mini-batch of {wanted_bytes} bytes does not fit: {held_bytes} of the {limit_bytes} byte \

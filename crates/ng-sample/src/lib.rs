@@ -11,6 +11,7 @@ mod buffer;
 mod columns;
 mod compact;
 mod compiled;
+mod direct;
 mod error;
 mod hops;
 mod ids;

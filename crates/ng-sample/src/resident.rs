@@ -27,7 +27,7 @@ pub(crate) struct Rule {
 impl Rule {
     /// How many entries are drawn from a list.
     #[inline]
-    fn count(&self, degree: u64) -> Result<u32, SampleError> {
+    pub fn count(&self, degree: u64) -> Result<u32, SampleError> {
         match self.fanout {
             None => count(degree),
             Some(fanout) if self.replace => Ok(if degree == 0 { 0 } else { fanout }),

@@ -8,12 +8,15 @@
 use std::sync::Arc;
 
 use ng_simd::SourceSelector;
-use ng_store::{Expansion, Owner, ReadError, ResidentTopology, RowOrder, Snapshot, TensorRef};
+use ng_store::{
+    DirectFile, Expansion, Owner, ReadError, ResidentTopology, RowOrder, Snapshot, TensorRef,
+};
 use ng_types::canary::planted;
 use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Reservation, SourceKey};
 
 use crate::columns::Columns;
 use crate::compact::CompactSample;
+use crate::direct::Direct;
 use crate::hops::{Ends, Hops};
 use crate::ids::Id;
 use crate::labor::{self, Labor};
@@ -40,6 +43,8 @@ pub struct Sampler {
     ids_are_narrow: bool,
     engine: Engine,
     streaming: Arc<streaming::Counters>,
+    /// What batches are made from instead of all of the above.
+    direct: Option<Arc<Direct>>,
 }
 
 /// Topologies are held in memory if they take at most this share of the budget.
@@ -55,10 +60,10 @@ pub(crate) type Admit<'a> = dyn Fn(Stage, u64) -> Result<Reservation, SampleErro
 
 /// A hop of a batch.
 #[derive(Clone, Copy)]
-struct Turn {
-    key: DrawKey,
-    stream: u64,
-    hop: usize,
+pub(crate) struct Turn {
+    pub key: DrawKey,
+    pub stream: u64,
+    pub hop: usize,
 }
 
 /// What the memory is for. A pipeline admits columns in batch order, topology as it comes.
@@ -111,7 +116,19 @@ impl Sampler {
             ids_are_narrow,
             engine: Engine::default(),
             streaming: Arc::default(),
+            direct: None,
         })
+    }
+
+    /// The same sampler, making batches from a file of the direct layout of its snapshot. They are
+    /// the same; tensors that the file does not have are read from the store. It has no look-ahead.
+    ///
+    /// # Errors
+    /// [`SampleError::Spec`] if the file is of another snapshot, or entries are not drawn by
+    /// destination.
+    pub fn with_direct(self, file: Arc<DirectFile>) -> Result<Self, SampleError> {
+        let direct = Direct::new(file, &self.snapshot, &self.spec, &self.columns)?;
+        Ok(Self { direct: Some(Arc::new(direct)), ..self })
     }
 
     /// The same sampler, taking edge types from memory where `resident` (by edge type id) has them.
@@ -187,6 +204,9 @@ impl Sampler {
         stream: u64,
         admit: &Admit<'_>,
     ) -> Result<MiniBatch, SampleError> {
+        if let Some(direct) = &self.direct {
+            return direct.sample(self, seeds, stream, admit);
+        }
         let mut scratch = SampleScratch::default();
         let sample = self.sample_compact_admitted(seeds, stream, &mut scratch, admit)?;
         drop(scratch);
@@ -264,6 +284,16 @@ impl Sampler {
     /// Orders of rows in memory, by node type.
     pub(crate) fn orders(&self) -> &[Option<Arc<RowOrder>>] {
         &self.orders
+    }
+
+    /// By edge type.
+    pub(crate) fn ends(&self) -> &[Ends] {
+        &self.ends
+    }
+
+    /// What is sampled.
+    pub(crate) fn spec(&self) -> &SampleSpec {
+        &self.spec
     }
 
     /// What sampling wants of the store's block cache.
@@ -398,7 +428,7 @@ impl Sampler {
     }
 
     /// How an edge type is drawn from at a hop; `None` if it is left out.
-    fn rule(&self, turn: Turn, edge_type: usize) -> Option<Rule> {
+    pub(crate) fn rule(&self, turn: Turn, edge_type: usize) -> Option<Rule> {
         let (key, edge_type) = (turn.key, EdgeTypeId(edge_type as u16));
         let fanout = self.spec.fanouts.get(edge_type, turn.hop);
         let replace = self.spec.replace;
@@ -467,9 +497,9 @@ impl Sampler {
 /// One for each thread that calls [`Sampler::sample_compact`].
 #[derive(Default)]
 pub struct SampleScratch {
-    narrow: Hops<u32>,
-    wide: Hops<u64>,
-    held: Growing,
+    pub(crate) narrow: Hops<u32>,
+    pub(crate) wide: Hops<u64>,
+    pub(crate) held: Growing,
 }
 
 impl SampleScratch {
@@ -481,12 +511,12 @@ impl SampleScratch {
 
 /// A reservation that grows by further reservations, because a grown one might have to wait.
 #[derive(Default)]
-struct Growing {
+pub(crate) struct Growing {
     parts: Option<Reservation>,
 }
 
 impl Growing {
-    fn grow(&mut self, bytes: u64, admit: &Admit<'_>) -> Result<(), SampleError> {
+    pub fn grow(&mut self, bytes: u64, admit: &Admit<'_>) -> Result<(), SampleError> {
         let have = self.parts.as_ref().map_or(0, Reservation::bytes);
         if bytes > have {
             let more = admit(Stage::Topology, bytes - have)?;
@@ -499,7 +529,7 @@ impl Growing {
     }
 
     /// Gives back what is above `bytes`.
-    fn shrink(&mut self, bytes: u64) {
+    pub fn shrink(&mut self, bytes: u64) {
         if let Some(parts) = &mut self.parts {
             // A shrinking reservation always succeeds.
             let _ = parts.resize(bytes.min(parts.bytes()));

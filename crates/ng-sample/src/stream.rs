@@ -256,7 +256,7 @@ impl Shared {
                     let mut state = self.lock();
                     state.starving = false;
                     if stage == Stage::Columns {
-                        state.admitted = batch + 1;
+                        state.admitted = state.admitted.max(batch + 1);
                     }
                     drop(state);
                     self.changed.notify_all();

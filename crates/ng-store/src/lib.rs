@@ -17,6 +17,7 @@ mod catalog_check;
 mod costs;
 mod dead_nodes;
 mod dictionary;
+mod direct;
 mod edit;
 mod error;
 #[doc(hidden)]
@@ -54,6 +55,10 @@ pub use catalog::{
 pub use costs::{DiskCosts, RequestRate};
 pub use dictionary::page::STRING_BYTES_MAX;
 pub use dictionary::writer::{DictionaryPart, DictionaryWriter};
+pub use direct::{
+    DIRECT_SUFFIX, DirectError, DirectFile, DirectInfo, DirectOptions, DirectPlan, DirectProgress,
+    Position, Primary, Spot, TakePrimary,
+};
 pub use edit::EditCounts;
 pub use error::{BuildError, Damage, OpenError, ReadError};
 pub use order::RowOrder;

@@ -17,6 +17,7 @@ use crate::cache::slots::{Share, SlotCache};
 use crate::catalog::{Catalog, SegmentMeta};
 use crate::costs::DiskCosts;
 use crate::costs::kept::KeptCosts;
+use crate::direct::PageCaches;
 use crate::error::{OpenError, ReadError};
 use crate::io::{BLOCK_BYTES, Disk, Reader, device_name, past_signals};
 use crate::open_root::{OpenRoot, open_root};
@@ -118,6 +119,8 @@ pub(crate) struct Inner {
     pub budget: Budget,
     pub pages: Pages,
     pub rows: RowCache,
+    /// Pages of files of the direct layout.
+    pub direct: PageCaches,
     /// Of tensors, by their segment.
     pub row_layouts: Vec<Option<RowLayout>>,
     pub rows_served: AtomicU64,
@@ -209,6 +212,7 @@ impl Store {
         let inner = Inner {
             path: path.to_owned(),
             rows: RowCache::new(budget.clone(), rows, catalog.segments.len()),
+            direct: PageCaches::default(),
             row_layouts: row_layouts(catalog),
             budget,
             pages,
@@ -545,7 +549,7 @@ impl Inner {
 
     /// What is left of the budget when the block cache has `block_bytes` and the row cache nothing.
     pub fn free_beside_blocks(&self, block_bytes: u64) -> u64 {
-        let caches = self.rows.bytes() + self.pages.share.used_bytes();
+        let caches = self.rows.bytes() + self.direct_bytes() + self.pages.share.used_bytes();
         let others = self.budget.used_bytes().saturating_sub(caches);
         let blocks = block_bytes.min(self.pages.share.cap_bytes());
         self.budget.limit_bytes().saturating_sub(others + blocks)
@@ -554,12 +558,17 @@ impl Inner {
     pub fn reclaim(&self, bytes: u64) -> u64 {
         let mut given = 0;
         while given < bytes {
-            let from_rows = self.rows.drop_chunk();
             let from_blocks = || {
                 let cache = self.pages.cache.as_ref();
                 cache.map_or(0, |cache| cache.drop_chunk(&self.pages.share))
             };
-            let chunk = if from_rows > 0 { from_rows } else { from_blocks() };
+            let mut chunk = self.rows.drop_chunk();
+            if chunk == 0 {
+                chunk = self.drop_direct_chunk();
+            }
+            if chunk == 0 {
+                chunk = from_blocks();
+            }
             if chunk == 0 {
                 break;
             }

@@ -12,9 +12,27 @@ from neargraph.splits import SPLITS
 from .show import Recover, bars, console, pairs_table, print_json, size
 from .train import parse_fanouts
 
+_Layout = Annotated[
+    str, typer.Option(help="direct: rows beside lists in one file, instead of epochs.")
+]
+_PageSize = Annotated[int, typer.Option(help="Of the direct layout, 4096 ... 65536 bytes.")]
+_Name = Annotated[str, typer.Option(help="Of the file of the direct layout.")]
+_Attrs = Annotated[str | None, typer.Option(help="Tensors to compile, like x,y; all unless given.")]
+_Memory = Annotated[
+    str | None, typer.Option(help="Memory of the store, here and when replaying, like 2GB.")
+]
+_Out = Annotated[
+    Path | None, typer.Option(help="Directory of the files; STORE/compiled unless given.")
+]
+_Dependent = Annotated[int, typer.Option(help="With labor, so many batches in a row choose alike.")]
+_Backend = Annotated[str, typer.Option(help="auto, uring, direct, pread, mmap or memory.")]
+
 
 def compile_(
     store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    layout: _Layout = "paged",
+    page_size: _PageSize = 4096,
+    name: _Name = "graph",
     epochs: Annotated[int, typer.Option(help="How many different epochs.")] = 1,
     fanouts: Annotated[str, typer.Option(help="Neighbours per layer, -1 for all.")] = "15,10",
     batch: Annotated[int, typer.Option(help="Seeds of a batch.")] = 1024,
@@ -27,32 +45,31 @@ def compile_(
     drop_last: Annotated[bool, typer.Option(help="Leave a smaller last batch out.")] = False,
     replace: Annotated[bool, typer.Option(help="Draw with replacement.")] = False,
     method: Annotated[str, typer.Option(help="uniform or labor.")] = "uniform",
-    dependent_batches: Annotated[
-        int, typer.Option(help="With labor, so many batches in a row choose alike.")
-    ] = 1,
-    attrs: Annotated[
-        str | None, typer.Option(help="Tensors to compile, like x,y; all unless given.")
-    ] = None,
-    memory: Annotated[
-        str | None, typer.Option(help="Memory of the store, here and when replaying, like 2GB.")
-    ] = None,
+    dependent_batches: _Dependent = 1,
+    attrs: _Attrs = None,
+    memory: _Memory = None,
     first_epoch: Annotated[int, typer.Option(help="Number of the first epoch.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Directory of the files; STORE/compiled unless given.")
-    ] = None,
+    out: _Out = None,
     overwrite: Annotated[bool, typer.Option(help="Write epochs again that are there.")] = False,
-    backend: Annotated[
-        str, typer.Option(help="auto, uring, direct, pread, mmap or memory.")
-    ] = "auto",
+    backend: _Backend = "auto",
     recover: Recover = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the estimate only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Samples epochs once and writes them down, so that loaders can replay them."""
+    """Samples epochs once and writes them down, so that loaders can replay them.
+
+    With --layout direct, writes the graph itself down with rows beside neighbour lists instead, for
+    loaders with layout="direct"; then --attrs, --memory, --out and --overwrite are all that counts.
+    """
     import neargraph
     from neargraph.loader.compiling import EpochCompiler
+    from neargraph.loader.direct import check_layout
     from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
+    if check_layout(layout, "uniform") == "direct":
+        opening: dict[str, Any] = {"memory": memory, "backend": backend, "recover": recover}
+        options = {"page_bytes": page_size, "directory": out, "overwrite": overwrite}
+        return _compile_direct(store, opening, name, attrs, options | {"dry_run": dry_run}, as_json)
     opened = neargraph.open(store, memory=memory, backend=backend, recover=recover)
     with opened as handle, bars(as_json) as progress:
         how: dict[str, Any] = {"method": method, "dependent_batches": dependent_batches}
@@ -79,6 +96,39 @@ def compile_(
         return
     rows = [(key.replace("_", " "), _value(key, value)) for key, value in report.items()]
     console().print(pairs_table(f"Compiled {store}", rows))
+
+
+def _compile_direct(
+    store: Path,
+    opening: dict[str, Any],
+    name: str,
+    attrs: str | None,
+    options: dict[str, Any],
+    as_json: bool,
+) -> None:
+    import neargraph
+    from neargraph.loader.direct import compile_direct
+
+    names = None if attrs is None else attrs.split(",")
+    with neargraph.open(store, **opening) as handle, bars(as_json) as progress:
+        report = compile_direct(handle.snapshot(), name, attrs=names, progress=progress, **options)
+    if as_json:
+        print_json({"store": str(store), "layout": "direct", **report})
+        return
+    rows: list[tuple[str, Any]] = [
+        ("file", report["file"] + ("" if report["written"] else " (not written)")),
+        ("tensors", ", ".join(report["tensors"]) or "none"),
+        ("size", f"{size(report['file_bytes'])} of {size(report['free_bytes'])} free"),
+        ("inflation", f"{report['inflation']:.3f} times rows, degrees and 4-byte neighbours"),
+        ("address", f"{report['address_bytes']} bytes, {report['section_bits']} bits of section"),
+        ("page", f"{report['page_bytes']:,} bytes"),
+        ("pages that a node is read with", report["pages_per_section"]),
+        ("primary pages", report["primary_pages"]),
+        ("secondary pages", report["secondary_pages"]),
+        ("pages of addresses of seeds", report["table_pages"]),
+    ]
+    title = f"Compiled {store}" if report["written"] else f"Direct layout of {store}"
+    console().print(pairs_table(title, rows))
 
 
 def _seeds(text: str, node_type: str | None) -> Any:

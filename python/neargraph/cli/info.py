@@ -19,9 +19,11 @@ def info(
 ) -> None:
     """Shows what a store holds: types, counts, tensors, size."""
     import neargraph
+    from neargraph.loader.direct import list_direct
 
     with neargraph.open(store, recover=recover) as handle:
         facts = handle.info()
+    facts["direct_layouts"] = list_direct(facts["path"], facts["fingerprint"])
     if as_json:
         print_json(facts)
         return
@@ -41,11 +43,19 @@ def info(
         rows.append(("recovered", f"{facts['commits_recovered']} commits of a writer that crashed"))
     if facts["reuse_ids"]:
         rows.append(("ids", "of deleted nodes are given out again"))
+    rows += [(f"direct layout {d['file']}", _direct(d)) for d in facts["direct_layouts"]]
     rows.append(("page", f"{facts['page_bytes'] // 1024} KiB"))
     rows.append(("back end here", facts["backend_note"]))
     out.print(pairs_table(str(store), rows))
     out.print(_types("Node types", facts["node_types"], _node_row))
     out.print(_types("Edge types", facts["edge_types"], _edge_row))
+
+
+def _direct(facts: dict[str, Any]) -> str:
+    if "problem" in facts:
+        return str(facts["problem"])
+    state = "of this version" if facts["is_current"] else "of another version"
+    return f"{size(facts['file_bytes'])} with {', '.join(facts['tensors']) or 'no rows'}, {state}"
 
 
 def _types(title: str, types: list[dict[str, Any]], row: Any) -> Group:

@@ -31,12 +31,30 @@ def verify(
         report: dict[str, Any] = json.loads(
             _core.verify(str(store), budget, backend, lambda d, t: progress("verify", d, t))
         )
+        if report["ok"]:
+            _verify_direct(store, memory, backend, report, progress)
     if as_json:
         print_json(report)
     else:
         show_report(store, report)
     if not report["ok"]:
         raise typer.Exit(1)
+
+
+def _verify_direct(
+    store: Path, memory: str | None, backend: str, report: dict[str, Any], progress: Any
+) -> None:
+    """Checks the direct layouts of a sound store that are of its newest version."""
+    import neargraph
+    from neargraph.loader.direct import SUFFIX, verify_direct_files
+
+    if not any((store / "compiled").glob(f"*{SUFFIX}")):
+        return
+    with neargraph.open(store, memory=memory, backend=backend) as handle:
+        checked, problems = verify_direct_files(handle.snapshot(), progress)
+    report["direct_layouts"] = checked
+    report["problems"] = report.get("problems", []) + problems
+    report["ok"] = not problems
 
 
 def show_report(store: Path, report: dict[str, Any]) -> None:

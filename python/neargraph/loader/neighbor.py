@@ -22,7 +22,7 @@ except ImportError as missing:
 
 from neargraph.loader.collate import Collator
 from neargraph.loader.compiled import Compiled, CompiledEpochs
-from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead
+from neargraph.loader.lookahead import LookAhead, check_reading
 from neargraph.loader.refused import refuse_unsupported
 from neargraph.loader.sampler import Attrs, NeighborSampler
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
@@ -87,6 +87,9 @@ class NeighborLoader:
             take them in turn. ``"auto"`` does where there are some that fit.
         check_rows: Read every row of every batch once more, by itself, and raise `WrongRow` if it
             differs; slow, for tests and doubts. See `NeighborSampler`.
+        layout: ``"direct"`` reads batches from the direct layout of this version of the store,
+            which `neargraph compile --layout direct` makes, or from the file that is named; the
+            batches are the same.
         num_workers: Make batches in this many processes instead of threads. Processes open the
             last checkpoint, so one is written if there are commits since.
         pin_memory: Copy batches to page-locked memory where CUDA is there.
@@ -133,6 +136,7 @@ class NeighborLoader:
         two_phase: bool | None = None,
         compiled: Compiled = False,
         check_rows: bool = False,
+        layout: str = "paged",
         num_workers: int = 0,
         pin_memory: bool = False,
         **kwargs: Any,
@@ -147,6 +151,7 @@ class NeighborLoader:
         snapshot = data.snapshot()
         x_read, x_cast = _split_x_dtype(snapshot.schema, x_dtype)
         how: dict[str, Any] = {"method": method, "dependent_batches": dependent_batches}
+        how["layout"] = layout
         rows: dict[str, Any] = {"attrs": attrs, "x_dtype": x_read, "x_format": x_format}
         rows["check_rows"] = check_rows
         sampler = NeighborSampler(
@@ -192,7 +197,7 @@ class NeighborLoader:
         if replay is not None:
             self._epochs = replay.epochs
             return replay
-        if not looks_ahead(reading, lambda: sampler.core, plan):
+        if not sampler.looks_ahead(reading, plan):
             return None
         options = {"reading": reading, "window": window, "two_phase": two_phase, **self._options}
         return sampler.look_ahead(inputs, plan, goes_on=True, **options)

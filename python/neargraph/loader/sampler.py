@@ -16,6 +16,7 @@ from neargraph.dtypes import DtypeLike, XFormat, dtype_name, read_as
 from neargraph.exceptions import BudgetTooSmall, NameNotFound, UnsupportedArgument
 from neargraph.loader.check import RowCheck
 from neargraph.loader.compiled import Compiled, Replay, find_compiled
+from neargraph.loader.direct import check_layout, find_direct, refuse_ahead
 from neargraph.loader.fanouts import resolve_fanouts
 from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead, make_room
 from neargraph.loader.minibatch import MiniBatch
@@ -56,8 +57,13 @@ class NeighborSampler:
         check_rows: Read every row of every batch once more, by itself and through other caches,
             and raise `WrongRow` if it differs. For tests and doubts: it takes several times as
             long, and 32 MB beside the store's memory.
+        layout: ``"direct"`` reads batches from the direct layout of this version of the store (see
+            `neargraph compile --layout direct`), or the path of such a file, each by itself:
+            `reading` is ``"direct"``, too. Tensors that it does not have come from the store. The
+            batches are the same.
 
     Raises:
+        CompiledMismatch: There is no direct layout of this version.
         NameNotFound: `fanouts` or `attrs` name something the store does not have.
         UnsupportedArgument: ``x`` cannot be read as `x_dtype`.
         ValueError: Bad fanouts.
@@ -81,6 +87,7 @@ class NeighborSampler:
         x_dtype: DtypeLike = None,
         x_format: XFormat = "dense",
         check_rows: bool = False,
+        layout: str = "paged",
     ) -> None:
         if not 0 <= seed < 2**64:
             raise ValueError(f"seed must be in 0 ... 2^64 - 1, got {seed}")
@@ -91,6 +98,7 @@ class NeighborSampler:
         _check_method(method, dependent_batches, replace)
         self.method = method
         self.dependent_batches = dependent_batches
+        self.layout = check_layout(layout, method)
         _check_format(self.snapshot.schema, x_format, x_dtype)
         self.tensors = resolve_attrs(self.snapshot.schema, attrs)
         self._columns = [
@@ -98,6 +106,10 @@ class NeighborSampler:
             for tensor in self.tensors
         ]
         self._check = RowCheck(self.snapshot) if check_rows else None
+        names = [name for kind, _, name in self.tensors if kind == "node"]
+        self._direct: tuple[str, str] | None = None
+        if self.layout == "direct":
+            self._direct = find_direct(self.snapshot, names, layout)
         self._start()
 
     def _start(self) -> None:
@@ -107,7 +119,8 @@ class NeighborSampler:
         version = self.snapshot.version
         dependent = self.dependent_batches if self.method == "labor" else None
         settings = (self.fanouts, self.replace, self.seed, self._columns, dependent)
-        return _core.Sampler(version, *settings)
+        core = _core.Sampler(version, *settings)
+        return core if self._direct is None else core.with_direct(*self._direct)
 
     @property
     def core(self) -> _core.Sampler:
@@ -203,10 +216,22 @@ class NeighborSampler:
         replay = self.replay(inputs, plan, compiled, goes_on=False, prefetch=prefetch)
         if replay is not None:
             return self.run_ahead(replay, inputs, plan, train_epoch)
-        if looks_ahead(check_reading(reading), lambda: self.core, plan):
+        if self.looks_ahead(reading, plan):
             ahead = self.look_ahead(inputs, plan, goes_on=False, reading=reading, **options)
             return self.run_ahead(ahead, inputs, plan, train_epoch)
         return self.run(inputs, plan, train_epoch, prefetch=prefetch, threads=threads)
+
+    def looks_ahead(self, reading: str, plan: SeedPlan) -> bool:
+        """Whether batches of `plan` are read by looking ahead.
+
+        Raises:
+            UnsupportedArgument: The layout has no such way of reading.
+        """
+        check_reading(reading)
+        if self.layout == "direct":
+            refuse_ahead(reading)
+            return False
+        return looks_ahead(reading, lambda: self.core, plan)
 
     def look_ahead(
         self, inputs: InputNodes, plan: SeedPlan, *, goes_on: bool, **options: Any
@@ -226,6 +251,9 @@ class NeighborSampler:
         prefetch: int | None = None,
     ) -> Replay | None:
         """What replays compiled epochs, if some are wanted and there; see `batches`."""
+        if self.layout == "direct":
+            refuse_ahead("compiled" if compiled not in (False, "auto") else "direct")
+            return None
         epochs = find_compiled(compiled, self, inputs, plan)
         if epochs is None:
             return None

@@ -1,0 +1,227 @@
+//! Mini-batches from a file of the direct layout: hops that run on addresses.
+//!
+//! What lives here: the order of reads of a batch, and putting it together. What must not: the
+//! bytes of the file, draws, numbering. The invariant: a batch is byte for byte the one that the
+//! paged layout gives, because addresses stand for nodes one to one, draws are keyed by the user's
+//! id that every section carries, and lists are in the order of the snapshot.
+
+mod hop;
+mod rows;
+
+use std::sync::Arc;
+
+use ng_store::{DirectFile, Snapshot};
+use ng_types::{DrawKey, NodeId, NodeTypeId};
+
+use self::hop::read_hop;
+use self::rows::{Own, Rows, Staged};
+use crate::columns::Columns;
+use crate::compact::{CompactNodes, CompactSample};
+use crate::hops::Hops;
+use crate::ids::{Id, Ids};
+use crate::node_map::NodeMap;
+use crate::sampler::{Admit, Growing, SampleScratch, Stage, Turn};
+use crate::{Method, MiniBatch, SampleError, SampleSpec, Sampler};
+
+/// Bytes of the lists that reading sections takes, a section.
+const BYTES_PER_SECTION: u64 = 64;
+
+/// A file of the direct layout, and the columns that it serves.
+pub(crate) struct Direct {
+    file: Arc<DirectFile>,
+    own: Vec<Own>,
+    /// Columns that the store serves, and their places among all.
+    others: Option<(Columns, Vec<usize>)>,
+}
+
+/// What is known of the nodes of a batch that is being made.
+#[derive(Default)]
+struct Known {
+    /// The user's ids, by local number, of the nodes that were read.
+    ids: Vec<NodeId>,
+    /// Their rows.
+    staged: Vec<Staged>,
+    /// Sections that needed no read.
+    cached: u64,
+}
+
+impl Direct {
+    pub fn new(
+        file: Arc<DirectFile>,
+        snapshot: &Snapshot,
+        spec: &SampleSpec,
+        columns: &Columns,
+    ) -> Result<Self, SampleError> {
+        if file.snapshot().fingerprint() != snapshot.fingerprint() {
+            return Err(SampleError::Spec(
+                "the direct layout is of another version than the one that is sampled".into(),
+            ));
+        }
+        if spec.method != Method::Uniform {
+            return Err(SampleError::Spec(
+                "labor chooses by source, and the direct layout knows sources by their addresses \
+                 alone; use layout=\"paged\""
+                    .into(),
+            ));
+        }
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        for (column, (tensor, decoder)) in columns.tensors().enumerate() {
+            match (file.row_of(tensor), decoder) {
+                (Some(bytes), Some(decoder)) => {
+                    own.push(Own { column, tensor, bytes, decoder: decoder.clone() });
+                }
+                _ => others.push(column),
+            }
+        }
+        let others = (!others.is_empty()).then(|| (columns.only(&others), others));
+        Ok(Self { file, own, others })
+    }
+
+    /// As [`Sampler::sample`].
+    pub fn sample(
+        &self,
+        sampler: &Sampler,
+        seeds: &[(NodeTypeId, &[NodeId])],
+        stream: u64,
+        admit: &Admit<'_>,
+    ) -> Result<MiniBatch, SampleError> {
+        let SampleScratch { mut narrow, mut wide, mut held } = SampleScratch::default();
+        if self.file.is_narrow() {
+            self.make(sampler, seeds, stream, (&mut narrow, &mut held), admit)
+        } else {
+            self.make(sampler, seeds, stream, (&mut wide, &mut held), admit)
+        }
+    }
+
+    fn make<I: Id>(
+        &self,
+        sampler: &Sampler,
+        seeds: &[(NodeTypeId, &[NodeId])],
+        stream: u64,
+        (hops, held): (&mut Hops<I>, &mut Growing),
+        admit: &Admit<'_>,
+    ) -> Result<MiniBatch, SampleError> {
+        let known = self.run_hops(sampler, seeds, stream, (hops, held), admit)?;
+        let compact_held = admit(Stage::Topology, hops.compact_bytes(sampler.ends()))?;
+        let (nodes, edges) = hops.compact(sampler.ends());
+        // Their memory is of use to the rows.
+        *hops = Hops::default();
+        held.shrink(0);
+        let mut sample = CompactSample { nodes, edges, _held: compact_held };
+        let batch_held = admit(Stage::Topology, sample.batch_bytes())?;
+        let Some(CompactNodes { ids, .. }) = sample.nodes.first_mut() else {
+            return Err(SampleError::Spec("the store has no node type".into()));
+        };
+        let (rows, found) = self.read_rows(ids, known, sampler, admit)?;
+        *ids = found;
+        let mut batch = sample.into_batch(batch_held);
+        self.put_columns(rows, &mut batch, sampler, admit)?;
+        Ok(batch)
+    }
+
+    /// Samples the subgraph in addresses.
+    fn run_hops<I: Id>(
+        &self,
+        sampler: &Sampler,
+        seeds: &[(NodeTypeId, &[NodeId])],
+        stream: u64,
+        (hops, held): (&mut Hops<I>, &mut Growing),
+        admit: &Admit<'_>,
+    ) -> Result<Known, SampleError> {
+        let (snapshot, ends) = (sampler.snapshot(), sampler.ends());
+        hops.clear(1, 1);
+        for (node_type, ids) in seeds {
+            snapshot.check_nodes(*node_type, ids)?;
+            let passing = NodeMap::<I>::BYTES_PER_NODE + BYTES_PER_SECTION;
+            held.grow(hops.num_bytes() + ids.len() as u64 * passing, admit)?;
+            hops.push_seeds(0, &self.file.addresses(ids)?);
+        }
+        hops.end_hop();
+        let key = DrawKey::new(sampler.spec().seed, stream);
+        let mut known = Known::default();
+        for hop in 0..sampler.spec().fanouts.hops() {
+            let rule = sampler.rule(Turn { key, stream, hop }, 0);
+            for ends in ends {
+                let (frontier, step, edges) = hops.expanding(0, *ends);
+                let Some(rule) = rule.filter(|_| !frontier.is_empty()) else { continue };
+                let addresses: Vec<u64> = frontier.iter().map(|address| address.get()).collect();
+                let lists = admit(Stage::Topology, frontier.len() as u64 * BYTES_PER_SECTION)?;
+                let mut staged = Staged::new(addresses.len(), &self.own, admit)?;
+                let read = read_hop(&self.file, rule, &addresses, &self.own, &mut staged)?;
+                drop(lists);
+                known.ids.extend_from_slice(&read.ids);
+                known.cached += read.cached;
+                known.staged.push(staged);
+                step.keep_read(read.expansion, edges)?;
+            }
+            held.grow(hops.bytes_for_hop(ends, 0) + known.ids.capacity() as u64 * 8, admit)?;
+            for ends in ends {
+                let (_, step, edges) = hops.expanding(0, *ends);
+                step.take_read(&mut edges.data);
+            }
+            hops.record(ends);
+            hops.end_hop();
+            held.shrink(hops.num_bytes() + known.ids.capacity() as u64 * 8);
+        }
+        Ok(known)
+    }
+
+    /// Rows of all nodes, and ids: those of the nodes that hops went through are there, the others
+    /// are read.
+    fn read_rows(
+        &self,
+        addresses: &Ids,
+        known: Known,
+        sampler: &Sampler,
+        admit: &Admit<'_>,
+    ) -> Result<(Rows, Ids), SampleError> {
+        let Known { mut ids, staged, mut cached } = known;
+        let (from, total) = (ids.len(), addresses.len());
+        let unread = (total - from) as u64;
+        let mut rows = Rows::new(total, &self.own, unread * BYTES_PER_SECTION, admit)?;
+        let mut at = 0;
+        for staged in staged {
+            staged.each_row(|row| {
+                rows.put(at, |own| own.of_staged(row), &self.own);
+                at += 1;
+            });
+        }
+        ids.resize(total, 0);
+        let left: Vec<u64> = (from..total).filter_map(|at| addresses.get(at)).collect();
+        cached += self.file.primaries(&left, &mut |place, primary| {
+            rows.put(from + place, |own| primary.row(own.bytes.clone()), &self.own);
+            ids[from + place] = primary.node;
+            Ok(())
+        })?;
+        let columns = self.own.len() as u64;
+        let (all, cached) = (total as u64 * columns, cached * columns);
+        let snapshot = sampler.snapshot();
+        snapshot.count_rows(ng_store::GatherStats { rows: all, rows_cached: cached });
+        let bound = snapshot.catalog().node_types.first().map_or(0, |meta| meta.num_nodes);
+        Ok((rows, Ids::below(bound, &ids)))
+    }
+
+    /// Puts all columns into the batch, in the order asked for.
+    fn put_columns(
+        &self,
+        rows: Rows,
+        batch: &mut MiniBatch,
+        sampler: &Sampler,
+        admit: &Admit<'_>,
+    ) -> Result<(), SampleError> {
+        let mut columns: Vec<_> =
+            self.own.iter().map(|own| own.column).zip(rows.finish()).collect();
+        if let Some((others, places)) = &self.others {
+            others.gather(sampler.snapshot(), batch, admit)?;
+            let held = batch.held.split_off(1);
+            let gathered = std::mem::take(&mut batch.columns).into_iter().zip(held);
+            columns.extend(places.iter().copied().zip(gathered));
+        }
+        columns.sort_by_key(|(place, _)| *place);
+        for (_, (column, held)) in columns {
+            batch.columns.push(column);
+            batch.held.push(held);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! The rows of a batch: as stored, of nodes whose hop is over; as the batch has them at the end.
+//!
+//! Rows come with the lists, long before it is known how many nodes the batch will have. The
+//! invariant: all of it is memory of the budget.
+
+use std::ops::Range;
+
+use ng_simd::RowDecoder;
+use ng_store::{Primary, TensorRef};
+use ng_types::Reservation;
+
+use crate::sampler::{Admit, Stage};
+use crate::{Buffer, Column, SampleError};
+
+/// A column that the file serves.
+pub(super) struct Own {
+    /// Its place among the columns of a batch.
+    pub column: usize,
+    pub tensor: TensorRef,
+    /// Which bytes of a node's rows.
+    pub bytes: Range<usize>,
+    pub decoder: RowDecoder,
+}
+
+impl Own {
+    /// Its row among the staged bytes of a node: all rows of the file are staged.
+    pub fn of_staged<'a>(&self, row: &'a [u8]) -> &'a [u8] {
+        &row[self.bytes.clone()]
+    }
+}
+
+/// Rows of a hop as they are stored.
+pub(super) struct Staged {
+    rows: Option<Buffer>,
+    /// Bytes of a node.
+    width: usize,
+    count: usize,
+    _held: Reservation,
+}
+
+impl Staged {
+    pub fn new(count: usize, own: &[Own], admit: &Admit<'_>) -> Result<Self, SampleError> {
+        let width = own.iter().map(|own| own.bytes.end).max().unwrap_or(0);
+        let bytes = count * width;
+        let held = admit(Stage::Topology, bytes as u64)?;
+        let rows = (bytes > 0).then(|| buffer(bytes)).transpose()?;
+        Ok(Self { rows, width, count, _held: held })
+    }
+
+    /// Keeps the rows of a node.
+    pub fn put(&mut self, place: usize, own: &[Own], primary: &Primary<'_>) {
+        let Some(rows) = &mut self.rows else { return };
+        let row = &mut rows.as_mut_slice()[place * self.width..(place + 1) * self.width];
+        for own in own {
+            row[own.bytes.clone()].copy_from_slice(primary.row(own.bytes.clone()));
+        }
+    }
+
+    /// Lends the rows in order.
+    pub fn each_row(&self, mut visit: impl FnMut(&[u8])) {
+        match &self.rows {
+            Some(rows) => rows.as_slice().chunks_exact(self.width).for_each(visit),
+            None => (0..self.count).for_each(|_| visit(&[])),
+        }
+    }
+}
+
+/// The columns of a batch while they are filled.
+pub(super) struct Rows {
+    columns: Vec<(Column, Option<Reservation>)>,
+    _passing: Reservation,
+}
+
+impl Rows {
+    /// Memory for all columns of `count` nodes at once, and `passing` bytes until they are filled.
+    pub fn new(
+        count: usize,
+        own: &[Own],
+        passing: u64,
+        admit: &Admit<'_>,
+    ) -> Result<Self, SampleError> {
+        let sum: u64 = own.iter().map(|own| (own.decoder.out_bytes() * count) as u64).sum();
+        let mut held = admit(Stage::Columns, sum + passing)?;
+        let mut columns = Vec::with_capacity(own.len());
+        for own in own {
+            let len = own.decoder.out_bytes() * count;
+            let (tensor, dtype, bytes) = (own.tensor, own.decoder.wanted(), buffer(len)?);
+            let column = Column { tensor, dtype, sparse: None, bytes };
+            columns.push((column, Some(held.split(len as u64))));
+        }
+        Ok(Self { columns, _passing: held })
+    }
+
+    /// Fills in the rows of a node.
+    pub fn put<'a>(&mut self, at: usize, row: impl Fn(&Own) -> &'a [u8], own: &[Own]) {
+        for ((column, _), own) in self.columns.iter_mut().zip(own) {
+            let width = own.decoder.out_bytes();
+            let out = &mut column.bytes.as_mut_slice()[at * width..(at + 1) * width];
+            if own.decoder.is_copy() {
+                out.copy_from_slice(row(own));
+            } else {
+                own.decoder.decode(row(own), out);
+            }
+        }
+    }
+
+    /// The filled columns, each with what pays for it.
+    pub fn finish(self) -> Vec<(Column, Option<Reservation>)> {
+        self.columns
+    }
+}
+
+fn buffer(bytes: usize) -> Result<Buffer, SampleError> {
+    Buffer::new(bytes).map_err(|source| SampleError::NoMemory { bytes, source })
+}

@@ -1,0 +1,233 @@
+//! The head of a file: from what it was compiled, how it is cut, which rows it has.
+//!
+//! The invariant: every byte of it is compared, checked or under a checksum, and what
+//! [`Head::decode`] returns is consistent in itself.
+
+use ng_types::Dtype;
+use serde::{Deserialize, Serialize};
+
+use super::format::Shape;
+use super::section::Bounds;
+use crate::bytes::{ensure, is_zero, le_u32};
+use crate::catalog::TensorMeta;
+use crate::error::Damage;
+use crate::io::BLOCK_BYTES;
+
+const MAGIC: &[u8; 8] = b"ngdirect";
+/// The version that is written, and the only one that is read.
+const VERSION: u32 = 1;
+/// Magic, version, length and checksum of the text.
+const PREFIX_BYTES: usize = 32;
+/// Longest text of a head; longer ones are damage.
+const TEXT_BYTES_MAX: usize = 1 << 24;
+
+/// Rows of a tensor in every primary section.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DirectTensor {
+    pub name: String,
+    pub dtype: Dtype,
+    pub shape: Vec<u64>,
+    pub row_bytes: usize,
+    /// Bits of the f32 scale of each column, where elements are steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scales: Option<Vec<u32>>,
+}
+
+impl DirectTensor {
+    /// Whether it has the rows of a tensor of a store.
+    pub fn is_of(&self, meta: &TensorMeta) -> bool {
+        self.name == meta.name && self.dtype == meta.dtype && self.shape == meta.shape
+    }
+}
+
+/// What a file says about itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Head {
+    /// Of the snapshot.
+    pub fingerprint: String,
+    pub epoch: u64,
+    pub lsn: u64,
+    pub node_type: String,
+    pub relation: String,
+    pub num_nodes: u64,
+    pub num_entries: u64,
+    pub num_edge_ids: u64,
+    pub shape: Shape,
+    /// In the order in which their rows stand.
+    pub tensors: Vec<DirectTensor>,
+    pub primary_pages: u64,
+    pub secondary_pages: u64,
+    /// Follows from all of the above.
+    pub build: u64,
+}
+
+/// What a file of the direct layout is, for reports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DirectInfo {
+    /// Fingerprint of the snapshot that it was compiled from.
+    pub fingerprint: String,
+    /// Its last commit.
+    pub lsn: u64,
+    /// Nodes.
+    pub num_nodes: u64,
+    /// Entries of neighbour lists.
+    pub num_edges: u64,
+    /// Tensors whose rows it has.
+    pub tensors: Vec<String>,
+    /// Bytes of a page.
+    pub page_bytes: u64,
+    /// Pages that are read together for a primary section.
+    pub unit_pages: u64,
+    /// Bytes of an address.
+    pub address_bytes: u64,
+    /// Bits of them that say which section of a page.
+    pub section_bits: u32,
+    /// Bytes of all rows of a node.
+    pub row_bytes: u64,
+    /// Pages of primary sections.
+    pub primary_pages: u64,
+    /// Pages of secondary sections.
+    pub secondary_pages: u64,
+    /// Pages of the table of addresses.
+    pub table_pages: u64,
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// [`DirectInfo::file_bytes`] over nodes x (4 + 4 x mean degree + bytes of rows).
+    pub inflation: f64,
+}
+
+impl Head {
+    /// Pages of sections.
+    pub fn num_pages(&self) -> u64 {
+        self.primary_pages + self.secondary_pages
+    }
+
+    pub fn table_pages(&self) -> u64 {
+        self.num_nodes.div_ceil(self.shape.table_entries())
+    }
+
+    pub fn bounds(&self) -> Bounds {
+        Bounds {
+            nodes: self.num_nodes,
+            entries: self.num_entries,
+            edge_ids: self.num_edge_ids,
+            pages: self.num_pages(),
+        }
+    }
+
+    /// Names the build: equal where everything is.
+    pub fn with_build(mut self) -> Result<Self, Damage> {
+        self.build = 0;
+        self.build = fnv(&self.text()?);
+        Ok(self)
+    }
+
+    fn text(&self) -> Result<Vec<u8>, Damage> {
+        serde_json::to_vec(self).map_err(|error| Damage::new(error.to_string()))
+    }
+
+    /// Its bytes: whole blocks. Pages follow.
+    pub fn encode(&self) -> Result<Vec<u8>, Damage> {
+        let text = self.text()?;
+        ensure(text.len() <= TEXT_BYTES_MAX, || format!("a head of {} bytes", text.len()))?;
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend((text.len() as u32).to_le_bytes());
+        bytes.extend(crc32c::crc32c(&text).to_le_bytes());
+        bytes.resize(PREFIX_BYTES, 0);
+        bytes.extend(text);
+        bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
+        Ok(bytes)
+    }
+
+    /// Bytes of the head, in whole blocks, from its first block.
+    pub fn len_from(first: &[u8]) -> Result<usize, Damage> {
+        ensure(first.get(..8) == Some(MAGIC), || "it begins otherwise".into())?;
+        let version = le_u32(first, 8);
+        ensure(version == VERSION, || format!("version {version}, this release reads {VERSION}"))?;
+        let len = le_u32(first, 12) as usize;
+        ensure(len <= TEXT_BYTES_MAX, || format!("a head of {len} bytes"))?;
+        Ok((PREFIX_BYTES + len).next_multiple_of(BLOCK_BYTES))
+    }
+
+    /// Decodes what [`Head::len_from`] has measured.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+        ensure(Self::len_from(bytes)? == bytes.len(), || "its head is cut off".into())?;
+        let end = PREFIX_BYTES + le_u32(bytes, 12) as usize;
+        let text = bytes.get(PREFIX_BYTES..end).unwrap_or_default();
+        let rest = bytes.get(end..).unwrap_or_default();
+        let zeros = is_zero(bytes.get(20..PREFIX_BYTES).unwrap_or_default()) && is_zero(rest);
+        ensure(zeros, || "its head is padded with something".into())?;
+        let is_whole = crc32c::crc32c(text) == le_u32(bytes, 16);
+        ensure(is_whole, || "the checksum of its head differs".into())?;
+        let head: Self =
+            serde_json::from_slice(text).map_err(|error| Damage::new(error.to_string()))?;
+        head.checked()
+    }
+
+    /// The head, if it is consistent in itself.
+    pub fn checked(self) -> Result<Self, Damage> {
+        self.check()?;
+        Ok(self)
+    }
+
+    fn check(&self) -> Result<(), Damage> {
+        self.shape.check()?;
+        let bytes = self.tensors.iter().map(|tensor| tensor.row_bytes);
+        let bytes = bytes.fold(0_usize, usize::saturating_add);
+        ensure(bytes == self.shape.row_bytes, || format!("rows of {bytes} bytes"))?;
+        let counts = [self.num_nodes, self.num_entries, self.num_edge_ids];
+        let pages = [self.primary_pages, self.secondary_pages];
+        let small = counts.iter().all(|count| *count < 1 << 48);
+        let small = small && pages.iter().all(|count| *count < 1 << 40);
+        ensure(small, || format!("{counts:?} nodes, entries, edge ids; {pages:?} pages"))?;
+        let bits = self.shape.width as u32 * 8;
+        let last = u128::from(self.num_pages()) << self.shape.section_bits;
+        ensure(last <= 1 << bits, || format!("{} pages for such addresses", self.num_pages()))?;
+        let blocks = u128::from(self.file_bytes(TEXT_BYTES_MAX)) / BLOCK_BYTES as u128;
+        ensure(blocks < 1 << 32, || format!("{blocks} blocks"))?;
+        let known = Self { build: 0, ..self.clone() };
+        ensure(fnv(&known.text()?) == self.build, || "its build has another number".into())
+    }
+
+    /// Where page 0 begins in a file whose head has `head_bytes`.
+    pub fn first_page_at(&self, head_bytes: usize) -> u64 {
+        head_bytes.next_multiple_of(self.shape.page_bytes) as u64
+    }
+
+    /// Bytes of the file.
+    pub fn file_bytes(&self, head_bytes: usize) -> u64 {
+        let pages = self.num_pages() + self.table_pages();
+        self.first_page_at(head_bytes) + pages * self.shape.page_bytes as u64
+    }
+
+    pub fn info(&self, file_bytes: u64) -> DirectInfo {
+        let shape = &self.shape;
+        let bare = self.num_nodes * (4 + shape.row_bytes as u64) + 4 * self.num_entries;
+        DirectInfo {
+            fingerprint: self.fingerprint.clone(),
+            lsn: self.lsn,
+            num_nodes: self.num_nodes,
+            num_edges: self.num_entries,
+            tensors: self.tensors.iter().map(|tensor| tensor.name.clone()).collect(),
+            page_bytes: shape.page_bytes as u64,
+            unit_pages: shape.unit_pages as u64,
+            address_bytes: shape.width as u64,
+            section_bits: shape.section_bits,
+            row_bytes: shape.row_bytes as u64,
+            primary_pages: self.primary_pages,
+            secondary_pages: self.secondary_pages,
+            table_pages: self.table_pages(),
+            file_bytes,
+            inflation: file_bytes as f64 / bare.max(1) as f64,
+        }
+    }
+}
+
+/// FNV-1a, 64 bits.
+fn fnv(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, step)
+}

@@ -1,0 +1,30 @@
+//! The direct layout (BeaconGNN, sections IV.A and VI.A): a snapshot compiled into one immutable
+//! file in which a node's rows stand beside its neighbours, and neighbours are the places of their
+//! sections, so that a hop needs no index.
+//!
+//! What lives here: the bytes (`format.rs`), which section goes where ([`DirectPlan`]), writing the
+//! file, and reading checked sections of it ([`DirectFile`]). What must not: draws and hops. The
+//! invariants: a file has its name only when it is whole and durable; every page has a checksum,
+//! its number and the number of its build; an address that leads nowhere is an error that names
+//! file, page and section.
+
+mod addresses;
+mod cache;
+mod error;
+mod format;
+mod head;
+mod layout;
+mod plan;
+mod reader;
+mod section;
+mod writer;
+
+pub(crate) use cache::PageCaches;
+pub use error::DirectError;
+pub use head::DirectInfo;
+pub use plan::{DirectOptions, DirectPlan, DirectProgress};
+pub use reader::{DirectFile, TakePrimary};
+pub use section::{Position, Primary, Spot};
+
+/// How the name of a whole file ends.
+pub const DIRECT_SUFFIX: &str = ".direct";

@@ -1,0 +1,198 @@
+"""Files of the direct layout: which one serves a sampler, making one, checking one.
+
+A file belongs to one version of the store. The invariant: a file of another version, or one that is
+not whole, is never used without a word; batches are the same from either layout.
+"""
+
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from neargraph import _core
+from neargraph.exceptions import (
+    CompiledMismatch,
+    IoFailed,
+    NeargraphError,
+    StoreDamaged,
+    UnsupportedArgument,
+)
+from neargraph.loader.compiled import default_directory
+from neargraph.snapshot import Snapshot
+from neargraph.units import format_bytes
+
+# How the name of a whole file ends.
+SUFFIX = ".direct"
+
+LAYOUTS = ("paged", "direct")
+"""`layout=` of loaders and samplers."""
+
+# Space that is left free beside the file.
+_SPARE_BYTES = 64 << 20
+
+
+def check_layout(layout: str, method: str) -> str:
+    """``"paged"`` or ``"direct"``, which a file of the direct layout is, too.
+
+    Raises:
+        UnsupportedArgument: There is no such layout, or it cannot draw by `method`.
+    """
+    if layout.endswith(SUFFIX):
+        layout = "direct"
+    if layout not in LAYOUTS:
+        raise UnsupportedArgument(
+            f"layout is {layout!r}; use 'paged', 'direct', or the path of a file NAME{SUFFIX}"
+        )
+    if layout == "direct" and method != "uniform":
+        raise UnsupportedArgument(
+            f"method={method!r} chooses by source, which the direct layout cannot; "
+            "use layout='paged'"
+        )
+    return layout
+
+
+def refuse_ahead(reading: str) -> None:
+    """Refuses ways of reading that the direct layout does not have.
+
+    Raises:
+        UnsupportedArgument: `reading` is one.
+    """
+    if reading not in ("auto", "direct"):
+        raise UnsupportedArgument(
+            f"layout='direct' reads each batch by itself, not by {reading!r}; leave that out, or "
+            "use layout='paged'"
+        )
+
+
+def find_direct(snapshot: Snapshot, tensors: Sequence[str], layout: str) -> tuple[str, str]:
+    """Directory and name of the file of `snapshot` that has most of `tensors`, or of the named one.
+
+    Raises:
+        CompiledMismatch: There is none, or only of other versions; names one.
+        StoreDamaged: There is only one that is not whole.
+    """
+    if layout.endswith(SUFFIX):
+        named = Path(layout).absolute()
+        return str(named.parent), named.name
+    directory = default_directory(snapshot)
+    reason: Exception | None = None
+    best: tuple[int, str] | None = None
+    for path in sorted(directory.glob(f"*{SUFFIX}")):
+        try:
+            facts = _core.describe_direct(str(directory), path.name)
+        except StoreDamaged as error:
+            reason = reason or error
+            continue
+        if facts["fingerprint"] != snapshot.fingerprint:
+            reason = reason or CompiledMismatch(
+                f"{path} was compiled from version {facts['fingerprint']} (commit {facts['lsn']}) "
+                f"of the store, which is at {snapshot.fingerprint} (commit {snapshot.lsn}); "
+                "compile it again with `neargraph compile STORE --layout direct --overwrite`, or "
+                "use layout='paged'"
+            )
+            continue
+        fit = len(set(tensors) & set(facts["tensors"]))
+        if best is None or fit > best[0]:
+            best = (fit, path.name)
+    if best is not None:
+        return str(directory), best[1]
+    raise reason or CompiledMismatch(
+        f"there is no direct layout in {directory}; make one with "
+        "`neargraph compile STORE --layout direct`"
+    )
+
+
+def compile_direct(
+    snapshot: Snapshot,
+    name: str = "graph",
+    *,
+    directory: Path | None = None,
+    page_bytes: int = 4096,
+    attrs: Sequence[str] | None = None,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Compiles a snapshot to the direct layout; says what the file is, or would be.
+
+    Args:
+        snapshot: What is compiled, of a store with one node type and one edge type.
+        name: The file is ``NAME.direct``.
+        directory: Where it goes; None is inside the store.
+        page_bytes: 4096 ... 65536. Larger pages waste less, and read more for each node.
+        attrs: Node tensors whose rows go beside the lists; None takes all but sparse ones.
+        overwrite: Replace a file of that name that is whole and of this snapshot.
+        dry_run: Only say what the file would be.
+        progress: Called with (phase, done, total).
+
+    Raises:
+        UnsupportedArgument: The store cannot be laid out so; says why.
+        IoFailed: The disk is too full, or failed.
+    """
+    directory = directory or default_directory(snapshot)
+    if name != Path(name).name or not name:
+        raise ValueError(f"{name!r} is not the name of a file")
+    place = directory if directory.exists() else directory.parent
+    path = directory / f"{name}{SUFFIX}"
+    tensors = list(attrs) if attrs is not None else None
+    core = _core.DirectPlan(snapshot.version, str(place), page_bytes, tensors, progress)
+    with closing(core):
+        free = shutil.disk_usage(place).free
+        facts = core.info() | {"file": str(path), "free_bytes": free, "written": False}
+        if dry_run or (not overwrite and _is_same(directory, path.name, core.info())):
+            return facts
+        wanted = facts["file_bytes"]
+        if wanted + _SPARE_BYTES > free:
+            raise IoFailed(
+                f"a direct layout of {format_bytes(wanted)} does not fit: the file system of "
+                f"{directory} has {format_bytes(free)} free; name fewer tensors, or a directory on "
+                "another disk"
+            )
+        directory.mkdir(exist_ok=True)
+        core.write(str(directory), name, progress)
+    return facts | {"written": True}
+
+
+def _is_same(directory: Path, name: str, facts: dict[str, Any]) -> bool:
+    """Whether the file is there, whole, and what compiling would give."""
+    try:
+        return _core.describe_direct(str(directory), name) == facts
+    except NeargraphError:
+        return False
+
+
+def list_direct(path: str | Path, fingerprint: str) -> list[dict[str, Any]]:
+    """The direct layouts inside a store, as they say themselves."""
+    found = []
+    for file in sorted((Path(path) / "compiled").glob(f"*{SUFFIX}")):
+        facts: dict[str, Any] = {"file": file.name}
+        try:
+            facts |= _core.describe_direct(str(file.parent), file.name)
+            facts["is_current"] = facts["fingerprint"] == fingerprint
+        except NeargraphError as error:
+            facts["problem"] = str(error)
+        found.append(facts)
+    return found
+
+
+def verify_direct_files(
+    snapshot: Snapshot, progress: Callable[[str, int, int], None]
+) -> tuple[int, list[dict[str, Any]]]:
+    """Checks the direct layouts of a snapshot; says how many, and what is wrong with which."""
+    checked, problems = 0, []
+    for facts in list_direct(snapshot.path, snapshot.fingerprint):
+        file = f"compiled/{facts['file']}"
+        if "problem" in facts:
+            problems.append({"file": file, "what": facts["problem"]})
+        if not facts.get("is_current"):
+            continue
+        directory = str(default_directory(snapshot))
+        try:
+            _core.verify_direct(
+                snapshot.version, directory, facts["file"], lambda d, t: progress("direct", d, t)
+            )
+        except NeargraphError as error:
+            problems.append({"file": file, "what": str(error)})
+        checked += 1
+    return checked, problems
