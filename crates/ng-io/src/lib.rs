@@ -12,6 +12,7 @@ mod backend;
 mod directory;
 mod disk;
 mod error;
+mod load;
 mod lockable;
 mod locks;
 mod machine;
@@ -31,6 +32,7 @@ mod writer;
 pub use append::Appender;
 pub use disk::{Access, BLOCK_BYTES, Disk, FileId, NextRead, READ_BYTES_MAX, ReadDone, ReadOp};
 pub use error::{OpenError, ReadError, WriteError};
+pub use load::{LoadError, Loaded, load_file};
 pub use locks::Lock;
 pub use machine::{
     MemoryLimit, memory_limit, peak_rss_bytes, ram_bytes, trim_allocator, usable_memory_bytes,

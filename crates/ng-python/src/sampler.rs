@@ -85,6 +85,10 @@ impl Sampler {
         MiniBatch::new(py, batch, num_seeds, self.inner.snapshot())
     }
 
+    fn stages(&self) -> Vec<(&'static str, f64)> {
+        self.inner.stage_seconds()
+    }
+
     fn is_larger_than_memory(&self) -> bool {
         self.inner.is_larger_than_memory()
     }

@@ -14,6 +14,7 @@ mod compiled;
 mod error;
 mod hops;
 mod ids;
+mod induced;
 mod labor;
 mod lookahead;
 mod mini_batch;
@@ -22,6 +23,7 @@ mod reorganize;
 mod resident;
 mod sampler;
 mod spec;
+mod stages;
 mod stream;
 mod streaming;
 
@@ -33,6 +35,7 @@ pub use compiled::{
 };
 pub use error::SampleError;
 pub use ids::Ids;
+pub use induced::{Induced, induced};
 pub use lookahead::{Chosen, LookAhead, Reading, Settings};
 pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock, SparseIndex};
 pub use reorganize::{

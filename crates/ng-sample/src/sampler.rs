@@ -19,6 +19,7 @@ use crate::ids::Id;
 use crate::labor::{self, Labor};
 use crate::node_map::NodeMap;
 use crate::resident::{self, Rule};
+use crate::stages::{Stages, Work};
 use crate::streaming::{self, Engine, Extent, Lists, StreamingStats};
 use crate::{ColumnSpec, HotSet, Method, MiniBatch, SampleError, SampleSpec};
 
@@ -40,6 +41,7 @@ pub struct Sampler {
     ids_are_narrow: bool,
     engine: Engine,
     streaming: Arc<streaming::Counters>,
+    stages: Arc<Stages>,
 }
 
 /// Topologies are held in memory if they take at most this share of the budget.
@@ -111,6 +113,7 @@ impl Sampler {
             ids_are_narrow,
             engine: Engine::default(),
             streaming: Arc::default(),
+            stages: Arc::default(),
         })
     }
 
@@ -165,6 +168,17 @@ impl Sampler {
         self.streaming.stats()
     }
 
+    /// Seconds that each stage of all pipelines over this sampler has worked, summed over threads:
+    /// `sample`, `read` (rows read ahead of their batches) and `gather` (rows put into batches, and
+    /// read where nothing reads ahead). Waiting for memory is left out.
+    pub fn stage_seconds(&self) -> Vec<(&'static str, f64)> {
+        self.stages.seconds()
+    }
+
+    pub(crate) fn stages(&self) -> &Arc<Stages> {
+        &self.stages
+    }
+
     /// The snapshot that is sampled.
     pub fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
@@ -192,7 +206,9 @@ impl Sampler {
         drop(scratch);
         let held = admit(Stage::Topology, sample.batch_bytes())?;
         let mut batch = sample.into_batch(held);
-        self.columns.gather(&self.snapshot, &mut batch, admit)?;
+        self.stages.time(Work::Gather, admit, |admit| {
+            self.columns.gather(&self.snapshot, &mut batch, admit)
+        })?;
         Ok(batch)
     }
 
@@ -301,11 +317,13 @@ impl Sampler {
         admit: &Admit<'_>,
     ) -> Result<CompactSample, SampleError> {
         let SampleScratch { narrow, wide, held } = scratch;
-        if self.ids_are_narrow {
-            self.sample_hops(seeds, stream, (narrow, held), admit)
-        } else {
-            self.sample_hops(seeds, stream, (wide, held), admit)
-        }
+        self.stages.time(Work::Sample, admit, |admit| {
+            if self.ids_are_narrow {
+                self.sample_hops(seeds, stream, (narrow, held), admit)
+            } else {
+                self.sample_hops(seeds, stream, (wide, held), admit)
+            }
+        })
     }
 
     fn sample_hops<I: Id>(
