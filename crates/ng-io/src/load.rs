@@ -62,8 +62,10 @@ pub fn load_file(directory: &Path, name: &str, choice: BackendChoice) -> Result<
     let mut failure = None;
     reader.read(&mut next, &mut |op, result| match result {
         Ok(found) => {
-            let target = bytes.get_mut(op.offset as usize..).unwrap_or_default();
-            target.iter_mut().zip(found).for_each(|(to, from)| *to = *from);
+            let start = op.offset as usize;
+            if let Some(target) = bytes.get_mut(start..start + found.len()) {
+                target.copy_from_slice(found);
+            }
         }
         Err(error) => failure = Some(error),
     })?;

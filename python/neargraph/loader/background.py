@@ -17,9 +17,7 @@ def in_background(items: Iterator[T], depth: int, name: str) -> Iterator[T]:
     room = threading.Semaphore(depth)
     made: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
     stop = threading.Event()
-    thread = threading.Thread(
-        target=_work, args=(items, room, made, stop), name=name, daemon=True
-    )
+    thread = threading.Thread(target=_work, args=(items, room, made, stop), name=name, daemon=True)
     thread.start()
     try:
         while True:

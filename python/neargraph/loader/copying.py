@@ -33,7 +33,9 @@ class Cuda:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._stream: Any = torch.cuda.Stream(device)
+        cuda: Any = torch.cuda
+        self._stream = cuda.Stream(device)
+        self._event = cuda.Event
 
     def pinned(self, num_bytes: int) -> Tensor:
         """Page-locked memory, uint8 [num_bytes]."""
@@ -43,7 +45,7 @@ class Cuda:
         """Starts a copy to the device; the copy, and an event that is reached when it is there."""
         with torch.cuda.stream(self._stream):
             sent = pinned.to(self._device, non_blocking=True)
-            event = torch.cuda.Event()
+            event = self._event()
             event.record(self._stream)
         return sent, event
 
@@ -52,7 +54,7 @@ class Cuda:
         event.synchronize()
 
     def await_in_compute(self, event: Any, sent: Tensor) -> None:
-        """Makes the consumer's stream wait for `event`, and keeps `sent` as long as that uses it."""
+        """Makes the consumer's stream wait for `event`; `sent` stays as long as that uses it."""
         current = torch.cuda.current_stream(self._device)
         current.wait_event(event)
         sent.record_stream(current)

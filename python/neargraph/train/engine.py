@@ -127,7 +127,9 @@ class Trainer:
         in_memory: bool,
         checkpoint: Path | None,
         progress: Progress,
+        device: torch.device | None = None,
     ) -> None:
+        self._device = device
         self._store, self._config = store, config
         self._checkpoint, self._progress = checkpoint, progress
         owner = store.schema.node_types[0]
@@ -153,6 +155,7 @@ class Trainer:
         self._epoch = 0
 
     def run(self) -> TrainResult:
+        """All epochs, from the checkpoint on, and the test."""
         self._resume()
         while self._epoch < self._config.epochs:
             self._train_epoch()
@@ -176,6 +179,7 @@ class Trainer:
             seed=config.seed,
             attrs=["train_mask", *(["x", "y"] if resident is None else [])],
             transform=resident,
+            device=self._device,
         )
 
     def _make_loader(self, split: str, shuffle: bool) -> NeighborLoader:
@@ -189,6 +193,7 @@ class Trainer:
             seed=self._config.seed,
             attrs=["x", "y"] if resident is None else [],
             transform=resident,
+            device=self._device,
         )
 
     def _ids(self, split: str) -> Tensor:
@@ -202,8 +207,9 @@ class Trainer:
         is_sampled = "num_sampled_nodes" in batch
         counts = (batch.num_sampled_nodes, batch.num_sampled_edges) if is_sampled else ()
         if isinstance(self.model, GCN):
-            assert self._degrees is not None
-            out = self.model(x, batch.edge_index, self._degrees(batch.n_id), *counts)
+            # The whole graph has its own degrees.
+            degrees = self._degrees(batch.n_id) if self._degrees and is_sampled else None
+            out = self.model(x, batch.edge_index, degrees, *counts)
         else:
             out = self.model(x, batch.edge_index, *counts)
         seeds = self._seeds(batch)
