@@ -11,9 +11,9 @@ use ng_types::EdgeTypeId;
 fn edges_between_nodes_are_those_of_the_raw_lists_in_order_of_destination() {
     let graph = common::Graph::new(11);
     let dir = tempfile::tempdir().expect("directory");
-    let path = dir.path().join("g.ng");
-    graph.build(&path, 4096);
-    let store = common::open(&path, 64 << 20, BackendChoice::Auto);
+    let path = dir.path();
+    graph.build(path, 4096);
+    let store = common::open(path, 64 << 20, BackendChoice::Auto);
     let snapshot = store.snapshot();
     // Hubs (multiples of 97) among them, and no order.
     let nodes: Vec<u64> = (0..common::PAPERS).filter(|n| n % 3 == 0).map(|n| n * 7 % 900).collect();
@@ -39,9 +39,9 @@ fn edges_between_nodes_are_those_of_the_raw_lists_in_order_of_destination() {
 #[test]
 fn what_induces_nothing_is_refused() {
     let dir = tempfile::tempdir().expect("directory");
-    let path = dir.path().join("g.ng");
-    common::Graph::new(12).build(&path, 4096);
-    let store = common::open(&path, 64 << 20, BackendChoice::Auto);
+    let path = dir.path();
+    common::Graph::new(12).build(path, 4096);
+    let store = common::open(path, 64 << 20, BackendChoice::Auto);
     let refused = |edge_type, nodes: &[u64]| {
         let error = induced(&store.snapshot(), EdgeTypeId(edge_type), nodes).expect_err("refused");
         error.to_string()
