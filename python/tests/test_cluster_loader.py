@@ -1,10 +1,13 @@
 """Clusters: every node once an epoch, and all edges between the nodes of a batch."""
 
+import json
+
 import numpy as np
 import pytest
 from graphs import homogeneous
 
 import neargraph as ng
+from neargraph.cli import main
 from neargraph.datasets import plan_generated
 from neargraph.importers import ImportOptions, run_import
 
@@ -170,3 +173,13 @@ def test_training_on_clusters_learns_and_is_repeatable(path):
     assert result.seeds == 4 * 1800
     assert again.losses == result.losses
     assert again.test_accuracy == result.test_accuracy
+
+
+def test_the_command_trains_on_clusters(path, capsys):
+    options = ["--model", "cluster", "--parts", "30", "--batch-parts", "10", "--epochs", "1"]
+    with pytest.raises(SystemExit) as left:
+        main(["train", str(path), "--fanouts", "3,3", "--memory", "64MB", "--json", *options])
+    assert not left.value.code
+    report = json.loads(capsys.readouterr().out)
+    assert report["config"]["parts"] == 30
+    assert len(report["losses"]) == 3

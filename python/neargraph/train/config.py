@@ -58,6 +58,8 @@ class TrainConfig:
 
     def same_run(self, saved: dict[str, Any]) -> None:
         """Refuses a checkpoint of other settings by name; only ``epochs`` may differ."""
+        # Checkpoints from before a setting was there were trained with what is its default now.
+        saved = {**TrainConfig().plain(), **saved}
         for name, value in self.plain().items():
             if name not in ("epochs", "checkpoint_steps", "val_every") and saved.get(name) != value:
                 raise StateMismatch(
