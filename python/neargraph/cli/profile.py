@@ -202,7 +202,7 @@ def _rich(sheet: Sheet) -> Any:
     title, columns, rows = sheet
     table = Table()
     for at, column in enumerate(columns):
-        table.add_column(column, justify="right" if at else "left", overflow="fold")
+        table.add_column(column, justify="right" if at else "left", overflow="fold", no_wrap=not at)
     for row in rows:
         # The range on a line of its own keeps columns narrow.
         table.add_row(*(cell.replace(" (", "\n(") for cell in row))
