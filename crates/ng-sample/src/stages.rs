@@ -60,3 +60,26 @@ impl Stages {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SampleError;
+
+    #[test]
+    fn work_is_counted_by_stage_without_the_time_that_memory_was_waited_for() {
+        let stages = Stages::default();
+        stages.add(Work::Read, Duration::from_secs(2));
+        stages.add(Work::Read, Duration::from_millis(500));
+        assert_eq!(stages.seconds(), [("sample", 0.0), ("read", 2.5), ("gather", 0.0)]);
+        let wait = Duration::from_secs(1);
+        let refuse = |_: Stage, bytes: u64| {
+            std::thread::sleep(wait);
+            Err(SampleError::Spec(format!("{bytes}")))
+        };
+        let refused = stages.time(Work::Gather, &refuse, |admit| admit(Stage::Columns, 7));
+        assert_eq!(refused.map_err(|error| error.to_string()).err().as_deref(), Some("7"));
+        let gathered = stages.seconds()[2].1;
+        assert!(gathered < wait.as_secs_f64(), "{gathered}");
+    }
+}

@@ -1,7 +1,7 @@
 """How long the parts of PyG's layers take: linear, message, aggregate, update.
 
-Parts are wrapped where they are called, so the layers are PyG's own. The invariant: what runs inside
-a part counts as that part, so times add up to at most that of the whole step.
+Parts are wrapped where they are called, so the layers are PyG's own. The invariant: what runs
+inside a part counts as that part, so times add up to at most that of the whole step.
 """
 
 import time
