@@ -79,7 +79,7 @@ def copy_stage(pin_memory: bool, device: Any) -> "CopyStage | None":
         warnings.warn(
             "pin_memory=True, but torch finds no CUDA here: batches come in plain memory",
             UserWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
         return None
     return CopyStage(None)
