@@ -3,6 +3,9 @@
 `neargraph profile train` prints what this measures, see ``docs/profiling.md``.
 """
 
+# First, since it says what to install where torch is missing.
+import neargraph.train  # noqa: F401
+
 from .layers import LayerClock
 from .loading import load_times
 from .monitor import Monitor
