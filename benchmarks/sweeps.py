@@ -5,10 +5,14 @@
     python -m benchmarks.sweeps ratio      # gain over the baselines at data / memory 2 ... 16
     python -m benchmarks.sweeps nodes      # cost of a seed from 1 M to 16 M nodes
     python -m benchmarks.sweeps reorganize --graph cnr_random --batch-size 256    # and see below
+    python -m benchmarks.sweeps workers    # seeds a second as threads are added, 1 to 12
+    python -m benchmarks.sweeps rate       # time of a batch at 0.5, 1 and 2 times the fanouts
+    python -m benchmarks.sweeps batch      # time of a batch of 32 to 1024 seeds
     python -m benchmarks.sweeps ratio --plot-only
 
 Each point is a run of `training.py` with its own label, which also gets what is not known here,
-such as --batch-size and --warmup. The graphs of `nodes` are generated as stores alone and removed
+such as --batch-size and --warmup; `workers`, `rate` and `batch` compare back ends on --store
+instead, see `benchmarks.knobs`. The graphs of `nodes` are generated as stores alone and removed
 again unless --keep is given, and so are the copies of `reorganize`, which go into --copies. Writes
 `.bench/sweep_NAME.json` after each point, and sweep_NAME.png into --plots.
 
@@ -27,7 +31,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import training, training_tables
+from . import knobs, training, training_tables
 from .graphs import DEGREE, make_planted, say, write, write_reorganized
 from .places import BENCH, GRAPHS
 
@@ -290,11 +294,30 @@ SWEEPS = {
 }
 
 
+def knob_arguments(args: argparse.Namespace) -> argparse.Namespace:
+    """The arguments of a sweep over the loader's knobs."""
+    parser = argparse.ArgumentParser(prog=f"sweeps {args.sweep}")
+    parser.add_argument("--store", type=Path, default=args.folder / f"{args.graph}.ng")
+    parser.add_argument("--backends", default=",".join(knobs.BACKENDS))
+    parser.add_argument("--memory", default="2GB", help="of the store")
+    parser.add_argument("--fanouts", default="15,10")
+    parser.add_argument("--batch-size", type=int, default=1024)
+    parser.add_argument("--warmup", type=int, default=10, help="batches that are not counted")
+    parser.add_argument("--reading", default="direct")
+    found = parser.parse_args(args.rest, argparse.Namespace(**vars(args)))
+    if not found.store.exists():
+        raise SystemExit(f"{found.store} is missing; import one, or name another with --store")
+    found.store = found.store.resolve()
+    found.backends = found.backends.split(",")
+    found.fanouts = [int(fanout) for fanout in found.fanouts.split(",")]
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("sweep", choices=list(SWEEPS))
+    parser.add_argument("sweep", choices=[*SWEEPS, *knobs.KNOBS])
     parser.add_argument("--graph", default="planted_4m")
     parser.add_argument("--cap", type=training.size, default="2GB", help="of the sweep `window`")
     parser.add_argument("--runs", type=int, default=3)
@@ -308,7 +331,6 @@ def main() -> None:
     parser.add_argument("--shares", type=float, nargs="+", default=CACHES, help="of `reorganize`")
     parser.add_argument("--plot-only", action="store_true", help="draw the saved figures again")
     args, args.rest = parser.parse_known_args()
-    run, plot = SWEEPS[args.sweep]
     file = BENCH / f"sweep_{args.sweep}.json"
     points: list[Point] = []
 
@@ -320,8 +342,15 @@ def main() -> None:
         points = json.loads(file.read_text())
     else:
         BENCH.mkdir(parents=True, exist_ok=True)
-        run(args, keep)
-    plot(points).savefig(args.plots / f"sweep_{args.sweep}.png", dpi=120, bbox_inches="tight")
+        if args.sweep in knobs.KNOBS:
+            knobs.KNOBS[args.sweep][0](knob_arguments(args), keep)
+        else:
+            SWEEPS[args.sweep][0](args, keep)
+    if args.sweep in knobs.KNOBS:
+        made = knobs.KNOBS[args.sweep][1](points, figure)
+    else:
+        made = SWEEPS[args.sweep][1](points)
+    made.savefig(args.plots / f"sweep_{args.sweep}.png", dpi=120, bbox_inches="tight")
     print(args.plots / f"sweep_{args.sweep}.png")
 
 

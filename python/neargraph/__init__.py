@@ -44,6 +44,7 @@ from neargraph.exceptions import (
 
 if TYPE_CHECKING:
     from neargraph.dtypes import SparseRows
+    from neargraph.loader.cluster import ClusterLoader
     from neargraph.loader.minibatch import MiniBatch
     from neargraph.loader.neighbor import NeighborLoader
     from neargraph.loader.sampler import NeighborSampler
@@ -56,6 +57,7 @@ __version__ = "0.1.0"
 # Where each name lives that is imported on first use.
 _LAZY = {
     "Batch": "neargraph.update.batch",
+    "ClusterLoader": "neargraph.loader.cluster",
     "MiniBatch": "neargraph.loader.minibatch",
     "NeighborLoader": "neargraph.loader.neighbor",
     "NeighborSampler": "neargraph.loader.sampler",
@@ -72,6 +74,7 @@ __all__ = [
     "Batch",
     "BatchEnded",
     "BudgetTooSmall",
+    "ClusterLoader",
     "CompiledMismatch",
     "EdgeNotFound",
     "ImportFailed",

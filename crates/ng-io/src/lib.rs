@@ -13,6 +13,7 @@ mod cache_file;
 mod directory;
 mod disk;
 mod error;
+mod load;
 mod lockable;
 mod locks;
 mod machine;
@@ -33,6 +34,7 @@ pub use append::Appender;
 pub use cache_file::{CacheFile, device_name};
 pub use disk::{Access, BLOCK_BYTES, Disk, FileId, NextRead, READ_BYTES_MAX, ReadDone, ReadOp};
 pub use error::{OpenError, ReadError, WriteError};
+pub use load::{LoadError, Loaded, load_file};
 pub use locks::Lock;
 pub use machine::{
     MemoryLimit, memory_limit, peak_rss_bytes, ram_bytes, trim_allocator, usable_memory_bytes,

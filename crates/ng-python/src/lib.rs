@@ -20,6 +20,7 @@ use pyo3::prelude::*;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<store::Store>()?;
     module.add_class::<snapshot::Snapshot>()?;
+    module.add_class::<snapshot::NodesOfRows>()?;
     module.add_class::<update::WriteBatch>()?;
     module.add_class::<sampler::Sampler>()?;
     module.add_class::<sampler::MiniBatch>()?;
@@ -40,6 +41,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(direct::verify_direct, module)?)?;
     module.add_function(wrap_pyfunction!(reorganize::reorganize, module)?)?;
     module.add_function(wrap_pyfunction!(store::probe, module)?)?;
+    module.add_function(wrap_pyfunction!(store::load_file, module)?)?;
     module.add_function(wrap_pyfunction!(sampler::seed_order, module)?)?;
     Ok(())
 }

@@ -95,6 +95,10 @@ impl Sampler {
         Ok(Self { inner: made.map_err(|error| errors::sample(&error))? })
     }
 
+    fn stages(&self) -> Vec<(&'static str, f64)> {
+        self.inner.stage_seconds()
+    }
+
     fn is_larger_than_memory(&self) -> bool {
         self.inner.is_larger_than_memory()
     }

@@ -284,6 +284,21 @@ fn describe(report: &VerifyReport) -> Value {
     })
 }
 
+/// Loads a file through a back end: (seconds of opening, seconds of reading, bytes, the back end).
+#[pyfunction]
+pub fn load_file(
+    py: Python<'_>,
+    directory: String,
+    name: String,
+    backend: &str,
+) -> PyResult<(f64, f64, usize, String)> {
+    let choice = backend_choice(backend)?;
+    let loaded = py.detach(|| ng_io::load_file(Path::new(&directory), &name, choice));
+    let loaded = loaded.map_err(|error| errors::named("IoFailed", error.to_string()))?;
+    let (opening, reading) = (loaded.opening.as_secs_f64(), loaded.reading.as_secs_f64());
+    Ok((opening, reading, loaded.bytes.len(), loaded.note))
+}
+
 /// What reading from `path` can use, as JSON, for `neargraph doctor`.
 #[pyfunction]
 pub fn probe(py: Python<'_>, path: String) -> PyResult<String> {

@@ -15,6 +15,7 @@ mod direct;
 mod error;
 mod hops;
 mod ids;
+mod induced;
 mod labor;
 mod lookahead;
 mod mini_batch;
@@ -23,6 +24,7 @@ mod reorganize;
 mod resident;
 mod sampler;
 mod spec;
+mod stages;
 mod stream;
 mod streaming;
 
@@ -34,6 +36,7 @@ pub use compiled::{
 };
 pub use error::SampleError;
 pub use ids::Ids;
+pub use induced::{Induced, induced};
 pub use lookahead::{Chosen, LookAhead, Reading, Settings};
 pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock, SparseIndex};
 pub use reorganize::{

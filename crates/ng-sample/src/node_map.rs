@@ -55,6 +55,23 @@ impl<I: Id> NodeMap<I> {
         self.number_from(id, self.home(id))
     }
 
+    /// The number of `id`, if it has one.
+    #[inline]
+    pub fn find(&self, id: I) -> Option<u32> {
+        let mask = self.slots.len().checked_sub(1)?;
+        let mut at = self.home(id);
+        loop {
+            let slot = self.slots[at & mask];
+            if slot == 0 {
+                return None;
+            }
+            if self.is_of(slot, id) {
+                return Some(slot as u32 - 1);
+            }
+            at += 1;
+        }
+    }
+
     /// Appends the numbers of `ids` to `rows`.
     pub fn number_all(&mut self, ids: &[I], rows: &mut Vec<u32>) {
         // A guess spares a large table most of its growth, and a small one its size.
@@ -157,6 +174,8 @@ mod tests {
         map.number_all(&[4, 7, 9, 7], &mut rows);
         assert_eq!(rows, [1, 3, 0, 3]);
         assert_eq!(map.ids(), [9, 4, 9, 7]);
+        assert_eq!([9, 4, 7, 8].map(|id| map.find(id)), [Some(0), Some(1), Some(3), None]);
+        assert_eq!(NodeMap::<u32>::default().find(9), None);
     }
 
     /// Compares with a plain map, over several batches in the same memory.

@@ -22,6 +22,7 @@ use crate::ids::Id;
 use crate::labor::{self, Labor};
 use crate::node_map::NodeMap;
 use crate::resident::{self, Rule};
+use crate::stages::{Stages, Work};
 use crate::streaming::{self, Engine, Extent, Lists, StreamingStats};
 use crate::{ColumnSpec, HotSet, Method, MiniBatch, SampleError, SampleSpec};
 
@@ -45,6 +46,7 @@ pub struct Sampler {
     streaming: Arc<streaming::Counters>,
     /// What batches are made from instead of all of the above.
     direct: Option<Arc<Direct>>,
+    stages: Arc<Stages>,
 }
 
 /// Topologies are held in memory if they take at most this share of the budget.
@@ -117,6 +119,7 @@ impl Sampler {
             engine: Engine::default(),
             streaming: Arc::default(),
             direct: None,
+            stages: Arc::default(),
         })
     }
 
@@ -182,6 +185,17 @@ impl Sampler {
         self.streaming.stats()
     }
 
+    /// Seconds that each stage of all pipelines over this sampler has worked, summed over threads:
+    /// `sample`, `read` (rows read ahead of their batches) and `gather` (rows put into batches, and
+    /// read where nothing reads ahead). Waiting for memory is left out.
+    pub fn stage_seconds(&self) -> Vec<(&'static str, f64)> {
+        self.stages.seconds()
+    }
+
+    pub(crate) fn stages(&self) -> &Arc<Stages> {
+        &self.stages
+    }
+
     /// The snapshot that is sampled.
     pub fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
@@ -212,7 +226,9 @@ impl Sampler {
         drop(scratch);
         let held = admit(Stage::Topology, sample.batch_bytes())?;
         let mut batch = sample.into_batch(held);
-        self.columns.gather(&self.snapshot, &mut batch, admit)?;
+        self.stages.time(Work::Gather, admit, |admit| {
+            self.columns.gather(&self.snapshot, &mut batch, admit)
+        })?;
         Ok(batch)
     }
 
@@ -331,11 +347,13 @@ impl Sampler {
         admit: &Admit<'_>,
     ) -> Result<CompactSample, SampleError> {
         let SampleScratch { narrow, wide, held } = scratch;
-        if self.ids_are_narrow {
-            self.sample_hops(seeds, stream, (narrow, held), admit)
-        } else {
-            self.sample_hops(seeds, stream, (wide, held), admit)
-        }
+        self.stages.time(Work::Sample, admit, |admit| {
+            if self.ids_are_narrow {
+                self.sample_hops(seeds, stream, (narrow, held), admit)
+            } else {
+                self.sample_hops(seeds, stream, (wide, held), admit)
+            }
+        })
     }
 
     fn sample_hops<I: Id>(

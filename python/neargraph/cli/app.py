@@ -17,6 +17,7 @@ from .compile import compile_
 from .doctor import doctor
 from .import_ import import_
 from .info import info
+from .profile import profile
 from .reorganize import reorganize
 from .scrub import scrub
 from .train import train
@@ -42,6 +43,7 @@ app.command()(reorganize)
 app.command()(scrub)
 app.command()(train)
 app.command()(doctor)
+app.add_typer(profile, name="profile")
 
 
 def _version(wanted: bool) -> None:

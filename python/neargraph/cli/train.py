@@ -12,7 +12,7 @@ from .show import Recover, bars, console, pairs_table, print_json, size
 
 def train(
     store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
-    model: Annotated[str, typer.Option(help="sage or gcn.")] = "sage",
+    model: Annotated[str, typer.Option(help="sage, gcn or cluster.")] = "sage",
     fanouts: Annotated[str, typer.Option(help="Neighbours per layer, -1 for all.")] = "15,10",
     memory: Annotated[str | None, typer.Option(help="Memory of the store, like 256MB.")] = None,
     epochs: Annotated[int, typer.Option(help="Passes over the training seeds.")] = 3,
@@ -22,6 +22,8 @@ def train(
     lr: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 0.003,
     weight_decay: Annotated[float, typer.Option(help="Weight decay of Adam.")] = 0.0,
     dropout: Annotated[float, typer.Option(help="Dropout.")] = 0.5,
+    parts: Annotated[int, typer.Option(help="Clusters of the model cluster.")] = 100,
+    batch_parts: Annotated[int, typer.Option(help="Clusters of a batch.")] = 16,
     split: Annotated[int, typer.Option(help="Which split, where there are several.")] = 0,
     row_normalize: Annotated[bool, typer.Option(help="Divide feature rows by their sum.")] = False,
     backend: Annotated[
@@ -49,6 +51,8 @@ def train(
         dropout=dropout,
         seed=seed,
         split=split,
+        parts=parts,
+        batch_parts=batch_parts,
         row_normalize=row_normalize,
         checkpoint_steps=checkpoint_steps,
     )

@@ -22,11 +22,12 @@ except ImportError as missing:
 
 from neargraph.loader.collate import Collator
 from neargraph.loader.compiled import Compiled, CompiledEpochs
+from neargraph.loader.copying import copy_stage
+from neargraph.loader.epochs import EpochLoader
 from neargraph.loader.lookahead import LookAhead, check_reading
 from neargraph.loader.refused import refuse_unsupported
 from neargraph.loader.sampler import Attrs, NeighborSampler
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
-from neargraph.loader.state import Position, dump_state, load_state
 from neargraph.loader.workers import BatchSource, WorkerPool
 from neargraph.schema import Schema
 from neargraph.snapshot import Reader, Snapshot
@@ -40,7 +41,7 @@ _WORKER_OPTIONS = (
 )
 
 
-class NeighborLoader:
+class NeighborLoader(EpochLoader):
     """Mini-batches of sampled neighbourhoods, as `torch_geometric.data.Data` or `HeteroData`.
 
     Each batch has ``x``, ``y`` and all other node tensors [n, ...], ``edge_index`` [2, e], edge
@@ -92,7 +93,10 @@ class NeighborLoader:
             batches are the same.
         num_workers: Make batches in this many processes instead of threads. Processes open the
             last checkpoint, so one is written if there are commits since.
-        pin_memory: Copy batches to page-locked memory where CUDA is there.
+        pin_memory: Copy batches to page-locked memory, in a thread of its own. Without CUDA this
+            gives a warning and plain memory, as in torch.
+        device: A CUDA device to bring batches to: a thread copies them through two pinned buffers,
+            on a stream of its own, and the consumer's stream waits for its own batch alone.
         **kwargs: DataLoader's ``multiprocessing_context``, ``persistent_workers``,
             ``prefetch_factor``, ``worker_init_fn`` and ``timeout`` for `num_workers` > 0. Other
             arguments of PyG's loader are accepted where they ask for what happens anyway.
@@ -139,6 +143,7 @@ class NeighborLoader:
         layout: str = "paged",
         num_workers: int = 0,
         pin_memory: bool = False,
+        device: torch.device | str | None = None,
         **kwargs: Any,
     ) -> None:
         if not isinstance(data, Reader):
@@ -148,6 +153,7 @@ class NeighborLoader:
             )
         options = {k: kwargs.pop(k) for k in _WORKER_OPTIONS if k in kwargs}
         refuse_unsupported(kwargs)
+        super().__init__(copy_stage(pin_memory, device))
         snapshot = data.snapshot()
         x_read, x_cast = _split_x_dtype(snapshot.schema, x_dtype)
         how: dict[str, Any] = {"method": method, "dependent_batches": dependent_batches}
@@ -176,10 +182,6 @@ class NeighborLoader:
         self._options = {"prefetch": prefetch, "threads": threads}
         self._epochs: CompiledEpochs | None = None
         self._ahead = self._read_ahead(check_reading(reading), window, two_phase, compiled)
-        self._pin = pin_memory and torch.cuda.is_available()
-        self._position = Position()
-        self._next = Position()
-        self._loaded: Position | None = None
 
     def _read_ahead(
         self, reading: str, window: int | None, two_phase: bool | None, compiled: Compiled
@@ -221,24 +223,8 @@ class NeighborLoader:
         """Batches of one whole epoch."""
         return self._source.plan.steps
 
-    def __iter__(self) -> Iterator[Any]:
-        """One pass over the seeds, or the rest of the pass that a loaded state stands in."""
-        position = self._position = self._next
-        self._next = Position(position.train_epoch + 1)
-        self._loaded = None
-        return self._run(position)
-
-    def _run(self, position: Position) -> Iterator[Any]:
-        batches = self._batches(position.train_epoch, position.batches)
-        # No local name may hold a batch: the budget counts it until the caller drops it.
-        holder: list[Any] = []
-        while True:
-            try:
-                holder.append(next(batches))
-            except StopIteration:
-                return
-            position.batches += 1
-            yield holder.pop().pin_memory() if self._pin else holder.pop()
+    def _worked(self) -> dict[str, float]:
+        return dict(self._source.sampler.core.stages())
 
     def _batches(self, train_epoch: int, first: int) -> Iterator[Any]:
         if self._pool is not None:
@@ -255,34 +241,6 @@ class NeighborLoader:
         """Gives back what the loader keeps in memory between epochs."""
         if self._ahead is not None:
             self._ahead.close()
-
-    def set_epoch(self, train_epoch: int) -> None:
-        """Makes the next pass that of `train_epoch`, or its rest if a loaded state stands in it."""
-        loaded = self._loaded
-        if loaded is not None and loaded.train_epoch == train_epoch:
-            self._next = Position(loaded.train_epoch, loaded.batches)
-        else:
-            self._next = Position(train_epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where the loader stands: epoch, batches handed over, and the settings behind them."""
-        return dump_state(self._position, self._fingerprint())
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Makes the next pass go on where `state` was taken; after a whole pass, with the next.
-
-        Raises:
-            StateMismatch: The state belongs to other data or settings; names the field.
-        """
-        loaded = load_state(state, self._fingerprint(), len(self))
-        self._loaded = loaded
-        self._position = Position(loaded.train_epoch, loaded.batches)
-        whole = loaded.batches == len(self) and loaded.batches > 0
-        self._next = (
-            Position(loaded.train_epoch + 1)
-            if whole
-            else Position(loaded.train_epoch, loaded.batches)
-        )
 
     def _fingerprint(self) -> dict[str, Any]:
         sampler, plan = self._source.sampler, self._source.plan

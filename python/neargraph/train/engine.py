@@ -21,6 +21,7 @@ from torch.nn import functional
 from torch.utils import deterministic
 
 from neargraph.exceptions import NameNotFound, UnsupportedArgument
+from neargraph.loader.cluster import ClusterLoader
 from neargraph.loader.neighbor import NeighborLoader
 from neargraph.nn import GCN, GraphSAGE, InDegrees
 from neargraph.store import Store
@@ -68,7 +69,7 @@ def fit(
     _check_store(store)
     with _deterministic(config.seed):
         path = None if checkpoint is None else Path(checkpoint)
-        return _Trainer(store, config, in_memory, path, progress or (lambda *_: None)).run()
+        return Trainer(store, config, in_memory, path, progress or (lambda *_: None)).run()
 
 
 @contextmanager
@@ -116,7 +117,7 @@ def _check_store(store: Store) -> None:
         )
 
 
-class _Trainer:
+class Trainer:
     """One run: model, optimiser, loaders, and the counters that a checkpoint keeps."""
 
     def __init__(
@@ -126,7 +127,9 @@ class _Trainer:
         in_memory: bool,
         checkpoint: Path | None,
         progress: Progress,
+        device: torch.device | None = None,
     ) -> None:
+        self._device = device
         self._store, self._config = store, config
         self._checkpoint, self._progress = checkpoint, progress
         owner = store.schema.node_types[0]
@@ -138,20 +141,21 @@ class _Trainer:
         # The store was read above; seeding again makes both ways start alike.
         torch.manual_seed(config.seed)
         kind = GCN if config.model == "gcn" else GraphSAGE
-        self._model = kind(
+        self.model = kind(
             self._result.num_features,
             config.hidden,
             self._result.num_classes,
             len(config.fanouts),
             config.dropout,
         )
-        self._optimizer = torch.optim.Adam(
-            self._model.parameters(), lr=config.lr, weight_decay=config.weight_decay
+        self.optimizer = torch.optim.Adam(
+            self.model.parameters(), lr=config.lr, weight_decay=config.weight_decay
         )
-        self._loader = self._make_loader("train", shuffle=True)
+        self.loader = self._make_train_loader()
         self._epoch = 0
 
     def run(self) -> TrainResult:
+        """All epochs, from the checkpoint on, and the test."""
         self._resume()
         while self._epoch < self._config.epochs:
             self._train_epoch()
@@ -162,6 +166,21 @@ class _Trainer:
             self._save()
         self._result.test_accuracy = self._evaluate("test")
         return self._result
+
+    def _make_train_loader(self) -> NeighborLoader | ClusterLoader:
+        config, resident = self._config, self._resident
+        if config.model != "cluster":
+            return self._make_loader("train", shuffle=True)
+        return ClusterLoader(
+            self._store,
+            min(config.parts, self._store.num_nodes),
+            batch_size=config.batch_parts,
+            shuffle=True,
+            seed=config.seed,
+            attrs=["train_mask", *(["x", "y"] if resident is None else [])],
+            transform=resident,
+            device=self._device,
+        )
 
     def _make_loader(self, split: str, shuffle: bool) -> NeighborLoader:
         resident = self._resident
@@ -174,45 +193,62 @@ class _Trainer:
             seed=self._config.seed,
             attrs=["x", "y"] if resident is None else [],
             transform=resident,
+            device=self._device,
         )
 
     def _ids(self, split: str) -> Tensor:
         return torch.from_numpy(self._store.split(split, index=self._config.split))
 
     def _forward(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """(logits, classes) of the batch's labelled seeds."""
+        """(logits, classes) of the batch's labelled seeds, or of a cluster's training nodes."""
         x = batch.x.to(torch.float32)
         if self._config.row_normalize:
             x = x / x.sum(dim=1, keepdim=True).clamp(min=1.0e-12)
-        counts = (batch.num_sampled_nodes, batch.num_sampled_edges)
-        if isinstance(self._model, GCN):
-            assert self._degrees is not None
-            out = self._model(x, batch.edge_index, self._degrees(batch.n_id), *counts)
+        is_sampled = "num_sampled_nodes" in batch
+        counts = (batch.num_sampled_nodes, batch.num_sampled_edges) if is_sampled else ()
+        if isinstance(self.model, GCN):
+            # The whole graph has its own degrees.
+            degrees = self._degrees(batch.n_id) if self._degrees and is_sampled else None
+            out = self.model(x, batch.edge_index, degrees, *counts)
         else:
-            out = self._model(x, batch.edge_index, *counts)
-        labels = batch.y[: batch.batch_size].reshape(-1)
+            out = self.model(x, batch.edge_index, *counts)
+        seeds = self._seeds(batch)
+        labels = batch.y.reshape(-1)[seeds]
         if labels.is_floating_point():
             labels = labels.nan_to_num(nan=-1.0)
         labels = labels.to(torch.int64)
         known = labels >= 0
-        return out[: batch.batch_size][known], labels[known]
+        return out[seeds][known], labels[known]
+
+    def _seeds(self, batch: Any) -> Tensor | slice:
+        """Which nodes of a batch have a part in the loss; they are the first ones of a sample."""
+        if "num_sampled_nodes" in batch:
+            return slice(0, batch.batch_size)
+        mask: Tensor = batch.train_mask
+        return mask if mask.dim() == 1 else mask[:, self._config.split]
+
+    def step(self, batch: Any) -> float:
+        """One step of the optimiser; the loss, 0 where a batch has no labels."""
+        self.optimizer.zero_grad(set_to_none=True)
+        logits, labels = self._forward(batch)
+        loss = functional.cross_entropy(logits, labels)
+        if not len(labels):
+            return 0.0
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        return float(loss.detach())
 
     def _train_epoch(self) -> None:
-        self._model.train()
-        result, steps = self._result, len(self._loader)
-        self._loader.set_epoch(self._epoch)
+        self.model.train()
+        result, steps = self._result, len(self.loader)
+        self.loader.set_epoch(self._epoch)
         done = len(result.losses) - self._epoch * steps
         self._store.reset_stats()
         begin = time.perf_counter()
-        for batch in self._loader:
-            self._optimizer.zero_grad(set_to_none=True)
-            logits, labels = self._forward(batch)
-            loss = functional.cross_entropy(logits, labels)
-            if len(labels):
-                loss.backward()  # type: ignore[no-untyped-call]
-                self._optimizer.step()
-            result.losses.append(float(loss.detach()) if len(labels) else 0.0)
-            result.seeds += int(batch.batch_size)
+        for batch in self.loader:
+            result.losses.append(self.step(batch))
+            seeds = self._seeds(batch)
+            result.seeds += int(seeds.stop if isinstance(seeds, slice) else seeds.sum())
             del batch
             done += 1
             self._progress(f"epoch {self._epoch + 1}", done, steps, result.losses[-1])
@@ -234,7 +270,7 @@ class _Trainer:
     @torch.no_grad()
     def _evaluate(self, split: str) -> float | None:
         loader = self._make_loader(split, shuffle=False)
-        self._model.eval()
+        self.model.eval()
         right, seen = 0, 0
         for step, batch in enumerate(loader):
             logits, labels = self._forward(batch)
@@ -251,10 +287,10 @@ class _Trainer:
             "config": self._config.plain(),
             "fingerprint": self._store.fingerprint,
             "epoch": self._epoch,
-            "model": self._model.state_dict(),
-            "optimizer": self._optimizer.state_dict(),
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
             "generator": torch.get_rng_state(),
-            "loader": self._loader.state_dict(),
+            "loader": self.loader.state_dict(),
             "losses": list(self._result.losses),
             "val_accuracy": list(self._result.val_accuracy),
         }
@@ -265,9 +301,9 @@ class _Trainer:
         if state is None:
             return
         self._config.same_run(state["config"])
-        self._loader.load_state_dict(state["loader"])
-        self._model.load_state_dict(state["model"])
-        self._optimizer.load_state_dict(state["optimizer"])
+        self.loader.load_state_dict(state["loader"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["generator"])
         self._epoch = int(state["epoch"])
         self._result.losses = [float(loss) for loss in state["losses"]]

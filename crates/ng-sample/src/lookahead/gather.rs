@@ -14,7 +14,8 @@ use super::slots::Slots;
 use super::state::{MEMORY_PATIENCE, Shared, State, Wait};
 use crate::buffer::{Buffer, Pool};
 use crate::columns::Columns;
-use crate::sampler::Stage;
+use crate::sampler::{Admit, Stage};
+use crate::stages::{Stages, Work};
 use crate::{Column, MiniBatch, SampleError};
 
 /// How long a buffer is waited for before memory beside the plan is asked for.
@@ -51,6 +52,8 @@ pub(crate) struct Gatherer {
     pub columns: Vec<GatherColumn>,
     /// Batches that wait for the consumer at most.
     pub prefetch: usize,
+    /// Where its work is counted.
+    pub stages: Arc<Stages>,
 }
 
 impl Gatherer {
@@ -115,13 +118,17 @@ impl Gatherer {
                     let Some((mut bytes, held)) = self.buffer(shared, pool, len)? else {
                         return Ok(None);
                     };
+                    let start = Instant::now();
                     copy(*table, &slots[*table], decoder, bytes.as_mut_slice());
+                    self.stages.add(Work::Gather, start.elapsed());
                     (bytes, held)
                 }
                 Source::Resident(resident) => {
                     let (mut bytes, held) = self.own_buffer(len)?;
                     let ids = batch.row_ids(column.tensor.owner);
+                    let start = Instant::now();
                     resident.gather(ids, decoder, bytes.as_mut_slice());
+                    self.stages.add(Work::Gather, start.elapsed());
                     (bytes, held)
                 }
                 Source::Store => {
@@ -143,7 +150,8 @@ impl Gatherer {
     ) -> Result<(), SampleError> {
         let admit =
             |_: Stage, bytes: u64| self.snapshot.reserve_batch(bytes).map_err(SampleError::from);
-        column.plain.gather(&self.snapshot, batch, &admit)
+        let gather = |admit: &Admit<'_>| column.plain.gather(&self.snapshot, batch, admit);
+        self.stages.time(Work::Gather, &admit, gather)
     }
 
     /// A buffer of the pool; one of its own where the batch is larger than any that was foreseen.

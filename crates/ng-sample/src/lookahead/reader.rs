@@ -1,6 +1,7 @@
 //! The reading thread: one queue of requests that runs dry only when the planner has nothing.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use ng_store::{RowPart, Snapshot};
 
@@ -8,9 +9,16 @@ use super::pieces::Piece;
 use super::policy::Reading;
 use super::slots::Slots;
 use super::state::{Shared, State, Wait};
+use crate::stages::{Stages, Work};
 
 /// Reads pieces into their slots until the stretch ends, or everything stops.
-pub(crate) fn read(shared: &Shared, snapshot: &Snapshot, reading: Reading, slots: &[Slots]) {
+pub(crate) fn read(
+    shared: &Shared,
+    snapshot: &Snapshot,
+    reading: Reading,
+    slots: &[Slots],
+    stages: &Stages,
+) {
     let waiting = |state: &mut State| match state.pieces.is_empty() {
         false => Some(true),
         true => state.stretch_end.map(|_| false),
@@ -32,8 +40,10 @@ pub(crate) fn read(shared: &Shared, snapshot: &Snapshot, reading: Reading, slots
             slots.iter().for_each(Slots::finish_writing);
             shared.change(|state| state.piece_was_read(&piece));
         };
+        let start = Instant::now();
         if let Err(error) = snapshot.read_plans(&mut next, &mut take, &mut done) {
             shared.fail(error.into());
         }
+        stages.add(Work::Read, start.elapsed());
     }
 }

@@ -202,6 +202,7 @@ impl Engine {
             snapshot: Arc::clone(self.snapshot()),
             columns: columns.tensors().enumerate().map(column).collect(),
             prefetch: self.settings.prefetch,
+            stages: Arc::clone(self.sampler().stages()),
         })
     }
 
@@ -222,7 +223,8 @@ impl Engine {
         let reading = prepared.chosen.reading;
         let mut end = None;
         std::thread::scope(|scope| {
-            let read = || reader::read(&self.shared, self.snapshot(), reading, &slots);
+            let stages = &gatherer.stages;
+            let read = || reader::read(&self.shared, self.snapshot(), reading, &slots, stages);
             let gather = || gatherer.run(&self.shared, &slots);
             let named = |name: &str| std::thread::Builder::new().name(name.into());
             let started = named("ng-read")

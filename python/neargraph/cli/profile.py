@@ -1,0 +1,215 @@
+"""`neargraph profile train G.ng`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from .show import bars, console, print_json, titled
+from .train import parse_fanouts
+
+profile = typer.Typer(help="Where time goes.", no_args_is_help=True, rich_markup_mode=None)
+
+_NAMES = {"gcn": "GCN", "sage": "GraphSAGE", "cluster": "ClusterGCN"}
+_SYSTEM = {
+    "GPU memory MB": ("gpu_memory_bytes", 1e-6),
+    "GPU idle %": ("gpu_idle_percent", 1.0),
+    "GPU util %": ("gpu_percent", 1.0),
+    "memory MB": ("memory_bytes", 1e-6),
+    "disk MB/s": ("disk_bytes_per_s", 1e-6),
+    "iowait %": ("iowait_percent", 1.0),
+    "CPU %": ("cpu_percent", 1.0),
+}
+_STAGES = ["linear", "message", "aggregate", "update", "rest", "wait"]
+_WORK = ["sample", "read", "gather", "copy"]
+
+# Title, names of the columns, rows.
+Sheet = tuple[str, list[str], list[list[str]]]
+
+
+@profile.callback()
+def _root() -> None:
+    """Where time goes."""
+
+
+@profile.command()
+def train(
+    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    models: Annotated[str, typer.Option(help="Of gcn, sage, cluster.")] = "gcn,sage,cluster",
+    backends: Annotated[
+        str, typer.Option(help="Of memory, mmap, pread, direct, uring.")
+    ] = "memory,mmap,direct,uring",
+    repeats: Annotated[int, typer.Option(help="Runs of each.")] = 10,
+    epochs: Annotated[int, typer.Option(help="Epochs of a run.")] = 3,
+    memory: Annotated[str | None, typer.Option(help="Memory of the store, like 256MB.")] = None,
+    fanouts: Annotated[
+        str | None, typer.Option(help="GraphSAGE's; 10,10 or, for large graphs, 25,15.")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(help="GraphSAGE's seeds; 16 or 256.")] = None,
+    hidden: Annotated[int | None, typer.Option(help="Hidden width; 16 or 256.")] = None,
+    parts: Annotated[int | None, typer.Option(help="Clusters; 100 or 1000.")] = None,
+    batch_parts: Annotated[int | None, typer.Option(help="Clusters a batch; 16 or 32.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
+    fused: Annotated[
+        bool, typer.Option(help="GraphSAGE sums by one product: faster, no message of its own.")
+    ] = False,
+    device: Annotated[str | None, typer.Option(help="cuda, if there is a GPU.")] = None,
+    interval: Annotated[float, typer.Option(help="Seconds between looks at the machine.")] = 0.1,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for profile.json and profile.md.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Trains models on back ends and says where the time went."""
+    from neargraph.profile import ProfileConfig, load_times, profile_training
+
+    names = _listed("--models", models, list(_NAMES))
+    ends = _listed("--backends", backends, ["memory", "mmap", "pread", "direct", "uring"])
+    if repeats < 1:
+        raise ValueError(f"--repeats is {repeats}; use 1 or more")
+    config = ProfileConfig(
+        epochs=epochs,
+        hidden=hidden,
+        fanouts=None if fanouts is None else parse_fanouts(fanouts),
+        batch_size=batch_size,
+        parts=parts,
+        batch_parts=batch_parts,
+        seed=seed,
+        fused=fused,
+        device=device,
+        interval=interval,
+    )
+    with bars(as_json) as progress:
+        loads = load_times(store.absolute().parent, ends, repeats)
+        runs = profile_training(store, names, ends, repeats, config, memory, progress)
+    report = {"store": str(store), "repeats": repeats, "load": loads, "training": runs}
+    sheets = [load_sheet(loads), *(sheet for end in ends for sheet in training_sheets(end, runs))]
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "profile.json").write_text(json.dumps(report, indent=1) + "\n")
+        (out / "profile.md").write_text("\n".join(map(_markdown, sheets)))
+    if as_json:
+        print_json(report)
+        return
+    for sheet in sheets:
+        console().print(_rich(sheet))
+    for entry in runs:
+        if "refused" in entry:
+            typer.echo(f"{entry['backend']}, {_NAMES[entry['model']]}: {entry['refused']}")
+
+
+def _listed(option: str, text: str, known: list[str]) -> list[str]:
+    names = text.split(",")
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{option} {name!r} is none of {', '.join(known)}")
+    return names
+
+
+def spread(values: list[float | None], scale: float = 1.0) -> str:
+    """The mean and the range of some repeats; "-" where nothing is known.
+
+    >>> spread([1.0, 2.0, 6.0])
+    '3 (1 to 6)'
+    """
+    known = [value * scale for value in values if value is not None]
+    if not known:
+        return "-"
+    mean, low, high = map(_digits, (sum(known) / len(known), min(known), max(known)))
+    return mean if low == high else f"{mean} ({low} to {high})"
+
+
+def _digits(value: float) -> str:
+    """Three digits, without an exponent.
+
+    >>> _digits(12345.6), _digits(0.01234), _digits(0.0)
+    ('12,346', '0.0123', '0')
+    """
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    text = f"{value:.3g}"
+    return f"{value:.4f}" if "e" in text else text
+
+
+def load_sheet(loads: list[dict[str, Any]]) -> Sheet:
+    """How long one file takes, by back end."""
+    rows = []
+    for entry in loads:
+        pairs = list(zip(entry["opening_seconds"], entry["reading_seconds"], strict=True))
+        took = [opening + reading for opening, reading in pairs]
+        rates = [entry["bytes"] / seconds / 1e6 for seconds in took]
+        opening = [opening for opening, _ in pairs]
+        rows.append(
+            [
+                entry["backend"],
+                f"{entry['bytes'] / 1e3:,.0f} kB",
+                spread(list(took), 1e3),
+                spread(list(opening), 1e3),
+                spread(list(rates)),
+            ]
+        )
+    columns = ["back end", "file", "loading ms", "of it opening ms", "MB/s"]
+    return "One file from the disk", columns, rows
+
+
+def training_sheets(backend: str, entries: list[dict[str, Any]]) -> list[Sheet]:
+    """What the machine did, and where the time of a batch went."""
+    system, parts, work = [], [], []
+    for entry in entries:
+        if entry["backend"] != backend or not entry["runs"]:
+            continue
+        name, runs = _NAMES[entry["model"]], entry["runs"]
+        seen = [
+            spread([run["system"][key] for run in runs], scale) for key, scale in _SYSTEM.values()
+        ]
+        system.append([name, *seen, spread([run["seconds"] for run in runs])])
+        parts.append([name, str(runs[0]["batches"]), *_a_batch(runs, _STAGES)])
+        work.append([name, *_a_batch(runs, _WORK), *_counted(runs)])
+    total = ["training s"]
+    return [
+        (f"{backend}: the machine", ["model", *_SYSTEM, *total], system),
+        (f"{backend}: the loop, ms a batch", ["model", "batches", *_STAGES], parts),
+        (
+            f"{backend}: in the background, ms a batch",
+            ["model", *_WORK, "reads", "read MB", "hit rate"],
+            work,
+        ),
+    ]
+
+
+def _a_batch(runs: list[dict[str, Any]], stages: list[str]) -> list[str]:
+    return [
+        spread([run["stages"][stage] / max(1, run["batches"]) for run in runs], 1e3)
+        for stage in stages
+    ]
+
+
+def _counted(runs: list[dict[str, Any]]) -> list[str]:
+    counters = [run["store"] for run in runs]
+    hits = [c["rows_cached"] / c["rows_served"] if c["rows_served"] else None for c in counters]
+    return [
+        spread([float(c["reads"]) for c in counters]),
+        spread([float(c["read_bytes"]) for c in counters], 1e-6),
+        spread(hits),
+    ]
+
+
+def _rich(sheet: Sheet) -> Any:
+    title, columns, rows = sheet
+    table = Table()
+    for at, column in enumerate(columns):
+        table.add_column(column, justify="right" if at else "left", overflow="fold", no_wrap=not at)
+    for row in rows:
+        # The range on a line of its own keeps columns narrow.
+        table.add_row(*(cell.replace(" (", "\n(") for cell in row))
+    return titled(title, table)
+
+
+def _markdown(sheet: Sheet) -> str:
+    title, columns, rows = sheet
+    lines = [f"### {title}", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows), ""])

@@ -1,0 +1,107 @@
+"""What all loaders have in common: passes, where they stand, and how long who waited.
+
+The invariant: which batches a loader yields depends on its arguments alone, so its state is two
+numbers, and a resumed epoch goes on with the batches that were missing.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+from neargraph.loader.copying import CopyStage
+from neargraph.loader.state import Position, dump_state, load_state
+
+
+class EpochLoader(ABC):
+    """Passes over batches; a subclass says which batches there are.
+
+    Args:
+        copy: What brings batches to pinned memory or to a device; None leaves them.
+    """
+
+    def __init__(self, copy: CopyStage | None) -> None:
+        self._copy = copy
+        self._waited = 0.0
+        self._position = Position()
+        self._next = Position()
+        self._loaded: Position | None = None
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Batches of one whole epoch."""
+
+    @abstractmethod
+    def _batches(self, train_epoch: int, first: int) -> Iterator[Any]:
+        """Batches `first` ... of an epoch, in order."""
+
+    @abstractmethod
+    def _fingerprint(self) -> dict[str, Any]:
+        """The settings that decide what the batches are."""
+
+    @abstractmethod
+    def _worked(self) -> dict[str, float]:
+        """Seconds that the stages before copying have worked."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """One pass over the seeds, or the rest of the pass that a loaded state stands in."""
+        position = self._position = self._next
+        self._next = Position(position.train_epoch + 1)
+        self._loaded = None
+        return self._run(position)
+
+    def _run(self, position: Position) -> Iterator[Any]:
+        batches = self._batches(position.train_epoch, position.batches)
+        if self._copy is not None:
+            batches = self._copy.run(batches)
+        # No local name may hold a batch: the budget counts it until the caller drops it.
+        holder: list[Any] = []
+        while True:
+            start = time.perf_counter()
+            try:
+                holder.append(next(batches))
+            except StopIteration:
+                return
+            finally:
+                self._waited += time.perf_counter() - start
+            position.batches += 1
+            yield holder.pop()
+
+    def stages(self) -> dict[str, float]:
+        """Seconds that each stage has worked since the loader was made, and that its consumer has
+        waited: ``sample``, ``read`` (rows read ahead of their batches), ``gather`` (rows put into
+        batches, and read where nothing reads ahead), ``copy``, ``wait``.
+
+        Stages work at the same time, and each may have several threads whose times are added, so
+        the sum may pass the wall time. Processes of ``num_workers`` count for themselves.
+        """
+        copied = 0.0 if self._copy is None else self._copy.seconds
+        return {**self._worked(), "copy": copied, "wait": self._waited}
+
+    def set_epoch(self, train_epoch: int) -> None:
+        """Makes the next pass that of `train_epoch`, or its rest if a loaded state stands in it."""
+        loaded = self._loaded
+        if loaded is not None and loaded.train_epoch == train_epoch:
+            self._next = Position(loaded.train_epoch, loaded.batches)
+        else:
+            self._next = Position(train_epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the loader stands: epoch, batches handed over, and the settings behind them."""
+        return dump_state(self._position, self._fingerprint())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Makes the next pass go on where `state` was taken; after a whole pass, with the next.
+
+        Raises:
+            StateMismatch: The state belongs to other data or settings; names the field.
+        """
+        loaded = load_state(state, self._fingerprint(), len(self))
+        self._loaded = loaded
+        self._position = Position(loaded.train_epoch, loaded.batches)
+        whole = loaded.batches == len(self) and loaded.batches > 0
+        self._next = (
+            Position(loaded.train_epoch + 1)
+            if whole
+            else Position(loaded.train_epoch, loaded.batches)
+        )

@@ -1,0 +1,131 @@
+"""What the machine does meanwhile: memory, disk, processor, GPU, looked at by a thread.
+
+Rates come from counters at both ends, so that they are exact however seldom the thread looks; only
+memory and the GPU are means over looks. The invariant: what cannot be known is None, not 0.
+"""
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+_PROC = Path("/proc")
+
+# In /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
+_IOWAIT = 4
+_TICKS = 8
+
+
+class Gpu:
+    """What torch tells of a GPU."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+
+    def look(self) -> tuple[float, float | None]:
+        """Bytes in use of the whole device, and its utilisation in percent if that can be asked."""
+        import torch
+
+        free, total = torch.cuda.mem_get_info(self._device)
+        try:
+            used: float | None = float(torch.cuda.utilization(self._device))
+        except Exception:  # needs a package of NVIDIA's that may not be there
+            used = None
+        return float(total - free), used
+
+
+class Monitor:
+    """Watches this process and this machine while the block of a ``with`` statement runs.
+
+    Args:
+        interval: Seconds between looks: 0.1 for runs of seconds, 1 for longer ones.
+        gpu: What tells of the GPU; None where there is none.
+
+    Example:
+        >>> with Monitor() as monitor:
+        ...     pass
+        >>> monitor.result()["seconds"] >= 0
+        True
+    """
+
+    def __init__(self, interval: float = 0.1, gpu: Any = None) -> None:
+        self._interval, self._gpu = interval, gpu
+        self._memory: list[int] = []
+        self._gpu_looks: list[tuple[float, float | None]] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="ng-monitor", daemon=True)
+
+    def __enter__(self) -> "Monitor":
+        self._look()
+        self._first = _counters()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._last = _counters()
+        self._look()
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._interval):
+            self._look()
+
+    def _look(self) -> None:
+        self._memory.append(_resident_bytes())
+        if self._gpu is not None:
+            self._gpu_looks.append(self._gpu.look())
+
+    def result(self) -> dict[str, float | None]:
+        """What was seen: ``memory_bytes`` (resident, of this process, mean), ``disk_bytes_per_s``
+        (read from the device for this process), ``iowait_percent`` (of the machine: the kernel has
+        no other), ``cpu_percent`` (this process, of all cores), ``gpu_memory_bytes``,
+        ``gpu_idle_percent``, ``gpu_percent``."""
+        first, last = self._first, self._last
+        seconds = last["seconds"] - first["seconds"]
+        ticks = last["ticks"] - first["ticks"]
+        wait = last["iowait"] - first["iowait"]
+        cpu = last["cpu_seconds"] - first["cpu_seconds"]
+        cores = os.cpu_count() or 1
+        used = [busy for _, busy in self._gpu_looks if busy is not None]
+        return {
+            "seconds": seconds,
+            "memory_bytes": _mean([float(count) for count in self._memory]),
+            "disk_bytes_per_s": (last["disk_bytes"] - first["disk_bytes"]) / seconds,
+            "iowait_percent": 100 * wait / ticks if ticks else 0.0,
+            "cpu_percent": 100 * cpu / seconds / cores,
+            "gpu_memory_bytes": _mean([held for held, _ in self._gpu_looks]),
+            "gpu_idle_percent": _mean([100.0 * (busy == 0) for busy in used]),
+            "gpu_percent": _mean(used),
+        }
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _resident_bytes() -> int:
+    pages = int((_PROC / "self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _counters() -> dict[str, float]:
+    ticks = [int(word) for word in (_PROC / "stat").read_text().split("\n", 1)[0].split()[1:]]
+    times = os.times()
+    return {
+        "seconds": time.perf_counter(),
+        "ticks": sum(ticks[:_TICKS]),
+        "iowait": ticks[_IOWAIT],
+        "cpu_seconds": times.user + times.system,
+        "disk_bytes": _disk_bytes(),
+    }
+
+
+def _disk_bytes() -> int:
+    """Bytes that devices have read for this process; page faults of mapped files count."""
+    try:
+        lines = (_PROC / "self/io").read_text().splitlines()
+    except OSError:  # not readable in some containers
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("read_bytes:")), 0)

@@ -1,0 +1,230 @@
+"""Training runs that are measured: the models and parameters of a thesis, on each back end.
+
+GCN trains on the whole graph, GraphSAGE on sampled neighbourhoods, ClusterGCN on clusters. The
+invariant: what a step took is the sum of its waiting, its parts and a rest that is not negative.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+
+from neargraph.exceptions import NeargraphError
+from neargraph.store import Store
+from neargraph.store import open as open_store
+from neargraph.train import TrainConfig
+from neargraph.train.engine import Trainer
+from neargraph.units import format_bytes
+
+from .layers import LayerClock
+from .loading import drop_from_cache
+from .monitor import Gpu, Monitor
+
+MODELS = ("gcn", "sage", "cluster")
+
+# From this many nodes on, a graph has the parameters of a large one.
+_LARGE_NODES = 50_000
+
+_COUNTERS = ("reads", "read_bytes", "useful_bytes", "rows_served", "rows_cached")
+
+Progress = Callable[[str, int, int], None]
+
+
+class TooLarge(NeargraphError):
+    """The graph does not fit into memory as a whole, which full-batch training needs."""
+
+
+@dataclass(frozen=True)
+class ProfileConfig:
+    """Parameters of the runs; None takes those for small or large graphs."""
+
+    epochs: int = 3
+    hidden: int | None = None
+    fanouts: tuple[int, ...] | None = None
+    batch_size: int | None = None
+    parts: int | None = None
+    batch_parts: int | None = None
+    lr: float = 0.01
+    weight_decay: float = 5e-4
+    seed: int = 0
+    fused: bool = False
+    device: str | None = None
+    interval: float = 0.1
+
+    def training(self, model: str, num_nodes: int) -> TrainConfig:
+        """The settings of a training run on a graph of `num_nodes`."""
+        large = num_nodes >= _LARGE_NODES
+        return TrainConfig(
+            model=model,
+            fanouts=self.fanouts or ((25, 15) if large else (10, 10)),
+            batch_size=self.batch_size or (256 if large else 16),
+            hidden=self.hidden or (256 if large and model != "gcn" else 16),
+            epochs=self.epochs,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            seed=self.seed,
+            parts=self.parts or (1000 if large else 100),
+            batch_parts=self.batch_parts or (32 if large else 16),
+        )
+
+
+def profile_training(
+    path: Path,
+    models: list[str],
+    backends: list[str],
+    repeats: int = 10,
+    config: ProfileConfig | None = None,
+    memory: str | None = None,
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """Trains each model on each back end `repeats` times, from a cold page cache.
+
+    Returns:
+        For each back end and model ``backend``, ``note``, ``model``, ``settings`` and ``runs``,
+        as `profile_run` gives them; ``refused`` with the reason where a model cannot be trained.
+    """
+    config, found = config or ProfileConfig(), []
+    for backend in backends:
+        for model in models:
+            entry: dict[str, Any] = {"backend": backend, "model": model, "runs": []}
+            found.append(entry)
+            for repeat in range(repeats):
+                for file in Path(path).glob("*.dat"):
+                    drop_from_cache(file)
+                try:
+                    with open_store(path, memory=memory, backend=backend) as store:
+                        entry["note"] = store.core.backend_note
+                        settings = config.training(model, store.num_nodes)
+                        entry["settings"] = settings.plain()
+                        entry["runs"].append(profile_run(store, settings, config))
+                except TooLarge as error:
+                    entry["refused"] = str(error)
+                    break
+                finally:
+                    if progress is not None:
+                        progress(f"{backend} {model}", repeat + 1, repeats)
+    return found
+
+
+def profile_run(store: Store, settings: TrainConfig, config: ProfileConfig) -> dict[str, Any]:
+    """One training run.
+
+    Returns:
+        ``system`` (see `Monitor`), ``seconds``, ``batches``, ``losses``, ``store`` (its counters)
+        and ``stages``: seconds in all of ``sample``, ``read``, ``gather`` and ``copy`` (in
+        background threads), ``wait`` (of the loop, for batches), ``linear``, ``message``,
+        ``aggregate``, ``update`` (forward) and ``rest`` (backward, optimiser, ...).
+    """
+    device = None if config.device is None else torch.device(config.device)
+    torch.manual_seed(settings.seed)
+    store.reset_stats()
+    run = Feed(store, settings, device)
+    run.trainer.model.fused = config.fused
+    if device is not None:
+        run.trainer.model.to(device)
+    clock = LayerClock(run.trainer.model, device)
+    gpu = Gpu(device) if device is not None and device.type == "cuda" else None
+    losses: list[float] = []
+    waited = 0.0
+    run.trainer.model.train()
+    with Monitor(config.interval, gpu) as monitor:
+        start = time.perf_counter()
+        for epoch in range(settings.epochs):
+            batches = run.epoch(epoch)
+            while True:
+                asked = time.perf_counter()
+                batch = next(batches, None)
+                waited += time.perf_counter() - asked
+                if batch is None:
+                    break
+                losses.append(run.trainer.step(batch))
+                del batch
+        seconds = time.perf_counter() - start
+    rest = seconds - waited - sum(clock.seconds.values())
+    counters = store.stats()
+    return {
+        "seconds": seconds,
+        "batches": len(losses),
+        "losses": losses,
+        "system": monitor.result(),
+        "store": {name: int(counters.get(name, 0)) for name in _COUNTERS},
+        "stages": {**run.stages(), "wait": waited, **clock.seconds, "rest": rest},
+        "config": asdict(config),
+    }
+
+
+class Feed:
+    """The batches of a model: from a loader, or the whole graph again and again."""
+
+    def __init__(self, store: Store, settings: TrainConfig, device: torch.device | None) -> None:
+        self._is_whole = settings.model == "gcn"
+        if self._is_whole:
+            check_fits(store, settings)
+        self.trainer = Trainer(store, settings, False, None, lambda *_: None, device)
+        self._store, self._device = store, device
+        self._whole: Any = None
+        self._took = 0.0
+
+    def epoch(self, train_epoch: int) -> Iterator[Any]:
+        """The batches of an epoch. A whole graph is read in the first."""
+        if not self._is_whole:
+            self.trainer.loader.set_epoch(train_epoch)
+            yield from self.trainer.loader
+            return
+        if self._whole is None:
+            start = time.perf_counter()
+            self._whole = whole_graph(self._store)
+            if self._device is not None:
+                self._whole = self._whole.to(self._device)
+            self._took = time.perf_counter() - start
+        yield self._whole
+
+    def stages(self) -> dict[str, float]:
+        """Seconds worked by stage; nothing is sampled of a whole graph, all of it is gathered."""
+        names = ("sample", "read", "gather", "copy")
+        if self._is_whole:
+            return {**dict.fromkeys(names, 0.0), "gather": self._took}
+        stages = self.trainer.loader.stages()
+        return {name: stages[name] for name in names}
+
+
+def check_fits(store: Store, settings: TrainConfig) -> None:
+    """Refuses a graph whose full-batch training passes the store's memory.
+
+    Counted are rows and their copy for dropout, edges with their weights, and the messages of all
+    layers, which stay for the backward pass.
+
+    Raises:
+        TooLarge: Says what it takes and what there is.
+    """
+    owner = store.schema.node_types[0]
+    width = store.schema.tensor(owner, "x").shape[0]
+    entries = store.num_edges + store.num_nodes
+    messages = entries * settings.hidden * 4 * 2 * len(settings.fanouts)
+    needed = 2 * store.num_nodes * width * 4 + entries * 20 + messages
+    if needed > store.core.memory_bytes:
+        raise TooLarge(
+            f"full-batch GCN on {store.num_nodes:,} nodes and {store.num_edges:,} edges takes "
+            f"{format_bytes(needed)}, there are {format_bytes(store.core.memory_bytes)}: raise "
+            "memory=, or train on samples or clusters"
+        )
+
+
+def whole_graph(store: Store) -> Any:
+    """The whole graph as one batch, as `ClusterLoader` gives one."""
+    snapshot = store.snapshot()
+    ids = np.arange(store.num_nodes, dtype=np.int64)
+    edges = snapshot.version.induced(snapshot.schema.edge_types[0].index, ids)[0]
+    return Data(
+        x=torch.from_numpy(snapshot.column("x", dtype="f32")),
+        y=torch.from_numpy(snapshot.column("y")),
+        edge_index=torch.from_numpy(edges),
+        n_id=torch.from_numpy(ids),
+        train_mask=torch.from_numpy(snapshot.mask("train")),
+        batch_size=len(ids),
+    )
