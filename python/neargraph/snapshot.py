@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from neargraph import _core
 from neargraph._process import ProcessLocal
+from neargraph._room import with_room
 from neargraph.dtypes import DtypeLike, SparseRows, XFormat, read_as
 from neargraph.exceptions import (
     NameNotFound,
@@ -21,7 +22,7 @@ from neargraph.exceptions import (
     SnapshotGone,
     UnsupportedArgument,
 )
-from neargraph.schema import EdgeTriple, NodeType, Schema
+from neargraph.schema import EdgeTriple, Kind, NodeType, Schema
 from neargraph.splits import split_code, split_mask, split_owner
 
 if TYPE_CHECKING:
@@ -308,7 +309,8 @@ class Snapshot(Reader):
             >>> indptr, indices, *_ = store.snapshot().neighbors(("paper", "cites", "paper"), [7])
         """
         index = self.schema.edge_type(edge_type).index
-        return Neighbors(*self.version.neighbors(index, as_ids(ids)))
+        found = with_room(self._store, lambda: self.version.neighbors(index, as_ids(ids)))
+        return Neighbors(*found)
 
     def degrees(self, edge_type: EdgeName, ids: ArrayLike) -> NDArray[np.int64]:
         """In-degrees of `ids`, [n]; the lists themselves are not read."""
@@ -346,9 +348,10 @@ class Snapshot(Reader):
                 raise UnsupportedArgument(
                     f"tensor {name!r} cannot be read sparse: only what is stored so can, as float32"
                 )
-            rows = self.version.sparse_rows("node", owner.index, name, as_ids(ids))
+            sparse = self.version.sparse_rows
+            rows = with_room(self._store, lambda: sparse("node", owner.index, name, as_ids(ids)))
             return SparseRows(*rows, (len(rows[0]) - 1, meta.num_columns))
-        return self.version.rows("node", owner.index, name, as_ids(ids), wanted)
+        return self._rows("node", owner.index, name, ids, wanted)
 
     def edge_features(
         self, edge_type: EdgeName, edge_ids: ArrayLike, name: str = "edge_attr"
@@ -356,7 +359,11 @@ class Snapshot(Reader):
         """Rows of the edge tensor `name` by edge id, [n, *shape]."""
         owner = self.schema.edge_type(edge_type)
         self.schema.tensor(owner, name)
-        return self.version.rows("edge", owner.index, name, as_ids(edge_ids))
+        return self._rows("edge", owner.index, name, edge_ids)
+
+    def _rows(self, kind: Kind, owner: int, name: str, ids: ArrayLike, *how: Any) -> NDArray[Any]:
+        make = self.version.rows
+        return with_room(self._store, lambda: make(kind, owner, name, as_ids(ids), *how))
 
     def with_dictionary(self, node_type: str | None) -> int:
         """The index of a node type with string ids; `NameNotFound` if it has none."""

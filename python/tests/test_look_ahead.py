@@ -195,3 +195,20 @@ def test_two_passes_of_one_loader_are_passes_of_two_epochs(path):
         for one, other in zip(found, expected, strict=True):
             assert len(one) == len(other)
             assert all(map(np.array_equal, one, other))
+
+
+def test_plain_reads_get_the_memory_that_a_loader_keeps_between_epochs(path):
+    pytest.importorskip("torch_geometric")
+    ids = np.arange(NODES)
+    with ng.open(path, memory="1GB") as large:
+        rows, lists = large.snapshot().features(None, ids), large.snapshot().neighbors(None, ids)
+    with ng.open(path, memory="96MB") as store:
+        options = {"num_neighbors": [5, 4], "input_nodes": "train", "batch_size": 128}
+        train = ng.NeighborLoader(store, reading="scan", **options)
+        first = [batch.n_id.numpy().copy() for batch in train]
+        held = store.stats()["budget_used"]
+        assert 96_000_000 - held < rows.nbytes, "else there is nothing to give back"
+        assert np.array_equal(store.snapshot().features(None, ids), rows)
+        assert np.array_equal(store.snapshot().neighbors(None, ids)[1], lists[1])
+        train.set_epoch(0)
+        assert all(map(np.array_equal, [b.n_id.numpy().copy() for b in train], first))

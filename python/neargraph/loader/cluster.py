@@ -7,11 +7,13 @@ locality`). The invariant: an epoch has every live node once, and a batch all ed
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neargraph._room import with_room
 from neargraph.dtypes import DtypeLike
 from neargraph.exceptions import MissingDependency, UnsupportedArgument
 from neargraph.loader.sampler import Attrs, resolve_attrs
@@ -133,7 +135,10 @@ class ClusterLoader(EpochLoader):
         return np.sort(self._plan.places(train_epoch, batch, batch + 1))
 
     def _batches(self, train_epoch: int, first: int) -> Iterator[Any]:
-        made = (self._make(train_epoch, batch) for batch in range(first, len(self)))
+        store, make = self._snapshot.store, self._make
+        made = (
+            with_room(store, partial(make, train_epoch, batch)) for batch in range(first, len(self))
+        )
         return in_background(made, self._prefetch, "ng-cluster")
 
     def _make(self, train_epoch: int, batch: int) -> Any:

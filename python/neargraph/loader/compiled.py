@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neargraph import _core
+from neargraph._room import make_room
 from neargraph.exceptions import BudgetTooSmall, CompiledMismatch, StoreDamaged
-from neargraph.loader.lookahead import LookAhead, make_room
+from neargraph.loader.lookahead import LookAhead
 from neargraph.loader.seeds import InputNodes, SeedPlan
 from neargraph.snapshot import Snapshot
 

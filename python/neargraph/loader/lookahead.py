@@ -7,13 +7,13 @@ depend on how far ahead anybody looks.
 
 import itertools
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from neargraph import _core
 from neargraph._process import ProcessLocal
+from neargraph._room import make_room, others, register
 from neargraph.exceptions import BudgetTooSmall
 from neargraph.loader.seeds import InputNodes, SeedPlan
 from neargraph.snapshot import Snapshot
@@ -33,14 +33,6 @@ _BATCHES_MIN = 4
 
 # So often an epoch gets its memory back from others; after that it shares.
 _REGAINED_MAX = 3
-
-_started: "weakref.WeakSet[LookAhead]" = weakref.WeakSet()
-
-
-def make_room(store: Any, but: "LookAhead | None" = None) -> bool:
-    """Makes those who look ahead in `store` give their memory back; whether anybody had some."""
-    others = [one for one in _started if one is not but and one.store is store]
-    return sum(one.give_way() for one in others) > 0
 
 
 def check_reading(reading: str) -> str:
@@ -136,7 +128,7 @@ class LookAhead:
             if self._owner is not None or self._next != (train_epoch, first):
                 self._restart(train_epoch, first)
             self._owner, self._next = run, None
-        _started.add(self)
+        register(self)
         make_room(self.store, but=self)
         regained = 0
         done = False
@@ -174,8 +166,7 @@ class LookAhead:
         """Goes on in the midst of an epoch, unless those who took the memory still read."""
         if self._owner is not None:
             return False
-        others = [o for o in _started if o is not self and o.store is self.store]
-        readers = [other for other in others if other._owner not in (None, other)]
+        readers = [other for other in others(self) if other._owner not in (None, other)]
         for reader in readers:
             reader.give_way(for_good=True)
         if readers:

@@ -12,13 +12,14 @@ import numpy as np
 
 from neargraph import _core
 from neargraph._process import ProcessLocal, closed_in_this_process
+from neargraph._room import make_room, with_room
 from neargraph.dtypes import DtypeLike, XFormat, dtype_name, read_as
 from neargraph.exceptions import BudgetTooSmall, NameNotFound, UnsupportedArgument
 from neargraph.loader.check import RowCheck
 from neargraph.loader.compiled import Compiled, Replay, find_compiled
 from neargraph.loader.direct import check_layout, find_direct, refuse_ahead
 from neargraph.loader.fanouts import resolve_fanouts
-from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead, make_room
+from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.seeds import InputNodes, SeedPlan, resolve_input_nodes
 from neargraph.schema import EdgeType, Kind, NodeType, Schema
@@ -334,12 +335,7 @@ class NeighborSampler:
         places = plan.places(train_epoch, batch, batch + 1)
         seeds = [(inputs.node_type.index, inputs.nodes(places))]
         stream = plan.stream(train_epoch, batch)
-        try:
-            core = self.core.sample(seeds, stream)
-        except BudgetTooSmall:
-            if not make_room(self.snapshot.store):
-                raise
-            core = self.core.sample(seeds, stream)
+        core = with_room(self.snapshot.store, lambda: self.core.sample(seeds, stream))
         return self._wrap(core, inputs, plan, places, (train_epoch, batch))
 
     def _wrap(
