@@ -8,10 +8,11 @@
 
 Every run of every system is a process of its own, started with empty caches under a memory cgroup
 (page cache included), timed in its steady state. Systems take turns; the disk's own rates are
-measured by fio before each round. Training runs get what torch alone needs on top of the cap,
-measured in the same run. Graphs come from `benchmarks.graphs`, environments from
-`benchmarks.venvs`. A name may carry options, NAME:key=value,key=value. Writes
-`.bench/training.json` (after each run) and `.bench/training.md`; prints the table.
+measured by fio before each round, and right before and after `naive-uring`, whose share of them
+decides whether ratios count. Training runs get what torch alone needs on top of the cap, measured
+in the same run. Graphs come from `benchmarks.graphs`, environments from `benchmarks.venvs`. A name
+may carry options, NAME:key=value,key=value. Writes `.bench/training.json` (after each run) and
+`.bench/training.md`; prints the table.
 """
 
 from __future__ import annotations
@@ -179,6 +180,15 @@ class Bench:
         spec.seed += seed
         return self.child(spec, of.venv, limit)
 
+    def run_beside_fio(self, name: str, seed: int) -> dict[str, Any]:
+        """One run; of `naive-uring` between two runs of fio, since the disk's rate may drift."""
+        if name != training_tables.NAIVE:
+            return self.run(name, seed)
+        rates = [machine.fio_random(self.probe_file(), self.args.fio_seconds)]
+        result = self.run(name, seed)
+        rates.append(machine.fio_random(self.probe_file(), self.args.fio_seconds))
+        return {**result, "fio_random_reads_per_s": sum(rates) / len(rates)}
+
     def child(self, spec: Spec, venv: str | None, limit: int | None) -> dict[str, Any]:
         """Runs a spec in a process under a limit; a failure is a result as well."""
         python = str(python_of(venv)) if venv else sys.executable
@@ -268,8 +278,8 @@ class Bench:
             turn = number % len(names)
             # Who comes first and whom it follows changes from round to round.
             for name in names[turn:] + names[:turn]:
-                result = round_[name] = self.run(name, number)
-                print(f"  {name:28}{training_tables.line(result)}", flush=True)
+                result = round_[name] = self.run_beside_fio(name, number)
+                print(f"  {name:28} {training_tables.line(result)}", flush=True)
                 self.save()
 
     def save(self) -> None:

@@ -9,7 +9,15 @@ from typing import Any
 FIO_RATIO = (0.75, 0.85)
 # Each run leaves about one of its own behind.
 BUSY = 3.0
-BASELINES = ["naive-uring", "naive-uring+sieve", "pyg", "graphbolt", "ours-memory"]
+NAIVE = "naive-uring"
+BASELINES = [
+    NAIVE,
+    "naive-uring+sieve",
+    "pyg",
+    "graphbolt",
+    "ours-memory",
+    "ours-memory-torch",
+]
 
 Result = dict[str, Any]
 
@@ -86,13 +94,10 @@ def ratios(rounds: list[dict[str, Any]], name: str) -> dict[str, list[float]]:
 
 
 def against_fio(rounds: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The read rate of `naive-uring` as a share of fio's random rate in the same round."""
+    """The read rate of `naive-uring` as a share of fio's random rate right before and after it."""
+    runs = [r[NAIVE] for r in rounds if "reads" in r.get(NAIVE, {})]
     shares = [
-        r["naive-uring"]["reads"]
-        / (r["naive-uring"]["ms_per_batch"] / 1e3)
-        / r["fio"]["random_reads_per_s"]
-        for r in rounds
-        if "reads" in r.get("naive-uring", {})
+        run["reads"] / (run["ms_per_batch"] / 1e3) / run["fio_random_reads_per_s"] for run in runs
     ]
     if not shares:
         return None
@@ -124,6 +129,7 @@ COLUMNS: list[tuple[str, Callable[[Result], str]]] = [
         lambda r: _cell(r, _reads(r, "read_bytes", "device_bytes_per_batch"), "{:,.1f}", 1e-6),
     ),
     ("reads", lambda r: _cell(r, _reads(r, "reads", "device_reads_per_batch"))),
+    ("written MB", lambda r: _cell(r, "temporary_bytes", "{:,.1f}", 1e-6)),
     ("hit rate", lambda r: _cell(r, "hit_rate", "{:.3f}")),
     ("depth", lambda r: _cell(r, "mean_depth", "{:.1f}")),
     ("CPU ms", lambda r: _cell(r, "cpu_ms_per_batch", "{:,.1f}")),
@@ -173,7 +179,9 @@ def markdown(report: dict[str, Any]) -> str:
     if "naive_uring_to_fio" in found:
         share = found["naive_uring_to_fio"]
         verdict = "valid" if share["valid"] else "VOID: outside 0.75 ... 0.85"
-        lines += ["", f"naive-uring reaches {share['share'][0]:.2f} of fio's rate ({verdict})."]
+        low, high = share["share"][1:]
+        of = f"{share['share'][0]:.2f} [{low:.2f}-{high:.2f}] of fio's rate"
+        lines += ["", f"naive-uring reaches {of} ({verdict})."]
     busiest = max(round_["load_average"] for round_ in report["rounds"])
     if busiest > BUSY:
         lines += ["", f"The machine was busy with other things: load average {busiest:.1f}."]

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 STARTED = time.perf_counter()
+# Counters of a system that are given by batch.
+PER_BATCH = ("reads", "read_bytes", "temporary_bytes")
 
 
 @dataclass
@@ -199,7 +201,7 @@ def steady(peer: Peer, spec: Spec) -> dict[str, Any]:
         "cpu_ms_per_batch": 1e3 * (sum(used[:4]) - sum(cpu[:4])) / count,
     }
     for key, value in peer.stats().items():
-        result[key] = value / count if key in ("reads", "read_bytes") else value
+        result[key] = value / count if key in PER_BATCH else value
     stream.close()
     if learner is not None:
         result["accuracy"] = accuracy(peer, learner, spec.test_seeds)

@@ -167,6 +167,7 @@ class System:
         return {
             "reads": found["reads"],
             "read_bytes": found["read_bytes"],
+            "temporary_bytes": found["temporary_write_bytes"],
             "hit_rate": found["hit_rate"],
             "mean_depth": found["mean_queue_depth"],
             "device_busy_seconds": found["device_busy_seconds"],

@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
 from neargraph.nn import GraphSAGE  # noqa: E402
+from neargraph.nn.dropout import dropout  # noqa: E402
 from neargraph.nn.sage import adjacency  # noqa: E402
 from neargraph.nn.trim import Hops  # noqa: E402
 
@@ -50,6 +51,34 @@ def test_trimming_changes_nothing_for_the_seeds(homo):
     )
     assert trimmed.shape == whole.shape
     assert torch.allclose(whole, trimmed, atol=1e-5)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1, 0.3333])
+def test_dropout_keeps_its_share_and_the_expectation(share):
+    torch.manual_seed(11)
+    x = torch.full((997, 1009), 2.0, requires_grad=True)
+    out = dropout(x, share, True)
+    kept = out != 0
+    # Six standard deviations of a million draws.
+    assert abs(float(kept.float().mean()) - (1 - share)) < 6 * (share * (1 - share) / 1e6) ** 0.5
+    assert abs(float(out.detach().mean()) - 2.0) < 0.02
+    assert torch.unique(out[kept]).numel() == 1
+    out.sum().backward()
+    assert torch.equal(x.grad != 0, kept)
+    # Rows and columns are as random as elements are.
+    spread = (share * (1 - share) / 997) ** 0.5
+    assert float(kept.float().mean(0).std()) == pytest.approx(spread, rel=0.2)
+    assert float(kept.float().mean(1).std()) == pytest.approx(spread, rel=0.2)
+
+
+def test_dropout_follows_the_seed_and_is_absent_in_evaluation():
+    x = torch.ones(5, 3)
+    first, second = (torch.manual_seed(2) and dropout(x, 0.5, True) for _ in range(2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, dropout(x, 0.5, True))
+    assert dropout(x, 0.5, False) is x
+    assert torch.equal(dropout(x, 0.0, True), x)
+    assert not dropout(x, 1.0, True).any()
 
 
 def test_hops_are_cut_one_per_layer():

@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use crate::retry::{read_full, write_full};
 use crate::space;
+use crate::stats::{IoCounts, IoStats};
 
 /// Why a temporary could not be used.
 #[derive(Clone, Debug, Error)]
@@ -80,6 +81,7 @@ pub struct ScratchFile {
     directory: PathBuf,
     fd: OwnedFd,
     len: AtomicU64,
+    stats: Arc<IoStats>,
 }
 
 impl ScratchFile {
@@ -93,7 +95,15 @@ impl ScratchFile {
                 _ => ScratchError::Io { action: "create", directory, source },
             }
         })?;
-        Ok(Self { directory: directory.to_owned(), fd, len: AtomicU64::new(0) })
+        let (len, stats) = (AtomicU64::new(0), Arc::default());
+        Ok(Self { directory: directory.to_owned(), fd, len, stats })
+    }
+
+    /// Counts its reads, each at depth 1, and the bytes written to it, into counters that others
+    /// share.
+    #[must_use]
+    pub fn counting_into(self, stats: Arc<IoStats>) -> Self {
+        Self { stats, ..self }
     }
 
     /// From now on reads and writes go past the page cache, where the file system can: offsets,
@@ -144,7 +154,10 @@ impl ScratchFile {
 
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), ScratchError> {
         let written = write_full(&self.fd, offset, bytes);
-        written.map_err(|errno| self.write_error(errno, "write", bytes.len() as u64))
+        written.map_err(|errno| self.write_error(errno, "write", bytes.len() as u64))?;
+        let scratch_write_bytes = bytes.len() as u64;
+        self.stats.add(&IoCounts { scratch_write_bytes, ..IoCounts::default() });
+        Ok(())
     }
 
     fn write_error(&self, errno: Errno, action: &'static str, wanted_bytes: u64) -> ScratchError {
@@ -158,11 +171,14 @@ impl ScratchFile {
 
     /// Fills `buffer` from `offset` on, unless the file ends; says how much arrived.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, ScratchError> {
-        read_full(&self.fd, offset, buffer).map_err(|error| ScratchError::Io {
+        let arrived = read_full(&self.fd, offset, buffer).map_err(|error| ScratchError::Io {
             action: "read",
             directory: self.directory.clone(),
             source: Arc::new(error),
-        })
+        })?;
+        let read_bytes = arrived as u64;
+        self.stats.add(&IoCounts { reads: 1, read_bytes, depth_sum: 1, ..IoCounts::default() });
+        Ok(arrived)
     }
 
     /// Fills `buffer` from `offset` on.

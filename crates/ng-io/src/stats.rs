@@ -13,6 +13,7 @@ pub struct IoStats {
     useful_bytes: AtomicU64,
     retries: AtomicU64,
     depth_sum: AtomicU64,
+    scratch_write_bytes: AtomicU64,
     busy: Mutex<Busy>,
 }
 
@@ -47,6 +48,8 @@ pub struct IoCounts {
     pub depth_sum: u64,
     /// Microseconds in which at least one read was in flight.
     pub busy_us: u64,
+    /// Bytes written to temporary files.
+    pub scratch_write_bytes: u64,
 }
 
 impl IoCounts {
@@ -64,6 +67,9 @@ impl IoCounts {
             retries: self.retries.saturating_sub(earlier.retries),
             depth_sum: self.depth_sum.saturating_sub(earlier.depth_sum),
             busy_us: self.busy_us.saturating_sub(earlier.busy_us),
+            scratch_write_bytes: self
+                .scratch_write_bytes
+                .saturating_sub(earlier.scratch_write_bytes),
         }
     }
 }
@@ -78,6 +84,7 @@ impl IoStats {
             retries: self.retries.load(Ordering::Relaxed),
             depth_sum: self.depth_sum.load(Ordering::Relaxed),
             busy_us: self.busy().until_now().as_micros() as u64,
+            scratch_write_bytes: self.scratch_write_bytes.load(Ordering::Relaxed),
         }
     }
 
@@ -93,6 +100,7 @@ impl IoStats {
         self.useful_bytes.fetch_add(counts.useful_bytes, Ordering::Relaxed);
         self.retries.fetch_add(counts.retries, Ordering::Relaxed);
         self.depth_sum.fetch_add(counts.depth_sum, Ordering::Relaxed);
+        self.scratch_write_bytes.fetch_add(counts.scratch_write_bytes, Ordering::Relaxed);
         if counts.busy_us > 0 {
             self.busy().before += Duration::from_micros(counts.busy_us);
         }

@@ -5,10 +5,12 @@
 mod common;
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 
 use common::{directory, open, write_file};
 use ng_io::{
-    Access, BackendChoice, OpenOptions, Reader, ScratchError, ScratchFile, SourceError, SourceFile,
+    Access, BackendChoice, IoStats, OpenOptions, Reader, ScratchError, ScratchFile, SourceError,
+    SourceFile,
 };
 use ng_testing::Random;
 
@@ -70,7 +72,8 @@ fn a_missing_source_and_a_directory_are_errors_that_name_the_path() {
 #[test]
 fn threads_append_to_one_temporary_and_find_their_bytes() {
     let dir = directory();
-    let file = ScratchFile::create_in(dir.path()).expect("created");
+    let stats = Arc::new(IoStats::default());
+    let file = ScratchFile::create_in(dir.path()).expect("created").counting_into(stats.clone());
     std::thread::scope(|scope| {
         for thread in 0..4_u8 {
             let file = &file;
@@ -87,6 +90,9 @@ fn threads_append_to_one_temporary_and_find_their_bytes() {
     });
     let expected: u64 = (1..200).map(|len| len * 7 * 4).sum();
     assert_eq!(file.len(), expected);
+    let counts = stats.counts();
+    assert_eq!((counts.reads, counts.read_bytes), (4 * 199, expected));
+    assert_eq!(counts.scratch_write_bytes, expected);
     let mut all = Vec::new();
     file.range_reader(0..u64::MAX).read_to_end(&mut all).expect("read");
     assert_eq!(all.len() as u64, expected);

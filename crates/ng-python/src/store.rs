@@ -120,6 +120,7 @@ impl Store {
             ("read_bytes", stats.read_bytes),
             ("useful_bytes", stats.useful_bytes),
             ("retries", stats.retries),
+            ("temporary_write_bytes", stats.scratch_write_bytes),
             ("rows_served", stats.rows_served),
             ("rows_cached", stats.rows_cached),
             ("block_cache_bytes", stats.block_cache_bytes),

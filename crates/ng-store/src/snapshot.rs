@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ng_io::IoCounts;
+use ng_io::IoStats;
 use ng_types::{Budget, BudgetExceeded, EdgeTypeId, Epoch, NodeId, NodeTypeId, Reservation};
 
 use crate::catalog::{Catalog, TensorRef};
@@ -240,9 +240,9 @@ impl Snapshot {
         self.inner.rows_cached.fetch_add(stats.rows_cached, Ordering::Relaxed);
     }
 
-    /// Counts reads of files beside the store that serve it.
-    pub fn count_reads(&self, counts: &IoCounts) {
-        self.inner.pages.reader.stats().add(counts);
+    /// The counters of its reads, for files beside the store that serve it to count into.
+    pub fn io_stats(&self) -> &Arc<IoStats> {
+        self.inner.pages.reader.stats()
     }
 
     /// The node id of each string id, or `None` where there is no such node.

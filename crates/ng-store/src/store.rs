@@ -83,6 +83,8 @@ pub struct StoreStats {
     pub mean_queue_depth: f64,
     /// Microseconds in which at least one read was in flight.
     pub device_busy_us: u64,
+    /// Bytes written to temporary files on behalf of its readers.
+    pub scratch_write_bytes: u64,
     /// Rows handed out by gathers.
     pub rows_served: u64,
     /// Rows handed out without a device read.
@@ -344,6 +346,7 @@ impl Store {
             retries: io.retries,
             mean_queue_depth: io.mean_depth(),
             device_busy_us: io.busy_us,
+            scratch_write_bytes: io.scratch_write_bytes,
             rows_served: inner.rows_served.load(Ordering::Relaxed),
             rows_cached: inner.rows_cached.load(Ordering::Relaxed),
             block_cache_bytes: inner.pages.share.used_bytes(),

@@ -12,9 +12,9 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 from torch_geometric.nn import GCNConv
 
+from .dropout import dropout
 from .trim import Hops
 
 
@@ -76,7 +76,7 @@ class GCN(torch.nn.Module):
                 nodes, edges = hops.kept(layer, layers)
                 x, edge_index, weight = x[:nodes], edge_index[:, :edges], weight[:edges]
             loops = torch.arange(x.size(0), device=x.device)
-            x = functional.dropout(x, self.dropout, self.training)
+            x = dropout(x, self.dropout, self.training)
             x = conv(
                 x,
                 torch.cat([edge_index, loops.expand(2, -1)], dim=1),

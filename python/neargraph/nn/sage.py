@@ -8,9 +8,9 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 from torch_geometric.nn import SAGEConv
 
+from .dropout import dropout
 from .trim import Hops
 
 
@@ -78,7 +78,7 @@ class GraphSAGE(torch.nn.Module):
             else:
                 x = conv((x, x[:targets]), edge_index, size=size)
             if layer + 1 < layers:
-                x = functional.dropout(x.relu(), self.dropout, self.training)
+                x = dropout(x.relu(), self.dropout, self.training)
         return x
 
 

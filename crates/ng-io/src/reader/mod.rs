@@ -50,7 +50,7 @@ struct Shared {
     /// What stands before file names in errors: the path of the directory and a slash, or nothing.
     prefix: String,
     names: RwLock<Vec<(FileId, Arc<str>)>>,
-    stats: IoStats,
+    stats: Arc<IoStats>,
     trace: Trace,
     home: Home,
 }
@@ -67,7 +67,7 @@ impl Reader {
     }
 
     fn with_prefix(disk: Arc<dyn Disk>, prefix: String) -> Self {
-        let (names, stats, trace) = (RwLock::default(), IoStats::default(), Trace::default());
+        let (names, stats, trace) = (RwLock::default(), Arc::default(), Trace::default());
         let shared = Shared { disk, prefix, names, stats, trace, home: Home::here() };
         Self { shared: Arc::new(shared) }
     }
@@ -78,7 +78,7 @@ impl Reader {
     }
 
     /// The counters.
-    pub fn stats(&self) -> &IoStats {
+    pub fn stats(&self) -> &Arc<IoStats> {
         &self.shared.stats
     }
 

@@ -153,7 +153,7 @@ impl Engine {
         longest: u64,
         first: Vec<Sampled>,
     ) -> Result<Option<Spill>, SampleError> {
-        let mut spill = Spill::create(from, self.settings.spill_dir.as_deref())?;
+        let mut spill = Spill::create(from, self.settings.spill_dir.as_deref(), self.snapshot())?;
         for sampled in first {
             spill.write(&sampled)?;
         }

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use ng_io::{ScratchError, ScratchFile};
+use ng_store::Snapshot;
 use ng_types::Reservation;
 
 use super::pieces::{Job, OrderedRows, Sampled};
@@ -23,16 +24,25 @@ pub(crate) struct Spill {
 }
 
 /// A file without a name in `directory` if it can be written to, else in that for temporary files.
-pub(crate) fn scratch_in(directory: Option<&Path>) -> Result<ScratchFile, ScratchError> {
+/// What it reads and writes is counted with the reads of `snapshot`.
+pub(crate) fn scratch_in(
+    directory: Option<&Path>,
+    snapshot: &Snapshot,
+) -> Result<ScratchFile, ScratchError> {
     let beside = directory.and_then(|directory| ScratchFile::create_in(directory).ok());
-    beside.map_or_else(|| ScratchFile::create_in(&std::env::temp_dir()), Ok)
+    let file = beside.map_or_else(|| ScratchFile::create_in(&std::env::temp_dir()), Ok)?;
+    Ok(file.counting_into(snapshot.io_stats().clone()))
 }
 
 impl Spill {
     /// An empty one for batches from `first` on, in `directory` if it can be written to, else in
     /// that for temporary files.
-    pub fn create(first: u64, directory: Option<&Path>) -> Result<Self, ScratchError> {
-        let file = scratch_in(directory)?;
+    pub fn create(
+        first: u64,
+        directory: Option<&Path>,
+        snapshot: &Snapshot,
+    ) -> Result<Self, ScratchError> {
+        let file = scratch_in(directory, snapshot)?;
         Ok(Self { file, first, offsets: vec![0], bytes: Vec::new() })
     }
 

@@ -341,7 +341,7 @@ impl DirectFile {
         self.reader.stats().add_useful(useful);
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.reader.stats().counts();
-        self.snapshot.count_reads(&now.since(&counted));
+        self.snapshot.io_stats().add(&now.since(&counted));
         *counted = now;
     }
 }

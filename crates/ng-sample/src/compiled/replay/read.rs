@@ -65,7 +65,8 @@ impl Engine {
             };
             let before = file.reader.stats().counts();
             let result = self.read_some(file);
-            self.sampler.snapshot().count_reads(&file.reader.stats().counts().since(&before));
+            let counts = file.reader.stats().counts().since(&before);
+            self.sampler.snapshot().io_stats().add(&counts);
             result?;
         }
         Ok(())

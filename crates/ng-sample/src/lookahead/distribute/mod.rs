@@ -16,7 +16,7 @@ mod uses;
 use std::path::Path;
 
 use ng_io::{Region, ScratchError, ScratchFile};
-use ng_store::TensorRef;
+use ng_store::{Snapshot, TensorRef};
 
 use super::engine::Engine;
 use super::gather::Gatherer;
@@ -65,11 +65,15 @@ fn new_region(bytes: usize) -> Result<Region, SampleError> {
 }
 
 impl Regions {
-    fn file(&mut self, directory: Option<&Path>) -> Result<&ScratchFile, ScratchError> {
+    fn file(
+        &mut self,
+        directory: Option<&Path>,
+        snapshot: &Snapshot,
+    ) -> Result<&ScratchFile, ScratchError> {
         let file = match self.file.take() {
             Some(file) => file,
             None => {
-                let file = scratch_in(directory)?;
+                let file = scratch_in(directory, snapshot)?;
                 file.bypass_cache();
                 file
             }
@@ -93,7 +97,7 @@ impl Engine {
         self.shared.change(|state: &mut State| state.stretch_end = None);
         let mut tables = self.count(prepared, &mut spill)?;
         let room = self.choose_hot(&mut tables, &spill, bytes)?;
-        let file = regions.file(self.settings.spill_dir.as_deref())?;
+        let file = regions.file(self.settings.spill_dir.as_deref(), self.snapshot())?;
         let sizes = Sizes::new(bytes, spill.end() - spill.first());
         let mut end = 0;
         for at in 0..tables.len() {
