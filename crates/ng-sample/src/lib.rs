@@ -13,6 +13,7 @@ mod compact;
 mod compiled;
 mod direct;
 mod error;
+mod gate;
 mod hops;
 mod ids;
 mod induced;

@@ -5,13 +5,14 @@
 //! for a consumer who waits for it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ng_types::canary::planted;
 use ng_types::{NodeId, NodeTypeId, Reservation};
 
+use crate::gate::{Gate, join_all};
 use crate::sampler::Stage;
 use crate::{MiniBatch, SampleError, Sampler};
 
@@ -67,8 +68,7 @@ pub struct BatchStream {
 struct Shared {
     plan: BatchPlan,
     sampler: Sampler,
-    state: Mutex<State>,
-    changed: Condvar,
+    gate: Gate<State>,
 }
 
 #[derive(Default)]
@@ -107,12 +107,7 @@ impl BatchStream {
         let sampler = sampler.with_orders_that_fit()?;
         let num_batches = plan.num_batches();
         let threads = plan.threads.min(plan.prefetch).min(num_batches);
-        let shared = Arc::new(Shared {
-            plan,
-            sampler,
-            state: Mutex::new(State::default()),
-            changed: Condvar::new(),
-        });
+        let shared = Arc::new(Shared { plan, sampler, gate: Gate::default() });
         let workers = (0..threads)
             .map(|_| {
                 let shared = Arc::clone(&shared);
@@ -134,43 +129,29 @@ impl BatchStream {
         &mut self,
         timeout: Duration,
     ) -> Result<Option<Result<MiniBatch, SampleError>>, ()> {
-        let deadline = Instant::now() + timeout;
-        let mut state = self.shared.lock();
-        if state.delivered >= self.num_batches || state.closed {
-            return Ok(None);
-        }
-        loop {
-            let wanted = state.delivered;
-            if let Some(batch) = state.ready.remove(&wanted) {
+        self.shared.gate.look_within(timeout, timeout, |state| {
+            if state.delivered >= self.num_batches || state.closed {
+                return Some(None);
+            }
+            let batch = state.ready.remove(&state.delivered);
+            state.consumer_waits = batch.is_none();
+            if let Some(batch) = batch {
                 state.delivered += 1;
-                state.consumer_waits = false;
                 state.closed = batch.is_err();
-                self.shared.changed.notify_all();
-                return Ok(Some(batch));
+                return Some(Some(batch));
             }
-            if self.workers.iter().all(JoinHandle::is_finished) {
-                return Ok(Some(Err(SampleError::ThreadLost)));
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(());
-            }
-            state.consumer_waits = true;
-            state = self.shared.wait(state, left);
-        }
+            let are_gone = self.workers.iter().all(JoinHandle::is_finished);
+            are_gone.then_some(Some(Err(SampleError::ThreadLost)))
+        })
     }
 
     /// Stops the threads and drops what they prepared.
     pub fn close(&mut self) {
-        let mut state = self.shared.lock();
-        state.closed = true;
-        drop(std::mem::take(&mut state.ready));
-        drop(state);
-        self.shared.changed.notify_all();
-        for worker in self.workers.drain(..) {
-            // A panic of a worker was reported as ThreadLost already.
-            let _ = worker.join();
-        }
+        self.shared.gate.change(|state| {
+            state.closed = true;
+            state.ready.clear();
+        });
+        join_all(&mut self.workers);
     }
 }
 
@@ -193,15 +174,6 @@ impl Drop for BatchStream {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, State>, timeout: Duration) -> MutexGuard<'a, State> {
-        let waited = self.changed.wait_timeout(state, timeout);
-        waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-
     fn work(&self, num_batches: usize) {
         while let Some(batch) = self.claim(num_batches) {
             let seeds = [(self.plan.node_type, self.plan.seeds_of(batch))];
@@ -214,19 +186,18 @@ impl Shared {
             }
             // A batch that failed before its turn must not block those behind it.
             self.wait_for_turn(batch);
-            let mut state = self.lock();
-            state.starving &= state.admitted != batch;
-            state.admitted = state.admitted.max(batch + 1);
-            if !state.closed {
-                state.ready.insert(batch, result);
-            }
-            drop(state);
-            self.changed.notify_all();
+            self.gate.change(|state| {
+                state.starving &= state.admitted != batch;
+                state.admitted = state.admitted.max(batch + 1);
+                if !state.closed {
+                    state.ready.insert(batch, result);
+                }
+            });
         }
     }
 
     fn claim(&self, num_batches: usize) -> Option<usize> {
-        let mut state = self.lock();
+        let mut state = self.gate.lock();
         loop {
             if state.closed || state.claimed >= num_batches {
                 return None;
@@ -235,7 +206,7 @@ impl Shared {
                 state.claimed += 1;
                 return Some(state.claimed - 1);
             }
-            state = self.wait(state, Duration::from_secs(1));
+            state = self.gate.wait(state, Duration::from_secs(1));
         }
     }
 
@@ -253,19 +224,17 @@ impl Shared {
         loop {
             match snapshot.reserve(bytes) {
                 Ok(held) => {
-                    let mut state = self.lock();
-                    state.starving = false;
-                    if stage == Stage::Columns {
-                        state.admitted = state.admitted.max(batch + 1);
-                    }
-                    drop(state);
-                    self.changed.notify_all();
+                    self.gate.change(|state| {
+                        state.starving = false;
+                        if stage == Stage::Columns {
+                            state.admitted = state.admitted.max(batch + 1);
+                        }
+                    });
                     return Ok(held);
                 }
                 Err(error) => {
-                    let mut state = self.lock();
-                    state.starving = true;
-                    self.changed.notify_all();
+                    self.gate.change(|state| state.starving = true);
+                    let state = self.gate.lock();
                     if state.closed {
                         return Err(SampleError::from_budget(error));
                     }
@@ -277,7 +246,7 @@ impl Shared {
                     if !only_consumer_can_help {
                         starving_since = None;
                     }
-                    drop(self.wait(state, POLL));
+                    drop(self.gate.wait(state, POLL));
                 }
             }
         }
@@ -285,7 +254,7 @@ impl Shared {
 
     /// Waits while holding memory, unless an earlier batch needs it.
     fn wait_for_turn_or_make_room(&self, batch: usize) -> Result<(), SampleError> {
-        let mut state = self.lock();
+        let mut state = self.gate.lock();
         while state.admitted < batch {
             if state.closed {
                 return Err(SampleError::ThreadLost);
@@ -293,16 +262,16 @@ impl Shared {
             if state.starving && !planted("hold_while_waiting") {
                 return Err(SampleError::MadeRoom);
             }
-            state = self.wait(state, POLL);
+            state = self.gate.wait(state, POLL);
         }
         Ok(())
     }
 
     /// Waits until every earlier batch has its memory, or the stream is closed.
     fn wait_for_turn(&self, batch: usize) {
-        let mut state = self.lock();
+        let mut state = self.gate.lock();
         while state.admitted < batch && !state.closed {
-            state = self.wait(state, POLL);
+            state = self.gate.wait(state, POLL);
         }
     }
 }

@@ -15,6 +15,7 @@ use super::pieces::{Job, Sampled};
 use super::policy::Reading;
 use super::state::{MEMORY_PATIENCE, Shared, State, ToSample, Wait};
 use super::study::BATCHES_MAX;
+use crate::gate::join_all;
 use crate::sampler::Stage;
 use crate::{CompactNodes, CompactSample, MiniBatch, SampleError, SampleScratch, Sampler};
 
@@ -150,20 +151,14 @@ impl LookAhead {
     /// # Errors
     /// What ended the threads before that.
     pub fn choose_within(&self, timeout: Duration) -> Result<Option<&Chosen>, SampleError> {
-        let deadline = Instant::now() + timeout;
-        let shared = &self.engine.shared;
-        let mut state = shared.lock();
-        loop {
+        let found = self.engine.shared.look_within(timeout, |state| {
             if let Some(error) = state.failure.take() {
                 state.closed = true;
-                return Err(error);
+                return Some(Err(error));
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if self.chosen().is_some() || left.is_zero() {
-                return Ok(self.chosen());
-            }
-            state = shared.wait_for(state, left.min(Duration::from_millis(20)));
-        }
+            self.chosen().is_some().then_some(Ok(()))
+        });
+        found.unwrap_or(Ok(())).map(|()| self.chosen())
     }
 
     /// Waits up to `timeout` for the next batch: `Ok(None)` after the last one, `Err(())` if time
@@ -173,34 +168,26 @@ impl LookAhead {
         &mut self,
         timeout: Duration,
     ) -> Result<Option<Result<MiniBatch, SampleError>>, ()> {
-        let deadline = Instant::now() + timeout;
         let shared = &self.engine.shared;
-        let mut state = shared.lock();
-        loop {
+        let mut since = None;
+        shared.look_within(timeout, |state| {
+            if let Some(since) = since.replace(Instant::now()) {
+                shared.add_wait(Wait::Consumer, since);
+            }
             if let Some(batch) = state.ready.pop_front() {
                 state.delivered += 1;
-                drop(state);
-                shared.change(|_| ());
-                return Ok(Some(Ok(batch)));
+                return Some(Some(Ok(batch)));
             }
             if let Some(error) = state.failure.take() {
                 state.closed = true;
-                return Ok(Some(Err(error)));
+                return Some(Some(Err(error)));
             }
             if state.closed || (state.ended && state.delivered == state.given()) {
-                return Ok(None);
+                return Some(None);
             }
-            if self.workers.iter().any(JoinHandle::is_finished) {
-                return Ok(Some(Err(SampleError::ThreadLost)));
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(());
-            }
-            let since = Instant::now();
-            state = shared.wait_for(state, left);
-            shared.add_wait(Wait::Consumer, since);
-        }
+            let is_one_gone = self.workers.iter().any(JoinHandle::is_finished);
+            is_one_gone.then_some(Some(Err(SampleError::ThreadLost)))
+        })
     }
 
     /// Seconds that each stage has waited so far, and for what: the stage that waits least bounds
@@ -218,10 +205,7 @@ impl LookAhead {
         if self.workers.is_empty() {
             return;
         }
-        for worker in self.workers.drain(..) {
-            // A panic of a worker was reported as ThreadLost already.
-            let _ = worker.join();
-        }
+        join_all(&mut self.workers);
         // Samples were many small pieces; what the allocator keeps of them nobody can plan with.
         trim_allocator();
     }

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use super::pieces::{Job, Piece, Resolved, Sampled};
+use crate::gate::Gate;
 use crate::{MiniBatch, SampleError};
 
 /// How long a wait lasts before the world is looked at again.
@@ -148,36 +149,32 @@ impl Wait {
 /// The state, its lock and its condition.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    state: Mutex<State>,
-    changed: Condvar,
+    gate: Gate<State>,
     waited_us: [AtomicU64; Wait::NAMES.len()],
 }
 
 impl Shared {
     pub fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.gate.lock()
     }
 
     /// Changes the state and wakes whoever waits for it.
     pub fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        let result = change(&mut self.lock());
-        self.changed.notify_all();
-        result
+        self.gate.change(change)
     }
 
     /// Waits for a change, not for long.
     pub fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        self.wait_for(state, POLL)
+        self.gate.wait(state, POLL)
     }
 
-    /// As [`Shared::wait`], no longer than `timeout`.
-    pub fn wait_for<'a>(
+    /// As [`Gate::look_within`], looking again before long.
+    pub fn look_within<R>(
         &self,
-        state: MutexGuard<'a, State>,
         timeout: Duration,
-    ) -> MutexGuard<'a, State> {
-        let waited = self.changed.wait_timeout(state, timeout);
-        waited.unwrap_or_else(PoisonError::into_inner).0
+        look: impl FnMut(&mut State) -> Option<R>,
+    ) -> Result<R, ()> {
+        self.gate.look_within(timeout, POLL, look)
     }
 
     /// Waits until `look` finds something; `None` when everything stops.
@@ -186,22 +183,15 @@ impl Shared {
         why: Wait,
         mut look: impl FnMut(&mut State) -> Option<R>,
     ) -> Option<R> {
-        let mut state = self.lock();
         let mut since = None;
-        loop {
+        let found = self.look_within(Duration::MAX, |state| {
             if let Some(since) = since.replace(Instant::now()) {
                 self.add_wait(why, since);
             }
-            if state.closed || state.failure.is_some() {
-                return None;
-            }
-            if let Some(found) = look(&mut state) {
-                drop(state);
-                self.changed.notify_all();
-                return Some(found);
-            }
-            state = self.wait(state);
-        }
+            let goes_on = !state.closed && state.failure.is_none();
+            if goes_on { look(state).map(Some) } else { Some(None) }
+        });
+        found.ok().flatten()
     }
 
     /// Counts a wait that began at `since` and ends now.

@@ -46,7 +46,7 @@ impl Engine {
         };
         while let Some((job, memory)) = self.wait_until(POLL, next) {
             let batch = self.gather(job, &memory)?;
-            self.change(|state| {
+            self.gate.change(|state| {
                 state.records.push(memory);
                 state.ready.extend(batch);
             });

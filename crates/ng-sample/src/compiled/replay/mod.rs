@@ -9,9 +9,9 @@ mod hot;
 mod read;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ng_io::Region;
 use ng_types::Reservation;
@@ -21,6 +21,7 @@ use super::file::EpochFile;
 use super::hot::HotSet;
 use super::memory::{Largest, RECORDS, ReplayMemory, buffer_bytes, room};
 use crate::buffer::Pool;
+use crate::gate::{Gate, join_all};
 use crate::{MiniBatch, SampleError, Sampler};
 pub(crate) use gather::{COLD, copy_rows};
 use hot::Held;
@@ -57,8 +58,7 @@ struct Engine {
     held: OnceLock<Held>,
     /// By column of the sampler: buffers for rows, where they are not held whole.
     pools: Vec<Option<Arc<Pool>>>,
-    state: Mutex<State>,
-    changed: Condvar,
+    gate: Gate<State>,
     _reserved: Reservation,
 }
 
@@ -111,15 +111,14 @@ impl Replay {
             memory,
             held: OnceLock::new(),
             pools,
-            state: Mutex::new(State { records, ..State::default() }),
-            changed: Condvar::new(),
+            gate: Gate::new(State { records, ..State::default() }),
             _reserved: reserved,
         });
         let start = |name: &str, work: fn(&Engine) -> Result<(), SampleError>| {
             let engine = Arc::clone(&engine);
             let run = move || {
                 if let Err(error) = work(&engine) {
-                    engine.change(|state| state.failure.get_or_insert(error).to_string());
+                    engine.gate.change(|state| state.failure.get_or_insert(error).to_string());
                 }
             };
             std::thread::Builder::new().name(name.into()).spawn(run)
@@ -133,7 +132,7 @@ impl Replay {
 
     /// Gives a job: batch `batch` of file number `file`.
     pub fn push(&self, file: usize, batch: u64) {
-        self.engine.change(|state| {
+        self.engine.gate.change(|state| {
             state.jobs.push_back(Job { file, batch });
             state.given += 1;
         });
@@ -151,43 +150,30 @@ impl Replay {
         &mut self,
         timeout: Duration,
     ) -> Result<Option<Result<MiniBatch, SampleError>>, ()> {
-        let deadline = Instant::now() + timeout;
-        let mut state = self.engine.lock();
-        loop {
+        self.engine.gate.look_within(timeout, POLL, |state| {
             if let Some(batch) = state.ready.pop_front() {
                 state.delivered += 1;
-                drop(state);
-                self.engine.changed.notify_all();
-                return Ok(Some(Ok(batch)));
+                return Some(Some(Ok(batch)));
             }
             if let Some(error) = state.failure.take() {
                 state.closed = true;
-                return Ok(Some(Err(error)));
+                return Some(Some(Err(error)));
             }
             if state.closed || state.delivered == state.given {
-                return Ok(None);
+                return Some(None);
             }
-            if self.workers.iter().any(JoinHandle::is_finished) {
-                return Ok(Some(Err(SampleError::ThreadLost)));
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(());
-            }
-            state = self.engine.wait(state, left.min(POLL));
-        }
+            let is_one_gone = self.workers.iter().any(JoinHandle::is_finished);
+            is_one_gone.then_some(Some(Err(SampleError::ThreadLost)))
+        })
     }
 
     /// Stops the threads and drops what they prepared.
     pub fn close(&mut self) {
-        self.engine.change(|state| {
+        self.engine.gate.change(|state| {
             state.closed = true;
             state.ready.clear();
         });
-        for worker in self.workers.drain(..) {
-            // A panic of a worker was reported as ThreadLost already.
-            let _ = worker.join();
-        }
+        join_all(&mut self.workers);
     }
 }
 
@@ -210,41 +196,21 @@ impl Drop for Replay {
 }
 
 impl Engine {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        let result = change(&mut self.lock());
-        self.changed.notify_all();
-        result
-    }
-
-    fn wait<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
-        let waited = self.changed.wait_timeout(state, time);
-        waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-
     /// Waits until `look` finds something; `None` when everything stops.
     fn wait_until<R>(
         &self,
         poll: Duration,
         mut look: impl FnMut(&mut State) -> Option<R>,
     ) -> Option<R> {
-        let mut state = self.lock();
-        while !state.closed && state.failure.is_none() {
-            if let Some(found) = look(&mut state) {
-                drop(state);
-                self.changed.notify_all();
-                return Some(found);
-            }
-            state = self.wait(state, poll);
-        }
-        None
+        let found = self.gate.look_within(Duration::MAX, poll, |state| {
+            let goes_on = !state.closed && state.failure.is_none();
+            if goes_on { look(state).map(Some) } else { Some(None) }
+        });
+        found.ok().flatten()
     }
 
     fn is_stopping(&self) -> bool {
-        let state = self.lock();
+        let state = self.gate.lock();
         state.closed || state.failure.is_some()
     }
 

@@ -124,7 +124,7 @@ impl Engine {
 
     /// The next record, if it is of `file` and there is memory for it.
     fn begin(&self, file: &EpochFile) -> Option<Result<Arriving, SampleError>> {
-        let mut state = self.lock();
+        let mut state = self.gate.lock();
         if state.closed || state.failure.is_some() {
             return None;
         }
@@ -158,7 +158,7 @@ impl Engine {
                 return;
             }
             file.reader.stats().add_useful(whole.entry.bytes);
-            self.change(|state| state.loaded.push_back((whole.job, whole.memory)));
+            self.gate.change(|state| state.loaded.push_back((whole.job, whole.memory)));
         }
     }
 }
