@@ -99,6 +99,15 @@ fn sample(snapshot: &Snapshot, graph: &Graph, random: &mut Random) {
     assert!(out == rows[row as usize * width..][..width], "row {row}");
 }
 
+/// Says stop when it goes, by a failed assertion as well: nobody may wait for a writer that is gone.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Opens the newest checkpoint again and again as another process does, and keeps it for a while.
 fn follow(
     open: &(dyn Fn() -> Store + Sync),
@@ -118,6 +127,9 @@ fn follow(
         let graph = loop {
             if let Some(graph) = graph() {
                 break graph;
+            }
+            if stop.load(Ordering::Relaxed) {
+                return opened;
             }
             std::thread::sleep(Duration::from_millis(1));
         };
@@ -173,6 +185,7 @@ fn beside_another_process(store: &Store, graph: &mut Graph, open: &(dyn Fn() -> 
     let mut random = Random::new(9);
     std::thread::scope(|scope| {
         let follower = scope.spawn(|| follow(open, &checkpoints, &stop));
+        let stops = StopAtEnd(&stop);
         let until = Instant::now() + Duration::from_secs(5);
         while Instant::now() < until && !follower.is_finished() {
             let mut batch = store.write().unwrap();
@@ -184,7 +197,7 @@ fn beside_another_process(store: &Store, graph: &mut Graph, open: &(dyn Fn() -> 
             // Only those that somebody may still open.
             checkpoints.lock().unwrap().drain(..known.saturating_sub(50));
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stops);
         let opened = follower.join().unwrap();
         let stats = store.update_stats().unwrap();
         println!("opened {opened} times beside {} checkpoints, {stats:?}", stats.checkpoints);
