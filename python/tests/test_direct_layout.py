@@ -117,6 +117,8 @@ def test_the_estimate_is_what_is_written_and_writes_nothing(tmp_path):
     bare = NODES * (4 + 48 * 4) + 4 * made["num_edges"]
     assert made["inflation"] == pytest.approx(made["file_bytes"] / bare)
     assert (made["address_bytes"], made["tensors"]) == (4, ["x"])
+    assert "y" in made["left_out"]
+    assert "x" not in made["left_out"]
     assert not compiled(out, "--attrs", "x")["written"]
     shown = RUN(app, ["compile", str(out), "--layout", "direct", "--dry-run"])
     assert shown.exit_code == 0

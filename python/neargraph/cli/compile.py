@@ -118,6 +118,7 @@ def _compile_direct(
     rows: list[tuple[str, Any]] = [
         ("file", report["file"] + ("" if report["written"] else " (not written)")),
         ("tensors", ", ".join(report["tensors"]) or "none"),
+        ("read from the store", ", ".join(report["left_out"]) or "nothing else"),
         ("size", f"{size(report['file_bytes'])} of {size(report['free_bytes'])} free"),
         ("inflation", f"{report['inflation']:.3f} times rows, degrees and 4-byte neighbours"),
         ("address", f"{report['address_bytes']} bytes, {report['section_bits']} bits of section"),

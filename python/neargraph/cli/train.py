@@ -93,7 +93,7 @@ def _show(store: Path, note: str, result: Any) -> None:
             "no split" if result.test_accuracy is None else f"{result.test_accuracy:.4f}",
         ),
         ("seeds/s", f"{result.seeds_per_second:,.0f}"),
-        ("read", f"{size(read)}, {100 * useful / read if read else 0:.0f} % useful"),
+        ("read", f"{size(read)} for {size(useful)} that batches took"),
         ("hit rate", f"{100 * stats.get('hit_rate', 0.0):.0f} %"),
         ("budget peak", f"{size(stats.get('budget_peak'))} of {size(stats.get('budget_limit'))}"),
     ]

@@ -116,6 +116,8 @@ def compile_direct(
 ) -> dict[str, Any]:
     """Compiles a snapshot to the direct layout; says what the file is, or would be.
 
+    ``left_out`` names the tensors that loaders go on reading from the store.
+
     Args:
         snapshot: What is compiled, of a store with one node type and one edge type.
         name: The file is ``NAME.direct``.
@@ -140,6 +142,8 @@ def compile_direct(
     with closing(core):
         free = shutil.disk_usage(place).free
         facts = core.info() | {"file": str(path), "free_bytes": free, "written": False}
+        stored = snapshot.schema.node_type().tensors
+        facts["left_out"] = [t.name for t in stored if t.name not in facts["tensors"]]
         if dry_run or (not overwrite and _is_same(directory, path.name, core.info())):
             return facts
         wanted = facts["file_bytes"]
