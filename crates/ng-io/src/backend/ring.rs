@@ -12,13 +12,14 @@ use std::sync::Arc;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
 use crate::directory::{Directory, OpenFile};
-use crate::disk::{FileId, NextRead, ReadDone};
+use crate::disk::{BLOCK_BYTES, FileId, NextRead, ReadDone};
 use crate::lockable::Share;
 use crate::queue::{Admitted, Queue};
 
-/// New reads are handed to the kernel in groups of this many while completions are handled: the
-/// device never sees its queue drain by more.
-const SUBMIT_BATCH: usize = 8;
+/// New reads are handed to the kernel when they are for this many bytes together, while completions
+/// are handled: the device never sees its queue drain by more, and a long read goes at once, since
+/// few of them fill the queue and each takes long to handle.
+const SUBMIT_BYTES: usize = 8 * BLOCK_BYTES;
 
 /// How many files a ring can have registered; later ones go by plain descriptor.
 const FILES_REGISTERED_MAX: u32 = 256;
@@ -132,7 +133,7 @@ impl Ring {
                 // SAFETY: the kernel has posted the completion, so it is done with the frame.
                 unsafe { self.queue.retire(index, result, done)? };
                 fresh += self.fill(directory, next, done)?;
-                if fresh >= SUBMIT_BATCH {
+                if fresh >= SUBMIT_BYTES {
                     self.enter(0)?;
                     fresh = 0;
                 }
@@ -140,20 +141,21 @@ impl Ring {
         }
     }
 
-    /// Puts reads on the submission queue until that, the depth or the caller is exhausted.
+    /// Puts reads on the submission queue until that, the depth or the caller is exhausted; says
+    /// for how many bytes.
     fn fill(
         &mut self,
         directory: &Directory,
         next: &mut NextRead<'_>,
         done: &mut ReadDone<'_>,
     ) -> io::Result<usize> {
-        let mut started = 0;
+        let mut bytes = 0;
         while let Some(admitted) = self.queue.admit(next, done) {
             match self.know(directory, admitted.op.file) {
                 Ok(known) => {
                     let entry = self.entry(&admitted, &known);
                     self.push(&entry)?;
-                    started += 1;
+                    bytes += admitted.op.len as usize;
                 }
                 Err(error) => {
                     // SAFETY: the kernel was not told of this read.
@@ -161,7 +163,7 @@ impl Ring {
                 }
             }
         }
-        Ok(started)
+        Ok(bytes)
     }
 
     /// How this ring names a file; registers it at the first meeting.

@@ -22,7 +22,7 @@ use crate::{Column, MiniBatch, SampleError};
 const BUFFER_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Rows that one task copies.
-const ROWS_TOGETHER: usize = 2048;
+const ROWS_TOGETHER: usize = 4096;
 
 /// Where the rows of a tensor come from.
 #[derive(Debug)]

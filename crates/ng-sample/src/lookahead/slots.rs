@@ -2,18 +2,19 @@
 //!
 //! Who owns which slot is settled by the planner ([`super::places`]); here are only the bytes. The
 //! locks keep the borrow checker's promise, not the order of things: a slot is written before its
-//! batch is gathered and not again before that batch is done.
+//! batch is gathered and not again before that batch is done. Reading and gathering go on at once,
+//! so nobody holds more than one lock, and none for long.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{PoisonError, RwLock};
 
 use ng_io::Region;
 use ng_simd::{copy_streaming, finish_streaming, prefetch};
 use ng_store::RowPart;
 
 /// Slots are spread over so many locks.
-const SHARDS: usize = 16;
+const SHARDS: usize = 32;
 
-/// Rows that are copied under one taking of the locks, so that the reader gets its turn.
+/// Rows that are copied under one taking of a lock, so that the reader gets its turn.
 const ROWS_TOGETHER: usize = 64;
 
 /// Rows whose memory is on its way while another is copied.
@@ -75,27 +76,72 @@ impl Slots {
         finish_streaming();
     }
 
-    /// Lends the bytes of each of `slots`, with its place among them.
+    /// Lends the bytes of each of `slots`, with its place among them, shard by shard.
     pub fn each(&self, slots: &[u32], mut look: impl FnMut(usize, &[u8])) {
-        for (group, slots) in slots.chunks(ROWS_TOGETHER).enumerate() {
-            // Always in this order, and a writer holds one shard alone: nobody waits in a ring.
-            let shards: Vec<RwLockReadGuard<'_, Region>> = self
-                .shards
-                .iter()
-                .map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner))
-                .collect();
-            let row = |slot: &u32| {
-                let (shard, at) = self.place(*slot);
-                let bytes = shards.get(shard).and_then(|s| s.as_slice().get(at..at + self.width));
-                bytes.unwrap_or_default()
-            };
-            slots.iter().take(NEAR).for_each(|slot| prefetch(near(row(slot))));
-            for (step, slot) in slots.iter().enumerate() {
-                if let Some(later) = slots.get(step + NEAR) {
-                    prefetch(near(row(later)));
+        let places = self.by_shard(slots);
+        let shard_of = |place: &u32| self.place(slots[*place as usize]).0;
+        for of_shard in places.chunk_by(|a, b| shard_of(a) == shard_of(b)) {
+            let shard = of_shard.first().and_then(|place| self.shards.get(shard_of(place)));
+            let Some(shard) = shard else { continue };
+            for places in of_shard.chunks(ROWS_TOGETHER) {
+                let memory = shard.read().unwrap_or_else(PoisonError::into_inner);
+                let row = |place: &u32| {
+                    let at = self.place(slots[*place as usize]).1;
+                    memory.as_slice().get(at..at + self.width).unwrap_or_default()
+                };
+                places.iter().take(NEAR).for_each(|place| prefetch(near(row(place))));
+                for (step, place) in places.iter().enumerate() {
+                    if let Some(later) = places.get(step + NEAR) {
+                        prefetch(near(row(later)));
+                    }
+                    look(*place as usize, row(place));
                 }
-                look(group * ROWS_TOGETHER + step, row(slot));
             }
         }
+    }
+
+    /// The places of `slots`, those of a shard together.
+    fn by_shard(&self, slots: &[u32]) -> Vec<u32> {
+        let shard_of = |slot: &u32| self.place(*slot).0.min(SHARDS - 1);
+        let mut starts = [0; SHARDS + 1];
+        slots.iter().for_each(|slot| starts[shard_of(slot) + 1] += 1);
+        for shard in 0..SHARDS {
+            starts[shard + 1] += starts[shard];
+        }
+        let mut places = vec![0; slots.len()];
+        for (place, slot) in slots.iter().enumerate() {
+            let next = &mut starts[shard_of(slot)];
+            places[*next] = place as u32;
+            *next += 1;
+        }
+        places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_slot_is_lent_once_with_its_place_and_bytes() {
+        let (width, count) = (5, 1000);
+        let slots = Slots::new(width, count).expect("memory");
+        // Scattered, and in all shards.
+        let of_row: Vec<u32> = (0..count as u32).map(|row| row * 377 % 1000).collect();
+        let bytes: Vec<[u8; 5]> =
+            (0..count).map(|row| [row as u8, (row >> 8) as u8, 1, 2, 3]).collect();
+        let part = |row: usize| RowPart { row, skip: 0, bytes: &bytes[row] };
+        let mut parts: Vec<RowPart<'_>> = (0..count).map(part).collect();
+        slots.write(&of_row, &mut parts);
+        slots.finish_writing();
+        let rows: Vec<usize> = (0..4000).map(|place| place * 13 % count).collect();
+        let wanted: Vec<u32> = rows.iter().map(|row| of_row[*row]).collect();
+        let mut seen = vec![0; wanted.len()];
+        slots.each(&wanted, |place, row| {
+            seen[place] += 1;
+            assert_eq!(row, bytes[rows[place]], "place {place}");
+        });
+        assert!(seen.iter().all(|times| *times == 1));
+        slots.each(&[], |_, _| panic!("nothing was asked for"));
     }
 }
