@@ -99,7 +99,7 @@ fn sample(snapshot: &Snapshot, graph: &Graph, random: &mut Random) {
     assert!(out == rows[row as usize * width..][..width], "row {row}");
 }
 
-/// Says stop when it goes, by a failed assertion as well: nobody may wait for a writer that is gone.
+/// Says stop when it goes, by a failed assertion as well: nobody waits for a writer that is gone.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
