@@ -177,8 +177,8 @@ class Store(Reader):
     def stats(self) -> dict[str, Any]:
         """Counters of this process since `open` or `reset_stats`: reads, read_bytes,
         useful_bytes, rows_served, rows_cached, hit_rate, budget_used, budget_peak,
-        device_busy_seconds (in which at least one read was in flight), mean_queue_depth,
-        temporary_write_bytes, ... Reads of temporary files are among the reads."""
+        device_busy_seconds (in which a read of the store's own files was in flight),
+        mean_queue_depth, temporary_write_bytes, ... Temporary files count among the reads."""
         return self.core.stats()
 
     @contextmanager

@@ -79,6 +79,9 @@ def test_dropout_follows_the_seed_and_is_absent_in_evaluation():
     assert dropout(x, 0.5, False) is x
     assert torch.equal(dropout(x, 0.0, True), x)
     assert not dropout(x, 1.0, True).any()
+    for share in (-0.1, 1.1):
+        with pytest.raises(ValueError, match="between 0 and 1"):
+            dropout(x, share, True)
 
 
 def test_hops_are_cut_one_per_layer():
