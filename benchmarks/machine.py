@@ -73,6 +73,35 @@ def read_ahead(path: Path, kb: int | None) -> Iterator[None]:
         file.write_text(before)
 
 
+@contextmanager
+def slowed_disk(path: Path, rates: tuple[int, int] | None) -> Iterator[None]:
+    """Holds the disk under a file at (requests, bytes) a second for this process and its children.
+
+    Reads and writes each get these rates; None leaves the disk as it is. The kernel does it (blkio,
+    cgroup version 1), so whoever reads past the page cache sees a slower disk and nothing else.
+    """
+    if rates is None:
+        yield
+        return
+    root = Path("/sys/fs/cgroup/blkio")
+    if not (root / "cgroup.procs").exists():
+        raise SystemExit("the disk can't be slowed here: no blkio controller of cgroup version 1")
+    group = root / f"neargraph-bench-{os.getpid()}"
+    group.mkdir()
+    try:
+        folder = device_folder(path)
+        disk = folder.parent if (folder / "partition").exists() else folder
+        number = (disk / "dev").read_text().strip()
+        for way in ("read", "write"):
+            for kind, rate in zip(("iops", "bps"), rates, strict=True):
+                (group / f"blkio.throttle.{way}_{kind}_device").write_text(f"{number} {rate}")
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+        yield
+    finally:
+        (root / "cgroup.procs").write_text(str(os.getpid()))
+        group.rmdir()
+
+
 def read_once(files: list[Path]) -> int:
     """Reads files whole, once for each boot: some devices are slow on blocks not read before.
 

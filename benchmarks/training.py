@@ -10,9 +10,10 @@ Every run of every system is a process of its own, started with empty caches und
 (page cache included), timed in its steady state. Systems take turns; the disk's own rates are
 measured by fio before each round, and right before and after `naive-uring`, whose share of them
 decides whether ratios count. Training runs get what torch alone needs on top of the cap, measured
-in the same run. Graphs come from `benchmarks.graphs`, environments from `benchmarks.venvs`. A name
-may carry options, NAME:key=value,key=value. Writes `.bench/training.json` (after each run) and
-`.bench/training.md`; prints the table.
+in the same run. `--disk` has the kernel hold the disk at given rates, so that runs on machines
+with other disks, or at other hours, can be compared. Graphs come from `benchmarks.graphs`,
+environments from `benchmarks.venvs`. A name may carry options, NAME:key=value,key=value. Writes
+`.bench/training.json` (after each run) and `.bench/training.md`; prints the table.
 """
 
 from __future__ import annotations
@@ -97,6 +98,15 @@ def size(text: str) -> int | None:
         if text.upper().endswith(unit):
             return int(float(text[: -len(unit)]) * scale)
     return int(text)
+
+
+def rates(text: str) -> tuple[int, int]:
+    """(requests, bytes) a second of "113000,1.17GB"."""
+    requests, _, speed = text.partition(",")
+    found = size(speed) if speed else None
+    if not requests.isdigit() or not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like 113000,1.17GB")
+    return int(requests), found
 
 
 def entry(name: str) -> Entry:
@@ -261,6 +271,11 @@ class Bench:
     def go(self) -> None:
         """All rounds."""
         self.read_once()
+        with machine.slowed_disk(self.probe_file(), self.args.disk):
+            self.go_round()
+
+    def go_round(self) -> None:
+        """All rounds, on the disk as it is now."""
         if self.args.mode != "gather":
             self.measure_alone()
         names = self.args.systems
@@ -322,6 +337,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--fio-seconds", type=float, default=5.0)
+    parser.add_argument(
+        "--disk", type=rates, help="slow the disk to requests,bytes a second, like 113000,1.17GB"
+    )
     parser.add_argument("--read-ahead-kb", type=int, help="set the device's for the run")
     parser.add_argument("--folder", type=Path, default=GRAPHS)
     parser.add_argument("--label", help="part of the names of the result files")
