@@ -23,6 +23,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod io;
+mod memory;
 mod open_root;
 mod order;
 mod page_map;

@@ -7,12 +7,13 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ng_io::BackendChoice;
-use ng_types::{Budget, BudgetExceeded, Reservation};
+use ng_types::{Budget, Reservation};
 
-use crate::cache::rows::{ROW_BYTES_MIN, RowCache};
+use crate::cache::division::Division;
+use crate::cache::rows::RowCache;
 use crate::cache::slots::{Share, SlotCache};
 use crate::catalog::{Catalog, SegmentMeta};
 use crate::costs::DiskCosts;
@@ -20,6 +21,7 @@ use crate::costs::kept::KeptCosts;
 use crate::direct::PageCaches;
 use crate::error::{OpenError, ReadError};
 use crate::io::{BLOCK_BYTES, Disk, Reader, device_name, past_signals};
+use crate::memory::{WORKING_BYTES_MIN, divide};
 use crate::open_root::{OpenRoot, open_root};
 use crate::order::HeldOrders;
 use crate::pages::{Pages, Placed, Segment};
@@ -134,25 +136,19 @@ pub(crate) struct Inner {
     /// Orders of rows that somebody holds in memory.
     pub orders: HeldOrders,
     note: String,
-    batch_timeout: Duration,
-    row_cap_bytes: u64,
-    calm_batches: AtomicU64,
+    pub batch_timeout: Duration,
+    pub division: Mutex<Division>,
+    pub calm_batches: AtomicU64,
     /// Staging frames of the back end and slack, held as long as the store is open.
-    staging: Reservation,
+    pub staging: Reservation,
 }
 
-/// The least that caches and one batch need beside the staging memory.
-const WORKING_BYTES_MIN: u64 = 4 << 20;
 /// One part in so many of the budget is left to what nobody can reserve: stacks of reading threads
 /// and memory that the allocator keeps between uses.
 const SLACK_SHARE: u64 = 32;
 
 /// As much once more goes to what does not grow with the budget, such as stacks, up to this.
 const SLACK_BYTES_MAX: u64 = 2 << 20;
-/// How often a batch that waits for memory looks again. Such waits are rare and long.
-const BATCH_POLL: Duration = Duration::from_millis(1);
-/// Batches without shortage after which the row cache may grow again by a sixteenth.
-const CALM_BATCHES: u64 = 16;
 
 impl Store {
     /// Opens the store in directory `path`.
@@ -208,12 +204,12 @@ impl Store {
         let slack = limit / SLACK_SHARE + (limit / SLACK_SHARE).min(SLACK_BYTES_MAX);
         let set_aside = staging_per_thread * threads.max(1) + slack;
         let staging = budget.reserve(set_aside).map_err(ReadError::from)?;
-        let (blocks, rows) = cache_caps(catalog, limit - staging.bytes());
-        let share = Share::new(budget.clone(), blocks);
-        let pages = Pages::new(reader, share, SlotCache::new(BLOCK_BYTES, blocks));
+        let division = divide(catalog, limit - staging.bytes());
+        let share = Share::new(budget.clone(), division.blocks.start);
+        let pages = Pages::new(reader, share, SlotCache::new(BLOCK_BYTES, division.blocks));
         let inner = Inner {
             path: path.to_owned(),
-            rows: RowCache::new(budget.clone(), rows, catalog.segments.len()),
+            rows: RowCache::new(budget.clone(), division.rows, catalog.segments.len()),
             direct: PageCaches::default(),
             row_layouts: row_layouts(catalog),
             budget,
@@ -226,7 +222,7 @@ impl Store {
             orders: HeldOrders::default(),
             note,
             batch_timeout: options.batch_timeout,
-            row_cap_bytes: rows,
+            division: Mutex::new(division),
             calm_batches: AtomicU64::new(0),
             staging,
         };
@@ -495,26 +491,6 @@ fn row_layouts(catalog: &Catalog) -> Vec<Option<RowLayout>> {
     layouts
 }
 
-/// What the block cache and the row cache may take: at most a quarter and a half of the budget, and
-/// what one cannot use goes to the other. Batches have the rest for themselves and may take more.
-fn cache_caps(catalog: &Catalog, bytes: u64) -> (u64, u64) {
-    let size = SegmentMeta::disk_bytes;
-    let nodes = catalog.node_types.iter().flat_map(|t| &t.tensors);
-    let edges = catalog.edge_types.iter().flat_map(|t| &t.tensors);
-    let wide = nodes.chain(edges).filter(|t| t.layout().row_bytes() >= ROW_BYTES_MIN);
-    let wide_bytes: u64 =
-        wide.filter_map(|t| catalog.segments.get(t.segment as usize)).map(size).sum();
-    let all_bytes: u64 = catalog.segments.iter().map(size).sum();
-    // Shards fill unevenly and rows carry some bookkeeping, so allow more than the bare data.
-    let (wide_bytes, other_bytes) = (wide_bytes / 2 * 3, (all_bytes - wide_bytes) / 2 * 3);
-    let table_bytes = wide_bytes / 512;
-    let other_bytes = other_bytes.saturating_add(table_bytes).max(WORKING_BYTES_MIN);
-    let both = bytes / 4 * 3;
-    let blocks = other_bytes.min(bytes / 4);
-    let rows = wide_bytes.min(both - blocks);
-    (other_bytes.min(both - rows), rows)
-}
-
 impl Inner {
     /// Notes a version that new snapshots will see.
     pub fn see(&self, version: &Arc<Version>) {
@@ -547,79 +523,6 @@ impl Inner {
     pub fn keep_costs(&self, costs: &DiskCosts) {
         if let Some(kept) = &self.kept_costs {
             kept.write(costs);
-        }
-    }
-
-    /// What is left of the budget when the block cache has `block_bytes` and the row cache nothing.
-    pub fn free_beside_blocks(&self, block_bytes: u64) -> u64 {
-        let caches = self.rows.bytes() + self.direct_bytes() + self.pages.share.used_bytes();
-        let others = self.budget.used_bytes().saturating_sub(caches);
-        let blocks = block_bytes.min(self.pages.share.cap_bytes());
-        self.budget.limit_bytes().saturating_sub(others + blocks)
-    }
-
-    pub fn reclaim(&self, bytes: u64) -> u64 {
-        let mut given = 0;
-        while given < bytes {
-            let from_blocks = || {
-                let cache = self.pages.cache.as_ref();
-                cache.map_or(0, |cache| cache.drop_chunk(&self.pages.share))
-            };
-            let mut chunk = self.rows.drop_chunk();
-            if chunk == 0 {
-                chunk = self.drop_direct_chunk();
-            }
-            if chunk == 0 {
-                chunk = from_blocks();
-            }
-            if chunk == 0 {
-                break;
-            }
-            given += chunk;
-        }
-        // What was taken for a batch must not be taken back by the next row.
-        if given > 0 {
-            self.rows.share().set_cap_bytes(self.rows.bytes());
-            self.calm_batches.store(0, Ordering::Relaxed);
-        }
-        given
-    }
-
-    pub fn reserve_batch(&self, bytes: u64) -> Result<Reservation, ReadError> {
-        let possible = bytes <= self.budget.limit_bytes() - self.staging.bytes();
-        let deadline = Instant::now() + self.batch_timeout;
-        loop {
-            match self.try_reserve(bytes) {
-                // Every look reclaims anew: readers may have cached into what was just freed.
-                Err(_) if possible && Instant::now() < deadline => std::thread::sleep(BATCH_POLL),
-                result => return Ok(result?),
-            }
-        }
-    }
-
-    /// Reserves from what is free, else from the caches, without waiting for anybody.
-    pub fn try_reserve(&self, bytes: u64) -> Result<Reservation, BudgetExceeded> {
-        match self.budget.reserve(bytes) {
-            Ok(reservation) => {
-                self.count_calm_batch();
-                Ok(reservation)
-            }
-            Err(shortage) if bytes > self.budget.limit_bytes() - self.staging.bytes() => {
-                Err(shortage)
-            }
-            Err(shortage) => {
-                self.reclaim(bytes.saturating_sub(shortage.free_bytes));
-                self.budget.reserve(bytes)
-            }
-        }
-    }
-
-    fn count_calm_batch(&self) {
-        let calm = self.calm_batches.fetch_add(1, Ordering::Relaxed) + 1;
-        if calm.is_multiple_of(CALM_BATCHES) {
-            let share = self.rows.share();
-            let grown = share.cap_bytes() + self.row_cap_bytes / 16;
-            share.set_cap_bytes(grown.min(self.row_cap_bytes));
         }
     }
 }

@@ -6,11 +6,11 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::model::Model;
+use common::model::{Model, ModelEdges};
 use common::seeded;
-use ng_store::{OpenOptions, Owner, ReadError, Store};
+use ng_store::{Expansion, OpenOptions, Owner, ReadError, Store};
 use ng_testing::MemDisk;
-use ng_types::NodeTypeId;
+use ng_types::{EdgeTypeId, NodeTypeId};
 
 const MEMORY: u64 = 16 << 20;
 
@@ -102,4 +102,53 @@ fn a_log_of_more_changes_than_the_budget_holds_is_recovered_in_parts() {
     model.compare(&store.snapshot(), &mut random, 1_000);
     // 9 MB of changed pages, of which it holds 2 MB at a time.
     assert!(store.snapshot().epoch().0 >= before.0 + 3, "{:?}", store.snapshot().epoch());
+}
+
+#[test]
+fn memory_moves_to_the_cache_that_misses_it_and_back() {
+    let memory = 8 << 20;
+    let mut random = seeded(11);
+    let mut model = Model::new(&[20_000], 4096);
+    let degrees: Vec<(u64, usize)> = (0..20_000).map(|node| (node, 100)).collect();
+    model.edges(ModelEdges::default(), &degrees, &mut random);
+    model.tensor(Owner::Node(NodeTypeId(0)), 1024, &mut random);
+    let (store, tensor) = (model.open(memory), model.tensor_ref(0));
+    let snapshot = store.snapshot();
+    let reads = |work: &mut dyn FnMut()| {
+        let before = store.stats().reads;
+        work();
+        store.stats().reads - before
+    };
+    let mut draw = |below: u64| -> Vec<u64> { (0..64).map(|_| random.below(below)).collect() };
+    // Lists of 6,000 nodes: more than blocks have at the start, and what they may have at most.
+    let mut expand = |batches: usize| {
+        for _ in 0..batches {
+            drop(store.reserve_batch(1 << 10).expect("free"));
+            let nodes = draw(6_000);
+            snapshot.neighbors(EdgeTypeId(0), &nodes, &mut Expansion::default()).expect("sound");
+        }
+    };
+    // Nothing moves before the sixteenth batch.
+    expand(9);
+    let early = reads(&mut || expand(6));
+    let blocks_early = store.stats().block_cache_bytes;
+    expand(1_000);
+    let late = reads(&mut || expand(6));
+    let blocks_late = store.stats().block_cache_bytes;
+    assert!(blocks_late > blocks_early * 3 / 2, "{blocks_early}, {blocks_late} bytes of blocks");
+    assert!(late < early / 2, "{early}, {late} reads");
+    let mut out = vec![0; 64 * 1024];
+    for _ in 0..2_000 {
+        drop(store.reserve_batch(1 << 10).expect("free"));
+        snapshot.gather(tensor, &draw(6_000), &mut out).expect("sound");
+    }
+    let stats = store.stats();
+    assert!(
+        stats.block_cache_bytes < blocks_late / 2,
+        "{} bytes of blocks",
+        stats.block_cache_bytes
+    );
+    assert!(stats.row_cache_bytes > 4_000_000, "{} bytes of rows", stats.row_cache_bytes);
+    assert!(store.budget().peak_bytes() <= memory);
+    model.compare(&snapshot, &mut seeded(3), 2_000);
 }

@@ -8,7 +8,9 @@ use std::sync::OnceLock;
 
 use ng_types::Budget;
 
-use crate::cache::slots::{Inserted, Share, SlotCache};
+use crate::cache::division::Returns;
+use crate::cache::slots::{CacheBytes, Inserted, Share, SlotCache};
+use crate::costs::DiskCosts;
 
 /// Narrowest row that has a slot of its own.
 pub(crate) const ROW_BYTES_MIN: usize = 256;
@@ -17,15 +19,15 @@ pub(crate) const ROW_BYTES_MIN: usize = 256;
 #[derive(Debug)]
 pub(crate) struct RowCache {
     share: Share,
-    cap_bytes: u64,
+    bytes: CacheBytes,
     pools: Box<[OnceLock<Option<SlotCache>>]>,
 }
 
 impl RowCache {
     /// An empty cache for `tensors` tensors.
-    pub fn new(budget: Budget, cap_bytes: u64, tensors: usize) -> Self {
+    pub fn new(budget: Budget, bytes: CacheBytes, tensors: usize) -> Self {
         let pools = (0..tensors).map(|_| OnceLock::new()).collect();
-        Self { share: Share::new(budget, cap_bytes), cap_bytes, pools }
+        Self { share: Share::new(budget, bytes.start), bytes, pools }
     }
 
     /// The share of all pools.
@@ -36,13 +38,24 @@ impl RowCache {
     /// The pool of a tensor, or `None` where its rows are too wide for the memory there is.
     pub fn pool(&self, tensor: usize, row_bytes: usize) -> Option<RowPool<'_>> {
         let pool = self.pools.get(tensor)?;
-        let pool = pool.get_or_init(|| SlotCache::new(row_bytes, self.cap_bytes)).as_ref()?;
+        let pool = pool.get_or_init(|| SlotCache::new(row_bytes, self.bytes)).as_ref()?;
         Some(RowPool { rows: self, pool })
     }
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
         self.share.used_bytes()
+    }
+
+    /// What came back to the pool that lost most by it, since the last time one asked.
+    pub fn take_returns(&self, costs: &DiskCosts) -> Returns {
+        let of = |pool: &SlotCache| {
+            let keys = pool.take_returns();
+            Returns { keys, seconds: keys as f64 * costs.seconds(pool.slot_bytes() as u64) }
+        };
+        let pools = self.pools.iter().filter_map(|pool| pool.get()?.as_ref()).map(of);
+        let most = |a: Returns, b: Returns| if b.seconds > a.seconds { b } else { a };
+        pools.fold(Returns::default(), most)
     }
 
     /// Gives back one chunk of the largest pool; returns its bytes.

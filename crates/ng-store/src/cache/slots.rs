@@ -9,6 +9,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ng_types::{Budget, Reservation};
 
+use crate::cache::ghost::Ghost;
 use crate::cache::key_map::hash;
 use crate::cache::sieve::{SLOT_OVERHEAD_BYTES, Sieve};
 use crate::io::Region;
@@ -64,6 +65,24 @@ impl Share {
     }
 }
 
+/// How large a cache is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CacheBytes {
+    /// At the start; chunks and shards are made for this.
+    pub start: u64,
+    /// At most, if its share grows.
+    pub most: u64,
+    /// What the keys that it remembers after they left would take.
+    pub ghost: u64,
+}
+
+impl CacheBytes {
+    /// Always the same, and nothing is remembered.
+    pub fn fixed(bytes: u64) -> Self {
+        Self { start: bytes, most: bytes, ghost: 0 }
+    }
+}
+
 /// The cache.
 #[derive(Debug)]
 pub(crate) struct SlotCache {
@@ -73,6 +92,7 @@ pub(crate) struct SlotCache {
     shards: Box<[RwLock<Shard>]>,
     bytes: AtomicU64,
     next_victim: AtomicUsize,
+    ghost: Ghost,
 }
 
 #[derive(Debug)]
@@ -89,9 +109,10 @@ struct Chunk {
 }
 
 impl SlotCache {
-    /// A cache of slots of `slot_bytes` under a share of about `cap_bytes`; `None` where so little
-    /// memory cannot hold a chunk of such slots.
-    pub fn new(slot_bytes: usize, cap_bytes: u64) -> Option<Self> {
+    /// A cache of slots of `slot_bytes` under a share of about so many bytes; `None` where so
+    /// little memory cannot hold a chunk of such slots.
+    pub fn new(slot_bytes: usize, bytes: CacheBytes) -> Option<Self> {
+        let cap_bytes = bytes.start;
         let whole = (slot_bytes + SLOT_OVERHEAD_BYTES) as u64;
         let shards = (cap_bytes / (4 * CHUNK_BYTES_MAX)).clamp(1, SHARDS_MAX);
         let shards = 1 << shards.ilog2();
@@ -104,16 +125,27 @@ impl SlotCache {
         Some(Self {
             slot_bytes,
             chunk_shift,
-            shard_bytes_max: cap_bytes / shards,
+            shard_bytes_max: bytes.most / shards,
             shards: (0..shards).map(shard).collect(),
             bytes: AtomicU64::new(0),
             next_victim: AtomicUsize::new(0),
+            ghost: Ghost::new(bytes.ghost / whole),
         })
     }
 
     /// Bytes held.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of a slot.
+    pub fn slot_bytes(&self) -> usize {
+        self.slot_bytes
+    }
+
+    /// How many keys came back soon after they had left, since the last time one asked.
+    pub fn take_returns(&self) -> u64 {
+        self.ghost.take_returns()
     }
 
     fn shard_of(&self, key: u64) -> usize {
@@ -219,9 +251,11 @@ impl SlotCache {
         if !shard.sieve.has_free() {
             self.grow(share, &mut shard);
         }
-        let Some(slot) = shard.sieve.insert(key) else {
+        let Some((slot, left)) = shard.sieve.insert(key) else {
             return Inserted::NoMemory;
         };
+        self.ghost.welcome(key);
+        left.into_iter().for_each(|left| self.ghost.remember(left));
         let (chunk, at) = self.place(slot);
         if let Some(Some(chunk)) = shard.chunks.get_mut(chunk) {
             crate::bytes::put(chunk.memory.as_mut_slice(), at, bytes);
@@ -318,7 +352,7 @@ mod tests {
     fn a_cache_stays_inside_its_share_and_gives_all_of_it_back() {
         let budget = Budget::new(3 << 20);
         let share = Share::new(budget.clone(), 2 << 20);
-        let cache = SlotCache::new(4096, share.cap_bytes()).expect("room");
+        let cache = SlotCache::new(4096, CacheBytes::fixed(share.cap_bytes())).expect("room");
         for key in 0..5_000_u64 {
             cache.insert(&share, key, &[key as u8; 4096]);
             assert_eq!(cache.with(key, |bytes| bytes[17]), Some(key as u8));
@@ -332,7 +366,32 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_come_back_soon_after_they_left_are_counted_and_others_are_not() {
+        let share = Share::new(Budget::new(4 << 20), 1 << 20);
+        let bytes = CacheBytes { start: 1 << 20, most: 2 << 20, ghost: 256 << 10 };
+        let cache = SlotCache::new(4096, bytes).expect("room");
+        // A loop over a little more than there is room for, then over far more.
+        let look = |keys: std::ops::Range<u64>| {
+            for key in (0..8).flat_map(|_| keys.clone()) {
+                if cache.with(key, |_| ()).is_none() {
+                    cache.insert(&share, key, &[0; 4096]);
+                }
+            }
+            cache.take_returns()
+        };
+        let (few, near, far) = (look(0..150), look(0..280), look(1_000..4_000));
+        assert_eq!(few, 0);
+        assert!(near > 200, "{near} came back");
+        assert!(far < near / 4, "{far} came back");
+        // The share bounds it, not what it may have at most.
+        assert!(cache.bytes() <= 1 << 20);
+        share.set_cap_bytes(2 << 20);
+        look(0..400);
+        assert!(cache.bytes() > 3 << 19);
+    }
+
+    #[test]
     fn a_slot_too_wide_for_the_share_makes_no_cache() {
-        assert!(SlotCache::new(1 << 20, 100 << 10).is_none());
+        assert!(SlotCache::new(1 << 20, CacheBytes::fixed(100 << 10)).is_none());
     }
 }

@@ -14,11 +14,15 @@ use crate::pages::Placed;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Random reads of a measurement: some tens of milliseconds on an SSD.
+/// Random reads of a pass of a measurement: some tens of milliseconds on an SSD.
 const RANDOM_READS: u64 = 4096;
 
-/// Bytes of a measurement of longer reads.
+/// Bytes of a pass with longer reads.
 const LONG_BYTES: u64 = 96 << 20;
+
+/// Passes go on for so long, and the later half counts: what limits a rented volume or a container
+/// lets a burst through first.
+const STEADY_SECONDS: f64 = 0.25;
 
 /// Files below this are too short to say anything.
 const FILE_BYTES_MIN: u64 = 64 << 20;
@@ -118,26 +122,70 @@ impl<'a> Measured<'a> {
         })
     }
 
-    /// Requests a second, one after the other from the front of the file.
+    /// Requests a second, one after the other from the front of the file, and again.
     fn sequential(&self, bytes: u64) -> Result<f64, ReadError> {
-        self.rate(bytes, LONG_BYTES.min(self.bytes) / bytes, &|number| number * bytes)
+        let count = (LONG_BYTES.min(self.bytes) / bytes).max(1);
+        self.rate(bytes, count, &|number| number % (self.bytes / bytes) * bytes)
     }
 
+    /// Passes of `count` requests each.
     fn rate(&self, bytes: u64, count: u64, offset: &dyn Fn(u64) -> u64) -> Result<f64, ReadError> {
-        let (at, failure) = (Cell::new(0), Cell::new(None));
-        let (file, len) = (self.segment.data, bytes as u32);
         let start = Instant::now();
+        let mut ends: Vec<f64> = Vec::new();
+        while ends.last().is_none_or(|end| *end < STEADY_SECONDS) {
+            self.pass(bytes, ends.len() as u64 * count, count, offset)?;
+            ends.push(start.elapsed().as_secs_f64());
+        }
+        Ok(count as f64 * later_passes_per_s(&ends))
+    }
+
+    /// Requests from `first` on, all in one queue.
+    fn pass(
+        &self,
+        bytes: u64,
+        first: u64,
+        count: u64,
+        offset: &dyn Fn(u64) -> u64,
+    ) -> Result<(), ReadError> {
+        let (at, failure) = (Cell::new(first), Cell::new(None));
+        let (file, len) = (self.segment.data, bytes as u32);
         let mut next = || {
             let number = at.get();
             at.set(number + 1);
-            (number < count).then(|| ReadOp { tag: 0, file, offset: offset(number), len })
+            (number < first + count).then(|| ReadOp { tag: 0, file, offset: offset(number), len })
         };
         self.reader.read(&mut next, &mut |_, result| {
             if let Err(error) = result {
                 failure.set(Some(error));
             }
         })?;
-        let seconds = start.elapsed().as_secs_f64();
-        failure.take().map_or(Ok(count as f64 / seconds), |error| Err(error.into()))
+        failure.take().map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+/// The rate of the passes that began in the later half of the time, from when each ended; of the
+/// only one, if there is one.
+fn later_passes_per_s(ends: &[f64]) -> f64 {
+    let last = ends.last().copied().unwrap_or(f64::INFINITY);
+    let early = ends.iter().take_while(|end| **end < last / 2.0).count();
+    match ends.get(early).filter(|_| early + 1 < ends.len()) {
+        Some(begin) => (ends.len() - 1 - early) as f64 / (last - begin),
+        None => ends.len() as f64 / last,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::later_passes_per_s;
+
+    #[test]
+    fn a_burst_at_the_start_does_not_count() {
+        let close = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-9);
+        close(later_passes_per_s(&[0.5]), 2.0);
+        close(later_passes_per_s(&[0.1, 0.2, 0.3, 0.4]), 10.0);
+        // Five quick passes, then four of a tenth of a second.
+        close(later_passes_per_s(&[0.01, 0.02, 0.03, 0.04, 0.05, 0.15, 0.25, 0.35, 0.45]), 10.0);
+        // Only the last one began late enough.
+        close(later_passes_per_s(&[0.02, 0.3]), 2.0 / 0.3);
     }
 }

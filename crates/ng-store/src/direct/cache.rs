@@ -8,7 +8,7 @@ use std::sync::{PoisonError, Weak};
 
 use super::error::DirectError;
 use super::format::{Kind, Shape};
-use crate::cache::slots::{Inserted, Share, SlotCache};
+use crate::cache::slots::{CacheBytes, Inserted, Share, SlotCache};
 use crate::store::Inner;
 
 /// The cache.
@@ -30,8 +30,8 @@ impl PageCache {
         let cap_bytes = most.min((file_bytes / 2).saturating_mul(3)).max(1 << 20);
         Self {
             share: Share::new(inner.budget.clone(), cap_bytes),
-            primary: SlotCache::new(shape.unit_bytes(), cap_bytes),
-            others: SlotCache::new(shape.page_bytes, cap_bytes),
+            primary: SlotCache::new(shape.unit_bytes(), CacheBytes::fixed(cap_bytes)),
+            others: SlotCache::new(shape.page_bytes, CacheBytes::fixed(cap_bytes)),
         }
     }
 
