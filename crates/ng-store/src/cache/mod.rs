@@ -2,8 +2,8 @@
 //! tensors.
 //!
 //! Both are [`slots::SlotCache`]s: fixed-size slots in chunks that are reserved from the budget
-//! before they are mapped and given back when a batch needs them. How memory is divided between them
-//! is [`division`]'s. Invariant: what a cache hands out was verified when it came in.
+//! before they are mapped and given back when a batch needs them. How memory is divided between
+//! them is [`division`]'s. Invariant: what a cache hands out was verified when it came in.
 
 pub(crate) mod division;
 mod ghost;
