@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ng_types::{BudgetExceeded, Reservation};
 
-use crate::cache::division::{Division, Returns};
+use crate::cache::division::Division;
 use crate::cache::rows::ROW_BYTES_MIN;
 use crate::catalog::{Catalog, SegmentMeta};
 use crate::error::ReadError;
@@ -117,23 +117,22 @@ impl Inner {
         }
     }
 
-    /// Moves memory between the caches if enough came back to them to tell where it is missed;
+    /// Moves memory between the caches once it is clear where it saves more;
     /// returns what rows may have.
     fn rebalance(&self) -> u64 {
         let mut division = self.division.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(cache) = &self.pages.cache else { return division.now().1 };
         let costs = self.costs.get().copied().unwrap_or_default();
-        let keys = cache.take_returns();
-        let seconds = keys as f64 * costs.seconds(BLOCK_BYTES as u64);
-        if division.note(Returns { keys, seconds }, self.rows.take_returns(&costs)) {
-            let (blocks, rows) = division.now();
-            let share = &self.pages.share;
-            share.set_cap_bytes(blocks);
-            while share.used_bytes() > blocks && cache.drop_chunk(share) > 0 {}
-            let share = self.rows.share();
-            share.set_cap_bytes(share.cap_bytes().min(rows));
-            while share.used_bytes() > rows && self.rows.drop_chunk() > 0 {}
-        }
-        division.now().1
+        let blocks = cache.take_worth(costs.seconds(BLOCK_BYTES as u64));
+        division.note(blocks, self.rows.take_worth(&costs));
+        let (blocks, rows) = division.now();
+        let all = blocks + rows;
+        let (of_blocks, of_rows) = (&self.pages.share, self.rows.share());
+        of_rows.set_cap_bytes(of_rows.cap_bytes().min(rows));
+        // Parts that somebody reads now cannot go, so one side grows as far as the other shrank.
+        while of_rows.used_bytes() > rows && self.rows.drop_chunk() > 0 {}
+        of_blocks.set_cap_bytes(blocks.min(all.saturating_sub(of_rows.used_bytes())));
+        while of_blocks.used_bytes() > blocks && cache.drop_chunk(of_blocks) > 0 {}
+        rows.min(all.saturating_sub(of_blocks.used_bytes()))
     }
 }

@@ -1,29 +1,29 @@
 //! How the memory for caches is divided between blocks (topology, indexes, page tables) and rows.
 //!
 //! What lives here: the shares at the start, and when memory moves. What must not: the caches. A
-//! step of memory moves to the cache in which it saves more time of the disk, as told by the keys
-//! that came back soon after they had to leave ([`super::ghost`]). Where a move was wrong, it is
-//! taken back, and the next one needs twice as many signs.
+//! step of memory moves if it saves more time of the disk in the one cache than it costs in the
+//! other ([`super::shadow`] says so of each).
 
 use crate::cache::slots::CacheBytes;
 
 /// Parts of the memory of both caches that move together.
 const STEPS: u64 = 32;
 
-/// Keys that came back before anything is concluded from them; at most so many times more after
-/// moves that were taken back.
-const SIGNS: u64 = 128;
-const SIGNS_FACTOR_MAX: u64 = 64;
+/// Sampled misses by which sizes have to differ before anything is concluded.
+const SIGNS: u64 = 1024;
 
-/// Memory moves if it saves so many times as much on the other side.
-const MARGIN: f64 = 1.5;
+/// Memory moves if it saves so many times what it costs.
+const MARGIN: f64 = 1.2;
 
-/// What came back to a cache.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Returns {
-    pub keys: u64,
-    /// Seconds of the disk to read them.
-    pub seconds: f64,
+/// What a step of memory is worth to a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Worth {
+    /// Sampled misses that say so.
+    pub signs: u64,
+    /// Seconds of the disk that a step more saves.
+    pub gain: f64,
+    /// Seconds that a step less costs.
+    pub loss: f64,
 }
 
 /// The shares of both caches.
@@ -34,11 +34,8 @@ pub(crate) struct Division {
     step: u64,
     /// What blocks have now; rows have the rest.
     blocks_now: u64,
-    signs: u64,
-    /// Whether the last step went to the blocks.
-    last: Option<bool>,
-    /// What came back since something was concluded: to blocks, to rows.
-    noted: [Returns; 2],
+    /// Since something was concluded: of blocks, of rows.
+    noted: [Worth; 2],
 }
 
 impl Division {
@@ -55,7 +52,7 @@ impl Division {
         let of = |now: u64, other: u64, use_: u64| CacheBytes {
             start: now,
             most: use_.min(all - other.div_ceil(2)).max(now),
-            ghost: step,
+            step,
         };
         let blocks = of(blocks_now, rows_now, blocks);
         Self {
@@ -63,9 +60,7 @@ impl Division {
             rows: of(rows_now, blocks_now, rows),
             step,
             blocks_now,
-            signs: SIGNS,
-            last: None,
-            noted: [Returns::default(); 2],
+            noted: [Worth::default(); 2],
         }
     }
 
@@ -74,25 +69,24 @@ impl Division {
         (self.blocks_now, self.blocks.start + self.rows.start - self.blocks_now)
     }
 
-    /// Notes what came back, and moves a step of memory once that tells where; true if it did.
-    pub fn note(&mut self, blocks: Returns, rows: Returns) -> bool {
+    /// Notes what a step is worth, and moves one once that is clear.
+    pub fn note(&mut self, blocks: Worth, rows: Worth) {
         for (noted, more) in self.noted.iter_mut().zip([blocks, rows]) {
-            noted.keys += more.keys;
-            noted.seconds += more.seconds;
+            noted.signs += more.signs;
+            noted.gain += more.gain;
+            noted.loss += more.loss;
         }
-        let [blocks, rows] = self.noted;
-        if blocks.keys + rows.keys < self.signs {
-            return false;
+        if self.noted.iter().map(|worth| worth.signs).sum::<u64>() >= SIGNS {
+            let [blocks, rows] = std::mem::take(&mut self.noted);
+            self.learn(blocks, rows);
         }
-        self.noted = [Returns::default(); 2];
-        self.learn(blocks, rows)
     }
 
-    /// Moves a step to where more came back; true if anything moved.
-    fn learn(&mut self, blocks: Returns, rows: Returns) -> bool {
-        let to_blocks = blocks.seconds > rows.seconds * MARGIN;
-        let to_rows = rows.seconds > blocks.seconds * MARGIN;
-        if !to_blocks && !to_rows {
+    /// Moves a step to where it saves more than it costs; true if anything moved.
+    fn learn(&mut self, blocks: Worth, rows: Worth) -> bool {
+        let to_blocks = blocks.gain > rows.loss * MARGIN;
+        let to_rows = rows.gain > blocks.loss * MARGIN;
+        if to_blocks == to_rows {
             return false;
         }
         let (for_blocks, for_rows) = self.now();
@@ -107,9 +101,6 @@ impl Division {
         }
         self.blocks_now =
             if to_blocks { for_blocks + moved } else { for_blocks.saturating_sub(moved) };
-        if self.last.replace(to_blocks).is_some_and(|last| last != to_blocks) {
-            self.signs = (self.signs * 2).min(SIGNS * SIGNS_FACTOR_MAX);
-        }
         true
     }
 }
@@ -120,8 +111,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn returns(seconds: f64) -> Returns {
-        Returns { keys: 1_000, seconds }
+    fn worth(seconds: f64) -> Worth {
+        Worth { signs: SIGNS, gain: seconds, loss: seconds }
     }
 
     #[test]
@@ -139,7 +130,7 @@ mod tests {
             let mut division = Division::new(64 * MIB, 1_000 * MIB, 1_000 * MIB);
             let (blocks, rows) = if to_blocks { (2.0, 1.0) } else { (1.0, 2.0) };
             let mut moves = 0;
-            while division.learn(returns(blocks), returns(rows)) {
+            while division.learn(worth(blocks), worth(rows)) {
                 moves += 1;
                 let (blocks, rows) = division.now();
                 assert_eq!(blocks + rows, 48 * MIB);
@@ -147,35 +138,29 @@ mod tests {
             let expected = if to_blocks { (32 * MIB, 16 * MIB) } else { (8 * MIB, 40 * MIB) };
             assert_eq!(division.now(), expected);
             assert!(moves >= 5, "{moves} moves");
-            assert_eq!(division.signs, SIGNS);
         }
     }
 
     #[test]
-    fn nothing_moves_for_little_and_a_move_back_makes_the_next_one_slower() {
+    fn nothing_moves_for_little_from_few_signs_or_where_all_has_room() {
         let mut division = Division::new(64 * MIB, 1_000 * MIB, 1_000 * MIB);
-        assert!(!division.learn(returns(1.0), returns(1.2)));
-        assert!(!division.learn(returns(0.0), returns(0.0)));
-        for _ in 0..20 {
-            assert!(division.learn(returns(2.0), returns(1.0)));
-            assert!(division.learn(returns(1.0), returns(2.0)));
-        }
-        assert_eq!(division.signs, SIGNS * SIGNS_FACTOR_MAX);
-    }
-
-    #[test]
-    fn nothing_is_concluded_from_few_signs() {
-        let mut division = Division::new(64 * MIB, 1_000 * MIB, 1_000 * MIB);
-        let few = Returns { keys: SIGNS / 4, seconds: 1.0 };
-        let none = Returns::default();
-        let moved: Vec<bool> = (0..8).map(|_| division.note(few, none)).collect();
-        assert_eq!(moved, [false, false, false, true, false, false, false, true]);
+        assert!(!division.learn(worth(1.0), worth(1.1)));
+        assert!(!division.learn(worth(0.0), worth(0.0)));
+        // What one has it needs, however much the other would gain.
+        let (needs, gains) = (Worth { gain: 0.0, loss: 9.0, signs: 1 }, worth(5.0));
+        assert!(!division.learn(needs, gains) && !division.learn(gains, needs));
+        let before = division.now();
+        let few = Worth { signs: SIGNS / 4, gain: 1.0, loss: 1.0 };
+        (0..3).for_each(|_| division.note(few, Worth::default()));
+        assert_eq!(division.now(), before);
+        division.note(few, Worth::default());
+        assert!(division.now().0 > before.0);
     }
 
     #[test]
     fn nobody_gets_more_than_it_can_use() {
         let mut division = Division::new(64 * MIB, 18 * MIB, 1_000 * MIB);
-        while division.learn(returns(2.0), returns(1.0)) {}
+        while division.learn(worth(2.0), worth(1.0)) {}
         assert_eq!(division.now().0, 18 * MIB);
         assert_eq!((division.blocks.most, division.rows.most), (18 * MIB, 40 * MIB));
     }

@@ -6,8 +6,8 @@
 //! them is [`division`]'s. Invariant: what a cache hands out was verified when it came in.
 
 pub(crate) mod division;
-mod ghost;
 mod key_map;
 pub(crate) mod rows;
+mod shadow;
 pub(crate) mod sieve;
 pub(crate) mod slots;

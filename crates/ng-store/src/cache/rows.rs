@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use ng_types::Budget;
 
-use crate::cache::division::Returns;
+use crate::cache::division::Worth;
 use crate::cache::slots::{CacheBytes, Inserted, Share, SlotCache};
 use crate::costs::DiskCosts;
 
@@ -47,15 +47,19 @@ impl RowCache {
         self.share.used_bytes()
     }
 
-    /// What came back to the pool that lost most by it, since the last time one asked.
-    pub fn take_returns(&self, costs: &DiskCosts) -> Returns {
-        let of = |pool: &SlotCache| {
-            let keys = pool.take_returns();
-            Returns { keys, seconds: keys as f64 * costs.seconds(pool.slot_bytes() as u64) }
-        };
-        let pools = self.pools.iter().filter_map(|pool| pool.get()?.as_ref()).map(of);
-        let most = |a: Returns, b: Returns| if b.seconds > a.seconds { b } else { a };
-        pools.fold(Returns::default(), most)
+    /// What a step is worth: given to the pool that gains most, taken from the largest one.
+    pub fn take_worth(&self, costs: &DiskCosts) -> Worth {
+        let pools = self.pools.iter().filter_map(|pool| pool.get()?.as_ref());
+        let (mut worth, mut largest) = (Worth::default(), 0);
+        for pool in pools {
+            let of = pool.take_worth(costs.seconds(pool.slot_bytes() as u64));
+            worth.signs = worth.signs.max(of.signs);
+            worth.gain = worth.gain.max(of.gain);
+            if pool.bytes() > largest {
+                (worth.loss, largest) = (of.loss, pool.bytes());
+            }
+        }
+        worth
     }
 
     /// Gives back one chunk of the largest pool; returns its bytes.

@@ -33,6 +33,12 @@ pub(crate) struct Sieve {
     hand: u32,
 }
 
+impl Default for Sieve {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Sieve {
     /// No slots yet.
     pub fn new() -> Self {
@@ -83,13 +89,9 @@ impl Sieve {
         !self.free.is_empty()
     }
 
-    /// Gives `key`, which must not be in, a slot: a free one or that of the key that leaves, which
-    /// is told as well.
-    pub fn insert(&mut self, key: u64) -> Option<(u32, Option<u64>)> {
-        let (slot, left) = match self.free.pop() {
-            Some(free) => (free, None),
-            None => self.evict().map(|slot| (slot, Some(self.links[slot as usize].key)))?,
-        };
+    /// Gives `key`, which must not be in, a slot: a free one or that of the key that leaves.
+    pub fn insert(&mut self, key: u64) -> Option<u32> {
+        let slot = self.free.pop().or_else(|| self.evict())?;
         let head = self.head;
         let link = &mut self.links[slot as usize];
         (link.key, link.previous, link.next, link.taken) = (key, NONE, head, true);
@@ -100,7 +102,7 @@ impl Sieve {
         }
         self.head = slot;
         self.map.insert(hash(key), slot);
-        Some((slot, left))
+        Some(slot)
     }
 
     fn evict(&mut self) -> Option<u32> {
@@ -174,16 +176,14 @@ mod tests {
     fn removed_slots_are_never_handed_out_again_until_added() {
         let mut sieve = sieve(8);
         for key in 0..8 {
-            assert_eq!(sieve.insert(key).and_then(|(_, left)| left), None);
+            sieve.insert(key);
         }
         sieve.remove_slots(4, 8);
-        assert!(sieve.insert(9).is_some_and(|(_, left)| left.is_some_and(|key| key < 4)));
         for key in 10..100 {
-            assert!(sieve.insert(key).is_some_and(|(slot, _)| slot < 4));
+            assert!(sieve.insert(key).is_some_and(|slot| slot < 4));
         }
         sieve.add_slots(4, 8);
-        let slots: Vec<u32> =
-            (200..204).filter_map(|key| sieve.insert(key)).map(|(slot, _)| slot).collect();
+        let slots: Vec<u32> = (200..204).filter_map(|key| sieve.insert(key)).collect();
         assert_eq!(slots, [4, 5, 6, 7]);
         sieve.remove_slots(0, 8);
         assert_eq!((sieve.insert(1), sieve.find(200)), (None, None));

@@ -9,8 +9,9 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ng_types::{Budget, Reservation};
 
-use crate::cache::ghost::Ghost;
+use crate::cache::division::Worth;
 use crate::cache::key_map::hash;
+use crate::cache::shadow::Shadow;
 use crate::cache::sieve::{SLOT_OVERHEAD_BYTES, Sieve};
 use crate::io::Region;
 
@@ -72,14 +73,14 @@ pub(crate) struct CacheBytes {
     pub start: u64,
     /// At most, if its share grows.
     pub most: u64,
-    /// What the keys that it remembers after they left would take.
-    pub ghost: u64,
+    /// What it may get or lose at a time; 0 is never anything.
+    pub step: u64,
 }
 
 impl CacheBytes {
-    /// Always the same, and nothing is remembered.
+    /// Always the same.
     pub fn fixed(bytes: u64) -> Self {
-        Self { start: bytes, most: bytes, ghost: 0 }
+        Self { start: bytes, most: bytes, step: 0 }
     }
 }
 
@@ -92,7 +93,9 @@ pub(crate) struct SlotCache {
     shards: Box<[RwLock<Shard>]>,
     bytes: AtomicU64,
     next_victim: AtomicUsize,
-    ghost: Ghost,
+    /// What a step more or less would change, if its size may change.
+    shadow: Option<Shadow>,
+    step: u64,
 }
 
 #[derive(Debug)]
@@ -129,7 +132,8 @@ impl SlotCache {
             shards: (0..shards).map(shard).collect(),
             bytes: AtomicU64::new(0),
             next_victim: AtomicUsize::new(0),
-            ghost: Ghost::new(bytes.ghost / whole),
+            shadow: (bytes.step > 0).then(|| Shadow::new(bytes.start / whole)),
+            step: bytes.step,
         })
     }
 
@@ -143,13 +147,25 @@ impl SlotCache {
         self.slot_bytes
     }
 
-    /// How many keys came back soon after they had left, since the last time one asked.
-    pub fn take_returns(&self) -> u64 {
-        self.ghost.take_returns()
+    /// What a step more or less would have been worth since the last time one asked, if a miss
+    /// takes `seconds`; from now on for the size that the cache has now.
+    pub fn take_worth(&self, seconds: f64) -> Worth {
+        let Some(shadow) = &self.shadow else { return Worth::default() };
+        let worth = shadow.take_worth(seconds);
+        let whole = (self.slot_bytes + SLOT_OVERHEAD_BYTES) as u64;
+        shadow.resize(self.bytes() / whole, self.step / whole);
+        worth
     }
 
     fn shard_of(&self, key: u64) -> usize {
         hash(key) as usize & (self.shards.len() - 1)
+    }
+
+    #[inline]
+    fn note(&self, key: u64) {
+        if let Some(shadow) = &self.shadow {
+            shadow.look(key);
+        }
     }
 
     fn shard(&self, key: u64) -> &RwLock<Shard> {
@@ -208,6 +224,7 @@ impl SlotCache {
     ) -> [Option<&'s [u8]>; TOGETHER] {
         let mut found = [None; TOGETHER];
         for (key, bytes) in keys.iter().zip(&mut found) {
+            self.note(*key);
             let shard = &shards[self.shard_of(*key)];
             *bytes = shard.sieve.find(*key).and_then(|slot| {
                 let (chunk, at) = self.place(slot);
@@ -229,6 +246,7 @@ impl SlotCache {
     /// Lends the bytes of `key` to `look`, which must not use this cache.
     #[inline]
     pub fn with<R>(&self, key: u64, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        self.note(key);
         let shard = self.shard(key).read().unwrap_or_else(PoisonError::into_inner);
         let slot = shard.sieve.find(key)?;
         let (chunk, at) = self.place(slot);
@@ -251,11 +269,9 @@ impl SlotCache {
         if !shard.sieve.has_free() {
             self.grow(share, &mut shard);
         }
-        let Some((slot, left)) = shard.sieve.insert(key) else {
+        let Some(slot) = shard.sieve.insert(key) else {
             return Inserted::NoMemory;
         };
-        self.ghost.welcome(key);
-        left.into_iter().for_each(|left| self.ghost.remember(left));
         let (chunk, at) = self.place(slot);
         if let Some(Some(chunk)) = shard.chunks.get_mut(chunk) {
             crate::bytes::put(chunk.memory.as_mut_slice(), at, bytes);
@@ -366,27 +382,29 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_come_back_soon_after_they_left_are_counted_and_others_are_not() {
+    fn a_cache_knows_what_a_step_is_worth_and_grows_when_its_share_does() {
         let share = Share::new(Budget::new(4 << 20), 1 << 20);
-        let bytes = CacheBytes { start: 1 << 20, most: 2 << 20, ghost: 256 << 10 };
+        let bytes = CacheBytes { start: 1 << 20, most: 2 << 20, step: 256 << 10 };
         let cache = SlotCache::new(4096, bytes).expect("room");
-        // A loop over a little more than there is room for, then over far more.
-        let look = |keys: std::ops::Range<u64>| {
-            for key in (0..8).flat_map(|_| keys.clone()) {
+        let look = |keys: u64| {
+            for number in 0..20 * keys {
+                let key = hash(number) % keys;
                 if cache.with(key, |_| ()).is_none() {
                     cache.insert(&share, key, &[0; 4096]);
                 }
             }
-            cache.take_returns()
+            cache.take_worth(1.0)
         };
-        let (few, near, far) = (look(0..150), look(0..280), look(1_000..4_000));
-        assert_eq!(few, 0);
-        assert!(near > 200, "{near} came back");
-        assert!(far < near / 4, "{far} came back");
+        look(100);
+        let few = look(100);
+        assert!(few.gain < 1.0, "{few:?}");
+        look(1_000);
+        let many = look(1_000);
+        assert!(many.gain > 200.0 && many.loss > 200.0, "{many:?}");
         // The share bounds it, not what it may have at most.
         assert!(cache.bytes() <= 1 << 20);
         share.set_cap_bytes(2 << 20);
-        look(0..400);
+        look(1_000);
         assert!(cache.bytes() > 3 << 19);
     }
 
