@@ -63,6 +63,13 @@ def mean_curve(before: Curve, after: Curve) -> Curve:
     return [(point[0], float(m[0]), float(m[1])) for point, m in zip(before, mean, strict=True)]
 
 
+def known_curve(reads_per_s: float, bytes_per_s: float) -> Curve:
+    """The curve of a disk that is held at two rates."""
+    lengths = [4096 << power for power in range(7)]
+    rates = [1.0 / max(1.0 / reads_per_s, length / bytes_per_s) for length in lengths]
+    return [(length, rate, rate) for length, rate in zip(lengths, rates, strict=True)]
+
+
 def figures(trace: Any, curve: Curve) -> dict[str, Any]:
     """Both prices of a trace, and what it is made of."""
     reads_per_s, bytes_per_s = curve[0][1], curve[-1][2] * curve[-1][0]
@@ -121,7 +128,10 @@ def main() -> None:
     args = training.parse(["--systems", SYSTEMS, "--runs", "1", *sys.argv[1:]])
     args.label = args.label or "plan_cost"
     names = args.systems
-    args.systems = [f"{name}{',' if ':' in name else ':'}trace=1" for name in names]
+    options = "trace=1"
+    if args.disk:
+        options += ",held_reads={},held_bytes={}".format(*args.disk)
+    args.systems = [f"{name}{',' if ':' in name else ':'}{options}" for name in names]
     bench = training.Bench(args)
     bench.go()
     rows = [

@@ -4,9 +4,9 @@ Options: `reading` (a way of reading that the engine has), `window` (batches to 
 `two_phase` (0 or 1), `store` (another store of the same graph), `threads`, `prefetch`, `backend`,
 `method`, `dependent_batches` and `seed` of the sampler, `compiled` (a folder of compiled epochs of
 the train ids, or 1 for the store's own), `trace` (1 prices the device's requests, see
-`plan_cost.py`), and `gather`: `store` (rows
-come with the batch), `numpy` or `torch` (all rows are in memory and that library gathers them), or
-`none` (sampling alone). Torch is imported only to train, or to gather by it.
+`plan_cost.py`; at `held_reads` and `held_bytes` a second, if they are given), and `gather`: `store`
+(rows come with the batch), `numpy` or `torch` (all rows are in memory and that library gathers
+them), or `none` (sampling alone). Torch is imported only to train, or to gather by it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import neargraph as ng
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
 from ..places import BENCH
-from ..plan_cost import figures, mean_curve, read_trace
+from ..plan_cost import Curve, figures, known_curve, mean_curve, read_trace
 from .drive import Batch, Spec
 
 PASSED_ON = ("reading", "window", "threads", "prefetch", "two_phase")
@@ -151,6 +151,13 @@ class System:
         if self.trace is not None:
             self.store.core.trace_reads(str(self.trace))
 
+    def prices(self) -> Curve:
+        """What requests cost: at the rates at which the disk is held, or else as measured."""
+        held = [self.spec.options.get(key) for key in ("held_reads", "held_bytes")]
+        if all(held):
+            return known_curve(*held)
+        return mean_curve(self.curve, self.store.core.disk_curve())
+
     def stats(self) -> dict[str, Any]:
         found = self.store.stats()
         chosen = self.ahead.chosen() if self.ahead is not None else None
@@ -159,7 +166,7 @@ class System:
             self.store.core.end_trace()
             if self.ahead is not None:
                 self.ahead.close()
-            curve = mean_curve(self.curve, self.store.core.disk_curve())
+            curve = self.prices()
             priced = figures(read_trace(self.trace), curve)
             self.trace.unlink()
         if self.gather != "store":

@@ -70,6 +70,19 @@ def test_doctor_measures_the_disk_of_a_store_and_keeps_it(path, cache, tmp_path,
     assert run("doctor", tmp_path, "--disk", capsys=capsys)[0] != 0
 
 
+def test_rates_that_are_told_are_kept_and_not_measured(path, cache):
+    with ng.open(path, memory="24MB") as store:
+        store.set_disk_rates(16_000, 1e9)
+    assert plan(path) < 4096
+    (file,) = cache.iterdir()
+    assert file.read_text().endswith("reads_per_s 16000.0\nbytes_per_s 1000000000.0\n")
+    with ng.open(path, memory="24MB") as store:
+        for reads, bytes_ in ((0, 1e9), (-5, 1e9), (float("nan"), 1e9), (1e4, float("inf"))):
+            with pytest.raises(ValueError, match="no disk gives"):
+                store.set_disk_rates(reads, bytes_)
+    assert "reads_per_s 16000.0" in file.read_text()
+
+
 def test_a_cache_folder_that_cannot_be_made_is_no_error(path, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))

@@ -14,6 +14,7 @@ from benchmarks.plan_cost import (
     RECORD,
     curve_seconds,
     figures,
+    known_curve,
     mean_curve,
     plan_seconds,
     read_trace,
@@ -61,3 +62,13 @@ def test_another_file_is_no_trace(tmp_path):
     (tmp_path / "t").write_bytes(b"something else, and long enough")
     with pytest.raises(ValueError, match="no trace"):
         read_trace(tmp_path / "t")
+
+
+def test_on_a_disk_that_is_held_at_rates_both_prices_are_one(tmp_path):
+    lengths = [4096, 8192, 40_960, 262_144]
+    found = trace(tmp_path, *((at * 1_000_000, length, 1) for at, length in enumerate(lengths)))
+    priced = figures(found, known_curve(113_000, 1_170_000_000))
+    by_hand = sum(max(1 / 113_000, length / 1.17e9) for length in lengths)
+    assert priced["plan_seconds"] == pytest.approx(by_hand, rel=1e-9)
+    # Between two lengths the curve is a line, and so is time over bytes past the first.
+    assert priced["curve_seconds"] == pytest.approx(by_hand, rel=0.02)

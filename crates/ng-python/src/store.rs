@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ng_io::BackendChoice;
-use ng_store::{OpenOptions, Problem, UpdateStats, VerifyReport};
+use ng_store::{DiskCosts, OpenOptions, Problem, UpdateStats, VerifyReport};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value, json};
@@ -152,6 +153,15 @@ impl Store {
         let snapshot = self.store()?.snapshot();
         let costs = py.detach(|| snapshot.measure_disk()).map_err(|error| errors::read(&error))?;
         Ok(costs.map(|costs| (costs.reads_per_s, costs.bytes_per_s)))
+    }
+
+    fn set_disk_rates(&self, reads_per_s: f64, bytes_per_s: f64) -> PyResult<()> {
+        let costs = DiskCosts::possible(reads_per_s, bytes_per_s).ok_or_else(|| {
+            let (reads, bytes) = (reads_per_s, bytes_per_s);
+            PyValueError::new_err(format!("no disk gives {reads} reads and {bytes} bytes a second"))
+        })?;
+        self.store()?.snapshot().set_disk_costs(&costs);
+        Ok(())
     }
 
     /// (bytes, random requests a second, sequential ones) by length.

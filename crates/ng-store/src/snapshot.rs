@@ -206,11 +206,14 @@ impl Snapshot {
     pub fn measure_disk(&self) -> Result<Option<DiskCosts>, ReadError> {
         let Some(segment) = self.longest_segment() else { return Ok(None) };
         let measured = DiskCosts::measure(&self.inner.pages.reader, segment)?;
-        if let Some(costs) = &measured {
-            self.inner.keep_costs(costs);
-            let _ = self.inner.costs.set(*costs);
-        }
+        measured.iter().for_each(|costs| self.set_disk_costs(costs));
         Ok(measured)
+    }
+
+    /// Takes these costs for measured ones, for the same questions as [`Self::measure_disk`].
+    pub fn set_disk_costs(&self, costs: &DiskCosts) {
+        self.inner.keep_costs(costs);
+        let _ = self.inner.costs.set(*costs);
     }
 
     /// What requests of 4 KiB, 8 KiB, ... cost with a full queue, measured now on the longest file

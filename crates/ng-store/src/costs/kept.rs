@@ -13,10 +13,6 @@ const AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 const HEAD: &str = "neargraph disk costs 1";
 
-/// What any disk or memory may do; anything else in a file is damage.
-const READS_PER_S: std::ops::RangeInclusive<f64> = 1.0..=1e9;
-const BYTES_PER_S: std::ops::RangeInclusive<f64> = 1e3..=1e13;
-
 /// Where the rates of one disk are kept.
 pub(crate) struct KeptCosts(CacheFile);
 
@@ -49,13 +45,12 @@ fn decode(text: &str) -> Option<DiskCosts> {
     if lines.next()? != HEAD {
         return None;
     }
-    let mut value = |name: &str, range: &std::ops::RangeInclusive<f64>| {
-        let number = lines.next()?.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()?;
-        range.contains(&number).then_some(number)
-    };
-    let reads_per_s = value("reads_per_s", &READS_PER_S)?;
-    let bytes_per_s = value("bytes_per_s", &BYTES_PER_S)?;
-    lines.next().is_none().then_some(DiskCosts { reads_per_s, bytes_per_s })
+    let mut value = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
+    let (reads_per_s, bytes_per_s) = (value("reads_per_s")?, value("bytes_per_s")?);
+    if lines.next().is_some() {
+        return None;
+    }
+    DiskCosts::possible(reads_per_s, bytes_per_s)
 }
 
 #[cfg(test)]

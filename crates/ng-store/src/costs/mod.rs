@@ -27,6 +27,10 @@ const STEADY_SECONDS: f64 = 0.25;
 /// Files below this are too short to say anything.
 const FILE_BYTES_MIN: u64 = 64 << 20;
 
+/// What any disk or memory may do.
+const READS_PER_S: std::ops::RangeInclusive<f64> = 1.0..=1e9;
+const BYTES_PER_S: std::ops::RangeInclusive<f64> = 1e3..=1e13;
+
 /// Rates of a disk with a full queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DiskCosts {
@@ -55,6 +59,12 @@ impl Default for DiskCosts {
 }
 
 impl DiskCosts {
+    /// These rates, if a disk can have them.
+    pub fn possible(reads_per_s: f64, bytes_per_s: f64) -> Option<Self> {
+        let is_possible = READS_PER_S.contains(&reads_per_s) && BYTES_PER_S.contains(&bytes_per_s);
+        is_possible.then_some(Self { reads_per_s, bytes_per_s })
+    }
+
     /// Seconds of the device for one request.
     pub fn seconds(&self, bytes: u64) -> f64 {
         (1.0 / self.reads_per_s).max(bytes as f64 / self.bytes_per_s)
