@@ -117,8 +117,8 @@ impl Inner {
         }
     }
 
-    /// Moves memory between the caches once it is clear where it saves more;
-    /// returns what rows may have.
+    /// Moves memory between the caches once it is clear where it saves more; returns what rows may
+    /// have.
     fn rebalance(&self) -> u64 {
         let mut division = self.division.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(cache) = &self.pages.cache else { return division.now().1 };

@@ -47,7 +47,9 @@ impl Division {
         let rows_now = rows.min(both - blocks.min(bytes / 4));
         let blocks_now = blocks.min(both - rows_now);
         let all = blocks_now + rows_now;
-        let step = all / STEPS;
+        // Where both have all that they can use there is nothing to learn.
+        let is_enough = blocks_now == blocks && rows_now == rows;
+        let step = if is_enough { 0 } else { all / STEPS };
         // Nobody loses more than half.
         let of = |now: u64, other: u64, use_: u64| CacheBytes {
             start: now,
@@ -122,6 +124,7 @@ mod tests {
         assert_eq!(start(4, 1_000), (4 * MIB, 44 * MIB));
         assert_eq!(start(1_000, 8), (40 * MIB, 8 * MIB));
         assert_eq!(start(4, 8), (4 * MIB, 8 * MIB));
+        assert_eq!(Division::new(64 * MIB, 4 * MIB, 8 * MIB).rows, CacheBytes::fixed(8 * MIB));
     }
 
     #[test]

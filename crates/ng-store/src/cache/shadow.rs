@@ -12,7 +12,7 @@ use crate::cache::key_map::hash;
 use crate::cache::sieve::Sieve;
 
 /// Keys are sampled so that a shadow has about so many slots.
-const SLOTS: u64 = 2048;
+const SLOTS: u64 = 512;
 
 /// Misses of a cache of the size it has, and with a step more and less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
