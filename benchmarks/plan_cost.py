@@ -70,6 +70,11 @@ def known_curve(reads_per_s: float, bytes_per_s: float) -> Curve:
     return [(length, rate, rate) for length, rate in zip(lengths, rates, strict=True)]
 
 
+def slower(a: Curve, b: Curve) -> Curve:
+    """The slower of two curves over the same lengths, rate by rate."""
+    return [(x[0], min(x[1], y[1]), min(x[2], y[2])) for x, y in zip(a, b, strict=True)]
+
+
 def figures(trace: Any, curve: Curve) -> dict[str, Any]:
     """Both prices of a trace, and what it is made of."""
     reads_per_s, bytes_per_s = curve[0][1], curve[-1][2] * curve[-1][0]

@@ -4,7 +4,7 @@ Options: `reading` (a way of reading that the engine has), `window` (batches to 
 `two_phase` (0 or 1), `store` (another store of the same graph), `threads`, `prefetch`, `backend`,
 `method`, `dependent_batches` and `seed` of the sampler, `compiled` (a folder of compiled epochs of
 the train ids, or 1 for the store's own), `trace` (1 prices the device's requests, see
-`plan_cost.py`; at `held_reads` and `held_bytes` a second, if they are given), and `gather`: `store`
+`plan_cost.py`; `held_reads` and `held_bytes` are the rates of a held disk), and `gather`: `store`
 (rows come with the batch), `numpy` or `torch` (all rows are in memory and that library gathers
 them), or `none` (sampling alone). Torch is imported only to train, or to gather by it.
 """
@@ -24,7 +24,7 @@ import neargraph as ng
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
 from ..places import BENCH
-from ..plan_cost import Curve, figures, known_curve, mean_curve, read_trace
+from ..plan_cost import Curve, figures, known_curve, mean_curve, read_trace, slower
 from .drive import Batch, Spec
 
 PASSED_ON = ("reading", "window", "threads", "prefetch", "two_phase")
@@ -152,11 +152,10 @@ class System:
             self.store.core.trace_reads(str(self.trace))
 
     def prices(self) -> Curve:
-        """What requests cost: at the rates at which the disk is held, or else as measured."""
+        """What requests cost as measured; on a held disk never less than its rates allow."""
+        measured = mean_curve(self.curve, self.store.core.disk_curve())
         held = [self.spec.options.get(key) for key in ("held_reads", "held_bytes")]
-        if all(held):
-            return known_curve(*held)
-        return mean_curve(self.curve, self.store.core.disk_curve())
+        return slower(measured, known_curve(*held)) if all(held) else measured
 
     def stats(self) -> dict[str, Any]:
         found = self.store.stats()

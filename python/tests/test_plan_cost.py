@@ -18,6 +18,7 @@ from benchmarks.plan_cost import (
     mean_curve,
     plan_seconds,
     read_trace,
+    slower,
 )
 
 # (bytes, random a second, sequential a second)
@@ -72,3 +73,5 @@ def test_on_a_disk_that_is_held_at_rates_both_prices_are_one(tmp_path):
     assert priced["plan_seconds"] == pytest.approx(by_hand, rel=1e-9)
     # Between two lengths the curve is a line, and so is time over bytes past the first.
     assert priced["curve_seconds"] == pytest.approx(by_hand, rel=0.02)
+    quick = [(length, 9e6, 9e6) for length, _, _ in known_curve(113_000, 1_170_000_000)]
+    assert slower(quick, known_curve(113_000, 1_170_000_000)) == known_curve(113_000, 1_170_000_000)
