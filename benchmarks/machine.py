@@ -87,7 +87,10 @@ def slowed_disk(path: Path, rates: tuple[int, int] | None) -> Iterator[None]:
     if not (root / "cgroup.procs").exists():
         raise SystemExit("the disk can't be slowed here: no blkio controller of cgroup version 1")
     group = root / f"neargraph-bench-{os.getpid()}"
-    group.mkdir()
+    try:
+        group.mkdir()
+    except OSError as error:
+        raise SystemExit(f"the disk can't be slowed here: {error}") from None
     try:
         folder = device_folder(path)
         disk = folder.parent if (folder / "partition").exists() else folder

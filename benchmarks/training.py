@@ -104,7 +104,8 @@ def rates(text: str) -> tuple[int, int]:
     """(requests, bytes) a second of "113000,1.17GB"."""
     requests, _, speed = text.partition(",")
     found = size(speed) if speed else None
-    if not requests.isdigit() or not found:
+    # To the kernel 0 is no limit.
+    if not requests.isdigit() or int(requests) == 0 or not found:
         raise argparse.ArgumentTypeError(f"{text!r} is not like 113000,1.17GB")
     return int(requests), found
 
@@ -278,9 +279,9 @@ class Bench:
         """All rounds."""
         self.read_once()
         with machine.slowed_disk(self.probe_file(), self.args.disk):
-            self.go_round()
+            self.run_rounds()
 
-    def go_round(self) -> None:
+    def run_rounds(self) -> None:
         """All rounds, on the disk as it is now."""
         if self.args.mode != "gather":
             self.measure_alone()

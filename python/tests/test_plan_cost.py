@@ -1,5 +1,6 @@
 """What `benchmarks.plan_cost` says that a trace costs is what one computes by hand."""
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from benchmarks.plan_cost import (
     read_trace,
     slower,
 )
+from benchmarks.training import rates
 
 # (bytes, random a second, sequential a second)
 CURVE = [(4096, 100_000.0, 200_000.0), (8192, 80_000.0, 100_000.0), (262_144, 4_000.0, 5_000.0)]
@@ -75,3 +77,10 @@ def test_on_a_disk_that_is_held_at_rates_both_prices_are_one(tmp_path):
     assert priced["curve_seconds"] == pytest.approx(by_hand, rel=0.02)
     quick = [(length, 9e6, 9e6) for length, _, _ in known_curve(113_000, 1_170_000_000)]
     assert slower(quick, known_curve(113_000, 1_170_000_000)) == known_curve(113_000, 1_170_000_000)
+
+
+def test_a_disk_is_held_at_two_rates_above_zero():
+    assert rates("113000,1.17GB") == (113_000, 1_170_000_000)
+    for broken in ("113000", "0,1GB", "-5,1GB", "5,none", "x,1GB"):
+        with pytest.raises(argparse.ArgumentTypeError, match="is not like"):
+            rates(broken)
