@@ -189,6 +189,10 @@ class Bench:
             limit += self.alone.get("peak_anon_bytes", 0)
         spec = self.spec(of)
         spec.seed += seed
+        longest = self.args.baseline_seconds
+        if longest is not None and name.startswith(training_tables.NAIVE):
+            spec.warmup_seconds = min(spec.warmup_seconds, longest)
+            spec.seconds = min(spec.seconds, longest)
         return self.child(spec, of.venv, limit)
 
     def run_beside_fio(self, name: str, seed: int) -> dict[str, Any]:
@@ -336,6 +340,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0, help="counted seconds at most")
     parser.add_argument("--warmup", type=int, default=100, help="batches before, at most")
     parser.add_argument("--warmup-seconds", type=float, default=30.0)
+    parser.add_argument(
+        "--baseline-seconds", type=float, help="at most, of either kind, for naive-uring[+sieve]"
+    )
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=1, help="of the mode `accuracy`")
     parser.add_argument(
