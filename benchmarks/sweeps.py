@@ -42,7 +42,7 @@ SHARES = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
 RATIOS = [2, 3, 4, 6, 8, 12, 16]
 MILLIONS = [1, 2, 4, 8, 16]
 NODES_WIDTH = 128
-NODES_RATIO = 3
+NODES_RATIO = 2
 CACHES = [0.1, 0.25, 0.5]
 STEPS = {"N": "naive-uring", "C": "naive-uring+sieve"}
 SCHEDULED = {"S": "window:window=1", "CS": "direct", "CGS": "scan"}
