@@ -191,8 +191,10 @@ class Bench:
         spec.seed += seed
         longest = self.args.baseline_seconds
         if longest is not None and name.startswith(training_tables.NAIVE):
-            spec.warmup_seconds = min(spec.warmup_seconds, longest)
             spec.seconds = min(spec.seconds, longest)
+            if of.options["reading"] == training_tables.NAIVE:
+                # It has no cache to warm.
+                spec.warmup_seconds = min(spec.warmup_seconds, longest)
         return self.child(spec, of.venv, limit)
 
     def run_beside_fio(self, name: str, seed: int) -> dict[str, Any]:
@@ -341,7 +343,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--warmup", type=int, default=100, help="batches before, at most")
     parser.add_argument("--warmup-seconds", type=float, default=30.0)
     parser.add_argument(
-        "--baseline-seconds", type=float, help="at most, of either kind, for naive-uring[+sieve]"
+        "--baseline-seconds", type=float, help="counted at most, of naive-uring[+sieve]"
     )
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=1, help="of the mode `accuracy`")
