@@ -14,7 +14,6 @@ use super::memory::Chosen;
 use super::pieces::{Job, Sampled};
 use super::policy::Reading;
 use super::state::{MEMORY_PATIENCE, Shared, State, ToSample, Wait};
-use super::study::BATCHES_MAX;
 use crate::gate::join_all;
 use crate::sampler::Stage;
 use crate::{CompactNodes, CompactSample, MiniBatch, SampleError, SampleScratch, Sampler};
@@ -133,10 +132,8 @@ impl LookAhead {
     pub fn wanted(&self) -> usize {
         let state = self.engine.shared.lock();
         let ahead = match self.engine.chosen.get() {
-            Some(chosen) if chosen.has_two_phases => STRETCH_MAX,
-            None if self.engine.settings.may_have_two_phases() => STRETCH_MAX,
-            Some(chosen) => 2 * chosen.window + 16,
-            None => 2 * BATCHES_MAX as u64,
+            Some(chosen) if !chosen.has_two_phases => 2 * chosen.window + 16,
+            _ => STRETCH_MAX,
         };
         (state.delivered + ahead).saturating_sub(state.given()) as usize
     }

@@ -61,7 +61,7 @@ pub(crate) struct Room {
     pub sample_bytes: u64,
     /// Batches that were studied.
     pub batches: usize,
-    /// Batches that are known to come.
+    /// Batches that are known to come: no window is longer.
     pub given: u64,
     /// Bytes on disk for batches and their rows.
     pub disk_bytes: u64,
@@ -204,9 +204,10 @@ fn best_scan(
     room: &Room,
     costs: &DiskCosts,
 ) -> Option<Layout> {
+    let longest = room.batches.max(room.given as usize);
     let windows: Vec<usize> = match window {
-        Some(window) => vec![(window as usize).min(room.batches).max(1)],
-        None => (1..=room.batches).collect(),
+        Some(window) => vec![(window as usize).min(longest).max(1)],
+        None => (1..=longest).collect(),
     };
     let mut best: Option<Layout> = None;
     for eighths in [8, 7, 6, 5, 4, 3, 2] {

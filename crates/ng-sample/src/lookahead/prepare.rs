@@ -337,6 +337,29 @@ mod tests {
     }
 
     #[test]
+    fn a_window_may_be_longer_than_what_was_studied() {
+        // Sixteen batches of ten rows each that no other wants.
+        let batches: Vec<Vec<u32>> =
+            (0..16).map(|batch| (0..10).map(|at| batch * 10 + at).collect()).collect();
+        let found = study(1_000, &batches);
+        // 40 batches want 400 rows, 10 more each: 205 on average, and three slices of 10.
+        assert_eq!(found.scan_slots(usize::MAX, 40, 2), 205 + 3 * 10);
+        // No more than there are: 10 to 1,000 and then 1,000 a hundred times; one slice of 5.
+        assert_eq!(found.scan_slots(usize::MAX, 200, 0), (50_500 + 100_000) / 200 + 5);
+        let whole = found.scan_cost(usize::MAX, 40, &COSTS);
+        close(whole.bytes, 1_000.0 * 4096.0 / 40.0);
+        let tables = [found];
+        let window = |given: u64| {
+            let room = Room { bytes: 1 << 20, sample_bytes: 64, batches: 16, given, disk_bytes: 0 };
+            let best = choose(Reading::Scan, None, &tables, &room, &COSTS).expect("fits");
+            best.chosen.window
+        };
+        assert_eq!(window(16), 16);
+        let long = window(1_000);
+        assert!(long > 16 && long <= 60, "{long}: room for some 240 rows");
+    }
+
+    #[test]
     fn the_cheaper_of_scan_and_window_is_taken() {
         // Forty batches of 500 rows out of 4,000, each as likely, and room for 1,500 of them.
         let rows = |batch: u32| (0..500).map(move |at| (at * 8 + batch * 37 + at * batch) % 4_000);

@@ -1,8 +1,9 @@
 //! What the first sampled batches tell about those to come: how many distinct rows k batches in a
 //! row want, how soon a row is wanted again, which rows nearly every batch wants.
 //!
-//! Everything is counted on the batches of the first window, which are sampled anyway. The costs
-//! are sums over requests of max(1 / reads a second, bytes / bytes a second).
+//! Everything is counted on the first batches, which are sampled anyway, and drawn out from there
+//! for windows that are longer. The costs are sums over requests of max(1 / reads a second,
+//! bytes / bytes a second).
 
 use ng_io::BLOCK_BYTES;
 use ng_store::{DiskCosts, TensorRef};
@@ -93,40 +94,47 @@ impl TableStudy {
         hot.map(|(row, _)| row as u32).collect()
     }
 
-    /// Distinct rows below `common` that 1, 2, ... batches in a row want.
-    fn distinct(&self, common: usize) -> Vec<u64> {
-        let mut sums = vec![0; self.batches];
+    /// Distinct rows below `common` that 1, 2, ... `window` batches in a row want.
+    ///
+    /// Beyond what was looked at, each batch adds as many as one of the last quarter did. Batches
+    /// add ever fewer, so these are too many rather than too few.
+    fn distinct(&self, common: usize, window: usize) -> Vec<u64> {
+        let mut added = vec![0; self.batches];
         for by_first in self.both.iter().take(common) {
-            for (sum, rows) in sums.iter_mut().zip(by_first) {
+            for (sum, rows) in added.iter_mut().zip(by_first) {
                 *sum += u64::from(*rows);
             }
         }
+        let last = &added[self.batches - self.batches.div_ceil(4)..];
+        let beyond = last.iter().sum::<u64>().div_ceil(last.len().max(1) as u64);
+        added.resize(window, beyond);
         let mut total = 0;
-        for sum in &mut sums {
-            total += *sum;
+        for sum in &mut added {
+            total = self.rows.min(total + *sum);
             *sum = total;
         }
-        sums
+        added
     }
 
     /// Slots that a rotating scan over `window` batches needs beside the hot rows, with `lag`
     /// slices that were read and not used yet.
     pub fn scan_slots(&self, common: usize, window: usize, lag: u64) -> u64 {
-        let distinct = self.distinct(common);
-        let known = &distinct[..window.min(distinct.len())];
-        let sum: u64 = known.iter().sum();
-        let window = known.len().max(1) as u64;
-        let slice = known.last().map_or(0, |all| all / window);
+        let distinct = self.distinct(common, window);
+        let sum: u64 = distinct.iter().sum();
+        let window = window.max(1) as u64;
+        let slice = distinct.last().map_or(0, |all| all / window);
         sum / window + (lag + 1) * slice
     }
 
-    /// Seconds of the device a batch for a rotating scan, and its requests and bytes.
+    /// Seconds of the device a batch for a rotating scan, and its requests and bytes. A window
+    /// that is longer than what was looked at is taken to read the whole file.
     pub fn scan_cost(&self, common: usize, window: usize, costs: &DiskCosts) -> Cost {
         let gap = u64::from(costs.gap_blocks());
         let block = BLOCK_BYTES as u64;
         let mut requests = Requests { costs: *costs, open: None, total: Cost::default() };
         for (row, (first, count)) in self.first.iter().zip(&self.count).enumerate() {
-            if usize::from(*first) < window && usize::from(*count) < common {
+            let wanted = usize::from(*first) < window && usize::from(*count) < common;
+            if wanted || window > self.batches {
                 let start = row as u64 * self.width;
                 requests.add(start / block, (start + self.width).div_ceil(block), gap);
             }
