@@ -39,7 +39,7 @@ Point = dict[str, Any]
 
 WINDOWS = [1, 2, 4, 8, 16, 32, 48, 64]
 SHARES = [0.05, 0.1, 0.2, 0.3, 0.4, 0.5]
-RATIOS = [2, 3, 4, 6, 8, 12, 16]
+RATIOS = [2, 4, 6, 8, 12, 16]
 MILLIONS = [1, 2, 4, 8, 16]
 NODES_WIDTH = 128
 NODES_RATIO = 2
@@ -108,7 +108,7 @@ def nodes(args: argparse.Namespace, keep: Callable[[Point], None]) -> None:
             write(name, graph, args.seed, "store", args.folder)
             del graph
         memory = store_bytes(args.folder, name) // NODES_RATIO
-        more = ["--graph", name, "--systems", "auto,naive-uring+sieve"]
+        more = ["--graph", name, "--systems", "auto"]
         keep({"nodes": millions * 1_000_000, **measure(args, f"nodes_{millions}m", memory, *more)})
         if not args.keep:
             say(f"removing {name}")
@@ -259,10 +259,11 @@ def plot_ratio(points: list[Point]) -> Any:
 
 def plot_nodes(points: list[Point]) -> Any:
     made, axes = figure("Cost of a seed as the graph grows", "nodes", "us a seed")
-    for name in ("auto", "naive-uring+sieve"):
-        xs, ys = series(points, "nodes", name, "seeds_per_s")
-        if xs:
-            axes.plot(xs, [1e6 / y[0] for y in ys], marker="o", label=name)
+    xs, ys = series(points, "nodes", "auto", "seeds_per_s")
+    if xs:
+        (drawn,) = axes.plot(xs, [1e6 / y[0] for y in ys], marker="o", label="auto")
+        band = [1e6 / y[1] for y in ys], [1e6 / y[2] for y in ys]
+        axes.fill_between(xs, *band, color=drawn.get_color(), alpha=0.2)
     axes.set(xscale="log")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
