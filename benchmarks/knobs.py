@@ -53,7 +53,7 @@ def measure(args: argparse.Namespace, backend: str, **more: Any) -> Point:
     spec = {
         "store": str(args.store),
         "backend": backend,
-        "memory": args.memory,
+        "memory": memory_of(args, backend),
         "threads": 2,
         "fanouts": args.fanouts,
         "batch_size": args.batch_size,
@@ -69,6 +69,15 @@ def measure(args: argparse.Namespace, backend: str, **more: Any) -> Point:
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     found: Point = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def memory_of(args: argparse.Namespace, backend: str) -> str:
+    """The budget of a run: `memory` has to hold the whole store beside what the others get."""
+    if backend != "memory":
+        return str(args.memory)
+    from neargraph.units import parse_bytes
+
+    return str(parse_bytes(args.memory) + sum(file.stat().st_size for file in args.store.iterdir()))
 
 
 def rounds(args: argparse.Namespace, **more: Any) -> Point:

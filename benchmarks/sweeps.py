@@ -43,7 +43,7 @@ RATIOS = [2, 4, 6, 8, 12, 16]
 MILLIONS = [1, 2, 4, 8, 16]
 NODES_WIDTH = 128
 NODES_RATIO = 2
-CACHES = [0.1, 0.25, 0.5]
+CACHES = [0.3, 0.5, 0.8]
 STEPS = {"N": "naive-uring", "C": "naive-uring+sieve"}
 SCHEDULED = {"S": "window:window=1", "CS": "direct", "CGS": "scan"}
 ORDERS = {"R": "locality", "H": "heat"}
