@@ -2,7 +2,8 @@
 
 These are three of the sweeps of `benchmarks.sweeps`, after Figures 6, 7, 16 to 18 and 21 of
 SmartSAGE. A point is a process of its own that opens the store, makes some batches without counting
-them and then times others; the files of the store leave the page cache before it. Each batch is
+them and then times others; the files of the store leave the page cache before it, and all but the
+back end `memory` live in a cgroup of `--memory`, so that a mapped file has no more than the rest. Each batch is
 read by itself (`--reading direct`), since latency is what is asked for; nothing trains. Systems
 take turns within a round, so that a slow minute hits all of them.
 """
@@ -20,9 +21,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from neargraph.units import parse_bytes
+
+from .cap import Cap
 from .places import ROOT
 
 Point = dict[str, Any]
+
+# An interpreter with NumPy, and what its threads hold for a moment.
+PROCESS_BYTES = 120_000_000
 
 WORKERS = [1, 2, 3, 4, 6, 8, 10, 12]
 RATES = [0.5, 1.0, 2.0]
@@ -66,8 +73,12 @@ def measure(args: argparse.Namespace, backend: str, **more: Any) -> Point:
     }
     drop(args.store)
     command = [sys.executable, "-m", "benchmarks.knobs", json.dumps(spec)]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    found: Point = json.loads(done.stdout.splitlines()[-1])
+    with Cap(limit_of(args, backend)) as cap:
+        child = cap.popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+        output, _ = child.communicate()
+    if child.returncode != 0:
+        raise SystemExit(f"{backend}: exit {child.returncode}; see above")
+    found: Point = json.loads(output.splitlines()[-1])
     return found
 
 
@@ -75,9 +86,12 @@ def memory_of(args: argparse.Namespace, backend: str) -> str:
     """The budget of a run: `memory` has to hold the whole store beside what the others get."""
     if backend != "memory":
         return str(args.memory)
-    from neargraph.units import parse_bytes
-
     return str(parse_bytes(args.memory) + sum(file.stat().st_size for file in args.store.iterdir()))
+
+
+def limit_of(args: argparse.Namespace, backend: str) -> int | None:
+    """What the process may take, page cache included, or a mapped file would have all memory."""
+    return None if backend == "memory" else parse_bytes(args.memory) + PROCESS_BYTES
 
 
 def rounds(args: argparse.Namespace, **more: Any) -> Point:

@@ -282,7 +282,7 @@ def plot_reorganize(points: list[Point]) -> Any:
         if xs:
             beside.plot(xs, [y[0] for y in ys], ls=":", color=axes.lines[-1].get_color())
     axes.set(yscale="log")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, ncol=7, loc="upper center", bbox_to_anchor=(0.5, -0.14))
     return made
 
 
