@@ -3,9 +3,9 @@
 These are three of the sweeps of `benchmarks.sweeps`, after Figures 6, 7, 16 to 18 and 21 of
 SmartSAGE. A point is a process of its own that opens the store, makes some batches without counting
 them and then times others; the files of the store leave the page cache before it, and all but the
-back end `memory` live in a cgroup of `--memory`, so that a mapped file has no more than the rest. Each batch is
-read by itself (`--reading direct`), since latency is what is asked for; nothing trains. Systems
-take turns within a round, so that a slow minute hits all of them.
+back end `memory` live in a cgroup of `--memory`, so that a mapped file has no more than the rest.
+Each batch is read by itself (`--reading direct`), since latency is what is asked for; nothing
+trains. Systems take turns within a round, so that a slow minute hits all of them.
 """
 
 from __future__ import annotations
