@@ -264,9 +264,10 @@ def plot_nodes(points: list[Point]) -> Any:
         (drawn,) = axes.plot(xs, [1e6 / y[0] for y in ys], marker="o", label="auto")
         band = [1e6 / y[1] for y in ys], [1e6 / y[2] for y in ys]
         axes.fill_between(xs, *band, color=drawn.get_color(), alpha=0.2)
-    axes.set(xscale="log")
+    axes.set(xscale="log", xticks=xs)
+    axes.set_xticklabels([f"{nodes / 1e6:g} M" for nodes in xs])
+    axes.minorticks_off()
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
     return made
 
 
