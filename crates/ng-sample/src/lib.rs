@@ -28,6 +28,7 @@ mod spec;
 mod stages;
 mod stream;
 mod streaming;
+mod trace;
 
 pub use buffer::Buffer;
 pub use columns::ColumnSpec;

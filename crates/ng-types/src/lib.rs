@@ -12,9 +12,11 @@ mod dtype;
 mod ids;
 mod order;
 mod rng;
+mod trace;
 
 pub use budget::{Budget, BudgetExceeded, Reservation};
 pub use dtype::Dtype;
 pub use ids::{EdgeTypeId, Epoch, NODE_ID_BOUND, NodeId, NodeTypeId, PageId};
 pub use order::SeedOrder;
 pub use rng::{DrawKey, Draws, SourceKey, philox4x32_10};
+pub use trace::{Trace, TraceError};

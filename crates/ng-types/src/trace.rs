@@ -1,0 +1,200 @@
+//! What sampling visited: which lists were drawn from, at which positions, and whom that found.
+//!
+//! A trace says nothing of pages, times or memory, so a layout can be laid under it and a device
+//! simulated with it (`ng-ssdsim`). Entries and draws are parallel columns.
+
+use thiserror::Error;
+
+use crate::NodeId;
+
+/// The visits of some batches.
+///
+/// An *entry* is a node that a batch visits; those of hop 0 are its seeds. A *draw* is one position
+/// of an entry's list. The first draw of a batch that finds an entry is its parent; later draws may
+/// find it again, which costs nothing.
+///
+/// ```
+/// use ng_types::Trace;
+/// let mut trace = Trace::default();
+/// trace.begin_batch();
+/// let seed = trace.visit(7, 1000, 0);
+/// let found = trace.visit(8, 5, 1);
+/// trace.draw(seed, 999, found);
+/// trace.end_batch();
+/// assert_eq!(trace.batches(), 1);
+/// assert_eq!(trace.draws_of(0, seed).collect::<Vec<_>>(), [(999, found)]);
+/// assert!(trace.check().is_ok());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// Who was visited, as users know it.
+    pub node: Vec<NodeId>,
+    /// Length of its list.
+    pub degree: Vec<u32>,
+    /// Steps from the seeds.
+    pub hop: Vec<u8>,
+    /// First draw of each entry; one more than entries when the last batch has ended.
+    pub first_draw: Vec<u64>,
+    /// Position in the list.
+    pub position: Vec<u32>,
+    /// Entry of the same batch that was found, counted from the batch's first.
+    pub found: Vec<u32>,
+    /// First entry of each batch, and the end of the last.
+    pub first_entry: Vec<u64>,
+}
+
+/// A trace that no sampling could have left.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[error("trace: {what} (entry {entry}); it is cut off or damaged, record it again")]
+pub struct TraceError {
+    /// What is wrong.
+    pub what: &'static str,
+    /// Where.
+    pub entry: u64,
+}
+
+impl Trace {
+    /// Starts a batch. Its entries have to be visited before they are found by draws.
+    pub fn begin_batch(&mut self) {
+        if self.first_entry.is_empty() {
+            self.first_entry.push(0);
+        }
+    }
+
+    /// Adds an entry: its number in the batch.
+    pub fn visit(&mut self, node: NodeId, degree: u32, hop: u8) -> u32 {
+        let first = self.first_entry.last().copied().unwrap_or(0);
+        self.node.push(node);
+        self.degree.push(degree);
+        self.hop.push(hop);
+        (self.node.len() as u64 - 1 - first) as u32
+    }
+
+    /// Adds a draw. Draws of one entry come together, and entries in ascending order.
+    pub fn draw(&mut self, entry: u32, position: u32, found: u32) {
+        let first = self.first_entry.last().copied().unwrap_or(0);
+        self.fill_to(first + u64::from(entry) + 1);
+        self.position.push(position);
+        self.found.push(found);
+    }
+
+    /// Ends a batch.
+    pub fn end_batch(&mut self) {
+        self.first_entry.push(self.node.len() as u64);
+        self.fill_to(self.node.len() as u64 + 1);
+    }
+
+    /// Gives all entries before `count` a first draw.
+    fn fill_to(&mut self, count: u64) {
+        let draws = self.position.len() as u64;
+        while (self.first_draw.len() as u64) < count {
+            self.first_draw.push(draws);
+        }
+    }
+
+    /// How many batches there are.
+    pub fn batches(&self) -> usize {
+        self.first_entry.len().saturating_sub(1)
+    }
+
+    /// The entries of a batch.
+    pub fn entries_of(&self, batch: usize) -> std::ops::Range<usize> {
+        self.first_entry[batch] as usize..self.first_entry[batch + 1] as usize
+    }
+
+    /// (position, found entry) of each draw of an entry of a batch.
+    pub fn draws_of(&self, batch: usize, entry: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let at = self.first_entry[batch] as usize + entry as usize;
+        let range = self.first_draw[at] as usize..self.first_draw[at + 1] as usize;
+        range.map(|draw| (self.position[draw], self.found[draw]))
+    }
+
+    /// Whether all of it can be followed without leaving a column.
+    pub fn check(&self) -> Result<(), TraceError> {
+        let entries = self.node.len();
+        let error = |what, entry: usize| Err(TraceError { what, entry: entry as u64 });
+        if self.degree.len() != entries || self.hop.len() != entries {
+            return error("columns of entries have different lengths", entries);
+        }
+        if self.position.len() != self.found.len() {
+            return error("columns of draws have different lengths", entries);
+        }
+        let ends = self.first_entry.last().copied().unwrap_or(0) == entries as u64;
+        if !ends || !self.first_entry.is_sorted() || self.first_entry.first().unwrap_or(&0) != &0 {
+            return error("batches do not cover the entries", entries);
+        }
+        let draws = self.position.len() as u64;
+        let whole = if entries == 0 { 0 } else { entries + 1 };
+        if self.first_draw.len() != whole
+            || !self.first_draw.is_sorted()
+            || self.first_draw.last().copied().unwrap_or(0) != draws
+            || self.first_draw.first().copied().unwrap_or(0) != 0
+        {
+            return error("entries do not cover the draws", entries);
+        }
+        for batch in 0..self.batches() {
+            let range = self.entries_of(batch);
+            for at in range.clone() {
+                let entry = (at - range.start) as u32;
+                for (position, found) in self.draws_of(batch, entry) {
+                    if position >= self.degree[at] {
+                        return error("a draw lies behind the end of its list", at);
+                    }
+                    if found as usize >= range.len() {
+                        return error("a draw finds nobody of its batch", at);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two batches, the first with a node that is found twice and one that is never drawn from.
+    fn trace() -> Trace {
+        let mut trace = Trace::default();
+        trace.begin_batch();
+        let (one, two) = (trace.visit(10, 3, 0), trace.visit(11, 0, 0));
+        let child = trace.visit(12, 9, 1);
+        trace.draw(one, 0, child);
+        trace.draw(one, 2, two);
+        trace.draw(child, 8, child);
+        trace.end_batch();
+        trace.begin_batch();
+        let seed = trace.visit(20, 1, 0);
+        trace.draw(seed, 0, seed);
+        trace.end_batch();
+        trace
+    }
+
+    #[test]
+    fn draws_are_those_of_their_entry() {
+        let trace = trace();
+        assert_eq!(trace.check(), Ok(()));
+        let draws = |batch, entry| trace.draws_of(batch, entry).collect::<Vec<_>>();
+        assert_eq!(draws(0, 0), [(0, 2), (2, 1)]);
+        assert_eq!(draws(0, 1), []);
+        assert_eq!(draws(0, 2), [(8, 2)]);
+        assert_eq!(draws(1, 0), [(0, 0)]);
+        assert_eq!(trace.entries_of(1), 3..4);
+    }
+
+    #[test]
+    fn a_damaged_trace_is_refused() {
+        let broken = |change: fn(&mut Trace)| {
+            let mut trace = trace();
+            change(&mut trace);
+            trace.check().expect_err("damaged").what
+        };
+        assert!(broken(|t| t.position[0] = 3).contains("behind the end"));
+        assert!(broken(|t| t.found[3] = 1).contains("nobody"));
+        assert!(broken(|t| t.position.truncate(2)).contains("different lengths"));
+        assert!(broken(|t| t.first_draw.truncate(2)).contains("do not cover the draws"));
+        assert!(broken(|t| t.first_entry[1] = 9).contains("do not cover the entries"));
+        assert!(broken(|t| t.hop.truncate(1)).contains("different lengths"));
+    }
+}
