@@ -19,7 +19,16 @@ PYTHON_FUNCTION_LINES_MAX = 70
 COLUMNS_MAX = 100
 UNSAFE_CRATES = {"ng-io", "ng-simd", "ng-plugin-abi", "ng-python"}
 # Lower crates first: a crate may depend on those before it alone.
-LAYERS = ["ng-types", "ng-simd", "ng-io", "ng-store", "ng-import", "ng-sample", "ng-python"]
+LAYERS = [
+    "ng-types",
+    "ng-simd",
+    "ng-io",
+    "ng-store",
+    "ng-import",
+    "ng-sample",
+    "ng-ssdsim",
+    "ng-python",
+]
 DEV_ONLY = {"ng-testing"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|todo!|unimplemented!|NotImplementedError)")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(work|root|home)/")

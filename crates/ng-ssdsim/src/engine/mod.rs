@@ -1,0 +1,512 @@
+//! The engine: events of one batch, from the commands of a plan to the time of each.
+//!
+//! Nothing here knows a graph, a platform's name or a file. What it keeps: commands are served in
+//! the order of their events, and events in that of (time, making), so a run depends on its plan
+//! and its machine alone. A die holds as many pages as it has registers: a sense takes one at its
+//! start and the end of the transfer gives it back, so with two of them the next sense overlaps a
+//! transfer.
+
+mod bus;
+pub(crate) mod heap;
+mod machine;
+pub(crate) mod server;
+mod stamps;
+
+use serde::Serialize;
+
+use bus::{Bus, Wish};
+use heap::Heap;
+use server::{Server, Servers};
+
+pub(crate) use heap::SUBJECTS_MAX as COMMANDS_MAX;
+pub use machine::{Machine, Path, Pcie};
+pub use stamps::{Audit, Stamps};
+
+use crate::plan::{Plan, flag};
+use crate::time::Picos;
+
+const NONE: u32 = u32::MAX;
+
+/// Kinds of events; the subject is a command, or a hop for OPEN.
+mod kind {
+    pub const ISSUE: u8 = 0;
+    pub const ARRIVE: u8 = 1;
+    pub const COMMANDED: u8 = 2;
+    pub const SENSED: u8 = 3;
+    pub const READY: u8 = 4;
+    pub const SENT: u8 = 5;
+    pub const COMPLETE: u8 = 6;
+    pub const VISIBLE: u8 = 7;
+    pub const OPEN: u8 = 8;
+}
+
+/// One die: its queue, what it senses, what it holds.
+#[derive(Clone, Debug)]
+struct Die {
+    head: u32,
+    tail: u32,
+    waiting: u32,
+    sensing: bool,
+    /// Pages that each register still has to send.
+    registers: Vec<u8>,
+    sampler: Server,
+}
+
+/// What a run took and moved.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Outcome {
+    /// From the first issue to the last result.
+    pub makespan: Picos,
+    /// Commands that were issued.
+    pub issued: u64,
+    /// Commands whose result was seen.
+    pub completed: u64,
+    /// Events.
+    pub events: u64,
+    /// Of each hop: first sense and last result.
+    pub hops: Vec<(Picos, Picos)>,
+    /// Time of senses, over all dies (planes together count once).
+    pub die_busy: Picos,
+    /// Senses; fewer than commands where planes sense together.
+    pub senses: u64,
+    /// Time of samplers on dies.
+    pub sampler_busy: Picos,
+    /// Time of channels, over all of them.
+    pub channel_busy: Picos,
+    /// Time of the SSD's cores.
+    pub core_busy: Picos,
+    /// Time of DRAM.
+    pub dram_busy: Picos,
+    /// Time of PCIe towards the host.
+    pub pcie_busy: Picos,
+    /// Time of the host's cores.
+    pub host_busy: Picos,
+    /// Bytes over channels, spare bytes included.
+    pub channel_bytes: u64,
+    /// Bytes into DRAM from channels.
+    pub dram_bytes: u64,
+    /// Bytes on the wire towards the host.
+    pub pcie_bytes: u64,
+    /// Commands that waited at one die, at most.
+    pub queue_max: u32,
+    /// Commands that found a full queue.
+    pub spilled: u64,
+}
+
+/// When things are issued that no command brings forth.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Start<'a> {
+    /// Of each root; at once where it is empty. In ascending order.
+    pub arrivals: &'a [Picos],
+    /// Between the end of a hop and the start of the next, where there is a barrier.
+    pub rounds: &'a [Picos],
+}
+
+/// Runs plans on a machine, one after the other, in the same memory.
+#[derive(Debug)]
+pub struct Engine {
+    machine: Machine,
+    heap: Heap,
+    dies: Vec<Die>,
+    buses: Vec<Bus>,
+    ports: Vec<Server>,
+    cores: Servers,
+    dram: Server,
+    pcie: Server,
+    host: Servers,
+    /// The next command in a die's queue, or the next that was sensed with it.
+    next: Vec<u32>,
+    register: Vec<u8>,
+    /// Commands of each hop that have no result yet, and where the hop starts.
+    pending: Vec<u32>,
+    stamps: Stamps,
+    outcome: Outcome,
+}
+
+impl Engine {
+    /// An engine for a machine.
+    pub fn new(machine: Machine) -> Self {
+        let (dies, buses, ports) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            heap: Heap::default(),
+            dies,
+            buses,
+            ports,
+            cores: Servers::default(),
+            dram: Server::default(),
+            pcie: Server::default(),
+            host: Servers::default(),
+            next: Vec::new(),
+            register: Vec::new(),
+            pending: Vec::new(),
+            stamps: Stamps::default(),
+            outcome: Outcome::default(),
+            machine,
+        }
+    }
+
+    /// The times of all commands of the last run.
+    pub fn stamps(&self) -> &Stamps {
+        &self.stamps
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Runs a plan from an empty device.
+    ///
+    /// # Panics
+    ///
+    /// If the plan has more commands than events have bits for (2^28), or names a die that the
+    /// machine does not have.
+    pub fn run(&mut self, plan: &Plan, start: &Start) -> Outcome {
+        assert!(plan.len() < heap::SUBJECTS_MAX, "{} commands in one batch", plan.len());
+        self.reset(plan);
+        self.issue_roots(plan, start);
+        while let Some(event) = self.heap.pop() {
+            let (now, subject) = (event.time, event.subject());
+            match event.kind() {
+                kind::ISSUE => self.issue(plan, subject, now),
+                kind::ARRIVE => self.arrive(plan, subject, now),
+                kind::COMMANDED => self.commanded(plan, subject, now),
+                kind::SENSED => self.sensed(plan, subject, now),
+                kind::READY => self.ready(plan, subject, now),
+                kind::SENT => self.sent(plan, start, subject, now),
+                kind::COMPLETE => self.complete(plan, start, subject, now),
+                kind::VISIBLE => self.visible(plan, start, subject, now),
+                _ => self.open(plan, subject as usize, now),
+            }
+        }
+        self.finish()
+    }
+
+    fn reset(&mut self, plan: &Plan) {
+        let machine = &self.machine;
+        let die = Die {
+            head: NONE,
+            tail: NONE,
+            waiting: 0,
+            sensing: false,
+            registers: vec![0; machine.registers as usize],
+            sampler: Server::default(),
+        };
+        self.heap.clear();
+        self.dies.clear();
+        self.dies.resize(machine.dies() as usize, die);
+        self.buses.clear();
+        self.buses.resize_with(machine.channels as usize, Bus::default);
+        self.ports.clear();
+        self.ports.resize_with(machine.channels as usize, Server::default);
+        self.cores = Servers::new(machine.cores);
+        self.host = Servers::new(machine.host_cores);
+        (self.dram, self.pcie) = (Server::default(), Server::default());
+        self.next.clear();
+        self.next.resize(plan.len(), NONE);
+        self.register.clear();
+        self.register.resize(plan.len(), 0);
+        self.stamps.reset(plan.len());
+        let hops = plan.hops();
+        self.outcome = Outcome { hops: vec![(Picos::MAX, 0); hops], ..Outcome::default() };
+        self.pending.clear();
+        self.pending.resize(hops, 0);
+        for &hop in &plan.hop {
+            self.pending[usize::from(hop)] += 1;
+        }
+    }
+
+    /// What starts the run: the roots, or with a barrier the first hop.
+    fn issue_roots(&mut self, plan: &Plan, start: &Start) {
+        if self.machine.barrier {
+            return self.open(plan, 0, 0);
+        }
+        for root in 0..plan.roots {
+            match start.arrivals.get(root as usize) {
+                Some(&time) => self.heap.push(time, kind::ISSUE, root),
+                None => self.issue(plan, root, 0),
+            }
+        }
+    }
+
+    /// All commands of a hop, in the order of the plan.
+    fn open(&mut self, plan: &Plan, hop: usize, now: Picos) {
+        for command in 0..plan.len() as u32 {
+            if usize::from(plan.hop[command as usize]) == hop {
+                self.issue(plan, command, now);
+            }
+        }
+    }
+
+    /// A command sets out: through the cores, through the router, or at once.
+    fn issue(&mut self, plan: &Plan, command: u32, now: Picos) {
+        self.outcome.issued += 1;
+        self.stamps.issue[command as usize] = now;
+        if !self.cores.is_empty() {
+            if self.machine.lookup_bytes > 0 {
+                self.dram.serve(now, self.machine.dram.time_of(self.machine.lookup_bytes));
+            }
+            let end = self.cores.serve(now, self.machine.issue);
+            return self.at(end, now, kind::ARRIVE, plan, command);
+        }
+        let mut there = now;
+        if self.machine.router {
+            let channel = plan.die[command as usize] / self.machine.dies_per_channel;
+            let takes = self.machine.port.time_of(self.machine.command_bytes);
+            let came = now + self.machine.router_latency;
+            there = self.ports[channel as usize].serve(came, takes).1;
+        }
+        self.at(there, now, kind::ARRIVE, plan, command);
+    }
+
+    /// An arrival at a die, now or later.
+    #[inline]
+    fn at(&mut self, time: Picos, now: Picos, what: u8, plan: &Plan, command: u32) {
+        if time > now {
+            self.heap.push(time, what, command);
+        } else {
+            self.arrive(plan, command, now);
+        }
+    }
+
+    fn arrive(&mut self, plan: &Plan, command: u32, now: Picos) {
+        self.stamps.arrive[command as usize] = now;
+        let number = plan.die[command as usize];
+        let die = &mut self.dies[number as usize];
+        if die.head == NONE {
+            die.head = command;
+        } else {
+            self.next[die.tail as usize] = command;
+        }
+        die.tail = command;
+        die.waiting += 1;
+        self.outcome.queue_max = self.outcome.queue_max.max(die.waiting);
+        if self.machine.queue_depth > 0 && die.waiting > self.machine.queue_depth {
+            self.outcome.spilled += 1;
+            // Written, and read again when its turn comes.
+            self.dram.serve(now, self.machine.dram.time_of(2 * self.machine.command_bytes));
+        }
+        self.try_sense(plan, number, now);
+    }
+
+    /// Starts the next sense of a die, if it does not sense and has a register.
+    fn try_sense(&mut self, plan: &Plan, number: u32, now: Picos) {
+        let die = &mut self.dies[number as usize];
+        if die.sensing || die.head == NONE {
+            return;
+        }
+        let Some(register) = die.registers.iter().position(|&pages| pages == 0) else { return };
+        let first = die.head;
+        die.head = self.next[first as usize];
+        die.waiting -= 1;
+        die.sensing = true;
+        self.next[first as usize] = NONE;
+        self.register[first as usize] = register as u8;
+        let mut pages = 1;
+        if self.machine.planes > 1 {
+            pages += self.join(plan, number, first, register as u8);
+        }
+        let die = &mut self.dies[number as usize];
+        if die.head == NONE {
+            die.tail = NONE;
+        }
+        die.registers[register] = pages;
+        let takes = if pages > 1 { self.machine.planes_command } else { self.machine.command };
+        if takes == 0 {
+            self.commanded_now(plan, first, now);
+        } else {
+            self.want_bus(plan, first, kind::COMMANDED, takes, now);
+        }
+    }
+
+    /// Takes those out of the front of a die's queue that other planes can sense with `first`.
+    fn join(&mut self, plan: &Plan, number: u32, first: u32, register: u8) -> u8 {
+        const LOOKED_AT: usize = 16;
+        let mut planes = 1u32 << plan.plane[first as usize];
+        let (mut before, mut last, mut joined) = (NONE, first, 0);
+        let mut at = self.dies[number as usize].head;
+        for _ in 0..LOOKED_AT {
+            if at == NONE {
+                break;
+            }
+            let (command, plane) = (at as usize, 1u32 << plan.plane[at as usize]);
+            let after = self.next[command];
+            if plan.row[command] == plan.row[first as usize] && planes & plane == 0 {
+                planes |= plane;
+                let die = &mut self.dies[number as usize];
+                die.waiting -= 1;
+                if before == NONE {
+                    die.head = after;
+                } else {
+                    self.next[before as usize] = after;
+                }
+                if die.tail == at {
+                    die.tail = before;
+                }
+                self.next[last as usize] = at;
+                self.next[command] = NONE;
+                self.register[command] = register;
+                last = at;
+                joined += 1;
+            } else {
+                before = at;
+            }
+            at = after;
+        }
+        joined
+    }
+
+    /// The bus has brought a command: the sense starts, and somebody else may have the bus.
+    fn commanded(&mut self, plan: &Plan, command: u32, now: Picos) {
+        self.commanded_now(plan, command, now);
+        self.free_bus(plan, command, now);
+    }
+
+    fn commanded_now(&mut self, plan: &Plan, command: u32, now: Picos) {
+        let takes = self.machine.sense_of(plan, command as usize);
+        let mut member = command;
+        while member != NONE {
+            self.stamps.sense[member as usize] = now;
+            let hop = &mut self.outcome.hops[usize::from(plan.hop[member as usize])];
+            hop.0 = hop.0.min(now);
+            member = self.next[member as usize];
+        }
+        self.outcome.die_busy += takes;
+        self.outcome.senses += 1;
+        self.heap.push(now + takes, kind::SENSED, command);
+    }
+
+    fn sensed(&mut self, plan: &Plan, first: u32, now: Picos) {
+        let number = plan.die[first as usize];
+        self.dies[number as usize].sensing = false;
+        let mut command = first;
+        while command != NONE {
+            let after = std::mem::replace(&mut self.next[command as usize], NONE);
+            let flags = plan.flags[command as usize];
+            if flags & flag::SAMPLED == 0 {
+                self.ready(plan, command, now);
+            } else {
+                let bytes = if flags & flag::FEATURE == 0 { 0 } else { plan.feature_bytes };
+                let takes = self.machine.sampling(bytes);
+                let (_, end) = self.dies[number as usize].sampler.serve(now, takes);
+                self.heap.push(end, kind::READY, command);
+            }
+            command = after;
+        }
+        self.try_sense(plan, number, now);
+    }
+
+    /// Data wait in a register.
+    fn ready(&mut self, plan: &Plan, command: u32, now: Picos) {
+        self.stamps.ready[command as usize] = now;
+        let takes = self.machine.transfer(plan.bytes[command as usize]);
+        self.want_bus(plan, command, kind::SENT, takes, now);
+    }
+
+    /// Asks for the channel; the event comes when it has been had.
+    fn want_bus(&mut self, plan: &Plan, command: u32, what: u8, takes: Picos, now: Picos) {
+        let die = plan.die[command as usize];
+        let bus = &mut self.buses[(die / self.machine.dies_per_channel) as usize];
+        if self.machine.round_robin {
+            let die = die % self.machine.dies_per_channel;
+            if let Some(wish) = bus.ask(Wish { die, command, kind: what, takes }) {
+                self.granted(wish, now);
+            }
+        } else {
+            let (start, end) = bus.serve(now, takes);
+            if what == kind::SENT {
+                self.stamps.transfer[command as usize] = start;
+            }
+            self.heap.push(end, what, command);
+        }
+    }
+
+    fn granted(&mut self, wish: Wish, now: Picos) {
+        if wish.kind == kind::SENT {
+            self.stamps.transfer[wish.command as usize] = now;
+        }
+        self.heap.push(now + wish.takes, wish.kind, wish.command);
+    }
+
+    /// Where dies take turns: the next one's.
+    #[inline]
+    fn free_bus(&mut self, plan: &Plan, command: u32, now: Picos) {
+        if self.machine.round_robin {
+            let channel = plan.die[command as usize] / self.machine.dies_per_channel;
+            let dies = self.machine.dies_per_channel;
+            if let Some(wish) = self.buses[channel as usize].release(dies) {
+                self.granted(wish, now);
+            }
+        }
+    }
+
+    /// Data have left the channel: the register is free, and they go on.
+    fn sent(&mut self, plan: &Plan, start: &Start, command: u32, now: Picos) {
+        let index = command as usize;
+        self.stamps.sent[index] = now;
+        let number = plan.die[index];
+        self.dies[number as usize].registers[self.register[index] as usize] -= 1;
+        self.free_bus(plan, command, now);
+        self.try_sense(plan, number, now);
+        let bytes = u64::from(plan.bytes[index]);
+        self.outcome.channel_bytes += bytes;
+        self.outcome.dram_bytes += bytes;
+        // Written by the flash, read by who wants it.
+        let mut there = self.dram.serve(now, self.machine.dram.time_of(2 * bytes)).1;
+        if self.machine.to_host {
+            self.outcome.pcie_bytes += self.machine.pcie.wire_bytes(bytes);
+            there = self.pcie.serve(there, self.machine.pcie.time_of(bytes)).1;
+            if self.machine.host_io > 0 {
+                there = self.host.serve(there, self.machine.host_io);
+            }
+        }
+        if there > now {
+            self.heap.push(there, kind::COMPLETE, command);
+        } else {
+            self.complete(plan, start, command, now);
+        }
+    }
+
+    /// The cores take note of a result.
+    fn complete(&mut self, plan: &Plan, start: &Start, command: u32, now: Picos) {
+        if self.cores.is_empty() || self.machine.complete == 0 {
+            return self.visible(plan, start, command, now);
+        }
+        let end = self.cores.serve(now, self.machine.complete);
+        self.heap.push(end, kind::VISIBLE, command);
+    }
+
+    /// A result is there: what it brings forth is issued, or a hop has ended.
+    fn visible(&mut self, plan: &Plan, start: &Start, command: u32, now: Picos) {
+        self.stamps.visible[command as usize] = now;
+        self.outcome.completed += 1;
+        self.outcome.makespan = now;
+        let hop = usize::from(plan.hop[command as usize]);
+        self.outcome.hops[hop].1 = now;
+        if !self.machine.barrier {
+            for child in plan.children_of(command) {
+                self.issue(plan, child, now);
+            }
+            return;
+        }
+        self.pending[hop] -= 1;
+        if self.pending[hop] == 0 {
+            let round = start.rounds.get(hop).copied().unwrap_or(0);
+            if hop + 1 < self.pending.len() {
+                self.heap.push(now + round, kind::OPEN, hop as u32 + 1);
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Outcome {
+        let mut outcome = std::mem::take(&mut self.outcome);
+        outcome.events = self.heap.taken;
+        outcome.sampler_busy = self.dies.iter().map(|die| die.sampler.busy).sum();
+        outcome.channel_busy = self.buses.iter().map(|bus| bus.busy).sum();
+        outcome.core_busy = self.cores.busy;
+        outcome.dram_busy = self.dram.busy;
+        outcome.pcie_busy = self.pcie.busy;
+        outcome.host_busy = self.host.busy;
+        outcome
+    }
+}

@@ -1,0 +1,272 @@
+//! Where lists and rows of features lie in flash: by arithmetic, for any node, without the graph.
+//!
+//! [`Layout::direct`] is DirectGraph (BeaconGNN, section IV.A): a row of features and the start of
+//! the list share the first page of a node, the rest of the list fills further ones.
+//! [`Layout::csr`] keeps lists in one file and rows in another. Which die a page lies on is random
+//! or striped over channels first.
+
+use ng_types::NodeId;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::config::Config;
+
+/// Who decides where a page lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// A random die for each page, from a seed.
+    Random(u64),
+    /// Page after page over channels, then dies, then planes.
+    Striped,
+}
+
+/// Which bytes share a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Rows of features beside lists.
+    Direct,
+    /// Lists and rows apart.
+    Csr,
+}
+
+/// How a graph lies in flash.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layout {
+    format: Format,
+    placement: Placement,
+    page_bytes: u64,
+    feature_bytes: u64,
+    id_bytes: u64,
+    channels: u64,
+    dies_per_channel: u64,
+    planes: u64,
+    /// Bytes of a list, on average: where a node's list starts, when nothing better is known.
+    list_bytes: f64,
+}
+
+/// A layout that cannot be.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[error(
+    "a row of features has {feature_bytes} bytes and a page {page_bytes}; \
+     a row has to leave room for one neighbour, so choose larger pages"
+)]
+pub struct LayoutError {
+    /// Of a row.
+    pub feature_bytes: u64,
+    /// Of a page.
+    pub page_bytes: u64,
+}
+
+/// A page in the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Channel times dies of a channel, plus the die on it.
+    pub die: u32,
+    /// Array of the die.
+    pub plane: u8,
+    /// Block and page inside the plane.
+    pub row: u32,
+}
+
+/// Which page of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Page {
+    /// Of its list; 0 is the primary section of the direct layout.
+    List(u32),
+    /// Of its row of features, apart from the list.
+    Row,
+}
+
+impl Layout {
+    /// Rows beside lists. `mean_degree` says where a node lies when placement is striped.
+    pub fn direct(
+        config: &Config,
+        feature_bytes: u32,
+        mean_degree: f64,
+        placement: Placement,
+    ) -> Result<Self, LayoutError> {
+        Self::new(Format::Direct, config, feature_bytes, mean_degree, placement)
+    }
+
+    /// Lists and rows apart.
+    pub fn csr(
+        config: &Config,
+        feature_bytes: u32,
+        mean_degree: f64,
+        placement: Placement,
+    ) -> Result<Self, LayoutError> {
+        Self::new(Format::Csr, config, feature_bytes, mean_degree, placement)
+    }
+
+    fn new(
+        format: Format,
+        config: &Config,
+        feature_bytes: u32,
+        mean_degree: f64,
+        placement: Placement,
+    ) -> Result<Self, LayoutError> {
+        let flash = &config.flash;
+        let id_bytes = u64::from(config.payload.id_bytes);
+        let (page_bytes, feature_bytes) = (u64::from(flash.page_bytes), u64::from(feature_bytes));
+        if feature_bytes + id_bytes > page_bytes {
+            return Err(LayoutError { feature_bytes, page_bytes });
+        }
+        Ok(Self {
+            format,
+            placement,
+            page_bytes,
+            feature_bytes,
+            id_bytes,
+            channels: u64::from(flash.channels),
+            dies_per_channel: u64::from(flash.dies_per_channel),
+            planes: u64::from(flash.planes),
+            list_bytes: mean_degree * id_bytes as f64,
+        })
+    }
+
+    /// Which bytes share a page.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Bytes of a page.
+    pub fn page_bytes(&self) -> u32 {
+        self.page_bytes as u32
+    }
+
+    /// Bytes of a row.
+    pub fn feature_bytes(&self) -> u32 {
+        self.feature_bytes as u32
+    }
+
+    /// Pages of a node of this degree: ceil((4 degree + row) / page) where rows lie beside lists.
+    pub fn pages(&self, degree: u64) -> u64 {
+        let row = if self.format == Format::Direct { self.feature_bytes } else { 0 };
+        (degree * self.id_bytes + row).div_ceil(self.page_bytes).max(1)
+    }
+
+    /// The page of a node's list that holds a position.
+    #[inline]
+    pub fn page_of(&self, node: NodeId, position: u32) -> Page {
+        let before = match self.format {
+            Format::Direct => self.feature_bytes,
+            Format::Csr => self.list_start(node) % self.page_bytes,
+        };
+        Page::List(((before + u64::from(position) * self.id_bytes) / self.page_bytes) as u32)
+    }
+
+    /// The page of a node's row.
+    #[inline]
+    pub fn page_of_row(&self) -> Page {
+        if self.format == Format::Direct { Page::List(0) } else { Page::Row }
+    }
+
+    /// Where a node's list starts in the file of all lists.
+    fn list_start(&self, node: NodeId) -> u64 {
+        (node as f64 * self.list_bytes) as u64 / self.id_bytes * self.id_bytes
+    }
+
+    /// Where a page of a node lies.
+    pub fn address(&self, node: NodeId, page: Page) -> Address {
+        let number = match self.placement {
+            Placement::Random(seed) => mixed(seed, node, page),
+            Placement::Striped => self.number(node, page),
+        };
+        let (channel, rest) = (number % self.channels, number / self.channels);
+        let (die, rest) = (rest % self.dies_per_channel, rest / self.dies_per_channel);
+        Address {
+            die: (channel * self.dies_per_channel + die) as u32,
+            plane: (rest % self.planes) as u8,
+            row: (rest / self.planes) as u32,
+        }
+    }
+
+    /// The page's number in a device that is filled node by node.
+    fn number(&self, node: NodeId, page: Page) -> u64 {
+        let row = self.feature_bytes as f64;
+        match (self.format, page) {
+            (Format::Direct, Page::List(0) | Page::Row) => {
+                // Primary sections end where a page does; what is longer goes on elsewhere.
+                let primary = (row + self.list_bytes).min(self.page_bytes as f64);
+                (node as f64 * primary / self.page_bytes as f64) as u64
+            }
+            (Format::Direct, Page::List(section)) => {
+                // Secondary sections follow in a region of their own.
+                let more = (row + self.list_bytes) / self.page_bytes as f64;
+                (1 << 34) + (node as f64 * more) as u64 + u64::from(section)
+            }
+            (Format::Csr, Page::List(section)) => {
+                self.list_start(node) / self.page_bytes + u64::from(section)
+            }
+            (Format::Csr, Page::Row) => (1 << 34) + node * self.feature_bytes / self.page_bytes,
+        }
+    }
+}
+
+/// A number that looks random, for a page (splitmix64's finaliser).
+fn mixed(seed: u64, node: NodeId, page: Page) -> u64 {
+    let page = match page {
+        Page::List(section) => u64::from(section) + 1,
+        Page::Row => 0,
+    };
+    let mut z = seed;
+    for word in [node, page] {
+        z = (z ^ word).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^= z >> 31;
+    }
+    // Room for the row in 32 bits whatever the device.
+    z >> 20
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_behind_the_row_of_features_go_to_further_pages() {
+        let layout = Layout::direct(&Config::paper(), 1204, 1445.0, Placement::Random(1));
+        let layout = layout.expect("a row fits");
+        // (4000 - 1204) / 4 = 699 neighbours beside the row, then 1,000 a page.
+        assert_eq!(layout.page_of(5, 698), Page::List(0));
+        assert_eq!(layout.page_of(5, 699), Page::List(1));
+        assert_eq!(layout.page_of(5, 1699), Page::List(2));
+        assert_eq!((layout.pages(0), layout.pages(699), layout.pages(700)), (1, 1, 2));
+        assert_eq!(layout.page_of_row(), Page::List(0));
+    }
+
+    #[test]
+    fn lists_apart_from_rows_start_where_the_one_before_ends() {
+        let layout = Layout::csr(&Config::paper(), 400, 100.0, Placement::Striped);
+        let layout = layout.expect("a row fits");
+        // Node 9's list has bytes 3,600 to 4,000; node 10's starts on the second page.
+        assert_eq!(layout.page_of(9, 99), Page::List(0));
+        assert_eq!(layout.page_of(9, 100), Page::List(1));
+        assert_ne!(layout.address(9, Page::List(0)), layout.address(10, Page::List(0)));
+        assert_eq!(layout.address(9, Page::List(1)), layout.address(10, Page::List(0)));
+        // Ten rows share a page.
+        assert_eq!(layout.address(0, Page::Row), layout.address(9, Page::Row));
+        assert_ne!(layout.address(9, Page::Row), layout.address(10, Page::Row));
+    }
+
+    #[test]
+    fn random_pages_fill_all_dies_alike() {
+        let config = Config::paper();
+        let layout = Layout::direct(&config, 64, 10.0, Placement::Random(7)).expect("fits");
+        let mut counts = vec![0u32; config.dies() as usize];
+        for node in 0..128_000 {
+            counts[layout.address(node, Page::List(0)).die as usize] += 1;
+        }
+        let (least, most) = (counts.iter().min(), counts.iter().max());
+        // 1,000 each, and four standard deviations.
+        assert!(*least.expect("dies") > 870 && *most.expect("dies") < 1130, "{least:?} {most:?}");
+    }
+
+    #[test]
+    fn a_row_that_fills_a_page_is_refused() {
+        let error = Layout::direct(&Config::paper(), 4000, 1.0, Placement::Striped);
+        assert!(error.unwrap_err().to_string().contains("4000 bytes and a page 4000"));
+    }
+}

@@ -1,0 +1,39 @@
+//! An event-driven simulator of computational SSDs that sample graphs (BeaconGNN, section VII).
+//!
+//! A [`Plan`] says which pages a batch reads and which read brings forth which; a [`Machine`] is a
+//! [`Config`] on one path through the device; the [`Engine`] gives the time of each command.
+//! Nothing here reads files, knows a store or draws neighbours: traces come from elsewhere. The
+//! invariant: a run is a function of its plan and its machine, in whole picoseconds.
+#![forbid(unsafe_code)]
+
+mod accelerator;
+mod config;
+mod dataset;
+mod energy;
+mod engine;
+mod host;
+mod job;
+mod layout;
+mod plan;
+mod planning;
+mod platform;
+mod simulate;
+mod summary;
+mod time;
+
+pub use accelerator::{Gemm, Model, Work};
+pub use config::{
+    Accelerator, Config, ConfigError, Dram, Energy, Firmware, Flash, Host, Payload, Router, Switch,
+};
+pub use dataset::{DATASETS, Dataset, SIGMA};
+pub use energy::Joules;
+pub use engine::{Audit, Engine, Machine, Outcome, Path, Pcie, Stamps, Start};
+pub use host::{HostError, HostOutcome, MeasuredHost};
+pub use job::{Job, run_all};
+pub use layout::{Address, Format, Layout, LayoutError, Page, Placement};
+pub use plan::{Plan, flag};
+pub use planning::{Asked, plan};
+pub use platform::{PLATFORMS, Platform, Sampler, ToHost, UnknownPlatform};
+pub use simulate::{BatchRun, Run, Shares, SimulateError, simulate};
+pub use summary::{Curve, Latency, Spread};
+pub use time::{MICRO, NANO, Picos, Rate, SECOND, from_ns, to_micros, to_seconds};

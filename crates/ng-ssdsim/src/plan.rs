@@ -1,0 +1,96 @@
+//! What a batch asks of the flash: commands, where each reads, which bring forth which.
+//!
+//! A plan comes from a trace and a layout and knows nothing of time. Its columns are parallel, one
+//! entry a command; children of one command lie side by side.
+
+use crate::time::Picos;
+
+/// Flags of a command.
+pub mod flag {
+    /// A sampler on the die works on it.
+    pub const SAMPLED: u8 = 1;
+    /// It brings a row of features.
+    pub const FEATURE: u8 = 2;
+    /// It reads a secondary section.
+    pub const SECONDARY: u8 = 4;
+}
+
+/// The commands of one batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Which die reads: channel times dies of a channel, plus the die on it.
+    pub die: Vec<u32>,
+    /// Block and page inside the die, the same for pages that planes can sense together.
+    pub row: Vec<u32>,
+    /// Array of the die.
+    pub plane: Vec<u8>,
+    /// What travels over the channel.
+    pub bytes: Vec<u32>,
+    /// See [`flag`].
+    pub flags: Vec<u8>,
+    /// Steps from the target.
+    pub hop: Vec<u8>,
+    /// Entry of the batch's trace that it reads for.
+    pub entry: Vec<u32>,
+    /// The first child of each command; one entry more than commands.
+    pub children: Vec<u32>,
+    /// Commands without a parent come first.
+    pub roots: u32,
+    /// Time of the sense where it is not the same for all; empty otherwise.
+    pub sense: Vec<Picos>,
+    /// Size of a row of features.
+    pub feature_bytes: u32,
+}
+
+impl Plan {
+    /// How many commands there are.
+    pub fn len(&self) -> usize {
+        self.die.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.die.is_empty()
+    }
+
+    /// Hops, that of the targets included.
+    pub fn hops(&self) -> usize {
+        self.hop.iter().max().map_or(0, |&last| usize::from(last) + 1)
+    }
+
+    /// The children of a command.
+    pub fn children_of(&self, command: u32) -> std::ops::Range<u32> {
+        self.children[command as usize]..self.children[command as usize + 1]
+    }
+
+    /// Independent reads, one for each die named, of `bytes` each: for measurements and tests.
+    pub fn of_reads(dies: &[u32], bytes: u32) -> Self {
+        let count = dies.len();
+        Self {
+            die: dies.to_vec(),
+            row: vec![0; count],
+            plane: vec![0; count],
+            bytes: vec![bytes; count],
+            flags: vec![0; count],
+            hop: vec![0; count],
+            entry: (0..count as u32).collect(),
+            children: vec![count as u32; count + 1],
+            roots: count as u32,
+            sense: Vec::new(),
+            feature_bytes: 0,
+        }
+    }
+
+    /// Chains side by side: in each, a read is issued when the one before it is there.
+    ///
+    /// `dies` and `sense` go through all first reads, then all second ones, and so on.
+    pub fn of_chains(chains: u32, dies: &[u32], sense: &[Picos], bytes: &[u32]) -> Self {
+        let mut plan = Self::of_reads(dies, 0);
+        let count = dies.len() as u32;
+        plan.children = (0..=count).map(|command| (command + chains).min(count)).collect();
+        plan.roots = chains.min(count);
+        plan.sense = sense.to_vec();
+        plan.bytes = bytes.to_vec();
+        plan
+    }
+}

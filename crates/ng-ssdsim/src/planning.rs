@@ -1,0 +1,189 @@
+//! From a trace and a layout to the commands of a plan.
+//!
+//! Only pages that hold a drawn position are read, and the page with the row of features. Two ways:
+//! *by hops*, where whoever issues commands knows all pages of a node; and *streaming*, where a
+//! primary section has to be read before its secondary ones, and a node before whom it leads to.
+
+use ng_types::Trace;
+
+use crate::config::Payload;
+use crate::layout::{Layout, Page};
+use crate::plan::{Plan, flag};
+
+/// What a platform asks of its dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Dies sample, and send rows of features and ids alone; else whole pages leave them.
+    pub sampled: bool,
+    /// Results bring forth the next commands; else a hop is issued at once.
+    pub streaming: bool,
+}
+
+const ROOT: u32 = u32::MAX;
+
+/// One command to be: which page of which entry.
+#[derive(Clone, Copy)]
+struct Wanted {
+    entry: u32,
+    page: Page,
+}
+
+/// The commands of one batch of a trace.
+pub fn plan(trace: &Trace, batch: usize, layout: &Layout, payload: &Payload, asked: Asked) -> Plan {
+    Planner::new(trace, batch, layout, payload, asked).run()
+}
+
+struct Planner<'a> {
+    trace: &'a Trace,
+    batch: usize,
+    layout: &'a Layout,
+    payload: &'a Payload,
+    asked: Asked,
+    /// The draw that finds each entry first, as (entry, draw of it).
+    parent: Vec<u32>,
+    wanted: Vec<Wanted>,
+    plan: Plan,
+}
+
+impl<'a> Planner<'a> {
+    fn new(
+        trace: &'a Trace,
+        batch: usize,
+        layout: &'a Layout,
+        payload: &'a Payload,
+        asked: Asked,
+    ) -> Self {
+        let parent = parents(trace, batch);
+        let plan = Plan { feature_bytes: layout.feature_bytes(), ..Plan::default() };
+        Self { trace, batch, layout, payload, asked, parent, wanted: Vec::new(), plan }
+    }
+
+    fn run(mut self) -> Plan {
+        let first = self.trace.entries_of(self.batch).start;
+        let entries = self.parent.len() as u32;
+        if self.asked.streaming {
+            for entry in 0..entries {
+                if self.parent[entry as usize] == ROOT {
+                    self.want_first(entry);
+                }
+            }
+            self.plan.roots = self.wanted.len() as u32;
+            let mut at = 0;
+            while let Some(&wanted) = self.wanted.get(at) {
+                self.plan.children.push(self.wanted.len() as u32);
+                let before = self.wanted.len();
+                let draws = self.bring_forth(wanted);
+                self.put(wanted, first, draws, self.wanted.len() - before);
+                at += 1;
+            }
+        } else {
+            let mut order: Vec<u32> = (0..entries).collect();
+            order.sort_by_key(|&entry| self.trace.hop[first + entry as usize]);
+            for entry in order {
+                for (page, draws) in self.pages_of(entry) {
+                    self.wanted.push(Wanted { entry, page });
+                    self.put(Wanted { entry, page }, first, draws, 0);
+                }
+            }
+            self.plan.roots = self.wanted.len() as u32;
+            self.plan.children = vec![self.plan.roots; self.wanted.len()];
+        }
+        self.plan.children.push(self.wanted.len() as u32);
+        self.plan
+    }
+
+    /// All pages of an entry with the draws that fall into each; that of its row is there anyway.
+    fn pages_of(&self, entry: u32) -> Vec<(Page, usize)> {
+        let node = self.node(entry);
+        let mut pages: Vec<(Page, usize)> = vec![(self.layout.page_of_row(), 0)];
+        for (position, _) in self.trace.draws_of(self.batch, entry) {
+            let page = self.layout.page_of(node, position);
+            match pages.iter_mut().find(|(known, _)| *known == page) {
+                Some((_, draws)) => *draws += 1,
+                None => pages.push((page, 1)),
+            }
+        }
+        pages[1..].sort_unstable();
+        pages
+    }
+
+    /// The pages that start an entry: its primary section, or list and row where they lie apart.
+    fn want_first(&mut self, entry: u32) {
+        let row = self.layout.page_of_row();
+        self.wanted.push(Wanted { entry, page: row });
+        if row == Page::Row {
+            let pages = self.pages_of(entry);
+            self.wanted.extend(pages[1..].iter().map(|&(page, _)| Wanted { entry, page }));
+        }
+    }
+
+    /// Adds what a command brings forth: secondary sections of its node, and entries that its own
+    /// draws find first. How many draws it makes itself.
+    fn bring_forth(&mut self, wanted: Wanted) -> usize {
+        if wanted.page == Page::Row {
+            return 0;
+        }
+        let (trace, batch, node) = (self.trace, self.batch, self.node(wanted.entry));
+        let mut draws = 0;
+        for (position, found) in trace.draws_of(batch, wanted.entry) {
+            if self.layout.page_of(node, position) == wanted.page {
+                draws += 1;
+                // Once, whichever of its draws find the same entry.
+                if self.parent[found as usize] == wanted.entry {
+                    self.parent[found as usize] = ROOT;
+                    self.want_first(found);
+                }
+            }
+        }
+        if wanted.page == self.layout.page_of_row() {
+            let pages = self.pages_of(wanted.entry);
+            let more = pages[1..].iter().map(|&(page, _)| Wanted { entry: wanted.entry, page });
+            self.wanted.extend(more);
+        }
+        draws
+    }
+
+    /// Adds a command's columns.
+    fn put(&mut self, wanted: Wanted, first: usize, draws: usize, children: usize) {
+        let address = self.layout.address(self.node(wanted.entry), wanted.page);
+        let feature = wanted.page == self.layout.page_of_row();
+        let secondary = !feature && wanted.page != Page::List(0);
+        let mut flags = if feature { flag::FEATURE } else { 0 };
+        flags |= if secondary { flag::SECONDARY } else { 0 };
+        flags |= if self.asked.sampled { flag::SAMPLED } else { 0 };
+        let bytes = if self.asked.sampled {
+            let row = if feature { self.layout.feature_bytes() } else { 0 };
+            row + self.payload.header_bytes + self.payload.child_bytes * draws.max(children) as u32
+        } else {
+            self.layout.page_bytes()
+        };
+        let plan = &mut self.plan;
+        plan.die.push(address.die);
+        plan.row.push(address.row);
+        plan.plane.push(address.plane);
+        plan.bytes.push(bytes);
+        plan.flags.push(flags);
+        plan.entry.push(wanted.entry);
+        plan.hop.push(self.trace.hop[first + wanted.entry as usize]);
+    }
+
+    fn node(&self, entry: u32) -> u64 {
+        self.trace.node[self.trace.entries_of(self.batch).start + entry as usize]
+    }
+}
+
+/// Which entry finds each entry first; [`ROOT`] for those that nobody finds.
+fn parents(trace: &Trace, batch: usize) -> Vec<u32> {
+    let range = trace.entries_of(batch);
+    let mut parent = vec![ROOT; range.len()];
+    for at in range.clone() {
+        let entry = (at - range.start) as u32;
+        for (_, found) in trace.draws_of(batch, entry) {
+            let seed = trace.hop[range.start + found as usize] == 0;
+            if parent[found as usize] == ROOT && !seed {
+                parent[found as usize] = entry;
+            }
+        }
+    }
+    parent
+}

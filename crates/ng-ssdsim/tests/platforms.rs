@@ -1,0 +1,198 @@
+//! All platforms on the same traces.
+#![allow(clippy::expect_used)]
+
+use std::collections::BTreeMap;
+
+use ng_ssdsim::{
+    Audit, Config, DATASETS, Dataset, Job, Layout, Model, PLATFORMS, Placement, Plan, Platform,
+    Run, flag, plan, run_all,
+};
+use ng_types::Trace;
+
+const FANOUTS: [u32; 3] = [3, 3, 3];
+
+fn model(set: &Dataset) -> Model {
+    Model { columns: u64::from(set.columns), hidden: 128, outputs: 10, backward: true }
+}
+
+fn job(config: &Config, set: &Dataset, name: &str) -> Job {
+    Job {
+        platform: name.to_owned(),
+        config: config.clone(),
+        placement: Placement::Random(1),
+        feature_bytes: set.feature_bytes(),
+        mean_degree: set.mean_degree(),
+        model: model(set),
+    }
+}
+
+fn layout(config: &Config, set: &Dataset) -> Layout {
+    let placement = Placement::Random(1);
+    Layout::direct(config, set.feature_bytes(), set.mean_degree(), placement).expect("a row fits")
+}
+
+fn run(config: &Config, set: &Dataset, trace: &Trace, name: &str) -> Run {
+    job(config, set, name).run(trace).expect("a run")
+}
+
+/// Who finds whom first, by the plan's commands; an entry's own commands are not told.
+fn edges(plan: &Plan) -> BTreeMap<(u8, u32, u32), u32> {
+    let mut found = BTreeMap::new();
+    for command in 0..plan.len() as u32 {
+        let parent = plan.entry[command as usize];
+        for child in plan.children_of(command) {
+            let (entry, hop) = (plan.entry[child as usize], plan.hop[child as usize]);
+            let first = plan.flags[child as usize] & flag::FEATURE != 0;
+            if entry != parent && first {
+                *found.entry((hop, parent, entry)).or_default() += 1;
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_draw_of_the_trace_is_a_command_on_every_platform() {
+    let config = Config::paper();
+    for set in DATASETS {
+        let trace = set.trace(1, 32, &FANOUTS, 3);
+        let entries = trace.entries_of(0).len();
+        let mut wanted = BTreeMap::new();
+        for entry in 0..entries as u32 {
+            for (_, found) in trace.draws_of(0, entry) {
+                wanted.insert((trace.hop[found as usize], entry, found), 1);
+            }
+        }
+        for platform in PLATFORMS {
+            let made = plan(&trace, 0, &layout(&config, &set), &config.payload, platform.asked());
+            let features = made.flags.iter().filter(|&&flags| flags & flag::FEATURE != 0).count();
+            assert_eq!(features, entries, "{} on {}", platform.name, set.name);
+            if !platform.barrier {
+                assert_eq!(edges(&made), wanted, "{} on {}", platform.name, set.name);
+            }
+            let sampled = made.flags.iter().all(|&flags| flags & flag::SAMPLED != 0);
+            assert_eq!(sampled, platform.asked().sampled);
+        }
+    }
+}
+
+#[test]
+fn only_pages_with_a_draw_or_the_row_are_read() {
+    let config = Config::paper();
+    let set = Dataset::by_name("reddit").expect("it is there");
+    let mut trace = Trace::default();
+    trace.begin_batch();
+    let seed = trace.visit(7, 5_000, 0);
+    let found: Vec<u32> = (0..3).map(|n| trace.visit(100 + n, 1, 1)).collect();
+    // The row and 699 neighbours on the first page, then 1,000 a page: pages 0, 2 and 2.
+    for (position, &child) in [10, 1_700, 2_698].iter().zip(&found) {
+        trace.draw(seed, *position, child);
+    }
+    trace.end_batch();
+    let direct = layout(&config, &set);
+    let asked = Platform::by_name("BG-2").expect("a platform").asked();
+    let made = plan(&trace, 0, &direct, &config.payload, asked);
+    let flags: Vec<u8> = made.flags.iter().map(|flags| flags & !flag::SAMPLED).collect();
+    let (row, secondary) = (flag::FEATURE, flag::SECONDARY);
+    // The primary brings forth whom it found itself and one command for the secondary section.
+    assert_eq!(flags, [row, row, secondary, row, row]);
+    assert_eq!(made.entry, [0, 1, 0, 2, 3]);
+    assert_eq!(made.children, [1, 3, 3, 5, 5, 5]);
+    assert_eq!(made.bytes, [1204, 1204, 0, 1204, 1204]);
+}
+
+#[test]
+fn no_run_breaks_a_law_or_its_bound() {
+    for config in [Config::paper(), Config::detailed()] {
+        for set in DATASETS {
+            let trace = set.trace(2, 64, &FANOUTS, 4);
+            for platform in PLATFORMS {
+                let found = run(&config, &set, &trace, platform.name);
+                for batch in &found.batches {
+                    let name = format!("{} on {}", platform.name, set.name);
+                    assert_eq!(batch.audit, Audit::default(), "{name}");
+                    assert_eq!(batch.outcome.issued, batch.outcome.completed, "{name}");
+                    let (bound, server) = batch.bound;
+                    assert!(batch.outcome.makespan >= bound, "{name}: quicker than {server}");
+                    assert_eq!(batch.targets, 64);
+                }
+                assert_eq!(found, run(&config, &set, &trace, platform.name), "a run repeats");
+            }
+        }
+    }
+}
+
+#[test]
+fn each_step_from_bg_1_to_bg_2_is_no_slower_where_pages_are_the_bound() {
+    let config = Config::paper();
+    for set in DATASETS {
+        let trace = set.trace(3, 128, &FANOUTS, 5);
+        let speed = |name| run(&config, &set, &trace, name).targets_per_s();
+        let steps = ["BG-1", "BG-DG", "BG-DGSP", "BG-2"].map(speed);
+        println!("{}: {steps:.0?}, CC {:.0}", set.name, speed("CC"));
+        assert!(steps.is_sorted(), "{}: {steps:?}", set.name);
+        assert!(speed("CC") < steps[0]);
+    }
+}
+
+#[test]
+fn many_jobs_at_once_are_each_as_alone_and_survive_json() {
+    let set = Dataset::by_name("ppi").expect("it is there");
+    let trace = set.trace(1, 32, &FANOUTS, 8);
+    let config = Config::detailed();
+    let jobs: Vec<Job> = PLATFORMS.map(|platform| job(&config, &set, platform.name)).into();
+    let together = run_all(&trace, &jobs).expect("runs");
+    for (job, found) in jobs.iter().zip(&together) {
+        let text = serde_json::to_string(job).expect("JSON");
+        assert_eq!(serde_json::from_str::<Job>(&text).expect("a job"), *job);
+        assert_eq!(job.run(&trace).expect("a run"), *found);
+        assert!(serde_json::to_string(found).expect("JSON").contains(&job.platform));
+    }
+}
+
+#[test]
+fn what_cannot_be_simulated_is_said() {
+    let config = Config::paper();
+    let set = Dataset::by_name("amazon").expect("it is there");
+    let error = Platform::by_name("BG-3").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "no platform \"BG-3\"; there are CC, SmartSage, GList, BG-1, BG-DG, BG-SP, BG-DGSP, BG-2"
+    );
+    let mut trace = set.trace(1, 4, &FANOUTS, 6);
+    let at = |trace: &Trace, config: &Config| {
+        job(config, &set, "BG-2").run(trace).unwrap_err().to_string()
+    };
+    assert!(at(&Trace::default(), &config).contains("no batches"));
+    let mut broken = config.clone();
+    broken.flash.channels = 0;
+    assert!(at(&trace, &broken).starts_with("flash.channels is 0"));
+    trace.found.truncate(3);
+    assert!(at(&trace, &config).contains("cut off or damaged"));
+}
+
+#[test]
+fn energy_is_the_sum_of_its_parts_and_known_for_a_batch_of_one() {
+    let mut config = Config::paper();
+    let set = Dataset::by_name("amazon").expect("it is there");
+    let mut trace = Trace::default();
+    trace.begin_batch();
+    trace.visit(1, 5, 0);
+    trace.end_batch();
+    let batch = &run(&config, &set, &trace, "CC").batches[0];
+    // 25 mA for 3 us, 5 mA for the 5 us of the transfer, and 10 uA for all other time of 128 dies;
+    // one page over the link, into the host's memory and out of it.
+    let time = batch.interval as f64 * 1e-12;
+    let charge = 25e-3 * 3e-6 + 5e-3 * 5e-6 + 10e-6 * (128.0 * time - 8e-6);
+    let parts: BTreeMap<&str, f64> = batch.joules.parts().into_iter().collect();
+    let close = |name: &str, wanted: f64| {
+        assert!((parts[name] / wanted - 1.0).abs() < 1e-9, "{name}: {} {wanted}", parts[name]);
+    };
+    close("flash", 3.3 * charge);
+    close("PCIe", 4000.0 * 8.0 * 7.5e-12);
+    close("host DRAM", 2.0 * 4000.0 * 8.0 * 40e-12);
+    close("DRAM", 2.0 * 4000.0 * 8.0 * 22e-12);
+    assert!((parts.values().sum::<f64>() / batch.joules.total() - 1.0).abs() < 1e-12);
+    config.energy.sense_amperes = f64::NAN;
+    assert!(config.check().unwrap_err().to_string().starts_with("energy.sense_amperes is NaN"));
+}
