@@ -68,6 +68,7 @@ _LAZY = {
     "nn": "neargraph.nn",
     "open": "neargraph.store",
     "pyg": "neargraph.pyg",
+    "sim": "neargraph.sim",
 }
 
 __all__ = [

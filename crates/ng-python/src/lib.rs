@@ -10,6 +10,7 @@ mod importer;
 mod progress;
 mod reorganize;
 mod sampler;
+mod sim;
 mod snapshot;
 mod store;
 mod update;
@@ -32,6 +33,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<compiled::EpochFile>()?;
     module.add_class::<compiled::Replay>()?;
     module.add_class::<direct::DirectPlan>()?;
+    module.add_class::<sim::Trace>()?;
     module.add_class::<importer::Importer>()?;
     module.add_class::<importer::SparseProbe>()?;
     module.add_function(wrap_pyfunction!(store::open_store, module)?)?;
@@ -43,5 +45,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(store::probe, module)?)?;
     module.add_function(wrap_pyfunction!(store::load_file, module)?)?;
     module.add_function(wrap_pyfunction!(sampler::seed_order, module)?)?;
+    module.add_function(wrap_pyfunction!(sim::sim_config, module)?)?;
+    module.add_function(wrap_pyfunction!(sim::sim_names, module)?)?;
+    module.add_function(wrap_pyfunction!(sim::sim_switched, module)?)?;
+    module.add_function(wrap_pyfunction!(sim::simulate, module)?)?;
     Ok(())
 }

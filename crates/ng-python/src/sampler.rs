@@ -66,6 +66,26 @@ impl Sampler {
         Ok(Self { inner: inner.map_err(|error| errors::sample(&error))? })
     }
 
+    /// The visits of batches: the seeds of all in one array, where each batch ends, its stream.
+    fn trace(
+        &self,
+        py: Python<'_>,
+        seeds: PyReadonlyArray1<'_, i64>,
+        ends: Vec<usize>,
+        streams: Vec<u64>,
+    ) -> PyResult<crate::sim::Trace> {
+        let seeds = arrays::ids(&seeds)?;
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let batches: Vec<(&[u64], u64)> = starts
+            .zip(&ends)
+            .zip(streams)
+            .filter_map(|((start, end), stream)| Some((seeds.get(start..*end)?, stream)))
+            .collect();
+        let trace = py.detach(|| self.inner.trace(batches));
+        let trace = trace.map_err(|error| errors::sample(&error))?;
+        Ok(crate::sim::Trace { inner: Arc::new(trace) })
+    }
+
     fn sample(
         &self,
         py: Python<'_>,

@@ -20,6 +20,7 @@ from .info import info
 from .profile import profile
 from .reorganize import reorganize
 from .scrub import scrub
+from .simulate import simulate
 from .train import train
 from .update import update
 from .verify import verify
@@ -43,6 +44,7 @@ app.command()(reorganize)
 app.command()(scrub)
 app.command()(train)
 app.command()(doctor)
+app.command()(simulate)
 app.add_typer(profile, name="profile")
 
 

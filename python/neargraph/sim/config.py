@@ -1,0 +1,72 @@
+"""Which devices there are, and how to change one. The values live in the compiled core."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from neargraph import _core
+from neargraph.exceptions import UnsupportedArgument
+
+Mode = Literal["paper", "detailed"]
+Config = dict[str, Any]
+
+_NAMES = json.loads(_core.sim_names())
+PLATFORMS: list[str] = [platform["name"] for platform in _NAMES["platforms"]]
+DATASETS: dict[str, dict[str, Any]] = {found["name"]: found for found in _NAMES["datasets"]}
+SWITCHES: list[str] = _NAMES["switches"]
+
+
+def config(mode: Mode = "paper", **changes: Any) -> Config:
+    """The constants of a mode, with changes by dotted name.
+
+    Units are in the names. Rates may be None, which is no limit.
+
+    Raises:
+        UnsupportedArgument: For an unknown mode or name. Values are checked by `simulate`.
+
+    Example:
+        >>> config("paper", **{"flash.channels": 8})["flash"]["channels"]
+        8
+    """
+    found: Config = json.loads(_core.sim_config(mode))
+    for name, value in changes.items():
+        change(found, name, value)
+    return found
+
+
+def change(into: Config, name: str, value: Any) -> None:
+    """Sets one constant by its dotted name.
+
+    Raises:
+        UnsupportedArgument: If there is none of that name.
+    """
+    *groups, last = name.split(".")
+    place = into
+    for group in groups:
+        place = place.get(group, {}) if isinstance(place, dict) else {}
+    if not isinstance(place, dict) or last not in place or isinstance(place[last], dict):
+        known = ", ".join(names(into))
+        raise UnsupportedArgument(f"a device has no {name!r}; there are {known}")
+    place[last] = value
+
+
+def names(of: Config) -> list[str]:
+    """The dotted names of all constants.
+
+    >>> names({"flash": {"channels": 16}, "beside": True})
+    ['flash.channels', 'beside']
+    """
+    found: list[str] = []
+    for name, value in of.items():
+        found += (
+            [f"{name}.{inner}" for inner in names(value)] if isinstance(value, dict) else [name]
+        )
+    return found
+
+
+def switched(base: Config, switch: str, other: Config) -> Config:
+    """`base` with one of `SWITCHES` as in `other`."""
+    text = _core.sim_switched(json.dumps(base), switch, json.dumps(other))
+    found: Config = json.loads(text)
+    return found

@@ -1,0 +1,164 @@
+"""Running platforms on traces, and the results as columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from neargraph import _core
+from neargraph.exceptions import UnsupportedArgument
+
+from .config import DATASETS, PLATFORMS, Config, Mode, change, config
+from .trace import Trace
+
+PICOS = 1e-12
+
+
+class Runs:
+    """One row a run: columns as NumPy arrays by name, and each run whole in `details`.
+
+    Columns: `platform`, `source`, `targets_per_s`, `targets_per_joule`; means over batches in
+    seconds: `interval_s`, `flash_s`, `host_s`, `pcie_s`, `compute_s`; `bound_by`, the server that
+    no order of events could beat, and `headroom`, the time of the flash over that bound. A sweep
+    adds the column `value`.
+    """
+
+    def __init__(self, rows: list[dict[str, Any]], details: list[dict[str, Any]]) -> None:
+        self.rows = rows
+        self.details = details
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return np.array([row[name] for row in self.rows])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """All columns by name."""
+        return {name: self[name] for name in (self.rows[0] if self.rows else {})}
+
+    def __add__(self, other: Runs) -> Runs:
+        return Runs(self.rows + other.rows, self.details + other.details)
+
+
+def simulate(
+    trace: Trace | None = None,
+    *,
+    dataset: str | None = None,
+    platforms: str | Sequence[str] = "all",
+    mode: Mode = "paper",
+    device: Config | None = None,
+    hidden: int = 128,
+    outputs: int = 10,
+    backward: bool = True,
+    placement: str = "auto",
+    **drawn: Any,
+) -> Runs:
+    """Runs platforms on a trace, or on batches drawn of a data set.
+
+    Args:
+        trace: What batches visit.
+        dataset: In its place, one of `DATASETS`; `batches`, `batch_size`, `fanouts` and `seed` go
+            to `Trace.of_dataset`.
+        platforms: Names, or "all".
+        mode: `paper` leaves out what the publication does, `detailed` has every cost.
+        device: Constants, of `config`; those of the mode unless given.
+        hidden: Columns between layers.
+        outputs: Columns of the result.
+        backward: Whether gradients are computed, too.
+        placement: "random" or "striped" pages; "auto" is random in mode `paper`.
+
+    Raises:
+        UnsupportedArgument: For a device that cannot be, an unknown platform, a row that fills a
+            page; the message names the constant.
+    """
+    if (trace is None) == (dataset is None):
+        raise UnsupportedArgument("give a trace or the name of a data set")
+    if trace is None:
+        trace = Trace.of_dataset(str(dataset), **drawn)
+    elif drawn:
+        raise UnsupportedArgument(f"{', '.join(drawn)} belong to dataset=, not to a trace")
+    if placement == "auto":
+        placement = "random" if mode == "paper" else "striped"
+    if placement not in ("random", "striped"):
+        raise UnsupportedArgument(f'placement {placement!r}: use "random" or "striped"')
+    columns = trace.about["columns"]
+    job = {
+        "config": config(mode) if device is None else device,
+        "placement": "striped" if placement == "striped" else {"random": trace.about["seed"]},
+        "feature_bytes": trace.about["feature_bytes"],
+        "mean_degree": trace.about["mean_degree"],
+        "model": {"columns": columns, "hidden": hidden, "outputs": outputs, "backward": backward},
+    }
+    names = PLATFORMS if platforms == "all" else _listed(platforms)
+    jobs = json.dumps([{**job, "platform": name} for name in names])
+    details = json.loads(_core.simulate(trace.core, jobs))
+    return Runs([_row(trace, run) for run in details], details)
+
+
+def sweep(name: str, values: Iterable[Any], *, mode: Mode = "paper", **how: Any) -> Runs:
+    """`simulate` for each value of one constant, by its dotted name.
+
+    Example:
+        >>> found = sweep("flash.channels", [4, 8], dataset="amazon", platforms=["BG-2"])
+        >>> found["value"].tolist()
+        [4, 8]
+    """
+    found = Runs([], [])
+    base = how.pop("device", None)
+    for value in values:
+        device = json.loads(json.dumps(base)) if base is not None else config(mode)
+        change(device, name, value)
+        runs = simulate(mode=mode, device=device, **how)
+        for row in runs.rows:
+            row["value"] = value
+        found += runs
+    return found
+
+
+def paper_ratios(seeds: int = 5, progress: Callable[[], None] | None = None) -> dict[str, float]:
+    """Throughput of each platform over that of each other, as "BG-2/CC": the mean over the five
+    data sets of the mean over `seeds`, in mode `paper` at batch 128."""
+    speeds = np.zeros((len(DATASETS), seeds, len(PLATFORMS)))
+    for at, name in enumerate(DATASETS):
+        for seed in range(seeds):
+            speeds[at, seed] = simulate(dataset=name, seed=seed)["targets_per_s"]
+            if progress is not None:
+                progress()
+    ratios = {}
+    for one, over in enumerate(PLATFORMS):
+        for two, under in enumerate(PLATFORMS):
+            if one != two:
+                ratios[f"{over}/{under}"] = float(np.mean(speeds[:, :, one] / speeds[:, :, two]))
+    return ratios
+
+
+def _listed(platforms: str | Sequence[str]) -> list[str]:
+    return platforms.split(",") if isinstance(platforms, str) else list(platforms)
+
+
+def _row(trace: Trace, run: dict[str, Any]) -> dict[str, Any]:
+    batches = run["batches"]
+
+    def mean(of: Callable[[dict[str, Any]], float]) -> float:
+        return float(np.mean([of(batch) for batch in batches]))
+
+    # The same server nearly always; that of the first batch stands for all.
+    bound, server = batches[0]["bound"]
+    return {
+        "platform": run["platform"]["name"],
+        "source": trace.about["source"],
+        "targets_per_s": run["targets_per_s"],
+        "targets_per_joule": run["targets_per_joule"],
+        "interval_s": mean(lambda batch: batch["interval"] * PICOS),
+        "flash_s": mean(lambda batch: batch["shares"]["flash"] * PICOS),
+        "host_s": mean(lambda batch: batch["shares"]["host"] * PICOS),
+        "pcie_s": mean(lambda batch: batch["shares"]["pcie"] * PICOS),
+        "compute_s": mean(lambda batch: batch["shares"]["compute"] * PICOS),
+        "bound_by": server,
+        "headroom": batches[0]["outcome"]["makespan"] / bound if bound else float("inf"),
+    }

@@ -1,0 +1,212 @@
+"""What batches visit, as columns; recorded from a store or drawn for a graph known by its counts.
+
+A saved trace is an .npz of these columns with what shaped it, so NumPy alone can read it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neargraph import _core
+from neargraph.exceptions import NameNotFound, UnsupportedArgument
+
+from .config import DATASETS
+
+if TYPE_CHECKING:
+    from neargraph.store import Store
+
+# A batch of more visits would not fit into the memory of a small machine several times over.
+VISITS_MAX = 1 << 26
+ABOUT = {"source", "feature_bytes", "mean_degree", "columns", "fanouts", "batch_size", "seed"}
+COLUMNS = ["node", "degree", "hop", "first_draw", "position", "found", "first_entry"]
+
+
+class Trace:
+    """The visits of some batches, and the measures of the graph they are of.
+
+    Attributes:
+        about: What shaped it: `source`, `feature_bytes`, `mean_degree`, `columns` (features of a
+            node), `fanouts`, `batch_size`, `seed`, and `fingerprint` where it is of a store.
+    """
+
+    def __init__(self, core: _core.Trace, about: dict[str, Any]) -> None:
+        self.core = core
+        self.about = about
+
+    @classmethod
+    def of_dataset(
+        cls,
+        name: str,
+        *,
+        batches: int = 1,
+        batch_size: int = 128,
+        fanouts: Sequence[int] = (3, 3, 3),
+        seed: int = 0,
+    ) -> Trace:
+        """Draws batches of one of `DATASETS`, whose graph is never made (docs/ssd-model.md).
+
+        Raises:
+            NameNotFound: If there is no such set.
+        """
+        _positive(batches=batches, batch_size=batch_size)
+        wanted = _fanouts(fanouts)
+        visits = (
+            batches * batch_size * sum(math.prod(wanted[:hop]) for hop in range(len(wanted) + 1))
+        )
+        if visits > VISITS_MAX:
+            raise UnsupportedArgument(
+                f"{batches} batches of {batch_size} with fanouts {wanted} visit too many nodes; "
+                f"{VISITS_MAX:,} can be simulated at a time"
+            )
+        core = _core.Trace.of_dataset(name, batches, batch_size, wanted, seed)
+        known = DATASETS[name]
+        about = {
+            "source": name,
+            "feature_bytes": 2 * known["columns"],
+            "columns": known["columns"],
+            "mean_degree": known["edges"] / known["nodes"],
+        }
+        shape = {"fanouts": list(fanouts), "batch_size": batch_size, "seed": seed}
+        return cls(core, about | shape)
+
+    @classmethod
+    def from_sampler(
+        cls,
+        store: Store,
+        seeds: Any = None,
+        fanouts: Sequence[int] = (3, 3, 3),
+        seed: int = 0,
+        *,
+        batches: int = 8,
+        batch_size: int = 128,
+        tensor: str = "x",
+    ) -> Trace:
+        """Records what the sampler visits on a store of one node type and one edge type.
+
+        Args:
+            store: An open store.
+            seeds: Node ids, `[n]`; None draws them at random from all nodes.
+            fanouts: Neighbours of a node by hop.
+            seed: Of seeds and draws.
+            batches: As many at most.
+            batch_size: Seeds of a batch; the last may have fewer.
+            tensor: Whose rows are the features.
+
+        Raises:
+            NameNotFound: If the nodes have no such tensor.
+            UnsupportedArgument: For a store of several types.
+        """
+        _positive(batches=batches, batch_size=batch_size)
+        schema = store.types
+        if len(schema.node_types) != 1 or len(schema.edge_types) != 1:
+            raise UnsupportedArgument(
+                f"a trace is of one node type and one edge type; {store.path} has "
+                f"{len(schema.node_types)} and {len(schema.edge_types)}"
+            )
+        (nodes,) = schema.node_types
+        (edges,) = schema.edge_types
+        found = next((t for t in nodes.tensors if t.name == tensor), None)
+        if found is None:
+            known = ", ".join(t.name for t in nodes.tensors)
+            raise NameNotFound(f"nodes have no tensor {tensor!r}; they have {known}")
+        count = batches * batch_size
+        if seeds is None:
+            picked = np.random.default_rng(seed).integers(0, nodes.num_nodes, count)
+        else:
+            picked = np.asarray(seeds)[:count]
+        picked = np.ascontiguousarray(picked, dtype=np.int64)
+        if not len(picked):
+            raise UnsupportedArgument("no seeds; name some, or leave seeds= out")
+        # A node is a seed of a batch once.
+        parts = [
+            np.unique(picked[at : at + batch_size]) for at in range(0, len(picked), batch_size)
+        ]
+        ends = np.cumsum([len(part) for part in parts]).tolist()
+        sampler = _core.Sampler(store.snapshot().version, [_fanouts(fanouts)], False, seed, [])
+        core = sampler.trace(np.concatenate(parts), ends, list(range(len(parts))))
+        about = {
+            "source": Path(store.path).name,
+            "fingerprint": store.fingerprint,
+            "feature_bytes": found.num_columns * found.numpy_dtype.itemsize,
+            "columns": found.num_columns,
+            "mean_degree": edges.num_edges / max(1, nodes.num_nodes),
+        }
+        shape = {"fanouts": list(fanouts), "batch_size": batch_size, "seed": seed}
+        return cls(core, about | shape)
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """The columns by name: of entries (visited nodes) `node`, `degree`, `hop`, `first_draw`; of
+        draws `position` and `found`; of batches `first_entry`."""
+        return self.core.columns()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes an .npz, whole or not at all."""
+        target = Path(path)
+        half = target.with_name(f".{target.name}.{os.getpid()}")
+        about = np.frombuffer(json.dumps(self.about).encode(), dtype=np.uint8)
+        try:
+            with half.open("wb") as file:
+                np.savez_compressed(file, allow_pickle=False, about=about, **self.columns)
+            half.replace(target)
+        finally:
+            half.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], store: Store | None = None) -> Trace:
+        """Reads what `save` wrote; with `store`, only if it is of that store as it is now.
+
+        Raises:
+            UnsupportedArgument: If the file is no trace, is cut off, or is of another store.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                about = json.loads(file["about"].tobytes())
+                columns = [file[name] for name in COLUMNS]
+            if not about.keys() >= ABOUT:
+                raise KeyError(*(ABOUT - about.keys()))
+            core = _core.Trace.of_columns(*columns)
+        except (
+            zipfile.BadZipFile,
+            AttributeError,
+            EOFError,
+            KeyError,
+            OSError,
+            TypeError,
+            ValueError,
+        ) as error:
+            if isinstance(error, FileNotFoundError | UnsupportedArgument):
+                raise
+            raise UnsupportedArgument(
+                f"{path} is no whole trace ({error}); record it again with Trace.save"
+            ) from error
+        if store is not None and about.get("fingerprint") != store.fingerprint:
+            raise UnsupportedArgument(
+                f"{path} was recorded on {about['source']}, not on {store.path} as it is now; "
+                "record it again"
+            )
+        return cls(core, about)
+
+    def __repr__(self) -> str:
+        return f"Trace({self.about['source']!r}, batches={self.core.num_batches})"
+
+
+def _fanouts(fanouts: Sequence[int]) -> list[int]:
+    found = [int(fanout) for fanout in fanouts]
+    if not found or len(found) > 16 or min(found) < 1:
+        raise UnsupportedArgument(f"fanouts {list(fanouts)}: name 1 to 16, each at least 1")
+    return found
+
+
+def _positive(**counts: int) -> None:
+    for name, value in counts.items():
+        if value < 1:
+            raise UnsupportedArgument(f"{name} is {value}; use 1 or more")

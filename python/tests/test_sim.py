@@ -1,0 +1,193 @@
+"""Simulated devices through the public face: traces, runs, sweeps, the command, bad input."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import neargraph as ng
+from neargraph.cli import main
+from neargraph.exceptions import NameNotFound, UnsupportedArgument
+
+STEPS = ["CC", "BG-1", "BG-DG", "BG-DGSP", "BG-2"]
+
+
+def run(*arguments, capsys):
+    with pytest.raises(SystemExit) as left:
+        main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return left.value.code or 0, out, err
+
+
+def test_a_trace_of_a_store_is_what_its_sampler_makes(homo):
+    trace = ng.sim.Trace.from_sampler(
+        homo, np.arange(100), (3, 2), seed=5, batches=2, batch_size=50
+    )
+    columns = trace.columns
+    sampler = ng.NeighborSampler(homo, [3, 2], seed=5, attrs=[])
+    first = columns["first_entry"]
+    assert len(first) == 3
+    for batch in range(2):
+        entries = slice(int(first[batch]), int(first[batch + 1]))
+        sample = sampler.sample(np.arange(50 * batch, 50 * batch + 50), stream=batch)
+        assert np.array_equal(columns["node"][entries], sample.nodes())
+        draws = columns["first_draw"][first[batch] : first[batch + 1] + 1]
+        assert np.array_equal(columns["found"][draws[0] : draws[-1]], sample.edge_index()[0])
+    assert trace.about["feature_bytes"] == trace.about["columns"] * 4
+
+
+def test_a_trace_comes_back_from_its_file_and_only_whole(homo, tmp_path):
+    trace = ng.sim.Trace.from_sampler(homo, batches=2, batch_size=32)
+    file = tmp_path / "t.npz"
+    trace.save(file)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.npz"]
+    again = ng.sim.Trace.load(file, homo)
+    assert again.about == trace.about
+    assert all(np.array_equal(again.columns[name], c) for name, c in trace.columns.items())
+    with pytest.raises(FileNotFoundError):
+        ng.sim.Trace.load(tmp_path / "none.npz")
+    file.write_bytes(file.read_bytes()[:-400])
+    with pytest.raises(UnsupportedArgument, match="no whole trace"):
+        ng.sim.Trace.load(file)
+    other = ng.sim.Trace.of_dataset("ppi", batch_size=4)
+    other.save(file)
+    with pytest.raises(UnsupportedArgument, match="recorded on ppi"):
+        ng.sim.Trace.load(file, homo)
+    np.savez(file, about=np.frombuffer(b"{}", np.uint8), **other.columns)
+    with pytest.raises(UnsupportedArgument, match="no whole trace"):
+        ng.sim.Trace.load(file)
+    np.savez(file, **(other.columns | {"about": np.frombuffer(b"[]", np.uint8)}))
+    with pytest.raises(UnsupportedArgument, match="no whole trace"):
+        ng.sim.Trace.load(file)
+    columns = other.columns
+    columns["found"] = columns["found"][:-1].copy()
+    np.savez(file, about=np.frombuffer(json.dumps(other.about).encode(), np.uint8), **columns)
+    with pytest.raises(UnsupportedArgument, match="cut off or damaged"):
+        ng.sim.Trace.load(file)
+
+
+def test_a_store_of_several_types_has_no_trace(hetero):
+    with pytest.raises(UnsupportedArgument, match="one node type and one edge type"):
+        ng.sim.Trace.from_sampler(hetero)
+
+
+def test_runs_are_columns_and_each_step_of_the_paper_is_quicker():
+    runs = ng.sim.simulate(dataset="amazon", platforms=STEPS, batches=2)
+    assert runs["platform"].tolist() == STEPS
+    speeds = runs["targets_per_s"]
+    assert np.all(np.diff(speeds) > 0), speeds
+    assert np.all(runs["headroom"] >= 1)
+    assert set(runs.columns) >= {"flash_s", "host_s", "pcie_s", "compute_s", "targets_per_joule"}
+    for run in runs.details:
+        for batch in run["batches"]:
+            assert not any(batch["audit"].values())
+            assert batch["outcome"]["issued"] == batch["outcome"]["completed"]
+
+
+def test_a_sweep_changes_one_constant():
+    found = ng.sim.sweep("flash.channels", [4, 16], dataset="reddit", platforms=["BG-1"])
+    slow, quick = found["targets_per_s"]
+    assert found["value"].tolist() == [4, 16]
+    assert 2 < quick / slow < 4.2
+
+
+def test_every_switch_leads_from_one_mode_to_the_other():
+    device, detailed = ng.sim.config("paper"), ng.sim.config("detailed")
+    from neargraph.sim.config import switched
+
+    for switch in ng.sim.SWITCHES:
+        device = switched(device, switch, detailed)
+    assert device == detailed
+    with pytest.raises(NameNotFound, match="no switch"):
+        switched(device, "warp drive", detailed)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"flash.dies_per_channel": 0}, "flash.dies_per_channel is 0"),
+        ({"flash.sense_ns": -1}, "flash.sense_ns is -1"),
+        ({"flash.page_bytes": 256}, "choose larger pages"),
+        ({"flash.channels": "many"}, "invalid type"),
+        ({"flash.chanels": 8}, "a device has no 'flash.chanels'"),
+        ({"flash": 8}, "a device has no 'flash'"),
+    ],
+)
+def test_nonsense_is_refused_by_name(changes, message):
+    with pytest.raises(UnsupportedArgument, match=message):
+        ng.sim.simulate(dataset="amazon", device=ng.sim.config("paper", **changes))
+
+
+def test_what_does_not_exist_is_said_with_what_does():
+    with pytest.raises(UnsupportedArgument, match='no platform "BG-3"; there are CC'):
+        ng.sim.simulate(dataset="amazon", platforms=["BG-3"])
+    with pytest.raises(NameNotFound, match="reddit, amazon"):
+        ng.sim.simulate(dataset="facebook")
+    with pytest.raises(UnsupportedArgument, match="a trace or the name"):
+        ng.sim.simulate()
+    with pytest.raises(UnsupportedArgument, match="fanouts"):
+        ng.sim.simulate(dataset="amazon", fanouts=[3, 0])
+    with pytest.raises(UnsupportedArgument, match="visit too many nodes"):
+        ng.sim.simulate(dataset="amazon", batch_size=1 << 30)
+    with pytest.raises(UnsupportedArgument, match="batches is 0"):
+        ng.sim.simulate(dataset="amazon", batches=0)
+
+
+def test_the_number_of_threads_changes_nothing():
+    code = (
+        "import json, neargraph as ng;"
+        "runs = ng.sim.simulate(dataset='ogbn', mode='detailed', batch_size=32);"
+        "print(json.dumps(runs.details))"
+    )
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"RAYON_NUM_THREADS": threads},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for threads in ("1", "4")
+    ]
+    assert outputs[0] == outputs[1]
+
+
+def test_ratios_of_the_paper_mode_are_of_all_pairs():
+    ratios = ng.sim.paper_ratios(seeds=1)
+    assert len(ratios) == 8 * 7
+    assert ratios["BG-2/CC"] > ratios["BG-1/CC"] > 1
+    assert ratios["BG-2/BG-1"] > 1
+
+
+def test_the_command_simulates_a_store_and_a_data_set(homo_path, capsys):
+    code, out, err = run("simulate", homo_path, "--batch", 16, "--batches", 2, capsys=capsys)
+    assert (code, err) == (0, "")
+    assert all(name in out for name in ng.sim.PLATFORMS)
+    code, out, _ = run(
+        *("simulate", "--dataset", "ppi", "--mode", "paper", "--platforms", "BG-1,BG-2"),
+        *("--sweep", "flash.channels=4,8", "--set", "flash.sense_ns=20000", "--json"),
+        capsys=capsys,
+    )
+    report = json.loads(out)
+    assert code == 0
+    assert report["device"]["flash"]["sense_ns"] == 20000
+    assert [row["value"] for row in report["runs"]] == [4, 4, 8, 8]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--dataset", "ppi", "--mode", "guess"], "neither paper nor detailed"),
+        ([], "name a store, or a data set"),
+        (["--dataset", "ppi", "--set", "flash.channels"], "is not like flash.channels=8"),
+        (["--dataset", "ppi", "--sweep", "flash.channels=four"], "is no number"),
+        (["--dataset", "nobody"], "no data set"),
+    ],
+)
+def test_the_command_refuses_in_one_line(arguments, message, capsys):
+    code, out, err = run("simulate", *arguments, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
