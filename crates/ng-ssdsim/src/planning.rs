@@ -5,6 +5,7 @@
 //! primary section has to be read before its secondary ones, and a node before whom it leads to.
 
 use ng_types::Trace;
+use ng_types::canary::planted;
 
 use crate::config::Payload;
 use crate::layout::{Layout, Page};
@@ -129,7 +130,8 @@ impl<'a> Planner<'a> {
             if self.layout.page_of(node, position) == wanted.page {
                 draws += 1;
                 // Once, whichever of its draws find the same entry.
-                if self.parent[found as usize] == wanted.entry {
+                let lost = planted("last_entry_is_lost") && found as usize + 1 == self.parent.len();
+                if self.parent[found as usize] == wanted.entry && !lost {
                     self.parent[found as usize] = ROOT;
                     self.want_first(found);
                 }
