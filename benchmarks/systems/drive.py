@@ -22,6 +22,8 @@ from typing import Any, NamedTuple, Protocol
 
 STARTED = time.perf_counter()
 # Counters of a system that are given by batch.
+# As many as a look-ahead samples at most before it reads (ng-sample, engine.rs).
+STRETCH = 1024
 PER_BATCH = ("reads", "read_bytes", "temporary_bytes")
 
 
@@ -149,6 +151,16 @@ def endless(peer: Peer) -> Generator[Batch, None, None]:
         yield from peer.batches("train", epoch)
 
 
+def stretch_of(peer: Peer) -> int:
+    """Batches that are sampled or distributed before the first of them is read; 1 where stages
+    go on side by side."""
+    ahead = getattr(peer, "ahead", None)
+    chosen = ahead.chosen() if ahead is not None else None
+    if not chosen or chosen["phases"] == 1:
+        return 1
+    return int(chosen["window"]) if chosen["reading"] == "distribute" else STRETCH
+
+
 def steady(peer: Peer, spec: Spec) -> dict[str, Any]:
     """The figures of the steady state."""
     learner = peer.learner() if spec.mode == "train" else None
@@ -156,19 +168,26 @@ def steady(peer: Peer, spec: Spec) -> dict[str, Any]:
     opened = time.perf_counter()
     warm = 0
     first_seconds = 0.0
-    while warm < spec.warmup and time.perf_counter() - opened < spec.warmup_seconds:
+    stretch = 1
+    while (
+        warm < spec.warmup and time.perf_counter() - opened < spec.warmup_seconds
+    ) or warm % stretch:
         batch = next(stream)
         if learner is not None:
             learner.step(batch.data)
         del batch
         warm += 1
         first_seconds = first_seconds or time.perf_counter() - opened
+        stretch = stretch_of(peer)
     peer.reset()
     device, own, cpu = device_reads(spec.graph), own_io_bytes(), os.times()
     times: list[float] = []
     seeds = rows = edges = 0
     start = last = time.perf_counter()
-    while len(times) < spec.batches and (len(times) < 3 or last - start < spec.seconds):
+    # Phases that take turns are counted whole, or one of them would be left out.
+    while (len(times) < spec.batches and (len(times) < 3 or last - start < spec.seconds)) or len(
+        times
+    ) % stretch:
         batch = next(stream)
         seeds, rows, edges = seeds + batch.seeds, rows + batch.rows, edges + batch.edges
         if learner is not None:
@@ -185,6 +204,7 @@ def steady(peer: Peer, spec: Spec) -> dict[str, Any]:
     result = {
         "seconds": last - start,
         "batches": count,
+        "stretch": stretch,
         "warmup_batches": warm,
         "first_batch_seconds": first_seconds,
         "open_seconds": opened - STARTED,

@@ -267,6 +267,24 @@ fn sampling_first_leaves_more_memory_for_rows() {
 }
 
 #[test]
+fn a_stretch_that_was_sampled_first_fills_its_window_in_few_passes() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), 64);
+    let bytes = |two_phase| {
+        let store = open(dir.path(), 64 << 20);
+        let plan = Settings { two_phase: Some(two_phase), ..settings(Reading::Scan, Some(24)) };
+        let mut ahead = LookAhead::new(sampler(&store), plan).expect("starts");
+        (0..48).for_each(|index| ahead.push(seeds(index), index));
+        ahead.end();
+        assert_eq!(ahead.by_ref().filter(Result::is_ok).count(), 48);
+        store.stats().read_bytes
+    };
+    let (doubling, at_once) = (bytes(false), bytes(true));
+    println!("{doubling} {at_once}");
+    assert!(at_once < doubling * 3 / 4, "{at_once} of {doubling}");
+}
+
+#[test]
 fn a_dropped_look_ahead_gives_all_memory_back() {
     let dir = tempfile::tempdir().expect("temporary directory");
     build(dir.path(), 64);

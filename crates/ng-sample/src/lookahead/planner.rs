@@ -63,11 +63,11 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
-    /// For batches from `from` on.
+    /// For batches from `from` on; a scan's first sweep of the file is for `sweep` of them.
     pub fn new(
         snapshot: Arc<Snapshot>,
         reading: Reading,
-        window: u64,
+        (window, sweep): (u64, u64),
         gap_blocks: u32,
         mut tables: Vec<Table>,
         from: u64,
@@ -85,7 +85,7 @@ impl Planner {
             outstanding: VecDeque::new(),
             gathered: from,
             rows_read: 0,
-            phase: Phase::Ramp { window: 1, end: 0 },
+            phase: Phase::Ramp { window: sweep.max(1), end: 0 },
         }
     }
 

@@ -32,8 +32,9 @@ const SAMPLE_OVERHEAD_BYTES: u64 = 4096;
 /// Topologies that make room for rows after sampling may take so many quarters of the budget.
 const PASSING_TOPOLOGY_QUARTERS: u64 = 3;
 
-/// Passes over the file that the first window of a stretch costs.
-const RAMP_PASSES: f64 = 1.5;
+/// Passes over the file that the first window of a stretch costs beyond its share: for a quarter of
+/// the window, for half of it, and half a one before slices rotate.
+const RAMP_PASSES: f64 = 1.75;
 
 /// Rows are distributed unasked if they have so many bytes, and if that takes at most this share of
 /// the time that the best other way takes.
@@ -381,12 +382,12 @@ mod tests {
 
     #[test]
     fn sampling_first_pays_once_the_batches_make_up_for_sampling_and_the_first_window() {
-        // 30 ms less a batch for 10 ms of sampling, and passes of 2 s, of which one and a half are
-        // lost: 150 batches break even.
+        // 30 ms less a batch for 10 ms of sampling, and passes of 2 s, of which one and three
+        // quarters are lost: 175 batches break even.
         let pays = |batches, each| {
             pays_to_sample_first(batches, [0.08, 0.05], Duration::from_millis(each), 2.0)
         };
-        assert!(!pays(149, 10) && pays(151, 10));
+        assert!(!pays(174, 10) && pays(176, 10));
         assert!(!pays(1_000_000, 31) && pays(1_000_000, 29));
         assert!(!pays(0, 0));
     }
