@@ -49,7 +49,7 @@ pub struct Layout {
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[error(
     "a row of features has {feature_bytes} bytes and a page {page_bytes}; \
-     a row has to leave room for one neighbour, so choose larger pages"
+     a row has to leave room for one neighbour, so choose larger pages (flash.page_bytes)"
 )]
 pub struct LayoutError {
     /// Of a row.

@@ -107,9 +107,9 @@ def table(runs: Any) -> Table:
         first["source"] = "graph"
     if "value" in runs.columns:
         first["value"] = "value"
-    made = Table(box=SIMPLE, padding=(0, 1, 0, 0))
+    made = Table(box=SIMPLE, padding=0)
     for head in first.values():
-        made.add_column(head)
+        made.add_column(head, no_wrap=True)
     for head in ["targets/s", "us", "flash", "host", "PCIe", "compute", "targets/J", "bound by"]:
         made.add_column(head, justify="right", no_wrap=True)
     for row in runs.rows:
