@@ -36,7 +36,16 @@ def line(result: Result) -> str:
     text += f"  anon {result['peak_anon_bytes'] / 1e6:,.0f} MB"
     if "accuracy" in result:
         text += f"  accuracy {result['accuracy']:.4f}"
-    return text
+    return text + f"  {plan(result)}"
+
+
+def plan(result: Result) -> str:
+    """What a look-ahead chose: its policy, batches ahead, and phases if they take turns."""
+    chosen = result.get("chosen")
+    if not chosen:
+        return ""
+    turns = ", two phases" if chosen["phases"] == 2 else ""
+    return f"{chosen['reading']} {chosen['window']}{turns}"
 
 
 def reads_of(result: Result) -> tuple[float, float]:
@@ -70,6 +79,7 @@ def summary(rounds: list[dict[str, Any]], systems: list[str]) -> dict[str, Any]:
         if failures:
             own["failures"] = failures
         own["ratios"] = ratios(rounds, name)
+        own["plans"] = sorted({plan(run) for run in runs} - {""})
         found[name] = own
     naive = against_fio(rounds)
     if naive is not None:
@@ -127,6 +137,7 @@ def _reads(own: Result, key: str, instead: str) -> str:
 
 
 COLUMNS: list[tuple[str, Callable[[Result], str]]] = [
+    ("plan", lambda r: "; ".join(r.get("plans", [])) or "-"),
     ("seeds/s", lambda r: _cell(r, "seeds_per_s")),
     ("range", lambda r: _range(r, "seeds_per_s")),
     ("ms/batch", lambda r: _cell(r, "ms_per_batch", "{:,.1f}")),

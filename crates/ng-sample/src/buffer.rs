@@ -4,10 +4,12 @@
 //! The invariant: a pool's memory is taken from the budget once, as long as the pool or one of its
 //! buffers lives.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ng_io::Region;
-use ng_types::Reservation;
+use ng_types::{BudgetExceeded, Reservation};
+
+use crate::SampleError;
 
 /// From this length on a page fault for every 4 KiB would take longer than what fills them.
 const LARGE_BYTES: usize = 8 << 20;
@@ -15,7 +17,7 @@ const LARGE_BYTES: usize = 8 << 20;
 /// Bytes of a column. Equal content makes equal buffers.
 #[derive(Debug)]
 pub struct Buffer {
-    region: Region,
+    pooled: Pooled,
     len: usize,
     home: Option<Arc<Pool>>,
 }
@@ -25,17 +27,17 @@ impl Buffer {
     pub fn new(len: usize) -> std::io::Result<Self> {
         let is_large = len >= LARGE_BYTES;
         let region = if is_large { Region::with_huge_pages(len)? } else { Region::new(len)? };
-        Ok(Self { region, len, home: None })
+        Ok(Self { pooled: Pooled { region, _more: None }, len, home: None })
     }
 
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
-        &self.region.as_slice()[..self.len]
+        &self.pooled.region.as_slice()[..self.len]
     }
 
     /// The bytes, to be written.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        &mut self.region.as_mut_slice()[..self.len]
+        &mut self.pooled.region.as_mut_slice()[..self.len]
     }
 }
 
@@ -50,42 +52,88 @@ impl Eq for Buffer {}
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let (Some(home), Ok(empty)) = (self.home.take(), Region::new(0)) {
-            home.give(std::mem::replace(&mut self.region, empty));
+            let empty = Pooled { region: empty, _more: None };
+            home.lock().push(std::mem::replace(&mut self.pooled, empty));
         }
     }
 }
 
-/// Buffers of one length that come back.
+/// Buffers that come back: all of one length, but for those that had to become longer.
 #[derive(Debug)]
 pub(crate) struct Pool {
     bytes: usize,
-    free: Mutex<Vec<Region>>,
+    free: Mutex<Vec<Pooled>>,
     _held: Reservation,
+}
+
+/// A buffer's memory, and what of it is not paid for by the pool.
+#[derive(Debug)]
+struct Pooled {
+    region: Region,
+    _more: Option<Reservation>,
 }
 
 impl Pool {
     /// `count` buffers of up to `bytes` each, paid for by `held`.
     pub fn new(count: usize, bytes: usize, held: Reservation) -> std::io::Result<Arc<Self>> {
-        let region = |_| Region::with_huge_pages(bytes);
-        let free = (0..count).map(region).collect::<std::io::Result<_>>()?;
+        let pooled = |_| Ok(Pooled { region: Region::with_huge_pages(bytes)?, _more: None });
+        let free = (0..count).map(pooled).collect::<std::io::Result<_>>()?;
         Ok(Arc::new(Self { bytes, free: Mutex::new(free), _held: held }))
     }
 
-    /// A buffer of `len` bytes with undefined content, if one is there and long enough.
-    pub fn take(self: &Arc<Self>, len: usize) -> Option<Buffer> {
-        if len > self.bytes {
-            return None;
+    /// A buffer of `len` bytes with undefined content, if one is there. Where batches turn out
+    /// larger than was foreseen it is made longer, for good, and what `reserve` gives pays for that.
+    pub fn take(
+        self: &Arc<Self>,
+        len: usize,
+        reserve: &dyn Fn(u64) -> Result<Reservation, BudgetExceeded>,
+    ) -> Result<Option<Buffer>, SampleError> {
+        let mut free = self.lock();
+        let long_enough = free.iter().position(|pooled| pooled.region.as_slice().len() >= len);
+        let Some(at) = long_enough.or(free.len().checked_sub(1)) else { return Ok(None) };
+        if long_enough.is_none() {
+            let more = reserve((len - self.bytes) as u64);
+            let more = Some(more.map_err(SampleError::from_budget)?);
+            let no_memory = |source| SampleError::NoMemory { bytes: len, source };
+            // The old memory goes before the new comes: both at once were not planned for.
+            free[at].region = Region::new(0).map_err(no_memory)?;
+            free[at] = Pooled { region: Region::with_huge_pages(len).map_err(no_memory)?, _more: more };
         }
-        let region = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-        Some(Buffer { region, len, home: Some(Arc::clone(self)) })
+        let pooled = free.swap_remove(at);
+        Ok(Some(Buffer { pooled, len, home: Some(Arc::clone(self)) }))
     }
 
-    /// Whether a buffer can be this long.
-    pub fn fits(&self, len: usize) -> bool {
-        len <= self.bytes
+    fn lock(&self) -> MutexGuard<'_, Vec<Pooled>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn give(&self, region: Region) {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(region);
+#[cfg(test)]
+mod tests {
+    use ng_types::Budget;
+
+    use super::*;
+
+    #[test]
+    fn a_buffer_becomes_longer_where_the_budget_allows_and_is_not_lost_where_it_does_not() {
+        let budget = Budget::new(10_000);
+        let reserve = |bytes| budget.reserve(bytes);
+        let take = |pool: &Arc<Pool>, len| pool.take(len, &reserve);
+        let held = budget.reserve(8192).expect("two buffers");
+        let pool = Pool::new(2, 4096, held).expect("memory");
+
+        let mut longer = take(&pool, 5000).expect("904 bytes more").expect("a buffer");
+        assert_eq!(longer.as_mut_slice().len(), 5000);
+        assert_eq!(budget.used_bytes(), 8192 + 904);
+        assert!(take(&pool, 6000).is_err(), "1,904 bytes more are not there");
+        let other = take(&pool, 4096).expect("as it was").expect("the other buffer");
+        assert!(take(&pool, 1).expect("no error").is_none(), "all are out");
+
+        drop((longer, other));
+        let first = take(&pool, 5000).expect("nothing more").expect("the longer one");
+        let second = take(&pool, 4000).expect("nothing more").expect("the shorter one");
+        assert_eq!(budget.used_bytes(), 8192 + 904);
+        drop((first, second, pool));
+        assert_eq!(budget.used_bytes(), 0);
     }
 }

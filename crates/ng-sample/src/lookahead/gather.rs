@@ -154,23 +154,20 @@ impl Gatherer {
         self.stages.time(Work::Gather, &admit, gather)
     }
 
-    /// A buffer of the pool; one of its own where the batch is larger than any that was foreseen.
+    /// A buffer of the pool; one of its own where the consumer keeps what it got.
     fn buffer(
         &self,
         shared: &Shared,
         pool: &Arc<Pool>,
         len: usize,
     ) -> Result<Option<(Buffer, Option<Reservation>)>, SampleError> {
-        if !pool.fits(len) {
-            return self.own_buffer(len).map(Some);
-        }
         // A buffer comes back without a word to this stage, so the wait is one of short looks.
         let start = Instant::now();
-        let look = |state: &mut State| match pool.take(len) {
-            Some(buffer) => Some(Ok((buffer, None))),
-            None if start.elapsed() < BUFFER_PATIENCE => None,
-            // The consumer keeps what it got: it may have what else is free.
-            None => match self.own_buffer(len) {
+        let look = |state: &mut State| match pool.take(len, &|bytes| self.snapshot.reserve(bytes)) {
+            Ok(Some(buffer)) => Some(Ok((buffer, None))),
+            _ if start.elapsed() < BUFFER_PATIENCE => None,
+            // It may have what else is free.
+            _ => match self.own_buffer(len) {
                 Err(_) if !state.ready.is_empty() || start.elapsed() < MEMORY_PATIENCE => None,
                 result => Some(result),
             },

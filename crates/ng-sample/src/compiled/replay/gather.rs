@@ -77,7 +77,8 @@ impl Engine {
             let len = batch.row_ids(tensor.owner).len() * decoder.out_bytes();
             let taken = match pool {
                 Some(pool) => {
-                    self.wait_for_memory(|| Ok(pool.take(len).map(|b| (b, None))), len)?
+                    let take = || Ok(pool.take(len, &|bytes| snapshot.reserve(bytes))?.map(|buffer| (buffer, None)));
+                    self.wait_for_memory(take, len)?
                 }
                 None => self.wait_for_memory(|| self.own_buffer(len).map(Some), len)?,
             };
