@@ -97,7 +97,8 @@ impl Pool {
             let no_memory = |source| SampleError::NoMemory { bytes: len, source };
             // The old memory goes before the new comes: both at once were not planned for.
             free[at].region = Region::new(0).map_err(no_memory)?;
-            free[at] = Pooled { region: Region::with_huge_pages(len).map_err(no_memory)?, _more: more };
+            free[at] =
+                Pooled { region: Region::with_huge_pages(len).map_err(no_memory)?, _more: more };
         }
         let pooled = free.swap_remove(at);
         Ok(Some(Buffer { pooled, len, home: Some(Arc::clone(self)) }))

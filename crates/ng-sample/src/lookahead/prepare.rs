@@ -32,10 +32,6 @@ const SAMPLE_OVERHEAD_BYTES: u64 = 4096;
 /// Topologies that make room for rows after sampling may take so many quarters of the budget.
 const PASSING_TOPOLOGY_QUARTERS: u64 = 3;
 
-/// Passes over the file that the first window of a stretch costs beyond its share: for a quarter of
-/// the window, for half of it, and half a one before slices rotate.
-const RAMP_PASSES: f64 = 1.75;
-
 /// Rows are distributed unasked if they have so many bytes, and if that takes at most this share of
 /// the time that the best other way takes.
 const DISTRIBUTED_BYTES: u64 = 64;
@@ -275,10 +271,10 @@ impl Engine {
 
 /// Whether sampling `batches` before their rows are read pays, where a batch then takes the second
 /// number of `seconds` of the device instead of the first: it costs the time of sampling, `each`,
-/// and filling the window anew, some passes over the file.
+/// and one `pass` over the file, for what batches want before a slice comes by for the first time.
 fn pays_to_sample_first(batches: u64, seconds: [f64; 2], each: Duration, pass: f64) -> bool {
     let gain = seconds[0] - seconds[1] - each.as_secs_f64();
-    batches as f64 * gain > RAMP_PASSES * pass
+    batches as f64 * gain > pass
 }
 
 #[cfg(test)]
@@ -382,12 +378,11 @@ mod tests {
 
     #[test]
     fn sampling_first_pays_once_the_batches_make_up_for_sampling_and_the_first_window() {
-        // 30 ms less a batch for 10 ms of sampling, and passes of 2 s, of which one and three
-        // quarters are lost: 175 batches break even.
+        // 30 ms less a batch for 10 ms of sampling, and a pass of 2 s: 100 batches break even.
         let pays = |batches, each| {
             pays_to_sample_first(batches, [0.08, 0.05], Duration::from_millis(each), 2.0)
         };
-        assert!(!pays(174, 10) && pays(176, 10));
+        assert!(!pays(99, 10) && pays(101, 10));
         assert!(!pays(1_000_000, 31) && pays(1_000_000, 29));
         assert!(!pays(0, 0));
     }

@@ -24,9 +24,6 @@ use crate::buffer::Pool;
 /// Batches that are sampled beyond those that a step needs, so that the next step finds them.
 const SAMPLED_BEYOND: u64 = 3;
 
-/// The first sweep of a stretch that was sampled before is for this share of the window.
-const FIRST_SWEEP_SHARE: u64 = 4;
-
 /// Batches that are written down at a time.
 const SPILLED_TOGETHER: u64 = 8;
 
@@ -261,9 +258,9 @@ impl Engine {
         }
         let snapshot = Arc::clone(self.snapshot());
         let (window, gap) = (prepared.chosen.window, prepared.costs.gap_blocks());
-        // Who has waited for many batches to be sampled can wait for most of a pass; each doubling
-        // from one batch on would be a pass of its own, again in every stretch.
-        let sweep = if prepared.chosen.has_two_phases { window / FIRST_SWEEP_SHARE } else { 1 };
+        // Who has waited for many batches to be sampled can wait for one pass; each doubling from
+        // one batch on would be a pass of its own, again in every stretch.
+        let sweep = if prepared.chosen.has_two_phases { window } else { 1 };
         Ok((Planner::new(snapshot, reading, (window, sweep), gap, tables, from), slots))
     }
 

@@ -77,7 +77,11 @@ impl Engine {
             let len = batch.row_ids(tensor.owner).len() * decoder.out_bytes();
             let taken = match pool {
                 Some(pool) => {
-                    let take = || Ok(pool.take(len, &|bytes| snapshot.reserve(bytes))?.map(|buffer| (buffer, None)));
+                    let take = || {
+                        Ok(pool
+                            .take(len, &|bytes| snapshot.reserve(bytes))?
+                            .map(|buffer| (buffer, None)))
+                    };
                     self.wait_for_memory(take, len)?
                 }
                 None => self.wait_for_memory(|| self.own_buffer(len).map(Some), len)?,
