@@ -59,7 +59,7 @@ class Loop:
 
         folder = arguments.folder / arguments.graph
         graph = json.loads((folder / "about.json").read_text())
-        options = dict(way)
+        options = {**way, "two_phase": arguments.two_phase}
         self.send = options.pop("to", None)
         in_memory = options.get("backend") == "memory"
         self.store = ng.open(
@@ -190,6 +190,9 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=STRETCH)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument(
+        "--two-phase", action=argparse.BooleanOptionalAction, help="default: where it pays"
+    )
     parser.add_argument("--one", help="run this way in this process and print JSON")
     arguments = parser.parse_args()
     if arguments.one:
@@ -210,7 +213,8 @@ def main() -> None:
             round_[name] = json.loads(last) if done.returncode == 0 else failed
             print(name, json.dumps(round_[name]), flush=True)
             (BENCH / "gpu.json").write_text(json.dumps(report, indent=1))
-    print("\n".join(table(["", "seeds/s", *(title for title, _, _ in SHOWN)], rows_of(report["rounds"]))))
+    head = ["", "seeds/s", *(title for title, _, _ in SHOWN)]
+    print("\n".join(table(head, rows_of(report["rounds"]))))
 
 
 if __name__ == "__main__":
