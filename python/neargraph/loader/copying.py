@@ -10,8 +10,10 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -104,18 +106,18 @@ class CopyStage:
 
     def run(self, batches: Iterator[Any]) -> Iterator[Any]:
         """The same batches, copied."""
-        copied = in_background(self._copied(batches), _AHEAD, "ng-copy")
-        if self._cuda is None:
-            yield from copied
-            return
-        for entry in copied:
-            batch, event, sent = entry
-            entry.clear()
-            self._cuda.await_in_compute(event, sent)
-            del event, sent
-            holder = [batch]
-            del batch
-            yield holder.pop()
+        with closing(in_background(self._copied(batches), _AHEAD, "ng-copy")) as copied:
+            if self._cuda is None:
+                yield from copied
+                return
+            for entry in copied:
+                batch, event, sent = entry
+                entry.clear()
+                self._cuda.await_in_compute(event, sent)
+                del event, sent
+                holder = [batch]
+                del batch
+                yield holder.pop()
 
     def _copied(self, batches: Iterator[Any]) -> Iterator[Any]:
         while True:
@@ -137,7 +139,7 @@ class CopyStage:
         places, num_bytes = _layout(tensors)
         buffer = self._buffer(num_bytes)
         for tensor, place in zip(tensors, places, strict=True):
-            _part(buffer, place, tensor).copy_(tensor)
+            _fill(buffer, place, tensor)
         sent, event = self._cuda.send(buffer[:num_bytes])
         self._buffers.append((buffer, event))
         there = iter([_part(sent, place, t) for t, place in zip(tensors, places, strict=True)])
@@ -163,6 +165,16 @@ def _layout(tensors: list[Tensor]) -> tuple[list[int], int]:
         places.append(end)
         end += -(-tensor.numel() * tensor.element_size() // _ALIGNMENT) * _ALIGNMENT
     return places, end
+
+
+def _fill(memory: Tensor, place: int, tensor: Tensor) -> None:
+    """Copies the bytes of `tensor` to `memory` from `place` on, in this thread alone.
+
+    Torch would wake a thread on every core for that, and wait for all of them where sampling and
+    gathering keep the cores busy.
+    """
+    source = tensor.detach().contiguous().view(-1).view(torch.uint8).numpy()
+    np.copyto(memory.numpy()[place : place + source.size], source)
 
 
 def _part(memory: Tensor, place: int, like: Tensor) -> Tensor:
