@@ -168,26 +168,24 @@ def steady(peer: Peer, spec: Spec) -> dict[str, Any]:
     opened = time.perf_counter()
     warm = 0
     first_seconds = 0.0
-    stretch = 1
     while (
         warm < spec.warmup and time.perf_counter() - opened < spec.warmup_seconds
-    ) or warm % stretch:
+    ) or warm % stretch_of(peer):
         batch = next(stream)
         if learner is not None:
             learner.step(batch.data)
         del batch
         warm += 1
         first_seconds = first_seconds or time.perf_counter() - opened
-        stretch = stretch_of(peer)
     peer.reset()
     device, own, cpu = device_reads(spec.graph), own_io_bytes(), os.times()
     times: list[float] = []
     seeds = rows = edges = 0
     start = last = time.perf_counter()
     # Phases that take turns are counted whole, or one of them would be left out.
-    while (len(times) < spec.batches and (len(times) < 3 or last - start < spec.seconds)) or len(
-        times
-    ) % stretch:
+    while (len(times) < spec.batches and (len(times) < 3 or last - start < spec.seconds)) or (
+        len(times) % stretch_of(peer)
+    ):
         batch = next(stream)
         seeds, rows, edges = seeds + batch.seeds, rows + batch.rows, edges + batch.edges
         if learner is not None:
@@ -204,7 +202,7 @@ def steady(peer: Peer, spec: Spec) -> dict[str, Any]:
     result = {
         "seconds": last - start,
         "batches": count,
-        "stretch": stretch,
+        "stretch": stretch_of(peer),
         "warmup_batches": warm,
         "first_batch_seconds": first_seconds,
         "open_seconds": opened - STARTED,
