@@ -3,9 +3,9 @@
     python -m benchmarks.gpu --graph planted_4m --memory 2GB
 
 GraphSAGE on the standard work, through `NeighborLoader`. Ways: everything in memory, reading ahead
-with the loader's own copy stage, with pinned batches that the loop sends, with plain batches that
-the loop sends, and one aligned read for each missing row. Each run is a process of its own. Counted
-are `--batches` batches after as many that are not, for at most `--seconds` each, but whole stretches
+with the loader's own copies, with pinned batches that the loop sends, with plain batches that the
+loop sends, and one aligned read for each missing row. Each run is a process of its own. Counted are
+`--batches` batches after as many that are not, for at most `--seconds` each, but whole stretches
 where a plan has two phases. Memory is the store's budget; nothing else of the process is limited.
 Writes `.bench/gpu.json`; prints the table. Needs torch with CUDA.
 """
@@ -109,7 +109,7 @@ class Loop:
             batch.x, batch.edge_index, batch.num_sampled_nodes, batch.num_sampled_edges
         )
         loss = functional.cross_entropy(out[: batch.batch_size], batch.y[: batch.batch_size])
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         self.losses.append(loss.detach())
 

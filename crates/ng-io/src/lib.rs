@@ -13,6 +13,7 @@ mod cache_file;
 mod directory;
 mod disk;
 mod error;
+mod gauge;
 mod load;
 mod lockable;
 mod locks;
@@ -34,6 +35,7 @@ pub use append::Appender;
 pub use cache_file::{CacheFile, device_name};
 pub use disk::{Access, BLOCK_BYTES, Disk, FileId, NextRead, READ_BYTES_MAX, ReadDone, ReadOp};
 pub use error::{OpenError, ReadError, WriteError};
+pub use gauge::{DependentReads, Gauge};
 pub use load::{LoadError, Loaded, load_file};
 pub use locks::Lock;
 pub use machine::{

@@ -6,6 +6,7 @@ mod catalog;
 mod compiled;
 mod direct;
 mod errors;
+mod host;
 mod importer;
 mod progress;
 mod reorganize;
@@ -45,6 +46,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(store::probe, module)?)?;
     module.add_function(wrap_pyfunction!(store::load_file, module)?)?;
     module.add_function(wrap_pyfunction!(sampler::seed_order, module)?)?;
+    module.add_function(wrap_pyfunction!(host::measure_host, module)?)?;
+    module.add_function(wrap_pyfunction!(host::simulate_host, module)?)?;
+    module.add_function(wrap_pyfunction!(host::replay_on_host, module)?)?;
     module.add_function(wrap_pyfunction!(sim::sim_config, module)?)?;
     module.add_function(wrap_pyfunction!(sim::sim_names, module)?)?;
     module.add_function(wrap_pyfunction!(sim::sim_switched, module)?)?;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ng_ssdsim::{Config, DATASETS, Dataset, Job, PLATFORMS, SimulateError, run_all};
+use ng_ssdsim::{
+    Config, DATASETS, Dataset, Job, MORE_PLATFORMS, PLATFORMS, SimulateError, run_all,
+};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -104,7 +106,7 @@ pub fn sim_names() -> String {
         })
     });
     let switches: Vec<&str> = Config::SWITCHES.iter().map(|(name, _)| *name).collect();
-    json!({"platforms": PLATFORMS, "datasets": sets, "switches": switches}).to_string()
+    json!({"platforms": PLATFORMS, "more_platforms": MORE_PLATFORMS, "datasets": sets, "switches": switches}).to_string()
 }
 
 /// A configuration with one cost taken from another, as JSON.
@@ -137,7 +139,7 @@ pub fn simulate(py: Python<'_>, trace: &Trace, jobs: &str) -> PyResult<String> {
     Ok(json!(rows).to_string())
 }
 
-fn parsed<T: serde::de::DeserializeOwned>(text: &str) -> PyResult<T> {
+pub(crate) fn parsed<T: serde::de::DeserializeOwned>(text: &str) -> PyResult<T> {
     serde_json::from_str(text)
         .map_err(|error| errors::named("UnsupportedArgument", format!("simulation: {error}")))
 }

@@ -8,8 +8,8 @@
 use std::time::Instant;
 
 use ng_ssdsim::{
-    Config, DATASETS, Dataset, Engine, Job, Layout, Machine, Model, PLATFORMS, Placement, Start,
-    plan, run_all,
+    Config, Crowd, DATASETS, Dataset, Engine, Job, Layer, Layout, Machine, Model, PLATFORMS,
+    Placement, Start, plan, run_all,
 };
 
 const FANOUTS: [u32; 3] = [3, 3, 3];
@@ -21,7 +21,14 @@ fn job(config: &Config, set: &Dataset, platform: &str) -> Job {
         placement: Placement::Random(1),
         feature_bytes: set.feature_bytes(),
         mean_degree: set.mean_degree(),
-        model: Model { columns: u64::from(set.columns), hidden: 128, outputs: 10, backward: true },
+        model: Model {
+            columns: u64::from(set.columns),
+            hidden: 128,
+            outputs: 10,
+            backward: true,
+            layer: Layer::Sage,
+        },
+        crowd: Crowd::default(),
     }
 }
 
@@ -36,7 +43,7 @@ fn main() {
             let layout = Layout::direct(&config, set.feature_bytes(), 300.0, placement);
             let asked = platform.asked();
             let plan = plan(&trace, 0, &layout.expect("fits"), &config.payload, asked);
-            let machine = Machine::new(&config, platform.path(false)).expect("a device");
+            let machine = Machine::new(&config, platform.path()).expect("a device");
             let mut engine = Engine::new(machine);
             let (start, mut events) = (Instant::now(), 0);
             while start.elapsed().as_secs_f64() < 0.5 {

@@ -17,6 +17,21 @@ pub struct Gemm {
     pub n: u64,
 }
 
+/// What a layer does with the rows of a node and its neighbours (HolisticGNN, section II.A).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layer {
+    /// Sums neighbours; one product.
+    #[default]
+    Sage,
+    /// Scales rows and sums them, the node's own among them; one product.
+    Gcn,
+    /// Sums neighbours and the weighted own row; a product for each of two layers of a perceptron.
+    Gin,
+    /// Multiplies rows element by element and sums both rows and products; a product for each sum.
+    Ngcf,
+}
+
 /// The widths of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,6 +44,9 @@ pub struct Model {
     pub outputs: u64,
     /// Whether gradients are computed, too.
     pub backward: bool,
+    /// What its layers do.
+    #[serde(default)]
+    pub layer: Layer,
 }
 
 /// What a batch computes.
@@ -41,8 +59,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// The work of a batch: layer l computes nodes of the first hops from rows of one hop more, a
-    /// sum of neighbours and one product each; a last product makes outputs of the targets.
+    /// The work of a batch: layer l computes nodes of the first hops from rows of one hop more; a
+    /// last product makes outputs of the targets.
     ///
     /// `visits` counts the nodes of each hop.
     pub fn of_batch(model: &Model, visits: &[u64]) -> Self {
@@ -51,8 +69,7 @@ impl Work {
         for last in (0..visits.len().saturating_sub(1)).rev() {
             let nodes: u64 = visits[..=last].iter().sum();
             let summed: u64 = visits[1..=last + 1].iter().sum();
-            work.sums.push((summed, width));
-            work.gemms.push(Gemm { m: nodes, k: width, n: model.hidden });
+            work.add_layer(model.layer, (nodes, summed), (width, model.hidden));
             width = model.hidden;
         }
         let targets = visits.first().copied().unwrap_or(0);
@@ -66,6 +83,25 @@ impl Work {
             }
         }
         work
+    }
+
+    /// A layer for `nodes` that have `summed` neighbours between them.
+    fn add_layer(&mut self, layer: Layer, (nodes, summed): (u64, u64), (k, n): (u64, u64)) {
+        let first = Gemm { m: nodes, k, n };
+        self.gemms.push(first);
+        match layer {
+            Layer::Sage => self.sums.push((summed, k)),
+            // Each row is scaled before it is summed.
+            Layer::Gcn => self.sums.push((2 * (summed + nodes), k)),
+            Layer::Gin => {
+                self.sums.push((summed + 2 * nodes, k));
+                self.gemms.push(Gemm { m: nodes, k: n, n });
+            }
+            Layer::Ngcf => {
+                self.sums.push((3 * summed, k));
+                self.gemms.push(first);
+            }
+        }
     }
 
     /// Multiplications, and as many additions.
@@ -139,7 +175,8 @@ mod tests {
 
     #[test]
     fn a_batch_has_a_product_for_each_layer_and_one_for_the_result() {
-        let model = Model { columns: 200, hidden: 128, outputs: 10, backward: false };
+        let layer = Layer::Sage;
+        let model = Model { columns: 200, hidden: 128, outputs: 10, backward: false, layer };
         let work = Work::of_batch(&model, &[128, 384, 1152, 3456]);
         let gemm = |m, k, n| Gemm { m, k, n };
         assert_eq!(
@@ -149,5 +186,20 @@ mod tests {
         assert_eq!(work.sums, [(4992, 200), (1536, 128), (384, 128)]);
         let trained = Work::of_batch(&Model { backward: true, ..model }, &[128, 384, 1152, 3456]);
         assert_eq!(trained.multiplications(), 3 * work.multiplications());
+    }
+
+    #[test]
+    fn layers_differ_in_sums_and_products() {
+        let work = |layer| {
+            let model = Model { columns: 200, hidden: 128, outputs: 10, backward: false, layer };
+            Work::of_batch(&model, &[10, 30])
+        };
+        let (gcn, gin, ngcf) = (work(Layer::Gcn), work(Layer::Gin), work(Layer::Ngcf));
+        let gemm = |m, k, n| Gemm { m, k, n };
+        assert_eq!(gcn.gemms, work(Layer::Sage).gemms);
+        assert_eq!((&gcn.sums, &gin.sums), (&vec![(80, 200)], &vec![(50, 200)]));
+        assert_eq!(gin.gemms, [gemm(10, 200, 128), gemm(10, 128, 128), gemm(10, 128, 10)]);
+        assert_eq!(ngcf.gemms, [gemm(10, 200, 128), gemm(10, 200, 128), gemm(10, 128, 10)]);
+        assert_eq!(ngcf.sums, [(90, 200)]);
     }
 }

@@ -63,7 +63,7 @@ pub struct HostError {
 }
 
 /// What a batch took on this host.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HostOutcome {
     /// From the first read to the last result.
     pub makespan: Picos,

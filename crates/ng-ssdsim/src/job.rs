@@ -11,7 +11,7 @@ use crate::accelerator::Model;
 use crate::config::Config;
 use crate::layout::{Layout, Placement};
 use crate::platform::Platform;
-use crate::simulate::{Run, SimulateError, simulate};
+use crate::simulate::{Crowd, Run, SimulateError, simulate};
 
 /// A platform, a device and a graph's measures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,9 @@ pub struct Job {
     pub mean_degree: f64,
     /// What is computed.
     pub model: Model,
+    /// Who works at the same time.
+    #[serde(default)]
+    pub crowd: Crowd,
 }
 
 impl Job {
@@ -40,7 +43,7 @@ impl Job {
         let together = self.config.features_beside_lists || !platform.barrier;
         let make = if together { Layout::direct } else { Layout::csr };
         let layout = make(&self.config, self.feature_bytes, self.mean_degree, self.placement)?;
-        simulate(trace, &layout, &self.config, platform, &self.model)
+        simulate(trace, &layout, &self.config, platform, &self.model, &self.crowd)
     }
 }
 

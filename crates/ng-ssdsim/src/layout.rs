@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::config::Config;
+use crate::time::{Picos, from_ns};
 
 /// Who decides where a page lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +42,8 @@ pub struct Layout {
     channels: u64,
     dies_per_channel: u64,
     planes: u64,
+    /// Time of a sense by type of page; empty where all are alike.
+    senses: Vec<Picos>,
     /// Bytes of a list, on average: where a node's list starts, when nothing better is known.
     list_bytes: f64,
 }
@@ -121,6 +124,7 @@ impl Layout {
             channels: u64::from(flash.channels),
             dies_per_channel: u64::from(flash.dies_per_channel),
             planes: u64::from(flash.planes),
+            senses: flash.sense_types_ns.iter().map(|&ns| from_ns(ns)).collect(),
             list_bytes: mean_degree * id_bytes as f64,
         })
     }
@@ -180,6 +184,12 @@ impl Layout {
             plane: (rest % self.planes) as u8,
             row: (rest / self.planes) as u32,
         }
+    }
+
+    /// How long the sense of a page takes, where that differs from page to page.
+    pub fn sense_of(&self, address: &Address) -> Option<Picos> {
+        let types = self.senses.len().max(1);
+        self.senses.get(address.row as usize % types).copied()
     }
 
     /// The page's number in a device that is filled node by node.
@@ -262,6 +272,18 @@ mod tests {
         let (least, most) = (counts.iter().min(), counts.iter().max());
         // 1,000 each, and four standard deviations.
         assert!(*least.expect("dies") > 870 && *most.expect("dies") < 1130, "{least:?} {most:?}");
+    }
+
+    #[test]
+    fn rows_take_the_types_of_pages_in_turn() {
+        let at = |row| Address { die: 3, plane: 1, row };
+        let mut config = Config::paper();
+        let layout = |config: &Config| Layout::direct(config, 64, 10.0, Placement::Striped);
+        assert_eq!(layout(&config).expect("fits").sense_of(&at(7)), None);
+        config.flash.sense_types_ns = vec![40e3, 65e3];
+        let found = layout(&config).expect("fits");
+        assert_eq!(found.sense_of(&at(6)), Some(40_000_000));
+        assert_eq!(found.sense_of(&at(7)), Some(65_000_000));
     }
 
     #[test]

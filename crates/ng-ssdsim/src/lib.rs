@@ -14,6 +14,7 @@ mod engine;
 mod host;
 mod job;
 mod layout;
+mod on_host;
 mod plan;
 mod planning;
 mod platform;
@@ -21,7 +22,7 @@ mod simulate;
 mod summary;
 mod time;
 
-pub use accelerator::{Gemm, Model, Work};
+pub use accelerator::{Gemm, Layer, Model, Work};
 pub use config::{
     Accelerator, Config, ConfigError, Dram, Energy, Firmware, Flash, Host, Payload, Router, Switch,
 };
@@ -31,9 +32,12 @@ pub use engine::{Audit, Engine, Machine, Outcome, Path, Pcie, Stamps, Start};
 pub use host::{HostError, HostOutcome, MeasuredHost};
 pub use job::{Job, run_all};
 pub use layout::{Address, Format, Layout, LayoutError, Page, Placement};
+pub use on_host::{HostBatch, HostRun, OnHostError, host_plans, run_on_host};
 pub use plan::{Plan, flag};
 pub use planning::{Asked, plan};
-pub use platform::{PLATFORMS, Platform, Sampler, ToHost, UnknownPlatform};
-pub use simulate::{BatchRun, Run, Shares, SimulateError, simulate};
+pub use platform::{
+    COALESCED, MORE_PLATFORMS, PLATFORMS, Platform, Sampler, ToHost, UnknownPlatform,
+};
+pub use simulate::{BatchRun, Crowd, Run, Shares, SimulateError, simulate};
 pub use summary::{Curve, Latency, Spread};
 pub use time::{MICRO, NANO, Picos, Rate, SECOND, from_ns, to_micros, to_seconds};

@@ -63,6 +63,43 @@ impl Plan {
         self.children[command as usize]..self.children[command as usize + 1]
     }
 
+    /// The commands of several batches side by side; entries are numbered batch by batch.
+    pub fn joined(plans: &[Self]) -> Self {
+        let firsts = plans.iter().scan(0, |next, plan| {
+            let first = *next;
+            *next += plan.entry.iter().max().map_or(0, |&last| last + 1);
+            Some(first)
+        });
+        let firsts: Vec<u32> = firsts.collect();
+        // Roots first, then what each command brings forth, in its turn.
+        let mut order: Vec<(usize, u32)> = Vec::new();
+        for (at, plan) in plans.iter().enumerate() {
+            order.extend((0..plan.roots).map(|root| (at, root)));
+        }
+        let mut all = Self { roots: order.len() as u32, ..Self::default() };
+        let mut next = 0;
+        while let Some(&(at, command)) = order.get(next) {
+            all.children.push(order.len() as u32);
+            order.extend(plans[at].children_of(command).map(|child| (at, child)));
+            all.push_from(&plans[at], command as usize, firsts[at]);
+            next += 1;
+        }
+        all.children.push(order.len() as u32);
+        all.feature_bytes = plans.first().map_or(0, |plan| plan.feature_bytes);
+        all
+    }
+
+    fn push_from(&mut self, other: &Self, command: usize, first_entry: u32) {
+        self.die.push(other.die[command]);
+        self.row.push(other.row[command]);
+        self.plane.push(other.plane[command]);
+        self.bytes.push(other.bytes[command]);
+        self.flags.push(other.flags[command]);
+        self.hop.push(other.hop[command]);
+        self.entry.push(first_entry + other.entry[command]);
+        self.sense.extend(other.sense.get(command));
+    }
+
     /// Independent reads, one for each die named, of `bytes` each: for measurements and tests.
     pub fn of_reads(dies: &[u32], bytes: u32) -> Self {
         let count = dies.len();

@@ -18,6 +18,8 @@ pub struct Asked {
     pub sampled: bool,
     /// Results bring forth the next commands; else a hop is issued at once.
     pub streaming: bool,
+    /// Parts of a page that leave the die, a sector for each draw and those of the row; 0 is all.
+    pub sector_bytes: u32,
 }
 
 const ROOT: u32 = u32::MAX;
@@ -157,16 +159,27 @@ impl<'a> Planner<'a> {
             let row = if feature { self.layout.feature_bytes() } else { 0 };
             row + self.payload.header_bytes + self.payload.child_bytes * draws.max(children) as u32
         } else {
-            self.layout.page_bytes()
+            self.brought(feature, draws as u32)
         };
         let plan = &mut self.plan;
         plan.die.push(address.die);
         plan.row.push(address.row);
         plan.plane.push(address.plane);
+        plan.sense.extend(self.layout.sense_of(&address));
         plan.bytes.push(bytes);
         plan.flags.push(flags);
         plan.entry.push(wanted.entry);
         plan.hop.push(self.trace.hop[first + wanted.entry as usize]);
+    }
+
+    /// Bytes that leave a die where nothing is sampled on it.
+    fn brought(&self, feature: bool, draws: u32) -> u32 {
+        let (page, sector) = (self.layout.page_bytes(), self.asked.sector_bytes);
+        if sector == 0 {
+            return page;
+        }
+        let row = if feature { self.layout.feature_bytes().next_multiple_of(sector) } else { 0 };
+        (row + draws * sector).clamp(sector, page)
     }
 
     fn node(&self, entry: u32) -> u64 {

@@ -25,6 +25,8 @@ pub enum ToHost {
     Pages,
     /// Ids and rows of features, hop by hop.
     IdsAndRows,
+    /// Every page to a processor beside the SSD, and from there ids and rows, hop by hop.
+    PagesThenIdsAndRows,
     /// Pages of lists, and of the last hop its rows.
     PagesAndLastRows,
     /// Ids, hop by hop.
@@ -46,6 +48,10 @@ pub struct Platform {
     pub firmware: bool,
     /// What the host gets.
     pub to_host: ToHost,
+    /// Pages go on to the host while others are read.
+    pub overlaps: bool,
+    /// What a read brings is rounded up to so many bytes; 0 brings whole pages.
+    pub sector_bytes: u32,
 }
 
 /// The platforms of the publication, in its order.
@@ -60,6 +66,25 @@ pub const PLATFORMS: [Platform; 8] = [
     Platform::of("BG-2", Sampler::Die, false, false, ToHost::Results),
 ];
 
+/// Others to compare with: CC with its transfers beside the reads, CC that reads sectors, a
+/// computational SSD with a processor beside it that pages are copied to first, and SmartSAGE with
+/// one command for many targets and several workers (SmartSAGE, sections IV and VI).
+pub const MORE_PLATFORMS: [Platform; 4] = [
+    Platform {
+        overlaps: true,
+        ..Platform::of("CC-pipe", Sampler::Host, true, true, ToHost::Pages)
+    },
+    Platform {
+        sector_bytes: 512,
+        ..Platform::of("CC-512", Sampler::Host, true, true, ToHost::Pages)
+    },
+    Platform::of("FPGA-CSD", Sampler::Host, true, true, ToHost::PagesThenIdsAndRows),
+    Platform::of(COALESCED, Sampler::Core, false, true, ToHost::IdsAndRows),
+];
+
+/// The platform whose workers share a device.
+pub const COALESCED: &str = "SmartSAGE-coalesced";
+
 /// A name that no platform has.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[error("no platform {name:?}; there are {}", names())]
@@ -69,7 +94,12 @@ pub struct UnknownPlatform {
 }
 
 fn names() -> String {
-    PLATFORMS.map(|platform| platform.name).join(", ")
+    let names: Vec<_> = every().map(|platform| platform.name).collect();
+    names.join(", ")
+}
+
+fn every() -> impl Iterator<Item = Platform> {
+    PLATFORMS.into_iter().chain(MORE_PLATFORMS)
 }
 
 impl Platform {
@@ -80,12 +110,12 @@ impl Platform {
         firmware: bool,
         to_host: ToHost,
     ) -> Self {
-        Self { name, sampler, barrier, firmware, to_host }
+        Self { name, sampler, barrier, firmware, to_host, overlaps: false, sector_bytes: 0 }
     }
 
     /// The platform of this name.
     pub fn by_name(name: &str) -> Result<Self, UnknownPlatform> {
-        let found = PLATFORMS.into_iter().find(|platform| platform.name == name);
+        let found = every().find(|platform| platform.name == name);
         found.ok_or_else(|| UnknownPlatform { name: name.to_owned() })
     }
 
@@ -96,15 +126,19 @@ impl Platform {
 
     /// What it asks of its dies.
     pub fn asked(&self) -> Asked {
-        Asked { sampled: self.sampler == Sampler::Die, streaming: !self.barrier }
+        Asked {
+            sampled: self.sampler == Sampler::Die,
+            streaming: !self.barrier,
+            sector_bytes: self.sector_bytes,
+        }
     }
 
-    /// The way of its commands; `pages_to_host` where pages go on over PCIe one by one.
-    pub fn path(&self, pages_to_host: bool) -> Path {
+    /// The way of its commands.
+    pub fn path(&self) -> Path {
         Path {
             firmware: self.firmware,
             router: !self.firmware,
-            to_host: pages_to_host && self.to_host == ToHost::Pages,
+            to_host: self.overlaps,
             barrier: self.barrier,
         }
     }

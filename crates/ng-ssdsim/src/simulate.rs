@@ -3,8 +3,10 @@
 //! Every batch starts on an empty device; with a pipeline the flash prepares a batch while the
 //! accelerator computes the one before.
 
+use std::ops::Range;
+
 use ng_types::Trace;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::accelerator::{Model, Work};
@@ -14,7 +16,7 @@ use crate::engine::{Audit, COMMANDS_MAX, Engine, Machine, Outcome, Pcie, Start};
 use crate::layout::{Layout, LayoutError};
 use crate::plan::Plan;
 use crate::planning::plan;
-use crate::platform::{Platform, ToHost, UnknownPlatform};
+use crate::platform::{COALESCED, Platform, ToHost, UnknownPlatform};
 use crate::summary::{Curve, Latency};
 use crate::time::{Picos, from_ns, to_seconds};
 
@@ -45,9 +47,59 @@ pub enum SimulateError {
         /// As many as can be.
         most: usize,
     },
+    /// Workers for a platform that has none.
+    #[error(
+        "{what}: only {COALESCED} has 1 to {WORKERS_MAX} workers and commands for many targets"
+    )]
+    Crowd {
+        /// What was asked for.
+        what: String,
+    },
     /// There is nothing to simulate.
     #[error("the trace has no batches; record some, or name more targets")]
     Empty,
+}
+
+/// Workers that share a device, at most.
+const WORKERS_MAX: u32 = 64;
+
+/// Who works at the same time on [`COALESCED`] (SmartSAGE, section VI).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Crowd {
+    /// Batches in the device at the same time, each of a worker of its own.
+    pub workers: u32,
+    /// Targets that one command to the SSD asks for; 0 is a whole batch.
+    pub targets_per_command: u32,
+}
+
+impl Default for Crowd {
+    fn default() -> Self {
+        Self { workers: 1, targets_per_command: 0 }
+    }
+}
+
+impl Crowd {
+    fn check(&self, platform: Platform) -> Result<(), SimulateError> {
+        let is_one = *self == Self::default();
+        if is_one || platform.name == COALESCED && (1..=WORKERS_MAX).contains(&self.workers) {
+            return Ok(());
+        }
+        let Self { workers, targets_per_command } = self;
+        let what = format!(
+            "{} with {workers} workers and {targets_per_command} targets a command",
+            platform.name
+        );
+        Err(SimulateError::Crowd { what })
+    }
+
+    /// Commands from the host for a batch.
+    fn commands(&self, targets: u64) -> u64 {
+        match self.targets_per_command {
+            0 => 1,
+            some => targets.div_ceil(u64::from(some)),
+        }
+    }
 }
 
 /// Where the time of a batch goes.
@@ -115,23 +167,30 @@ impl Run {
     }
 }
 
-/// Runs all batches of a trace on a platform.
+/// Runs all batches of a trace on a platform; those that workers have at the same time are one
+/// entry of the result.
 pub fn simulate(
     trace: &Trace,
     layout: &Layout,
     config: &Config,
     platform: Platform,
     model: &Model,
+    crowd: &Crowd,
 ) -> Result<Run, SimulateError> {
     trace.check()?;
+    crowd.check(platform)?;
     if trace.batches() == 0 {
         return Err(SimulateError::Empty);
     }
-    let machine = Machine::new(config, platform.path(false))?;
-    let mut simulation =
-        Simulation { config, platform, model, layout, link: Pcie::new(config), trace };
+    let machine = Machine::new(config, platform.path())?;
+    let link = Pcie::new(config);
+    let mut simulation = Simulation { config, platform, model, layout, link, trace, crowd };
     let mut engine = Engine::new(machine);
-    let batches = (0..trace.batches()).map(|batch| simulation.batch(&mut engine, batch));
+    let together = crowd.workers as usize;
+    let batches = (0..trace.batches()).step_by(together).map(|first| {
+        let last = trace.batches().min(first + together);
+        simulation.batches(&mut engine, first..last)
+    });
     Ok(Run { platform, batches: batches.collect::<Result<_, _>>()? })
 }
 
@@ -142,28 +201,33 @@ struct Simulation<'a> {
     layout: &'a Layout,
     link: Pcie,
     trace: &'a Trace,
+    crowd: &'a Crowd,
 }
 
 impl Simulation<'_> {
-    fn batch(&mut self, engine: &mut Engine, batch: usize) -> Result<BatchRun, SimulateError> {
-        let asked = self.platform.asked();
-        let plan = plan(self.trace, batch, self.layout, &self.config.payload, asked);
+    fn batches(
+        &mut self,
+        engine: &mut Engine,
+        batches: Range<usize>,
+    ) -> Result<BatchRun, SimulateError> {
+        let plan = self.plan(batches.clone());
         if plan.len() >= COMMANDS_MAX {
             let (commands, most) = (plan.len(), COMMANDS_MAX - 1);
             return Err(SimulateError::TooLarge { commands, most });
         }
-        let visits = self.visits(batch);
+        let visits = visits(self.trace, batches.clone());
         let rounds = self.rounds(&visits);
         let outcome = engine.run(&plan, &Start { rounds: &rounds, ..Start::default() });
         let stamps = engine.stamps();
         let sent = self.sent(&plan, &visits);
-        let mut shares = self.shares(&outcome, &sent, &rounds);
+        let targets = visits[0] / batches.len() as u64;
+        let mut shares = self.shares(&outcome, &sent, &rounds, targets);
         let work = Work::of_batch(self.model, &visits);
         let inside = self.platform.computes_inside();
         let array = if inside { &self.config.accelerator } else { &self.config.discrete };
         shares.compute = array.time_of(&work);
         let preparation = shares.host + shares.flash + shares.pcie;
-        let interval = interval(inside, preparation, shares.compute);
+        let interval = interval(inside || batches.len() > 1, preparation, shares.compute);
         let joules = Joules::of(
             self.config,
             &Activity {
@@ -195,14 +259,13 @@ impl Simulation<'_> {
         })
     }
 
-    /// Nodes by hop.
-    fn visits(&self, batch: usize) -> Vec<u64> {
-        let hops = &self.trace.hop[self.trace.entries_of(batch)];
-        let mut visits = vec![0; hops.iter().max().map_or(1, |&last| usize::from(last) + 1)];
-        for &hop in hops {
-            visits[usize::from(hop)] += 1;
+    fn plan(&self, batches: Range<usize>) -> Plan {
+        let asked = self.platform.asked();
+        let of = |batch| plan(self.trace, batch, self.layout, &self.config.payload, asked);
+        if batches.len() == 1 {
+            return of(batches.start);
         }
-        visits
+        Plan::joined(&batches.map(of).collect::<Vec<_>>())
     }
 
     /// What lies between hops where the host takes part in each: ids up, the stack, ids down.
@@ -230,31 +293,51 @@ impl Simulation<'_> {
         let row = u64::from(self.layout.feature_bytes());
         let page = u64::from(self.layout.page_bytes());
         let last = plan.hops() as u8 - 1;
+        let pages = || plan.bytes.iter().map(|&bytes| u64::from(bytes)).sum();
+        let rows = || visits.iter().map(|&n| self.ids(n) + n * row);
         match self.platform.to_host {
             ToHost::Results => vec![self.ids(visits[0])],
             ToHost::Ids => visits[1..].iter().map(|&found| self.ids(found)).collect(),
-            ToHost::Pages => vec![plan.len() as u64 * page],
+            ToHost::Pages => vec![pages()],
+            ToHost::PagesThenIdsAndRows => std::iter::once(pages()).chain(rows()).collect(),
             ToHost::PagesAndLastRows => {
                 let lists = plan.hop.iter().filter(|&&hop| hop < last).count() as u64;
                 vec![lists * page, visits[usize::from(last)] * row]
             }
-            ToHost::IdsAndRows => visits.iter().map(|&n| self.ids(n) + n * row).collect(),
+            ToHost::IdsAndRows => rows().collect(),
         }
     }
 
     /// Flash, PCIe and host one after the other, as the publication adds them.
-    fn shares(&self, outcome: &Outcome, sent: &[u64], rounds: &[Picos]) -> Shares {
+    fn shares(&self, outcome: &Outcome, sent: &[u64], rounds: &[Picos], targets: u64) -> Shares {
         let stack = from_ns(self.config.host.stack_ns);
         let hops = outcome.hops.len() as u64 - 1;
-        let stacks = if self.platform.to_host == ToHost::Results { 1 } else { hops };
+        let stacks = match self.platform {
+            // Workers send theirs side by side.
+            platform if platform.name == COALESCED => self.crowd.commands(targets),
+            platform if platform.to_host == ToHost::Results => 1,
+            _ => hops,
+        };
         let waited: Picos = rounds.iter().sum();
+        // What overlaps is in the time of the reads already.
+        let transfers = if self.platform.overlaps { &[] } else { sent };
         Shares {
             host: stacks * stack,
             flash: outcome.makespan - waited,
-            pcie: sent.iter().map(|&bytes| self.transfer(bytes)).sum(),
+            pcie: transfers.iter().map(|&bytes| self.transfer(bytes)).sum(),
             compute: 0,
         }
     }
+}
+
+/// Nodes of some batches by hop.
+pub(crate) fn visits(trace: &Trace, batches: Range<usize>) -> Vec<u64> {
+    let mut visits = vec![0];
+    for &hop in batches.flat_map(|batch| &trace.hop[trace.entries_of(batch)]) {
+        visits.resize(visits.len().max(usize::from(hop) + 1), 0);
+        visits[usize::from(hop)] += 1;
+    }
+    visits
 }
 
 /// Time between batches when many follow each other.

@@ -4,15 +4,21 @@
 use std::collections::BTreeMap;
 
 use ng_ssdsim::{
-    Audit, Config, DATASETS, Dataset, Job, Layout, Model, PLATFORMS, Placement, Plan, Platform,
-    Run, flag, plan, run_all,
+    Audit, COALESCED, Config, Crowd, DATASETS, Dataset, Job, Layer, Layout, MORE_PLATFORMS, Model,
+    PLATFORMS, Placement, Plan, Platform, Run, flag, plan, run_all,
 };
 use ng_types::Trace;
 
 const FANOUTS: [u32; 3] = [3, 3, 3];
 
 fn model(set: &Dataset) -> Model {
-    Model { columns: u64::from(set.columns), hidden: 128, outputs: 10, backward: true }
+    Model {
+        columns: u64::from(set.columns),
+        hidden: 128,
+        outputs: 10,
+        backward: true,
+        layer: Layer::Sage,
+    }
 }
 
 fn job(config: &Config, set: &Dataset, name: &str) -> Job {
@@ -23,6 +29,7 @@ fn job(config: &Config, set: &Dataset, name: &str) -> Job {
         feature_bytes: set.feature_bytes(),
         mean_degree: set.mean_degree(),
         model: model(set),
+        crowd: Crowd::default(),
     }
 }
 
@@ -63,7 +70,7 @@ fn every_draw_of_the_trace_is_a_command_on_every_platform() {
                 wanted.insert((trace.hop[found as usize], entry, found), 1);
             }
         }
-        for platform in PLATFORMS {
+        for platform in PLATFORMS.into_iter().chain(MORE_PLATFORMS) {
             let made = plan(&trace, 0, &layout(&config, &set), &config.payload, platform.asked());
             let features = made.flags.iter().filter(|&&flags| flags & flag::FEATURE != 0).count();
             assert_eq!(features, entries, "{} on {}", platform.name, set.name);
@@ -106,7 +113,7 @@ fn no_run_breaks_a_law_or_its_bound() {
     for config in [Config::paper(), Config::detailed()] {
         for set in DATASETS {
             let trace = set.trace(2, 64, &FANOUTS, 4);
-            for platform in PLATFORMS {
+            for platform in PLATFORMS.into_iter().chain(MORE_PLATFORMS) {
                 let found = run(&config, &set, &trace, platform.name);
                 for batch in &found.batches {
                     let name = format!("{} on {}", platform.name, set.name);
@@ -157,7 +164,8 @@ fn what_cannot_be_simulated_is_said() {
     let error = Platform::by_name("BG-3").unwrap_err().to_string();
     assert_eq!(
         error,
-        "no platform \"BG-3\"; there are CC, SmartSage, GList, BG-1, BG-DG, BG-SP, BG-DGSP, BG-2"
+        "no platform \"BG-3\"; there are CC, SmartSage, GList, BG-1, BG-DG, BG-SP, BG-DGSP, BG-2, CC-pipe, \
+         CC-512, FPGA-CSD, SmartSAGE-coalesced"
     );
     let mut trace = set.trace(1, 4, &FANOUTS, 6);
     let at = |trace: &Trace, config: &Config| {
@@ -195,4 +203,90 @@ fn energy_is_the_sum_of_its_parts_and_known_for_a_batch_of_one() {
     assert!((parts.values().sum::<f64>() / batch.joules.total() - 1.0).abs() < 1e-12);
     config.energy.sense_amperes = f64::NAN;
     assert!(config.check().unwrap_err().to_string().starts_with("energy.sense_amperes is NaN"));
+}
+
+#[test]
+fn transfers_beside_reads_hide_behind_the_longer_of_the_two() {
+    for config in [Config::paper(), Config::detailed()] {
+        let set = DATASETS[1];
+        let trace = set.trace(1, 128, &FANOUTS, 6);
+        let one = |name| run(&config, &set, &trace, name).batches.remove(0);
+        let (cc, piped) = (one("CC"), one("CC-pipe"));
+        assert_eq!(piped.shares.pcie, 0);
+        assert!(piped.shares.flash < cc.shares.flash + cc.shares.pcie);
+        assert!(piped.shares.flash >= cc.shares.flash.max(piped.outcome.pcie_busy));
+    }
+}
+
+#[test]
+fn sectors_leave_the_die_in_place_of_pages() {
+    let config = Config::detailed();
+    let set = Dataset::by_name("amazon").expect("it is there");
+    let trace = set.trace(1, 128, &FANOUTS, 6);
+    let one = |name| run(&config, &set, &trace, name).batches.remove(0);
+    let (pages, sectors) = (one("CC"), one("CC-512"));
+    // A row of 400 bytes is one sector, each draw another; each of the others was a page.
+    let entries = trace.entries_of(0).len() as u64;
+    let draws = trace.found.len() as u64;
+    assert_eq!(set.feature_bytes(), 400);
+    assert!(sectors.outcome.channel_bytes <= (entries + draws) * 512);
+    assert_eq!(sectors.outcome.senses, pages.outcome.senses);
+    assert!(sectors.interval < pages.interval);
+}
+
+#[test]
+fn a_processor_beside_the_ssd_gets_every_page_first() {
+    let config = Config::paper();
+    let set = DATASETS[1];
+    let trace = set.trace(1, 128, &FANOUTS, 6);
+    let one = |name| run(&config, &set, &trace, name).batches.remove(0).shares;
+    assert_eq!(one("FPGA-CSD").pcie, one("CC").pcie + one("SmartSage").pcie);
+}
+
+#[test]
+fn a_command_for_fewer_targets_costs_the_host_more_of_them() {
+    let set = DATASETS[1];
+    let trace = set.trace(4, 128, &FANOUTS, 6);
+    let crowded = |workers, targets_per_command| {
+        let mut job = job(&Config::paper(), &set, COALESCED);
+        job.crowd = Crowd { workers, targets_per_command };
+        job.run(&trace)
+    };
+    let stack = 10_000_000;
+    for (granularity, commands) in [(0, 1), (1024, 1), (128, 1), (100, 2), (1, 128)] {
+        let found = crowded(1, granularity).expect("a run");
+        assert_eq!(found.batches.len(), 4);
+        assert!(found.batches.iter().all(|batch| batch.shares.host == commands * stack));
+    }
+    // Workers share the cores: the second is worth less than the first.
+    let speed = |workers| crowded(workers, 0).expect("a run").targets_per_s();
+    let (one, two, four) = (speed(1), speed(2), speed(4));
+    assert!(two > one && two < 2.0 * one, "{one} {two}");
+    assert!(four > 0.97 * two && four / two < two / one, "{one} {two} {four}");
+    let both = crowded(4, 0).expect("a run");
+    assert_eq!((both.batches.len(), both.batches[0].targets), (1, 512));
+    assert_eq!(both.batches[0].audit, Audit::default());
+    let alone: u64 =
+        crowded(1, 0).expect("a run").batches.iter().map(|batch| batch.outcome.issued).sum();
+    assert_eq!(both.batches[0].outcome.issued, alone);
+    assert!(crowded(0, 0).is_err() && crowded(65, 0).is_err());
+    let mut other = job(&Config::paper(), &set, "CC");
+    other.crowd.workers = 2;
+    let error = other.run(&trace).unwrap_err().to_string();
+    assert!(error.contains("CC with 2 workers"), "{error}");
+}
+
+#[test]
+fn batches_side_by_side_keep_their_commands() {
+    let config = Config::paper();
+    let set = DATASETS[4];
+    let trace = set.trace(3, 16, &FANOUTS, 6);
+    let asked = Platform::by_name(COALESCED).expect("a platform").asked();
+    let made = |batch| plan(&trace, batch, &layout(&config, &set), &config.payload, asked);
+    let plans: Vec<Plan> = (0..3).map(made).collect();
+    assert_eq!(Plan::joined(&plans[..1]), plans[0]);
+    let joined = Plan::joined(&plans);
+    assert_eq!(joined.len(), plans.iter().map(Plan::len).sum::<usize>());
+    let all: BTreeMap<_, _> = edges(&joined);
+    assert_eq!(all.len(), plans.iter().map(|plan| edges(plan).len()).sum::<usize>());
 }

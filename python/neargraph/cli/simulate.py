@@ -31,6 +31,17 @@ def simulate(
     change: Annotated[
         list[str] | None, typer.Option("--set", help="A constant, like flash.sense_ns=20000.")
     ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Constants of octa, lsap, hetero, tlc or glist.")
+    ] = None,
+    layer: Annotated[str, typer.Option(help="sage, gcn, gin or ngcf.")] = "sage",
+    ablation: Annotated[
+        bool, typer.Option("--ablation", help="Leave out one cost at a time.")
+    ] = False,
+    host: Annotated[
+        Path | None, typer.Option(help="A folder or store: measure its disk, compare with it.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for report.html and runs.json.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory of the store, like 256MB.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -42,37 +53,92 @@ def simulate(
         raise ValueError("name a store, or a data set with --dataset")
     if mode not in ("paper", "detailed"):
         raise ValueError(f"--mode {mode!r} is neither paper nor detailed")
-    changes = dict(assigned("--set", assignment) for assignment in change or [])
-    device = sim.config(mode, **changes)  # type: ignore[arg-type]
+    wanted = [name for name, is_on in (("--sweep", sweep), ("--ablation", ablation)) if is_on]
+    if len(wanted) > 1 or (ablation and (out or host or preset or change or mode == "paper")):
+        raise ValueError("--ablation stands alone: it takes costs from mode detailed")
+    if host is not None and (sweep is not None or dataset == "all"):
+        raise ValueError("--host compares one graph, without a sweep")
     shape: dict[str, Any] = {
         "batches": batches,
         "batch_size": batch,
         "fanouts": parse_fanouts(fanouts),
         "seed": seed,
     }
+    traces = traces_of(store, dataset, memory, shape)
+    how: dict[str, Any] = {"platforms": platforms, "hidden": hidden, "layer": layer}
+    if ablation:
+        show_ablation([sim.ablation(trace, **how) for trace in traces], as_json)
+        return
+    changes = dict(assigned("--set", assignment) for assignment in change or [])
+    device = sim.preset(preset, mode, **changes) if preset else sim.config(mode, **changes)  # type: ignore[arg-type]
+    how |= {"mode": mode, "device": device}
+    answer = None
+    name, values = assigned("--sweep", sweep, many=True) if sweep else (None, [])
+    found = sim.Runs([], [])
+    for trace in traces:
+        if host is not None:
+            answer = sim.what_would_it_buy(trace, sim.measure_host(host), **how)
+            found = answer.runs
+        elif name is not None:
+            found += sim.sweep(name, values, trace=trace, **how)
+        else:
+            found += sim.simulate(trace, **how)
+    graphs = ", ".join(dict.fromkeys(row["source"] for row in found.rows))
+    title = f"{graphs}, mode {mode}: batches of {batch} targets, fanouts {fanouts}"
+    page = None
+    if out is not None:
+        about: dict[str, Any] = {"title": title, "mode": mode, "device": device}
+        page = sim.write_report(out, found, **about, answer=answer, swept=name)
+    if as_json:
+        told = None if answer is None else answer.plain()
+        print_json({"mode": mode, "device": device, "runs": found.rows, "answer": told})
+        return
+    if answer is not None:
+        typer.echo(answer.words())
+    console().print(titled(title, table(found)))
+    typer.echo("bound by: the busiest server, and how many times its work the flash took")
+    if page is not None:
+        typer.echo(f"report: {page}")
+
+
+def traces_of(
+    store: Path | None, dataset: str | None, memory: str | None, shape: dict[str, Any]
+) -> list[Any]:
+    """The trace of a store, or those of data sets."""
+    from neargraph import sim
+
     if store is not None:
         import neargraph as ng
 
         with ng.open(store, memory=memory) as opened:
-            traces = [sim.Trace.from_sampler(opened, **shape)]
-    else:
-        names = list(sim.DATASETS) if dataset == "all" else str(dataset).split(",")
-        traces = [sim.Trace.of_dataset(name, **shape) for name in names]
-    found = sim.Runs([], [])
-    for trace in traces:
-        how: dict[str, Any] = {"platforms": platforms, "device": device, "hidden": hidden}
-        if sweep is None:
-            found += sim.simulate(trace, mode=mode, **how)  # type: ignore[arg-type]
-        else:
-            name, text = assigned("--sweep", sweep, many=True)
-            found += sim.sweep(name, text, trace=trace, mode=mode, **how)  # type: ignore[arg-type]
+            return [sim.Trace.from_sampler(opened, **shape)]
+    names = list(sim.DATASETS) if dataset == "all" else str(dataset).split(",")
+    return [sim.Trace.of_dataset(name, **shape) for name in names]
+
+
+def show_ablation(found: list[Any], as_json: bool) -> None:
+    """Targets a second without each cost over those with all, by graph, and who overtakes whom."""
+    from neargraph.sim.ablation import moved, ranking
+
     if as_json:
-        print_json({"mode": mode, "device": device, "runs": found.rows})
+        print_json({"runs": [row for runs in found for row in runs.rows]})
         return
-    graphs = ", ".join(dict.fromkeys(row["source"] for row in found.rows))
-    title = f"{graphs}, mode {mode}: batches of {batch} targets, fanouts {fanouts}"
-    console().print(titled(title, table(found)))
-    typer.echo("bound by: the busiest server, and how many times its work the flash took")
+    for runs in found:
+        platforms = list(dict.fromkeys(row["platform"] for row in runs.rows))
+        made = Table(box=SIMPLE, padding=0)
+        made.add_column("left out", no_wrap=True)
+        for name in platforms:
+            made.add_column(name, justify="right", no_wrap=True)
+        made.add_column("order", no_wrap=True)
+        usual = ranking(runs, "none")
+        for switch in dict.fromkeys(row["switch"] for row in runs.rows):
+            order = ranking(runs, switch)
+            changes = "" if order == usual else "changes"
+            cells = [f"{ratio:.2f}" for ratio in moved(runs, switch).values()]
+            made.add_row(switch, *cells, changes)
+        source = runs.rows[0]["source"]
+        console().print(titled(f"{source}: targets/s over those with all costs", made))
+        typer.echo(f"the fastest first: {', '.join(usual)}")
 
 
 def assigned(option: str, text: str, many: bool = False) -> tuple[str, Any]:

@@ -6,13 +6,13 @@ iteration is over, however that ends.
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-def in_background(items: Iterator[T], depth: int, name: str) -> Iterator[T]:
+def in_background(items: Iterator[T], depth: int, name: str) -> Generator[T, None, None]:
     """The same items, at most `depth` ahead, made by a thread; errors come where they belong."""
     room = threading.Semaphore(depth)
     made: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()

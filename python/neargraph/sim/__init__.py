@@ -9,18 +9,38 @@ Example:
     (2,)
 """
 
-from neargraph.sim.config import DATASETS, PLATFORMS, SWITCHES, config
+from neargraph.sim.ablation import ablation
+from neargraph.sim.config import DATASETS, MORE_PLATFORMS, PLATFORMS, SWITCHES, config
+from neargraph.sim.host import (
+    Answer,
+    measure_host,
+    replay_on_host,
+    simulate_host,
+    what_would_it_buy,
+)
+from neargraph.sim.presets import PRESETS, preset
+from neargraph.sim.report import write_report
 from neargraph.sim.runs import Runs, paper_ratios, simulate, sweep
 from neargraph.sim.trace import Trace
 
 __all__ = [
     "DATASETS",
+    "MORE_PLATFORMS",
     "PLATFORMS",
+    "PRESETS",
     "SWITCHES",
+    "Answer",
     "Runs",
     "Trace",
+    "ablation",
     "config",
+    "measure_host",
     "paper_ratios",
+    "preset",
+    "replay_on_host",
     "simulate",
+    "simulate_host",
     "sweep",
+    "what_would_it_buy",
+    "write_report",
 ]

@@ -13,6 +13,7 @@ Config = dict[str, Any]
 
 _NAMES = json.loads(_core.sim_names())
 PLATFORMS: list[str] = [platform["name"] for platform in _NAMES["platforms"]]
+MORE_PLATFORMS: list[str] = [platform["name"] for platform in _NAMES["more_platforms"]]
 DATASETS: dict[str, dict[str, Any]] = {found["name"]: found for found in _NAMES["datasets"]}
 SWITCHES: list[str] = _NAMES["switches"]
 
@@ -63,6 +64,18 @@ def names(of: Config) -> list[str]:
             [f"{name}.{inner}" for inner in names(value)] if isinstance(value, dict) else [name]
         )
     return found
+
+
+def value_of(of: Config, name: str) -> Any:
+    """A constant by its dotted name.
+
+    >>> value_of({"flash": {"channels": 16}}, "flash.channels")
+    16
+    """
+    place: Any = of
+    for part in name.split("."):
+        place = place[part]
+    return place
 
 
 def switched(base: Config, switch: str, other: Config) -> Config:

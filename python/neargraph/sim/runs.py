@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,7 +16,13 @@ from neargraph.exceptions import UnsupportedArgument
 from .config import DATASETS, PLATFORMS, Config, Mode, change, config
 from .trace import Trace
 
+T = TypeVar("T")
+
 PICOS = 1e-12
+
+# What a sweep may vary beside the constants of a device.
+_SWEPT_ARGUMENTS = {"batch_size", "hidden", "layer", "outputs", "seed"}
+_SWEPT_ARGUMENTS |= {"targets_per_command", "workers"}
 
 
 class Runs:
@@ -55,7 +63,10 @@ def simulate(
     hidden: int = 128,
     outputs: int = 10,
     backward: bool = True,
+    layer: str = "sage",
     placement: str = "auto",
+    workers: int = 1,
+    targets_per_command: int = 0,
     **drawn: Any,
 ) -> Runs:
     """Runs platforms on a trace, or on batches drawn of a data set.
@@ -64,13 +75,16 @@ def simulate(
         trace: What batches visit.
         dataset: In its place, one of `DATASETS`; `batches`, `batch_size`, `fanouts` and `seed` go
             to `Trace.of_dataset`.
-        platforms: Names, or "all".
+        platforms: Names, or "all" of `PLATFORMS`; there are `MORE_PLATFORMS`.
         mode: `paper` leaves out what the publication does, `detailed` has every cost.
         device: Constants, of `config`; those of the mode unless given.
         hidden: Columns between layers.
         outputs: Columns of the result.
         backward: Whether gradients are computed, too.
+        layer: What is computed of a node and its neighbours: "sage", "gcn", "gin" or "ngcf".
         placement: "random" or "striped" pages; "auto" is random in mode `paper`.
+        workers: Batches in the device at the same time, of "SmartSAGE-coalesced" alone.
+        targets_per_command: Targets that one of its commands asks for; 0 is a whole batch.
 
     Raises:
         UnsupportedArgument: For a device that cannot be, an unknown platform, a row that fills a
@@ -86,38 +100,60 @@ def simulate(
         placement = "random" if mode == "paper" else "striped"
     if placement not in ("random", "striped"):
         raise UnsupportedArgument(f'placement {placement!r}: use "random" or "striped"')
-    columns = trace.about["columns"]
-    job = {
-        "config": config(mode) if device is None else device,
-        "placement": "striped" if placement == "striped" else {"random": trace.about["seed"]},
-        "feature_bytes": trace.about["feature_bytes"],
-        "mean_degree": trace.about["mean_degree"],
-        "model": {"columns": columns, "hidden": hidden, "outputs": outputs, "backward": backward},
-    }
+    device = config(mode) if device is None else device
     names = PLATFORMS if platforms == "all" else _listed(platforms)
-    jobs = json.dumps([{**job, "platform": name} for name in names])
-    details = json.loads(_core.simulate(trace.core, jobs))
+    model = {"hidden": hidden, "outputs": outputs, "backward": backward, "layer": layer}
+    crowd = {"workers": workers, "targets_per_command": targets_per_command}
+    jobs = [{**job_of(trace, name, device, model, placement), "crowd": crowd} for name in names]
+    details = json.loads(_core.simulate(trace.core, json.dumps(jobs)))
     return Runs([_row(trace, run) for run in details], details)
 
 
+def job_of(
+    trace: Trace, platform: str, device: Config, model: dict[str, Any], placement: str
+) -> dict[str, Any]:
+    """One simulation as the compiled core takes it; `model` lacks the columns of a row."""
+    about = trace.about
+    return {
+        "platform": platform,
+        "config": device,
+        "placement": "striped" if placement == "striped" else {"random": about["seed"]},
+        "feature_bytes": about["feature_bytes"],
+        "mean_degree": about["mean_degree"],
+        "model": {"columns": about["columns"], **model},
+    }
+
+
 def sweep(name: str, values: Iterable[Any], *, mode: Mode = "paper", **how: Any) -> Runs:
-    """`simulate` for each value of one constant, by its dotted name.
+    """`simulate` for each value of one constant, by its dotted name, or of one of its arguments,
+    such as `batch_size` of a data set, `hidden` or `workers`.
 
     Example:
         >>> found = sweep("flash.channels", [4, 8], dataset="amazon", platforms=["BG-2"])
         >>> found["value"].tolist()
         [4, 8]
     """
-    found = Runs([], [])
     base = how.pop("device", None)
-    for value in values:
+
+    def one(value: Any) -> Runs:
         device = json.loads(json.dumps(base)) if base is not None else config(mode)
-        change(device, name, value)
-        runs = simulate(mode=mode, device=device, **how)
+        arguments = dict(how)
+        if name in _SWEPT_ARGUMENTS:
+            arguments[name] = value
+        else:
+            change(device, name, value)
+        runs = simulate(mode=mode, device=device, **arguments)
         for row in runs.rows:
             row["value"] = value
-        found += runs
-    return found
+        return runs
+
+    return sum(in_parallel(one, values), Runs([], []))
+
+
+def in_parallel(work: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
+    """The results of `work` in the order of items; simulations leave Python alone meanwhile."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(work, items))
 
 
 def paper_ratios(seeds: int = 5, progress: Callable[[], None] | None = None) -> dict[str, float]:

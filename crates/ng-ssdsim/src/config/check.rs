@@ -90,6 +90,11 @@ impl Config {
                 return Err(ConfigError::Time { field, value });
             }
         }
+        for &value in &flash.sense_types_ns {
+            if !(0.0..=1e9).contains(&value) {
+                return Err(ConfigError::Time { field: "flash.sense_types_ns", value });
+            }
+        }
         for (field, value) in [
             ("flash.channel_bytes_per_s", flash.channel_bytes_per_s),
             ("flash.sampler_bytes_per_s", flash.sampler_bytes_per_s),

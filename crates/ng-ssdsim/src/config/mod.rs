@@ -73,6 +73,9 @@ pub struct Flash {
     pub channel_bytes_per_s: f64,
     /// From the array into a register.
     pub sense_ns: f64,
+    /// The same by type of page, which rows take in turn; empty where all pages are alike.
+    #[serde(default)]
+    pub sense_types_ns: Vec<f64>,
     /// Pages a die can hold: 2 let the next sense overlap a transfer.
     pub registers: u32,
     /// On the channel, before a sense.

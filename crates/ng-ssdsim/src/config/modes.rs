@@ -16,6 +16,7 @@ impl Config {
                 spare_bytes: 0,
                 channel_bytes_per_s: 800e6,
                 sense_ns: 3_000.0,
+                sense_types_ns: Vec::new(),
                 registers: 2,
                 read_command_ns: 0.0,
                 planes_command_ns: 0.0,

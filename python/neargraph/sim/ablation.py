@@ -1,0 +1,75 @@
+"""Which cost that a publication leaves out changes what one would conclude."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from neargraph.exceptions import UnsupportedArgument
+
+from .config import SWITCHES, config, switched
+from .runs import Runs, in_parallel, simulate
+from .trace import Trace
+
+
+def ablation(
+    trace: Trace | None = None,
+    *,
+    dataset: str | None = None,
+    platforms: str | Sequence[str] = "all",
+    **how: Any,
+) -> Runs:
+    """Mode `detailed` with one of `SWITCHES` at a time as in `paper`.
+
+    Args:
+        trace: What batches visit.
+        dataset: In its place, one of `DATASETS`.
+        platforms: Names, or "all".
+        how: Further arguments of `simulate`.
+
+    Returns:
+        Runs with a column ``switch``: "none" (all costs), each switch left out, and "all" (none of
+        the costs).
+
+    Example:
+        >>> found = ablation(dataset="ppi", platforms=["BG-1", "BG-2"])
+        >>> len(set(found["switch"].tolist())) == len(SWITCHES) + 2
+        True
+    """
+    if (trace is None) == (dataset is None):
+        raise UnsupportedArgument("give a trace or the name of a data set")
+    if trace is None:
+        shape = {
+            name: how.pop(name)
+            for name in ("batches", "batch_size", "fanouts", "seed")
+            if name in how
+        }
+        trace = Trace.of_dataset(str(dataset), **shape)
+    detailed, paper = config("detailed"), config("paper")
+    everything = detailed
+    for switch in SWITCHES:
+        everything = switched(everything, switch, paper)
+    devices = {"none": detailed}
+    devices |= {switch: switched(detailed, switch, paper) for switch in SWITCHES}
+    devices["all"] = everything
+
+    def one(switch: str) -> Runs:
+        runs = simulate(trace, platforms=platforms, mode="detailed", device=devices[switch], **how)
+        for row in runs.rows:
+            row["switch"] = switch
+        return runs
+
+    return sum(in_parallel(one, devices), Runs([], []))
+
+
+def ranking(runs: Runs, switch: str) -> list[str]:
+    """Platforms of an ablation with one switch, the fastest first."""
+    rows = [row for row in runs.rows if row["switch"] == switch]
+    return [row["platform"] for row in sorted(rows, key=lambda row: -row["targets_per_s"])]
+
+
+def moved(runs: Runs, switch: str) -> dict[str, float]:
+    """By platform, targets a second without the cost over those with all costs."""
+    of = {(row["switch"], row["platform"]): row["targets_per_s"] for row in runs.rows}
+    platforms = dict.fromkeys(row["platform"] for row in runs.rows)
+    return {name: of[switch, name] / of["none", name] for name in platforms}

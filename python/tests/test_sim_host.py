@@ -1,0 +1,159 @@
+"""This host beside simulated devices: measured, modelled, compared; presets and other platforms."""
+
+import numpy as np
+import pytest
+
+import neargraph as ng
+from neargraph.exceptions import UnsupportedArgument
+
+HOST = {
+    "depths": [1, 64],
+    "reads_per_s": [10_000.0, 100_000.0],
+    "bytes_per_s": 1e9,
+    "read_bytes": 4096,
+    "cpu_ns_per_read": 1_000.0,
+    "cores": 2,
+    "depth": 64,
+    "cache_pages": 0,
+}
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return ng.sim.Trace.of_dataset("amazon", batches=2, batch_size=128, seed=3)
+
+
+def test_a_host_takes_what_its_reads_take_at_the_rate_of_its_disk(trace):
+    found = ng.sim.simulate_host(trace, HOST)
+    for batch in found["batches"]:
+        least = batch["outcome"]["reads"] / HOST["reads_per_s"][-1]
+        assert least <= batch["outcome"]["makespan"] * 1e-12 < 1.2 * least
+    slower = {**HOST, "reads_per_s": [5_000.0, 50_000.0]}
+    ratio = found["targets_per_s"] / ng.sim.simulate_host(trace, slower)["targets_per_s"]
+    assert ratio == pytest.approx(2, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"cores": 0}, "cores is 0"),
+        ({"depths": [2, 64]}, "ascend"),
+        ({"reads_per_s": [1.0]}, "2 depths and 1 rates"),
+        ({"cpu_ns_per_read": -1.0}, "-1 ns"),
+        ({"depth": -3}, "simulation"),
+    ],
+)
+def test_a_host_that_cannot_be_is_refused_by_name(trace, change, what):
+    with pytest.raises(UnsupportedArgument, match=what):
+        ng.sim.simulate_host(trace, {**HOST, **change})
+
+
+def test_what_is_missing_of_a_host_is_named(trace):
+    with pytest.raises(UnsupportedArgument, match="no bytes_per_s, cores"):
+        ng.sim.simulate_host(trace, {k: HOST[k] for k in HOST if k not in ("bytes_per_s", "cores")})
+
+
+def test_this_host_is_measured_and_nothing_is_left_behind(tmp_path, trace):
+    host = ng.sim.measure_host(tmp_path, depths=(1, 8))
+    assert host["depths"] == [1, 8]
+    assert min(host["reads_per_s"]) > 1
+    assert host["bytes_per_s"] > 1e6
+    assert host["cpu_ns_per_read"] >= 0
+    assert host["depth"] == 8
+    assert ng.sim.simulate_host(trace, host)["targets_per_s"] > 0
+    seconds = ng.sim.replay_on_host(trace, tmp_path, depth=8)
+    assert seconds.shape == (2,)
+    assert seconds.min() > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nowhere_to_measure_is_said(tmp_path):
+    with pytest.raises(UnsupportedArgument, match="no directory"):
+        ng.sim.measure_host(tmp_path / "none")
+    with pytest.raises(UnsupportedArgument, match="ascend from 1"):
+        ng.sim.measure_host(tmp_path, depths=(2, 4))
+
+
+def test_the_answer_is_the_gain_over_this_host(trace):
+    answer = ng.sim.what_would_it_buy(trace, HOST)
+    here = ng.sim.simulate_host(trace, HOST)["targets_per_s"]
+    runs = ng.sim.simulate(trace, mode="detailed")
+    speeds = dict(zip(runs["platform"].tolist(), runs["targets_per_s"].tolist(), strict=True))
+    assert answer.host_targets_per_s == here
+    assert answer.speedups == {name: speed / here for name, speed in speeds.items()}
+    assert answer.over_cc["CC"] == 1.0
+    assert answer.best == max(speeds, key=speeds.get)
+    weights = [abs(np.log(half / double)) for _, half, double in answer.hangs_on]
+    assert len(weights) == 5
+    assert weights == sorted(weights, reverse=True)
+    assert weights[0] > 0
+    device = ng.sim.config("detailed")
+    for name, half, _ in answer.hangs_on:
+        group, _, last = name.partition(".")
+        value = device[group][last]
+        value = max(1, round(value / 2)) if isinstance(value, int) else value / 2
+        other = ng.sim.config("detailed", **{name: value})
+        run = ng.sim.simulate(trace, platforms=[answer.best], mode="detailed", device=other)
+        assert run["targets_per_s"][0] / here == pytest.approx(half)
+    quick = {**HOST, "reads_per_s": [20_000.0, 200_000.0], "cpu_ns_per_read": 500.0}
+    half = ng.sim.what_would_it_buy(trace, quick, platforms=[answer.best])
+    ratio = answer.speedups[answer.best] / half.speedups[answer.best]
+    assert ratio == pytest.approx(2, rel=0.1)
+
+
+def test_an_answer_for_a_store_is_that_for_its_trace(homo):
+    shape = {"fanouts": (3, 2), "batch_size": 32, "batches": 2, "seed": 4}
+    trace = ng.sim.Trace.from_sampler(homo, **shape)
+    one = ng.sim.what_would_it_buy(homo, HOST, platforms=["BG-2"], **shape)
+    assert one.speedups == ng.sim.what_would_it_buy(trace, HOST, platforms=["BG-2"]).speedups
+
+
+def test_other_platforms_are_run_when_they_are_named(trace):
+    runs = ng.sim.simulate(trace, platforms=["CC", *ng.sim.MORE_PLATFORMS], mode="detailed")
+    speed = dict(zip(runs["platform"].tolist(), runs["targets_per_s"].tolist(), strict=True))
+    assert speed["CC-pipe"] > speed["CC"]
+    assert speed["CC-512"] > speed["CC"]
+    assert not set(ng.sim.MORE_PLATFORMS) & set(ng.sim.simulate(trace)["platform"].tolist())
+
+
+def test_workers_share_a_device_and_fewer_targets_a_command_cost_more():
+    how = {"dataset": "amazon", "batches": 12, "platforms": ["SmartSAGE-coalesced"]}
+    many = ng.sim.sweep("workers", [1, 2, 4, 12], **how)["targets_per_s"]
+    assert many[1] > many[0]
+    assert np.all(np.diff(many / [1, 2, 4, 12]) < 0)
+    fine = ng.sim.sweep("targets_per_command", [1, 16, 0], **how)["host_s"]
+    assert fine[0] == pytest.approx(128 * 10e-6)
+    assert fine[1] == pytest.approx(8 * 10e-6)
+    assert fine[2] == pytest.approx(10e-6)
+    with pytest.raises(UnsupportedArgument, match="only SmartSAGE-coalesced"):
+        ng.sim.simulate(dataset="ppi", platforms=["CC"], workers=2)
+
+
+def test_accelerators_and_layers_change_the_time_of_computing():
+    def compute(name, layer):
+        how = {"dataset": "reddit", "platforms": ["BG-2"], "mode": "detailed", "layer": layer}
+        return ng.sim.simulate(device=ng.sim.preset(name), **how)["compute_s"][0]
+
+    for layer in ("gcn", "gin", "ngcf"):
+        # Systolic arrays alone are slow at sums, cores at products.
+        assert compute("hetero", layer) < compute("octa", layer) < compute("lsap", layer)
+    assert compute("lsap", "ngcf") > compute("lsap", "gin")
+    with pytest.raises(UnsupportedArgument, match="layer"):
+        compute("octa", "gat")
+    with pytest.raises(UnsupportedArgument, match="no preset 'apu'"):
+        ng.sim.preset("apu")
+    # Senses of 57 us on average take longer than those of 3.
+    how = {"dataset": "ppi", "platforms": ["BG-2"], "mode": "detailed"}
+    slow = ng.sim.simulate(device=ng.sim.preset("tlc"), **how)["flash_s"][0]
+    assert slow > 5 * ng.sim.simulate(**how)["flash_s"][0]
+    glist = ng.sim.preset("glist")
+    assert (glist["flash"]["channels"], glist["flash"]["page_bytes"]) == (8, 16384)
+    assert len(ng.sim.simulate(dataset="ppi", device=glist, mode="detailed")) == 8
+
+
+def test_batches_are_swept_too():
+    found = ng.sim.sweep("batch_size", [32, 128], dataset="ppi", platforms=["BG-2"])
+    assert found["value"].tolist() == [32, 128]
+    assert found["targets_per_s"][1] > found["targets_per_s"][0]
+    with pytest.raises(UnsupportedArgument, match=r"no 'flash\.wings'"):
+        ng.sim.sweep("flash.wings", [1], dataset="ppi")
