@@ -9,7 +9,7 @@ use crate::accelerator::Work;
 use crate::config::ConfigError;
 use crate::host::{HostError, HostOutcome, MeasuredHost};
 use crate::job::Job;
-use crate::layout::{Layer, Layout, LayoutError};
+use crate::layout::{Layout, LayoutError};
 use crate::plan::Plan;
 use crate::planning::{Asked, plan};
 use crate::simulate::visits;
