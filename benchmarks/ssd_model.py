@@ -1,4 +1,5 @@
-"""The figures of docs/ssd-model.md: everything that the simulator says in mode `paper`.
+"""The figures of docs/ssd-model.md: what the simulator says in mode `paper`, and what leaving out a
+cost changes in mode `detailed`.
 
     python -m benchmarks.ssd_model > figures.md
 
@@ -14,6 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from neargraph import sim
+from neargraph.sim.ablation import moved, ranking
 from neargraph.sim.runs import in_parallel
 
 from .training_tables import table
@@ -112,6 +114,12 @@ def servers() -> None:
     shares = []
     for part in parts:
         share = of_batch(lambda b, part=part: 100 * b["joules"][part] / sum(b["joules"].values()))  # type: ignore[misc]
+        if not any(
+            one.details[at]["batches"][0]["joules"][part]
+            for one in found.values()
+            for at in range(len(every))
+        ):
+            continue
         shares.append([f"{part}, %", *by_platform(found, every, share, "{:.1f}")])
     per_joule = {
         point: one["targets_per_joule"] / one["targets_per_joule"][0]
@@ -167,7 +175,33 @@ def _ratio(found: dict[tuple[str, int], sim.Runs], every: list[str], over: str, 
     return cell(values, "{:.2f}")
 
 
+def left_out() -> None:
+    """Targets a second without one cost over those with all, and where the order changes."""
+    points = [(name, seed) for name in SETS for seed in SEEDS]
+    found = dict(
+        zip(points, [sim.ablation(dataset=s, seed=seed) for s, seed in points], strict=True)
+    )
+    every = list(sim.PLATFORMS)
+    rows = []
+    for switch in [*sim.SWITCHES, "all"]:
+        gains = {point: moved(runs_, switch) for point, runs_ in found.items()}
+        cells = [cell({p: gain[name] for p, gain in gains.items()}, "{:.2f}") for name in every]
+        changed = [
+            name
+            for name in SETS
+            if all(
+                ranking(found[name, s], switch) != ranking(found[name, s], "none") for s in SEEDS
+            )
+        ]
+        rows.append([switch, *cells, ", ".join(changed) or "-"])
+    print("\n".join(table(["left out", *every, "order changes on"], rows)))
+    for name in SETS:
+        orders = {", ".join(ranking(found[name, seed], "none")) for seed in SEEDS}
+        print(f"{name}: {' or '.join(sorted(orders))}")
+
+
 if __name__ == "__main__":
     servers()
     sweeps()
     slow_flash()
+    left_out()

@@ -31,7 +31,8 @@ use crate::time::{Picos, Rate, SECOND, from_ns};
 ///     cache_pages: 0,
 /// };
 /// assert!(host.check().is_ok());
-/// assert_eq!(host.reads_per_s_at(22), 52_000.0);
+/// // 100 us with one read under way, 471 us with 64: 224 us with 22.
+/// assert_eq!(host.reads_per_s_at(22).round(), 98_421.0);
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -112,8 +113,8 @@ impl MeasuredHost {
         Ok(())
     }
 
-    /// Random reads a second with `depth` in flight: straight lines between what was measured, and
-    /// the last rate beyond.
+    /// Random reads a second with `depth` in flight. What one read takes, depth over rate, lies on
+    /// straight lines between measured depths; beyond the last the rate stays.
     pub fn reads_per_s_at(&self, depth: u32) -> f64 {
         let above = self.depths.partition_point(|&known| known < depth);
         if above == 0 {
@@ -122,9 +123,13 @@ impl MeasuredHost {
         if above == self.depths.len() {
             return self.reads_per_s[above - 1];
         }
-        let (low, high) = (f64::from(self.depths[above - 1]), f64::from(self.depths[above]));
-        let (slow, fast) = (self.reads_per_s[above - 1], self.reads_per_s[above]);
-        slow + (fast - slow) * (f64::from(depth) - low) / (high - low)
+        let known = |at: usize| {
+            let depth = f64::from(self.depths[at]);
+            (depth, depth / self.reads_per_s[at])
+        };
+        let ((low, short), (high, long)) = (known(above - 1), known(above));
+        let depth = f64::from(depth);
+        depth / (short + (long - short) * (depth - low) / (high - low))
     }
 
     /// Runs the reads of a plan, whose bytes are those of whole pages.

@@ -222,6 +222,7 @@ impl Simulation<'_> {
         let sent = self.sent(&plan, &visits);
         let targets = visits[0] / batches.len() as u64;
         let mut shares = self.shares(&outcome, &sent, &rounds, targets);
+        shares.host += self.serving(&plan);
         let work = Work::of_batch(self.model, &visits);
         let inside = self.platform.computes_inside();
         let array = if inside { &self.config.accelerator } else { &self.config.discrete };
@@ -306,6 +307,18 @@ impl Simulation<'_> {
             }
             ToHost::IdsAndRows => rows().collect(),
         }
+    }
+
+    /// The host's cores for the pages that come one by one; beside the reads it is in their time.
+    fn serving(&self, plan: &Plan) -> Picos {
+        let last = plan.hops() as u8 - 1;
+        let pages = match self.platform.to_host {
+            ToHost::Pages if !self.platform.overlaps => plan.len(),
+            ToHost::PagesAndLastRows => plan.hop.iter().filter(|&&hop| hop < last).count(),
+            _ => 0,
+        };
+        let host = &self.config.host;
+        pages as u64 * from_ns(host.io_ns) / u64::from(host.cores)
     }
 
     /// Flash, PCIe and host one after the other, as the publication adds them.

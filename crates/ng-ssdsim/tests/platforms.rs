@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use ng_ssdsim::{
-    Audit, COALESCED, Config, Crowd, DATASETS, Dataset, Job, Layer, Layout, MORE_PLATFORMS, Model,
-    PLATFORMS, Placement, Plan, Platform, Run, flag, plan, run_all,
+    Audit, BatchRun, COALESCED, Config, Crowd, DATASETS, Dataset, Job, Layer, Layout,
+    MORE_PLATFORMS, Model, PLATFORMS, Placement, Plan, Platform, Run, flag, plan, run_all,
 };
 use ng_types::Trace;
 
@@ -108,25 +108,44 @@ fn only_pages_with_a_draw_or_the_row_are_read() {
     assert_eq!(made.bytes, [1204, 1204, 0, 1204, 1204]);
 }
 
+/// Laws that a batch broke (M1): order and exclusion of its commands' times, conservation of
+/// commands, senses and energy, and the bound of its busiest server.
+fn broken(batch: &BatchRun, config: &Config) -> u64 {
+    let (audit, outcome) = (&batch.audit, &batch.outcome);
+    let sense = (config.flash.sense_ns * 1e3) as u64;
+    let parts = serde_json::to_value(batch.joules).expect("plain numbers");
+    let parts = parts.as_object().expect("parts").values().filter_map(|part| part.as_f64());
+    let total = batch.joules.total();
+    audit.out_of_order
+        + audit.early_children
+        + audit.sense_overlaps
+        + audit.transfer_overlaps
+        + u64::from(outcome.issued != outcome.completed)
+        + u64::from(outcome.die_busy != outcome.senses * sense)
+        + u64::from(outcome.makespan < batch.bound.0)
+        + u64::from((parts.sum::<f64>() / total - 1.0).abs() > 1e-9)
+}
+
 #[test]
 fn no_run_breaks_a_law_or_its_bound() {
+    let (mut tried, mut failed) = (0, 0);
     for config in [Config::paper(), Config::detailed()] {
         for set in DATASETS {
             let trace = set.trace(2, 64, &FANOUTS, 4);
             for platform in PLATFORMS.into_iter().chain(MORE_PLATFORMS) {
                 let found = run(&config, &set, &trace, platform.name);
                 for batch in &found.batches {
+                    tried += batch.outcome.events;
+                    failed += broken(batch, &config);
                     let name = format!("{} on {}", platform.name, set.name);
-                    assert_eq!(batch.audit, Audit::default(), "{name}");
-                    assert_eq!(batch.outcome.issued, batch.outcome.completed, "{name}");
-                    let (bound, server) = batch.bound;
-                    assert!(batch.outcome.makespan >= bound, "{name}: quicker than {server}");
+                    assert_eq!(broken(batch, &config), 0, "{name}: {batch:?}");
                     assert_eq!(batch.targets, 64);
                 }
                 assert_eq!(found, run(&config, &set, &trace, platform.name), "a run repeats");
             }
         }
     }
+    println!("figure: {{\"id\":\"M1\",\"tried\":{tried},\"failed\":{failed},\"seed\":4}}");
 }
 
 #[test]
@@ -216,6 +235,20 @@ fn transfers_beside_reads_hide_behind_the_longer_of_the_two() {
         assert!(piped.shares.flash < cc.shares.flash + cc.shares.pcie);
         assert!(piped.shares.flash >= cc.shares.flash.max(piped.outcome.pcie_busy));
     }
+}
+
+#[test]
+fn each_page_costs_a_core_of_the_host_its_time() {
+    let mut config = Config::detailed();
+    let set = DATASETS[1];
+    let trace = set.trace(1, 128, &FANOUTS, 6);
+    let host = |config: &Config, name| run(config, &set, &trace, name).batches[0].shares.host;
+    let pages = run(&config, &set, &trace, "CC").batches[0].outcome.issued;
+    let (with, in_ssd) = (host(&config, "CC"), host(&config, "BG-2"));
+    config.host.io_ns = 0.0;
+    // A microsecond each, on two cores.
+    assert_eq!(with - host(&config, "CC"), pages * 1_000_000 / 2);
+    assert_eq!(in_ssd, host(&config, "BG-2"));
 }
 
 #[test]

@@ -56,33 +56,27 @@ def simulate(
     wanted = [name for name, is_on in (("--sweep", sweep), ("--ablation", ablation)) if is_on]
     if len(wanted) > 1 or (ablation and (out or host or preset or change or mode == "paper")):
         raise ValueError("--ablation stands alone: it takes costs from mode detailed")
-    if host is not None and (sweep is not None or dataset == "all"):
-        raise ValueError("--host compares one graph, without a sweep")
     shape: dict[str, Any] = {
         "batches": batches,
         "batch_size": batch,
         "fanouts": parse_fanouts(fanouts),
         "seed": seed,
     }
-    traces = traces_of(store, dataset, memory, shape)
+    name, values = assigned("--sweep", sweep, many=True) if sweep else (None, [])
+    traces = {None: traces_of(store, dataset, memory, shape)}
+    if name in shape:
+        traces = {v: traces_of(store, dataset, memory, {**shape, name: v}) for v in values}
+    first = next(iter(traces.values()))
+    if host is not None and (sweep is not None or len(first) > 1):
+        raise ValueError("--host compares one graph, without a sweep")
     how: dict[str, Any] = {"platforms": platforms, "hidden": hidden, "layer": layer}
     if ablation:
-        show_ablation([sim.ablation(trace, **how) for trace in traces], as_json)
+        show_ablation([sim.ablation(trace, **how) for trace in first], as_json)
         return
     changes = dict(assigned("--set", assignment) for assignment in change or [])
     device = sim.preset(preset, mode, **changes) if preset else sim.config(mode, **changes)  # type: ignore[arg-type]
     how |= {"mode": mode, "device": device}
-    answer = None
-    name, values = assigned("--sweep", sweep, many=True) if sweep else (None, [])
-    found = sim.Runs([], [])
-    for trace in traces:
-        if host is not None:
-            answer = sim.what_would_it_buy(trace, sim.measure_host(host), **how)
-            found = answer.runs
-        elif name is not None:
-            found += sim.sweep(name, values, trace=trace, **how)
-        else:
-            found += sim.simulate(trace, **how)
+    found, answer = run_all(traces, (name, values), host, how)
     graphs = ", ".join(dict.fromkeys(row["source"] for row in found.rows))
     title = f"{graphs}, mode {mode}: batches of {batch} targets, fanouts {fanouts}"
     page = None
@@ -99,6 +93,32 @@ def simulate(
     typer.echo("bound by: the busiest server, and how many times its work the flash took")
     if page is not None:
         typer.echo(f"report: {page}")
+
+
+def run_all(
+    traces: dict[Any, list[Any]],
+    sweep: tuple[Any, list[Any]],
+    host: Path | None,
+    how: dict[str, Any],
+) -> tuple[Any, Any]:
+    """(runs, answer) on traces by what was swept of their shape, None for a sweep of a constant."""
+    from neargraph import sim
+
+    name, values = sweep
+    if host is not None:
+        ((trace,),) = traces.values()
+        answer = sim.what_would_it_buy(trace, sim.measure_host(host), **how)
+        return answer.runs, answer
+    found = sim.Runs([], [])
+    for value, several in traces.items():
+        for trace in several:
+            if value is not None:
+                found += sim.simulate(trace, **how).with_column("value", value)
+            elif name is not None:
+                found += sim.sweep(name, values, trace=trace, **how)
+            else:
+                found += sim.simulate(trace, **how)
+    return found, None
 
 
 def traces_of(

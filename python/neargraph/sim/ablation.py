@@ -55,9 +55,7 @@ def ablation(
 
     def one(switch: str) -> Runs:
         runs = simulate(trace, platforms=platforms, mode="detailed", device=devices[switch], **how)
-        for row in runs.rows:
-            row["switch"] = switch
-        return runs
+        return runs.with_column("switch", switch)
 
     return sum(in_parallel(one, devices), Runs([], []))
 

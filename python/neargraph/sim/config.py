@@ -16,6 +16,7 @@ PLATFORMS: list[str] = [platform["name"] for platform in _NAMES["platforms"]]
 MORE_PLATFORMS: list[str] = [platform["name"] for platform in _NAMES["more_platforms"]]
 DATASETS: dict[str, dict[str, Any]] = {found["name"]: found for found in _NAMES["datasets"]}
 SWITCHES: list[str] = _NAMES["switches"]
+LAYERS = ("sage", "gcn", "gin", "ngcf")
 
 
 def config(mode: Mode = "paper", **changes: Any) -> Config:

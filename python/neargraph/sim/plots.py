@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_COLOURS = ["#3b6ea5", "#c8553d", "#5a9367", "#8e6bb0", "#d9a441", "#4a4a4a", "#7fb7be", "#b36a8e"]
+_COLOURS = [
+    "#3b6ea5",
+    "#c8553d",
+    "#5a9367",
+    "#8e6bb0",
+    "#d9a441",
+    "#4a4a4a",
+    "#7fb7be",
+    "#b36a8e",
+    "#a3b04c",
+]
 _WAITS = {
     "before_flash": "wait before the flash",
     "sense": "sense",
@@ -179,6 +189,7 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
     figure = _bare(width, height)
     axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     return figure, axes
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from neargraph import _core
 from neargraph.exceptions import UnsupportedArgument
 
-from .config import DATASETS, PLATFORMS, Config, Mode, change, config
+from .config import DATASETS, LAYERS, PLATFORMS, Config, Mode, change, config
 from .trace import Trace
 
 T = TypeVar("T")
@@ -48,6 +48,10 @@ class Runs:
     def columns(self) -> dict[str, np.ndarray]:
         """All columns by name."""
         return {name: self[name] for name in (self.rows[0] if self.rows else {})}
+
+    def with_column(self, name: str, value: Any) -> Runs:
+        """The same runs with one more column, the same value in each row."""
+        return Runs([{**row, name: value} for row in self.rows], self.details)
 
     def __add__(self, other: Runs) -> Runs:
         return Runs(self.rows + other.rows, self.details + other.details)
@@ -100,6 +104,8 @@ def simulate(
         placement = "random" if mode == "paper" else "striped"
     if placement not in ("random", "striped"):
         raise UnsupportedArgument(f'placement {placement!r}: use "random" or "striped"')
+    if layer not in LAYERS:
+        raise UnsupportedArgument(f"layer {layer!r}: use {', '.join(LAYERS)}")
     device = config(mode) if device is None else device
     names = PLATFORMS if platforms == "all" else _listed(platforms)
     model = {"hidden": hidden, "outputs": outputs, "backward": backward, "layer": layer}
@@ -142,10 +148,7 @@ def sweep(name: str, values: Iterable[Any], *, mode: Mode = "paper", **how: Any)
             arguments[name] = value
         else:
             change(device, name, value)
-        runs = simulate(mode=mode, device=device, **arguments)
-        for row in runs.rows:
-            row["value"] = value
-        return runs
+        return simulate(mode=mode, device=device, **arguments).with_column("value", value)
 
     return sum(in_parallel(one, values), Runs([], []))
 
