@@ -63,9 +63,11 @@ def simulate(
         "seed": seed,
     }
     name, values = assigned("--sweep", sweep, many=True) if sweep else (None, [])
-    traces = {None: traces_of(store, dataset, memory, shape)}
-    if name in shape:
-        traces = {v: traces_of(store, dataset, memory, {**shape, name: v}) for v in values}
+    # Batches of another size or seed are other traces.
+    shapes: dict[Any, dict[str, Any]] = {None: shape}
+    if name in ("batch_size", "seed"):
+        shapes = {value: {**shape, name: value} for value in values}
+    traces = {value: traces_of(store, dataset, memory, of) for value, of in shapes.items()}
     first = next(iter(traces.values()))
     if host is not None and (sweep is not None or len(first) > 1):
         raise ValueError("--host compares one graph, without a sweep")
