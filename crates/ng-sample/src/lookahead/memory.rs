@@ -237,7 +237,7 @@ fn scan_slots(tables: &[TableStudy], common: usize, window: usize) -> Vec<u64> {
     let of = |table: &TableStudy| {
         let moving = table.scan_slots(common, window, LAG);
         // What the study saw varies a little from batch to batch.
-        table.num_hot(common) + moving + moving / 64
+        table.num_hot(common) + moving + moving / 32
     };
     tables.iter().map(of).collect()
 }
