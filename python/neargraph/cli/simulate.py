@@ -72,10 +72,9 @@ def simulate(
     how |= {"mode": mode, "device": device}
     found, answer = run_all(traces, (name, values), host, how)
     title = _title(found, mode, shapes.values())
-    page = None
-    if out is not None:
-        about: dict[str, Any] = {"title": title, "mode": mode, "device": device}
-        page = sim.write_report(out, found, **about, answer=answer, swept=name)
+    about: dict[str, Any] = {"title": title, "mode": mode, "device": device}
+    about |= {"answer": answer, "swept": name}
+    page = None if out is None else sim.write_report(out, found, **about)
     if as_json:
         told = None if answer is None else answer.plain()
         print_json({"mode": mode, "device": device, "runs": found.rows, "answer": told})
