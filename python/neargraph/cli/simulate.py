@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,20 +54,12 @@ def simulate(
         raise ValueError("name a store, or a data set with --dataset")
     if mode not in ("paper", "detailed"):
         raise ValueError(f"--mode {mode!r} is neither paper nor detailed")
-    wanted = [name for name, is_on in (("--sweep", sweep), ("--ablation", ablation)) if is_on]
-    if len(wanted) > 1 or (ablation and (out or host or preset or change or mode == "paper")):
-        raise ValueError("--ablation stands alone: it takes costs from mode detailed")
-    shape: dict[str, Any] = {
-        "batches": batches,
-        "batch_size": batch,
-        "fanouts": parse_fanouts(fanouts),
-        "seed": seed,
-    }
+    if ablation:
+        _check_ablation(mode, bool(sweep or out or host or preset or change))
+    shape: dict[str, Any] = {"batches": batches, "batch_size": batch, "seed": seed}
+    shape["fanouts"] = parse_fanouts(fanouts)
     name, values = assigned("--sweep", sweep, many=True) if sweep else (None, [])
-    # Batches of another size or seed are other traces.
-    shapes: dict[Any, dict[str, Any]] = {None: shape}
-    if name in ("batch_size", "seed"):
-        shapes = {value: {**shape, name: value} for value in values}
+    shapes = _shapes(shape, name, values)
     traces = {value: traces_of(store, dataset, memory, of) for value, of in shapes.items()}
     first = next(iter(traces.values()))
     if host is not None and (sweep is not None or len(first) > 1):
@@ -75,16 +68,13 @@ def simulate(
     if ablation:
         show_ablation([sim.ablation(trace, **how) for trace in first], as_json)
         return
-    changes = dict(assigned("--set", assignment) for assignment in change or [])
-    device = sim.preset(preset, mode, **changes) if preset else sim.config(mode, **changes)  # type: ignore[arg-type]
+    device = _device(mode, preset, change or [])
     how |= {"mode": mode, "device": device}
     found, answer = run_all(traces, (name, values), host, how)
-    graphs = ", ".join(dict.fromkeys(row["source"] for row in found.rows))
-    title = f"{graphs}, mode {mode}: batches of {batch} targets, fanouts {fanouts}"
-    page = None
-    if out is not None:
-        about: dict[str, Any] = {"title": title, "mode": mode, "device": device}
-        page = sim.write_report(out, found, **about, answer=answer, swept=name)
+    title = _title(found, mode, shapes.values())
+    about: dict[str, Any] = {"title": title, "mode": mode, "device": device}
+    about |= {"answer": answer, "swept": name}
+    page = None if out is None else sim.write_report(out, found, **about)
     if as_json:
         told = None if answer is None else answer.plain()
         print_json({"mode": mode, "device": device, "runs": found.rows, "answer": told})
@@ -95,6 +85,27 @@ def simulate(
     typer.echo("bound by: the busiest server, and how many times its work the flash took")
     if page is not None:
         typer.echo(f"report: {page}")
+
+
+def _title(runs: Any, mode: str, shapes: Iterable[dict[str, Any]]) -> str:
+    graphs = ", ".join(dict.fromkeys(row["source"] for row in runs.rows))
+    sizes = ", ".join(dict.fromkeys(str(shape["batch_size"]) for shape in shapes))
+    fanouts = ",".join(map(str, next(iter(shapes))["fanouts"]))
+    return f"{graphs}, mode {mode}: batches of {sizes} targets, fanouts {fanouts}"
+
+
+def _check_ablation(mode: str, has_more: bool) -> None:
+    if mode == "paper":
+        raise ValueError("--ablation takes costs from mode detailed; leave --mode paper out")
+    if has_more:
+        raise ValueError("--ablation stands alone, without --sweep, --out, --host, --preset, --set")
+
+
+def _shapes(shape: dict[str, Any], name: str | None, values: list[Any]) -> dict[Any, Any]:
+    """By swept value: batches of another size or seed are other traces."""
+    if name in ("batch_size", "seed"):
+        return {value: {**shape, name: value} for value in values}
+    return {None: shape}
 
 
 def run_all(
@@ -123,6 +134,13 @@ def run_all(
     return found, None
 
 
+def _device(mode: Any, preset: str | None, assignments: list[str]) -> dict[str, Any]:
+    from neargraph import sim
+
+    changes = dict(assigned("--set", assignment) for assignment in assignments)
+    return sim.preset(preset, mode, **changes) if preset else sim.config(mode, **changes)
+
+
 def traces_of(
     store: Path | None, dataset: str | None, memory: str | None, shape: dict[str, Any]
 ) -> list[Any]:
@@ -140,27 +158,26 @@ def traces_of(
 
 def show_ablation(found: list[Any], as_json: bool) -> None:
     """Targets a second without each cost over those with all, by graph, and who overtakes whom."""
-    from neargraph.sim.ablation import moved, ranking
+    from neargraph.sim.ablation import moved, overtakes, ranking
 
     if as_json:
         print_json({"runs": [row for runs in found for row in runs.rows]})
         return
     for runs in found:
-        platforms = list(dict.fromkeys(row["platform"] for row in runs.rows))
         made = Table(box=SIMPLE, padding=0)
         made.add_column("left out", no_wrap=True)
-        for name in platforms:
+        for name in moved(runs, "none"):
             made.add_column(name, justify="right", no_wrap=True)
-        made.add_column("order", no_wrap=True)
-        usual = ranking(runs, "none")
+        lines = []
         for switch in dict.fromkeys(row["switch"] for row in runs.rows):
-            order = ranking(runs, switch)
-            changes = "" if order == usual else "changes"
-            cells = [f"{ratio:.2f}" for ratio in moved(runs, switch).values()]
-            made.add_row(switch, *cells, changes)
-        source = runs.rows[0]["source"]
-        console().print(titled(f"{source}: targets/s over those with all costs", made))
-        typer.echo(f"the fastest first: {', '.join(usual)}")
+            made.add_row(switch, *(f"{ratio:.2f}" for ratio in moved(runs, switch).values()))
+            for (quicker, slower), ratio in overtakes(runs, switch).items():
+                lines.append(f"without {switch} {quicker} overtakes {slower} ({ratio:.3f})")
+        console().print(
+            titled(f"{runs.rows[0]['source']}: targets/s over those with all costs", made)
+        )
+        typer.echo(f"the fastest first: {', '.join(ranking(runs, 'none'))}")
+        typer.echo("\n".join(lines) or "the order stays whatever is left out")
 
 
 def assigned(option: str, text: str, many: bool = False) -> tuple[str, Any]:
@@ -189,6 +206,8 @@ def _value(option: str, text: str) -> Any:
 
 def table(runs: Any) -> Table:
     """One row a run; times are of a batch."""
+    from neargraph.sim.plots import tick
+
     sources = {row["source"] for row in runs.rows}
     first = {"platform": "platform"}
     if len(sources) > 1:
@@ -203,7 +222,7 @@ def table(runs: Any) -> Table:
     for row in runs.rows:
         parts = ("interval", "flash", "host", "pcie", "compute")
         made.add_row(
-            *(str(row[name]) for name in first),
+            *(tick(row[name]) for name in first),
             f"{row['targets_per_s']:,.0f}",
             *(f"{row[f'{part}_s'] * 1e6:,.1f}" for part in parts),
             f"{row['targets_per_joule']:,.0f}",

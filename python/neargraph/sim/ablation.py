@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 from neargraph.exceptions import UnsupportedArgument
@@ -71,3 +72,20 @@ def moved(runs: Runs, switch: str) -> dict[str, float]:
     of = {(row["switch"], row["platform"]): row["targets_per_s"] for row in runs.rows}
     platforms = dict.fromkeys(row["platform"] for row in runs.rows)
     return {name: of[switch, name] / of["none", name] for name in platforms}
+
+
+def overtakes(runs: Runs, switch: str) -> dict[tuple[str, str], float]:
+    """Who overtakes whom where the cost is left out: (quicker, slower), and the targets a second of
+    the one over those of the other. Empty if the order stays.
+
+    Example:
+        >>> overtakes(ablation(dataset="ppi", platforms=["CC", "BG-2"]), "PCIe packets")
+        {}
+    """
+    of = {row["platform"]: row["targets_per_s"] for row in runs.rows if row["switch"] == switch}
+    usual = ranking(runs, "none")
+    return {
+        (later, first): of[later] / of[first]
+        for first, later in combinations(usual, 2)
+        if of[later] > of[first]
+    }

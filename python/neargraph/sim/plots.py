@@ -28,13 +28,15 @@ _COLOURS = [
     "#b36a8e",
     "#a3b04c",
 ]
-_WAITS = {
+# Where a command spends its life, in this order.
+WAITS = {
     "before_flash": "wait before the flash",
     "sense": "sense",
     "sampler": "sampler",
     "after_flash": "wait after the flash",
     "transfer": "transfer",
 }
+_PARTS = {"dram": "DRAM", "host_dram": "host DRAM", "pcie": "PCIe", "sram": "SRAM"}
 
 
 def throughput(runs: Runs) -> Figure:
@@ -46,37 +48,37 @@ def throughput(runs: Runs) -> Figure:
     for at, source in enumerate(sources):
         speeds = [row["targets_per_s"] for row in runs.rows if row["source"] == source]
         places = np.arange(len(platforms)) + (at - (len(sources) - 1) / 2) * width
-        bars = axes.bar(places, speeds, width, label=source, color=_COLOURS[at % len(_COLOURS)])
+        bars = axes.bar(places, speeds, width, label=plain(source), color=_colour(at))
         if len(sources) == 1:
             axes.bar_label(bars, labels=[_short(speed) for speed in speeds], fontsize=8, padding=2)
-    axes.set_xticks(range(len(platforms)), platforms)
-    axes.set_ylabel("targets a second")
     axes.margins(y=0.12)
-    _narrow_names(axes, platforms)
+    _speeds(axes, runs)
+    _names(axes, platforms)
     if len(sources) > 1:
-        axes.legend(fontsize=8)
+        _legend_beside(axes)
     return figure
 
 
 def active(runs: Runs) -> Figure:
-    """Dies that sense and channels that send, over the time of a batch: a row a platform."""
+    """Dies that sense and channels that send, from the first command of a batch to its last result:
+    a row a platform, under its name how long that is."""
     rows = len(runs)
-    figure = _bare(7.5, 1.0 + 1.0 * rows)
-    every = figure.subplots(rows, 2, squeeze=False)
+    figure = _bare(7.5, 0.9 + 0.8 * rows)
+    every = figure.subplots(rows, 2, squeeze=False, sharex=True, sharey="col")
     for (left, right), row, run in zip(every, runs.rows, runs.details, strict=True):
         for axes, name, colour in ((left, "dies", 0), (right, "channels", 1)):
             curve = run["batches"][0][name]
-            counts = np.array(curve["active"])
-            times = np.arange(len(counts)) * curve["piece"] * PICOS * 1e6
-            axes.fill_between(times, counts, step="post", color=_COLOURS[colour], linewidth=0)
-            axes.set_xlim(0, times[-1] if len(times) > 1 else 1)
-            axes.set_ylim(bottom=0)
+            edges = np.linspace(0, 100, len(curve["active"]) + 1)
+            axes.stairs(curve["active"], edges, fill=True, color=_colour(colour))
             axes.tick_params(labelsize=7)
-        left.set_ylabel(row["platform"], rotation=0, ha="right", va="center", fontsize=8)
+        time = _us(len(curve["active"]) * curve["piece"])
+        label = f"{row['platform']}\n{time:,.0f} us"
+        left.set_ylabel(label, rotation=0, ha="right", va="center", fontsize=8)
+    every[0, 0].set(xlim=(0, 100), ylim=(0, None))
+    every[0, 1].set(ylim=(0, None))
     every[0, 0].set_title("dies that sense", fontsize=9)
     every[0, 1].set_title("channels that send", fontsize=9)
-    for axes in every[-1]:
-        axes.set_xlabel("us", fontsize=8)
+    figure.supxlabel("% of the time of the batch in the SSD", fontsize=8)
     return figure
 
 
@@ -88,71 +90,76 @@ def hops(runs: Runs) -> Figure:
         spans = run["batches"][0]["outcome"]["hops"]
         height = 0.8 / max(1, len(spans))
         for hop, (start, end) in enumerate(spans):
-            left, length = start * PICOS * 1e6, (end - start) * PICOS * 1e6
             label = f"hop {hop}" if place == 0 else None
             y = place + (hop - (len(spans) - 1) / 2) * height
-            axes.barh(y, length, height, left, color=_COLOURS[hop % len(_COLOURS)], label=label)
+            axes.barh(y, _us(end - start), height, _us(start), color=_colour(hop), label=label)
     axes.set_yticks(range(len(runs)), runs["platform"].tolist())
-    axes.invert_yaxis()
-    axes.set_xlabel("us")
+    axes.set_ylim(len(runs) - 0.4, -0.6)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("us since the first command")
     axes.legend(fontsize=8, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
 
 
 def latency(runs: Runs) -> Figure:
-    """Where a command spends its life on average, in us, stacked by platform."""
-    figure, axes = _figure(max(6.0, 0.9 * len(runs) + 2.5), 3.6)
-    below = np.zeros(len(runs))
-    for at, (name, label) in enumerate(_WAITS.items()):
-        means = [run["batches"][0]["latency"][name]["mean"] * PICOS * 1e6 for run in runs.details]
-        axes.bar(range(len(runs)), means, 0.7, below, label=label, color=_COLOURS[at])
-        below += means
-    axes.set_ylabel("us a command, mean")
-    _names(axes, runs)
-    _legend_beside(axes)
+    """Where a command spends its life on average, in us, stacked by platform; below without the
+    wait before the flash, beside which the rest can be too little to see."""
+    figure = _bare(max(6.0, 0.9 * len(runs) + 2.5), 5.4)
+    whole, rest = figure.subplots(2, sharex=True)
+    means = {
+        label: [_us(run["batches"][0]["latency"][name]["mean"]) for run in runs.details]
+        for name, label in WAITS.items()
+    }
+    _stack(whole, means)
+    _stack(rest, means | {WAITS["before_flash"]: [0.0] * len(runs)})
+    whole.set_ylabel("us a command, mean")
+    rest.set_ylabel("without the first wait, us")
+    _names(rest, runs["platform"].tolist())
+    _legend_beside(whole)
     return figure
 
 
 def energy(runs: Runs) -> Figure:
-    """Joules of a target by part, stacked by platform."""
+    """Microjoules of a target by part, stacked by platform."""
     figure, axes = _figure(max(6.0, 0.9 * len(runs) + 2.5), 3.6)
-    below = np.zeros(len(runs))
-    parts = list(runs.details[0]["batches"][0]["joules"])
-    for at, part in enumerate(parts):
-        spent = np.array([_joules(run, part) for run in runs.details]) * 1e6
-        if not spent.any():
-            continue
-        colour = _COLOURS[at % len(_COLOURS)]
-        axes.bar(range(len(runs)), spent, 0.7, below, label=part.replace("_", " "), color=colour)
-        below += spent
+    spent = {
+        _PARTS.get(part, part): [_joules(run, part) * 1e6 for run in runs.details]
+        for part in runs.details[0]["batches"][0]["joules"]
+    }
+    _stack(axes, {part: values for part, values in spent.items() if any(values)})
     axes.set_ylabel("uJ a target")
-    _names(axes, runs)
+    _names(axes, runs["platform"].tolist())
     _legend_beside(axes)
     return figure
 
 
 def sweep(runs: Runs, name: str) -> Figure:
-    """Targets a second over the values of what was swept, a line for each platform and graph."""
-    figure, axes = _figure(7.0, 3.8)
-    lines: dict[str, list[tuple[float, float]]] = {}
-    several = len(set(runs["source"].tolist())) > 1
-    for row in runs.rows:
-        label = f"{row['platform']}, {row['source']}" if several else row["platform"]
-        lines.setdefault(label, []).append((row["value"], row["targets_per_s"]))
-    for at, (label, points) in enumerate(lines.items()):
-        values, speeds = zip(*points, strict=True)
-        style = "-" if at < len(_COLOURS) else "--"
-        colour = _COLOURS[at % len(_COLOURS)]
-        axes.plot(values, speeds, style, marker="o", markersize=4, label=label, color=colour)
-    ticks = sorted(set(runs["value"].tolist()))
-    if min(ticks) > 0 and max(ticks) / min(ticks) >= 4:
-        axes.set_xscale("log", base=2)
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    axes.set_xlabel(name)
-    axes.set_ylabel("targets a second")
-    axes.set_ylim(bottom=0)
-    _legend_beside(axes)
+    """Targets a second over the values of what was swept: a line a platform, a panel a graph.
+
+    Values that are not all numbers stand beside each other in the order of the sweep.
+    """
+    sources = list(dict.fromkeys(runs["source"].tolist()))
+    platforms = list(dict.fromkeys(runs["platform"].tolist()))
+    values = list(dict.fromkeys(row["value"] for row in runs.rows))
+    wide = min(2, len(sources))
+    high = -(-len(sources) // wide)
+    figure = _bare(2.0 + (3.4 if wide > 1 else 5.0) * wide, 0.8 + 3.0 * high)
+    every = figure.subplots(high, wide, squeeze=False, sharey=True).flat
+    for axes, source in zip(every, sources, strict=False):
+        for at, platform in enumerate(platforms):
+            rows = [r for r in runs.rows if (r["platform"], r["source"]) == (platform, source)]
+            places = _places([row["value"] for row in rows], values)
+            speeds = [row["targets_per_s"] for row in rows]
+            style = "-" if at < len(_COLOURS) else "--"
+            axes.plot(places, speeds, style, marker="o", ms=4, label=platform, color=_colour(at))
+        _values(axes, values)
+        axes.set_xlabel(name)
+        _speeds(axes, runs)
+        if len(sources) > 1:
+            axes.set_title(plain(source), fontsize=9)
+    for axes in every[len(sources) :]:
+        axes.set_visible(False)
+    figure.legend(*every[0].get_legend_handles_labels(), fontsize=8, loc="outside right upper")
     return figure
 
 
@@ -164,9 +171,34 @@ def host_curve(host: dict[str, Any]) -> Figure:
     axes.set_xticks(host["depths"], [str(depth) for depth in host["depths"]])
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(lambda value, _: _short(value))
     axes.set_xlabel("reads under way")
     axes.set_ylabel("random reads of 4 KiB a second")
     return figure
+
+
+def plain(name: str) -> str:
+    """A name in which matplotlib finds no formula and which a legend does not leave out.
+
+    >>> plain("$a$"), plain("_a")
+    ('\\\\$a\\\\$', ' _a')
+    """
+    return (" " if name.startswith("_") else "") + name.replace("$", "\\$")
+
+
+def tick(value: Any) -> str:
+    """A swept value in a few characters; one that people write out is not shortened.
+
+    >>> tick(4096), tick(3.33e8), tick("gin"), tick(None)
+    ('4096', '333 M', 'gin', 'no limit')
+    """
+    if not _are_numbers([value]):
+        return "no limit" if value is None else str(value)
+    return f"{value:g}" if abs(value) < 1e6 else _short(value)
+
+
+def _us(picos: float) -> float:
+    return picos * PICOS * 1e6
 
 
 def _joules(run: dict[str, Any], part: str) -> float:
@@ -189,19 +221,59 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
     figure = _bare(width, height)
     axes = figure.subplots()
     axes.spines[["top", "right"]].set_visible(False)
-    axes.yaxis.set_major_formatter("{x:,.0f}")
     return figure, axes
 
 
-def _names(axes: Axes, runs: Runs) -> None:
-    names = runs["platform"].tolist()
+def _colour(at: int) -> str:
+    return _COLOURS[at % len(_COLOURS)]
+
+
+def _stack(axes: Axes, parts: dict[str, list[float]]) -> None:
+    """Bars on each other: by label, one value a platform."""
+    below = np.zeros(len(next(iter(parts.values()))))
+    for at, (label, values) in enumerate(parts.items()):
+        axes.bar(range(len(values)), values, 0.7, below, label=label, color=_colour(at))
+        below += values
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _speeds(axes: Axes, runs: Runs) -> None:
+    """The axis of targets a second; logarithmic where the slow ones would not be seen."""
+    speeds = runs["targets_per_s"]
+    if max(speeds) >= 10 * min(speeds):
+        from matplotlib.ticker import LogLocator
+
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.set_ylabel("targets a second, log")
+    else:
+        axes.set_ylim(0, 1.1 * max(speeds))
+        axes.set_ylabel("targets a second")
+    axes.yaxis.set_major_formatter(lambda value, _: _short(value))
+    axes.minorticks_off()
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def _places(some: list[Any], values: list[Any]) -> list[float]:
+    return some if _are_numbers(values) else [values.index(value) for value in some]
+
+
+def _values(axes: Axes, values: list[Any]) -> None:
+    """The axis of what was swept."""
+    if _are_numbers(values) and min(values) > 0 and max(values) >= 4 * min(values):
+        axes.set_xscale("log", base=2)
+    axes.set_xticks(_places(values, values), [tick(value) for value in values])
+    axes.minorticks_off()
+
+
+def _names(axes: Axes, names: list[str]) -> None:
     axes.set_xticks(range(len(names)), names)
-    _narrow_names(axes, names)
-
-
-def _narrow_names(axes: Axes, names: list[str]) -> None:
     if len(names) > 6 or max(map(len, names)) > 9:
-        axes.tick_params(axis="x", labelrotation=30, labelsize=8)
+        for label in axes.get_xticklabels():
+            label.set(rotation=30, ha="right", rotation_mode="anchor", fontsize=8)
 
 
 def _legend_beside(axes: Axes) -> None:
@@ -211,10 +283,10 @@ def _legend_beside(axes: Axes) -> None:
 def _short(value: float) -> str:
     """A number in a few characters.
 
-    >>> _short(1_234_567), _short(20_240), _short(123.4)
-    ('1.23 M', '20.2 k', '123')
+    >>> _short(2.4e9), _short(1_234_567), _short(20_240), _short(123.4)
+    ('2.4 G', '1.23 M', '20.2 k', '123')
     """
-    for unit, letter in ((1e6, "M"), (1e3, "k")):
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= unit:
             return f"{value / unit:.3g} {letter}"
     return f"{value:.3g}"

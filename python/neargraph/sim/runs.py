@@ -28,10 +28,10 @@ _SWEPT_ARGUMENTS |= {"targets_per_command", "workers"}
 class Runs:
     """One row a run: columns as NumPy arrays by name, and each run whole in `details`.
 
-    Columns: `platform`, `source`, `targets_per_s`, `targets_per_joule`; means over batches in
-    seconds: `interval_s`, `flash_s`, `host_s`, `pcie_s`, `compute_s`; `bound_by`, the server that
-    no order of events could beat, and `headroom`, the time of the flash over that bound. A sweep
-    adds the column `value`.
+    Columns: `platform`, `source`, `seed` of the trace, `targets_per_s`, `targets_per_joule`; means
+    over batches in seconds: `interval_s`, `flash_s`, `host_s`, `pcie_s`, `compute_s`; `bound_by`,
+    the server that no order of events could beat, and `headroom`, the time of the flash over that
+    bound. A sweep adds the column `value`.
     """
 
     def __init__(self, rows: list[dict[str, Any]], details: list[dict[str, Any]]) -> None:
@@ -191,6 +191,7 @@ def _row(trace: Trace, run: dict[str, Any]) -> dict[str, Any]:
     return {
         "platform": run["platform"]["name"],
         "source": trace.about["source"],
+        "seed": trace.about["seed"],
         "targets_per_s": run["targets_per_s"],
         "targets_per_joule": run["targets_per_joule"],
         "interval_s": mean(lambda batch: batch["interval"] * PICOS),
