@@ -1,5 +1,4 @@
-"""The figures of docs/ssd-model.md: what the simulator says in mode `paper`, and what leaving out a
-cost changes in mode `detailed`.
+"""The figures of docs/ssd-model.md: everything that the simulator says in mode `paper`.
 
     python -m benchmarks.ssd_model > figures.md
 
@@ -11,11 +10,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from neargraph import sim
-from neargraph.sim.ablation import moved, ranking
 from neargraph.sim.runs import in_parallel
 
 from .training_tables import table
@@ -72,6 +71,12 @@ def of_batch(value: Measure) -> Measure:
     return lambda run: value(run["batches"][0])
 
 
+def share_of(part: str, batch: dict[str, Any]) -> float:
+    """Of a batch's joules, in percent."""
+    joules = batch["joules"]
+    return 100 * float(joules[part]) / sum(joules.values())
+
+
 def overlap(batch: dict[str, Any]) -> float:
     """The share of the time between first sense and last result in which two hops are under way."""
     spans = batch["outcome"]["hops"]
@@ -113,7 +118,7 @@ def servers() -> None:
     parts = list(found[SETS[0], 0].details[0]["batches"][0]["joules"])
     shares = []
     for part in parts:
-        share = of_batch(lambda b, part=part: 100 * b["joules"][part] / sum(b["joules"].values()))  # type: ignore[misc]
+        share = of_batch(partial(share_of, part))
         if not any(
             one.details[at]["batches"][0]["joules"][part]
             for one in found.values()
@@ -175,33 +180,7 @@ def _ratio(found: dict[tuple[str, int], sim.Runs], every: list[str], over: str, 
     return cell(values, "{:.2f}")
 
 
-def left_out() -> None:
-    """Targets a second without one cost over those with all, and where the order changes."""
-    points = [(name, seed) for name in SETS for seed in SEEDS]
-    found = dict(
-        zip(points, [sim.ablation(dataset=s, seed=seed) for s, seed in points], strict=True)
-    )
-    every = list(sim.PLATFORMS)
-    rows = []
-    for switch in [*sim.SWITCHES, "all"]:
-        gains = {point: moved(runs_, switch) for point, runs_ in found.items()}
-        cells = [cell({p: gain[name] for p, gain in gains.items()}, "{:.2f}") for name in every]
-        changed = [
-            name
-            for name in SETS
-            if all(
-                ranking(found[name, s], switch) != ranking(found[name, s], "none") for s in SEEDS
-            )
-        ]
-        rows.append([switch, *cells, ", ".join(changed) or "-"])
-    print("\n".join(table(["left out", *every, "order changes on"], rows)))
-    for name in SETS:
-        orders = {", ".join(ranking(found[name, seed], "none")) for seed in SEEDS}
-        print(f"{name}: {' or '.join(sorted(orders))}")
-
-
 if __name__ == "__main__":
     servers()
     sweeps()
     slow_flash()
-    left_out()

@@ -106,7 +106,11 @@ pub fn sim_names() -> String {
         })
     });
     let switches: Vec<&str> = Config::SWITCHES.iter().map(|(name, _)| *name).collect();
-    json!({"platforms": PLATFORMS, "more_platforms": MORE_PLATFORMS, "datasets": sets, "switches": switches}).to_string()
+    let names = json!({
+        "platforms": PLATFORMS, "more_platforms": MORE_PLATFORMS, "datasets": sets,
+        "switches": switches,
+    });
+    names.to_string()
 }
 
 /// A configuration with one cost taken from another, as JSON.

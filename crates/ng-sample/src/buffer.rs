@@ -82,7 +82,7 @@ impl Pool {
     }
 
     /// A buffer of `len` bytes with undefined content, if one is there. Where batches turn out
-    /// larger than was foreseen it is made longer, for good, and what `reserve` gives pays for that.
+    /// larger than was foreseen it is made longer, for good, and `reserve` gives what pays for it.
     pub fn take(
         self: &Arc<Self>,
         len: usize,

@@ -183,8 +183,8 @@ fn what_cannot_be_simulated_is_said() {
     let error = Platform::by_name("BG-3").unwrap_err().to_string();
     assert_eq!(
         error,
-        "no platform \"BG-3\"; there are CC, SmartSage, GList, BG-1, BG-DG, BG-SP, BG-DGSP, BG-2, CC-pipe, \
-         CC-512, FPGA-CSD, SmartSAGE-coalesced"
+        "no platform \"BG-3\"; there are CC, SmartSage, GList, BG-1, BG-DG, BG-SP, BG-DGSP, BG-2, \
+         CC-pipe, CC-512, FPGA-CSD, SmartSAGE-coalesced"
     );
     let mut trace = set.trace(1, 4, &FANOUTS, 6);
     let at = |trace: &Trace, config: &Config| {

@@ -197,8 +197,9 @@ def what_would_it_buy(
     if isinstance(store, Trace):
         trace = store
     else:
-        shape = {"batch_size": batch_size, "batches": batches}
-        trace = Trace.from_sampler(store, fanouts=fanouts, seed=seed, **shape)  # type: ignore[arg-type]
+        trace = Trace.from_sampler(
+            store, fanouts=fanouts, seed=seed, batch_size=batch_size, batches=batches
+        )
     made = _device(device) if device is not None else config(mode)
     how: dict[str, Any] = {"mode": mode, **model}
     runs = simulate(trace, platforms=platforms, device=made, **how)
