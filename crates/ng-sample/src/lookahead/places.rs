@@ -2,7 +2,8 @@
 //! the planning thread alone.
 //!
 //! Batches are numbered from 1 on here; 0 means none. The invariant: a slot is handed out for
-//! another row only after every batch that was promised its row has been gathered.
+//! another row only after every batch that was promised its row has been gathered, and after the
+//! row that was to be read into it has come: reads end in any order.
 
 use std::collections::VecDeque;
 
@@ -29,7 +30,11 @@ struct Slot {
     until: u32,
     /// The last batch that was promised it.
     promised: u32,
+    /// The batch with whose reads its row was asked for.
+    asked: u32,
 }
+
+const EMPTY: Slot = Slot { row: NOWHERE, until: 0, promised: 0, asked: 0 };
 
 /// The map between rows and slots.
 #[derive(Debug)]
@@ -45,6 +50,8 @@ pub(crate) struct Places {
     /// Slots that no known batch wants, the longest idle first; the same holds.
     idle: VecDeque<u32>,
     gathered: u32,
+    /// What was asked for up to this batch has been read.
+    read: u32,
 }
 
 impl Places {
@@ -57,12 +64,13 @@ impl Places {
     pub fn new(rows: usize, slots: usize) -> Self {
         Self {
             slot_of: vec_in_huge_pages(NOWHERE, rows),
-            slots: vec_in_huge_pages(Slot { row: NOWHERE, until: 0, promised: 0 }, slots),
+            slots: vec_in_huge_pages(EMPTY, slots),
             free: (0..slots as u32).rev().collect(),
             due: VecDeque::new(),
             due_from: 1,
             idle: VecDeque::new(),
             gathered: 0,
+            read: 0,
         }
     }
 
@@ -162,9 +170,32 @@ impl Places {
         self.empty(slot);
     }
 
-    /// Whether every batch that was promised the slot has been gathered.
+    /// Whether every batch that was promised the slot has been gathered, and its row has come.
     pub fn is_settled(&self, slot: u32) -> bool {
-        self.promised(slot) <= self.gathered
+        self.slots.get(slot as usize).is_some_and(|known| self.has_settled(known))
+    }
+
+    fn has_settled(&self, known: &Slot) -> bool {
+        known.promised <= self.gathered && known.asked <= self.read
+    }
+
+    /// Rows are asked for with the reads of `batch`.
+    pub fn ask(&mut self, slots: &[u32], batch: u32) {
+        for slot in slots {
+            if let Some(known) = self.slots.get_mut(*slot as usize) {
+                known.asked = batch;
+            }
+        }
+    }
+
+    /// What was asked for up to `batch` has been read.
+    pub fn read_through(&mut self, batch: u32) {
+        self.read = self.read.max(batch);
+    }
+
+    /// Whether that is known already.
+    pub fn is_read_through(&self, batch: u32) -> bool {
+        self.read >= batch
     }
 
     /// Keeps what is in a slot until batch `until`, or the first that is not forgotten.
@@ -214,6 +245,7 @@ impl Places {
     /// Every batch up to `batch` has been gathered: what was kept for them alone is free.
     pub fn release_through(&mut self, batch: u32) {
         self.gathered = batch;
+        self.read_through(batch);
         while self.due_from <= batch {
             let Some(slots) = self.due.pop_front() else { break };
             let due = self.due_from;
@@ -251,7 +283,7 @@ impl Places {
             if self.until(slot) != Some(IDLE) {
                 continue;
             }
-            if self.promised(slot) > self.gathered {
+            if !self.is_settled(slot) {
                 self.idle.push_back(slot);
                 continue;
             }
@@ -271,22 +303,21 @@ impl Places {
         Some(slot)
     }
 
-    /// Takes a slot out of those that are due at a place, unless all are promised.
+    /// Takes a slot out of those that are due at a place, unless none has settled.
     fn take_settled(&mut self, index: usize) -> Option<u32> {
         let due = self.due_from + index as u32;
-        let slots = self.due.get_mut(index)?;
-        let mut promised = Vec::new();
+        let mut slots = std::mem::take(self.due.get_mut(index)?);
+        let mut kept = Vec::new();
         let found = loop {
             let Some(slot) = slots.pop() else { break None };
             match self.slots.get(slot as usize) {
-                Some(known) if known.until == due && known.promised <= self.gathered => {
-                    break Some(slot);
-                }
-                Some(known) if known.until == due => promised.push(slot),
+                Some(known) if known.until == due && self.has_settled(known) => break Some(slot),
+                Some(known) if known.until == due => kept.push(slot),
                 _ => {}
             }
         };
-        slots.append(&mut promised);
+        slots.append(&mut kept);
+        self.due[index] = slots;
         found
     }
 }

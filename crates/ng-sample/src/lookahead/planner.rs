@@ -31,6 +31,9 @@ pub(crate) trait Around {
 
     /// Waits until more than `gathered` batches have been gathered, and says how many.
     fn wait_gathered(&mut self, gathered: u64) -> Result<u64, SampleError>;
+
+    /// Waits until all rows that were handed over up to `step` have been read.
+    fn wait_read(&mut self, step: u64) -> Result<(), SampleError>;
 }
 
 /// Where the rotating scan stands.
@@ -437,6 +440,12 @@ impl Planner {
                 places.promise(slot, number);
                 return Ok(slot);
             }
+            if self.gathered >= t && !self.tables[index].places.is_read_through(number) {
+                // What was read ahead with this batch may make room once it has come.
+                around.wait_read(t)?;
+                self.tables[index].places.read_through(number);
+                continue;
+            }
             if self.gathered >= t {
                 return Err(SampleError::Spec(
                     "a batch has more rows than the memory for rows; raise memory= or use smaller \
@@ -462,6 +471,7 @@ impl Planner {
             (Merge::Gaps(self.gap_blocks), PIECE_ROWS)
         };
         let tensor = self.tables[table].tensor;
+        self.tables[table].places.ask(slots, step as u32 + 1);
         self.rows_read += rows.len() as u64;
         for (rows, slots) in rows.chunks(together).zip(slots.chunks(together)) {
             let wide: Vec<u64> = rows.iter().map(|row| u64::from(*row)).collect();

@@ -50,6 +50,11 @@ impl Around for Threads<'_> {
         self.0.shared.wait_until(Wait::PlanForReader, room).ok_or(SampleError::ThreadLost)
     }
 
+    fn wait_read(&mut self, step: u64) -> Result<(), SampleError> {
+        let read = |state: &mut State| state.is_read_through(step).then_some(());
+        self.0.shared.wait_until(Wait::PlanForReader, read).ok_or(SampleError::ThreadLost)
+    }
+
     fn wait_gathered(&mut self, gathered: u64) -> Result<u64, SampleError> {
         let more = |state: &mut State| (state.gathered > gathered).then_some(state.gathered);
         self.0.shared.wait_until(Wait::PlanForSlots, more).ok_or(SampleError::ThreadLost)

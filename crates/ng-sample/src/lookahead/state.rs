@@ -86,8 +86,12 @@ impl State {
     /// The next batch that can be gathered, if its rows are there.
     pub fn next_complete(&mut self) -> Option<Resolved> {
         let first = self.resolved.front()?.sampled.index;
-        let unread = self.unread.first_key_value().is_some_and(|(step, _)| *step <= first);
-        if unread { None } else { self.resolved.pop_front() }
+        if self.is_read_through(first) { self.resolved.pop_front() } else { None }
+    }
+
+    /// Whether all pieces up to `step` have been read.
+    pub fn is_read_through(&self, step: u64) -> bool {
+        self.unread.first_key_value().is_none_or(|(first, _)| *first > step)
     }
 
     pub fn add_piece(&mut self, piece: Piece) {
