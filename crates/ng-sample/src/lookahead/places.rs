@@ -321,3 +321,30 @@ impl Places {
         found
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_is_not_taken_while_its_row_is_on_its_way() {
+        let mut places = Places::new(10, 2);
+        for row in 0..2 {
+            let slot = places.take_free().unwrap_or(NOWHERE);
+            places.put(row, slot, 7 + row);
+            places.ask(&[slot], 3);
+        }
+        assert_eq!(places.take_any(), None, "two reads into one slot end in any order");
+        places.read_through(2);
+        assert_eq!(places.take_any(), None);
+        places.read_through(3);
+        // The one whose batch is the farthest.
+        let taken = places.take_any();
+        assert_eq!((taken.is_some(), places.find(1), places.find(0).is_some()), (true, None, true));
+        // A promise holds as well, however early the row came.
+        places.promise(places.find(0).unwrap_or(NOWHERE), 5);
+        assert_eq!(places.take_any(), None);
+        places.release_through(5);
+        assert!(places.take_any().is_some());
+    }
+}
