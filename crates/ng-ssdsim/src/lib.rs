@@ -32,7 +32,7 @@ pub use engine::{Audit, Engine, Machine, Outcome, Path, Pcie, Stamps, Start};
 pub use host::{HostError, HostOutcome, MeasuredHost};
 pub use job::{Job, run_all};
 pub use layout::{Address, Format, Layout, LayoutError, Page, Placement};
-pub use on_host::{HostBatch, HostRun, OnHostError, host_plans, run_on_host};
+pub use on_host::{HostBatch, HostRun, host_plans, run_on_host};
 pub use plan::{Plan, flag};
 pub use planning::{Asked, plan};
 pub use platform::{

@@ -3,35 +3,15 @@
 
 use ng_types::Trace;
 use serde::Serialize;
-use thiserror::Error;
 
 use crate::accelerator::Work;
-use crate::config::ConfigError;
-use crate::host::{HostError, HostOutcome, MeasuredHost};
+use crate::host::{HostOutcome, MeasuredHost};
 use crate::job::Job;
-use crate::layout::{Layout, LayoutError};
+use crate::layout::Layout;
 use crate::plan::Plan;
 use crate::planning::{Asked, plan};
-use crate::simulate::visits;
+use crate::simulate::{SimulateError, visits};
 use crate::time::{Picos, to_seconds};
-
-/// Why nothing was run.
-#[derive(Debug, Error, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum OnHostError {
-    /// The host cannot be.
-    #[error(transparent)]
-    Host(#[from] HostError),
-    /// The accelerator cannot be.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The graph does not fit the pages.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
-    /// The trace is damaged.
-    #[error(transparent)]
-    Trace(#[from] ng_types::TraceError),
-}
 
 /// One batch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -63,7 +43,7 @@ impl HostRun {
 }
 
 /// What a host reads for each batch of a trace.
-pub fn host_plans(trace: &Trace, job: &Job) -> Result<Vec<Plan>, OnHostError> {
+pub fn host_plans(trace: &Trace, job: &Job) -> Result<Vec<Plan>, SimulateError> {
     trace.check()?;
     job.config.check()?;
     let layout = Layout::csr(&job.config, job.feature_bytes, job.mean_degree, job.placement)?;
@@ -73,7 +53,11 @@ pub fn host_plans(trace: &Trace, job: &Job) -> Result<Vec<Plan>, OnHostError> {
 }
 
 /// Runs a trace on a host; of `job` count the model, the discrete accelerator and the pages.
-pub fn run_on_host(trace: &Trace, job: &Job, host: &MeasuredHost) -> Result<HostRun, OnHostError> {
+pub fn run_on_host(
+    trace: &Trace,
+    job: &Job,
+    host: &MeasuredHost,
+) -> Result<HostRun, SimulateError> {
     let plans = host_plans(trace, job)?;
     let batch = |(batch, plan): (usize, &Plan)| {
         let visits = visits(trace, batch..batch + 1);
@@ -82,7 +66,7 @@ pub fn run_on_host(trace: &Trace, job: &Job, host: &MeasuredHost) -> Result<Host
         let interval = outcome.makespan.max(compute);
         Ok(HostBatch { targets: visits[0], interval, compute, outcome })
     };
-    let batches = plans.iter().enumerate().map(batch).collect::<Result<_, OnHostError>>()?;
+    let batches = plans.iter().enumerate().map(batch).collect::<Result<_, SimulateError>>()?;
     Ok(HostRun { batches })
 }
 
@@ -149,6 +133,6 @@ mod tests {
         assert!(run_on_host(&trace, &job(), &none).unwrap_err().to_string().contains("cores"));
         let mut wide = job();
         wide.feature_bytes = 1 << 20;
-        assert!(matches!(run_on_host(&trace, &wide, &host()), Err(OnHostError::Layout(_))));
+        assert!(matches!(run_on_host(&trace, &wide, &host()), Err(SimulateError::Layout(_))));
     }
 }

@@ -13,6 +13,7 @@ use crate::accelerator::{Model, Work};
 use crate::config::{Config, ConfigError};
 use crate::energy::{Activity, Joules};
 use crate::engine::{Audit, COMMANDS_MAX, Engine, Machine, Outcome, Pcie, Start};
+use crate::host::HostError;
 use crate::layout::{Layout, LayoutError};
 use crate::plan::Plan;
 use crate::planning::plan;
@@ -36,6 +37,9 @@ pub enum SimulateError {
     /// The trace is damaged.
     #[error(transparent)]
     Trace(#[from] ng_types::TraceError),
+    /// The host was not measured.
+    #[error(transparent)]
+    Host(#[from] HostError),
     /// There is no such platform.
     #[error(transparent)]
     Platform(#[from] UnknownPlatform),
