@@ -23,7 +23,6 @@ from typing import Any
 
 from .machine import about, drop_caches
 from .places import BENCH, GRAPHS
-from .systems.drive import STRETCH
 from .training_tables import spread, table
 
 # Arguments of the loader; "to" is how the loop sends a batch itself.
@@ -80,7 +79,7 @@ class Loop:
         """Batches that are sampled before the first of them is read."""
         ahead = self.loader._ahead
         chosen = ahead.chosen() if ahead is not None else None
-        return STRETCH if chosen and chosen["phases"] == 2 else 1
+        return int((chosen or {}).get("sampled_first") or 1)
 
     def batches(self) -> Iterator[Any]:
         """Batches on the device, epoch after epoch; notes how long each was waited for."""
@@ -187,7 +186,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=GRAPHS)
     parser.add_argument("--memory", default="2GB", help="budget of the store")
     parser.add_argument("--ways", default=",".join(str(at) for at in range(len(WAYS))))
-    parser.add_argument("--batches", type=int, default=STRETCH)
+    parser.add_argument("--batches", type=int, default=1024)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument(

@@ -22,8 +22,6 @@ from typing import Any, NamedTuple, Protocol
 
 STARTED = time.perf_counter()
 # Counters of a system that are given by batch.
-# As many as a look-ahead samples at most before it reads (ng-sample, engine.rs).
-STRETCH = 1024
 PER_BATCH = ("reads", "read_bytes", "temporary_bytes")
 
 
@@ -156,9 +154,7 @@ def stretch_of(peer: Peer) -> int:
     go on side by side."""
     ahead = getattr(peer, "ahead", None)
     chosen = ahead.chosen() if ahead is not None else None
-    if not chosen or chosen["phases"] == 1:
-        return 1
-    return int(chosen["window"]) if chosen["reading"] == "distribute" else STRETCH
+    return int((chosen or {}).get("sampled_first") or 1)
 
 
 def steady(peer: Peer, spec: Spec) -> dict[str, Any]:

@@ -81,6 +81,7 @@ def test_a_loader_goes_on_into_the_next_epoch_and_gives_way_to_another(path, rea
         for epoch in range(3):
             assert equal(ids(train), expected[epoch])
             assert train.chosen()["phases"] == phases
+            assert (train.chosen()["sampled_first"] is None) == (phases == 1)
             if epoch == 1:
                 assert equal(ids(other), val)
         other.close()

@@ -267,7 +267,8 @@ fn chosen_dict<'py>(py: Python<'py>, chosen: &Chosen) -> PyResult<Bound<'py, PyD
     let dict = PyDict::new(py);
     dict.set_item("reading", chosen.reading.name())?;
     dict.set_item("window", chosen.window)?;
-    dict.set_item("phases", 1 + u8::from(chosen.has_two_phases))?;
+    dict.set_item("phases", 1 + u8::from(chosen.sampled_first.is_some()))?;
+    dict.set_item("sampled_first", chosen.sampled_first)?;
     dict.set_item("hot_rows", chosen.hot_rows)?;
     dict.set_item("slots", chosen.slots)?;
     dict.set_item("slot_bytes", chosen.slot_bytes)?;

@@ -97,7 +97,7 @@ fn check(dir: &Path, expected: &[MiniBatch], memory: u64, window: Option<u64>) -
     let chosen = ahead.chosen().expect("chosen").clone();
     println!("{memory} {window:?} {chosen:?} {:?}", store.stats());
     assert_eq!(chosen.reading, Reading::Distribute);
-    assert!(chosen.has_two_phases && chosen.window <= window.unwrap_or(250));
+    assert!(chosen.sampled_first.is_some() && chosen.window <= window.unwrap_or(250));
     let peak = store.budget().peak_bytes();
     assert!(peak <= memory << 20, "{peak} of {memory} MiB");
     drop(ahead);

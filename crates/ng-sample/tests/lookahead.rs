@@ -240,7 +240,7 @@ fn batches_that_are_sampled_first_are_the_same_stretch_after_stretch() {
             let batch = ahead.next().expect("one").expect("batch");
             assert!(batch == *expected, "batch {index} {reading:?}");
         }
-        assert!(ahead.chosen().is_some_and(|chosen| chosen.has_two_phases));
+        assert!(ahead.chosen().is_some_and(|chosen| chosen.sampled_first.is_some()));
         ahead.end();
         assert!(ahead.next().is_none());
         drop(ahead);

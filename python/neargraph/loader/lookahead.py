@@ -196,6 +196,14 @@ class LookAhead:
 
     def _feed(self) -> None:
         core = self._local.get()
+        self._give(core)
+        if core.chosen() is None:
+            while core.choose() is None:
+                pass
+            # Only now is it known how many can be sampled first.
+            self._give(core)
+
+    def _give(self, core: _core.LookAhead) -> None:
         wanted = core.wanted()
         # A few at a time would do, but laying seeds out is cheap.
         for epoch, batch in itertools.islice(self._jobs, wanted):

@@ -10,16 +10,13 @@ use ng_simd::RowDecoder;
 use ng_store::{DiskCosts, RowOrder, Snapshot, TensorRef};
 use ng_types::{NodeId, NodeTypeId, Reservation};
 
-use super::memory::Chosen;
+use super::memory::{Chosen, STRETCH_MIN};
 use super::pieces::{Job, Sampled};
 use super::policy::Reading;
 use super::state::{MEMORY_PATIENCE, Shared, State, ToSample, Wait};
 use crate::gate::join_all;
 use crate::sampler::Stage;
 use crate::{CompactNodes, CompactSample, MiniBatch, SampleError, SampleScratch, Sampler};
-
-/// Batches that are sampled before the topology makes room for rows, at most.
-pub(super) const STRETCH_MAX: u64 = 1024;
 
 /// How a look-ahead works.
 #[derive(Clone, Debug)]
@@ -132,8 +129,8 @@ impl LookAhead {
     pub fn wanted(&self) -> usize {
         let state = self.engine.shared.lock();
         let ahead = match self.engine.chosen.get() {
-            Some(chosen) if !chosen.has_two_phases => 2 * chosen.window + 16,
-            _ => STRETCH_MAX,
+            Some(chosen) => chosen.sampled_first.unwrap_or(2 * chosen.window + 16),
+            None => STRETCH_MIN,
         };
         (state.delivered + ahead).saturating_sub(state.given()) as usize
     }

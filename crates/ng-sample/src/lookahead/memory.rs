@@ -14,6 +14,12 @@ use crate::SampleError;
 /// Slices that may have been read and not be used yet.
 const LAG: u64 = 2;
 
+/// Batches that are sampled before the topology makes room for rows, at most, if windows are short.
+pub(super) const STRETCH_MIN: u64 = 1024;
+
+/// Windows of such batches otherwise: filling the first one is a pass over the file for itself.
+const STRETCH_WINDOWS: u64 = 8;
+
 /// Longest reads of what was distributed.
 const REGION_READ_BYTES: f64 = (4 << 20) as f64;
 
@@ -24,8 +30,8 @@ pub struct Chosen {
     pub reading: Reading,
     /// Batches that it looks ahead.
     pub window: u64,
-    /// Many batches are sampled before the rows of the first are read.
-    pub has_two_phases: bool,
+    /// With two phases: batches that are sampled before the rows of the first are read, at most.
+    pub sampled_first: Option<u64>,
     /// Rows that stay in memory.
     pub hot_rows: u64,
     /// Rows that memory has room for, the hot ones included.
@@ -116,6 +122,14 @@ pub(crate) fn choose(
     best.filter(needed).ok_or_else(|| too_small(tables, room))
 }
 
+/// The same layout, with samples on disk that are taken before the rows of the first are read.
+pub(crate) fn sampled_first(mut layout: Layout, room: &Room) -> Layout {
+    let most = (room.disk_bytes / room.sample_bytes.max(1)).max(1);
+    let stretch = STRETCH_MIN.max(STRETCH_WINDOWS * layout.chosen.window);
+    layout.chosen.sampled_first = Some(stretch.min(most));
+    layout
+}
+
 /// Rows distributed to as many batches at a time as the disk has room for.
 pub(crate) fn distribution(
     window: Option<u64>,
@@ -153,7 +167,7 @@ pub(crate) fn distribution(
     let chosen = Chosen {
         reading: Reading::Distribute,
         window: batches,
-        has_two_phases: true,
+        sampled_first: Some(batches),
         hot_rows,
         slots: hot_rows,
         slot_bytes: bytes,
@@ -254,7 +268,7 @@ fn layout(
     let chosen = Chosen {
         reading,
         window,
-        has_two_phases: false,
+        sampled_first: None,
         hot_rows: tables.iter().map(|table| table.num_hot(common)).sum(),
         slots: slots.iter().map(|slots| *slots as u64).sum(),
         slot_bytes: tables.iter().zip(&slots).map(bytes).sum(),

@@ -6,7 +6,7 @@ use ng_simd::RowDecoder;
 use ng_store::{DiskCosts, TensorRef};
 
 use super::engine::Engine;
-use super::memory::{Chosen, Layout, Room, choose, distribution};
+use super::memory::{Chosen, Layout, Room, choose, distribution, sampled_first};
 use super::pieces::Sampled;
 use super::policy::{Reading, Table};
 use super::resident::ResidentTensor;
@@ -216,22 +216,20 @@ impl Engine {
         each: Duration,
         costs: &DiskCosts,
     ) -> Result<Layout, SampleError> {
-        let one = self.lay_out(seen, 0, costs);
+        let one = self.lay_out(seen, &self.room(seen, 0), costs);
         let topology = self.sampler().topology_bytes();
         if !self.settings.may_have_two_phases() || topology == 0 {
             return one;
         }
         let sampling = self.settings.threads as u64 * SAMPLING_FACTOR * seen.sample_bytes;
-        let two = self.lay_out(seen, topology + sampling, costs).map(|mut layout| {
-            layout.chosen.has_two_phases = true;
-            layout
-        });
+        let room = self.room(seen, topology + sampling);
+        let two = self.lay_out(seen, &room, costs).map(|layout| sampled_first(layout, &room));
         match (&one, &two) {
             _ if self.settings.two_phase == Some(true) => two,
             (Ok(shorter), Ok(longer)) => {
                 let seconds = [shorter.chosen.seconds, longer.chosen.seconds];
                 let bytes: u64 = seen.studies.iter().map(|s| s.rows * s.width).sum();
-                let batches = self.shared.lock().given();
+                let batches = longer.chosen.sampled_first.unwrap_or(0).min(room.given);
                 let pays = pays_to_sample_first(batches, seconds, each, costs.seconds(bytes));
                 if pays { two } else { one }
             }
@@ -240,15 +238,14 @@ impl Engine {
         }
     }
 
-    /// The best way to divide what is free and `more`.
+    /// The best way to divide the room.
     fn lay_out(
         &self,
         seen: &Seen<'_>,
-        more: u64,
+        room: &Room,
         costs: &DiskCosts,
     ) -> Result<Layout, SampleError> {
-        let room = self.room(seen, more);
-        choose(self.settings.reading, self.settings.window, seen.studies, &room, costs)
+        choose(self.settings.reading, self.settings.window, seen.studies, room, costs)
     }
 
     /// What is free, and `more`.
@@ -354,6 +351,22 @@ mod tests {
         assert_eq!(window(16), 16);
         let long = window(1_000);
         assert!(long > 16 && long <= 60, "{long}: room for some 240 rows");
+    }
+
+    #[test]
+    fn a_stretch_has_many_windows_and_room_on_disk() {
+        let batches: Vec<Vec<u32>> = (0..4).map(|batch| vec![batch]).collect();
+        let tables = [study(100, &batches)];
+        let stretch = |window, disk_bytes| {
+            let room =
+                Room { bytes: 1 << 20, sample_bytes: 64, batches: 4, given: 1_000, disk_bytes };
+            let layout = choose(Reading::Scan, Some(window), &tables, &room, &COSTS).expect("fits");
+            assert_eq!((layout.chosen.window, layout.chosen.sampled_first), (window, None));
+            sampled_first(layout, &room).chosen.sampled_first
+        };
+        assert_eq!(stretch(4, 1 << 20), Some(1_024));
+        assert_eq!(stretch(200, 1 << 20), Some(1_600));
+        assert_eq!(stretch(200, 64 * 50), Some(50));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use ng_simd::RowDecoder;
 use ng_store::TensorRef;
 
 use super::distribute::Regions;
-use super::engine::{Engine, STRETCH_MAX};
+use super::engine::Engine;
 use super::gather::{GatherColumn, Gatherer, Source};
 use super::pieces::{Piece, Sampled};
 use super::planner::{Around, Planner};
@@ -76,16 +76,12 @@ impl Engine {
         if prepared.chosen.reading == Reading::Distribute {
             self.give_back(&mut first, prepared.chosen.window);
         }
-        if !prepared.chosen.has_two_phases {
+        let Some(longest) = prepared.chosen.sampled_first else {
             self.give_back(&mut first, prepared.chosen.window + SAMPLED_BEYOND);
             let gatherer = self.gatherer(&mut prepared)?;
             return self.stretch(&prepared, &gatherer, 0, Feed::Live, first).map(drop);
-        }
-        let (mut from, mut gatherer, mut regions) = (0, None, Regions::default());
-        let longest = match prepared.chosen.reading {
-            Reading::Distribute => prepared.chosen.window,
-            _ => STRETCH_MAX,
         };
+        let (mut from, mut gatherer, mut regions) = (0, None, Regions::default());
         loop {
             let first = std::mem::take(&mut first);
             let Some(spill) = self.sample_first(from, longest, first)? else { return Ok(()) };
@@ -162,8 +158,12 @@ impl Engine {
         for sampled in first {
             spill.write(&sampled)?;
         }
-        let end = self.shared.lock().given().min(from + longest);
-        while spill.end() < end {
+        loop {
+            // Once it is known how many may be sampled first, more are given.
+            let end = self.shared.lock().given().min(from + longest);
+            if spill.end() >= end {
+                break;
+            }
             let upto = (spill.end() + SPILLED_TOGETHER).min(end);
             let mut result = Ok(());
             let mut write = |sampled: Sampled| {
@@ -265,7 +265,7 @@ impl Engine {
         let (window, gap) = (prepared.chosen.window, prepared.costs.gap_blocks());
         // Who has waited for many batches to be sampled can wait for one pass; each doubling from
         // one batch on would be a pass of its own, again in every stretch.
-        let sweep = if prepared.chosen.has_two_phases { window } else { 1 };
+        let sweep = prepared.chosen.sampled_first.map_or(1, |_| window);
         Ok((Planner::new(snapshot, reading, (window, sweep), gap, tables, from), slots))
     }
 
