@@ -69,6 +69,48 @@ def test_a_trace_comes_back_from_its_file_and_only_whole(homo, tmp_path):
         ng.sim.Trace.load(file)
 
 
+def test_a_trace_knows_where_its_nodes_lie_in_a_file_of_the_direct_layout(homo, tmp_path):
+    trace = ng.sim.Trace.from_sampler(homo, batches=2, batch_size=32)
+    places = trace.core.places()
+    assert trace.page_bytes == places["page_bytes"] == 4096
+    assert np.array_equal(places["node"], np.unique(trace.columns["node"]))
+    # Nodes come in their order here, and a list ends where the next one starts.
+    assert np.array_equal(places["row"], places["node"])
+    lists = homo.snapshot().degrees(None, np.arange(homo.num_nodes))
+    starts = np.concatenate([[0], np.cumsum(lists)])
+    assert np.array_equal(places["first_entry"], starts[places["node"]])
+
+    def bytes_of(placement, given=trace, **changes):
+        device = ng.sim.config("detailed", **changes)
+        runs = ng.sim.simulate(given, mode="detailed", device=device, placement=placement)
+        return json.dumps(runs.details)
+
+    assert bytes_of("auto") == bytes_of("direct") != bytes_of("striped")
+    wide = {"flash.page_bytes": 8192}
+    assert bytes_of("auto", **wide) == bytes_of("striped", **wide)
+    with pytest.raises(UnsupportedArgument, match="on pages of 8192 bytes"):
+        bytes_of("direct", **wide)
+    with pytest.raises(UnsupportedArgument, match='placement "best"'):
+        bytes_of("best")
+    other = ng.sim.Trace.from_sampler(homo, batches=2, batch_size=32, page_bytes=8192)
+    assert other.page_bytes == 8192
+    assert bytes_of("auto", other, **wide) == bytes_of("direct", other, **wide)
+
+    file = tmp_path / "t.npz"
+    trace.save(file)
+    again = ng.sim.Trace.load(file, homo)
+    assert bytes_of("direct", again) == bytes_of("direct")
+    none = ng.sim.Trace.from_sampler(homo, batches=2, batch_size=32, page_bytes=None)
+    assert none.page_bytes is None
+    assert bytes_of("auto", none) == bytes_of("striped")
+    damage = {"place_tail": places["tail"][:-1].copy(), "place_node": places["node"][::-1].copy()}
+    for name, column in damage.items():
+        with np.load(file) as whole:
+            np.savez(tmp_path / "d.npz", **(dict(whole) | {name: column}))
+        with pytest.raises(UnsupportedArgument, match="cut off or damaged"):
+            ng.sim.Trace.load(tmp_path / "d.npz")
+
+
 def test_a_store_of_several_types_has_no_trace(hetero):
     with pytest.raises(UnsupportedArgument, match="one node type and one edge type"):
         ng.sim.Trace.from_sampler(hetero)

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use ng_ssdsim::{
     Config, DATASETS, Dataset, Job, MORE_PLATFORMS, PLATFORMS, SimulateError, run_all,
 };
+use ng_store::{DirectOptions, places};
+use ng_types::Places;
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -12,6 +14,8 @@ use serde_json::json;
 
 use crate::arrays;
 use crate::errors;
+use crate::progress::Callback;
+use crate::snapshot::Snapshot;
 
 /// What batches visit.
 #[pyclass(frozen, module = "neargraph._core")]
@@ -59,6 +63,7 @@ impl Trace {
             position: position.as_slice()?.to_vec(),
             found: found.as_slice()?.to_vec(),
             first_entry: first_entry.as_slice()?.to_vec(),
+            places: None,
         };
         trace.check().map_err(|error| errors::named("UnsupportedArgument", error.to_string()))?;
         Ok(Self { inner: Arc::new(trace) })
@@ -77,10 +82,89 @@ impl Trace {
         Ok(columns)
     }
 
+    /// The same with the places of its nodes, those of `snapshot` on pages of `page_bytes`.
+    #[pyo3(signature = (snapshot, page_bytes, tensor, progress=None))]
+    fn with_places_of(
+        &self,
+        py: Python<'_>,
+        snapshot: &Snapshot,
+        page_bytes: usize,
+        tensor: String,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let options =
+            DirectOptions { page_bytes, tensors: Some(vec![tensor]), ..DirectOptions::default() };
+        let mut callback = Callback::new(progress);
+        let found = py.detach(|| {
+            let mut nodes = self.inner.node.clone();
+            nodes.sort_unstable();
+            nodes.dedup();
+            let mut report = |phase: &str, done, total| callback.call_phase(phase, done, total);
+            places(&snapshot.inner, &options, &nodes, &mut report)
+        });
+        callback.finish()?;
+        self.with(found.map_err(|error| errors::direct(&error))?)
+    }
+
+    /// The same with places that were saved; they are checked.
+    fn with_places(&self, columns: &Bound<'_, PyDict>) -> PyResult<Self> {
+        self.with(places_of(columns)?)
+    }
+
+    /// The places as columns by name, and what is the same for all; nothing if they are not known.
+    fn places<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(places) = &self.inner.places else { return Ok(None) };
+        let columns = PyDict::new(py);
+        columns.set_item("page_bytes", places.page_bytes)?;
+        columns.set_item("entries_per_page", places.entries_per_page)?;
+        columns.set_item("node", arrays::owned(py, places.node.clone(), None)?)?;
+        columns.set_item("beside_row", arrays::owned(py, places.beside_row.clone(), None)?)?;
+        columns.set_item("primary", arrays::owned(py, places.primary.clone(), None)?)?;
+        columns.set_item("run", arrays::owned(py, places.run.clone(), None)?)?;
+        columns.set_item("full", arrays::owned(py, places.full.clone(), None)?)?;
+        columns.set_item("tail", arrays::owned(py, places.tail.clone(), None)?)?;
+        columns.set_item("first_entry", arrays::owned(py, places.first_entry.clone(), None)?)?;
+        columns.set_item("row", arrays::owned(py, places.row.clone(), None)?)?;
+        Ok(Some(columns))
+    }
+
     #[getter]
     fn num_batches(&self) -> usize {
         self.inner.batches()
     }
+}
+
+impl Trace {
+    fn with(&self, places: Places) -> PyResult<Self> {
+        let trace = ng_types::Trace {
+            places: Some(Arc::new(places)),
+            ..ng_types::Trace::clone(&self.inner)
+        };
+        trace.check().map_err(|error| errors::named("UnsupportedArgument", error.to_string()))?;
+        Ok(Self { inner: Arc::new(trace) })
+    }
+}
+
+fn places_of(columns: &Bound<'_, PyDict>) -> PyResult<Places> {
+    fn column<'py, T: numpy::Element + Clone>(
+        columns: &Bound<'py, PyDict>,
+        name: &str,
+    ) -> PyResult<Vec<T>> {
+        let array: PyReadonlyArray1<'py, T> = columns.as_any().get_item(name)?.extract()?;
+        Ok(array.as_slice()?.to_vec())
+    }
+    Ok(Places {
+        page_bytes: columns.as_any().get_item("page_bytes")?.extract()?,
+        entries_per_page: columns.as_any().get_item("entries_per_page")?.extract()?,
+        node: column(columns, "node")?,
+        beside_row: column(columns, "beside_row")?,
+        primary: column(columns, "primary")?,
+        run: column(columns, "run")?,
+        full: column(columns, "full")?,
+        tail: column(columns, "tail")?,
+        first_entry: column(columns, "first_entry")?,
+        row: column(columns, "row")?,
+    })
 }
 
 /// The configuration of a mode, `paper` or `detailed`, as JSON.

@@ -15,7 +15,8 @@ use ng_sample::{
 };
 use ng_store::{
     BuildOptions, DirectError, DirectFile, DirectInfo, DirectOptions, DirectPlan, EdgeData,
-    EdgeTypeSpec, Entry, OpenOptions, Owner, Store, StoreBuilder, TensorRef, TensorSpec,
+    EdgeTypeSpec, Entry, OpenOptions, Owner, Position, Primary, Store, StoreBuilder, TensorRef,
+    TensorSpec, places,
 };
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId, philox4x32_10};
 
@@ -157,6 +158,55 @@ fn assert_same(found: &MiniBatch, wanted: &MiniBatch) {
     assert_eq!(found.nodes, wanted.nodes);
     assert_eq!(found.edges, wanted.edges);
     assert_eq!(found.columns, wanted.columns);
+}
+
+#[test]
+fn places_without_a_file_are_those_of_the_file() {
+    for (like, page_bytes) in [(SMALL, 4096), (HUBS, 4096), (HUBS, 16_384), (DATA, 4096)] {
+        let dir = tempfile::tempdir().expect("dir");
+        build(dir.path(), like);
+        let store = open(dir.path(), MEMORY);
+        let options = DirectOptions { page_bytes, ..DirectOptions::default() };
+        let info = compile(&store, dir.path(), &options);
+        let file = DirectFile::open(store.snapshot(), dir.path(), "t.direct").expect("opens");
+        let nodes: Vec<u64> = (0..like.nodes).filter(|node| node % 7 == 3).collect();
+        let found = places(&store.snapshot(), &options, &nodes, &mut |_, _, _| true);
+        let found = found.expect("placed");
+        found.check().expect("sound");
+        assert_eq!((found.page_bytes as usize, &found.node), (page_bytes, &nodes));
+        let addresses = file.addresses(&nodes).expect("table");
+        let (mut elsewhere, mut degrees) = (0, vec![0; nodes.len()]);
+        let mut compare = |at: usize, primary: &Primary<'_>| {
+            assert_eq!(found.primary[at], addresses[at] >> info.section_bits);
+            degrees[at] = primary.degree;
+            for position in 0..primary.degree {
+                let part = found.part_of(at, position as u32);
+                match primary.position(position)? {
+                    Position::Here(_) => assert_eq!(part, 0),
+                    Position::There(spot) => {
+                        assert!(part > 0);
+                        assert_eq!(found.page_of(at, part), spot.page, "{position} of {at}");
+                        elsewhere += 1;
+                    }
+                }
+            }
+            Ok(())
+        };
+        file.primaries(&addresses, &mut compare).expect("sound");
+        assert!(elsewhere > 0 || like.hub_degree == 0);
+        let entries: Vec<u64> = found.first_entry.windows(2).map(|two| two[1] - two[0]).collect();
+        assert!(entries.iter().zip(&degrees).all(|(between, degree)| between >= degree));
+        assert_eq!(found.row, nodes);
+    }
+    let dir = tempfile::tempdir().expect("dir");
+    build(dir.path(), WIDE);
+    let wide = places(
+        &open(dir.path(), MEMORY).snapshot(),
+        &DirectOptions::default(),
+        &[1],
+        &mut |_, _, _| true,
+    );
+    assert!(matches!(wide, Err(DirectError::Unsupported(what)) if what.contains("a page")));
 }
 
 #[test]

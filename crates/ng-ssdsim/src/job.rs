@@ -43,6 +43,7 @@ impl Job {
         let together = self.config.features_beside_lists || !platform.barrier;
         let make = if together { Layout::direct } else { Layout::csr };
         let layout = make(&self.config, self.feature_bytes, self.mean_degree, self.placement)?;
+        let layout = layout.of_trace(trace)?;
         simulate(trace, &layout, &self.config, platform, &self.model, &self.crowd)
     }
 }

@@ -3,9 +3,12 @@
 //! [`Layout::direct`] is DirectGraph (BeaconGNN, section IV.A): a row of features and the start of
 //! the list share the first page of a node, the rest of the list fills further ones.
 //! [`Layout::csr`] keeps lists in one file and rows in another. Which die a page lies on is random
-//! or striped over channels first.
+//! or striped over channels first. Where a trace knows the places of its nodes in a file of the direct
+//! layout, those can be taken instead of the arithmetic.
 
-use ng_types::NodeId;
+use std::sync::Arc;
+
+use ng_types::{NodeId, Places, Trace};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -18,8 +21,11 @@ use crate::time::{Picos, from_ns};
 pub enum Placement {
     /// A random die for each page, from a seed.
     Random(u64),
-    /// Page after page over channels, then dies, then planes.
+    /// Page after page over channels, then dies, then planes, where each page has what an average
+    /// degree puts there.
     Striped,
+    /// The same with the pages of the file that the direct layout makes of the trace's graph.
+    Direct,
 }
 
 /// Which bytes share a page.
@@ -46,19 +52,34 @@ pub struct Layout {
     senses: Vec<Picos>,
     /// Bytes of a list, on average: where a node's list starts, when nothing better is known.
     list_bytes: f64,
+    /// What is better known.
+    places: Option<Arc<Places>>,
 }
 
 /// A layout that cannot be.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
-#[error(
-    "a row of features has {feature_bytes} bytes and a page {page_bytes}; \
-     a row has to leave room for one neighbour, so choose larger pages (flash.page_bytes)"
-)]
-pub struct LayoutError {
-    /// Of a row.
-    pub feature_bytes: u64,
-    /// Of a page.
-    pub page_bytes: u64,
+#[non_exhaustive]
+pub enum LayoutError {
+    /// Rows that are too wide.
+    #[error(
+        "a row of features has {feature_bytes} bytes and a page {page_bytes}; \
+         a row has to leave room for one neighbour, so choose larger pages (flash.page_bytes)"
+    )]
+    Wide {
+        /// Of a row.
+        feature_bytes: u64,
+        /// Of a page.
+        page_bytes: u64,
+    },
+    /// Places that nobody knows.
+    #[error(
+        "the trace does not say where its nodes lie on pages of {page_bytes} bytes; \
+         record it with that page size, or use another placement"
+    )]
+    NoPlaces {
+        /// Of a page of the device.
+        page_bytes: u64,
+    },
 }
 
 /// A page in the device.
@@ -113,7 +134,7 @@ impl Layout {
         let id_bytes = u64::from(config.payload.id_bytes);
         let (page_bytes, feature_bytes) = (u64::from(flash.page_bytes), u64::from(feature_bytes));
         if feature_bytes + id_bytes > page_bytes {
-            return Err(LayoutError { feature_bytes, page_bytes });
+            return Err(LayoutError::Wide { feature_bytes, page_bytes });
         }
         Ok(Self {
             format,
@@ -126,7 +147,26 @@ impl Layout {
             planes: u64::from(flash.planes),
             senses: flash.sense_types_ns.iter().map(|&ns| from_ns(ns)).collect(),
             list_bytes: mean_degree * id_bytes as f64,
+            places: None,
         })
+    }
+
+    /// The same for the nodes of a trace, whose places it takes where they are asked for.
+    pub fn of_trace(mut self, trace: &Trace) -> Result<Self, LayoutError> {
+        if self.placement == Placement::Direct {
+            let fits = |places: &&Arc<Places>| u64::from(places.page_bytes) == self.page_bytes;
+            let places = trace.places.as_ref().filter(fits);
+            let none = LayoutError::NoPlaces { page_bytes: self.page_bytes };
+            self.places = Some(Arc::clone(places.ok_or(none)?));
+        }
+        Ok(self)
+    }
+
+    /// A node's place, if places are known.
+    #[inline]
+    fn place(&self, node: NodeId) -> Option<(&Places, usize)> {
+        let places = self.places.as_deref()?;
+        Some((places, places.find(node)?))
     }
 
     /// Which bytes share a page.
@@ -153,9 +193,12 @@ impl Layout {
     /// The page of a node's list that holds a position.
     #[inline]
     pub fn page_of(&self, node: NodeId, position: u32) -> Page {
-        let before = match self.format {
-            Format::Direct => self.feature_bytes,
-            Format::Csr => self.list_start(node) % self.page_bytes,
+        let before = match (self.format, self.place(node)) {
+            (Format::Direct, Some((places, at))) => {
+                return Page::List(places.part_of(at, position));
+            }
+            (Format::Direct, None) => self.feature_bytes,
+            (Format::Csr, _) => self.list_start(node) % self.page_bytes,
         };
         Page::List(((before + u64::from(position) * self.id_bytes) / self.page_bytes) as u32)
     }
@@ -168,14 +211,17 @@ impl Layout {
 
     /// Where a node's list starts in the file of all lists.
     fn list_start(&self, node: NodeId) -> u64 {
-        (node as f64 * self.list_bytes) as u64 / self.id_bytes * self.id_bytes
+        match self.place(node) {
+            Some((places, at)) => places.first_entry[at] * self.id_bytes,
+            None => (node as f64 * self.list_bytes) as u64 / self.id_bytes * self.id_bytes,
+        }
     }
 
     /// Where a page of a node lies.
     pub fn address(&self, node: NodeId, page: Page) -> Address {
         let number = match self.placement {
             Placement::Random(seed) => mixed(seed, node, page),
-            Placement::Striped => self.number(node, page),
+            Placement::Striped | Placement::Direct => self.number(node, page),
         };
         let (channel, rest) = (number % self.channels, number / self.channels);
         let (die, rest) = (rest % self.dies_per_channel, rest / self.dies_per_channel);
@@ -195,6 +241,10 @@ impl Layout {
     /// The page's number in a device that is filled node by node.
     fn number(&self, node: NodeId, page: Page) -> u64 {
         let row = self.feature_bytes as f64;
+        if let (Format::Direct, Some((places, at))) = (self.format, self.place(node)) {
+            let part = if let Page::List(part) = page { part } else { 0 };
+            return places.page_of(at, part);
+        }
         match (self.format, page) {
             (Format::Direct, Page::List(0) | Page::Row) => {
                 // Primary sections end where a page does; what is longer goes on elsewhere.
@@ -209,7 +259,10 @@ impl Layout {
             (Format::Csr, Page::List(section)) => {
                 self.list_start(node) / self.page_bytes + u64::from(section)
             }
-            (Format::Csr, Page::Row) => (1 << 34) + node * self.feature_bytes / self.page_bytes,
+            (Format::Csr, Page::Row) => {
+                let row = self.place(node).map_or(node, |(places, at)| places.row[at]);
+                (1 << 34) + row * self.feature_bytes / self.page_bytes
+            }
         }
     }
 }
@@ -259,6 +312,40 @@ mod tests {
         // Ten rows share a page.
         assert_eq!(layout.address(0, Page::Row), layout.address(9, Page::Row));
         assert_ne!(layout.address(9, Page::Row), layout.address(10, Page::Row));
+    }
+
+    #[test]
+    fn known_places_take_the_place_of_arithmetic() {
+        let places = Places {
+            page_bytes: 4000,
+            entries_per_page: 900,
+            node: vec![5, 8],
+            beside_row: vec![600, 30],
+            primary: vec![1, 1],
+            run: vec![40, 0],
+            full: vec![2, 0],
+            tail: vec![77, 0],
+            first_entry: vec![2_000, 9_000],
+            row: vec![10, 3],
+        };
+        let mut trace = Trace::default();
+        let make = |format: fn(&Config, u32, f64, Placement) -> Result<Layout, LayoutError>| {
+            format(&Config::paper(), 400, 100.0, Placement::Direct).expect("a row fits")
+        };
+        let missing = make(Layout::direct).of_trace(&trace).unwrap_err().to_string();
+        assert!(missing.contains("pages of 4000 bytes"), "{missing}");
+        trace.places = Some(Arc::new(Places { page_bytes: 4096, ..places.clone() }));
+        assert!(make(Layout::direct).of_trace(&trace).is_err());
+        trace.places = Some(Arc::new(places));
+        let direct = make(Layout::direct).of_trace(&trace).expect("known");
+        let page = |position| direct.number(5, direct.page_of(5, position));
+        assert_eq!([599, 600, 1499, 1500, 2400].map(page), [1, 40, 40, 41, 77]);
+        assert_eq!(direct.number(8, direct.page_of_row()), 1);
+        let csr = make(Layout::csr).of_trace(&trace).expect("known");
+        // Node 5's list begins at byte 8,000, and ten rows share a page.
+        assert_eq!(csr.number(5, csr.page_of(5, 999)), 2);
+        assert_eq!(csr.number(5, csr.page_of(5, 1000)), 3);
+        assert_eq!(csr.number(5, Page::Row), csr.number(8, Page::Row) + 1);
     }
 
     #[test]

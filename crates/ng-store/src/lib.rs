@@ -58,7 +58,7 @@ pub use dictionary::page::STRING_BYTES_MAX;
 pub use dictionary::writer::{DictionaryPart, DictionaryWriter};
 pub use direct::{
     DIRECT_SUFFIX, DirectError, DirectFile, DirectInfo, DirectOptions, DirectPlan, DirectProgress,
-    Position, Primary, Spot, TakePrimary,
+    Position, Primary, Spot, TakePrimary, places,
 };
 pub use edit::EditCounts;
 pub use error::{BuildError, Damage, OpenError, ReadError};

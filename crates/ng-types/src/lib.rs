@@ -11,6 +11,7 @@ pub mod canary;
 mod dtype;
 mod ids;
 mod order;
+mod places;
 mod rng;
 mod trace;
 
@@ -18,5 +19,6 @@ pub use budget::{Budget, BudgetExceeded, Reservation};
 pub use dtype::Dtype;
 pub use ids::{EdgeTypeId, Epoch, NODE_ID_BOUND, NodeId, NodeTypeId, PageId};
 pub use order::SeedOrder;
+pub use places::Places;
 pub use rng::{DrawKey, Draws, SourceKey, philox4x32_10};
 pub use trace::{Trace, TraceError};

@@ -3,9 +3,11 @@
 //! A trace says nothing of pages, times or memory, so a layout can be laid under it and a device
 //! simulated with it (`ng-ssdsim`). Entries and draws are parallel columns.
 
+use std::sync::Arc;
+
 use thiserror::Error;
 
-use crate::NodeId;
+use crate::{NodeId, Places};
 
 /// The visits of some batches.
 ///
@@ -41,6 +43,8 @@ pub struct Trace {
     pub found: Vec<u32>,
     /// First entry of each batch, and the end of the last.
     pub first_entry: Vec<u64>,
+    /// Where all of these nodes lie in a file of the direct layout, if that is known.
+    pub places: Option<Arc<Places>>,
 }
 
 /// A trace that no sampling could have left.
@@ -51,6 +55,12 @@ pub struct TraceError {
     pub what: &'static str,
     /// Where.
     pub entry: u64,
+}
+
+impl TraceError {
+    pub(crate) fn new(what: &'static str, entry: usize) -> Self {
+        Self { what, entry: entry as u64 }
+    }
 }
 
 impl Trace {
@@ -112,7 +122,7 @@ impl Trace {
     /// Whether all of it can be followed without leaving a column.
     pub fn check(&self) -> Result<(), TraceError> {
         let entries = self.node.len();
-        let error = |what, entry: usize| Err(TraceError { what, entry: entry as u64 });
+        let error = |what, entry| Err(TraceError::new(what, entry));
         if self.degree.len() != entries || self.hop.len() != entries {
             return error("columns of entries have different lengths", entries);
         }
@@ -146,7 +156,11 @@ impl Trace {
                 }
             }
         }
-        Ok(())
+        let Some(places) = &self.places else { return Ok(()) };
+        match self.node.iter().position(|node| places.find(*node).is_none()) {
+            Some(at) => error("a node without a place", at),
+            None => places.check(),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ import typer
 from rich.box import SIMPLE
 from rich.table import Table
 
-from .show import console, print_json, titled
+from .show import bars, console, print_json, titled
 from .train import parse_fanouts
 
 
@@ -60,7 +60,13 @@ def simulate(
     shape["fanouts"] = parse_fanouts(fanouts)
     name, values = assigned("--sweep", sweep, many=True) if sweep else (None, [])
     shapes = _shapes(shape, name, values)
-    traces = {value: traces_of(store, dataset, memory, of) for value, of in shapes.items()}
+    device = _device(mode, preset, change or [])
+    # The publication's own pages have no file; others are those of the device.
+    pages = None if mode == "paper" else device["flash"]["page_bytes"]
+    traces = {
+        value: [recorded(store, memory, of, pages, as_json)] if store else drawn(str(dataset), of)
+        for value, of in shapes.items()
+    }
     first = next(iter(traces.values()))
     if host is not None and (sweep is not None or len(first) > 1):
         raise ValueError("--host compares one graph, without a sweep")
@@ -68,7 +74,6 @@ def simulate(
     if ablation:
         show_ablation([sim.ablation(trace, **how) for trace in first], as_json)
         return
-    device = _device(mode, preset, change or [])
     how |= {"mode": mode, "device": device}
     found, answer = run_all(traces, (name, values), host, how)
     title = _title(found, mode, shapes.values())
@@ -141,18 +146,25 @@ def _device(mode: Any, preset: str | None, assignments: list[str]) -> dict[str, 
     return sim.preset(preset, mode, **changes) if preset else sim.config(mode, **changes)
 
 
-def traces_of(
-    store: Path | None, dataset: str | None, memory: str | None, shape: dict[str, Any]
-) -> list[Any]:
-    """The trace of a store, or those of data sets."""
+def recorded(
+    store: Path, memory: str | None, shape: dict[str, Any], pages: int | None, silent: bool
+) -> Any:
+    """The trace of a store, with places on pages of so many bytes where a file can have them."""
+    import neargraph as ng
     from neargraph import sim
 
-    if store is not None:
-        import neargraph as ng
+    can_be = pages in (4096, 8192, 16384, 32768, 65536)
+    with ng.open(store, memory=memory) as opened, bars(silent) as progress:
+        return sim.Trace.from_sampler(
+            opened, **shape, page_bytes=pages if can_be else None, progress=progress
+        )
 
-        with ng.open(store, memory=memory) as opened:
-            return [sim.Trace.from_sampler(opened, **shape)]
-    names = list(sim.DATASETS) if dataset == "all" else str(dataset).split(",")
+
+def drawn(dataset: str, shape: dict[str, Any]) -> list[Any]:
+    """The traces of data sets."""
+    from neargraph import sim
+
+    names = list(sim.DATASETS) if dataset == "all" else dataset.split(",")
     return [sim.Trace.of_dataset(name, **shape) for name in names]
 
 

@@ -13,6 +13,9 @@ from .runs import Runs, in_parallel, simulate
 from .trace import Trace
 
 
+PLACEMENT = "page placement"
+
+
 def ablation(
     trace: Trace | None = None,
     *,
@@ -20,7 +23,7 @@ def ablation(
     platforms: str | Sequence[str] = "all",
     **how: Any,
 ) -> Runs:
-    """Mode `detailed` with one of `SWITCHES` at a time as in `paper`.
+    """Mode `detailed` with one of `SWITCHES` at a time, or the placement of pages, as in `paper`.
 
     Args:
         trace: What batches visit.
@@ -29,12 +32,12 @@ def ablation(
         how: Further arguments of `simulate`.
 
     Returns:
-        Runs with a column ``switch``: "none" (all costs), each switch left out, and "all" (none of
-        the costs).
+        Runs with a column ``switch``: "none" (all costs), each switch left out, "page placement"
+        (random instead of striped), and "all" (none of the costs).
 
     Example:
         >>> found = ablation(dataset="ppi", platforms=["BG-1", "BG-2"])
-        >>> len(set(found["switch"].tolist())) == len(SWITCHES) + 2
+        >>> len(set(found["switch"].tolist())) == len(SWITCHES) + 3
         True
     """
     if (trace is None) == (dataset is None):
@@ -52,10 +55,14 @@ def ablation(
         everything = switched(everything, switch, paper)
     devices = {"none": detailed}
     devices |= {switch: switched(detailed, switch, paper) for switch in SWITCHES}
-    devices["all"] = everything
+    devices |= {PLACEMENT: detailed, "all": everything}
 
     def one(switch: str) -> Runs:
-        runs = simulate(trace, platforms=platforms, mode="detailed", device=devices[switch], **how)
+        # Striped by arithmetic, which pages of every size have, so that one thing changes at a time.
+        placement = "random" if switch in (PLACEMENT, "all") else "striped"
+        device = devices[switch]
+        how_placed: dict[str, Any] = {"placement": placement, **how}
+        runs = simulate(trace, platforms=platforms, mode="detailed", device=device, **how_placed)
         return runs.with_column("switch", switch)
 
     return sum(in_parallel(one, devices), Runs([], []))

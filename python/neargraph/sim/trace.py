@@ -9,7 +9,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 # A batch of more visits would not fit into the memory of a small machine several times over.
 VISITS_MAX = 1 << 26
 ABOUT = {"source", "feature_bytes", "mean_degree", "columns", "fanouts", "batch_size", "seed"}
+# What its columns are called in a file; pages are as long as those of the mode `detailed`.
+PLACE = "place_"
+PAGE_BYTES = 4096
+# What a page of the direct layout has beside the row of a node, at least (docs/direct.md).
+BESIDE_ROW_BYTES = 62
 COLUMNS = ["node", "degree", "hop", "first_draw", "position", "found", "first_entry"]
 
 
@@ -88,6 +93,8 @@ class Trace:
         batches: int = 8,
         batch_size: int = 128,
         tensor: str = "x",
+        page_bytes: int | None = PAGE_BYTES,
+        progress: Callable[[str, int, int], None] | None = None,
     ) -> Trace:
         """Records what the sampler visits on a store of one node type and one edge type.
 
@@ -99,6 +106,10 @@ class Trace:
             batches: As many at most.
             batch_size: Seeds of a batch; the last may have fewer.
             tensor: Whose rows are the features.
+            page_bytes: Records as well where the nodes lie in a file of the direct layout with
+                such pages (a pass over the degrees of all nodes); None leaves that out, as do rows
+                that do not fit into a page.
+            progress: Called with a phase, and how much of how much of it is done.
 
         Raises:
             NameNotFound: If the nodes have no such tensor.
@@ -130,12 +141,16 @@ class Trace:
             np.unique(picked[at : at + batch_size]) for at in range(0, len(picked), batch_size)
         ]
         ends = np.cumsum([len(part) for part in parts]).tolist()
-        sampler = _core.Sampler(store.snapshot().version, [_fanouts(fanouts)], False, seed, [])
+        version = store.snapshot().version
+        sampler = _core.Sampler(version, [_fanouts(fanouts)], False, seed, [])
         core = sampler.trace(np.concatenate(parts), ends, list(range(len(parts))))
+        row_bytes = found.num_columns * found.numpy_dtype.itemsize
+        if page_bytes is not None and row_bytes + BESIDE_ROW_BYTES <= page_bytes:
+            core = core.with_places_of(version, page_bytes, tensor, progress)
         about = {
             "source": Path(store.path).name,
             "fingerprint": store.fingerprint,
-            "feature_bytes": found.num_columns * found.numpy_dtype.itemsize,
+            "feature_bytes": row_bytes,
             "columns": found.num_columns,
             "mean_degree": edges.num_edges / max(1, nodes.num_nodes),
         }
@@ -148,14 +163,21 @@ class Trace:
         draws `position` and `found`; of batches `first_entry`."""
         return self.core.columns()
 
+    @property
+    def page_bytes(self) -> int | None:
+        """Of the pages whose places in a file of the direct layout are known."""
+        places = self.core.places()
+        return None if places is None else int(places["page_bytes"])
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes an .npz, whole or not at all."""
         target = Path(path)
         half = target.with_name(f".{target.name}.{os.getpid()}")
         about = np.frombuffer(json.dumps(self.about).encode(), dtype=np.uint8)
+        places = {PLACE + name: column for name, column in (self.core.places() or {}).items()}
         try:
             with half.open("wb") as file:
-                np.savez_compressed(file, allow_pickle=False, about=about, **self.columns)
+                np.savez_compressed(file, allow_pickle=False, about=about, **self.columns, **places)
             half.replace(target)
         finally:
             half.unlink(missing_ok=True)
@@ -171,9 +193,12 @@ class Trace:
             with np.load(path, allow_pickle=False) as file:
                 about = json.loads(file["about"].tobytes())
                 columns = [file[name] for name in COLUMNS]
+                places = {n[len(PLACE) :]: file[n] for n in file.files if n.startswith(PLACE)}
             if not about.keys() >= ABOUT:
                 raise KeyError(*(ABOUT - about.keys()))
             core = _core.Trace.of_columns(*columns)
+            if places:
+                core = core.with_places(places)
         except (
             zipfile.BadZipFile,
             AttributeError,

@@ -16,7 +16,7 @@ use super::format::{
     WIDTH_MIN,
 };
 use super::head::{DirectInfo, DirectTensor, Head};
-use super::layout::Placer;
+use super::layout::{Placed, Placer};
 use crate::catalog::{EdgeTypeMeta, NodeTypeMeta, Owner, TensorRef};
 use crate::order::RowOrder;
 use crate::snapshot::{EXPAND_BYTES_PER_DESTINATION, Snapshot};
@@ -60,7 +60,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    fn new(snapshot: &Snapshot, num_nodes: u64) -> Result<Self, DirectError> {
+    pub fn new(snapshot: &Snapshot, num_nodes: u64) -> Result<Self, DirectError> {
         Ok(Self { of_rows: snapshot.load_nodes_of_rows(NODE)?, num_nodes })
     }
 
@@ -79,11 +79,23 @@ impl Nodes {
 }
 
 /// What a pass over all degrees found.
-struct Pass {
+pub(super) struct Pass {
     placer: Placer,
-    addresses: Addresses,
     num_entries: u64,
 }
+
+impl Pass {
+    /// Whether addresses, numbers of nodes and of entries have room in the width of `shape`.
+    pub fn fits(&self, shape: &Shape, num_nodes: u64) -> bool {
+        let last = u128::from(self.placer.num_pages()) << shape.section_bits;
+        let most = u64::MAX >> (64 - 8 * shape.width);
+        last <= 1 << (8 * shape.width) && num_nodes.max(self.num_entries) <= most
+    }
+}
+
+/// Takes nodes that follow one another, with their degrees and places.
+pub(super) type TakePlaced<'a> =
+    dyn FnMut(&[NodeId], &[(u64, Placed)]) -> Result<(), DirectError> + 'a;
 
 impl DirectPlan {
     /// Lays `snapshot` out. Nothing is written, but for addresses that memory has no room for: they
@@ -109,17 +121,19 @@ impl DirectPlan {
         let mut found = None;
         for width in WIDTH_MIN.max(options.address_bytes_min)..=WIDTH_MAX {
             let shape = with_width(bare, width)?;
-            let pass = lay_out(&snapshot, directory, &order, shape, progress)?;
-            let last = u128::from(pass.placer.num_pages()) << shape.section_bits;
-            let most = u64::MAX >> (64 - 8 * width);
-            if last <= 1 << (8 * width) && num_nodes.max(pass.num_entries) <= most {
-                found = Some((shape, pass));
+            let mut addresses = Addresses::new(&snapshot, directory, num_nodes, width)?;
+            let mut keep = |nodes: &[NodeId], placed: &[(u64, Placed)]| {
+                let slots = placed.iter().map(|(_, placed)| placed.primary);
+                let of: Vec<u64> = slots.map(|s| shape.address(s.page, s.section)).collect();
+                addresses.set(nodes, &of)
+            };
+            let pass = lay_out(&snapshot, &order, shape, &mut keep, progress)?;
+            if pass.fits(&shape, num_nodes) {
+                found = Some((shape, pass, addresses));
                 break;
             }
         }
-        let Some((shape, pass)) = found else {
-            return Err(DirectError::Unsupported("the graph has too many pages".into()));
-        };
+        let (shape, pass, addresses) = found.ok_or_else(too_many_pages)?;
         let head = Head {
             fingerprint: format!("{:016x}", snapshot.fingerprint()),
             epoch: snapshot.epoch().0,
@@ -138,7 +152,6 @@ impl DirectPlan {
         let wrong = |damage: crate::error::Damage| DirectError::Unsupported(damage.to_string());
         let head = head.with_build().and_then(Head::checked).map_err(wrong)?;
         let head_bytes = head.encode().map_err(wrong)?;
-        let addresses = pass.addresses;
         Ok(Self { snapshot, head, head_bytes, tensors, addresses, order })
     }
 
@@ -169,7 +182,7 @@ pub(crate) fn only_types(
     }
 }
 
-fn choose_tensors(
+pub(super) fn choose_tensors(
     snapshot: &Snapshot,
     node: &NodeTypeMeta,
     options: &DirectOptions,
@@ -208,7 +221,7 @@ fn choose_tensors(
 }
 
 /// The shape without a width.
-fn bare_shape(
+pub(super) fn bare_shape(
     edge: &EdgeTypeMeta,
     tensors: &[DirectTensor],
     options: &DirectOptions,
@@ -241,7 +254,7 @@ fn bare_shape(
 
 /// The same with addresses of `width` bytes: as few pages for a section as it needs, as many bits
 /// for sections as a page may have.
-fn with_width(bare: Shape, width: usize) -> Result<Shape, DirectError> {
+pub(super) fn with_width(bare: Shape, width: usize) -> Result<Shape, DirectError> {
     let mut shape = Shape { width, ..bare };
     while Shape::row_bytes_max(shape.unit_bytes(), width) < shape.row_bytes {
         shape.unit_pages += 1;
@@ -255,17 +268,20 @@ fn with_width(bare: Shape, width: usize) -> Result<Shape, DirectError> {
     Ok(shape)
 }
 
+pub(super) fn too_many_pages() -> DirectError {
+    DirectError::Unsupported("the graph has too many pages".into())
+}
+
 /// Step 1: places for all sections, by the degrees alone.
-fn lay_out(
+pub(super) fn lay_out(
     snapshot: &Snapshot,
-    directory: &Path,
     order: &Nodes,
     shape: Shape,
+    take: &mut TakePlaced<'_>,
     progress: &mut DirectProgress<'_>,
 ) -> Result<Pass, DirectError> {
-    let held = NODES_TOGETHER * (EXPAND_BYTES_PER_DESTINATION + 40);
+    let held = NODES_TOGETHER * (EXPAND_BYTES_PER_DESTINATION + 120);
     let _held: Reservation = snapshot.reserve(held)?;
-    let mut addresses = Addresses::new(snapshot, directory, order.len(), shape.width)?;
     let mut placer = Placer::new(shape);
     let (mut done, mut num_entries) = (0, 0);
     while done < order.len() {
@@ -273,14 +289,12 @@ fn lay_out(
             return Err(DirectError::Stopped);
         }
         let nodes = order.some(done, NODES_TOGETHER);
-        let mut found = snapshot.degrees(EDGE, &nodes)?;
-        num_entries += found.iter().sum::<u64>();
-        for degree in &mut found {
-            let slot = placer.place(*degree, &mut |_, _| {}).primary;
-            *degree = shape.address(slot.page, slot.section);
-        }
-        addresses.set(&nodes, &found)?;
+        let degrees = snapshot.degrees(EDGE, &nodes)?;
+        num_entries += degrees.iter().sum::<u64>();
+        let place = |degree| (degree, placer.place(degree, &mut |_, _| {}));
+        let placed: Vec<(u64, Placed)> = degrees.into_iter().map(place).collect();
+        take(&nodes, &placed)?;
         done += nodes.len() as u64;
     }
-    Ok(Pass { placer, addresses, num_entries })
+    Ok(Pass { placer, num_entries })
 }
