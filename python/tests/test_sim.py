@@ -178,6 +178,28 @@ def test_what_does_not_exist_is_said_with_what_does():
         ng.sim.simulate(dataset="amazon", batches=0)
 
 
+def test_pages_that_are_read_once_for_several_are_read_less(homo):
+    trace = ng.sim.Trace.from_sampler(homo, batches=8, batch_size=32)
+
+    def run(**reuse):
+        runs = ng.sim.simulate(trace, platforms="GList", mode="detailed", **reuse)
+        return runs["reads"].sum() * len(runs.details[0]["batches"]), runs
+
+    none, _ = run()
+    merged, _ = run(merged=True)
+    grouped, runs = run(merged=True, grouped=4)
+    all_three, cached = run(merged=True, grouped=4, cache_pages=1 << 20)
+    assert none > merged > grouped > all_three > 0
+    assert len(runs.details[0]["batches"]) == 2
+    assert runs["hit_rate"][0] == 0 < cached["hit_rate"][0] < 1
+    found = ng.sim.sweep("cache_pages", [0, 1 << 20], trace=trace, platforms="GList")
+    assert np.all(np.diff(found["targets_per_s"]) > 0)
+    with pytest.raises(UnsupportedArgument, match="BG-2: merged, grouped"):
+        ng.sim.simulate(trace, platforms="BG-2", merged=True)
+    with pytest.raises(UnsupportedArgument, match="1 to 1024"):
+        ng.sim.simulate(trace, platforms="GList", grouped=0)
+
+
 def test_the_number_of_threads_changes_nothing():
     code = (
         "import json, neargraph as ng;"
@@ -216,6 +238,12 @@ def test_the_command_simulates_a_store_and_a_data_set(homo_path, capsys):
     assert code == 0
     assert report["device"]["flash"]["sense_ns"] == 20000
     assert [row["value"] for row in report["runs"]] == [4, 4, 8, 8]
+    code, out, _ = run(
+        *("simulate", homo_path, "--preset", "glist", "--platforms", "GList", "--merged"),
+        *("--grouped", "2", "--cache-pages", "4096"),
+        capsys=capsys,
+    )
+    assert (code, "hits" in out) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -226,6 +254,8 @@ def test_the_command_simulates_a_store_and_a_data_set(homo_path, capsys):
         (["--dataset", "ppi", "--set", "flash.channels"], "is not like flash.channels=8"),
         (["--dataset", "ppi", "--sweep", "flash.channels=four"], "is no number"),
         (["--dataset", "nobody"], "no data set"),
+        (["--dataset", "ppi", "--platforms", "BG-2", "--merged"], "whole pages hop by hop"),
+        (["--dataset", "ppi", "--host", ".", "--merged"], "--host compares platforms without"),
     ],
 )
 def test_the_command_refuses_in_one_line(arguments, message, capsys):

@@ -255,7 +255,7 @@ def test_without_matplotlib_the_report_says_what_to_install(one, about, tmp_path
 def test_an_ablation_leaves_out_one_cost_at_a_time():
     found = ng.sim.ablation(dataset="ppi", batch_size=32, seed=4)
     assert len(found) == 8 * (len(ng.sim.SWITCHES) + 3)
-    how = {"dataset": "ppi", "batch_size": 32, "seed": 4, "placement": "striped"}
+    how = {"dataset": "ppi", "batch_size": 32, "seed": 4}
     for switch, mode in (("none", "detailed"), ("all", "paper")):
         rows = [row["targets_per_s"] for row in found.rows if row["switch"] == switch]
         assert rows == ng.sim.simulate(**how, mode=mode)["targets_per_s"].tolist()

@@ -1,8 +1,8 @@
 //! Memory for the columns of batches, used again and again: a fresh mapping costs a page fault for
 //! every few KiB that a batch fills.
 //!
-//! The invariant: a pool's memory is taken from the budget once, as long as the pool or one of its
-//! buffers lives.
+//! The invariant: a buffer's memory is taken from the budget once, until the pool rests or the last of
+//! pool and buffers is dropped.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,7 +27,7 @@ impl Buffer {
     pub fn new(len: usize) -> std::io::Result<Self> {
         let is_large = len >= LARGE_BYTES;
         let region = if is_large { Region::with_huge_pages(len)? } else { Region::new(len)? };
-        Ok(Self { pooled: Pooled { region, _more: None }, len, home: None })
+        Ok(Self { pooled: Pooled { region, held: None }, len, home: None })
     }
 
     /// The bytes.
@@ -52,7 +52,7 @@ impl Eq for Buffer {}
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let (Some(home), Ok(empty)) = (self.home.take(), Region::new(0)) {
-            let empty = Pooled { region: empty, _more: None };
+            let empty = Pooled { region: empty, held: None };
             home.lock().push(std::mem::replace(&mut self.pooled, empty));
         }
     }
@@ -63,26 +63,37 @@ impl Drop for Buffer {
 pub(crate) struct Pool {
     bytes: usize,
     free: Mutex<Vec<Pooled>>,
-    _held: Reservation,
 }
 
-/// A buffer's memory, and what of it is not paid for by the pool.
+/// A buffer's memory, and what pays for it in a pool.
 #[derive(Debug)]
 struct Pooled {
     region: Region,
-    _more: Option<Reservation>,
+    held: Option<Reservation>,
 }
 
 impl Pool {
     /// `count` buffers of up to `bytes` each, paid for by `held`.
-    pub fn new(count: usize, bytes: usize, held: Reservation) -> std::io::Result<Arc<Self>> {
-        let pooled = |_| Ok(Pooled { region: Region::with_huge_pages(bytes)?, _more: None });
-        let free = (0..count).map(pooled).collect::<std::io::Result<_>>()?;
-        Ok(Arc::new(Self { bytes, free: Mutex::new(free), _held: held }))
+    pub fn new(count: usize, bytes: usize, mut held: Reservation) -> std::io::Result<Arc<Self>> {
+        let mut pooled = |_| {
+            let held = Some(held.split(bytes as u64));
+            Ok(Pooled { region: Region::with_huge_pages(bytes)?, held })
+        };
+        let free = (0..count).map(&mut pooled).collect::<std::io::Result<_>>()?;
+        Ok(Arc::new(Self { bytes, free: Mutex::new(free) }))
     }
 
-    /// A buffer of `len` bytes with undefined content, if one is there. Where batches turn out
-    /// larger than was foreseen it is made longer, for good, and `reserve` gives what pays for it.
+    /// Gives back the memory of all buffers that are here, until they are taken.
+    pub fn rest(&self) -> std::io::Result<()> {
+        for pooled in self.lock().iter_mut() {
+            *pooled = Pooled { region: Region::new(0)?, held: None };
+        }
+        Ok(())
+    }
+
+    /// A buffer of `len` bytes with undefined content, if one is there. Where it gave its memory
+    /// back, or batches turn out larger than was foreseen, it is made longer, and `reserve` gives
+    /// what pays for that.
     pub fn take(
         self: &Arc<Self>,
         len: usize,
@@ -92,13 +103,17 @@ impl Pool {
         let long_enough = free.iter().position(|pooled| pooled.region.as_slice().len() >= len);
         let Some(at) = long_enough.or(free.len().checked_sub(1)) else { return Ok(None) };
         if long_enough.is_none() {
-            let more = reserve((len - self.bytes) as u64);
-            let more = Some(more.map_err(SampleError::from_budget)?);
-            let no_memory = |source| SampleError::NoMemory { bytes: len, source };
+            let (bytes, pooled) = (len.max(self.bytes), &mut free[at]);
+            let more = reserve((bytes - pooled.region.as_slice().len()) as u64);
+            let more = more.map_err(SampleError::from_budget)?;
+            let no_memory = |source| SampleError::NoMemory { bytes, source };
             // The old memory goes before the new comes: both at once were not planned for.
-            free[at].region = Region::new(0).map_err(no_memory)?;
-            free[at] =
-                Pooled { region: Region::with_huge_pages(len).map_err(no_memory)?, _more: more };
+            pooled.region = Region::new(0).map_err(no_memory)?;
+            pooled.region = Region::with_huge_pages(bytes).map_err(no_memory)?;
+            match &mut pooled.held {
+                Some(held) => held.merge(more),
+                none => *none = Some(more),
+            }
         }
         let pooled = free.swap_remove(at);
         Ok(Some(Buffer { pooled, len, home: Some(Arc::clone(self)) }))
@@ -134,7 +149,12 @@ mod tests {
         let first = take(&pool, 5000).expect("nothing more").expect("the longer one");
         let second = take(&pool, 4000).expect("nothing more").expect("the shorter one");
         assert_eq!(budget.used_bytes(), 8192 + 904);
-        drop((first, second, pool));
+        drop(first);
+        pool.rest().expect("memory");
+        assert_eq!(budget.used_bytes(), 4096, "the buffer that is out");
+        let again = take(&pool, 10).expect("4,096 bytes are there").expect("a buffer");
+        assert_eq!(budget.used_bytes(), 2 * 4096);
+        drop((again, second, pool));
         assert_eq!(budget.used_bytes(), 0);
     }
 }

@@ -192,6 +192,48 @@ fn more_batches_than_a_stretch_may_have_are_made_in_several() {
 }
 
 #[test]
+fn a_run_that_has_started_ends_whatever_the_memory() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    // The topology takes about as much as the batches that are finished.
+    one_type::build(
+        dir.path(),
+        NODES,
+        Edges::Nothing,
+        &|destination| (0..400).map(|at| number(2, destination * 512 + at) % NODES).collect(),
+        &[Rows::new("x", Dtype::F32, &[500])],
+    );
+    let tensors = || vec![TensorRef { owner: Owner::Node(NODE), index: 0 }];
+    let spec = || SampleSpec::uniform(Fanouts::uniform(&[6, 4], 1).expect("fanouts"), 11);
+    let sampler =
+        |store: &Store| Sampler::new(store.snapshot(), spec(), tensors()).expect("sampler");
+    let plain = open(dir.path(), 1024);
+    let expected: Vec<MiniBatch> = {
+        let sampler = sampler(&plain);
+        (0..40).map(|i| sampler.sample(&[(NODE, &seeds(i))], i).expect("batch")).collect()
+    };
+    let mut refused = 0;
+    for memory in (33..60).step_by(3) {
+        let store = open(dir.path(), memory);
+        let settings = Settings { window: Some(10), ..settings(dir.path()) };
+        let mut ahead = LookAhead::new(sampler(&store), settings).expect("starts");
+        (0..40).for_each(|index| ahead.push(seeds(index), index));
+        ahead.end();
+        for (index, expected) in expected.iter().enumerate() {
+            match ahead.next().expect("one") {
+                Ok(batch) => assert!(batch == *expected, "batch {index}, {memory} MiB"),
+                Err(error) if index == 0 => {
+                    println!("{memory} MiB: {error}");
+                    refused += 1;
+                    break;
+                }
+                Err(error) => panic!("batch {index}, {memory} MiB: {error}"),
+            }
+        }
+    }
+    assert!((1..5).contains(&refused), "{refused}");
+}
+
+#[test]
 fn a_distribution_that_is_dropped_or_fails_gives_memory_and_disk_back() {
     let dir = tempfile::tempdir().expect("temporary directory");
     build(dir.path(), Dtype::F32, 1500);

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use ng_ssdsim::{
     Config, Crowd, DATASETS, Dataset, Engine, Job, Layer, Layout, Machine, Model, PLATFORMS,
-    Placement, Start, plan, run_all,
+    Placement, Reuse, Start, plan, run_all,
 };
 
 const FANOUTS: [u32; 3] = [3, 3, 3];
@@ -29,6 +29,7 @@ fn job(config: &Config, set: &Dataset, platform: &str) -> Job {
             layer: Layer::Sage,
         },
         crowd: Crowd::default(),
+        reuse: Reuse::default(),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::accelerator::Model;
 use crate::config::Config;
 use crate::layout::{Layout, Placement};
 use crate::platform::Platform;
+use crate::reuse::Reuse;
 use crate::simulate::{Crowd, Run, SimulateError, simulate};
 
 /// A platform, a device and a graph's measures.
@@ -32,6 +33,9 @@ pub struct Job {
     /// Who works at the same time.
     #[serde(default)]
     pub crowd: Crowd,
+    /// What is read once for several.
+    #[serde(default)]
+    pub reuse: Reuse,
 }
 
 impl Job {
@@ -44,7 +48,7 @@ impl Job {
         let make = if together { Layout::direct } else { Layout::csr };
         let layout = make(&self.config, self.feature_bytes, self.mean_degree, self.placement)?;
         let layout = layout.of_trace(trace)?;
-        simulate(trace, &layout, &self.config, platform, &self.model, &self.crowd)
+        simulate(trace, &layout, &self.config, platform, &self.model, &self.crowd, &self.reuse)
     }
 }
 

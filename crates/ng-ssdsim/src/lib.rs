@@ -18,6 +18,7 @@ mod on_host;
 mod plan;
 mod planning;
 mod platform;
+mod reuse;
 mod simulate;
 mod summary;
 mod time;
@@ -38,6 +39,7 @@ pub use planning::{Asked, plan};
 pub use platform::{
     COALESCED, MORE_PLATFORMS, PLATFORMS, Platform, Sampler, ToHost, UnknownPlatform,
 };
+pub use reuse::Reuse;
 pub use simulate::{BatchRun, Crowd, Run, Shares, SimulateError, simulate};
 pub use summary::{Curve, Latency, Spread};
 pub use time::{MICRO, NANO, Picos, Rate, SECOND, from_ns, to_micros, to_seconds};

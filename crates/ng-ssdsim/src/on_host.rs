@@ -74,7 +74,7 @@ pub fn run_on_host(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, Crowd, Dataset, Layer, Model, Placement};
+    use crate::{Config, Crowd, Dataset, Layer, Model, Placement, Reuse};
 
     fn job() -> Job {
         Job {
@@ -91,6 +91,7 @@ mod tests {
                 layer: Layer::Sage,
             },
             crowd: Crowd::default(),
+            reuse: Reuse::default(),
         }
     }
 

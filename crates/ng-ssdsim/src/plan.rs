@@ -13,6 +13,8 @@ pub mod flag {
     pub const FEATURE: u8 = 2;
     /// It reads a secondary section.
     pub const SECONDARY: u8 = 4;
+    /// Its page is in the SSD's memory already.
+    pub const CACHED: u8 = 8;
 }
 
 /// The commands of one batch.
@@ -87,6 +89,15 @@ impl Plan {
         all.children.push(order.len() as u32);
         all.feature_bytes = plans.first().map_or(0, |plan| plan.feature_bytes);
         all
+    }
+
+    /// Some of the commands, in the order given, all of them roots.
+    pub(crate) fn only(&self, commands: &[u32]) -> Self {
+        let count = commands.len() as u32;
+        let mut some = Self { roots: count, feature_bytes: self.feature_bytes, ..Self::default() };
+        commands.iter().for_each(|&command| some.push_from(self, command as usize, 0));
+        some.children = vec![count; commands.len() + 1];
+        some
     }
 
     fn push_from(&mut self, other: &Self, command: usize, first_entry: u32) {

@@ -18,6 +18,7 @@ use crate::layout::{Layout, LayoutError};
 use crate::plan::Plan;
 use crate::planning::plan;
 use crate::platform::{COALESCED, Platform, ToHost, UnknownPlatform};
+use crate::reuse::{Pages, Reuse};
 use crate::summary::{Curve, Latency};
 use crate::time::{Picos, from_ns, to_seconds};
 
@@ -58,6 +59,15 @@ pub enum SimulateError {
     Crowd {
         /// What was asked for.
         what: String,
+    },
+    /// Reuse on a platform that has no whole pages, or no hops.
+    #[error(
+        "{platform}: merged, grouped (1 to 1024) and cached pages are for platforms that read \
+         whole pages hop by hop: CC, SmartSage, GList, BG-1"
+    )]
+    Reuse {
+        /// Which.
+        platform: &'static str,
     },
     /// There is nothing to simulate.
     #[error("the trace has no batches; record some, or name more targets")]
@@ -180,17 +190,23 @@ pub fn simulate(
     platform: Platform,
     model: &Model,
     crowd: &Crowd,
+    reuse: &Reuse,
 ) -> Result<Run, SimulateError> {
     trace.check()?;
     crowd.check(platform)?;
+    if !reuse.is_possible(platform) {
+        return Err(SimulateError::Reuse { platform: platform.name });
+    }
     if trace.batches() == 0 {
         return Err(SimulateError::Empty);
     }
     let machine = Machine::new(config, platform.path())?;
     let link = Pcie::new(config);
-    let mut simulation = Simulation { config, platform, model, layout, link, trace, crowd };
+    let pages = Pages::new(reuse);
+    let mut simulation = Simulation { config, platform, model, layout, link, trace, crowd, pages };
     let mut engine = Engine::new(machine);
-    let together = crowd.workers as usize;
+    // Only one of the two is ever more than 1.
+    let together = crowd.workers.max(reuse.grouped) as usize;
     let batches = (0..trace.batches()).step_by(together).map(|first| {
         let last = trace.batches().min(first + together);
         simulation.batches(&mut engine, first..last)
@@ -206,6 +222,7 @@ struct Simulation<'a> {
     link: Pcie,
     trace: &'a Trace,
     crowd: &'a Crowd,
+    pages: Pages,
 }
 
 impl Simulation<'_> {
@@ -215,6 +232,7 @@ impl Simulation<'_> {
         batches: Range<usize>,
     ) -> Result<BatchRun, SimulateError> {
         let plan = self.plan(batches.clone());
+        let plan = self.pages.of(plan);
         if plan.len() >= COMMANDS_MAX {
             let (commands, most) = (plan.len(), COMMANDS_MAX - 1);
             return Err(SimulateError::TooLarge { commands, most });
@@ -231,8 +249,9 @@ impl Simulation<'_> {
         let inside = self.platform.computes_inside();
         let array = if inside { &self.config.accelerator } else { &self.config.discrete };
         shares.compute = array.time_of(&work);
+        let crowded = self.crowd.workers > 1 && batches.len() > 1;
         let preparation = shares.host + shares.flash + shares.pcie;
-        let interval = interval(inside || batches.len() > 1, preparation, shares.compute);
+        let interval = interval(inside || crowded, preparation, shares.compute);
         let joules = Joules::of(
             self.config,
             &Activity {

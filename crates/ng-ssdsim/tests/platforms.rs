@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ng_ssdsim::{
     Audit, BatchRun, COALESCED, Config, Crowd, DATASETS, Dataset, Job, Layer, Layout,
-    MORE_PLATFORMS, Model, PLATFORMS, Placement, Plan, Platform, Run, flag, plan, run_all,
+    MORE_PLATFORMS, Model, PLATFORMS, Placement, Plan, Platform, Reuse, Run, flag, plan, run_all,
 };
 use ng_types::Trace;
 
@@ -30,6 +30,7 @@ fn job(config: &Config, set: &Dataset, name: &str) -> Job {
         mean_degree: set.mean_degree(),
         model: model(set),
         crowd: Crowd::default(),
+        reuse: Reuse::default(),
     }
 }
 
@@ -322,4 +323,49 @@ fn batches_side_by_side_keep_their_commands() {
     assert_eq!(joined.len(), plans.iter().map(Plan::len).sum::<usize>());
     let all: BTreeMap<_, _> = edges(&joined);
     assert_eq!(all.len(), plans.iter().map(|plan| edges(plan).len()).sum::<usize>());
+}
+
+#[test]
+fn what_is_read_once_for_several_is_read_less_and_breaks_no_law() {
+    let set = Dataset::by_name("ppi").expect("it is there");
+    let mut trace = set.trace(8, 64, &FANOUTS, 4);
+    // So few nodes that they come again.
+    trace.node.iter_mut().for_each(|node| *node %= 3_000);
+    for config in [Config::paper(), Config::detailed()] {
+        for name in ["CC", "SmartSage", "GList", "BG-1", "CC-pipe"] {
+            let run = |reuse: Reuse| {
+                let placement = Placement::Striped;
+                let job = Job { reuse, placement, ..job(&config, &set, name) };
+                let found = job.run(&trace).expect("a run");
+                let failed: u64 = found.batches.iter().map(|batch| broken(batch, &config)).sum();
+                assert_eq!(failed, 0, "{name}");
+                let sum = |of: fn(&BatchRun) -> u64| found.batches.iter().map(of).sum::<u64>();
+                let (issued, hits) = (sum(|b| b.outcome.issued), sum(|b| b.outcome.hits));
+                let targets = sum(|b| b.targets);
+                assert_eq!(targets, 8 * 64);
+                (found.batches.len(), issued, issued - hits, found.targets_per_s())
+            };
+            let none = run(Reuse::default());
+            let merged = run(Reuse { merged: true, ..Reuse::default() });
+            let grouped = run(Reuse { merged: true, grouped: 4, cache_pages: 0 });
+            let cached = run(Reuse { cache_pages: 1 << 20, ..Reuse::default() });
+            let all = run(Reuse { merged: true, grouped: 4, cache_pages: 1 << 20 });
+            let small = run(Reuse { cache_pages: 64, ..Reuse::default() });
+            println!("{name} {none:?} {merged:?} {grouped:?} {cached:?} {all:?} {small:?}");
+            assert_eq!([none.0, merged.0, grouped.0, all.0], [8, 8, 2, 2]);
+            // Commands: a page once a hop; four batches together share more.
+            assert!(none.1 > merged.1 && merged.1 > grouped.1);
+            assert_eq!((cached.1, all.1), (none.1, grouped.1));
+            // Reads of the flash: what is in the cache is not read again.
+            assert!(cached.2 < small.2 && small.2 < none.2);
+            assert!(all.2 < grouped.2 && all.2 < cached.2);
+            assert!(merged.3 > none.3 && cached.3 > none.3 && all.3 > merged.3);
+        }
+    }
+    let refused = Job {
+        reuse: Reuse { cache_pages: 9, ..Reuse::default() },
+        ..job(&Config::paper(), &set, "BG-2")
+    };
+    let error = refused.run(&trace).expect_err("no pages").to_string();
+    assert!(error.starts_with("BG-2: merged, grouped"), "{error}");
 }

@@ -36,6 +36,13 @@ def simulate(
         str | None, typer.Option(help="Constants of octa, lsap, hetero, tlc or glist.")
     ] = None,
     layer: Annotated[str, typer.Option(help="sage, gcn, gin or ngcf.")] = "sage",
+    merged: Annotated[
+        bool, typer.Option("--merged", help="Read a page of a hop once (GList, CC, SmartSage, BG-1).")
+    ] = False,
+    grouped: Annotated[int, typer.Option(help="Batches that are one, of the same platforms.")] = 1,
+    cache_pages: Annotated[
+        int, typer.Option(help="Pages that the SSD's memory keeps, of the same platforms.")
+    ] = 0,
     ablation: Annotated[
         bool, typer.Option("--ablation", help="Leave out one cost at a time.")
     ] = False,
@@ -71,6 +78,10 @@ def simulate(
     if host is not None and (sweep is not None or len(first) > 1):
         raise ValueError("--host compares one graph, without a sweep")
     how: dict[str, Any] = {"platforms": platforms, "hidden": hidden, "layer": layer}
+    reuse = {"merged": merged, "grouped": grouped, "cache_pages": cache_pages}
+    if host is not None and reuse != {"merged": False, "grouped": 1, "cache_pages": 0}:
+        raise ValueError("--host compares platforms without --merged, --grouped, --cache-pages")
+    how |= {} if host is not None else reuse
     if ablation:
         show_ablation([sim.ablation(trace, **how) for trace in first], as_json)
         return
@@ -229,7 +240,10 @@ def table(runs: Any) -> Table:
     made = Table(box=SIMPLE, padding=0)
     for head in first.values():
         made.add_column(head, no_wrap=True)
-    for head in ["targets/s", "us", "flash", "host", "PCIe", "compute", "targets/J", "bound by"]:
+    # Only some platforms have a cache, and only where it is asked for.
+    has_hits = any(row["hit_rate"] > 0 for row in runs.rows)
+    heads = ["targets/s", "us", "flash", "host", "PCIe", "compute", "targets/J", "bound by"]
+    for head in heads + ["hits"] * has_hits:
         made.add_column(head, justify="right", no_wrap=True)
     for row in runs.rows:
         parts = ("interval", "flash", "host", "pcie", "compute")
@@ -239,5 +253,6 @@ def table(runs: Any) -> Table:
             *(f"{row[f'{part}_s'] * 1e6:,.1f}" for part in parts),
             f"{row['targets_per_joule']:,.0f}",
             f"{row['bound_by']} ({row['headroom']:.2f})",
+            *([f"{row['hit_rate']:.3f}"] * has_hits),
         )
     return made

@@ -22,7 +22,7 @@ PICOS = 1e-12
 
 # What a sweep may vary beside the constants of a device.
 _SWEPT_ARGUMENTS = {"batch_size", "hidden", "layer", "outputs", "seed"}
-_SWEPT_ARGUMENTS |= {"targets_per_command", "workers"}
+_SWEPT_ARGUMENTS |= {"targets_per_command", "workers", "merged", "grouped", "cache_pages"}
 
 
 class Runs:
@@ -31,7 +31,8 @@ class Runs:
     Columns: `platform`, `source`, `seed` of the trace, `targets_per_s`, `targets_per_joule`; means
     over batches in seconds: `interval_s`, `flash_s`, `host_s`, `pcie_s`, `compute_s`; `bound_by`,
     the server that no order of events could beat, and `headroom`, the time of the flash over that
-    bound. A sweep adds the column `value`.
+    bound; `reads` of flash pages a batch, and `hit_rate` of the page cache. A sweep adds the column
+    `value`.
     """
 
     def __init__(self, rows: list[dict[str, Any]], details: list[dict[str, Any]]) -> None:
@@ -71,6 +72,9 @@ def simulate(
     placement: str = "auto",
     workers: int = 1,
     targets_per_command: int = 0,
+    merged: bool = False,
+    grouped: int = 1,
+    cache_pages: int = 0,
     **drawn: Any,
 ) -> Runs:
     """Runs platforms on a trace, or on batches drawn of a data set.
@@ -92,6 +96,11 @@ def simulate(
             in mode `paper`, else direct where the trace knows that file.
         workers: Batches in the device at the same time, of "SmartSAGE-coalesced" alone.
         targets_per_command: Targets that one of its commands asks for; 0 is a whole batch.
+        merged: A page that a hop wants several times is read once (GLIST's S); this and the next
+            two are for platforms that read whole pages hop by hop: CC, SmartSage, GList, BG-1.
+        grouped: So many batches are one (GLIST's G), at most 1,024.
+        cache_pages: Pages that the SSD's memory keeps from batch to batch (GLIST's C), the least
+            recently used go first.
 
     Raises:
         UnsupportedArgument: For a device that cannot be, an unknown platform, a row that fills a
@@ -116,7 +125,9 @@ def simulate(
     names = PLATFORMS if platforms == "all" else _listed(platforms)
     model = {"hidden": hidden, "outputs": outputs, "backward": backward, "layer": layer}
     crowd = {"workers": workers, "targets_per_command": targets_per_command}
-    jobs = [{**job_of(trace, name, device, model, placement), "crowd": crowd} for name in names]
+    reuse = {"merged": merged, "grouped": grouped, "cache_pages": cache_pages}
+    both = {"crowd": crowd, "reuse": reuse}
+    jobs = [{**job_of(trace, name, device, model, placement), **both} for name in names]
     details = json.loads(_core.simulate(trace.core, json.dumps(jobs)))
     return Runs([_row(trace, run) for run in details], details)
 
@@ -208,6 +219,8 @@ def _row(trace: Trace, run: dict[str, Any]) -> dict[str, Any]:
         "host_s": mean(lambda batch: batch["shares"]["host"] * PICOS),
         "pcie_s": mean(lambda batch: batch["shares"]["pcie"] * PICOS),
         "compute_s": mean(lambda batch: batch["shares"]["compute"] * PICOS),
+        "reads": mean(lambda batch: batch["outcome"]["issued"] - batch["outcome"]["hits"]),
+        "hit_rate": mean(lambda batch: batch["outcome"]["hits"] / batch["outcome"]["issued"]),
         "bound_by": server,
         "headroom": batches[0]["outcome"]["makespan"] / bound if bound else float("inf"),
     }

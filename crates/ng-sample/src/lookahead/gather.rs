@@ -154,6 +154,16 @@ impl Gatherer {
         self.stages.time(Work::Gather, &admit, gather)
     }
 
+    /// Gives back the memory of buffers that nobody has, until they are wanted again.
+    pub fn rest(&self) -> Result<(), SampleError> {
+        for column in &self.columns {
+            if let Source::Table(_, pool) = &column.source {
+                pool.rest().map_err(|source| SampleError::NoMemory { bytes: 0, source })?;
+            }
+        }
+        Ok(())
+    }
+
     /// A buffer of the pool; one of its own where the consumer keeps what it got.
     fn buffer(
         &self,

@@ -128,6 +128,12 @@ impl Engine {
         Ok(())
     }
 
+    /// Leaves the topology on disk.
+    pub(super) fn sample_from_disk(&self) -> Result<(), SampleError> {
+        self.set_sampler(self.given.clone().with_orders()?);
+        Ok(())
+    }
+
     /// The tensors that go through slots, and those that are held in memory.
     fn split_tensors(&self, budget: u64) -> Result<(Vec<TensorRef>, Residents), SampleError> {
         let (mut tables, mut residents) = (Vec::new(), Vec::new());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ng_io::trim_allocator;
 use ng_simd::RowDecoder;
-use ng_store::TensorRef;
+use ng_store::{ReadError, TensorRef};
 
 use super::distribute::Regions;
 use super::engine::Engine;
@@ -104,7 +104,27 @@ impl Engine {
             if self.shared.wait_until(Wait::PlanForSamples, more) != Some(true) {
                 return Ok(());
             }
-            self.load_topology()?;
+            self.load_topology_again(gatherer)?;
+        }
+    }
+
+    /// The topology once more, for the next stretch: if need be in the memory of finished batches,
+    /// and where even that is too small samples come through the store's caches.
+    fn load_topology_again(&self, gatherer: &Gatherer) -> Result<(), SampleError> {
+        let is_short =
+            |error: &SampleError| matches!(error, SampleError::Read(ReadError::Budget(_)));
+        match self.load_topology() {
+            Err(error) if is_short(&error) => {}
+            other => return other,
+        }
+        let taken = |state: &mut State| state.ready.is_empty().then_some(());
+        if self.shared.wait_until(Wait::PlanForSlots, taken).is_none() {
+            return Ok(());
+        }
+        gatherer.rest()?;
+        match self.load_topology() {
+            Err(error) if is_short(&error) => self.sample_from_disk(),
+            other => other,
         }
     }
 

@@ -1,7 +1,7 @@
 //! A configuration as the engine wants it: picoseconds, and only what this platform uses.
 
 use crate::config::{Config, ConfigError};
-use crate::plan::Plan;
+use crate::plan::{Plan, flag};
 use crate::time::{Picos, Rate, from_ns};
 
 /// What of a device a run goes through.
@@ -133,7 +133,10 @@ impl Machine {
     /// The time of a command's sense.
     #[inline]
     pub(crate) fn sense_of(&self, plan: &Plan, command: usize) -> Picos {
-        plan.sense.get(command).copied().unwrap_or(self.sense)
+        match plan.flags[command] & flag::CACHED {
+            0 => plan.sense.get(command).copied().unwrap_or(self.sense),
+            _ => 0,
+        }
     }
 
     /// The time of a command's data on the channel; whole pages bring their spare bytes.
@@ -155,14 +158,19 @@ impl Machine {
     pub fn bounds(&self, plan: &Plan) -> Vec<(Picos, &'static str)> {
         let mut dies = vec![0; self.dies() as usize];
         let mut buses = vec![0; self.channels as usize];
-        let mut bytes = 0;
+        let (mut bytes, mut memory) = (0, 0);
         for command in 0..plan.len() {
             let die = plan.die[command];
+            bytes += u64::from(plan.bytes[command]);
+            if plan.flags[command] & flag::CACHED != 0 {
+                memory += u64::from(plan.bytes[command]);
+                continue;
+            }
+            memory += 2 * u64::from(plan.bytes[command]);
             let sense = self.sense_of(plan, command);
             // Planes that sense together take it once between them.
             dies[die as usize] += sense / Picos::from(self.planes);
             buses[(die / self.dies_per_channel) as usize] += self.transfer(plan.bytes[command]);
-            bytes += u64::from(plan.bytes[command]);
         }
         let commands = plan.len() as u64;
         let of_cores = |cores: u32, each: Picos| match cores {
@@ -174,7 +182,7 @@ impl Machine {
             (dies.into_iter().max().unwrap_or(0), "dies"),
             (buses.into_iter().max().unwrap_or(0), "channels"),
             (of_cores(self.cores, self.issue + self.complete), "cores"),
-            (self.dram.time_of(2 * bytes), "DRAM"),
+            (self.dram.time_of(memory), "DRAM"),
             (pcie, "PCIe"),
             (of_cores(self.host_cores, self.host_io), "host cores"),
         ]

@@ -92,6 +92,8 @@ pub struct Outcome {
     pub queue_max: u32,
     /// Commands that found a full queue.
     pub spilled: u64,
+    /// Commands whose page was in the SSD's memory.
+    pub hits: u64,
 }
 
 /// When things are issued that no command brings forth.
@@ -272,6 +274,9 @@ impl Engine {
 
     fn arrive(&mut self, plan: &Plan, command: u32, now: Picos) {
         self.stamps.arrive[command as usize] = now;
+        if plan.flags[command as usize] & flag::CACHED != 0 {
+            return self.hit(plan, command, now);
+        }
         let number = plan.die[command as usize];
         let die = &mut self.dies[number as usize];
         if die.head == NONE {
@@ -288,6 +293,21 @@ impl Engine {
             self.dram.serve(now, self.machine.dram.time_of(2 * self.machine.command_bytes));
         }
         self.try_sense(plan, number, now);
+    }
+
+    /// A page in the SSD's memory: no die, no channel.
+    fn hit(&mut self, plan: &Plan, command: u32, now: Picos) {
+        let (index, stamps) = (command as usize, &mut self.stamps);
+        let columns =
+            [&mut stamps.sense, &mut stamps.ready, &mut stamps.transfer, &mut stamps.sent];
+        columns.into_iter().for_each(|column| column[index] = now);
+        let hop = &mut self.outcome.hops[usize::from(plan.hop[index])];
+        hop.0 = hop.0.min(now);
+        self.outcome.hits += 1;
+        let bytes = u64::from(plan.bytes[index]);
+        let read = self.dram.serve(now, self.machine.dram.time_of(bytes)).1;
+        let there = self.to_host(bytes, read);
+        self.heap.push(there, kind::COMPLETE, command);
     }
 
     /// Starts the next sense of a die, if it does not sense and has a register.
@@ -453,18 +473,25 @@ impl Engine {
         self.outcome.channel_bytes += bytes;
         self.outcome.dram_bytes += bytes;
         // Written by the flash, read by who wants it.
-        let mut there = self.dram.serve(now, self.machine.dram.time_of(2 * bytes)).1;
-        if self.machine.to_host {
-            self.outcome.pcie_bytes += self.machine.pcie.wire_bytes(bytes);
-            there = self.pcie.serve(there, self.machine.pcie.time_of(bytes)).1;
-            if self.machine.host_io > 0 {
-                there = self.host.serve(there, self.machine.host_io);
-            }
-        }
+        let written = self.dram.serve(now, self.machine.dram.time_of(2 * bytes)).1;
+        let there = self.to_host(bytes, written);
         if there > now {
             self.heap.push(there, kind::COMPLETE, command);
         } else {
             self.complete(plan, start, command, now);
+        }
+    }
+
+    /// When data that are in the SSD's memory from `there` on are where they are wanted.
+    fn to_host(&mut self, bytes: u64, there: Picos) -> Picos {
+        if !self.machine.to_host {
+            return there;
+        }
+        self.outcome.pcie_bytes += self.machine.pcie.wire_bytes(bytes);
+        let sent = self.pcie.serve(there, self.machine.pcie.time_of(bytes)).1;
+        match self.machine.host_io {
+            0 => sent,
+            takes => self.host.serve(sent, takes),
         }
     }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Machine;
-use crate::plan::Plan;
+use crate::plan::{Plan, flag};
 use crate::time::Picos;
 
 /// When each command was where: parallel columns, one entry (56 bytes) a command.
@@ -63,7 +63,8 @@ impl Stamps {
                 found.early_children += early as u64;
             }
         }
-        let mut senses: Vec<_> = (0..plan.len())
+        let on_dies = || (0..plan.len()).filter(|&c| plan.flags[c] & flag::CACHED == 0);
+        let mut senses: Vec<_> = on_dies()
             .map(|c| (plan.die[c], self.sense[c], self.sense[c] + machine.sense_of(plan, c)))
             .collect();
         // Planes that sense together are one sense.
@@ -72,7 +73,7 @@ impl Stamps {
             machine.planes > 1 && (later.0, later.1) == (first.0, first.1)
         });
         found.sense_overlaps = overlaps(&senses);
-        let mut transfers: Vec<_> = (0..plan.len())
+        let mut transfers: Vec<_> = on_dies()
             .map(|c| (plan.die[c] / machine.dies_per_channel, self.transfer[c], self.sent[c]))
             .collect();
         transfers.sort_unstable();
