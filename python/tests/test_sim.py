@@ -239,8 +239,8 @@ def test_the_command_simulates_a_store_and_a_data_set(homo_path, capsys):
     assert report["device"]["flash"]["sense_ns"] == 20000
     assert [row["value"] for row in report["runs"]] == [4, 4, 8, 8]
     code, out, _ = run(
-        *("simulate", homo_path, "--preset", "glist", "--platforms", "GList", "--merged"),
-        *("--grouped", "2", "--cache-pages", "4096"),
+        *("simulate", homo_path, "--preset", "glist", "--platforms", "GList"),
+        *("--reuse", "merged=true,grouped=2,cache_pages=4096"),
         capsys=capsys,
     )
     assert (code, "hits" in out) == (0, True)
@@ -254,8 +254,14 @@ def test_the_command_simulates_a_store_and_a_data_set(homo_path, capsys):
         (["--dataset", "ppi", "--set", "flash.channels"], "is not like flash.channels=8"),
         (["--dataset", "ppi", "--sweep", "flash.channels=four"], "is no number"),
         (["--dataset", "nobody"], "no data set"),
-        (["--dataset", "ppi", "--platforms", "BG-2", "--merged"], "whole pages hop by hop"),
-        (["--dataset", "ppi", "--host", ".", "--merged"], "--host compares platforms without"),
+        (["--dataset", "ppi", "--platforms", "BG-2", "--reuse", "grouped=2"], "hop by hop"),
+        (
+            ["--dataset", "ppi", "--host", ".", "--reuse", "grouped=2"],
+            "without --sweep and --reuse",
+        ),
+        (["--dataset", "ppi", "--reuse", "merge=true"], "no merge"),
+        (["--dataset", "ppi", "--reuse", "grouped=many"], "is no number"),
+        (["--dataset", "ppi", "--reuse", "cache_pages=-1"], "invalid value"),
     ],
 )
 def test_the_command_refuses_in_one_line(arguments, message, capsys):

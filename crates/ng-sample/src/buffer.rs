@@ -1,8 +1,8 @@
 //! Memory for the columns of batches, used again and again: a fresh mapping costs a page fault for
 //! every few KiB that a batch fills.
 //!
-//! The invariant: a buffer's memory is taken from the budget once, until the pool rests or the last of
-//! pool and buffers is dropped.
+//! The invariant: a buffer's memory is taken from the budget once, until the pool rests or the last
+//! of pool and buffers is dropped.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

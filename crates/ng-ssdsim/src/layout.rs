@@ -3,8 +3,8 @@
 //! [`Layout::direct`] is DirectGraph (BeaconGNN, section IV.A): a row of features and the start of
 //! the list share the first page of a node, the rest of the list fills further ones.
 //! [`Layout::csr`] keeps lists in one file and rows in another. Which die a page lies on is random
-//! or striped over channels first. Where a trace knows the places of its nodes in a file of the direct
-//! layout, those can be taken instead of the arithmetic.
+//! or striped over channels first. Where a trace knows the places of its nodes in a file of the
+//! direct layout, those can be taken instead of the arithmetic.
 
 use std::sync::Arc;
 

@@ -36,13 +36,9 @@ def simulate(
         str | None, typer.Option(help="Constants of octa, lsap, hetero, tlc or glist.")
     ] = None,
     layer: Annotated[str, typer.Option(help="sage, gcn, gin or ngcf.")] = "sage",
-    merged: Annotated[
-        bool, typer.Option("--merged", help="Read a page of a hop once (GList, CC, SmartSage, BG-1).")
-    ] = False,
-    grouped: Annotated[int, typer.Option(help="Batches that are one, of the same platforms.")] = 1,
-    cache_pages: Annotated[
-        int, typer.Option(help="Pages that the SSD's memory keeps, of the same platforms.")
-    ] = 0,
+    reuse: Annotated[
+        str | None, typer.Option(help="Like merged=true,grouped=8,cache_pages=4096 (GLIST).")
+    ] = None,
     ablation: Annotated[
         bool, typer.Option("--ablation", help="Leave out one cost at a time.")
     ] = False,
@@ -57,10 +53,7 @@ def simulate(
     """What computational SSDs would make of sampling a graph."""
     from neargraph import sim
 
-    if (store is None) == (dataset is None):
-        raise ValueError("name a store, or a data set with --dataset")
-    if mode not in ("paper", "detailed"):
-        raise ValueError(f"--mode {mode!r} is neither paper nor detailed")
+    _check(store, dataset, mode)
     if ablation:
         _check_ablation(mode, bool(sweep or out or host or preset or change))
     shape: dict[str, Any] = {"batches": batches, "batch_size": batch, "seed": seed}
@@ -71,17 +64,13 @@ def simulate(
     # The publication's own pages have no file; others are those of the device.
     pages = None if mode == "paper" else device["flash"]["page_bytes"]
     traces = {
-        value: [recorded(store, memory, of, pages, as_json)] if store else drawn(str(dataset), of)
+        value: drawn(dataset, of) if store is None else recorded(store, memory, of, pages, as_json)
         for value, of in shapes.items()
     }
     first = next(iter(traces.values()))
-    if host is not None and (sweep is not None or len(first) > 1):
-        raise ValueError("--host compares one graph, without a sweep")
-    how: dict[str, Any] = {"platforms": platforms, "hidden": hidden, "layer": layer}
-    reuse = {"merged": merged, "grouped": grouped, "cache_pages": cache_pages}
-    if host is not None and reuse != {"merged": False, "grouped": 1, "cache_pages": 0}:
-        raise ValueError("--host compares platforms without --merged, --grouped, --cache-pages")
-    how |= {} if host is not None else reuse
+    if host is not None and (sweep is not None or reuse is not None or len(first) > 1):
+        raise ValueError("--host compares one graph, without --sweep and --reuse")
+    how = {"platforms": platforms, "hidden": hidden, "layer": layer} | _reuse(reuse)
     if ablation:
         show_ablation([sim.ablation(trace, **how) for trace in first], as_json)
         return
@@ -94,7 +83,11 @@ def simulate(
     if as_json:
         told = None if answer is None else answer.plain()
         print_json({"mode": mode, "device": device, "runs": found.rows, "answer": told})
-        return
+    else:
+        _show(title, found, answer, page)
+
+
+def _show(title: str, found: Any, answer: Any, page: Path | None) -> None:
     if answer is not None:
         typer.echo(answer.words())
     console().print(titled(title, table(found)))
@@ -110,11 +103,31 @@ def _title(runs: Any, mode: str, shapes: Iterable[dict[str, Any]]) -> str:
     return f"{graphs}, mode {mode}: batches of {sizes} targets, fanouts {fanouts}"
 
 
+def _check(store: Path | None, dataset: str | None, mode: str) -> None:
+    if (store is None) == (dataset is None):
+        raise ValueError("name a store, or a data set with --dataset")
+    if mode not in ("paper", "detailed"):
+        raise ValueError(f"--mode {mode!r} is neither paper nor detailed")
+
+
 def _check_ablation(mode: str, has_more: bool) -> None:
     if mode == "paper":
         raise ValueError("--ablation takes costs from mode detailed; leave --mode paper out")
     if has_more:
         raise ValueError("--ablation stands alone, without --sweep, --out, --host, --preset, --set")
+
+
+def _reuse(text: str | None) -> dict[str, Any]:
+    """What is read once for several, as arguments of `simulate`.
+
+    >>> _reuse("merged=true,grouped=8")
+    {'merged': True, 'grouped': 8}
+    """
+    found = dict(assigned("--reuse", part) for part in text.split(",")) if text else {}
+    unknown = found.keys() - {"merged", "grouped", "cache_pages"}
+    if unknown:
+        raise ValueError(f"--reuse has merged, grouped and cache_pages, no {min(unknown)}")
+    return found
 
 
 def _shapes(shape: dict[str, Any], name: str | None, values: list[Any]) -> dict[Any, Any]:
@@ -159,23 +172,22 @@ def _device(mode: Any, preset: str | None, assignments: list[str]) -> dict[str, 
 
 def recorded(
     store: Path, memory: str | None, shape: dict[str, Any], pages: int | None, silent: bool
-) -> Any:
+) -> list[Any]:
     """The trace of a store, with places on pages of so many bytes where a file can have them."""
     import neargraph as ng
     from neargraph import sim
 
     can_be = pages in (4096, 8192, 16384, 32768, 65536)
     with ng.open(store, memory=memory) as opened, bars(silent) as progress:
-        return sim.Trace.from_sampler(
-            opened, **shape, page_bytes=pages if can_be else None, progress=progress
-        )
+        pages = pages if can_be else None
+        return [sim.Trace.from_sampler(opened, **shape, page_bytes=pages, progress=progress)]
 
 
-def drawn(dataset: str, shape: dict[str, Any]) -> list[Any]:
+def drawn(dataset: str | None, shape: dict[str, Any]) -> list[Any]:
     """The traces of data sets."""
     from neargraph import sim
 
-    names = list(sim.DATASETS) if dataset == "all" else dataset.split(",")
+    names = list(sim.DATASETS) if dataset == "all" else str(dataset).split(",")
     return [sim.Trace.of_dataset(name, **shape) for name in names]
 
 

@@ -12,7 +12,6 @@ from .config import SWITCHES, config, switched
 from .runs import Runs, in_parallel, simulate
 from .trace import Trace
 
-
 PLACEMENT = "page placement"
 
 
@@ -58,7 +57,7 @@ def ablation(
     devices |= {PLACEMENT: detailed, "all": everything}
 
     def one(switch: str) -> Runs:
-        # Striped by arithmetic, which pages of every size have, so that one thing changes at a time.
+        # Striped by arithmetic: pages of every size have it, so one thing changes at a time.
         placement = "random" if switch in (PLACEMENT, "all") else "striped"
         device = devices[switch]
         how_placed: dict[str, Any] = {"placement": placement, **how}

@@ -112,16 +112,10 @@ def simulate(
         trace = Trace.of_dataset(str(dataset), **drawn)
     elif drawn:
         raise UnsupportedArgument(f"{', '.join(drawn)} belong to dataset=, not to a trace")
-    if placement not in ("auto", "random", "striped", "direct"):
-        raise UnsupportedArgument(
-            f'placement "{placement}": use "auto", "random", "striped" or "direct"'
-        )
     if layer not in LAYERS:
         raise UnsupportedArgument(f"layer {layer!r}: use {', '.join(LAYERS)}")
     device = config(mode) if device is None else device
-    if placement == "auto":
-        is_known = trace.page_bytes == device["flash"]["page_bytes"]
-        placement = "random" if mode == "paper" else "direct" if is_known else "striped"
+    placement = _placed(placement, trace, mode, device)
     names = PLATFORMS if platforms == "all" else _listed(platforms)
     model = {"hidden": hidden, "outputs": outputs, "backward": backward, "layer": layer}
     crowd = {"workers": workers, "targets_per_command": targets_per_command}
@@ -130,6 +124,18 @@ def simulate(
     jobs = [{**job_of(trace, name, device, model, placement), **both} for name in names]
     details = json.loads(_core.simulate(trace.core, json.dumps(jobs)))
     return Runs([_row(trace, run) for run in details], details)
+
+
+def _placed(placement: str, trace: Trace, mode: Mode, device: Config) -> str:
+    """Which placement is meant."""
+    if placement not in ("auto", "random", "striped", "direct"):
+        raise UnsupportedArgument(
+            f'placement "{placement}": use "auto", "random", "striped" or "direct"'
+        )
+    if placement != "auto":
+        return placement
+    is_known = trace.page_bytes == device["flash"]["page_bytes"]
+    return "random" if mode == "paper" else "direct" if is_known else "striped"
 
 
 def job_of(

@@ -128,18 +128,7 @@ class Trace:
         if found is None:
             known = ", ".join(t.name for t in nodes.tensors)
             raise NameNotFound(f"nodes have no tensor {tensor!r}; they have {known}")
-        count = batches * batch_size
-        if seeds is None:
-            picked = np.random.default_rng(seed).integers(0, nodes.num_nodes, count)
-        else:
-            picked = np.asarray(seeds)[:count]
-        picked = np.ascontiguousarray(picked, dtype=np.int64)
-        if not len(picked):
-            raise UnsupportedArgument("no seeds; name some, or leave seeds= out")
-        # A node is a seed of a batch once.
-        parts = [
-            np.unique(picked[at : at + batch_size]) for at in range(0, len(picked), batch_size)
-        ]
+        parts = _parts(seeds, nodes.num_nodes, batches, batch_size, seed)
         ends = np.cumsum([len(part) for part in parts]).tolist()
         version = store.snapshot().version
         sampler = _core.Sampler(version, [_fanouts(fanouts)], False, seed, [])
@@ -222,6 +211,22 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"Trace({self.about['source']!r}, batches={self.core.num_batches})"
+
+
+def _parts(
+    seeds: Any, num_nodes: int, batches: int, batch_size: int, seed: int
+) -> list[np.ndarray]:
+    """Seeds by batch."""
+    count = batches * batch_size
+    if seeds is None:
+        picked = np.random.default_rng(seed).integers(0, num_nodes, count)
+    else:
+        picked = np.asarray(seeds)[:count]
+    picked = np.ascontiguousarray(picked, dtype=np.int64)
+    if not len(picked):
+        raise UnsupportedArgument("no seeds; name some, or leave seeds= out")
+    # A node is a seed of a batch once.
+    return [np.unique(picked[at : at + batch_size]) for at in range(0, len(picked), batch_size)]
 
 
 def _fanouts(fanouts: Sequence[int]) -> list[int]:

@@ -306,7 +306,7 @@ impl Engine {
         self.outcome.hits += 1;
         let bytes = u64::from(plan.bytes[index]);
         let read = self.dram.serve(now, self.machine.dram.time_of(bytes)).1;
-        let there = self.to_host(bytes, read);
+        let there = self.reach_host(bytes, read);
         self.heap.push(there, kind::COMPLETE, command);
     }
 
@@ -474,7 +474,7 @@ impl Engine {
         self.outcome.dram_bytes += bytes;
         // Written by the flash, read by who wants it.
         let written = self.dram.serve(now, self.machine.dram.time_of(2 * bytes)).1;
-        let there = self.to_host(bytes, written);
+        let there = self.reach_host(bytes, written);
         if there > now {
             self.heap.push(there, kind::COMPLETE, command);
         } else {
@@ -483,7 +483,7 @@ impl Engine {
     }
 
     /// When data that are in the SSD's memory from `there` on are where they are wanted.
-    fn to_host(&mut self, bytes: u64, there: Picos) -> Picos {
+    fn reach_host(&mut self, bytes: u64, there: Picos) -> Picos {
         if !self.machine.to_host {
             return there;
         }
