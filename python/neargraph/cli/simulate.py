@@ -70,7 +70,7 @@ def simulate(
     first = next(iter(traces.values()))
     if host is not None and (sweep is not None or reuse is not None or len(first) > 1):
         raise ValueError("--host compares one graph, without --sweep and --reuse")
-    how = {"platforms": platforms, "hidden": hidden, "layer": layer} | _reuse(reuse)
+    how: dict[str, Any] = dict(platforms=platforms, hidden=hidden, layer=layer, **_reuse(reuse))
     if ablation:
         show_ablation([sim.ablation(trace, **how) for trace in first], as_json)
         return
