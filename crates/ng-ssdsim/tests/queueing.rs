@@ -4,7 +4,7 @@
 mod common;
 
 use common::{BARE, Random, machine};
-use ng_ssdsim::{Config, Engine, MICRO, Picos, Plan, Start};
+use ng_ssdsim::{Config, Engine, MICRO, Path, Picos, Plan, Start};
 
 /// Mean wait of Poisson arrivals at one server with a constant service: rho s / 2 (1 - rho).
 #[test]
@@ -78,23 +78,48 @@ fn a_closed_network_is_as_fast_as_mean_value_analysis_says() {
     assert!(off.abs() < 0.02, "off by {:.2} %", off * 100.0);
 }
 
-/// Little's law at the dies: those waiting on average = arrivals a second times their wait.
-#[test]
-fn those_who_wait_are_arrivals_times_their_wait() {
-    let plan = common::trees(300, 128, 400, 3, 3, 4000);
-    let mut engine = Engine::new(machine(&Config::paper(), BARE));
-    let found = engine.run(&plan, &Start::default());
-    let stamps = engine.stamps();
-    let waits: u128 = stamps.sense.iter().zip(&stamps.arrive).map(|(s, a)| u128::from(s - a)).sum();
-    // The number waiting, summed over time event by event.
-    let mut changes: Vec<(Picos, i64)> = stamps.arrive.iter().map(|&time| (time, 1)).collect();
-    changes.extend(stamps.sense.iter().map(|&time| (time, -1)));
+/// Time integrated over how many are between two times of theirs, change by change.
+fn area(from: &[Picos], to: &[Picos]) -> i128 {
+    let mut changes: Vec<(Picos, i64)> = from.iter().map(|&time| (time, 1)).collect();
+    changes.extend(to.iter().map(|&time| (time, -1)));
     changes.sort_unstable();
-    let (mut waiting, mut before, mut area) = (0i64, 0, 0i128);
+    let (mut inside, mut before, mut area) = (0i64, 0, 0i128);
     for (time, change) in changes {
-        area += i128::from(waiting) * i128::from(time - before);
-        (waiting, before) = (waiting + change, time);
+        area += i128::from(inside) * i128::from(time - before);
+        (inside, before) = (inside + change, time);
     }
-    assert_eq!(area, waits as i128);
-    assert!(found.makespan >= before);
+    area
+}
+
+/// Little's law at every server: those in it on average = arrivals a second times their stay; and
+/// what the engine says of how long servers worked is that, too.
+#[test]
+fn those_at_a_server_are_arrivals_times_their_stay() {
+    let firmware = Path { firmware: true, ..BARE };
+    let router = Path { router: true, ..BARE };
+    let plan = common::trees(300, 128, 400, 3, 3, 4000);
+    for config in [Config::paper(), Config::detailed()] {
+        for path in [BARE, firmware, router] {
+            let mut engine = Engine::new(machine(&config, path));
+            let found = engine.run(&plan, &Start::default());
+            let stamps = engine.stamps();
+            for (server, from, to) in [
+                ("cores, router", &stamps.issue, &stamps.arrive),
+                ("queues of dies", &stamps.arrive, &stamps.sense),
+                ("dies", &stamps.sense, &stamps.ready),
+                ("queues of channels", &stamps.ready, &stamps.transfer),
+                ("channels", &stamps.transfer, &stamps.sent),
+                ("DRAM, cores", &stamps.sent, &stamps.visible),
+                ("the device", &stamps.issue, &stamps.visible),
+            ] {
+                let stays: i128 = to.iter().zip(from).map(|(to, from)| i128::from(to - from)).sum();
+                assert_eq!(area(from, to), stays, "{server}");
+                assert!(to.iter().all(|&time| time <= found.makespan), "{server}");
+            }
+            if config == Config::paper() {
+                let channels = area(&stamps.transfer, &stamps.sent);
+                assert_eq!(channels, i128::from(found.channel_busy));
+            }
+        }
+    }
 }

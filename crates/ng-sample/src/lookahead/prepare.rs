@@ -6,7 +6,7 @@ use ng_simd::RowDecoder;
 use ng_store::{DiskCosts, TensorRef};
 
 use super::engine::Engine;
-use super::memory::{Chosen, Layout, Room, choose, distribution, sampled_first};
+use super::memory::{Chosen, Layout, Room, STRETCH_MIN, choose, distribution, sampled_first};
 use super::pieces::Sampled;
 use super::policy::{Reading, Table};
 use super::resident::ResidentTensor;
@@ -235,7 +235,9 @@ impl Engine {
             (Ok(shorter), Ok(longer)) => {
                 let seconds = [shorter.chosen.seconds, longer.chosen.seconds];
                 let bytes: u64 = seen.studies.iter().map(|s| s.rows * s.width).sum();
-                let batches = longer.chosen.sampled_first.unwrap_or(0).min(room.given);
+                // More may come than could be given before the window was known.
+                let known = if room.given < STRETCH_MIN { room.given } else { u64::MAX };
+                let batches = longer.chosen.sampled_first.unwrap_or(0).min(known);
                 let pays = pays_to_sample_first(batches, seconds, each, costs.seconds(bytes));
                 if pays { two } else { one }
             }
