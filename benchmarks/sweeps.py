@@ -216,7 +216,9 @@ def plot_window(points: list[Point]) -> Any:
     made, axes = figure("Reads a batch as the look-ahead grows", "batches ahead (W)", "reads")
     for name in ("scan", "window"):
         curve(axes, points, "ahead", name, "reads", 1.0)
-    axes.set(xscale="log", yscale="log")
+    axes.set(xscale="log", yscale="log", xticks=[point["ahead"] for point in points])
+    axes.set_xticklabels([str(point["ahead"]) for point in points])
+    axes.minorticks_off()
     axes.legend(frameon=False)
     return made
 
@@ -231,7 +233,7 @@ def plot_cache(points: list[Point]) -> Any:
         color = axes.lines[-1].get_color() if axes.lines else None
         beside.plot(xs, [y[0] for y in ys], ls=":", color=color)
     axes.set(yscale="log")
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, ncol=3, loc="upper center", bbox_to_anchor=(0.5, -0.14))
     return made
 
 

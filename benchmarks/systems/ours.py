@@ -14,7 +14,6 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +54,6 @@ class System:
         seed = int(options.get("seed", spec.seed))
         self.sampler = ng.NeighborSampler(self.store, spec.fanouts, seed=seed, attrs=attrs, **how)
         self.ahead: Any = None
-        if hasattr(self.sampler, "look_ahead"):
-            self.sampler.look_ahead = partial(self._remember, self.sampler.look_ahead)
         self.trace: Path | None = None
         if options.get("trace"):
             self.trace = BENCH / "reads.trace"
@@ -65,56 +62,47 @@ class System:
         if self.gather in ("numpy", "torch"):
             self.rows = np.load(Path(spec.graph) / "feat.npy")
 
-    def _remember(self, make: Any, *arguments: Any, **keywords: Any) -> Any:
-        """Keeps what looks ahead, to ask it afterwards what it chose."""
-        self.ahead = make(*arguments, **keywords)
-        return self.ahead
-
-    def _many_epochs(self, ids: Any) -> Any:
-        """Shuffled epochs of whole batches behind each other, as many as a run may take.
-
-        A loader goes from one epoch into the next; asked for one epoch alone it would stop.
-        """
-        size = self.spec.batch_size
-        steps = max(1, len(ids) // size)
-        epochs = -(-(self.spec.warmup + self.spec.batches) // steps) + 1
-        rng = np.random.default_rng(self.spec.seed)
-        return np.concatenate([rng.permutation(ids)[: steps * size] for _ in range(epochs)])
-
-    def _replayed(self, compiled: Any) -> Iterator[Any]:
-        """Compiled epochs of the train ids, one behind the other."""
-        inputs = resolve_input_nodes(self.sampler.snapshot, "train")
+    def _plan(self, ids: Any, whole: bool) -> tuple[Any, SeedPlan]:
+        """Seeds and their order in each epoch, `whole` batches alone."""
+        inputs = resolve_input_nodes(self.sampler.snapshot, ids)
+        size, seed = self.spec.batch_size, self.sampler.seed
         plan = SeedPlan(
-            num_seeds=len(inputs),
-            batch_size=self.spec.batch_size,
-            shuffle=True,
-            seed=self.sampler.seed,
+            num_seeds=len(inputs), batch_size=size, shuffle=True, seed=seed, drop_last=whole
         )
-        where = True if compiled == 1 else compiled
-        self.ahead = self.sampler.replay(inputs, plan, where, goes_on=True)
+        return inputs, plan
+
+    def _epochs(self, ahead: Any, inputs: Any, plan: SeedPlan) -> Iterator[Any]:
+        """Epochs behind each other, as a loader runs them: what looks ahead goes on from one into
+        the next."""
+        self.ahead = ahead
         for epoch in itertools.count():
-            yield from self.sampler.run_ahead(self.ahead, inputs, plan, epoch)
+            yield from self.sampler.run_ahead(ahead, inputs, plan, epoch)
 
     def batches(self, split: str, epoch: int) -> Iterator[Batch]:
-        compiled = self.spec.options.get("compiled")
-        replays = compiled and split == "train"
-        stream = self._replayed(compiled) if replays else self._sampled(split, epoch)
-        for batch in stream:
+        for batch in self._stream(split, epoch):
             data = self._data(batch)
             yield Batch(batch.num_seeds, len(batch.nodes()), sum(batch.num_sampled_edges()), data)
             # The budget counts a batch until its last name is gone.
             del data, batch
 
-    def _sampled(self, split: str, epoch: int) -> Iterator[Any]:
-        ids = self.spec.ids(split)
-        steady = split == "train" and self.spec.mode != "accuracy"
-        return self.sampler.batches(
-            self._many_epochs(ids) if steady else ids,
-            self.spec.batch_size,
-            shuffle=split == "train" and not steady,
-            train_epoch=epoch,
-            **self.keywords,
-        )
+    def _stream(self, split: str, epoch: int) -> Iterator[Any]:
+        """One epoch, or all that follow where a loader would look ahead into them."""
+        compiled = self.spec.options.get("compiled")
+        trains = split == "train"
+        if trains and compiled:
+            inputs, plan = self._plan("train", whole=False)
+            where = True if compiled == 1 else compiled
+            replay = self.sampler.replay(inputs, plan, where, goes_on=True)
+            return self._epochs(replay, inputs, plan)
+        ids, steady = self.spec.ids(split), trains and self.spec.mode != "accuracy"
+        options: dict[str, Any] = {"reading": "auto", **self.keywords}
+        inputs, plan = self._plan(ids, whole=True)
+        if steady and self.sampler.looks_ahead(options["reading"], plan):
+            every = {**dict.fromkeys(PASSED_ON), **options}
+            ahead = self.sampler.look_ahead(inputs, plan, goes_on=True, **every)
+            return self._epochs(ahead, inputs, plan)
+        how = {"shuffle": trains, "drop_last": steady, "train_epoch": epoch}
+        return self.sampler.batches(ids, self.spec.batch_size, **how, **options)
 
     def _data(self, batch: Any) -> Any:
         if self.gather == "store":
