@@ -35,7 +35,7 @@ const PASSING_TOPOLOGY_QUARTERS: u64 = 3;
 /// Rows are distributed unasked if they have so many bytes, and if that takes at most this share of
 /// the time that the best other way takes.
 const DISTRIBUTED_BYTES: u64 = 64;
-const DISTRIBUTED_SHARE: f64 = 0.5;
+const DISTRIBUTED_SHARE: f64 = 0.7;
 
 /// What is decided once.
 pub(super) struct Prepared {
