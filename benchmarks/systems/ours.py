@@ -96,11 +96,12 @@ class System:
             return self._epochs(replay, inputs, plan)
         ids, steady = self.spec.ids(split), trains and self.spec.mode != "accuracy"
         options: dict[str, Any] = {"reading": "auto", **self.keywords}
-        inputs, plan = self._plan(ids, whole=True)
-        if steady and self.sampler.looks_ahead(options["reading"], plan):
-            every = {**dict.fromkeys(PASSED_ON), **options}
-            ahead = self.sampler.look_ahead(inputs, plan, goes_on=True, **every)
-            return self._epochs(ahead, inputs, plan)
+        if steady:
+            inputs, plan = self._plan(ids, whole=True)
+            if self.sampler.looks_ahead(options["reading"], plan):
+                every = {**dict.fromkeys(PASSED_ON), **options}
+                ahead = self.sampler.look_ahead(inputs, plan, goes_on=True, **every)
+                return self._epochs(ahead, inputs, plan)
         how = {"shuffle": trains, "drop_last": steady, "train_epoch": epoch}
         return self.sampler.batches(ids, self.spec.batch_size, **how, **options)
 

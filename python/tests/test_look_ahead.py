@@ -1,10 +1,13 @@
 """Looking ahead changes when rows are read, never which batches come."""
 
+import threading
+
 import numpy as np
 import pytest
 
 import neargraph as ng
 from neargraph.loader.lookahead import READINGS
+from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
 NODES = 30_000
 
@@ -55,6 +58,31 @@ def test_every_reading_gives_the_same_batches(path, reading):
             count += 1
         assert count == 16
         assert store.stats()["budget_peak"] <= 96_000_000
+
+
+def test_what_was_chosen_can_be_asked_while_the_first_batch_is_awaited(path):
+    with ng.open(path, memory="96MB") as store:
+        sampler = ng.NeighborSampler(store, [5, 4], seed=3)
+        inputs = resolve_input_nodes(sampler.snapshot, "train")
+        plan = SeedPlan(num_seeds=len(inputs), batch_size=128, shuffle=True, seed=3)
+        options = dict.fromkeys(("window", "prefetch", "threads", "two_phase"))
+        ahead = sampler.look_ahead(inputs, plan, goes_on=False, reading="scan", **options)
+        stop = threading.Event()
+        asked = []
+
+        def ask():
+            while not stop.is_set():
+                asked.append((ahead.chosen(), ahead.waits()))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        try:
+            count = sum(1 for _ in sampler.run_ahead(ahead, inputs, plan, 0))
+        finally:
+            stop.set()
+            asking.join()
+    assert count == plan.steps
+    assert any(chosen is not None for chosen, _ in asked)
 
 
 @pytest.mark.parametrize(

@@ -232,11 +232,16 @@ impl LookAhead {
     }
 
     fn choose<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let lock = self.inner.lock();
-        let Some(inner) = lock.as_ref() else { return Ok(None) };
-        let chosen = py.detach(|| inner.choose_within(SIGNAL_POLL));
-        let chosen = chosen.map_err(|error| errors::sample(&error))?;
-        chosen.map(|chosen| chosen_dict(py, chosen)).transpose()
+        // Locked without the interpreter, which others may hold while they wait for the lock.
+        let chosen = py.detach(|| {
+            let lock = self.inner.lock();
+            let within = |inner: &ng_sample::LookAhead| {
+                inner.choose_within(SIGNAL_POLL).map(Option::<&Chosen>::cloned)
+            };
+            lock.as_ref().map(within)
+        });
+        let chosen = chosen.ok_or_else(errors::closed)?.map_err(|error| errors::sample(&error))?;
+        chosen.map(|chosen| chosen_dict(py, &chosen)).transpose()
     }
 
     fn waits(&self) -> Vec<(&'static str, f64)> {

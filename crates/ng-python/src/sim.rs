@@ -129,6 +129,11 @@ impl Trace {
     }
 
     #[getter]
+    fn page_bytes(&self) -> Option<u32> {
+        self.inner.places.as_ref().map(|places| places.page_bytes)
+    }
+
+    #[getter]
     fn num_batches(&self) -> usize {
         self.inner.batches()
     }

@@ -104,7 +104,8 @@ impl Pool {
         let Some(at) = long_enough.or(free.len().checked_sub(1)) else { return Ok(None) };
         if long_enough.is_none() {
             let (bytes, pooled) = (len.max(self.bytes), &mut free[at]);
-            let more = reserve((bytes - pooled.region.as_slice().len()) as u64);
+            let held = pooled.held.as_ref().map_or(0, Reservation::bytes);
+            let more = reserve((bytes as u64).saturating_sub(held));
             let more = more.map_err(SampleError::from_budget)?;
             let no_memory = |source| SampleError::NoMemory { bytes, source };
             // The old memory goes before the new comes: both at once were not planned for.

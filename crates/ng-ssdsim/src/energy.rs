@@ -84,7 +84,8 @@ impl Joules {
             samplers: costs.sampler_watts * to_seconds(of.outcome.sampler_busy),
             cores: costs.core_watts * to_seconds(of.outcome.core_busy),
             router: if of.routed { costs.route_joules * of.plan.len() as f64 } else { 0.0 },
-            dram: 2.0 * bits(of.outcome.dram_bytes) * costs.dram_joules_per_bit
+            dram: (2.0 * bits(of.outcome.dram_bytes) + bits(of.outcome.hit_bytes))
+                * costs.dram_joules_per_bit
                 + costs.dram_watts * to_seconds(of.time),
             pcie: bits(of.host_bytes) * costs.pcie_joules_per_bit,
             host_dram: if of.computes_outside {

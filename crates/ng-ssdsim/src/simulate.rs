@@ -63,7 +63,7 @@ pub enum SimulateError {
     /// Reuse on a platform that has no whole pages, or no hops.
     #[error(
         "{platform}: merged, grouped (1 to 1024) and cached pages are for platforms that read \
-         whole pages hop by hop: CC, SmartSage, GList, BG-1"
+         whole pages hop by hop: CC, CC-pipe, FPGA-CSD, SmartSage, GList, BG-1"
     )]
     Reuse {
         /// Which.

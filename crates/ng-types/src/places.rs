@@ -5,8 +5,8 @@
 
 use crate::{NodeId, TraceError};
 
-/// No file has so many pages.
-const PAGES_MAX: u64 = 1 << 48;
+/// No file has so many pages, entries or rows.
+const PLACES_MAX: u64 = 1 << 48;
 
 /// Places of nodes, as parallel columns in the order of `node`, which ascends.
 ///
@@ -89,10 +89,9 @@ impl Places {
     pub fn check(&self) -> Result<(), TraceError> {
         let nodes = self.node.len();
         let error = |what, at| Err(TraceError::new(what, at));
-        let pages = [&self.primary, &self.run, &self.tail];
-        let wide = pages.into_iter().chain([&self.first_entry, &self.row]);
-        let lengths = wide.map(Vec::len).chain([self.beside_row.len(), self.full.len()]);
-        if lengths.into_iter().any(|length| length != nodes) {
+        let wide = [&self.primary, &self.run, &self.tail, &self.first_entry, &self.row];
+        let narrow = [self.beside_row.len(), self.full.len()];
+        if wide.map(Vec::len).into_iter().chain(narrow).any(|length| length != nodes) {
             return error("columns of places have different lengths", nodes);
         }
         if let Some(at) = self.node.windows(2).position(|pair| pair[0] >= pair[1]) {
@@ -101,9 +100,9 @@ impl Places {
         if self.page_bytes == 0 || self.entries_per_page == 0 {
             return error("places on pages of nothing", 0);
         }
-        // Sums of what is less have room.
-        let far = |column: &&Vec<u64>| column.iter().position(|page| *page >= PAGES_MAX);
-        match pages.iter().find_map(far) {
+        // What is less may be added, and multiplied by the bytes of a row.
+        let far = |column: &&Vec<u64>| column.iter().position(|place| *place >= PLACES_MAX);
+        match wide.iter().find_map(far) {
             Some(at) => error("a place beyond all files", at),
             None => Ok(()),
         }
@@ -138,6 +137,7 @@ mod tests {
         assert!(what(Places { node: vec![1, 1, 2], ..places(3) }).contains("ascend"));
         assert!(what(Places { entries_per_page: 0, ..places(3) }).contains("nothing"));
         assert!(what(Places { run: vec![0, u64::MAX, 0], ..places(3) }).contains("beyond"));
+        assert!(what(Places { row: vec![0, 1 << 60, 0], ..places(3) }).contains("beyond"));
     }
 
     #[test]

@@ -130,7 +130,8 @@ impl Trace {
             return error("columns of draws have different lengths", entries);
         }
         let ends = self.first_entry.last().copied().unwrap_or(0) == entries as u64;
-        if !ends || !self.first_entry.is_sorted() || self.first_entry.first().unwrap_or(&0) != &0 {
+        let ascends = self.first_entry.is_sorted_by(|a, b| a < b);
+        if !ends || !ascends || self.first_entry.first().unwrap_or(&0) != &0 {
             return error("batches do not cover the entries", entries);
         }
         let draws = self.position.len() as u64;
@@ -209,6 +210,8 @@ mod tests {
         assert!(broken(|t| t.position.truncate(2)).contains("different lengths"));
         assert!(broken(|t| t.first_draw.truncate(2)).contains("do not cover the draws"));
         assert!(broken(|t| t.first_entry[1] = 9).contains("do not cover the entries"));
+        assert!(broken(|t| t.first_entry.insert(1, 3)).contains("do not cover the entries"));
         assert!(broken(|t| t.hop.truncate(1)).contains("different lengths"));
+        assert!(broken(|t| t.places = Some(Arc::default())).contains("without a place"));
     }
 }

@@ -56,13 +56,13 @@ def simulate(
     _check(store, dataset, mode)
     if ablation:
         _check_ablation(mode, bool(sweep or out or host or preset or change))
-    shape: dict[str, Any] = {"batches": batches, "batch_size": batch, "seed": seed}
-    shape["fanouts"] = parse_fanouts(fanouts)
+    hops = parse_fanouts(fanouts)
+    shape = {"batches": batches, "batch_size": batch, "seed": seed, "fanouts": hops}
     name, values = assigned("--sweep", sweep, many=True) if sweep else (None, [])
     shapes = _shapes(shape, name, values)
     device = _device(mode, preset, change or [])
-    # The publication's own pages have no file; others are those of the device.
-    pages = None if mode == "paper" else device["flash"]["page_bytes"]
+    placeless = mode == "paper" or ablation or name == "flash.page_bytes"
+    pages = None if placeless else device["flash"]["page_bytes"]
     traces = {
         value: drawn(dataset, of) if store is None else recorded(store, memory, of, pages, as_json)
         for value, of in shapes.items()
@@ -173,7 +173,8 @@ def _device(mode: Any, preset: str | None, assignments: list[str]) -> dict[str, 
 def recorded(
     store: Path, memory: str | None, shape: dict[str, Any], pages: int | None, silent: bool
 ) -> list[Any]:
-    """The trace of a store, with places on pages of so many bytes where a file can have them."""
+    """The trace of a store, with places on pages of so many bytes where a file can have them; None
+    where pages are random or of several sizes, and nobody asks."""
     import neargraph as ng
     from neargraph import sim
 

@@ -166,7 +166,7 @@ class Replay(LookAhead):
             file = self.epochs.place(train_epoch)
             # The seeds are those of the epoch that was compiled.
             epoch, _ = self.epochs.files[file]
-            self._given.append(self._plan.places(epoch, batch, batch + 1))
+            self._given.append((epoch, batch))
             core.push(file, (batch, batch + 1))
 
     def _take(self, places: Any) -> _core.MiniBatch:

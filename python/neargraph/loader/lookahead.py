@@ -91,7 +91,7 @@ class LookAhead:
         self._local: ProcessLocal[Any] = ProcessLocal(self._build)
         self._next: tuple[int, int] | None = None
         self._jobs: Iterator[tuple[int, int]] = iter(())
-        self._given: deque[Any] = deque()
+        self._given: deque[tuple[int, int]] = deque()
         # Held while a batch is made, so that memory is taken away between batches alone.
         self._busy = threading.Lock()
         # The run that the memory is for: None is nobody, `self` somebody who shall not come back.
@@ -142,7 +142,7 @@ class LookAhead:
                         self._owner = run
                     try:
                         self._feed()
-                        places = self._given.popleft()
+                        places = self._places(*self._given.popleft())
                         made = [self._take(places)]
                     except BudgetTooSmall:
                         if regained:
@@ -207,11 +207,15 @@ class LookAhead:
         wanted = core.wanted()
         # A few at a time would do, but laying seeds out is cheap.
         for epoch, batch in itertools.islice(self._jobs, wanted):
-            places = self._plan.places(epoch, batch, batch + 1)
-            self._given.append(places)
-            core.push(self._inputs.nodes(places), self._plan.stream(epoch, batch))
+            self._given.append((epoch, batch))
+            core.push(
+                self._inputs.nodes(self._places(epoch, batch)), self._plan.stream(epoch, batch)
+            )
         if wanted and not self._goes_on and len(self._given) < wanted:
             core.end()
+
+    def _places(self, epoch: int, batch: int) -> Any:
+        return self._plan.places(epoch, batch, batch + 1)
 
     def _take(self, _places: Any) -> _core.MiniBatch:
         batch: _core.MiniBatch = next(self._local.get())

@@ -193,9 +193,10 @@ class NeighborSampler:
                 writes each row to its batches on disk. ``"auto"`` takes what costs the disk
                 least. The batches are the same.
             window: Batches to look ahead; None is as many as memory rewards.
-            two_phase: Sample up to 1,024 batches first, keep them on disk (about 1 MiB each,
-                beside the store), and let the memory of the topology serve rows then. None does
-                so where that pays, False never, and then ``"distribute"`` is never taken, either.
+            two_phase: Sample many batches first (up to 1,024, or eight windows), keep them on disk
+                (about 1 MiB each, beside the store), and let the memory of the topology serve rows
+                then. None does so where that pays, False never, and then ``"distribute"`` is never
+                taken, either.
             compiled: True replays compiled epochs of the store (`neargraph compile`), or of the
                 directory that is named; ``"auto"`` does where there are some that fit. An epoch
                 that was compiled has the same batches; others take the compiled ones in turn.

@@ -48,6 +48,8 @@ def ablation(
             if name in how
         }
         trace = Trace.of_dataset(str(dataset), **shape)
+    if "placement" in how:
+        raise UnsupportedArgument("an ablation has placements of its own; leave placement= out")
     detailed, paper = config("detailed"), config("paper")
     everything = detailed
     for switch in SWITCHES:
@@ -59,9 +61,8 @@ def ablation(
     def one(switch: str) -> Runs:
         # Striped by arithmetic: pages of every size have it, so one thing changes at a time.
         placement = "random" if switch in (PLACEMENT, "all") else "striped"
-        device = devices[switch]
-        how_placed: dict[str, Any] = {"placement": placement, **how}
-        runs = simulate(trace, platforms=platforms, mode="detailed", device=device, **how_placed)
+        placed: dict[str, Any] = {"device": devices[switch], "placement": placement}
+        runs = simulate(trace, platforms=platforms, mode="detailed", **placed, **how)
         return runs.with_column("switch", switch)
 
     return sum(in_parallel(one, devices), Runs([], []))

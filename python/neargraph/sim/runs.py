@@ -29,10 +29,10 @@ class Runs:
     """One row a run: columns as NumPy arrays by name, and each run whole in `details`.
 
     Columns: `platform`, `source`, `seed` of the trace, `targets_per_s`, `targets_per_joule`; means
-    over batches in seconds: `interval_s`, `flash_s`, `host_s`, `pcie_s`, `compute_s`; `bound_by`,
-    the server that no order of events could beat, and `headroom`, the time of the flash over that
-    bound; `reads` of flash pages a batch, and `hit_rate` of the page cache. A sweep adds the column
-    `value`.
+    over batches, or groups of them, in seconds: `interval_s`, `flash_s`, `host_s`, `pcie_s`,
+    `compute_s`; `bound_by`, the server that no order of events could beat, and `headroom`, the time
+    of the flash over that bound; `reads` of flash pages a batch, and `hit_rate` of the page cache.
+    A sweep adds the column `value`.
     """
 
     def __init__(self, rows: list[dict[str, Any]], details: list[dict[str, Any]]) -> None:
@@ -97,7 +97,8 @@ def simulate(
         workers: Batches in the device at the same time, of "SmartSAGE-coalesced" alone.
         targets_per_command: Targets that one of its commands asks for; 0 is a whole batch.
         merged: A page that a hop wants several times is read once (GLIST's S); this and the next
-            two are for platforms that read whole pages hop by hop: CC, SmartSage, GList, BG-1.
+            two are for platforms that read whole pages hop by hop: CC, CC-pipe, FPGA-CSD,
+            SmartSage, GList, BG-1.
         grouped: So many batches are one (GLIST's G), at most 1,024.
         cache_pages: Pages that the SSD's memory keeps from batch to batch (GLIST's C), the least
             recently used go first.
@@ -212,8 +213,11 @@ def _row(trace: Trace, run: dict[str, Any]) -> dict[str, Any]:
     def mean(of: Callable[[dict[str, Any]], float]) -> float:
         return float(np.mean([of(batch) for batch in batches]))
 
-    # The same server nearly always; that of the first batch stands for all.
-    bound, server = batches[0]["bound"]
+    issued, hits = (sum(b["outcome"][name] for b in batches) for name in ("issued", "hits"))
+    # The same server nearly always; the last whole one stands for all, with a cache that is warm.
+    most = max(batch["targets"] for batch in batches)
+    last = next(batch for batch in reversed(batches) if batch["targets"] == most)
+    bound, server = last["bound"]
     return {
         "platform": run["platform"]["name"],
         "source": trace.about["source"],
@@ -225,8 +229,8 @@ def _row(trace: Trace, run: dict[str, Any]) -> dict[str, Any]:
         "host_s": mean(lambda batch: batch["shares"]["host"] * PICOS),
         "pcie_s": mean(lambda batch: batch["shares"]["pcie"] * PICOS),
         "compute_s": mean(lambda batch: batch["shares"]["compute"] * PICOS),
-        "reads": mean(lambda batch: batch["outcome"]["issued"] - batch["outcome"]["hits"]),
-        "hit_rate": mean(lambda batch: batch["outcome"]["hits"] / batch["outcome"]["issued"]),
+        "reads": (issued - hits) / trace.core.num_batches,
+        "hit_rate": hits / issued,
         "bound_by": server,
-        "headroom": batches[0]["outcome"]["makespan"] / bound if bound else float("inf"),
+        "headroom": last["outcome"]["makespan"] / bound if bound else float("inf"),
     }

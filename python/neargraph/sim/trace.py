@@ -155,8 +155,7 @@ class Trace:
     @property
     def page_bytes(self) -> int | None:
         """Of the pages whose places in a file of the direct layout are known."""
-        places = self.core.places()
-        return None if places is None else int(places["page_bytes"])
+        return self.core.page_bytes
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes an .npz, whole or not at all."""
@@ -194,6 +193,7 @@ class Trace:
             EOFError,
             KeyError,
             OSError,
+            OverflowError,
             TypeError,
             ValueError,
         ) as error:

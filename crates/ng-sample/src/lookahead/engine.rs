@@ -1,11 +1,11 @@
 //! [`LookAhead`]: the threads and what starts and stops them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ng_io::trim_allocator;
+use ng_io::{ScratchFile, trim_allocator};
 use ng_simd::RowDecoder;
 use ng_store::{DiskCosts, RowOrder, Snapshot, TensorRef};
 use ng_types::{NodeId, NodeTypeId, Reservation};
@@ -51,10 +51,11 @@ impl Settings {
 
     /// Bytes on disk for batches and their rows.
     pub(super) fn spill_room(&self) -> u64 {
-        let free = |directory: &Path| ng_io::free_bytes(directory).unwrap_or(0);
-        let quarter = || match &self.spill_dir {
-            Some(directory) => free(directory) / 4,
-            None => free(&std::env::temp_dir()) / 4,
+        let quarter = || {
+            let can = |directory: &&PathBuf| ScratchFile::create_in(directory).is_ok();
+            let beside = self.spill_dir.as_ref().filter(can).cloned();
+            let directory = beside.unwrap_or_else(std::env::temp_dir);
+            ng_io::free_bytes(&directory).unwrap_or(0) / 4
         };
         self.spill_bytes.unwrap_or_else(quarter)
     }
@@ -150,7 +151,11 @@ impl LookAhead {
                 state.closed = true;
                 return Some(Err(error));
             }
-            self.chosen().is_some().then_some(Ok(()))
+            if self.chosen().is_some() {
+                return Some(Ok(()));
+            }
+            let is_one_gone = self.workers.iter().any(JoinHandle::is_finished);
+            is_one_gone.then_some(Err(SampleError::ThreadLost))
         });
         found.unwrap_or(Ok(())).map(|()| self.chosen())
     }

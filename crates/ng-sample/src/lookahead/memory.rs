@@ -1,7 +1,7 @@
 //! How the budget is divided before the first read: window, hot rows, slots, buffers.
 //!
-//! The invariant: what is chosen here is reserved at once and is all that the look-ahead takes for
-//! rows; a policy that foresaw too little reads rows again, it never takes more.
+//! The invariant: what is chosen here is all that the look-ahead takes for rows, reserved before it
+//! is used; a policy that foresaw too little reads rows again, it never takes more.
 
 use ng_store::DiskCosts;
 

@@ -32,6 +32,9 @@ const SAMPLE_OVERHEAD_BYTES: u64 = 4096;
 /// Topologies that make room for rows after sampling may take so many quarters of the budget.
 const PASSING_TOPOLOGY_QUARTERS: u64 = 3;
 
+/// Stretches of fewer batches than that are made if they are asked for.
+const STRETCH_LEAST: u64 = 16;
+
 /// Rows are distributed unasked if they have so many bytes, and if that takes at most this share of
 /// the time that the best other way takes.
 const DISTRIBUTED_BYTES: u64 = 64;
@@ -230,8 +233,11 @@ impl Engine {
         let sampling = self.settings.threads as u64 * SAMPLING_FACTOR * seen.sample_bytes;
         let room = self.room(seen, topology + sampling);
         let two = self.lay_out(seen, &room, costs).map(|layout| sampled_first(layout, &room));
+        let is_short = two.as_ref().is_ok_and(|two| two.chosen.sampled_first < Some(STRETCH_LEAST));
         match (&one, &two) {
             _ if self.settings.two_phase == Some(true) => two,
+            // The disk has no room for samples.
+            _ if is_short => one,
             (Ok(shorter), Ok(longer)) => {
                 let seconds = [shorter.chosen.seconds, longer.chosen.seconds];
                 let bytes: u64 = seen.studies.iter().map(|s| s.rows * s.width).sum();

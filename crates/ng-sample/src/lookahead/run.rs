@@ -73,11 +73,9 @@ impl Engine {
         let Some(mut prepared) = self.prepare(&mut first)? else { return Ok(()) };
         // Set once, by this thread alone.
         let _ = self.chosen.set(prepared.chosen.clone());
-        if prepared.chosen.reading == Reading::Distribute {
-            self.give_back(&mut first, prepared.chosen.window);
-        }
-        let Some(longest) = prepared.chosen.sampled_first else {
-            self.give_back(&mut first, prepared.chosen.window + SAMPLED_BEYOND);
+        let chosen = &prepared.chosen;
+        self.give_back(&mut first, chosen.sampled_first.unwrap_or(chosen.window + SAMPLED_BEYOND));
+        let Some(longest) = chosen.sampled_first else {
             let gatherer = self.gatherer(&mut prepared)?;
             return self.stretch(&prepared, &gatherer, 0, Feed::Live, first).map(drop);
         };

@@ -94,6 +94,8 @@ pub struct Outcome {
     pub spilled: u64,
     /// Commands whose page was in the SSD's memory.
     pub hits: u64,
+    /// Bytes of these pages.
+    pub hit_bytes: u64,
 }
 
 /// When things are issued that no command brings forth.
@@ -303,8 +305,9 @@ impl Engine {
         columns.into_iter().for_each(|column| column[index] = now);
         let hop = &mut self.outcome.hops[usize::from(plan.hop[index])];
         hop.0 = hop.0.min(now);
-        self.outcome.hits += 1;
         let bytes = u64::from(plan.bytes[index]);
+        self.outcome.hits += 1;
+        self.outcome.hit_bytes += bytes;
         let read = self.dram.serve(now, self.machine.dram.time_of(bytes)).1;
         let there = self.reach_host(bytes, read);
         self.heap.push(there, kind::COMPLETE, command);
