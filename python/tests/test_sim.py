@@ -109,7 +109,7 @@ def test_a_trace_knows_where_its_nodes_lie_in_a_file_of_the_direct_layout(homo, 
     for name, column in damage.items():
         with np.load(file) as whole:
             np.savez(tmp_path / "d.npz", **(dict(whole) | {name: column}))
-        with pytest.raises(UnsupportedArgument, match="cut off or damaged|no whole trace"):
+        with pytest.raises(UnsupportedArgument, match=r"cut off or damaged|no whole trace"):
             ng.sim.Trace.load(tmp_path / "d.npz")
 
 
