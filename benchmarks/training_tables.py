@@ -44,8 +44,8 @@ def plan(result: Result) -> str:
     chosen = result.get("chosen")
     if not chosen:
         return ""
-    turns = ", two phases" if chosen["phases"] == 2 else ""
-    return f"{chosen['reading']} {chosen['window']}{turns}"
+    turns = ", two phases" if chosen.get("phases") == 2 else ""
+    return f"{chosen['reading']} {chosen.get('window', '')}{turns}"
 
 
 def reads_of(result: Result) -> tuple[float, float]:
