@@ -47,6 +47,7 @@ CACHES = [0.3, 0.5, 0.8]
 STEPS = {"N": "naive-uring", "C": "naive-uring+sieve"}
 SCHEDULED = {"S": "window:window=1", "CS": "direct", "CGS": "scan"}
 ORDERS = {"R": "locality", "H": "heat"}
+LINES = {"": "-", "R": "--", "H": ":"}
 
 
 def store_bytes(folder: Path, graph: str) -> int:
@@ -274,18 +275,28 @@ def plot_nodes(points: list[Point]) -> Any:
 
 
 def plot_reorganize(points: list[Point]) -> Any:
-    """Reads a batch and speed over memory, as it was (N), reorganised (R, H), looking ahead (S)."""
+    """Reads a batch and speed over memory: a colour for each way of reading (N, C, those with S),
+    a line for each order: as it was, by locality (R), by heat (H)."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
     print(table_reorganize(points))
-    made, axes = figure("Orders of rows as the memory grows", "memory / data", "reads a batch")
-    beside = axes.twinx()
-    beside.set(ylabel="seeds/s (dotted)")
-    for label in ("C", "CS", "CRS", "CHS", "CGS", "CGRS", "CGHS"):
-        curve(axes, points, "share", label, "reads", 1.0)
-        xs, ys = series(points, "share", label, "seeds_per_s")
-        if xs:
-            beside.plot(xs, [y[0] for y in ys], ls=":", color=axes.lines[-1].get_color())
-    axes.set(yscale="log")
-    axes.legend(frameon=False, ncol=7, loc="upper center", bbox_to_anchor=(0.5, -0.14))
+    titles = {"reads": "reads a batch", "seeds_per_s": "seeds/s"}
+    made, both = pyplot.subplots(1, 2, figsize=(11, 4.2))
+    for axes, (key, title) in zip(both, titles.items(), strict=True):
+        axes.set(title=title, xlabel="memory / data", yscale="log")
+        axes.grid(alpha=0.3)
+        for colour, label in enumerate([*STEPS, *SCHEDULED]):
+            for letter, line in LINES.items():
+                name = _with(label, letter)
+                if not letter or name != label:
+                    xs, ys = series(points, "share", name, key)
+                    line_of = {"ls": line, "color": f"C{colour}", "marker": "o", "label": name}
+                    axes.plot(xs, [y[0] for y in ys], **line_of)
+    made.legend(*both[0].get_legend_handles_labels(), frameon=False, ncol=11, loc="lower center")
+    made.subplots_adjust(bottom=0.2)
     return made
 
 
