@@ -58,10 +58,11 @@ fn run(
         reads: stats.reads as f64 / steady.len() as f64,
         depth: stats.mean_queue_depth,
         early: format!(
-            "{:.1} % extended, {:.1} % cut, {:.1} % unused",
+            "{:.2} % extended, {:.2} % cut, {:.2} % unused of {} lists",
             share(early.extended),
             share(early.cut),
-            share(early.unused)
+            share(early.unused),
+            early.lists
         ),
     })
 }
