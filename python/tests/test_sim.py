@@ -158,6 +158,7 @@ def test_every_switch_leads_from_one_mode_to_the_other():
         ({"flash.channels": "many"}, "invalid type"),
         ({"flash.chanels": 8}, "a device has no 'flash.chanels'"),
         ({"flash": 8}, "a device has no 'flash'"),
+        ({"cores": 8}, "'cores' may be firmware.cores or host.cores"),
     ],
 )
 def test_nonsense_is_refused_by_name(changes, message):
@@ -227,6 +228,15 @@ def test_ratios_of_the_paper_mode_are_of_all_pairs():
     assert ratios["BG-2/BG-1"] > 1
 
 
+def test_the_last_part_of_a_name_is_enough_where_no_other_ends_so():
+    how = {"dataset": "amazon", "platforms": ["BG-1"]}
+    short, long = (ng.sim.sweep(name, [4, 8], **how) for name in ("channels", "flash.channels"))
+    assert short.rows == long.rows
+    assert len({row["targets_per_s"] for row in short.rows}) == 2
+    device = ng.sim.config("paper", channels=8)
+    assert device == ng.sim.config("paper", **{"flash.channels": 8})
+
+
 def test_the_command_simulates_a_store_and_a_data_set(homo_path, capsys):
     code, out, err = run("simulate", homo_path, "--batch", 16, "--batches", 2, capsys=capsys)
     assert (code, err) == (0, "")
@@ -252,7 +262,8 @@ def test_the_command_simulates_a_store_and_a_data_set(homo_path, capsys):
     ("arguments", "message"),
     [
         (["--dataset", "ppi", "--mode", "guess"], "neither paper nor detailed"),
-        ([], "name a store, or a data set"),
+        ([], "name either a store or a data set"),
+        (["G.ng", "--dataset", "ppi"], "name either a store or a data set"),
         (["--dataset", "ppi", "--set", "flash.channels"], "is not like flash.channels=8"),
         (["--dataset", "ppi", "--sweep", "flash.channels=four"], "is no number"),
         (["--dataset", "nobody"], "no data set"),

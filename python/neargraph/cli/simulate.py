@@ -61,7 +61,7 @@ def simulate(
     name, values = assigned("--sweep", sweep, many=True) if sweep else (None, [])
     shapes = _shapes(shape, name, values)
     device = _device(mode, preset, change or [])
-    placeless = mode == "paper" or ablation or name == "flash.page_bytes"
+    placeless = mode == "paper" or ablation or name in ("page_bytes", "flash.page_bytes")
     pages = None if placeless else device["flash"]["page_bytes"]
     traces = {
         value: drawn(dataset, of) if store is None else recorded(store, memory, of, pages, as_json)
@@ -105,7 +105,7 @@ def _title(runs: Any, mode: str, shapes: Iterable[dict[str, Any]]) -> str:
 
 def _check(store: Path | None, dataset: str | None, mode: str) -> None:
     if (store is None) == (dataset is None):
-        raise ValueError("name a store, or a data set with --dataset")
+        raise ValueError("name either a store or a data set with --dataset")
     if mode not in ("paper", "detailed"):
         raise ValueError(f"--mode {mode!r} is neither paper nor detailed")
 

@@ -38,19 +38,32 @@ def config(mode: Mode = "paper", **changes: Any) -> Config:
 
 
 def change(into: Config, name: str, value: Any) -> None:
-    """Sets one constant by its dotted name.
-
-    Raises:
-        UnsupportedArgument: If there is none of that name.
-    """
-    *groups, last = name.split(".")
+    """Sets one constant by its name, as `full_name` takes it."""
+    *groups, last = full_name(into, name).split(".")
     place = into
     for group in groups:
-        place = place.get(group, {}) if isinstance(place, dict) else {}
-    if not isinstance(place, dict) or last not in place or isinstance(place[last], dict):
-        known = ", ".join(names(into))
-        raise UnsupportedArgument(f"a device has no {name!r}; there are {known}")
+        place = place[group]
     place[last] = value
+
+
+def full_name(of: Config, name: str) -> str:
+    """The dotted name of a constant, whose last part is enough where no other ends so.
+
+    Raises:
+        UnsupportedArgument: If there is none of that name, or more than one.
+
+    >>> full_name({"flash": {"channels": 16}, "beside": True}, "channels")
+    'flash.channels'
+    """
+    known = names(of)
+    found = [one for one in known if name == one.rpartition(".")[2]]
+    if name in known:
+        return name
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UnsupportedArgument(f"{name!r} may be {' or '.join(found)}; write it out")
+    raise UnsupportedArgument(f"a device has no {name!r}; there are {', '.join(known)}")
 
 
 def names(of: Config) -> list[str]:

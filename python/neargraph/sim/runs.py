@@ -13,7 +13,7 @@ import numpy as np
 from neargraph import _core
 from neargraph.exceptions import UnsupportedArgument
 
-from .config import DATASETS, LAYERS, PLATFORMS, Config, Mode, change, config
+from .config import DATASETS, LAYERS, PLATFORMS, Config, Mode, change, config, full_name
 from .trace import Trace
 
 T = TypeVar("T")
@@ -155,8 +155,9 @@ def job_of(
 
 
 def sweep(name: str, values: Iterable[Any], *, mode: Mode = "paper", **how: Any) -> Runs:
-    """`simulate` for each value of one constant, by its dotted name, or of one of its arguments,
-    such as `batch_size` of a data set, `hidden` or `workers`.
+    """`simulate` for each value of one constant, by its name (`flash.channels`, or `channels` where
+    no other ends so), or of one of its arguments, such as `batch_size` of a data set, `hidden` or
+    `workers`.
 
     Example:
         >>> found = sweep("flash.channels", [4, 8], dataset="amazon", platforms=["BG-2"])
@@ -164,6 +165,8 @@ def sweep(name: str, values: Iterable[Any], *, mode: Mode = "paper", **how: Any)
         [4, 8]
     """
     base = how.pop("device", None)
+    if name not in _SWEPT_ARGUMENTS:
+        name = full_name(base if base is not None else config(mode), name)
     if name == "flash.page_bytes" and mode == "detailed":
         # Places are known for one size of pages at most, and points have to compare.
         how.setdefault("placement", "striped")

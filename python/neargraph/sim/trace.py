@@ -199,8 +199,9 @@ class Trace:
         ) as error:
             if isinstance(error, FileNotFoundError | UnsupportedArgument):
                 raise
+            why = error if zipfile.is_zipfile(path) else "cut off, or something else"
             raise UnsupportedArgument(
-                f"{path} is no whole trace ({error}); record it again with Trace.save"
+                f"{path} is no whole trace ({why}); record it again with Trace.save"
             ) from error
         if store is not None and about.get("fingerprint") != store.fingerprint:
             raise UnsupportedArgument(
