@@ -9,6 +9,7 @@ use ng_types::EdgeTypeId;
 
 use crate::edges::RawEdges;
 use crate::importer::EdgeType;
+use crate::strings::NameKind;
 use crate::text::{Bounds, out_of_bounds};
 use crate::threads::run_on;
 use crate::{ImportError, Importer};
@@ -144,7 +145,7 @@ impl Importer {
         let spec = &edge_type.spec;
         for node_type in [edge_type.source, edge_type.destination] {
             let node_type = &self.node_types[node_type];
-            if node_type.strings {
+            if node_type.strings && node_type.kind != NameKind::Number {
                 return Err(ImportError::spec(format!(
                     "node type {:?} is named by strings: push strings",
                     node_type.name
@@ -175,9 +176,6 @@ impl Importer {
 
     fn push_columns(&self, index: usize, columns: &Columns<'_>) -> Result<(), ImportError> {
         let edge_type = &self.edge_types[index];
-        let Some(sink) = &edge_type.sink else {
-            return Ok(());
-        };
         let rows = columns.sources.len();
         let check = Check::new(edge_type, self.bounds(edge_type));
         if edge_type.rows == 0 && rows > 2 * SAMPLE_ROWS {
@@ -186,7 +184,7 @@ impl Importer {
             for row in (0..rows).step_by(step) {
                 columns.append(row, row + 1, &mut sample);
             }
-            if check.edges(&sample).is_ok() {
+            if let (Some(sink), Ok(())) = (&edge_type.sink, check.edges(&sample)) {
                 sink.hint(&sample);
             }
         }
@@ -208,7 +206,7 @@ impl Importer {
                     keep_first(&failure, bad);
                     return Ok(());
                 }
-                sink.push(&edges)?;
+                self.take_edges(index, &edges)?;
             }
         })?;
         let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -12,6 +12,7 @@ use ng_types::{EdgeTypeId, NodeTypeId};
 use crate::failure::{panicked, store_error};
 use crate::importer::{NodeType, Stage};
 use crate::lists::{AddLoops, ListRules, write_lists};
+use crate::note::Repeats;
 use crate::sink::Lists;
 use crate::{ImportError, Importer, SelfLoops};
 
@@ -33,11 +34,15 @@ struct Watch {
 pub(crate) struct Topology {
     pub parts: Vec<TopologyPart>,
     pub entries: u64,
+    /// What was repeated in each edge type, by its place among them.
+    pub repeats: Vec<(usize, Repeats)>,
     pub span: (Instant, Instant),
 }
 
 /// One segment to write.
 struct Piece {
+    edge_type: usize,
+    is_reverse: bool,
     lists: Lists,
     rules: ListRules,
     writer: TopologyWriter,
@@ -97,6 +102,7 @@ impl Importer {
         let mut pieces = Vec::new();
         let mut total = 0;
         for index in 0..self.edge_types.len() {
+            self.note_edges(index);
             let edge_type = &mut self.edge_types[index];
             let Some(sink) = edge_type.sink.take() else {
                 continue;
@@ -113,12 +119,13 @@ impl Importer {
             let directions = 1 + u64::from(spec.undirected || drained.backward.is_some());
             total += edge_type.rows * directions;
             let num_ids = num_ids + add_loops.map_or(0, |loops| loops.num_nodes);
-            let ids = [Some(edge_type.id), edge_type.reverse_id];
+            let edge_type_ids = [Some(edge_type.id), edge_type.reverse_id];
             let lists = [Some(drained.forward), drained.backward];
-            for (id, lists) in ids.into_iter().zip(lists) {
+            for (id, lists) in edge_type_ids.into_iter().zip(lists) {
                 if let (Some(id), Some(lists)) = (id, lists) {
                     let writer = self.topology_writer(id, spec.edge_ids.then_some(num_ids))?;
-                    pieces.push(Piece { lists, rules, writer });
+                    let is_reverse = Some(id) == edge_type_ids[1];
+                    pieces.push(Piece { edge_type: index, is_reverse, lists, rules, writer });
                 }
             }
         }
@@ -171,7 +178,11 @@ impl Importer {
             if let Some(names) = names[index] {
                 counts[index] = names;
             } else if declared.is_none() {
-                counts[index] = rows.map(|tensor| tensor.rows).fold(counts[index], u64::max);
+                let rows = rows.map(|tensor| tensor.rows).max().unwrap_or(0);
+                if rows < counts[index] {
+                    self.note_sparse_ids(index, counts[index]);
+                }
+                counts[index] = counts[index].max(rows);
             }
             self.builder()?.set_num_nodes(id, counts[index]).map_err(store_error)?;
             self.node_types[index].settled = Some(counts[index]);
@@ -183,13 +194,17 @@ impl Importer {
 fn write_pieces(pieces: Vec<Piece>, watch: &Watch) -> Result<Topology, ImportError> {
     let started = Instant::now();
     let mut parts = Vec::with_capacity(pieces.len());
-    let mut entries = 0;
-    for Piece { lists, rules, mut writer } in pieces {
-        entries += write_lists(lists, rules, &mut writer, &mut |count| {
+    let (mut entries, mut repeats) = (0, Vec::new());
+    for Piece { edge_type, is_reverse, lists, rules, mut writer } in pieces {
+        let (count, repeated) = write_lists(lists, rules, &mut writer, &mut |count| {
             watch.done.fetch_add(count, Ordering::Relaxed);
             if watch.stop.load(Ordering::Relaxed) { Err(ImportError::Cancelled) } else { Ok(()) }
         })?;
+        entries += count;
+        if !is_reverse {
+            repeats.push((edge_type, repeated));
+        }
         parts.push(writer.finish().map_err(store_error)?);
     }
-    Ok(Topology { parts, entries, span: (started, Instant::now()) })
+    Ok(Topology { parts, entries, repeats, span: (started, Instant::now()) })
 }

@@ -100,6 +100,12 @@ pub enum ImportError {
         /// The least that works.
         minimum_bytes: u64,
     },
+    /// The import was strict and would have ended with notes.
+    #[error("refused because of --strict, and nothing was written: {}", crate::note::listed(notes))]
+    Strict {
+        /// All notes.
+        notes: Vec<crate::Note>,
+    },
     /// The progress callback asked to stop.
     #[error("the import was cancelled; nothing was left behind")]
     Cancelled,

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ng_types::EdgeTypeId;
 
 use crate::source::TextFile;
-use crate::text::{TextRead, check_columns, read_edges, read_names, sample_edges};
+use crate::strings::NameKind;
+use crate::text::{TextFound, TextRead, check_columns, read_edges, read_names, sample_edges};
 use crate::threads::watched;
 use crate::{ImportError, Importer, OnProgress, Progress, TextOptions};
 
@@ -35,8 +36,9 @@ impl Importer {
         self.activate(index)?;
         self.edge_types[index].given_ids = Some(false);
         let result = self.read_edges(index, path, options, file, progress);
-        let rows = self.note(result)?;
+        let TextFound { rows, notes } = self.note(result)?;
         self.edge_types[index].rows += rows;
+        notes.into_iter().for_each(|note| self.add_note(note));
         Ok(rows)
     }
 
@@ -47,7 +49,7 @@ impl Importer {
         options: &TextOptions,
         file: TextFile,
         progress: &mut OnProgress<'_>,
-    ) -> Result<u64, ImportError> {
+    ) -> Result<TextFound, ImportError> {
         let edge_type = &self.edge_types[index];
         let read = TextRead {
             path,
@@ -67,17 +69,16 @@ impl Importer {
             true => Err(ImportError::Cancelled),
             false => Ok(()),
         };
-        let named = self.is_named(index);
-        let work = || match &edge_type.sink {
-            _ if named => read_names(&read, file, &|edges, row| {
+        let is_text = matches!(self.named_kind(index), Some(NameKind::Text | NameKind::Key));
+        let work = || match is_text {
+            true => read_names(&read, file, &|edges, row| {
                 check()?;
                 self.intern(index, edges, row)
             }),
-            Some(sink) => read_edges(&read, file, &|edges| {
+            false => read_edges(&read, file, &|edges| {
                 check()?;
-                sink.push(edges)
+                self.take_edges(index, edges)
             }),
-            None => Ok(0),
         };
         watched(work, || {
             let done = done.load(Ordering::Relaxed);

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::failure::store_error;
 use crate::importer::Stage;
-use crate::{ImportError, Importer, OnProgress, Progress};
+use crate::{ImportError, Importer, Note, OnProgress, Progress};
 
 /// How often the progress callback is called while the topology is written.
 const PROGRESS_EVERY: Duration = Duration::from_millis(50);
@@ -40,6 +40,8 @@ pub struct ImportReport {
     pub threads: usize,
     /// The store's fingerprint.
     pub fingerprint: u64,
+    /// What was dropped, doubled, replaced or odd.
+    pub notes: Vec<Note>,
 }
 
 impl Importer {
@@ -48,7 +50,8 @@ impl Importer {
     ///
     /// # Errors
     /// Everything that was wrong with the input and had not come to light, [`ImportError::Store`]
-    /// for tensors with a wrong number of rows, [`ImportError::Cancelled`]. The place of the store
+    /// for tensors with a wrong number of rows, [`ImportError::Cancelled`], [`ImportError::Strict`]
+    /// for notes where the import is strict. The place of the store
     /// is as it was before.
     pub fn finish(mut self, progress: &mut OnProgress<'_>) -> Result<ImportReport, ImportError> {
         self.check_sound()?;
@@ -72,7 +75,11 @@ impl Importer {
         }
         let topology = job.join()?;
         let publishing = Instant::now();
+        for (index, repeats) in topology.repeats {
+            self.note_repeats(index, repeats);
+        }
         let tensors = self.finish_tensors()?;
+        let notes = self.take_notes()?;
         let mut builder = self.builder.take().ok_or_else(|| ImportError::spec("has ended"))?;
         for part in topology.parts {
             builder.add(part).map_err(store_error)?;
@@ -101,6 +108,7 @@ impl Importer {
             peak_rss_bytes: ng_io::peak_rss_bytes(),
             threads: self.plan.threads,
             fingerprint: summary.fingerprint,
+            notes,
         })
     }
 }

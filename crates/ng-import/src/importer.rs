@@ -19,10 +19,10 @@ use crate::plan::MemoryPlan;
 use crate::scratch::Scratch;
 use crate::sink::EdgeSink;
 use crate::sort::SlotFile;
-use crate::strings::{StringEdges, StringTable};
+use crate::strings::{NUMBER_BOUND, NameKind, StringEdges, StringTable};
 use crate::tensors::Tensors;
 use crate::text::Bounds;
-use crate::{EdgeTypeSpec, ImportError, ImportOptions, SelfLoops};
+use crate::{EdgeTypeSpec, ImportError, ImportOptions, Note, SelfLoops};
 
 /// Builds one store from edges and tensors, in bounded memory.
 ///
@@ -53,6 +53,7 @@ pub struct Importer {
     /// The edge type that has buffers in memory.
     active: Option<usize>,
     failed: Option<String>,
+    pub(crate) notes: Vec<Note>,
     pub(crate) builder: Option<StoreBuilder>,
     pub(crate) place: Option<Place>,
 }
@@ -74,6 +75,7 @@ pub(crate) struct NodeType {
     /// The number of nodes, once the topology is built.
     pub settled: Option<u64>,
     pub strings: bool,
+    pub kind: NameKind,
     pub names: Option<Names>,
 }
 
@@ -121,6 +123,7 @@ impl Importer {
             started: Instant::now(),
             active: None,
             failed: None,
+            notes: Vec::new(),
             builder: Some(builder),
             place: Some(place),
         })
@@ -160,7 +163,21 @@ impl Importer {
             declared: num_nodes,
             settled: None,
             strings,
+            kind: NameKind::Text,
             names,
+        });
+        Ok(id)
+    }
+
+    /// Declares a node type whose nodes are named by integers below 2^63: only those that occur
+    /// become nodes, in ascending order, and the dictionary keeps the integers as decimal text.
+    ///
+    /// # Errors
+    /// As [`Importer::node_type`].
+    pub fn relabelled_node_type(&mut self, name: &str) -> Result<NodeTypeId, ImportError> {
+        let id = self.node_type(name, None, true)?;
+        self.node_types.iter_mut().filter(|known| known.id == id).for_each(|known| {
+            known.kind = NameKind::Number;
         });
         Ok(id)
     }
@@ -236,8 +253,10 @@ impl Importer {
             (&known.source, &known.relation, &known.destination)
                 == (&spec.source, &spec.relation, &spec.destination)
         });
-        let strings =
-            |name: &str| self.node_types.iter().any(|known| known.name == name && known.strings);
+        let strings = |name: &str| {
+            let found = self.node_types.iter().find(|known| known.name == name);
+            found.map(|known| (known.strings, known.kind == NameKind::Number))
+        };
         let wrong = if taken {
             "it is declared twice"
         } else if strings(&spec.source) != strings(&spec.destination) {
@@ -263,7 +282,10 @@ impl Importer {
 
     /// The ids that the ends of an edge type may have.
     pub(crate) fn bounds(&self, edge_type: &EdgeType) -> Bounds {
-        let bound = |nt: usize| self.node_types[nt].declared.unwrap_or(NODE_ID_BOUND);
+        let bound = |nt: usize| match &self.node_types[nt] {
+            NodeType { kind: NameKind::Number, .. } => NUMBER_BOUND,
+            node_type => node_type.declared.unwrap_or(NODE_ID_BOUND),
+        };
         Bounds { source: bound(edge_type.source), destination: bound(edge_type.destination) }
     }
 
@@ -276,7 +298,7 @@ impl Importer {
             before.named.as_ref().map_or(Ok(()), StringEdges::pause)?;
         }
         self.active = Some(index);
-        if self.is_named(index) {
+        if self.named_kind(index).is_some() {
             if self.edge_types[index].named.is_none() {
                 self.edge_types[index].named = Some(self.string_edges(index));
             }

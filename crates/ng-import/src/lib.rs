@@ -15,9 +15,11 @@ mod estimate;
 mod failure;
 mod files;
 mod finish;
+mod finite;
 mod importer;
 mod lists;
 mod named;
+mod note;
 mod npy;
 mod options;
 mod place;
@@ -37,6 +39,7 @@ pub use error::ImportError;
 pub use estimate::{Estimate, PlannedEdges, estimate, estimate_lines};
 pub use finish::ImportReport;
 pub use importer::Importer;
+pub use note::Note;
 pub use npy::NpyLayout;
 pub use options::{
     Column, EdgeTypeSpec, ImportOptions, OnProgress, Progress, SelfLoops, TextOptions,

@@ -6,6 +6,7 @@ use ng_types::canary::planted;
 
 use crate::ImportError;
 use crate::failure::store_error;
+use crate::note::Repeats;
 use crate::sink::Lists;
 use crate::sort::{Full, Record, Sorted};
 
@@ -34,6 +35,8 @@ pub(crate) struct AddLoops {
 pub(crate) trait ListRecord: Record {
     fn entry(&self) -> Entry;
     fn source(&self) -> u64;
+    /// Whether both have the same ends and time.
+    fn repeats(&self, other: &Self) -> bool;
 }
 
 impl ListRecord for u64 {
@@ -44,6 +47,11 @@ impl ListRecord for u64 {
     #[inline]
     fn source(&self) -> u64 {
         self & 0xFFFF_FFFF
+    }
+
+    #[inline]
+    fn repeats(&self, other: &Self) -> bool {
+        self == other
     }
 }
 
@@ -57,6 +65,11 @@ impl ListRecord for u128 {
     fn source(&self) -> u64 {
         (self >> 40) as u64 & ((1 << 40) - 1)
     }
+
+    #[inline]
+    fn repeats(&self, other: &Self) -> bool {
+        self >> 40 == other >> 40
+    }
 }
 
 impl ListRecord for Full {
@@ -67,6 +80,11 @@ impl ListRecord for Full {
 
     fn source(&self) -> u64 {
         self.source
+    }
+
+    fn repeats(&self, other: &Self) -> bool {
+        let key = |full: &Self| (full.destination, full.source, full.time);
+        key(self) == key(other)
     }
 }
 
@@ -86,13 +104,14 @@ impl ListWriter for TopologyWriter {
     }
 }
 
-/// Sorts and writes the lists of one direction; gives the number of entries.
+/// Sorts and writes the lists of one direction; gives the number of entries, and how many of them
+/// repeat another.
 pub(crate) fn write_lists(
     lists: Lists,
     rules: ListRules,
     writer: &mut dyn ListWriter,
     sorted_entries: &mut dyn FnMut(u64) -> Result<(), ImportError>,
-) -> Result<u64, ImportError> {
+) -> Result<(u64, Repeats), ImportError> {
     match lists {
         Lists::Pairs(sorter) => write_sorted(sorter.finish()?, rules, writer, sorted_entries),
         Lists::Triples(sorter) => write_sorted(sorter.finish()?, rules, writer, sorted_entries),
@@ -102,16 +121,21 @@ pub(crate) fn write_lists(
             // their own.
             let by_time = sorter.successor::<Full>();
             let mut last = None;
+            let mut repeats = Repeats::default();
             sorter.finish()?.for_each(&mut |slice| {
                 let fulls = slice.iter().map(|record| record.0);
                 let is_first = |record: &Full| {
                     let ends = Some((record.destination, record.source));
-                    std::mem::replace(&mut last, ends) != ends
+                    let is_first = std::mem::replace(&mut last, ends) != ends;
+                    repeats.entries += 1;
+                    repeats.removed += u64::from(!is_first);
+                    is_first
                 };
                 by_time.push(fulls.filter(is_first))
             })?;
             let rules = ListRules { unique: false, ..rules };
-            write_sorted(by_time.finish()?, rules, writer, sorted_entries)
+            let (count, _) = write_sorted(by_time.finish()?, rules, writer, sorted_entries)?;
+            Ok((count, repeats))
         }
     }
 }
@@ -121,24 +145,36 @@ fn write_sorted<R: ListRecord>(
     rules: ListRules,
     writer: &mut dyn ListWriter,
     sorted_entries: &mut dyn FnMut(u64) -> Result<(), ImportError>,
-) -> Result<u64, ImportError> {
+) -> Result<(u64, Repeats), ImportError> {
     let plain = !rules.unique && rules.add_loops.is_none() && !rules.has_columns;
-    if plain {
-        let mut count = 0;
+    let mut last: Option<R> = None;
+    let (mut entries, mut repeated) = (0, 0);
+    let mut count_slice = |slice: &[R]| {
+        let across = last.iter().zip(slice.first()).filter(|(a, b)| a.repeats(b)).count();
+        let within = slice.windows(2).filter(|pair| pair[0].repeats(&pair[1])).count();
+        repeated += (across + within) as u64;
+        entries += slice.len() as u64;
+        last = slice.last().copied();
+        sorted_entries(slice.len() as u64)
+    };
+    let count = if plain {
         let mut run = Vec::new();
         sorted.for_each(&mut |slice| {
-            count += slice.len() as u64;
-            sorted_entries(slice.len() as u64)?;
+            count_slice(slice)?;
             write_plain(slice, &mut run, writer)
         })?;
-        return Ok(count);
-    }
-    let mut builder = ListBuilder { rules, writer, list: None, run: Vec::new(), count: 0, next: 0 };
-    sorted.for_each(&mut |slice| {
-        sorted_entries(slice.len() as u64)?;
-        slice.iter().try_for_each(|record| builder.add(record.destination(), record.entry()))
-    })?;
-    builder.finish()
+        entries
+    } else {
+        let mut builder =
+            ListBuilder { rules, writer, list: None, run: Vec::new(), count: 0, next: 0 };
+        sorted.for_each(&mut |slice| {
+            count_slice(slice)?;
+            slice.iter().try_for_each(|record| builder.add(record.destination(), record.entry()))
+        })?;
+        builder.finish()?
+    };
+    let (kept, removed) = if rules.unique { (0, repeated) } else { (repeated, 0) };
+    Ok((count, Repeats { kept, removed, entries }))
 }
 
 /// The sources of each run of equal destinations, as they are.

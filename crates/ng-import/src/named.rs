@@ -2,12 +2,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use ng_types::EdgeTypeId;
+use ng_types::{EdgeTypeId, NodeTypeId};
 
 use crate::edges::RawEdges;
 use crate::failure::store_error;
+use crate::importer::NodeType;
 use crate::sink::EdgeSink;
-use crate::strings::{Ranks, StringEdges, StringTable, relabel};
+use crate::strings::{NameKind, Ranks, StringEdges, StringTable, check_name, relabel};
 use crate::text::NamedEdges;
 use crate::{ImportError, Importer};
 
@@ -30,7 +31,7 @@ impl Importer {
     ) -> Result<(), ImportError> {
         let index = self.edge_index(edge_type)?;
         let spec = &self.edge_types[index].spec;
-        if !self.is_named(index) {
+        if matches!(self.named_kind(index), None | Some(NameKind::Number)) {
             return Err(ImportError::spec(format!(
                 "edge type {:?}: its nodes are numbers, not names",
                 spec.relation
@@ -64,9 +65,64 @@ impl Importer {
         self.note(result)
     }
 
-    /// Whether the ends of an edge type are named by strings.
-    pub(crate) fn is_named(&self, index: usize) -> bool {
-        self.node_types[self.edge_types[index].source].strings
+    /// Names the next nodes of a type with names, one after the other, before any edge: a node's id
+    /// is then its place among them, and edges name no others.
+    ///
+    /// # Errors
+    /// [`ImportError::Spec`] for a type without names, or keys that come after edges or twice;
+    /// [`ImportError::Row`] for a name that is empty or too long.
+    pub fn push_keys(&mut self, id: NodeTypeId, keys: &[&str]) -> Result<(), ImportError> {
+        self.check_collecting("push keys of nodes")?;
+        let directory = self.scratch_dir.clone();
+        let found = self.node_types.iter_mut().find(|known| known.id == id);
+        let node_type = found.filter(|known| known.kind != NameKind::Number);
+        let Some(NodeType { name, kind, names: Some(names), .. }) = node_type else {
+            return Err(ImportError::spec("keys need a node type that is named by strings"));
+        };
+        *kind = NameKind::Key;
+        let names = names.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (row, key) in keys.iter().enumerate() {
+            check_name(key.as_bytes()).map_err(|what| ImportError::Row {
+                array: format!("keys of node type {name:?}"),
+                row: names.num_keys() + row as u64,
+                what,
+            })?;
+        }
+        keys.iter().try_for_each(|key| names.push_key(&directory, key.as_bytes()))
+    }
+
+    /// What names the ends of an edge type, if anything does.
+    pub(crate) fn named_kind(&self, index: usize) -> Option<NameKind> {
+        let node_type = &self.node_types[self.edge_types[index].source];
+        node_type.strings.then_some(node_type.kind)
+    }
+
+    /// Takes checked edges in, from any thread.
+    pub(crate) fn take_edges(&self, index: usize, edges: &RawEdges) -> Result<(), ImportError> {
+        let edge_type = &self.edge_types[index];
+        match &edge_type.sink {
+            Some(sink) => sink.push(edges),
+            None => self.intern_numbers(index, edges),
+        }
+    }
+
+    /// Turns numbers into provisional ids, and keeps the edges.
+    fn intern_numbers(&self, index: usize, edges: &RawEdges) -> Result<(), ImportError> {
+        let edge_type = &self.edge_types[index];
+        let mut interned = edges.clone();
+        for (node_type, ids) in [
+            (edge_type.source, &mut interned.sources),
+            (edge_type.destination, &mut interned.destinations),
+        ] {
+            let Some(names) = &self.node_types[node_type].names else {
+                return Err(ImportError::spec("edges between numbers, but nodes have names"));
+            };
+            let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
+            for id in ids {
+                *id = names.intern(&id.to_be_bytes())?;
+            }
+        }
+        edge_type.named.as_ref().map_or(Ok(()), |kept| kept.push(&interned))
     }
 
     /// Turns names into provisional ids, and keeps the edges.
@@ -98,7 +154,8 @@ impl Importer {
         let mut ranks: Vec<Option<Ranks>> = Vec::new();
         let sizes = self.plan.sizes(1, 2);
         for index in 0..self.node_types.len() {
-            let (id, names) = (self.node_types[index].id, self.node_types[index].names.take());
+            let NodeType { id, kind, names, .. } = &mut self.node_types[index];
+            let (id, kind, names) = (*id, *kind, names.take());
             let Some(names) = names else {
                 ranks.push(None);
                 continue;
@@ -106,7 +163,7 @@ impl Importer {
             let table = names.into_inner().unwrap_or_else(PoisonError::into_inner);
             let writer = self.builder()?.dictionary(id).map_err(store_error)?;
             let (settled, part) =
-                Ranks::settle(table, writer, &self.scratch_dir, &self.slots, sizes)?;
+                Ranks::settle(table, kind, writer, &self.scratch_dir, &self.slots, sizes)?;
             // The names are the nodes: the store checks a dictionary against their number.
             self.builder()?.set_num_nodes(id, settled.names).map_err(store_error)?;
             self.builder()?.add(part).map_err(store_error)?;

@@ -10,6 +10,7 @@ use ng_types::EdgeTypeId;
 use crate::arrays::{CHUNK_ROWS, Check, keep_first};
 use crate::edges::RawEdges;
 use crate::source::{open, source_error};
+use crate::strings::NameKind;
 use crate::threads::{run_on, watched};
 use crate::{ImportError, Importer, OnProgress, Progress};
 
@@ -71,6 +72,9 @@ impl Importer {
                 "a .npy edge list has no times or weights: push them with the edges",
             ));
         }
+        if matches!(self.named_kind(index), Some(NameKind::Text | NameKind::Key)) {
+            return Err(ImportError::spec("nodes are named by strings: a .npy holds numbers"));
+        }
         let npy = NpyEdges::open(path, layout)?;
         self.activate(index)?;
         self.edge_types[index].given_ids = Some(false);
@@ -87,13 +91,10 @@ impl Importer {
         progress: &mut OnProgress<'_>,
     ) -> Result<(), ImportError> {
         let edge_type = &self.edge_types[index];
-        let Some(sink) = &edge_type.sink else {
-            return Ok(());
-        };
         let check = Check::new(edge_type, self.bounds(edge_type)).of_file(&npy.path);
         if edge_type.rows == 0 && npy.rows > 2 * SAMPLE_PLACES * SAMPLE_ROWS {
             let sample = npy.sample()?;
-            if check.edges(&sample).is_ok() {
+            if let (Some(sink), Ok(())) = (&edge_type.sink, check.edges(&sample)) {
                 sink.hint(&sample);
             }
         }
@@ -115,7 +116,7 @@ impl Importer {
                     keep_first(&failure, bad);
                     return Ok(());
                 }
-                sink.push(&edges)?;
+                self.take_edges(index, &edges)?;
             }
         };
         let cancelled = std::sync::atomic::AtomicBool::new(false);

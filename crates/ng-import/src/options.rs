@@ -17,6 +17,8 @@ pub struct ImportOptions {
     pub reuse_ids: bool,
     /// Replace a store that exists already.
     pub overwrite: bool,
+    /// Refuse to publish a store if there is a note that no option asked for.
+    pub strict: bool,
     /// Where temporary data goes; `None` takes the directory of the store.
     pub scratch_dir: Option<PathBuf>,
 }
@@ -30,6 +32,7 @@ impl Default for ImportOptions {
             fill: 0.9,
             reuse_ids: false,
             overwrite: false,
+            strict: false,
             scratch_dir: None,
         }
     }

@@ -39,12 +39,16 @@ pub(crate) struct EdgeSink {
     seen: Seen,
 }
 
-/// Bounds of the ids that came in: one more than the largest.
+/// Bounds of the ids that came in (one more than the largest), and what was left out.
 #[derive(Debug, Default)]
 struct Seen {
     sources: AtomicU64,
     destinations: AtomicU64,
     edge_ids: AtomicU64,
+    /// Of the smallest ids, how far they are from the largest that there could be.
+    sources_below: AtomicU64,
+    destinations_below: AtomicU64,
+    loops_removed: AtomicU64,
 }
 
 /// What a sink has seen, and its lists.
@@ -78,6 +82,21 @@ impl EdgeSink {
         self.seen.destinations.load(Ordering::Relaxed)
     }
 
+    /// The smallest source; `u64::MAX` before there is one.
+    pub(crate) fn sources_min(&self) -> u64 {
+        u64::MAX - self.seen.sources_below.load(Ordering::Relaxed)
+    }
+
+    /// The smallest destination; `u64::MAX` before there is one.
+    pub(crate) fn destinations_min(&self) -> u64 {
+        u64::MAX - self.seen.destinations_below.load(Ordering::Relaxed)
+    }
+
+    /// Self loops that were left out.
+    pub(crate) fn loops_removed(&self) -> u64 {
+        self.seen.loops_removed.load(Ordering::Relaxed)
+    }
+
     /// One more than the largest edge id.
     pub(crate) fn edge_ids_bound(&self) -> u64 {
         self.seen.edge_ids.load(Ordering::Relaxed)
@@ -95,6 +114,14 @@ impl EdgeSink {
         self.seen.sources.fetch_max(source + 1, Ordering::Relaxed);
         self.seen.destinations.fetch_max(destination + 1, Ordering::Relaxed);
         self.seen.edge_ids.fetch_max(ids_end, Ordering::Relaxed);
+        let below = |ids: &[u64]| ids.iter().copied().min().map_or(0, |id| u64::MAX - id);
+        self.seen.sources_below.fetch_max(below(&edges.sources), Ordering::Relaxed);
+        self.seen.destinations_below.fetch_max(below(&edges.destinations), Ordering::Relaxed);
+        if self.drop_loops {
+            let ends = edges.sources.iter().zip(&edges.destinations);
+            let loops = ends.filter(|(source, destination)| source == destination).count();
+            self.seen.loops_removed.fetch_add(loops as u64, Ordering::Relaxed);
+        }
         let wide = source.max(destination) >= NARROW_BOUND;
         let turn = if self.undirected { Turn::Both } else { Turn::Forward };
         self.push_into(&self.forward, edges, turn, wide)?;

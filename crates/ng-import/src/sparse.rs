@@ -138,11 +138,13 @@ impl Importer {
     ) -> Result<(), ImportError> {
         let open = self.tensor(tensor, &[])?;
         let (columns, spec) = (open.row_bytes / 4, open.spec.clone());
-        let Some(Writer::Sparse(writer)) = &mut open.writer else {
+        let OpenTensor { writer, not_finite, .. } = open;
+        let Some(Writer::Sparse(writer)) = writer else {
             return Err(wrong(&spec, "it was not begun as a sparse tensor"));
         };
         let first = writer.num_rows();
         let pushed = for_each_row(chunk, columns, first, &mut |columns, values| {
+            not_finite.add_values(values, writer.num_rows());
             writer.push_row(columns, values).map_err(store_error)
         });
         let rows = writer.num_rows() - first;

@@ -8,6 +8,7 @@ use ng_store::{Owner, SparseWriter, TensorPart, TensorSpec, TensorWriter};
 use ng_types::Dtype;
 
 use crate::failure::store_error;
+use crate::finite::NotFinite;
 use crate::sparse::for_each_dense_row;
 use crate::{ImportError, Importer};
 
@@ -30,6 +31,7 @@ pub(crate) struct OpenTensor {
     pub spec: TensorSpec,
     /// Bytes of a row as it is pushed.
     pub row_bytes: u64,
+    pub not_finite: NotFinite,
     narrow: Option<Narrow>,
     /// `None` until the scales are known.
     pub writer: Option<Writer>,
@@ -43,7 +45,15 @@ pub(crate) enum Writer {
 
 impl OpenTensor {
     pub fn new(owner: Owner, spec: TensorSpec, writer: Writer, row_bytes: u64) -> Self {
-        Self { owner, spec, writer: Some(writer), row_bytes, narrow: None, rows: 0 }
+        Self {
+            owner,
+            spec,
+            writer: Some(writer),
+            row_bytes,
+            not_finite: NotFinite::default(),
+            narrow: None,
+            rows: 0,
+        }
     }
 }
 
@@ -127,7 +137,9 @@ impl Importer {
             writer = Some(Writer::Rows(Box::new(rows)));
         }
         let narrow = Some(narrow);
-        Ok(self.open_tensor(OpenTensor { owner, spec, writer, row_bytes, narrow, rows: 0 }))
+        let not_finite = NotFinite::default();
+        let open = OpenTensor { owner, spec, writer, row_bytes, not_finite, narrow, rows: 0 };
+        Ok(self.open_tensor(open))
     }
 
     /// The first pass over the rows of an i8 tensor: finds the largest magnitude of each column.
@@ -156,6 +168,8 @@ impl Importer {
         self.settle_scales(tensor)?;
         let open = self.tensor(tensor, rows)?;
         let (first, count) = (open.rows, rows.len() as u64 / open.row_bytes);
+        let given = if open.narrow.is_some() { Dtype::F32 } else { open.spec.dtype };
+        open.not_finite.add(given, rows, open.row_bytes, first);
         let writer = open.writer.as_mut().ok_or_else(|| wrong(&open.spec, "it has no writer"))?;
         let mut stored = rows;
         if let Some(Narrow { encoder: Some(encoder), encoded, .. }) = &mut open.narrow {
@@ -189,6 +203,9 @@ impl Importer {
             self.settle_scales(TensorId(index))?;
         }
         let open = std::mem::take(&mut self.tensors.open);
+        for tensor in &open {
+            self.note_tensor(tensor);
+        }
         let writers = open.into_iter().filter_map(|tensor| tensor.writer);
         writers.map(Writer::finish).collect()
     }

@@ -108,7 +108,7 @@ fn times_and_weights_are_read_from_their_columns() {
     assert_eq!(found, [(1, 2, -7, 0.5), (3, 4, 12, 1000.0)]);
     says("1 2 nan 7\n", &options, "line 1: weight \"nan\" is not finite");
     says("1 2 x 7\n", &options, "line 1: weight \"x\" is not a number");
-    says("1 2 1 7.5\n", &options, "line 1: time \"7.5\" is not a whole number; give time_scale");
+    says("1 2 1 7.5\n", &options, "line 1: time \"7.5\" is not a whole number; --time-scale");
     let scaled = TextOptions { time_scale: Some(2.0), ..options };
     assert_eq!(import(b"1 2 1 7.5\n", &scaled).unwrap(), [(1, 2, 15, 1.0)]);
 }

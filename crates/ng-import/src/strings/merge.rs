@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use ng_store::DictionaryWriter;
 
-use super::intern::{Runs, StringTable, next_entry};
+use super::NameKind;
+use super::decimals::{Decimals, number_of};
+use super::intern::{Runs, StringTable, key_twice, next_entry};
 use super::spool::{Spool, SpoolReader};
 use crate::ImportError;
 use crate::failure::store_error;
@@ -30,6 +32,7 @@ impl Ranks {
     /// Merges the names, writes the dictionary, and keeps the ranks on scratch.
     pub(crate) fn settle(
         table: StringTable,
+        kind: NameKind,
         mut dictionary: DictionaryWriter,
         directory: &Path,
         slots: &Arc<SlotFile>,
@@ -38,13 +41,18 @@ impl Ranks {
         let runs = table.finish()?;
         let layout = Layout::default();
         let by_provisional: Sorter<u128> = Sorter::new(Arc::clone(slots), layout, sizes);
+        let decimals = Decimals::new(slots, sizes);
         let mut pending = Vec::with_capacity(4096);
         let names = merge(
             &runs,
             sizes.collect_bytes,
-            &mut |name, rank| {
-                dictionary.push_name(name).map_err(store_error)?;
-                dictionary.push_key(name, rank).map_err(store_error)
+            &mut |name, rank| match kind {
+                NameKind::Number => decimals.push(number_of(name)?, rank, &mut dictionary),
+                NameKind::Key => push_key(&mut dictionary, name, rank),
+                NameKind::Text => {
+                    dictionary.push_name(text_of(name)?).map_err(store_error)?;
+                    push_key(&mut dictionary, name, rank)
+                }
             },
             &mut |provisional, rank| {
                 pending.push(triple(provisional, rank, 0));
@@ -55,6 +63,8 @@ impl Ranks {
             },
         )?;
         by_provisional.push(pending.into_iter())?;
+        decimals.finish(&mut dictionary)?;
+        runs.for_each_key(&mut |name| dictionary.push_name(text_of(name)?).map_err(store_error))?;
         let mut spool = Spool::create(directory)?;
         by_provisional.finish()?.for_each(&mut |slice| {
             slice.iter().try_for_each(|record| {
@@ -96,12 +106,13 @@ impl RankLookup<'_> {
     }
 }
 
-/// Calls `name_found` for each distinct name in order, and `id_found` for each provisional id;
-/// gives the number of names.
+/// Calls `name_found` for each distinct name in order, and `id_found` for each provisional id, with
+/// the id of the node: the rank of its name, or its row where names were given beforehand. Gives the
+/// number of names.
 fn merge(
     runs: &Runs,
     buffers_bytes: usize,
-    name_found: &mut dyn FnMut(&str, u64) -> Result<(), ImportError>,
+    name_found: &mut dyn FnMut(&[u8], u64) -> Result<(), ImportError>,
     id_found: &mut dyn FnMut(u64, u64) -> Result<(), ImportError>,
 ) -> Result<u64, ImportError> {
     if runs.len() > RUNS_MAX {
@@ -115,20 +126,37 @@ fn merge(
             heap.push(Reverse((name, id, run)));
         }
     }
+    let num_keys = runs.num_keys();
     let mut last: Option<Vec<u8>> = None;
-    let mut count = 0;
+    let (mut count, mut node) = (0, 0);
     while let Some(Reverse((mut name, id, run))) = heap.pop() {
+        // Ids of a name ascend, so that of its key comes first.
+        let is_key = num_keys.is_some_and(|keys| id < keys);
         if last.as_ref() != Some(&name) {
-            let text = std::str::from_utf8(&name)
-                .map_err(|_| ImportError::spec("temporary data is damaged"))?;
-            name_found(text, count)?;
+            if num_keys.is_some() && !is_key {
+                let name = String::from_utf8_lossy(&name);
+                let what = format!("an edge names the node {name:?}, which the node table lacks");
+                return Err(ImportError::spec(what));
+            }
+            node = if is_key { id } else { count };
+            name_found(&name, node)?;
             count += 1;
             last.get_or_insert_default().clone_from(&name);
+        } else if is_key {
+            return Err(key_twice(&name, node, id));
         }
-        id_found(id, count - 1)?;
+        id_found(id, node)?;
         if let Some(id) = next_entry(&mut readers[run], &mut name)? {
             heap.push(Reverse((name, id, run)));
         }
     }
     Ok(count)
+}
+
+fn text_of(name: &[u8]) -> Result<&str, ImportError> {
+    std::str::from_utf8(name).map_err(|_| ImportError::spec("temporary data is damaged"))
+}
+
+fn push_key(dictionary: &mut DictionaryWriter, name: &[u8], node: u64) -> Result<(), ImportError> {
+    dictionary.push_key(text_of(name)?, node).map_err(store_error)
 }

@@ -31,7 +31,7 @@ impl StringEdges {
         self.sorter.push(ends.map(|(i, (source, destination))| Full {
             destination: *source,
             source: *destination,
-            edge_id: edges.first_row + i as u64,
+            edge_id: edges.edge_ids.get(i).copied().unwrap_or(edges.first_row + i as u64),
             time: edges.times.get(i).copied().unwrap_or_default(),
             weight: edges.weights.get(i).copied().unwrap_or_default().to_bits(),
         }))

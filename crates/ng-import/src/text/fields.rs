@@ -8,8 +8,10 @@ use super::format::Separator;
 pub(super) struct Fields<'a> {
     rest: Option<&'a [u8]>,
     separator: Separator,
-    /// A quote was opened and not closed.
-    pub(super) unclosed: bool,
+    /// What is wrong with the quotes of the fields so far.
+    pub(super) fault: Option<&'static str>,
+    /// The last field lost spaces around it.
+    pub(super) trimmed: bool,
 }
 
 impl<'a> Fields<'a> {
@@ -17,7 +19,7 @@ impl<'a> Fields<'a> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let blank = line.trim_ascii().is_empty();
         let line = if separator == Separator::Whitespace { line.trim_ascii() } else { line };
-        Self { rest: (!blank).then_some(line), separator, unclosed: false }
+        Self { rest: (!blank).then_some(line), separator, fault: None, trimmed: false }
     }
 
     /// The field that starts with the quote at the head of `rest`.
@@ -26,7 +28,7 @@ impl<'a> Fields<'a> {
         let mut escaped = false;
         loop {
             let Some(quote) = memchr::memchr(b'"', &rest[end..]) else {
-                self.unclosed = true;
+                self.fault = Some("a quote is not closed (a field must not contain a newline)");
                 self.rest = None;
                 return Cow::Borrowed(rest);
             };
@@ -38,7 +40,11 @@ impl<'a> Fields<'a> {
             end += 2;
         }
         let after = &rest[end + 1..];
-        self.rest = memchr::memchr(separator, after).map(|at| &after[at + 1..]);
+        let next = memchr::memchr(separator, after);
+        if !after[..next.unwrap_or(after.len())].trim_ascii().is_empty() {
+            self.fault = Some("text follows a closing quote");
+        }
+        self.rest = next.map(|at| &after[at + 1..]);
         let inner = &rest[1..end];
         if !escaped {
             return Cow::Borrowed(inner);
@@ -70,12 +76,15 @@ impl<'a> Iterator for Fields<'a> {
             }
             Separator::Byte(byte) => {
                 let start = if byte == b'\t' { rest } else { rest.trim_ascii_start() };
+                self.trimmed = false;
                 if start.first() == Some(&b'"') {
                     return Some(self.quoted(start, byte));
                 }
                 let end = memchr::memchr(byte, start).unwrap_or(start.len());
                 self.rest = start.get(end + 1..);
-                Some(Cow::Borrowed(start[..end].trim_ascii()))
+                let field = start[..end].trim_ascii();
+                self.trimmed = start.len() < rest.len() || field.len() < end;
+                Some(Cow::Borrowed(field))
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What the lines of a file look like, found out from the options and the first line of data.
 
 use super::fields::Fields;
+use super::number;
 use crate::{Column, ImportError, TextOptions};
 
 /// How columns are separated.
@@ -24,6 +25,10 @@ pub(super) struct Format {
     pub(super) weight: Option<usize>,
     pub(super) time_scale: Option<f64>,
     pub(super) adjacency: bool,
+    /// Columns of the first line that nothing is made of, by place and, with a header, by name.
+    pub(super) dropped: Vec<String>,
+    /// What was taken for a header has numbers where ids are.
+    pub(super) header_is_edge: bool,
     /// Ids below these are accepted.
     pub(super) bounds: Bounds,
 }
@@ -59,7 +64,7 @@ impl Format {
                 found.ok_or_else(|| format!("there is no column named {name:?}"))
             }
         };
-        let format = Self {
+        let mut format = Self {
             separator,
             comment: options.comment.clone().unwrap_or_default().into_bytes(),
             columns: names.len(),
@@ -69,6 +74,8 @@ impl Format {
             weight: options.weight_column.as_ref().map(place).transpose()?,
             time_scale: options.time_scale,
             adjacency: options.adjacency,
+            dropped: Vec::new(),
+            header_is_edge: false,
             bounds,
         };
         let last = [Some(format.source), Some(format.destination), format.time, format.weight];
@@ -77,6 +84,19 @@ impl Format {
             let columns = format.columns;
             return Err(format!("column {last} is wanted, but the line has {columns} columns"));
         }
+        if !format.adjacency {
+            let used = |at: &usize| {
+                [format.source, format.destination].contains(at)
+                    || [format.time, format.weight].contains(&Some(*at))
+            };
+            let shown = |at: usize| match options.header {
+                true => format!("{at} ({:?})", String::from_utf8_lossy(&names[at])),
+                false => at.to_string(),
+            };
+            format.dropped = (0..format.columns).filter(|at| !used(at)).map(shown).collect();
+        }
+        let is_id = |at: usize| names.get(at).is_some_and(|field| number::id(field).is_ok());
+        format.header_is_edge = options.header && is_id(format.source) && is_id(format.destination);
         Ok(format)
     }
 
@@ -92,6 +112,8 @@ impl Format {
             weight: None,
             time_scale: None,
             adjacency: false,
+            dropped: Vec::new(),
+            header_is_edge: false,
             bounds,
         }
     }
@@ -140,7 +162,7 @@ pub(crate) fn check_columns(
         return Err(ImportError::spec("the delimiter must not be a newline or a quote"));
     }
     if options.time_scale.is_some_and(|scale| !scale.is_finite() || scale == 0.0) {
-        return Err(ImportError::spec("time_scale must be a finite number other than 0"));
+        return Err(ImportError::spec("--time-scale must be a finite number other than 0"));
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ mod parse;
 mod sample;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -29,13 +29,19 @@ use crate::edges::RawEdges;
 use crate::failure::read_error;
 use crate::source::TextFile;
 use crate::threads::run_on;
-use crate::{ImportError, TextOptions};
+use crate::{ImportError, Note, TextOptions};
 
 /// Bytes of a chunk, so that its text and its edges stay in the cache of a core.
 const CHUNK_BYTES: usize = 512 << 10;
 
 /// How often a waiting thread looks whether another one failed.
 const FAILURE_POLL: Duration = Duration::from_millis(20);
+
+/// What came out of a file.
+pub(crate) struct TextFound {
+    pub rows: u64,
+    pub notes: Vec<Note>,
+}
 
 /// What parsing a file needs to know.
 pub(crate) struct TextRead<'a> {
@@ -48,12 +54,12 @@ pub(crate) struct TextRead<'a> {
 }
 
 /// Hands the edges of a text file to `take`, from several threads, with their rows; gives the
-/// number of rows.
+/// number of rows and notes.
 pub(crate) fn read_edges(
     read: &TextRead<'_>,
     file: TextFile,
     take: &(dyn Fn(&RawEdges) -> Result<(), ImportError> + Sync),
-) -> Result<u64, ImportError> {
+) -> Result<TextFound, ImportError> {
     let reader = Reader::new(read, file, false)?;
     run_on(read.threads, |_| {
         let _stop = StopOnPanic(&reader.failed);
@@ -70,7 +76,7 @@ pub(crate) fn read_edges(
         }
         Ok(())
     })?;
-    Ok(reader.counts().rows - read.first_row)
+    Ok(reader.found())
 }
 
 /// As [`read_edges`] for nodes that are named by strings; `take` is given the row, too.
@@ -78,7 +84,7 @@ pub(crate) fn read_names(
     read: &TextRead<'_>,
     file: TextFile,
     take: &(dyn Fn(&NamedEdges, u64) -> Result<(), ImportError> + Sync),
-) -> Result<u64, ImportError> {
+) -> Result<TextFound, ImportError> {
     let reader = Reader::new(read, file, true)?;
     run_on(read.threads, |_| {
         let _stop = StopOnPanic(&reader.failed);
@@ -90,11 +96,12 @@ pub(crate) fn read_names(
             let Some(row) = reader.count(&chunk, edges.len(), parsed)? else {
                 break;
             };
+            reader.trimmed.fetch_add(edges.trimmed(), Ordering::Relaxed);
             take(&edges, row).map_err(|error| reader.fail(error))?;
         }
         Ok(())
     })?;
-    Ok(reader.counts().rows - read.first_row)
+    Ok(reader.found())
 }
 
 /// Lets the other threads leave when one of them panics.
@@ -116,6 +123,7 @@ struct Reader<'a> {
     counts: Mutex<Counts>,
     turn: Condvar,
     failed: AtomicBool,
+    trimmed: AtomicU64,
 }
 
 struct Input {
@@ -141,6 +149,7 @@ impl<'a> Reader<'a> {
             counts: Mutex::new(Counts { chunk: 0, rows: read.first_row, lines: 0 }),
             turn: Condvar::new(),
             failed: AtomicBool::new(false),
+            trimmed: AtomicU64::new(0),
         })
     }
 
@@ -214,6 +223,36 @@ impl<'a> Reader<'a> {
                 Err(self.fail(ImportError::line(self.read.path, line, bad.what, &bad.text)))
             }
         }
+    }
+
+    /// What the lines showed, once all are read.
+    fn found(self) -> TextFound {
+        let rows = self.counts().rows - self.read.first_row;
+        let place = || self.read.path.display().to_string();
+        let input = self.input.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = Vec::new();
+        if let Some(format) = input.format {
+            if !format.dropped.is_empty() {
+                let message = format!(
+                    "nothing is stored of column {}; --columns time=..,weight=.. stores a time \
+                     and a weight",
+                    format.dropped.join(", column ")
+                );
+                let count = format.dropped.len() as u64;
+                notes.push(Note::new("columns-dropped", count, place(), message));
+            }
+            if format.header_is_edge {
+                let message = "the line that names columns holds two ids; if it is an edge, leave \
+                               out --header";
+                notes.push(Note::new("header-has-ids", 1, place(), message.to_owned()));
+            }
+        }
+        let trimmed = self.trimmed.into_inner();
+        if trimmed > 0 {
+            let message = format!("{trimmed} names lost the spaces around them; quote them");
+            notes.push(Note::new("names-trimmed", trimmed, place(), message));
+        }
+        TextFound { rows, notes }
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {

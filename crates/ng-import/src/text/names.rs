@@ -13,6 +13,8 @@ pub(crate) struct NamedEdges {
     ends: Vec<usize>,
     pub times: Vec<i64>,
     pub weights: Vec<f32>,
+    /// Names that lost spaces around them.
+    trimmed: u64,
 }
 
 impl NamedEdges {
@@ -20,11 +22,16 @@ impl NamedEdges {
         self.ends.len() / 2
     }
 
+    pub(super) fn trimmed(&self) -> u64 {
+        self.trimmed
+    }
+
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
         self.times.clear();
         self.weights.clear();
+        self.trimmed = 0;
     }
 
     /// The names of the ends of each edge: source, destination.
@@ -75,15 +82,17 @@ fn parse_line(line: &[u8], format: &Format, edges: &mut NamedEdges) -> Result<()
         };
         return fields.try_for_each(|destination| edges.push(&source, &destination));
     }
-    let (mut source, mut destination, mut count) = (None, None, 0);
+    let (mut source, mut destination, mut index) = (None, None, 0);
     let (mut time, mut weight) = (None, None);
-    for (index, field) in fields.by_ref().enumerate() {
-        count += 1;
+    while let Some(field) = fields.next() {
         if Some(index) == format.time {
             time = Some(number::time(&field, format.time_scale)?);
         }
         if Some(index) == format.weight {
             weight = Some(number::weight(&field)?);
+        }
+        if index == format.source || index == format.destination {
+            edges.trimmed += u64::from(fields.trimmed);
         }
         if index == format.source {
             source = Some(field.clone());
@@ -91,8 +100,9 @@ fn parse_line(line: &[u8], format: &Format, edges: &mut NamedEdges) -> Result<()
         if index == format.destination {
             destination = Some(field);
         }
+        index += 1;
     }
-    check_count(count, fields.unclosed, format)?;
+    check_count(index, fields.fault, format)?;
     edges.push(&source.unwrap_or_default(), &destination.unwrap_or_default())?;
     edges.times.extend(time);
     edges.weights.extend(weight);

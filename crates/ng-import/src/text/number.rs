@@ -78,7 +78,7 @@ pub(super) fn time(field: &[u8], scale: Option<f64>) -> Result<i64, String> {
     }
     if scale.is_none() && scaled.fract() != 0.0 {
         return Err(format!(
-            "time {} is not a whole number; give time_scale to make it one",
+            "time {} is not a whole number; --time-scale, such as 1000, makes it one",
             shown(field)
         ));
     }
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(time(b"-12", None), Ok(-12));
         assert_eq!(time(b"12.0", None), Ok(12));
         assert_eq!(time(b"0.076923", Some(26.0)), Ok(2));
-        assert!(time(b"0.5", None).unwrap_err().contains("time_scale"));
+        assert!(time(b"0.5", None).unwrap_err().contains("--time-scale"));
         assert!(time(b"1e300", None).unwrap_err().contains("64 bits"));
         assert!(time(b"nan", None).is_err());
     }

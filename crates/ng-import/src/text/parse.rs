@@ -5,6 +5,7 @@ use super::fields::Fields;
 use super::format::{Bounds, Format, Separator};
 use super::number;
 use crate::edges::RawEdges;
+use crate::strings::NUMBER_BOUND;
 
 /// What is wrong with a line of a chunk.
 #[derive(Debug)]
@@ -135,16 +136,20 @@ fn parse_line(line: &[u8], format: &Format, edges: &mut RawEdges) -> Result<(), 
             weight = number::weight(&field).map(Some);
         }
     }
-    check_count(count, fields.unclosed, format)?;
+    check_count(count, fields.fault, format)?;
     push(edges, source?, destination?, format.bounds)?;
     edges.times.extend(time?);
     edges.weights.extend(weight?);
     Ok(())
 }
 
-pub(super) fn check_count(count: usize, unclosed: bool, format: &Format) -> Result<(), String> {
-    if unclosed {
-        return Err("a quote is not closed (a field must not contain a newline)".to_owned());
+pub(super) fn check_count(
+    count: usize,
+    fault: Option<&str>,
+    format: &Format,
+) -> Result<(), String> {
+    if let Some(fault) = fault {
+        return Err(fault.to_owned());
     }
     if count != format.columns {
         let columns = format.columns;
@@ -180,8 +185,10 @@ fn push(edges: &mut RawEdges, source: u64, destination: u64, bounds: Bounds) -> 
 
 /// The message for an id that is too large.
 pub(crate) fn out_of_bounds(name: &str, id: u64, bound: u64) -> String {
-    if bound == ng_types::NODE_ID_BOUND {
-        format!("{name} {id} is too large: ids are below 2^40")
+    if bound == NUMBER_BOUND {
+        format!("{name} {id} is too large: ids to relabel are below 2^63")
+    } else if bound == ng_types::NODE_ID_BOUND {
+        format!("{name} {id} is too large: ids are below 2^40; --relabel numbers those that occur")
     } else {
         format!("{name} {id} is not below num_nodes = {bound}")
     }

@@ -1,0 +1,158 @@
+//! Notes: what an import dropped, doubled, replaced or found odd.
+//!
+//! What lives here: the note, the one list that every part of an import and its callers add to, and
+//! the wording of what the core finds. What must not: finding it. The invariant: nothing of the
+//! input is lost without a note or an error, and `strict` turns every note that nobody asked for
+//! into a refusal before anything is published.
+
+use serde::Serialize;
+
+use crate::importer::EdgeType;
+use crate::{ImportError, Importer};
+
+/// Something that a user should know about the input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Note {
+    /// A stable name of what happened, like `columns-dropped`.
+    pub code: String,
+    /// How many there are of it.
+    pub count: u64,
+    /// The file, column, tensor or type.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// What happened and what to do, without the place.
+    pub message: String,
+    /// An option of the import asked for it, so `strict` lets it pass.
+    pub requested: bool,
+}
+
+impl Note {
+    /// A note about something that nobody asked for.
+    pub fn new(code: &str, count: u64, place: String, message: String) -> Self {
+        Self { code: code.to_owned(), count, place, message, requested: false }
+    }
+
+    fn requested(self) -> Self {
+        Self { requested: true, ..self }
+    }
+}
+
+/// What sorting showed about the edges of a type.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Repeats {
+    /// Entries that say the same as the one before them: ends, and time if there is one.
+    pub kept: u64,
+    /// Entries that were left out because their ends were there already.
+    pub removed: u64,
+    /// All entries, with those that were left out.
+    pub entries: u64,
+}
+
+impl Importer {
+    /// Adds a note to those that the import ends with.
+    pub fn add_note(&mut self, note: Note) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// The notes; with `strict`, an error if there are any that nobody asked for.
+    pub(crate) fn take_notes(&mut self) -> Result<Vec<Note>, ImportError> {
+        let notes = std::mem::take(&mut self.notes);
+        if self.options.strict && notes.iter().any(|note| !note.requested) {
+            return Err(ImportError::Strict { notes });
+        }
+        Ok(notes)
+    }
+
+    /// Notes what the ids and rows of an edge type looked like, once all of them are in.
+    pub(crate) fn note_edges(&mut self, index: usize) {
+        let edge_type = &self.edge_types[index];
+        let loops = edge_type.sink.as_ref().map_or(0, crate::sink::EdgeSink::loops_removed);
+        if loops > 0 {
+            let message = format!("{loops} self loops were left out");
+            let place = edge_type.place();
+            self.add_note(Note::new("self-loops-removed", loops, place, message).requested());
+        }
+    }
+
+    /// Notes nodes that no edge can touch, where their number comes from the ids of edges alone.
+    pub(crate) fn note_sparse_ids(&mut self, node_type: usize, num_nodes: u64) {
+        let (mut ends, mut least) = (0_u64, u64::MAX);
+        for edge_type in &self.edge_types {
+            let Some(sink) = &edge_type.sink else { continue };
+            for (end, min) in [
+                (edge_type.source, sink.sources_min()),
+                (edge_type.destination, sink.destinations_min()),
+            ] {
+                if end == node_type {
+                    ends = ends.saturating_add(edge_type.rows);
+                    least = least.min(min);
+                }
+            }
+        }
+        let place = format!("node type {:?}", self.node_types[node_type].name);
+        if num_nodes > ends && ends > 0 {
+            let idle = num_nodes - ends;
+            let message = format!(
+                "the largest id makes {num_nodes} nodes, but the edges can touch at most {ends} of \
+                 them; --relabel numbers only the ids that occur"
+            );
+            self.add_note(Note::new("sparse-ids", idle, place, message));
+        } else if least != u64::MAX && least > 0 {
+            let message = format!(
+                "the smallest id is {least}, so the nodes below it have no edges; --relabel \
+                 numbers only the ids that occur"
+            );
+            self.add_note(Note::new("ids-start-above-0", least, place, message));
+        }
+    }
+
+    /// Notes edges that say the same as another.
+    pub(crate) fn note_repeats(&mut self, index: usize, repeats: Repeats) {
+        let edge_type = &self.edge_types[index];
+        let (place, spec) = (edge_type.place(), &edge_type.spec);
+        let Repeats { kept, removed, entries } = repeats;
+        if removed > 0 {
+            let message =
+                format!("{removed} of {entries} entries repeat the ends of another; one was kept");
+            self.add_note(Note::new("duplicates-removed", removed, place, message).requested());
+            return;
+        }
+        if kept == 0 {
+            return;
+        }
+        let time = if spec.time { " and time" } else { "" };
+        if spec.undirected {
+            let all = if kept * 2 == entries { ", which is every edge" } else { "" };
+            let message = format!(
+                "{kept} of {entries} entries repeat the ends{time} of another{all}: the input \
+                 lists edges in both directions or twice, so leave out --undirected, or keep one \
+                 with --unique"
+            );
+            self.add_note(Note::new("doubled-edges", kept, place, message));
+        } else {
+            let message = format!(
+                "{kept} of {entries} edges repeat the ends{time} of another and are kept; \
+                 --unique keeps one"
+            );
+            self.add_note(Note::new("parallel-edges", kept, place, message));
+        }
+    }
+}
+
+impl EdgeType {
+    /// How notes and messages call the type.
+    pub(crate) fn place(&self) -> String {
+        let spec = &self.spec;
+        format!("edge type ({}, {}, {})", spec.source, spec.relation, spec.destination)
+    }
+}
+
+/// All notes in one line, for the message of an error.
+pub(crate) fn listed(notes: &[Note]) -> String {
+    let lines = notes.iter().filter(|note| !note.requested);
+    let lines: Vec<String> =
+        lines.map(|note| format!("[{}] {}: {}", note.code, note.place, note.message)).collect();
+    lines.join("; ")
+}
