@@ -253,8 +253,14 @@ class Importer:
         fill: float = 0.9,
         overwrite: bool = False,
         reuse_ids: bool = False,
+        strict: bool = False,
     ) -> None: ...
     def node_type(self, name: str, num_nodes: int | None = None, strings: bool = False) -> int: ...
+    def relabelled_node_type(self, name: str) -> int: ...
+    def push_keys(self, node_type: int, keys: list[str]) -> None: ...
+    def add_note(
+        self, code: str, count: int, place: str, message: str, requested: bool
+    ) -> None: ...
     def edge_type(
         self,
         source: str,
@@ -296,6 +302,7 @@ class Importer:
         destination_column: int = 1,
         time_column: int | None = None,
         weight_column: int | None = None,
+        time_scale: float | None = None,
         progress: Progress | None = None,
     ) -> int: ...
     def read_npy(
@@ -309,6 +316,9 @@ class Importer:
         dtype: str,
         shape: Sequence[int],
         mask_width: int | None = None,
+    ) -> int: ...
+    def begin_class_tensor(
+        self, kind: Kind, type_id: int, name: str, class_names: list[str]
     ) -> int: ...
     def begin_sparse_tensor(
         self, kind: Kind, type_id: int, name: str, shape: Sequence[int], value: str

@@ -5,6 +5,8 @@ Every class derives from `NeargraphError` and from the builtin that fits, so tha
 classes up by name; each message says what is wrong, where, and what to do.
 """
 
+from typing import Any
+
 
 class NeargraphError(Exception):
     """Base of all errors of this package."""
@@ -95,7 +97,12 @@ class RowWidth(NeargraphError, ValueError):
 
 
 class ImportFailed(NeargraphError, ValueError):
-    """The input of an import is bad; the message names file and line. Nothing is left behind."""
+    """The input of an import is bad; the message names file and line. Nothing is left behind.
+
+    ``notes`` are those of an import that was refused because of ``strict``, as in its report.
+    """
+
+    notes: tuple[dict[str, Any], ...] | list[dict[str, Any]] = ()
 
 
 class UnsupportedArgument(NeargraphError, ValueError):

@@ -37,7 +37,8 @@ class TensorMeta:
 
     `dtype` is what is stored, `read_dtype` what rows are read as unless another is asked for: f32
     for ``x`` of f16 or bf16, and for int8 that stands for floats by a scale for each column
-    (`scaled`); else the same. Rows may be stored without their zeros (`sparse`).
+    (`scaled`); else the same. Rows may be stored without their zeros (`sparse`). `class_names` says
+    what the integers 0, 1, 2, ... stand for, where that is known.
     """
 
     name: str
@@ -48,6 +49,7 @@ class TensorMeta:
     read_dtype: str = ""
     scaled: bool = False
     sparse: bool = False
+    class_names: tuple[str, ...] = ()
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
@@ -216,6 +218,7 @@ def _tensors(rows: list[dict[str, Any]]) -> tuple[TensorMeta, ...]:
             r["read_dtype"],
             r["scaled"],
             r["sparse"],
+            tuple(r.get("class_names", ())),
         )
         for r in rows
     )

@@ -55,4 +55,4 @@ def test_temporal_edges_keep_fractional_times_in_millionths(tmp_path):
     times = np.rint(table[:, 2] * 1e6).astype(np.int64)
     edges = RawEdges(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), times=times)
     check_store(tmp_path / "g.ng", Raw({"node": len(y)}, {"node": {"y": y}}, {PLAIN: edges}))
-    assert "millionths" in plan_source(source).notes[0]
+    assert "millionths" in str(plan_source(source).notes[0])

@@ -109,6 +109,26 @@ impl Importer {
         )))
     }
 
+    /// Begins a tensor of one i64 for each node or edge that stands for a class: 0 for the first of
+    /// `class_names`, and so on; -1 for none. The store keeps the names.
+    ///
+    /// # Errors
+    /// As [`Importer::begin_tensor`].
+    pub fn begin_class_tensor(
+        &mut self,
+        owner: Owner,
+        name: &str,
+        class_names: Vec<String>,
+    ) -> Result<TensorId, ImportError> {
+        let (name, shape) = (name.to_owned(), Vec::new());
+        let spec = TensorSpec { name, dtype: Dtype::I64, shape, mask_width: None };
+        let row_bytes = self.check_tensor(owner, &spec, Dtype::I64)?;
+        let builder = self.builder()?;
+        let writer = builder.class_tensor(owner, spec.clone(), class_names).map_err(store_error)?;
+        let writer = Writer::Rows(Box::new(writer));
+        Ok(self.open_tensor(OpenTensor::new(owner, spec, writer, row_bytes)))
+    }
+
     /// Begins a tensor whose rows come as f32 and are stored as `stored`: f16, bf16, f32, or i8
     /// with a scale for each column. For i8 all rows come twice: first to
     /// [`Importer::measure_rows`], which finds the scales, then to [`Importer::push_rows`].

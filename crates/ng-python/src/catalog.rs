@@ -66,6 +66,9 @@ fn tensor(meta: &TensorMeta) -> Value {
         "shape": meta.shape,
         "num_rows": meta.num_rows,
     });
+    if !meta.class_names.is_empty() {
+        value["class_names"] = meta.class_names.clone().into();
+    }
     if let Some(width) = meta.mask_width {
         value["mask_width"] = width.into();
     }

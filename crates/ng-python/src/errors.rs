@@ -139,5 +139,14 @@ pub fn import(error: &ImportError) -> PyErr {
         ImportError::DiskFull { .. } | ImportError::Io { .. } => "IoFailed",
         _ => "ImportFailed",
     };
-    named(class, error.to_string())
+    let raised = named(class, error.to_string());
+    if let ImportError::Strict { notes } = error {
+        let text = serde_json::to_string(notes).unwrap_or_default();
+        // Without its notes the error is still the right one.
+        let _ = Python::attach(|py| {
+            let notes = py.import("json")?.call_method1("loads", (text,))?;
+            raised.value(py).setattr("notes", notes)
+        });
+    }
+    raised
 }

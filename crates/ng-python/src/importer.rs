@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ng_import::{
-    Column, CsrChunk, EdgeTypeSpec, IdSlice, ImportError, ImportOptions, NpyLayout, SelfLoops,
-    TensorId, TextOptions,
+    Column, CsrChunk, EdgeTypeSpec, IdSlice, ImportError, ImportOptions, Note, NpyLayout,
+    SelfLoops, TensorId, TextOptions,
 };
 use ng_store::SparseValue;
 use ng_types::{EdgeTypeId, NodeTypeId};
@@ -85,9 +85,10 @@ fn ended() -> PyErr {
 impl Importer {
     #[new]
     #[pyo3(signature = (
-        out, memory=None, threads=None, page_bytes=4096, fill=0.9, overwrite=false, reuse_ids=false
+        out, memory=None, threads=None, page_bytes=4096, fill=0.9, overwrite=false, reuse_ids=false,
+        strict=false
     ))]
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
     fn new(
         out: String,
         memory: Option<u64>,
@@ -96,6 +97,7 @@ impl Importer {
         fill: f64,
         overwrite: bool,
         reuse_ids: bool,
+        strict: bool,
     ) -> PyResult<Self> {
         let options = ImportOptions {
             memory,
@@ -104,11 +106,39 @@ impl Importer {
             fill,
             overwrite,
             reuse_ids,
+            strict,
             ..Default::default()
         };
         let inner = ng_import::Importer::new(Path::new(&out), options);
         let inner = inner.map_err(|error| errors::import(&error))?;
         Ok(Self { inner: Mutex::new(Some(inner)) })
+    }
+
+    /// Nodes are the integers that edges name, in ascending order.
+    fn relabelled_node_type(&self, name: &str) -> PyResult<u16> {
+        self.with(|inner| Ok(inner.relabelled_node_type(name)?.0))
+    }
+
+    /// Names of the next nodes of a type, before any edge.
+    fn push_keys(&self, py: Python<'_>, node_type: u16, keys: Vec<String>) -> PyResult<()> {
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        py.detach(|| self.with(|inner| inner.push_keys(NodeTypeId(node_type), &keys)))
+    }
+
+    /// A note of the caller, for the one list that the report ends with.
+    fn add_note(
+        &self,
+        code: String,
+        count: u64,
+        place: String,
+        message: String,
+        requested: bool,
+    ) -> PyResult<()> {
+        let note = Note { code, count, place, message, requested };
+        self.with(|inner| {
+            inner.add_note(note);
+            Ok(())
+        })
     }
 
     #[pyo3(signature = (name, num_nodes=None, strings=false))]
@@ -207,7 +237,8 @@ impl Importer {
 
     #[pyo3(signature = (
         et, path, delimiter=None, comment=None, header=false, source_column=Place::Index(0),
-        destination_column=Place::Index(1), time_column=None, weight_column=None, progress=None
+        destination_column=Place::Index(1), time_column=None, weight_column=None,
+        time_scale=None, progress=None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn read_text(
@@ -222,6 +253,7 @@ impl Importer {
         destination_column: Place,
         time_column: Option<Place>,
         weight_column: Option<Place>,
+        time_scale: Option<f64>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<u64> {
         let options = TextOptions {
@@ -232,6 +264,7 @@ impl Importer {
             destination_column: destination_column.into(),
             time_column: time_column.map(Into::into),
             weight_column: weight_column.map(Into::into),
+            time_scale,
             ..TextOptions::default()
         };
         let mut callback = Callback::new(progress);
@@ -290,6 +323,18 @@ impl Importer {
         let dtype = dtype.parse().map_err(|error| errors::named("ImportFailed", error))?;
         let owner = owner(kind, type_id)?;
         self.with(|inner| Ok(inner.begin_tensor(owner, name, dtype, &shape, mask_width)?.0))
+    }
+
+    /// Rows are i64: places in `class_names`, or -1.
+    fn begin_class_tensor(
+        &self,
+        kind: &str,
+        type_id: u16,
+        name: &str,
+        class_names: Vec<String>,
+    ) -> PyResult<usize> {
+        let owner = owner(kind, type_id)?;
+        self.with(|inner| Ok(inner.begin_class_tensor(owner, name, class_names)?.0))
     }
 
     /// Rows come as f32 and are stored as `dtype`.

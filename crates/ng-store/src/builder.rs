@@ -12,8 +12,8 @@ use ng_simd::RowDecoder;
 use ng_types::{Dtype, EdgeTypeId, NODE_ID_BOUND, NodeId, NodeTypeId};
 
 use crate::catalog::{
-    Catalog, EdgeTypeMeta, LogMeta, NodeTypeMeta, Owner, SegmentMeta, SparseValue, TYPES_MAX,
-    TensorMeta, TopologyMeta,
+    CLASS_NAMES_MAX, Catalog, EdgeTypeMeta, LogMeta, NodeTypeMeta, Owner, SegmentMeta, SparseValue,
+    TYPES_MAX, TensorMeta, TopologyMeta,
 };
 use crate::catalog_check::is_page_bytes;
 use crate::dead_nodes::{DeadNodesPart, DeadNodesWriter};
@@ -417,6 +417,27 @@ impl StoreBuilder {
         Ok(TensorWriter::create(&self.disk, owner, slot, meta)?.with_scales(scales))
     }
 
+    /// As [`StoreBuilder::tensor`], for i64 elements that stand for classes: 0 for the first of
+    /// `class_names`, and so on; a negative one for none.
+    ///
+    /// # Errors
+    /// As [`StoreBuilder::tensor`], and [`BuildError::Invalid`] for another dtype or more than
+    /// 65,536 names.
+    pub fn class_tensor(
+        &mut self,
+        owner: Owner,
+        spec: TensorSpec,
+        class_names: Vec<String>,
+    ) -> Result<TensorWriter, BuildError> {
+        if spec.dtype != Dtype::I64 || class_names.len() > CLASS_NAMES_MAX {
+            let (name, dtype, count) = (&spec.name, spec.dtype, class_names.len());
+            let what = format!("tensor {name:?} ({dtype}): {count} names of classes");
+            return Err(BuildError::invalid(what));
+        }
+        let (slot, meta) = self.declare_tensor(owner, spec)?;
+        TensorWriter::create(&self.disk, owner, slot, TensorMeta { class_names, ..meta })
+    }
+
     /// As [`StoreBuilder::tensor`], for rows of f32 that are stored without their zeros; each other
     /// value fits `value`. Such rows cannot be changed later.
     ///
@@ -464,6 +485,7 @@ impl StoreBuilder {
             segment: self.segment(),
             scales: None,
             sparse: None,
+            class_names: Vec::new(),
         };
         self.tensors.push((owner, meta.clone(), false));
         Ok((slot, meta))

@@ -101,10 +101,14 @@ impl Catalog {
         let of_nodes = self.node_types.iter().flat_map(|t| &t.tensors);
         let of_edges = self.edge_types.iter().flat_map(|t| &t.tensors);
         let is_new = |t: &TensorMeta| t.is_scaled() || t.is_sparse();
+        let tensors: Vec<&TensorMeta> = of_nodes.chain(of_edges).collect();
+        if tensors.iter().any(|t| !t.class_names.is_empty()) {
+            return 4;
+        }
         if self.node_types.iter().any(|t| t.order.is_some()) {
             return 3;
         }
-        if of_nodes.chain(of_edges).any(is_new) { 2 } else { 1 }
+        if tensors.into_iter().any(is_new) { 2 } else { 1 }
     }
 
     /// Bytes of all pages and page tables.
@@ -239,6 +243,9 @@ pub struct TensorMeta {
     /// Where the entries of sparse rows are; `segment` then says which are whose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sparse: Option<SparseMeta>,
+    /// What the integers 0, 1, 2, ... of an i64 tensor stand for; empty where that is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub class_names: Vec<String>,
 }
 
 /// The entries of the sparse rows of a tensor: what is not 0, with its column.
@@ -415,6 +422,9 @@ pub(crate) struct TableRef {
 
 /// The widest row.
 pub const ROW_BYTES_MAX: u64 = 1 << 30;
+
+/// Most names of classes of a tensor.
+pub const CLASS_NAMES_MAX: usize = 1 << 16;
 
 /// Most node types, edge types, tensors of one owner.
 pub(crate) const TYPES_MAX: usize = 1 << 15;

@@ -3,7 +3,9 @@
 use ng_types::{Dtype, NODE_ID_BOUND};
 
 use crate::bytes::ensure;
-use crate::catalog::{Catalog, LogMeta, SegmentMeta, TYPES_MAX, TensorMeta, TreeRoot, row_bytes};
+use crate::catalog::{
+    CLASS_NAMES_MAX, Catalog, LogMeta, SegmentMeta, TYPES_MAX, TensorMeta, TreeRoot, row_bytes,
+};
 use crate::error::Damage;
 use crate::io::BLOCK_BYTES;
 use crate::page_table::{INNER_ENTRIES, pages_per_leaf};
@@ -202,6 +204,11 @@ impl Catalog {
             })?;
             self.check_scales(used, tensor)?;
             self.check_sparse(used, tensor)?;
+            let classes = tensor.class_names.len();
+            let named = tensor.dtype == Dtype::I64 && classes <= CLASS_NAMES_MAX;
+            ensure(classes == 0 || named, || {
+                format!("tensor {name:?} ({}): {classes} names of classes", tensor.dtype)
+            })?;
         }
         Ok(())
     }

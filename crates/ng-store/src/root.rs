@@ -10,7 +10,7 @@ use crate::io::BLOCK_BYTES;
 
 /// Newest format version that this release reads. It writes the oldest one that can hold what the
 /// store holds, see [`Catalog::format_version`].
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 /// File names of the slots.
 pub(crate) const SLOTS: [&str; 2] = ["root.a", "root.b"];
 /// The longest catalog.

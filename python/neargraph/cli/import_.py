@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import typer
+
+from neargraph.exceptions import ImportFailed
 from neargraph.importers import (
     ImportOptions,
     TextHints,
@@ -15,6 +18,7 @@ from neargraph.importers import (
     plan_source,
     run_import,
 )
+from neargraph.importers.notes import note_line
 from neargraph.units import parse_bytes
 
 from . import import_options as options
@@ -40,10 +44,13 @@ def import_(
     delimiter: options.Delimiter = None,
     header: options.Header = None,
     columns: options.Columns = None,
+    time_scale: options.TimeScale = None,
     strings: options.Strings = False,
     reuse_ids: options.ReuseIds = False,
     x_dtype: options.XDtype = None,
     dense: options.Dense = False,
+    relabel: options.Relabel = False,
+    strict: options.Strict = False,
     threads: options.Threads = None,
     overwrite: options.Overwrite = False,
     dry_run: options.DryRun = False,
@@ -67,29 +74,49 @@ def import_(
         reuse_ids=reuse_ids,
         x_dtype=x_dtype,  # type: ignore[arg-type]
         dense=dense,
+        relabel=relabel,
+        strict=strict,
         overwrite=overwrite,
     )
     if not dry_run:
         check_target(out, settings)
-    hints = TextHints(delimiter, header, parse_columns(columns), strings)
+    hints = TextHints(delimiter, header, parse_columns(columns), strings, time_scale)
     plan = plan_source(source, format, hints)
     estimate = estimate_import(plan, out, settings)
     if not as_json:
         _show_plan(plan, estimate)
     if dry_run:
+        notes = [note.as_dict() for note in plan.notes]
         if as_json:
-            print_json(_planned(plan, estimate))
+            print_json(_planned(plan, estimate, notes))
+        else:
+            _show_notes(notes)
         return
-    with bars(as_json) as progress:
-        report = run_import(plan, out, settings, progress)
+    try:
+        with bars(as_json) as progress:
+            report = run_import(plan, out, settings, progress)
+    except ImportFailed as error:
+        if as_json and error.notes:
+            print_json({"out": None, **_planned(plan, estimate, list(error.notes))})
+        elif error.notes:
+            _show_notes(list(error.notes))
+            raise ImportFailed(
+                f"{out} was not written: --strict, and the import has notes"
+            ) from None
+        raise
     if not as_json:
         _show_report(out, report)
         return
-    print_json({"out": str(out), **_planned(plan, estimate), "report": report})
+    print_json({"out": str(out), **_planned(plan, estimate, report["notes"]), "report": report})
 
 
-def _planned(plan: Any, estimate: dict[str, Any]) -> dict[str, Any]:
-    return {"format": plan.format, "estimate": estimate, "notes": plan.notes}
+def _planned(plan: Any, estimate: dict[str, Any], notes: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "format": plan.format,
+        "estimate": estimate,
+        "facts": plan.facts,
+        "notes": notes,
+    }
 
 
 def _show_plan(plan: Any, estimate: dict[str, Any]) -> None:
@@ -103,13 +130,19 @@ def _show_plan(plan: Any, estimate: dict[str, Any]) -> None:
         for key, value in estimate.items()
         if key not in ("edges", "tensor_bytes", "entries_bytes")
     )
-    rows.extend(("note", note) for note in plan.notes)
+    rows.extend(("contents", fact) for fact in plan.facts)
     console().print(pairs_table(f"Estimate for {plan.origin}", rows))
 
 
 def _show_report(out: Path, report: dict[str, Any]) -> None:
-    rows = [(_label(key), _value(key, value)) for key, value in report.items()]
+    rows = [(_label(key), _value(key, report[key])) for key in report if key != "notes"]
     console().print(pairs_table(f"Wrote {out}", rows))
+    _show_notes(report["notes"])
+
+
+def _show_notes(notes: list[dict[str, Any]]) -> None:
+    for note in notes:
+        typer.echo(f"note: {note_line(note)}")
 
 
 def _label(key: str) -> str:

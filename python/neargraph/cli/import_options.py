@@ -30,12 +30,19 @@ Header = Annotated[bool | None, typer.Option(help="Text: the first line names co
 Columns = Annotated[
     str | None, typer.Option(help="src=0,dst=1,time=2,weight=3 (numbers or names).")
 ]
+TimeScale = Annotated[
+    float | None, typer.Option(help="Text: multiply times by this and round, such as 1000.")
+]
 Strings = Annotated[bool, typer.Option(help="Text: node ids are strings.")]
 ReuseIds = Annotated[bool, typer.Option(help="Give the ids of deleted nodes to new ones.")]
 XDtype = Annotated[
     str | None, typer.Option(help="Store x as f16, bf16 or i8 (scaled by column); read as f32.")
 ]
 Dense = Annotated[bool, typer.Option(help="Store x with its zeros, even if most of it is.")]
+Relabel = Annotated[
+    bool, typer.Option(help="Number only the ids that occur, ascending; keep them as names.")
+]
+Strict = Annotated[bool, typer.Option(help="Refuse an import that would end with notes.")]
 Threads = Annotated[int | None, typer.Option(help="Threads to use.")]
 Overwrite = Annotated[bool, typer.Option(help="Replace an existing store.")]
 DryRun = Annotated[bool, typer.Option(help="Print the estimate and stop.")]

@@ -73,8 +73,15 @@ def _tensors(entry: dict[str, Any]) -> str:
         shape = ",".join(str(n) for n in (tensor["num_rows"], *tensor["shape"]))
         kinds = [kind for kind in ("scaled", "sparse") if tensor[kind]]
         dtype = " ".join([tensor["dtype"], *kinds])
-        shown.append(f"{tensor['name']} {dtype} [{shape}]")
+        names = tensor.get("class_names", [])
+        classes = f" of {len(names)} classes: {_listed(names)}" if names else ""
+        shown.append(f"{tensor['name']} {dtype} [{shape}]{classes}")
     return "\n".join(shown)
+
+
+def _listed(names: list[str]) -> str:
+    first = ", ".join(f"{at} {name}" for at, name in enumerate(names[:20]))
+    return first + (", ..." if len(names) > 20 else "")
 
 
 def _node_row(entry: dict[str, Any]) -> tuple[str, str, str, str]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from neargraph.exceptions import ImportFailed
+from neargraph.importers.notes import Note
 from neargraph.importers.plan import (
     CHUNK_BYTES,
     CHUNK_EDGES,
@@ -223,11 +224,11 @@ def plan_debian(packages: Packages, min_count: int = 10, typed: bool = False) ->
         table, missing = _edges(packages, kinds)
         unknown += missing
         edges.append(EdgePlan("package", relation, "package", _stream(table), num_edges=len(table)))
-    notes = [
-        f"{count:,} packages, {len(vocabulary):,} words, {len(classes)} sections",
-        f"{unknown:,} names that no package has or provides are left out",
-    ]
-    return GraphPlan("apt-cache dumpavail", "debian packages", [node], edges, notes)
+    origin = "apt-cache dumpavail"
+    message = f"{unknown:,} names that no package has or provides are left out"
+    notes = [Note("names-dropped", unknown, origin, message)] if unknown else []
+    facts = [f"{count:,} packages, {len(vocabulary):,} words, {len(classes)} sections"]
+    return GraphPlan(origin, "debian packages", [node], edges, notes, facts)
 
 
 def _bag_rows(bags: list[Array], width: int) -> Iterator[Array]:

@@ -50,7 +50,8 @@ def _debian(say: Say) -> GraphPlan:
         _apt_update(say)
         packages = read_apt()
     plan = plan_debian(packages)
-    say(f"graph: all packages that apt knows here ({'; '.join(plan.notes)})")
+    contents = [*plan.facts, *(note.message for note in plan.notes)]
+    say(f"graph: all packages that apt knows here ({'; '.join(contents)})")
     return plan
 
 

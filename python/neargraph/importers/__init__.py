@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from neargraph.exceptions import ImportFailed
 from neargraph.units import parse_bytes
 
 from .detect import FORMATS, detect_format, plan_source
+from .notes import Note, python_words
 from .options import ImportOptions, parse_split
 from .plan import EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 from .run import Progress, check_target, estimate_import, run_import
@@ -23,6 +27,7 @@ __all__ = [
     "GraphPlan",
     "ImportOptions",
     "NodePlan",
+    "Note",
     "Progress",
     "TensorPlan",
     "TextHints",
@@ -60,7 +65,9 @@ def import_graph(
         **options: Fields of `ImportOptions`.
 
     Returns:
-        The report: edges, seconds, peak memory, bytes on disk, hidden share.
+        The report: edges, seconds, peak memory, bytes on disk, hidden share, and ``notes``:
+        what was dropped, doubled, replaced or odd, each a dictionary of ``code``, ``count``,
+        ``where``, ``message`` and ``requested`` (an option asked for it).
 
     Raises:
         ImportFailed: Bad input, named by file and row; nothing is left behind.
@@ -70,7 +77,8 @@ def import_graph(
     """
     budget = None if memory is None else parse_bytes(memory)
     settings = ImportOptions(memory=budget, **options)
-    return run_import(plan_source(source, format, hints), out, settings, progress)
+    with _python_faces():
+        return _in_python(run_import(plan_source(source, format, hints), out, settings, progress))
 
 
 def from_pyg(
@@ -93,7 +101,7 @@ def from_pyg(
         **options: Fields of `ImportOptions`.
 
     Returns:
-        The report: edges, seconds, peak memory, bytes on disk, hidden share.
+        The report, as of `import_graph`.
 
     Raises:
         ImportFailed: An id is out of range, a column has the wrong length or dtype.
@@ -106,4 +114,25 @@ def from_pyg(
     from .pyg import plan_pyg
 
     budget = None if memory is None else parse_bytes(memory)
-    return run_import(plan_pyg(data), path, ImportOptions(memory=budget, **options), progress)
+    settings = ImportOptions(memory=budget, **options)
+    with _python_faces():
+        return _in_python(run_import(plan_pyg(data), path, settings, progress))
+
+
+@contextmanager
+def _python_faces() -> Iterator[None]:
+    """Messages that name options of the command line name keywords instead."""
+    try:
+        yield
+    except ImportFailed as error:
+        error.args = (python_words(str(error)),)
+        error.notes = [_note_in_python(note) for note in error.notes]
+        raise
+
+
+def _in_python(report: dict[str, Any]) -> dict[str, Any]:
+    return {**report, "notes": [_note_in_python(note) for note in report["notes"]]}
+
+
+def _note_in_python(note: dict[str, Any]) -> dict[str, Any]:
+    return {**note, "message": python_words(note["message"])}

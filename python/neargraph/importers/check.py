@@ -59,6 +59,11 @@ def store_dtype(dtype: np.dtype[Any], where: str) -> tuple[str, np.dtype[Any]]:
     return name, wide
 
 
+def wider_than_f32(dtype: np.dtype[Any]) -> str | None:
+    """The name of a float dtype that f32 does not hold; None for any other."""
+    return dtype.name if dtype.kind == "f" and dtype.itemsize > 4 else None
+
+
 def node_ids(ids: Array, where: str, first_row: int, bound: int | None = None) -> Array:
     """Checks one chunk of node ids: integers, not negative, below ``bound`` where it is known."""
     if ids.dtype.kind not in "iu":
@@ -81,32 +86,38 @@ def node_ids(ids: Array, where: str, first_row: int, bound: int | None = None) -
             f"but there are {bound} nodes (0 to {bound - 1})",
             "correct the row or the number of nodes",
         )
-    if top >= 1 << 40:
-        row = int(np.flatnonzero(ids >= 1 << 40)[0])
+    if top >= 1 << 63:
+        row = int(np.flatnonzero(ids >= 1 << 63)[0])
         fail(
             where,
-            f"row {first_row + row} has node id {int(ids[row])}, beyond 2^40",
+            f"row {first_row + row} has node id {int(ids[row])}, beyond 2^63",
             "renumber the nodes, or import the ids as --strings",
         )
     return ids
 
 
-def integer_labels(values: Array, where: str, first_row: int) -> Array:
-    """Labels that must be integers, given as floats: whole numbers pass, NaN is an error."""
+def to_i64(values: Array, where: str, first_row: int) -> Array:
+    """Integers as i64; `ImportFailed` for one that does not fit."""
+    if values.dtype == np.uint64 and values.size and int(values.max()) >= 1 << 63:
+        row = int(np.flatnonzero((values >= 1 << 63).reshape(len(values), -1).any(axis=1))[0])
+        fail(where, f"row {first_row + row} does not fit in 63 bits", "store smaller numbers")
+    return values.astype(np.int64)
+
+
+def whole_times(values: Array, where: str, first_row: int) -> Array:
+    """Times as i64; `ImportFailed` for a fraction, NaN, or a number that does not fit."""
     if values.dtype.kind in "iub":
-        return values.astype(np.int64)
+        return to_i64(values, where, first_row)
     if values.dtype.kind != "f":
-        fail(where, f"labels have dtype {values.dtype}", "store them as integers or floats")
-    bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+        fail(where, f"times have dtype {values.dtype}", "store them as integers")
+    bad = np.flatnonzero(~((values == np.floor(values)) & (np.abs(values) < 2.0**63)))
     if bad.size:
+        row = int(bad[0])
         fail(
             where,
-            f"row {first_row + int(bad[0])} is NaN in an integer label",
-            "use -1 for a missing class, or keep float labels (NaN is then missing)",
+            f"row {first_row + row} has the time {values[row]}, which is not a whole number",
+            "multiply times until they are whole, and store integers",
         )
-    if (values != np.floor(values)).any():
-        row = int(np.flatnonzero((values != np.floor(values)).reshape(len(values), -1).any(1))[0])
-        fail(where, f"row {first_row + row} is not a whole number", "keep the label as floats")
     return values.astype(np.int64)
 
 

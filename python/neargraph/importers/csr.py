@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .arrays import NpyStream, NpzFile
-from .check import fail, node_ids, store_dtype
+from .check import fail, node_ids, store_dtype, to_i64, wider_than_f32
 from .plan import CHUNK_BYTES, CHUNK_EDGES, Array, CsrChunk, EdgeChunk, TensorPlan
 
 _ROWS = 1 << 17
@@ -72,7 +72,7 @@ def csr_edges(
             yield EdgeChunk(
                 sources,
                 destinations.astype(np.int64),
-                weights=values.rows(end - done).astype(np.float32) if values else None,
+                weights=values.rows(end - done) if values else None,
             )
             done = end
 
@@ -94,6 +94,7 @@ def csr_tensor(
         num_rows,
         csr=lambda: csr_rows(npz, indptr, indices, data, width),
         num_values=int(npz.shape(indices)[0]),
+        narrowed_from=None if data is None else wider_than_f32(npz.dtype(data)),
     )
 
 
@@ -142,11 +143,15 @@ def member_tensor(
             f"has shape {list(shape)}, expected {num_rows} rows",
             "the file is inconsistent; write it again",
         )
-    target = np.dtype(np.int64) if as_labels and dtype.kind in "iu" else dtype
+    labels = as_labels and dtype.kind in "iu"
+    target = np.dtype(np.int64) if labels else dtype
     stored, wide = store_dtype(target, npz.where(member))
 
     def chunks() -> Iterator[Array]:
+        row = 0
         for chunk in npz.open(member).chunks():
-            yield chunk.astype(wide, copy=False)
+            whole = to_i64(chunk, npz.where(member), row) if labels else chunk
+            yield whole.astype(wide, copy=False)
+            row += len(chunk)
 
     return TensorPlan(name, stored, tuple(int(n) for n in shape[1:]), chunks, num_rows)

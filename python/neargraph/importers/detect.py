@@ -29,6 +29,11 @@ FORMATS = (
     "tudataset",
 )
 
+_HINTS_OF = {
+    "text": ("delimiter", "header", "columns", "strings", "time_scale"),
+    "table": ("columns",),
+}
+
 
 def plan_source(
     source: Path | str, format: str | None = None, hints: TextHints | None = None
@@ -49,6 +54,11 @@ def plan_source(
     """
     path = Path(source)
     chosen = format or detect_format(path)
+    taken = _HINTS_OF.get(chosen, ())
+    for name in hints.given() if hints else ():
+        if name not in taken:
+            option = "--" + name.replace("_", "-")
+            fail(str(path), f"{option} means nothing for the format {chosen}", f"drop {option}")
     if chosen == "text":
         return plan_text(path, hints)
     if chosen == "table":

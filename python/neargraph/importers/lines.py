@@ -30,7 +30,9 @@ def text_lines(path: Path | str) -> Iterator[tuple[int, str]]:
                 number += 1
                 if len(line) >= _MAX_LINE:
                     fail(f"{file}:{number}", "line longer than 16 MiB", "check the format")
-                yield number, line.decode("utf-8").rstrip("\r\n")
+                # A byte order mark is no part of the first field.
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                yield number, text.rstrip("\r\n")
     except UnicodeDecodeError:
         fail(f"{file}:{number}", "not UTF-8 text", "check the format, or give --format")
     except (EOFError, zlib.error, gzip.BadGzipFile, OSError) as error:

@@ -13,6 +13,7 @@ import numpy as np
 
 from .check import fail, need_file, node_ids
 from .lines import text_lines
+from .notes import Note
 from .plan import CHUNK_EDGES, EdgeChunk, EdgePlan, GraphPlan, NodePlan
 
 
@@ -27,11 +28,12 @@ def plan_lists(path: Path | str, times: Path | str | None = None) -> GraphPlan:
     """The plan of an adjacency list file; ``times`` defaults to the matching file beside it."""
     file = need_file(path)
     time_file = need_file(times) if times else times_beside(file)
-    users, items, edges = -1, -1, 0
-    for chunk in _edges(file, time_file):
-        users = max(users, int(np.max(chunk.sources)))
-        items = max(items, int(np.max(chunk.destinations)))
-        edges += len(chunk.sources)
+    edges = sum(len(chunk.sources) for chunk in _edges(file, time_file))
+    idle = sum(len(line.split()) == 1 for _, line in text_lines(file))
+    notes = []
+    if idle:
+        message = f"{idle} lines name a user without items; only edges are stored"
+        notes.append(Note("users-without-items", idle, str(file), message))
     edge = EdgePlan(
         "user",
         "visits",
@@ -40,9 +42,9 @@ def plan_lists(path: Path | str, times: Path | str | None = None) -> GraphPlan:
         num_edges=edges,
         has_time=time_file is not None,
     )
-    notes = [f"times from {time_file}"] if time_file else []
-    nodes = [NodePlan("user", users + 1), NodePlan("item", items + 1)]
-    return GraphPlan(str(file), "adjacency lists", nodes, [edge], notes)
+    facts = [f"times from {time_file}"] if time_file else []
+    nodes = [NodePlan("user"), NodePlan("item")]
+    return GraphPlan(str(file), "adjacency lists", nodes, [edge], notes, facts)
 
 
 def _numbers(line: str, file: Path, number: int) -> list[int]:

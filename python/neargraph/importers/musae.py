@@ -1,12 +1,13 @@
 """MUSAE sets: NAME_edges.csv, NAME.json (or NAME_features.json) and NAME_target.csv, also .gz.
 
 Features are lists of word numbers by node and become the dense binary f32 tensor `x`; the target
-(integers, or floats where a value is not whole) becomes `y`. The JSON is parsed in one piece: it
-is tens of MB at most in this collection, and refused beyond 1 GiB.
+(integers, floats where a value is not whole, or names of classes) becomes `y`. The
+JSON is parsed in one piece: it is tens of MB at most in this collection, and refused beyond 1 GiB.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from .check import fail, need_file, node_ids
-from .lines import number_table, pair_tables, text_lines
+from .labels import parsed_labels
+from .lines import pair_tables, text_lines
+from .notes import Note, left_out
 from .plan import (
     CHUNK_BYTES,
     Array,
@@ -26,6 +29,9 @@ from .plan import (
 )
 
 _MAX_JSON = 1 << 30
+# Where edges name nodes by another number than the site did, that one is new_id.
+_IDS = ("new_id", "id")
+_LABELS = ("target", "ml_target", "page_type", "mature")
 
 
 def musae_parts(path: Path) -> tuple[Path, Path, Path | None] | None:
@@ -56,19 +62,21 @@ def plan_musae(path: Path | str) -> GraphPlan:
     edges, features, target = parts
     words = _features(features)
     num_nodes = max(words, default=-1) + 1
-    node = NodePlan(num_nodes=num_nodes)
+    node, notes = NodePlan(num_nodes=num_nodes), list[Note]()
     if target is not None:
-        values = _target(target, num_nodes)
-        dtype = "i64" if values.dtype.kind == "i" else "f32"
-        num_nodes = max(num_nodes, len(values))
-        node.num_nodes = num_nodes
-        node.tensors.append(TensorPlan("y", dtype, (), lambda: iter([values]), num_nodes))
+        labels = _target(target, num_nodes, notes)
+        num_nodes = node.num_nodes = labels.num_rows or 0
+        node.tensors.append(labels)
+    if len(words) < num_nodes:
+        count = num_nodes - len(words)
+        message = f"{count} nodes have no words, so their rows are zeros"
+        notes.append(Note("rows-filled", count, str(features), message))
     width = 1 + max((int(w.max()) for w in words.values() if w.size), default=-1)
     node.tensors.insert(
         0, TensorPlan("x", "f32", (width,), lambda: _rows(words, num_nodes, width), num_nodes)
     )
     edge = EdgePlan(chunks=lambda: _edges(edges, num_nodes))
-    return GraphPlan(str(edges), "musae", [node], [edge])
+    return GraphPlan(str(edges), "musae", [node], [edge], notes)
 
 
 def _features(file: Path) -> dict[int, Array]:
@@ -88,18 +96,38 @@ def _features(file: Path) -> dict[int, Array]:
     return words
 
 
-def _target(file: Path, num_nodes: int) -> Array:
-    table = number_table(file, ",", np.float64, skip_header=True)
-    if table.shape[1] != 2:
-        fail(str(file), f"{table.shape[1]} columns, expected id,target", "check the file")
+def _target(file: Path, num_nodes: int, notes: list[Note]) -> TensorPlan:
     where = str(file)
-    ids = node_ids(table[:, 0].astype(np.int64), where, 1)
+    rows = csv.reader(line for _, line in text_lines(file))
+    header = [name.strip() for name in next(rows, [])]
+    id_column = _column(header, _IDS, where)
+    label_column = header.index(header[1]) if len(header) == 2 else _column(header, _LABELS, where)
+    rest = [name for at, name in enumerate(header) if at not in (id_column, label_column)]
+    notes.extend(left_out("columns-dropped", rest, where, "only the label is stored"))
+    table = [row for row in rows if row]
+    for number, row in enumerate(table, start=2):
+        if len(row) != len(header):
+            fail(f"{file}:{number}", f"{len(row)} columns, not {len(header)}", "check the file")
+        if not row[id_column].strip().isdigit():
+            fail(f"{file}:{number}", f"{row[id_column][:60]!r} is not a node id", "check the file")
+    ids = node_ids(np.array([int(row[id_column]) for row in table], dtype=np.int64), where, 1)
     if len(np.unique(ids)) != len(ids) or len(ids) < num_nodes or ids.max(initial=-1) >= len(ids):
         fail(where, f"{len(ids)} targets for {num_nodes} nodes", "give each node one target")
-    whole = np.isfinite(table[:, 1]).all() and (table[:, 1] == np.floor(table[:, 1])).all()
-    values = np.zeros(len(ids), dtype=np.int64 if whole else np.float32)
-    values[ids] = table[:, 1]
-    return values
+    labels = [""] * len(ids)
+    for node, row in zip(ids.tolist(), table, strict=True):
+        labels[node] = row[label_column].strip()
+    return parsed_labels("y", labels, where, notes)
+
+
+def _column(header: list[str], known: tuple[str, ...], where: str) -> int:
+    found = next((header.index(name) for name in known if name in header), None)
+    if found is None:
+        fail(
+            where,
+            f"no column {' or '.join(known)} (columns: {', '.join(header)})",
+            "name the column so",
+        )
+    return found
 
 
 def _rows(words: dict[int, Array], num_nodes: int, width: int) -> Iterator[Array]:

@@ -43,7 +43,8 @@ def _narrow(tensor: TensorPlan, x_dtype: str) -> TensorPlan:
     if x_dtype in (tensor.stored, tensor.dtype):
         return tensor
     given = tensor.chunks if tensor.dtype == "f32" else _as_f32(tensor.chunks, tensor.dtype)
-    return replace(tensor, dtype="f32", stored=x_dtype, chunks=given)
+    wider = tensor.dtype if tensor.narrowed_from is None else tensor.narrowed_from
+    return replace(tensor, dtype="f32", stored=x_dtype, chunks=given, narrowed_from=wider)
 
 
 def _as_f32(chunks: Callable[[], Iterator[Array]], dtype: str) -> Callable[[], Iterator[Array]]:

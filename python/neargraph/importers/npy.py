@@ -7,13 +7,15 @@ A file holds [E, 2] or [2, E] integers. A folder holds `edge_index.npy`, or `ind
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from .arrays import open_npy
-from .check import fail, node_ids, same_rows, store_dtype
+from .check import fail, node_ids, same_rows, store_dtype, to_i64, whole_times
+from .labels import class_tensor
+from .notes import Note, unused_files
 from .npz import split_tensors
 from .plan import (
     CHUNK_BYTES,
@@ -57,8 +59,8 @@ def array_edges(
         yield EdgeChunk(
             node_ids(np.ascontiguousarray(columns[0, span]), where, row, num_nodes),
             node_ids(np.ascontiguousarray(columns[1, span]), where, row, num_nodes),
-            times=None if times is None else np.asarray(times[span], dtype=np.int64),
-            weights=None if weights is None else np.asarray(weights[span], dtype=np.float32),
+            times=None if times is None else whole_times(np.asarray(times[span]), "edge_time", row),
+            weights=None if weights is None else np.asarray(weights[span]),
         )
 
 
@@ -75,7 +77,8 @@ def array_tensor(
 
     def chunks() -> Iterator[Array]:
         for row in range(0, len(array), step):
-            yield np.ascontiguousarray(array[row : row + step], dtype=wide)
+            part = np.asarray(array[row : row + step])
+            yield np.ascontiguousarray(to_i64(part, where, row) if labels else part, dtype=wide)
 
     return TensorPlan(name, stored, tuple(int(n) for n in array.shape[1:]), chunks, len(array))
 
@@ -92,7 +95,11 @@ def plan_npy(path: Path | str) -> GraphPlan:
         edge.npy = NpyFile(str(file), layout)
     else:
         edge.chunks = lambda: array_edges(array, str(file), None)
-    return GraphPlan(str(file), "npy", [NodePlan()], [edge])
+    notes = []
+    if array.shape == (2, 2):
+        message = "shape [2, 2] is taken as [2, E]: row 0 the sources, row 1 the destinations"
+        notes.append(Note("layout-guessed", 2, str(file), message))
+    return GraphPlan(str(file), "npy", [NodePlan()], [edge], notes)
 
 
 def _plan_folder(folder: Path) -> GraphPlan:
@@ -101,36 +108,62 @@ def _plan_folder(folder: Path) -> GraphPlan:
     def where(name: str) -> str:
         return str(folder / f"{name}.npy")
 
-    num_nodes = next((len(arrays[n]) for n in ("x", "y") if n in arrays), None)
-    if "indptr" in arrays:
-        num_nodes = len(arrays["indptr"]) - 1
-    node = NodePlan(num_nodes=num_nodes)
-    masks = [arrays[name] for name in _MASKS if name in arrays]
-    if masks and len(masks) < 3:
-        fail(str(folder), f"has {len(masks)} of the three mask files", "give all or none")
+    num_nodes = _folder_nodes(arrays, folder)
+    node, notes = NodePlan(num_nodes=num_nodes), list[Note]()
     for name, array in arrays.items():
         if name in _EDGE_FILES or name in _MASKS:
             continue
+        if name == "y" and array.dtype.kind == "U" and array.ndim == 1:
+            texts = _texts(array)
+            node.tensors.append(class_tensor("y", texts, len(array), where(name), notes))
+            continue
         plan = array_tensor(array, name, where(name), num_nodes, as_labels=name == "y")
         node.tensors.append(plan)
-    if masks and num_nodes is not None:
-        flat = [np.asarray(m.T if m.ndim == 2 else m, dtype=bool) for m in masks]
-        node.tensors.extend(split_tensors(flat, num_nodes, str(folder)))
+    if num_nodes is not None:
+        masks = [_mask(arrays[name]) if name in arrays else None for name in _MASKS]
+        node.tensors.extend(split_tensors(masks, num_nodes, str(folder)))
     edge = _folder_edges(arrays, folder, num_nodes)
     if "edge_attr" in arrays:
         edge.has_edge_ids = True
         edge.tensors.append(
             array_tensor(arrays["edge_attr"], "edge_attr", where("edge_attr"), edge.num_edges)
         )
-    return GraphPlan(str(folder), "npy folder", [node], [edge])
+    notes += unused_files(folder, folder.glob("*.npy"))
+    return GraphPlan(str(folder), "npy folder", [node], [edge], notes)
+
+
+def _mask(array: Array) -> Array:
+    return np.asarray(array.T if array.ndim == 2 else array, dtype=bool)
+
+
+def _texts(array: Array) -> Callable[[], Iterator[list[str]]]:
+    def texts() -> Iterator[list[str]]:
+        for row in range(0, len(array), CHUNK_EDGES):
+            yield array[row : row + CHUNK_EDGES].tolist()
+
+    return texts
+
+
+def _folder_nodes(arrays: dict[str, Array], folder: Path) -> int | None:
+    """The number of nodes that all node arrays agree on; None where there are none."""
+    rows = {
+        name: len(array)
+        for name, array in arrays.items()
+        if name in ("x", "y", *_MASKS) and array.ndim > 0
+    }
+    if "indptr" in arrays:
+        rows["indptr"] = len(arrays["indptr"]) - 1
+    if len(set(rows.values())) > 1:
+        each = ", ".join(f"{name}.npy {count}" for name, count in rows.items())
+        fail(str(folder), f"files have different numbers of nodes: {each}", "make them equal")
+    return next(iter(rows.values()), None)
 
 
 def _folder_edges(arrays: dict[str, Array], folder: Path, num_nodes: int | None) -> EdgePlan:
     times, weights = arrays.get("edge_time"), arrays.get("edge_weight")
     if "edge_index" in arrays:
         index, name = arrays["edge_index"], str(folder / "edge_index.npy")
-        pair_layout(index, name)
-        total = max(index.shape)
+        total = int(index.shape[1 if pair_layout(index, name) == "rows" else 0])
 
         def chunks() -> Iterator[EdgeChunk]:
             return array_edges(index, name, num_nodes, times, weights)
@@ -186,6 +219,8 @@ def _csr(
         yield EdgeChunk(
             np.repeat(np.arange(first, first + len(lengths), dtype=np.int64), lengths),
             node_ids(np.asarray(indices[row:end]), where, row, num_nodes),
-            times=None if times is None else np.asarray(times[row:end], dtype=np.int64),
-            weights=None if weights is None else np.asarray(weights[row:end], dtype=np.float32),
+            times=None
+            if times is None
+            else whole_times(np.asarray(times[row:end]), "edge_time", row),
+            weights=None if weights is None else np.asarray(weights[row:end]),
         )

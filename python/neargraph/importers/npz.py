@@ -6,14 +6,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from .arrays import NpzFile
-from .check import fail
+from .check import fail, wider_than_f32
 from .csr import csr_edges, csr_tensor, member_tensor
+from .labels import class_tensor
+from .notes import Note, left_out
 from .npz_pairs import pair_chunks, pair_columns
 from .npz_typed import plan_typed
 from .plan import (
@@ -24,6 +26,9 @@ from .plan import (
     NodePlan,
     TensorPlan,
 )
+
+_ADJACENCY = ("adj_indptr", "adj_indices", "adj_data", "adj_shape", "labels")
+_ATTRIBUTES = ("attr_indptr", "attr_indices", "attr_data", "attr_shape")
 
 _LAYOUTS = """adj_indptr/adj_indices (adj/attr layout), edges + node_features (heterophilous),
 indptr/indices (CSR), X__rel__Y (typed), node_ptr/edge_ptr/edge_index (molecules)"""
@@ -69,7 +74,7 @@ def _square(npz: NpzFile) -> int:
 
 def _plan_matrices(npz: NpzFile) -> GraphPlan:
     num_nodes = _square(npz)
-    node = NodePlan(num_nodes=num_nodes)
+    node, notes = NodePlan(num_nodes=num_nodes), list[Note]()
     if "attr_indptr" in npz:
         rows, width = (int(n) for n in npz.small("attr_shape"))
         if rows != num_nodes:
@@ -85,7 +90,7 @@ def _plan_matrices(npz: NpzFile) -> GraphPlan:
     elif "attr_data" in npz and len(npz.shape("attr_data")) == 2:
         node.tensors.append(member_tensor(npz, "attr_data", "x", num_nodes))
     if "labels" in npz:
-        node.tensors.append(member_tensor(npz, "labels", "y", num_nodes, as_labels=True))
+        node.tensors.append(label_tensor(npz, "labels", num_nodes, notes))
     weighted = "adj_data" in npz and not _all_ones(npz, "adj_data")
     edge = EdgePlan(
         chunks=lambda: csr_edges(
@@ -94,7 +99,12 @@ def _plan_matrices(npz: NpzFile) -> GraphPlan:
         num_edges=int(npz.shape("adj_indices")[0]),
         has_weight=weighted,
     )
-    return GraphPlan(str(npz.path), "npz adj/attr", [node], [edge])
+    has_matrix = "attr_indptr" in npz
+    used = _ADJACENCY + (_ATTRIBUTES if has_matrix else ())
+    if not has_matrix and node.tensors and node.tensors[0].name == "x":
+        used += ("attr_data",)
+    notes += unused_members(npz, used)
+    return GraphPlan(str(npz.path), "npz adj/attr", [node], [edge], notes)
 
 
 def _plan_csr(npz: NpzFile) -> GraphPlan:
@@ -105,31 +115,56 @@ def _plan_csr(npz: NpzFile) -> GraphPlan:
         num_edges=int(npz.shape("indices")[0]),
         has_weight=weights is not None,
     )
-    return GraphPlan(str(npz.path), "npz CSR", [NodePlan(num_nodes=num_nodes)], [edge])
+    notes = unused_members(npz, ("indptr", "indices", "data"))
+    return GraphPlan(str(npz.path), "npz CSR", [NodePlan(num_nodes=num_nodes)], [edge], notes)
 
 
 def _plan_heterophilous(npz: NpzFile) -> GraphPlan:
     num_nodes = int(npz.shape("node_features")[0])
-    node = NodePlan(num_nodes=num_nodes)
+    node, notes = NodePlan(num_nodes=num_nodes), list[Note]()
     node.tensors.append(member_tensor(npz, "node_features", "x", num_nodes))
     if "node_labels" in npz:
-        node.tensors.append(member_tensor(npz, "node_labels", "y", num_nodes, as_labels=True))
+        node.tensors.append(label_tensor(npz, "node_labels", num_nodes, notes))
     names = ("train_masks", "val_masks", "test_masks")
-    if all(name in npz for name in names):
-        masks = [npz.small(name).astype(bool) for name in names]
-        node.tensors.extend(split_tensors(masks, num_nodes, str(npz.path)))
+    masks = [npz.small(name).astype(bool) if name in npz else None for name in names]
+    node.tensors.extend(split_tensors(masks, num_nodes, str(npz.path)))
     edge = EdgePlan(
         chunks=lambda: pair_chunks(npz, "edges", num_nodes), num_edges=int(npz.shape("edges")[0])
     )
-    return GraphPlan(str(npz.path), "npz heterophilous", [node], [edge])
+    used = ("node_features", "node_labels", "edges", *names)
+    notes += unused_members(npz, used)
+    return GraphPlan(str(npz.path), "npz heterophilous", [node], [edge], notes)
 
 
-def split_tensors(masks: list[Array], num_nodes: int, where: str) -> list[TensorPlan]:
+def label_tensor(npz: NpzFile, member: str, num_nodes: int, notes: list[Note]) -> TensorPlan:
+    """Labels as tensor ``y``; text becomes classes with names."""
+    if npz.dtype(member).kind != "U" or npz.shape(member) != (num_nodes,):
+        return member_tensor(npz, member, "y", num_nodes, as_labels=True)
+
+    def texts() -> Iterator[list[str]]:
+        for chunk in npz.open(member).chunks():
+            yield chunk.tolist()
+
+    return class_tensor("y", texts, num_nodes, npz.where(member), notes)
+
+
+def unused_members(npz: NpzFile, used: tuple[str, ...]) -> list[Note]:
+    """A note of the members that nothing is made of."""
+    rest = [name for name in npz.names if name not in used]
+    return left_out("members-unused", rest, str(npz.path), "the layout has no place for them")
+
+
+def split_tensors(given: Sequence[Array | None], num_nodes: int, where: str) -> list[TensorPlan]:
     """`split_k` tensors of (train, val, test) masks, each bool [k, num_nodes] or [num_nodes].
 
     Masks of one dimension give `split_0` without a mask width; k masks give `split_0` to
-    `split_{k-1}` with mask width k. A node in two parts of one split is an error.
+    `split_{k-1}` with mask width k. A mask that is not there is empty; without any there are no
+    tensors. A node in two parts of one split is an error.
     """
+    first = next((mask for mask in given if mask is not None), None)
+    if first is None:
+        return []
+    masks = [np.zeros_like(first) if mask is None else mask for mask in given]
     flat = masks[0].ndim == 1
     stacks = [mask.reshape(1, -1) if mask.ndim == 1 else mask for mask in masks]
     if any(s.shape != stacks[0].shape for s in stacks) or stacks[0].shape[1] != num_nodes:
@@ -184,8 +219,10 @@ def _plan_blocks(npz: NpzFile) -> GraphPlan:
     )
     if "edge_attr" in npz:
         edge.tensors.append(member_tensor(npz, "edge_attr", "edge_attr", num_edges))
-    notes = [f"{len(node_ptr) - 1:,} graphs as one block-diagonal graph; node tensor graph_id"]
-    return GraphPlan(str(npz.path), "npz graphs", [node], [edge], notes)
+    facts = [f"{len(node_ptr) - 1:,} graphs as one block-diagonal graph; node tensor graph_id"]
+    used = ("node_ptr", "edge_ptr", "edge_index", "x", "y", "edge_attr")
+    notes = unused_members(npz, used)
+    return GraphPlan(str(npz.path), "npz graphs", [node], [edge], notes, facts)
 
 
 def graph_ids(node_ptr: Array) -> TensorPlan:
@@ -211,7 +248,14 @@ def graph_labels(labels: Array, node_ptr: Array, where: str) -> TensorPlan:
             part = slice(first, first + (1 << 14))
             yield np.repeat(values[part], np.diff(node_ptr[first : first + (1 << 14) + 1]), axis=0)
 
-    return TensorPlan("graph_y", dtype, tuple(values.shape[1:]), chunks, int(node_ptr[-1]))
+    return TensorPlan(
+        "graph_y",
+        dtype,
+        tuple(values.shape[1:]),
+        chunks,
+        int(node_ptr[-1]),
+        narrowed_from=wider_than_f32(labels.dtype),
+    )
 
 
 def _block_edges(npz: NpzFile, node_ptr: Array, edge_ptr: Array) -> Iterator[EdgeChunk]:

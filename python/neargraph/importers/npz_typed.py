@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from .arrays import NpzFile
 from .check import fail, node_ids
 from .csr import csr_tensor, member_tensor
+from .notes import left_out
 from .npz_pairs import pair_columns
 from .plan import EdgeChunk, EdgePlan, GraphPlan, NodePlan
 
@@ -34,11 +35,11 @@ def plan_typed(npz: NpzFile) -> GraphPlan:
                     "add it to the file",
                 )
         edges.append(_edge_type(npz, member, by_name[source], by_name[destination], relation))
-    notes = [
-        f"{name} left out (text)"
-        for name in npz.names
-        if npz.dtype(name).kind in "US" and name.removesuffix("_names") in by_name
-    ]
+    used = {member for member in npz.names if member.count("__") == 2}
+    for node in nodes:
+        used |= _members(npz, node)
+    rest = [name for name in npz.names if name not in used]
+    notes = left_out("members-unused", rest, str(npz.path), "text, or of no node type")
     return GraphPlan(str(npz.path), "npz typed", nodes, edges, notes)
 
 
@@ -58,21 +59,41 @@ def _node_types(npz: NpzFile) -> list[NodePlan]:
     return nodes
 
 
+def _members(npz: NpzFile, node: NodePlan) -> set[str]:
+    """The members that a node type is made of."""
+    names = {f"num_nodes_{node.name}"}
+    if any(tensor.csr is not None for tensor in node.tensors):
+        names |= {"bow_indptr", "bow_indices", "bow_vocab"}
+    for member in _columns(npz, node):
+        names |= {member, member.removeprefix(node.name + "_") + "_names"}
+    return names
+
+
+def _columns(npz: NpzFile, node: NodePlan) -> list[str]:
+    prefix = node.name + "_"
+    return [
+        member
+        for member in npz.names
+        if member.startswith(prefix) and "__" not in member and npz.dtype(member).kind not in "US"
+    ]
+
+
 def _add_columns(npz: NpzFile, node: NodePlan) -> None:
     count = node.num_nodes or 0
     if "bow_indptr" in npz and npz.shape("bow_indptr") == (count + 1,):
         width = int(npz.shape("bow_vocab")[0])
         node.tensors.append(csr_tensor(npz, "bow_indptr", "bow_indices", None, width, count))
     has_label = False
-    for member in npz.names:
-        prefix = node.name + "_"
-        if not member.startswith(prefix) or "__" in member or npz.dtype(member).kind in "US":
-            continue
-        name = member.removeprefix(prefix)
+    for member in _columns(npz, node):
+        name = member.removeprefix(node.name + "_")
         classes = f"{name}_names" in npz
         if classes and not has_label:
             has_label = True
-            node.tensors.append(member_tensor(npz, member, "y", count, as_labels=True))
+            labels = member_tensor(npz, member, "y", count, as_labels=True)
+            class_names = npz.small(f"{name}_names")
+            if class_names.dtype.kind == "U" and class_names.ndim == 1 and labels.dtype == "i64":
+                labels.class_names = class_names.tolist()
+            node.tensors.append(labels)
         else:
             node.tensors.append(member_tensor(npz, member, name, count))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,7 +23,10 @@ class ImportOptions:
     f16 or bf16, rounded to nearest, or i8 with a scale for each column (its largest magnitude over
     127; rows are read twice). They are read as float32 unless somebody asks for something else.
     ``dense`` stores every row with its zeros; else ``x`` of f32 is stored without them where that
-    pays (see `docs/quickstart.md`), and its rows cannot be changed later.
+    pays (see `docs/quickstart.md`), and its rows cannot be changed later. ``relabel`` makes nodes
+    of the integer ids that edges name and of no others, in ascending order, and keeps the ids as
+    names: `Snapshot.names` and `lookup` translate. ``strict`` refuses an import that would end
+    with notes that no option asked for.
     """
 
     memory: int | None = None
@@ -34,16 +38,19 @@ class ImportOptions:
     edge_ids: bool = False
     page_bytes: int = 4096
     fill: float = 0.9
-    split: tuple[float, float, float] | None = None
+    split: tuple[float, float, float] | str | None = None
     split_type: str | None = None
     seed: int = 0
     num_nodes: int | None = None
     reuse_ids: bool = False
     x_dtype: XDtype | None = None
     dense: bool = False
+    relabel: bool = False
+    strict: bool = False
     overwrite: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "split", parse_split(self.split))
         if self.self_loops not in ("keep", "remove", "add"):
             raise ValueError(f"self_loops is {self.self_loops!r}; use keep, remove or add")
         if self.x_dtype not in (None, "f32", "f16", "bf16", "i8"):
@@ -56,20 +63,23 @@ class ImportOptions:
             raise ValueError(f"threads is {self.threads}; use 1 or more")
 
 
-def parse_split(text: str | None) -> tuple[float, float, float] | None:
-    """(60.0, 20.0, 20.0) of "60,20,20"; the parts are percent and add up to at most 100.
+def parse_split(
+    given: str | Sequence[float] | None,
+) -> tuple[float, float, float] | None:
+    """(60.0, 20.0, 20.0) of "60,20,20" or (60, 20, 20): percent that add up to at most 100.
 
     >>> parse_split("60,20,20")
     (60.0, 20.0, 20.0)
     """
-    if text is None:
+    if given is None:
         return None
     try:
-        parts = [float(part) for part in text.split(",")]
-    except ValueError:
+        parts = [float(part) for part in (given.split(",") if isinstance(given, str) else given)]
+    except (TypeError, ValueError):
         parts = []
     if len(parts) != 3 or min(parts) < 0 or not 0 < sum(parts) <= 100 + 1e-9:
         raise ValueError(
-            f"{text!r} is no split; write train,val,test in percent, like 60,20,20 (at most 100)"
+            f"{given!r} is not a split; write train,val,test in percent, like 60,20,20, "
+            "which add up to at most 100"
         )
     return parts[0], parts[1], parts[2]

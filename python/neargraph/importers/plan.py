@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .notes import Note
+
 Array = NDArray[Any]
 
 CHUNK_BYTES = 4 << 20
@@ -69,6 +71,7 @@ class TextColumns:
     destination: int = 1
     time: int | None = None
     weight: int | None = None
+    time_scale: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ class TensorPlan:
     ``num_rows`` is checked against the owner where it is known. With ``stored`` the chunks are f32,
     and f16, bf16 or i8 (with a scale for each column) is made of them. ``csr`` streams the same
     rows without their zeros, about ``num_values`` entries, where the input has them so.
+    ``narrowed_from`` names the wider dtype of the input. ``class_names`` are what the integers of
+    an i64 tensor stand for; -1 is none of them.
     """
 
     name: str
@@ -97,6 +102,8 @@ class TensorPlan:
     stored: str | None = None
     csr: Callable[[], Iterator[CsrChunk]] | None = None
     num_values: int | None = None
+    narrowed_from: str | None = None
+    class_names: list[str] | None = None
 
     @property
     def row_bytes(self) -> int:
@@ -116,11 +123,17 @@ class TensorPlan:
 
 @dataclass(slots=True)
 class NodePlan:
-    """One node type. ``num_nodes=None``: the largest id met, plus one."""
+    """One node type. ``num_nodes=None``: the largest id met, plus one.
+
+    ``keys`` streams the names of the nodes in order, where edges name them by strings. ``relabel``:
+    only the ids that edges name become nodes.
+    """
 
     name: str = HOMOGENEOUS_NODE
     num_nodes: int | None = None
     strings: bool = False
+    keys: Callable[[], Iterator[list[str]]] | None = None
+    relabel: bool = False
     tensors: list[TensorPlan] = field(default_factory=list)
 
 
@@ -148,14 +161,16 @@ class EdgePlan:
 class GraphPlan:
     """Everything one input holds. ``origin`` names it in messages, ``format`` names its layout.
 
-    ``label_names`` and ``notes`` are shown to the user and not stored.
+    ``notes`` and ``facts`` are shown to the user: what is dropped or odd, and what else is worth
+    knowing. A stream may add notes while it is read.
     """
 
     origin: str
     format: str
     nodes: list[NodePlan]
     edges: list[EdgePlan]
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    facts: list[str] = field(default_factory=list)
 
     def node(self, name: str) -> NodePlan:
         """The node type called ``name``; KeyError where there is none."""

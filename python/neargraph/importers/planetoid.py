@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .check import fail, need_file, node_ids
+from .check import fail, need_file, node_ids, wider_than_f32
+from .notes import Note, unused_files
 from .npz import split_tensors
 from .plan import (
     CHUNK_BYTES,
@@ -81,6 +82,7 @@ def plan_planetoid(path: Path | str) -> GraphPlan:
                 (int(allx.shape[1]),),
                 lambda: _feature_rows(allx, tx, test, num_nodes),
                 num_nodes,
+                narrowed_from=wider_than_f32(allx.data.dtype),
             ),
             TensorPlan("y", "i64", (), lambda: iter([all_labels]), num_nodes),
             *split_tensors(masks, num_nodes, str(folder)),
@@ -90,7 +92,15 @@ def plan_planetoid(path: Path | str) -> GraphPlan:
         chunks=lambda: _graph_edges(graph, num_nodes, str(parts["graph"])),
         num_edges=sum(len(targets) for targets in graph.values()),
     )
-    return GraphPlan(str(folder / f"ind.{name}.*"), "planetoid", [node], [edge])
+    origin = str(folder / f"ind.{name}.*")
+    notes = list[Note]()
+    gaps = num_nodes - len(labels) - len(test)
+    if gaps > 0:
+        message = f"{gaps} nodes have no row, so they get zeros, label 0 and no split"
+        notes.append(Note("rows-filled", gaps, origin, message))
+    if given.is_dir():
+        notes += unused_files(given, [*parts.values(), folder / f"ind.{name}.test.index"])
+    return GraphPlan(origin, "planetoid", [node], [edge], notes)
 
 
 def _test_index(file: Path) -> Array:

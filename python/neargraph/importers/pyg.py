@@ -20,6 +20,7 @@ from neargraph.exceptions import MissingDependency
 
 from .check import fail, node_ids, store_dtype
 from .csr import csr_to_dense
+from .notes import Note, left_out
 from .plan import (
     CHUNK_BYTES,
     CHUNK_EDGES,
@@ -57,7 +58,7 @@ def plan_pyg(data: Any) -> GraphPlan:
 
 
 def _plan_homogeneous(data: Any) -> GraphPlan:
-    notes: list[str] = []
+    notes: list[Note] = []
     num_nodes = _num_nodes(data, "data")
     node = NodePlan(num_nodes=num_nodes)
     edge = _edge_plan(HOMOGENEOUS_EDGE, data, num_nodes, num_nodes, "data")
@@ -75,13 +76,17 @@ def _plan_homogeneous(data: Any) -> GraphPlan:
         elif data.is_node_attr(key):
             node.tensors.append(_tensor(value, key, f"data.{key}", num_nodes))
         else:
-            notes.append(f"{key} left out: neither [num_nodes, ...] nor [num_edges, ...]")
+            why = "neither [num_nodes, ...] nor [num_edges, ...]"
+            notes += left_out("attributes-dropped", [key], f"data.{key}", why)
     node.tensors.extend(_masks(masks, num_nodes, "data", notes))
+    if not node.tensors and "num_nodes" not in data:
+        # PyG took it from the ids of edges, and so does the importer, which notes gaps.
+        node.num_nodes = None
     return GraphPlan("data", "PyG Data", [node], [edge], notes)
 
 
 def _plan_hetero(data: Any) -> GraphPlan:
-    notes: list[str] = []
+    notes: list[Note] = []
     nodes, edges = [], []
     counts: dict[str, int] = {}
     for name in data.node_types:
@@ -97,7 +102,8 @@ def _plan_hetero(data: Any) -> GraphPlan:
             elif value.dim() > 0 and value.size(0) == counts[name]:
                 node.tensors.append(_tensor(value, key, f"{where}.{key}", counts[name]))
             else:
-                notes.append(f"{where}.{key} left out: not [num_nodes, ...]")
+                why = "not [num_nodes, ...]"
+                notes += left_out("attributes-dropped", [key], f"{where}.{key}", why)
         node.tensors.extend(_masks(masks, counts[name], where, notes))
         nodes.append(node)
     for names in data.edge_types:
@@ -143,13 +149,14 @@ def _edge_index(store: Any, where: str) -> Any:
     return index
 
 
-def _left_out(key: str, value: Any, where: str, notes: list[str]) -> bool:
+def _left_out(key: str, value: Any, where: str, notes: list[Note]) -> bool:
     import torch
 
     if key in _SUPERVISION:
-        notes.append(f"{where} left out: supervision; pass it to the loader")
+        notes += left_out("attributes-dropped", [key], where, "supervision; pass it to the loader")
     elif not isinstance(value, torch.Tensor):
-        notes.append(f"{where} left out: {type(value).__name__} is no tensor")
+        why = f"a {type(value).__name__} is not a tensor"
+        notes += left_out("attributes-dropped", [key], where, why)
     elif value.layout != torch.strided and not _is_sparse_x(key, value):
         fail(where, "is a sparse tensor", "call .to_dense() on it first")
     else:
@@ -267,7 +274,9 @@ def _sparse_tensor(value: Any, name: str) -> TensorPlan:
     return TensorPlan(name, "f32", (width,), chunks, num_rows, csr=csr, num_values=len(columns))
 
 
-def _masks(masks: dict[str, Any], num_nodes: int, where: str, notes: list[str]) -> list[TensorPlan]:
+def _masks(
+    masks: dict[str, Any], num_nodes: int, where: str, notes: list[Note]
+) -> list[TensorPlan]:
     import torch
 
     if not masks:
@@ -293,7 +302,10 @@ def _masks(masks: dict[str, Any], num_nodes: int, where: str, notes: list[str]) 
     present = list(columns.values())
     for at, mask in enumerate(present):
         if any(bool((mask & other).any()) for other in present[:at]):
-            notes.append(f"{where}: masks overlap; kept as bool tensors, not as splits")
+            twice = sum(mask.to(torch.uint8) for mask in present) > 1
+            count = int(twice.any(dim=1).sum())
+            message = f"{count} nodes are in two masks, so masks stay bool tensors and no splits"
+            notes.append(Note("masks-overlap", count, where, message))
             return [_tensor(m, key, f"{where}.{key}", num_nodes) for key, m in masks.items()]
     return [_split(columns, k, num_nodes, width) for k in range(max(1, width))]
 

@@ -18,6 +18,7 @@ from neargraph import _core
 
 from .check import fail
 from .narrow import narrow_x
+from .notes import Note
 from .options import ImportOptions
 from .plan import CHUNK_BYTES, Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 from .sparse import may_be_sparse, stored_estimate
@@ -42,6 +43,8 @@ def run_import(
         ImportFailed: The input is inconsistent; nothing is left behind.
         IoFailed: Reading or writing failed, for example because the disk is full.
         BudgetTooSmall: ``options.memory`` is below the minimum, which the message says.
+
+    The report's ``notes`` are those of `importers.notes`, the plan's and the extension's.
     """
     options = options or ImportOptions()
     check_target(Path(out), options)
@@ -104,6 +107,7 @@ def _importer(out: Path | str, options: ImportOptions) -> _core.Importer:
         options.fill,
         options.overwrite,
         options.reuse_ids,
+        options.strict,
     )
 
 
@@ -117,8 +121,23 @@ def _apply(plan: GraphPlan, options: ImportOptions) -> None:
         if known is not None and plan.nodes[0].tensors and known != options.num_nodes:
             fail(plan.origin, f"has {known} rows of node data", "drop --num-nodes")
         plan.nodes[0].num_nodes = options.num_nodes
+    if options.relabel:
+        _relabel(plan)
     if options.x_dtype is not None:
         narrow_x(plan, options.x_dtype)
+
+
+def _relabel(plan: GraphPlan) -> None:
+    for node in plan.nodes:
+        if node.strings:
+            fail(plan.origin, f"node type {node.name!r} has names already", "drop --relabel")
+        if node.num_nodes is not None or node.tensors:
+            fail(
+                plan.origin,
+                f"the input itself numbers the nodes of type {node.name!r}",
+                "drop --relabel, which is for edge lists",
+            )
+        node.relabel = True
 
 
 def _all_tensors(plan: GraphPlan) -> list[TensorPlan]:
@@ -148,7 +167,13 @@ def _declare_types(
 ) -> tuple[dict[str, int], list[int]]:
     """(number of each node type by name, number of each edge type in order)."""
     node_ids = {
-        node.name: importer.node_type(node.name, node.num_nodes, node.strings)
+        node.name: (
+            importer.relabelled_node_type(node.name)
+            if node.relabel
+            else importer.node_type(
+                node.name, None if node.strings else node.num_nodes, node.strings
+            )
+        )
         for node in plan.nodes
     }
     return node_ids, [_declare_edges(importer, plan, edge, options) for edge in plan.edges]
@@ -189,10 +214,14 @@ class _Run:
         self._progress = progress
         self._tensor_done = 0
         self._tensor_total = _chunk_bytes(plan, options)
+        self._rounded = 0
 
     def report(self) -> dict[str, Any]:
         importer, plan = self._importer, self._plan
         node_ids, edge_ids = _declare_types(importer, plan, self._options)
+        for node in plan.nodes:
+            for keys in node.keys() if node.keys is not None else ():
+                importer.push_keys(node_ids[node.name], keys)
         for edge, number in zip(plan.edges, edge_ids, strict=True):
             self._push_edges(edge, number)
         importer.build_topology()
@@ -204,6 +233,8 @@ class _Run:
                 self._push_tensor("edge", number, self._with_loops(edge, tensor), None)
         if self._options.split is not None:
             self._push_split(node_ids)
+        for note in plan.notes:
+            importer.add_note(note.code, note.count, note.where, note.message, note.requested)
         report: dict[str, Any] = json.loads(
             importer.finish(lambda done, total: self._progress("write", done, total))
         )
@@ -222,6 +253,7 @@ class _Run:
                 text.destination,
                 text.time,
                 text.weight,
+                text.time_scale,
                 lambda done, total: self._progress("edges", done, total),
             )
             return
@@ -234,16 +266,25 @@ class _Run:
             )
             return
         assert edge.chunks is not None
-        done = 0
+        done = self._rounded = 0
         for chunk in edge.chunks():
             self._push_chunk(number, chunk)
             done += len(chunk.sources)
             self._progress("edges", done, edge.num_edges)
+        if self._rounded:
+            triple = f"({edge.source}, {edge.relation}, {edge.destination})"
+            where = f"{self._plan.origin}, edge type {triple}"
+            message = f"{self._rounded} weights lost digits, because they are stored as f32"
+            self._plan.notes.append(Note("narrowed", self._rounded, where, message))
 
     def _push_chunk(self, number: int, chunk: EdgeChunk) -> None:
         if isinstance(chunk.sources, list) and isinstance(chunk.destinations, list):
             self._importer.push_string_edges(
-                number, chunk.sources, chunk.destinations, chunk.times, chunk.weights
+                number,
+                chunk.sources,
+                chunk.destinations,
+                chunk.times,
+                self._weights(chunk.weights),
             )
             return
         self._importer.push_edges(
@@ -252,8 +293,16 @@ class _Run:
             _ids(chunk.destinations),
             chunk.edge_ids,
             chunk.times,
-            chunk.weights,
+            self._weights(chunk.weights),
         )
+
+    def _weights(self, weights: Array | None) -> Array | None:
+        if weights is None or weights.dtype == np.float32:
+            return weights
+        narrow = weights.astype(np.float32)
+        same = narrow.astype(weights.dtype) == weights
+        self._rounded += int((~same & (weights == weights)).sum())
+        return narrow
 
     def _push_tensor(
         self, kind: Any, number: int, tensor: TensorPlan, num_rows: int | None
@@ -264,6 +313,8 @@ class _Run:
             handle = importer.begin_sparse_tensor(
                 kind, number, tensor.name, list(tensor.shape), value
             )
+        elif tensor.class_names is not None:
+            handle = importer.begin_class_tensor(kind, number, tensor.name, tensor.class_names)
         elif tensor.stored is None:
             handle = importer.begin_tensor(
                 kind, number, tensor.name, tensor.dtype, list(tensor.shape), tensor.mask_width
@@ -272,6 +323,12 @@ class _Run:
             handle = importer.begin_narrow_tensor(
                 kind, number, tensor.name, tensor.stored, list(tensor.shape)
             )
+        if tensor.narrowed_from is not None:
+            stored = tensor.stored or tensor.dtype
+            message = f"rows are {tensor.narrowed_from} in the input and stored as {stored}"
+            where = f"{self._plan.origin} [{tensor.name}]"
+            note = Note("narrowed", tensor.num_rows or 0, where, message, tensor.stored is not None)
+            self._plan.notes.append(note)
         if _is_scaled(tensor):
             self._feed(tensor, lambda piece: importer.measure_rows(handle, piece))
         if value is not None and tensor.csr is not None:
@@ -353,11 +410,12 @@ class _Run:
     def _push_split(self, node_ids: dict[str, int]) -> None:
         options = self._options
         assert options.split is not None
+        percent, seed = options.split, options.seed
+        assert isinstance(percent, tuple)
         node = split_owner(self._plan, options.split_type)
         if any(tensor.name.startswith("split_") for tensor in node.tensors):
             fail(self._plan.origin, "already has splits of its own", "drop --split")
         count = self._importer.num_nodes(node_ids[node.name]) or 0
-        percent, seed = options.split, options.seed
         tensor = TensorPlan("split_0", "u8", (), lambda: split_chunks(count, percent, seed), count)
         self._push_tensor("node", node_ids[node.name], tensor, count)
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from .check import fail, need_file, node_ids
+from .labels import missing_labels
 from .lines import number_table, text_lines
+from .notes import Note
 from .plan import CHUNK_EDGES, Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 
 _MILLION = 1_000_000
@@ -36,11 +38,18 @@ def plan_temporal(path: Path | str) -> GraphPlan:
         top = max(top, int(left.max()), int(right.max()))
         fractions = fractions or bool((times != np.floor(times)).any())
     scale = _MILLION if fractions else 1
-    node = NodePlan(num_nodes=top + 1)
+    node, notes = NodePlan(), list[Note]()
     if label_file is not None:
         table = number_table(label_file, None, np.int64)
-        ids = node_ids(table[:, 0], str(label_file), 1)
-        node.num_nodes = max(top, int(ids.max(initial=-1))) + 1
+        where = str(label_file)
+        if table.shape[1] != 2:
+            fail(where, f"{table.shape[1]} columns, expected node, label", "check the file")
+        ids = node_ids(table[:, 0], where, 1)
+        if len(np.unique(ids)) != len(ids):
+            fail(where, "a node has two labels", "give each node one")
+        top = max(top, int(ids.max(initial=-1)))
+        node.num_nodes = top + 1
+        notes.extend(missing_labels(node.num_nodes - len(ids), where))
         labels = np.full(node.num_nodes, -1, dtype=np.int64)
         labels[ids] = table[:, 1]
         node.tensors.append(TensorPlan("y", "i64", (), lambda: iter([labels]), node.num_nodes))
@@ -49,7 +58,9 @@ def plan_temporal(path: Path | str) -> GraphPlan:
         for left, right, times in _rows(file):
             yield EdgeChunk(left, right, times=np.rint(times * scale).astype(np.int64))
 
-    notes = ["times are fractions; stored in millionths (i64)"] if fractions else []
+    if fractions:
+        message = "times are fractions, so they are rounded to millionths and stored as i64"
+        notes.append(Note("times-scaled", edges, str(file), message))
     edge = EdgePlan(chunks=chunks, num_edges=edges, has_time=True)
     return GraphPlan(str(file), "temporal", [node], [edge], notes)
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from .check import fail, need_file
+from .notes import Note
 from .plan import EdgePlan, GraphPlan, NodePlan, TextColumns
 
 _HEAD_BYTES = 64 << 10
@@ -34,13 +35,19 @@ _DELIMITERS = {
 class TextHints:
     """What the user says about a text file; None means: look at the head.
 
-    ``columns`` maps src, dst, time, weight to a column number (from 0) or a header name.
+    ``columns`` maps src, dst, time, weight to a column number (from 0) or a header name. Times are
+    multiplied by ``time_scale`` and rounded, so that fractions become integers.
     """
 
     delimiter: str | None = None
     header: bool | None = None
     columns: dict[str, str] | None = None
     strings: bool = False
+    time_scale: float | None = None
+
+    def given(self) -> list[str]:
+        """The names of the hints that the user gave."""
+        return [f.name for f in fields(self) if getattr(self, f.name) not in (None, False)]
 
 
 def parse_columns(text: str | None) -> dict[str, str] | None:
@@ -89,7 +96,7 @@ def read_head(file: Path) -> tuple[list[str], bool]:
         fail(str(file), f"damaged or truncated ({error})", "copy or download it again")
     if b"\0" in data:
         fail(str(file), "is binary, not text", "give --format, or check the file")
-    lines = data.decode("utf-8", errors="replace").splitlines()
+    lines = data.decode("utf-8-sig", errors="replace").splitlines()
     if len(data) == _HEAD_BYTES and len(lines) > 1:
         lines.pop()
     return lines, packed
@@ -114,6 +121,10 @@ def plan_text(path: Path | str, hints: TextHints | None = None) -> GraphPlan:
         )
     header = _looks_like_header(first, hints) if hints.header is None else hints.header
     columns = _columns(first, header, hints, str(file))
+    if hints.time_scale is not None and "time" not in columns:
+        fail(
+            str(file), "has no time column", "name it with --columns time=.., or drop --time-scale"
+        )
     size = file.stat().st_size * (_GZIP_RATIO if packed else 1.0)
     mean_line = sum(len(line) + 1 for line in lines) / len(lines)
     edge = EdgePlan(
@@ -126,12 +137,25 @@ def plan_text(path: Path | str, hints: TextHints | None = None) -> GraphPlan:
             columns["dst"],
             columns.get("time"),
             columns.get("weight"),
+            hints.time_scale,
         ),
         num_edges=int(size / mean_line),
         has_time="time" in columns,
         has_weight="weight" in columns,
     )
-    return GraphPlan(str(file), "text", [NodePlan(strings=hints.strings)], [edge])
+    notes = []
+    if header and not hints.columns and not _named_ends(first):
+        message = (
+            f"no column has a name like src or dst, so {first[0]!r} and {first[1]!r} are taken; "
+            "say which with --columns src=NAME,dst=NAME"
+        )
+        notes.append(Note("columns-guessed", 2, str(file), message))
+    return GraphPlan(str(file), "text", [NodePlan(strings=hints.strings)], [edge], notes)
+
+
+def _named_ends(first: list[str]) -> bool:
+    names = {field.lower() for field in first}
+    return bool(names & {*_SOURCE}) and bool(names & {*_DESTINATION})
 
 
 def _delimiter(line: str) -> str | None:
@@ -171,7 +195,8 @@ def _columns(first: list[str], header: bool, hints: TextHints, where: str) -> di
             if match:
                 found[key] = match[0]
     if "src" not in found or "dst" not in found:
-        found = {"src": 0, "dst": 1}
+        others = {k: at for k, at in found.items() if k in ("time", "weight") and at > 1}
+        found = {"src": 0, "dst": 1, **others}
     for key, value in (hints.columns or {}).items():
         if key == "edge_id":
             fail(where, "text input numbers edges by row", "drop edge_id from --columns")

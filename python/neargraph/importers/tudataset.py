@@ -14,6 +14,7 @@ import numpy as np
 
 from .check import fail, need_file, node_ids, same_rows
 from .lines import number_table, pair_tables, text_lines
+from .notes import unused_files
 from .npz import graph_labels
 from .plan import (
     Array,
@@ -22,6 +23,16 @@ from .plan import (
     GraphPlan,
     NodePlan,
     TensorPlan,
+)
+
+_PARTS = (
+    "A",
+    "graph_indicator",
+    "graph_labels",
+    "node_labels",
+    "node_attributes",
+    "edge_labels",
+    "edge_attributes",
 )
 
 
@@ -50,7 +61,10 @@ def plan_tudataset(path: Path | str) -> GraphPlan:
     indicator = need_file(
         _part(folder, name, "graph_indicator") or folder / f"{name}_graph_indicator.txt"
     )
-    graph_of = number_table(indicator, None, np.int64)[:, 0] - 1
+    graph_of = number_table(indicator, None, np.int64) - 1
+    if graph_of.shape[1] != 1:
+        fail(str(indicator), f"{graph_of.shape[1]} columns, expected one", "check the file")
+    graph_of = graph_of[:, 0]
     if graph_of.size == 0 or (np.diff(graph_of) < 0).any() or graph_of[0] != 0:
         fail(str(indicator), "graphs are not numbered 1, 2, ... in order", "sort the file")
     node_ptr = np.concatenate([[0], np.cumsum(np.bincount(graph_of))])
@@ -66,8 +80,10 @@ def plan_tudataset(path: Path | str) -> GraphPlan:
         has_edge_ids=bool(tensors),
         tensors=tensors,
     )
-    notes = [f"{len(node_ptr) - 1:,} graphs as one block-diagonal graph; node tensor graph_id"]
-    return GraphPlan(str(folder), "tudataset", [node], [edge], notes)
+    facts = [f"{len(node_ptr) - 1:,} graphs as one block-diagonal graph; node tensor graph_id"]
+    used = [file for part in _PARTS if (file := _part(folder, name, part))]
+    notes = unused_files(folder, used)
+    return GraphPlan(str(folder), "tudataset", [node], [edge], notes, facts)
 
 
 def _column(name: str, values: Array) -> TensorPlan:

@@ -80,7 +80,8 @@ impl Compaction<'_> {
             }
             let mut rows = match self.snapshot.scales(tensor)? {
                 Some(scales) => self.builder.scaled_tensor(owner, spec, &scales)?,
-                None => self.builder.tensor(owner, spec)?,
+                None if meta.class_names.is_empty() => self.builder.tensor(owner, spec)?,
+                None => self.builder.class_tensor(owner, spec, meta.class_names.clone())?,
             };
             self.dense_rows(tensor, &mut rows)?;
             self.builder.add(rows.finish()?)?;

@@ -1,0 +1,67 @@
+"""Labels: class names become numbers and are kept beside them, missing labels become -1.
+
+-1 is what training leaves out and what PyTorch's losses take as ``ignore_index``. Classes are
+numbered in the order of their names, so the numbers depend on nothing else. Memory is that of the
+names and of one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from .check import fail
+from .notes import Note
+from .plan import Array, TensorPlan
+
+UNLABELLED = -1
+_CLASSES_MAX = 1 << 16
+
+Texts = Callable[[], Iterator[Sequence[str | None]]]
+"""Streams labels as text; None and "" are missing."""
+
+
+def missing_labels(count: int, where: str) -> list[Note]:
+    """The note of labels that are missing; none where there are none."""
+    message = f"{count} labels are missing and stored as -1, which training leaves out"
+    return [Note("labels-missing", count, where, message)] if count else []
+
+
+def class_tensor(
+    name: str, texts: Texts, num_rows: int, where: str, notes: list[Note]
+) -> TensorPlan:
+    """Labels as text to an i64 tensor that keeps the names of its classes."""
+    found: set[str] = set()
+    missing = 0
+    for chunk in texts():
+        known = [text for text in chunk if text]
+        missing += len(chunk) - len(known)
+        found.update(known)
+        if len(found) > _CLASSES_MAX:
+            fail(where, f"more than {_CLASSES_MAX:,} different labels", "give numbers instead")
+    notes.extend(missing_labels(missing, where))
+    class_names = sorted(found)
+    number = {text: at for at, text in enumerate(class_names)}
+
+    def chunks() -> Iterator[Array]:
+        for chunk in texts():
+            codes = [number[text] if text else UNLABELLED for text in chunk]
+            yield np.array(codes, dtype=np.int64)
+
+    return TensorPlan(name, "i64", (), chunks, num_rows, class_names=class_names)
+
+
+def parsed_labels(name: str, texts: list[str], where: str, notes: list[Note]) -> TensorPlan:
+    """Labels of a text file: whole numbers i64, other numbers f32, anything else classes."""
+    try:
+        values = np.array([float(text) if text else np.nan for text in texts], dtype=np.float64)
+    except ValueError:
+        return class_tensor(name, lambda: iter([texts]), len(texts), where, notes)
+    missing = np.isnan(values)
+    if (np.isfinite(values) & (values == np.floor(values)) | missing).all():
+        notes.extend(missing_labels(int(missing.sum()), where))
+        whole = np.where(missing, UNLABELLED, values).astype(np.int64)
+        return TensorPlan(name, "i64", (), lambda: iter([whole]), len(whole))
+    floats = values.astype(np.float32)
+    return TensorPlan(name, "f32", (), lambda: iter([floats]), len(floats))

@@ -1,0 +1,181 @@
+"""Columns of tables as tensors, and node tables.
+
+Node columns: an optional `id`; `y` or `label` (classes: text becomes numbers and keeps its names,
+missing ones become -1); list columns and plain numbers become tensors by name; float columns x_0,
+x_1, ... become one tensor x. Row i is node i. Ids other than 0, 1, 2, ... are keys: edges name
+nodes by them, and the store keeps them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .check import fail, same_rows, store_dtype, to_i64, wider_than_f32
+from .labels import UNLABELLED, class_tensor, missing_labels
+from .notes import Note, left_out
+from .plan import CHUNK_BYTES, Array, NodePlan, TensorPlan
+from .table_file import Table
+
+_LABEL = ("y", "label")
+
+
+def node_plan(table: Table, name: str, named: bool, notes: list[Note]) -> NodePlan:
+    """The node type of a table; with ``named`` edges name its nodes by keys."""
+    node = NodePlan(name, table.num_rows, strings=named)
+    names = list(table.schema.names)
+    if named:
+        node.keys = lambda: _keys(table)
+        if has_keys(table) and not table.is_text("id"):
+            message = "ids are not 0, 1, 2, ..., so nodes are numbered by row and ids kept as names"
+            notes.append(Note("ids-relabelled", table.num_rows, f"{table.path} [id]", message))
+    names = [column for column in names if column != "id"]
+    wide = _wide_columns(names)
+    if wide:
+        node.tensors.append(_stacked(table, wide))
+    dropped = []
+    for column in names:
+        if column in wide:
+            continue
+        tensor = column_tensor(table, column, "y" if column in _LABEL else column, notes)
+        if tensor is None:
+            dropped.append(column)
+        else:
+            node.tensors.append(tensor)
+    notes += left_out("columns-dropped", dropped, str(table.path), "not numbers")
+    return node
+
+
+def has_keys(table: Table) -> bool:
+    """Whether the ids of a node table are anything but 0, 1, 2, ..."""
+    if "id" not in table.schema.names or table.is_text("id"):
+        return "id" in table.schema.names
+    for row, batch in table.batches(["id"]):
+        ids = table.numbers(batch.column("id"), "id", row)
+        if (ids != np.arange(row, row + len(ids))).any():
+            return True
+    return False
+
+
+def _keys(table: Table) -> Iterator[list[str]]:
+    """The names of nodes in the order of rows; those of a table without ids are its row numbers."""
+    if "id" in table.schema.names:
+        for row, batch in table.batches(["id"]):
+            yield table.texts(batch.column("id"), "id", row)
+        return
+    for first in range(0, table.num_rows, 1 << 16):
+        yield [str(row) for row in range(first, min(first + (1 << 16), table.num_rows))]
+
+
+def _wide_columns(names: list[str]) -> list[str]:
+    numbered = {int(m[1]): name for name in names if (m := re.fullmatch(r"x_?(\d+)", name))}
+    return (
+        [numbered[k] for k in range(len(numbered))]
+        if set(numbered) == set(range(len(numbered)))
+        else []
+    )
+
+
+def _stacked(table: Table, names: list[str]) -> TensorPlan:
+    step = max(1, CHUNK_BYTES // (4 * len(names)))
+    if any(table.is_text(name) for name in names):
+        fail(f"{table.path} [{names[0]}, ...]", "columns x_0, x_1, ... hold text", "give numbers")
+
+    def chunks() -> Iterator[Array]:
+        for row, batch in table.batches(names, step):
+            parts = [table.numbers(batch.column(n), n, row).astype(np.float32) for n in names]
+            yield np.stack(parts, axis=1)
+
+    kinds = [wider_than_f32(np.dtype(table.kind(name).to_pandas_dtype())) for name in names]
+    wider = next((kind for kind in kinds if kind is not None), None)
+    return TensorPlan("x", "f32", (len(names),), chunks, table.num_rows, narrowed_from=wider)
+
+
+def column_tensor(table: Table, column: str, name: str, notes: list[Note]) -> TensorPlan | None:
+    """A numeric or list column as a tensor; None for text and nested columns but labels."""
+    import pyarrow as pa
+
+    where = f"{table.path} [{column}]"
+    if name == "y" and table.is_text(column):
+        return class_tensor("y", lambda: _texts(table, column), table.num_rows, where, notes)
+    kind = table.schema.field(column).type
+    nested = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    fixed = pa.types.is_fixed_size_list(kind)
+    element = kind.value_type if nested or fixed else kind
+    plain = pa.types.is_integer(element) or pa.types.is_floating(element)
+    if not (plain or pa.types.is_boolean(element) or pa.types.is_temporal(element)):
+        return None
+    numpy_kind = (
+        np.dtype(np.int64) if pa.types.is_temporal(element) else np.dtype(element.to_pandas_dtype())
+    )
+    if name == "y" and numpy_kind.kind in "iuf" and not (nested or fixed):
+        labels = _labels(table, column, where, notes)
+        if labels is not None:
+            return labels
+    dtype, wide = store_dtype(numpy_kind, where)
+    width = _list_width(table, column, kind) if nested or fixed else None
+    step = max(1, CHUNK_BYTES // (wide.itemsize * (width or 1)))
+
+    def chunks() -> Iterator[Array]:
+        for row, batch in table.batches([column], step):
+            values = batch.column(0)
+            if width is None:
+                yield table.numbers(values, column, row).astype(wide)
+                continue
+            flat = table.numbers(values.flatten(), column, row)
+            lengths = np.asarray(values.value_lengths()) if nested else None
+            if values.null_count or (lengths is not None and (lengths != width).any()):
+                bad = 0 if lengths is None else int(np.flatnonzero(lengths != width)[0])
+                fail(where, f"row {row + bad} is null or not {width} long", "make rows equal")
+            same_rows(len(flat), len(values) * width, where, "the column")
+            yield flat.astype(wide).reshape(-1, width)
+
+    return TensorPlan(name, dtype, (width,) if width else (), chunks, table.num_rows)
+
+
+def _texts(table: Table, column: str) -> Iterator[list[str | None]]:
+    for _, batch in table.batches([column]):
+        yield batch.column(0).to_pylist()
+
+
+def _labels(table: Table, column: str, where: str, notes: list[Note]) -> TensorPlan | None:
+    """Labels as i64, missing ones -1; None for floats that are not classes.
+
+    Floats are classes where some are missing and all others are whole, which is what data frames
+    make of integers with gaps.
+    """
+    missing, whole, is_float = 0, True, False
+    for row, batch in table.batches([column]):
+        values = table.numbers(batch.column(0), column, row, UNLABELLED)
+        is_float = values.dtype.kind == "f"
+        if is_float:
+            gaps = np.isnan(values)
+            missing += int(gaps.sum())
+            whole = whole and bool((gaps | (values == np.floor(values))).all())
+        else:
+            missing += batch.column(0).null_count
+    if is_float and not (missing and whole):
+        return None
+    notes += missing_labels(missing, where)
+
+    def chunks() -> Iterator[Array]:
+        for row, batch in table.batches([column]):
+            values = table.numbers(batch.column(0), column, row, UNLABELLED)
+            if is_float:
+                values = np.where(np.isnan(values), UNLABELLED, values)
+            yield to_i64(values, where, row)
+
+    return TensorPlan("y", "i64", (), chunks, table.num_rows)
+
+
+def _list_width(table: Table, column: str, kind: Any) -> int:
+    import pyarrow as pa
+
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size)
+    for _, batch in table.batches([column], 1):
+        return len(batch.column(0)[0])
+    return 1

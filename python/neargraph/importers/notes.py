@@ -1,0 +1,90 @@
+"""Notes: what an import dropped, doubled, replaced or found odd.
+
+Parsers put theirs into `GraphPlan.notes`; the extension adds what it finds in edges and rows. Both
+come back as one list, ``notes`` of the report. Invariant: nothing of an input is lost without a
+note or an error, and ``strict`` refuses what no option asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_HINTS = ("delimiter", "header", "columns", "strings", "time_scale")
+_VALUES = ("out", "format", "num_nodes", "split", "split_type", "x_dtype", "memory", "threads")
+_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One note: a stable ``code``, how many there are, where, and what to do about it.
+
+    ``requested``: an option of the import asked for it.
+    """
+
+    code: str
+    count: int
+    where: str
+    message: str
+    requested: bool = False
+
+    def __str__(self) -> str:
+        return f"[{self.code}] {self.where}: {self.message}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The form of reports and JSON."""
+        return {
+            "code": self.code,
+            "count": self.count,
+            "where": self.where,
+            "message": self.message,
+            "requested": self.requested,
+        }
+
+
+def note_line(note: dict[str, Any]) -> str:
+    """A note of a report on one line."""
+    return str(Note(**note))
+
+
+def python_words(text: str) -> str:
+    """A message in the words of the Python functions: options by their keywords.
+
+    >>> python_words("leave out --undirected, or give --x-dtype f32")
+    'leave out undirected=True, or give x_dtype="f32"'
+    """
+
+    def keyword(match: re.Match[str]) -> str:
+        name, value = match[1].replace("-", "_"), match[2]
+        if name in _HINTS:
+            return f"hints=TextHints({name}=...)"
+        if value is not None:
+            return f'{name}="{value}"'
+        return f"{name}=" if name in _VALUES else f"{name}=True"
+
+    return re.sub(r"--([a-z]+(?:-[a-z]+)*)(?: (f32|f16|bf16|i8)\b)?", keyword, text)
+
+
+def shown(names: Iterable[Any]) -> str:
+    """The first names of a list, for messages."""
+    known = [str(name) for name in names]
+    rest = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
+    return ", ".join(known[:_SHOWN]) + rest
+
+
+def left_out(code: str, names: Iterable[Any], where: str, why: str) -> list[Note]:
+    """A note that ``names`` are left out; none where there are no names."""
+    known = list(names)
+    return [Note(code, len(known), where, f"left out {shown(known)}: {why}")] if known else []
+
+
+def unused_files(folder: Path, used: Iterable[Path]) -> list[Note]:
+    """A note of the files of a folder that are not read; hidden ones do not count."""
+    known = {file.name for file in used}
+    rest = sorted(
+        f.name for f in folder.iterdir() if f.name not in known and not f.name.startswith(".")
+    )
+    return left_out("files-unused", rest, str(folder), "they are no part of the layout")
