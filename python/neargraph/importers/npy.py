@@ -162,11 +162,11 @@ def _folder_nodes(arrays: dict[str, Array], folder: Path) -> int | None:
 def _folder_edges(arrays: dict[str, Array], folder: Path, num_nodes: int | None) -> EdgePlan:
     times, weights = arrays.get("edge_time"), arrays.get("edge_weight")
     if "edge_index" in arrays:
-        index, name = arrays["edge_index"], str(folder / "edge_index.npy")
-        total = int(index.shape[1 if pair_layout(index, name) == "rows" else 0])
+        index, where = arrays["edge_index"], str(folder / "edge_index.npy")
+        total = int(index.shape[1 if pair_layout(index, where) == "rows" else 0])
 
         def chunks() -> Iterator[EdgeChunk]:
-            return array_edges(index, name, num_nodes, times, weights)
+            return array_edges(index, where, num_nodes, times, weights)
 
     elif "indptr" in arrays and "indices" in arrays and num_nodes is not None:
         bound = num_nodes

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from neargraph.exceptions import ImportFailed
+
 from .arrays import NpzFile
 from .check import fail, wider_than_f32
 from .csr import csr_edges, csr_tensor, member_tensor
@@ -101,6 +103,8 @@ def _plan_matrices(npz: NpzFile) -> GraphPlan:
     )
     has_matrix = "attr_indptr" in npz
     used = _ADJACENCY + (_ATTRIBUTES if has_matrix else ())
+    if any(tensor.class_names for tensor in node.tensors):
+        used += ("class_names",)
     if not has_matrix and node.tensors and node.tensors[0].name == "x":
         used += ("attr_data",)
     notes += unused_members(npz, used)
@@ -139,13 +143,29 @@ def _plan_heterophilous(npz: NpzFile) -> GraphPlan:
 def label_tensor(npz: NpzFile, member: str, num_nodes: int, notes: list[Note]) -> TensorPlan:
     """Labels as tensor ``y``; text becomes classes with names."""
     if npz.dtype(member).kind != "U" or npz.shape(member) != (num_nodes,):
-        return member_tensor(npz, member, "y", num_nodes, as_labels=True)
+        labels = member_tensor(npz, member, "y", num_nodes, as_labels=True)
+        if labels.dtype == "i64" and not labels.shape and (known := _class_names(npz)):
+            labels.class_names = known
+        return labels
 
     def texts() -> Iterator[list[str]]:
         for chunk in npz.open(member).chunks():
             yield chunk.tolist()
 
     return class_tensor("y", texts, num_nodes, npz.where(member), notes)
+
+
+def _class_names(npz: NpzFile) -> list[str]:
+    """The names of classes, where the file has them as text."""
+    if "class_names" not in npz:
+        return []
+    try:
+        names = npz.small("class_names")
+    except ImportFailed:
+        # Names that need pickle are not read; the labels are numbers anyway.
+        return []
+    is_text = names.dtype.kind == "U" and names.ndim == 1
+    return list(names.tolist()) if is_text else []
 
 
 def unused_members(npz: NpzFile, used: tuple[str, ...]) -> list[Note]:
