@@ -101,6 +101,11 @@ fn describe(snapshot: &Snapshot) -> String {
             );
         }
     }
+    for meta in catalog.tensor_refs().filter_map(|tensor| catalog.tensor(tensor)) {
+        if !meta.class_names.is_empty() {
+            lines.push(format!("classes {}: {:?}", meta.name, meta.class_names));
+        }
+    }
     lines.join("\n") + "\n"
 }
 

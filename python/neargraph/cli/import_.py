@@ -9,6 +9,7 @@ import typer
 
 from neargraph.exceptions import ImportFailed
 from neargraph.importers import (
+    GraphPlan,
     ImportOptions,
     TextHints,
     check_target,
@@ -92,6 +93,12 @@ def import_(
         else:
             _show_notes(notes)
         return
+    _run(plan, out, settings, estimate, as_json)
+
+
+def _run(
+    plan: GraphPlan, out: Path, settings: ImportOptions, estimate: dict[str, Any], as_json: bool
+) -> None:
     try:
         with bars(as_json) as progress:
             report = run_import(plan, out, settings, progress)

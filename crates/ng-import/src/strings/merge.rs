@@ -106,14 +106,19 @@ impl RankLookup<'_> {
     }
 }
 
+/// Takes a name and the id of its node.
+type NameFound<'a> = dyn FnMut(&[u8], u64) -> Result<(), ImportError> + 'a;
+/// Takes a provisional id and the id of its node.
+type IdFound<'a> = dyn FnMut(u64, u64) -> Result<(), ImportError> + 'a;
+
 /// Calls `name_found` for each distinct name in order, and `id_found` for each provisional id, with
-/// the id of the node: the rank of its name, or its row where names were given beforehand. Gives the
-/// number of names.
+/// the id of the node: the rank of its name, or its row where names were given beforehand. Gives
+/// the number of names.
 fn merge(
     runs: &Runs,
     buffers_bytes: usize,
-    name_found: &mut dyn FnMut(&[u8], u64) -> Result<(), ImportError>,
-    id_found: &mut dyn FnMut(u64, u64) -> Result<(), ImportError>,
+    name_found: &mut NameFound<'_>,
+    id_found: &mut IdFound<'_>,
 ) -> Result<u64, ImportError> {
     if runs.len() > RUNS_MAX {
         return Err(ImportError::spec("the names do not fit in memory: give more memory"));
