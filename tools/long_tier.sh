@@ -7,7 +7,7 @@ logs=.bench/long
 mkdir -p $logs
 export NEARGRAPH_CRASH_IMAGES=1000000 NEARGRAPH_MODEL_OPERATIONS=20000000 NEARGRAPH_KILLS=2000 \
     NEARGRAPH_FUZZ_EXECUTIONS=10000000 NEARGRAPH_ISOLATION_SECONDS=120 \
-    CUTS=300
+    NEARGRAPH_OPENS=10000 NEARGRAPH_WRITES=10000 CUTS=300
 
 one() { # name, command ...
     local name=$1 start=$SECONDS
@@ -30,6 +30,6 @@ git rev-parse HEAD
 cargo test --locked --profile long -p ng-store --no-run 2>"$logs/build.log"
 failed=0
 (one power_cut python3 tools/power_cut.py && suite crash) &
-(suite model fuzz_corpus killed isolation faults damage) || failed=1
+(suite model fuzz_corpus killed isolation beside_maintenance faults damage) || failed=1
 wait $! || failed=1
 exit $failed

@@ -359,6 +359,7 @@ def open_store(
     backend: str,
     queue_depth: int | None = None,
     recover: bool = True,
+    busy_timeout: float = 5.0,
 ) -> Store: ...
 def seed_order(
     n: int, seed: int, train_epoch: int, start: int = 0, stop: int | None = None
@@ -368,7 +369,8 @@ def compact(
     memory: int | None = None,
     backend: str = "auto",
     progress: Progress | None = None,
-) -> tuple[int, int, int]: ...
+    busy_timeout: float = 5.0,
+) -> tuple[int, int, int, str | None]: ...
 def reorganize(
     path: str,
     by: str,
@@ -382,6 +384,7 @@ def reorganize(
     memory: int | None = None,
     backend: str = "auto",
     progress: Callable[[str, int, int], None] | None = None,
+    busy_timeout: float = 5.0,
 ) -> str: ...
 def verify(
     path: str,

@@ -7,6 +7,7 @@ it, or else the last checkpoint.
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ def open(
     *,
     queue_depth: int | None = None,
     recover: bool = True,
+    busy_timeout: float = 5.0,
 ) -> "Store":
     """Opens the store directory at `path`.
 
@@ -48,6 +50,8 @@ def open(
         queue_depth: How many reads are kept in flight.
         recover: Whether commits that a crashed writer has left in the log are put into the store.
             If not, the last checkpoint is what is read, even where the log is damaged.
+        busy_timeout: Seconds that writing waits for another handle or process that writes, before
+            it raises `StoreBusy`. Opening and reading never wait for a writer.
 
     Raises:
         StoreNotFound: There is nothing at `path`.
@@ -61,7 +65,14 @@ def open(
         >>> with ng.open("cora.ng", memory="256MB") as store:
         ...     print(store.info()["num_nodes"])
     """
-    return Store(path, memory, backend, queue_depth=queue_depth, recover=recover)
+    return Store(
+        path,
+        memory,
+        backend,
+        queue_depth=queue_depth,
+        recover=recover,
+        busy_timeout=busy_timeout,
+    )
 
 
 class Store(Reader):
@@ -83,15 +94,19 @@ class Store(Reader):
         *,
         queue_depth: int | None = None,
         recover: bool = True,
+        busy_timeout: float = 5.0,
     ) -> None:
         wanted = None if memory is None else parse_bytes(memory)
-        handle = _core.open_store(os.path.abspath(path), wanted, backend, queue_depth, recover)
+        handle = _core.open_store(
+            os.path.abspath(path), wanted, backend, queue_depth, recover, busy_timeout
+        )
         self._state = _State(
             path=os.path.abspath(path),
             memory_bytes=handle.memory_bytes,
             backend=backend,
             queue_depth=queue_depth,
             recover=recover,
+            busy_timeout=busy_timeout,
             catalog=handle.snapshot().catalog(),
         )
         self._start(handle)
@@ -281,7 +296,7 @@ class Store(Reader):
         Snapshots taken after that see it. An exception that leaves the block undoes all of it.
         There is one batch at a time; other threads wait for their turn when they enter the block,
         and share the syncs of their commits. The first batch makes this handle the store's one
-        writer, until it is closed.
+        writer, until it is closed; while another one writes, it waits up to ``busy_timeout``.
 
         Raises (on entering the block):
             StoreBusy: Another process or handle writes, or a batch of this thread is open.
@@ -309,7 +324,7 @@ class Store(Reader):
         self._turn.get().refuse_own_batch("checkpoint")
         return self.core.checkpoint()
 
-    def compact(self, progress: Callable[[int, int], None] | None = None) -> dict[str, int]:
+    def compact(self, progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:
         """Rewrites the store as an import would lay it out: lists in order, nothing unused between.
 
         Ids, the order of lists and the content stay. It needs room for a second store on the disk
@@ -320,29 +335,32 @@ class Store(Reader):
             progress: Called with how many of how many lists and rows are done.
 
         Returns:
-            ``bytes_before``, ``bytes_after`` and the new ``epoch``.
+            ``bytes_before``, ``bytes_after``, the new ``epoch``, and as ``leftover`` why old files
+            could not be removed, of which it warns, or None.
 
         Raises:
             StoreBusy: Another process writes, or a batch of this thread is open.
         """
         self._turn.get().refuse_own_batch("compact")
         state = self._state
-        before, after, epoch = self._rewrite(
-            lambda: _core.compact(state.path, state.memory_bytes // 2, state.backend, progress)
+        half = state.memory_bytes // 2
+        before, after, epoch, leftover = self._rewrite(
+            lambda: _core.compact(state.path, half, state.backend, progress, state.busy_timeout)
         )
-        return {"bytes_before": before, "bytes_after": after, "epoch": epoch}
+        _warn_of(leftover)
+        return {"bytes_before": before, "bytes_after": after, "epoch": epoch, "leftover": leftover}
 
     def _rewrite(self, rewrite: Callable[[], Any]) -> Any:
-        """Runs what replaces the files of this handle, which opens the new ones after that."""
+        """Runs what replaces the files of this handle, which opens the new ones after that.
+
+        It opens what is there after an error, too: the files may have been replaced before it.
+        """
         self.core.close_writer()
-        handle = self._local.take()
+        self._local.take()
         try:
-            result = rewrite()
-        except BaseException:
-            self._local = ProcessLocal(self._state.reopen, handle)
-            raise
-        self._local = ProcessLocal(self._state.reopen, None)
-        return result
+            return rewrite()
+        finally:
+            self._local = ProcessLocal(self._state.reopen, None)
 
     def reorganize(
         self,
@@ -377,7 +395,7 @@ class Store(Reader):
             ``pages``: for each node type the 4 KiB blocks of its widest tensor that a batch
             touches, before and after, alone and with 15 others that are read with it;
             ``space_bytes``: disk space needed for a while; ``written``: ``bytes_before``,
-            ``bytes_after`` and ``epoch``, None of a dry run.
+            ``bytes_after``, ``epoch`` and ``leftover`` as of `compact`, None of a dry run.
 
         Raises:
             StoreBusy: Another process writes, or a batch of this thread is open.
@@ -406,13 +424,12 @@ class Store(Reader):
             nodes,
             batches,
             dry_run,
-            state.memory_bytes,
-            state.backend,
-            progress,
+            *(state.memory_bytes, state.backend, progress, state.busy_timeout),
         )
         found: dict[str, Any] = json.loads(run() if dry_run else self._rewrite(run))
         for counts in found["pages"]:
             counts["node_type"] = self.schema.node_types[counts["node_type"]].name
+        _warn_of((found["written"] or {}).get("leftover"))
         return found
 
     def scrub(
@@ -453,11 +470,14 @@ class _State:
     backend: str
     queue_depth: int | None
     recover: bool
+    busy_timeout: float
     catalog: str
 
     def reopen(self) -> _core.Store:
         share = self.memory_bytes // (workers_of_this_process() + 1)
-        return _core.open_store(self.path, share, self.backend, self.queue_depth, self.recover)
+        return _core.open_store(
+            self.path, share, self.backend, self.queue_depth, self.recover, self.busy_timeout
+        )
 
 
 def _restore(state: _State, closed: bool) -> Store:
@@ -466,6 +486,16 @@ def _restore(state: _State, closed: bool) -> Store:
     store._start(None)
     store._closed = closed
     return store
+
+
+def _warn_of(leftover: str | None) -> None:
+    if leftover is not None:
+        warnings.warn(
+            f"the store was rewritten, but old files are left: {leftover}; the next compact or "
+            "reorganize removes them",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def _file_bytes(path: str) -> int:

@@ -27,7 +27,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def store(path):
-    with ng.open(path, memory="32MB") as opened:
+    with ng.open(path, memory="32MB", busy_timeout=0) as opened:
         yield opened
 
 
@@ -316,7 +316,8 @@ def test_a_batch_ends_with_its_block(store):
 
 
 def test_there_is_one_writer_and_its_place_is_free_after_it_closed(path):
-    with ng.open(path, memory="32MB") as first, ng.open(path, memory="32MB") as second:
+    second = ng.open(path, memory="32MB", busy_timeout=0)
+    with ng.open(path, memory="32MB") as first, second:
         with first.write() as batch:
             batch.add_node("author")
         with pytest.raises(ng.StoreBusy, match="another process"), second.write():

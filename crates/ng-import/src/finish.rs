@@ -42,6 +42,10 @@ pub struct ImportReport {
     pub fingerprint: u64,
     /// What was dropped, doubled, replaced or odd.
     pub notes: Vec<Note>,
+    /// Why the store that was replaced could not be removed, if so; the next import to this name,
+    /// and the next rewriting of the store, removes what is left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leftover: Option<String>,
 }
 
 impl Importer {
@@ -90,7 +94,7 @@ impl Importer {
         let tensors = std::mem::take(&mut self.tensors);
         let summary = builder.commit().map_err(store_error)?;
         let place = self.place.take().ok_or_else(|| ImportError::spec("has ended"))?;
-        place.publish()?;
+        let leftover = place.publish()?;
         let total = job_total(self);
         progress(Progress { stage, done: total, total });
         let seconds = |(from, to): (Instant, Instant)| (to - from).as_secs_f64();
@@ -109,6 +113,7 @@ impl Importer {
             threads: self.plan.threads,
             fingerprint: summary.fingerprint,
             notes,
+            leftover,
         })
     }
 }

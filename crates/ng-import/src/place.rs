@@ -32,9 +32,11 @@ impl Place {
         self.staging.path()
     }
 
-    /// Makes everything durable and gives the directory its final name.
-    pub(crate) fn publish(self) -> Result<(), ImportError> {
-        self.staging.publish().map_err(staging_error)
+    /// Makes everything durable and gives the directory its final name. Says why a store that it
+    /// replaces could not be removed, if so.
+    pub(crate) fn publish(self) -> Result<Option<String>, ImportError> {
+        let leftover = self.staging.publish().map_err(staging_error)?;
+        Ok(leftover.map(|error| error.to_string()))
     }
 }
 

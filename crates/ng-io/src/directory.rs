@@ -6,7 +6,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -15,8 +14,8 @@ use rustix::io::Errno;
 
 use crate::disk::{Access, FileId};
 use crate::locks::{Lock, Locks, PINS};
+use crate::named_dir::NamedDir;
 use crate::space;
-use crate::staging_dir::is_same;
 
 /// Write-back is started this often, so that the sync at the end finds little left to do.
 const WRITE_BACK_BYTES: u64 = 8 << 20;
@@ -43,38 +42,42 @@ pub(crate) struct OpenFile {
 
 /// A directory and the files opened in it. Files stay open as long as the directory.
 pub(crate) struct Directory {
-    path: PathBuf,
-    fd: OwnedFd,
+    place: Arc<NamedDir>,
     caching: Caching,
     files: RwLock<Vec<Arc<OpenFile>>>,
     locks: Arc<Locks>,
 }
 
 impl Directory {
-    pub fn open(path: &Path, caching: Caching) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(path, flags, Mode::empty())?;
-        // The working directory may change before the path is looked at again.
-        let path = std::path::absolute(path)?;
-        Ok(Self { path, fd, caching, files: RwLock::new(Vec::new()), locks: Locks::new() })
+    pub fn new(place: Arc<NamedDir>, caching: Caching) -> Self {
+        Self { place, caching, files: RwLock::new(Vec::new()), locks: Locks::new() }
     }
 
     /// Opens `name`. A file that is open already, with this access, keeps its id and descriptors;
-    /// else it gets the next id.
+    /// else it gets the next id. What was open stays readable by its name when the directory is
+    /// replaced and its files are removed.
     pub fn open_file(&self, name: &str, access: Access) -> io::Result<(FileId, Arc<OpenFile>)> {
         check_name(name)?;
-        let writes = match access {
-            Access::Read => None,
-            Access::ReadWrite => Some(self.open_at(name, OFlags::RDWR)?),
+        // A link inside a store may lead anywhere: it is good for reading only.
+        let (writes, link) = match access {
+            Access::Read => (None, OFlags::empty()),
+            Access::ReadWrite => (Some(self.open_at(name, OFlags::RDWR)?), OFlags::NOFOLLOW),
             Access::Create => {
-                Some(self.open_at(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?)
+                let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+                (Some(self.open_at(name, flags)?), OFlags::NOFOLLOW)
             }
         };
         let direct = match self.caching {
             Caching::Buffered => OFlags::empty(),
             Caching::Direct => OFlags::DIRECT,
         };
-        let reads = self.open_at(name, OFlags::RDONLY | direct)?;
+        let reads = match self.open_at(name, OFlags::RDONLY | direct | link) {
+            Err(error) if access == Access::Read && is_missing(&error) => {
+                let held = if self.place.is_current() { None } else { self.held(name) };
+                return held.ok_or(error);
+            }
+            reads => reads?,
+        };
         let unflushed = AtomicU64::new(0);
         let file = Arc::new(OpenFile { name: name.to_owned(), reads, writes, unflushed });
         // What is open keeps its numbers, so another file of this name has others.
@@ -93,12 +96,27 @@ impl Directory {
         Ok((FileId(id), file))
     }
 
+    /// The file that was last open under `name`.
+    fn held(&self, name: &str) -> Option<(FileId, Arc<OpenFile>)> {
+        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
+        let index = files.iter().rposition(|held| held.name == name)?;
+        Some((FileId(index as u32), Arc::clone(files.get(index)?)))
+    }
+
     fn open_at(&self, name: &str, flags: OFlags) -> io::Result<OwnedFd> {
         let mode = Mode::from_raw_mode(0o644);
         // NONBLOCK keeps a fifo planted in the directory from hanging the open. It must not stay:
         // io_uring takes it as a wish for EAGAIN on some file systems.
-        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let fd = rustix::fs::openat(&self.fd, name, flags, mode)?;
+        let mut flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        if flags.contains(OFlags::RDWR) {
+            flags |= OFlags::NOFOLLOW;
+        }
+        let fd = rustix::fs::openat(self.place.fd(), name, flags, mode).map_err(|errno| {
+            if errno == Errno::LOOP && flags.contains(OFlags::NOFOLLOW) {
+                return no_links(name);
+            }
+            errno.into()
+        })?;
         if FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) != FileType::RegularFile {
             let message = format!("{name} is not a regular file");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
@@ -144,7 +162,7 @@ impl Directory {
     }
 
     fn write_error(&self, file: &OpenFile, wanted_bytes: u64, errno: Errno) -> io::Error {
-        space::explain(errno, &self.path.join(&file.name), wanted_bytes)
+        space::explain(errno, &self.place.path().join(&file.name), wanted_bytes)
     }
 
     pub fn sync(&self, id: FileId) -> io::Result<()> {
@@ -154,47 +172,66 @@ impl Directory {
     }
 
     pub fn sync_dir(&self) -> io::Result<()> {
-        Ok(rustix::fs::fsync(&self.fd)?)
+        Ok(rustix::fs::fsync(self.place.fd())?)
     }
 
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         check_name(from)?;
         check_name(to)?;
-        Ok(rustix::fs::renameat(&self.fd, from, &self.fd, to)?)
+        Ok(rustix::fs::renameat(self.place.fd(), from, self.place.fd(), to)?)
     }
 
     pub fn remove(&self, name: &str) -> io::Result<()> {
         check_name(name)?;
-        Ok(rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())?)
+        Ok(rustix::fs::unlinkat(self.place.fd(), name, AtFlags::empty())?)
     }
 
     pub fn lock_writer(&self) -> io::Result<Option<Lock>> {
-        let lock = self.locks.lock_writer(&|flags| self.open_at(PINS, flags));
-        if matches!(lock, Ok(None)) || is_same(&self.fd, &self.path) {
+        let lock = self.locks.lock_writer(&|flags| self.open_pins(flags));
+        if matches!(lock, Ok(None)) || self.place.is_current() {
             return lock;
         }
-        let path = self.path.display();
+        let path = self.place.path().display();
         let message = format!("{path} was replaced since it was opened; open it again");
         Err(io::Error::new(io::ErrorKind::StaleNetworkFileHandle, message))
     }
 
     pub fn pin(&self, epoch: u64) -> io::Result<Option<Lock>> {
-        self.locks.pin(epoch, &|flags| self.open_at(PINS, flags))
+        self.locks.pin(epoch, &|flags| self.open_pins(flags))
     }
 
     pub fn is_pinned_below(&self, epoch: u64) -> io::Result<bool> {
-        self.locks.is_pinned_below(epoch, &|flags| self.open_at(PINS, flags))
+        self.locks.is_pinned_below(epoch, &|flags| self.open_pins(flags))
+    }
+
+    /// Opens file `pins`. It is not created in a directory that was replaced: nobody writes there
+    /// any more, so there is nothing to pin, and whoever removes it would find it not empty.
+    fn open_pins(&self, flags: OFlags) -> io::Result<OwnedFd> {
+        match self.open_at(PINS, flags - OFlags::CREATE) {
+            Err(error) if is_missing(&error) && flags.contains(OFlags::CREATE) => {}
+            opened => return opened,
+        }
+        if self.place.is_current() {
+            let file = self.open_at(PINS, flags)?;
+            if self.place.is_current() {
+                return Ok(file);
+            }
+            // Replaced in between. Somebody else may have removed the file already.
+            let _ = rustix::fs::unlinkat(self.place.fd(), PINS, AtFlags::empty());
+        }
+        Err(io::ErrorKind::NotFound.into())
     }
 
     /// The names of the regular files, sorted. Names that are not UTF-8 are none of ours.
     pub fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&self.fd)? {
+        for entry in rustix::fs::Dir::read_from(self.place.fd())? {
             let entry = entry?;
             let name = entry.file_name();
             let kind = match entry.file_type() {
                 FileType::Unknown => {
-                    let stat = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                    let stat =
+                        rustix::fs::statat(self.place.fd(), name, AtFlags::SYMLINK_NOFOLLOW)?;
                     FileType::from_raw_mode(stat.st_mode)
                 }
                 kind => kind,
@@ -226,6 +263,18 @@ impl OpenFile {
             io::Error::new(io::ErrorKind::PermissionDenied, message)
         })
     }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+fn no_links(name: &str) -> io::Error {
+    let message = format!(
+        "{name} is a symbolic link, which is not followed for writing; put the file itself in its \
+         place"
+    );
+    io::Error::new(io::ErrorKind::PermissionDenied, message)
 }
 
 /// Refuses a name that is not exactly one component of a path.

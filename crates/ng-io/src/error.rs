@@ -2,7 +2,7 @@
 //! do. All are cheap to clone, because one failed block may fail many who wait for it.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -178,4 +178,16 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+impl OpenError {
+    /// What the system said about the directory `path`.
+    pub(crate) fn of_directory(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::NotFound { path },
+            io::ErrorKind::NotADirectory => Self::NotADirectory { path },
+            _ => Self::Io { path, source },
+        }
+    }
 }

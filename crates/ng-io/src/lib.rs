@@ -18,6 +18,7 @@ mod load;
 mod lockable;
 mod locks;
 mod machine;
+mod named_dir;
 mod open;
 mod process;
 mod queue;
@@ -41,7 +42,10 @@ pub use locks::Lock;
 pub use machine::{
     MemoryLimit, memory_limit, peak_rss_bytes, ram_bytes, trim_allocator, usable_memory_bytes,
 };
-pub use open::{BackendChoice, Finding, OpenOptions, Opened, ProbeReport, open_dir, probe};
+pub use named_dir::NamedDir;
+pub use open::{
+    BackendChoice, Finding, OpenOptions, Opened, ProbeReport, open_dir, open_named, probe,
+};
 pub use reader::{Reader, WholeRead};
 pub use region::{Region, vec_in_huge_pages};
 pub use retry::past_signals;

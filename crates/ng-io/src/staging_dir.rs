@@ -9,16 +9,23 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::named_dir::is_same;
 use crate::process::Home;
 
 /// Another process may remove and rename the directory while this one opens it; each round means
 /// that some other process has made progress.
 const ROUNDS_MAX: u32 = 100;
+
+/// How often, and how long after each other, a replaced directory is removed: a reader that has it
+/// open may create a file in it until it notices.
+const REMOVALS_MAX: u32 = 20;
+const REMOVAL_PAUSE: Duration = Duration::from_millis(10);
 
 /// Why a directory could not be staged or published.
 #[derive(Debug, Error)]
@@ -66,8 +73,9 @@ pub enum Existing {
     /// Keep it and fail.
     Refuse,
     /// Replace it in one step when the new one is complete; it stays usable until then. The caller
-    /// has made sure that it is nothing but an older version of the new one. A file system that
-    /// cannot swap two names in one step replaces nothing: then publishing fails.
+    /// has made sure that it is nothing but an older version of the new one. A symbolic link
+    /// stays, and the directory that it leads to is replaced. A file system that cannot swap two
+    /// names in one step replaces nothing: then publishing fails.
     Replace,
 }
 
@@ -106,7 +114,12 @@ impl StagingDir {
     pub fn create(target: &Path, existing: Existing) -> Result<Self, StagingError> {
         let bad = || StagingError::BadName { path: target.to_owned() };
         // The working directory may change before the directory is published.
-        let target = &std::path::absolute(target).map_err(|_| bad())?;
+        let mut target = std::path::absolute(target).map_err(|_| bad())?;
+        if existing == Existing::Replace && target.is_symlink() {
+            let resolved = fs::canonicalize(&target);
+            target = resolved.map_err(|source| failed("follow the link", &target, source))?;
+        }
+        let target = target.as_path();
         let name = target.file_name().ok_or_else(bad)?;
         let parent = target.parent().ok_or_else(bad)?;
         if !parent.is_dir() {
@@ -139,19 +152,18 @@ impl StagingDir {
     }
 
     /// Makes every file and the directory durable, gives it its final name, and makes that durable.
+    /// What it has replaced is removed; if that fails, the new directory is there all the same, and
+    /// the error says what is left. The next [`StagingDir::create`] for this name removes it.
     ///
     /// # Errors
     /// [`StagingError::Exists`] if the name was taken meanwhile, [`StagingError::Io`]. After an
     /// error the staging directory is removed.
-    pub fn publish(mut self) -> Result<(), StagingError> {
+    pub fn publish(mut self) -> Result<Option<StagingError>, StagingError> {
         sync_tree(&self.staging)?;
         let older = self.rename()?;
         self.published = true;
         sync_path(&self.parent)?;
-        if let Some(older) = older {
-            older.remove()?;
-        }
-        Ok(())
+        Ok(older.and_then(|older| older.remove().err()))
     }
 
     /// Gives the directory its final name; gives back what had that name before, which now has the
@@ -206,12 +218,19 @@ impl Older {
     }
 
     fn remove(self) -> Result<(), StagingError> {
-        let removed = if self.path.is_dir() {
-            fs::remove_dir_all(&self.path)
-        } else {
-            fs::remove_file(&self.path)
+        let remove = || match self.path.is_dir() {
+            true => fs::remove_dir_all(&self.path),
+            false => fs::remove_file(&self.path),
         };
-        removed.map_err(|source| failed("remove the replaced", &self.path, source))
+        let mut removed = remove();
+        for _ in 1..REMOVALS_MAX {
+            if removed.is_ok() {
+                break;
+            }
+            std::thread::sleep(REMOVAL_PAUSE);
+            removed = remove();
+        }
+        removed.map_err(|source| failed("remove the replaced directory", &self.path, source))
     }
 }
 
@@ -255,14 +274,6 @@ fn lock_directory(path: &Path) -> Result<OwnedFd, StagingError> {
         }
     }
     Err(StagingError::Busy { path: path.to_owned() })
-}
-
-/// Whether the name still leads to what the descriptor holds.
-pub(crate) fn is_same(fd: &OwnedFd, path: &Path) -> bool {
-    match (rustix::fs::fstat(fd), rustix::fs::stat(path)) {
-        (Ok(held), Ok(named)) => (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino),
-        _ => false,
-    }
 }
 
 fn remove_contents(path: &Path) -> io::Result<()> {

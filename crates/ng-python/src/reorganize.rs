@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 use crate::arrays;
 use crate::errors;
 use crate::progress::Callback;
-use crate::store::backend_choice;
+use crate::store::{self, backend_choice};
 
 /// Rewrites a store with its rows in a new order; the report as JSON. `by` is `heat`, `locality`,
 /// or `trace` with the nodes of one. It takes half of `memory`.
 #[pyfunction]
 #[pyo3(signature = (
     path, by, node_type, fanouts, batch_size, seeds=None, trace=None, batches=32, dry_run=false,
-    memory=None, backend="auto", progress=None
+    memory=None, backend="auto", progress=None, busy_timeout=5.0
 ))]
 #[allow(clippy::too_many_arguments)]
 pub fn reorganize(
@@ -39,6 +39,7 @@ pub fn reorganize(
     memory: Option<u64>,
     backend: &str,
     progress: Option<Py<PyAny>>,
+    busy_timeout: f64,
 ) -> PyResult<String> {
     let by = match (by, &trace) {
         ("heat", None) => By::Heat,
@@ -56,8 +57,8 @@ pub fn reorganize(
     let wanted = Reorganization { by, batches: of, counted_batches: batches, dry_run };
     // The handle that goes on with the old files has the other half.
     let memory = memory.map(|memory| memory / 2);
-    let options =
-        OpenOptions { memory, backend: backend_choice(backend)?, ..OpenOptions::default() };
+    let (backend, busy_timeout) = (backend_choice(backend)?, store::busy_timeout(busy_timeout)?);
+    let options = OpenOptions { memory, backend, busy_timeout, ..OpenOptions::default() };
     let mut callback = Callback::new(progress);
     let report = py.detach(|| {
         ng_sample::reorganize(Path::new(&path), &options, &wanted, &mut |phase, done, total| {
@@ -97,6 +98,7 @@ fn describe(report: &ReorganizeReport) -> Value {
             "bytes_before": written.bytes_before,
             "bytes_after": written.bytes_after,
             "epoch": written.epoch,
+            "leftover": written.leftover,
         })
     });
     json!({

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ng_io::BackendChoice;
 use ng_store::{DiskCosts, OpenOptions, Problem, UpdateStats, VerifyReport};
@@ -43,12 +44,14 @@ impl Store {
     /// Waits for its turn and opens a batch.
     fn write(&self, py: Python<'_>) -> PyResult<WriteBatch> {
         let store = self.store()?;
+        become_writer(py, &store)?;
         let batch = py.detach(|| store.write()).map_err(|error| errors::update(&error))?;
         Ok(WriteBatch::new(batch))
     }
 
     fn checkpoint<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let store = self.store()?;
+        become_writer(py, &store)?;
         let report = py.detach(|| store.checkpoint()).map_err(|error| errors::update(&error))?;
         let out = PyDict::new(py);
         out.set_item("epoch", report.epoch)?;
@@ -187,6 +190,24 @@ impl Store {
     }
 }
 
+/// Waits until nobody else writes, while other Python threads run and signals are handled.
+fn become_writer(py: Python<'_>, store: &ng_store::Store) -> PyResult<()> {
+    let mut callback = Callback::new(None);
+    let writes = py.detach(|| store.become_writer(&mut || callback.call(0, 0)));
+    callback.finish()?;
+    writes.map_err(|error| errors::update(&error))
+}
+
+/// Seconds that a caller is ready to wait; infinity is for ever.
+pub fn busy_timeout(seconds: f64) -> PyResult<Duration> {
+    if seconds == f64::INFINITY {
+        return Ok(Duration::MAX);
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        PyValueError::new_err(format!("busy_timeout is {seconds}; give seconds, 0 or more"))
+    })
+}
+
 fn counts_of(stats: &UpdateStats) -> [(&'static str, u64); 16] {
     let lists = &stats.lists;
     [
@@ -216,7 +237,7 @@ pub fn backend_choice(name: &str) -> PyResult<BackendChoice> {
 
 /// Opens a store.
 #[pyfunction]
-#[pyo3(signature = (path, memory, backend, queue_depth=None, recover=true))]
+#[pyo3(signature = (path, memory, backend, queue_depth=None, recover=true, busy_timeout=5.0))]
 pub fn open_store(
     py: Python<'_>,
     path: String,
@@ -224,6 +245,7 @@ pub fn open_store(
     backend: &str,
     queue_depth: Option<usize>,
     recover: bool,
+    busy_timeout: f64,
 ) -> PyResult<Store> {
     let options = OpenOptions {
         memory,
@@ -231,6 +253,7 @@ pub fn open_store(
         queue_depth: queue_depth.unwrap_or(OpenOptions::default().queue_depth),
         reading_threads: std::thread::available_parallelism().map_or(1, usize::from),
         recover,
+        busy_timeout: self::busy_timeout(busy_timeout)?,
         ..OpenOptions::default()
     };
     let store = py
@@ -260,25 +283,28 @@ pub fn verify(
     Ok(describe(&report).to_string())
 }
 
-/// Rewrites a store into fresh files; gives bytes before and after, and the epoch.
+/// Rewrites a store into fresh files; gives bytes before and after, the epoch, and why old files
+/// are left.
 #[pyfunction]
-#[pyo3(signature = (path, memory=None, backend="auto", progress=None))]
+#[pyo3(signature = (path, memory=None, backend="auto", progress=None, busy_timeout=5.0))]
 pub fn compact(
     py: Python<'_>,
     path: String,
     memory: Option<u64>,
     backend: &str,
     progress: Option<Py<PyAny>>,
-) -> PyResult<(u64, u64, u64)> {
+    busy_timeout: f64,
+) -> PyResult<(u64, u64, u64, Option<String>)> {
     let backend = backend_choice(backend)?;
+    let busy_timeout = self::busy_timeout(busy_timeout)?;
     let mut callback = Callback::new(progress);
     let report = py.detach(|| {
-        let options = OpenOptions { memory, backend, ..OpenOptions::default() };
+        let options = OpenOptions { memory, backend, busy_timeout, ..OpenOptions::default() };
         ng_store::compact(Path::new(&path), &options, &mut |done, total| callback.call(done, total))
     });
     callback.finish()?;
     let report = report.map_err(|error| errors::update(&error))?;
-    Ok((report.bytes_before, report.bytes_after, report.epoch))
+    Ok((report.bytes_before, report.bytes_after, report.epoch, report.leftover))
 }
 
 fn describe(report: &VerifyReport) -> Value {

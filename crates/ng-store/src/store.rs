@@ -7,9 +7,9 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use ng_io::BackendChoice;
+use ng_io::{BackendChoice, NamedDir};
 use ng_types::{Budget, Reservation};
 
 use crate::cache::division::Division;
@@ -31,7 +31,7 @@ use crate::version::{Base, Version};
 use crate::write::batch::WriteBatch;
 use crate::write::checkpoint::CheckpointReport;
 use crate::write::error::UpdateError;
-use crate::write::recover::{Recovery, log_goes_on, open_writer};
+use crate::write::recover::{Recovery, lock_writer, log_goes_on, open_writer};
 use crate::write::seen::Seen;
 use crate::write::writer::{UpdateStats, Writer};
 
@@ -54,6 +54,9 @@ pub struct OpenOptions {
     /// Whether commits that a crashed writer has left in the log are put into the store when it is
     /// opened; else the last checkpoint is what is read.
     pub recover: bool,
+    /// How long a call that needs the right to write waits for another handle or process to give
+    /// it up.
+    pub busy_timeout: Duration,
 }
 
 impl Default for OpenOptions {
@@ -66,6 +69,7 @@ impl Default for OpenOptions {
             batch_timeout: Duration::from_secs(60),
             log_bytes_max: 64 << 20,
             recover: true,
+            busy_timeout: Duration::from_secs(5),
         }
     }
 }
@@ -112,6 +116,7 @@ pub struct Store {
     current: Arc<RwLock<Arc<Version>>>,
     writer: Mutex<Option<Arc<Writer>>>,
     log_bytes_max: u64,
+    pub(crate) busy_timeout: Duration,
     recovery: Mutex<Recovery>,
     counted_from: Mutex<ng_io::IoCounts>,
 }
@@ -136,6 +141,8 @@ pub(crate) struct Inner {
     /// Orders of rows that somebody holds in memory.
     pub orders: HeldOrders,
     note: String,
+    /// The directory; a disk of tests has none.
+    place: Option<Arc<NamedDir>>,
     pub batch_timeout: Duration,
     pub division: Mutex<Division>,
     pub calm_batches: AtomicU64,
@@ -150,29 +157,52 @@ const SLACK_SHARE: u64 = 32;
 /// As much once more goes to what does not grow with the budget, such as stacks, up to this.
 const SLACK_BYTES_MAX: u64 = 2 << 20;
 
+/// How often opening starts over because the directory was replaced: each time somebody else has
+/// written a whole store meanwhile.
+pub(crate) const REPLACED_MAX: u32 = 100;
+
+/// A handle that waits for the right to write asks this often, ever less.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_millis(20);
+
 impl Store {
-    /// Opens the store in directory `path`.
+    /// Opens the store in directory `path`. If another store takes its name meanwhile, as
+    /// `compact` and `reorganize` do, that one is opened.
     ///
     /// # Errors
     /// Every variant of [`OpenError`].
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
+        let failed = |error| open_error(path, error);
+        let mut tries = 1;
+        loop {
+            let place = NamedDir::open(path).map_err(failed)?;
+            let opened = Self::open_named(path, &place, options);
+            if place.is_current() || tries == REPLACED_MAX {
+                return opened;
+            }
+            tries += 1;
+        }
+    }
+
+    /// Opens a store whose directory is open: all of its files, so that reading goes on when they
+    /// are removed.
+    fn open_named(
+        path: &Path,
+        place: &Arc<NamedDir>,
+        options: &OpenOptions,
+    ) -> Result<Self, OpenError> {
         let name = path.display().to_string();
         let io_options =
             ng_io::OpenOptions { queue_depth: options.queue_depth, ..Default::default() };
-        let opened = ng_io::open_dir(path, options.backend, &io_options).map_err(|error| {
-            let path = name.clone();
-            match error {
-                ng_io::OpenError::NotFound { .. } => OpenError::NotFound { path },
-                ng_io::OpenError::NotADirectory { .. } => OpenError::NotADirectory { path },
-                other => OpenError::Backend { path, what: other.to_string() },
-            }
-        })?;
+        let opened = ng_io::open_named(place, options.backend, &io_options);
+        let opened = opened.map_err(|error| open_error(path, error))?;
         let reader = Reader::in_directory(opened.disk, path);
         let staging = opened.staging_bytes_per_queue;
         let kept = device_name(path).and_then(|device| {
             KeptCosts::of(&device, reader.disk().backend(), options.queue_depth)
         });
-        Self::open_reader(reader, &name, options, staging, opened.note, kept)
+        let place = Some(Arc::clone(place));
+        Self::open_reader(reader, &name, options, staging, (opened.note, place), kept)
     }
 
     /// Opens the store on any disk, as tests do; staging memory is not counted.
@@ -181,7 +211,7 @@ impl Store {
     /// As [`Store::open`].
     pub fn open_on(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Self, OpenError> {
         let note = disk.backend().to_owned();
-        Self::open_reader(Reader::new(disk), "store", options, 0, note, None)
+        Self::open_reader(Reader::new(disk), "store", options, 0, (note, None), None)
     }
 
     fn open_reader(
@@ -189,7 +219,7 @@ impl Store {
         path: &str,
         options: &OpenOptions,
         staging_per_thread: u64,
-        note: String,
+        (note, place): (String, Option<Arc<NamedDir>>),
         kept_costs: Option<KeptCosts>,
     ) -> Result<Self, OpenError> {
         let limit = options.memory.unwrap_or_else(|| ng_io::usable_memory_bytes() / 4);
@@ -221,6 +251,7 @@ impl Store {
             kept_costs,
             orders: HeldOrders::default(),
             note,
+            place,
             batch_timeout: options.batch_timeout,
             division: Mutex::new(division),
             calm_batches: AtomicU64::new(0),
@@ -235,6 +266,7 @@ impl Store {
             current: Arc::new(RwLock::new(version)),
             writer: Mutex::new(None),
             log_bytes_max: options.log_bytes_max,
+            busy_timeout: options.busy_timeout,
             recovery: Mutex::default(),
             counted_from: counted_from.into(),
         };
@@ -247,9 +279,9 @@ impl Store {
     /// Puts what a crashed writer has left in the log into the store. A live writer does that
     /// itself, and where nothing may be written the last checkpoint has to do.
     fn recover(&self) -> Result<(), OpenError> {
-        match self.writer() {
-            Ok(_) => self.close_writer(),
-            Err(UpdateError::Busy { .. }) => Ok(()),
+        match self.try_writer(true) {
+            Ok(Some(_)) => self.close_writer(),
+            Ok(None) => Ok(()),
             Err(UpdateError::Write(error)) if is_read_only(&error) => Ok(()),
             Err(error) => Err(error),
         }
@@ -259,16 +291,62 @@ impl Store {
         })
     }
 
-    fn writer(&self) -> Result<Arc<Writer>, UpdateError> {
+    /// The writer of this handle, without waiting; `None` if somebody else writes. One that is to
+    /// recover has nothing to do, either, if the log ends where the newest checkpoint does.
+    fn try_writer(&self, to_recover: bool) -> Result<Option<Arc<Writer>>, UpdateError> {
         let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(writer) = &*slot {
-            return Ok(Arc::clone(writer));
+            return Ok(Some(Arc::clone(writer)));
         }
-        let opened = open_writer(&self.inner, &self.current, self.log_bytes_max)?;
+        let Some(lock) = lock_writer(&self.inner)? else {
+            return Ok(None);
+        };
+        if to_recover {
+            // Whoever was writing when this store was opened may have checkpointed since.
+            let newest = load_version(&self.inner, &self.current)?;
+            if !log_goes_on(&self.inner.pages.reader, &newest)? {
+                return Ok(None);
+            }
+        }
+        let opened = open_writer(&self.inner, &self.current, self.log_bytes_max, lock)?;
         let (writer, recovery) = opened;
         *self.recovery.lock().unwrap_or_else(PoisonError::into_inner) = recovery;
         *slot = Some(Arc::clone(&writer));
-        Ok(writer)
+        Ok(Some(writer))
+    }
+
+    fn writer(&self) -> Result<Arc<Writer>, UpdateError> {
+        self.wait_for_writer(&mut || true)
+    }
+
+    /// The writer of this handle. No lock is held while it waits for others to end.
+    fn wait_for_writer(&self, go_on: &mut dyn FnMut() -> bool) -> Result<Arc<Writer>, UpdateError> {
+        let (start, mut pause) = (Instant::now(), PAUSE_MIN);
+        loop {
+            if let Some(writer) = self.try_writer(false)? {
+                return Ok(writer);
+            }
+            let left = self.busy_timeout.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                let (path, waited) = (self.inner.path.clone(), self.busy_timeout);
+                return Err(UpdateError::Busy { path, waited });
+            }
+            if !go_on() {
+                return Err(UpdateError::Stopped);
+            }
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Makes this handle the store's one writer, as the first [`Store::write`] does. While somebody
+    /// else writes it waits, up to [`OpenOptions::busy_timeout`], and asks `go_on` many times a
+    /// second; `false` ends it.
+    ///
+    /// # Errors
+    /// [`UpdateError::Stopped`] and those of [`Store::write`].
+    pub fn become_writer(&self, go_on: &mut dyn FnMut() -> bool) -> Result<(), UpdateError> {
+        self.wait_for_writer(go_on).map(drop)
     }
 
     /// Starts a batch of updates. The first call makes this handle the store's one writer, until
@@ -276,10 +354,17 @@ impl Store {
     /// turns, and share syncs when they are committed.
     ///
     /// # Errors
-    /// [`UpdateError::Busy`] if another handle or process writes, [`UpdateError::LogDamaged`],
-    /// [`UpdateError::Poisoned`], [`UpdateError::Read`], [`UpdateError::Write`].
+    /// [`UpdateError::Busy`] if another handle or process writes and does not end within
+    /// [`OpenOptions::busy_timeout`], [`UpdateError::LogDamaged`], [`UpdateError::Poisoned`],
+    /// [`UpdateError::Read`], [`UpdateError::Write`].
     pub fn write(&self) -> Result<WriteBatch, UpdateError> {
         self.writer()?.begin()
+    }
+
+    /// Whether the name of the store still leads to its files: not after `compact`, `reorganize` or
+    /// an import that replaces it. Then reading goes on with the old files, and nothing is written.
+    pub(crate) fn is_current(&self) -> bool {
+        self.inner.place.as_ref().is_none_or(|place| place.is_current())
     }
 
     /// Writes all commits into the store's own files, so that other processes see them and the log
@@ -403,6 +488,15 @@ impl Drop for Store {
             Some(writer) => drop(writer.close()),
             None => {}
         }
+    }
+}
+
+fn open_error(path: &Path, error: ng_io::OpenError) -> OpenError {
+    let path = path.display().to_string();
+    match error {
+        ng_io::OpenError::NotFound { .. } => OpenError::NotFound { path },
+        ng_io::OpenError::NotADirectory { .. } => OpenError::NotADirectory { path },
+        other => OpenError::Backend { path, what: other.to_string() },
     }
 }
 

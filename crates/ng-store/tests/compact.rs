@@ -149,7 +149,8 @@ fn a_compaction_that_is_stopped_or_meets_a_writer_changes_nothing() {
     let options = OpenOptions { memory: Some(32 << 20), ..OpenOptions::default() };
     let store = Store::open(&path, &options).unwrap();
     change(&store, 3);
-    let busy = compact(&path, &options, &mut |_, _| true);
+    let at_once = OpenOptions { busy_timeout: std::time::Duration::ZERO, ..options.clone() };
+    let busy = compact(&path, &at_once, &mut |_, _| true);
     assert!(matches!(busy, Err(UpdateError::Busy { .. })), "{busy:?}");
     store.close_writer().unwrap();
     let wanted = content(&store.snapshot());
@@ -161,4 +162,81 @@ fn a_compaction_that_is_stopped_or_meets_a_writer_changes_nothing() {
     assert!(matches!(stopped, Err(UpdateError::Stopped)), "{stopped:?}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
     assert_eq!(content(&Store::open(&path, &options).unwrap().snapshot()), wanted);
+}
+
+#[test]
+fn a_compaction_waits_for_a_writer_and_can_be_stopped_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("graph.ng");
+    build(&path);
+    let patient = OpenOptions {
+        memory: Some(32 << 20),
+        busy_timeout: std::time::Duration::MAX,
+        ..OpenOptions::default()
+    };
+    let store = Store::open(&path, &patient).unwrap();
+    change(&store, 4);
+    let mut calls = 0;
+    let stopped = compact(&path, &patient, &mut |_, _| {
+        calls += 1;
+        calls < 3
+    });
+    assert!(matches!(stopped, Err(UpdateError::Stopped)), "{stopped:?}");
+    let wanted = content(&store.snapshot());
+    let mut writer = Some(store);
+    let mut calls = 0;
+    let done = compact(&path, &patient, &mut |_, _| {
+        calls += 1;
+        if calls == 3 {
+            drop(writer.take());
+        }
+        true
+    });
+    assert_eq!(done.unwrap().leftover, None);
+    assert!(writer.is_none());
+    assert_eq!(content(&Store::open(&path, &patient).unwrap().snapshot()), wanted);
+}
+
+#[test]
+fn two_that_compact_at_once_do_so_one_after_the_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("graph.ng");
+    build(&path);
+    let options = OpenOptions {
+        memory: Some(32 << 20),
+        busy_timeout: std::time::Duration::MAX,
+        ..OpenOptions::default()
+    };
+    let epoch = Store::open(&path, &options).unwrap().snapshot().epoch().0;
+    std::thread::scope(|scope| {
+        let each = |_| scope.spawn(|| compact(&path, &options, &mut |_, _| true).unwrap());
+        let all: Vec<_> = (0..3).map(each).collect();
+        let mut epochs: Vec<u64> = all.into_iter().map(|one| one.join().unwrap().epoch).collect();
+        epochs.sort_unstable();
+        assert_eq!(epochs, [epoch + 1, epoch + 2, epoch + 3]);
+    });
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
+}
+
+#[test]
+fn a_store_behind_a_link_is_compacted_where_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, link) = (dir.path().join("real.ng"), dir.path().join("link.ng"));
+    build(&path);
+    std::os::unix::fs::symlink("real.ng", &link).unwrap();
+    let options = OpenOptions { memory: Some(32 << 20), ..OpenOptions::default() };
+    let store = Store::open(&link, &options).unwrap();
+    change(&store, 5);
+    let wanted = content(&store.snapshot());
+    drop(store);
+    let before = Store::open(&path, &options).unwrap().snapshot().epoch().0;
+    let report = compact(&link, &options, &mut |_, _| true).unwrap();
+    assert_eq!((report.epoch, report.leftover), (before + 1, None));
+    assert!(link.is_symlink() && !path.is_symlink());
+    assert_eq!(content(&Store::open(&path, &options).unwrap().snapshot()), wanted);
+    let store = Store::open(&link, &options).unwrap();
+    assert_eq!(store.snapshot().epoch().0, report.epoch);
+    change(&store, 6);
+    drop(store);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "nothing is left beside it");
 }

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use common::changing::{Shape, open};
 use common::graph::{Graph, Schema};
 use ng_store::{
-    BuildOptions, EdgeData, Expansion, OpenOptions, Owner, Snapshot, Store, StoreBuilder, TensorRef,
+    BuildOptions, EdgeData, Expansion, OpenOptions, Owner, Snapshot, Store, StoreBuilder,
+    TensorRef, UpdateError,
 };
 use ng_testing::{MemDisk, Random};
 use ng_types::{EdgeTypeId, NodeTypeId};
@@ -367,9 +368,67 @@ fn a_second_writer_is_told_that_there_is_one() {
     let graph = graph(12);
     let disk: MemDisk = graph.disk();
     let first = Store::open_on(Arc::new(disk.clone()), &options()).unwrap();
-    let second = Store::open_on(Arc::new(disk.other_process()), &options()).unwrap();
+    let at_once = OpenOptions { busy_timeout: Duration::ZERO, ..options() };
+    let second = Store::open_on(Arc::new(disk.other_process()), &at_once).unwrap();
     drop(first.write().unwrap());
-    assert!(matches!(second.write().err(), Some(ng_store::UpdateError::Busy { .. })));
+    let Some(UpdateError::Busy { waited, .. }) = second.write().err() else {
+        panic!("there is a writer");
+    };
+    assert_eq!(waited, Duration::ZERO);
     first.close_writer().unwrap();
     drop(second.write().unwrap());
+}
+
+#[test]
+fn a_second_writer_waits_for_the_first_and_holds_up_nobody_meanwhile() {
+    let graph = graph(14);
+    let disk: MemDisk = graph.disk();
+    let first = Store::open_on(Arc::new(disk.clone()), &options()).unwrap();
+    let patient = OpenOptions { busy_timeout: Duration::MAX, ..options() };
+    let second = Store::open_on(Arc::new(disk.other_process()), &patient).unwrap();
+    drop(first.write().unwrap());
+    let asked = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let go_on = &mut || asked.fetch_add(1, Ordering::Relaxed) < u64::MAX;
+            second.become_writer(go_on).unwrap();
+            second.write().unwrap().commit().unwrap();
+        });
+        while asked.load(Ordering::Relaxed) < 5 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Other threads with the handle that waits: it is no writer, and closing returns at once.
+        assert!(second.update_stats().is_none());
+        second.close_writer().unwrap();
+        graph.check(&second.snapshot()).unwrap();
+        assert!(!waits.is_finished());
+        first.close_writer().unwrap();
+        waits.join().unwrap();
+    });
+    // The caller may end the waiting, and nothing has changed then.
+    let mut left = 3;
+    let stopped = first.become_writer(&mut || {
+        left -= 1;
+        left > 0
+    });
+    assert!(matches!(stopped, Err(UpdateError::Stopped)), "{stopped:?}");
+    drop(second);
+    drop(first.write().unwrap());
+}
+
+#[test]
+fn opening_takes_the_right_to_write_only_if_commits_are_left_in_the_log() {
+    let graph = graph(15);
+    let disk: MemDisk = graph.disk();
+    let writer = Store::open_on(Arc::new(disk.clone()), &only_explicit()).unwrap();
+    let mut batch = writer.write().unwrap();
+    batch.add_node(NodeTypeId(0)).unwrap();
+    batch.commit().unwrap();
+    // A live writer has commits in the log: a reader neither waits nor recovers.
+    let reader = Store::open_on(Arc::new(disk.other_process()), &only_explicit()).unwrap();
+    assert_eq!((reader.snapshot().lsn(), reader.recovery().commits), (0, 0));
+    writer.close_writer().unwrap();
+    let before = disk.counts().writes;
+    let reader = Store::open_on(Arc::new(disk.other_process()), &only_explicit()).unwrap();
+    assert_eq!((reader.snapshot().lsn(), disk.counts().writes), (1, before));
 }

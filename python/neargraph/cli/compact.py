@@ -9,18 +9,20 @@ import typer
 
 from neargraph.units import format_bytes
 
-from .show import bars, console, pairs_table, print_json
+from .show import BusyTimeout, bars, console, pairs_table, print_json
 
 
 def compact(
     store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
     memory: Annotated[str | None, typer.Option(help="Memory to use, like 256MB.")] = None,
+    busy_timeout: BusyTimeout = 5.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Rewrites a store into fresh files: lists in order, nothing unused between them."""
     import neargraph
 
-    with neargraph.open(store, memory=memory) as handle, bars(as_json) as progress:
+    opened = neargraph.open(store, memory=memory, busy_timeout=busy_timeout)
+    with opened as handle, bars(as_json) as progress:
         report = handle.compact(lambda done, total: progress("compact", done, total))
     if as_json:
         print_json(report)

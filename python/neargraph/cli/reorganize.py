@@ -13,7 +13,7 @@ from neargraph.exceptions import UnsupportedArgument
 from neargraph.splits import split_columns
 from neargraph.units import format_bytes
 
-from .show import bars, console, pairs_table, print_json
+from .show import BusyTimeout, bars, console, pairs_table, print_json
 
 
 def reorganize(
@@ -31,12 +31,14 @@ def reorganize(
     batches: Annotated[int, typer.Option(help="Batches to count pages on.")] = 32,
     dry_run: Annotated[bool, typer.Option(help="Only say what it is worth and needs.")] = False,
     memory: Annotated[str | None, typer.Option(help="Memory to use, like 256MB.")] = None,
+    busy_timeout: BusyTimeout = 5.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Puts rows into an order that batches reward. Ids and batches stay as they are."""
     import neargraph
 
-    with neargraph.open(store, memory=memory) as handle, bars(as_json) as progress:
+    opened = neargraph.open(store, memory=memory, busy_timeout=busy_timeout)
+    with opened as handle, bars(as_json) as progress:
         owners = [owner.name for owner in handle.schema.node_types if split_columns(owner)]
         if split is None and (node_type in owners or (node_type is None and len(owners) == 1)):
             split = "train"

@@ -21,6 +21,11 @@ Recover = Annotated[
 ]
 """The option of commands that only read."""
 
+BusyTimeout = Annotated[
+    float, typer.Option(help="Seconds to wait for another writer to close the store.")
+]
+"""The option of commands that write."""
+
 
 def console() -> Console:
     """A console on stdout; wide enough for tables where stdout is a file."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .show import bars, console, pairs_table, print_json
+from .show import BusyTimeout, bars, console, pairs_table, print_json
 
 
 def update(
@@ -18,13 +18,15 @@ def update(
     on_error: Annotated[str, typer.Option(help="stop at a bad row, or skip it.")] = "stop",
     dry_run: Annotated[bool, typer.Option(help="Only check the file.")] = False,
     memory: Annotated[str | None, typer.Option(help="Memory of the store, like 256MB.")] = None,
+    busy_timeout: BusyTimeout = 5.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Adds, deletes and updates nodes and edges; every batch is durable when it is counted."""
     import neargraph
     from neargraph.update.replay import update_from
 
-    with neargraph.open(store, memory=memory) as handle, bars(as_json) as progress:
+    opened = neargraph.open(store, memory=memory, busy_timeout=busy_timeout)
+    with opened as handle, bars(as_json) as progress:
         report = update_from(
             handle,
             source,

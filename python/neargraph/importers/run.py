@@ -7,6 +7,7 @@ whatever fails on the way, the staging folder is dropped and nothing is left at 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -238,6 +239,12 @@ class _Run:
         report: dict[str, Any] = json.loads(
             importer.finish(lambda done, total: self._progress("write", done, total))
         )
+        if "leftover" in report:
+            warnings.warn(
+                f"the store was imported, but the one before is left: {report['leftover']}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         return report
 
     def _push_edges(self, edge: EdgePlan, number: int) -> None:

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from neargraph import _core
 from neargraph._room import make_room
-from neargraph.exceptions import BudgetTooSmall, CompiledMismatch, StoreDamaged
+from neargraph.exceptions import (
+    BudgetTooSmall,
+    CompiledMismatch,
+    StoreDamaged,
+    UnsupportedArgument,
+)
 from neargraph.loader.lookahead import LookAhead
 from neargraph.loader.seeds import InputNodes, SeedPlan
 from neargraph.snapshot import Snapshot
@@ -72,6 +77,20 @@ def epoch_key(sampler: "NeighborSampler", inputs: InputNodes, plan: SeedPlan) ->
 def default_directory(snapshot: Snapshot) -> Path:
     """Where the compiled epochs of a store are unless somebody says otherwise."""
     return Path(snapshot.path) / "compiled"
+
+
+def make_directory(directory: Path, snapshot: Snapshot) -> None:
+    """Makes the directory of compiled files if there is none.
+
+    Raises:
+        UnsupportedArgument: It is a symbolic link inside the store.
+    """
+    if directory == default_directory(snapshot) and directory.is_symlink():
+        raise UnsupportedArgument(
+            f"{directory} is a symbolic link, which is not followed for writing; remove it, or "
+            "name another directory"
+        )
+    directory.mkdir(exist_ok=True)
 
 
 def find_compiled(

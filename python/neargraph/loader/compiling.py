@@ -17,7 +17,7 @@ from typing import Any
 
 from neargraph import _core
 from neargraph.exceptions import IoFailed, NeargraphError, StoreDamaged
-from neargraph.loader.compiled import SUFFIX, default_directory, epoch_key
+from neargraph.loader.compiled import SUFFIX, default_directory, epoch_key, make_directory
 from neargraph.loader.lookahead import LookAhead
 from neargraph.loader.sampler import NeighborSampler
 from neargraph.loader.seeds import InputNodes, SeedPlan
@@ -190,7 +190,7 @@ class EpochCompiler:
         stored = hot.stored(self._sampler.core)
         key = epoch_key(self._sampler, self._inputs, self._plan)
         name = self._name or _set_name(key, hot)
-        self.directory.mkdir(exist_ok=True)
+        make_directory(self.directory, self._sampler.snapshot)
         missing = [e for e in self._epochs if overwrite or not self._is_there(name, e, key, hot)]
         self.check_room(expected * len(missing) // len(self._epochs))
         written = 0

@@ -18,7 +18,7 @@ from neargraph.exceptions import (
     StoreDamaged,
     UnsupportedArgument,
 )
-from neargraph.loader.compiled import default_directory
+from neargraph.loader.compiled import default_directory, make_directory
 from neargraph.snapshot import Snapshot
 from neargraph.units import format_bytes
 
@@ -153,7 +153,7 @@ def compile_direct(
                 f"{directory} has {format_bytes(free)} free; name fewer tensors, or a directory on "
                 "another disk"
             )
-        directory.mkdir(exist_ok=True)
+        make_directory(directory, snapshot)
         core.write(str(directory), name, progress)
     return facts | {"written": True}
 
@@ -175,6 +175,8 @@ def list_direct(path: str | Path, fingerprint: str) -> list[dict[str, Any]]:
             facts |= _core.describe_direct(str(file.parent), file.name)
             facts["is_current"] = facts["fingerprint"] == fingerprint
         except NeargraphError as error:
+            if not file.exists():
+                continue  # Removed since it was listed, as by a compaction.
             facts["problem"] = str(error)
         found.append(facts)
     return found

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::backend::parking::Parking;
-use crate::directory::{Caching, Directory, OpenFile};
+use crate::directory::{Directory, OpenFile};
 use crate::disk::{Access, Disk, FileId, NextRead, ReadDone, ReadOp};
 use crate::machine::usable_memory_bytes;
 use crate::queue::Queue;
@@ -29,9 +29,8 @@ struct Copy {
 }
 
 impl MemoryDisk {
-    pub fn open(path: &std::path::Path) -> io::Result<Self> {
-        let directory = Directory::open(path, Caching::Buffered)?;
-        Ok(Self { directory, copies: RwLock::new(Vec::new()), parking: Parking::new() })
+    pub fn new(directory: Directory) -> Self {
+        Self { directory, copies: RwLock::new(Vec::new()), parking: Parking::new() }
     }
 
     fn copy(&self, id: FileId) -> io::Result<Arc<Copy>> {

@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::backend::parking::Parking;
-use crate::directory::{Caching, Directory, OpenFile};
+use crate::directory::{Directory, OpenFile};
 use crate::disk::{Access, Disk, FileId, NextRead, ReadDone, ReadOp};
 use crate::queue::Queue;
 
@@ -76,9 +76,8 @@ impl Drop for Mapping {
 }
 
 impl MmapDisk {
-    pub fn open(path: &std::path::Path) -> io::Result<Self> {
-        let directory = Directory::open(path, Caching::Buffered)?;
-        Ok(Self { directory, mappings: RwLock::new(Vec::new()), parking: Parking::new() })
+    pub fn new(directory: Directory) -> Self {
+        Self { directory, mappings: RwLock::new(Vec::new()), parking: Parking::new() }
     }
 
     /// The mapping of a file that serves `op`: a file that has grown since is mapped anew.

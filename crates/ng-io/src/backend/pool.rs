@@ -5,7 +5,6 @@
 //! only with what is not there.
 
 use std::io::{self, IoSliceMut};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -44,21 +43,16 @@ struct PoolQueue {
 }
 
 impl PoolDisk {
-    pub fn open(
-        path: &Path,
-        caching: Caching,
-        queue_depth: usize,
-        threads: usize,
-    ) -> io::Result<Self> {
-        Ok(Self {
-            directory: Directory::open(path, caching)?,
+    pub fn new(directory: Directory, caching: Caching, queue_depth: usize, threads: usize) -> Self {
+        Self {
+            directory,
             caching,
             queue_depth,
             peek: AtomicBool::new(caching == Caching::Buffered),
             parking: Parking::new(),
             workers: Workers::new(threads),
             home: Home::here(),
-        })
+        }
     }
 
     /// The whole read from the page cache, if it is there.

@@ -1,11 +1,10 @@
 //! Back end `uring`: O_DIRECT reads through io_uring, one ring per thread that reads.
 
 use std::io;
-use std::path::Path;
 
 use super::parking::Parking;
 use super::ring::Ring;
-use crate::directory::{Caching, Directory};
+use crate::directory::Directory;
 use crate::disk::{Access, Disk, FileId, NextRead, ReadDone};
 use crate::process::Home;
 use crate::queue::Queue;
@@ -20,19 +19,12 @@ pub(crate) struct UringDisk {
 }
 
 impl UringDisk {
-    /// Opens the directory. `first` is the ring that the probe made; others are made on demand,
-    /// with registered buffers if `register`.
-    pub fn open(
-        path: &Path,
-        caching: Caching,
-        queue_depth: usize,
-        register: bool,
-        first: Ring,
-    ) -> io::Result<Self> {
-        let directory = Directory::open(path, caching)?;
+    /// Reads the files of `directory`. `first` is the ring that the probe made; others are made on
+    /// demand, with registered buffers if `register`.
+    pub fn new(directory: Directory, queue_depth: usize, register: bool, first: Ring) -> Self {
         let parking = Parking::new();
         parking.put(first);
-        Ok(Self { directory, queue_depth, register, parking, home: Home::here() })
+        Self { directory, queue_depth, register, parking, home: Home::here() }
     }
 }
 

@@ -1,17 +1,19 @@
 //! What works in a directory: found by trying it, not by looking up versions.
 
+use std::ffi::CString;
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
 
 use super::BackendChoice;
 use super::mounts;
 use crate::backend::{Registration, Ring};
 use crate::disk::BLOCK_BYTES;
 use crate::lockable;
+use crate::named_dir::NamedDir;
 use crate::region::Region;
 
 /// The file system of a directory.
@@ -40,14 +42,14 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Tries out what `choice` needs to know in `path`.
-    pub fn gather(path: &Path, choice: BackendChoice, queue_depth: usize) -> io::Result<Self> {
-        let file_system = file_system(path)?;
+    /// Tries out what `choice` needs to know in a directory.
+    pub fn gather(place: &NamedDir, choice: BackendChoice, queue_depth: usize) -> io::Result<Self> {
+        let file_system = file_system(place)?;
         let untried = "not tried".to_owned();
         let auto = choice == BackendChoice::Auto && !file_system.is_memory;
         let needs_ring = auto || choice == BackendChoice::Uring;
         let direct = if needs_ring || choice == BackendChoice::Direct {
-            try_direct(path).map_err(|error| error.to_string())
+            try_direct(place).map_err(|error| error.to_string())
         } else {
             Err(untried.clone())
         };
@@ -115,19 +117,21 @@ pub(super) fn try_ring(queue_depth: usize) -> Result<Ring, String> {
 }
 
 /// Reads the first block of some file of the directory with O_DIRECT, or of a temporary one.
-pub(super) fn try_direct(path: &Path) -> io::Result<()> {
-    let dir_flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let dir = rustix::fs::open(path, dir_flags, Mode::empty())?;
-    let file = sample_file(path, &dir)?;
+pub(super) fn try_direct(place: &NamedDir) -> io::Result<()> {
+    let file = sample_file(place.fd())?;
     let mut block = Region::new(BLOCK_BYTES)?;
     rustix::io::pread(&file, block.as_mut_slice(), 0)?;
     Ok(())
 }
 
-fn sample_file(path: &Path, dir: &OwnedFd) -> io::Result<OwnedFd> {
+fn sample_file(dir: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    if let Some(name) = first_file(path) {
-        return Ok(rustix::fs::openat(dir, name, flags, Mode::empty())?);
+    if let Some(name) = first_file(dir) {
+        match rustix::fs::openat(dir, &name, flags, Mode::empty()) {
+            // Removed meanwhile.
+            Err(Errno::NOENT) => {}
+            opened => return Ok(opened?),
+        }
     }
     let mode = Mode::from_raw_mode(0o600);
     let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
@@ -145,23 +149,27 @@ fn sample_file(path: &Path, dir: &OwnedFd) -> io::Result<OwnedFd> {
 }
 
 /// Some file of the directory; one that has a block to read, if there is any.
-fn first_file(path: &Path) -> Option<std::ffi::OsString> {
-    let entries = std::fs::read_dir(path).ok()?.filter_map(Result::ok);
+fn first_file(dir: &OwnedFd) -> Option<CString> {
     let mut empty = None;
-    for entry in entries {
-        match entry.metadata() {
-            Ok(data) if !data.is_file() => {}
-            Ok(data) if data.len() >= BLOCK_BYTES as u64 => return Some(entry.file_name()),
-            _ => empty = Some(entry.file_name()),
+    for entry in rustix::fs::Dir::read_from(dir).ok()?.filter_map(Result::ok) {
+        let name = entry.file_name();
+        let Ok(stat) = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) else {
+            continue;
+        };
+        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+            if stat.st_size >= BLOCK_BYTES as i64 {
+                return Some(name.to_owned());
+            }
+            empty = Some(name.to_owned());
         }
     }
     empty
 }
 
-pub(super) fn file_system(path: &Path) -> io::Result<FileSystem> {
-    let stat = rustix::fs::statfs(path)?;
+pub(super) fn file_system(place: &NamedDir) -> io::Result<FileSystem> {
+    let stat = rustix::fs::fstatfs(place.fd())?;
     let magic = stat.f_type as u32;
-    let is_dax = mounts::is_dax(path);
+    let is_dax = mounts::is_dax(place.fd());
     let known = FILE_SYSTEMS.iter().find(|(number, _)| *number == magic);
     let name = known.map_or_else(|| format!("file system {magic:#x}"), |(_, name)| (*name).into());
     let is_memory = is_dax || matches!(name.as_str(), "tmpfs" | "ramfs");

@@ -6,13 +6,14 @@ mod findings;
 pub(crate) mod mounts;
 mod report;
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::backend::{MemoryDisk, MmapDisk, PoolDisk, UringDisk};
+use crate::directory::{Caching, Directory};
 use crate::disk::Disk;
 use crate::error::OpenError;
+use crate::named_dir::NamedDir;
 use crate::queue::{QUEUE_DEPTH_MAX, staging_bytes};
 pub use choice::BackendChoice;
 use choice::{Plan, choose};
@@ -79,47 +80,54 @@ pub fn open_dir(
     choice: BackendChoice,
     options: &OpenOptions,
 ) -> Result<Opened, OpenError> {
-    let at = |source: io::Error| match source.kind() {
-        io::ErrorKind::NotFound => OpenError::NotFound { path: path.to_owned() },
-        _ => OpenError::Io { path: path.to_owned(), source },
-    };
-    if !std::fs::metadata(path).map_err(at)?.is_dir() {
-        return Err(OpenError::NotADirectory { path: path.to_owned() });
-    }
-    let findings = Findings::gather(path, choice, options.depth()).map_err(at)?;
-    open_with(path, choice, options, findings)
+    open_named(&NamedDir::open(path)?, choice, options)
+}
+
+/// The same with a directory that is open already: everything is reached from its descriptor,
+/// whatever its name leads to meanwhile.
+///
+/// # Errors
+/// As [`open_dir`].
+pub fn open_named(
+    place: &Arc<NamedDir>,
+    choice: BackendChoice,
+    options: &OpenOptions,
+) -> Result<Opened, OpenError> {
+    let findings = Findings::gather(place, choice, options.depth())
+        .map_err(|source| OpenError::of_directory(place.path(), source))?;
+    open_with(place, choice, options, findings)
 }
 
 /// Opens the directory as the findings allow.
 fn open_with(
-    path: &Path,
+    place: &Arc<NamedDir>,
     choice: BackendChoice,
     options: &OpenOptions,
     mut findings: Findings,
 ) -> Result<Opened, OpenError> {
     let unavailable = |reason: String| OpenError::Unavailable {
         backend: choice.name(),
-        path: path.to_owned(),
+        path: place.path().to_owned(),
         reason,
     };
     let (plan, note) = choose(choice, &findings, options).map_err(unavailable)?;
     let depth = options.depth();
-    let (disk, queue_depth): (io::Result<Arc<dyn Disk>>, usize) = match plan {
-        Plan::Memory => (MemoryDisk::open(path).map(|d| Arc::new(d) as _), 1),
-        Plan::Mmap => (MmapDisk::open(path).map(|d| Arc::new(d) as _), 1),
+    let directory = |caching| Directory::new(Arc::clone(place), caching);
+    let (disk, queue_depth): (Arc<dyn Disk>, usize) = match plan {
+        Plan::Memory => (Arc::new(MemoryDisk::new(directory(Caching::Buffered))), 1),
+        Plan::Mmap => (Arc::new(MmapDisk::new(directory(Caching::Buffered))), 1),
         Plan::Pool(caching) => {
-            let disk = PoolDisk::open(path, caching, depth, options.pool_threads());
-            (disk.map(|d| Arc::new(d) as _), depth)
+            let threads = options.pool_threads();
+            (Arc::new(PoolDisk::new(directory(caching), caching, depth, threads)), depth)
         }
         Plan::Uring(caching) => {
             let Some(ring) = findings.take_ring() else {
                 return Err(unavailable("the ring of the probe is gone".into()));
             };
-            let disk = UringDisk::open(path, caching, depth, findings.register(), ring);
-            (disk.map(|d| Arc::new(d) as _), depth)
+            let register = findings.register();
+            (Arc::new(UringDisk::new(directory(caching), depth, register, ring)), depth)
         }
     };
-    let disk = disk.map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
     let staging_bytes_per_queue = staging_bytes(queue_depth) as u64;
     Ok(Opened { disk, note, staging_bytes_per_queue })
 }

@@ -1,6 +1,6 @@
 //! Reading `/proc/self/mountinfo`: which mount a path is on, and whether that is a DAX mount.
 
-use std::path::Path;
+use std::os::fd::OwnedFd;
 
 /// One line of mountinfo, as far as it is needed.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,9 +43,9 @@ fn unescape(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
 
-/// Whether files of `path` live on a mount with direct access to persistent memory.
-pub(crate) fn is_dax(path: &Path) -> bool {
-    let Ok(stat) = rustix::fs::stat(path) else {
+/// Whether files of the directory live on a mount with direct access to persistent memory.
+pub(crate) fn is_dax(directory: &OwnedFd) -> bool {
+    let Ok(stat) = rustix::fs::fstat(directory) else {
         return false;
     };
     let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));

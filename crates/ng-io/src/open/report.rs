@@ -12,6 +12,7 @@ use crate::backend::Registration;
 use crate::error::OpenError;
 use crate::lockable;
 use crate::machine::{MemoryLimit, memory_limit, ram_bytes};
+use crate::named_dir::NamedDir;
 use crate::queue::staging_bytes;
 use crate::space::free_bytes;
 
@@ -72,17 +73,12 @@ pub struct ProbeReport {
 /// # Errors
 /// [`OpenError::NotFound`], [`OpenError::NotADirectory`], [`OpenError::Io`].
 pub fn probe(path: &Path) -> Result<ProbeReport, OpenError> {
-    let at = |source: std::io::Error| match source.kind() {
-        std::io::ErrorKind::NotFound => OpenError::NotFound { path: path.to_owned() },
-        _ => OpenError::Io { path: path.to_owned(), source },
-    };
-    if !std::fs::metadata(path).map_err(at)?.is_dir() {
-        return Err(OpenError::NotADirectory { path: path.to_owned() });
-    }
+    let place = NamedDir::open(path)?;
     let options = OpenOptions::default();
-    let direct = try_direct(path).map_err(|error| error.to_string());
+    let direct = try_direct(&place).map_err(|error| error.to_string());
     let ring = try_ring(options.depth());
-    let found = Findings::new(file_system(path).map_err(at)?, direct, ring);
+    let file_system = file_system(&place).map_err(|error| OpenError::of_directory(path, error))?;
+    let found = Findings::new(file_system, direct, ring);
     let unavailable = |reason| OpenError::Unavailable {
         backend: BackendChoice::Auto.name(),
         path: path.to_owned(),

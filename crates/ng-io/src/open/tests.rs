@@ -66,7 +66,8 @@ fn io_uring_works_without_registered_buffers_and_without_direct_reads() {
     assert!(note.contains("buffered") && note.contains("without registered buffers"), "{note}");
 
     let options = OpenOptions::default();
-    let opened = open_with(dir.path(), BackendChoice::Uring, &options, found).expect("opened");
+    let place = crate::NamedDir::open(dir.path()).expect("opened");
+    let opened = open_with(&place, BackendChoice::Uring, &options, found).expect("opened");
     assert_eq!(opened.disk.backend(), "uring");
     let reader = crate::Reader::new(opened.disk);
     let file = reader.open("a").expect("opened");

@@ -6,8 +6,9 @@
 //! store: lists and rows go through in windows.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use ng_io::{BackendChoice, Existing, StagingDir};
+use ng_io::{BackendChoice, Existing, StagingDir, StagingError};
 use ng_types::{EdgeTypeId, NodeTypeId};
 
 use crate::builder::{BuildOptions, EdgeTypeSpec, Entry, RootOf, StoreBuilder};
@@ -17,7 +18,7 @@ use crate::error::{BuildError, Damage, ReadError};
 use crate::root::SLOTS;
 use crate::scan::scan_blocks;
 use crate::snapshot::{Expansion, Snapshot};
-use crate::store::{OpenOptions, Store};
+use crate::store::{OpenOptions, PAUSE_MAX, REPLACED_MAX, Store};
 use crate::write::error::UpdateError;
 use crate::write::log::LOGS;
 use crate::write::reorganize::{MakeOrders, NewOrder};
@@ -28,7 +29,7 @@ pub(super) const NODES_TOGETHER: u64 = 8192;
 const ENTRIES_TOGETHER: u64 = 1 << 18;
 
 /// What compacting did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactReport {
     /// Bytes of all files before.
     pub bytes_before: u64,
@@ -36,6 +37,8 @@ pub struct CompactReport {
     pub bytes_after: u64,
     /// The epoch of the new files.
     pub epoch: u64,
+    /// Why the old files could not all be removed, if so; the next rewriting removes them.
+    pub leftover: Option<String>,
 }
 
 /// Rewrites the store in directory `path`: lists in order and packed, rows in place, nothing unused
@@ -64,12 +67,30 @@ pub(crate) fn rewrite<E: From<UpdateError>>(
     // The old files go away under this handle, so nothing may be mapped or copied.
     let plain = matches!(options.backend, BackendChoice::Memory | BackendChoice::Mmap);
     let backend = if plain { BackendChoice::Auto } else { options.backend };
-    let opened = Store::open(path, &OpenOptions { backend, ..options.clone() });
-    let store = opened.map_err(UpdateError::from)?;
+    let options = OpenOptions { backend, ..options.clone() };
+    let store = open_to_rewrite(path, &options, &mut || progress(0, 1))?;
     store.checkpoint()?;
     let snapshot = store.snapshot();
     let orders = orders(&snapshot)?;
     Ok(rewrite_store(path, &store, &snapshot, orders, progress)?)
+}
+
+/// Opens a store and makes sure that nobody else writes to it. Whoever did may have been rewriting
+/// it, too; then the new one is opened.
+fn open_to_rewrite(
+    path: &Path,
+    options: &OpenOptions,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Store, UpdateError> {
+    let mut tries = 1;
+    loop {
+        let store = Store::open(path, options)?;
+        let writes = store.become_writer(go_on);
+        if writes.is_ok() || store.is_current() || tries == REPLACED_MAX {
+            return writes.map(|()| store);
+        }
+        tries += 1;
+    }
 }
 
 fn rewrite_store(
@@ -80,7 +101,7 @@ fn rewrite_store(
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<CompactReport, UpdateError> {
     let bytes_before = snapshot.catalog().disk_bytes() + bytes_apart(store)?;
-    let staging = StagingDir::create(path, Existing::Replace).map_err(staging_error)?;
+    let staging = stage(path, store.busy_timeout, &mut || progress(0, 1))?;
     let catalog = snapshot.catalog();
     let (page_bytes, fill, reuse_ids) = (catalog.page_bytes, catalog.fill, catalog.reuse_ids);
     let build = BuildOptions { page_bytes, fill, reuse_ids };
@@ -109,8 +130,31 @@ fn rewrite_store(
     let (epoch, lsn, chain) = (version.base.epoch + 1, version.lsn, version.fingerprint);
     run.builder.continue_from(RootOf { epoch, lsn, chain });
     let summary = run.builder.commit()?;
-    staging.publish().map_err(staging_error)?;
-    Ok(CompactReport { bytes_before, bytes_after: summary.disk_bytes, epoch })
+    if !store.is_current() {
+        let what = format!("{} was replaced while it was rewritten; start again", path.display());
+        return Err(UpdateError::Unsupported { what });
+    }
+    let leftover = staging.publish().map_err(staging_error)?.map(|error| error.to_string());
+    Ok(CompactReport { bytes_before, bytes_after: summary.disk_bytes, epoch, leftover })
+}
+
+/// Makes the staging directory. Whoever rewrote the store before may still be removing old files.
+fn stage(
+    path: &Path,
+    busy_timeout: Duration,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<StagingDir, UpdateError> {
+    let start = Instant::now();
+    loop {
+        match StagingDir::create(path, Existing::Replace) {
+            Err(StagingError::Busy { .. }) if start.elapsed() < busy_timeout => {}
+            created => return created.map_err(staging_error),
+        }
+        if !go_on() {
+            return Err(UpdateError::Stopped);
+        }
+        std::thread::sleep(PAUSE_MAX);
+    }
 }
 
 /// Bytes of what no catalog counts: roots and logs.
@@ -120,7 +164,7 @@ fn bytes_apart(store: &Store) -> Result<u64, ReadError> {
     SLOTS.into_iter().chain(LOGS).map(len).sum()
 }
 
-fn staging_error(error: ng_io::StagingError) -> UpdateError {
+fn staging_error(error: StagingError) -> UpdateError {
     UpdateError::Unsupported { what: error.to_string() }
 }
 

@@ -1,6 +1,7 @@
 //! What can go wrong when a store is changed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -13,12 +14,16 @@ use crate::io::WriteError;
 pub enum UpdateError {
     /// Another process, or another handle of this one, writes to the store.
     #[error(
-        "{path}: another process is writing to this store; there is one writer at a time, so wait \
-         for it to close the store, or send it your updates"
+        "{path}: another process or handle writes to this store, and did not end within {} s; \
+         there is one writer at a time, so wait for it to close the store, give a longer \
+         busy_timeout, or send it your updates",
+        .waited.as_secs_f64()
     )]
     Busy {
         /// The store.
         path: String,
+        /// How long this handle has waited.
+        waited: Duration,
     },
     /// An id was never given out, or its node is deleted.
     #[error("node {id} of type {node_type:?} does not exist: {why}")]

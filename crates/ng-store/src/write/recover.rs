@@ -38,15 +38,15 @@ pub struct Recovery {
     pub torn: bool,
 }
 
-/// Opens the one writer of a store.
+/// Opens the one writer of a store, which `lock` is for.
 pub(crate) fn open_writer(
     inner: &Arc<Inner>,
     current: &Arc<RwLock<Arc<Version>>>,
     log_bytes_max: u64,
+    lock: Lock,
 ) -> Result<(Arc<Writer>, Recovery), UpdateError> {
     let reader = &inner.pages.reader;
     let disk = reader.disk();
-    let lock = lock_writer(inner)?;
     let stats: Arc<WriteStats> = Arc::default();
     let slot = open_slot(reader, &inner.path)?;
     let mut files = CheckpointFiles::open(disk, &stats)?;
@@ -101,10 +101,10 @@ pub(crate) fn rebuild(
     if version.lsn == lsn { Ok(version) } else { Err(log_damaged(0, version.lsn + 1, &version)) }
 }
 
-fn lock_writer(inner: &Inner) -> Result<Lock, UpdateError> {
+/// The right to write; `None` if somebody has it.
+pub(crate) fn lock_writer(inner: &Inner) -> Result<Option<Lock>, UpdateError> {
     match past_signals(|| inner.pages.reader.disk().lock_writer()) {
-        Ok(Some(lock)) => Ok(lock),
-        Ok(None) => Err(UpdateError::Busy { path: inner.path.clone() }),
+        Ok(lock) => Ok(lock),
         Err(error) if error.kind() == ErrorKind::StaleNetworkFileHandle => {
             Err(UpdateError::Unsupported { what: error.to_string() })
         }
