@@ -4,6 +4,7 @@
 //! with; the kernel keeps both views of a file coherent. What must not live here: reading. The
 //! invariant: a name is one component of a path, so no catalog can point outside the directory.
 
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -188,12 +189,16 @@ impl Directory {
 
     pub fn lock_writer(&self) -> io::Result<Option<Lock>> {
         let lock = self.locks.lock_writer(&|flags| self.open_pins(flags));
-        if matches!(lock, Ok(None)) || self.place.is_current() {
+        if matches!(lock, Ok(None)) {
             return lock;
         }
-        let path = self.place.path().display();
-        let message = format!("{path} was replaced since it was opened; open it again");
-        Err(io::Error::new(io::ErrorKind::StaleNetworkFileHandle, message))
+        if !self.place.is_current() {
+            let path = self.place.path().display();
+            let message = format!("{path} was replaced since it was opened; open it again");
+            return Err(io::Error::new(io::ErrorKind::StaleNetworkFileHandle, message));
+        }
+        self.refuse_links()?;
+        lock
     }
 
     pub fn pin(&self, epoch: u64) -> io::Result<Option<Lock>> {
@@ -225,23 +230,44 @@ impl Directory {
     /// The names of the regular files, sorted. Names that are not UTF-8 are none of ours.
     pub fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in rustix::fs::Dir::read_from(self.place.fd())? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let kind = match entry.file_type() {
-                FileType::Unknown => {
-                    let stat =
-                        rustix::fs::statat(self.place.fd(), name, AtFlags::SYMLINK_NOFOLLOW)?;
-                    FileType::from_raw_mode(stat.st_mode)
-                }
-                kind => kind,
-            };
-            if let (FileType::RegularFile, Ok(name)) = (kind, name.to_str()) {
-                names.push(name.to_owned());
+        for (name, kind) in self.entries()? {
+            if let (FileType::RegularFile, Ok(name)) = (kind, name.into_string()) {
+                names.push(name);
             }
         }
         names.sort_unstable();
         Ok(names)
+    }
+
+    fn entries(&self) -> io::Result<Vec<(CString, FileType)>> {
+        let mut entries = Vec::new();
+        for entry in rustix::fs::Dir::read_from(self.place.fd())? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let kind = match entry.file_type() {
+                FileType::Unknown => self.kind_of(name, AtFlags::SYMLINK_NOFOLLOW)?,
+                kind => kind,
+            };
+            entries.push((name.to_owned(), kind));
+        }
+        Ok(entries)
+    }
+
+    fn kind_of(&self, name: &CStr, flags: AtFlags) -> io::Result<FileType> {
+        let stat = rustix::fs::statat(self.place.fd(), name, flags)?;
+        Ok(FileType::from_raw_mode(stat.st_mode))
+    }
+
+    /// Refuses links to files: a writer would stop at one half way.
+    fn refuse_links(&self) -> io::Result<()> {
+        for (name, kind) in self.entries()? {
+            let is_folder =
+                || matches!(self.kind_of(&name, AtFlags::empty()), Ok(FileType::Directory));
+            if kind == FileType::Symlink && !is_folder() {
+                return Err(no_links(&name.to_string_lossy()));
+            }
+        }
+        Ok(())
     }
 }
 

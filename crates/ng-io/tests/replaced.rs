@@ -79,6 +79,13 @@ fn links_in_a_directory_are_good_for_reading_only() {
     for name in ["data", "wal.a"] {
         symlink(&precious, dir.path().join(name)).expect("linked");
     }
+    symlink(outside.path(), dir.path().join("folder")).expect("linked");
+    for (choice, disk) in disks(dir.path()) {
+        let error = disk.lock_writer().expect_err("data is a link");
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{choice}");
+        assert!(error.to_string().contains("symbolic link"), "{choice}: {error}");
+    }
+    fs::remove_file(dir.path().join("pins")).expect("removed");
     symlink(&absent, dir.path().join("pins")).expect("linked");
     for (choice, disk) in disks(dir.path()) {
         for (name, access) in
@@ -94,6 +101,13 @@ fn links_in_a_directory_are_good_for_reading_only() {
         let reader = Reader::new(disk);
         let file = reader.open("data").expect("opened");
         assert_eq!(reader.read_at(file, 0, 4096).expect("read"), [7; 4096], "{choice}");
+    }
+    for name in ["data", "wal.a", "pins"] {
+        fs::remove_file(dir.path().join(name)).expect("removed");
+    }
+    for (choice, disk) in disks(dir.path()) {
+        let lock = disk.lock_writer().expect("a link to a folder is in nobody's way");
+        assert!(lock.is_some(), "{choice}");
     }
     assert_eq!(names(outside.path()), ["precious"]);
     assert_eq!(fs::read(&precious).expect("read"), vec![7; 4096]);

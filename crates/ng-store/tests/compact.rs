@@ -240,3 +240,29 @@ fn a_store_behind_a_link_is_compacted_where_it_is() {
     drop(store);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "nothing is left beside it");
 }
+
+#[test]
+fn a_store_with_links_in_it_is_read_but_nothing_outside_of_it_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, outside) = (dir.path().join("graph.ng"), dir.path().join("outside"));
+    build(&path);
+    let options = OpenOptions { memory: Some(32 << 20), ..OpenOptions::default() };
+    let wanted = content(&Store::open(&path, &options).unwrap().snapshot());
+    std::fs::create_dir(&outside).unwrap();
+    let mut before = Vec::new();
+    for entry in std::fs::read_dir(&path).unwrap() {
+        let name = entry.unwrap().file_name();
+        std::fs::rename(path.join(&name), outside.join(&name)).unwrap();
+        std::os::unix::fs::symlink(outside.join(&name), path.join(&name)).unwrap();
+        before.push((name.clone(), std::fs::read(outside.join(&name)).unwrap()));
+    }
+    let store = Store::open(&path, &options).unwrap();
+    assert_eq!(content(&store.snapshot()), wanted);
+    let refused = store.write().map(drop).unwrap_err().to_string();
+    assert!(refused.contains("symbolic link"), "{refused}");
+    let refused = compact(&path, &options, &mut |_, _| true).unwrap_err().to_string();
+    assert!(refused.contains("symbolic link"), "{refused}");
+    for (name, bytes) in before {
+        assert_eq!(std::fs::read(outside.join(&name)).unwrap(), bytes, "{name:?}");
+    }
+}
