@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import neargraph as ng
+from neargraph.loader.options import ReadOptions
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
 from ..places import BENCH
@@ -92,18 +93,19 @@ class System:
         if trains and compiled:
             inputs, plan = self._plan("train", whole=False)
             where = True if compiled == 1 else compiled
-            replay = self.sampler.replay(inputs, plan, where, goes_on=True)
+            how = ReadOptions(compiled=where)
+            replay = self.sampler.read_ahead(inputs, plan, how, goes_on=True)
             return self._epochs(replay, inputs, plan)
         ids, steady = self.spec.ids(split), trains and self.spec.mode != "accuracy"
-        options: dict[str, Any] = {"reading": "auto", **self.keywords}
+        options: dict[str, Any] = self.keywords
         if steady:
             inputs, plan = self._plan(ids, whole=True)
-            if self.sampler.looks_ahead(options["reading"], plan):
-                every = {**dict.fromkeys(PASSED_ON), **options}
-                ahead = self.sampler.look_ahead(inputs, plan, goes_on=True, **every)
+            how = ReadOptions(**options)
+            ahead = self.sampler.read_ahead(inputs, plan, how, goes_on=True)
+            if ahead is not None:
                 return self._epochs(ahead, inputs, plan)
-        how = {"shuffle": trains, "drop_last": steady, "train_epoch": epoch}
-        return self.sampler.batches(ids, self.spec.batch_size, **how, **options)
+        order = {"shuffle": trains, "drop_last": steady, "train_epoch": epoch}
+        return self.sampler.batches(ids, self.spec.batch_size, **order, **options)
 
     def _data(self, batch: Any) -> Any:
         if self.gather == "store":

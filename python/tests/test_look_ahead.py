@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import neargraph as ng
-from neargraph.loader.lookahead import READINGS
+from neargraph.loader.options import READINGS, ReadOptions
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
 NODES = 30_000
@@ -65,8 +65,8 @@ def test_what_was_chosen_can_be_asked_while_the_first_batch_is_awaited(path):
         sampler = ng.NeighborSampler(store, [5, 4], seed=3)
         inputs = resolve_input_nodes(sampler.snapshot, "train")
         plan = SeedPlan(num_seeds=len(inputs), batch_size=128, shuffle=True, seed=3)
-        options = dict.fromkeys(("window", "prefetch", "threads", "two_phase"))
-        ahead = sampler.look_ahead(inputs, plan, goes_on=False, reading="scan", **options)
+        options = ReadOptions(reading="scan")
+        ahead = sampler.read_ahead(inputs, plan, options, goes_on=False)
         stop = threading.Event()
         asked = []
 

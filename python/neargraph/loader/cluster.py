@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from neargraph._room import with_room
 from neargraph.dtypes import DtypeLike
 from neargraph.exceptions import MissingDependency, UnsupportedArgument
-from neargraph.loader.sampler import Attrs, resolve_attrs
+from neargraph.loader.options import check_count
+from neargraph.loader.sampler import Attrs, check_x, resolve_attrs
 from neargraph.loader.seeds import SeedPlan
 from neargraph.schema import Schema
 from neargraph.snapshot import Reader, Snapshot
@@ -32,7 +33,7 @@ except ImportError as missing:
     ) from missing
 
 from neargraph.loader.background import in_background
-from neargraph.loader.collate import as_tensor
+from neargraph.loader.collate import as_tensor, check_masks
 from neargraph.loader.copying import copy_stage
 from neargraph.loader.epochs import EpochLoader
 
@@ -95,8 +96,9 @@ class ClusterLoader(EpochLoader):
         owner = schema.node_types[0]
         if not 1 <= num_parts <= max(1, owner.num_nodes):
             raise ValueError(f"num_parts must be in 1 ... {owner.num_nodes} nodes, got {num_parts}")
-        if prefetch < 1:
-            raise ValueError(f"prefetch must be at least 1, got {prefetch}")
+        check_count("prefetch", prefetch, 1)
+        if not 0 <= seed < 2**64:
+            raise ValueError(f"seed must be in 0 ... 2^64 - 1, got {seed}")
         self._num_nodes, self._num_parts = owner.num_nodes, num_parts
         self._plan = SeedPlan(
             num_seeds=num_parts,
@@ -106,6 +108,8 @@ class ClusterLoader(EpochLoader):
             drop_last=drop_last,
         )
         self._tensors = resolve_attrs(schema, attrs)
+        check_x(schema, self._tensors, x_dtype)
+        check_masks(schema, self._tensors)
         self._x_dtype, self._transform, self._prefetch = x_dtype, transform, prefetch
         self._rows = self._snapshot.version.nodes_of_rows(owner.index)
         self._dead = self._snapshot.dead_nodes(owner.name)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch_geometric.data import Data, HeteroData
 
 from neargraph.dtypes import SparseRows
+from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.schema import EdgeType, NodeType, Schema
 from neargraph.splits import SPLITS, split_columns
@@ -41,6 +42,23 @@ def _csr_tensor(
         return torch.sparse_csr_tensor(indptr, indices, values, size=shape, check_invariants=False)
 
 
+def check_masks(schema: Schema, tensors: list[Any]) -> None:
+    """Refuses some of several split columns: PyG's masks are made of all of them.
+
+    Raises:
+        UnsupportedArgument: Only some are in `tensors`.
+    """
+    carried = set(tensors)
+    for owner in schema.node_types:
+        columns = split_columns(owner)
+        named = [name for name in columns if ("node", owner.index, name) in carried]
+        if named and named != columns:
+            raise UnsupportedArgument(
+                f"attrs names {named} of {owner.name!r}, and its masks are made of {columns}; "
+                "name 'train_mask' for all of them"
+            )
+
+
 class Collator:
     """Turns a `MiniBatch` into `Data` (one node type, one edge type) or `HeteroData`.
 
@@ -56,6 +74,7 @@ class Collator:
         tensors: list[Any],
         x_dtype: torch.dtype | None = None,
     ) -> None:
+        check_masks(schema, tensors)
         self._schema = schema
         self._x_dtype = x_dtype
         self._hetero = not schema.is_homogeneous

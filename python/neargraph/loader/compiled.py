@@ -6,7 +6,6 @@ epochs take the compiled ones in turn.
 """
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from neargraph.exceptions import (
     UnsupportedArgument,
 )
 from neargraph.loader.lookahead import LookAhead
+from neargraph.loader.options import Compiled, ReadOptions
 from neargraph.loader.seeds import InputNodes, SeedPlan
 from neargraph.snapshot import Snapshot
 
@@ -32,9 +32,6 @@ SUFFIX = ".epoch"
 
 # Batches that the core is told of ahead of time; it reads a few of them at once.
 _TOLD_AHEAD = 8
-
-Compiled = bool | str | os.PathLike[str]
-"""`compiled=` of loaders: False, True, ``"auto"``, or the directory of the files."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +139,7 @@ class Replay(LookAhead):
         plan: Their order.
         epochs: The files.
         goes_on: After an epoch the next one follows; else it ends.
-        prefetch: Batches ahead of the caller; None is 1.
+        options: What was asked for; `prefetch` is 1 unless it is given.
     """
 
     def __init__(
@@ -154,10 +151,10 @@ class Replay(LookAhead):
         epochs: CompiledEpochs,
         *,
         goes_on: bool,
-        prefetch: int | None = None,
+        options: ReadOptions,
     ) -> None:
-        options = {"reading": "compiled", "prefetch": prefetch, "threads": None}
         super().__init__(core, snapshot, inputs, plan, goes_on=goes_on, options=options)
+        self.may_give_up = False
         self.epochs = epochs
 
     def fits(self) -> bool:
@@ -172,7 +169,7 @@ class Replay(LookAhead):
 
     def _build(self) -> Any:
         names = [name for _, name in self.epochs.files]
-        prefetch = self._options["prefetch"] or 1
+        prefetch = self._options.prefetch or 1
         return _core.Replay(self._sampler(), self.epochs.directory, names, prefetch)
 
     def _feed(self) -> None:

@@ -19,6 +19,7 @@ from neargraph import _core
 from neargraph.exceptions import IoFailed, NeargraphError, StoreDamaged
 from neargraph.loader.compiled import SUFFIX, default_directory, epoch_key, make_directory
 from neargraph.loader.lookahead import LookAhead
+from neargraph.loader.options import ReadOptions
 from neargraph.loader.sampler import NeighborSampler
 from neargraph.loader.seeds import InputNodes, SeedPlan
 from neargraph.units import format_bytes
@@ -270,16 +271,8 @@ class _Written(LookAhead):
         plan: SeedPlan,
         writer: _core.EpochWriter,
     ) -> None:
-        options = dict.fromkeys(("window", "prefetch", "threads", "two_phase"))
-        snapshot = sampler.snapshot
-        super().__init__(
-            lambda: stored,
-            snapshot,
-            inputs,
-            plan,
-            goes_on=False,
-            options={"reading": "auto", **options},
-        )
+        how = (lambda: stored, sampler.snapshot, inputs, plan)
+        super().__init__(*how, goes_on=False, options=ReadOptions())
         self._writer = writer
 
     def _take(self, _places: Any) -> Any:

@@ -52,19 +52,6 @@ def check_layout(layout: str, method: str) -> str:
     return layout
 
 
-def refuse_ahead(reading: str) -> None:
-    """Refuses ways of reading that the direct layout does not have.
-
-    Raises:
-        UnsupportedArgument: `reading` is one.
-    """
-    if reading not in ("auto", "direct"):
-        raise UnsupportedArgument(
-            f"layout='direct' reads each batch by itself, not by {reading!r}; leave that out, or "
-            "use layout='paged'"
-        )
-
-
 def find_direct(snapshot: Snapshot, tensors: Sequence[str], layout: str) -> tuple[str, str]:
     """Directory and name of the file of `snapshot` that has most of `tensors`, or of the named one.
 

@@ -15,18 +15,9 @@ from neargraph import _core
 from neargraph._process import ProcessLocal
 from neargraph._room import make_room, others, register
 from neargraph.exceptions import BudgetTooSmall
+from neargraph.loader.options import ReadOptions
 from neargraph.loader.seeds import InputNodes, SeedPlan
 from neargraph.snapshot import Snapshot
-
-READINGS = (
-    "auto",
-    "direct",
-    "window",
-    "scan",
-    "distribute",
-    "naive-uring",
-    "naive-uring+sieve",
-)
 
 # Epochs that need fewer batches than this are over before looking ahead has paid.
 _BATCHES_MIN = 4
@@ -35,18 +26,11 @@ _BATCHES_MIN = 4
 _REGAINED_MAX = 3
 
 
-def check_reading(reading: str) -> str:
-    """`reading`, if it is one."""
-    if reading not in READINGS:
-        raise ValueError(f"reading={reading!r} is none of {', '.join(map(repr, READINGS))}")
-    return reading
-
-
-def looks_ahead(reading: str, core: Callable[[], _core.Sampler], plan: SeedPlan) -> bool:
+def looks_ahead(options: ReadOptions, core: Callable[[], _core.Sampler], plan: SeedPlan) -> bool:
     """Whether batches of `plan` are read by looking ahead."""
-    if reading == "auto":
+    if options.reading == "auto" and not options.asks_to_look_ahead:
         return plan.steps >= _BATCHES_MIN and core().is_larger_than_memory()
-    return reading != "direct"
+    return options.reading != "direct"
 
 
 class LookAhead:
@@ -63,7 +47,7 @@ class LookAhead:
         inputs: The seeds.
         plan: Their order.
         goes_on: After an epoch the next one follows; else it ends.
-        options: `reading`, `window`, `prefetch`, `threads` and `two_phase` of the core.
+        options: What was asked for.
 
     Attributes:
         may_give_up: Memory that is too small is no error: somebody else reads instead.
@@ -78,7 +62,7 @@ class LookAhead:
         plan: SeedPlan,
         *,
         goes_on: bool,
-        options: dict[str, Any],
+        options: ReadOptions,
     ) -> None:
         self._sampler = core
         self._snapshot = snapshot
@@ -86,7 +70,7 @@ class LookAhead:
         self._plan = plan
         self._goes_on = goes_on
         self._options = options
-        self.may_give_up = options["reading"] == "auto"
+        self.may_give_up = options.reading == "auto" and not options.asks_to_look_ahead
         self.gave_up = False
         self._local: ProcessLocal[Any] = ProcessLocal(self._build)
         self._next: tuple[int, int] | None = None
@@ -107,13 +91,13 @@ class LookAhead:
             self._sampler(),
             self._inputs.node_type.index,
             spill_dir=self._snapshot.store.path,
-            **self._options,
+            **self._options.of_look_ahead(),
         )
 
     @property
-    def plain_options(self) -> dict[str, Any]:
-        """The options that reading batches one by one has as well."""
-        return {name: self._options.get(name) for name in ("prefetch", "threads")}
+    def options(self) -> ReadOptions:
+        """What was asked for."""
+        return self._options
 
     def run(self, train_epoch: int, first: int) -> Iterator[tuple[int, Any, list[_core.MiniBatch]]]:
         """Batches `first` ... of an epoch: (number, places of the seeds, the batch in a list).
@@ -228,7 +212,7 @@ class LookAhead:
 
     def describe(self) -> str:
         """How the batches are read, in words."""
-        chosen = {**self._options, **(self.chosen() or {})}
+        chosen = {**self._options.of_look_ahead(), **(self.chosen() or {})}
         window = f", window {chosen['window']}" if chosen.get("window") else ""
         return f"reading={chosen['reading']!r}{window}"
 

@@ -21,24 +21,25 @@ except ImportError as missing:
     ) from missing
 
 from neargraph.loader.collate import Collator
-from neargraph.loader.compiled import Compiled, CompiledEpochs
+from neargraph.loader.compiled import Replay
 from neargraph.loader.copying import copy_stage
 from neargraph.loader.epochs import EpochLoader
-from neargraph.loader.lookahead import LookAhead, check_reading
+from neargraph.loader.options import Compiled, ReadOptions, check_count
 from neargraph.loader.refused import refuse_unsupported
-from neargraph.loader.sampler import Attrs, NeighborSampler
+from neargraph.loader.sampler import Attrs, NeighborSampler, check_x
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 from neargraph.loader.workers import BatchSource, WorkerPool
 from neargraph.schema import Schema
 from neargraph.snapshot import Reader, Snapshot
 
-_WORKER_OPTIONS = (
-    "multiprocessing_context",
-    "persistent_workers",
-    "prefetch_factor",
-    "worker_init_fn",
-    "timeout",
-)
+# What DataLoader has for its processes, and what it does without.
+_WORKER_OPTIONS: dict[str, Any] = {
+    "multiprocessing_context": None,
+    "persistent_workers": False,
+    "prefetch_factor": None,
+    "worker_init_fn": None,
+    "timeout": 0,
+}
 
 
 class NeighborLoader(EpochLoader):
@@ -74,18 +75,21 @@ class NeighborLoader(EpochLoader):
             such as `torch.float16` rows are converted while they are gathered.
         x_format: ``"sparse"`` gives ``x`` as a sparse CSR tensor where it is stored sparse.
         transform: Called with each batch.
-        prefetch: Batches to work ahead at most, fewer where memory is short; None is 4.
+        prefetch: Batches to work ahead at most, fewer where memory is short; None is 4. Like
+            `threads`, `reading`, `window` and `two_phase` it is refused where it has no effect.
         threads: Background threads; None is one per core, at most 4.
         reading: How rows that memory does not hold are read: ``"auto"``, ``"direct"``,
             ``"scan"``, ``"window"`` or ``"distribute"``; see `NeighborSampler.batches`. Looking
             ahead goes on from one epoch into the next and keeps its memory meanwhile; reading
             something else from the same store between epochs, or `close`, gives it back.
-        window: Batches to look ahead; None is as many as memory rewards.
+        window: Batches to look ahead, also where ``"auto"`` would not; None is as many as memory
+            rewards.
         two_phase: Sample many batches before their rows are read, so that the topology need not
             stay in memory meanwhile; None does so where it pays. See `NeighborSampler.batches`.
         compiled: True replays compiled epochs of the store (see `neargraph compile`), or of the
             directory that is named: the first epochs are those that would be sampled, later ones
-            take them in turn. ``"auto"`` does where there are some that fit.
+            take them in turn. ``"auto"`` does where there are some that fit, and memory for them;
+            else, in processes and from the direct layout batches are sampled.
         check_rows: Read every row of every batch once more, by itself, and raise `WrongRow` if it
             differs; slow, for tests and doubts. See `NeighborSampler`.
         layout: ``"direct"`` reads batches from the direct layout of this version of the store,
@@ -151,8 +155,18 @@ class NeighborLoader(EpochLoader):
                 "data must be what neargraph.open returns, or a snapshot of it, got "
                 f"{type(data).__name__}; neargraph.from_pyg writes Data and HeteroData to a store"
             )
-        options = {k: kwargs.pop(k) for k in _WORKER_OPTIONS if k in kwargs}
+        workers = {k: kwargs.pop(k) for k in _WORKER_OPTIONS if k in kwargs}
         refuse_unsupported(kwargs)
+        _check_workers(num_workers, workers, kwargs)
+        options = ReadOptions(
+            reading=reading,
+            window=window,
+            two_phase=two_phase,
+            prefetch=prefetch,
+            threads=threads,
+            compiled=compiled,
+        )
+        options.check_workers(num_workers)
         super().__init__(copy_stage(pin_memory, device))
         snapshot = data.snapshot()
         x_read, x_cast = _split_x_dtype(snapshot.schema, x_dtype)
@@ -163,6 +177,7 @@ class NeighborLoader(EpochLoader):
         sampler = NeighborSampler(
             snapshot, num_neighbors, seed=seed, replace=replace, **how, **rows
         )
+        check_x(snapshot.schema, sampler.tensors, x_dtype)
         if num_workers:
             snapshot.share()
         inputs = resolve_input_nodes(snapshot, input_nodes)
@@ -178,31 +193,14 @@ class NeighborLoader(EpochLoader):
         )
         collator = Collator(snapshot.schema, sampler.tensors, x_cast)
         self._source = BatchSource(sampler, inputs, plan, collator, transform)
-        self._pool = WorkerPool(self._source, num_workers, options) if num_workers else None
+        self._pool = WorkerPool(self._source, num_workers, workers) if num_workers else None
         self._options = {"prefetch": prefetch, "threads": threads}
-        self._epochs: CompiledEpochs | None = None
-        self._ahead = self._read_ahead(check_reading(reading), window, two_phase, compiled)
-
-    def _read_ahead(
-        self, reading: str, window: int | None, two_phase: bool | None, compiled: Compiled
-    ) -> LookAhead | None:
-        """What reads batches otherwise than one by one, if something shall."""
-        sampler, inputs, plan = self._source.sampler, self._source.inputs, self._source.plan
-        if self._pool is not None:
-            if compiled not in (False, "auto"):
-                raise UnsupportedArgument(
-                    "compiled epochs are read by threads; leave num_workers at 0"
-                )
-            return None
-        prefetch = self._options["prefetch"]
-        replay = sampler.replay(inputs, plan, compiled, goes_on=True, prefetch=prefetch)
-        if replay is not None:
-            self._epochs = replay.epochs
-            return replay
-        if not sampler.looks_ahead(reading, plan):
-            return None
-        options = {"reading": reading, "window": window, "two_phase": two_phase, **self._options}
-        return sampler.look_ahead(inputs, plan, goes_on=True, **options)
+        options.check_layout(sampler.layout)
+        if self._pool is None:
+            self._ahead = sampler.read_ahead(inputs, plan, options, goes_on=True)
+        else:
+            self._ahead = None
+        self._epochs = self._ahead.epochs if isinstance(self._ahead, Replay) else None
 
     @property
     def snapshot(self) -> Snapshot:
@@ -266,6 +264,24 @@ class NeighborLoader(EpochLoader):
             f"NeighborLoader({self.snapshot.path!r}, num_neighbors={source.sampler.fanouts}, "
             f"seeds={len(source.inputs):,}, batch_size={self.batch_size})"
         )
+
+
+def _check_workers(num_workers: int, workers: dict[str, Any], of_pyg: dict[str, Any]) -> None:
+    """Refuses what is said of processes where there are none, and what they do not do."""
+    check_count("num_workers", num_workers, 0)
+    if num_workers:
+        if of_pyg.get("filter_per_worker") is False:
+            raise UnsupportedArgument(
+                "filter_per_worker=False reads rows in the main process; with num_workers each "
+                "process reads those of its batches; leave one of them out"
+            )
+        return
+    for name, value in workers.items():
+        if value != _WORKER_OPTIONS[name]:
+            raise UnsupportedArgument(
+                f"{name}={value!r} is for processes, and num_workers is 0; leave it out, or give "
+                "num_workers"
+            )
 
 
 def _split_x_dtype(

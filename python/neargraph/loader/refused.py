@@ -7,11 +7,11 @@ from typing import Any
 
 from neargraph.exceptions import UnsupportedArgument
 
-# name -> (values that change nothing, what to do instead). None means that any value is harmless.
-_ARGUMENTS: dict[str, tuple[tuple[Any, ...] | None, str]] = {
-    "is_sorted": (None, ""),
-    "filter_per_worker": (None, ""),
-    "temporal_strategy": (None, ""),
+# name -> (values that change nothing, what to do instead).
+_ARGUMENTS: dict[str, tuple[tuple[Any, ...], str]] = {
+    "is_sorted": ((True, False), "lists are sorted as the store keeps them; give True or False"),
+    "filter_per_worker": ((None, True, False), "give True, False or None"),
+    "temporal_strategy": (("uniform",), "temporal sampling is not built; leave it out"),
     "directed": ((True,), "neighbour lists are sampled as directed edges; drop the argument"),
     "subgraph_type": (
         ("directional",),
@@ -28,6 +28,9 @@ _ARGUMENTS: dict[str, tuple[tuple[Any, ...] | None, str]] = {
     "sampler": ((None,), "the order of seeds is keyed by seed=; give ids in input_nodes="),
     "batch_sampler": ((None,), "give ids in input_nodes= in the order you want"),
     "collate_fn": ((None,), "use transform="),
+    "dataset": ((None,), "give the store as data"),
+    "in_order": ((True,), "batches come in order"),
+    "pin_memory_device": (("",), "give device="),
     "input_id": ((None,), "input_id is the place in input_nodes; map it after the fact"),
 }
 
@@ -44,7 +47,7 @@ def refuse_unsupported(given: dict[str, Any]) -> None:
             raise TypeError(f"NeighborLoader got an unexpected keyword argument {name!r}")
         harmless, instead = _ARGUMENTS[name]
         plain = getattr(value, "value", value)
-        if harmless is not None and not any(plain is h or _equal(plain, h) for h in harmless):
+        if not any(plain is h or _equal(plain, h) for h in harmless):
             raise UnsupportedArgument(f"{name}={value!r} is not supported: {instead}")
 
 

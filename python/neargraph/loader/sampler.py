@@ -16,11 +16,12 @@ from neargraph._room import make_room, with_room
 from neargraph.dtypes import DtypeLike, XFormat, dtype_name, read_as
 from neargraph.exceptions import BudgetTooSmall, NameNotFound, UnsupportedArgument
 from neargraph.loader.check import RowCheck
-from neargraph.loader.compiled import Compiled, Replay, find_compiled
-from neargraph.loader.direct import check_layout, find_direct, refuse_ahead
+from neargraph.loader.compiled import Replay, find_compiled
+from neargraph.loader.direct import check_layout, find_direct
 from neargraph.loader.fanouts import resolve_fanouts
-from neargraph.loader.lookahead import LookAhead, check_reading, looks_ahead
+from neargraph.loader.lookahead import LookAhead, looks_ahead
 from neargraph.loader.minibatch import MiniBatch
+from neargraph.loader.options import Compiled, ReadOptions
 from neargraph.loader.seeds import InputNodes, SeedPlan, resolve_input_nodes
 from neargraph.schema import EdgeType, Kind, NodeType, Schema
 from neargraph.snapshot import Reader, as_ids
@@ -100,8 +101,8 @@ class NeighborSampler:
         self.method = method
         self.dependent_batches = dependent_batches
         self.layout = check_layout(layout, method)
-        _check_format(self.snapshot.schema, x_format, x_dtype)
         self.tensors = resolve_attrs(self.snapshot.schema, attrs)
+        check_x(self.snapshot.schema, self.tensors, x_dtype, x_format)
         self._columns = [
             (*tensor, _column(self.snapshot.schema, tensor, x_dtype, x_format))
             for tensor in self.tensors
@@ -184,7 +185,8 @@ class NeighborSampler:
             drop_last: Leave a smaller last batch out.
             train_epoch: Which pass this is; another one has other draws.
             prefetch: Batches to work ahead at most, fewer where memory is short; None is 4.
-            threads: Background threads; None is one per core, at most 4.
+            threads: Background threads; None is one per core, at most 4. What has no effect beside
+                another argument is refused, here and below.
             reading: How rows are read that memory does not hold. ``"direct"`` reads each batch
                 by itself, through the store's caches. ``"scan"`` samples many batches ahead and
                 reads the file round and round, keeping the rows that some of them want;
@@ -192,7 +194,8 @@ class NeighborSampler:
                 later batches want; ``"distribute"`` reads the file once for up to 250 batches and
                 writes each row to its batches on disk. ``"auto"`` takes what costs the disk
                 least. The batches are the same.
-            window: Batches to look ahead; None is as many as memory rewards.
+            window: Batches to look ahead, also where ``"auto"`` would not; None is as many as
+                memory rewards.
             two_phase: Sample many batches first (up to 1,024, or eight windows), keep them on disk
                 (about 1 MiB each, beside the store), and let the memory of the topology serve rows
                 then. None does so where that pays, False never, and then ``"distribute"`` is never
@@ -201,6 +204,14 @@ class NeighborSampler:
                 directory that is named; ``"auto"`` does where there are some that fit. An epoch
                 that was compiled has the same batches; others take the compiled ones in turn.
         """
+        options = ReadOptions(
+            reading=reading,
+            window=window,
+            two_phase=two_phase,
+            prefetch=prefetch,
+            threads=threads,
+            compiled=compiled,
+        )
         inputs = resolve_input_nodes(self.snapshot, ids)
         plan = SeedPlan(
             num_seeds=len(inputs),
@@ -209,59 +220,39 @@ class NeighborSampler:
             seed=self.seed,
             drop_last=drop_last,
         )
-        options = {
-            "window": window,
-            "prefetch": prefetch,
-            "threads": threads,
-            "two_phase": two_phase,
-        }
-        replay = self.replay(inputs, plan, compiled, goes_on=False, prefetch=prefetch)
-        if replay is not None:
-            return self.run_ahead(replay, inputs, plan, train_epoch)
-        if self.looks_ahead(reading, plan):
-            ahead = self.look_ahead(inputs, plan, goes_on=False, reading=reading, **options)
+        ahead = self.read_ahead(inputs, plan, options, goes_on=False)
+        if ahead is not None:
             return self.run_ahead(ahead, inputs, plan, train_epoch)
         return self.run(inputs, plan, train_epoch, prefetch=prefetch, threads=threads)
 
-    def looks_ahead(self, reading: str, plan: SeedPlan) -> bool:
-        """Whether batches of `plan` are read by looking ahead.
+    def read_ahead(
+        self, inputs: InputNodes, plan: SeedPlan, options: ReadOptions, *, goes_on: bool
+    ) -> LookAhead | None:
+        """What replays or looks ahead to read the batches of `plan`; None where they are read one
+        by one.
+
+        Args:
+            inputs: The seeds.
+            plan: Their order.
+            options: As of `batches`.
+            goes_on: After an epoch the next one follows; else it ends.
 
         Raises:
             UnsupportedArgument: The layout has no such way of reading.
+            CompiledMismatch, StoreDamaged: As of `find_compiled`.
         """
-        check_reading(reading)
+        options.check_layout(self.layout)
         if self.layout == "direct":
-            refuse_ahead(reading)
-            return False
-        return looks_ahead(reading, lambda: self.core, plan)
-
-    def look_ahead(
-        self, inputs: InputNodes, plan: SeedPlan, *, goes_on: bool, **options: Any
-    ) -> LookAhead:
-        """What reads the batches of `plan` by looking ahead; see `batches` for the options."""
-        return LookAhead(
-            lambda: self.core, self.snapshot, inputs, plan, goes_on=goes_on, options=options
-        )
-
-    def replay(
-        self,
-        inputs: InputNodes,
-        plan: SeedPlan,
-        compiled: Compiled,
-        *,
-        goes_on: bool,
-        prefetch: int | None = None,
-    ) -> Replay | None:
-        """What replays compiled epochs, if some are wanted and there; see `batches`."""
-        if self.layout == "direct":
-            refuse_ahead("compiled" if compiled not in (False, "auto") else "direct")
             return None
-        epochs = find_compiled(compiled, self, inputs, plan)
-        if epochs is None:
+        how = (lambda: self.core, self.snapshot, inputs, plan)
+        epochs = find_compiled(options.compiled, self, inputs, plan)
+        if epochs is not None:
+            replay = Replay(*how, epochs, goes_on=goes_on, options=options)
+            if options.replays or replay.fits():
+                return replay
+        if not looks_ahead(options, lambda: self.core, plan):
             return None
-        options: dict[str, Any] = {"goes_on": goes_on, "prefetch": prefetch}
-        replay = Replay(lambda: self.core, self.snapshot, inputs, plan, epochs, **options)
-        return replay if compiled != "auto" or replay.fits() else None
+        return LookAhead(*how, goes_on=goes_on, options=options)
 
     def run_ahead(
         self,
@@ -286,7 +277,9 @@ class NeighborSampler:
                 raise
             ahead.gave_up = True
         if first + made < plan.steps:
-            yield from self.run(inputs, plan, train_epoch, first + made, **ahead.plain_options)
+            options = ahead.options
+            how = {"prefetch": options.prefetch, "threads": options.threads}
+            yield from self.run(inputs, plan, train_epoch, first + made, **how)
 
     def run(
         self,
@@ -362,7 +355,15 @@ class NeighborSampler:
 
 
 def resolve_attrs(schema: Schema, attrs: Attrs) -> list[tuple[Kind, int, str]]:
-    """The (kind, type id, tensor) triples that `attrs` stands for."""
+    """The (kind, type id, tensor) triples that `attrs` stands for.
+
+    Raises:
+        NameNotFound: The store has no such type or tensor.
+        TypeError: A text in place of a list of names.
+    """
+    for names in attrs.values() if isinstance(attrs, Mapping) else (attrs,):
+        if isinstance(names, str):
+            raise TypeError(f"attrs is a list of names, got the text {names!r}; use [{names!r}]")
     if isinstance(attrs, Mapping):
         return [t for key, names in attrs.items() for t in _of_named_owner(schema, key, names)]
     owners: list[NodeType | EdgeType] = [*schema.node_types, *schema.edge_types]
@@ -398,13 +399,31 @@ def _check_method(method: str, dependent_batches: int, replace: bool) -> None:
         raise UnsupportedArgument("dependent_batches is for method='labor'; leave it out")
 
 
-def _check_format(schema: Schema, x_format: XFormat, x_dtype: DtypeLike) -> None:
+def check_x(
+    schema: Schema,
+    tensors: Sequence[tuple[Kind, int, str]],
+    x_dtype: Any,
+    x_format: XFormat = "dense",
+) -> None:
+    """Refuses what is said of ``x`` where it cannot be, or where no ``x`` is read.
+
+    Raises:
+        UnsupportedArgument: It has no effect, or rows are not stored so.
+    """
     if x_format not in ("dense", "sparse"):
         raise UnsupportedArgument(f"x_format is {x_format!r}; use 'dense' or 'sparse'")
+    owners = [schema.node_types[i] for kind, i, name in tensors if (kind, name) == ("node", "x")]
+    if x_dtype is not None and not owners:
+        raise UnsupportedArgument(
+            f"x_dtype={x_dtype!r} has no effect, as batches have no x; leave it out, or name x in "
+            "attrs"
+        )
     if x_format == "dense":
         return
-    if not any(t.sparse for owner in schema.node_types for t in owner.tensors):
-        raise UnsupportedArgument("this store has no sparse rows; leave x_format='sparse' out")
+    if not any(schema.tensor(owner, "x").sparse for owner in owners):
+        raise UnsupportedArgument(
+            "the x of these batches has no sparse rows in the store; leave x_format='sparse' out"
+        )
     if x_dtype is not None and dtype_name(x_dtype) not in ("f32", "stored"):
         raise UnsupportedArgument("sparse rows are of float32; leave x_dtype out")
 

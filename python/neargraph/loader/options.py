@@ -1,0 +1,125 @@
+"""How batches are to be read: one set of arguments, checked in one place.
+
+The invariant: every combination that passes is honoured. What some way of reading would ignore is
+refused by name, before anything is read.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from neargraph.exceptions import UnsupportedArgument
+
+READINGS = (
+    "auto",
+    "direct",
+    "window",
+    "scan",
+    "distribute",
+    "naive-uring",
+    "naive-uring+sieve",
+)
+
+Compiled = bool | str | os.PathLike[str]
+"""`compiled=` of loaders: False, True, ``"auto"``, or the directory of the files."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """The arguments of loaders and of `NeighborSampler.batches` that say how rows are read.
+
+    Raises:
+        ValueError: A value that no argument of that name takes.
+        UnsupportedArgument: An argument that another one leaves without effect.
+    """
+
+    reading: str = "auto"
+    window: int | None = None
+    two_phase: bool | None = None
+    prefetch: int | None = None
+    threads: int | None = None
+    compiled: Compiled = False
+
+    def __post_init__(self) -> None:
+        if self.reading not in READINGS:
+            known = ", ".join(map(repr, READINGS))
+            raise ValueError(f"reading={self.reading!r} is not one of {known}")
+        for name in ("window", "prefetch", "threads"):
+            check_count(name, getattr(self, name), 1)
+        if not isinstance(self.compiled, bool | str | os.PathLike):
+            raise ValueError(
+                f"compiled={self.compiled!r} is not True, False, 'auto' or the path of a directory"
+            )
+        if self.reading == "direct" or self.reading.startswith("naive"):
+            does = f"reading={self.reading!r} does not look ahead"
+            self._refuse(does, "reading another way", "window", "two_phase")
+        if self.reading == "distribute" and self.two_phase is False:
+            raise UnsupportedArgument(
+                "reading='distribute' samples batches first and writes to disk, which "
+                "two_phase=False forbids; leave one of them out"
+            )
+        if self.replays:
+            does = f"compiled={self.compiled!r} reads compiled epochs from front to back"
+            self._refuse(does, "compiled=False", "reading", "window", "two_phase", "threads")
+
+    @property
+    def replays(self) -> bool:
+        """Whether compiled epochs are replayed, or it is an error."""
+        return self.compiled is not False and self.compiled != "auto"
+
+    @property
+    def asks_to_look_ahead(self) -> bool:
+        """Whether a setting of looking ahead is given, which ``"auto"`` honours by doing so."""
+        return self.window is not None or self.two_phase is True
+
+    def check_layout(self, layout: str) -> None:
+        """Refuses what the direct layout does not have; it never replays with ``"auto"``."""
+        if layout != "direct":
+            return
+        does = "layout='direct' reads each batch by itself"
+        if self.reading != "direct":
+            self._refuse(does, "layout='paged'", "reading")
+        self._refuse(does, "layout='paged'", "window", "two_phase")
+        if self.replays:
+            raise self._without_effect(does, "layout='paged'", "compiled")
+
+    def check_workers(self, num_workers: int) -> None:
+        """Refuses what processes would ignore; they never replay with ``"auto"``."""
+        if not num_workers:
+            return
+        does = f"num_workers={num_workers} makes batches one by one, in processes"
+        instead = "num_workers=0"
+        if self.reading != "direct":
+            self._refuse(does, instead, "reading")
+        self._refuse(does, instead, "window", "two_phase", "threads")
+        self._refuse(does, "prefetch_factor=", "prefetch")
+        if self.replays:
+            raise self._without_effect(does, instead, "compiled")
+
+    def of_look_ahead(self) -> dict[str, Any]:
+        """What a `LookAhead` takes."""
+        names = ("reading", "window", "two_phase", "prefetch", "threads")
+        return {name: getattr(self, name) for name in names}
+
+    def _refuse(self, does: str, instead: str, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                raise self._without_effect(does, instead, name)
+
+    def _without_effect(self, does: str, instead: str, name: str) -> UnsupportedArgument:
+        value = getattr(self, name)
+        return UnsupportedArgument(
+            f"{does}, so {name}={value!r} has no effect; leave it out, or use {instead}"
+        )
+
+
+def check_count(name: str, value: Any, least: int) -> None:
+    """Refuses what is neither None nor a whole number from `least` on.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{name} must be a whole number from {least} on, got {value!r}")
