@@ -122,6 +122,12 @@ class Schema:
         """One node type and at most one edge type: batches are `Data`, not `HeteroData`."""
         return len(self.node_types) == 1 and len(self.edge_types) <= 1
 
+    @property
+    def names(self) -> str:
+        """All types, for messages."""
+        types = [t.name for t in self.node_types] + [t.triple for t in self.edge_types]
+        return ", ".join(map(repr, types))
+
     def node_type(self, name: str | None = None) -> NodeType:
         """The node type called `name`; without a name, the only one there is."""
         if name is None and len(self.node_types) == 1:

@@ -21,6 +21,11 @@ from neargraph.splits import SPLITS, split_code, split_columns
 _READ_ONLY = "PyG cannot write to a neargraph store; use store.write()"
 
 
+class _SplitMask(TensorAttr):  # type: ignore[misc]
+    """A mask of a homogeneous store under the name of its split. PyG takes the size of a group that
+    `input_nodes` names for the number of seeds: here that is how many nodes the split has."""
+
+
 class FeatureStore(PygFeatureStore):  # type: ignore[misc]
     """Rows of tensors by (group name, attribute name, index).
 
@@ -42,19 +47,16 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
         left out there; `get_tensor` reads them by the edge type.
         """
         schema = self._snapshot.schema
-        group = None if schema.is_homogeneous else ""
-        attrs = [
-            TensorAttr(group if group is None else owner.name, name)
+        if schema.is_homogeneous:
+            only = schema.node_types[0]
+            return [_only_attr(only, name) for name in _attribute_names(only)]
+        of_nodes = [
+            TensorAttr(owner.name, name)
             for owner in schema.node_types
             for name in _attribute_names(owner)
         ]
-        if not schema.is_homogeneous:
-            attrs += [
-                TensorAttr(owner.triple, tensor.name)
-                for owner in schema.edge_types
-                for tensor in owner.tensors
-            ]
-        return attrs
+        owners = schema.edge_types
+        return of_nodes + [TensorAttr(t.triple, meta.name) for t in owners for meta in t.tensors]
 
     def _get_tensor(self, attr: TensorAttr) -> Tensor | None:
         return self._multi_get_tensor([attr])[0]
@@ -66,7 +68,7 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
         rows: dict[tuple[str, int, str, int], Any] = {}
         out: list[Tensor | None] = []
         for attr in attrs:
-            owner, index = self._owner(attr.group_name), attr.index
+            owner, index = self._owner(attr), attr.index
             kind: Kind = "node" if isinstance(owner, NodeType) else "edge"
             if id(index) not in indices:
                 indices[id(index)] = index_ids(index, _num_rows(owner))
@@ -87,15 +89,18 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
         return core.rows(kind, owner.index, meta.name, ids)
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
-        owner = self._owner(attr.group_name)
+        if isinstance(attr, _SplitMask):
+            return (len(self._snapshot.split(attr.group_name)),)
+        owner = self._owner(attr)
         metas = _stored(owner, attr.attr_name)
         if attr.attr_name == metas[0].name:
             return (metas[0].num_rows, *metas[0].shape)
         wide = metas[0].mask_width is not None or len(metas) > 1
         return (metas[0].num_rows, len(metas)) if wide else (metas[0].num_rows,)
 
-    def _owner(self, group: Any) -> NodeType | EdgeType:
+    def _owner(self, attr: TensorAttr) -> NodeType | EdgeType:
         schema: Schema = self._snapshot.schema
+        group = None if isinstance(attr, _SplitMask) else attr.group_name
         if group is None or (isinstance(group, str) and group in self._snapshot.node_types):
             return schema.node_type(group)
         return schema.edge_type(group)
@@ -126,6 +131,12 @@ def index_ids(index: Any, num_rows: int) -> Any:
 
 def _num_rows(owner: NodeType | EdgeType) -> int:
     return owner.num_nodes if isinstance(owner, NodeType) else owner.num_edge_ids
+
+
+def _only_attr(owner: NodeType, name: str) -> TensorAttr:
+    split = name.removesuffix("_mask")
+    is_split = name != split and split in SPLITS and split != owner.name
+    return _SplitMask(split, name) if is_split else TensorAttr(None, name)
 
 
 def _attribute_names(owner: NodeType) -> list[str]:

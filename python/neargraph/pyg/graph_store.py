@@ -20,11 +20,27 @@ from neargraph.snapshot import Reader
 _READ_ONLY = "PyG cannot write to a neargraph store; use store.write()"
 
 
+class _OnlyEdgeType(tuple[str, str, str]):
+    """The edge type of a homogeneous store. PyG compares it with None, and asks it for its ends
+    where `input_nodes` is a name."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return other is None or super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(None)
+
+
 class GraphStore(PygGraphStore):  # type: ignore[misc]
     """Edge types in CSC layout: row holds the sources, col the pointers by destination.
 
-    In a store of one node type and one edge type the edge type is None, as PyG does for
-    homogeneous graphs.
+    In a store of one node type and one edge type the edge type is equal to None, as PyG does for
+    homogeneous graphs, and may be named as well.
 
     Example:
         >>> row, colptr, perm = store.graph_store.csc()
@@ -39,13 +55,27 @@ class GraphStore(PygGraphStore):  # type: ignore[misc]
         schema = self._snapshot.schema
         return [
             EdgeAttr(
-                edge_type=None if schema.is_homogeneous else edge_type.triple,
+                edge_type=_OnlyEdgeType(edge_type.triple)
+                if schema.is_homogeneous
+                else edge_type.triple,
                 layout=EdgeLayout.CSC,
                 is_sorted=True,
                 size=self._size(edge_type),
             )
             for edge_type in schema.edge_types
         ]
+
+    def _edges_to_layout(
+        self, layout: EdgeLayout, edge_types: list[Any] | None = None, store: bool = False
+    ) -> Any:
+        if not self._snapshot.schema.is_homogeneous:
+            return super()._edges_to_layout(layout, edge_types, store)
+        found = self._edge_to_layout(self.get_all_edge_attrs()[0], layout, store)
+        if edge_types is None:
+            return found
+        for name in edge_types:
+            self._snapshot.schema.edge_type(name)
+        return tuple(dict.fromkeys(edge_types, part) for part in found)
 
     def _size(self, edge_type: EdgeType) -> tuple[int, int]:
         types = self._snapshot.schema.node_types

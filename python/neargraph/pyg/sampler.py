@@ -6,6 +6,7 @@ of the DataLoader in its workers (new in every epoch, drawn from torch's generat
 main process.
 """
 
+import copy
 import hashlib
 from typing import Any
 
@@ -26,6 +27,7 @@ from neargraph.exceptions import NodeOutOfRange, UnsupportedArgument
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.sampler import NeighborSampler
 from neargraph.snapshot import Reader, as_ids
+from neargraph.splits import SPLITS
 
 _TIMES = "sampling by time is not built; leave input_time and edge_label_time out"
 
@@ -33,7 +35,10 @@ _TIMES = "sampling by time is not built; leave input_time and edge_label_time ou
 class Sampler(BaseSampler):  # type: ignore[misc]
     """Uniform neighbour sampling for PyG's own loaders.
 
-    It samples structure alone; PyG then asks the store's `feature_store` for the rows.
+    It samples structure alone; PyG then asks the store's `feature_store` for the rows. In a
+    store of one node type and one edge type the types may be named or left out, and
+    ``input_nodes="train"`` takes a split; elsewhere give the ids of one, as in
+    ``("paper", torch.from_numpy(store.split("train", "paper")))``.
 
     Args:
         store: The open store, or a snapshot.
@@ -51,6 +56,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
     ) -> None:
         self._sampler = NeighborSampler(store, num_neighbors, seed=seed, replace=replace, attrs=())
         self._epoch: int | None = None
+        self._splits: dict[str, Tensor] = {}
         counts = {t.name: t.num_nodes for t in self._sampler.snapshot.schema.node_types}
         self.num_nodes: int | dict[str, int] = counts
         if self._sampler.snapshot.schema.is_homogeneous:
@@ -69,11 +75,30 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         """Samples around seed nodes; called by PyG's NodeLoader."""
         if index.time is not None:
             raise UnsupportedArgument(_TIMES)
-        stream = self._stream(index.input_id, index.node)
-        seeds = index.node if index.input_type is None else {index.input_type: index.node}
-        out = self._sample(seeds, stream)
-        out.metadata = (index.input_id, index.time)
+        schema, name = self._sampler.snapshot.schema, index.input_type
+        seeds: Tensor | dict[str, Tensor] = index.node
+        input_id = index.input_id
+        if not schema.is_homogeneous:
+            if name is None:
+                raise UnsupportedArgument(
+                    f"this store has several types, {schema.names}: name that of the nodes, as in "
+                    f"input_nodes=({schema.node_types[0].name!r}, ids)"
+                )
+            seeds = {schema.node_type(name).name: index.node}
+        elif name in SPLITS and name != schema.node_types[0].name:
+            # PyG has numbered the nodes of the split; a mask would have given their ids.
+            seeds = input_id = self._split(name)[index.node]
+        else:
+            schema.node_type(name)
+        out = self._sample(seeds, self._stream(input_id, index.node))
+        out.metadata = (input_id, index.time)
         return out
+
+    def _split(self, name: str) -> Tensor:
+        """The ids of a split, which are kept."""
+        if name not in self._splits:
+            self._splits[name] = torch.from_numpy(self._sampler.snapshot.split(name))
+        return self._splits[name]
 
     def sample_from_edges(
         self, index: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None
@@ -84,6 +109,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         """
         if index.time is not None:
             raise UnsupportedArgument(_TIMES)
+        index = self._with_checked_type(index)
         stream = self._stream(index.input_id, index.row)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed((self._sampler.seed ^ stream) % 2**63)
@@ -94,6 +120,23 @@ class Sampler(BaseSampler):  # type: ignore[misc]
                 disjoint=False,
                 neg_sampling=neg_sampling,
             )
+
+    def _with_checked_type(self, index: EdgeSamplerInput) -> EdgeSamplerInput:
+        """The same with the type that PyG expects: None in a homogeneous store."""
+        schema, given = self._sampler.snapshot.schema, index.input_type
+        if given is None and not schema.is_homogeneous:
+            raise UnsupportedArgument(
+                f"this store has several types, {schema.names}: name that of the links, as in "
+                f"edge_label_index=({schema.edge_types[0].triple!r}, links)"
+            )
+        if given is not None and schema.edge_type(given).triple != tuple(given):
+            raise UnsupportedArgument(
+                f"{given!r} is not a whole edge type; give {schema.edge_type(given).triple!r}"
+            )
+        if schema.is_homogeneous:
+            index = copy.copy(index)
+            index.input_type = None
+        return index
 
     def _stream(self, input_id: Tensor | None, fallback: Tensor) -> int:
         ids = as_ids(fallback if input_id is None else input_id)
