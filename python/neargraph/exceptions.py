@@ -113,6 +113,10 @@ class StateMismatch(NeargraphError, ValueError):
     """A loader state was saved under other settings; the message names the field."""
 
 
+class LossNotFinite(NeargraphError, ArithmeticError):
+    """A training loss, or an output of the model, is NaN or infinite; the message says where."""
+
+
 class CompiledMismatch(NeargraphError, ValueError):
     """Compiled epochs were made from other data or settings; the message names what differs."""
 

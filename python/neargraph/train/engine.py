@@ -7,6 +7,7 @@ configuration and thread count give the same losses to the last bit, either way,
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils import deterministic
 
-from neargraph.exceptions import NameNotFound, UnsupportedArgument
+from neargraph.exceptions import LossNotFinite, NameNotFound, UnsupportedArgument
 from neargraph.loader.cluster import ClusterLoader
 from neargraph.loader.neighbor import NeighborLoader
 from neargraph.nn import GCN, GraphSAGE, InDegrees
@@ -59,6 +60,7 @@ def fit(
         NameNotFound: A tensor or split is missing.
         UnsupportedArgument: The store is heterogeneous, or its labels are no classes.
         StateMismatch: The checkpoint is of other settings.
+        LossNotFinite: A loss or an output is NaN or infinite; the checkpoint before it stays.
 
     Example:
         >>> result = fit(ng.open("cora.ng"), TrainConfig(epochs=10))       # doctest: +SKIP
@@ -227,8 +229,11 @@ class Trainer:
         mask: Tensor = batch.train_mask
         return mask if mask.dim() == 1 else mask[:, self._config.split]
 
-    def step(self, batch: Any) -> float:
-        """One step of the optimiser; the loss, 0 where a batch has no labels."""
+    def step(self, batch: Any, where: str = "a step") -> float:
+        """One step of the optimiser; the loss, 0 where a batch has no labels.
+
+        Raises `LossNotFinite`, which says `where`.
+        """
         self.optimizer.zero_grad(set_to_none=True)
         logits, labels = self._forward(batch)
         loss = functional.cross_entropy(logits, labels)
@@ -236,7 +241,25 @@ class Trainer:
             return 0.0
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
-        return float(loss.detach())
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise self._not_finite(f"{where}: the loss is {value}", batch)
+        return value
+
+    def _not_finite(self, what: str, batch: Any) -> LossNotFinite:
+        """The error, with the row that is to blame if one is."""
+        bad = torch.nonzero(~torch.isfinite(batch.x).all(dim=1)).flatten()
+        if not len(bad):
+            return LossNotFinite(
+                f"{self._store.path}: {what}, though the features of the batch are finite; use a "
+                f"smaller lr than {self._config.lr}, or scale the features"
+            )
+        node = int(batch.n_id[bad[0]])
+        return LossNotFinite(
+            f"{self._store.path}: {what}; x of node {node} holds NaN or infinite values, and "
+            f"{len(bad)} of {len(batch.x)} nodes of the batch do; import finite features, or set "
+            "these with update_features"
+        )
 
     def _train_epoch(self) -> None:
         self.model.train()
@@ -246,7 +269,8 @@ class Trainer:
         self._store.reset_stats()
         begin = time.perf_counter()
         for batch in self.loader:
-            result.losses.append(self.step(batch))
+            where = f"epoch {self._epoch + 1}, batch {done + 1} of {steps}"
+            result.losses.append(self.step(batch, where))
             seeds = self._seeds(batch)
             result.seeds += int(seeds.stop if isinstance(seeds, slice) else seeds.sum())
             del batch
@@ -274,6 +298,9 @@ class Trainer:
         right, seen = 0, 0
         for step, batch in enumerate(loader):
             logits, labels = self._forward(batch)
+            if not torch.isfinite(logits).all():
+                where = f"{split}, batch {step + 1} of {len(loader)}"
+                raise self._not_finite(f"{where}: outputs of the model are not finite", batch)
             right += int((logits.argmax(dim=1) == labels).sum())
             seen += len(labels)
             del batch
