@@ -295,8 +295,9 @@ class Trainer:
     def _evaluate(self, split: str) -> float | None:
         loader = self._make_loader(split, shuffle=False)
         self.model.eval()
-        right, seen = 0, 0
-        for step, batch in enumerate(loader):
+        right, seen, step = 0, 0, 0
+        # `enumerate` would keep the batch before while the next one looks for memory.
+        for batch in loader:
             logits, labels = self._forward(batch)
             if not torch.isfinite(logits).all():
                 where = f"{split}, batch {step + 1} of {len(loader)}"
@@ -304,7 +305,8 @@ class Trainer:
             right += int((logits.argmax(dim=1) == labels).sum())
             seen += len(labels)
             del batch
-            self._progress(split, step + 1, len(loader), right / max(1, seen))
+            step += 1
+            self._progress(split, step, len(loader), right / max(1, seen))
         return right / seen if seen else None
 
     def _save(self) -> None:
