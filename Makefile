@@ -3,13 +3,14 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 export RUST_BACKTRACE ?= 1
 
-.PHONY: help setup demo test test-rust test-python lint bench bench-graphs bench-training canaries reliability long-tier clean
+.PHONY: help setup demo test test-rust test-python lint deny bench bench-graphs bench-training canaries reliability long-tier clean
 
 help:
 	@echo "make setup        install the locked packages and build the extension"
 	@echo "make demo         train on the graph of all Debian packages, from disk"
 	@echo "make test         all tests"
 	@echo "make lint         formatters, linters, type checks, house rules"
+	@echo "make deny         licences, sources and advisories of all crates (builds cargo-deny once)"
 	@echo "make bench        the benchmarks, one JSON and one table each"
 	@echo "make bench-graphs    the graphs and environments of bench-training: 10 GB each, minutes"
 	@echo "make bench-training  training from disk beside PyG and GraphBolt, under a 2 GB cgroup"
@@ -38,6 +39,9 @@ lint: setup
 	.venv/bin/ruff check python benchmarks tools
 	.venv/bin/mypy
 	$(PY) tools/tidy.py
+
+deny:
+	tools/deny.sh
 
 bench: setup
 	$(PY) -m benchmarks

@@ -20,10 +20,11 @@ SUITES = [
     ["cargo", "test", "--locked", "--workspace", "--", "--nocapture"],
     [sys.executable, "-m", "pytest", "-s", "-m", "reliability"],
     [sys.executable, "tools/power_cut.py"],
+    ["tools/deny.sh"],
     [sys.executable, "tools/canaries.py"],
 ]
 PROMISED = ["C1", "C2", "C4", "C5", "D1", "D2", "D3", "D4", "D5", "D7", "D8"]
-PROMISED += ["G1", "G2", "G3", "I1", "I2", "M1", "X3", "Y1"]
+PROMISED += ["G1", "G2", "G3", "I1", "I2", "M1", "X1", "X3", "Y1"]
 
 
 def run(command: list[str]) -> tuple[list[dict[str, object]], bool]:

@@ -32,7 +32,7 @@ wanted=$(cat requirements.lock pyproject.toml | sha256sum | cut -d' ' -f1)
 if [ "$(cat $venv/.locked 2>/dev/null)" != "$wanted" ]; then
     echo "setup: installing the Python packages of requirements.lock (about 5 GB with torch)" >&2
     $venv/bin/python -m pip install --disable-pip-version-check --no-deps --progress-bar on \
-        -r requirements.lock
+        --require-hashes --only-binary :all: -r requirements.lock
     echo "$wanted" >$venv/.locked
 fi
 echo "setup: building the extension" >&2
