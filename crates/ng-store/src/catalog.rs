@@ -4,7 +4,7 @@
 //! in itself (ids refer to things that exist, sizes do not overflow), so readers need not ask.
 
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::tensor::layout::RowLayout;
 use crate::tensor::sparse::SPAN_BYTES;
@@ -45,7 +45,7 @@ pub struct Catalog {
     #[serde(default)]
     pub reuse_ids: bool,
     /// Where the log goes on after this root; `None` in stores of version 0, which have no log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) log: Option<LogMeta>,
     /// The files.
     pub(crate) segments: Vec<SegmentMeta>,
@@ -53,6 +53,25 @@ pub struct Catalog {
 
 fn default_fill() -> f64 {
     0.9
+}
+
+/// A member that is `null` where there is nothing, and never left out: serde would take an absent
+/// one for `null`.
+fn nullable<'de, T, D>(value: D) -> Result<Option<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    Option::deserialize(value)
+}
+
+/// A member that is left out where there is nothing, and never `null`.
+fn present<'de, T, D>(value: D) -> Result<Option<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    T::deserialize(value).map(Some)
 }
 
 /// Where the first record that a root does not contain stands, if it was written.
@@ -108,7 +127,16 @@ impl Catalog {
         if self.node_types.iter().any(|t| t.order.is_some()) {
             return 3;
         }
-        if tensors.into_iter().any(is_new) { 2 } else { 1 }
+        if tensors.into_iter().any(is_new) { 2 } else { u32::from(self.can_change()) }
+    }
+
+    /// Whether there is anything that a store of version 0, which never changes, cannot have.
+    fn can_change(&self) -> bool {
+        let is_default = self.fill.total_cmp(&default_fill()).is_eq() && !self.reuse_ids;
+        self.log.is_some()
+            || !is_default
+            || self.node_types.iter().any(|t| t.dead.is_some())
+            || self.segments.iter().any(|segment| segment.physical_pages.is_some())
     }
 
     /// Bytes of all pages and page tables.
@@ -129,12 +157,13 @@ pub struct NodeTypeMeta {
     pub num_nodes_live: u64,
     /// Node tensors, rows by node id.
     pub tensors: Vec<TensorMeta>,
+    #[serde(deserialize_with = "nullable")]
     pub(crate) dictionary: Option<DictionaryMeta>,
     /// Ids that were deleted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) dead: Option<BitmapMeta>,
     /// Which row of its tensors each node has; `None` where that is the row of its number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) order: Option<OrderMeta>,
 }
 
@@ -159,6 +188,7 @@ impl OrderMeta {
 #[serde(deny_unknown_fields)]
 pub(crate) struct BitmapMeta {
     pub segment: u32,
+    #[serde(deserialize_with = "nullable")]
     pub root: Option<TreeRoot>,
 }
 
@@ -199,6 +229,7 @@ pub struct EdgeTypeMeta {
     /// No parallel edges.
     pub unique: bool,
     /// The edge type that holds the same edges the other way round.
+    #[serde(deserialize_with = "nullable")]
     pub reverse: Option<EdgeTypeId>,
     /// Entries carry an edge id.
     pub has_edge_ids: bool,
@@ -235,13 +266,14 @@ pub struct TensorMeta {
     /// Rows: `num_nodes` of the node type or `num_edge_ids` of the edge type.
     pub num_rows: u64,
     /// For a split that came from masks: 0 for masks `[N]`, k for masks `[N, k]`.
+    #[serde(deserialize_with = "nullable")]
     pub mask_width: Option<u32>,
     pub(crate) segment: u32,
     /// The segment that holds a scale for each column; `None` where elements are what they are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) scales: Option<u32>,
     /// Where the entries of sparse rows are; `segment` then says which are whose.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) sparse: Option<SparseMeta>,
     /// What the integers 0, 1, 2, ... of an i64 tensor stand for; empty where that is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -354,8 +386,11 @@ pub(crate) struct TopologyMeta {
     pub id_width: u8,
     pub pages: u32,
     pub index: u32,
+    #[serde(deserialize_with = "nullable")]
     pub l_root: Option<TreeRoot>,
+    #[serde(deserialize_with = "nullable")]
     pub h_root: Option<TreeRoot>,
+    #[serde(deserialize_with = "nullable")]
     pub gmap_root: Option<TreeRoot>,
     pub num_l_pages: u64,
     pub num_h_lists: u64,
@@ -375,9 +410,11 @@ pub(crate) struct TreeRoot {
 #[serde(deny_unknown_fields)]
 pub(crate) struct DictionaryMeta {
     pub names: u32,
+    #[serde(deserialize_with = "nullable")]
     pub names_root: Option<TreeRoot>,
     pub names_index: u32,
     pub keys: u32,
+    #[serde(deserialize_with = "nullable")]
     pub keys_root: Option<TreeRoot>,
 }
 
@@ -391,7 +428,7 @@ pub(crate) struct SegmentMeta {
     pub num_pages: u64,
     /// Pages that the data file holds; `None` as long as every logical page is the physical page of
     /// the same number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub physical_pages: Option<u64>,
     /// Blocks of the `.map` file.
     pub map_blocks: u64,

@@ -1,10 +1,11 @@
 //! Checks that a catalog is consistent in itself, before anything trusts it.
 
-use ng_types::{Dtype, NODE_ID_BOUND};
+use ng_types::{Dtype, EdgeTypeId, NODE_ID_BOUND};
 
 use crate::bytes::ensure;
 use crate::catalog::{
-    CLASS_NAMES_MAX, Catalog, LogMeta, SegmentMeta, TYPES_MAX, TensorMeta, TreeRoot, row_bytes,
+    CLASS_NAMES_MAX, Catalog, EdgeTypeMeta, LogMeta, SegmentMeta, TYPES_MAX, TensorMeta, TreeRoot,
+    row_bytes,
 };
 use crate::error::Damage;
 use crate::io::BLOCK_BYTES;
@@ -144,14 +145,12 @@ impl Catalog {
     }
 
     fn check_edges(&self, used: &mut [bool]) -> Result<(), Damage> {
-        for edge_type in &self.edge_types {
+        for (index, edge_type) in self.edge_types.iter().enumerate() {
             let relation = &edge_type.relation;
             let ends = [edge_type.source, edge_type.destination];
             let known = ends.iter().all(|end| usize::from(end.0) < self.node_types.len());
             ensure(known, || format!("edge type {relation:?}: unknown node type"))?;
-            let reverse =
-                edge_type.reverse.is_none_or(|r| usize::from(r.0) < self.edge_types.len());
-            ensure(reverse, || format!("edge type {relation:?}: unknown reverse type"))?;
+            self.check_reverse(EdgeTypeId(index as u16), edge_type)?;
             let topology = &edge_type.topology;
             ensure([4, 5].contains(&topology.id_width), || {
                 format!("edge type {relation:?}: id width {}", topology.id_width)
@@ -164,6 +163,9 @@ impl Catalog {
             ensure(edge_type.num_edge_ids <= NODE_ID_BOUND, || {
                 format!("edge type {relation:?}: {} edge ids", edge_type.num_edge_ids)
             })?;
+            ensure(edge_type.has_edge_ids || edge_type.num_edge_ids == 0, || {
+                format!("edge type {relation:?}: entries have no ids, but there are some")
+            })?;
             let pages = self.claim(used, topology.pages, self.page_bytes)?;
             ensure(topology.num_l_pages <= pages.num_pages, || {
                 format!("edge type {relation:?}: {} L-type pages", topology.num_l_pages)
@@ -175,6 +177,22 @@ impl Catalog {
             self.check_tensors(used, &edge_type.tensors, edge_type.num_edge_ids)?;
         }
         Ok(())
+    }
+
+    /// Checks that the reverse of a type has the same edges the other way round.
+    fn check_reverse(&self, id: EdgeTypeId, meta: &EdgeTypeMeta) -> Result<(), Damage> {
+        let Some(reverse) = meta.reverse else { return Ok(()) };
+        let relation = &meta.relation;
+        let found = self.edge_types.get(usize::from(reverse.0));
+        let found = found
+            .ok_or_else(|| Damage::new(format!("edge type {relation:?}: unknown reverse type")))?;
+        let columns = |t: &EdgeTypeMeta| (t.has_edge_ids, t.has_time, t.has_weight, t.unique);
+        let is_reverse = found.reverse == Some(id)
+            && (found.source, found.destination) == (meta.destination, meta.source)
+            && columns(found) == columns(meta);
+        ensure(is_reverse, || {
+            format!("edge type {relation:?}: {:?} is not its reverse", found.relation)
+        })
     }
 
     fn check_tensors(

@@ -121,6 +121,14 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Whether an entry leads to one of so many blocks, or nowhere, with nothing behind it.
+fn is_pointer(entry: &[u8; INNER_ENTRY_BYTES], map_blocks: u64) -> bool {
+    match le_u64(entry, 0) {
+        NONE => le_u32(entry, 8) == 0,
+        block => block < map_blocks,
+    }
+}
+
 /// Pages that one block of entries covers.
 pub(crate) fn pages_per_child(page_bytes: u32) -> u64 {
     pages_per_leaf(page_bytes).div_ceil(FAN_CHILDREN)
@@ -137,18 +145,13 @@ pub(crate) struct Fan<'a> {
 impl<'a> Fan<'a> {
     fn decode(bytes: &'a [u8], spec: &LeafSpec) -> Result<Self, Damage> {
         let all = bytes.get(LEAF_HEADER_BYTES..).unwrap_or_default();
-        let entries = all.as_chunks::<INNER_ENTRY_BYTES>().0;
-        let (entries, rest) = entries
-            .split_at_checked(FAN_CHILDREN as usize)
+        let (entries, rest) = all
+            .split_at_checked(FAN_CHILDREN as usize * INNER_ENTRY_BYTES)
             .ok_or_else(|| Damage::new("page table fan: short block"))?;
+        let entries = entries.as_chunks::<INNER_ENTRY_BYTES>().0;
         let reserved = bytes.get(16..LEAF_HEADER_BYTES).unwrap_or_default();
-        ensure(is_zero(rest.as_flattened()) && is_zero(reserved), || {
-            "page table fan: padding is not 0".into()
-        })?;
-        let inside = entries.iter().all(|entry| {
-            let block = le_u64(entry, 0);
-            block == NONE || block < spec.map_blocks
-        });
+        ensure(is_zero(rest) && is_zero(reserved), || "page table fan: padding is not 0".into())?;
+        let inside = entries.iter().all(|entry| is_pointer(entry, spec.map_blocks));
         ensure(inside, || "page table fan: block past the end of the file".into())?;
         let page_bytes = spec.blocks_per_page as u32 * BLOCK_BYTES as u32;
         let (first_logical, pages_per_child) = (spec.first_logical, pages_per_child(page_bytes));
@@ -216,11 +219,31 @@ impl<'a> Entries<'a> {
         };
         let used = (pages_per_child(page_bytes) as usize) * entry_bytes(blocks_per_page);
         let padding = this.bytes.get(used..).unwrap_or_default();
-        ensure(is_zero(padding), || "page table entries: padding is not 0".into())?;
-        let physical = (0..pages_per_child(page_bytes)).filter_map(|page| this.entry(page));
-        let inside = physical.map(|(page, _, _)| page).all(|page| page < spec.physical_pages);
-        ensure(inside, || "page table entries: a page past the end of the file".into())?;
+        let reserved = bytes.get(16..LEAF_HEADER_BYTES).unwrap_or_default();
+        ensure(is_zero(padding) && is_zero(reserved), || {
+            "page table entries: padding is not 0".into()
+        })?;
+        let end = spec.first_logical + spec.num_pages;
+        for place in 0..pages_per_child(page_bytes) {
+            let physical = this.entry(place).map(|(physical, _, _)| physical);
+            ensure(physical.is_none_or(|page| page < spec.physical_pages), || {
+                "page table entries: a page past the end of the file".into()
+            })?;
+            ensure(physical.is_none() || first_logical + place < end, || {
+                format!("page table entries: page {} is past the end", first_logical + place)
+            })?;
+            ensure(physical.is_some() || this.is_empty(place), || {
+                "page table entries: padding is not 0".into()
+            })?;
+        }
         Ok(this)
+    }
+
+    /// Whether an entry that leads nowhere has nothing behind it.
+    fn is_empty(&self, place: u64) -> bool {
+        let width = entry_bytes(self.blocks_per_page);
+        let entry = self.bytes.chunks_exact(width).nth(place as usize);
+        entry.is_some_and(|entry| is_zero(entry.get(8..).unwrap_or_default()))
     }
 
     /// Physical page, epoch of its writing, and checksums of page `place` of this block.
@@ -353,10 +376,7 @@ impl<'a> Inner<'a> {
             .split_at_checked(count)
             .ok_or_else(|| Damage::new("page table inner block: more leaves than fit"))?;
         ensure(is_zero(rest.as_flattened()), || "page table inner block: padding is not 0".into())?;
-        let inside = entries.iter().all(|entry| {
-            let block = le_u64(entry, 0);
-            block == NONE || block < map_blocks
-        });
+        let inside = entries.iter().all(|entry| is_pointer(entry, map_blocks));
         ensure(inside, || "page table inner block: leaf past the end of the file".into())?;
         Ok(Self { entries })
     }
@@ -432,7 +452,8 @@ mod tests {
     fn entries_move_pages_one_by_one_for_every_page_size() {
         for page_bytes in [4096, 8192, 16_384, 32_768, 65_536] {
             let blocks_per_page = u64::from(page_bytes) / 4096;
-            let spec = LeafSpec { blocks_per_page, ..spec(1) };
+            let num_pages = pages_per_child(page_bytes);
+            let spec = LeafSpec { blocks_per_page, ..spec(num_pages) };
             assert!(pages_per_child(page_bytes) * FAN_CHILDREN >= pages_per_leaf(page_bytes));
             let last = pages_per_child(page_bytes) - 1;
             let mut block = empty_entries(3, 508, page_bytes);
@@ -447,7 +468,28 @@ mod tests {
             assert!(Entries::decode(&block, &spec, 509).is_err());
             let short = LeafSpec { physical_pages: 77, ..spec };
             assert!(Entries::decode(&block, &short, 508).is_err());
+            let shorter = LeafSpec { num_pages: num_pages - 1, ..spec };
+            assert!(Entries::decode(&block, &shorter, 508).is_err(), "a page past the end");
+            for at in [16, 31, LEAF_HEADER_BYTES + 8, LEAF_HEADER_BYTES + 12] {
+                let mut damaged = block.clone();
+                damaged[at] = 1;
+                assert!(Entries::decode(&damaged, &spec, 508).is_err(), "byte {at}");
+            }
         }
+    }
+
+    #[test]
+    fn a_pointer_to_nothing_has_nothing_behind_it() {
+        let child = |block, crc| Located { block, crc };
+        let fan = |last| encode_fan(3, 508, &[child(1, 9), child(2, 9), child(3, 9), last]);
+        assert!(Leaf::decode(&fan(Located::NOWHERE), &spec(508)).is_ok());
+        assert!(Leaf::decode(&fan(child(NONE, 1)), &spec(508)).is_err());
+        let mut padded = fan(Located::NOWHERE);
+        padded[BLOCK_BYTES - 1] = 1;
+        assert!(Leaf::decode(&padded, &spec(508)).is_err());
+        let inner = |crc| encode_inner(1, 2, &[child(NONE, crc)]);
+        assert!(Inner::decode(&inner(0), 1, 2, 1, 341).is_ok());
+        assert!(Inner::decode(&inner(1), 1, 2, 1, 341).is_err());
     }
 
     #[test]

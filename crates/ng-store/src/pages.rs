@@ -104,6 +104,11 @@ impl Placed {
         }
     }
 
+    /// What is known about the leaf that covers a page.
+    pub fn leaf_spec_of(&self, page: u64) -> LeafSpec {
+        self.leaf_spec(page / pages_per_leaf(self.meta.page_bytes))
+    }
+
     /// Types inner block `index`.
     pub fn inner<'a>(&self, bytes: &'a [u8], index: u64) -> Result<Inner<'a>, Damage> {
         let first = index * INNER_ENTRIES as u64;
@@ -320,7 +325,8 @@ impl Pages {
                 return Ok(());
             };
             let wrong = |damage: Damage| segment.damaged(*first, &damage);
-            let child = Entries::decode(bytes, &segment.leaf_spec(0), *first).map_err(wrong)?;
+            let spec = segment.leaf_spec_of(*first);
+            let child = Entries::decode(bytes, &spec, *first).map_err(wrong)?;
             for (block, place) in pairs(blocks, &mut found, range.clone()) {
                 *place = child.block(*block);
             }

@@ -76,8 +76,11 @@ pub(crate) fn decode_body(header: &RootHeader, padded: &[u8]) -> Result<Catalog,
         .map_err(|error| Damage::new(format!("catalog cannot be read: {error}")))?;
     catalog.check()?;
     let needed = catalog.format_version();
-    ensure(needed < 2 || header.version >= needed, || {
+    ensure(header.version >= needed, || {
         format!("a catalog of version {needed} under a header of version {}", header.version)
+    })?;
+    ensure(header.version == 0 || catalog.log.is_some(), || {
+        format!("a catalog without a log under a header of version {}", header.version)
     })?;
     Ok(catalog)
 }

@@ -71,7 +71,7 @@ fn scan_leaves(
     let mut look = |index: usize, bytes: &[u8]| {
         let first = children.get(index).map_or(0, |(first, _)| *first);
         let wrong = |damage: Damage| placed.damaged(first, &damage);
-        let entries = Entries::decode(bytes, &placed.leaf_spec(0), first).map_err(wrong)?;
+        let entries = Entries::decode(bytes, &placed.leaf_spec_of(first), first).map_err(wrong)?;
         for place in 0..pages_per_child(placed.meta.page_bytes) {
             if let Some((physical, _, _)) = entries.entry(place) {
                 visit(Found::Page { logical: first + place, physical });

@@ -166,11 +166,25 @@ fn set_version(store: &Path, version: u32) {
 
 #[test]
 fn a_catalog_that_needs_a_newer_version_than_its_header_says_is_refused() {
+    for version in 1..=ng_store::FORMAT_VERSION {
+        for said in 0..version {
+            let dir = tempfile::tempdir().expect("made");
+            let path = unpack(version, dir.path());
+            set_version(&path, said);
+            let error = Store::open(&path, &OpenOptions::default()).err().expect("refused");
+            let what = format!("a catalog of version {version} under a header of version {said}");
+            assert!(error.to_string().contains(&what), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_catalog_without_a_log_is_refused_from_version_1_on() {
     let dir = tempfile::tempdir().expect("made");
-    let path = unpack(2, dir.path());
+    let path = unpack(0, dir.path());
     set_version(&path, 1);
     let error = Store::open(&path, &OpenOptions::default()).err().expect("must be refused");
-    assert!(error.to_string().contains("a catalog of version 2"), "{error}");
+    assert!(error.to_string().contains("without a log"), "{error}");
 }
 
 #[test]

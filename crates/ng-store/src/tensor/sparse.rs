@@ -126,6 +126,9 @@ impl EntryForm {
         if u64::from(column) >= self.columns {
             return Err(Damage::new(format!("an entry of column {column}, of {}", self.columns)));
         }
+        if value == 0.0 {
+            return Err(Damage::new(format!("an entry of column {column} with the value 0")));
+        }
         Ok((column, value))
     }
 }
@@ -173,5 +176,8 @@ mod tests {
         }
         let narrow = EntryForm::new(10, SparseValue::One);
         assert!(narrow.decode(&[10, 0]).is_err());
+        assert!(EntryForm::new(10, SparseValue::U8).decode(&[9, 0, 0]).is_err());
+        let minus_zero = [9, 0, 0, 0, 0, 0x80];
+        assert!(EntryForm::new(10, SparseValue::F32).decode(&minus_zero).is_err());
     }
 }

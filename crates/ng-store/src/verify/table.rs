@@ -149,13 +149,10 @@ fn decode_leaf(segment: &Placed, first: u64, bytes: &[u8]) -> Result<Content, Da
 }
 
 fn decode_child(segment: &Placed, first: u64, bytes: &[u8]) -> Result<Content, Damage> {
-    let entries = Entries::decode(bytes, &segment.leaf_spec(0), first)?;
+    let entries = Entries::decode(bytes, &segment.leaf_spec_of(first), first)?;
     let mut content = Content::default();
     for place in 0..pages_per_child(segment.meta.page_bytes) {
         if let Some((physical, _, _)) = entries.entry(place) {
-            crate::bytes::ensure(first + place < segment.meta.num_pages, || {
-                format!("page table entries: page {} is past the end", first + place)
-            })?;
             content.pages.push((first + place, physical));
         }
     }

@@ -194,7 +194,7 @@ impl TableEdit<'_> {
         let mut copy = Vec::new();
         let mut look = |_: usize, bytes: &[u8]| {
             let wrong = |damage: Damage| self.placed.damaged(first, &damage);
-            Entries::decode(bytes, &self.placed.leaf_spec(0), first).map_err(wrong)?;
+            Entries::decode(bytes, &self.placed.leaf_spec_of(first), first).map_err(wrong)?;
             copy = bytes.to_vec();
             Ok(())
         };
