@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use common::model::{Model, ModelEdges};
 use common::seeded;
-use ng_store::{Expansion, OpenOptions, Owner, ReadError, Store};
+use ng_store::{
+    Expansion, OpenOptions, Owner, ReadError, Store, UpdateError, UpdateStats, WriteBatch,
+};
 use ng_testing::MemDisk;
 use ng_types::{EdgeTypeId, NodeTypeId};
 
@@ -102,6 +104,110 @@ fn a_log_of_more_changes_than_the_budget_holds_is_recovered_in_parts() {
     model.compare(&store.snapshot(), &mut random, 1_000);
     // 9 MB of changed pages, of which it holds 2 MB at a time.
     assert!(store.snapshot().epoch().0 >= before.0 + 3, "{:?}", store.snapshot().epoch());
+}
+
+/// Changes rows in batches, each of which ends with an operation that needs an answer or not, with
+/// a budget that holds a few of them.
+fn change_in_batches(rows_together: u64, batches: u64, needs_answers: bool) -> UpdateStats {
+    let memory = 6 << 20;
+    let mut random = seeded(10);
+    let mut model = Model::new(&[9_000], 4096);
+    let edges = ModelEdges { has_edge_ids: true, ..ModelEdges::default() };
+    model.edges(edges, &[(5, 8_000)], &mut random);
+    model.tensor(Owner::Node(NodeTypeId(0)), 4096, &mut random);
+    let (disk, tensor) = (model.build(), model.tensor_ref(0));
+    let options = OpenOptions { memory: Some(memory), ..OpenOptions::default() };
+    let store = Store::open_on(disk.clone(), &options).expect("opens");
+    for number in 0..batches {
+        let rows: Vec<u64> =
+            (0..rows_together).map(|row| (number * rows_together + row) % 9_000).collect();
+        let mut bytes = Vec::new();
+        for row in &rows {
+            let at = *row as usize * 4096;
+            let row = &mut model.tensors[0].bytes[at..at + 4096];
+            row.copy_from_slice(&random.bytes(4096));
+            bytes.extend_from_slice(row);
+        }
+        let mut batch = store.write().expect("writes");
+        if needs_answers {
+            batch.delete_edge(EdgeTypeId(0), 7, 6, None).err().expect("there is none");
+        }
+        for (row, bytes) in rows.iter().zip(bytes.chunks(4096)) {
+            batch.set_row(tensor, *row, bytes).expect("a checkpoint makes room");
+        }
+        batch.commit().expect("a checkpoint makes room");
+        assert_eq!(store.snapshot().lsn(), number + 1);
+    }
+    assert!(store.budget().peak_bytes() <= memory);
+    model.compare(&store.snapshot(), &mut random, 300);
+    let stats = store.update_stats().expect("it writes");
+    drop(store);
+    let store = Store::open_on(disk, &options).expect("opens");
+    model.compare(&store.snapshot(), &mut random, 300);
+    stats
+}
+
+#[test]
+fn many_small_batches_fit_in_a_small_budget_since_a_checkpoint_makes_room() {
+    for (rows_together, batches) in [(1, 3_000), (90, 40), (260, 20), (300, 12)] {
+        for needs_answers in [false, true] {
+            let stats = change_in_batches(rows_together, batches, needs_answers);
+            println!("{rows_together} rows, {needs_answers}: {} checkpoints", stats.checkpoints);
+        }
+    }
+}
+
+#[test]
+fn batches_of_many_threads_make_room_for_each_other() {
+    let mut random = seeded(12);
+    let mut model = Model::new(&[9_000], 4096);
+    model.tensor(Owner::Node(NodeTypeId(0)), 4096, &mut random);
+    let (disk, tensor) = (model.build(), model.tensor_ref(0));
+    let options = OpenOptions { memory: Some(6 << 20), ..OpenOptions::default() };
+    let store = Store::open_on(disk, &options).expect("opens");
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let store = &store;
+            scope.spawn(move || {
+                for number in 0..12 {
+                    let rows = (0..200).map(|row| (thread * 12 + number) * 180 + row);
+                    let mut batch = store.write().expect("writes");
+                    for row in rows {
+                        batch.set_row(tensor, row, &[thread as u8; 4096]).expect("room is made");
+                    }
+                    batch.commit().expect("room is made");
+                }
+            });
+        }
+    });
+    assert_eq!(store.snapshot().lsn(), 48);
+    assert!(store.budget().peak_bytes() <= 6 << 20);
+}
+
+#[test]
+fn a_batch_that_does_not_fit_by_itself_is_refused_with_a_minimum_and_leaves_the_store_usable() {
+    let mut random = seeded(10);
+    let mut model = Model::new(&[9_000], 4096);
+    model.edges(ModelEdges::default(), &[(5, 3)], &mut random);
+    model.tensor(Owner::Node(NodeTypeId(0)), 4096, &mut random);
+    let (disk, tensor) = (model.build(), model.tensor_ref(0));
+    let options = OpenOptions { memory: Some(6 << 20), ..OpenOptions::default() };
+    let store = Store::open_on(disk, &options).expect("opens");
+    let mut small = store.write().expect("writes");
+    small.set_row(tensor, 0, &[1; 4096]).expect("fits");
+    small.commit().expect("fits");
+    let mut batch = store.write().expect("writes");
+    let set = |batch: &mut WriteBatch, row| batch.set_row(tensor, row, &[2; 4096]);
+    let refused = (0..9_000).find_map(|row| set(&mut batch, row).err()).expect("36 MB");
+    let UpdateError::Read(refused) = refused else { panic!("{refused}") };
+    let ReadError::Budget(refused) = *refused else { panic!("{refused}") };
+    let minimum = refused.limit_bytes + refused.wanted_bytes - refused.free_bytes;
+    assert!(minimum > 6 << 20, "{refused}");
+    assert!(batch.commit().is_err());
+    let mut small = store.write().expect("writes");
+    set(&mut small, 1).expect("fits");
+    small.commit().expect("fits");
+    assert_eq!(store.snapshot().lsn(), 2);
 }
 
 #[test]

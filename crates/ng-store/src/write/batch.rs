@@ -74,6 +74,43 @@ impl WriteBatch {
         self.edit.as_mut().ok_or_else(closed)
     }
 
+    /// Does `op`. If there is no memory for it, a checkpoint takes what earlier commits hold, the
+    /// batch is done again, and then `op`.
+    fn with_room<T>(
+        &mut self,
+        op: impl Fn(&mut Self) -> Result<T, UpdateError>,
+    ) -> Result<T, UpdateError> {
+        let kept = self.ops.bytes.len();
+        match op(self) {
+            Err(error)
+                if error.is_shortage() && self.head.as_ref().is_some_and(Head::holds_memory) =>
+            {
+                self.start_over(kept)?;
+                op(self)
+            }
+            done => done,
+        }
+    }
+
+    /// Checkpoints, and does the first `kept` bytes of operations again on what that has made.
+    fn start_over(&mut self, kept: usize) -> Result<(), UpdateError> {
+        let Some(head) = self.head.take() else { return Ok(()) };
+        self.edit = None;
+        let (head, done) = self.writer.make_room_for(head);
+        self.head = head;
+        let done = done.and_then(|()| {
+            let Some(head) = &self.head else { return Ok(()) };
+            let writer = &self.writer;
+            let mut edit = Edit::new(&writer.inner, &writer.pool, &head.version);
+            let done = self.ops.rewind(kept, &mut |op| edit.replay(op));
+            self.edit = Some(edit);
+            done
+        });
+        self.is_draft = false;
+        self.broken = done.as_ref().err().map(UpdateError::to_string);
+        done
+    }
+
     /// Does what the draft has only checked.
     fn end_draft(&mut self) -> Result<(), UpdateError> {
         if !std::mem::replace(&mut self.is_draft, false) || self.is_empty() {
@@ -175,6 +212,10 @@ impl WriteBatch {
     /// [`UpdateError::Unsupported`] for types with string ids or without free ids,
     /// [`UpdateError::Read`].
     pub fn add_node(&mut self, node_type: NodeTypeId) -> Result<NodeId, UpdateError> {
+        self.with_room(|batch| batch.try_add_node(node_type))
+    }
+
+    fn try_add_node(&mut self, node_type: NodeTypeId) -> Result<NodeId, UpdateError> {
         if self.edit()?.catalog.reuse_ids {
             self.end_draft()?;
         }
@@ -202,6 +243,10 @@ impl WriteBatch {
     /// # Errors
     /// [`UpdateError::NodeNotFound`], [`UpdateError::ReverseMissing`], [`UpdateError::Read`].
     pub fn delete_node(&mut self, node_type: NodeTypeId, id: NodeId) -> Result<(), UpdateError> {
+        self.with_room(|batch| batch.try_delete_node(node_type, id))
+    }
+
+    fn try_delete_node(&mut self, node_type: NodeTypeId, id: NodeId) -> Result<(), UpdateError> {
         self.check_nodes(node_type, &[id])?;
         self.afford(|edit| edit.delete_cost_bytes(node_type, id))?;
         let is_draft = self.is_draft;
@@ -236,6 +281,16 @@ impl WriteBatch {
     /// # Errors
     /// As [`WriteBatch::add_edge`], and [`UpdateError::Unsupported`] for columns of unequal length.
     pub fn add_edges(
+        &mut self,
+        edge_type: EdgeTypeId,
+        sources: &[NodeId],
+        destinations: &[NodeId],
+        data: &[EdgeData],
+    ) -> Result<Vec<u64>, UpdateError> {
+        self.with_room(|batch| batch.try_add_edges(edge_type, sources, destinations, data))
+    }
+
+    fn try_add_edges(
         &mut self,
         edge_type: EdgeTypeId,
         sources: &[NodeId],
@@ -300,6 +355,16 @@ impl WriteBatch {
         destination: NodeId,
         edge_id: Option<u64>,
     ) -> Result<u64, UpdateError> {
+        self.with_room(|batch| batch.try_delete_edge(edge_type, source, destination, edge_id))
+    }
+
+    fn try_delete_edge(
+        &mut self,
+        edge_type: EdgeTypeId,
+        source: NodeId,
+        destination: NodeId,
+        edge_id: Option<u64>,
+    ) -> Result<u64, UpdateError> {
         self.end_draft()?;
         let removed = self.run(|edit| edit.delete_edge(edge_type, source, destination, edge_id))?;
         self.note(&Op::DeleteEdge { edge_type, source, destination, edge_id })?;
@@ -326,6 +391,15 @@ impl WriteBatch {
     /// # Errors
     /// As [`WriteBatch::set_row`].
     pub fn set_rows(
+        &mut self,
+        tensor: TensorRef,
+        rows: &[u64],
+        bytes: &[u8],
+    ) -> Result<(), UpdateError> {
+        self.with_room(|batch| batch.try_set_rows(tensor, rows, bytes))
+    }
+
+    fn try_set_rows(
         &mut self,
         tensor: TensorRef,
         rows: &[u64],

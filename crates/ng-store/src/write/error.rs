@@ -145,6 +145,11 @@ impl From<OpenError> for UpdateError {
 }
 
 impl UpdateError {
+    /// Whether memory was short, so that it may work once others have given some back.
+    pub(crate) fn is_shortage(&self) -> bool {
+        matches!(self, Self::Read(error) if matches!(**error, ReadError::Budget(_)))
+    }
+
     /// Whether the operation that gave this changed nothing, so that its batch can go on.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(

@@ -23,19 +23,31 @@ impl Writer {
         mut edit: Edit,
         ops: Ops,
     ) -> Result<u64, UpdateError> {
-        let is_alone = self.lock().is_alone();
-        let prepared = edit.prefetch_all(&ops).and_then(|()| match is_alone {
-            true => self.reserve(record_bytes(ops.bytes.len())),
-            false => {
-                edit.restart(&head.version);
-                edit.replay_all(&ops.bytes)
+        let is_alone = loop {
+            let is_alone = self.lock().is_alone();
+            let prepared = edit.prefetch_all(&ops).and_then(|()| match is_alone {
+                true => self.reserve(record_bytes(ops.bytes.len())),
+                false => {
+                    edit.restart(&head.version);
+                    edit.replay_all(&ops.bytes)
+                }
+            });
+            let Err(error) = prepared else { break is_alone };
+            if !error.is_shortage() || !head.holds_memory() {
+                head.clean = std::mem::take(&mut edit.clean);
+                self.give_back(head);
+                return Err(error);
             }
-        });
-        if let Err(error) = prepared {
-            head.clean = std::mem::take(&mut edit.clean);
-            self.give_back(head);
-            return Err(error);
-        }
+            drop(edit);
+            let (found, done) = self.make_room_for(head);
+            let Some(found) = found else { return done.map(|()| 0) };
+            head = found;
+            if let Err(error) = done {
+                self.give_back(head);
+                return Err(error);
+            }
+            edit = Edit::new(&self.inner, &self.pool, &head.version);
+        };
         if !is_alone {
             return self.commit(head, edit, ops);
         }

@@ -53,6 +53,32 @@ impl Ops {
         self.charge(inner).map_err(|error| ReadError::from(error).into())
     }
 
+    /// Forgets all but the first `bytes` of operations, and what a draft notes of them; shows each
+    /// that is kept to `visit`.
+    pub fn rewind(
+        &mut self,
+        bytes: usize,
+        visit: &mut dyn FnMut(&Op<'_>) -> Result<(), UpdateError>,
+    ) -> Result<(), UpdateError> {
+        self.bytes.truncate(bytes);
+        (self.count, self.payload_bytes) = (0, 0);
+        self.deleted.clear();
+        self.edges.clear();
+        self.rows.clear();
+        let mut rest = self.bytes.as_slice();
+        while !rest.is_empty() {
+            let op = Op::decode(&mut rest);
+            let op = op.map_err(|damage| UpdateError::Unsupported { what: damage.to_string() })?;
+            self.count += 1;
+            self.payload_bytes += op.payload_bytes();
+            if let Op::DeleteNode { node_type, id } = op {
+                self.deleted.insert((node_type, id));
+            }
+            visit(&op)?;
+        }
+        Ok(())
+    }
+
     /// Notes the ends of edges that are added.
     pub fn touch_edges(&mut self, edge_type: EdgeTypeId, sources: &[u64], destinations: &[u64]) {
         let ends = self.edges.entry(edge_type).or_default();

@@ -75,6 +75,11 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    /// Whether commits hold memory that a checkpoint would give back.
+    pub fn holds_memory(&self) -> bool {
+        self.version.lsn > self.version.base.lsn
+    }
+
     /// What a batch has made of the head.
     pub fn advance(&mut self, edit: Edit, fingerprint: u64) -> EditCounts {
         let Edit { catalog, counts, segments, clean, .. } = edit;
@@ -101,6 +106,8 @@ pub(crate) struct Writer {
 
 pub(super) struct State {
     pub head: Option<Head>,
+    /// A batch has lent the head to checkpoints, and no other batch may have it.
+    is_lent: bool,
     /// Records that wait for a sync, the first of them, and the version that they lead to.
     queue: Vec<u8>,
     group: u64,
@@ -154,6 +161,7 @@ impl Writer {
         (lock, log_bytes_max, pool): (Lock, u64, Arc<PagePool>),
     ) -> Self {
         let state = State {
+            is_lent: false,
             queue: Vec::new(),
             group: 0,
             queued: None,
@@ -190,18 +198,20 @@ impl Writer {
     /// Opens a batch when its turn comes.
     pub fn begin(self: &Arc<Self>) -> Result<WriteBatch, UpdateError> {
         self.make_room()?;
-        let mut head = self.take_head()?;
+        let mut head = self.take_head(|state| !state.is_lent)?;
         let mut edit = Edit::new(&self.inner, &self.pool, &head.version);
         edit.clean = std::mem::take(&mut head.clean);
         Ok(WriteBatch::new(Arc::clone(self), head, edit))
     }
 
-    /// Waits for the head and takes it out.
-    fn take_head(&self) -> Result<Head, UpdateError> {
+    /// Waits for the head and takes it out, when it is there and `may_take` says so.
+    fn take_head(&self, may_take: impl Fn(&State) -> bool) -> Result<Head, UpdateError> {
         let mut state = self.lock();
         loop {
             check(&state)?;
-            if let Some(head) = state.head.take() {
+            if may_take(&state)
+                && let Some(head) = state.head.take()
+            {
                 return Ok(head);
             }
             state.waiting += 1;
@@ -382,7 +392,7 @@ impl Writer {
 
     /// Takes the head once everything before it is durable.
     pub fn take_durable_head(&self) -> Result<Head, UpdateError> {
-        let head = self.take_head()?;
+        let head = self.take_head(|_| true)?;
         let lsn = head.version.lsn;
         let result = self.wait_durable(self.lock(), lsn);
         match result {
@@ -396,8 +406,25 @@ impl Writer {
 
     /// Lets new snapshots see what a recovery has found.
     pub fn show_head(&self) -> Result<(), UpdateError> {
-        self.give_back_rebased(self.take_head()?);
+        self.give_back_rebased(self.take_head(|_| true)?);
         Ok(())
+    }
+
+    /// Checkpoints for a batch that has the head: earlier commits give back the memory that they
+    /// hold. There is no head any more if the writer was closed or poisoned.
+    pub fn make_room_for(&self, head: Head) -> (Option<Head>, Result<(), UpdateError>) {
+        let mut state = self.lock();
+        state.is_lent = true;
+        state.give_back(head);
+        drop(state);
+        self.turn.notify_all();
+        let done = self.checkpoint();
+        let taken = self.take_head(|_| true);
+        self.lock().is_lent = false;
+        match taken {
+            Ok(head) => (Some(head), done.map(drop)),
+            Err(error) => (None, Err(error)),
+        }
     }
 
     /// Puts a head back after a checkpoint: what it says is published.
