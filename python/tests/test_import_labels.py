@@ -128,6 +128,12 @@ def test_one_mask_alone_is_a_split(tmp_path):
     import_graph(tmp_path / "in.npz", tmp_path / "npz.ng", strict=True)
     pairs = [[[part] for part in mask] for mask in (none, expected, none)]
     assert masks(tmp_path / "npz.ng") == pairs
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "edges.csv").write_text("src,dst\n0,1\n2,3\n")
+    rows = "\n".join(str(known).lower() for known in expected)
+    (tmp_path / "tables" / "nodes.csv").write_text(f"train_mask\n{rows}\n")
+    import_graph(tmp_path / "tables", tmp_path / "tables.ng", strict=True)
+    assert masks(tmp_path / "tables.ng") == [expected, none, none]
     data = Data(x=torch.ones(4, 1), edge_index=torch.from_numpy(RING))
     data.test_mask = torch.from_numpy(train)
     ng.from_pyg(data, tmp_path / "pyg.ng", strict=True)

@@ -117,6 +117,10 @@ CASES = {
         ("names-trimmed", 1),
     ),
     "text behind a quote": (text('0,1\n"1"2,0\n'), "text follows a closing quote"),
+    "a Matrix Market file": (
+        text("%%MatrixMarket matrix coordinate real general\n3 3 1\n1 2 0.5\n"),
+        "is a Matrix Market file",
+    ),
     "ids that are floats": (text("0 1\n1.0 2\n"), "must be a whole number"),
     "ids that are negative": (text("0 1\n-1 2\n"), "is negative"),
     "a time that is a fraction": (
@@ -252,6 +256,36 @@ CASES = {
     "two tables of a type": (
         tables({"edges.parquet": EDGES, "nodes.parquet": NODES, "nodes.csv": "y\n0\n1\n2\n"}),
         "holds the same type as",
+    ),
+    "two columns of a name": (
+        tables({"edges.csv": "src,dst,f,f\n0,1,2,3\n"}),
+        "two columns are called 'f'",
+    ),
+    "masks of a table that overlap": (
+        tables(
+            {
+                "edges.parquet": EDGES,
+                "nodes.parquet": {"train_mask": [True] * 3, "val_mask": [False, True, False]},
+            }
+        ),
+        "node 1 is in two parts of split 0",
+    ),
+    "words of a node twice": (
+        musae("id,target\n0,1\n1,1\n2,0\n", '{"0": [0], "1": [1], "2": [], "0": [1]}'),
+        "a node has two lists of words",
+    ),
+    "struct and decimal columns": (
+        tables(
+            {
+                "edges.parquet": {
+                    **EDGES,
+                    "pair": pa.array([{"a": 1}] * 3),
+                    "price": pa.array([1, 2, 3], pa.decimal128(5, 2)),
+                    "words": [["a"], [], ["b"]],
+                }
+            }
+        ),
+        ("columns-dropped", 3),
     ),
     "a table that is no part": (
         tables({"edges.parquet": EDGES, "people.parquet": NODES}),

@@ -84,10 +84,12 @@ def _features(file: Path) -> dict[int, Array]:
     if len(text) > _MAX_JSON:
         fail(str(file), "larger than 1 GiB", "convert it to Parquet or npz first")
     try:
-        raw = json.loads(text)
-        words = {int(node): np.array(ids, dtype=np.int64) for node, ids in raw.items()}
+        pairs = json.loads(text, object_pairs_hook=list)
+        words = {int(node): np.array(ids, dtype=np.int64) for node, ids in pairs}
     except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         fail(str(file), f"not {{node: [word, ...]}} ({error})", "check the file")
+    if len(words) != len(pairs):
+        fail(str(file), "a node has two lists of words", "give each node one")
     for node, ids in words.items():
         if node < 0 or node >= 1 << 32 or ids.ndim != 1 or (ids.size and ids.min() < 0):
             fail(str(file), f"node {node} has an impossible id or word list", "check the file")

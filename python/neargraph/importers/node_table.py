@@ -2,8 +2,8 @@
 
 Node columns: an optional `id`; `y` or `label` (classes: text becomes numbers and keeps its names,
 missing ones become -1); list columns and plain numbers become tensors by name; float columns x_0,
-x_1, ... become one tensor x. Row i is node i. Ids other than 0, 1, 2, ... are keys: edges name
-nodes by them, and the store keeps them.
+x_1, ... become one tensor x; train_mask, val_mask and test_mask become a split. Row i is node i.
+Ids other than 0, 1, 2, ... are keys: edges name nodes by them, and the store keeps them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ import numpy as np
 from .check import fail, same_rows, store_dtype, to_i64, wider_than_f32
 from .labels import UNLABELLED, class_tensor, missing_labels
 from .notes import Note, left_out
+from .npz import split_tensors
 from .plan import CHUNK_BYTES, Array, NodePlan, TensorPlan
 from .table_file import Table
 
 _LABEL = ("y", "label")
+_MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 def node_plan(table: Table, name: str, named: bool, notes: list[Note]) -> NodePlan:
@@ -36,9 +38,11 @@ def node_plan(table: Table, name: str, named: bool, notes: list[Note]) -> NodePl
     wide = _wide_columns(names)
     if wide:
         node.tensors.append(_stacked(table, wide))
+    masks = [_mask(table, name) if name in names else None for name in _MASKS]
+    node.tensors += split_tensors(masks, table.num_rows, str(table.path))
     dropped = []
     for column in names:
-        if column in wide:
+        if column in (*wide, *_MASKS):
             continue
         tensor = column_tensor(table, column, "y" if column in _LABEL else column, notes)
         if tensor is None:
@@ -47,6 +51,15 @@ def node_plan(table: Table, name: str, named: bool, notes: list[Note]) -> NodePl
             node.tensors.append(tensor)
     notes += left_out("columns-dropped", dropped, str(table.path), "not numbers")
     return node
+
+
+def _mask(table: Table, name: str) -> Array:
+    """A column of booleans, whole: one byte for each node."""
+    parts = [table.numbers(batch.column(0), name, row) for row, batch in table.batches([name])]
+    mask = np.concatenate([np.zeros(0, bool), *parts])
+    if mask.dtype != bool:
+        fail(f"{table.path} [{name}]", f"is {table.kind(name)}", "masks are booleans")
+    return mask
 
 
 def has_keys(table: Table) -> bool:

@@ -29,6 +29,12 @@ class Table:
     schema: Any
     num_rows: int
 
+    def __post_init__(self) -> None:
+        names = self.schema.names
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            fail(str(self.path), f"two columns are called {twice!r}", "rename one of them")
+
     @staticmethod
     def open(path: Path) -> Table:
         """Reads what tells the schema; refuses damaged files, and says how to install pyarrow."""

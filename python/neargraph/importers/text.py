@@ -109,6 +109,8 @@ def plan_text(path: Path | str, hints: TextHints | None = None) -> GraphPlan:
     lines, packed = read_head(file)
     data = [line for line in lines if line.strip() and line.lstrip()[0] not in "#%"]
     comment = "%" if lines and lines[0].startswith("%") else "#"
+    if lines and lines[0].startswith("%%MatrixMarket"):
+        fail(str(file), "is a Matrix Market file", "write its entries as lines, counted from 0")
     if not data:
         fail(str(file), "holds no edges", "check the path and the comment lines")
     delimiter = _delimiter(data[0]) if hints.delimiter is None else named_delimiter(hints.delimiter)

@@ -89,6 +89,9 @@ pub(super) fn time(field: &[u8], scale: Option<f64>) -> Result<i64, String> {
 pub(super) fn weight(field: &[u8]) -> Result<f32, String> {
     let text = std::str::from_utf8(field).unwrap_or_default();
     match text.parse::<f32>() {
+        Ok(0.0) if text.parse::<f64>().is_ok_and(|wide| wide != 0.0) => {
+            Err(format!("weight {} is 0 as f32", shown(field)))
+        }
         Ok(weight) if weight.is_finite() => Ok(weight),
         Ok(_) => Err(format!("weight {} is not finite", shown(field))),
         Err(_) => Err(format!("weight {} is not a number", shown(field))),
@@ -116,6 +119,14 @@ mod tests {
         }
         assert_eq!(digits("9".repeat(40).as_bytes(), 0), None);
         assert_eq!(digits(b"12", 0), None);
+    }
+
+    #[test]
+    fn weights_that_f32_cannot_hold_are_refused() {
+        assert_eq!(weight(b"0.0"), Ok(0.0));
+        assert_eq!(weight(b"1e-30"), Ok(1e-30));
+        assert!(weight(b"1e-60").unwrap_err().contains("is 0 as f32"));
+        assert!(weight(b"1e60").unwrap_err().contains("is not finite"));
     }
 
     #[test]
