@@ -201,6 +201,10 @@ impl Directory {
         lock
     }
 
+    pub fn hold_off_writer(&self) -> io::Result<Option<Lock>> {
+        self.locks.hold_off_writer(&|flags| self.open_at(PINS, flags))
+    }
+
     pub fn pin(&self, epoch: u64) -> io::Result<Option<Lock>> {
         self.locks.pin(epoch, &|flags| self.open_pins(flags))
     }

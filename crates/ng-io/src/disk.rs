@@ -98,6 +98,11 @@ pub trait Disk: Send + Sync {
     /// opened, because it was replaced: then it has to be opened again.
     fn lock_writer(&self) -> io::Result<Option<Lock>>;
 
+    /// Keeps everybody from becoming the writer until the guard is dropped, for a moment in which
+    /// files must not change though this process may not write to them; `None` if somebody is the
+    /// writer. Where there is no file to lock, there never was one.
+    fn hold_off_writer(&self) -> io::Result<Option<Lock>>;
+
     /// Tells every other process that `epoch` (1 and up) is being read, until the guard is dropped
     /// or the process dies. Pins are counted. `None` where there is no file to lock and none can
     /// be created: a place that is read-only or full.

@@ -144,6 +144,24 @@ pub enum WriteError {
     },
 }
 
+impl WriteError {
+    /// Whether the place takes no bytes, though the device works: it is full or read-only.
+    pub fn is_no_room(&self) -> bool {
+        use io::ErrorKind as Kind;
+        let (Self::Create { source, .. }
+        | Self::Open { source, .. }
+        | Self::DiskFull { source, .. }
+        | Self::Io { source, .. }
+        | Self::Sync { source, .. }) = self
+        else {
+            return false;
+        };
+        let kind = source.kind();
+        matches!(kind, Kind::PermissionDenied | Kind::ReadOnlyFilesystem)
+            || matches!(kind, Kind::StorageFull | Kind::QuotaExceeded)
+    }
+}
+
 /// A directory that could not be opened with the back end that was asked for.
 #[derive(Debug, Error)]
 #[non_exhaustive]

@@ -89,6 +89,23 @@ impl Locks {
         })))
     }
 
+    /// Keeps the writer's byte from being locked, unless it is; a file for shared locks will do.
+    pub fn hold_off_writer(self: &Arc<Self>, open: &OpenPins<'_>) -> io::Result<Option<Lock>> {
+        self.home.check()?;
+        let mut state = self.state();
+        // The lock of this very description would be exchanged for a weaker one.
+        if state.is_writer {
+            return Ok(None);
+        }
+        match state.file_to_read(open)? {
+            None => Ok(Some(Lock::new(|| ()))),
+            Some(file) => {
+                let is_free = set(file, libc::F_RDLCK, WRITER)?;
+                Ok(is_free.then(|| self.guard(|state| state.unlock(WRITER))))
+            }
+        }
+    }
+
     /// A pin of `epoch`, unless there is no file and can be none.
     pub fn pin(self: &Arc<Self>, epoch: u64, open: &OpenPins<'_>) -> io::Result<Option<Lock>> {
         self.home.check()?;

@@ -231,6 +231,26 @@ pub enum OpenError {
         /// What went wrong.
         source: Box<crate::write::error::UpdateError>,
     },
+    /// Commits that a crashed writer has left in the log can neither be put into the store, because
+    /// nothing can be written there, nor be held in memory.
+    #[error(
+        "{path}: {commits} commits that the last writer has left in the log cannot be put into the \
+         store ({cause}), and do not fit in memory={limit_bytes} bytes: give \
+         memory={minimum_bytes} bytes, or make it possible to write there, or open the last \
+         checkpoint with `recover=False`"
+    )]
+    CommitsTooLarge {
+        /// The path given.
+        path: String,
+        /// How many.
+        commits: u64,
+        /// Why nothing can be written.
+        cause: String,
+        /// The budget given.
+        limit_bytes: u64,
+        /// One that is large enough.
+        minimum_bytes: u64,
+    },
     /// Reading failed while opening.
     #[error(transparent)]
     Read(#[from] ReadError),

@@ -202,7 +202,7 @@ pub fn log(data: &[u8]) {
         black_box(BlockHeader::decode(&block).is_ok());
         joined.extend_from_slice(crate::write::log::payload(&block));
     }
-    if let Ok(record) = Record::decode(&joined) {
+    if let Ok(record) = Record::decode(joined) {
         black_box(chain(record.chain, 1, &record.ops));
         ops(&record.ops);
     }

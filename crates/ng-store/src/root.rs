@@ -67,6 +67,14 @@ impl RootHeader {
     }
 }
 
+/// Makes the bytes of a slot that mean nothing 0, which no checksum covers.
+pub(crate) fn clear_padding(header: &RootHeader, slot: &mut [u8]) {
+    let body_end = BLOCK_BYTES.saturating_add(header.body_bytes as usize).min(slot.len());
+    let (used, rest) = slot.split_at_mut(body_end);
+    rest.fill(0);
+    used.get_mut(CHECKED_BYTES + 4..BLOCK_BYTES).unwrap_or_default().fill(0);
+}
+
 /// Types the body of a slot (with its padding) under its header.
 pub(crate) fn decode_body(header: &RootHeader, padded: &[u8]) -> Result<Catalog, Damage> {
     let body = usize::try_from(header.body_bytes).ok().and_then(|len| padded.get(..len));

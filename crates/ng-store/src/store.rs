@@ -31,7 +31,9 @@ use crate::version::{Base, Version};
 use crate::write::batch::WriteBatch;
 use crate::write::checkpoint::CheckpointReport;
 use crate::write::error::UpdateError;
-use crate::write::recover::{Recovery, lock_writer, log_goes_on, open_writer};
+use crate::write::recover::{
+    Recovery, lock_writer, log_goes_on, open_writer, replay_in_memory,
+};
 use crate::write::seen::Seen;
 use crate::write::writer::{UpdateStats, Writer};
 
@@ -57,6 +59,9 @@ pub struct OpenOptions {
     /// How long a call that needs the right to write waits for another handle or process to give
     /// it up.
     pub busy_timeout: Duration,
+    /// Asked many times a second by long work without a progress function, such as reading the
+    /// log; `false` stops it.
+    pub go_on: fn() -> bool,
 }
 
 impl Default for OpenOptions {
@@ -70,6 +75,7 @@ impl Default for OpenOptions {
             log_bytes_max: 64 << 20,
             recover: true,
             busy_timeout: Duration::from_secs(5),
+            go_on: || true,
         }
     }
 }
@@ -118,6 +124,8 @@ pub struct Store {
     log_bytes_max: u64,
     pub(crate) busy_timeout: Duration,
     recovery: Mutex<Recovery>,
+    /// Why what the log holds is in memory alone, if it is.
+    read_only_because: Mutex<Option<String>>,
     counted_from: Mutex<ng_io::IoCounts>,
 }
 
@@ -144,6 +152,7 @@ pub(crate) struct Inner {
     /// The directory; a disk of tests has none.
     place: Option<Arc<NamedDir>>,
     pub batch_timeout: Duration,
+    pub go_on: fn() -> bool,
     pub division: Mutex<Division>,
     pub calm_batches: AtomicU64,
     /// Staging frames of the back end and slack, held as long as the store is open.
@@ -253,6 +262,7 @@ impl Store {
             note,
             place,
             batch_timeout: options.batch_timeout,
+            go_on: options.go_on,
             division: Mutex::new(division),
             calm_batches: AtomicU64::new(0),
             staging,
@@ -268,6 +278,7 @@ impl Store {
             log_bytes_max: options.log_bytes_max,
             busy_timeout: options.busy_timeout,
             recovery: Mutex::default(),
+            read_only_because: Mutex::default(),
             counted_from: counted_from.into(),
         };
         if goes_on {
@@ -277,18 +288,41 @@ impl Store {
     }
 
     /// Puts what a crashed writer has left in the log into the store. A live writer does that
-    /// itself, and where nothing may be written the last checkpoint has to do.
+    /// itself; where nothing can be written it is done in memory.
     fn recover(&self) -> Result<(), OpenError> {
         match self.try_writer(true) {
             Ok(Some(_)) => self.close_writer(),
             Ok(None) => Ok(()),
-            Err(UpdateError::Write(error)) if is_read_only(&error) => Ok(()),
+            Err(UpdateError::Write(error)) if error.is_no_room() => {
+                return self.recover_in_memory(&error.to_string());
+            }
             Err(error) => Err(error),
         }
         .map_err(|error| {
             let path = self.inner.path.clone();
             OpenError::Recovery { path, source: Box::new(error) }
         })
+    }
+
+    fn recover_in_memory(&self, cause: &str) -> Result<(), OpenError> {
+        let found = replay_in_memory(&self.inner, &self.current, cause)?;
+        let Some(recovery) = found else { return Ok(()) };
+        *self.recovery.lock().unwrap_or_else(PoisonError::into_inner) = recovery;
+        if recovery.commits > 0 {
+            self.set_read_only(Some(cause.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn set_read_only(&self, cause: Option<String>) {
+        *self.read_only_because.lock().unwrap_or_else(PoisonError::into_inner) = cause;
+    }
+
+    /// Why the commits that a crashed writer has left in the log are in memory alone, as they are
+    /// where nothing can be written; `None` if they are in the store, or there are none. The first
+    /// batch tries again to put them there.
+    pub fn read_only_because(&self) -> Option<String> {
+        self.read_only_because.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The writer of this handle, without waiting; `None` if somebody else writes. One that is to
@@ -312,6 +346,7 @@ impl Store {
         let (writer, recovery) = opened;
         *self.recovery.lock().unwrap_or_else(PoisonError::into_inner) = recovery;
         *slot = Some(Arc::clone(&writer));
+        self.set_read_only(None);
         Ok(Some(writer))
     }
 
@@ -478,15 +513,26 @@ impl Store {
     }
 }
 
-impl Drop for Store {
-    fn drop(&mut self) {
+impl Store {
+    /// Closes the store as dropping it does, and says whether its last checkpoint failed. Nothing
+    /// is lost then: the log has it all. An open batch cannot be committed any more.
+    ///
+    /// # Errors
+    /// As [`Store::checkpoint`].
+    pub fn close(self) -> Result<(), UpdateError> {
+        self.end_writer()
+    }
+
+    fn end_writer(&self) -> Result<(), UpdateError> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         match writer {
             // Whoever holds the open batch may be waiting for this.
-            Some(writer) if writer.is_busy() => writer.retire(),
-            // A failed checkpoint loses nothing: the log has it all.
-            Some(writer) => drop(writer.close()),
-            None => {}
+            Some(writer) if writer.is_busy() => {
+                writer.retire();
+                Ok(())
+            }
+            Some(writer) => writer.close(),
+            None => Ok(()),
         }
     }
 }
@@ -500,13 +546,11 @@ fn open_error(path: &Path, error: ng_io::OpenError) -> OpenError {
     }
 }
 
-fn is_read_only(error: &ng_io::WriteError) -> bool {
-    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
-    let (ng_io::WriteError::Open { source, .. } | ng_io::WriteError::Create { source, .. }) = error
-    else {
-        return false;
-    };
-    matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem)
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Who wants to know of a failed checkpoint calls `close`.
+        let _ = self.end_writer();
+    }
 }
 
 /// Reads the root and pins its epoch. A writer may publish the next one in between and reuse what

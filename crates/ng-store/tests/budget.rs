@@ -130,7 +130,7 @@ fn change_in_batches(rows_together: u64, batches: u64, needs_answers: bool) -> U
         }
         let mut batch = store.write().expect("writes");
         if needs_answers {
-            batch.delete_edge(EdgeTypeId(0), 7, 6, None).err().expect("there is none");
+            batch.delete_edge(EdgeTypeId(0), 7, 6, None).expect_err("there is none");
         }
         for (row, bytes) in rows.iter().zip(bytes.chunks(4096)) {
             batch.set_row(tensor, *row, bytes).expect("a checkpoint makes room");

@@ -211,6 +211,11 @@ impl Disk for FaultDisk {
         self.inner.list()
     }
 
+    fn hold_off_writer(&self) -> io::Result<Option<Lock>> {
+        self.strike_plain()?;
+        self.inner.hold_off_writer()
+    }
+
     fn lock_writer(&self) -> io::Result<Option<Lock>> {
         self.strike_plain()?;
         self.inner.lock_writer()

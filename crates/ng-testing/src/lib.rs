@@ -15,5 +15,5 @@ mod random;
 pub use crash::{CrashDisk, CrashImage, ImageChoice, ImageKind};
 pub use fault::{Fault, FaultCounts, FaultPlan, Odds};
 pub use fault_disk::FaultDisk;
-pub use mem_disk::{MemCounts, MemDisk};
+pub use mem_disk::{MemCounts, MemDisk, Room};
 pub use random::Random;

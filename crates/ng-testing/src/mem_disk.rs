@@ -55,6 +55,7 @@ struct State {
     names: BTreeMap<String, Arc<Mutex<MemFile>>>,
     durable_names: BTreeMap<String, Arc<Mutex<MemFile>>>,
     handles: Vec<(Arc<Mutex<MemFile>>, Access)>,
+    room: Room,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +63,18 @@ struct MemFile {
     bytes: Arc<Vec<u8>>,
     durable: Arc<Vec<u8>>,
     dirty: bool,
+}
+
+/// How much a [`MemDisk`] takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Room {
+    /// All.
+    #[default]
+    Free,
+    /// It is full: what is there can be overwritten, and nothing can be added.
+    Full,
+    /// It is full, and copies on write: nothing can be written at all.
+    FullOfCopies,
 }
 
 /// What was asked of a [`MemDisk`].
@@ -118,6 +131,19 @@ impl MemDisk {
 
     fn check_may_write(&self) -> io::Result<()> {
         if self.is_read_only { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(()) }
+    }
+
+    /// From now on the disk takes no more than this.
+    pub fn set_room(&self, room: Room) {
+        lock(&self.shared.state).room = room;
+    }
+
+    fn check_room(&self, grows: bool) -> io::Result<()> {
+        match lock(&self.shared.state).room {
+            Room::Free => Ok(()),
+            Room::Full if !grows => Ok(()),
+            Room::Full | Room::FullOfCopies => Err(io::ErrorKind::StorageFull.into()),
+        }
     }
 
     /// Lets every sync of a file take so long, as a device does.
@@ -253,6 +279,9 @@ impl Disk for MemDisk {
             (Some(_), Access::Create) => return Err(io::ErrorKind::AlreadyExists.into()),
             (Some(file), _) => file,
             (None, Access::Create) => {
+                if state.room != Room::Free {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
                 let file = Arc::default();
                 state.names.insert(name.to_owned(), Arc::clone(&file));
                 file
@@ -279,6 +308,8 @@ impl Disk for MemDisk {
     fn write(&self, file: FileId, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         self.shared.writes.fetch_add(1, Ordering::Relaxed);
         let file = self.writable(file)?;
+        let grows = offset + bytes.len() as u64 > lock(&file).bytes.len() as u64;
+        self.check_room(grows)?;
         let mut file = lock(&file);
         let start = usize::try_from(offset).map_err(|_| io::ErrorKind::StorageFull)?;
         let end = start.checked_add(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
@@ -291,8 +322,10 @@ impl Disk for MemDisk {
         Ok(bytes.len())
     }
 
-    fn allocate(&self, file: FileId, _len: u64) -> io::Result<()> {
-        self.writable(file).map(|_| ())
+    fn allocate(&self, file: FileId, len: u64) -> io::Result<()> {
+        let file = self.writable(file)?;
+        let grows = len > lock(&file).bytes.len() as u64;
+        self.check_room(grows)
     }
 
     fn sync(&self, file: FileId) -> io::Result<()> {
@@ -331,6 +364,10 @@ impl Disk for MemDisk {
 
     fn list(&self) -> io::Result<Vec<String>> {
         Ok(lock(&self.shared.state).names.keys().cloned().collect())
+    }
+
+    fn hold_off_writer(&self) -> io::Result<Option<Lock>> {
+        Ok(self.shared.locks.lock_writer())
     }
 
     fn lock_writer(&self) -> io::Result<Option<Lock>> {

@@ -36,6 +36,10 @@ macro_rules! write_side_in_directory {
             self.directory.lock_writer()
         }
 
+        fn hold_off_writer(&self) -> std::io::Result<Option<crate::Lock>> {
+            self.directory.hold_off_writer()
+        }
+
         fn pin(&self, epoch: u64) -> std::io::Result<Option<crate::Lock>> {
             self.directory.pin(epoch)
         }

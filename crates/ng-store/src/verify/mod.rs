@@ -60,6 +60,8 @@ pub struct VerifyReport {
     pub problems: Vec<Problem>,
     /// Problems beyond those listed.
     pub problems_omitted: u64,
+    /// What is not as it should be, costs nothing, and is mended by the next writer.
+    pub notes: Vec<Problem>,
     /// Commits in the log that the root does not contain; the next writer puts them into the store.
     pub log_commits: u64,
     /// The log has blocks that belong to no commit, as a writer that was interrupted leaves them.
@@ -84,6 +86,10 @@ impl VerifyReport {
         } else {
             self.problems_omitted += 1;
         }
+    }
+
+    fn note(&mut self, file: &str, block: Option<u64>, what: impl Into<String>) {
+        self.notes.push(Problem { file: file.into(), page: None, block, what: what.into() });
     }
 
     fn add_error(&mut self, file: &str, error: &ReadError) {
@@ -204,12 +210,13 @@ impl<'a> Run<'a> {
     }
 
     fn check_log(&mut self) {
-        match inspect_log(&self.pages.reader, &self.inner.path, self.version) {
+        match inspect_log(self.inner, self.version) {
             Ok(recovery) => {
                 self.report.log_commits = recovery.commits;
                 self.report.log_torn = recovery.torn;
                 self.at_rest = recovery.commits == 0;
             }
+            Err(UpdateError::Stopped) => self.stopped = true,
             Err(UpdateError::Read(error)) => self.report.add_error("wal", &error),
             Err(error) => {
                 let file = match &error {

@@ -2,8 +2,9 @@
 //!
 //! A record is one commit. It takes whole blocks, each with a header that says which record and
 //! which part of it the block is, so no payload can be taken for one. Commits that are synced
-//! together are a group; a group is written only after the one before it is durable. Invariant: a
-//! byte of a durable record is never written again before a checkpoint contains the record.
+//! together are a group; a group is written only after the one before it is durable. With each
+//! group goes a note of that into the other file, so that a log that lost its end shows. Invariant:
+//! a byte of a durable record is never written again before a checkpoint contains the record.
 
 use std::sync::Arc;
 
@@ -28,6 +29,8 @@ const PAYLOAD_BYTES: usize = BLOCK_BYTES - HEADER_BYTES;
 const PREFIX_BYTES: usize = 24;
 /// The longest record; a longer commit is refused.
 pub(crate) const RECORD_BYTES_MAX: u64 = 1 << 30;
+/// A block that says so of itself belongs to no record, but is a note.
+const NOTE_BLOCKS: u32 = u32::MAX;
 
 /// The header of one block of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +65,28 @@ impl BlockHeader {
         ensure(sound, || "log block: header contradicts itself".into())?;
         Ok(header)
     }
+
+    /// Whether the block is part of no record, and only says that all commits below `group` were
+    /// durable when it was written.
+    pub fn is_note(&self) -> bool {
+        self.blocks == NOTE_BLOCKS
+    }
+
+    /// Whether there was a commit after `lsn` when the block was written.
+    pub fn leads_past(&self, lsn: u64) -> bool {
+        if self.is_note() { self.group > lsn + 1 } else { self.lsn > lsn }
+    }
+
+    /// Writes the header of a block whose payload is in place.
+    fn seal(&self, block: &mut [u8]) {
+        put(block, 0, &MAGIC.to_le_bytes());
+        put(block, 8, &self.lsn.to_le_bytes());
+        put(block, 16, &self.group.to_le_bytes());
+        put(block, 24, &self.index.to_le_bytes());
+        put(block, 28, &self.blocks.to_le_bytes());
+        let crc = block.get(8..).map_or(0, crc32c::crc32c);
+        put(block, 4, &crc.to_le_bytes());
+    }
 }
 
 /// The part of a record in one block.
@@ -82,17 +107,18 @@ pub(crate) struct Record {
 
 impl Record {
     /// Types the joined payloads of a record's blocks.
-    pub fn decode(joined: &[u8]) -> Result<Self, Damage> {
-        let len = le_u64(joined, 0);
+    pub fn decode(mut joined: Vec<u8>) -> Result<Self, Damage> {
+        let (len, file_bytes, chain) =
+            (le_u64(&joined, 0), le_u64(&joined, 8), le_u64(&joined, 16));
         let end = usize::try_from(len).ok().and_then(|len| len.checked_add(PREFIX_BYTES));
-        let ops = end.and_then(|end| joined.get(PREFIX_BYTES..end));
-        let ops = ops.ok_or_else(|| Damage::new("log record: shorter than it says"))?;
-        let blocks = (PREFIX_BYTES + ops.len()).div_ceil(PAYLOAD_BYTES);
-        ensure(joined.len() == blocks * PAYLOAD_BYTES, || {
+        let end = end.filter(|end| *end <= joined.len());
+        let end = end.ok_or_else(|| Damage::new("log record: shorter than it says"))?;
+        ensure(joined.len() == end.div_ceil(PAYLOAD_BYTES) * PAYLOAD_BYTES, || {
             "log record: longer than it says".into()
         })?;
-        let (file_bytes, chain) = (le_u64(joined, 8), le_u64(joined, 16));
-        Ok(Self { file_bytes, chain, ops: ops.to_vec() })
+        joined.truncate(end);
+        joined.drain(..PREFIX_BYTES);
+        Ok(Self { file_bytes, chain, ops: joined })
     }
 }
 
@@ -140,13 +166,7 @@ pub(crate) fn encode_record(
         let (now, later) = rest.split_at(rest.len().min(BLOCK_BYTES - skip));
         put(block, skip, now);
         rest = later;
-        put(block, 0, &MAGIC.to_le_bytes());
-        put(block, 8, &lsn.to_le_bytes());
-        put(block, 16, &group.to_le_bytes());
-        put(block, 24, &(index as u32).to_le_bytes());
-        put(block, 28, &(blocks as u32).to_le_bytes());
-        let crc = block.get(8..).map_or(0, crc32c::crc32c);
-        put(block, 4, &crc.to_le_bytes());
+        BlockHeader { lsn, group, index: index as u32, blocks: blocks as u32 }.seal(block);
     }
 }
 
@@ -177,9 +197,13 @@ impl Log {
         Ok(Self { files: [open(LOGS[0])?, open(LOGS[1])?], place })
     }
 
-    fn active(&mut self) -> &mut Writer {
+    fn file(&mut self, number: u8) -> &mut Writer {
         let [a, b] = &mut self.files;
-        if self.place.file == 0 { a } else { b }
+        if number == 0 { a } else { b }
+    }
+
+    fn active(&mut self) -> &mut Writer {
+        self.file(self.place.file)
     }
 
     /// Where the next record goes.
@@ -217,6 +241,7 @@ impl Log {
 
     /// Writes a group of records and makes it durable. Room was reserved.
     pub fn append(&mut self, group: &[u8]) -> Result<(), WriteError> {
+        self.note(le_u64(group, 16))?;
         let offset = self.place.offset;
         self.active().write_at(offset, group)?;
         self.place.offset += group.len() as u64;
@@ -226,25 +251,39 @@ impl Log {
         self.active().sync()
     }
 
+    /// Says in the other file that all commits below `group` are durable. It goes to the last
+    /// block, which no record reaches, and is not synced: only what is durable may be said, so it
+    /// does not matter when it arrives.
+    fn note(&mut self, group: u64) -> Result<(), WriteError> {
+        let group = group + u64::from(ng_types::canary::planted("note_too_early"));
+        let mut block = [0; BLOCK_BYTES];
+        BlockHeader { lsn: group, group, index: 1, blocks: NOTE_BLOCKS }.seal(&mut block);
+        let file = self.file(1 - self.place.file);
+        let last = (file.len() / BLOCK_BYTES as u64).saturating_sub(1);
+        file.write_at(last * BLOCK_BYTES as u64, &block)
+    }
+
     /// Makes the last `bytes` of the log zeros and goes on in their place.
     pub fn take_back(&mut self, bytes: u64) -> Result<(), WriteError> {
         let LogPlace { file, offset } = self.place;
         let start = offset.saturating_sub(bytes);
-        let blocks: Vec<u64> = (start..offset).step_by(BLOCK_BYTES).collect();
-        self.erase(file, &blocks)?;
+        for at in (start..offset).step_by(BLOCK_BYTES) {
+            self.erase(file, at)?;
+        }
+        self.sync(file)?;
         self.place.offset = start;
         Ok(())
     }
 
-    /// Makes blocks of commits that were never acknowledged zeros: those that get their numbers
-    /// next must not be mixed up with them.
-    pub fn erase(&mut self, file: u8, blocks: &[u64]) -> Result<(), WriteError> {
-        let [a, b] = &mut self.files;
-        let file = if file == 0 { a } else { b };
-        for at in blocks {
-            file.write_at(*at, &[0; BLOCK_BYTES])?;
-        }
-        if blocks.is_empty() { Ok(()) } else { file.sync() }
+    /// Makes a block of a commit that was never acknowledged zeros: the one that gets its number
+    /// next must not be mixed up with it.
+    pub fn erase(&mut self, file: u8, at: u64) -> Result<(), WriteError> {
+        self.file(file).write_at(at, &[0; BLOCK_BYTES])
+    }
+
+    /// Makes what was written to a file durable.
+    pub fn sync(&mut self, file: u8) -> Result<(), WriteError> {
+        self.file(file).sync()
     }
 
     /// Goes on at the start of the other file, whose records a checkpoint contains.
@@ -274,7 +313,7 @@ mod tests {
                 let expected = BlockHeader { lsn: 7, group: 6, index: index as u32, blocks: count };
                 assert_eq!(header, expected);
             }
-            let record = Record::decode(&join(&blocks)).expect("valid");
+            let record = Record::decode(join(&blocks)).expect("valid");
             assert_eq!(record, Record { file_bytes: 65_536, chain: 99, ops });
             for at in (0..blocks.len()).step_by(37) {
                 let mut damaged = blocks.clone();

@@ -224,6 +224,10 @@ impl Disk for CrashDisk {
         self.inner.list()
     }
 
+    fn hold_off_writer(&self) -> io::Result<Option<Lock>> {
+        self.inner.hold_off_writer()
+    }
+
     fn lock_writer(&self) -> io::Result<Option<Lock>> {
         self.inner.lock_writer()
     }
