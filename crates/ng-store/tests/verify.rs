@@ -119,6 +119,45 @@ fn a_torn_end_of_the_log_is_told_and_is_no_problem() {
     assert_eq!((report.problems, report.log_commits, report.log_torn), (vec![], 1, true));
 }
 
+#[test]
+fn one_damaged_root_slot_is_noted_and_mended_by_the_next_writer() {
+    let shape = shape(1);
+    let disk = shape.build();
+    let mut random = seeded(2);
+    let store = open(&disk);
+    change(&store, &shape, &mut random, 50);
+    drop(store);
+    let older = shape.build().image();
+    type Change = Box<dyn Fn(&mut Vec<u8>)>;
+    let changes: [(&str, Change); 6] = [
+        ("checksum", Box::new(|bytes| bytes[30] ^= 1)),
+        ("checksum", Box::new(|bytes| bytes[4100] ^= 1)),
+        ("truncated", Box::new(|bytes| bytes.truncate(100))),
+        ("truncated", Box::new(|bytes| bytes.truncate(4096))),
+        ("padding", Box::new(|bytes| bytes[4000] = 1)),
+        ("epoch 1", Box::new(move |bytes| bytes.clone_from(&older["root.a"]))),
+    ];
+    for (expected, change) in changes {
+        for slot in ["root.a", "root.b"] {
+            let mut files = disk.image();
+            change(files.get_mut(slot).expect("exists"));
+            let damaged = MemDisk::from_image(files);
+            let report = check(&damaged);
+            assert!(report.is_ok(), "{expected}, {slot}: {:?}", report.problems);
+            let [note] = report.notes.as_slice() else { panic!("{:?}", report.notes) };
+            assert!(note.file == slot && note.what.contains(expected), "{note:?}");
+            drop(open(&damaged).write().expect("the only writer"));
+            let report = check(&damaged);
+            assert_eq!((report.problems, report.notes), (vec![], vec![]));
+        }
+    }
+    let mut files = disk.image();
+    for slot in ["root.a", "root.b"] {
+        files.get_mut(slot).expect("exists")[4000] = 1;
+    }
+    assert!(!check(&disk_of(files)).is_ok(), "both are damaged");
+}
+
 /// Changes the catalog in both slots and makes their checksums right.
 fn edit_catalog(files: &mut Files, change: impl Fn(&mut serde_json::Value)) {
     for slot in ["root.a", "root.b"] {

@@ -1,10 +1,11 @@
-//! The root slots: both must be there, valid, equal, and 0 where they mean nothing.
+//! The root slots: both must be valid, equal, and 0 where they mean nothing. What is wrong with one
+//! beside a sound one is only noted: the next writer writes both anew.
 
 use std::time::Duration;
 
 use crate::bytes::is_zero;
 use crate::io::BLOCK_BYTES;
-use crate::open_root::{Slot, ValidSlot, read_slot};
+use crate::open_root::{Slot, read_slot};
 use crate::root::{RootHeader, SLOTS};
 use crate::verify::{Pass, Run};
 
@@ -26,33 +27,59 @@ impl Run<'_> {
             }
             slot
         };
-        let slots = SLOTS.map(|name| (name, read(name)));
-        for (name, slot) in &slots {
-            match slot {
-                Slot::Absent => self.report.add(name, None, None, "the root slot is missing"),
-                Slot::Damaged(what) => self.report.add(name, None, None, what.as_str()),
-                Slot::Newer(version) => {
-                    self.report.add(name, None, None, format!("format version {version}"));
+        let slots = SLOTS.map(read);
+        let found = [&slots[0], &slots[1]].map(check_slot);
+        let epochs = [&slots[0], &slots[1]].map(|slot| match slot {
+            Slot::Valid(slot) => Some(slot.header.epoch),
+            _ => None,
+        });
+        // The one that counts: of two that are equal the one that is as it should be.
+        let rank = |number: usize| (epochs[number], found[number].is_empty());
+        let counting = usize::from(rank(1) > rank(0));
+        let spare = 1 - counting;
+        let is_readable = epochs[counting].is_some();
+        for (number, found) in found.into_iter().enumerate() {
+            for (block, what) in found {
+                if number == spare && is_readable {
+                    self.report.note(SLOTS[spare], block, what);
+                } else {
+                    self.report.add(SLOTS[number], None, block, what);
                 }
-                Slot::Valid(slot) => self.check_slot(name, slot),
             }
         }
-        if let [(_, Slot::Valid(a)), (name, Slot::Valid(b))] = &slots
-            && a.bytes != b.bytes
-            && (pass == Pass::Verify || a.header.epoch == b.header.epoch)
-        {
-            self.report.add(name, None, None, "the root slots differ");
+        let [Slot::Valid(a), Slot::Valid(b)] = &slots else { return };
+        if a.bytes == b.bytes {
+            return;
+        }
+        if a.header.epoch == b.header.epoch {
+            let is_content = a.header != b.header || a.catalog != b.catalog;
+            if is_content {
+                self.report.add(SLOTS[spare], None, None, "the root slots differ");
+            }
+        } else if pass == Pass::Verify {
+            let (old, new) = (epochs[spare].unwrap_or(0), epochs[counting].unwrap_or(0));
+            let what = format!("it is of epoch {old}, and {} of epoch {new}", SLOTS[counting]);
+            self.report.note(SLOTS[spare], None, what);
         }
     }
+}
 
-    fn check_slot(&mut self, name: &str, slot: &ValidSlot) {
-        let (header, body) = slot.bytes.split_at(BLOCK_BYTES.min(slot.bytes.len()));
-        if let Err(damage) = RootHeader::check_padding(header) {
-            self.report.add(name, None, Some(0), damage.to_string());
-        }
-        let padding = body.get(slot.header.body_bytes as usize..).unwrap_or_default();
-        if !is_zero(padding) {
-            self.report.add(name, None, None, "padding after the catalog is not 0");
-        }
+/// What is wrong with a slot, and in which block.
+fn check_slot(slot: &Slot) -> Vec<(Option<u64>, String)> {
+    let slot = match slot {
+        Slot::Absent => return vec![(None, "the root slot is missing".into())],
+        Slot::Damaged(what) => return vec![(None, what.clone())],
+        Slot::Newer(version) => return vec![(None, format!("format version {version}"))],
+        Slot::Valid(slot) => slot,
+    };
+    let (header, body) = slot.bytes.split_at(BLOCK_BYTES.min(slot.bytes.len()));
+    let mut found = Vec::new();
+    if let Err(damage) = RootHeader::check_padding(header) {
+        found.push((Some(0), damage.to_string()));
     }
+    let padding = body.get(slot.header.body_bytes as usize..).unwrap_or_default();
+    if !is_zero(padding) {
+        found.push((None, "padding after the catalog is not 0".into()));
+    }
+    found
 }
