@@ -1,6 +1,6 @@
 //! Hop by hop: expand the frontier, number what is new, record the edges, then gather rows.
 //!
-//! Numbering and draws follow `docs/format.md`, "Randomness": a node belongs to the smallest hop
+//! Numbering and draws follow `docs/format.md`, section 11: a node belongs to the smallest hop
 //! that reaches it, and the nodes of a hop are numbered by (destination's number, edge type, draw
 //! index) of their first draw. Nothing here depends on the order in which reads complete, because
 //! the store answers a whole frontier in request order, nor on whether a topology is in memory.
