@@ -53,7 +53,10 @@ OBJECTS = {
         "has_edge_ids has_time has_weight tensors[]:tensor topology:topology",
         "",
     ),
-    "tensor": ("name dtype shape[] num_rows mask_width? segment", "scales sparse:sparse"),
+    "tensor": (
+        "name dtype shape[] num_rows mask_width? segment",
+        "scales sparse:sparse class_names[]",
+    ),
     "sparse": ("entries num_entries column_bytes value", ""),
     "topology": (
         "id_width pages index l_root?:root h_root?:root gmap_root?:root num_l_pages num_h_lists",
@@ -66,7 +69,7 @@ OBJECTS = {
     "segment": ("name page_bytes num_pages map_blocks table[]:pointer", "physical_pages"),
     "pointer": ("block crc", ""),
 }
-_TEXTS = {"name", "relation", "dtype", "value"}
+_TEXTS = {"name", "relation", "dtype", "value", "class_names"}
 _BOOLS = {"undirected", "unique", "has_edge_ids", "has_time", "has_weight", "reuse_ids"}
 
 
@@ -143,9 +146,11 @@ def sparse_entry_bytes(sparse: dict[str, Any]) -> int:
 def needed_version(catalog: Catalog) -> int:
     """Section 12: the oldest version that has all that the catalog holds."""
     nodes, edges = catalog["node_types"], catalog["edge_types"]
+    tensors = [tensor for owner in nodes + edges for tensor in owner["tensors"]]
+    if any(tensor.get("class_names") for tensor in tensors):
+        return 4
     if any("order" in node for node in nodes):
         return 3
-    tensors = [tensor for owner in nodes + edges for tensor in owner["tensors"]]
     if any("scales" in tensor or "sparse" in tensor for tensor in tensors):
         return 2
     changed = "log" in catalog or catalog["fill"] != 0.9 or catalog["reuse_ids"]
@@ -280,6 +285,9 @@ def _check_tensors(claims: _Claims, tensors: list[dict[str, Any]], rows: int) ->
         row_bytes = columns * DTYPE_BYTES[tensor["dtype"]]
         ensure(1 <= row_bytes <= 1 << 30, f"a row of {row_bytes} bytes")
         claims.take_rows(tensor["segment"], 8 if sparse else row_bytes, rows)
+        classes = len(tensor.get("class_names", []))
+        ensure(classes <= 1 << 16, f"{classes} names of classes")
+        ensure(classes == 0 or tensor["dtype"] == "i64", "names of classes of what is not i64")
         if scales is not None:
             ensure(tensor["dtype"] == "i8", "scales of what is not i8")
             claims.take_rows(scales, 4 * columns, 1)
