@@ -18,7 +18,7 @@ import numpy as np
 
 from neargraph import _core
 from neargraph._process import ProcessLocal, workers_of_this_process
-from neargraph.exceptions import StoreClosed
+from neargraph.exceptions import NeargraphError, StoreClosed
 from neargraph.schema import Schema, parse_catalog
 from neargraph.snapshot import EdgeName, Neighbors, Reader, Snapshot, as_ids
 from neargraph.units import format_bytes, parse_bytes
@@ -166,11 +166,21 @@ class Store(Reader):
             self._parsed = (wanted, schema)
         return schema
 
+    @property
+    def read_only_because(self) -> str | None:
+        """Why the commits that a crashed writer has left are in memory alone; None if they are not.
+
+        So it is where nothing can be written when the store is opened: on a disk that is full or
+        read-only. Everything can be read. The first batch tries again to put them into the store.
+        """
+        return self.core.read_only_because
+
     def info(self) -> dict[str, Any]:
         """The catalog as plain data, with path, back end, memory, log and fingerprint beside it.
 
         ``commits_waiting`` counts commits after the last checkpoint, ``commits_recovered`` those
-        that opening took over from a writer that crashed.
+        that opening took over from a writer that crashed; ``read_only_because`` says why these are
+        in memory alone, if they are.
         """
         core, snap = self.core, self.snapshot()
         return {
@@ -182,6 +192,7 @@ class Store(Reader):
             "lsn": snap.lsn,
             "commits_waiting": snap.lsn - snap.version.checkpoint_lsn,
             "commits_recovered": core.recovery()[0],
+            "read_only_because": core.read_only_because,
             "log_bytes": sum(_file_bytes(os.path.join(self.path, name)) for name in _LOG_FILES),
             "backend": core.backend,
             "backend_note": core.backend_note,
@@ -266,10 +277,14 @@ class Store(Reader):
         """Checkpoints what was written, and gives memory and descriptors back.
 
         Arrays already handed out stay valid. A checkpoint that fails loses nothing: the next one
-        to open the store finds all commits in the log.
+        to open the store finds all commits in the log. The store is closed even then. A store that
+        is not closed does the same when it is collected, where an error only reaches
+        ``sys.unraisablehook``.
 
         Raises:
             StoreBusy: A batch of this thread is open.
+            IoFailed: The checkpoint failed.
+            StorePoisoned: A write failed before.
         """
         if not self._closed:
             self._turn.get().refuse_own_batch("close the store")
@@ -281,8 +296,14 @@ class Store(Reader):
     def __enter__(self) -> "Store":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except NeargraphError as error:
+            # What is raised already says more, and is what callers catch.
+            if kind is None:
+                raise
+            warnings.warn(f"closing {self.path} failed, too: {error}", stacklevel=2)
 
     # Reading and writing
 

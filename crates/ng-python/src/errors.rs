@@ -37,7 +37,7 @@ fn open_class(error: &OpenError) -> &'static str {
         OpenError::NotFound { .. } => "StoreNotFound",
         OpenError::NotAStore { .. } | OpenError::NotADirectory { .. } => "NotAStore",
         OpenError::NewerVersion { .. } => "NewerVersion",
-        OpenError::BudgetTooSmall { .. } => "BudgetTooSmall",
+        OpenError::BudgetTooSmall { .. } | OpenError::CommitsTooLarge { .. } => "BudgetTooSmall",
         OpenError::Backend { .. } => "IoFailed",
         OpenError::Read(error) => read_class(error),
         OpenError::Recovery { source, .. } => update_class(source),

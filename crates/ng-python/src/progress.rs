@@ -1,6 +1,36 @@
-//! Calling a Python progress function from a long call that has released the GIL.
+//! Calling a Python progress function, or the handlers of signals alone, from a long call that has
+//! released the GIL.
+
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
+
+/// Handlers of signals are called this often; each time may mean waiting for the GIL.
+const PAUSE: Duration = Duration::from_millis(50);
+
+thread_local! {
+    static ASKED: Cell<Option<Instant>> = const { Cell::new(None) };
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Lets Python handle signals. False means stop: one of them has raised an exception, such as
+/// `KeyboardInterrupt`.
+pub fn go_on() -> bool {
+    if ASKED.get().is_some_and(|asked| asked.elapsed() < PAUSE) {
+        return true;
+    }
+    ASKED.set(Some(Instant::now()));
+    let raised = Python::attach(|py| py.check_signals()).err();
+    let goes_on = raised.is_none();
+    RAISED.set(raised);
+    goes_on
+}
+
+/// The exception that made [`go_on`] stop the call on this thread, if one did, else `error`.
+pub fn raised_or(error: PyErr) -> PyErr {
+    RAISED.take().unwrap_or(error)
+}
 
 /// A progress function that may be absent, and the exception that it raised.
 pub struct Callback {

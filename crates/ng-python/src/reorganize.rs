@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::arrays;
 use crate::errors;
-use crate::progress::Callback;
+use crate::progress::{Callback, go_on, raised_or};
 use crate::store::{self, backend_choice};
 
 /// Rewrites a store with its rows in a new order; the report as JSON. `by` is `heat`, `locality`,
@@ -58,7 +58,7 @@ pub fn reorganize(
     // The handle that goes on with the old files has the other half.
     let memory = memory.map(|memory| memory / 2);
     let (backend, busy_timeout) = (backend_choice(backend)?, store::busy_timeout(busy_timeout)?);
-    let options = OpenOptions { memory, backend, busy_timeout, ..OpenOptions::default() };
+    let options = OpenOptions { memory, backend, busy_timeout, go_on, ..OpenOptions::default() };
     let mut callback = Callback::new(progress);
     let report = py.detach(|| {
         ng_sample::reorganize(Path::new(&path), &options, &wanted, &mut |phase, done, total| {
@@ -75,7 +75,7 @@ pub fn reorganize(
             );
             errors::named("BudgetTooSmall", message)
         }
-        error => errors::reorganize(&error),
+        error => raised_or(errors::reorganize(&error)),
     });
     Ok(describe(&report?).to_string())
 }

@@ -13,7 +13,7 @@ use pyo3::types::PyDict;
 use serde_json::{Value, json};
 
 use crate::errors;
-use crate::progress::Callback;
+use crate::progress::{Callback, go_on, raised_or};
 use crate::snapshot::Snapshot;
 use crate::update::WriteBatch;
 
@@ -44,15 +44,14 @@ impl Store {
     /// Waits for its turn and opens a batch.
     fn write(&self, py: Python<'_>) -> PyResult<WriteBatch> {
         let store = self.store()?;
-        become_writer(py, &store)?;
-        let batch = py.detach(|| store.write()).map_err(|error| errors::update(&error))?;
-        Ok(WriteBatch::new(batch))
+        let batch = py.detach(|| store.write());
+        Ok(WriteBatch::new(batch.map_err(|error| raised_or(errors::update(&error)))?))
     }
 
     fn checkpoint<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let store = self.store()?;
-        become_writer(py, &store)?;
-        let report = py.detach(|| store.checkpoint()).map_err(|error| errors::update(&error))?;
+        let report = py.detach(|| store.checkpoint());
+        let report = report.map_err(|error| raised_or(errors::update(&error)))?;
         let out = PyDict::new(py);
         out.set_item("epoch", report.epoch)?;
         out.set_item("lsn", report.lsn)?;
@@ -87,6 +86,12 @@ impl Store {
     fn recovery(&self) -> PyResult<(u64, bool)> {
         let recovery = self.store()?.recovery();
         Ok((recovery.commits, recovery.torn))
+    }
+
+    /// Why what a crashed writer has left is in memory alone, if it is.
+    #[getter]
+    fn read_only_because(&self) -> PyResult<Option<String>> {
+        Ok(self.store()?.read_only_because())
     }
 
     fn update_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -179,23 +184,24 @@ impl Store {
         Ok(())
     }
 
-    /// Checkpoints what was written and forgets the store. Samplers and arrays made from it stay
-    /// usable and keep what they need. A checkpoint that fails loses nothing: the log has it all.
-    fn close(&self, py: Python<'_>) {
+    /// Checkpoints what was written and forgets the store, even if the checkpoint fails, which loses
+    /// nothing: the log has it all. Samplers and arrays made from it stay usable and keep what they
+    /// need.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
         let store = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| {
-            let _ = store.as_ref().map(|store| store.close_writer());
-            drop(store);
-        });
+        let closed = py.detach(|| store.map_or(Ok(()), |store| store.close_writer()));
+        closed.map_err(|error| errors::update(&error))
     }
 }
 
-/// Waits until nobody else writes, while other Python threads run and signals are handled.
-fn become_writer(py: Python<'_>, store: &ng_store::Store) -> PyResult<()> {
-    let mut callback = Callback::new(None);
-    let writes = py.detach(|| store.become_writer(&mut || callback.call(0, 0)));
-    callback.finish()?;
-    writes.map_err(|error| errors::update(&error))
+impl Drop for Store {
+    fn drop(&mut self) {
+        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        // Nobody is there to be told of a checkpoint that fails, but for the hook of the interpreter.
+        if let Some(Err(error)) = inner.and_then(Arc::into_inner).map(ng_store::Store::close) {
+            Python::attach(|py| errors::update(&error).write_unraisable(py, None));
+        }
+    }
 }
 
 /// Seconds that a caller is ready to wait; infinity is for ever.
@@ -254,11 +260,12 @@ pub fn open_store(
         reading_threads: std::thread::available_parallelism().map_or(1, usize::from),
         recover,
         busy_timeout: self::busy_timeout(busy_timeout)?,
+        go_on,
         ..OpenOptions::default()
     };
     let store = py
         .detach(|| ng_store::Store::open(Path::new(&path), &options))
-        .map_err(|error| errors::open(&error))?;
+        .map_err(|error| raised_or(errors::open(&error)))?;
     Ok(Store { inner: Mutex::new(Some(Arc::new(store))), path })
 }
 
@@ -275,11 +282,14 @@ pub fn verify(
     let backend = backend_choice(backend)?;
     let mut callback = Callback::new(progress);
     let report = py.detach(|| {
-        let options = OpenOptions { memory, backend, ..OpenOptions::default() };
+        let options = OpenOptions { memory, backend, go_on, ..OpenOptions::default() };
         ng_store::verify(Path::new(&path), &options, &mut |done, total| callback.call(done, total))
     });
     callback.finish()?;
-    let report = report.map_err(|error| errors::open(&error))?;
+    let report = report.map_err(|error| raised_or(errors::open(&error)))?;
+    if report.stopped {
+        return Err(raised_or(errors::named("NeargraphError", "stopped".into())));
+    }
     Ok(describe(&report).to_string())
 }
 
@@ -299,11 +309,12 @@ pub fn compact(
     let busy_timeout = self::busy_timeout(busy_timeout)?;
     let mut callback = Callback::new(progress);
     let report = py.detach(|| {
-        let options = OpenOptions { memory, backend, busy_timeout, ..OpenOptions::default() };
+        let options =
+            OpenOptions { memory, backend, busy_timeout, go_on, ..OpenOptions::default() };
         ng_store::compact(Path::new(&path), &options, &mut |done, total| callback.call(done, total))
     });
     callback.finish()?;
-    let report = report.map_err(|error| errors::update(&error))?;
+    let report = report.map_err(|error| raised_or(errors::update(&error)))?;
     Ok((report.bytes_before, report.bytes_after, report.epoch, report.leftover))
 }
 
@@ -318,6 +329,7 @@ fn describe(report: &VerifyReport) -> Value {
         "log_torn": report.log_torn,
         "problems": report.problems.iter().map(problem).collect::<Vec<_>>(),
         "problems_omitted": report.problems_omitted,
+        "notes": report.notes.iter().map(problem).collect::<Vec<_>>(),
     })
 }
 

@@ -31,9 +31,7 @@ use crate::version::{Base, Version};
 use crate::write::batch::WriteBatch;
 use crate::write::checkpoint::CheckpointReport;
 use crate::write::error::UpdateError;
-use crate::write::recover::{
-    Recovery, lock_writer, log_goes_on, open_writer, replay_in_memory,
-};
+use crate::write::recover::{Recovery, lock_writer, log_goes_on, open_writer, replay_in_memory};
 use crate::write::seen::Seen;
 use crate::write::writer::{UpdateStats, Writer};
 
@@ -351,7 +349,7 @@ impl Store {
     }
 
     fn writer(&self) -> Result<Arc<Writer>, UpdateError> {
-        self.wait_for_writer(&mut || true)
+        self.wait_for_writer(&mut || (self.inner.go_on)())
     }
 
     /// The writer of this handle. No lock is held while it waits for others to end.

@@ -41,6 +41,8 @@ def info(
     ]
     if facts["commits_recovered"]:
         rows.append(("recovered", f"{facts['commits_recovered']} commits of a writer that crashed"))
+    if facts["read_only_because"]:
+        rows.append(("read only", f"they are in memory alone: {facts['read_only_because']}"))
     if facts["reuse_ids"]:
         rows.append(("ids", "of deleted nodes are given out again"))
     rows += [(f"direct layout {d['file']}", _direct(d)) for d in facts["direct_layouts"]]

@@ -77,5 +77,8 @@ def show_report(store: Path, report: dict[str, Any]) -> None:
         out.print(f"{where}: {problem.get('what', problem)}", markup=False)
     if len(problems) > _SHOWN:
         out.print(f"... and {len(problems) - _SHOWN} more; --json lists all")
+    for note in report.get("notes", []):
+        text = f"note: {note['file']}: {note['what']}; the next writer writes it anew"
+        out.print(text, markup=False)
     if problems:
         out.print("Import the source again, or restore the named files from a copy.")
