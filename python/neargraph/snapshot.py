@@ -394,6 +394,8 @@ def as_ids(ids: Any) -> NDArray[np.int64]:
         return array
     if array.size == 0:
         return np.empty(0, np.int64)
+    if array.dtype == object and all(isinstance(one, int) for one in array.flat):
+        raise NodeOutOfRange(f"id {max(array.flat, key=abs)} does not fit 64 bits")
     if array.dtype.kind not in "iu":
         raise TypeError(f"ids must be integers, got {array.dtype}")
     if array.dtype == np.uint64 and int(array.max()) >= 2**63:

@@ -151,8 +151,9 @@ def test_bad_rows_can_be_left_out(path, tmp_path, capsys):
     facts = run(capsys, path, "--from", source, "--batch", 5, "--on-error", "skip")
     assert (facts["applied"], facts["skipped"]) == (len(EVENTS), len(bad))
     text = "\n".join(facts["messages"])
-    for part in ("row 2: there is no edge", "no operation", "needs id", "'one'", "keeps weights",
-                 "ids are below", "could not convert", "takes no 'y'"):  # fmt: skip
+    for part in ("row 2: there is no edge", "not an operation", "needs id", "'one'",
+                 "keeps weights", "ids are below", "could not convert",
+                 "takes no 'y'"):  # fmt: skip
         assert part in text, (part, text)
     check_applied(path)
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from neargraph.exceptions import UpdateFailed
+
 from .show import BusyTimeout, bars, console, pairs_table, print_json
 
 
@@ -47,6 +49,11 @@ def update(
         print_json(facts)
     else:
         _show(store, facts)
+    if facts["rows"] and not facts["applied"]:
+        first = report.messages[0]
+        raise UpdateFailed(
+            f"{source}: none of the {report.rows:,} rows can be applied, all were skipped: {first}"
+        )
 
 
 def _show(store: Path, facts: dict[str, Any]) -> None:

@@ -14,11 +14,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from neargraph import _core
 from neargraph._process import ProcessLocal
-from neargraph.exceptions import BatchEnded, NodeNotFound, RowWidth, UnsupportedArgument
+from neargraph.exceptions import (
+    BatchEnded,
+    EdgeNotFound,
+    NodeNotFound,
+    NodeOutOfRange,
+    RowWidth,
+    UnsupportedArgument,
+)
 from neargraph.schema import EdgeType, Kind, NodeType, Schema
 from neargraph.snapshot import EdgeName, as_ids
 from neargraph.splits import split_code
-from neargraph.update.rows import to_rows
+from neargraph.update.rows import as_array, shown, to_float32, to_rows
 
 if TYPE_CHECKING:
     from neargraph.store import Store
@@ -225,8 +232,8 @@ class Batch:
         """
         owner = self._schema.edge_type(edge_type)
         rows = self._stored(owner, _rows(owner, features, None))
-        times = None if time is None else np.array([operator.index(time)], np.int64)
-        weights = None if weight is None else np.array([weight], np.float32)
+        times = None if time is None else _times(np.array([operator.index(time)]))
+        weights = None if weight is None else _weights([weight])
         tails, heads = as_ids(operator.index(source)), as_ids(operator.index(destination))
         ids = self._add_edges(owner, tails, heads, times, weights, rows)
         return int(ids[0]) if ids is not None else None
@@ -248,8 +255,8 @@ class Batch:
         owner = self._schema.edge_type(edge_type)
         tails = as_ids(sources)
         rows = self._stored(owner, _rows(owner, features, len(tails)))
-        time_array = None if times is None else as_ids(times)
-        weight_array = None if weights is None else np.asarray(weights, np.float32).reshape(-1)
+        time_array = None if times is None else _times(times)
+        weight_array = None if weights is None else _weights(weights)
         return self._add_edges(owner, tails, as_ids(destinations), time_array, weight_array, rows)
 
     def _add_edges(
@@ -306,7 +313,7 @@ class Batch:
             owner.index,
             _id(types[owner.source_index], source),
             _id(types[owner.destination_index], destination),
-            None if edge_id is None else operator.index(edge_id),
+            None if edge_id is None else _edge_id(owner, edge_id),
         )
 
     # What they share
@@ -362,7 +369,33 @@ def _id(owner: NodeType, node: int) -> int:
     value = operator.index(node)
     if value < 0:
         raise NodeNotFound(f"node {value} of type {owner.name!r} does not exist: ids count from 0")
+    if value >= 1 << 63:
+        raise NodeNotFound(f"node {shown(value)} of type {owner.name!r} does not exist")
     return value
+
+
+def _edge_id(owner: EdgeType, edge_id: int) -> int:
+    value = operator.index(edge_id)
+    if not 0 <= value < 1 << 63:
+        raise EdgeNotFound(f"there is no edge {shown(value)} of type {owner.triple!r}")
+    return value
+
+
+def _times(times: ArrayLike) -> NDArray[np.int64]:
+    try:
+        return as_ids(times)
+    except NodeOutOfRange:
+        raise UnsupportedArgument("a time does not fit 64 bits; times are below 2^63") from None
+
+
+def _weights(weights: ArrayLike) -> NDArray[np.float32]:
+    array = as_array("weight", weights)
+    if array.dtype.kind not in "fiub":
+        raise UnsupportedArgument(f"weights are numbers, got {array.dtype}")
+    if not np.isfinite(array).all():
+        bad = array[~np.isfinite(array)].flat[0]
+        raise UnsupportedArgument(f"a weight is {bad}; weights are finite numbers")
+    return to_float32("weight", array).reshape(-1)
 
 
 def _node_rows(

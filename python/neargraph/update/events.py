@@ -15,7 +15,7 @@ import numpy as np
 from neargraph.exceptions import UnsupportedArgument, UpdateFailed
 from neargraph.schema import EdgeType, NodeType, Schema, TensorMeta
 from neargraph.update.batch import Batch
-from neargraph.update.rows import to_rows
+from neargraph.update.rows import as_array, shown, to_rows
 
 # What an event of each kind needs; `update` needs the id of a node or of an edge.
 OPS = {
@@ -29,6 +29,9 @@ TYPES = ("node_type", "edge_type")
 INTEGERS = ("id", "source", "destination", "edge_id", "time")
 FIELDS = ("op", *TYPES, *INTEGERS, "weight")
 _WITH_ROWS = ("add_node", "add_edge", "update")
+# Longer texts are no names; a message would repeat them.
+_NAME_MAX = 1000
+_WEIGHT_MAX = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -115,22 +118,22 @@ def make_event(schema: Schema, row: int, given: Mapping[str, Any], dense: bool) 
     """
     op = str(given.get("op", ""))
     if op not in OPS:
-        what = f"{op!r} is no operation" if op else "op is missing"
+        what = f"{shown(op)} is not an operation" if op else "op is missing"
         raise UnsupportedArgument(f"{what}; use {', '.join(OPS)}")
     edge_id = given.get("edge_id")
-    has_edge_id = edge_id is not None and not (dense and int(edge_id) < 0)
+    has_edge_id = edge_id is not None and not (dense and _integer("edge_id", edge_id) < 0)
     of_edges = op.endswith("edge") or (op == "update" and has_edge_id)
     owner: NodeType | EdgeType
     if of_edges:
-        owner = schema.edge_type(_text(given.get("edge_type")))
+        owner = schema.edge_type(_type_name("edge_type", given.get("edge_type")))
     else:
-        owner = schema.node_type(_text(given.get("node_type")))
+        owner = schema.node_type(_type_name("node_type", given.get("node_type")))
     needed = OPS[op] if op != "update" else (("edge_id",) if of_edges else ("id",))
     values: dict[str, Any] = {
         name: _integer(name, given[name]) for name in INTEGERS if name in given
     }
     if "weight" in given:
-        values["weight"] = _number("weight", given["weight"])
+        values["weight"] = _weight(given["weight"])
     if dense:
         values = _useful(op, owner, values)
     for name in needed:
@@ -174,34 +177,55 @@ def _features(
 
 def _row(meta: TensorMeta, value: Any) -> Any:
     """A row of a tensor; flat lists and texts take its shape and dtype."""
-    array = np.asarray(value)
+    array = as_array(meta.name, value)
     if array.dtype.kind in "US":
-        is_integer = meta.numpy_dtype.kind in "iub" and not meta.is_number
+        texts, is_integer = array, meta.numpy_dtype.kind in "iub" and not meta.is_number
         kind = np.int64 if is_integer else np.float64
         try:
-            array = array.astype(kind)
-        except ValueError as error:
-            raise UnsupportedArgument(f"{meta.name}: {error}") from None
-        array = array.astype(np.bool_) if meta.dtype == "bool" else array
-    if array.size == int(np.prod(meta.shape)):
+            array = texts.astype(kind)
+        except (ValueError, OverflowError) as error:
+            raise UnsupportedArgument(f"{meta.name}: {shown(str(error))[1:-1]}") from None
+        overflown = np.isinf(array) & (np.char.find(np.char.lower(texts.astype(str)), "inf") < 0)
+        if overflown.any():
+            what = shown(str(texts[overflown].flat[0]))
+            raise UnsupportedArgument(f"{meta.name}: {what} is too large for a number of 64 bits")
+        if meta.dtype == "bool":
+            if not np.isin(array, (0, 1)).all():
+                raise UnsupportedArgument(f"{meta.name} is bool: give 0 or 1, not {array}")
+            array = array.astype(np.bool_)
+    if array.ndim <= 1 and array.size == int(np.prod(meta.shape)):
         array = array.reshape(meta.shape)
     to_rows(meta, array, None)
     return array
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
+def _type_name(column: str, value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise UnsupportedArgument(f"{column} is {shown(value)}, which is not a text")
+    if value is not None and len(value) > _NAME_MAX:
+        raise UnsupportedArgument(f"{column} is {shown(value)}, which is too long for a name")
+    return value
 
 
 def _integer(name: str, value: Any) -> int:
     try:
-        return int(value) if isinstance(value, str) else operator.index(value)
+        number = int(value) if isinstance(value, str) else operator.index(value)
     except (TypeError, ValueError):
-        raise UnsupportedArgument(f"{name} is {value!r}, which is no integer") from None
+        what = f"{name} is {shown(value)}, which is not a valid integer"
+        raise UnsupportedArgument(what) from None
+    if not -(1 << 63) <= number < 1 << 63:
+        raise UnsupportedArgument(f"{name} is {shown(number)}, which does not fit 64 bits")
+    return number
 
 
-def _number(name: str, value: Any) -> float:
+def _weight(value: Any) -> float:
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise UnsupportedArgument(f"{name} is {value!r}, which is no number") from None
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        what = f"weight is {shown(value)}, which is not a valid number"
+        raise UnsupportedArgument(what) from None
+    if not abs(number) <= _WEIGHT_MAX:
+        raise UnsupportedArgument(
+            f"weight is {number}; a weight is a finite number below {_WEIGHT_MAX:.2g}"
+        )
+    return number

@@ -1,25 +1,38 @@
 """Files of events: CSV, Parquet and npz, read row by row.
 
-The invariant: a row is a dictionary of the columns that have a value in it; what a column means is
-not known here, but for the columns ``x_0``, ``x_1``, ... of a tensor ``x``, which become one.
+The invariant: a row is a dictionary of the columns that have a value in it, or says why it cannot
+be read; what a column means is not known here, but for the columns ``x_0``, ``x_1``, ... of a
+tensor ``x``, which become one.
 """
 
 import csv
 import gzip
 import re
+import zlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO, cast
 
 import numpy as np
 
 from neargraph.exceptions import MissingDependency, UpdateFailed
 from neargraph.schema import EdgeType, NodeType, Schema
 from neargraph.update.events import FIELDS
+from neargraph.update.rows import shown
 
-Row = dict[str, Any]
-_NUMBERED = re.compile(r"(.+)_([0-9]+)")
+
+class BadRow(NamedTuple):
+    """A row that cannot be read."""
+
+    why: str
+
+
+Row = dict[str, Any] | BadRow
+# One way to write a number, and none too long to be one.
+_NUMBERED = re.compile(r"(.+)_(0|[1-9][0-9]{0,8})")
 _ROWS_AT_ONCE = 4096
 
 
@@ -45,19 +58,34 @@ class EventFile(ABC):
     def check_columns(self, names: list[str]) -> None:
         """Refuses a file without the column ``op``, or with columns that mean nothing here."""
         if "op" not in names:
-            self.refuse(f"has no column 'op'; it has {', '.join(names) or 'none'}")
-        for name in names:
+            known = shown(", ".join(names))[1:-1]
+            self.refuse(
+                f"there is no column 'op', only {known}" if names else "there is no column 'op'"
+            )
+        for name, count in Counter(names).items():
+            if count > 1:
+                self.refuse(f"there are {count} columns {shown(name)}")
             parts = _NUMBERED.fullmatch(name)
             tensor = name if name in self._tensors or parts is None else parts[1]
             if name not in FIELDS and tensor not in self._tensors:
                 self.refuse(
-                    f"column {name!r} is neither one of {', '.join(FIELDS)} nor a tensor of the "
-                    f"store ({', '.join(sorted(self._tensors)) or 'it has none'})"
+                    f"column {shown(name)} is neither one of {', '.join(FIELDS)} nor a tensor of "
+                    f"the store ({', '.join(sorted(self._tensors)) or 'it has none'})"
                 )
 
     def refuse(self, what: str) -> None:
         """Raises `UpdateFailed` with the path."""
         raise UpdateFailed(f"{self.path}: {what}")
+
+    @contextmanager
+    def readable(self) -> Iterator[None]:
+        """Within it, a library that fails on the file's content raises `UpdateFailed`."""
+        try:
+            yield
+        except (UpdateFailed, MissingDependency, GeneratorExit):
+            raise
+        except Exception as error:  # parsers of hostile bytes raise nearly anything
+            self.refuse(f"it cannot be read: {type(error).__name__}: {error}")
 
 
 class CsvFile(EventFile):
@@ -66,27 +94,41 @@ class CsvFile(EventFile):
     def __init__(self, path: Path, schema: Schema) -> None:
         super().__init__(path, schema)
         self._delimiter = "\t" if ".tsv" in path.suffixes else ","
-        with self._open() as file:
+        with self.readable(), self._open() as file:
             line = next(csv.reader(file, delimiter=self._delimiter), [])
         self._names = [name.strip() for name in line]
         self.check_columns(self._names)
 
     def rows(self) -> Iterator[Row]:
         """All rows in order."""
-        places, width = self._places(), len(self._names)
+        places = self._places()
         with self._open() as file:
             reader = csv.reader(file, delimiter=self._delimiter)
             next(reader, None)
-            for line in reader:
-                if len(line) != width:
-                    found = f"{len(line)} fields, the first line has {width}"
-                    self.refuse(f"line {reader.line_num} has {found}")
-                yield _filled(line, places)
+            while True:
+                try:
+                    line = next(reader)
+                except StopIteration:
+                    return
+                except csv.Error as error:
+                    # The reader goes on with the next line.
+                    yield BadRow(f"line {reader.line_num}: {error}")
+                    continue
+                except (OSError, EOFError, zlib.error) as error:
+                    self.refuse(f"it cannot be read after line {reader.line_num}: {error}")
+                why = _why_bad(line, len(self._names))
+                yield (
+                    _filled(line, places)
+                    if why is None
+                    else BadRow(f"line {reader.line_num} {why}")
+                )
 
     def _open(self) -> TextIO:
+        # Bytes that are no UTF-8 spoil their row, not the file.
+        how: dict[str, Any] = {"encoding": "utf-8", "errors": "surrogateescape", "newline": ""}
         if self.path.suffix == ".gz":
-            return gzip.open(self.path, "rt", encoding="utf-8", newline="")
-        return self.path.open(encoding="utf-8", newline="")
+            return cast(TextIO, gzip.open(self.path, "rt", **how))
+        return cast(TextIO, self.path.open(**how))
 
     def _places(self) -> dict[str, int | list[int]]:
         places: dict[str, int | list[int]] = {}
@@ -104,8 +146,19 @@ class CsvFile(EventFile):
         return places
 
 
+def _why_bad(line: list[str], width: int) -> str | None:
+    if len(line) != width:
+        return f"has {len(line)} fields, the first line has {width}"
+    text = "".join(line)
+    if "\0" in text:
+        return "has a NUL byte"
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        return "is not valid UTF-8"
+    return None
+
+
 def _filled(line: list[str], places: dict[str, int | list[int]]) -> Row:
-    row: Row = {}
+    row: dict[str, Any] = {}
     for name, place in places.items():
         if isinstance(place, int):
             if line[place]:
@@ -128,7 +181,8 @@ class ParquetFile(EventFile):
             raise MissingDependency(
                 "Parquet files need pyarrow: pip install 'neargraph[parquet]'"
             ) from missing
-        self._file = parquet.ParquetFile(path)
+        with self.readable():
+            self._file = parquet.ParquetFile(path)
         self.check_columns(self._file.schema_arrow.names)
 
     @property
@@ -138,9 +192,27 @@ class ParquetFile(EventFile):
 
     def rows(self) -> Iterator[Row]:
         """All rows in order."""
-        for part in self._file.iter_batches(batch_size=_ROWS_AT_ONCE):
-            for row in part.to_pylist():
-                yield {name: value for name, value in row.items() if value is not None}
+        parts = self._file.iter_batches(batch_size=_ROWS_AT_ONCE)
+        while True:
+            with self.readable():
+                part = next(parts, None)
+            if part is None:
+                return
+            yield from self._rows_of(part)
+
+    def _rows_of(self, part: Any) -> Iterator[Row]:
+        try:
+            found = part.to_pylist()
+        except (ValueError, OverflowError) as error:
+            # A value that Python cannot hold, such as bytes that are no text, spoils its row alone.
+            if part.num_rows == 1:
+                yield BadRow(f"it cannot be read: {error}")
+                return
+            for at in range(part.num_rows):
+                yield from self._rows_of(part.slice(at, 1))
+            return
+        for row in found:
+            yield {name: value for name, value in row.items() if value is not None}
 
 
 class NpzFile(EventFile):
@@ -150,9 +222,12 @@ class NpzFile(EventFile):
 
     def __init__(self, path: Path, schema: Schema) -> None:
         super().__init__(path, schema)
-        with np.load(path, allow_pickle=False) as file:
+        with self.readable(), np.load(path, allow_pickle=False) as file:
             self.check_columns(file.files)
             self._columns = {name: file[name] for name in file.files}
+        for name, column in self._columns.items():
+            if column.ndim == 0:
+                self.refuse(f"column {name!r} is a single value; columns have a value for each row")
         lengths = {name: len(column) for name, column in self._columns.items()}
         if len(set(lengths.values())) > 1:
             self.refuse(f"the columns have unequal lengths: {lengths}")

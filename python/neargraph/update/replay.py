@@ -24,7 +24,7 @@ from neargraph.exceptions import (
 )
 from neargraph.store import Store
 from neargraph.update.events import Event, apply_all, make_event
-from neargraph.update.files import EventFile, Row, open_events
+from neargraph.update.files import BadRow, EventFile, Row, open_events
 
 OnError = Literal["stop", "skip"]
 Progress = Callable[[int, int | None], None]
@@ -139,6 +139,9 @@ class _Run:
 
     def _events(self, part: list[tuple[int, Row]], messages: Messages) -> Iterator[Event]:
         for number, row in part:
+            if isinstance(row, BadRow):
+                messages.append(self._bad(number, UpdateFailed(row.why)))
+                continue
             try:
                 yield make_event(self._schema, number, row, self._source.dense)
             except _BAD_ROW as error:

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from neargraph.exceptions import RowWidth, UnsupportedArgument
 from neargraph.schema import TensorMeta
 
+_SHOWN_MAX = 60
+
 
 def to_rows(
     meta: TensorMeta, value: Any, count: int | None
@@ -36,7 +38,7 @@ def to_rows(
             f"tensor {meta.name!r} is stored sparse, and rows of it cannot be changed: import the "
             "store again with --dense (dense=True), or keep what changes in a tensor of its own"
         )
-    array = _as_array(value)
+    array = as_array(meta.name, value)
     wanted = meta.shape if count is None else (count, *meta.shape)
     if array.shape != wanted:
         raise RowWidth(
@@ -48,19 +50,55 @@ def to_rows(
     return np.ascontiguousarray(_cast(meta, array, dtype)).reshape(-1).view(np.uint8)
 
 
-def _as_array(value: Any) -> NDArray[Any]:
+def as_array(name: str, value: Any) -> NDArray[Any]:
+    """The values for tensor `name` as an array.
+
+    Raises:
+        UnsupportedArgument: There is no array of these values, as of lists of unequal lengths.
+    """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         value = value.detach().cpu()
         if value.dtype == torch.bfloat16:
             value = value.contiguous().view(torch.int16).numpy().view(np.uint16)
-    return np.asarray(value)
+    try:
+        return np.asarray(value)
+    except (ValueError, OverflowError) as error:
+        raise UnsupportedArgument(f"tensor {name!r}: {error}") from None
+
+
+def shown(value: Any) -> str:
+    """A value as a message repeats it: the beginning, where it is long."""
+    # The digits of a huge integer would take minutes to find, and Python refuses to.
+    if isinstance(value, int) and abs(value) >= 1 << 128:
+        return f"an integer of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+
+
+def to_float32(name: str, array: NDArray[Any]) -> NDArray[np.float32]:
+    """The array as float32.
+
+    Raises:
+        UnsupportedArgument: A finite value would become infinite.
+    """
+    with np.errstate(over="ignore"):
+        rounded = array.astype(np.float32)
+    lost = np.isinf(rounded) & np.isfinite(array)
+    if lost.any():
+        raise UnsupportedArgument(
+            f"{name} is stored with 32 bits, which cannot hold {array[lost].flat[0]}; values lie "
+            "between -3.4e38 and 3.4e38"
+        )
+    return rounded
 
 
 def _cast(meta: TensorMeta, array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     kind = array.dtype.kind
     if array.dtype == dtype or array.size == 0:
         return array.astype(dtype, copy=False)
+    if dtype == np.float32 and kind in "fiub":
+        return to_float32(f"tensor {meta.name!r}", array)
     if dtype.kind == "f" and kind in "fiub":
         return array.astype(dtype)
     if dtype.kind in "iu" and kind in "iub":
