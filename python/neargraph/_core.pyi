@@ -355,6 +355,7 @@ class SparseProbe:
     @property
     def value(self) -> str: ...
 
+def format_bytes(count: int, up: bool) -> str: ...
 def open_store(
     path: str,
     memory: int | None,

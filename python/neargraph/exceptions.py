@@ -7,6 +7,8 @@ classes up by name; each message says what is wrong, where, and what to do.
 
 from typing import Any
 
+from neargraph.units import format_bytes
+
 
 class NeargraphError(Exception):
     """Base of all errors of this package."""
@@ -41,7 +43,33 @@ class IoFailed(NeargraphError, OSError):
 
 
 class BudgetTooSmall(NeargraphError, MemoryError, ValueError):
-    """``memory=`` is below what this store or this batch needs; the message says the minimum."""
+    """``memory=`` is below what a store, a batch or an import needs; the message says the minimum.
+
+    Args:
+        what: What does not fit, in the words of every face.
+        minimum_bytes: The smallest budget that holds it beside what is held already; None where
+            a larger one does not help, and `what` says what does.
+        otherwise: What else helps a caller in Python.
+    """
+
+    def __init__(
+        self, what: str, minimum_bytes: int | None = None, otherwise: str | None = None
+    ) -> None:
+        super().__init__(what, minimum_bytes, otherwise)
+        self.what, self.minimum_bytes, self.otherwise = what, minimum_bytes, otherwise
+
+    def __str__(self) -> str:
+        more = f", or {self.otherwise}" if self.otherwise else ""
+        return self.with_option("memory=") + more
+
+    def with_option(self, option: str | None) -> str:
+        """The message with the name that the budget has in a face; None where it has none."""
+        if self.minimum_bytes is None:
+            return self.what
+        size = format_bytes(self.minimum_bytes, up=True)
+        if option is None:
+            return f"{self.what}; it takes {size}, which a quarter of this machine's memory is not"
+        return f"{self.what}; raise {option} to at least {size}"
 
 
 class NodeOutOfRange(NeargraphError, IndexError):

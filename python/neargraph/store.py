@@ -18,7 +18,7 @@ import numpy as np
 
 from neargraph import _core
 from neargraph._process import ProcessLocal, workers_of_this_process
-from neargraph.exceptions import NeargraphError, StoreClosed
+from neargraph.exceptions import BudgetTooSmall, NeargraphError, StoreClosed
 from neargraph.schema import Schema, parse_catalog
 from neargraph.snapshot import EdgeName, Neighbors, Reader, Snapshot, as_ids
 from neargraph.units import format_bytes, parse_bytes
@@ -371,11 +371,17 @@ class Store(Reader):
         _warn_of(leftover)
         return {"bytes_before": before, "bytes_after": after, "epoch": epoch, "leftover": leftover}
 
-    def _rewrite(self, rewrite: Callable[[], Any]) -> Any:
+    def _rewrite(self, rewrite: Callable[[], Any], dry_run: bool = False) -> Any:
         """Runs what replaces the files of this handle, which opens the new ones after that.
 
-        It opens what is there after an error, too: the files may have been replaced before it.
+        It has half of the memory; this handle, which goes on with the old files, has the other.
+        This handle opens what is there after an error, too: the files may have been replaced
+        before it.
         """
+        with _part_of_memory(2):
+            return rewrite() if dry_run else self._replace(rewrite)
+
+    def _replace(self, rewrite: Callable[[], Any]) -> Any:
         self.core.close_writer()
         self._local.take()
         try:
@@ -445,9 +451,9 @@ class Store(Reader):
             nodes,
             batches,
             dry_run,
-            *(state.memory_bytes, state.backend, progress, state.busy_timeout),
+            *(state.memory_bytes // 2, state.backend, progress, state.busy_timeout),
         )
-        found: dict[str, Any] = json.loads(run() if dry_run else self._rewrite(run))
+        found: dict[str, Any] = json.loads(self._rewrite(run, dry_run))
         for counts in found["pages"]:
             counts["node_type"] = self.schema.node_types[counts["node_type"]].name
         _warn_of((found["written"] or {}).get("leftover"))
@@ -495,10 +501,24 @@ class _State:
     catalog: str
 
     def reopen(self) -> _core.Store:
-        share = self.memory_bytes // (workers_of_this_process() + 1)
-        return _core.open_store(
-            self.path, share, self.backend, self.queue_depth, self.recover, self.busy_timeout
-        )
+        parts = workers_of_this_process() + 1
+        share = self.memory_bytes // parts
+        with _part_of_memory(parts):
+            return _core.open_store(
+                self.path, share, self.backend, self.queue_depth, self.recover, self.busy_timeout
+            )
+
+
+@contextmanager
+def _part_of_memory(parts: int) -> Iterator[None]:
+    """Within it one of so many parts is used: of the whole, errors name that many times as much."""
+    try:
+        yield
+    except BudgetTooSmall as error:
+        if error.minimum_bytes is None:
+            raise
+        minimum_bytes = parts * error.minimum_bytes
+        raise BudgetTooSmall(error.what, minimum_bytes, error.otherwise) from None
 
 
 def _restore(state: _State, closed: bool) -> Store:

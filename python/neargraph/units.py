@@ -2,6 +2,8 @@
 
 import re
 
+from neargraph import _core
+
 _UNITS = {
     "": 1,
     "b": 1,
@@ -44,16 +46,15 @@ def parse_bytes(size: str | int) -> int:
     return count
 
 
-def format_bytes(count: int) -> str:
+def format_bytes(count: int, up: bool = False) -> str:
     """Writes a count of bytes with three significant digits, in powers of 1000.
+
+    Args:
+        count: The count.
+        up: Never write less than it, for bounds from below.
 
     Example:
         >>> format_bytes(256_000_000)
         '256 MB'
     """
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 999.5:
-            return f"{value:.3g} {unit}"
-        value /= 1000
-    return f"{value:.3g} TB"
+    return _core.format_bytes(count, up)

@@ -186,6 +186,30 @@ def test_an_error_is_one_line_and_exit_code_2(arguments, message, tmp_path, caps
     assert [path.name for path in tmp_path.iterdir()] == ["e.csv"]
 
 
-def test_debug_shows_the_traceback(tmp_path):
-    with pytest.raises(ng.ImportFailed):
-        main(["import", str(tmp_path / "none"), "--out", str(tmp_path / "g.ng"), "--debug"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["import", "NONE", "--out", "G"],
+        ["update", "NONE", "--from", "NONE"],
+        *([name, "NONE"] for name in ("info", "verify", "checkpoint", "compact", "compile")),
+        *([name, "NONE"] for name in ("reorganize", "scrub", "train", "simulate")),
+        ["profile", "train", "NONE"],
+        ["train", "STORE", "--memory", "3 apples"],
+    ],
+)
+def test_debug_shows_the_traceback_and_the_exit_code_stays(store, tmp_path, arguments, capsys):
+    places = {"NONE": tmp_path / "none", "G": tmp_path / "out.ng", "STORE": store}
+    given = [places.get(word, word) for word in arguments]
+    code, _, said = run(*given, capsys=capsys)
+    assert code == 2
+    assert "Traceback" not in said
+    code, _, more = run(*given, "--debug", capsys=capsys)
+    assert code == 2
+    assert "Traceback" in more
+    assert more.endswith(said), "the line that everybody sees comes last"
+
+
+def test_a_usage_error_stays_what_it_is_with_debug(capsys):
+    assert run("info", "--debug", capsys=capsys)[0] == 2
+    code, _, said = run("info", "--colour", "--debug", capsys=capsys)
+    assert (code, "Traceback" in said) == (2, False)

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use ng_io::{ScratchError, SourceError, StagingError};
 use ng_store::BuildError;
+use ng_types::format_bytes;
 use thiserror::Error;
 
 /// Why an import failed. Nothing is left behind at the place of the store.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum ImportError {
     /// A line of a text file is not an edge.
     #[error("{}, line {line}: {what}; the line is {text:?}", path.display())]
@@ -92,7 +92,7 @@ pub enum ImportError {
     },
     /// `memory` is too small to work with.
     #[error(
-        "memory = {wanted_bytes} bytes is too small to import with; give at least {minimum_bytes}"
+        "a memory budget of {} is too small for an import", format_bytes(*wanted_bytes)
     )]
     BudgetTooSmall {
         /// What was given.

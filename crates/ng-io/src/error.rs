@@ -9,7 +9,6 @@ use thiserror::Error;
 
 /// A read that did not give the bytes that were asked for.
 #[derive(Clone, Debug, Error)]
-#[non_exhaustive]
 pub enum ReadError {
     /// A file could not be opened.
     #[error("cannot open {file}: {source}")]
@@ -88,7 +87,6 @@ pub enum ReadError {
 
 /// A write that is not on its way to the disk.
 #[derive(Clone, Debug, Error)]
-#[non_exhaustive]
 pub enum WriteError {
     /// The file could not be created.
     #[error("cannot create {file}: {source}")]
@@ -164,7 +162,6 @@ impl WriteError {
 
 /// A directory that could not be opened with the back end that was asked for.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum OpenError {
     /// There is nothing there.
     #[error("{path}: no such directory")]
@@ -179,7 +176,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The back end cannot work here.
-    #[error("back end {backend} cannot be used for {path}: {reason}; use backend=\"auto\"")]
+    #[error("back end {backend} cannot be used for {path}: {reason}; choose \"auto\"")]
     Unavailable {
         /// The back end that was asked for.
         backend: &'static str,

@@ -20,7 +20,6 @@ use crate::stats::{IoCounts, IoStats};
 
 /// Why a temporary could not be used.
 #[derive(Clone, Debug, Error)]
-#[non_exhaustive]
 pub enum ScratchError {
     /// The disk is full; the source says how much was wanted and is free.
     #[error("no room for temporary files in {directory}: {source}")]

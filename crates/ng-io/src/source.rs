@@ -19,7 +19,6 @@ const READ_AHEAD_BYTES: u64 = 4 << 20;
 
 /// Why a user's file could not be read.
 #[derive(Clone, Debug, Error)]
-#[non_exhaustive]
 pub enum SourceError {
     /// There is nothing there.
     #[error("{path}: no such file")]

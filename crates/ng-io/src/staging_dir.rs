@@ -29,7 +29,6 @@ const REMOVAL_PAUSE: Duration = Duration::from_millis(10);
 
 /// Why a directory could not be staged or published.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum StagingError {
     /// There is something under the final name already.
     #[error("{path} exists; choose another name, or ask for it to be replaced")]

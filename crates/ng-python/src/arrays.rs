@@ -62,7 +62,7 @@ pub fn owned_rows<'py>(
     let view: *const [u8] = bytes.as_slice();
     // SAFETY: the slice is a mapping, which does not move with the region that owns it.
     let flat = unsafe { lend(py, view, Box::new(bytes), held) }?.into_any();
-    flat.call_method1("view", (numpy_name(dtype)?,))?.call_method1("reshape", (full,))
+    flat.call_method1("view", (numpy_name(dtype),))?.call_method1("reshape", (full,))
 }
 
 /// Hands two rows of equal length to NumPy as `[2, n]`.
@@ -77,8 +77,8 @@ pub fn stacked(
     owned(py, first, held)?.into_any().call_method1("reshape", ((2, len),))
 }
 
-fn numpy_name(dtype: Dtype) -> PyResult<&'static str> {
-    Ok(match dtype {
+fn numpy_name(dtype: Dtype) -> &'static str {
+    match dtype {
         Dtype::F16 => "<f2",
         Dtype::Bf16 => "<u2",
         Dtype::F32 => "<f4",
@@ -89,8 +89,7 @@ fn numpy_name(dtype: Dtype) -> PyResult<&'static str> {
         Dtype::I32 => "<i4",
         Dtype::I64 => "<i8",
         Dtype::Bool => "|b1",
-        other => return Err(PyValueError::new_err(format!("no NumPy dtype for {other}"))),
-    })
+    }
 }
 
 /// The bytes of a C-contiguous array, lent.

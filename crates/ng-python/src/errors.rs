@@ -1,20 +1,36 @@
 //! From Rust errors to the classes of `neargraph.exceptions`, in this one file.
+//!
+//! The invariant: each variant is named, so that a new one has no class until somebody chooses it.
 
 use ng_import::ImportError;
+use ng_io::{ReadError as DeviceError, StagingError};
 use ng_sample::{CompiledError, ReorganizeError, SampleError};
-use ng_store::{DirectError, OpenError, ReadError, UpdateError};
+use ng_store::{BuildError, DirectError, OpenError, ReadError, UpdateError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 /// An instance of a class of `neargraph.exceptions`.
 pub fn named(class: &str, message: String) -> PyErr {
+    with_arguments(class, (message,))
+}
+
+/// A count of bytes for people; with `up`, never too low.
+#[pyfunction]
+pub fn format_bytes(count: u64, up: bool) -> String {
+    if up { ng_types::format_bytes_up(count) } else { ng_types::format_bytes(count) }
+}
+
+fn with_arguments<A>(class: &str, arguments: A) -> PyErr
+where
+    A: pyo3::PyErrArguments + Send + Sync + 'static,
+{
     Python::attach(|py| {
         let found = py
             .import("neargraph.exceptions")
             .and_then(|module| module.getattr(class))
             .and_then(|class| Ok(class.cast_into::<PyType>()?));
         match found {
-            Ok(class) => PyErr::from_type(class, message),
+            Ok(class) => PyErr::from_type(class, arguments),
             Err(error) => error,
         }
     })
@@ -28,118 +44,202 @@ pub fn closed() -> PyErr {
     named("StoreClosed", "the store is closed; open it again with neargraph.open".into())
 }
 
-pub fn open(error: &OpenError) -> PyErr {
-    named(open_class(error), error.to_string())
+/// What an error becomes.
+enum Class {
+    Named(&'static str),
+    /// `BudgetTooSmall`, with the smallest budget that does, and what else helps in Python.
+    TooSmall(u64, &'static str),
+    /// `BudgetTooSmall`, where the system is what lacks memory.
+    NoMemory,
 }
 
-fn open_class(error: &OpenError) -> &'static str {
+use Class::{Named, NoMemory, TooSmall};
+
+/// What no caller can cause or mend.
+const DEFECT: Class = Named("NeargraphError");
+/// The caller itself stopped the work.
+const STOPPED: Class = Named("NeargraphError");
+
+fn raised(class: Class, error: &impl std::error::Error) -> PyErr {
+    match class {
+        Named(class) => named(class, error.to_string()),
+        TooSmall(minimum_bytes, otherwise) => {
+            with_arguments("BudgetTooSmall", (error.to_string(), minimum_bytes, otherwise))
+        }
+        NoMemory => {
+            let message = format!("{error}; free memory, or open the store with a smaller budget");
+            named("BudgetTooSmall", message)
+        }
+    }
+}
+
+pub fn open(error: &OpenError) -> PyErr {
+    raised(open_class(error), error)
+}
+
+fn open_class(error: &OpenError) -> Class {
     match error {
-        OpenError::NotFound { .. } => "StoreNotFound",
-        OpenError::NotAStore { .. } | OpenError::NotADirectory { .. } => "NotAStore",
-        OpenError::NewerVersion { .. } => "NewerVersion",
-        OpenError::BudgetTooSmall { .. } | OpenError::CommitsTooLarge { .. } => "BudgetTooSmall",
-        OpenError::Backend { .. } => "IoFailed",
+        OpenError::NotFound { .. } => Named("StoreNotFound"),
+        OpenError::NotAStore { .. } | OpenError::NotADirectory { .. } => Named("NotAStore"),
+        OpenError::NewerVersion { .. } => Named("NewerVersion"),
+        OpenError::BudgetTooSmall { minimum_bytes, .. }
+        | OpenError::CommitsTooLarge { minimum_bytes, .. } => TooSmall(*minimum_bytes, ""),
+        OpenError::Backend { .. } => Named("IoFailed"),
         OpenError::Read(error) => read_class(error),
         OpenError::Recovery { source, .. } => update_class(source),
-        _ => "StoreDamaged",
+        OpenError::RootsDamaged { .. }
+        | OpenError::RootsDisagree { .. }
+        | OpenError::Truncated { .. } => Named("StoreDamaged"),
     }
 }
 
 pub fn read(error: &ReadError) -> PyErr {
-    named(read_class(error), error.to_string())
+    raised(read_class(error), error)
 }
 
-fn read_class(error: &ReadError) -> &'static str {
+fn read_class(error: &ReadError) -> Class {
     match error {
-        ReadError::NodeOutOfRange { .. } | ReadError::RowOutOfRange { .. } => "NodeOutOfRange",
-        ReadError::Damaged { .. } | ReadError::Checksum { .. } => "StoreDamaged",
-        ReadError::Budget(_) => "BudgetTooSmall",
-        ReadError::Missing { .. } => "NameNotFound",
-        ReadError::Decode { .. } | ReadError::Order { .. } => "UnsupportedArgument",
-        ReadError::Io(_) => "IoFailed",
-        _ => "NeargraphError",
+        ReadError::NodeOutOfRange { .. } | ReadError::RowOutOfRange { .. } => {
+            Named("NodeOutOfRange")
+        }
+        ReadError::Damaged { .. } | ReadError::Checksum { .. } => Named("StoreDamaged"),
+        ReadError::Budget(error) => {
+            TooSmall(error.minimum_bytes(), "use smaller batches or fanouts")
+        }
+        ReadError::NoMemory { .. } => NoMemory,
+        ReadError::Missing { .. } => Named("NameNotFound"),
+        ReadError::Decode { .. } | ReadError::Order { .. } => Named("UnsupportedArgument"),
+        ReadError::Io(error) => device_class(error),
+        ReadError::PositionOutOfRange { .. } | ReadError::OutputSize { .. } | ReadError::NotYet => {
+            DEFECT
+        }
+    }
+}
+
+fn device_class(error: &DeviceError) -> Class {
+    match error {
+        DeviceError::Open { .. }
+        | DeviceError::Io { .. }
+        | DeviceError::EndOfFile { .. }
+        | DeviceError::Stalled { .. }
+        | DeviceError::Queue { .. }
+        | DeviceError::Forked { .. } => Named("IoFailed"),
+        DeviceError::Misaligned { .. } => DEFECT,
     }
 }
 
 pub fn update(error: &UpdateError) -> PyErr {
-    named(update_class(error), error.to_string())
+    raised(update_class(error), error)
 }
 
-fn update_class(error: &UpdateError) -> &'static str {
+fn update_class(error: &UpdateError) -> Class {
     match error {
-        UpdateError::Busy { .. } => "StoreBusy",
-        UpdateError::NodeNotFound { .. } => "NodeNotFound",
-        UpdateError::EdgeNotFound { .. } => "EdgeNotFound",
-        UpdateError::ReverseMissing { .. } => "ReverseMissing",
-        UpdateError::RowWidth { .. } => "RowWidth",
-        UpdateError::Unsupported { .. } => "UnsupportedArgument",
-        UpdateError::Broken { .. } => "BatchEnded",
-        UpdateError::Poisoned { .. } => "StorePoisoned",
-        UpdateError::LogDamaged { .. } => "LogDamaged",
+        UpdateError::Busy { .. } => Named("StoreBusy"),
+        UpdateError::NodeNotFound { .. } => Named("NodeNotFound"),
+        UpdateError::EdgeNotFound { .. } => Named("EdgeNotFound"),
+        UpdateError::ReverseMissing { .. } => Named("ReverseMissing"),
+        UpdateError::RowWidth { .. } => Named("RowWidth"),
+        UpdateError::Unsupported { .. } => Named("UnsupportedArgument"),
+        UpdateError::Broken { .. } => Named("BatchEnded"),
+        UpdateError::Poisoned { .. } => Named("StorePoisoned"),
+        UpdateError::LogDamaged { .. } => Named("LogDamaged"),
+        UpdateError::Stopped => STOPPED,
         UpdateError::Open(error) => open_class(error),
         UpdateError::Read(error) => read_class(error),
-        UpdateError::Write(_) | UpdateError::Build(_) => "IoFailed",
-        _ => "NeargraphError",
+        UpdateError::Write(_) => Named("IoFailed"),
+        UpdateError::Build(error) => build_class(error),
+    }
+}
+
+/// Of files that are written from a store: what they hold was checked when it came into the store.
+fn build_class(error: &BuildError) -> Class {
+    match error {
+        BuildError::Write(_) => Named("IoFailed"),
+        BuildError::Invalid { .. }
+        | BuildError::OutOfOrder { .. }
+        | BuildError::IdOutOfRange { .. }
+        | BuildError::RowCount { .. }
+        | BuildError::TopologyMissing { .. } => DEFECT,
     }
 }
 
 pub fn sample(error: &SampleError) -> PyErr {
+    raised(sample_class(error), error)
+}
+
+fn sample_class(error: &SampleError) -> Class {
     match error {
-        SampleError::Read(error) => read(error),
-        SampleError::Budget { .. } | SampleError::TooSmallToLookAhead { .. } => {
-            named("BudgetTooSmall", error.to_string())
+        SampleError::Spec(_) => Named("UnsupportedArgument"),
+        SampleError::Read(error) => read_class(error),
+        SampleError::Compiled(error) => compiled_class(error),
+        SampleError::Direct(error) => direct_class(error),
+        SampleError::Budget { minimum_bytes, .. } => {
+            TooSmall(*minimum_bytes, "drop the batches that you still keep")
         }
-        SampleError::Compiled(error) => compiled(error),
-        SampleError::Direct(error) => direct(error),
-        SampleError::NoMemory { .. } | SampleError::Spill(_) => {
-            named("IoFailed", error.to_string())
-        }
-        SampleError::Spec(message) => named("UnsupportedArgument", message.clone()),
-        _ => named("NeargraphError", error.to_string()),
+        SampleError::TooSmallToLookAhead { wanted_bytes, free_bytes, limit_bytes } => TooSmall(
+            limit_bytes + wanted_bytes.saturating_sub(*free_bytes),
+            "use smaller batches or reading=\"direct\"",
+        ),
+        SampleError::NoMemory { .. } => NoMemory,
+        SampleError::Spill(_) => Named("IoFailed"),
+        SampleError::NoThread { .. } | SampleError::ThreadLost | SampleError::MadeRoom => DEFECT,
     }
 }
 
 pub fn compiled(error: &CompiledError) -> PyErr {
-    let class = match error {
-        CompiledError::NotAnEpoch { .. } | CompiledError::Damaged { .. } => "StoreDamaged",
-        CompiledError::Mismatch { .. } => "CompiledMismatch",
-        CompiledError::Busy { .. } => "StoreBusy",
-        _ => "IoFailed",
-    };
-    named(class, error.to_string())
+    raised(compiled_class(error), error)
+}
+
+fn compiled_class(error: &CompiledError) -> Class {
+    match error {
+        CompiledError::NotAnEpoch { .. } | CompiledError::Damaged { .. } => Named("StoreDamaged"),
+        CompiledError::Mismatch { .. } => Named("CompiledMismatch"),
+        CompiledError::Busy { .. } => Named("StoreBusy"),
+        CompiledError::Read(error) => device_class(error),
+        CompiledError::Open(_) | CompiledError::Write(_) | CompiledError::Directory { .. } => {
+            Named("IoFailed")
+        }
+    }
 }
 
 pub fn direct(error: &DirectError) -> PyErr {
-    let class = match error {
+    raised(direct_class(error), error)
+}
+
+fn direct_class(error: &DirectError) -> Class {
+    match error {
         DirectError::Store(error) => read_class(error),
-        DirectError::Budget(_) => "BudgetTooSmall",
-        DirectError::Unsupported(_) => "UnsupportedArgument",
-        DirectError::NotDirect { .. } | DirectError::Damaged { .. } => "StoreDamaged",
-        DirectError::Stale { .. } => "CompiledMismatch",
-        DirectError::Busy { .. } => "StoreBusy",
-        _ => "IoFailed",
-    };
-    named(class, error.to_string())
+        DirectError::Budget(error) => TooSmall(error.minimum_bytes(), ""),
+        DirectError::Unsupported(_) => Named("UnsupportedArgument"),
+        DirectError::NotDirect { .. } | DirectError::Damaged { .. } => Named("StoreDamaged"),
+        DirectError::Stale { .. } => Named("CompiledMismatch"),
+        DirectError::Busy { .. } => Named("StoreBusy"),
+        DirectError::Stopped => STOPPED,
+        DirectError::Read(error) => device_class(error),
+        DirectError::Open(_)
+        | DirectError::Write(_)
+        | DirectError::Scratch(_)
+        | DirectError::Directory { .. } => Named("IoFailed"),
+    }
 }
 
 pub fn reorganize(error: &ReorganizeError) -> PyErr {
+    raised(reorganize_class(error), error)
+}
+
+fn reorganize_class(error: &ReorganizeError) -> Class {
     match error {
-        ReorganizeError::Sample(error) => sample(error),
-        ReorganizeError::Read(error) => read(error),
-        ReorganizeError::Update(error) => update(error),
-        ReorganizeError::Memory { .. } => named("BudgetTooSmall", error.to_string()),
-        ReorganizeError::Spec(message) => named("UnsupportedArgument", message.clone()),
-        _ => named("NeargraphError", error.to_string()),
+        ReorganizeError::Sample(error) => sample_class(error),
+        ReorganizeError::Read(error) => read_class(error),
+        ReorganizeError::Update(error) => update_class(error),
+        ReorganizeError::Memory { minimum_bytes, .. } => TooSmall(*minimum_bytes, ""),
+        ReorganizeError::Spec(_) => Named("UnsupportedArgument"),
+        ReorganizeError::Stopped => STOPPED,
     }
 }
 
 pub fn import(error: &ImportError) -> PyErr {
-    let class = match error {
-        ImportError::BudgetTooSmall { .. } => "BudgetTooSmall",
-        ImportError::DiskFull { .. } | ImportError::Io { .. } => "IoFailed",
-        _ => "ImportFailed",
-    };
-    let raised = named(class, error.to_string());
+    let raised = raised(import_class(error), error);
     if let ImportError::Strict { notes } = error {
         let text = serde_json::to_string(notes).unwrap_or_default();
         // Without its notes the error is still the right one.
@@ -149,4 +249,35 @@ pub fn import(error: &ImportError) -> PyErr {
         });
     }
     raised
+}
+
+fn import_class(error: &ImportError) -> Class {
+    match error {
+        ImportError::BudgetTooSmall { minimum_bytes, .. } => TooSmall(*minimum_bytes, ""),
+        ImportError::DiskFull { .. } | ImportError::Io { .. } | ImportError::Scratch(_) => {
+            Named("IoFailed")
+        }
+        ImportError::Place(error) => staging_class(error),
+        ImportError::Line { .. }
+        | ImportError::Row { .. }
+        | ImportError::File { .. }
+        | ImportError::Spec(_)
+        | ImportError::Store(_)
+        | ImportError::RowCount { .. }
+        | ImportError::Source(_)
+        | ImportError::Exists { .. }
+        | ImportError::Cancelled
+        | ImportError::Strict { .. }
+        | ImportError::Failed { .. } => Named("ImportFailed"),
+    }
+}
+
+fn staging_class(error: &StagingError) -> Class {
+    match error {
+        StagingError::Io { .. } => Named("IoFailed"),
+        StagingError::Exists { .. }
+        | StagingError::Busy { .. }
+        | StagingError::BadName { .. }
+        | StagingError::NoParent { .. } => Named("ImportFailed"),
+    }
 }

@@ -37,6 +37,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sim::Trace>()?;
     module.add_class::<importer::Importer>()?;
     module.add_class::<importer::SparseProbe>()?;
+    module.add_function(wrap_pyfunction!(errors::format_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(store::open_store, module)?)?;
     module.add_function(wrap_pyfunction!(store::verify, module)?)?;
     module.add_function(wrap_pyfunction!(store::compact, module)?)?;

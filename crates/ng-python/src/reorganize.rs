@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use ng_sample::{
-    BATCHES_TOGETHER, Batches, By, Fanouts, PageCounts, Reorganization, ReorganizeError,
-    ReorganizeReport,
+    BATCHES_TOGETHER, Batches, By, Fanouts, PageCounts, Reorganization, ReorganizeReport,
 };
 use ng_store::OpenOptions;
 use ng_types::NodeTypeId;
@@ -18,7 +17,7 @@ use crate::progress::{Callback, go_on, raised_or};
 use crate::store::{self, backend_choice};
 
 /// Rewrites a store with its rows in a new order; the report as JSON. `by` is `heat`, `locality`,
-/// or `trace` with the nodes of one. It takes half of `memory`.
+/// or `trace` with the nodes of one.
 #[pyfunction]
 #[pyo3(signature = (
     path, by, node_type, fanouts, batch_size, seeds=None, trace=None, batches=32, dry_run=false,
@@ -55,8 +54,6 @@ pub fn reorganize(
     let node_type = NodeTypeId(node_type);
     let of = Batches { node_type, seeds, batch_size, fanouts };
     let wanted = Reorganization { by, batches: of, counted_batches: batches, dry_run };
-    // The handle that goes on with the old files has the other half.
-    let memory = memory.map(|memory| memory / 2);
     let (backend, busy_timeout) = (backend_choice(backend)?, store::busy_timeout(busy_timeout)?);
     let options = OpenOptions { memory, backend, busy_timeout, go_on, ..OpenOptions::default() };
     let mut callback = Callback::new(progress);
@@ -66,18 +63,8 @@ pub fn reorganize(
         })
     });
     callback.finish()?;
-    let report = report.map_err(|error| match error {
-        ReorganizeError::Memory { nodes, minimum_bytes, limit_bytes } => {
-            let message = format!(
-                "an order of {nodes} nodes needs {minimum_bytes} bytes, and half of memory= is \
-                 {limit_bytes}; raise memory= to at least {}",
-                2 * minimum_bytes
-            );
-            errors::named("BudgetTooSmall", message)
-        }
-        error => raised_or(errors::reorganize(&error)),
-    });
-    Ok(describe(&report?).to_string())
+    let report = report.map_err(|error| raised_or(errors::reorganize(&error)))?;
+    Ok(describe(&report).to_string())
 }
 
 fn describe(report: &ReorganizeReport) -> Value {

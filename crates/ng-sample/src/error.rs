@@ -2,14 +2,13 @@
 
 use ng_io::ScratchError;
 use ng_store::{DirectError, ReadError};
-use ng_types::BudgetExceeded;
+use ng_types::{BudgetExceeded, format_bytes};
 use thiserror::Error;
 
 use crate::CompiledError;
 
 /// An error of [`crate::Sampler`] or [`crate::BatchStream`].
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum SampleError {
     /// The specification does not fit the store.
     #[error("{0}")]
@@ -25,9 +24,8 @@ pub enum SampleError {
     Direct(#[from] DirectError),
     /// The batch does not fit beside what is held already.
     #[error(
-        "mini-batch of {wanted_bytes} bytes does not fit: {held_bytes} of the {limit_bytes} byte \
-         budget are held by batches that the consumer still keeps; drop them, or raise memory= to \
-         at least {minimum_bytes}"
+        "a mini-batch of {} does not fit the memory budget: {} of {} are taken",
+        format_bytes(*wanted_bytes), format_bytes(*held_bytes), format_bytes(*limit_bytes)
     )]
     Budget {
         /// Bytes of the batch.
@@ -41,18 +39,23 @@ pub enum SampleError {
     },
     /// Looking ahead needs more memory than there is.
     #[error(
-        "memory is too small to look ahead: a batch has {wanted_bytes} bytes of rows and \
-         {free_bytes} bytes are left for them; raise memory=, use smaller batches, or \
-         reading=\"direct\""
+        "the memory budget is too small to look ahead: a batch has {} of rows, {} of {} are left \
+         for them",
+        format_bytes(*wanted_bytes), format_bytes(*free_bytes), format_bytes(*limit_bytes)
     )]
     TooSmallToLookAhead {
         /// Bytes of the rows of a batch.
         wanted_bytes: u64,
         /// Bytes that are left for rows.
         free_bytes: u64,
+        /// The budget.
+        limit_bytes: u64,
     },
     /// The system gave no memory although the budget had room.
-    #[error("the system has no {bytes} bytes of memory for the rows of a batch: {source}")]
+    #[error(
+        "the system does not provide {} of memory for the rows of a batch: {source}",
+        format_bytes(*bytes as u64)
+    )]
     NoMemory {
         /// What was asked for.
         bytes: usize,
@@ -60,7 +63,7 @@ pub enum SampleError {
         source: std::io::Error,
     },
     /// Batches that were sampled ahead could not be written down or read back.
-    #[error("cannot keep batches that were sampled first: {0}; make room, or set two_phase=False")]
+    #[error("cannot keep batches on disk that were sampled first: {0}")]
     Spill(#[from] ScratchError),
     /// A batch gave its memory back to an earlier one. It is made again, so this never leaves a
     /// stream.
@@ -85,7 +88,7 @@ impl SampleError {
             wanted_bytes: error.wanted_bytes,
             held_bytes,
             limit_bytes: error.limit_bytes,
-            minimum_bytes: held_bytes + error.wanted_bytes,
+            minimum_bytes: error.minimum_bytes(),
         }
     }
 }

@@ -14,7 +14,6 @@ const STEP: usize = 64;
 
 /// Why there is no such decoder or encoder.
 #[derive(Clone, Debug, PartialEq, Error)]
-#[non_exhaustive]
 pub enum DecodeError {
     /// No conversion between these types.
     #[error("rows stored as {stored} cannot be read as {wanted}; use f32, f16, bf16 or {stored}")]

@@ -58,7 +58,6 @@ pub struct Layout {
 
 /// A layout that cannot be.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum LayoutError {
     /// Rows that are too wide.
     #[error(

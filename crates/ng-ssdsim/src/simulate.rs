@@ -27,7 +27,6 @@ const PIECES: usize = 100;
 
 /// Why nothing was simulated.
 #[derive(Debug, Error, Clone, PartialEq)]
-#[non_exhaustive]
 pub enum SimulateError {
     /// The device cannot be.
     #[error(transparent)]

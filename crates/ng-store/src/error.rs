@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use ng_simd::DecodeError;
-use ng_types::BudgetExceeded;
+use ng_types::{BudgetExceeded, format_bytes};
 use thiserror::Error;
 
 use crate::io::{ReadError as IoReadError, WriteError};
@@ -28,7 +28,6 @@ impl Damage {
 
 /// Reading from an open store failed.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum ReadError {
     /// The device or the file system failed.
     #[error(transparent)]
@@ -127,7 +126,7 @@ pub enum ReadError {
     #[error("not in memory yet")]
     NotYet,
     /// The system gave no memory although the budget had room.
-    #[error("the system has no {bytes} bytes of memory: {source}; lower memory=")]
+    #[error("the system does not provide {} of memory: {source}", format_bytes(*bytes))]
     NoMemory {
         /// What was asked for.
         bytes: u64,
@@ -138,7 +137,6 @@ pub enum ReadError {
 
 /// Opening a store failed.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum OpenError {
     /// Nothing is there.
     #[error("{path}: no such store; check the path, or build one with `neargraph import`")]
@@ -206,8 +204,8 @@ pub enum OpenError {
     },
     /// The budget cannot hold the smallest working set.
     #[error(
-        "memory={limit_bytes} bytes is too small to work with: this store needs at least \
-         {minimum_bytes} bytes with these options"
+        "a memory budget of {} is too small for this store and these options",
+        format_bytes(*limit_bytes)
     )]
     BudgetTooSmall {
         /// The budget given.
@@ -264,7 +262,6 @@ impl From<IoReadError> for OpenError {
 
 /// Building a store failed. Nothing of it is visible: a store without roots does not open.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum BuildError {
     /// The device or the file system failed.
     #[error(transparent)]

@@ -86,7 +86,7 @@ impl Inner {
             match self.try_reserve(bytes) {
                 // Every look reclaims anew: readers may have cached into what was just freed.
                 Err(_) if possible && Instant::now() < deadline => std::thread::sleep(BATCH_POLL),
-                result => return Ok(result?),
+                result => return Ok(result.map_err(|error| error.for_purpose("these rows"))?),
             }
         }
     }
@@ -99,7 +99,8 @@ impl Inner {
                 Ok(reservation)
             }
             Err(shortage) if bytes > self.budget.limit_bytes() - self.staging.bytes() => {
-                Err(shortage)
+                // The caches stay, but they are not what is in the way.
+                Err(BudgetExceeded { free_bytes: self.free_beside_blocks(0), ..shortage })
             }
             Err(shortage) => {
                 self.reclaim(bytes.saturating_sub(shortage.free_bytes));

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 /// Something that a disk does instead of what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
 pub enum Fault {
     /// A transfer stops early, anywhere, also in the middle of a block.
     Short,

@@ -9,19 +9,38 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
 
+use crate::format_bytes;
+
 /// A reservation would pass the limit.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 #[error(
-    "memory budget exceeded: {wanted_bytes} bytes wanted, {free_bytes} of {limit_bytes} free; \
-     raise memory= or use smaller batches or fanouts"
+    "the memory budget is too small for {purpose}: {} are needed, {} of {} are free",
+    format_bytes(*wanted_bytes), format_bytes(*free_bytes), format_bytes(*limit_bytes)
 )]
 pub struct BudgetExceeded {
+    /// What it was for.
+    pub purpose: &'static str,
     /// What was asked for.
     pub wanted_bytes: u64,
     /// What was free at that moment.
     pub free_bytes: u64,
     /// The limit of the budget.
     pub limit_bytes: u64,
+}
+
+impl BudgetExceeded {
+    /// The same, where more is known of the purpose.
+    #[must_use]
+    pub fn for_purpose(self, purpose: &'static str) -> Self {
+        Self { purpose, ..self }
+    }
+
+    /// A budget that would have held this beside all else that is reserved. What is set aside for
+    /// reading grows with the budget, hence an eighth more than was missing.
+    pub fn minimum_bytes(&self) -> u64 {
+        let missing = self.wanted_bytes.saturating_sub(self.free_bytes);
+        self.limit_bytes.saturating_add(missing).saturating_add(missing / 8)
+    }
 }
 
 /// A byte budget shared by everything that belongs to one open store.
@@ -85,7 +104,8 @@ impl Budget {
             }
             Err(used) => {
                 let free_bytes = limit_bytes.saturating_sub(used);
-                Err(BudgetExceeded { wanted_bytes: bytes, free_bytes, limit_bytes })
+                let purpose = "this operation";
+                Err(BudgetExceeded { purpose, wanted_bytes: bytes, free_bytes, limit_bytes })
             }
         }
     }
@@ -148,7 +168,7 @@ mod tests {
         let budget = Budget::new(10);
         let mut held = budget.reserve(4).expect("fits");
         let error = held.resize(11).expect_err("too much");
-        assert_eq!((error.wanted_bytes, error.free_bytes), (7, 6));
+        assert_eq!((error.wanted_bytes, error.free_bytes, error.minimum_bytes()), (7, 6, 11));
         assert_eq!(budget.used_bytes(), 4);
         held.resize(1).expect("shrinks");
         assert_eq!(budget.used_bytes(), 1);

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 /// The element type of a tensor column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[non_exhaustive]
 pub enum Dtype {
     /// IEEE 754 half precision.
     F16,

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod bytes;
 pub mod canary;
 mod dtype;
 mod ids;
@@ -16,6 +17,7 @@ mod rng;
 mod trace;
 
 pub use budget::{Budget, BudgetExceeded, Reservation};
+pub use bytes::{format_bytes, format_bytes_up};
 pub use dtype::Dtype;
 pub use ids::{EdgeTypeId, Epoch, NODE_ID_BOUND, NodeId, NodeTypeId, PageId};
 pub use order::SeedOrder;

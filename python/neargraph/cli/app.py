@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+import traceback
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import neargraph
-from neargraph.exceptions import NeargraphError
+from neargraph.exceptions import BudgetTooSmall, NeargraphError
 
 from .checkpoint import checkpoint
 from .compact import compact
@@ -77,9 +78,18 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(130)
     except (NeargraphError, ValueError, OSError, MemoryError, ImportError) as error:
         if debug:
-            raise
-        typer.echo(f"error: {one_line(error)}", err=True)
+            traceback.print_exception(error)
+        typer.echo(f"error: {one_line(error, _memory_option(rest))}", err=True)
         sys.exit(2)
+
+
+def _memory_option(arguments: list[str]) -> str | None:
+    """The option for the memory budget of the command that `arguments` name, if it has one."""
+    command: Any = typer.main.get_command(app)
+    for argument in arguments:
+        command = getattr(command, "commands", {}).get(argument, command)
+    options = [option for parameter in command.params for option in parameter.opts]
+    return "--memory" if "--memory" in options else None
 
 
 def quiet_torch() -> None:
@@ -88,9 +98,12 @@ def quiet_torch() -> None:
     warnings.filterwarnings("ignore", message=r"`torch\.jit", category=FutureWarning)
 
 
-def one_line(error: BaseException) -> str:
-    """The message of an error on one line; its class where it has none."""
-    text = str(error) if isinstance(error, NeargraphError | ValueError) else _system(error)
+def one_line(error: BaseException, memory_option: str | None = None) -> str:
+    """The message of an error on one line, in words of the command; its class where it has none."""
+    if isinstance(error, BudgetTooSmall):
+        text = error.with_option(memory_option)
+    else:
+        text = str(error) if isinstance(error, NeargraphError | ValueError) else _system(error)
     return " ".join(text.split()) or type(error).__name__
 
 

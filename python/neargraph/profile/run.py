@@ -210,8 +210,8 @@ def check_fits(store: Store, settings: TrainConfig) -> None:
     if needed > store.core.memory_bytes:
         raise TooLarge(
             f"full-batch GCN on {store.num_nodes:,} nodes and {store.num_edges:,} edges takes "
-            f"{format_bytes(needed)}, there are {format_bytes(store.core.memory_bytes)}: raise "
-            "memory=, or train on samples or clusters"
+            f"{format_bytes(needed, up=True)}, the budget is "
+            f"{format_bytes(store.core.memory_bytes)}: raise it, or train on samples or clusters"
         )
 
 

@@ -305,7 +305,7 @@ class Trainer:
             right += int((logits.argmax(dim=1) == labels).sum())
             seen += len(labels)
             del batch
-            step += 1
+            step += 1  # noqa: SIM113
             self._progress(split, step, len(loader), right / max(1, seen))
         return right / seen if seen else None
 

@@ -34,7 +34,6 @@ impl Finding {
 
 /// What a directory and the machine under it allow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
 pub struct ProbeReport {
     /// The directory.
     pub path: PathBuf,
@@ -131,7 +130,7 @@ fn advice(found: &Findings) -> Vec<String> {
         let name = &found.file_system.name;
         advice.push(format!(
             "put the store on a file system with O_DIRECT (ext4, xfs, btrfs); {name} has none, so \
-             reads go through the page cache and are not bounded by memory="
+             reads go through the page cache and are not bounded by the memory budget"
         ));
     }
     match &found.uring {

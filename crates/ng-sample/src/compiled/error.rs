@@ -5,7 +5,6 @@ use thiserror::Error;
 
 /// What is wrong with a file of a compiled epoch, or with using it.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum CompiledError {
     /// The directory could not be opened.
     #[error(transparent)]

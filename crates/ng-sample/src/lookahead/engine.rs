@@ -95,7 +95,7 @@ impl LookAhead {
             return Err(SampleError::Spec("reading \"direct\" does not look ahead".into()));
         }
         if settings.reading == Reading::Distribute && settings.two_phase == Some(false) {
-            let what = "reading \"distribute\" writes to disk, which two_phase=False forbids";
+            let what = "reading \"distribute\" writes to disk, which is forbidden";
             return Err(SampleError::Spec(what.into()));
         }
         let engine = Arc::new(Engine {

@@ -63,6 +63,8 @@ pub(crate) struct Layout {
 pub(crate) struct Room {
     /// For slots, maps and the window of sampled batches.
     pub bytes: u64,
+    /// The budget that this is a part of.
+    pub limit_bytes: u64,
     /// Of one sampled batch.
     pub sample_bytes: u64,
     /// Batches that were studied.
@@ -181,7 +183,8 @@ pub(crate) fn distribution(
 
 fn too_small(tables: &[TableStudy], room: &Room) -> SampleError {
     let rows = tables.iter().map(|table| table.rows_per_batch() * table.width);
-    SampleError::TooSmallToLookAhead { wanted_bytes: rows.sum(), free_bytes: room.bytes }
+    let (wanted_bytes, free_bytes, limit_bytes) = (rows.sum(), room.bytes, room.limit_bytes);
+    SampleError::TooSmallToLookAhead { wanted_bytes, free_bytes, limit_bytes }
 }
 
 /// The window, or a baseline: all memory is slots.

@@ -60,6 +60,11 @@ impl Places {
         (rows * 4 + slots * (size_of::<Slot>() + 4 + 2 * 4)) as u64
     }
 
+    /// How many slots there are.
+    pub fn num_slots(&self) -> usize {
+        self.slots.len()
+    }
+
     /// `slots` free slots for a table of `rows` rows.
     pub fn new(rows: usize, slots: usize) -> Self {
         Self {

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ng_store::{Merge, Snapshot};
+use ng_store::{Merge, Snapshot, TensorMeta};
 
 use super::pieces::{BatchSlots, Piece, Resolved, Sampled};
 use super::places::NOWHERE;
@@ -400,7 +400,7 @@ impl Planner {
         let (mut rows, mut into) = (Vec::new(), Vec::new());
         for group in missing.chunk_by(|a, b| a.0 == b.0) {
             let Some((row, _)) = group.first() else { continue };
-            let slot = self.slot_for(t, index, *row, around)?;
+            let slot = self.slot_for(t, index, (*row, slots.len()), around)?;
             for (_, position) in group {
                 slots[*position as usize] = slot;
             }
@@ -410,12 +410,12 @@ impl Planner {
         self.emit(t, index, &rows, &into, around)
     }
 
-    /// A slot for a row that batch `t` cannot do without.
+    /// A slot for a row that batch `t`, which has `rows` of them, cannot do without.
     fn slot_for(
         &mut self,
         t: u64,
         index: usize,
-        row: u32,
+        (row, rows): (u32, usize),
         around: &mut dyn Around,
     ) -> Result<u32, SampleError> {
         let number = t as u32 + 1;
@@ -447,13 +447,19 @@ impl Planner {
                 continue;
             }
             if self.gathered >= t {
-                return Err(SampleError::Spec(
-                    "a batch has more rows than the memory for rows; raise memory= or use smaller \
-                     batches or fanouts"
-                        .into(),
-                ));
+                return Err(self.too_small(index, rows));
             }
             self.wait(around)?;
+        }
+    }
+
+    fn too_small(&self, index: usize, rows: usize) -> SampleError {
+        let Table { tensor, places, .. } = &self.tables[index];
+        let width = self.snapshot.catalog().tensor(*tensor).map_or(0, TensorMeta::row_bytes);
+        SampleError::TooSmallToLookAhead {
+            wanted_bytes: rows as u64 * width,
+            free_bytes: places.num_slots() as u64 * width,
+            limit_bytes: self.snapshot.budget().limit_bytes(),
         }
     }
 

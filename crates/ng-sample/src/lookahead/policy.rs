@@ -15,7 +15,6 @@ use super::places::{NEAR, Places};
 
 /// How rows that are not in memory are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Reading {
     /// Chosen by what the first batches show and by the costs of the disk.
     Auto,

@@ -276,7 +276,8 @@ impl Engine {
         let free = snapshot.free_beside_blocks(blocks) + seen.held_bytes + more;
         let bytes = free.saturating_sub(others);
         let (given, disk_bytes) = (self.shared.lock().given(), self.settings.spill_room());
-        Room { bytes, sample_bytes, batches: seen.batches, given, disk_bytes }
+        let limit_bytes = snapshot.budget().limit_bytes();
+        Room { bytes, limit_bytes, sample_bytes, batches: seen.batches, given, disk_bytes }
     }
 }
 
@@ -358,7 +359,14 @@ mod tests {
         close(whole.bytes, 1_000.0 * 4096.0 / 40.0);
         let tables = [found];
         let window = |given: u64| {
-            let room = Room { bytes: 1 << 20, sample_bytes: 64, batches: 16, given, disk_bytes: 0 };
+            let room = Room {
+                bytes: 1 << 20,
+                limit_bytes: 1 << 22,
+                sample_bytes: 64,
+                batches: 16,
+                given,
+                disk_bytes: 0,
+            };
             let best = choose(Reading::Scan, None, &tables, &room, &COSTS).expect("fits");
             best.chosen.window
         };
@@ -372,8 +380,14 @@ mod tests {
         let batches: Vec<Vec<u32>> = (0..4).map(|batch| vec![batch]).collect();
         let tables = [study(100, &batches)];
         let stretch = |window, disk_bytes| {
-            let room =
-                Room { bytes: 1 << 20, sample_bytes: 64, batches: 4, given: 1_000, disk_bytes };
+            let room = Room {
+                bytes: 1 << 20,
+                limit_bytes: 1 << 22,
+                sample_bytes: 64,
+                batches: 4,
+                given: 1_000,
+                disk_bytes,
+            };
             let layout = choose(Reading::Scan, Some(window), &tables, &room, &COSTS).expect("fits");
             assert_eq!((layout.chosen.window, layout.chosen.sampled_first), (window, None));
             sampled_first(layout, &room).chosen.sampled_first
@@ -389,8 +403,14 @@ mod tests {
         let rows = |batch: u32| (0..500).map(move |at| (at * 8 + batch * 37 + at * batch) % 4_000);
         let batches: Vec<Vec<u32>> = (0..40).map(|batch| rows(batch).collect()).collect();
         let tables = [study(4_000, &batches)];
-        let room =
-            Room { bytes: 10 << 20, sample_bytes: 4096, batches: 40, given: 1_000, disk_bytes: 0 };
+        let room = Room {
+            bytes: 10 << 20,
+            limit_bytes: 1 << 24,
+            sample_bytes: 4096,
+            batches: 40,
+            given: 1_000,
+            disk_bytes: 0,
+        };
         let chosen = |costs: DiskCosts| {
             let best = choose(Reading::Auto, None, &tables, &room, &costs).expect("fits");
             for other in [Reading::Scan, Reading::Window] {

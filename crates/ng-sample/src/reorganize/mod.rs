@@ -16,7 +16,7 @@ use ng_store::{
     CompactReport, NewOrder, OpenOptions, ReadError, RowOrder, Snapshot, UpdateError,
     reorganize_bytes,
 };
-use ng_types::{NodeId, NodeTypeId};
+use ng_types::{NodeId, NodeTypeId, format_bytes};
 use thiserror::Error;
 
 pub use heat::{Heat, heat};
@@ -96,15 +96,14 @@ pub struct ReorganizeReport {
 
 /// Why a store could not be reorganised. It is as it was.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum ReorganizeError {
     /// The options do not fit the store.
     #[error("{0}")]
     Spec(String),
     /// Memory does not hold what the order needs.
     #[error(
-        "an order of {nodes} nodes needs {minimum_bytes} bytes of memory, the budget has \
-         {limit_bytes}; raise memory="
+        "the memory budget of {} is too small for an order of {nodes} nodes",
+        format_bytes(*limit_bytes)
     )]
     Memory {
         /// Nodes of all types.

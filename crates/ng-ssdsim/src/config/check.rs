@@ -6,7 +6,6 @@ use super::{Config, Energy};
 
 /// A configuration that describes no device.
 #[derive(Debug, Error, Clone, PartialEq)]
-#[non_exhaustive]
 pub enum ConfigError {
     /// A count that must be there.
     #[error("{field} is {value}; it has to be at least {least}")]

@@ -9,7 +9,6 @@ use crate::io;
 
 /// What is wrong with a file of the direct layout, or with making one.
 #[derive(Debug, Error)]
-#[non_exhaustive]
 pub enum DirectError {
     /// The store cannot be laid out so.
     #[error("{0}")]

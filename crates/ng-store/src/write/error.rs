@@ -10,7 +10,6 @@ use crate::io::WriteError;
 
 /// Changing a store failed. Unless the message says otherwise the batch alone is lost, as a whole.
 #[derive(Debug, Clone, Error)]
-#[non_exhaustive]
 pub enum UpdateError {
     /// Another process, or another handle of this one, writes to the store.
     #[error(

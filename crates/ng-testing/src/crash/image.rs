@@ -10,7 +10,6 @@ use crate::mem_disk::MemDisk;
 /// creations, renames and removals since the last sync of the directory. A number in a variant is
 /// that of the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
 pub enum ImageKind {
     /// None of them is there.
     Nothing,

@@ -149,6 +149,7 @@ impl Engine {
         let hot_bytes = room.ok_or(SampleError::TooSmallToLookAhead {
             wanted_bytes: extents.iter().map(|extent| extent.largest * extent.width).sum(),
             free_bytes: bytes,
+            limit_bytes: self.snapshot().budget().limit_bytes(),
         })?;
         let counts: Vec<_> = tables.iter().map(|t| (t.width, t.uses.counts())).collect();
         let hot = hottest(&counts, hot_bytes);
