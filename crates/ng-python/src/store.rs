@@ -184,9 +184,9 @@ impl Store {
         Ok(())
     }
 
-    /// Checkpoints what was written and forgets the store, even if the checkpoint fails, which loses
-    /// nothing: the log has it all. Samplers and arrays made from it stay usable and keep what they
-    /// need.
+    /// Checkpoints what was written and forgets the store, even if the checkpoint fails, which
+    /// loses nothing: the log has it all. Samplers and arrays made from it stay usable and keep
+    /// what they need.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let store = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
         let closed = py.detach(|| store.map_or(Ok(()), |store| store.close_writer()));
@@ -197,7 +197,7 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        // Nobody is there to be told of a checkpoint that fails, but for the hook of the interpreter.
+        // Of a checkpoint that fails only the hook of the interpreter can be told.
         if let Some(Err(error)) = inner.and_then(Arc::into_inner).map(ng_store::Store::close) {
             Python::attach(|py| errors::update(&error).write_unraisable(py, None));
         }

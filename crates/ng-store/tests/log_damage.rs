@@ -257,7 +257,7 @@ fn killed(dir: &Path) -> u64 {
 
 #[test]
 fn what_is_read_of_a_log_is_bounded_by_records_and_not_by_its_length() {
-    // Nothing but the length; and blocks of a record, so far apart that each could lead to the next.
+    // Nothing but the length; and blocks of a record, each within reach of the next.
     for blocks in [vec![], (1_u64..1_000).map(|n| n << 30).collect()] {
         for name in LOGS {
             let dir = tempfile::tempdir().unwrap();

@@ -88,11 +88,11 @@ pub enum UpdateError {
         /// What failed.
         cause: Arc<str>,
     },
-    /// The log is damaged in front of commits that are whole.
+    /// The log is damaged where a commit was that had become durable.
     #[error(
-        "{file}: commit {lsn} is damaged, though commits after it are not, so it is no torn end; \
-         restore the store from a copy (the checkpoint of epoch {epoch} can still be read with \
-         `recover=False`)"
+        "{file}: commit {lsn} is damaged or missing, though it was durable, so this is not a torn \
+         end; restore the store from a copy (the checkpoint of epoch {epoch} can still be read \
+         with `recover=False`)"
     )]
     LogDamaged {
         /// The log file.
