@@ -19,6 +19,7 @@ from neargraph.importers import (
     plan_source,
     run_import,
 )
+from neargraph.importers.memory import beside_interpreter
 from neargraph.importers.notes import note_line
 from neargraph.units import parse_bytes
 
@@ -59,7 +60,7 @@ def import_(
 ) -> None:
     """Imports edge lists, tables, matrices and known data sets into a store."""
     settings = ImportOptions(
-        memory=None if memory is None else parse_bytes(memory),
+        memory=None if memory is None else beside_interpreter(parse_bytes(memory)),
         threads=threads,
         undirected=undirected,
         self_loops=self_loops,  # type: ignore[arg-type]
@@ -82,8 +83,10 @@ def import_(
     if not dry_run:
         check_target(out, settings)
     hints = TextHints(delimiter, header, parse_columns(columns), strings, time_scale)
-    plan = plan_source(source, format, hints)
+    plan = plan_source(source, format, hints, settings.memory)
     estimate = estimate_import(plan, out, settings)
+    if memory is not None:
+        estimate["memory_bytes"] = parse_bytes(memory)
     if not as_json:
         _show_plan(plan, estimate)
     if dry_run:

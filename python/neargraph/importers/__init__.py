@@ -61,7 +61,8 @@ def import_graph(
         format: One of `FORMATS`; None looks at the input.
         hints: Delimiter, header, columns and string ids of text and tables.
         progress: Called with (phase, done, total).
-        memory: Bound of the whole process, bytes or like "256MB".
+        memory: Bound of what the import adds to the process, bytes or like "256MB". Default: a
+            quarter of RAM.
         **options: Fields of `ImportOptions`.
 
     Returns:
@@ -71,6 +72,7 @@ def import_graph(
 
     Raises:
         ImportFailed: Bad input, named by file and row; nothing is left behind.
+        BudgetTooSmall: ``memory`` is too small for the input; the message says what would do.
 
     Example:
         >>> import_graph("cora.npz", "cora.ng", undirected=True)     # doctest: +SKIP
@@ -78,7 +80,8 @@ def import_graph(
     budget = None if memory is None else parse_bytes(memory)
     settings = ImportOptions(memory=budget, **options)
     with _python_faces():
-        return _in_python(run_import(plan_source(source, format, hints), out, settings, progress))
+        plan = plan_source(source, format, hints, budget)
+        return _in_python(run_import(plan, out, settings, progress))
 
 
 def from_pyg(
@@ -97,7 +100,8 @@ def from_pyg(
             sampled edge is its column in ``edge_index``.
         path: The new store, by custom NAME.ng.
         progress: Called with (phase, done, total).
-        memory: Bound of the whole process, bytes or like "256MB".
+        memory: Bound of what the import adds to the process, bytes or like "256MB". Default: a
+            quarter of RAM.
         **options: Fields of `ImportOptions`.
 
     Returns:

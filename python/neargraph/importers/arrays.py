@@ -7,19 +7,42 @@ an `ImportFailed` naming file and member, never a traceback of zipfile or NumPy.
 
 from __future__ import annotations
 
+import io
+import math
+import mmap
 import zipfile
-import zlib
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 
+from neargraph.exceptions import NeargraphError
+
 from .check import fail, need_file
+from .header import read_header
+from .memory import hold, need
 from .plan import CHUNK_BYTES, Array
 
 _MAX_SMALL_BYTES = 64 << 20
-_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError)
+_DIRECTORY_BYTES_MAX = 1 << 20
+_READ_BYTES = 256 << 10
+# A string, its place in a list, and its entry in a set, beside its letters.
+_TEXT_BYTES = 128
+
+
+@contextmanager
+def _damage(where: str, what: str) -> Iterator[None]:
+    """Turns whatever zipfile and its decoders raise for a hostile file into an `ImportFailed`."""
+    try:
+        yield
+    except NeargraphError:
+        raise
+    # They raise a dozen types, struct.error and IndexError among them, and document few.
+    except Exception as error:
+        fail(where, f"{what} ({error or type(error).__name__})", "copy or download it again")
 
 
 class NpyStream:
@@ -29,51 +52,49 @@ class NpyStream:
     them.
     """
 
-    def __init__(self, stream: IO[bytes], where: str) -> None:
+    def __init__(self, stream: IO[bytes], where: str, file_bytes: int | None = None) -> None:
         self.where = where
         self._stream = stream
-        try:
-            version = np.lib.format.read_magic(stream)
-            read = {
-                (1, 0): np.lib.format.read_array_header_1_0,
-                (2, 0): np.lib.format.read_array_header_2_0,
-            }[version]
-            self.shape, self.fortran, self.dtype = read(stream)
-        except (*_DAMAGE, KeyError) as error:
-            fail(where, f"no readable NumPy header ({error})", "write the file again")
-        if self.dtype.hasobject:
+        with _damage(where, "cannot be read"):
+            header = read_header(stream, where)
+        self.shape, self.fortran, self.dtype = header.shape, header.fortran, header.dtype
+        if file_bytes is not None and header.start + header.data_bytes != file_bytes:
             fail(
                 where,
-                "the array holds Python objects, which need pickle",
-                "save it as plain numbers (allow_pickle=False)",
+                f"has {file_bytes - header.start} bytes of data, "
+                f"but shape {list(header.shape)} of {header.dtype} takes {header.data_bytes}",
+                "copy or download it again",
             )
 
     @property
     def row_bytes(self) -> int:
         """Bytes of one row (dimension 0 left out)."""
-        return int(self.dtype.itemsize * np.prod(self.shape[1:], dtype=np.int64))
+        return self.dtype.itemsize * math.prod(self.shape[1:])
 
     def rows(self, count: int) -> Array:
         """The next ``count`` rows, [count, *shape[1:]]; ImportFailed where the file ends early."""
         if self.fortran and len(self.shape) > 1:
             fail(self.where, "the array is in Fortran order", "save np.ascontiguousarray(array)")
         wanted = count * self.row_bytes
-        try:
-            data = bytearray(self._stream.read(wanted))
-            while len(data) < wanted:
-                more = self._stream.read(wanted - len(data))
-                if not more:
+        # The bytes, and what they are converted to.
+        need(self.where, 3 * wanted)
+        data, done = np.empty(wanted, dtype=np.uint8), 0
+        with _damage(self.where, "damaged or truncated"):
+            while done < wanted:
+                piece = self._stream.read(min(_READ_BYTES, wanted - done))
+                if not piece:
                     break
-                data += more
-        except _DAMAGE as error:
-            fail(self.where, f"damaged or truncated ({error})", "copy or download it again")
-        if len(data) < wanted:
+                data[done : done + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
+                done += len(piece)
+        if done < wanted:
             fail(
                 self.where,
-                f"truncated: {wanted - len(data)} bytes are missing",
+                f"truncated: {wanted - done} bytes are missing",
                 "copy or download it again",
             )
-        flat = np.frombuffer(data, dtype=self.dtype)
+        if self.dtype.itemsize == 0:
+            return np.zeros((count, *self.shape[1:]), dtype=self.dtype)
+        flat = data.view(self.dtype)
         return flat.reshape((count, *self.shape[1:])).astype(
             self.dtype.newbyteorder("="), copy=False
         )
@@ -108,12 +129,15 @@ class NpzFile:
 
     def __init__(self, path: Path | str) -> None:
         self.path = need_file(path)
-        try:
-            self._zip = zipfile.ZipFile(self.path)
-        except _DAMAGE as error:
-            fail(str(self.path), f"not a readable .npz ({error})", "copy or download it again")
+        with _damage(str(self.path), "not a readable .npz"):
+            raw = _ShortReads(io.FileIO(self.path))
+            self._zip = zipfile.ZipFile(raw)
+            raw.most = None
         self.names = [n.removesuffix(".npy") for n in self._zip.namelist()]
         self._headers: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
+        twice = [name for name, count in Counter(self.names).items() if count > 1]
+        if twice:
+            fail(str(self.path), f"has two members {twice[0]!r}", "keep one of them")
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -130,11 +154,17 @@ class NpzFile:
                 f"has no member {name!r} (members: {', '.join(self.names)})",
                 "check that the file is complete",
             )
-        try:
-            stream = self._zip.open(name + ".npy")
-        except (*_DAMAGE, KeyError) as error:
-            fail(self.where(name), f"cannot be read ({error})", "copy or download it again")
-        return NpyStream(stream, self.where(name))
+        with _damage(self.where(name), "cannot be read"):
+            info = self._zip.getinfo(name + ".npy")
+            # Other methods take as much memory as the file says.
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                fail(
+                    self.where(name),
+                    f"is packed with zip method {info.compress_type}",
+                    "write it with numpy.savez or numpy.savez_compressed",
+                )
+            stream = self._zip.open(info)
+        return NpyStream(stream, self.where(name), info.file_size)
 
     def _header(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
         if name not in self._headers:
@@ -147,6 +177,17 @@ class NpzFile:
         """Shape of a member, from its header alone."""
         return self._header(name)[0]
 
+    def length(self, name: str, dimension: int = 0) -> int:
+        """One dimension of a member; ImportFailed where it has fewer."""
+        shape = self.shape(name)
+        if len(shape) <= dimension:
+            fail(
+                self.where(name),
+                f"has shape {list(shape)}, expected {dimension + 1} dimensions or more",
+                "check the layout of the file",
+            )
+        return shape[dimension]
+
     def dtype(self, name: str) -> np.dtype[Any]:
         """Dtype of a member, from its header alone."""
         return self._header(name)[1]
@@ -154,23 +195,65 @@ class NpzFile:
     def small(self, name: str) -> Array:
         """A whole member of at most 64 MiB (shapes, names, per-graph pointers)."""
         member = self.open(name)
-        size = member.dtype.itemsize * int(np.prod(member.shape, dtype=np.int64))
+        rows = math.prod(member.shape)
+        size = member.dtype.itemsize * rows
         if size > _MAX_SMALL_BYTES:
             fail(
                 self.where(name),
                 f"is {size} bytes where a small array is expected",
                 "check the layout of the file",
             )
-        shape, member.shape = member.shape, (int(np.prod(member.shape, dtype=np.int64)),)
-        flat = member.rows(member.shape[0])
+        # With what is made of it: masks become splits, pointers are widened.
+        hold(self.where(name), 4 * size)
+        shape, member.shape = member.shape, (rows,)
+        flat = member.rows(rows)
         return np.asarray(flat.reshape(shape, order="F" if member.fortran else "C"))
+
+    def texts(self, name: str) -> list[str]:
+        """A small member that is a list of text; empty where it is something else."""
+        values = self.small(name)
+        if values.dtype.kind != "U" or values.ndim != 1:
+            return []
+        hold(self.where(name), _TEXT_BYTES * len(values))
+        return list(values.tolist())
+
+
+class _ShortReads(io.BufferedReader):
+    """A file that refuses to read more than ``most`` bytes at once: a zip directory is short."""
+
+    most: int | None = _DIRECTORY_BYTES_MAX
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.most is not None and size is not None and size > self.most:
+            raise zipfile.BadZipFile(f"its directory has {size} bytes, the most is {self.most}")
+        return super().read(size)
 
 
 def open_npy(path: Path | str) -> Array:
     """Memory-maps a .npy file read-only; ImportFailed where it is damaged or holds objects."""
     file = need_file(path)
-    try:
-        array = np.load(file, mmap_mode="r", allow_pickle=False)
-    except _DAMAGE as error:
-        fail(str(file), f"not a readable .npy file ({error})", "write it again with numpy.save")
-    return np.asarray(array)
+    where = str(file)
+    with file.open("rb") as stream:
+        with _damage(where, "not a readable .npy file"):
+            header = read_header(stream, where)
+        size = stream.seek(0, io.SEEK_END)
+    if header.start + header.data_bytes != size:
+        fail(
+            where,
+            f"not a readable .npy file: it has {size - header.start} bytes of data, "
+            f"but shape {list(header.shape)} of {header.dtype} takes {header.data_bytes}",
+            "write it again with numpy.save",
+        )
+    order: Literal["C", "F"] = "F" if header.fortran else "C"
+    if header.data_bytes == 0:
+        return np.empty(header.shape, dtype=header.dtype, order=order)
+    return np.asarray(np.memmap(file, header.dtype, "r", header.start, header.shape, order))
+
+
+def drop_pages(array: Array | None) -> None:
+    """Gives back the memory of a mapped array's pages; what is needed again is read again."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, mmap.mmap):
+        base.madvise(mmap.MADV_DONTNEED)

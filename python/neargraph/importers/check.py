@@ -6,6 +6,8 @@ time, with the number of its first row, so that they cost no memory.
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,6 +28,12 @@ _STORE_DTYPE = {
     "int64": "i64",
     "bool": "bool",
 }
+_SPECIAL = (
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a character device"),
+    (stat.S_ISBLK, "a block device"),
+)
 _WIDENED = {"uint16": np.dtype(np.int32), "uint32": np.dtype(np.int64)}
 
 
@@ -35,13 +43,34 @@ def fail(where: str, what: str, todo: str) -> NoReturn:
 
 
 def need_file(path: Path | str) -> Path:
-    """The path of a readable regular file; `ImportFailed` names one that is missing."""
+    """The path of a readable regular file; `ImportFailed` says what else is there.
+
+    Nothing else may be opened: opening a FIFO waits for its writer.
+    """
     file = Path(path)
-    if not file.exists():
-        fail(str(file), "no such file", "check the path")
-    if not file.is_file():
-        fail(str(file), "not a regular file", "give the file itself, or another --format")
+    try:
+        mode = os.stat(file).st_mode
+    except FileNotFoundError:
+        broken = os.path.lexists(file)
+        what = "a symbolic link that leads nowhere" if broken else "no such file or folder"
+        fail(str(file), what, "check the path")
+    except (OSError, ValueError) as error:
+        fail(str(file), f"cannot be read ({error})", "check the path")
+    if stat.S_ISDIR(mode):
+        fail(str(file), "not a regular file but a folder", "give a file of it, or --format")
+    if not stat.S_ISREG(mode):
+        kind = next((name for test, name in _SPECIAL if test(mode)), "a special file")
+        fail(
+            str(file),
+            f"not a regular file but {kind}",
+            "an import reads its input several times; write it to a file first",
+        )
     return file
+
+
+def file_beside(path: Path) -> Path | None:
+    """An optional file of a set; None where nothing has its name, `need_file` where something."""
+    return need_file(path) if os.path.lexists(path) else None
 
 
 def store_dtype(dtype: np.dtype[Any], where: str) -> tuple[str, np.dtype[Any]]:

@@ -13,9 +13,11 @@ import numpy as np
 
 from .arrays import NpyStream, NpzFile
 from .check import fail, node_ids, store_dtype, to_i64, wider_than_f32
+from .memory import need
 from .plan import CHUNK_BYTES, CHUNK_EDGES, Array, CsrChunk, EdgeChunk, TensorPlan
 
 _ROWS = 1 << 17
+_VALUES = 1 << 19
 
 
 def pointer_blocks(npz: NpzFile, name: str, num_values: int) -> Iterator[tuple[int, Array]]:
@@ -61,7 +63,7 @@ def csr_edges(
     """Streams (row, column[, value]) of a CSR matrix as edges row -> column."""
     columns = npz.open(indices)
     values: NpyStream | None = npz.open(weights) if weights else None
-    total = int(columns.shape[0])
+    total = npz.length(indices)
     for first, block in pointer_blocks(npz, indptr, total):
         done, stop = int(block[0]), int(block[-1])
         while done < stop:
@@ -93,7 +95,7 @@ def csr_tensor(
         chunks,
         num_rows,
         csr=lambda: csr_rows(npz, indptr, indices, data, width),
-        num_values=int(npz.shape(indices)[0]),
+        num_values=npz.length(indices),
         narrowed_from=None if data is None else wider_than_f32(npz.dtype(data)),
     )
 
@@ -110,14 +112,19 @@ def csr_to_dense(csr: CsrChunk, width: int) -> Array:
 def csr_rows(
     npz: NpzFile, indptr: str, indices: str, data: str | None, width: int
 ) -> Iterator[CsrChunk]:
-    """Streams a CSR matrix, so many rows at once as take a chunk with their zeros."""
+    """Streams a CSR matrix, as many rows at once as make a chunk with their zeros, or less."""
     columns = npz.open(indices)
     values = npz.open(data) if data else None
     step = max(1, CHUNK_BYTES // (4 * max(1, width)))
-    for first, block in pointer_blocks(npz, indptr, int(columns.shape[0])):
-        for start in range(0, len(block) - 1, step):
-            rows = block[start : start + step + 1]
+    for first, block in pointer_blocks(npz, indptr, npz.length(indices)):
+        start, end = 0, 0
+        while (start := end) < len(block) - 1:
+            fit = int(np.searchsorted(block, block[start] + _VALUES, side="right")) - 1
+            end = min(max(fit, start + 1), start + step, len(block) - 1)
+            rows = block[start : end + 1]
             count = int(rows[-1] - rows[0])
+            # As they are read, as 64-bit columns, with their rows and values, and handed over.
+            need(npz.where(indices), 40 * count)
             cols = columns.rows(count)
             if count and (int(cols.max()) >= width or int(cols.min()) < 0):
                 at = int(np.flatnonzero((cols >= width) | (cols < 0))[0])
@@ -149,7 +156,10 @@ def member_tensor(
 
     def chunks() -> Iterator[Array]:
         row = 0
-        for chunk in npz.open(member).chunks():
+        stream = npz.open(member)
+        # Labels are widened after they are read.
+        width = max(1, stream.row_bytes // max(1, dtype.itemsize) * wide.itemsize)
+        for chunk in stream.chunks(max(1, CHUNK_BYTES // max(width, stream.row_bytes))):
             whole = to_i64(chunk, npz.where(member), row) if labels else chunk
             yield whole.astype(wide, copy=False)
             row += len(chunk)

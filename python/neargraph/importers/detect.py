@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from .check import fail
+from .check import fail, need_file
 from .lists import plan_lists
+from .memory import allowed
 from .musae import musae_parts, plan_musae
 from .npy import plan_npy
 from .npz import plan_npz
@@ -36,7 +37,10 @@ _HINTS_OF = {
 
 
 def plan_source(
-    source: Path | str, format: str | None = None, hints: TextHints | None = None
+    source: Path | str,
+    format: str | None = None,
+    hints: TextHints | None = None,
+    memory: int | None = None,
 ) -> GraphPlan:
     """The plan of any input this package reads.
 
@@ -44,16 +48,24 @@ def plan_source(
         source: A file, or a folder of files.
         format: One of `FORMATS`; None looks at the input.
         hints: Delimiter, header, columns and string ids of text and tables.
+        memory: Bound of the import in bytes, for what the plan keeps of the input.
 
     Raises:
         ImportFailed: The input is missing, damaged, or of no known format.
+        BudgetTooSmall: ``memory`` is too small for what has to be kept of the input.
 
     Example:
         >>> plan_source("cora.npz").format        # doctest: +SKIP
         'npz adj/attr'
     """
     path = Path(source)
-    chosen = format or detect_format(path)
+    with allowed(memory) as allowance:
+        plan = _plan(path, format or detect_format(path), hints)
+        plan.held_bytes = allowance.held
+    return plan
+
+
+def _plan(path: Path, chosen: str, hints: TextHints | None) -> GraphPlan:
     taken = _HINTS_OF.get(chosen, ())
     for name in hints.given() if hints else ():
         if name not in taken:
@@ -79,10 +91,9 @@ def plan_source(
 
 def detect_format(path: Path) -> str:
     """The name of the format of ``path``, one of `FORMATS`; ImportFailed where it is unclear."""
-    if not path.exists():
-        fail(str(path), "no such file or folder", "check the path")
     if path.is_dir():
         return _detect_folder(path)
+    need_file(path)
     if path.suffix == ".npz":
         return "npz"
     if path.suffix == ".npy":

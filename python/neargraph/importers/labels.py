@@ -8,18 +8,28 @@ names and of one chunk.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from .check import fail
+from .memory import hold_to
 from .notes import Note
-from .plan import Array, TensorPlan
+from .plan import CHUNK_BYTES, Array, TensorPlan
 
 UNLABELLED = -1
 _CLASSES_MAX = 1 << 16
+# A name, its places in a set, a list and a dictionary, and its copy for the store.
+_CLASS_BYTES = 320
+_TEXT_ROWS = 1 << 15
 
 Texts = Callable[[], Iterator[Sequence[str | None]]]
 """Streams labels as text; None and "" are missing."""
+
+
+def text_rows(dtype: np.dtype[Any]) -> int:
+    """How many rows of an array of text make a chunk, as Python strings."""
+    return max(1, min(_TEXT_ROWS, CHUNK_BYTES // max(1, dtype.itemsize)))
 
 
 def missing_labels(count: int, where: str) -> list[Note]:
@@ -33,11 +43,13 @@ def class_tensor(
 ) -> TensorPlan:
     """Labels as text to an i64 tensor that keeps the names of its classes."""
     found: set[str] = set()
-    missing = 0
+    missing = wanted = held = 0
     for chunk in texts():
-        known = [text for text in chunk if text]
-        missing += len(chunk) - len(known)
-        found.update(known)
+        known = {text for text in chunk if text}
+        missing += sum(not text for text in chunk)
+        wanted += sum(_CLASS_BYTES + 4 * len(text) for text in known - found)
+        held = hold_to(where, wanted, held)
+        found |= known
         if len(found) > _CLASSES_MAX:
             fail(where, f"more than {_CLASSES_MAX:,} different labels", "give numbers instead")
     notes.extend(missing_labels(missing, where))

@@ -4,32 +4,56 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from neargraph.units import format_bytes
+
 from .check import fail, need_file
+from .memory import current, hold_to
 from .plan import CHUNK_EDGES, Array
 
 _MAX_LINE = 16 << 20
+# A line becomes text, and each of its fields a Python object: this share of the memory is safe.
+_LINE_SHARE = 48
+_GZIP_RATIO = 4
 
 
-def text_lines(path: Path | str) -> Iterator[tuple[int, str]]:
+def is_packed(file: Path) -> bool:
+    """Whether a file is gzip."""
+    with file.open("rb") as raw:
+        return raw.read(2) == b"\x1f\x8b"
+
+
+def text_bytes(path: Path | str) -> int:
+    """How long a text is; a guess where it is packed."""
+    file = need_file(path)
+    return file.stat().st_size * (_GZIP_RATIO if is_packed(file) else 1)
+
+
+def text_lines(path: Path | str, most: int | None = None) -> Iterator[tuple[int, str]]:
     """(line number from 1, line without its end) of a UTF-8 file; .gz by content.
 
-    A truncated .gz, a line longer than 16 MiB or bytes that are no UTF-8 are `ImportFailed`.
+    A truncated .gz, a line longer than ``most`` (16 MiB, or less where the memory is short), or
+    bytes that are not UTF-8 are `ImportFailed`.
     """
     file = need_file(path)
-    with file.open("rb") as raw:
-        packed = raw.read(2) == b"\x1f\x8b"
-    number = 0
+    packed = is_packed(file)
+    number, most = 0, most or min(_MAX_LINE, current().limit // _LINE_SHARE)
     try:
         with gzip.open(file, "rb") if packed else file.open("rb") as stream:
-            while line := stream.readline(_MAX_LINE):
+            while line := stream.readline(most):
                 number += 1
-                if len(line) >= _MAX_LINE:
-                    fail(f"{file}:{number}", "line longer than 16 MiB", "check the format")
+                if len(line) >= most:
+                    fail(
+                        f"{file}:{number}",
+                        f"line longer than {format_bytes(most)}",
+                        "check the format, or give more --memory (for lines up to 16 MiB)",
+                    )
                 # A byte order mark is no part of the first field.
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 yield number, text.rstrip("\r\n")
@@ -43,23 +67,29 @@ def number_table(
     path: Path | str, delimiter: str | None, dtype: type[np.generic], skip_header: bool = False
 ) -> Array:
     """A whole small table of numbers, [rows, columns]; ragged or non-numeric lines are named."""
-    rows: list[list[float]] = []
-    kind = int if np.issubdtype(dtype, np.integer) else float
+    whole = np.issubdtype(dtype, np.integer)
+    cells: array[Any] = array("q" if whole else "d")
+    kind, width, held = int if whole else float, 0, 0
+    read, size = 0, max(1, text_bytes(path))
     for number, line in text_lines(path):
+        read += len(line) + 1
         if (skip_header and number == 1) or not line.strip():
             continue
         fields = line.split(delimiter)
-        if rows and len(fields) != len(rows[0]):
+        width = width or len(fields)
+        if len(fields) != width:
             fail(
                 f"{path}:{number}",
-                f"{len(fields)} columns, the first row has {len(rows[0])}",
+                f"{len(fields)} columns, the first row has {width}",
                 "make the table rectangular",
             )
         try:
-            rows.append([kind(field) for field in fields])
-        except ValueError as error:
-            fail(f"{path}:{number}", str(error), "store plain numbers")
-    return np.array(rows, dtype=dtype).reshape(len(rows), -1)
+            cells.extend(map(kind, fields))
+        except (ValueError, OverflowError) as error:
+            fail(f"{path}:{number}", str(error), "store plain numbers of at most 64 bits")
+        # The cells, what they grow from, and the array that is made of them.
+        held = hold_to(str(path), 3 * len(cells) * cells.itemsize, held, read / size)
+    return np.frombuffer(cells, dtype=cells.typecode).astype(dtype).reshape(-1, max(1, width))
 
 
 def pair_tables(path: Path | str, has_header: bool = False) -> Iterator[tuple[int, Array]]:
@@ -67,8 +97,7 @@ def pair_tables(path: Path | str, has_header: bool = False) -> Iterator[tuple[in
 
     Empty lines are left out, and so is a first line without a number where there may be a header.
     """
-    rows: list[tuple[int, int]] = []
-    first = 1
+    rows, first = array("q"), 1
     for number, line in text_lines(path):
         fields = line.split(",")
         is_header = number == 1 and not fields[0].strip().lstrip("-").isdigit()
@@ -77,11 +106,11 @@ def pair_tables(path: Path | str, has_header: bool = False) -> Iterator[tuple[in
         first = first if rows else number
         try:
             left, right = fields
-            rows.append((int(left), int(right)))
-        except ValueError:
+            rows.extend((int(left), int(right)))
+        except (ValueError, OverflowError):
             fail(f"{path}:{number}", f"{line[:60]!r} is not id,id", "make every line two integers")
-        if len(rows) >= CHUNK_EDGES:
-            yield first, np.array(rows, dtype=np.int64)
-            rows = []
+        if len(rows) >= 2 * CHUNK_EDGES:
+            yield first, np.frombuffer(rows, dtype=np.int64).reshape(-1, 2)
+            rows = array("q")
     if rows:
-        yield first, np.array(rows, dtype=np.int64)
+        yield first, np.frombuffer(rows, dtype=np.int64).reshape(-1, 2)

@@ -6,12 +6,13 @@ listed item, repeats kept. A second file of the same shape may hold the time of 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from .check import fail, need_file, node_ids
+from .check import fail, file_beside, need_file, node_ids
 from .lines import text_lines
 from .notes import Note
 from .plan import CHUNK_EDGES, EdgeChunk, EdgePlan, GraphPlan, NodePlan
@@ -20,8 +21,9 @@ from .plan import CHUNK_EDGES, EdgeChunk, EdgePlan, GraphPlan, NodePlan
 def times_beside(path: Path) -> Path | None:
     """NAME_time_PART.txt beside NAME_PART.txt, with the same ending, where it exists."""
     stem, _, rest = path.name.partition("_")
-    other = path.with_name(f"{stem}_time_{rest}")
-    return other if rest and not rest.startswith("time_") and other.is_file() else None
+    if not rest or rest.startswith("time_"):
+        return None
+    return file_beside(path.with_name(f"{stem}_time_{rest}"))
 
 
 def plan_lists(path: Path | str, times: Path | str | None = None) -> GraphPlan:
@@ -55,16 +57,12 @@ def _numbers(line: str, file: Path, number: int) -> list[int]:
 
 
 def _edges(file: Path, time_file: Path | None) -> Iterator[EdgeChunk]:
-    users: list[int] = []
-    items: list[int] = []
-    times: list[int] = []
+    columns = _empty()
     time_lines = text_lines(time_file) if time_file else None
     for number, line in text_lines(file):
         row = _numbers(line, file, number)
         stamp_line = next(time_lines, (number, ""))[1] if time_lines and time_file else ""
-        if len(row) > 1:
-            users.extend(row[:1] * (len(row) - 1))
-            items.extend(row[1:])
+        _extend(columns[:2], (row[:1] * (len(row) - 1), row[1:]), file, number)
         if time_file is not None:
             stamps = _numbers(stamp_line, time_file, number)
             if len(stamps) != len(row) or stamps[:1] != row[:1]:
@@ -73,24 +71,32 @@ def _edges(file: Path, time_file: Path | None) -> Iterator[EdgeChunk]:
                     f"{len(stamps)} numbers do not match the {len(row)} of {file.name}",
                     "both files need the same shape",
                 )
-            times.extend(stamps[1:])
-        if len(users) >= CHUNK_EDGES:
-            yield _chunk(users, items, times, file, number)
-            users, items, times = [], [], []
-    if users:
-        yield _chunk(users, items, times, file, 0)
+            _extend(columns[2:], (stamps[1:],), time_file, number)
+        if len(columns[0]) >= CHUNK_EDGES:
+            yield _chunk(columns, f"{file} (up to line {number})")
+            columns = _empty()
+    if columns[0]:
+        yield _chunk(columns, str(file))
 
 
-def _chunk(
-    users: list[int], items: list[int], times: list[int], file: Path, line: int
-) -> EdgeChunk:
-    where = f"{file} (up to line {line})" if line else str(file)
+def _empty() -> list[array[int]]:
+    return [array("q") for _ in range(3)]
+
+
+def _extend(
+    columns: list[array[int]], rows: tuple[list[int], ...], file: Path, number: int
+) -> None:
     try:
-        columns = [np.array(c, dtype=np.int64) for c in (users, items, times)]
+        for column, row in zip(columns, rows, strict=True):
+            column.extend(row)
     except OverflowError:
-        fail(where, "a number beyond 64 bits", "check the file")
+        fail(f"{file}:{number}", "a number beyond 64 bits", "check the file")
+
+
+def _chunk(columns: list[array[int]], where: str) -> EdgeChunk:
+    users, items, times = (np.frombuffer(column, dtype=np.int64) for column in columns)
     return EdgeChunk(
-        node_ids(columns[0], where, 0),
-        node_ids(columns[1], where, 0),
-        times=columns[2] if times else None,
+        node_ids(users, where, 0),
+        node_ids(items, where, 0),
+        times=times if times.size else None,
     )

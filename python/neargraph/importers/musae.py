@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from .check import fail, need_file, node_ids
+from .check import fail, file_beside, need_file, node_ids
 from .labels import parsed_labels
-from .lines import pair_tables, text_lines
+from .lines import pair_tables, text_bytes, text_lines
+from .memory import hold, hold_to
 from .notes import Note, left_out
 from .plan import (
     CHUNK_BYTES,
@@ -29,6 +32,11 @@ from .plan import (
 )
 
 _MAX_JSON = 1 << 30
+_MAX_LINE = 16 << 20
+# What a character becomes: text twice, and lists of Python integers, then arrays.
+_BYTES_FOR_JSON = 16
+# A target: its text, its places in lists and arrays, and the number that it is.
+_BYTES_FOR_TARGET = 200
 # Where edges name nodes by another number than the site did, that one is new_id.
 _IDS = ("new_id", "id")
 _LABELS = ("target", "ml_target", "page_type", "mature")
@@ -51,7 +59,7 @@ def musae_parts(path: Path) -> tuple[Path, Path, Path | None] | None:
 
 
 def _first(folder: Path, names: list[str]) -> Path | None:
-    return next((folder / name for name in names if (folder / name).is_file()), None)
+    return next((file for name in names if (file := file_beside(folder / name))), None)
 
 
 def plan_musae(path: Path | str) -> GraphPlan:
@@ -80,9 +88,18 @@ def plan_musae(path: Path | str) -> GraphPlan:
 
 
 def _features(file: Path) -> dict[int, Array]:
-    text = "\n".join(line for _, line in text_lines(file))
-    if len(text) > _MAX_JSON:
-        fail(str(file), "larger than 1 GiB", "convert it to Parquet or npz first")
+    lines: list[str] = []
+    left = size = text_bytes(file)
+    hold(str(file), _BYTES_FOR_JSON * size)
+    for _, line in text_lines(file, _MAX_LINE):
+        lines.append(line)
+        left -= len(line)
+        if left < 0:
+            # It was packed more tightly than guessed.
+            hold(str(file), _BYTES_FOR_JSON * min(len(line), -left))
+        if size - left > _MAX_JSON:
+            fail(str(file), "larger than 1 GiB", "convert it to Parquet or npz first")
+    text = "\n".join(lines)
     try:
         pairs = json.loads(text, object_pairs_hook=list)
         words = {int(node): np.array(ids, dtype=np.int64) for node, ids in pairs}
@@ -100,25 +117,39 @@ def _features(file: Path) -> dict[int, Array]:
 
 def _target(file: Path, num_nodes: int, notes: list[Note]) -> TensorPlan:
     where = str(file)
-    rows = csv.reader(line for _, line in text_lines(file))
+    rows = _fields(file)
     header = [name.strip() for name in next(rows, [])]
     id_column = _column(header, _IDS, where)
     label_column = header.index(header[1]) if len(header) == 2 else _column(header, _LABELS, where)
     rest = [name for at, name in enumerate(header) if at not in (id_column, label_column)]
     notes.extend(left_out("columns-dropped", rest, where, "only the label is stored"))
-    table = [row for row in rows if row]
-    for number, row in enumerate(table, start=2):
+    nodes, texts = array("q"), list[str]()
+    read, letters, held, size = 0, 0, 0, max(1, text_bytes(file))
+    for number, row in enumerate((row for row in rows if row), start=2):
         if len(row) != len(header):
             fail(f"{file}:{number}", f"{len(row)} columns, not {len(header)}", "check the file")
-        if not row[id_column].strip().isdigit():
+        if not re.fullmatch(r"\d{1,18}", row[id_column].strip()):
             fail(f"{file}:{number}", f"{row[id_column][:60]!r} is not a node id", "check the file")
-    ids = node_ids(np.array([int(row[id_column]) for row in table], dtype=np.int64), where, 1)
+        nodes.append(int(row[id_column]))
+        texts.append(row[label_column].strip())
+        read += sum(map(len, row)) + len(row)
+        letters += len(texts[-1])
+        wanted = _BYTES_FOR_TARGET * len(texts) + 4 * letters
+        held = hold_to(where, wanted, held, read / size)
+    ids = node_ids(np.frombuffer(nodes, dtype=np.int64), where, 1)
     if len(np.unique(ids)) != len(ids) or len(ids) < num_nodes or ids.max(initial=-1) >= len(ids):
         fail(where, f"{len(ids)} targets for {num_nodes} nodes", "give each node one target")
     labels = [""] * len(ids)
-    for node, row in zip(ids.tolist(), table, strict=True):
-        labels[node] = row[label_column].strip()
+    for node, text in zip(nodes, texts, strict=True):
+        labels[node] = text
     return parsed_labels("y", labels, where, notes)
+
+
+def _fields(file: Path) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(line for _, line in text_lines(file))
+    except csv.Error as error:
+        fail(str(file), f"not a table of comma-separated values ({error})", "check the file")
 
 
 def _column(header: list[str], known: tuple[str, ...], where: str) -> int:

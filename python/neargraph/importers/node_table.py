@@ -16,10 +16,11 @@ import numpy as np
 
 from .check import fail, same_rows, store_dtype, to_i64, wider_than_f32
 from .labels import UNLABELLED, class_tensor, missing_labels
+from .memory import hold, need
 from .notes import Note, left_out
 from .npz import split_tensors
 from .plan import CHUNK_BYTES, Array, NodePlan, TensorPlan
-from .table_file import Table
+from .table_file import TEXT_ROWS, Table
 
 _LABEL = ("y", "label")
 _MASKS = ("train_mask", "val_mask", "test_mask")
@@ -55,11 +56,15 @@ def node_plan(table: Table, name: str, named: bool, notes: list[Note]) -> NodePl
 
 def _mask(table: Table, name: str) -> Array:
     """A column of booleans, whole: one byte for each node."""
+    import pyarrow as pa
+
+    where = f"{table.path} [{name}]"
+    if not pa.types.is_boolean(table.kind(name)):
+        fail(where, f"is {table.kind(name)}", "masks are booleans")
+    # Its pieces, the whole, and its share of the split.
+    hold(where, 3 * table.num_rows)
     parts = [table.numbers(batch.column(0), name, row) for row, batch in table.batches([name])]
-    mask = np.concatenate([np.zeros(0, bool), *parts])
-    if mask.dtype != bool:
-        fail(f"{table.path} [{name}]", f"is {table.kind(name)}", "masks are booleans")
-    return mask
+    return np.concatenate([np.zeros(0, bool), *parts])
 
 
 def has_keys(table: Table) -> bool:
@@ -76,11 +81,11 @@ def has_keys(table: Table) -> bool:
 def _keys(table: Table) -> Iterator[list[str]]:
     """The names of nodes in the order of rows; those of a table without ids are its row numbers."""
     if "id" in table.schema.names:
-        for row, batch in table.batches(["id"]):
+        for row, batch in table.batches(["id"], TEXT_ROWS):
             yield table.texts(batch.column("id"), "id", row)
         return
-    for first in range(0, table.num_rows, 1 << 16):
-        yield [str(row) for row in range(first, min(first + (1 << 16), table.num_rows))]
+    for first in range(0, table.num_rows, TEXT_ROWS):
+        yield [str(row) for row in range(first, min(first + TEXT_ROWS, table.num_rows))]
 
 
 def _wide_columns(names: list[str]) -> list[str]:
@@ -150,8 +155,8 @@ def column_tensor(table: Table, column: str, name: str, notes: list[Note]) -> Te
 
 
 def _texts(table: Table, column: str) -> Iterator[list[str | None]]:
-    for _, batch in table.batches([column]):
-        yield batch.column(0).to_pylist()
+    for _, batch in table.batches([column], TEXT_ROWS):
+        yield table.labels(batch.column(0), column)
 
 
 def _labels(table: Table, column: str, where: str, notes: list[Note]) -> TensorPlan | None:
@@ -189,6 +194,7 @@ def _list_width(table: Table, column: str, kind: Any) -> int:
 
     if pa.types.is_fixed_size_list(kind):
         return int(kind.list_size)
+    need(f"{table.path} [{column}]", 8 * table.mean_values(column))
     for _, batch in table.batches([column], 1):
         return len(batch.column(0)[0])
     return 1

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from .arrays import open_npy
+from .arrays import drop_pages, open_npy
 from .check import fail, node_ids, same_rows, store_dtype, to_i64, whole_times
-from .labels import class_tensor
+from .labels import class_tensor, text_rows
+from .memory import hold, need
 from .notes import Note, unused_files
 from .npz import split_tensors
 from .plan import (
@@ -32,6 +34,9 @@ from .plan import (
 _EDGE_FILES = ("edge_index", "indptr", "indices", "edge_attr", "edge_time", "edge_weight")
 # What the extension reads itself; other widths and byte orders are converted in chunks.
 _CORE_DTYPES = ("<i4", "<i8", "<u4", "<u8")
+_ROWS = 1 << 17
+# The kernel maps up to 64 KiB around a page that is read.
+_MAPPED_COLUMNS = 64
 _MASKS = ("train_mask", "val_mask", "test_mask")
 
 
@@ -62,6 +67,8 @@ def array_edges(
             times=None if times is None else whole_times(np.asarray(times[span]), "edge_time", row),
             weights=None if weights is None else np.asarray(weights[span]),
         )
+        for mapped in (array, times, weights):
+            drop_pages(mapped)
 
 
 def array_tensor(
@@ -72,15 +79,31 @@ def array_tensor(
         same_rows(len(array), num_rows, where, name)
     labels = as_labels and array.dtype.kind in "iu"
     stored, wide = store_dtype(np.dtype(np.int64) if labels else array.dtype, where)
-    row_bytes = max(1, array.itemsize * int(np.prod(array.shape[1:], dtype=np.int64)))
+    # Labels are widened after they are read, when those that do not fit are known.
+    narrow = array.dtype.newbyteorder("=") if labels else wide
+    item_bytes = max(array.itemsize, wide.itemsize)
+    row_bytes = max(1, item_bytes * int(np.prod(array.shape[1:], dtype=np.int64)))
     step = max(1, CHUNK_BYTES // row_bytes)
 
     def chunks() -> Iterator[Array]:
         for row in range(0, len(array), step):
-            part = np.asarray(array[row : row + step])
-            yield np.ascontiguousarray(to_i64(part, where, row) if labels else part, dtype=wide)
+            part = _rows(array, slice(row, row + step), narrow)
+            yield to_i64(part, where, row) if labels else part
+            drop_pages(array)
 
     return TensorPlan(name, stored, tuple(int(n) for n in array.shape[1:]), chunks, len(array))
+
+
+def _rows(array: Array, span: slice, dtype: np.dtype[Any]) -> Array:
+    """Some rows in C order. Where they lie in columns, few columns' pages are mapped at once."""
+    if array.ndim < 2 or array.flags.c_contiguous:
+        return np.ascontiguousarray(array[span], dtype=dtype)
+    rows = np.empty(array[span].shape, dtype=dtype)
+    for column in range(0, array.shape[1], _MAPPED_COLUMNS):
+        part = slice(column, column + _MAPPED_COLUMNS)
+        rows[:, part] = array[span, part]
+        drop_pages(array)
+    return rows
 
 
 def plan_npy(path: Path | str) -> GraphPlan:
@@ -108,19 +131,25 @@ def _plan_folder(folder: Path) -> GraphPlan:
     def where(name: str) -> str:
         return str(folder / f"{name}.npy")
 
+    for name, array in arrays.items():
+        if array.ndim == 0 or (name == "indptr" and len(array) == 0):
+            fail(where(name), f"has shape {list(array.shape)}", "give it one row for each")
     num_nodes = _folder_nodes(arrays, folder)
     node, notes = NodePlan(num_nodes=num_nodes), list[Note]()
     for name, array in arrays.items():
         if name in _EDGE_FILES or name in _MASKS:
             continue
         if name == "y" and array.dtype.kind == "U" and array.ndim == 1:
-            texts = _texts(array)
+            texts = _texts(array, where(name))
             node.tensors.append(class_tensor("y", texts, len(array), where(name), notes))
             continue
         plan = array_tensor(array, name, where(name), num_nodes, as_labels=name == "y")
         node.tensors.append(plan)
+    given = [arrays.get(name) for name in _MASKS]
+    # The masks in memory, copies of those in columns, and the codes of their splits.
+    hold(str(folder), 3 * sum(mask.nbytes for mask in given if mask is not None))
     if num_nodes is not None:
-        masks = [_mask(arrays[name]) if name in arrays else None for name in _MASKS]
+        masks = [None if mask is None else _mask(mask) for mask in given]
         node.tensors.extend(split_tensors(masks, num_nodes, str(folder)))
     edge = _folder_edges(arrays, folder, num_nodes)
     if "edge_attr" in arrays:
@@ -136,21 +165,21 @@ def _mask(array: Array) -> Array:
     return np.asarray(array.T if array.ndim == 2 else array, dtype=bool)
 
 
-def _texts(array: Array) -> Callable[[], Iterator[list[str]]]:
+def _texts(array: Array, where: str) -> Callable[[], Iterator[list[str]]]:
+    step = text_rows(array.dtype)
+
     def texts() -> Iterator[list[str]]:
-        for row in range(0, len(array), CHUNK_EDGES):
-            yield array[row : row + CHUNK_EDGES].tolist()
+        need(where, 3 * step * array.itemsize)
+        for row in range(0, len(array), step):
+            yield array[row : row + step].tolist()
+            drop_pages(array)
 
     return texts
 
 
 def _folder_nodes(arrays: dict[str, Array], folder: Path) -> int | None:
     """The number of nodes that all node arrays agree on; None where there are none."""
-    rows = {
-        name: len(array)
-        for name, array in arrays.items()
-        if name in ("x", "y", *_MASKS) and array.ndim > 0
-    }
+    rows = {name: len(array) for name, array in arrays.items() if name in ("x", "y", *_MASKS)}
     if "indptr" in arrays:
         rows["indptr"] = len(arrays["indptr"]) - 1
     if len(set(rows.values())) > 1:
@@ -199,7 +228,7 @@ def _csr(
     indptr, indices = arrays["indptr"], arrays["indices"]
     sound = (
         indptr.dtype.kind in "iu"
-        and indptr.ndim == 1
+        and indptr.ndim == indices.ndim == 1
         and indptr[0] == 0
         and indptr[-1] == len(indices)
     )
@@ -209,18 +238,20 @@ def _csr(
             "indptr.npy does not start at 0 and end at the length of indices.npy",
             "write the matrix again",
         )
-    for row in range(0, len(indices), CHUNK_EDGES):
-        end = min(row + CHUNK_EDGES, len(indices))
-        first = int(np.searchsorted(indptr, row, side="right")) - 1
-        last = int(np.searchsorted(indptr, end, side="left"))
-        lengths: Array = np.diff(np.clip(indptr[first : last + 1].astype(np.int64), row, end))
-        if (lengths < 0).any() or lengths.sum() != end - row:
+    for first in range(0, num_nodes, _ROWS):
+        block = np.asarray(indptr[first : first + _ROWS + 1], dtype=np.int64)
+        if (np.diff(block) < 0).any() or block[0] < 0 or block[-1] > len(indices):
             fail(where, f"indptr.npy falls near row {first}", "write the matrix again")
-        yield EdgeChunk(
-            np.repeat(np.arange(first, first + len(lengths), dtype=np.int64), lengths),
-            node_ids(np.asarray(indices[row:end]), where, row, num_nodes),
-            times=None
-            if times is None
-            else whole_times(np.asarray(times[row:end]), "edge_time", row),
-            weights=None if weights is None else np.asarray(weights[row:end]),
-        )
+        for row in range(int(block[0]), int(block[-1]), CHUNK_EDGES):
+            end = min(row + CHUNK_EDGES, int(block[-1]))
+            lengths: Array = np.diff(np.clip(block, row, end))
+            yield EdgeChunk(
+                np.repeat(np.arange(first, first + len(lengths), dtype=np.int64), lengths),
+                node_ids(np.asarray(indices[row:end]), where, row, num_nodes),
+                times=None
+                if times is None
+                else whole_times(np.asarray(times[row:end]), "edge_time", row),
+                weights=None if weights is None else np.asarray(weights[row:end]),
+            )
+            for mapped in (indptr, indices, times, weights):
+                drop_pages(mapped)

@@ -16,11 +16,13 @@ from neargraph.exceptions import ImportFailed
 from .arrays import NpzFile
 from .check import fail, wider_than_f32
 from .csr import csr_edges, csr_tensor, member_tensor
-from .labels import class_tensor
+from .labels import class_tensor, text_rows
+from .memory import hold
 from .notes import Note, left_out
 from .npz_pairs import pair_chunks, pair_columns
 from .npz_typed import plan_typed
 from .plan import (
+    CHUNK_BYTES,
     Array,
     EdgeChunk,
     EdgePlan,
@@ -61,14 +63,22 @@ def _all_ones(npz: NpzFile, name: str) -> bool:
     return all(bool((chunk == 1).all()) for chunk in npz.open(name).chunks())
 
 
+def _two(npz: NpzFile, name: str) -> tuple[int, int]:
+    """A member that holds the shape of a matrix."""
+    values = npz.small(name)
+    if values.shape != (2,) or values.dtype.kind not in "iu" or (values < 0).any():
+        fail(npz.where(name), "is not two whole numbers", "store [rows, columns]")
+    return int(values[0]), int(values[1])
+
+
 def _square(npz: NpzFile) -> int:
-    num_nodes = int(npz.shape("adj_indptr")[0]) - 1
+    num_nodes = npz.length("adj_indptr") - 1
     if "adj_shape" in npz:
-        shape = [int(n) for n in npz.small("adj_shape")]
-        if shape != [num_nodes, num_nodes]:
+        shape = _two(npz, "adj_shape")
+        if shape != (num_nodes, num_nodes):
             fail(
                 npz.where("adj_shape"),
-                f"says {shape}, adj_indptr says {num_nodes} rows",
+                f"says {list(shape)}, adj_indptr says {num_nodes} rows",
                 "only square adjacency matrices are graphs of one node type",
             )
     return num_nodes
@@ -78,7 +88,7 @@ def _plan_matrices(npz: NpzFile) -> GraphPlan:
     num_nodes = _square(npz)
     node, notes = NodePlan(num_nodes=num_nodes), list[Note]()
     if "attr_indptr" in npz:
-        rows, width = (int(n) for n in npz.small("attr_shape"))
+        rows, width = _two(npz, "attr_shape")
         if rows != num_nodes:
             fail(
                 npz.where("attr_shape"),
@@ -98,7 +108,7 @@ def _plan_matrices(npz: NpzFile) -> GraphPlan:
         chunks=lambda: csr_edges(
             npz, "adj_indptr", "adj_indices", num_nodes, "adj_data" if weighted else None
         ),
-        num_edges=int(npz.shape("adj_indices")[0]),
+        num_edges=npz.length("adj_indices"),
         has_weight=weighted,
     )
     has_matrix = "attr_indptr" in npz
@@ -112,11 +122,11 @@ def _plan_matrices(npz: NpzFile) -> GraphPlan:
 
 
 def _plan_csr(npz: NpzFile) -> GraphPlan:
-    num_nodes = int(npz.shape("indptr")[0]) - 1
+    num_nodes = npz.length("indptr") - 1
     weights = "data" if "data" in npz else None
     edge = EdgePlan(
         chunks=lambda: csr_edges(npz, "indptr", "indices", num_nodes, weights),
-        num_edges=int(npz.shape("indices")[0]),
+        num_edges=npz.length("indices"),
         has_weight=weights is not None,
     )
     notes = unused_members(npz, ("indptr", "indices", "data"))
@@ -124,7 +134,7 @@ def _plan_csr(npz: NpzFile) -> GraphPlan:
 
 
 def _plan_heterophilous(npz: NpzFile) -> GraphPlan:
-    num_nodes = int(npz.shape("node_features")[0])
+    num_nodes = npz.length("node_features")
     node, notes = NodePlan(num_nodes=num_nodes), list[Note]()
     node.tensors.append(member_tensor(npz, "node_features", "x", num_nodes))
     if "node_labels" in npz:
@@ -133,7 +143,7 @@ def _plan_heterophilous(npz: NpzFile) -> GraphPlan:
     masks = [npz.small(name).astype(bool) if name in npz else None for name in names]
     node.tensors.extend(split_tensors(masks, num_nodes, str(npz.path)))
     edge = EdgePlan(
-        chunks=lambda: pair_chunks(npz, "edges", num_nodes), num_edges=int(npz.shape("edges")[0])
+        chunks=lambda: pair_chunks(npz, "edges", num_nodes), num_edges=npz.length("edges")
     )
     used = ("node_features", "node_labels", "edges", *names)
     notes += unused_members(npz, used)
@@ -149,7 +159,7 @@ def label_tensor(npz: NpzFile, member: str, num_nodes: int, notes: list[Note]) -
         return labels
 
     def texts() -> Iterator[list[str]]:
-        for chunk in npz.open(member).chunks():
+        for chunk in npz.open(member).chunks(text_rows(npz.dtype(member))):
             yield chunk.tolist()
 
     return class_tensor("y", texts, num_nodes, npz.where(member), notes)
@@ -160,12 +170,10 @@ def _class_names(npz: NpzFile) -> list[str]:
     if "class_names" not in npz:
         return []
     try:
-        names = npz.small("class_names")
+        return npz.texts("class_names")
     except ImportFailed:
         # Names that need pickle are not read; the labels are numbers anyway.
         return []
-    is_text = names.dtype.kind == "U" and names.ndim == 1
-    return list(names.tolist()) if is_text else []
 
 
 def unused_members(npz: NpzFile, used: tuple[str, ...]) -> list[Note]:
@@ -184,7 +192,12 @@ def split_tensors(given: Sequence[Array | None], num_nodes: int, where: str) -> 
     first = next((mask for mask in given if mask is not None), None)
     if first is None:
         return []
+    # Masks that are not there are made, and with those that are they make codes.
+    hold(where, sum(2 * first.nbytes for mask in given if mask is None))
     masks = [np.zeros_like(first) if mask is None else mask for mask in given]
+    if any(mask.ndim not in (1, 2) for mask in masks):
+        shapes = [list(mask.shape) for mask in masks]
+        fail(where, f"masks have shapes {shapes}", "store [nodes] or [k, nodes]")
     flat = masks[0].ndim == 1
     stacks = [mask.reshape(1, -1) if mask.ndim == 1 else mask for mask in masks]
     if any(s.shape != stacks[0].shape for s in stacks) or stacks[0].shape[1] != num_nodes:
@@ -216,13 +229,12 @@ def _whole(name: str, codes: Array, mask_width: int | None) -> TensorPlan:
 
 
 def _plan_blocks(npz: NpzFile) -> GraphPlan:
-    node_ptr = npz.small("node_ptr").astype(np.int64)
-    edge_ptr = npz.small("edge_ptr").astype(np.int64)
+    node_ptr, edge_ptr = (_integers(npz, name) for name in ("node_ptr", "edge_ptr"))
     for name, pointers in (("node_ptr", node_ptr), ("edge_ptr", edge_ptr)):
         if len(pointers) < 1 or pointers[0] != 0 or (np.diff(pointers) < 0).any():
             fail(
                 npz.where(name),
-                "is no pointer array (0, then never falling)",
+                "is not a pointer array (0, then never falling)",
                 "the file is inconsistent",
             )
     num_nodes, num_edges = int(node_ptr[-1]), int(edge_ptr[-1])
@@ -245,15 +257,27 @@ def _plan_blocks(npz: NpzFile) -> GraphPlan:
     return GraphPlan(str(npz.path), "npz graphs", [node], [edge], notes, facts)
 
 
+def _integers(npz: NpzFile, name: str) -> Array:
+    values = npz.small(name)
+    if values.ndim != 1 or values.dtype.kind not in "iu":
+        fail(npz.where(name), "is not a list of integers", "check the layout of the file")
+    return values.astype(np.int64)
+
+
 def graph_ids(node_ptr: Array) -> TensorPlan:
     """Node tensor `graph_id`, i64: the graph that each node belongs to."""
 
-    def chunks() -> Iterator[Array]:
-        for first in range(0, len(node_ptr) - 1, 1 << 16):
-            counts = np.diff(node_ptr[first : first + (1 << 16) + 1])
-            yield np.repeat(np.arange(first, first + len(counts), dtype=np.int64), counts)
+    return TensorPlan(
+        "graph_id", "i64", (), lambda: _graphs_of_nodes(node_ptr, 8), int(node_ptr[-1])
+    )
 
-    return TensorPlan("graph_id", "i64", (), chunks, int(node_ptr[-1]))
+
+def _graphs_of_nodes(node_ptr: Array, row_bytes: int) -> Iterator[Array]:
+    """The graph of each node, of as many nodes at once as make a chunk of rows."""
+    total, step = int(node_ptr[-1]), max(1, CHUNK_BYTES // max(8, row_bytes))
+    for first in range(0, total, step):
+        nodes = np.arange(first, min(first + step, total))
+        yield np.searchsorted(node_ptr, nodes, side="right") - 1
 
 
 def graph_labels(labels: Array, node_ptr: Array, where: str) -> TensorPlan:
@@ -264,9 +288,8 @@ def graph_labels(labels: Array, node_ptr: Array, where: str) -> TensorPlan:
     dtype = "i64" if values.dtype.kind == "i" else "f32"
 
     def chunks() -> Iterator[Array]:
-        for first in range(0, len(values), 1 << 14):
-            part = slice(first, first + (1 << 14))
-            yield np.repeat(values[part], np.diff(node_ptr[first : first + (1 << 14) + 1]), axis=0)
+        for graphs in _graphs_of_nodes(node_ptr, values.nbytes // max(1, len(values))):
+            yield values[graphs]
 
     return TensorPlan(
         "graph_y",
@@ -280,7 +303,7 @@ def graph_labels(labels: Array, node_ptr: Array, where: str) -> TensorPlan:
 
 def _block_edges(npz: NpzFile, node_ptr: Array, edge_ptr: Array) -> Iterator[EdgeChunk]:
     where = npz.where("edge_index")
-    if int(npz.shape("edge_index")[-1]) != int(edge_ptr[-1]):
+    if npz.shape("edge_index") != (2, int(edge_ptr[-1])):
         fail(
             where,
             f"has shape {list(npz.shape('edge_index'))}, edge_ptr ends at {edge_ptr[-1]}",

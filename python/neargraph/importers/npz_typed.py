@@ -81,7 +81,7 @@ def _columns(npz: NpzFile, node: NodePlan) -> list[str]:
 def _add_columns(npz: NpzFile, node: NodePlan) -> None:
     count = node.num_nodes or 0
     if "bow_indptr" in npz and npz.shape("bow_indptr") == (count + 1,):
-        width = int(npz.shape("bow_vocab")[0])
+        width = npz.length("bow_vocab")
         node.tensors.append(csr_tensor(npz, "bow_indptr", "bow_indices", None, width, count))
     has_label = False
     for member in _columns(npz, node):
@@ -90,9 +90,8 @@ def _add_columns(npz: NpzFile, node: NodePlan) -> None:
         if classes and not has_label:
             has_label = True
             labels = member_tensor(npz, member, "y", count, as_labels=True)
-            class_names = npz.small(f"{name}_names")
-            if class_names.dtype.kind == "U" and class_names.ndim == 1 and labels.dtype == "i64":
-                labels.class_names = class_names.tolist()
+            if labels.dtype == "i64":
+                labels.class_names = npz.texts(f"{name}_names") or None
             node.tensors.append(labels)
         else:
             node.tensors.append(member_tensor(npz, member, name, count))
@@ -110,5 +109,5 @@ def _edge_type(
             )
 
     return EdgePlan(
-        source.name, relation, destination.name, chunks, num_edges=int(npz.shape(member)[1])
+        source.name, relation, destination.name, chunks, num_edges=npz.length(member, 1)
     )

@@ -14,8 +14,8 @@ XDtype = Literal["f32", "f16", "bf16", "i8"]
 class ImportOptions:
     """What the user asked of an import; the defaults keep what the file says.
 
-    ``memory`` is in bytes and bounds the whole process. ``split`` is (train, val, test) in
-    percent, drawn over the nodes of ``split_type`` (default: the type that has labels).
+    ``memory`` is in bytes and bounds what the import adds to the process. ``split`` is (train, val,
+    test) in percent, drawn over the nodes of ``split_type`` (default: the type that has labels).
     ``num_nodes`` sets the id bound of a single node type whose input does not tell it.
     ``reverse`` also stores the reverse of each edge type. ``edge_ids`` keeps the row number of
     every edge even where the input has no edge tensors. ``reuse_ids`` lets the store give the ids

@@ -162,7 +162,8 @@ class GraphPlan:
     """Everything one input holds. ``origin`` names it in messages, ``format`` names its layout.
 
     ``notes`` and ``facts`` are shown to the user: what is dropped or odd, and what else is worth
-    knowing. A stream may add notes while it is read.
+    knowing. A stream may add notes while it is read. ``held_bytes`` is what the plan keeps of the
+    input in memory until the import ends.
     """
 
     origin: str
@@ -171,6 +172,7 @@ class GraphPlan:
     edges: list[EdgePlan]
     notes: list[Note] = field(default_factory=list)
     facts: list[str] = field(default_factory=list)
+    held_bytes: int = 0
 
     def node(self, name: str) -> NodePlan:
         """The node type called ``name``; KeyError where there is none."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 from neargraph import _core
 
 from .check import fail
+from .memory import Allowance, allowed
 from .narrow import narrow_x
 from .notes import Note
 from .options import ImportOptions
@@ -30,6 +32,8 @@ Progress = Callable[[str, int, int | None], None]
 
 # What an ordinary SSD takes; only the estimate of the time uses it.
 _TENSOR_BYTES_PER_SECOND = 5e8
+# Of a row on its way: as it was read, converted, handed over, and encoded.
+_COPIES = 4
 
 
 def run_import(
@@ -50,13 +54,14 @@ def run_import(
     options = options or ImportOptions()
     check_target(Path(out), options)
     _apply(plan, options)
-    importer = _importer(out, options)
-    try:
-        return _Run(importer, plan, options, progress or (lambda *_: None)).report()
-    except BaseException:
-        # The importer's own drop would do the same; doing it here frees the disk at once.
-        importer.abort()
-        raise
+    with _allowed(plan, options) as allowance:
+        importer = _importer(out, options, allowance)
+        try:
+            return _Run(importer, plan, options, progress or (lambda *_: None)).report()
+        except BaseException:
+            # The importer's own drop would do the same; doing it here frees the disk at once.
+            importer.abort()
+            raise
 
 
 def estimate_import(
@@ -72,12 +77,14 @@ def estimate_import(
     _apply(plan, options)
     edges = sum(edge.num_edges or 0 for edge in plan.edges)
     tensors = _stored_bytes(plan, options)
-    importer = _importer(out, replace(options, overwrite=True))
-    try:
-        _declare_types(importer, plan, options)
-        known: dict[str, Any] = json.loads(importer.estimate(edges))
-    finally:
-        importer.abort()
+    with _allowed(plan, options) as allowance:
+        importer = _importer(out, replace(options, overwrite=True), allowance)
+        try:
+            _declare_types(importer, plan, options)
+            known: dict[str, Any] = json.loads(importer.estimate(edges))
+        finally:
+            importer.abort()
+    known["memory_bytes"] = allowance.limit
     topology = int(known.pop("disk_bytes"))
     moved = max(tensors, _chunk_bytes(plan, options))
     return {
@@ -99,10 +106,18 @@ def check_target(out: Path, options: ImportOptions) -> None:
         fail(str(out), f"the folder {out.absolute().parent} does not exist", "create it first")
 
 
-def _importer(out: Path | str, options: ImportOptions) -> _core.Importer:
+def _allowed(plan: GraphPlan, options: ImportOptions) -> AbstractContextManager[Allowance]:
+    """The memory of the import, checked against what the plan keeps and its widest row."""
+    widest = max(_all_tensors(plan), key=lambda tensor: tensor.row_bytes, default=None)
+    row_bytes = widest.row_bytes if widest else 0
+    where = f"{plan.origin} [{widest.name}]" if widest else plan.origin
+    return allowed(options.memory, plan.held_bytes, _COPIES * row_bytes, where)
+
+
+def _importer(out: Path | str, options: ImportOptions, allowance: Allowance) -> _core.Importer:
     return _core.Importer(
         str(out),
-        options.memory,
+        allowance.for_core(),
         options.threads,
         options.page_bytes,
         options.fill,

@@ -19,7 +19,7 @@ from .check import fail, node_ids, whole_times
 from .node_table import column_tensor, has_keys, node_plan
 from .notes import Note, left_out, unused_files
 from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan
-from .table_file import TABLE_ENDINGS, Table
+from .table_file import ROWS, TABLE_ENDINGS, TEXT_ROWS, Table
 from .text import _DESTINATION, _SOURCE, _TIME, _WEIGHT, TextHints
 
 __all__ = ["TABLE_ENDINGS", "plan_table", "table_folder"]
@@ -142,7 +142,8 @@ def _edge_plan(
         return node_ids(table.numbers(column, columns[key], row), where, row, bound)
 
     def chunks() -> Iterator[EdgeChunk]:
-        for row, batch in table.batches(list(dict.fromkeys(columns.values()))):
+        rows = TEXT_ROWS if named else ROWS
+        for row, batch in table.batches(list(dict.fromkeys(columns.values())), rows):
             got = {
                 key: table.numbers(batch.column(name), name, row)
                 for key, name in columns.items()

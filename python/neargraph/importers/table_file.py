@@ -6,7 +6,10 @@ of its columns, and a later row that does not fit them is an error. Memory is th
 
 from __future__ import annotations
 
+import mmap
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +19,18 @@ import numpy as np
 from neargraph.exceptions import MissingDependency
 
 from .check import fail, need_file
-from .plan import CHUNK_EDGES, Array
+from .memory import current, hold
+from .plan import Array
 
 TABLE_ENDINGS = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
+ROWS = 1 << 16
+TEXT_ROWS = 1 << 15
+"""Rows at once of text, which becomes Python strings: several times the room of numbers."""
+
+_PARQUET = (".parquet", ".pq")
+_BUFFER_BYTES = 1 << 20
+_NAME_BYTES_MAX = 1024
+_PYARROW_BYTES = 48 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +42,9 @@ class Table:
     num_rows: int
 
     def __post_init__(self) -> None:
-        names = self.schema.names
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            fail(str(self.path), f"two columns are called {twice!r}", "rename one of them")
+        twice = [name for name, count in Counter(self.schema.names).items() if count > 1]
+        if twice:
+            fail(str(self.path), f"two columns are called {twice[0]!r}", "rename one of them")
 
     @staticmethod
     def open(path: Path) -> Table:
@@ -47,20 +58,23 @@ class Table:
             raise MissingDependency(
                 f"{path}: reading tables needs pyarrow; install it with: pip install pyarrow"
             ) from error
+        # The library itself, once.
+        hold(str(path), _PYARROW_BYTES if current().held == 0 else 0)
         try:
-            if path.suffix in (".parquet", ".pq"):
-                file = pq.ParquetFile(path)
-                return Table(path, file.schema_arrow, file.metadata.num_rows)
+            if path.suffix in _PARQUET:
+                with pq.ParquetFile(path) as file:
+                    return Table(path, file.schema_arrow, file.metadata.num_rows)
             if path.suffix == ".csv":
-                with pc.open_csv(path) as lines:
+                blocks = pc.ReadOptions(use_threads=False, block_size=_BUFFER_BYTES)
+                with pc.open_csv(path, read_options=blocks) as lines:
                     return Table(path, lines.schema, sum(batch.num_rows for batch in lines))
-            with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
+            with _mapped(path) as (_, reader):
                 rows = sum(reader.get_batch(k).num_rows for k in range(reader.num_record_batches))
                 return Table(path, reader.schema, rows)
         except (pa.ArrowException, OSError) as error:
             fail(str(path), f"damaged or of another format ({error})", "write the file again")
 
-    def batches(self, columns: Sequence[str], rows: int = CHUNK_EDGES) -> Iterator[tuple[int, Any]]:
+    def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[tuple[int, Any]]:
         """(first row, record batch) of the given columns, in order."""
         import pyarrow as pa
 
@@ -75,22 +89,29 @@ class Table:
             fail(str(self.path), f"damaged after row {row} ({error})", "write the file again")
 
     def _batches(self, columns: list[str], rows: int) -> Iterator[Any]:
-        import pyarrow as pa
         import pyarrow.csv as pc
         import pyarrow.parquet as pq
 
-        if self.path.suffix in (".parquet", ".pq"):
-            with pq.ParquetFile(self.path) as file:
-                yield from file.iter_batches(batch_size=rows, columns=columns)
+        if self.path.suffix in _PARQUET:
+            # By default, the columns of a row group are read whole.
+            texts = [name for name in columns if self.is_text(name)]
+            with pq.ParquetFile(
+                self.path, buffer_size=_BUFFER_BYTES, pre_buffer=False, read_dictionary=texts
+            ) as file:
+                yield from file.iter_batches(rows, columns=columns, use_threads=False)
         elif self.path.suffix == ".csv":
             types = {name: self.schema.field(name).type for name in columns}
             wanted = pc.ConvertOptions(include_columns=columns, column_types=types)
-            with pc.open_csv(self.path, convert_options=wanted) as lines:
+            blocks = pc.ReadOptions(use_threads=False, block_size=_BUFFER_BYTES)
+            with pc.open_csv(self.path, read_options=blocks, convert_options=wanted) as lines:
                 yield from lines
         else:
-            with pa.memory_map(str(self.path)) as source, pa.ipc.open_file(source) as reader:
+            with _mapped(self.path) as (pages, reader):
                 for k in range(reader.num_record_batches):
-                    yield reader.get_batch(k).select(columns)
+                    whole = reader.get_batch(k).select(columns)
+                    for start in range(0, whole.num_rows, rows):
+                        yield whole.slice(start, rows)
+                        pages.madvise(mmap.MADV_DONTNEED)
 
     def kind(self, name: str) -> Any:
         """The Arrow type of a column; of a dictionary, that of its values."""
@@ -106,6 +127,40 @@ class Table:
         kind = self.kind(name)
         return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
+    def mean_values(self, column: str) -> int:
+        """Values of a list column in a mean row, as the footer of a Parquet file tells."""
+        import pyarrow.parquet as pq
+
+        if self.path.suffix not in _PARQUET or self.num_rows == 0:
+            return 0
+        with pq.ParquetFile(self.path) as file:
+            groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+        parts = [group.column(k) for group in groups for k in range(group.num_columns)]
+        found = (p.num_values for p in parts if p.path_in_schema.split(".")[0] == column)
+        return int(sum(found) // self.num_rows)
+
+    def labels(self, column: Any, name: str) -> list[str | None]:
+        """A column of text of a batch; nulls are None."""
+        known: list[str | None] = self._decoded(column, name).to_pylist()
+        return known
+
+    def _decoded(self, column: Any, name: str) -> Any:
+        """A column without its dictionary; long names are refused before each row gets a copy."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        packed = pa.types.is_dictionary(column.type)
+        names = column.dictionary if packed else column
+        if self.is_text(name) and len(names):
+            longest = pc.max(pc.binary_length(names)).as_py() or 0
+            if longest > _NAME_BYTES_MAX:
+                fail(
+                    f"{self.path} [{name}]",
+                    f"a name has {longest} bytes; the longest may have {_NAME_BYTES_MAX}",
+                    "shorten it",
+                )
+        return column.dictionary_decode() if packed else column
+
     def numbers(self, column: Any, name: str, first: int, missing: int | None = None) -> Array:
         """A column of a batch as NumPy; timestamps become integers.
 
@@ -114,8 +169,7 @@ class Table:
         """
         import pyarrow as pa
 
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
+        column = self._decoded(column, name)
         if pa.types.is_temporal(column.type):
             column = column.cast(pa.int64())
         if column.null_count:
@@ -129,8 +183,7 @@ class Table:
         """A column of names as text, integers as decimals; nulls are refused by row."""
         import pyarrow as pa
 
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
+        column = self._decoded(column, name)
         if column.null_count:
             self._null(column, name, first)
         kind = column.type
@@ -142,3 +195,16 @@ class Table:
     def _null(self, column: Any, name: str, first: int) -> None:
         row = first + int(np.flatnonzero(np.asarray(column.is_null()))[0])
         fail(f"{self.path} [{name}]", f"row {row} is null", "fill or drop the row")
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[tuple[mmap.mmap, Any]]:
+    """The mapping of an Arrow file, whose pages can be given back, and its reader."""
+    import pyarrow as pa
+
+    if path.stat().st_size == 0:
+        fail(str(path), "is empty", "write the file again")
+    with path.open("rb") as file:
+        pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    with pa.ipc.open_file(pa.py_buffer(pages)) as reader:
+        yield pages, reader

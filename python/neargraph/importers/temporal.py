@@ -6,14 +6,16 @@ stored in millionths, which the plan's notes say.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from .check import fail, need_file, node_ids
+from .check import fail, file_beside, need_file, node_ids
 from .labels import missing_labels
 from .lines import number_table, text_lines
+from .memory import hold
 from .notes import Note
 from .plan import CHUNK_EDGES, Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 
@@ -22,10 +24,11 @@ _MILLION = 1_000_000
 
 def labels_beside(path: Path) -> Path | None:
     """node2label.txt[.gz] in the folder of an edge file, where it exists."""
-    for name in ("node2label.txt", "node2label.txt.gz"):
-        if (file := path.with_name(name)).is_file() and not path.name.startswith("node2label"):
-            return file
-    return None
+    if path.name.startswith("node2label"):
+        return None
+    return file_beside(path.with_name("node2label.txt")) or file_beside(
+        path.with_name("node2label.txt.gz")
+    )
 
 
 def plan_temporal(path: Path | str) -> GraphPlan:
@@ -45,10 +48,12 @@ def plan_temporal(path: Path | str) -> GraphPlan:
         if table.shape[1] != 2:
             fail(where, f"{table.shape[1]} columns, expected node, label", "check the file")
         ids = node_ids(table[:, 0], where, 1)
-        if len(np.unique(ids)) != len(ids):
-            fail(where, "a node has two labels", "give each node one")
         top = max(top, int(ids.max(initial=-1)))
         node.num_nodes = top + 1
+        # The labels, and the ids in order.
+        hold(where, 8 * node.num_nodes + 16 * len(ids))
+        if len(np.unique(ids)) != len(ids):
+            fail(where, "a node has two labels", "give each node one")
         notes.extend(missing_labels(node.num_nodes - len(ids), where))
         labels = np.full(node.num_nodes, -1, dtype=np.int64)
         labels[ids] = table[:, 1]
@@ -66,34 +71,32 @@ def plan_temporal(path: Path | str) -> GraphPlan:
 
 
 def _rows(file: Path) -> Iterator[tuple[Array, Array, Array]]:
-    buffer: list[tuple[int, int, float]] = []
-    first = 1
+    ids, times, first = array("q"), array("d"), 1
     for number, line in text_lines(file):
         if not line.strip() or line[0] in "#%":
             continue
         try:
             source, destination, time = line.replace(",", " ").split()
-            buffer.append((int(source), int(destination), float(time)))
-        except ValueError:
+            ids.extend((int(source), int(destination)))
+            times.append(float(time))
+        except (ValueError, OverflowError):
             fail(
                 f"{file}:{number}",
                 f"{line[:60]!r} is not source, target, time",
                 "make every line two node ids and one time",
             )
-        if not np.isfinite(buffer[-1][2]) or abs(buffer[-1][2]) > 2**53:
+        if not abs(times[-1]) <= 2**53:
             fail(f"{file}:{number}", f"time {time} cannot be stored exactly", "check the file")
-        if len(buffer) >= CHUNK_EDGES:
-            yield _columns(buffer, file, first)
-            buffer, first = [], number + 1
-    if buffer:
-        yield _columns(buffer, file, first)
+        if len(times) >= CHUNK_EDGES:
+            yield _columns(ids, times, str(file), first)
+            ids, times, first = array("q"), array("d"), number + 1
+    if times:
+        yield _columns(ids, times, str(file), first)
 
 
 def _columns(
-    rows: list[tuple[int, int, float]], file: Path, first: int
+    ids: array[int], times: array[float], where: str, first: int
 ) -> tuple[Array, Array, Array]:
-    left = np.array([row[0] for row in rows], dtype=np.int64)
-    right = np.array([row[1] for row in rows], dtype=np.int64)
-    where = str(file)
-    times = np.array([row[2] for row in rows], dtype=np.float64)
-    return node_ids(left, where, first), node_ids(right, where, first), times
+    left, right = np.ascontiguousarray(np.frombuffer(ids, dtype=np.int64).reshape(-1, 2).T)
+    stamps = np.frombuffer(times, dtype=np.float64)
+    return node_ids(left, where, first), node_ids(right, where, first), stamps

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .check import fail, need_file, node_ids, same_rows
+from .check import fail, file_beside, need_file, node_ids, same_rows
 from .lines import number_table, pair_tables, text_lines
+from .memory import hold
 from .notes import unused_files
 from .npz import graph_labels
 from .plan import (
@@ -44,8 +45,7 @@ def tu_name(folder: Path) -> str | None:
 
 def _part(folder: Path, name: str, part: str) -> Path | None:
     for end in (".txt", ".txt.gz"):
-        file = folder / f"{name}_{part}{end}"
-        if file.is_file():
+        if file := file_beside(folder / f"{name}_{part}{end}"):
             return file
     return None
 
@@ -67,6 +67,7 @@ def plan_tudataset(path: Path | str) -> GraphPlan:
     graph_of = graph_of[:, 0]
     if graph_of.size == 0 or (np.diff(graph_of) < 0).any() or graph_of[0] != 0:
         fail(str(indicator), "graphs are not numbered 1, 2, ... in order", "sort the file")
+    hold(str(indicator), 24 * (int(graph_of[-1]) + 1))
     node_ptr = np.concatenate([[0], np.cumsum(np.bincount(graph_of))])
     node = NodePlan(num_nodes=len(graph_of))
     node.tensors = _node_tensors(folder, name, graph_of, node_ptr)
