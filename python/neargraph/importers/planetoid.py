@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from .check import fail, need_file, node_ids, wider_than_f32
+from .memory import hold
 from .notes import Note, unused_files
 from .npz import split_tensors
 from .plan import (
@@ -30,6 +30,8 @@ from .plan import (
 from .safe_pickle import CsrParts, load_plain_pickle
 
 _VAL_NODES = 500
+# What a byte of a list of numbers becomes: text, Python integers, an array.
+_TEXT_BYTES = 40
 
 
 def planetoid_name(path: Path) -> str | None:
@@ -57,14 +59,13 @@ def plan_planetoid(path: Path | str) -> GraphPlan:
         need_file(file)
     test = _test_index(folder / f"ind.{name}.test.index")
     allx, tx = _matrix(parts["allx"]), _matrix(parts["tx"])
-    labels = _labels(load_plain_pickle(parts["ally"]), parts["ally"])
-    test_labels = _labels(load_plain_pickle(parts["ty"]), parts["ty"])
-    num_train = len(load_plain_pickle(parts["y"]))
-    graph = load_plain_pickle(parts["graph"])
-    if not isinstance(graph, dict):
-        fail(str(parts["graph"]), "holds no adjacency dictionary", "download the data set again")
+    labels, test_labels = _labels(parts["ally"]), _labels(parts["ty"])
+    num_train = len(_labels(parts["y"]))
+    graph = _graph(parts["graph"])
     num_nodes = max(int(test.max()) + 1, int(allx.shape[0]), max(graph, default=-1) + 1)
     _check(parts, allx, tx, labels, test_labels, test)
+    # Labels, masks, the split, and which row of the test matrix a node has.
+    hold(str(folder), 24 * num_nodes)
     all_labels = np.zeros(num_nodes, dtype=np.int64)
     all_labels[: len(labels)] = labels
     all_labels[np.sort(test)] = 0
@@ -104,10 +105,15 @@ def plan_planetoid(path: Path | str) -> GraphPlan:
 
 
 def _test_index(file: Path) -> Array:
+    hold(str(file), _TEXT_BYTES * need_file(file).stat().st_size)
     try:
-        return np.array([int(line) for line in need_file(file).read_text().split()], dtype=np.int64)
-    except ValueError as error:
+        ids = np.array([int(line) for line in file.read_text().split()], dtype=np.int64)
+    except (ValueError, OverflowError) as error:
         fail(str(file), f"not a list of node ids ({error})", "download the data set again")
+    node_ids(ids, str(file), 0)
+    if len(ids) == 0 or len(np.unique(ids)) < len(ids):
+        fail(str(file), "lists no node, or one node twice", "download the data set again")
+    return ids
 
 
 def _matrix(file: Path) -> CsrParts:
@@ -115,10 +121,11 @@ def _matrix(file: Path) -> CsrParts:
     if not isinstance(matrix, CsrParts):
         fail(str(file), "holds no sparse matrix", "download the data set again")
     rows, width = matrix.shape
-    pointers, columns = matrix.indptr, matrix.indices
+    integers = matrix.indptr.dtype.kind in "iu" and matrix.indices.dtype.kind in "iu"
+    # Differences of unsigned pointers would never be negative.
+    pointers, columns = matrix.indptr.astype(np.int64), matrix.indices
     sound = (
-        pointers.dtype.kind in "iu"
-        and columns.dtype.kind in "iu"
+        integers
         and len(pointers) == rows + 1
         and pointers[0] == 0
         and pointers[-1] == len(columns)
@@ -131,10 +138,27 @@ def _matrix(file: Path) -> CsrParts:
     return matrix
 
 
-def _labels(one_hot: Any, file: Path) -> Array:
-    if not isinstance(one_hot, np.ndarray) or one_hot.ndim != 2:
+def _labels(file: Path) -> Array:
+    one_hot = load_plain_pickle(file)
+    if not isinstance(one_hot, np.ndarray) or one_hot.ndim != 2 or one_hot.shape[1] == 0:
         fail(str(file), "holds no one-hot labels", "download the data set again")
     return np.asarray(one_hot.argmax(axis=1), dtype=np.int64)
+
+
+def _graph(file: Path) -> dict[int, list[int]]:
+    graph = load_plain_pickle(file)
+    plain = type(graph) is dict and all(
+        type(node) is int and type(targets) is list for node, targets in graph.items()
+    )
+    # One list can stand for many nodes, so that a short file has endless edges.
+    if not plain or sum(map(len, graph.values())) > file.stat().st_size:
+        fail(
+            str(file),
+            "does not hold a dictionary with a list of neighbours for each node",
+            "download the data set again",
+        )
+    node_ids(_ids(list(graph), str(file)), str(file), 0)
+    return graph  # type: ignore[no-any-return]
 
 
 def _check(
@@ -196,9 +220,11 @@ def _graph_edges(graph: dict[int, list[int]], num_nodes: int, where: str) -> Ite
 
 
 def _chunk(sources: list[int], destinations: list[int], num_nodes: int, where: str) -> EdgeChunk:
-    try:
-        left = np.array(sources, dtype=np.int64)
-        right = np.array(destinations, dtype=np.int64)
-    except (TypeError, ValueError, OverflowError) as error:
-        fail(where, f"holds a node id that is no integer ({error})", "download the set again")
+    left, right = _ids(sources, where), _ids(destinations, where)
     return EdgeChunk(node_ids(left, where, 0, num_nodes), node_ids(right, where, 0, num_nodes))
+
+
+def _ids(ids: list[int], where: str) -> Array:
+    if not all(type(node) is int and abs(node) < 1 << 63 for node in ids):
+        fail(where, "holds a node id that is not an integer", "download the data set again")
+    return np.array(ids, dtype=np.int64)
