@@ -13,7 +13,10 @@ Format = Annotated[
     str | None,
     typer.Option(help="text, lists, temporal, table, npy, npz, planetoid, musae, tudataset."),
 ]
-Memory = Annotated[str | None, typer.Option(help="Memory of the whole process, like 256MB.")]
+Memory = Annotated[
+    str | None,
+    typer.Option(help="Memory of the whole process, e.g. 256MB. Default: a quarter of RAM."),
+]
 Undirected = Annotated[bool, typer.Option(help="Store both directions.")]
 SelfLoops = Annotated[str, typer.Option(help="keep, remove or add.")]
 Unique = Annotated[bool, typer.Option(help="Keep one of parallel edges.")]

@@ -142,6 +142,12 @@ class NpzFile:
     def __contains__(self, name: object) -> bool:
         return name in self.names
 
+    @property
+    def listed(self) -> str:
+        """The names of the members for a message, the first 20 of them."""
+        shown = [name[:60] for name in self.names[:20]]
+        return ", ".join(shown) + (", ..." if len(self.names) > len(shown) else "")
+
     def where(self, name: str) -> str:
         """How messages name a member."""
         return f"{self.path} [{name}]"
@@ -151,7 +157,7 @@ class NpzFile:
         if name not in self.names:
             fail(
                 str(self.path),
-                f"has no member {name!r} (members: {', '.join(self.names)})",
+                f"has no member {name!r} (members: {self.listed})",
                 "check that the file is complete",
             )
         with _damage(self.where(name), "cannot be read"):

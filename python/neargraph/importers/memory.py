@@ -30,6 +30,7 @@ class Allowance:
 
     def __init__(self, memory: int | None, held: int = 0, piece: int = 0) -> None:
         ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        self.given = memory is not None
         self.limit = ram // _RAM_SHARE if memory is None else memory
         self.held = held
         self.pieces = max(_PIECES_BYTES, piece)
@@ -39,8 +40,13 @@ class Allowance:
         """The least limit that would do."""
         return self.held + self.pieces + _CORE_BYTES_MIN
 
-    def for_core(self) -> int:
-        """The bound to give to the extension, which leaves a quarter of it to others."""
+    def for_core(self) -> int | None:
+        """The bound to give to the extension, which leaves a quarter of it to others.
+
+        None leaves it to the extension, which knows the limits of containers.
+        """
+        if not self.given:
+            return None
         return min(self.limit, (self.limit - self.held - self.pieces) // 3 * 4)
 
 
@@ -100,7 +106,11 @@ def beside_interpreter(memory: int) -> int:
     left = memory - INTERPRETER_BYTES
     wanted = Allowance(None).wanted
     if left < wanted:
-        too_small("import", wanted, max(0, left))
+        raise BudgetTooSmall(
+            f"--memory {format_bytes(memory)} is too small to import with: the interpreter takes "
+            f"{format_bytes(INTERPRETER_BYTES)} of it; give --memory "
+            f"{_readable(wanted + INTERPRETER_BYTES)} or more"
+        )
     return left
 
 

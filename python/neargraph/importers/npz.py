@@ -54,7 +54,7 @@ def plan_npz(path: Path | str) -> GraphPlan:
     known = " ".join(_LAYOUTS.split())
     return fail(
         str(npz.path),
-        f"unknown npz layout (members: {', '.join(npz.names)})",
+        f"unknown npz layout (members: {npz.listed})",
         f"write it in one of: {known}",
     )
 

@@ -84,7 +84,8 @@ def estimate_import(
             known: dict[str, Any] = json.loads(importer.estimate(edges))
         finally:
             importer.abort()
-    known["memory_bytes"] = allowance.limit
+    if options.memory is not None:
+        known["memory_bytes"] = options.memory
     topology = int(known.pop("disk_bytes"))
     moved = max(tensors, _chunk_bytes(plan, options))
     return {
