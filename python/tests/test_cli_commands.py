@@ -78,8 +78,8 @@ def test_every_import_option_reaches_the_store(tmp_path, capsys):
         capsys=capsys,
     )
     assert code == 0, out
-    assert json.loads(out)["report"]["fingerprint"]
     with ng.open(tmp_path / "g.ng", memory="64MB") as store:
+        assert json.loads(out)["report"]["fingerprint"] == store.fingerprint
         kind = store.schema.edge_types[0]
         assert (kind.undirected, kind.has_edge_ids) == (True, True)
         assert (store.num_nodes, store.num_edges) == (600, 2 * 500 + 600)

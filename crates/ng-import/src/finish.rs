@@ -38,14 +38,14 @@ pub struct ImportReport {
     pub peak_rss_bytes: u64,
     /// Threads that parsed and sorted.
     pub threads: usize,
-    /// The store's fingerprint.
-    pub fingerprint: u64,
     /// What was dropped, doubled, replaced or odd.
     pub notes: Vec<Note>,
     /// Why the store that was replaced could not be removed, if so; the next import to this name,
     /// and the next rewriting of the store, removes what is left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leftover: Option<String>,
+    /// The store's fingerprint, 16 hexadecimal digits.
+    pub fingerprint: String,
 }
 
 impl Importer {
@@ -111,9 +111,9 @@ impl Importer {
             disk_bytes: summary.disk_bytes,
             peak_rss_bytes: ng_io::peak_rss_bytes(),
             threads: self.plan.threads,
-            fingerprint: summary.fingerprint,
             notes,
             leftover,
+            fingerprint: format!("{:016x}", summary.fingerprint),
         })
     }
 }

@@ -161,8 +161,6 @@ def _label(key: str) -> str:
 
 
 def _value(key: str, value: Any) -> Any:
-    if key == "fingerprint":
-        return f"{value:016x}"
     if key.endswith("_bytes"):
         return size(value)
     if key.endswith("seconds"):
