@@ -5,8 +5,8 @@ destination); a name such as ``"a__to__b"`` or a pair is accepted wherever it is
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -98,6 +98,7 @@ class EdgeType:
     num_edges: int
     num_edge_ids: int
     undirected: bool
+    is_reverse_index: bool
     has_edge_ids: bool
     has_time: bool
     has_weight: bool
@@ -111,16 +112,33 @@ class EdgeType:
 
 @dataclass(frozen=True)
 class Schema:
-    """All types of one snapshot, in the order of their ids."""
+    """All types of one snapshot, in the order of their ids.
+
+    `edge_types` are those of the graph; `reverse_types` are the reverses that the import kept,
+    which are indexes: nothing samples them or counts their edges unless they are named. An
+    `EdgeType.index` counts both, so it is not a place in either tuple.
+    """
 
     node_types: tuple[NodeType, ...]
     edge_types: tuple[EdgeType, ...]
+    reverse_types: tuple[EdgeType, ...]
     raw: dict[str, Any]
 
     @property
     def is_homogeneous(self) -> bool:
         """One node type and at most one edge type: batches are `Data`, not `HeteroData`."""
         return len(self.node_types) == 1 and len(self.edge_types) <= 1
+
+    def edge_type_at(self, index: int) -> EdgeType:
+        """The edge type whose index is `index`."""
+        return next(t for t in (*self.edge_types, *self.reverse_types) if t.index == index)
+
+    def with_reverse(self, wanted: Collection[int]) -> "Schema":
+        """The same with those reverse types among the edge types whose indices are `wanted`."""
+        named = tuple(t for t in self.reverse_types if t.index in wanted)
+        kept = tuple(t for t in self.reverse_types if t.index not in wanted)
+        edge_types = sorted((*self.edge_types, *named), key=lambda t: t.index)
+        return replace(self, edge_types=tuple(edge_types), reverse_types=kept)
 
     @property
     def names(self) -> str:
@@ -141,14 +159,12 @@ class Schema:
 
     def edge_type(self, name: str | Sequence[str] | None = None) -> EdgeType:
         """The edge type called `name`: a triple, a pair of node types, ``"a__to__b"`` or the
-        relation alone; without a name, the only one there is."""
+        relation alone; without a name, the only one there is. A reverse that is kept is found where
+        no other type has the name."""
         if name is None:
             found = list(self.edge_types)
         else:
-            parts = tuple(name.split("__")) if isinstance(name, str) else tuple(name)
-            found = [t for t in self.edge_types if _matches(t, parts)]
-            if not found and isinstance(name, str):
-                found = [t for t in self.edge_types if "__".join(t.triple) == name]
+            found = _named(self.edge_types, name) or _named(self.reverse_types, name)
         if len(found) == 1:
             return found[0]
         known = ", ".join(repr(t.triple) for t in self.edge_types)
@@ -167,6 +183,14 @@ class Schema:
         of = owner.name if isinstance(owner, NodeType) else owner.triple
         known = ", ".join(repr(t.name) for t in owner.tensors) or "none"
         raise NameNotFound(f"{of!r} has no tensor {name!r}; it has {known}")
+
+
+def _named(types: tuple[EdgeType, ...], name: str | Sequence[str]) -> list[EdgeType]:
+    parts = tuple(name.split("__")) if isinstance(name, str) else tuple(name)
+    found = [t for t in types if _matches(t, parts)]
+    if not found and isinstance(name, str):
+        found = [t for t in types if "__".join(t.triple) == name]
+    return found
 
 
 def _matches(edge_type: EdgeType, parts: tuple[str, ...]) -> bool:
@@ -192,7 +216,7 @@ def parse_catalog(text: str) -> Schema:
         )
         for i, t in enumerate(raw["node_types"])
     )
-    edge_types = tuple(
+    edge_types = [
         EdgeType(
             index=i,
             source=t["source"],
@@ -203,14 +227,20 @@ def parse_catalog(text: str) -> Schema:
             num_edges=t["num_edges"],
             num_edge_ids=t["num_edge_ids"],
             undirected=t["undirected"],
+            is_reverse_index=t["is_reverse_index"],
             has_edge_ids=t["has_edge_ids"],
             has_time=t["has_time"],
             has_weight=t["has_weight"],
             tensors=_tensors(t["tensors"]),
         )
         for i, t in enumerate(raw["edge_types"])
+    ]
+    return Schema(
+        node_types,
+        tuple(t for t in edge_types if not t.is_reverse_index),
+        tuple(t for t in edge_types if t.is_reverse_index),
+        raw,
     )
-    return Schema(node_types, edge_types, raw)
 
 
 def _tensors(rows: list[dict[str, Any]]) -> tuple[TensorMeta, ...]:

@@ -84,7 +84,7 @@ class Reader(ABC):
 
     @property
     def num_edges(self) -> int:
-        """Entries of all neighbour lists; an undirected edge counts twice."""
+        """Entries of all neighbour lists; an undirected edge counts twice, a kept reverse not."""
         return sum(t.num_edges for t in self.schema.edge_types)
 
     def metadata(self) -> tuple[list[str], list[EdgeTriple]]:

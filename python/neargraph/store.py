@@ -178,6 +178,7 @@ class Store(Reader):
     def info(self) -> dict[str, Any]:
         """The catalog as plain data, with path, back end, memory, log and fingerprint beside it.
 
+        ``reverse_types`` has the reverses that the import kept, which are not types of the graph.
         ``commits_waiting`` counts commits after the last checkpoint, ``commits_recovered`` those
         that opening took over from a writer that crashed; ``read_only_because`` says why these are
         in memory alone, if they are.
@@ -185,6 +186,7 @@ class Store(Reader):
         core, snap = self.core, self.snapshot()
         return {
             **snap.schema.raw,
+            **_split_reverse_types(snap.schema),
             "path": self.path,
             "num_nodes": snap.num_nodes,
             "num_nodes_live": snap.num_nodes_live,
@@ -537,6 +539,13 @@ def _warn_of(leftover: str | None) -> None:
             RuntimeWarning,
             stacklevel=3,
         )
+
+
+def _split_reverse_types(schema: Schema) -> dict[str, Any]:
+    raw = schema.raw["edge_types"]
+    names = ("edge_types", "reverse_types")
+    types = (schema.edge_types, schema.reverse_types)
+    return {n: [raw[t.index] for t in some] for n, some in zip(names, types, strict=True)}
 
 
 def _file_bytes(path: str) -> int:

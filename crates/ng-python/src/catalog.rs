@@ -1,6 +1,7 @@
 //! The catalog as the JSON that `_core.pyi` describes: what users may know, without file layout.
 
 use ng_store::{EdgeTypeMeta, NodeTypeMeta, Snapshot, TensorMeta};
+use ng_types::EdgeTypeId;
 use serde_json::{Value, json};
 
 /// Everything a store says about itself.
@@ -17,10 +18,11 @@ pub fn describe(snapshot: &Snapshot) -> Value {
         "edge_types": catalog
             .edge_types
             .iter()
-            .map(|meta| {
+            .zip((0..).map(EdgeTypeId))
+            .map(|(meta, id)| {
                 let source = name_of(usize::from(meta.source.0));
                 let destination = name_of(usize::from(meta.destination.0));
-                edge_type(meta, source, destination)
+                edge_type(meta, source, destination, catalog.is_reverse_index(id))
             })
             .collect::<Vec<_>>(),
     })
@@ -37,7 +39,12 @@ fn node_type(meta: &NodeTypeMeta) -> Value {
     })
 }
 
-fn edge_type(meta: &EdgeTypeMeta, source: Option<String>, destination: Option<String>) -> Value {
+fn edge_type(
+    meta: &EdgeTypeMeta,
+    source: Option<String>,
+    destination: Option<String>,
+    is_reverse_index: bool,
+) -> Value {
     json!({
         "source": source,
         "relation": meta.relation,
@@ -49,6 +56,7 @@ fn edge_type(meta: &EdgeTypeMeta, source: Option<String>, destination: Option<St
         "undirected": meta.undirected,
         "unique": meta.unique,
         "reverse": meta.reverse.map(|id| id.0),
+        "is_reverse_index": is_reverse_index,
         "has_edge_ids": meta.has_edge_ids,
         "has_time": meta.has_time,
         "has_weight": meta.has_weight,

@@ -241,7 +241,7 @@ impl Sampler {
         bytes > self.snapshot.budget().limit_bytes() / 2
     }
 
-    /// The same with every topology in memory that fits beside the rest: what is read at random
+    /// The same with every topology that is drawn from in memory, if all fit beside the rest: what is read at random
     /// several times a batch is worth more there than rows are.
     ///
     /// # Errors
@@ -251,18 +251,19 @@ impl Sampler {
         self.with_topology_within(limit_bytes)
     }
 
-    /// The same with every topology in memory, if all of them take at most `limit_bytes`.
+    /// The same with every topology that is drawn from in memory, if all of them take at most
+    /// `limit_bytes`.
     ///
     /// # Errors
     /// As [`Sampler::with_topology_that_fits`].
     pub fn with_topology_within(self, limit_bytes: u64) -> Result<Self, SampleError> {
-        let edge_types = 0..self.ends.len() as u16;
-        let bytes: u64 =
-            edge_types.clone().map(|id| self.snapshot.resident_bytes(EdgeTypeId(id))).sum();
-        if bytes > limit_bytes {
+        let edge_types = (0..self.ends.len() as u16).map(EdgeTypeId);
+        let drawn = |id: &EdgeTypeId| self.spec.fanouts.draws_from(*id);
+        let bytes = edge_types.clone().filter(drawn).map(|id| self.snapshot.resident_bytes(id));
+        if bytes.sum::<u64>() > limit_bytes {
             return Ok(self);
         }
-        let load = |id| self.snapshot.load_topology(EdgeTypeId(id)).map(Some);
+        let load = |id| drawn(&id).then(|| self.snapshot.load_topology(id)).transpose();
         let resident = edge_types.map(load).collect::<Result<_, _>>()?;
         self.with_resident(resident)
     }
@@ -314,7 +315,8 @@ impl Sampler {
 
     /// What sampling wants of the store's block cache.
     pub(crate) fn block_cache_bytes(&self) -> u64 {
-        let all = self.resident.iter().all(Option::is_some);
+        let mut edge_types = (0..).map(EdgeTypeId).zip(self.resident.iter());
+        let all = edge_types.all(|(id, held)| held.is_some() || !self.spec.fanouts.draws_from(id));
         if all { 0 } else { self.snapshot.budget().limit_bytes() / 4 }
     }
 

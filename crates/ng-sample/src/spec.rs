@@ -48,6 +48,11 @@ impl Fanouts {
         list.and_then(|list| list.get(hop)).copied().unwrap_or(0)
     }
 
+    /// Whether any hop draws from an edge type.
+    pub(crate) fn draws_from(&self, edge_type: EdgeTypeId) -> bool {
+        (0..self.hops).any(|hop| self.get(edge_type, hop) != 0)
+    }
+
     pub(crate) fn check(&self, catalog: &Catalog) -> Result<(), SampleError> {
         let (given, known) = (self.per_edge_type.len(), catalog.edge_types.len());
         if given == known {
@@ -90,6 +95,12 @@ impl SampleSpec {
     /// Uniform draws without replacement.
     pub fn uniform(fanouts: Fanouts, seed: u64) -> Self {
         Self { fanouts, method: Method::Uniform, replace: false, seed }
+    }
+
+    /// Whether draws are from the first edge type alone.
+    pub(crate) fn draws_from_first_alone(&self) -> bool {
+        let ids = 1..self.fanouts.per_edge_type.len();
+        !ids.map(|id| EdgeTypeId(id as u16)).any(|id| self.fanouts.draws_from(id))
     }
 
     pub(crate) fn check(&self, catalog: &Catalog) -> Result<(), SampleError> {

@@ -22,8 +22,8 @@ impl Sampler {
         batches: impl IntoIterator<Item = (&'a [NodeId], u64)>,
     ) -> Result<Trace, SampleError> {
         let catalog = self.snapshot().catalog();
-        let types = (catalog.node_types.len(), catalog.edge_types.len());
-        if types != (1, 1) {
+        let types = (catalog.node_types.len(), catalog.num_named_edge_types());
+        if types != (1, 1) || !self.spec().draws_from_first_alone() {
             return Err(SampleError::Spec(format!(
                 "a trace is of one node type and one edge type; this store has {} and {}",
                 types.0, types.1

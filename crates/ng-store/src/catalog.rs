@@ -115,6 +115,19 @@ impl Catalog {
         })
     }
 
+    /// Whether an edge type is the index that finds the edges of another one by their source, and no
+    /// type that somebody named: of a type and its reverse the second.
+    pub fn is_reverse_index(&self, edge_type: EdgeTypeId) -> bool {
+        let meta = self.edge_types.get(usize::from(edge_type.0));
+        meta.and_then(|meta| meta.reverse).is_some_and(|of| of < edge_type)
+    }
+
+    /// How many edge types the graph has, without those that are indexes of others.
+    pub fn num_named_edge_types(&self) -> usize {
+        let ids = (0..self.edge_types.len()).map(|id| EdgeTypeId(id as u16));
+        ids.filter(|id| !self.is_reverse_index(*id)).count()
+    }
+
     /// The oldest format version whose readers understand what the store holds.
     pub fn format_version(&self) -> u32 {
         let of_nodes = self.node_types.iter().flat_map(|t| &t.tensors);

@@ -51,6 +51,8 @@ def info(
     out.print(pairs_table(str(store), rows))
     out.print(_types("Node types", facts["node_types"], _node_row))
     out.print(_types("Edge types", facts["edge_types"], _edge_row))
+    if facts["reverse_types"]:
+        out.print(_types("Kept reverses, for deletions", facts["reverse_types"], _edge_row))
 
 
 def _direct(facts: dict[str, Any]) -> str:
@@ -95,7 +97,7 @@ def _node_row(entry: dict[str, Any]) -> tuple[str, str, str, str]:
 def _edge_row(entry: dict[str, Any]) -> tuple[str, str, str, str]:
     names = ("undirected", "unique", "has_edge_ids", "has_time", "has_weight")
     flags = [name.removeprefix("has_").replace("_", " ") for name in names if entry.get(name)]
-    if entry.get("reverse") is not None:
+    if entry.get("reverse") is not None and not entry["is_reverse_index"]:
         flags.append("reverse kept")
     triple = f"{entry['source']} - {entry['relation']} - {entry['destination']}"
     return triple, f"{entry['num_edges']:,}", ", ".join(flags), _tensors(entry)

@@ -57,13 +57,13 @@ class RowCheck:
             WrongRow: A row is missing, too many, or has other bytes.
         """
         for kind, type_id, tensor, dtype in columns:
-            owners: list[Any] = [*self._snapshot.schema.node_types]
-            if kind == "edge":
-                owners = [*self._snapshot.schema.edge_types]
+            schema = self._snapshot.schema
+            is_node = kind == "node"
+            owner = schema.node_types[type_id] if is_node else schema.edge_type_at(type_id)
             ids = batch.nodes(type_id) if kind == "node" else batch.edge_ids(type_id)
             if ids is None:
                 continue
-            what = f"{_owner(owners[type_id])}.{tensor}"
+            what = f"{_owner(owner)}.{tensor}"
             found = batch.tensor(kind, type_id, tensor)
             sparse = isinstance(found, tuple)
             count = len(found[0]) - 1 if sparse else len(found)

@@ -83,10 +83,10 @@ class Collator:
             [t for t in owner.tensors if ("node", owner.index, t.name) in carried]
             for owner in schema.node_types
         ]
-        self._edge_columns = [
-            [t for t in owner.tensors if ("edge", owner.index, t.name) in carried]
+        self._edge_columns = {
+            owner.index: [t for t in owner.tensors if ("edge", owner.index, t.name) in carried]
             for owner in schema.edge_types
-        ]
+        }
         self._has_masks = [
             bool(split_columns(owner))
             and all(("node", owner.index, name) in carried for name in split_columns(owner))

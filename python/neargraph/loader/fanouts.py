@@ -16,6 +16,8 @@ _FANOUT_MAX = 2**31 - 1
 def resolve_fanouts(schema: Schema, fanouts: Any) -> list[list[int]]:
     """One list of fanouts per edge type, in the order of their ids, all equally long.
 
+    A reverse that the store keeps as an index has zeros, unless it is named.
+
     Raises:
         NameNotFound: A key names no edge type of the store.
         ValueError: An edge type is missing, the hops differ, or a fanout is below -1.
@@ -29,23 +31,34 @@ def resolve_fanouts(schema: Schema, fanouts: Any) -> list[list[int]]:
     if callable(values):  # A dictionary: `values` is its method, not NumNeighbors' field.
         values = fanouts
     if isinstance(values, Mapping):
-        given = {schema.edge_type(_plain(key)).index: list(v) for key, v in values.items()}
-        lists = []
+        given: dict[int, list[Any]] = {}
+        for key, hops in values.items():
+            named = schema.edge_type(_plain(key))
+            if named.index in given:
+                raise ValueError(f"fanouts name edge type {named.triple!r} twice")
+            given[named.index] = list(hops)
+        lists = {}
         for edge_type in schema.edge_types:
-            chosen = given.get(edge_type.index, default)
+            chosen = given.pop(edge_type.index, default)
             if chosen is None:
                 raise ValueError(
                     f"fanouts miss edge type {edge_type.triple!r}; give it a list, "
                     "of zeros to leave it out"
                 )
-            lists.append(list(chosen))
+            lists[edge_type.index] = list(chosen)
+        lists |= given
     elif isinstance(values, Sequence) and not isinstance(values, str):
-        lists = [list(values) for _ in schema.edge_types]
+        lists = {edge_type.index: list(values) for edge_type in schema.edge_types}
     else:
         raise ValueError(f"fanouts are a list or a dictionary by edge type, got {fanouts!r}")
-    if len({len(hops) for hops in lists}) > 1:
-        raise ValueError(f"fanouts of all edge types need the same number of hops, got {lists}")
-    return [[_fanout(value) for value in hops] for hops in lists]
+    lengths = {len(hops) for hops in lists.values()}
+    if len(lengths) > 1:
+        raise ValueError(
+            f"fanouts of all edge types need the same number of hops, got {[*lists.values()]}"
+        )
+    unused = [0] * max(lengths, default=0)
+    count = len(schema.edge_types) + len(schema.reverse_types)
+    return [[_fanout(value) for value in lists.get(index, unused)] for index in range(count)]
 
 
 def _plain(key: Any) -> Any:

@@ -191,7 +191,7 @@ class NeighborLoader(EpochLoader):
             rank=rank,
             world_size=world_size,
         )
-        collator = Collator(snapshot.schema, sampler.tensors, x_cast)
+        collator = Collator(sampler.schema, sampler.tensors, x_cast)
         self._source = BatchSource(sampler, inputs, plan, collator, transform)
         self._pool = WorkerPool(self._source, num_workers, workers) if num_workers else None
         self._options = {"prefetch": prefetch, "threads": threads}

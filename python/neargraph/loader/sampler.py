@@ -94,18 +94,24 @@ class NeighborSampler:
         if not 0 <= seed < 2**64:
             raise ValueError(f"seed must be in 0 ... 2^64 - 1, got {seed}")
         self.snapshot = store.snapshot()
-        self.fanouts = resolve_fanouts(self.snapshot.schema, fanouts)
+        schema = self.snapshot.schema
+        self.fanouts = resolve_fanouts(schema, fanouts)
+        self.schema = schema.with_reverse([i for i, hops in enumerate(self.fanouts) if any(hops)])
         self.seed = seed
         self.replace = replace
         _check_method(method, dependent_batches, replace)
         self.method = method
         self.dependent_batches = dependent_batches
         self.layout = check_layout(layout, method)
-        self.tensors = resolve_attrs(self.snapshot.schema, attrs)
-        check_x(self.snapshot.schema, self.tensors, x_dtype, x_format)
+        if self.layout == "direct" and self.schema.edge_types != schema.edge_types:
+            raise UnsupportedArgument(
+                f"fanouts name a kept reverse, of {self.schema.names}, and the direct layout does "
+                "not have it; use layout='paged'"
+            )
+        self.tensors = resolve_attrs(self.schema, attrs)
+        check_x(self.schema, self.tensors, x_dtype, x_format)
         self._columns = [
-            (*tensor, _column(self.snapshot.schema, tensor, x_dtype, x_format))
-            for tensor in self.tensors
+            (*tensor, _column(self.schema, tensor, x_dtype, x_format)) for tensor in self.tensors
         ]
         self._check = RowCheck(self.snapshot) if check_rows else None
         names = [name for kind, _, name in self.tensors if kind == "node"]
@@ -149,11 +155,11 @@ class NeighborSampler:
         places = np.arange(len(inputs), dtype=np.int64)
         core = self.core.sample([(inputs.node_type.index, inputs.nodes(places))], stream)
         self._check_rows(core, f"the batch of stream {stream}", _DIRECT)
-        return MiniBatch(core, self.snapshot.schema, inputs.node_type, inputs.input_id(places))
+        return MiniBatch(core, self.schema, inputs.node_type, inputs.input_id(places))
 
     def sample_many(self, seeds: Mapping[str, Any], *, stream: int = 0) -> MiniBatch:
         """Samples one batch around seeds of several node types, {node type: ids [n]}."""
-        schema = self.snapshot.schema
+        schema = self.schema
         given = [(schema.node_type(name), as_ids(ids)) for name, ids in seeds.items()]
         core = self.core.sample([(t.index, ids) for t, ids in given], stream)
         self._check_rows(core, f"the batch of stream {stream}", _DIRECT)
@@ -346,8 +352,7 @@ class NeighborSampler:
             how = _DIRECT if ahead is None else ahead.describe()
             self._check_rows(core, f"batch {batch} of epoch {train_epoch}", how)
         input_id = inputs.input_id(places)
-        schema = self.snapshot.schema
-        return MiniBatch(core, schema, inputs.node_type, input_id, plan.padding(batch))
+        return MiniBatch(core, self.schema, inputs.node_type, input_id, plan.padding(batch))
 
     def _check_rows(self, core: _core.MiniBatch, name: str, how: str) -> None:
         if self._check is not None:

@@ -55,12 +55,19 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         self, store: Reader, num_neighbors: Any, *, seed: int = 0, replace: bool = False
     ) -> None:
         self._sampler = NeighborSampler(store, num_neighbors, seed=seed, replace=replace, attrs=())
+        schema = self._sampler.schema
+        named = [t.triple for t in schema.edge_types if t.is_reverse_index]
+        if named:
+            raise UnsupportedArgument(
+                f"PyG's loaders read the edge types of the graph, and {named} are indexes; sample "
+                "these with neargraph.NeighborLoader"
+            )
         self._epoch: int | None = None
         self._splits: dict[str, Tensor] = {}
-        counts = {t.name: t.num_nodes for t in self._sampler.snapshot.schema.node_types}
+        counts = {t.name: t.num_nodes for t in schema.node_types}
         self.num_nodes: int | dict[str, int] = counts
-        if self._sampler.snapshot.schema.is_homogeneous:
-            self.num_nodes = self._sampler.snapshot.schema.node_types[0].num_nodes
+        if schema.is_homogeneous:
+            self.num_nodes = schema.node_types[0].num_nodes
 
     def set_epoch(self, train_epoch: int) -> None:
         """Gives the batches of the next pass other draws; call it before each pass.

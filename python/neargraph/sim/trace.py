@@ -17,6 +17,7 @@ import numpy as np
 
 from neargraph import _core
 from neargraph.exceptions import NameNotFound, UnsupportedArgument
+from neargraph.loader.fanouts import resolve_fanouts
 
 from .config import DATASETS
 
@@ -131,7 +132,8 @@ class Trace:
         parts = _parts(seeds, nodes.num_nodes, batches, batch_size, seed)
         ends = np.cumsum([len(part) for part in parts]).tolist()
         version = store.snapshot().version
-        sampler = _core.Sampler(version, [_fanouts(fanouts)], False, seed, [])
+        per_type = resolve_fanouts(schema, _fanouts(fanouts))
+        sampler = _core.Sampler(version, per_type, False, seed, [])
         core = sampler.trace(np.concatenate(parts), ends, list(range(len(parts))))
         row_bytes = found.num_columns * found.numpy_dtype.itemsize
         if page_bytes is not None and row_bytes + BESIDE_ROW_BYTES <= page_bytes:

@@ -64,6 +64,13 @@ impl Direct {
                     .into(),
             ));
         }
+        if !spec.draws_from_first_alone() {
+            return Err(SampleError::Spec(
+                "the direct layout has one edge type, and fanouts name a second; use \
+                 layout=\"paged\""
+                    .into(),
+            ));
+        }
         let (mut own, mut others) = (Vec::new(), Vec::new());
         for (column, (tensor, decoder)) in columns.tensors().enumerate() {
             match (file.row_of(tensor), decoder) {
@@ -129,7 +136,8 @@ impl Direct {
         admit: &Admit<'_>,
     ) -> Result<Known, SampleError> {
         let (snapshot, ends) = (sampler.snapshot(), sampler.ends());
-        hops.clear(1, 1);
+        hops.clear(1, ends.len());
+        let drawn = ends.get(..1).unwrap_or_default();
         for (node_type, ids) in seeds {
             snapshot.check_nodes(*node_type, ids)?;
             let passing = NodeMap::<I>::BYTES_PER_NODE + BYTES_PER_SECTION;
@@ -141,7 +149,7 @@ impl Direct {
         let mut known = Known::default();
         for hop in 0..sampler.spec().fanouts.hops() {
             let rule = sampler.rule(Turn { key, stream, hop }, 0);
-            for ends in ends {
+            for ends in drawn {
                 let (frontier, step, edges) = hops.expanding(0, *ends);
                 let Some(rule) = rule.filter(|_| !frontier.is_empty()) else { continue };
                 let addresses: Vec<u64> = frontier.iter().map(|address| address.get()).collect();
@@ -155,7 +163,7 @@ impl Direct {
                 step.keep_read(read.expansion, edges)?;
             }
             held.grow(hops.bytes_for_hop(ends, 0) + known.ids.capacity() as u64 * 8, admit)?;
-            for ends in ends {
+            for ends in drawn {
                 let (_, step, edges) = hops.expanding(0, *ends);
                 step.take_read(&mut edges.data);
             }

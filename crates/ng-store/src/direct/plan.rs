@@ -166,18 +166,19 @@ impl DirectPlan {
     }
 }
 
-/// The only node type and edge type.
+/// The only node type and edge type, beside which its reverse may be kept.
 pub(crate) fn only_types(
     snapshot: &Snapshot,
 ) -> Result<(&NodeTypeMeta, &EdgeTypeMeta), DirectError> {
     let catalog = snapshot.catalog();
+    let edges = catalog.num_named_edge_types();
     match (catalog.node_types.as_slice(), catalog.edge_types.as_slice()) {
-        ([node], [edge]) => Ok((node, edge)),
-        (nodes, edges) => Err(DirectError::Unsupported(format!(
+        ([node], [edge, ..]) if edges == 1 => Ok((node, edge)),
+        (nodes, _) => Err(DirectError::Unsupported(format!(
             "the direct layout is for stores of one node type and one edge type, this one has {} \
              and {}; use layout=\"paged\"",
             nodes.len(),
-            edges.len()
+            edges
         ))),
     }
 }
