@@ -215,6 +215,7 @@ class EpochWriter:
         name: str,
         key: dict[str, str],
         train_epoch: int,
+        epochs: tuple[int, int],
         hot: HotSet,
     ) -> None: ...
     def finish(self) -> int: ...
@@ -228,6 +229,11 @@ class EpochFile:
     @property
     def train_epoch(self) -> int: ...
     @property
+    def epochs(self) -> tuple[int, int]: ...
+    def verify(
+        self, progress: Callable[[int, int], None] | None = None
+    ) -> list[tuple[int, int, str]]: ...
+    @property
     def num_batches(self) -> int: ...
     @property
     def record_bytes(self) -> int: ...
@@ -238,7 +244,12 @@ class EpochFile:
 
 class Replay:
     def __init__(
-        self, sampler: Sampler, directory: str, names: list[str], prefetch: int = 1
+        self,
+        sampler: Sampler,
+        directory: str,
+        key: dict[str, str],
+        files: list[tuple[int, str]],
+        prefetch: int = 1,
     ) -> None: ...
     def push(self, file: int, batches: tuple[int, int]) -> None: ...
     def memory(self) -> dict[str, int] | None: ...

@@ -149,5 +149,9 @@ class CompiledMismatch(NeargraphError, ValueError):
     """Compiled epochs were made from other data or settings; the message names what differs."""
 
 
+class CompiledOutdated(CompiledMismatch):
+    """Compiled epochs are of a version of the format that this release does not read."""
+
+
 class MissingDependency(NeargraphError, ImportError):
     """An optional package is needed; the message gives the pip command."""

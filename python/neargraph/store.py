@@ -466,17 +466,23 @@ class Store(Reader):
         max_rate: str | int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> dict[str, Any]:
-        """Compares every block of the last checkpoint with its checksum; readers and writers go on.
+        """Compares every block of the last checkpoint, and every compiled epoch and direct layout
+        inside the store, with its checksum; readers and writers go on.
 
         Args:
             max_rate: Bytes a second that it may read at most, such as ``"200MB"``.
-            progress: Called with how many of how many blocks are done.
+            progress: Called with how many of how many blocks of the store are done.
 
         Returns:
-            ``ok``, ``blocks``, and ``problems`` with file, page and block of each damage.
+            ``ok``, ``blocks``, and ``problems`` with file, page and block of each damage. Where
+            there is ``STORE/compiled``, also ``compiled_epochs`` and ``direct_layouts`` that were
+            read, and ``not_checked``: files of other versions, which are not.
         """
+        from neargraph.loader.verify import verify_compiled
+
         rate = None if max_rate is None else parse_bytes(max_rate)
         report: dict[str, Any] = json.loads(self.core.scrub(rate, progress))
+        verify_compiled(report, self.path, self.snapshot(), lambda *_: None, rate)
         return report
 
     def update_stats(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from epoch_files import regions
 
 import neargraph as ng
 from neargraph.cli.app import main
@@ -162,7 +163,8 @@ def test_a_changed_store_has_no_compiled_epochs(path, tmp_path):
 
 
 def test_damage_is_named_and_a_file_cut_short_is_refused(path, tmp_path):
-    name = sorted(file.name for file in (path / "compiled").glob("*.epoch"))[0]
+    name, other = sorted(file.name for file in (path / "compiled").glob("*.epoch"))
+    (tmp_path / other).symlink_to(path / "compiled" / other)
     whole = (path / "compiled" / name).read_bytes()
     damaged = bytearray(whole)
     damaged[len(whole) // 2] ^= 1
@@ -173,6 +175,22 @@ def test_damage_is_named_and_a_file_cut_short_is_refused(path, tmp_path):
         (tmp_path / name).write_bytes(whole[:-4096])
         with pytest.raises(ng.StoreDamaged, match="not a whole compiled epoch"):
             _loader(store, compiled=tmp_path)
+
+
+def test_every_region_of_a_file_with_hot_and_cold_rows_is_checked(path, tmp_path):
+    first, second = sorted((path / "compiled").glob("*.epoch"))
+    content = first.read_bytes()
+    (tmp_path / second.name).symlink_to(second)
+    places = regions(content)
+    assert "maps" in places
+    for name, place in places.items():
+        changed = bytearray(content)
+        changed[place] ^= 4
+        (tmp_path / first.name).write_bytes(changed)
+        with ng.open(path, memory="72MB") as store:
+            with pytest.raises(ng.StoreDamaged, match=first.name):
+                _drain(_loader(store, compiled=tmp_path))
+            assert name
 
 
 def test_memory_that_is_too_small_is_named_or_done_without(path):

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ng_sample::{EpochKey, ReplayMemory, SampleError};
+use ng_sample::{CompiledError, EpochId, EpochKey, ReplayMemory, SampleError};
 use ng_types::{NodeId, NodeTypeId};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
@@ -11,8 +11,12 @@ use pyo3::types::PyDict;
 
 use crate::arrays;
 use crate::errors;
+use crate::progress::Callback;
 use crate::sampler::{MiniBatch, Sampler, Source};
 use crate::snapshot::Snapshot;
+
+/// A damaged batch: its number, where it begins, and what is wrong.
+type Damage = (u64, u64, String);
 
 /// Seeds of batches that follow each other, and their streams.
 fn jobs(
@@ -164,13 +168,15 @@ impl EpochWriter {
         name: &str,
         key: EpochKey,
         train_epoch: u64,
+        epochs: (u64, u64),
         hot: &HotSet,
     ) -> PyResult<Self> {
+        let id = EpochId { key, train_epoch, set: epochs.0..epochs.1 };
         let writer = ng_sample::EpochWriter::create(
             Arc::clone(&snapshot.inner),
             Path::new(directory),
             name,
-            (key, train_epoch),
+            id,
             Arc::clone(&hot.inner),
         );
         let writer = writer.map_err(|error| errors::sample(&error))?;
@@ -209,12 +215,32 @@ impl EpochFile {
 
     #[getter]
     fn key(&self) -> EpochKey {
-        self.inner.key().clone()
+        self.inner.id().key.clone()
     }
 
     #[getter]
     fn train_epoch(&self) -> u64 {
-        self.inner.train_epoch()
+        self.inner.id().train_epoch
+    }
+
+    /// The first epoch that was compiled with it, and the one after the last.
+    #[getter]
+    fn epochs(&self) -> (u64, u64) {
+        let set = &self.inner.id().set;
+        (set.start, set.end)
+    }
+
+    #[pyo3(signature = (progress=None))]
+    fn verify(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Vec<Damage>> {
+        let mut callback = Callback::new(progress);
+        let found = py.detach(|| self.inner.verify(&mut |done, all| callback.call(done, all)));
+        callback.finish()?;
+        let found = found.map_err(|error| errors::compiled(&error))?;
+        let places = found.iter().map(|error| match error {
+            CompiledError::Damaged { batch, offset, .. } => (*batch, *offset, error.to_string()),
+            other => (0, 0, other.to_string()),
+        });
+        Ok(places.collect())
     }
 
     #[getter]
@@ -248,16 +274,21 @@ pub struct Replay {
 #[pymethods]
 impl Replay {
     #[new]
-    #[pyo3(signature = (sampler, directory, names, prefetch=1))]
+    #[pyo3(signature = (sampler, directory, key, files, prefetch=1))]
     fn new(
         py: Python<'_>,
         sampler: &Sampler,
         directory: &str,
-        names: Vec<String>,
+        key: EpochKey,
+        files: Vec<(u64, String)>,
         prefetch: usize,
     ) -> PyResult<Self> {
+        let (epochs, names): (Vec<u64>, Vec<String>) = files.into_iter().unzip();
         let replay = py.detach(|| {
             let files = ng_sample::EpochFile::open_all(Path::new(directory), &names)?;
+            for (file, epoch) in files.iter().zip(&epochs) {
+                file.check_epoch(&key, *epoch)?;
+            }
             ng_sample::Replay::new(sampler.inner.clone(), files, prefetch)
         });
         let replay = replay.map_err(|error| errors::sample(&error))?;

@@ -194,6 +194,7 @@ fn compiled_class(error: &CompiledError) -> Class {
     match error {
         CompiledError::NotAnEpoch { .. } | CompiledError::Damaged { .. } => Named("StoreDamaged"),
         CompiledError::Mismatch { .. } => Named("CompiledMismatch"),
+        CompiledError::Version { .. } => Named("CompiledOutdated"),
         CompiledError::Busy { .. } => Named("StoreBusy"),
         CompiledError::Read(error) => device_class(error),
         CompiledError::Open(_) | CompiledError::Write(_) | CompiledError::Directory { .. } => {

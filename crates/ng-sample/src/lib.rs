@@ -34,7 +34,8 @@ pub use buffer::Buffer;
 pub use columns::ColumnSpec;
 pub use compact::{CompactEdges, CompactNodes, CompactSample};
 pub use compiled::{
-    CompiledError, EpochFile, EpochKey, EpochWriter, HotSet, Measured, Replay, ReplayMemory, Survey,
+    CompiledError, EpochFile, EpochId, EpochKey, EpochWriter, HotSet, Measured, Replay,
+    ReplayMemory, Survey,
 };
 pub use error::SampleError;
 pub use ids::Ids;

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use common::one_type::{self, Edges, Rows, number, open, skewed_list};
 use ng_sample::{
-    ColumnSpec, CompiledError, EpochFile, EpochKey, EpochWriter, Fanouts, HotSet, LookAhead,
-    Method, MiniBatch, Reading, Replay, SampleError, SampleSpec, Sampler, Settings, Survey,
+    ColumnSpec, CompiledError, EpochFile, EpochId, EpochKey, EpochWriter, Fanouts, HotSet,
+    LookAhead, Method, MiniBatch, Reading, Replay, SampleError, SampleSpec, Sampler, Settings,
+    Survey,
 };
 use ng_store::{Owner, Store, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
@@ -85,8 +86,8 @@ fn write(store: &Store, dir: &Path, epoch: u64, hot: &Arc<HotSet>) -> Result<u64
     jobs(epoch).into_iter().for_each(|(seeds, stream)| ahead.push(seeds, stream));
     ahead.end();
     let name = format!("{epoch}.epoch");
-    let mut writer =
-        EpochWriter::create(store.snapshot(), dir, &name, (key(), epoch), Arc::clone(hot))?;
+    let id = EpochId { key: key(), train_epoch: epoch, set: 0..epoch + 1 };
+    let mut writer = EpochWriter::create(store.snapshot(), dir, &name, id, Arc::clone(hot))?;
     for batch in ahead.by_ref() {
         writer.push(&batch?)?;
     }
@@ -245,8 +246,8 @@ fn what_an_interrupted_writer_left_is_not_used_and_stands_in_nobodys_way() {
     let store = open(place.path(), MEMORY);
     let hot = Arc::new(survey(&store, 1).choose().0);
     let begin = || {
-        let key = (key(), 0);
-        EpochWriter::create(store.snapshot(), out.path(), "0.epoch", key, Arc::clone(&hot))
+        let id = EpochId { key: key(), train_epoch: 0, set: 0..1 };
+        EpochWriter::create(store.snapshot(), out.path(), "0.epoch", id, Arc::clone(&hot))
     };
     let mut writer = begin().expect("begins");
     let (seeds, stream) = job(0, 0);

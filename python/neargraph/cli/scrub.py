@@ -20,7 +20,8 @@ def scrub(
     recover: Recover = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compares every checksum while the store is in use; exit code 1 where it is damaged."""
+    """Compares every checksum of a store and of what was compiled from it, while it is in use; exit
+    code 1 where it is damaged."""
     import neargraph
 
     with neargraph.open(store, memory=memory, recover=recover) as handle, bars(as_json) as progress:

@@ -23,7 +23,8 @@ def verify(
     ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Checks every block and every structure of a store; exit code 1 where it is damaged."""
+    """Checks every block and every structure of a store, and what was compiled from it; exit code 1
+    where it is damaged."""
     from neargraph import _core
 
     budget = None if memory is None else parse_bytes(memory)
@@ -31,8 +32,7 @@ def verify(
         report: dict[str, Any] = json.loads(
             _core.verify(str(store), budget, backend, lambda d, t: progress("verify", d, t))
         )
-        if report["ok"]:
-            _verify_direct(store, memory, backend, report, progress)
+        _verify_compiled(store, memory, backend, report, progress)
     if as_json:
         print_json(report)
     else:
@@ -41,20 +41,18 @@ def verify(
         raise typer.Exit(1)
 
 
-def _verify_direct(
+def _verify_compiled(
     store: Path, memory: str | None, backend: str, report: dict[str, Any], progress: Any
 ) -> None:
-    """Checks the direct layouts of a sound store that are of its newest version."""
+    """Checks what was compiled from the store; direct layouts only of a sound one."""
     import neargraph
-    from neargraph.loader.direct import SUFFIX, verify_direct_files
+    from neargraph.loader.verify import verify_compiled
 
-    if not any((store / "compiled").glob(f"*{SUFFIX}")):
+    if not report["ok"] or not (store / "compiled").is_dir():
+        verify_compiled(report, store, None, progress)
         return
     with neargraph.open(store, memory=memory, backend=backend) as handle:
-        checked, problems = verify_direct_files(handle.snapshot(), progress)
-    report["direct_layouts"] = checked
-    report["problems"] = report.get("problems", []) + problems
-    report["ok"] = not problems
+        verify_compiled(report, store, handle.snapshot(), progress)
 
 
 def show_report(store: Path, report: dict[str, Any]) -> None:
@@ -71,7 +69,7 @@ def show_report(store: Path, report: dict[str, Any]) -> None:
     for problem in problems[:_SHOWN]:
         where = ", ".join(
             f"{key} {problem[key]}"
-            for key in ("file", "page", "block")
+            for key in ("file", "page", "block", "batch", "byte")
             if problem.get(key) is not None
         )
         out.print(f"{where}: {problem.get('what', problem)}", markup=False)
@@ -80,5 +78,9 @@ def show_report(store: Path, report: dict[str, Any]) -> None:
     for note in report.get("notes", []):
         text = f"note: {note['file']}: {note['what']}; the next writer writes it anew"
         out.print(text, markup=False)
-    if problems:
+    for skipped in report.get("not_checked", []):
+        out.print(f"not checked: file {skipped['file']}: {skipped['what']}", markup=False)
+    if any(not str(problem.get("file", "")).startswith("compiled/") for problem in problems):
         out.print("Import the source again, or restore the named files from a copy.")
+    elif problems:
+        out.print("The store itself is sound: remove the named files and compile them again.")

@@ -2,10 +2,11 @@
 
 Which files serve a loader is decided by their key alone: everything that shapes a batch. The
 invariant: an epoch that was compiled has the batches that the loader would sample for it; later
-epochs take the compiled ones in turn.
+epochs take the compiled ones in turn, all of them, or it is an error.
 """
 
 import json
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from neargraph._room import make_room
 from neargraph.exceptions import (
     BudgetTooSmall,
     CompiledMismatch,
+    CompiledOutdated,
+    IoFailed,
     StoreDamaged,
     UnsupportedArgument,
 )
@@ -36,10 +39,12 @@ _TOLD_AHEAD = 8
 
 @dataclass(frozen=True)
 class CompiledEpochs:
-    """Files that fit a loader: their directory, and (epoch, name) in the order of rotation."""
+    """Files that fit a loader: their directory, (epoch, name) in the order of rotation, and what
+    shaped them."""
 
     directory: str
     files: tuple[tuple[int, str], ...]
+    key: dict[str, str]
 
     def __len__(self) -> int:
         return len(self.files)
@@ -95,9 +100,13 @@ def find_compiled(
 ) -> CompiledEpochs | None:
     """The compiled epochs that fit; of several sets the one with most epochs, then hot rows.
 
+    With ``"auto"`` whatever is raised otherwise means None; damage, and files of another version of
+    the format, with a warning.
+
     Raises:
-        CompiledMismatch: There is none, and one was asked for; says what differs.
-        StoreDamaged: A file is not whole, and it was asked for.
+        CompiledMismatch: There is none; says what differs.
+        CompiledOutdated: There are only files of another version of the format.
+        StoreDamaged: A file that may be a part of the set is damaged, or one is missing.
     """
     if compiled is False:
         return None
@@ -105,28 +114,68 @@ def find_compiled(
         directory = default_directory(sampler.snapshot)
     else:
         directory = Path(compiled)
-    key = epoch_key(sampler, inputs, plan)
-    names = sorted(entry.name for entry in directory.glob(f"*{SUFFIX}"))
-    reason: Exception | None = None
-    sets: dict[tuple[int, int], dict[int, str]] = {}
-    for name in names:
+    try:
+        return _find(directory, epoch_key(sampler, inputs, plan))
+    except (CompiledMismatch, StoreDamaged, IoFailed) as error:
+        if compiled != "auto":
+            raise
+        if isinstance(error, CompiledOutdated) or not isinstance(error, CompiledMismatch):
+            _warn(error)
+    return None
+
+
+def _find(directory: Path, key: dict[str, str]) -> CompiledEpochs:
+    """The set of `key`; whatever may be a part of it has to be whole."""
+    sets: dict[tuple[int, int, int, int], dict[int, str]] = {}
+    outdated: list[CompiledMismatch] = []
+    others: list[CompiledMismatch] = []
+    for name in sorted(entry.name for entry in directory.glob(f"*{SUFFIX}")):
         try:
+            # A damaged file does not say which set it is of, so it may be the one that is wanted.
             file = _core.EpochFile(str(directory), name)
-            file.check(key)
-        except (CompiledMismatch, StoreDamaged) as error:
-            reason = reason or error
+        except CompiledOutdated as error:
+            outdated.append(error)
             continue
-        sets.setdefault((file.hot_bytes, file.hot_digest), {})[file.train_epoch] = name
+        try:
+            file.check(key)
+        except CompiledMismatch as error:
+            others.append(error)
+            continue
+        first, end = file.epochs
+        which = (end - first, first, file.hot_bytes, file.hot_digest)
+        sets.setdefault(which, {})[file.train_epoch] = name
     if sets:
-        best = max(sets, key=lambda hot: (len(sets[hot]), hot))
-        return CompiledEpochs(str(directory), tuple(sorted(sets[best].items())))
-    if compiled == "auto":
-        return None
-    if reason is not None:
+        best = max(sets)
+        _check_whole(directory, range(best[1], best[1] + best[0]), sets[best])
+        return CompiledEpochs(str(directory), tuple(sorted(sets[best].items())), key)
+    for reason in (*outdated, *others):
         raise reason
     raise CompiledMismatch(
         f"there are no compiled epochs in {directory}; make them with `neargraph compile`"
     )
+
+
+def _check_whole(directory: Path, epochs: range, found: dict[int, str]) -> None:
+    """Refuses a set of which an epoch is missing."""
+    name = min(found.values())
+    for epoch in epochs:
+        if epoch not in found:
+            missing = directory / file_name(name.rsplit(".", 2)[0], epoch)
+            how = "is not a part of it" if missing.exists() else "is missing"
+            raise StoreDamaged(
+                f"{directory / name} was compiled with epochs {epochs.start} to {epochs.stop - 1}, "
+                f"and {missing} {how}: epoch {epoch} cannot be replayed; run `neargraph compile` "
+                "again, or remove the files of the set"
+            )
+
+
+def _warn(error: Exception) -> None:
+    warnings.warn(f"{error}; batches are sampled instead", UserWarning, stacklevel=2)
+
+
+def file_name(name: str, epoch: int) -> str:
+    """Of an epoch of the set `name`."""
+    return f"{name}.{epoch:04}{SUFFIX}"
 
 
 class Replay(LookAhead):
@@ -154,7 +203,6 @@ class Replay(LookAhead):
         options: ReadOptions,
     ) -> None:
         super().__init__(core, snapshot, inputs, plan, goes_on=goes_on, options=options)
-        self.may_give_up = False
         self.epochs = epochs
 
     def fits(self) -> bool:
@@ -168,9 +216,21 @@ class Replay(LookAhead):
         return True
 
     def _build(self) -> Any:
-        names = [name for _, name in self.epochs.files]
-        prefetch = self._options.prefetch or 1
-        return _core.Replay(self._sampler(), self.epochs.directory, names, prefetch)
+        epochs, prefetch = self.epochs, self._options.prefetch or 1
+        files = [*epochs.files]
+        return _core.Replay(self._sampler(), epochs.directory, epochs.key, files, prefetch)
+
+    def epoch_of(self, train_epoch: int) -> int:
+        """The compiled epoch that stands for an epoch: whoever goes on samples that one."""
+        epoch, _ = self.epochs.files[self.epochs.place(train_epoch)]
+        return epoch
+
+    def gives_up(self, error: Exception, made: int) -> bool:
+        """Whether batches are sampled from here on: ``"auto"`` does without what is damaged."""
+        if self._options.replays or not isinstance(error, StoreDamaged):
+            return False
+        _warn(error)
+        return True
 
     def _feed(self) -> None:
         core = self._local.get()
@@ -179,11 +239,9 @@ class Replay(LookAhead):
             if job is None:
                 return
             train_epoch, batch = job
-            file = self.epochs.place(train_epoch)
             # The seeds are those of the epoch that was compiled.
-            epoch, _ = self.epochs.files[file]
-            self._given.append((epoch, batch))
-            core.push(file, (batch, batch + 1))
+            self._given.append((self.epoch_of(train_epoch), batch))
+            core.push(self.epochs.place(train_epoch), (batch, batch + 1))
 
     def _take(self, places: Any) -> _core.MiniBatch:
         batch: _core.MiniBatch = self._local.get().take(len(places))

@@ -17,7 +17,7 @@ from typing import Any
 
 from neargraph import _core
 from neargraph.exceptions import IoFailed, NeargraphError, StoreDamaged
-from neargraph.loader.compiled import SUFFIX, default_directory, epoch_key, make_directory
+from neargraph.loader.compiled import default_directory, epoch_key, file_name, make_directory
 from neargraph.loader.lookahead import LookAhead
 from neargraph.loader.options import ReadOptions
 from neargraph.loader.sampler import NeighborSampler
@@ -190,13 +190,13 @@ class EpochCompiler:
         del survey
         stored = hot.stored(self._sampler.core)
         key = epoch_key(self._sampler, self._inputs, self._plan)
-        name = self._name or _set_name(key, hot)
+        name = self._name or _set_name(key, hot, self._epochs)
         make_directory(self.directory, self._sampler.snapshot)
         missing = [e for e in self._epochs if overwrite or not self._is_there(name, e, key, hot)]
         self.check_room(expected * len(missing) // len(self._epochs))
         written = 0
         for done, epoch in enumerate(missing):
-            args = (str(self.directory), _file_name(name, epoch), key, epoch, hot)
+            args = (str(self.directory), file_name(name, epoch), key, epoch, self._set, hot)
             writer = _core.EpochWriter(self._sampler.snapshot.version, *args)
             with closing(writer):
                 for batch in self._write(stored, writer, epoch):
@@ -223,11 +223,17 @@ class EpochCompiler:
 
     def _is_there(self, name: str, epoch: int, key: dict[str, str], hot: _core.HotSet) -> bool:
         try:
-            file = _core.EpochFile(str(self.directory), _file_name(name, epoch))
+            file = _core.EpochFile(str(self.directory), file_name(name, epoch))
             file.check(key)
         except (NeargraphError, StoreDamaged):
             return False
-        return file.train_epoch == epoch and file.hot_digest == hot.digest
+        found = (file.train_epoch, file.epochs, file.hot_digest)
+        return found == (epoch, self._set, hot.digest)
+
+    @property
+    def _set(self) -> tuple[int, int]:
+        """The first epoch, and the one after the last."""
+        return self._epochs.start, self._epochs.stop
 
     def _parts(self, epoch: int, batches: range) -> Iterator[tuple[int, Any, int, int]]:
         """Batches as the survey takes them: node type, seeds, seeds of a batch, first stream."""
@@ -279,10 +285,7 @@ class _Written(LookAhead):
         return self._local.get().write_next(self._writer)
 
 
-def _file_name(name: str, epoch: int) -> str:
-    return f"{name}.{epoch:04}{SUFFIX}"
-
-
-def _set_name(key: dict[str, str], hot: _core.HotSet) -> str:
-    text = json.dumps([key, hot.digest, hot.num_rows], sort_keys=True)
+def _set_name(key: dict[str, str], hot: _core.HotSet, epochs: range) -> str:
+    which = [hot.digest, hot.num_rows, epochs.start, epochs.stop]
+    text = json.dumps([key, *which], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()

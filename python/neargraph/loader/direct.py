@@ -167,25 +167,3 @@ def list_direct(path: str | Path, fingerprint: str) -> list[dict[str, Any]]:
             facts["problem"] = str(error)
         found.append(facts)
     return found
-
-
-def verify_direct_files(
-    snapshot: Snapshot, progress: Callable[[str, int, int], None]
-) -> tuple[int, list[dict[str, Any]]]:
-    """Checks the direct layouts of a snapshot; says how many, and what is wrong with which."""
-    checked, problems = 0, []
-    for facts in list_direct(snapshot.path, snapshot.fingerprint):
-        file = f"compiled/{facts['file']}"
-        if "problem" in facts:
-            problems.append({"file": file, "what": facts["problem"]})
-        if not facts.get("is_current"):
-            continue
-        directory = str(default_directory(snapshot))
-        try:
-            _core.verify_direct(
-                snapshot.version, directory, facts["file"], lambda d, t: progress("direct", d, t)
-            )
-        except NeargraphError as error:
-            problems.append({"file": file, "what": str(error)})
-        checked += 1
-    return checked, problems

@@ -50,8 +50,7 @@ class LookAhead:
         options: What was asked for.
 
     Attributes:
-        may_give_up: Memory that is too small is no error: somebody else reads instead.
-        gave_up: That has happened.
+        gave_up: Somebody else reads instead, because memory is too small or a file is damaged.
     """
 
     def __init__(
@@ -70,7 +69,6 @@ class LookAhead:
         self._plan = plan
         self._goes_on = goes_on
         self._options = options
-        self.may_give_up = options.reading == "auto" and not options.asks_to_look_ahead
         self.gave_up = False
         self._local: ProcessLocal[Any] = ProcessLocal(self._build)
         self._next: tuple[int, int] | None = None
@@ -93,6 +91,16 @@ class LookAhead:
             spill_dir=self._snapshot.store.path,
             **self._options.of_look_ahead(),
         )
+
+    def gives_up(self, error: Exception, made: int) -> bool:
+        """Whether an error after `made` batches of an epoch is none: memory is too small, and no
+        way of reading was asked for."""
+        asked = self._options.reading != "auto" or self._options.asks_to_look_ahead
+        return isinstance(error, BudgetTooSmall) and not made and not asked
+
+    def epoch_of(self, train_epoch: int) -> int:
+        """Whose seeds and draws an epoch has."""
+        return train_epoch
 
     @property
     def options(self) -> ReadOptions:

@@ -14,7 +14,12 @@ from neargraph import _core
 from neargraph._process import ProcessLocal, closed_in_this_process
 from neargraph._room import make_room, with_room
 from neargraph.dtypes import DtypeLike, XFormat, dtype_name, read_as
-from neargraph.exceptions import BudgetTooSmall, NameNotFound, UnsupportedArgument
+from neargraph.exceptions import (
+    BudgetTooSmall,
+    NameNotFound,
+    StoreDamaged,
+    UnsupportedArgument,
+)
 from neargraph.loader.check import RowCheck
 from neargraph.loader.compiled import Replay, find_compiled
 from neargraph.loader.direct import check_layout, find_direct
@@ -270,7 +275,8 @@ class NeighborSampler:
     ) -> Iterator[MiniBatch]:
         """As `run`, from a look-ahead; the same batches.
 
-        Where memory is too small and no way of reading was asked for, batches are read one by one.
+        Where memory is too small and no way of reading was asked for, or a compiled epoch that
+        nobody insisted on is damaged, batches are read one by one.
         """
         made = 0
         try:
@@ -278,14 +284,14 @@ class NeighborSampler:
                 made += 1
                 number = (train_epoch, batch)
                 yield self._wrap(holder.pop(), inputs, plan, places, number, ahead)
-        except BudgetTooSmall:
-            if made or not ahead.may_give_up:
+        except (BudgetTooSmall, StoreDamaged) as error:
+            if not ahead.gives_up(error, made):
                 raise
             ahead.gave_up = True
         if first + made < plan.steps:
-            options = ahead.options
+            options, epoch = ahead.options, ahead.epoch_of(train_epoch)
             how = {"prefetch": options.prefetch, "threads": options.threads}
-            yield from self.run(inputs, plan, train_epoch, first + made, **how)
+            yield from self.run(inputs, plan, epoch, first + made, **how)
 
     def run(
         self,

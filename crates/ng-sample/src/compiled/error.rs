@@ -31,13 +31,26 @@ pub enum CompiledError {
         /// The file to be written.
         file: String,
     },
-    /// The file is no compiled epoch, or its header or end is damaged.
+    /// The file is not a compiled epoch, or its header or end is damaged.
     #[error("{file} is not a whole compiled epoch: {what}; remove it and compile again")]
     NotAnEpoch {
         /// The file.
         file: String,
         /// What is wrong.
         what: String,
+    },
+    /// The file has another version of the format than this release reads.
+    #[error(
+        "{file} is a compiled epoch of format {found}, and this release reads format {wanted}; \
+         remove it and compile again"
+    )]
+    Version {
+        /// The file.
+        file: String,
+        /// Its version.
+        found: u32,
+        /// The version that is read.
+        wanted: u32,
     },
     /// A batch has another checksum, or is not what the format says.
     #[error(

@@ -5,6 +5,7 @@
 //! byte is under a checksum, and what a `decode` returns was checked.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use ng_io::BLOCK_BYTES;
 use ng_store::{Owner, TensorRef};
@@ -20,7 +21,7 @@ const HEAD_MAGIC: &[u8; 8] = b"ngepoch\0";
 const TAIL_MAGIC: &[u8; 8] = b"ngepoend";
 
 /// The version that is written, and the only one that is read.
-const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// Bytes before the text of the head: magic, version, length and checksum of the text, checksum of
 /// the maps.
@@ -44,6 +45,17 @@ pub(crate) fn crc_of_pieces(crcs: &[u32]) -> u32 {
 /// Everything that shaped an epoch, by name: what a replay asks for must be equal.
 pub type EpochKey = BTreeMap<String, String>;
 
+/// Which epoch a file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EpochId {
+    /// Everything that shaped it, but for its number.
+    pub key: EpochKey,
+    /// Its number.
+    pub train_epoch: u64,
+    /// The numbers of the epochs that were compiled together, each in a file of its own.
+    pub set: Range<u64>,
+}
+
 /// A tensor as the head names it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,6 +73,8 @@ struct TableText {
 #[serde(deny_unknown_fields)]
 struct HeadText {
     train_epoch: u64,
+    first_epoch: u64,
+    epochs: u64,
     key: EpochKey,
     tables: Vec<TableText>,
 }
@@ -68,8 +82,7 @@ struct HeadText {
 /// What a file says about itself at its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    pub train_epoch: u64,
-    pub key: EpochKey,
+    pub id: EpochId,
     pub hot: HotSet,
 }
 
@@ -114,8 +127,10 @@ impl Head {
                 rows: table.hot.num_rows(),
             }
         });
-        let (train_epoch, key) = (self.train_epoch, self.key.clone());
-        let text = HeadText { train_epoch, key, tables: tables.collect() };
+        let EpochId { key, train_epoch, set } = self.id.clone();
+        let (first_epoch, epochs) = (set.start, set.end - set.start);
+        let tables = tables.collect();
+        let text = HeadText { train_epoch, first_epoch, epochs, key, tables };
         let text = serde_json::to_vec(&text).map_err(|error| error.to_string())?;
         let mut bytes = HEAD_MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
@@ -132,14 +147,23 @@ impl Head {
         Ok(bytes)
     }
 
+    /// The version of a file that begins with `first`.
+    pub fn version(first: &[u8]) -> Result<u32, String> {
+        match first.get(..8) {
+            Some(magic) if magic == HEAD_MAGIC => u32_at(first, 8),
+            _ => Err("it does not begin as one".into()),
+        }
+    }
+
+    /// A checksum of everything before the text, and so of the text and the maps, too.
+    pub fn digest(first: &[u8]) -> u32 {
+        crc32c::crc32c(first.get(..PREFIX_BYTES).unwrap_or_default())
+    }
+
     /// How many bytes, in whole blocks, the text takes with all before it.
     pub fn text_blocks(first: &[u8]) -> Result<usize, String> {
-        if first.get(..8) != Some(HEAD_MAGIC) {
-            return Err("it begins otherwise".into());
-        }
-        let version = u32_at(first, 8)?;
-        if version != VERSION {
-            return Err(format!("it has version {version}, this release reads {VERSION}"));
+        if Self::version(first)? != VERSION {
+            return Err(format!("it does not have version {VERSION}"));
         }
         let len = u32_at(first, 12)?;
         if len > TEXT_BYTES_MAX {
@@ -160,9 +184,15 @@ impl Head {
         check_zero(&bytes[PREFIX_BYTES - 8..PREFIX_BYTES])?;
         check_zero(&bytes[PREFIX_BYTES + len..])?;
         let text: HeadText = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        let last = text.first_epoch.checked_add(text.epochs).ok_or("a set without an end")?;
+        if !(text.first_epoch..last).contains(&text.train_epoch) {
+            return Err(format!("epoch {} is not one of its set", text.train_epoch));
+        }
         let words = text.tables.iter().map(|table| HotRows::num_words(table.rows));
         let map_bytes = words.fold(0_usize, |sum, words| sum.saturating_add(words * 8));
-        Ok((HeadParts { text, digest: u32_at(bytes, 20)? }, whole_blocks(map_bytes)))
+        let map_blocks = map_bytes.checked_next_multiple_of(BLOCK_BYTES);
+        let map_blocks = map_blocks.ok_or("a map that no file holds")?;
+        Ok((HeadParts { text, digest: u32_at(bytes, 20)? }, map_blocks))
     }
 }
 
@@ -201,7 +231,9 @@ impl HeadParts {
         if hot.digest() != self.digest {
             return Err("a row is hot that its tensor does not have".into());
         }
-        Ok(Head { train_epoch: self.text.train_epoch, key: self.text.key, hot })
+        let HeadText { train_epoch, first_epoch, epochs, key, .. } = self.text;
+        let set = first_epoch..first_epoch.saturating_add(epochs);
+        Ok(Head { id: EpochId { key, train_epoch, set }, hot })
     }
 }
 
@@ -240,12 +272,14 @@ pub(crate) struct Tail {
     pub record_bytes_max: u64,
     /// Of the arrays of the largest subgraph in memory.
     pub batch_bytes_max: u64,
+    /// [`Head::digest`] of the head that it belongs to.
+    pub head_digest: u32,
     /// By table, of the batch that has the most.
     pub rows_max: Vec<u64>,
 }
 
 /// Bytes of a last block before the rows by table.
-const TAIL_BYTES: usize = 56;
+const TAIL_BYTES: usize = 64;
 
 impl Tail {
     /// More tensors than this are not compiled.
@@ -264,6 +298,8 @@ impl Tail {
         ] {
             bytes.extend(value.to_le_bytes());
         }
+        bytes.extend(self.head_digest.to_le_bytes());
+        bytes.resize(TAIL_BYTES, 0);
         bytes.extend(self.rows_max.iter().flat_map(|rows| rows.to_le_bytes()));
         bytes.resize(BLOCK_BYTES - 4, 0);
         let crc = crc32c::crc32c(&bytes);
@@ -271,13 +307,22 @@ impl Tail {
         bytes
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+    /// The version of a file that ends with the block `bytes`.
+    pub fn version(bytes: &[u8]) -> Result<u32, String> {
         if bytes.len() != BLOCK_BYTES || bytes.get(..8) != Some(TAIL_MAGIC) {
             return Err("its end is missing".into());
         }
         let crc = crc32c::crc32c(&bytes[..BLOCK_BYTES - 4]);
-        if crc != u32_at(bytes, BLOCK_BYTES - 4)? || u32_at(bytes, 8)? != VERSION {
+        if crc != u32_at(bytes, BLOCK_BYTES - 4)? {
             return Err("the checksum of its last block differs".into());
+        }
+        u32_at(bytes, 8)
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let version = Self::version(bytes)?;
+        if version != VERSION {
+            return Err(format!("its last block has version {version}, not {VERSION}"));
         }
         let tables = u64_at(bytes, 48)? as usize;
         if tables > Self::TABLES_MAX {
@@ -290,6 +335,7 @@ impl Tail {
             num_batches: u64_at(bytes, 24)?,
             record_bytes_max: u64_at(bytes, 32)?,
             batch_bytes_max: u64_at(bytes, 40)?,
+            head_digest: u32_at(bytes, 56)?,
             rows_max: rows_max.collect::<Result<_, _>>()?,
         })
     }
@@ -330,12 +376,12 @@ mod tests {
         let hot = HotRows::from_bits(vec![7, 0, 9], 190);
         let hot = HotSet { tables: vec![PackedTable { tensor, width: 128, hot }] };
         let key = [("seed".to_owned(), "7".to_owned())].into();
-        Head { train_epoch: 3, key, hot }
+        Head { id: EpochId { key, train_epoch: 3, set: 2..5 }, hot }
     }
 
     fn decode(bytes: &[u8]) -> Result<Head, String> {
         let text = Head::text_blocks(bytes)?;
-        let (parts, maps) = Head::decode(bytes)?;
+        let (parts, maps) = Head::decode(bytes.get(..text).ok_or("short")?)?;
         parts.with_maps(bytes.get(text..text + maps).ok_or("short")?)
     }
 
@@ -347,6 +393,15 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[at] ^= 4;
             assert!(decode(&damaged).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn an_epoch_that_is_not_of_its_set_is_refused() {
+        for (train_epoch, set) in [(1, 2..5), (5, 2..5), (0, 0..0)] {
+            let other = EpochId { train_epoch, set, ..head().id };
+            let bytes = Head { id: other, ..head() }.encode().expect("encodes");
+            assert!(decode(&bytes).is_err_and(|what| what.contains("set")), "{train_epoch}");
         }
     }
 
@@ -363,6 +418,7 @@ mod tests {
             num_batches: 2,
             record_bytes_max: 8192,
             batch_bytes_max: 100,
+            head_digest: 77,
             rows_max: vec![9, 4],
         };
         let bytes = tail.encode();
@@ -375,6 +431,7 @@ mod tests {
         assert_eq!(tail.decode_index(&index, 8192), Ok(entries.to_vec()));
         assert!(tail.decode_index(&index, 4096).is_err());
         assert!(tail.decode_index(&index[..30], 8192).is_err());
+        assert!(tail.decode_index(&[&index[..], &[0, 1]].concat(), 8192).is_err());
         assert!(Tail { num_batches: u64::MAX, ..tail }.decode_index(&index, 8192).is_err());
     }
 }

@@ -20,7 +20,7 @@ mod write;
 
 pub use error::CompiledError;
 pub use file::EpochFile;
-pub use format::EpochKey;
+pub use format::{EpochId, EpochKey};
 pub use hot::HotSet;
 pub(crate) use hot::{HotRows, hottest};
 pub use memory::ReplayMemory;

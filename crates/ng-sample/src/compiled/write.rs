@@ -11,7 +11,7 @@ use ng_store::Snapshot;
 use ng_types::Reservation;
 
 use super::error::CompiledError;
-use super::format::{Entry, EpochKey, Head, PIECE_BYTES, Tail, crc_of_pieces};
+use super::format::{Entry, EpochId, Head, PIECE_BYTES, Tail, crc_of_pieces};
 use super::hot::HotSet;
 use super::record::{self, Encoded};
 use crate::{MiniBatch, SampleError};
@@ -29,8 +29,7 @@ pub struct EpochWriter {
 }
 
 impl EpochWriter {
-    /// Begins the file `name` in `directory` for epoch `train_epoch` of what `key` says, sampled
-    /// from `snapshot`.
+    /// Begins the file `name` in `directory` for the epoch `id`, sampled from `snapshot`.
     ///
     /// # Errors
     /// [`CompiledError`], [`SampleError::Budget`].
@@ -38,7 +37,7 @@ impl EpochWriter {
         snapshot: Arc<Snapshot>,
         directory: &Path,
         name: &str,
-        (key, train_epoch): (EpochKey, u64),
+        id: EpochId,
         hot: Arc<HotSet>,
     ) -> Result<Self, SampleError> {
         let held = snapshot.reserve(Appender::BUFFER_BYTES as u64 + hot.map_bytes());
@@ -63,9 +62,10 @@ impl EpochWriter {
         }
         let mut file =
             Appender::create(Arc::clone(&disk), &partial).map_err(CompiledError::from)?;
-        let head = Head { train_epoch, key, hot: HotSet::clone(&hot) };
-        file.write(&head.encode().map_err(SampleError::Spec)?).map_err(CompiledError::from)?;
-        let tail = Tail { rows_max: vec![0; hot.tables.len()], ..Tail::default() };
+        let head = Head { id, hot: HotSet::clone(&hot) }.encode().map_err(SampleError::Spec)?;
+        file.write(&head).map_err(CompiledError::from)?;
+        let (head_digest, rows_max) = (Head::digest(&head), vec![0; hot.tables.len()]);
+        let tail = Tail { head_digest, rows_max, ..Tail::default() };
         let partial = Partial { disk, name: Some(name.to_owned()) };
         let (entries, _lock, _held) = (Vec::new(), lock, held);
         Ok(Self { snapshot, hot, partial, file, entries, tail, _lock, _held })

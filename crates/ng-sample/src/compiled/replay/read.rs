@@ -11,7 +11,7 @@ use super::{Engine, Job, POLL, State};
 use crate::SampleError;
 use crate::compiled::CompiledError;
 use crate::compiled::file::EpochFile;
-use crate::compiled::format::{Entry, PIECE_BYTES, crc_of_pieces};
+use crate::compiled::format::{Entry, PIECE_BYTES};
 
 /// Places of pieces in a tag; the rest names the record.
 const PIECE_BITS: u32 = 32;
@@ -151,10 +151,8 @@ impl Engine {
         {
             let Some(whole) = session.arriving.pop_front() else { return };
             session.first += 1;
-            let (found, expected) = (crc_of_pieces(&whole.crcs), whole.entry.crc);
-            if found != expected {
-                let what = format!("checksum {found:#010x}, expected {expected:#010x}");
-                session.failure = Some(damaged(file, whole.job.batch, what));
+            if let Err(error) = file.check_record(whole.job.batch, whole.entry, &whole.crcs) {
+                session.failure = Some(error.into());
                 return;
             }
             file.reader.stats().add_useful(whole.entry.bytes);

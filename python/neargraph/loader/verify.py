@@ -1,0 +1,125 @@
+"""Checks of what was compiled from a store and lies in it: epoch files and direct layouts.
+
+The invariant: every file is read, or named among those that were not.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from neargraph import _core
+from neargraph.exceptions import CompiledOutdated, NeargraphError
+from neargraph.loader.compiled import SUFFIX, file_name
+from neargraph.loader.direct import list_direct
+from neargraph.snapshot import Snapshot
+
+Progress = Callable[[str, int, int], None]
+"""Called with a phase, and how much of how much of it is done."""
+
+Report = dict[str, Any]
+
+
+def verify_compiled(
+    report: Report,
+    path: str | Path,
+    snapshot: Snapshot | None,
+    progress: Progress,
+    bytes_per_s: int | None = None,
+) -> None:
+    """Reads all files below ``STORE/compiled`` and adds what is wrong with them to a report.
+
+    It adds ``compiled_epochs`` and ``direct_layouts`` (how many were read), ``not_checked`` (files,
+    each with the reason), and to ``problems`` each damage with file and place.
+
+    Args:
+        report: Of the store itself, with ``ok``.
+        path: The store.
+        snapshot: Its newest version, which direct layouts are compared with; None where it is
+            damaged, so that they cannot be.
+        progress: Called with a phase, and how much of how much of it is done.
+        bytes_per_s: Read at most so much.
+    """
+    directory = Path(path) / "compiled"
+    if not directory.is_dir():
+        return
+    report |= {"compiled_epochs": 0, "direct_layouts": 0, "not_checked": []}
+    problems = report.setdefault("problems", [])
+    before = len(problems)
+    pace = _Pace(progress, bytes_per_s)
+    _verify_epochs(directory, report, pace)
+    _verify_direct(directory, snapshot, report, pace)
+    report["ok"] = report["ok"] and len(problems) == before
+
+
+def _verify_epochs(directory: Path, report: Report, pace: "_Pace") -> None:
+    sets: dict[tuple[tuple[int, int], Any], dict[int, str]] = {}
+    for name in sorted(entry.name for entry in directory.glob(f"*{SUFFIX}")):
+        file = f"compiled/{name}"
+        try:
+            epoch = _core.EpochFile(str(directory), name)
+            damaged = epoch.verify(pace.of("epochs", directory / name))
+        except CompiledOutdated as error:
+            report["not_checked"].append({"file": file, "what": str(error)})
+            continue
+        except NeargraphError as error:
+            report["problems"].append({"file": file, "what": str(error)})
+            continue
+        report["compiled_epochs"] += 1
+        report["problems"] += [
+            {"file": file, "batch": batch, "byte": byte, "what": what}
+            for batch, byte, what in damaged
+        ]
+        which = (tuple(sorted(epoch.key.items())), epoch.hot_bytes, epoch.hot_digest)
+        sets.setdefault((epoch.epochs, which), {})[epoch.train_epoch] = name
+    for (epochs, _), found in sets.items():
+        report["problems"] += _missing(range(*epochs), found)
+
+
+def _missing(epochs: range, found: dict[int, str]) -> Iterator[dict[str, Any]]:
+    """Epochs that were compiled together with those found, and are not there."""
+    name = min(found.values())
+    for epoch in epochs:
+        if epoch not in found:
+            file = f"compiled/{file_name(name.rsplit('.', 2)[0], epoch)}"
+            what = f"epoch {epoch} of the set of {name} is missing; run `neargraph compile` again"
+            yield {"file": file, "what": what}
+
+
+def _verify_direct(
+    directory: Path, snapshot: Snapshot | None, report: Report, pace: "_Pace"
+) -> None:
+    wanted = "" if snapshot is None else snapshot.fingerprint
+    for facts in list_direct(directory.parent, wanted):
+        file = f"compiled/{facts['file']}"
+        if "problem" in facts:
+            report["problems"].append({"file": file, "what": facts["problem"]})
+        elif snapshot is None or not facts["is_current"]:
+            why = "the store is damaged" if snapshot is None else "it is of another version"
+            report["not_checked"].append({"file": file, "what": f"only its head: {why}"})
+        else:
+            report["direct_layouts"] += 1
+            done = pace.of("direct", directory / facts["file"])
+            try:
+                _core.verify_direct(snapshot.version, str(directory), facts["file"], done)
+            except NeargraphError as error:
+                report["problems"].append({"file": file, "what": str(error)})
+
+
+class _Pace:
+    """Progress that waits where reading is ahead of a rate."""
+
+    def __init__(self, progress: Progress, bytes_per_s: int | None) -> None:
+        self._progress, self._bytes_per_s = progress, bytes_per_s
+
+    def of(self, phase: str, file: Path) -> Callable[[int, int], None]:
+        """What is called with how much of how much of a file is read."""
+        size, begin = file.stat().st_size, time.monotonic()
+
+        def call(done: int, total: int) -> None:
+            if self._bytes_per_s is not None and total:
+                due = begin + size * done / total / self._bytes_per_s
+                time.sleep(max(0.0, due - time.monotonic()))
+            self._progress(phase, done, total)
+
+        return call
