@@ -182,13 +182,14 @@ class EpochBytes:
         self.data[32 : self.maps] = text + bytes(self.maps - 32 - len(text))
 
     def seal(self) -> bytes:
-        """Makes the checksums of the first record, the index and the tail right."""
+        """Makes the checksums of the first record, the index, the head and the tail right."""
         record = self.data[self.record : self.record + self.record_bytes]
         pieces = [crc32c(record[at : at + PIECE]) for at in range(0, len(record), PIECE)]
         crc = crc32c(b"".join(piece.to_bytes(4, "little") for piece in pieces))
         struct.pack_into("<I", self.data, self.index + 16, crc)
         entries = self.data[self.index : self.index + 24 * self.batches]
         struct.pack_into("<I", self.data, self.tail + 12, crc32c(entries))
+        struct.pack_into("<I", self.data, self.tail + 56, crc32c(self.data[:32]))
         crc = crc32c(self.data[self.tail : self.tail + BLOCK - 4])
         struct.pack_into("<I", self.data, self.tail + BLOCK - 4, crc)
         return bytes(self.data)

@@ -48,7 +48,7 @@ class Epoch:
     def _read_head(self) -> int:
         ensure(self.data[:8] == b"ngepoch\0", "no magic")
         version, length, crc, maps_crc = struct.unpack_from("<IIII", self.data, 8)
-        ensure(version == 1, f"version {version}")
+        ensure(version == 2, f"version {version}")
         end = -(-(32 + length) // BLOCK) * BLOCK
         text = self.data[32 : 32 + length]
         ensure(len(text) == length and crc32c(text) == crc, "checksum of the head")
@@ -57,8 +57,11 @@ class Epoch:
             head = json.loads(text)
         except ValueError as error:
             raise Damaged(f"the head is not JSON: {error}") from error
-        ensure(set(head) == {"train_epoch", "key", "tables"}, "members of the head")
+        named = {"train_epoch", "first_epoch", "epochs", "key", "tables"}
+        ensure(set(head) == named, "members of the head")
         self.train_epoch, self.key, self.tables = head["train_epoch"], head["key"], head["tables"]
+        self.set = range(head["first_epoch"], head["first_epoch"] + head["epochs"])
+        ensure(self.train_epoch in self.set, "an epoch that its set does not have")
         members = {"kind", "type_id", "index", "row_bytes", "rows"}
         known = (set(t) == members and t["kind"] in ("node", "edge") for t in self.tables)
         ensure(all(known), "members of a table")
@@ -82,8 +85,10 @@ class Epoch:
         version, self.index_crc = struct.unpack_from("<II", tail, 8)
         numbers = struct.unpack_from("<QQQQQ", tail, 16)
         self.index_at, self.num_batches, self.longest, self.largest, tables = numbers
-        ensure(version == 1 and tables == len(self.tables), "tail of another file")
-        self.rows_max = struct.unpack_from(f"<{tables}Q", tail, 56)
+        ensure(version == 2 and tables == len(self.tables), "tail of another file")
+        head_crc, reserved = struct.unpack_from("<II", tail, 56)
+        ensure(crc32c(self.data[:32]) == head_crc and reserved == 0, "head of another file")
+        self.rows_max = struct.unpack_from(f"<{tables}Q", tail, 64)
 
     def batch(self, number: int, node_types: Any, edge_types: Any) -> Batch:
         """Takes a record apart; the types are those of the store's catalog."""

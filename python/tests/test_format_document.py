@@ -462,10 +462,10 @@ def test_batches_of_a_split_are_those_of_the_document_on_every_rank(homo_path, h
             assert number + 1 == wanted.steps == -(-len(inputs) // 14)
 
 
-def compile_epochs(path: Path | str, *more: str) -> list[Path]:
-    """Compiles two epochs of a store."""
+def compile_epochs(path: Path | str, epochs: int, *more: str) -> list[Path]:
+    """Compiles epochs of a store."""
     with pytest.raises(SystemExit) as ended:
-        main(["compile", str(path), "--epochs", "2", "--memory", "40MB", *more])
+        main(["compile", str(path), "--epochs", str(epochs), "--memory", "40MB", *more])
     assert not ended.value.code
     return sorted((Path(path) / "compiled").glob("*.epoch"))
 
@@ -494,7 +494,7 @@ def test_compiled_epochs_are_what_the_document_says(tmp_path):
     }
     path = Graph(owners, edges).write(tmp_path / "g.ng")
     fanouts = [3, 2]
-    files = compile_epochs(path, "--fanouts", "3,2", "--batch", "50", "--seed", "11")
+    files = compile_epochs(path, 2, "--fanouts", "3,2", "--batch", "50", "--seed", "11")
     assert [file.name.split(".")[1] for file in files] == ["0000", "0001"]
     reader = Store(path)
     inputs = np.flatnonzero(split).tolist()

@@ -271,17 +271,20 @@ EPOCH_CASES: dict[str, list[Any]] = {
     "c.1": [_without_blocks, _after(lambda epoch: epoch.data.append(0))],
     "c.2": [
         _poke(0, b"X"),
-        _poke(8, b"\2"),
+        _poke(8, b"\7"),
         _poke(12, struct.pack("<I", (1 << 24) + 1)),
         _poke(16, b"\1\2"),
         _poke(20, b"\1\2"),
         _text(lambda text: {**text, "more": 1}),
         _text(lambda text: {name: text[name] for name in ("key", "tables")}),
+        _text(lambda text: {**text, "first_epoch": 1}),
+        _text(lambda text: {**text, "epochs": 0}),
+        _after(_poke(21, b"\1\2")),
         _other_table("hyper"),
     ],
     "c.3": [
         _shifted("tail", 0, b"X"),
-        _shifted("tail", 8, b"\2"),
+        _shifted("tail", 8, b"\7"),
         _shifted("tail", 48, b"\7"),
         _after(_shifted("tail", 56, b"\7\7")),
         _after(lambda epoch: epoch.data.__delitem__(slice(-BLOCK, None))),
@@ -303,6 +306,7 @@ EPOCH_CASES: dict[str, list[Any]] = {
         _shifted("record", -1, b"\1"),
         _shifted("tail", -1, b"\1"),
         _shifted("index", 20, b"\1"),
+        _shifted("tail", 60, b"\1"),
     ],
     "c.7": [
         _after(_shifted("record", 30, b"\7")),
@@ -326,9 +330,8 @@ def epoch(tmp_path_factory) -> tuple[Path, Path]:
     ends = random.integers(0, 9001, (2, 20_000))
     nodes = Nodes(9001, {"x": rows, "split_0": split})
     Graph({"node": nodes}, {("node", "to", "node"): Edges(*ends.copy())}).write(path)
-    files = compile_epochs(path, "--fanouts", "3,2", "--batch", "20", "--seed", "1")
-    files[1].unlink()
-    return path, files[0]
+    [file] = compile_epochs(path, 1, "--fanouts", "3,2", "--batch", "20", "--seed", "1")
+    return path, file
 
 
 def replay(path: Path) -> int:
