@@ -241,8 +241,8 @@ impl Sampler {
         bytes > self.snapshot.budget().limit_bytes() / 2
     }
 
-    /// The same with every topology that is drawn from in memory, if all fit beside the rest: what is read at random
-    /// several times a batch is worth more there than rows are.
+    /// The same with every topology that is drawn from in memory, if all fit beside the rest: what
+    /// is read at random several times a batch is worth more there than rows are.
     ///
     /// # Errors
     /// [`SampleError::Read`], [`SampleError::Budget`].

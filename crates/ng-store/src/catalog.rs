@@ -115,8 +115,8 @@ impl Catalog {
         })
     }
 
-    /// Whether an edge type is the index that finds the edges of another one by their source, and no
-    /// type that somebody named: of a type and its reverse the second.
+    /// Whether an edge type is the index that finds the edges of another one by their source, and
+    /// not a type that somebody named: of a type and its reverse the second.
     pub fn is_reverse_index(&self, edge_type: EdgeTypeId) -> bool {
         let meta = self.edge_types.get(usize::from(edge_type.0));
         meta.and_then(|meta| meta.reverse).is_some_and(|of| of < edge_type)
