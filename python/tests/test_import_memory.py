@@ -10,6 +10,9 @@ import zipfile
 import numpy as np
 import pytest
 
+from neargraph import ImportFailed
+from neargraph.importers import import_graph
+
 # The peak is read in the child: the one that its parent gets includes the parent's own memory.
 CHILD = """
 import sys
@@ -100,6 +103,22 @@ def arrow(folder):
     return folder / "in.arrow"
 
 
+def keyed(folder):
+    """Nodes whose ids are keys, with labels of text and a mask, as CSV."""
+    pytest.importorskip("pyarrow")
+    few = INDEX[:, :300_000] * 7
+    (folder / "edges.csv").write_text("src,dst\n" + "".join(f"{a},{b}\n" for a, b in few.T))
+    lines = (f"{7 * k},class {k % 40},{str(k % 3 == 0).lower()}\n" for k in range(NODES))
+    (folder / "nodes.csv").write_text("id,y,train_mask\n" + "".join(lines))
+    return folder
+
+
+def text_labels(folder):
+    np.save(folder / "edge_index.npy", INDEX[:, :10])
+    np.save(folder / "y.npy", np.array(["no", "yes"])[np.arange(4_000_000) % 2])
+    return folder
+
+
 FITTING = {
     "an edge list": edge_list,
     "arrays": lambda folder: arrays(folder, "C"),
@@ -110,6 +129,8 @@ FITTING = {
     "edges with times": temporal,
     "one row group": parquet,
     "one record batch": arrow,
+    "CSV with keys": keyed,
+    "labels of text": text_labels,
 }
 
 
@@ -117,7 +138,7 @@ FITTING = {
 def test_the_peak_of_the_process_stays_below_the_budget(name, tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
-    memory = 160 if name.startswith("one") else 120
+    memory = {"one": 160, "CSV": 180}.get(name[:3], 120)
     code, peak, said = imported(FITTING[name](folder), tmp_path / "g.ng", memory)
     assert (code, said) == (0, "")
     assert peak <= memory * 10**6
@@ -171,12 +192,29 @@ def words(folder):
     return folder / "M_edges.csv"
 
 
+def table_masks(folder):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"src": [0], "dst": [1]}), folder / "edges.parquet")
+    pq.write_table(pa.table({"train_mask": np.zeros(20_000_000, bool)}), folder / "nodes.parquet")
+    return folder
+
+
+def targets(folder):
+    (folder / "M_edges.csv").write_text("id1,id2\n0,1\n")
+    (folder / "M.json").write_text('{"0": [1]}')
+    lines = (f"{k},class {k % 9}\n" for k in range(400_000))
+    (folder / "M_target.csv").write_text("id,target\n" + "".join(lines))
+    return folder / "M_edges.csv"
+
+
 NEEDY = {
     "rows of 32 MB": wide_rows,
     "a sparse row of 30 million values": one_long_row,
     "masks of 10 million nodes": masks,
     "a table of numbers": attributes,
     "lists in JSON": words,
+    "a mask of 20 million rows": table_masks,
+    "a target for each node": targets,
 }
 
 
@@ -209,6 +247,24 @@ def test_a_row_of_a_gigabyte_is_refused_before_it_is_read(tmp_path):
     code, peak, said = imported(source, tmp_path / "g.ng", 150)
     assert (code, "give --memory" in said) == (2, True)
     assert peak <= 150 * 10**6
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv"])
+def test_labels_and_keys_that_are_long_are_refused_by_the_column(ending, tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path / "in"
+    folder.mkdir()
+    np.savetxt(folder / "edges.csv", [[0, 1]], "%d", ",", header="src,dst", comments="")
+    table = pa.table({"y": ["a" * 2000] * 10})
+    if ending == "parquet":
+        pq.write_table(table, folder / "nodes.parquet")
+    elif ending == "arrow":
+        with pa.ipc.new_file(folder / "nodes.arrow", table.schema) as stream:
+            stream.write_table(table)
+    else:
+        (folder / "nodes.csv").write_text("y\n" + ("a" * 2000 + "\n") * 10)
+    with pytest.raises(ImportFailed, match=r"\[y\]: a name has 2000 bytes"):
+        import_graph(folder, tmp_path / "g.ng")
 
 
 def test_a_zip_directory_without_end_is_refused_before_it_is_read(tmp_path):

@@ -39,6 +39,8 @@ def node_plan(table: Table, name: str, named: bool, notes: list[Note]) -> NodePl
     wide = _wide_columns(names)
     if wide:
         node.tensors.append(_stacked(table, wide))
+    # Masks in pieces, then whole, and the codes of their split.
+    hold(str(table.path), 3 * table.num_rows * len({*_MASKS} & {*names}))
     masks = [_mask(table, name) if name in names else None for name in _MASKS]
     node.tensors += split_tensors(masks, table.num_rows, str(table.path))
     dropped = []
@@ -61,8 +63,6 @@ def _mask(table: Table, name: str) -> Array:
     where = f"{table.path} [{name}]"
     if not pa.types.is_boolean(table.kind(name)):
         fail(where, f"is {table.kind(name)}", "masks are booleans")
-    # Its pieces, the whole, and its share of the split.
-    hold(where, 3 * table.num_rows)
     parts = [table.numbers(batch.column(0), name, row) for row, batch in table.batches([name])]
     return np.concatenate([np.zeros(0, bool), *parts])
 

@@ -17,7 +17,6 @@ from .arrays import NpzFile
 from .check import fail, wider_than_f32
 from .csr import csr_edges, csr_tensor, member_tensor
 from .labels import class_tensor, text_rows
-from .memory import hold
 from .notes import Note, left_out
 from .npz_pairs import pair_chunks, pair_columns
 from .npz_typed import plan_typed
@@ -192,9 +191,8 @@ def split_tensors(given: Sequence[Array | None], num_nodes: int, where: str) -> 
     first = next((mask for mask in given if mask is not None), None)
     if first is None:
         return []
-    # Masks that are not there are made, and with those that are they make codes.
-    hold(where, sum(2 * first.nbytes for mask in given if mask is None))
-    masks = [np.zeros_like(first) if mask is None else mask for mask in given]
+    none = np.broadcast_to(np.False_, first.shape)
+    masks = [none if mask is None else mask for mask in given]
     if any(mask.ndim not in (1, 2) for mask in masks):
         shapes = [list(mask.shape) for mask in masks]
         fail(where, f"masks have shapes {shapes}", "store [nodes] or [k, nodes]")
@@ -210,15 +208,15 @@ def split_tensors(given: Sequence[Array | None], num_nodes: int, where: str) -> 
     width = None if flat else int(stacks[0].shape[0])
     for k in range(stacks[0].shape[0]):
         parts = [stack[k] for stack in stacks]
-        twice = np.flatnonzero(sum(part.astype(np.int8) for part in parts) > 1)
-        if twice.size:
-            fail(
-                where,
-                f"node {int(twice[0])} is in two parts of split {k}",
-                "make train, val and test disjoint",
-            )
         codes = np.zeros(num_nodes, dtype=np.uint8)
         for code, part in enumerate(parts, start=1):
+            twice = np.logical_and(part, codes)
+            if twice.any():
+                fail(
+                    where,
+                    f"node {int(twice.argmax())} is in two parts of split {k}",
+                    "make train, val and test disjoint",
+                )
             codes[part] = code
         plans.append(_whole(f"split_{k}", codes, width))
     return plans
