@@ -24,6 +24,7 @@ from neargraph.loader.collate import Collator
 from neargraph.loader.compiled import Replay
 from neargraph.loader.copying import copy_stage
 from neargraph.loader.epochs import EpochLoader
+from neargraph.loader.lookahead import LookAhead
 from neargraph.loader.options import Compiled, ReadOptions, check_count
 from neargraph.loader.refused import refuse_unsupported
 from neargraph.loader.sampler import Attrs, NeighborSampler, check_x
@@ -150,33 +151,20 @@ class NeighborLoader(EpochLoader):
         device: torch.device | str | None = None,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(data, Reader):
-            raise TypeError(
-                "data must be what neargraph.open returns, or a snapshot of it, got "
-                f"{type(data).__name__}; neargraph.from_pyg writes Data and HeteroData to a store"
-            )
-        workers = {k: kwargs.pop(k) for k in _WORKER_OPTIONS if k in kwargs}
-        refuse_unsupported(kwargs)
-        _check_workers(num_workers, workers, kwargs)
-        options = ReadOptions(
-            reading=reading,
-            window=window,
-            two_phase=two_phase,
-            prefetch=prefetch,
-            threads=threads,
-            compiled=compiled,
-        )
+        _check_data(data)
+        workers = _take_workers(num_workers, kwargs)
+        ahead: dict[str, Any] = {"reading": reading, "window": window, "two_phase": two_phase}
+        ahead |= {"prefetch": prefetch, "threads": threads}
+        options = ReadOptions(compiled=compiled, **ahead)
         options.check_workers(num_workers)
         super().__init__(copy_stage(pin_memory, device))
         snapshot = data.snapshot()
         x_read, x_cast = _split_x_dtype(snapshot.schema, x_dtype)
-        how: dict[str, Any] = {"method": method, "dependent_batches": dependent_batches}
-        how["layout"] = layout
+        how: dict[str, Any] = {"replace": replace, "layout": layout}
+        how |= {"method": method, "dependent_batches": dependent_batches}
         rows: dict[str, Any] = {"attrs": attrs, "x_dtype": x_read, "x_format": x_format}
         rows["check_rows"] = check_rows
-        sampler = NeighborSampler(
-            snapshot, num_neighbors, seed=seed, replace=replace, **how, **rows
-        )
+        sampler = NeighborSampler(snapshot, num_neighbors, seed=seed, **how, **rows)
         check_x(snapshot.schema, sampler.tensors, x_dtype)
         if num_workers:
             snapshot.share()
@@ -195,11 +183,9 @@ class NeighborLoader(EpochLoader):
         self._source = BatchSource(sampler, inputs, plan, collator, transform)
         self._pool = WorkerPool(self._source, num_workers, workers) if num_workers else None
         self._options = {"prefetch": prefetch, "threads": threads}
-        options.check_layout(sampler.layout)
+        self._ahead: LookAhead | None = None
         if self._pool is None:
             self._ahead = sampler.read_ahead(inputs, plan, options, goes_on=True)
-        else:
-            self._ahead = None
         self._epochs = self._ahead.epochs if isinstance(self._ahead, Replay) else None
 
     @property
@@ -266,22 +252,31 @@ class NeighborLoader(EpochLoader):
         )
 
 
-def _check_workers(num_workers: int, workers: dict[str, Any], of_pyg: dict[str, Any]) -> None:
-    """Refuses what is said of processes where there are none, and what they do not do."""
+def _check_data(data: Any) -> None:
+    if not isinstance(data, Reader):
+        raise TypeError(
+            "data must be what neargraph.open returns, or a snapshot of it, got "
+            f"{type(data).__name__}; neargraph.from_pyg writes Data and HeteroData to a store"
+        )
+
+
+def _take_workers(num_workers: int, given: dict[str, Any]) -> dict[str, Any]:
+    """What is given for processes; refuses it where there are none, and all that is not taken."""
+    workers = {k: given.pop(k) for k in _WORKER_OPTIONS if k in given}
+    refuse_unsupported(given)
     check_count("num_workers", num_workers, 0)
-    if num_workers:
-        if of_pyg.get("filter_per_worker") is False:
-            raise UnsupportedArgument(
-                "filter_per_worker=False reads rows in the main process; with num_workers each "
-                "process reads those of its batches; leave one of them out"
-            )
-        return
+    if num_workers and given.get("filter_per_worker") is False:
+        raise UnsupportedArgument(
+            "filter_per_worker=False reads rows in the main process; with num_workers each "
+            "process reads those of its batches; leave one of them out"
+        )
     for name, value in workers.items():
-        if value != _WORKER_OPTIONS[name]:
+        if not num_workers and value != _WORKER_OPTIONS[name]:
             raise UnsupportedArgument(
                 f"{name}={value!r} is for processes, and num_workers is 0; leave it out, or give "
                 "num_workers"
             )
+    return workers
 
 
 def _split_x_dtype(
