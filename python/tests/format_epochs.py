@@ -88,6 +88,7 @@ class Epoch:
         ensure(version == 2 and tables == len(self.tables), "tail of another file")
         head_crc, reserved = struct.unpack_from("<II", tail, 56)
         ensure(crc32c(self.data[:32]) == head_crc and reserved == 0, "head of another file")
+        zero(tail[64 + 8 * tables : -4], "tail")
         self.rows_max = struct.unpack_from(f"<{tables}Q", tail, 64)
 
     def batch(self, number: int, node_types: Any, edge_types: Any) -> Batch:

@@ -22,7 +22,7 @@ from format_epochs import Epoch
 from format_log import Store
 from format_reader import BLOCK, NewerVersion, crc32c
 from graphs import Edges, Graph, Nodes
-from test_format_document import compile_epochs
+from test_format_document import all_types, compile_epochs
 from update_model import make_store
 
 import neargraph as ng
@@ -72,7 +72,7 @@ def read_all(path: Path, names: list[str], recover: bool) -> None:
     """Asks neargraph for everything."""
     with ng.open(path, memory="32MB", recover=recover) as store:
         snap = store.snapshot()
-        for owner in snap.schema.edge_types:
+        for owner in all_types(snap).edge_types:
             nodes = np.arange(snap.schema.node_type(owner.triple[2]).num_nodes)
             snap.neighbors(owner.triple, nodes)
             for tensor in owner.tensors:

@@ -328,6 +328,8 @@ impl Tail {
         if tables > Self::TABLES_MAX {
             return Err(format!("{tables} tensors"));
         }
+        check_zero(&bytes[60..TAIL_BYTES])?;
+        check_zero(&bytes[TAIL_BYTES + tables * 8..BLOCK_BYTES - 4])?;
         let rows_max = (0..tables).map(|table| u64_at(bytes, TAIL_BYTES + table * 8));
         Ok(Self {
             index_crc: u32_at(bytes, 12)?,
