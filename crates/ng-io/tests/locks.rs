@@ -57,6 +57,21 @@ fn pins_are_counted_and_only_those_of_others_are_seen() {
 }
 
 #[test]
+fn who_may_not_write_sees_a_writer_and_keeps_others_from_becoming_it() {
+    let dir = directory();
+    let (reader, writer) = (disk(dir.path()), disk(dir.path()));
+    let lock = writer.lock_writer().expect("works").expect("free");
+    let held = |disk: &Arc<dyn Disk>| disk.hold_off_writer().expect("works");
+    assert!(held(&reader).is_none() && held(&writer).is_none(), "somebody writes");
+    assert!(!is_free(&reader), "a look gives nothing away");
+    drop(lock);
+    let guard = held(&reader);
+    assert!(guard.is_some() && !is_free(&writer));
+    drop(guard);
+    assert!(is_free(&writer) && is_free(&reader));
+}
+
+#[test]
 fn a_killed_process_pins_and_locks_nothing() {
     if let Some(path) = child_argument() {
         let disk = disk(&path);

@@ -1,5 +1,5 @@
-//! The root slots: both must be valid, equal, and 0 where they mean nothing. What is wrong with one
-//! beside a sound one is only noted: the next writer writes both anew.
+//! The root slots: both must be valid, equal, and 0 where they mean nothing. Verify only notes what
+//! is wrong with one beside a sound one, since the next writer writes both anew; to scrub it is rot.
 
 use std::time::Duration;
 
@@ -37,10 +37,10 @@ impl Run<'_> {
         let rank = |number: usize| (epochs[number], found[number].is_empty());
         let counting = usize::from(rank(1) > rank(0));
         let spare = 1 - counting;
-        let is_readable = epochs[counting].is_some();
+        let is_noted = pass == Pass::Verify && epochs[counting].is_some();
         for (number, found) in found.into_iter().enumerate() {
             for (block, what) in found {
-                if number == spare && is_readable {
+                if number == spare && is_noted {
                     self.report.note(SLOTS[spare], block, what);
                 } else {
                     self.report.add(SLOTS[number], None, block, what);
