@@ -82,8 +82,10 @@ fn open_class(error: &OpenError) -> Class {
         OpenError::NotFound { .. } => Named("StoreNotFound"),
         OpenError::NotAStore { .. } | OpenError::NotADirectory { .. } => Named("NotAStore"),
         OpenError::NewerVersion { .. } => Named("NewerVersion"),
-        OpenError::BudgetTooSmall { minimum_bytes, .. }
-        | OpenError::CommitsTooLarge { minimum_bytes, .. } => TooSmall(*minimum_bytes, ""),
+        OpenError::BudgetTooSmall { minimum_bytes, .. } => TooSmall(*minimum_bytes, ""),
+        OpenError::CommitsTooLarge { minimum_bytes, .. } => {
+            TooSmall(*minimum_bytes, "make it possible to write there")
+        }
         OpenError::Backend { .. } => Named("IoFailed"),
         OpenError::Read(error) => read_class(error),
         OpenError::Recovery { source, .. } => update_class(source),

@@ -233,9 +233,8 @@ pub enum OpenError {
     /// nothing can be written there, nor be held in memory.
     #[error(
         "{path}: {commits} commits that the last writer has left in the log cannot be put into the \
-         store ({cause}), and do not fit in memory={limit_bytes} bytes: give \
-         memory={minimum_bytes} bytes, or make it possible to write there, or open the last \
-         checkpoint with `recover=False`"
+         store ({cause}), and do not fit into a memory budget of {}",
+        format_bytes(*limit_bytes)
     )]
     CommitsTooLarge {
         /// The path given.
