@@ -19,7 +19,7 @@ from neargraph.importers import (
     plan_source,
     run_import,
 )
-from neargraph.importers.memory import beside_interpreter
+from neargraph.importers.memory import beside_interpreter, of_whole_process
 from neargraph.importers.notes import note_line
 from neargraph.units import parse_bytes
 
@@ -27,6 +27,7 @@ from . import import_options as options
 from .show import bars, console, pairs_table, print_json, size
 
 
+@of_whole_process()
 def import_(
     source: options.Source,
     out: options.Out,

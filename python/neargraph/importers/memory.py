@@ -106,25 +106,32 @@ def beside_interpreter(memory: int) -> int:
     left = memory - INTERPRETER_BYTES
     wanted = Allowance(None).wanted
     if left < wanted:
+        taken, size = format_bytes(INTERPRETER_BYTES), format_bytes(memory)
         raise BudgetTooSmall(
-            f"--memory {format_bytes(memory)} is too small to import with: the interpreter takes "
-            f"{format_bytes(INTERPRETER_BYTES)} of it; give --memory "
-            f"{_readable(wanted + INTERPRETER_BYTES)} or more"
+            f"{size} is too little memory for an import: the interpreter takes {taken} of it",
+            wanted,
         )
     return left
 
 
+@contextmanager
+def of_whole_process() -> Iterator[None]:
+    """Within it a budget is that of the process, so errors ask for the interpreter's part, too."""
+    try:
+        yield
+    except BudgetTooSmall as error:
+        if error.minimum_bytes is None:
+            raise
+        minimum_bytes = error.minimum_bytes + INTERPRETER_BYTES
+        raise BudgetTooSmall(error.what, minimum_bytes, error.otherwise) from None
+
+
 def too_small(where: str, wanted: int, limit: int) -> NoReturn:
-    """Raises `BudgetTooSmall` with the least memory that would do, in readable units."""
-    # Rounded up, since what is printed has to work when it is given back.
+    """Raises `BudgetTooSmall` with the least memory that would do."""
+    # More than was counted, since what is printed has to work when it is given back.
     wanted += wanted // 50
     raise BudgetTooSmall(
-        f"{where}: importing needs at least {_readable(wanted)} beside the interpreter's memory, "
-        f"and may take {format_bytes(limit)}; give --memory "
-        f"{_readable(wanted + INTERPRETER_BYTES)} or more (memory= {_readable(wanted)} in Python)"
+        f"{where}: the import needs {format_bytes(wanted, up=True)} beside the interpreter's "
+        f"memory, and may take {format_bytes(limit)}",
+        wanted,
     )
-
-
-def _readable(num_bytes: int) -> str:
-    size, unit = (10**9, "GB") if num_bytes >= 10**10 else (10**6, "MB")
-    return f"{-(-num_bytes // size)}{unit}"
