@@ -115,7 +115,7 @@ fn places_and_budgets_that_do_not_work_are_refused() {
     let place = directory.path().join("store.ng");
     let options = ImportOptions { memory: Some(1 << 20), ..ImportOptions::default() };
     let error = Importer::new(&place, options).err().unwrap();
-    let ng_import::ImportError::BudgetTooSmall { minimum_bytes: 8_388_608, .. } = error else {
+    let ImportError::BudgetTooSmall { minimum_bytes: 8_388_608, .. } = error else {
         panic!("{error}");
     };
     std::fs::create_dir(&place).unwrap();
