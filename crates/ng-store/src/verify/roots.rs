@@ -1,5 +1,6 @@
 //! The root slots: both must be valid, equal, and 0 where they mean nothing. Verify only notes what
-//! is wrong with one beside a sound one, since the next writer writes both anew. Scrub calls it rot.
+//! is wrong with one beside a sound one, since the next writer writes both anew. To scrub, that is
+//! rot.
 
 use std::time::Duration;
 
