@@ -1,4 +1,4 @@
-//! Floats that are no numbers, counted as rows come in.
+//! Counts NaN and infinite values as rows come in.
 
 use ng_store::Owner;
 use ng_types::Dtype;

@@ -546,7 +546,7 @@ fn open_error(path: &Path, error: ng_io::OpenError) -> OpenError {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // Who wants to know of a failed checkpoint calls `close`.
+        // `close_writer` reports a failed checkpoint; dropping cannot.
         let _ = self.end_writer();
     }
 }

@@ -92,7 +92,7 @@ impl<'a> LogFiles<'a> {
         OpenError::Truncated { path, file, expected, found }.into()
     }
 
-    /// An error if the caller wants to stop.
+    /// An error if the caller stops the work.
     pub fn go_on(&self) -> Result<(), UpdateError> {
         if (self.go_on)() { Ok(()) } else { Err(UpdateError::Stopped) }
     }
