@@ -12,22 +12,20 @@ mod columns;
 mod compact;
 mod compiled;
 mod direct;
+mod draw;
 mod error;
 mod gate;
 mod hops;
 mod ids;
 mod induced;
-mod labor;
 mod lookahead;
 mod mini_batch;
 mod node_map;
 mod reorganize;
-mod resident;
 mod sampler;
 mod spec;
 mod stages;
 mod stream;
-mod streaming;
 mod trace;
 
 pub use buffer::Buffer;
@@ -38,6 +36,7 @@ pub use compiled::{
     ReplayMemory, Survey,
 };
 pub use error::SampleError;
+pub use hops::streaming::{Engine, StreamingStats};
 pub use ids::Ids;
 pub use induced::{Induced, induced};
 pub use lookahead::{Chosen, LookAhead, Reading, Settings};
@@ -49,4 +48,3 @@ pub use reorganize::{
 pub use sampler::{SampleScratch, Sampler};
 pub use spec::{Fanouts, Method, SampleSpec};
 pub use stream::{BatchPlan, BatchStream};
-pub use streaming::{Engine, StreamingStats};

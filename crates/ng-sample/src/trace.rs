@@ -5,7 +5,7 @@
 
 use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Trace};
 
-use crate::sampler::Turn;
+use crate::hops::Turn;
 use crate::{Method, SampleError, SampleScratch, Sampler};
 
 impl Sampler {

@@ -8,7 +8,7 @@ use ng_types::NodeId;
 
 use super::rows::{Own, Staged};
 use crate::SampleError;
-use crate::resident::Rule;
+use crate::hops::memory::Rule;
 
 /// What a hop read.
 pub(super) struct HopRead {

@@ -17,10 +17,10 @@ use self::hop::read_hop;
 use self::rows::{Own, Rows, Staged};
 use crate::columns::Columns;
 use crate::compact::{CompactNodes, CompactSample};
-use crate::hops::Hops;
+use crate::hops::{Hops, Turn};
 use crate::ids::{Id, Ids};
 use crate::node_map::NodeMap;
-use crate::sampler::{Admit, Growing, SampleScratch, Stage, Turn};
+use crate::sampler::{Admit, Growing, SampleScratch, Stage};
 use crate::{Method, MiniBatch, SampleError, SampleSpec, Sampler};
 
 /// Bytes of the lists that reading sections takes, a section.

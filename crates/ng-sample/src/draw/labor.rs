@@ -11,9 +11,9 @@ use ng_store::{Expansion, Packed, ResidentTopology, Snapshot};
 use ng_types::{EdgeTypeId, NodeId, Reservation};
 
 use crate::SampleError;
+use crate::hops::memory as resident;
 use crate::hops::{Edges, EntryData, Step, append, count};
 use crate::ids::Id;
-use crate::resident;
 
 /// Entries that are read together at most, and how many lists at a time if they are short.
 const ENTRIES_TOGETHER: u64 = 1 << 15;

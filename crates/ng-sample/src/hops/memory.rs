@@ -7,8 +7,8 @@
 use ng_store::{Packed, ResidentTopology, from_three};
 use ng_types::{DrawKey, EdgeTypeId};
 
+use super::{Edges, EntryData, Step, count};
 use crate::SampleError;
-use crate::hops::{Edges, EntryData, Step, count};
 use crate::ids::Id;
 
 /// Destinations whose positions are held at a time.

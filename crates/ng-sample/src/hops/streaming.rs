@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ng_store::{Expansion, ListRequest, STREAM_BYTES_PER_REQUEST, Snapshot};
 use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId};
 
-use crate::hops::{Ends, append};
-use crate::resident::Rule;
+use super::memory::Rule;
+use super::{Ends, append};
 use crate::{SampleError, SampleSpec};
 
 /// How lists that are not in memory are read. The batches are the same.
