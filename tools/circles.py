@@ -271,7 +271,6 @@ def python_graph(package: Path, at_load_alone: bool = False) -> Graph:
 
 
 def all_graphs(root: Path) -> dict[str, Graph]:
-    """The graph of each crate that is a product, and of the Python package."""
-    crates = sorted(path for path in (root / "crates").iterdir() if path.name != "ng-testing")
-    graphs = {crate.name: rust_graph(crate) for crate in crates}
+    """The graph of each crate, and of the Python package."""
+    graphs = {crate.name: rust_graph(crate) for crate in sorted((root / "crates").iterdir())}
     return graphs | {"neargraph": python_graph(root / "python" / "neargraph")}

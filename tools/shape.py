@@ -42,7 +42,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from circles import circles, python_graph, rust_graph
+from circles import all_graphs, circles, python_graph
 from rust_source import CLOSE, OPEN, Token, closing, lines_of_code, product_files, product_tokens
 
 NOT_PRODUCT = {"ng-testing"}
@@ -251,10 +251,8 @@ def habits(root: Path) -> dict[str, Any]:
 
 def shape(root: Path) -> dict[str, Any]:
     """All figures of a checkout."""
-    package = root / "python" / "neargraph"
-    graphs = {crate.name: rust_graph(crate) for crate in crates_of(root)}
-    graphs["neargraph"] = python_graph(package)
-    graphs["neargraph at load"] = python_graph(package, at_load_alone=True)
+    graphs = all_graphs(root)
+    graphs["neargraph at load"] = python_graph(root / "python" / "neargraph", at_load_alone=True)
     found = {name: circles(graph) for name, graph in graphs.items()}
     return {"lines": count_lines(root), "circles": found, **habits(root)}
 

@@ -1,4 +1,4 @@
-"""House rules that no linter checks: sizes, module headers, crate directions, where unsafe lives.
+"""House rules that no linter checks: sizes, headers, crate directions, circles, where unsafe lives.
 
 Exits with 1 and one line per finding. Each rule stands in CONTRIBUTING.md.
 """
@@ -12,6 +12,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from circles import all_graphs, circles
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE_LINES_MAX = 1000
@@ -30,6 +32,15 @@ LAYERS = [
     "ng-python",
 ]
 DEV_ONLY = {"ng-testing"}
+# Files that may import each other in one circle (`circles.py`), by crate and Python package.
+CIRCLE_MAX = {
+    "ng-import": 29,
+    "ng-sample": 9,
+    "ng-simd": 6,
+    "ng-store": 26,
+    "neargraph": 15,
+}
+CIRCLE_MAX_ELSEWHERE = 4
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|todo!|unimplemented!|NotImplementedError)")
 MACHINE_PATH = re.compile(r"(?<![\w.])/(work|root|home)/")
 FILE_ACCESS = re.compile(r"\b(std::fs\b|File::(open|create)|OpenOptions::new)")
@@ -101,6 +112,16 @@ def check_directions() -> Iterator[str]:
             yield from (f"{name}: depends upward on {other}" for other in upward)
 
 
+def check_circles() -> Iterator[str]:
+    """Modules import each other in small circles alone."""
+    for name, graph in all_graphs(ROOT).items():
+        most = CIRCLE_MAX.get(name, CIRCLE_MAX_ELSEWHERE)
+        for ring in circles(graph):
+            if len(ring) > most:
+                members = ", ".join(ring)
+                yield f"{name}: a circle of {len(ring)} modules, at most {most}: {members}"
+
+
 def findings() -> Iterator[str]:
     """All findings, as `path: what`."""
     for path in tracked(".rs", ".py", ".sh"):
@@ -112,6 +133,7 @@ def findings() -> Iterator[str]:
             found += check_python(text)
         yield from (f"{path.relative_to(ROOT)}: {what}" for what in found)
     yield from check_directions()
+    yield from check_circles()
 
 
 def main() -> int:
