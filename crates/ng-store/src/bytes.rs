@@ -37,3 +37,12 @@ pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks::<8>();
     words.iter().all(|word| u64::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
 }
+
+/// Bytes of a number below `bound`.
+pub(crate) fn width_below(bound: u64) -> usize {
+    match bound {
+        ..=0x100_0000 => 3,
+        0x100_0001..=0x1_0000_0000 => 4,
+        _ => 5,
+    }
+}

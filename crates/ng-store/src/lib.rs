@@ -7,49 +7,29 @@
 //! holds and a `decode` has typed them.
 #![forbid(unsafe_code)]
 
-mod absent;
-mod bitmap_edit;
-mod builder;
+mod build;
 mod bytes;
 mod cache;
 mod catalog;
-mod catalog_check;
 mod costs;
-mod dead_nodes;
 mod dictionary;
 mod direct;
-mod edit;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod io;
-mod memory;
-mod open_root;
-mod order;
-mod page_map;
-mod page_set;
-mod page_table;
-mod pages;
-mod root;
-mod row_plan;
-mod scan;
-mod segment;
-mod snapshot;
+mod page;
+mod rows;
 mod store;
-mod table_scan;
 mod tensor;
 mod topology;
 mod tree;
-mod tree_cursor;
-mod tree_edit;
-mod tree_lookup;
 mod verify;
 mod version;
 mod write;
 
-pub use builder::{
-    BuildOptions, BuildSummary, EdgeTypeSpec, Entry, Part, StoreBuilder, TensorSpec,
-};
+pub use build::builder::StoreBuilder;
+pub use build::spec::{BuildOptions, BuildSummary, EdgeTypeSpec, Part, TensorSpec};
 pub use catalog::{
     Catalog, EdgeTypeMeta, NodeTypeMeta, Owner, ROW_BYTES_MAX, SparseValue, TensorMeta, TensorRef,
 };
@@ -60,27 +40,32 @@ pub use direct::{
     DIRECT_SUFFIX, DirectError, DirectFile, DirectInfo, DirectOptions, DirectPlan, DirectProgress,
     Position, Primary, Spot, TakePrimary, places,
 };
-pub use edit::EditCounts;
 pub use error::{BuildError, Damage, OpenError, ReadError};
-pub use order::RowOrder;
-pub use root::FORMAT_VERSION;
-pub use row_plan::{Merge, Planned, RowPart, RowPlan, TakeItem};
-pub use scan::{VisitLists, VisitRows};
-pub use snapshot::{
-    Draw, EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, Expansion, GATHER_BYTES_PER_ROW,
-    GatherStats, SPARSE_BYTES_PER_ROW, Snapshot,
+pub use page::edit::EditCounts;
+pub use page::scan::VisitRows;
+pub use rows::order::RowOrder;
+pub use rows::plan::{Merge, Planned, RowPart, RowPlan, TakeItem};
+pub use store::handle::Store;
+pub use store::options::{OpenOptions, StoreStats};
+pub use store::snapshot::{
+    EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, GATHER_BYTES_PER_ROW,
+    SPARSE_BYTES_PER_ROW, Snapshot,
 };
-pub use store::{OpenOptions, Store, StoreStats};
+pub use tensor::reader::GatherStats;
 pub use tensor::sparse::SparseRows;
 pub use tensor::sparse_reader::{SparseSpans, VisitSparse};
 pub use tensor::sparse_writer::SparseWriter;
 pub use tensor::writer::{TensorPart, TensorWriter};
+pub use topology::entry::Entry;
+pub use topology::expansion::{Draw, Expansion};
 pub use topology::resident::{Packed, ResidentTopology, from_three};
+pub use topology::scan::VisitLists;
 pub use topology::streaming::{
     DrawList, ListRequest, NextRequests, STREAM_BYTES_PER_REQUEST, TakeList,
 };
 pub use topology::writer::{TopologyPart, TopologyWriter};
 pub use verify::{Problem, Progress, VerifyReport, verify, verify_on};
+pub use version::root::FORMAT_VERSION;
 pub use write::batch::{Commit, EdgeData, WriteBatch};
 pub use write::checkpoint::CheckpointReport;
 pub use write::compact::{CompactReport, compact};

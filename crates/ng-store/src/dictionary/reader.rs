@@ -7,9 +7,10 @@ use ng_types::NodeId;
 use crate::catalog::{DictionaryMeta, TreeRoot};
 use crate::dictionary::page::StringPage;
 use crate::error::{Damage, ReadError};
-use crate::pages::{Pages, Segment};
-use crate::tree::TreeKind;
-use crate::tree_lookup;
+use crate::page::reader::Pages;
+use crate::page::segment::Segment;
+use crate::tree::lookup;
+use crate::tree::page::TreeKind;
 
 /// The dictionary of one node type in an open store.
 pub(crate) struct DictionaryReader<'a> {
@@ -118,12 +119,11 @@ impl DictionaryReader<'_> {
             None if ids.is_empty() => return Ok(out),
             None => return Err(missing()),
         };
-        let mut hits =
-            tree_lookup::lookup(self.pages, self.names_index, root, TreeKind::Names, &keys)?;
+        let mut hits = lookup::lookup(self.pages, self.names_index, root, TreeKind::Names, &keys)?;
         if hits.last().map_or(0, |hit| hit.keys.end) != keys.len() {
             return Err(missing());
         }
-        let blocks = tree_lookup::sort_by_page(self.names_index, &mut hits)?;
+        let blocks = lookup::sort_by_page(self.names_index, &mut hits)?;
         let mut visit = |index: usize, bytes: &[u8]| {
             let Some(hit) = hits.get(index) else {
                 return Ok(());

@@ -8,8 +8,8 @@ use crate::catalog::{DictionaryMeta, TreeRoot};
 use crate::dictionary::page::{STRING_BYTES_MAX, StringPageBuilder};
 use crate::error::BuildError;
 use crate::io::{BLOCK_BYTES, Disk};
-use crate::segment::{FinishedSegment, SegmentWriter};
-use crate::tree::{Record, TreeKind, TreeWriter};
+use crate::page::writer::{FinishedSegment, SegmentWriter};
+use crate::tree::page::{Record, TreeKind, TreeWriter};
 
 /// Writes the string ids of one node type.
 ///

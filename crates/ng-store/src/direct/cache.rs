@@ -4,12 +4,13 @@
 //! The invariants: memory is taken from the store's budget, and the store takes it back when a
 //! batch needs it; what is kept here was checked.
 
-use std::sync::{PoisonError, Weak};
+use std::sync::Weak;
+
+use ng_types::Budget;
 
 use super::error::DirectError;
 use super::format::{Kind, Shape};
 use crate::cache::slots::{CacheBytes, Inserted, Share, SlotCache};
-use crate::store::Inner;
 
 /// The cache.
 #[derive(Debug)]
@@ -23,13 +24,13 @@ pub(crate) struct PageCache {
 pub(crate) type PageCaches = std::sync::Mutex<Vec<Weak<PageCache>>>;
 
 impl PageCache {
-    /// A cache for a file of `file_bytes`, of at most three quarters of the budget of `inner`.
-    pub fn new(inner: &Inner, shape: &Shape, file_bytes: u64) -> Self {
+    /// A cache for a file of `file_bytes`, of at most three quarters of the budget.
+    pub fn new(budget: &Budget, shape: &Shape, file_bytes: u64) -> Self {
         // Shards fill unevenly, so more than the bare file is allowed.
-        let most = inner.budget.limit_bytes() / 4 * 3;
+        let most = budget.limit_bytes() / 4 * 3;
         let cap_bytes = most.min((file_bytes / 2).saturating_mul(3)).max(1 << 20);
         Self {
-            share: Share::new(inner.budget.clone(), cap_bytes),
+            share: Share::new(budget.clone(), cap_bytes),
             primary: SlotCache::new(shape.unit_bytes(), CacheBytes::fixed(cap_bytes)),
             others: SlotCache::new(shape.page_bytes, CacheBytes::fixed(cap_bytes)),
         }
@@ -71,22 +72,5 @@ impl PageCache {
         let parts = [&self.primary, &self.others].into_iter().flatten();
         let largest = parts.max_by_key(|part| part.bytes());
         largest.map_or(0, |part| part.drop_chunk(&self.share))
-    }
-}
-
-impl Inner {
-    /// Bytes that files of the direct layout hold in memory.
-    pub fn direct_bytes(&self) -> u64 {
-        let caches = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
-        caches.iter().filter_map(Weak::upgrade).map(|cache| cache.bytes()).sum()
-    }
-
-    /// Gives one chunk of the largest of these caches back; returns its bytes.
-    pub fn drop_direct_chunk(&self) -> u64 {
-        let mut caches = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
-        caches.retain(|cache| cache.strong_count() > 0);
-        let largest = caches.iter().filter_map(Weak::upgrade).max_by_key(|cache| cache.bytes());
-        drop(caches);
-        largest.map_or(0, |cache| cache.drop_chunk())
     }
 }

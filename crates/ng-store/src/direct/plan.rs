@@ -18,8 +18,8 @@ use super::format::{
 use super::head::{DirectInfo, DirectTensor, Head};
 use super::layout::{Placed, Placer};
 use crate::catalog::{EdgeTypeMeta, NodeTypeMeta, Owner, TensorRef};
-use crate::order::RowOrder;
-use crate::snapshot::{EXPAND_BYTES_PER_DESTINATION, Snapshot};
+use crate::rows::order::RowOrder;
+use crate::store::snapshot::{EXPAND_BYTES_PER_DESTINATION, Snapshot};
 
 /// Told of what is done of how much, under a name; false stops.
 pub type DirectProgress<'a> = dyn FnMut(&str, u64, u64) -> bool + 'a;

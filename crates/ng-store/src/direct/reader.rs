@@ -24,7 +24,7 @@ use crate::bytes::ensure;
 use crate::catalog::{Owner, TensorRef};
 use crate::error::Damage;
 use crate::io::{BLOCK_BYTES, FileId, READ_BYTES_MAX, ReadOp, Reader};
-use crate::snapshot::Snapshot;
+use crate::store::snapshot::Snapshot;
 
 /// Threads that read at once, for which staging memory is set aside.
 const THREADS_MAX: u64 = 4;
@@ -94,7 +94,7 @@ impl DirectFile {
         if *found != wanted {
             return Err(DirectError::Stale { file: name, found: found.clone(), wanted });
         }
-        let cache = Arc::new(PageCache::new(&snapshot.inner, &head.shape, file_bytes));
+        let cache = Arc::new(PageCache::new(&snapshot.inner.budget, &head.shape, file_bytes));
         let mut caches = snapshot.inner.direct.lock().unwrap_or_else(PoisonError::into_inner);
         caches.push(Arc::downgrade(&cache));
         drop(caches);
@@ -218,7 +218,7 @@ impl DirectFile {
     pub fn secondaries(
         &self,
         spots: &[Spot],
-        take: &mut dyn FnMut(usize, &crate::builder::Entry),
+        take: &mut dyn FnMut(usize, &crate::topology::entry::Entry),
     ) -> Result<(), DirectError> {
         let mut order: Vec<u32> = (0..spots.len() as u32).collect();
         order.sort_unstable_by_key(|at| spots[*at as usize]);

@@ -6,9 +6,9 @@
 use std::ops::Range;
 
 use super::format::{PAGE_HEADER, SECTION_HEADER, SLOT_BYTES, Shape, Split, count_of};
-use crate::builder::Entry;
 use crate::bytes::{ensure, le_u16, put};
 use crate::error::Damage;
+use crate::topology::entry::Entry;
 
 const PRIMARY: u8 = 1;
 const SECONDARY: u8 = 2;

@@ -10,8 +10,10 @@ use ng_types::Dtype;
 
 use crate::catalog::{TensorMeta, TensorRef};
 use crate::error::{Damage, ReadError};
-use crate::pages::{Pages, Segment};
-use crate::snapshot::{GatherStats, Snapshot};
+use crate::page::reader::Pages;
+use crate::page::segment::Segment;
+use crate::store::snapshot::Snapshot;
+use crate::tensor::reader::GatherStats;
 use crate::tensor::reader::TensorReader;
 
 impl Snapshot {

@@ -6,6 +6,8 @@
 use crate::io::BLOCK_BYTES;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Bytes that say where the entries of a sparse row are.
+pub(crate) const SPAN_BYTES: u64 = 8;
 const PAGE_BYTES_MAX: u64 = 64 * 1024;
 
 /// The place of a row: its first block in the segment, and its first byte in that block.

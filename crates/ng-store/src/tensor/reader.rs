@@ -8,9 +8,19 @@
 use crate::cache::rows::{ROW_BYTES_MIN, RowPool};
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
-use crate::pages::{Located, Pages, Segment};
-use crate::snapshot::GatherStats;
+use crate::page::located::Located;
+use crate::page::reader::Pages;
+use crate::page::segment::Segment;
 use crate::tensor::layout::{RowLayout, RowPlace};
+
+/// What [`Snapshot::gather`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GatherStats {
+    /// Rows asked for.
+    pub rows: u64,
+    /// Rows served without a device read.
+    pub rows_cached: u64,
+}
 
 /// One tensor in an open store.
 pub(crate) struct TensorReader<'a> {

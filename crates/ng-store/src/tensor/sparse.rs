@@ -10,8 +10,6 @@ use crate::catalog::{SparseMeta, SparseValue};
 use crate::error::Damage;
 use crate::tensor::layout::RowLayout;
 
-/// Bytes that say where the entries of a row are.
-pub(crate) const SPAN_BYTES: u64 = 8;
 /// Most entries of a tensor: their numbers have 40 bits.
 pub(crate) const ENTRIES_MAX: u64 = 1 << 40;
 /// Most entries of a row: their count has 24 bits.

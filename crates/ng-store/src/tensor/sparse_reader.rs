@@ -7,11 +7,13 @@
 use crate::catalog::{SparseMeta, TensorMeta, TensorRef};
 use crate::error::{Damage, ReadError};
 use crate::io::BLOCK_BYTES;
-use crate::pages::Segment;
-use crate::scan::VisitRows;
-use crate::snapshot::{GatherStats, Snapshot};
+use crate::page::scan::VisitRows;
+use crate::page::segment::Segment;
+use crate::store::snapshot::Snapshot;
+use crate::tensor::layout::SPAN_BYTES;
+use crate::tensor::reader::GatherStats;
 use crate::tensor::reader::TensorReader;
-use crate::tensor::sparse::{EntryForm, SPAN_BYTES, Span, SparseRows, put_value};
+use crate::tensor::sparse::{EntryForm, Span, SparseRows, put_value};
 
 /// Rows that a scan holds at once, and bytes of them with their zeros.
 const SCAN_ROWS: u64 = 1 << 14;

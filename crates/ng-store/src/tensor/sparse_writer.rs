@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::catalog::{Owner, SparseMeta, SparseValue, TensorMeta};
 use crate::error::BuildError;
 use crate::io::Disk;
-use crate::tensor::sparse::{ENTRIES_MAX, EntryForm, ROW_ENTRIES_MAX, SPAN_BYTES, Span};
+use crate::tensor::layout::SPAN_BYTES;
+use crate::tensor::sparse::{ENTRIES_MAX, EntryForm, ROW_ENTRIES_MAX, Span};
 use crate::tensor::writer::{RowsWriter, TensorPart, checked_row_bytes};
 
 /// Writes the rows of a sparse tensor, in row order. Made by

@@ -6,7 +6,7 @@ use crate::bytes::put;
 use crate::catalog::{Owner, ROW_BYTES_MAX, TensorMeta, row_bytes};
 use crate::error::BuildError;
 use crate::io::Disk;
-use crate::segment::{FinishedSegment, SegmentWriter};
+use crate::page::writer::{FinishedSegment, SegmentWriter};
 use crate::tensor::layout::RowLayout;
 
 /// Writes rows of equal width into a segment of their own.

@@ -7,17 +7,17 @@
 
 use ng_types::EdgeTypeId;
 
-use crate::bitmap_edit::Bitmap;
-use crate::builder::Entry;
 use crate::catalog::{EdgeTypeMeta, TreeRoot};
-use crate::edit::Edit;
 use crate::error::{Damage, ReadError};
+use crate::page::edit::Edit;
+use crate::topology::entry::Entry;
 use crate::topology::entry::EntryLayout;
 use crate::topology::h_edit::HList;
 use crate::topology::h_page::HLayout;
 use crate::topology::page::HEADER_BYTES;
-use crate::tree::{Record, TreeKind};
-use crate::tree_edit::{Tree, damaged};
+use crate::tree::bitmap::Bitmap;
+use crate::tree::edit::{Tree, damaged};
+use crate::tree::page::{Record, TreeKind};
 
 /// No page is fuller when it has evicted.
 const EVICTED_FILL_MAX: f64 = 0.9;

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use ng_testing::Random;
 use ng_types::{EdgeTypeId, NodeTypeId};
 
-use crate::builder::Entry;
 use crate::catalog::{Catalog, EdgeTypeMeta, TopologyMeta};
-use crate::edit::{Edit, EditCounts};
 use crate::error::ReadError;
+use crate::page::edit::{Edit, EditCounts};
 use crate::topology::edit::TopologyEdit;
+use crate::topology::entry::Entry;
 use crate::topology::entry::EntryLayout;
 use crate::topology::h_page::{HLayout, ROOM_BIT, check_h_page, degree_of};
 use crate::topology::l_page::LPage;
-use crate::tree::{Record, TreeKind};
-use crate::tree_edit::Tree;
-use crate::tree_edit::tests::{check_tree, live_pages, segment};
+use crate::tree::edit::Tree;
+use crate::tree::edit::tests::{check_tree, live_pages, segment};
+use crate::tree::page::{Record, TreeKind};
 
 const EDGE_TYPE: EdgeTypeId = EdgeTypeId(1);
 const TOPO: u32 = 1;

@@ -1,12 +1,25 @@
 //! One entry of a neighbour list: source id, then edge id, time and weight where the type has them.
 
-use crate::builder::Entry;
+use ng_types::NodeId;
+
 use crate::bytes::{le_u32, le_u64};
 use crate::catalog::EdgeTypeMeta;
-use crate::snapshot::Expansion;
 
 /// Bytes of an edge id in an entry.
 pub(crate) const EDGE_ID_BYTES: usize = 5;
+
+/// One entry of a neighbour list. Columns that the edge type does not have are ignored.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Entry {
+    /// The neighbour.
+    pub source: NodeId,
+    /// Row in the user's edge list.
+    pub edge_id: u64,
+    /// Time of the edge.
+    pub time: i64,
+    /// Weight of the edge.
+    pub weight: f32,
+}
 
 /// Which columns entries have, and how wide a source id is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,63 +139,6 @@ fn le_id(bytes: &[u8], at: usize, width: u8) -> u64 {
         return low;
     }
     low | u64::from(bytes.get(at + 4).copied().unwrap_or(0)) << 32
-}
-
-impl Expansion {
-    /// Empties all columns and keeps their memory.
-    pub(crate) fn clear(&mut self) {
-        self.offsets.clear();
-        self.sources.clear();
-        self.edge_ids.clear();
-        self.times.clear();
-        self.weights.clear();
-    }
-
-    /// Appends one entry to the columns that the layout has.
-    #[inline]
-    pub(crate) fn push(&mut self, layout: EntryLayout, entry: &Entry) {
-        self.sources.push(entry.source);
-        if layout.has_edge_ids {
-            self.edge_ids.push(entry.edge_id);
-        }
-        if layout.has_time {
-            self.times.push(entry.time);
-        }
-        if layout.has_weight {
-            self.weights.push(entry.weight);
-        }
-    }
-
-    /// Appends `count` entries that [`Expansion::set`] fills later.
-    pub(crate) fn grow(&mut self, layout: EntryLayout, count: usize) {
-        let len = self.sources.len() + count;
-        self.sources.resize(len, 0);
-        if layout.has_edge_ids {
-            self.edge_ids.resize(len, 0);
-        }
-        if layout.has_time {
-            self.times.resize(len, 0);
-        }
-        if layout.has_weight {
-            self.weights.resize(len, 0.0);
-        }
-    }
-
-    /// Overwrites entry `at`; columns that the layout lacks are empty and stay so.
-    pub(crate) fn set(&mut self, at: usize, entry: &Entry) {
-        if let Some(place) = self.sources.get_mut(at) {
-            *place = entry.source;
-        }
-        if let Some(place) = self.edge_ids.get_mut(at) {
-            *place = entry.edge_id;
-        }
-        if let Some(place) = self.times.get_mut(at) {
-            *place = entry.time;
-        }
-        if let Some(place) = self.weights.get_mut(at) {
-            *place = entry.weight;
-        }
-    }
 }
 
 #[cfg(test)]

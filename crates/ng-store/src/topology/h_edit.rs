@@ -10,12 +10,12 @@ use std::sync::Arc;
 use crate::bytes::{ensure, put};
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
-use crate::page_map::Page;
+use crate::page::map::Page;
 use crate::topology::edit::TopologyEdit;
 use crate::topology::h_page::{ROOM_BIT, check_h_page, degree_of};
 use crate::topology::page::{HEADER_BYTES, PageHeader, PageKind};
-use crate::tree::{Record, TreeKind};
-use crate::tree_edit::damaged;
+use crate::tree::edit::damaged;
+use crate::tree::page::{Record, TreeKind};
 
 /// A record of the H index.
 #[derive(Clone, Copy, Debug)]

@@ -10,8 +10,8 @@ use crate::topology::edit::TopologyEdit;
 use crate::topology::l_edit::{LPageEdit, LTail};
 use crate::topology::l_page::{LPage, SLOT_BYTES};
 use crate::topology::page::HEADER_BYTES;
-use crate::tree::{Record, TreeKind};
-use crate::tree_edit::damaged;
+use crate::tree::edit::damaged;
+use crate::tree::page::{Record, TreeKind};
 
 /// A node and the entries that go to a position of its list.
 #[derive(Clone, Copy)]

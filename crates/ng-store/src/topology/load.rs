@@ -11,16 +11,16 @@ use ng_types::EdgeTypeId;
 
 use crate::bytes::ensure;
 use crate::error::{Damage, ReadError};
-use crate::pages::Segment;
-use crate::scan::{Window, read_blocks};
-use crate::snapshot::Snapshot;
-use crate::store::Inner;
+use crate::page::scan::{Window, read_blocks};
+use crate::page::segment::Segment;
+use crate::store::inner::Inner;
+use crate::store::snapshot::Snapshot;
 use crate::topology::entry::EntryLayout;
 use crate::topology::h_page::{HLayout, check_h_page, degree_of};
 use crate::topology::l_page::LPage;
 use crate::topology::resident::{Column, ResidentTopology, Shape};
-use crate::tree::{Record, TreeKind};
-use crate::tree_cursor::TreeCursor;
+use crate::tree::cursor::TreeCursor;
+use crate::tree::page::{Record, TreeKind};
 
 impl Snapshot {
     /// What [`Snapshot::load_topology`] takes of the budget for as long as its answer lives: known

@@ -5,6 +5,7 @@ pub(crate) mod edit;
 #[cfg(test)]
 mod edit_tests;
 pub(crate) mod entry;
+pub(crate) mod expansion;
 mod h_edit;
 pub(crate) mod h_page;
 mod l_edit;
@@ -14,6 +15,7 @@ mod load;
 pub(crate) mod page;
 pub(crate) mod reader;
 pub(crate) mod resident;
+pub(crate) mod scan;
 pub(crate) mod streaming;
 pub(crate) mod writer;
 

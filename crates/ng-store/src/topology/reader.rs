@@ -10,14 +10,15 @@ use ng_types::{EdgeTypeId, NodeId};
 use crate::catalog::{EdgeTypeMeta, TreeRoot};
 use crate::error::{Damage, ReadError};
 use crate::io::BLOCK_BYTES;
-use crate::pages::{Pages, Segment};
-use crate::snapshot::{Draw, Expansion};
+use crate::page::reader::Pages;
+use crate::page::segment::Segment;
 use crate::topology::GMAP_NODES;
 use crate::topology::entry::EntryLayout;
+use crate::topology::expansion::{Draw, Expansion};
 use crate::topology::h_page::{HLayout, degree_of};
 use crate::topology::l_page::LPage;
-use crate::tree::TreeKind;
-use crate::tree_lookup::{Hit, lookup, sort_by_page};
+use crate::tree::lookup::{Hit, lookup, sort_by_page};
+use crate::tree::page::TreeKind;
 
 /// The topology of one edge type in an open store.
 pub(crate) struct TopologyReader<'a> {

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use ng_types::{EdgeTypeId, NodeId, Reservation};
 
+use crate::bytes::width_below;
 use crate::catalog::EdgeTypeMeta;
 use crate::error::ReadError;
 use crate::io::{BLOCK_BYTES, Region};
@@ -104,15 +105,6 @@ impl Column {
     /// Bytes of a number.
     pub fn width(&self) -> usize {
         self.width
-    }
-}
-
-/// Bytes of a number below `bound`.
-pub(crate) fn width_below(bound: u64) -> usize {
-    match bound {
-        ..=0x100_0000 => 3,
-        0x100_0001..=0x1_0000_0000 => 4,
-        _ => 5,
     }
 }
 

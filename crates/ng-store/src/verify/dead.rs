@@ -6,13 +6,14 @@ use ng_types::NodeTypeId;
 
 use crate::catalog::{BitmapMeta, TreeRoot};
 use crate::error::{Damage, ReadError};
-use crate::pages::{Pages, Segment};
+use crate::page::reader::Pages;
+use crate::page::segment::Segment;
 use crate::topology::GMAP_NODES;
-use crate::tree::TreeKind;
-use crate::tree_cursor::{TreeCursor, Unclaimed, claim, read_page};
-use crate::tree_lookup::lookup;
+use crate::tree::cursor::{TreeCursor, Unclaimed, claim, read_page};
+use crate::tree::lookup::lookup;
+use crate::tree::page::TreeKind;
 use crate::verify::Run;
-use crate::version::Version;
+use crate::version::base::Version;
 
 impl<'r> Run<'r> {
     /// Checks the bitmap of deleted nodes of a type.

@@ -4,11 +4,11 @@ use ng_types::NodeTypeId;
 
 use crate::dictionary::page::StringPage;
 use crate::error::{Damage, ReadError};
-use crate::pages::Segment;
-use crate::segment::data_file;
-use crate::snapshot::Snapshot;
-use crate::tree::TreeKind;
-use crate::tree_cursor::{TreeCursor, read_page};
+use crate::page::segment::Segment;
+use crate::page::segment::data_file;
+use crate::store::snapshot::Snapshot;
+use crate::tree::cursor::{TreeCursor, read_page};
+use crate::tree::page::TreeKind;
 use crate::verify::Run;
 
 /// A page of keys on the way down: number, level, bytes, next entry.

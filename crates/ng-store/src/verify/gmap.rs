@@ -3,10 +3,11 @@
 use crate::catalog::TreeRoot;
 use crate::error::{Damage, ReadError};
 use crate::io::BLOCK_BYTES;
-use crate::pages::{Pages, Segment};
+use crate::page::reader::Pages;
+use crate::page::segment::Segment;
 use crate::topology::GMAP_NODES;
-use crate::tree::TreeKind;
-use crate::tree_cursor::{TreeCursor, Unclaimed, claim, read_page};
+use crate::tree::cursor::{TreeCursor, Unclaimed, claim, read_page};
+use crate::tree::page::TreeKind;
 
 /// Hears of the long lists in ascending order and compares block by block.
 pub(super) struct GmapCheck<'a> {

@@ -25,11 +25,14 @@ use ng_types::{EdgeTypeId, NodeTypeId};
 use crate::catalog::{TensorMeta, TensorRef};
 use crate::error::{OpenError, ReadError};
 use crate::io::Disk;
-use crate::pages::{Pages, Segment};
-use crate::snapshot::Snapshot;
-use crate::store::{Inner, OpenOptions, REPLACED_MAX, Store};
+use crate::page::reader::Pages;
+use crate::page::segment::Segment;
+use crate::store::handle::{REPLACED_MAX, Store};
+use crate::store::inner::Inner;
+use crate::store::options::OpenOptions;
+use crate::store::snapshot::Snapshot;
 use crate::verify::scrub::Pace;
-use crate::version::Version;
+use crate::version::base::Version;
 use crate::write::error::UpdateError;
 use crate::write::recover::inspect_log;
 

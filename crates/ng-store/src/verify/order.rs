@@ -3,7 +3,7 @@
 use ng_types::NodeTypeId;
 
 use crate::error::ReadError;
-use crate::snapshot::Snapshot;
+use crate::store::snapshot::Snapshot;
 use crate::verify::Run;
 
 /// Rows whose owners are looked for in one pass over the order, in the least memory.
@@ -58,9 +58,11 @@ mod tests {
     use ng_types::Dtype;
 
     use super::*;
-    use crate::builder::{BuildOptions, StoreBuilder, TensorSpec};
+    use crate::build::builder::StoreBuilder;
+    use crate::build::spec::{BuildOptions, TensorSpec};
     use crate::catalog::{Owner, TensorRef};
-    use crate::store::{OpenOptions, Store};
+    use crate::store::handle::Store;
+    use crate::store::options::OpenOptions;
     use crate::verify::verify;
 
     /// A sound store but for the order of its 5 rows.

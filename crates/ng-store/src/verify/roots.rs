@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::bytes::is_zero;
 use crate::io::BLOCK_BYTES;
-use crate::open_root::{Slot, read_slot};
-use crate::root::{RootHeader, SLOTS};
 use crate::verify::{Pass, Run};
+use crate::version::open_root::{Slot, read_slot};
+use crate::version::root::{RootHeader, SLOTS};
 
 /// A slot that a checkpoint writes in this moment may look damaged: it is read again this often.
 const TRIES: u32 = 20;

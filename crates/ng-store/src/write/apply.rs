@@ -9,17 +9,17 @@ use std::borrow::Cow;
 use ng_simd::RowEncoder;
 use ng_types::{EdgeTypeId, NODE_ID_BOUND, NodeTypeId};
 
-use crate::bitmap_edit::Bitmap;
-use crate::builder::Entry;
 use crate::bytes::put;
 use crate::catalog::{BitmapMeta, EdgeTypeMeta, NodeTypeMeta, Owner, TensorMeta, TensorRef};
-use crate::edit::Edit;
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
-use crate::order::read_rows;
+use crate::page::edit::Edit;
+use crate::rows::order_file::read_rows;
 use crate::tensor::decode::read_scales;
 use crate::tensor::layout::RowLayout;
 use crate::topology::edit::TopologyEdit;
+use crate::topology::entry::Entry;
+use crate::tree::bitmap::Bitmap;
 use crate::write::error::UpdateError;
 use crate::write::op::Op;
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use ng_simd::{Misfit, RowEncoder};
 use ng_types::{EdgeTypeId, NodeId, NodeTypeId};
 
-use crate::builder::Entry;
 use crate::catalog::{Catalog, Owner, TensorMeta, TensorRef};
-use crate::edit::Edit;
 use crate::error::ReadError;
+use crate::page::edit::Edit;
+use crate::topology::entry::Entry;
 use crate::write::error::UpdateError;
 use crate::write::op::Op;
 use crate::write::ops::Ops;
@@ -53,17 +53,18 @@ pub struct Commit {
 }
 
 impl WriteBatch {
-    pub(crate) fn new(writer: Arc<Writer>, head: Head, edit: Edit) -> Self {
-        let (head, edit) = (Some(head), Some(edit));
-        Self {
+    /// A batch whose turn has come.
+    pub(crate) fn begin(writer: Arc<Writer>) -> Result<Self, UpdateError> {
+        let (head, edit) = writer.begin()?;
+        Ok(Self {
             writer,
-            head,
-            edit,
+            head: Some(head),
+            edit: Some(edit),
             is_draft: true,
             ops: Ops::default(),
             broken: None,
             encoders: HashMap::new(),
-        }
+        })
     }
 
     fn edit(&mut self) -> Result<&mut Edit, UpdateError> {

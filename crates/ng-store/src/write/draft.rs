@@ -3,10 +3,10 @@
 use ng_types::{EdgeTypeId, NodeId, NodeTypeId};
 
 use crate::catalog::{Catalog, TensorMeta, TensorRef};
-use crate::edit::{Edit, EditCounts};
-use crate::tree::TreeKind;
-use crate::tree_lookup::lookup;
-use crate::version::Version;
+use crate::page::edit::{Edit, EditCounts};
+use crate::tree::lookup::lookup;
+use crate::tree::page::TreeKind;
+use crate::version::base::Version;
 use crate::write::error::UpdateError;
 use crate::write::op::Op;
 use crate::write::ops::Ops;

@@ -6,8 +6,8 @@
 
 use std::sync::{Arc, PoisonError};
 
-use crate::edit::{CleanPages, Edit, EditCounts};
-use crate::version::Version;
+use crate::page::edit::{CleanPages, Edit, EditCounts};
+use crate::version::base::Version;
 use crate::write::error::UpdateError;
 use crate::write::log::{chain, encode_record, record_bytes};
 use crate::write::ops::Ops;

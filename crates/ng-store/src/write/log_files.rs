@@ -6,7 +6,7 @@
 use crate::bytes::is_zero;
 use crate::error::{Damage, OpenError, ReadError};
 use crate::io::{BLOCK_BYTES, FileId, Reader};
-use crate::version::Version;
+use crate::version::base::Version;
 use crate::write::error::UpdateError;
 use crate::write::log::{
     BlockHeader, LOG_STEP_BYTES, LOGS, LogPlace, RECORD_BYTES_MAX, Record, payload,

@@ -5,9 +5,9 @@
 
 use ng_types::{EdgeTypeId, NodeTypeId};
 
-use crate::builder::Entry;
 use crate::catalog::{Owner, TensorRef};
 use crate::error::Damage;
+use crate::topology::entry::Entry;
 
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -9,7 +9,7 @@ use ng_types::{BudgetExceeded, EdgeTypeId, NodeTypeId, Reservation};
 
 use crate::catalog::TensorRef;
 use crate::error::ReadError;
-use crate::store::Inner;
+use crate::store::inner::Inner;
 use crate::write::error::UpdateError;
 use crate::write::log::RECORD_BYTES_MAX;
 use crate::write::op::Op;

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::catalog::{Owner, TensorMeta};
-use crate::order::RowOrder;
-use crate::snapshot::Snapshot;
-use crate::store::OpenOptions;
+use crate::rows::order::RowOrder;
+use crate::store::options::OpenOptions;
+use crate::store::snapshot::Snapshot;
 use crate::write::buckets::Plan;
 use crate::write::compact::{CompactReport, rewrite};
 use crate::write::error::UpdateError;

@@ -6,12 +6,12 @@
 
 use ng_types::{EdgeTypeId, NodeTypeId};
 
-use crate::builder::TensorSpec;
+use crate::build::spec::TensorSpec;
 use crate::catalog::{Owner, SparseMeta, TensorMeta, TensorRef};
 use crate::error::ReadError;
-use crate::order::RowOrder;
-use crate::scan::scan_rows;
-use crate::snapshot::Snapshot;
+use crate::page::scan::scan_rows;
+use crate::rows::order::RowOrder;
+use crate::store::snapshot::Snapshot;
 use crate::tensor::sparse_writer::SparseWriter;
 use crate::tensor::writer::TensorWriter;
 use crate::write::buckets::{Buckets, decode_sparse, encode_sparse};

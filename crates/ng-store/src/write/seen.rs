@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 
 use ng_types::NodeTypeId;
 
-use crate::version::{Base, Version};
+use crate::version::base::{Base, Version};
 
 /// Dead versions between living ones are looked for when there are so many.
 const VERSIONS_MAX: usize = 1024;

@@ -9,7 +9,7 @@ use std::sync::Weak;
 
 use ng_types::canary::planted;
 
-use crate::version::Base;
+use crate::version::base::Base;
 
 /// Pages of one file.
 #[derive(Debug, Default)]

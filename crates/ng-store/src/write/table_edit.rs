@@ -7,11 +7,13 @@ use std::ops::Range;
 
 use crate::catalog::TableRef;
 use crate::error::{Damage, ReadError};
-use crate::page_table::{
+use crate::page::located::Located;
+use crate::page::reader::Pages;
+use crate::page::segment::Placed;
+use crate::page::table::{
     Entries, FAN_CHILDREN, INNER_ENTRIES, Leaf, empty_entries, encode_fan, encode_inner,
     encode_leaf, pages_per_child, pages_per_leaf, set_entry,
 };
-use crate::pages::{Located, Pages, Placed};
 use crate::write::space::Space;
 
 /// Where logical pages go.

@@ -11,12 +11,11 @@ use std::thread::JoinHandle;
 use ng_io::{Lock, WriteStats};
 use ng_types::NodeTypeId;
 
-use crate::edit::{CleanPages, Edit, EditCounts};
-use crate::page_map::PagePool;
-use crate::pages::Segment;
-use crate::store::Inner;
-use crate::version::Version;
-use crate::write::batch::WriteBatch;
+use crate::page::edit::{CleanPages, Edit, EditCounts};
+use crate::page::map::PagePool;
+use crate::page::segment::Segment;
+use crate::store::inner::Inner;
+use crate::version::base::Version;
 use crate::write::checkpoint::CheckpointFiles;
 use crate::write::error::UpdateError;
 use crate::write::log::{LOG_STEP_BYTES, Log, chain, encode_record, record_bytes};
@@ -195,13 +194,13 @@ impl Writer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a batch when its turn comes.
-    pub fn begin(self: &Arc<Self>) -> Result<WriteBatch, UpdateError> {
+    /// Lends the head, and an edit of it, when the turn of a batch comes.
+    pub fn begin(self: &Arc<Self>) -> Result<(Head, Edit), UpdateError> {
         self.make_room()?;
         let mut head = self.take_head(|state| !state.is_lent)?;
         let mut edit = Edit::new(&self.inner, &self.pool, &head.version);
         edit.clean = std::mem::take(&mut head.clean);
-        Ok(WriteBatch::new(Arc::clone(self), head, edit))
+        Ok((head, edit))
     }
 
     /// Waits for the head and takes it out, when it is there and `may_take` says so.

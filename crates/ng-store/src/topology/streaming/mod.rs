@@ -17,11 +17,14 @@ use std::collections::{HashMap, VecDeque};
 
 use ng_types::{EdgeTypeId, NodeId};
 
-use crate::absent::Absent;
 use crate::error::ReadError;
 use crate::io::{BLOCK_BYTES, ReadOp};
-use crate::pages::{Located, Pages, Place, Segment};
-use crate::snapshot::{Expansion, Snapshot};
+use crate::page::absent::Absent;
+use crate::page::located::{Located, Place};
+use crate::page::reader::Pages;
+use crate::page::segment::Segment;
+use crate::store::snapshot::Snapshot;
+use crate::topology::expansion::Expansion;
 use crate::topology::reader::{Arrivals, HubEntry, Wanted};
 use crate::topology::streaming::plan::Plan;
 use crate::topology::streaming::slab::Slab;

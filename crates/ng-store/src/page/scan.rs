@@ -1,0 +1,127 @@
+//! Sequential reading of whole segments, in windows that fit the budget and past the caches.
+
+use ng_types::Reservation;
+
+use crate::bytes::put;
+use crate::error::ReadError;
+use crate::io::BLOCK_BYTES;
+use crate::page::located::Located;
+use crate::page::map::Slot;
+use crate::page::segment::Segment;
+use crate::store::inner::Inner;
+use crate::tensor::layout::RowLayout;
+
+/// What a scan holds in memory if it can have it.
+const WINDOW_BYTES: usize = 4 << 20;
+const WINDOW_BYTES_MIN: usize = 256 << 10;
+
+/// Takes rows of a tensor: the first row and the bytes of consecutive ones.
+pub type VisitRows<'a> = dyn FnMut(u64, &[u8]) -> Result<(), ReadError> + 'a;
+/// Memory of the budget for blocks that are read past the caches.
+pub(crate) struct Window {
+    pub bytes: Vec<u8>,
+    _held: Reservation,
+}
+
+impl Window {
+    /// Room for some of `units` units of `unit_bytes`, for few of them where the budget is short.
+    pub fn reserve(inner: &Inner, unit_bytes: usize, units: u64) -> Result<Self, ReadError> {
+        let units = usize::try_from(units).unwrap_or(usize::MAX).max(1);
+        let best = (WINDOW_BYTES / unit_bytes).clamp(1, units) * unit_bytes;
+        let least = (WINDOW_BYTES_MIN / unit_bytes).clamp(1, units) * unit_bytes;
+        let small = || inner.reserve_batch(least as u64);
+        let held = inner.budget.reserve(best as u64).or_else(|_| small())?;
+        Ok(Self { bytes: vec![0; held.bytes() as usize], _held: held })
+    }
+}
+
+/// Lends the pages of a segment in order, a whole number of units of `unit_blocks` at a time; pages
+/// without a place are left out, and a unit is whole or not there.
+pub(crate) fn scan_blocks(
+    inner: &Inner,
+    segment: &Segment,
+    unit_blocks: u64,
+    visit: &mut VisitRows<'_>,
+) -> Result<(), ReadError> {
+    let unit_bytes = unit_blocks as usize * BLOCK_BYTES;
+    let end = segment.num_pages * segment.blocks_per_page();
+    let mut window = Window::reserve(inner, unit_bytes, end / unit_blocks)?;
+    let per_window = (window.bytes.len() / BLOCK_BYTES) as u64;
+    let mut first = 0;
+    while first < end {
+        let last = end.min(first + per_window);
+        let blocks: Vec<u64> = (first..last).collect();
+        let there = read_blocks(inner, segment, &blocks, &mut window.bytes)?;
+        for run in there.chunk_by(|a, b| *b == a + 1) {
+            let (Some(from), Some(to)) = (run.first(), run.last()) else { continue };
+            // A unit is written as a whole, so runs begin and end with one.
+            let bytes =
+                (from - first) as usize * BLOCK_BYTES..(to + 1 - first) as usize * BLOCK_BYTES;
+            visit(*from, window.bytes.get(bytes).unwrap_or_default())?;
+        }
+        first = last;
+    }
+    Ok(())
+}
+
+/// Fills the window with `blocks`, which ascend, one after the other; those without a place leave a
+/// gap. Returns which have one.
+pub(crate) fn read_blocks(
+    inner: &Inner,
+    segment: &Segment,
+    blocks: &[u64],
+    window: &mut [u8],
+) -> Result<Vec<u64>, ReadError> {
+    let per_page = segment.blocks_per_page();
+    let mut located = inner.pages.resolve(segment, blocks)?;
+    let mut there = Vec::with_capacity(blocks.len());
+    let mut to_read = Vec::with_capacity(blocks.len());
+    for (step, (block, place)) in blocks.iter().zip(&mut located).enumerate() {
+        let at = step * BLOCK_BYTES;
+        match segment.changed.get(block / per_page) {
+            Some(Slot::Changed(held)) => {
+                let from = (block % per_page) as usize * BLOCK_BYTES;
+                put(window, at, held.bytes().get(from..from + BLOCK_BYTES).unwrap_or_default());
+            }
+            Some(Slot::Dead) => continue,
+            None if *place == Located::NOWHERE => continue,
+            None => to_read.push((at, *place)),
+        }
+        there.push(*block);
+    }
+    let places: Vec<Located> = to_read.iter().map(|(_, place)| *place).collect();
+    let mut take = |from: usize, bytes: &[u8]| {
+        for (block, (at, _)) in bytes.chunks_exact(BLOCK_BYTES).zip(to_read.iter().skip(from)) {
+            put(window, *at, block);
+        }
+        Ok(())
+    };
+    inner.pages.read_data(segment, &places, &mut take)?;
+    inner.pages.reader.stats().add_useful((places.len() * BLOCK_BYTES) as u64);
+    Ok(there)
+}
+
+/// Lends `num_rows` rows of equal width front to back, without padding.
+pub(crate) fn scan_rows(
+    inner: &Inner,
+    segment: &Segment,
+    layout: RowLayout,
+    num_rows: u64,
+    visit: &mut VisitRows<'_>,
+) -> Result<(), ReadError> {
+    let (unit, width) = (layout.unit_bytes(), layout.row_bytes());
+    let unit_blocks = (unit / BLOCK_BYTES) as u64;
+    let mut rows = Vec::new();
+    let mut take = |first_block: u64, bytes: &[u8]| {
+        let first_row = first_block / unit_blocks * layout.unit_rows();
+        rows.clear();
+        for unit in bytes.chunks_exact(unit) {
+            let packed = layout.unit_rows() as usize * width;
+            rows.extend_from_slice(unit.get(..packed).unwrap_or_default());
+        }
+        let left = num_rows.saturating_sub(first_row).saturating_mul(width as u64);
+        rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        visit(first_row, &rows)
+    };
+    scan_blocks(inner, segment, unit_blocks, &mut take)
+}

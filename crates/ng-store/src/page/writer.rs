@@ -1,0 +1,118 @@
+//! Writing one segment: pages to `NAME.dat`, their table to `NAME.map`, both front to back.
+//!
+//! Memory does not grow with the segment but for 12 bytes per 1.3 GiB in the catalog.
+
+use std::sync::Arc;
+
+use crate::catalog::{SegmentMeta, TableRef};
+use crate::error::BuildError;
+use crate::io::{Appender, BLOCK_BYTES, Disk};
+use crate::page::located::Located;
+use crate::page::segment::{data_file, table_file};
+use crate::page::table::{INNER_ENTRIES, encode_inner, encode_leaf, pages_per_leaf};
+use crate::version::root::FIRST_EPOCH;
+
+pub(crate) struct SegmentWriter {
+    id: u32,
+    data: Appender,
+    table: Appender,
+    meta: SegmentMeta,
+    leaf: Vec<u8>,
+    leaf_first: u64,
+    inner: Vec<Located>,
+}
+
+impl SegmentWriter {
+    pub fn create(
+        disk: &Arc<dyn Disk>,
+        id: u32,
+        name: &str,
+        page_bytes: u32,
+    ) -> Result<Self, BuildError> {
+        let data = Appender::create(Arc::clone(disk), &data_file(name))?;
+        let table = Appender::create(Arc::clone(disk), &table_file(name))?;
+        let meta = SegmentMeta {
+            name: name.into(),
+            page_bytes,
+            num_pages: 0,
+            physical_pages: None,
+            map_blocks: 0,
+            table: Vec::new(),
+        };
+        Ok(Self { id, data, table, meta, leaf: Vec::new(), leaf_first: 0, inner: Vec::new() })
+    }
+
+    /// The logical page that the next push will get.
+    pub fn next_page(&self) -> u64 {
+        self.meta.num_pages
+    }
+
+    /// Appends a page of exactly `page_bytes` and says which it is.
+    pub fn push_page(&mut self, page: &[u8]) -> Result<u64, BuildError> {
+        debug_assert_eq!(page.len(), self.meta.page_bytes as usize);
+        self.data.write(page)?;
+        for block in page.chunks(BLOCK_BYTES) {
+            self.leaf.extend(crc32c::crc32c(block).to_le_bytes());
+        }
+        let number = self.meta.num_pages;
+        self.meta.num_pages += 1;
+        if self.meta.num_pages - self.leaf_first == pages_per_leaf(self.meta.page_bytes) {
+            self.flush_leaf()?;
+        }
+        Ok(number)
+    }
+
+    fn flush_leaf(&mut self) -> Result<(), BuildError> {
+        let num_pages = (self.meta.num_pages - self.leaf_first) as u32;
+        let block = encode_leaf(
+            self.id,
+            (self.leaf_first, self.leaf_first),
+            num_pages,
+            FIRST_EPOCH,
+            &self.leaf,
+        );
+        let pointer = self.push_table_block(&block)?;
+        self.inner.push(Located { block: pointer.block, crc: pointer.crc });
+        self.leaf.clear();
+        self.leaf_first = self.meta.num_pages;
+        if self.inner.len() == INNER_ENTRIES {
+            self.flush_inner()?;
+        }
+        Ok(())
+    }
+
+    fn flush_inner(&mut self) -> Result<(), BuildError> {
+        let block = encode_inner(self.id, self.meta.table.len() as u32, &self.inner);
+        let pointer = self.push_table_block(&block)?;
+        self.meta.table.push(pointer);
+        self.inner.clear();
+        Ok(())
+    }
+
+    fn push_table_block(&mut self, block: &[u8]) -> Result<TableRef, BuildError> {
+        self.table.write(block)?;
+        let pointer = TableRef { block: self.meta.map_blocks, crc: crc32c::crc32c(block) };
+        self.meta.map_blocks += 1;
+        Ok(pointer)
+    }
+
+    /// Writes what is left and makes both files durable.
+    pub fn finish(mut self) -> Result<FinishedSegment, BuildError> {
+        if !self.leaf.is_empty() {
+            self.flush_leaf()?;
+        }
+        if !self.inner.is_empty() {
+            self.flush_inner()?;
+        }
+        self.data.finish()?;
+        self.table.finish()?;
+        Ok(FinishedSegment { id: self.id, meta: self.meta })
+    }
+}
+
+/// A segment on disk that is not yet in a catalog.
+#[derive(Debug)]
+pub(crate) struct FinishedSegment {
+    pub id: u32,
+    pub meta: SegmentMeta,
+}

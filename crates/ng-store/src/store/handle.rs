@@ -1,0 +1,454 @@
+//! An open store: files, caches, budget, and the version that new snapshots see.
+//!
+//! Opening reads the roots, pins their epoch, compares the length of every file with the catalog
+//! and looks at the heads of the log; nothing else is read before somebody asks. Invariant: caches
+//! and batches together never pass the budget.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use ng_io::NamedDir;
+use ng_types::{Budget, Reservation};
+
+use crate::cache::rows::RowCache;
+use crate::cache::slots::{Share, SlotCache};
+use crate::catalog::Catalog;
+use crate::costs::kept::KeptCosts;
+use crate::direct::PageCaches;
+use crate::error::{OpenError, ReadError};
+use crate::io::{BLOCK_BYTES, Disk, Reader, device_name};
+use crate::page::reader::Pages;
+use crate::rows::order::HeldOrders;
+use crate::store::inner::Inner;
+use crate::store::load::{load_version, pin_version};
+use crate::store::memory::{WORKING_BYTES_MIN, divide};
+use crate::store::options::{OpenOptions, StoreStats};
+use crate::store::snapshot::Snapshot;
+use crate::tensor::layout::RowLayout;
+use crate::version::base::Version;
+use crate::write::batch::WriteBatch;
+use crate::write::checkpoint::CheckpointReport;
+use crate::write::error::UpdateError;
+use crate::write::recover::{Recovery, lock_writer, log_goes_on, open_writer, replay_in_memory};
+use crate::write::writer::{UpdateStats, Writer};
+
+/// An open store.
+pub struct Store {
+    pub(crate) inner: Arc<Inner>,
+    current: Arc<RwLock<Arc<Version>>>,
+    writer: Mutex<Option<Arc<Writer>>>,
+    log_bytes_max: u64,
+    pub(crate) busy_timeout: Duration,
+    recovery: Mutex<Recovery>,
+    /// Why what the log holds is in memory alone, if it is.
+    read_only_because: Mutex<Option<String>>,
+    counted_from: Mutex<ng_io::IoCounts>,
+}
+
+/// One part in so many of the budget is left to what nobody can reserve: stacks of reading threads
+/// and memory that the allocator keeps between uses.
+const SLACK_SHARE: u64 = 32;
+
+/// As much once more goes to what does not grow with the budget, such as stacks, up to this.
+const SLACK_BYTES_MAX: u64 = 2 << 20;
+
+/// How often opening starts over because the directory was replaced: each time somebody else has
+/// written a whole store meanwhile.
+pub(crate) const REPLACED_MAX: u32 = 100;
+
+/// A handle that waits for the right to write asks this often, ever less.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+pub(crate) const PAUSE_MAX: Duration = Duration::from_millis(20);
+
+impl Store {
+    /// Opens the store in directory `path`. If another store takes its name meanwhile, as
+    /// `compact` and `reorganize` do, that one is opened.
+    ///
+    /// # Errors
+    /// Every variant of [`OpenError`].
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, OpenError> {
+        let failed = |error| open_error(path, error);
+        let mut tries = 1;
+        loop {
+            let place = NamedDir::open(path).map_err(failed)?;
+            let opened = Self::open_named(path, &place, options);
+            if place.is_current() || tries == REPLACED_MAX {
+                return opened;
+            }
+            tries += 1;
+        }
+    }
+
+    /// Opens a store whose directory is open: all of its files, so that reading goes on when they
+    /// are removed.
+    fn open_named(
+        path: &Path,
+        place: &Arc<NamedDir>,
+        options: &OpenOptions,
+    ) -> Result<Self, OpenError> {
+        let name = path.display().to_string();
+        let io_options =
+            ng_io::OpenOptions { queue_depth: options.queue_depth, ..Default::default() };
+        let opened = ng_io::open_named(place, options.backend, &io_options);
+        let opened = opened.map_err(|error| open_error(path, error))?;
+        let reader = Reader::in_directory(opened.disk, path);
+        let staging = opened.staging_bytes_per_queue;
+        let kept = device_name(path).and_then(|device| {
+            KeptCosts::of(&device, reader.disk().backend(), options.queue_depth)
+        });
+        let place = Some(Arc::clone(place));
+        Self::open_reader(reader, &name, options, staging, (opened.note, place), kept)
+    }
+
+    /// Opens the store on any disk, as tests do; staging memory is not counted.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_on(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Self, OpenError> {
+        let note = disk.backend().to_owned();
+        Self::open_reader(Reader::new(disk), "store", options, 0, (note, None), None)
+    }
+
+    fn open_reader(
+        reader: Reader,
+        path: &str,
+        options: &OpenOptions,
+        staging_per_thread: u64,
+        (note, place): (String, Option<Arc<NamedDir>>),
+        kept_costs: Option<KeptCosts>,
+    ) -> Result<Self, OpenError> {
+        let limit = options.memory.unwrap_or_else(|| ng_io::usable_memory_bytes() / 4);
+        let minimum_bytes = staging_per_thread + WORKING_BYTES_MIN;
+        if limit < minimum_bytes {
+            return Err(OpenError::BudgetTooSmall { limit_bytes: limit, minimum_bytes });
+        }
+        let version = pin_version(&reader, path, &[])?;
+        let catalog = &version.catalog;
+        let budget = Budget::new(limit);
+        let threads = (limit / 4 / staging_per_thread.max(1)).min(options.reading_threads as u64);
+        let slack = limit / SLACK_SHARE + (limit / SLACK_SHARE).min(SLACK_BYTES_MAX);
+        let set_aside = staging_per_thread * threads.max(1) + slack;
+        let staging = budget.reserve(set_aside).map_err(ReadError::from)?;
+        let division = divide(catalog, limit - staging.bytes());
+        let share = Share::new(budget.clone(), division.blocks.start);
+        let pages = Pages::new(reader, share, SlotCache::new(BLOCK_BYTES, division.blocks));
+        let inner = Inner {
+            path: path.to_owned(),
+            rows: RowCache::new(budget.clone(), division.rows, catalog.segments.len()),
+            direct: PageCaches::default(),
+            row_layouts: row_layouts(catalog),
+            budget,
+            pages,
+            rows_served: AtomicU64::new(0),
+            rows_cached: AtomicU64::new(0),
+            seen: Mutex::default(),
+            costs: OnceLock::new(),
+            kept_costs,
+            orders: HeldOrders::default(),
+            note,
+            place,
+            batch_timeout: options.batch_timeout,
+            go_on: options.go_on,
+            division: Mutex::new(division),
+            calm_batches: AtomicU64::new(0),
+            staging,
+        };
+        let counted_from = inner.pages.reader.stats().counts();
+        let goes_on = options.recover && log_goes_on(&inner.pages.reader, &version)?;
+        let version = Arc::new(version);
+        inner.see(&version);
+        let store = Self {
+            inner: Arc::new(inner),
+            current: Arc::new(RwLock::new(version)),
+            writer: Mutex::new(None),
+            log_bytes_max: options.log_bytes_max,
+            busy_timeout: options.busy_timeout,
+            recovery: Mutex::default(),
+            read_only_because: Mutex::default(),
+            counted_from: counted_from.into(),
+        };
+        if goes_on {
+            store.recover()?;
+        }
+        Ok(store)
+    }
+
+    /// Puts what a crashed writer has left in the log into the store. A live writer does that
+    /// itself; where nothing can be written it is done in memory.
+    fn recover(&self) -> Result<(), OpenError> {
+        match self.try_writer(true) {
+            Ok(Some(_)) => self.close_writer(),
+            Ok(None) => Ok(()),
+            Err(UpdateError::Write(error)) if error.is_no_room() => {
+                return self.recover_in_memory(&error.to_string());
+            }
+            Err(error) => Err(error),
+        }
+        .map_err(|error| {
+            let path = self.inner.path.clone();
+            OpenError::Recovery { path, source: Box::new(error) }
+        })
+    }
+
+    fn recover_in_memory(&self, cause: &str) -> Result<(), OpenError> {
+        let found = replay_in_memory(&self.inner, &self.current, cause)?;
+        let Some(recovery) = found else { return Ok(()) };
+        *self.recovery.lock().unwrap_or_else(PoisonError::into_inner) = recovery;
+        if recovery.commits > 0 {
+            self.set_read_only(Some(cause.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn set_read_only(&self, cause: Option<String>) {
+        *self.read_only_because.lock().unwrap_or_else(PoisonError::into_inner) = cause;
+    }
+
+    /// Why the commits that a crashed writer has left in the log are in memory alone, as they are
+    /// where nothing can be written; `None` if they are in the store, or there are none. The first
+    /// batch tries again to put them there.
+    pub fn read_only_because(&self) -> Option<String> {
+        self.read_only_because.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The writer of this handle, without waiting; `None` if somebody else writes. One that is to
+    /// recover has nothing to do, either, if the log ends where the newest checkpoint does.
+    fn try_writer(&self, to_recover: bool) -> Result<Option<Arc<Writer>>, UpdateError> {
+        let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(writer) = &*slot {
+            return Ok(Some(Arc::clone(writer)));
+        }
+        let Some(lock) = lock_writer(&self.inner)? else {
+            return Ok(None);
+        };
+        if to_recover {
+            // Whoever was writing when this store was opened may have checkpointed since.
+            let newest = load_version(&self.inner, &self.current)?;
+            if !log_goes_on(&self.inner.pages.reader, &newest)? {
+                return Ok(None);
+            }
+        }
+        let opened = open_writer(&self.inner, &self.current, self.log_bytes_max, lock)?;
+        let (writer, recovery) = opened;
+        *self.recovery.lock().unwrap_or_else(PoisonError::into_inner) = recovery;
+        *slot = Some(Arc::clone(&writer));
+        self.set_read_only(None);
+        Ok(Some(writer))
+    }
+
+    fn writer(&self) -> Result<Arc<Writer>, UpdateError> {
+        self.wait_for_writer(&mut || (self.inner.go_on)())
+    }
+
+    /// The writer of this handle. No lock is held while it waits for others to end.
+    fn wait_for_writer(&self, go_on: &mut dyn FnMut() -> bool) -> Result<Arc<Writer>, UpdateError> {
+        let (start, mut pause) = (Instant::now(), PAUSE_MIN);
+        loop {
+            if let Some(writer) = self.try_writer(false)? {
+                return Ok(writer);
+            }
+            let left = self.busy_timeout.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                let (path, waited) = (self.inner.path.clone(), self.busy_timeout);
+                return Err(UpdateError::Busy { path, waited });
+            }
+            if !go_on() {
+                return Err(UpdateError::Stopped);
+            }
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Makes this handle the store's one writer, as the first [`Store::write`] does. While somebody
+    /// else writes it waits, up to [`OpenOptions::busy_timeout`], and asks `go_on` many times a
+    /// second; `false` ends it.
+    ///
+    /// # Errors
+    /// [`UpdateError::Stopped`] and those of [`Store::write`].
+    pub fn become_writer(&self, go_on: &mut dyn FnMut() -> bool) -> Result<(), UpdateError> {
+        self.wait_for_writer(go_on).map(drop)
+    }
+
+    /// Starts a batch of updates. The first call makes this handle the store's one writer, until
+    /// [`Store::close_writer`] or until the store is dropped. Batches of several threads take
+    /// turns, and share syncs when they are committed.
+    ///
+    /// # Errors
+    /// [`UpdateError::Busy`] if another handle or process writes and does not end within
+    /// [`OpenOptions::busy_timeout`], [`UpdateError::LogDamaged`], [`UpdateError::Poisoned`],
+    /// [`UpdateError::Read`], [`UpdateError::Write`].
+    pub fn write(&self) -> Result<WriteBatch, UpdateError> {
+        WriteBatch::begin(self.writer()?)
+    }
+
+    /// Whether the name of the store still leads to its files: not after `compact`, `reorganize` or
+    /// an import that replaces it. Then reading goes on with the old files, and nothing is written.
+    pub(crate) fn is_current(&self) -> bool {
+        self.inner.place.as_ref().is_none_or(|place| place.is_current())
+    }
+
+    /// Writes all commits into the store's own files, so that other processes see them and the log
+    /// starts anew. Does nothing if there are none.
+    ///
+    /// # Errors
+    /// As [`Store::write`].
+    pub fn checkpoint(&self) -> Result<CheckpointReport, UpdateError> {
+        self.writer()?.checkpoint()
+    }
+
+    /// Checkpoints and lets another handle write. Snapshots stay as they are.
+    ///
+    /// # Errors
+    /// As [`Store::write`]; the store is free for other writers even then.
+    pub fn close_writer(&self) -> Result<(), UpdateError> {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(writer) = writer else {
+            return Ok(());
+        };
+        writer.close()
+    }
+
+    /// What updates did since this handle became the writer; `None` if it is not.
+    pub fn update_stats(&self) -> Option<UpdateStats> {
+        let slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.as_ref().map(|writer| writer.update_stats())
+    }
+
+    /// What was found in the log when this handle last became the writer.
+    pub fn recovery(&self) -> Recovery {
+        *self.recovery.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The newest version: all commits that are durable.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        let version = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
+        Arc::new(Snapshot { inner: Arc::clone(&self.inner), version })
+    }
+
+    /// The name of the back end that reads: `uring`, `pread`, ...
+    pub fn backend(&self) -> &'static str {
+        self.inner.pages.reader.disk().backend()
+    }
+
+    /// The memory budget that caches and batches share.
+    pub fn budget(&self) -> &Budget {
+        &self.inner.budget
+    }
+
+    /// Counters since open or the last reset.
+    pub fn stats(&self) -> StoreStats {
+        let inner = &self.inner;
+        let start = self.counted_from.lock().unwrap_or_else(PoisonError::into_inner);
+        let io = inner.pages.reader.stats().counts().since(&start);
+        StoreStats {
+            reads: io.reads,
+            read_bytes: io.read_bytes,
+            useful_bytes: io.useful_bytes,
+            retries: io.retries,
+            mean_queue_depth: io.mean_depth(),
+            device_busy_us: io.busy_us,
+            scratch_write_bytes: io.scratch_write_bytes,
+            rows_served: inner.rows_served.load(Ordering::Relaxed),
+            rows_cached: inner.rows_cached.load(Ordering::Relaxed),
+            block_cache_bytes: inner.pages.share.used_bytes(),
+            row_cache_bytes: inner.rows.bytes(),
+            backend_note: inner.note.clone(),
+        }
+    }
+
+    /// Starts the counters anew.
+    pub fn reset_stats(&self) {
+        let inner = &self.inner;
+        let mut start = self.counted_from.lock().unwrap_or_else(PoisonError::into_inner);
+        *start = inner.pages.reader.stats().counts();
+        inner.rows_served.store(0, Ordering::Relaxed);
+        inner.rows_cached.store(0, Ordering::Relaxed);
+    }
+
+    /// Writes every device request from now on to a new file, see [`Reader::trace_to`]; for
+    /// studies.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub fn trace_reads(&self, path: &Path) -> std::io::Result<()> {
+        self.inner.pages.reader.trace_to(path)
+    }
+
+    /// Ends the trace and says how many requests it has.
+    ///
+    /// # Errors
+    /// The file could not be written.
+    pub fn end_trace(&self) -> std::io::Result<u64> {
+        self.inner.pages.reader.end_trace()
+    }
+
+    /// Gives at least `bytes` of cache memory back to the budget and the system, rows first, if the
+    /// caches hold that much. Returns how much it gave.
+    pub fn reclaim(&self, bytes: u64) -> u64 {
+        self.inner.reclaim(bytes)
+    }
+
+    /// Reserves `bytes` for a batch: from what is free, else from the row cache, then from the
+    /// block cache, else it waits for other batches up to [`OpenOptions::batch_timeout`].
+    ///
+    /// # Errors
+    /// [`ReadError::Budget`].
+    pub fn reserve_batch(&self, bytes: u64) -> Result<Reservation, ReadError> {
+        self.inner.reserve_batch(bytes)
+    }
+}
+
+impl Store {
+    /// Closes the store as dropping it does, and says whether its last checkpoint failed. Nothing
+    /// is lost then: the log has it all. An open batch cannot be committed any more.
+    ///
+    /// # Errors
+    /// As [`Store::checkpoint`].
+    pub fn close(self) -> Result<(), UpdateError> {
+        self.end_writer()
+    }
+
+    fn end_writer(&self) -> Result<(), UpdateError> {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match writer {
+            // Whoever holds the open batch may be waiting for this.
+            Some(writer) if writer.is_busy() => {
+                writer.retire();
+                Ok(())
+            }
+            Some(writer) => writer.close(),
+            None => Ok(()),
+        }
+    }
+}
+
+fn open_error(path: &Path, error: ng_io::OpenError) -> OpenError {
+    let path = path.display().to_string();
+    match error {
+        ng_io::OpenError::NotFound { .. } => OpenError::NotFound { path },
+        ng_io::OpenError::NotADirectory { .. } => OpenError::NotADirectory { path },
+        other => OpenError::Backend { path, what: other.to_string() },
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // `close_writer` reports a failed checkpoint; dropping cannot.
+        let _ = self.end_writer();
+    }
+}
+
+fn row_layouts(catalog: &Catalog) -> Vec<Option<RowLayout>> {
+    let mut layouts = vec![None; catalog.segments.len()];
+    let nodes = catalog.node_types.iter().flat_map(|t| &t.tensors);
+    let edges = catalog.edge_types.iter().flat_map(|t| &t.tensors);
+    for tensor in nodes.chain(edges) {
+        if let Some(layout) = layouts.get_mut(tensor.segment as usize) {
+            *layout = Some(tensor.layout());
+        }
+    }
+    layouts
+}

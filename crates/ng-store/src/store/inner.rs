@@ -1,0 +1,89 @@
+//! What a store and its snapshots share: files, caches, budget, costs of reads.
+//!
+//! What must not live here: versions of the store (all see the same), and who uses it.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use ng_io::NamedDir;
+use ng_types::{Budget, Reservation};
+
+use crate::cache::division::Division;
+use crate::cache::rows::RowCache;
+use crate::costs::DiskCosts;
+use crate::costs::kept::KeptCosts;
+use crate::direct::PageCaches;
+use crate::error::ReadError;
+use crate::page::reader::Pages;
+use crate::page::segment::Placed;
+use crate::rows::order::HeldOrders;
+use crate::tensor::layout::RowLayout;
+use crate::version::base::Version;
+use crate::write::seen::Seen;
+
+/// What a store and its snapshots share.
+pub(crate) struct Inner {
+    /// For messages.
+    pub path: String,
+    pub budget: Budget,
+    pub pages: Pages,
+    pub rows: RowCache,
+    /// Pages of files of the direct layout.
+    pub direct: PageCaches,
+    /// Of tensors, by their segment.
+    pub row_layouts: Vec<Option<RowLayout>>,
+    pub rows_served: AtomicU64,
+    pub rows_cached: AtomicU64,
+    pub seen: Mutex<Seen>,
+    pub costs: OnceLock<DiskCosts>,
+    /// Where they are kept for other handles, if anywhere.
+    pub kept_costs: Option<KeptCosts>,
+    /// Orders of rows that somebody holds in memory.
+    pub orders: HeldOrders,
+    pub note: String,
+    /// The directory; a disk of tests has none.
+    pub place: Option<Arc<NamedDir>>,
+    pub batch_timeout: Duration,
+    pub go_on: fn() -> bool,
+    pub division: Mutex<Division>,
+    pub calm_batches: AtomicU64,
+    /// Staging frames of the back end and slack, held as long as the store is open.
+    pub staging: Reservation,
+}
+
+impl Inner {
+    /// Notes a version that new snapshots will see.
+    pub fn see(&self, version: &Arc<Version>) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).publish(version);
+    }
+
+    /// Whether anybody, here or in another process, may read what lies below `epoch`.
+    pub fn is_read_below(&self, epoch: u64) -> bool {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).is_read_below(epoch)
+            || (!ng_types::canary::planted("ignore_other_pins")
+                && self.pages.reader.disk().is_pinned_below(epoch).unwrap_or(true))
+    }
+
+    /// What reads cost, as it was kept or else measured on the file of a segment; a common disk's
+    /// costs if that is too short to tell, so that plans for small stores are the same everywhere.
+    pub fn kept_or_measured(&self, segment: &Placed) -> Result<DiskCosts, ReadError> {
+        if !DiskCosts::are_measurable(segment) {
+            return Ok(DiskCosts::default());
+        }
+        if let Some(kept) = self.kept_costs.as_ref().and_then(KeptCosts::read) {
+            return Ok(kept);
+        }
+        let measured = DiskCosts::measure(&self.pages.reader, segment)?;
+        if let Some(costs) = &measured {
+            self.keep_costs(costs);
+        }
+        Ok(measured.unwrap_or_default())
+    }
+
+    pub fn keep_costs(&self, costs: &DiskCosts) {
+        if let Some(kept) = &self.kept_costs {
+            kept.write(costs);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! How the budget of a store goes to its caches and to batches.
+//!
+//! Batches come first: what they want is taken from the caches. What the caches may have moves by
+//! and by to where it saves more reads ([`Division`]). What must not live here: what is kept. The
+//! invariant: caches and batches together never pass the budget.
+
+use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use ng_types::{BudgetExceeded, Reservation};
+
+use crate::cache::division::Division;
+use crate::cache::rows::ROW_BYTES_MIN;
+use crate::catalog::{Catalog, SegmentMeta};
+use crate::error::ReadError;
+use crate::io::BLOCK_BYTES;
+use crate::store::inner::Inner;
+
+/// The least that caches and one batch need beside the staging memory.
+pub(crate) const WORKING_BYTES_MIN: u64 = 4 << 20;
+
+/// How often a batch that waits for memory looks again. Such waits are rare and long.
+const BATCH_POLL: Duration = Duration::from_millis(1);
+
+/// Batches without shortage after which the row cache may grow again by a sixteenth, and memory may
+/// move between the caches.
+const CALM_BATCHES: u64 = 16;
+
+/// Divides `bytes` between the caches of a store and batches.
+pub(crate) fn divide(catalog: &Catalog, bytes: u64) -> Division {
+    let size = SegmentMeta::disk_bytes;
+    let nodes = catalog.node_types.iter().flat_map(|t| &t.tensors);
+    let edges = catalog.edge_types.iter().flat_map(|t| &t.tensors);
+    let wide = nodes.chain(edges).filter(|t| t.layout().row_bytes() >= ROW_BYTES_MIN);
+    let wide_bytes: u64 =
+        wide.filter_map(|t| catalog.segments.get(t.segment as usize)).map(size).sum();
+    let all_bytes: u64 = catalog.segments.iter().map(size).sum();
+    // Shards fill unevenly and rows carry some bookkeeping, so allow more than the bare data.
+    let (wide_bytes, other_bytes) = (wide_bytes / 2 * 3, (all_bytes - wide_bytes) / 2 * 3);
+    let table_bytes = wide_bytes / 512;
+    let other_bytes = other_bytes.saturating_add(table_bytes).max(WORKING_BYTES_MIN);
+    Division::new(bytes, other_bytes, wide_bytes)
+}
+
+impl Inner {
+    /// What is left of the budget when the block cache has `block_bytes` and the row cache nothing.
+    pub fn free_beside_blocks(&self, block_bytes: u64) -> u64 {
+        let caches = self.rows.bytes() + self.direct_bytes() + self.pages.share.used_bytes();
+        let others = self.budget.used_bytes().saturating_sub(caches);
+        let blocks = block_bytes.min(self.pages.share.cap_bytes());
+        self.budget.limit_bytes().saturating_sub(others + blocks)
+    }
+
+    pub fn reclaim(&self, bytes: u64) -> u64 {
+        let mut given = 0;
+        while given < bytes {
+            let from_blocks = || {
+                let cache = self.pages.cache.as_ref();
+                cache.map_or(0, |cache| cache.drop_chunk(&self.pages.share))
+            };
+            let mut chunk = self.rows.drop_chunk();
+            if chunk == 0 {
+                chunk = self.drop_direct_chunk();
+            }
+            if chunk == 0 {
+                chunk = from_blocks();
+            }
+            if chunk == 0 {
+                break;
+            }
+            given += chunk;
+        }
+        // What was taken for a batch must not be taken back by the next row.
+        if given > 0 {
+            self.rows.share().set_cap_bytes(self.rows.bytes());
+            self.calm_batches.store(0, Ordering::Relaxed);
+        }
+        given
+    }
+
+    pub fn reserve_batch(&self, bytes: u64) -> Result<Reservation, ReadError> {
+        let possible = bytes <= self.budget.limit_bytes() - self.staging.bytes();
+        let deadline = Instant::now() + self.batch_timeout;
+        loop {
+            match self.try_reserve(bytes) {
+                // Every look reclaims anew: readers may have cached into what was just freed.
+                Err(_) if possible && Instant::now() < deadline => std::thread::sleep(BATCH_POLL),
+                result => return Ok(result.map_err(|error| error.for_purpose("these rows"))?),
+            }
+        }
+    }
+
+    /// Reserves from what is free, else from the caches, without waiting for anybody.
+    pub fn try_reserve(&self, bytes: u64) -> Result<Reservation, BudgetExceeded> {
+        match self.budget.reserve(bytes) {
+            Ok(reservation) => {
+                self.count_calm_batch();
+                Ok(reservation)
+            }
+            Err(shortage) if bytes > self.budget.limit_bytes() - self.staging.bytes() => {
+                // The caches stay, but they are not what is in the way.
+                Err(BudgetExceeded { free_bytes: self.free_beside_blocks(0), ..shortage })
+            }
+            Err(shortage) => {
+                self.reclaim(bytes.saturating_sub(shortage.free_bytes));
+                self.budget.reserve(bytes)
+            }
+        }
+    }
+
+    fn count_calm_batch(&self) {
+        let calm = self.calm_batches.fetch_add(1, Ordering::Relaxed) + 1;
+        if calm.is_multiple_of(CALM_BATCHES) {
+            let most = self.rebalance();
+            let share = self.rows.share();
+            share.set_cap_bytes((share.cap_bytes() + most / 16).min(most));
+        }
+    }
+
+    /// Moves memory between the caches once it is clear where it saves more; returns what rows may
+    /// have.
+    fn rebalance(&self) -> u64 {
+        let mut division = self.division.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(cache) = &self.pages.cache else { return division.now().1 };
+        let costs = self.costs.get().copied().unwrap_or_default();
+        let blocks = cache.take_worth(costs.seconds(BLOCK_BYTES as u64));
+        division.note(blocks, self.rows.take_worth(&costs));
+        let (blocks, rows) = division.now();
+        let all = blocks + rows;
+        let (of_blocks, of_rows) = (&self.pages.share, self.rows.share());
+        of_rows.set_cap_bytes(of_rows.cap_bytes().min(rows));
+        // Parts that somebody reads now cannot go, so one side grows as far as the other shrank.
+        while of_rows.used_bytes() > rows && self.rows.drop_chunk() > 0 {}
+        of_blocks.set_cap_bytes(blocks.min(all.saturating_sub(of_rows.used_bytes())));
+        while of_blocks.used_bytes() > blocks && cache.drop_chunk(of_blocks) > 0 {}
+        rows.min(all.saturating_sub(of_blocks.used_bytes()))
+    }
+}
+
+impl Inner {
+    /// Bytes that files of the direct layout hold in memory.
+    pub fn direct_bytes(&self) -> u64 {
+        let caches = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.iter().filter_map(Weak::upgrade).map(|cache| cache.bytes()).sum()
+    }
+
+    /// Gives one chunk of the largest of these caches back; returns its bytes.
+    pub fn drop_direct_chunk(&self) -> u64 {
+        let mut caches = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.retain(|cache| cache.strong_count() > 0);
+        let largest = caches.iter().filter_map(Weak::upgrade).max_by_key(|cache| cache.bytes());
+        drop(caches);
+        largest.map_or(0, |cache| cache.drop_chunk())
+    }
+}

@@ -1,0 +1,320 @@
+//! One version of a store, and every question that can be put to it. All calls take batches.
+//!
+//! A snapshot may be used by many threads at once. Answers come in request order and do not depend
+//! on caches, back end or the order of completions.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ng_io::IoStats;
+use ng_types::{Budget, BudgetExceeded, EdgeTypeId, Epoch, NodeId, NodeTypeId, Reservation};
+
+use crate::catalog::{Catalog, TensorRef};
+use crate::costs::{DiskCosts, RequestRate, curve, file_bytes};
+use crate::dictionary::reader::DictionaryReader;
+use crate::error::ReadError;
+use crate::page::scan::{VisitRows, scan_rows};
+use crate::page::segment::Placed;
+use crate::store::inner::Inner;
+use crate::tensor::reader::GatherStats;
+use crate::tensor::reader::TensorReader;
+use crate::topology::expansion::{Draw, Expansion};
+use crate::topology::reader::TopologyReader;
+use crate::version::base::Version;
+
+/// What [`Snapshot::expand`] needs for a while for each destination, beside its result and outside
+/// of the budget: whoever reserves memory for a batch adds it.
+pub const EXPAND_BYTES_PER_DESTINATION: u64 = 160;
+/// The same for each chosen entry.
+pub const EXPAND_BYTES_PER_ENTRY: u64 = 56;
+/// The same for each row of [`Snapshot::gather`] that has to be read.
+pub const GATHER_BYTES_PER_ROW: u64 = 88;
+/// The same for each row of [`Snapshot::sparse_spans`], and of a gather of sparse rows.
+pub const SPARSE_BYTES_PER_ROW: u64 = 88;
+
+/// One version of a store.
+pub struct Snapshot {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) version: Arc<Version>,
+}
+
+impl Snapshot {
+    /// What the store holds.
+    pub fn catalog(&self) -> &Catalog {
+        &self.version.catalog
+    }
+
+    /// The checkpoint that this version stands on.
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.version.base.epoch)
+    }
+
+    /// The last commit in this version.
+    pub fn lsn(&self) -> u64 {
+        self.version.lsn
+    }
+
+    /// The last commit in the checkpoint that this version stands on.
+    pub fn checkpoint_lsn(&self) -> u64 {
+        self.version.base.lsn
+    }
+
+    /// Whether this version is the checkpoint itself, which other processes can open, too.
+    pub fn is_checkpoint(&self) -> bool {
+        self.version.lsn == self.version.base.lsn
+    }
+
+    /// Identifies the content: stores with equal bytes have equal fingerprints, and a store with
+    /// other content has another one with near certainty.
+    pub fn fingerprint(&self) -> u64 {
+        self.version.fingerprint
+    }
+
+    /// Chooses entries of the neighbour lists of `destinations` (any order, repeats are separate
+    /// requests) and puts them into `out`.
+    ///
+    /// `draw` is called once for every destination, in no particular order. It must depend on its
+    /// arguments alone for the result to be repeatable, and must not call the snapshot: a part of a
+    /// cache may be locked. Positions of long lists are drawn before their pages are read, and only
+    /// the 4 KiB blocks that hold them are read, each once.
+    ///
+    /// # Errors
+    /// [`ReadError::NodeOutOfRange`], [`ReadError::PositionOutOfRange`], [`ReadError::Missing`],
+    /// [`ReadError::Checksum`], [`ReadError::Damaged`], [`ReadError::Io`].
+    pub fn expand(
+        &self,
+        edge_type: EdgeTypeId,
+        destinations: &[NodeId],
+        draw: &mut Draw<'_>,
+        out: &mut Expansion,
+    ) -> Result<(), ReadError> {
+        let (meta, topo, index) = self.version.topology(edge_type)?;
+        self.check_nodes(meta.destination, destinations)?;
+        let pages = &self.inner.pages;
+        TopologyReader { pages, edge_type, meta, topo, index }.expand(destinations, draw, out)
+    }
+
+    /// The whole neighbour lists of `destinations`, in list order.
+    ///
+    /// # Errors
+    /// As [`Snapshot::expand`].
+    pub fn neighbors(
+        &self,
+        edge_type: EdgeTypeId,
+        destinations: &[NodeId],
+        out: &mut Expansion,
+    ) -> Result<(), ReadError> {
+        let mut all = |_, degree, positions: &mut Vec<u64>| positions.extend(0..degree);
+        self.expand(edge_type, destinations, &mut all, out)
+    }
+
+    /// The lengths of the neighbour lists of `nodes`.
+    ///
+    /// # Errors
+    /// As [`Snapshot::expand`].
+    pub fn degrees(&self, edge_type: EdgeTypeId, nodes: &[NodeId]) -> Result<Vec<u64>, ReadError> {
+        let mut degrees = vec![0; nodes.len()];
+        let mut note = |place: usize, degree, _: &mut Vec<u64>| {
+            if let Some(slot) = degrees.get_mut(place) {
+                *slot = degree;
+            }
+        };
+        self.expand(edge_type, nodes, &mut note, &mut Expansion::default())?;
+        Ok(degrees)
+    }
+
+    /// Copies the rows of `ids` to `out`, one after the other in request order; repeats are fine.
+    /// Ids are those of nodes or edges, wherever their rows lie.
+    ///
+    /// # Errors
+    /// [`ReadError::RowOutOfRange`], [`ReadError::OutputSize`] unless `out` has exactly rows x row
+    /// bytes, [`ReadError::Missing`], [`ReadError::Checksum`], [`ReadError::Io`].
+    pub fn gather(
+        &self,
+        tensor: TensorRef,
+        ids: &[u64],
+        out: &mut [u8],
+    ) -> Result<GatherStats, ReadError> {
+        let inner = &self.inner;
+        let (meta, segment, layout) = self.version.tensor(tensor)?;
+        let num_rows = meta.num_rows;
+        if let Some(row) = ids.iter().find(|id| **id >= num_rows) {
+            let (tensor, row) = (meta.name.clone(), *row);
+            return Err(ReadError::RowOutOfRange { tensor, row, num_rows });
+        }
+        let expected = ids.len().saturating_mul(meta.row_bytes() as usize);
+        if out.len() != expected {
+            return Err(ReadError::OutputSize { expected, found: out.len() });
+        }
+        if meta.is_sparse() {
+            return self.gather_dense(tensor, ids, out);
+        }
+        let width = layout.row_bytes();
+        let wide = width >= crate::cache::rows::ROW_BYTES_MIN;
+        let pool = if wide { inner.rows.pool(segment.id as usize, width) } else { None };
+        let reader = TensorReader { pages: &inner.pages, segment, layout, pool };
+        let stats = reader.gather(&self.rows_of(tensor.owner, ids)?, out)?;
+        self.count_rows(stats);
+        Ok(stats)
+    }
+
+    /// Reads a whole tensor front to back: `visit(first_row, bytes)` gets whole rows, without
+    /// padding, in chunks of up to about 4 MiB. Nothing of it enters a cache, but for sparse rows,
+    /// which come with their zeros. Rows are those of the file: where
+    /// [`crate::NodeTypeMeta::has_order`], [`Snapshot::load_nodes_of_rows`] tells which nodes they
+    /// belong to.
+    ///
+    /// # Errors
+    /// [`ReadError`], also those of `visit`.
+    pub fn scan_tensor(
+        &self,
+        tensor: TensorRef,
+        visit: &mut VisitRows<'_>,
+    ) -> Result<(), ReadError> {
+        let (meta, segment, layout) = self.version.tensor(tensor)?;
+        if meta.is_sparse() {
+            return self.scan_dense(tensor, visit);
+        }
+        scan_rows(&self.inner, segment, layout, meta.num_rows, visit)
+    }
+
+    /// What reads cost on the disk below: as measured within the last day, or else measured at the
+    /// first call on the file of `tensor`.
+    ///
+    /// # Errors
+    /// [`ReadError::Missing`], [`ReadError::Io`].
+    pub fn disk_costs(&self, tensor: TensorRef) -> Result<DiskCosts, ReadError> {
+        if let Some(known) = self.inner.costs.get() {
+            return Ok(*known);
+        }
+        let (_, segment, _) = self.version.tensor(tensor)?;
+        let costs = self.inner.kept_or_measured(segment)?;
+        Ok(*self.inner.costs.get_or_init(|| costs))
+    }
+
+    /// Measures the disk anew, on the longest file of the store, for this handle's later questions
+    /// unless it has asked before, and for other handles; `None` if all files are too short.
+    ///
+    /// # Errors
+    /// [`ReadError::Io`].
+    pub fn measure_disk(&self) -> Result<Option<DiskCosts>, ReadError> {
+        let Some(segment) = self.longest_segment() else { return Ok(None) };
+        let measured = DiskCosts::measure(&self.inner.pages.reader, segment)?;
+        measured.iter().for_each(|costs| self.set_disk_costs(costs));
+        Ok(measured)
+    }
+
+    /// Takes these costs for measured ones, for the same questions as [`Self::measure_disk`].
+    pub fn set_disk_costs(&self, costs: &DiskCosts) {
+        self.inner.keep_costs(costs);
+        let _ = self.inner.costs.set(*costs);
+    }
+
+    /// What requests of 4 KiB, 8 KiB, ... cost with a full queue, measured now on the longest file
+    /// of the store; nothing if all files are too short.
+    ///
+    /// # Errors
+    /// [`ReadError::Io`].
+    pub fn disk_curve(&self) -> Result<Vec<RequestRate>, ReadError> {
+        let curve = |segment| curve(&self.inner.pages.reader, segment);
+        self.longest_segment().map_or_else(|| Ok(Vec::new()), curve)
+    }
+
+    fn longest_segment(&self) -> Option<&Placed> {
+        let segments = self.version.segments.iter().map(|segment| &**segment);
+        segments.max_by_key(|segment| file_bytes(segment))
+    }
+
+    /// Bytes of the budget that a long-lived reader may have, when the caches for blocks are left
+    /// `block_bytes` and those for rows nothing.
+    pub fn free_beside_blocks(&self, block_bytes: u64) -> u64 {
+        self.inner.free_beside_blocks(block_bytes)
+    }
+
+    /// Counts rows that were handed out, and how many of them were in memory.
+    pub fn count_rows(&self, stats: GatherStats) {
+        self.inner.rows_served.fetch_add(stats.rows, Ordering::Relaxed);
+        self.inner.rows_cached.fetch_add(stats.rows_cached, Ordering::Relaxed);
+    }
+
+    /// The counters of its reads, for files beside the store that serve it to count into.
+    pub fn io_stats(&self) -> &Arc<IoStats> {
+        self.inner.pages.reader.stats()
+    }
+
+    /// The node id of each string id, or `None` where there is no such node.
+    ///
+    /// # Errors
+    /// [`ReadError::Missing`] if the node type has no dictionary, [`ReadError::Checksum`],
+    /// [`ReadError::Damaged`], [`ReadError::Io`].
+    pub fn lookup_strings(
+        &self,
+        node_type: NodeTypeId,
+        keys: &[&str],
+    ) -> Result<Vec<Option<u64>>, ReadError> {
+        self.dictionary(node_type)?.lookup(keys)
+    }
+
+    /// The string id of each node.
+    ///
+    /// # Errors
+    /// [`ReadError::NodeOutOfRange`], and those of [`Snapshot::lookup_strings`].
+    pub fn names(&self, node_type: NodeTypeId, ids: &[NodeId]) -> Result<Vec<String>, ReadError> {
+        self.check_nodes(node_type, ids)?;
+        self.dictionary(node_type)?.names(ids)
+    }
+
+    fn dictionary(&self, node_type: NodeTypeId) -> Result<DictionaryReader<'_>, ReadError> {
+        let (inner, version) = (&self.inner, &self.version);
+        let owner = version.node_type(node_type)?;
+        let missing =
+            || ReadError::Missing { what: format!("string ids for node type {:?}", owner.name) };
+        let meta = owner.dictionary.ok_or_else(missing)?;
+        Ok(DictionaryReader {
+            pages: &inner.pages,
+            meta,
+            names: version.segment(meta.names)?,
+            names_index: version.segment(meta.names_index)?,
+            keys: version.segment(meta.keys)?,
+            num_nodes: owner.num_nodes,
+        })
+    }
+
+    /// As [`crate::Store::reserve_batch`].
+    ///
+    /// # Errors
+    /// [`ReadError::Budget`].
+    pub fn reserve_batch(&self, bytes: u64) -> Result<Reservation, ReadError> {
+        self.inner.reserve_batch(bytes)
+    }
+
+    /// Reserves `bytes` of the store's budget: from what is free, else from its caches. It does
+    /// not wait for others; [`crate::Store::reserve_batch`] does.
+    ///
+    /// # Errors
+    /// [`BudgetExceeded`] if batches hold the rest.
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation, BudgetExceeded> {
+        self.inner.try_reserve(bytes)
+    }
+
+    /// The memory budget of the store.
+    pub fn budget(&self) -> &Budget {
+        &self.inner.budget
+    }
+
+    /// Whether all of `ids` are below the id bound of the node type.
+    ///
+    /// # Errors
+    /// [`ReadError::NodeOutOfRange`] names the first that is not, [`ReadError::Missing`] the type.
+    pub fn check_nodes(&self, node_type: NodeTypeId, ids: &[NodeId]) -> Result<(), ReadError> {
+        let meta = self.version.node_type(node_type)?;
+        match ids.iter().find(|id| **id >= meta.num_nodes) {
+            None => Ok(()),
+            Some(id) => Err(ReadError::NodeOutOfRange {
+                node_type: meta.name.clone(),
+                id: *id,
+                num_nodes: meta.num_nodes,
+            }),
+        }
+    }
+}
