@@ -25,7 +25,7 @@ from ..places import BENCH
 from .digest import Flat, digest_of
 from .make import Maker, compile_all, options_of
 from .others import OTHERS, Make, group_of, is_made, refusal_of
-from .stores import GRAPHS, QUICK, ROWS, Graph, make_stores, seed_ids, standard_at
+from .stores import GRAPHS, QUICK, ROWS, WIDELY, Graph, make_stores, seed_ids, standard_at
 from .ways import BACKENDS, MEMORY, Facts, Way, refusal, ways
 
 # group -> settings -> digest and number of batches, or the refusal.
@@ -94,7 +94,7 @@ def run_graph(name: str, graph: Graph, folder: Path, times: float, failed: Faile
     for path in stores.values():
         compile_all(path, graph, ids, facts.is_homogeneous)
     by_opening: dict[tuple[str, str, str], list[Way]] = {opening: [] for opening in openings()}
-    for way in ways(is_wide=name in QUICK):
+    for way in ways(is_wide=name in WIDELY):
         by_opening[way.rows, way.backend, way.memory].append(way)
     found: Found = {}
     for opening, some in by_opening.items():
@@ -132,6 +132,28 @@ def differences(before: dict[str, Found], after: dict[str, Found]) -> Iterator[s
                     yield f"{name}: {group}: {settings}: {one} before, {other} now"
 
 
+def packed(found: dict[str, Found]) -> dict[str, Any]:
+    """The same for a file: of each group its outcomes, and of each outcome its ways."""
+    out: dict[str, Any] = {}
+    for name, groups in found.items():
+        for group, outcomes in groups.items():
+            by_outcome = out.setdefault(name, {}).setdefault(group, {})
+            for settings, got in sorted(outcomes.items()):
+                by_outcome.setdefault(got, []).append(settings)
+    return out
+
+
+def unpacked(file: dict[str, Any]) -> dict[str, Found]:
+    """What `packed` was made of."""
+    return {
+        name: {
+            group: {way: got for got, some in by_outcome.items() for way in some}
+            for group, by_outcome in groups.items()
+        }
+        for name, groups in file.items()
+    }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -140,15 +162,15 @@ def main() -> int:
     parser.add_argument("--against", type=Path, help="an earlier file to compare with")
     parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK)}")
     parser.add_argument("--graphs", help="only these, like cora,cnr")
-    parser.add_argument("--standard", type=Path, help="a store of the standard graph in full")
+    parser.add_argument("--standard", help="also this, of `benchmarks.graphs`, like planted_4m")
     parser.add_argument("--memory-times", type=float, default=1.0, help="larger budgets")
     parser.add_argument("--folder", type=Path, default=BENCH / "digests")
     args = parser.parse_args()
     chosen = args.graphs.split(",") if args.graphs else list(QUICK if args.quick else GRAPHS)
     table = dict(GRAPHS)
     if args.standard is not None:
-        table["standard"] = standard_at(args.standard)
-        chosen.append("standard")
+        table[args.standard] = standard_at(BENCH / "graphs" / f"{args.standard}.ng")
+        chosen.append(args.standard)
     args.folder.mkdir(parents=True, exist_ok=True)
     failed, found = Failed(), {}
     for name in chosen:
@@ -157,9 +179,9 @@ def main() -> int:
         count = sum(map(len, found[name].values()))
         print(f"{name}: {count} ways, {time.perf_counter() - start:.0f} s", flush=True)
     if args.out is not None:
-        args.out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+        args.out.write_text(json.dumps(packed(found), indent=1, sort_keys=True) + "\n")
     if args.against is not None:
-        for line in differences(json.loads(args.against.read_text()), found):
+        for line in differences(unpacked(json.loads(args.against.read_text())), found):
             failed.append(line)
     print(f"{sum(len(g) for f in found.values() for g in f.values())} ways, {len(failed)} wrong")
     return 1 if failed else 0
