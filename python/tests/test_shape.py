@@ -8,6 +8,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tools"))
 
 from circles import circles, python_graph, rust_graph
+from files_crossed import Function, entries, number, per_batch
 from rust_source import lines_of_code, tokens_of, without_tests
 from shape import count_lines, face_words, habits, python_lines, silences, wildcards
 
@@ -181,3 +182,17 @@ def test_the_tool_reads_the_whole_checkout():
     found = habits(ROOT)
     assert sum(found["assertions"].values()) > 0
     assert found["non_exhaustive"] == 0
+
+
+def test_a_function_is_entered_as_often_as_its_sums_of_counters_say():
+    # (counter 0 + counter 1) - counter 2, as LLVM encodes it.
+    function = Function("a.rs", 1 << 2 | 2, [(0 << 2 | 1, 1 << 2 | 1), (0 << 2 | 3, 2 << 2 | 1)])
+    assert entries(function, function.entry, (7, 5, 2)) == 10
+    assert entries(function, 0, (7, 5, 2)) == 0
+    assert number(bytes([0xE5, 0x8E, 0x26, 9]), 0) == (624485, 3)
+
+
+def test_set_up_and_chance_are_no_work_of_a_batch():
+    once = {"crates/a/src/a.rs 1": 1, "crates/a/src/b.rs 2": 16, "python/neargraph/c.py 3": 20}
+    twice = {"crates/a/src/a.rs 1": 1, "crates/a/src/b.rs 2": 32, "python/neargraph/c.py 3": 21}
+    assert per_batch(once, twice) == ["crates/a/src/b.rs"]
