@@ -77,9 +77,7 @@ class Loop:
 
     def stretch(self) -> int:
         """Batches that are sampled before the first of them is read."""
-        ahead = self.loader._ahead
-        chosen = ahead.chosen() if ahead is not None else None
-        return int((chosen or {}).get("sampled_first") or 1)
+        return int((self.loader.chosen() or {}).get("sampled_first") or 1)
 
     def batches(self) -> Iterator[Any]:
         """Batches on the device, epoch after epoch; notes how long each was waited for."""
@@ -141,7 +139,6 @@ def measure(arguments: argparse.Namespace, way: dict[str, Any]) -> dict[str, Any
         count, seconds = loop.run(stream, arguments.batches, arguments.seconds)
     stages, found, machine = loop.loader.stages(), loop.store.stats(), monitor.result()
     each = 1e3 / count
-    ahead = loop.loader._ahead
     return {
         "batches": count,
         "warmup_batches": warm,
@@ -157,7 +154,7 @@ def measure(arguments: argparse.Namespace, way: dict[str, Any]) -> dict[str, Any
         "read_mb": found["read_bytes"] / count / 1e6,
         "reads": found["reads"] / count,
         "loss": float(loop.losses[-1]),
-        "chosen": ahead.chosen() if ahead is not None else None,
+        "chosen": loop.loader.chosen(),
     }
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 import neargraph as ng
 from neargraph.loader.options import ReadOptions
+from neargraph.loader.pipeline import Pipeline
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
 from ..places import BENCH
@@ -72,12 +73,12 @@ class System:
         )
         return inputs, plan
 
-    def _epochs(self, ahead: Any, inputs: Any, plan: SeedPlan) -> Iterator[Any]:
+    def _epochs(self, inputs: Any, plan: SeedPlan, how: ReadOptions) -> Iterator[Any]:
         """Epochs behind each other, as a loader runs them: what looks ahead goes on from one into
         the next."""
-        self.ahead = ahead
+        self.ahead = Pipeline(self.sampler, inputs, plan, how, goes_on=True)
         for epoch in itertools.count():
-            yield from self.sampler.run_ahead(ahead, inputs, plan, epoch)
+            yield from self.ahead.run(epoch)
 
     def batches(self, split: str, epoch: int) -> Iterator[Batch]:
         for batch in self._stream(split, epoch):
@@ -93,17 +94,12 @@ class System:
         if trains and compiled:
             inputs, plan = self._plan("train", whole=False)
             where = True if compiled == 1 else compiled
-            how = ReadOptions(compiled=where)
-            replay = self.sampler.read_ahead(inputs, plan, how, goes_on=True)
-            return self._epochs(replay, inputs, plan)
+            return self._epochs(inputs, plan, ReadOptions(compiled=where))
         ids, steady = self.spec.ids(split), trains and self.spec.mode != "accuracy"
         options: dict[str, Any] = self.keywords
         if steady:
             inputs, plan = self._plan(ids, whole=True)
-            how = ReadOptions(**options)
-            ahead = self.sampler.read_ahead(inputs, plan, how, goes_on=True)
-            if ahead is not None:
-                return self._epochs(ahead, inputs, plan)
+            return self._epochs(inputs, plan, ReadOptions(**options))
         order = {"shuffle": trains, "drop_last": steady, "train_epoch": epoch}
         return self.sampler.batches(ids, self.spec.batch_size, **order, **options)
 

@@ -55,6 +55,9 @@ class Snapshot:
     def checkpoint_lsn(self) -> int: ...
     @property
     def fingerprint(self) -> str: ...
+    def make_room(self) -> bool:
+        """Makes loaders give back what they keep between batches; whether any did."""
+
     def catalog(self) -> str: ...
     def dead_nodes(self, node_type: int) -> Ids: ...
     def neighbors(
@@ -117,17 +120,7 @@ class Sampler:
     def trace(self, seeds: Ids, ends: list[int], streams: list[int]) -> Trace: ...
     def with_direct(self, directory: str, name: str) -> Sampler: ...
     def stages(self) -> list[tuple[str, float]]: ...
-    def is_larger_than_memory(self) -> bool: ...
-    def stream(
-        self,
-        node_type: int,
-        seeds: Ids,
-        batch_size: int,
-        first_stream: int,
-        prefetch: int | None = None,
-        threads: int | None = None,
-        drop_last: bool = False,
-    ) -> BatchStream: ...
+    def waits(self) -> list[tuple[str, float]]: ...
 
 class DirectPlan:
     def __init__(
@@ -158,32 +151,113 @@ class MiniBatch:
     def num_sampled_edges(self, edge_type: int) -> list[int]: ...
     def tensor(self, kind: Kind, type_id: int, name: str) -> Any: ...
 
-class BatchStream:
-    def __iter__(self) -> BatchStream: ...
-    def __next__(self) -> MiniBatch: ...
-    def close(self) -> None: ...
+class SeedPlan:
+    """The order of `num_seeds` places and its cut into global batches of `batch_size`.
 
-class LookAhead:
+    A pure function of (seed, train_epoch, batch): any batch is found without those before it. The
+    global batches are the same for every world size; a rank takes its contiguous part of each.
+
+    Raises:
+        ValueError: Numbers that do not fit together.
+    """
+
+    num_seeds: int
+    batch_size: int
+    shuffle: bool
+    seed: int
+    drop_last: bool
+    pad: bool
+    rank: int
+    world_size: int
+    def __init__(
+        self,
+        *,
+        num_seeds: int,
+        batch_size: int,
+        shuffle: bool = False,
+        seed: int = 0,
+        drop_last: bool = False,
+        pad: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None: ...
+    @property
+    def local_batch_size(self) -> int:
+        """Seeds of one rank in one full batch."""
+
+    @property
+    def steps(self) -> int:
+        """Batches of one epoch, the same on every rank."""
+
+    def stream(self, train_epoch: int, batch: int) -> int:
+        """The random stream of a global batch; it does not depend on rank or tail."""
+
+    def places(self, train_epoch: int, first: int, last: int) -> Ids:
+        """Places of this rank's seeds in batches `first` ... `last` - 1, one after the other."""
+
+    def padding(self, batch: int) -> int:
+        """How many seeds at the end of this rank's part of `batch` are repeats that only fill."""
+
+class Inputs:
+    """The seeds of a loader: `ids`, or all nodes of the type but the `deleted` ones."""
+
+    def __init__(self, node_type: int, ids: Ids | None, deleted: Ids | None) -> None: ...
+
+class Epochs:
+    """The compiled epochs in a directory that were compiled with `key`."""
+
+    def __init__(self, directory: str, key: dict[str, str]) -> None: ...
+    @property
+    def numbers(self) -> list[int]: ...
+    def epoch_of(self, train_epoch: int) -> int:
+        """The compiled epoch that serves an epoch: its own, else they take turns."""
+
+class Loader:
+    """The batches of a plan, epoch after epoch, by whatever way serves best.
+
+    `compiled` is what was found, and whether it is an error if it cannot serve.
+    """
+
     def __init__(
         self,
         sampler: Sampler,
-        node_type: int,
-        reading: str,
+        inputs: Inputs,
+        plan: SeedPlan,
+        *,
+        goes_on: bool,
+        reading: str = "auto",
         window: int | None = None,
+        two_phase: bool | None = None,
         prefetch: int | None = None,
         threads: int | None = None,
-        two_phase: bool | None = None,
         spill_dir: str | None = None,
-        spill_bytes: int | None = None,
+        compiled: tuple[Epochs, bool] | None = None,
     ) -> None: ...
-    def push(self, seeds: Ids, stream: int) -> None: ...
-    def end(self) -> None: ...
-    def wanted(self) -> int: ...
+    def run(self, train_epoch: int, first: int) -> Run:
+        """Batches `first` ... of an epoch."""
+
+    def epoch_of(self, train_epoch: int) -> int:
+        """Whose seeds and draws an epoch has: a compiled one may stand for it."""
+
+    @property
+    def epochs(self) -> list[int] | None:
+        """The compiled epochs that serve; None if batches are sampled."""
+
     def chosen(self) -> dict[str, Any] | None: ...
-    def choose(self) -> dict[str, Any] | None: ...
-    def waits(self) -> list[tuple[str, float]]: ...
+    def choose(self, epoch: int) -> dict[str, Any]:
+        """How looking ahead would read an epoch; waits until that is chosen."""
+
+    def close(self) -> None:
+        """Gives back what is kept between epochs."""
+
+class Run:
+    """The batches of one epoch."""
+
+    def __iter__(self) -> Run: ...
     def __next__(self) -> MiniBatch: ...
-    def write_next(self, writer: EpochWriter) -> bool: ...
+    def write_next(self, writer: EpochWriter) -> bool:
+        """Writes the next batch instead of giving it; False after the last one."""
+
     def close(self) -> None: ...
 
 class Survey:
@@ -241,20 +315,6 @@ class EpochFile:
     def hot_digest(self) -> int: ...
     @property
     def hot_bytes(self) -> int: ...
-
-class Replay:
-    def __init__(
-        self,
-        sampler: Sampler,
-        directory: str,
-        key: dict[str, str],
-        files: list[tuple[int, str]],
-        prefetch: int = 1,
-    ) -> None: ...
-    def push(self, file: int, batches: tuple[int, int]) -> None: ...
-    def memory(self) -> dict[str, int] | None: ...
-    def take(self, num_seeds: int) -> MiniBatch: ...
-    def close(self) -> None: ...
 
 class Importer:
     def __init__(
@@ -375,9 +435,6 @@ def open_store(
     recover: bool = True,
     busy_timeout: float = 5.0,
 ) -> Store: ...
-def seed_order(
-    n: int, seed: int, train_epoch: int, start: int = 0, stop: int | None = None
-) -> Ids: ...
 def compact(
     path: str,
     memory: int | None = None,

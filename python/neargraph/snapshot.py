@@ -309,7 +309,7 @@ class Snapshot(Reader):
             >>> indptr, indices, *_ = store.snapshot().neighbors(("paper", "cites", "paper"), [7])
         """
         index = self.schema.edge_type(edge_type).index
-        found = with_room(self._store, lambda: self.version.neighbors(index, as_ids(ids)))
+        found = with_room(self.version, lambda: self.version.neighbors(index, as_ids(ids)))
         return Neighbors(*found)
 
     def degrees(self, edge_type: EdgeName, ids: ArrayLike) -> NDArray[np.int64]:
@@ -349,7 +349,7 @@ class Snapshot(Reader):
                     f"tensor {name!r} cannot be read sparse: only what is stored so can, as float32"
                 )
             sparse = self.version.sparse_rows
-            rows = with_room(self._store, lambda: sparse("node", owner.index, name, as_ids(ids)))
+            rows = with_room(self.version, lambda: sparse("node", owner.index, name, as_ids(ids)))
             return SparseRows(*rows, (len(rows[0]) - 1, meta.num_columns))
         return self._rows("node", owner.index, name, ids, wanted)
 
@@ -363,7 +363,7 @@ class Snapshot(Reader):
 
     def _rows(self, kind: Kind, owner: int, name: str, ids: ArrayLike, *how: Any) -> NDArray[Any]:
         make = self.version.rows
-        return with_room(self._store, lambda: make(kind, owner, name, as_ids(ids), *how))
+        return with_room(self.version, lambda: make(kind, owner, name, as_ids(ids), *how))
 
     def with_dictionary(self, node_type: str | None) -> int:
         """The index of a node type with string ids; `NameNotFound` if it has none."""

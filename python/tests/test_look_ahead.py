@@ -7,6 +7,7 @@ import pytest
 
 import neargraph as ng
 from neargraph.loader.options import READINGS, ReadOptions
+from neargraph.loader.pipeline import Pipeline
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
 NODES = 30_000
@@ -66,18 +67,18 @@ def test_what_was_chosen_can_be_asked_while_the_first_batch_is_awaited(path):
         inputs = resolve_input_nodes(sampler.snapshot, "train")
         plan = SeedPlan(num_seeds=len(inputs), batch_size=128, shuffle=True, seed=3)
         options = ReadOptions(reading="scan")
-        ahead = sampler.read_ahead(inputs, plan, options, goes_on=False)
+        pipeline = Pipeline(sampler, inputs, plan, options, goes_on=False)
         stop = threading.Event()
         asked = []
 
         def ask():
             while not stop.is_set():
-                asked.append((ahead.chosen(), ahead.waits()))
+                asked.append((pipeline.chosen(), sampler.core.waits()))
 
         asking = threading.Thread(target=ask)
         asking.start()
         try:
-            count = sum(1 for _ in sampler.run_ahead(ahead, inputs, plan, 0))
+            count = sum(1 for _ in pipeline.run(0))
         finally:
             stop.set()
             asking.join()

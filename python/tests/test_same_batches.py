@@ -106,9 +106,11 @@ def test_the_loss_curve_from_disk_is_that_from_memory(homo_path, homo_graph, cap
 
 
 def test_the_seed_order_is_a_permutation_that_can_be_asked_for_in_parts():
-    whole = _core.seed_order(1000, 5, 2)
-    assert np.array_equal(np.sort(whole), np.arange(1000))
-    parts = [_core.seed_order(1000, 5, 2, start, start + 100) for start in range(0, 1000, 100)]
+    plan = _core.SeedPlan(num_seeds=1000, batch_size=100, shuffle=True, seed=5)
+    whole = plan.places(2, 0, 10)
+    assert sorted(whole.tolist()) == list(range(1000))
+    parts = [plan.places(2, batch, batch + 1) for batch in range(10)]
     assert np.array_equal(np.concatenate(parts), whole)
-    assert not np.array_equal(_core.seed_order(1000, 5, 3), whole)
-    assert len(_core.seed_order(0, 5, 3)) == 0
+    assert not np.array_equal(plan.places(3, 0, 10), whole)
+    empty = _core.SeedPlan(num_seeds=0, batch_size=100, shuffle=True, seed=5)
+    assert len(empty.places(3, 0, 0)) == 0

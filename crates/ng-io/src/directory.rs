@@ -231,12 +231,13 @@ impl Directory {
         Err(io::ErrorKind::NotFound.into())
     }
 
-    /// The names of the regular files, sorted. Names that are not UTF-8 are none of ours.
+    /// The names of all entries but directories, sorted. Names that are not UTF-8 are none of ours.
     pub fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for (name, kind) in self.entries()? {
-            if let (FileType::RegularFile, Ok(name)) = (kind, name.into_string()) {
-                names.push(name);
+            match name.into_string() {
+                Ok(name) if kind != FileType::Directory => names.push(name),
+                Ok(_) | Err(_) => {}
             }
         }
         names.sort_unstable();

@@ -1,9 +1,10 @@
-//! `Survey`, `HotSet`, `EpochWriter`, `EpochFile` and `Replay`.
+//! `Survey`, `HotSet`, `EpochWriter` and `EpochFile`.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ng_sample::{CompiledError, EpochId, EpochKey, ReplayMemory, SampleError};
+use ng_io::BackendChoice;
+use ng_sample::{CompiledError, EpochId, EpochKey, SampleError};
 use ng_types::{NodeId, NodeTypeId};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
@@ -11,8 +12,9 @@ use pyo3::types::PyDict;
 
 use crate::arrays;
 use crate::errors;
+use crate::loader::memory_dict;
 use crate::progress::Callback;
-use crate::sampler::{MiniBatch, Sampler, Source};
+use crate::sampler::Sampler;
 use crate::snapshot::Snapshot;
 
 /// A damaged batch: its number, where it begins, and what is wrong.
@@ -28,18 +30,6 @@ fn jobs(
     let batches = ids.chunks(batch_size.max(1)).map(<[NodeId]>::to_vec);
     let streams = (0..).map(|batch| first_stream.wrapping_add(batch));
     Ok(batches.zip(streams).collect())
-}
-
-/// Memory of a replay as plain data.
-fn memory_dict<'py>(py: Python<'py>, memory: &ReplayMemory) -> PyResult<Bound<'py, PyDict>> {
-    let out = PyDict::new(py);
-    out.set_item("hot_bytes", memory.hot)?;
-    out.set_item("whole_bytes", memory.whole)?;
-    out.set_item("record_bytes", memory.record)?;
-    out.set_item("buffer_bytes", memory.buffers)?;
-    out.set_item("other_bytes", memory.others)?;
-    out.set_item("bytes", memory.num_bytes())?;
-    Ok(out)
 }
 
 /// Counts which rows batches want; see `_core.pyi`.
@@ -204,7 +194,9 @@ pub struct EpochFile {
 impl EpochFile {
     #[new]
     fn new(py: Python<'_>, directory: &str, name: &str) -> PyResult<Self> {
-        let files = py.detach(|| ng_sample::EpochFile::open_all(Path::new(directory), &[name]));
+        let files = py.detach(|| {
+            ng_sample::EpochFile::open_all(Path::new(directory), &[name], BackendChoice::Auto)
+        });
         let mut files = files.map_err(|error| errors::compiled(&error))?;
         files.pop().map(|inner| Self { inner }).ok_or_else(errors::closed)
     }
@@ -261,57 +253,5 @@ impl EpochFile {
     #[getter]
     fn hot_bytes(&self) -> u64 {
         self.inner.hot().row_bytes()
-    }
-}
-
-/// Batches of compiled epochs; see `_core.pyi`.
-#[pyclass(frozen, module = "neargraph._core")]
-pub struct Replay {
-    inner: Source<ng_sample::Replay>,
-    snapshot: Arc<ng_store::Snapshot>,
-}
-
-#[pymethods]
-impl Replay {
-    #[new]
-    #[pyo3(signature = (sampler, directory, key, files, prefetch=1))]
-    fn new(
-        py: Python<'_>,
-        sampler: &Sampler,
-        directory: &str,
-        key: EpochKey,
-        files: Vec<(u64, String)>,
-        prefetch: usize,
-    ) -> PyResult<Self> {
-        let (epochs, names): (Vec<u64>, Vec<String>) = files.into_iter().unzip();
-        let replay = py.detach(|| {
-            let files = ng_sample::EpochFile::open_all(Path::new(directory), &names)?;
-            for (file, epoch) in files.iter().zip(&epochs) {
-                file.check_epoch(&key, *epoch)?;
-            }
-            ng_sample::Replay::new(sampler.inner.clone(), files, prefetch)
-        });
-        let replay = replay.map_err(|error| errors::sample(&error))?;
-        let snapshot = Arc::clone(sampler.inner.snapshot());
-        Ok(Self { inner: Source::new(replay), snapshot })
-    }
-
-    fn push(&self, file: usize, batches: (u64, u64)) {
-        if let Some(inner) = &*self.inner.lock() {
-            (batches.0..batches.1).for_each(|batch| inner.push(file, batch));
-        }
-    }
-
-    fn memory<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        self.inner.lock().as_ref().map(|inner| memory_dict(py, inner.memory())).transpose()
-    }
-
-    fn take(&self, py: Python<'_>, num_seeds: usize) -> PyResult<MiniBatch> {
-        let batch = self.inner.next(py, ng_sample::Replay::next_within)?;
-        MiniBatch::new(py, batch, num_seeds, &self.snapshot)
-    }
-
-    fn close(&self, py: Python<'_>) {
-        self.inner.close(py);
     }
 }

@@ -47,13 +47,15 @@ pub fn closed() -> PyErr {
 /// What an error becomes.
 enum Class {
     Named(&'static str),
+    /// With what to do about it, in the words of Python.
+    Advised(&'static str, &'static str),
     /// `BudgetTooSmall`, with the smallest budget that does, and what else helps in Python.
     TooSmall(u64, &'static str),
     /// `BudgetTooSmall`, where the system is what lacks memory.
     NoMemory,
 }
 
-use Class::{Named, NoMemory, TooSmall};
+use Class::{Advised, Named, NoMemory, TooSmall};
 
 /// What no caller can cause or mend.
 const DEFECT: Class = Named("NeargraphError");
@@ -63,6 +65,7 @@ const STOPPED: Class = Named("NeargraphError");
 fn raised(class: Class, error: &impl std::error::Error) -> PyErr {
     match class {
         Named(class) => named(class, error.to_string()),
+        Advised(class, advice) => named(class, format!("{error}; {advice}")),
         TooSmall(minimum_bytes, otherwise) => {
             with_arguments("BudgetTooSmall", (error.to_string(), minimum_bytes, otherwise))
         }
@@ -184,7 +187,10 @@ fn sample_class(error: &SampleError) -> Class {
         ),
         SampleError::NoMemory { .. } => NoMemory,
         SampleError::Spill(_) => Named("IoFailed"),
-        SampleError::NoThread { .. } | SampleError::ThreadLost | SampleError::MadeRoom => DEFECT,
+        SampleError::NoThread { .. }
+        | SampleError::ThreadLost
+        | SampleError::MadeRoom
+        | SampleError::Stopped => DEFECT,
     }
 }
 
@@ -194,8 +200,13 @@ pub fn compiled(error: &CompiledError) -> PyErr {
 
 fn compiled_class(error: &CompiledError) -> Class {
     match error {
-        CompiledError::NotAnEpoch { .. } | CompiledError::Damaged { .. } => Named("StoreDamaged"),
+        CompiledError::NotAnEpoch { .. }
+        | CompiledError::Damaged { .. }
+        | CompiledError::Incomplete { .. } => Named("StoreDamaged"),
         CompiledError::Mismatch { .. } => Named("CompiledMismatch"),
+        CompiledError::NoEpochs { .. } => {
+            Advised("CompiledMismatch", "make them with `neargraph compile`")
+        }
         CompiledError::Version { .. } => Named("CompiledOutdated"),
         CompiledError::Busy { .. } => Named("StoreBusy"),
         CompiledError::Read(error) => device_class(error),

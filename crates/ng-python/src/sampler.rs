@@ -1,33 +1,18 @@
-//! `Sampler`, `MiniBatch`, `BatchStream` and `seed_order`.
+//! `Sampler` and `MiniBatch`.
 
-use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::path::Path;
+use std::sync::Arc;
 
-use ng_sample::{
-    BatchPlan, Chosen, Column, ColumnSpec, Fanouts, Method, SampleSpec, Settings, SparseIndex,
-};
+use ng_sample::{Column, ColumnSpec, Fanouts, Method, SampleSpec, SparseIndex};
 use ng_store::{DirectFile, Owner, TensorRef};
-use ng_types::{Dtype, EdgeTypeId, NodeTypeId, Reservation, SeedOrder};
+use ng_types::{Dtype, EdgeTypeId, NodeTypeId, Reservation};
 use numpy::{PyArray1, PyReadonlyArray1};
-use pyo3::exceptions::{PyStopIteration, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use crate::arrays;
-use crate::compiled::EpochWriter;
 use crate::errors;
 use crate::snapshot::{self, Snapshot};
-
-/// How long a wait goes on before Python may handle a signal.
-const SIGNAL_POLL: Duration = Duration::from_millis(100);
-
-/// Batches ahead of the consumer, and threads that prepare them, unless the caller says.
-const PREFETCH: usize = 4;
-
-/// Finished batches that a look-ahead keeps for its consumer: their memory is not there for rows.
-const LOOK_AHEAD_PREFETCH: usize = 1;
 
 /// Samples mini-batches; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
@@ -100,9 +85,8 @@ impl Sampler {
             let lent: Vec<_> = typed.iter().map(|(t, ids)| (*t, ids.as_slice())).collect();
             self.inner.sample(&lent, stream)
         });
-        let num_seeds = typed.iter().map(|(_, ids)| ids.len()).sum();
         let batch = batch.map_err(|error| errors::sample(&error))?;
-        MiniBatch::new(py, batch, num_seeds, self.inner.snapshot())
+        MiniBatch::new(py, batch, self.inner.snapshot())
     }
 
     /// The same sampler over a file of the direct layout.
@@ -116,240 +100,11 @@ impl Sampler {
     }
 
     fn stages(&self) -> Vec<(&'static str, f64)> {
-        self.inner.stage_seconds()
-    }
-
-    fn is_larger_than_memory(&self) -> bool {
-        self.inner.is_larger_than_memory()
-    }
-
-    #[pyo3(signature = (
-        node_type, seeds, batch_size, first_stream, prefetch=None, threads=None, drop_last=false
-    ))]
-    #[allow(clippy::too_many_arguments)]
-    fn stream(
-        &self,
-        node_type: u16,
-        seeds: PyReadonlyArray1<'_, i64>,
-        batch_size: usize,
-        first_stream: u64,
-        prefetch: Option<usize>,
-        threads: Option<usize>,
-        drop_last: bool,
-    ) -> PyResult<BatchStream> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let plan = BatchPlan {
-            node_type: NodeTypeId(node_type),
-            seeds: arrays::ids(&seeds)?,
-            batch_size,
-            first_stream,
-            drop_last,
-            prefetch: prefetch.unwrap_or(PREFETCH),
-            threads: threads.unwrap_or(cores.min(PREFETCH)),
-        };
-        let num_seeds = plan.seeds.len();
-        let inner = ng_sample::BatchStream::new(self.inner.clone(), plan);
-        let inner = inner.map_err(|error| errors::sample(&error))?;
-        Ok(BatchStream {
-            inner: Source::new(inner),
-            snapshot: Arc::clone(self.inner.snapshot()),
-            left: Mutex::new(num_seeds),
-            batch_size,
-        })
-    }
-}
-
-/// Batches that are read by looking ahead; see `_core.pyi`.
-#[pyclass(frozen, module = "neargraph._core")]
-pub struct LookAhead {
-    inner: Source<ng_sample::LookAhead>,
-    snapshot: Arc<ng_store::Snapshot>,
-    /// Seeds of the batches that were given and not taken.
-    num_seeds: Mutex<VecDeque<usize>>,
-}
-
-#[pymethods]
-impl LookAhead {
-    #[new]
-    #[pyo3(signature = (
-        sampler, node_type, reading, window=None, prefetch=None, threads=None, two_phase=None,
-        spill_dir=None, spill_bytes=None
-    ))]
-    #[allow(clippy::too_many_arguments)]
-    fn new(
-        sampler: &Sampler,
-        node_type: u16,
-        reading: &str,
-        window: Option<u64>,
-        prefetch: Option<usize>,
-        threads: Option<usize>,
-        two_phase: Option<bool>,
-        spill_dir: Option<PathBuf>,
-        spill_bytes: Option<u64>,
-    ) -> PyResult<Self> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let settings = Settings {
-            node_type: NodeTypeId(node_type),
-            reading: reading.parse().map_err(PyValueError::new_err)?,
-            window,
-            prefetch: prefetch.unwrap_or(LOOK_AHEAD_PREFETCH),
-            threads: threads.unwrap_or(cores.min(PREFETCH)),
-            costs: None,
-            two_phase,
-            spill_dir,
-            spill_bytes,
-        };
-        let snapshot = Arc::clone(sampler.inner.snapshot());
-        let inner = ng_sample::LookAhead::new(sampler.inner.clone(), settings);
-        let inner = inner.map_err(|error| errors::sample(&error))?;
-        Ok(Self { inner: Source::new(inner), snapshot, num_seeds: Mutex::default() })
-    }
-
-    fn push(&self, seeds: PyReadonlyArray1<'_, i64>, stream: u64) -> PyResult<()> {
-        let ids = arrays::ids(&seeds)?;
-        let mut num_seeds = self.num_seeds.lock().unwrap_or_else(PoisonError::into_inner);
-        num_seeds.push_back(ids.len());
-        if let Some(inner) = &*self.inner.lock() {
-            inner.push(ids, stream);
-        }
-        Ok(())
-    }
-
-    fn end(&self) {
-        if let Some(inner) = &*self.inner.lock() {
-            inner.end();
-        }
-    }
-
-    fn wanted(&self) -> usize {
-        self.inner.lock().as_ref().map_or(0, ng_sample::LookAhead::wanted)
-    }
-
-    fn chosen<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let lock = self.inner.lock();
-        let chosen = lock.as_ref().and_then(ng_sample::LookAhead::chosen);
-        chosen.map(|chosen| chosen_dict(py, chosen)).transpose()
-    }
-
-    fn choose<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        // Locked without the interpreter, which others may hold while they wait for the lock.
-        let chosen = py.detach(|| {
-            let lock = self.inner.lock();
-            let within = |inner: &ng_sample::LookAhead| {
-                inner.choose_within(SIGNAL_POLL).map(Option::<&Chosen>::cloned)
-            };
-            lock.as_ref().map(within)
-        });
-        let chosen = chosen.ok_or_else(errors::closed)?.map_err(|error| errors::sample(&error))?;
-        chosen.map(|chosen| chosen_dict(py, &chosen)).transpose()
+        self.inner.worked_seconds()
     }
 
     fn waits(&self) -> Vec<(&'static str, f64)> {
-        self.inner.lock().as_ref().map_or_else(Vec::new, ng_sample::LookAhead::waits)
-    }
-
-    fn __next__(&self, py: Python<'_>) -> PyResult<MiniBatch> {
-        let batch = self.inner.next(py, ng_sample::LookAhead::next_within)?;
-        let mut num_seeds = self.num_seeds.lock().unwrap_or_else(PoisonError::into_inner);
-        let num_seeds = num_seeds.pop_front().unwrap_or(0);
-        MiniBatch::new(py, batch, num_seeds, &self.snapshot)
-    }
-
-    fn write_next(&self, py: Python<'_>, writer: &EpochWriter) -> PyResult<bool> {
-        let batch = self.inner.next(py, ng_sample::LookAhead::next_within)?;
-        let mut num_seeds = self.num_seeds.lock().unwrap_or_else(PoisonError::into_inner);
-        num_seeds.pop_front();
-        drop(num_seeds);
-        py.detach(|| writer.push(&batch)).map_err(|error| errors::sample(&error))
-    }
-
-    fn close(&self, py: Python<'_>) {
-        self.inner.close(py);
-    }
-}
-
-fn chosen_dict<'py>(py: Python<'py>, chosen: &Chosen) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    dict.set_item("reading", chosen.reading.name())?;
-    dict.set_item("window", chosen.window)?;
-    dict.set_item("phases", 1 + u8::from(chosen.sampled_first.is_some()))?;
-    dict.set_item("sampled_first", chosen.sampled_first)?;
-    dict.set_item("hot_rows", chosen.hot_rows)?;
-    dict.set_item("slots", chosen.slots)?;
-    dict.set_item("slot_bytes", chosen.slot_bytes)?;
-    dict.set_item("reads_per_batch", chosen.reads)?;
-    dict.set_item("read_bytes_per_batch", chosen.read_bytes)?;
-    dict.set_item("write_bytes_per_batch", chosen.write_bytes)?;
-    dict.set_item("device_s_per_batch", chosen.seconds)?;
-    Ok(dict)
-}
-
-/// The answer of a wait that ends now and then without one.
-type Waited = Result<Option<Result<ng_sample::MiniBatch, ng_sample::SampleError>>, ()>;
-
-/// What prepares batches in threads of its own, until it is closed.
-pub struct Source<T>(Mutex<Option<T>>);
-
-impl<T: Send> Source<T> {
-    pub fn new(inner: T) -> Self {
-        Self(Mutex::new(Some(inner)))
-    }
-
-    pub fn lock(&self) -> MutexGuard<'_, Option<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for a batch while Python handles signals.
-    pub fn next(
-        &self,
-        py: Python<'_>,
-        next: fn(&mut T, Duration) -> Waited,
-    ) -> PyResult<ng_sample::MiniBatch> {
-        let wait = || self.lock().as_mut().map_or(Ok(None), |inner| next(inner, SIGNAL_POLL));
-        loop {
-            match py.detach(wait) {
-                Err(()) => py.check_signals()?,
-                Ok(None) => return Err(PyStopIteration::new_err(())),
-                Ok(Some(Err(error))) => return Err(errors::sample(&error)),
-                Ok(Some(Ok(batch))) => return Ok(batch),
-            }
-        }
-    }
-
-    /// Stops the threads and gives the memory back.
-    pub fn close(&self, py: Python<'_>) {
-        py.detach(|| {
-            let inner = self.lock().take();
-            drop(inner);
-        });
-    }
-}
-
-/// An iterator over prepared batches; see `_core.pyi`.
-#[pyclass(frozen, module = "neargraph._core")]
-pub struct BatchStream {
-    inner: Source<ng_sample::BatchStream>,
-    snapshot: Arc<ng_store::Snapshot>,
-    left: Mutex<usize>,
-    batch_size: usize,
-}
-
-#[pymethods]
-impl BatchStream {
-    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        this
-    }
-
-    fn __next__(&self, py: Python<'_>) -> PyResult<MiniBatch> {
-        let batch = self.inner.next(py, ng_sample::BatchStream::next_within)?;
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let num_seeds = self.batch_size.min(*left);
-        *left -= num_seeds;
-        MiniBatch::new(py, batch, num_seeds, &self.snapshot)
-    }
-
-    fn close(&self, py: Python<'_>) {
-        self.inner.close(py);
+        self.inner.waited_seconds()
     }
 }
 
@@ -383,10 +138,9 @@ impl MiniBatch {
     pub fn new(
         py: Python<'_>,
         batch: ng_sample::MiniBatch,
-        num_seeds: usize,
         snapshot: &Arc<ng_store::Snapshot>,
     ) -> PyResult<Self> {
-        let nbytes = batch.num_bytes();
+        let (num_seeds, nbytes) = (batch.num_seeds(), batch.num_bytes());
         let (node_blocks, edge_blocks, column_blocks, held) = batch.into_parts();
         let mut held = held.into_iter().map(|held| held.map(Arc::new));
         let topology = held.next().flatten();
@@ -542,21 +296,4 @@ pub fn owner(kind: &str, type_id: u16) -> PyResult<Owner> {
         "edge" => Ok(Owner::Edge(EdgeTypeId(type_id))),
         other => Err(PyValueError::new_err(format!("kind is 'node' or 'edge', not {other:?}"))),
     }
-}
-
-/// Places `start..stop` of the keyed permutation of `0..n`.
-#[pyfunction]
-#[pyo3(signature = (n, seed, train_epoch, start=0, stop=None))]
-pub fn seed_order(
-    py: Python<'_>,
-    n: u64,
-    seed: u64,
-    train_epoch: u64,
-    start: u64,
-    stop: Option<u64>,
-) -> PyResult<Bound<'_, PyArray1<i64>>> {
-    let stop = stop.unwrap_or(n).min(n);
-    let order = SeedOrder::new(n, seed, train_epoch);
-    let places = py.detach(|| (start..stop).map(|at| order.at(at) as i64).collect());
-    arrays::owned(py, places, None)
 }

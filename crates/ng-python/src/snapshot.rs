@@ -57,6 +57,11 @@ impl Snapshot {
         format!("{:016x}", self.inner.fingerprint())
     }
 
+    /// Makes loaders give back what they keep between batches; whether any did.
+    fn make_room(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.inner.tenants().make_room(None))
+    }
+
     fn catalog(&self) -> String {
         crate::catalog::describe(&self.inner).to_string()
     }

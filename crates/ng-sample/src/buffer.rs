@@ -24,9 +24,13 @@ pub struct Buffer {
 
 impl Buffer {
     /// Memory of its own, zeros.
-    pub fn new(len: usize) -> std::io::Result<Self> {
+    ///
+    /// # Errors
+    /// [`SampleError::NoMemory`].
+    pub fn new(len: usize) -> Result<Self, SampleError> {
         let is_large = len >= LARGE_BYTES;
-        let region = if is_large { Region::with_huge_pages(len)? } else { Region::new(len)? };
+        let small = |source| SampleError::NoMemory { bytes: len, source };
+        let region = if is_large { region(len)? } else { Region::new(len).map_err(small)? };
         Ok(Self { pooled: Pooled { region, held: None }, len, home: None })
     }
 
@@ -58,6 +62,11 @@ impl Drop for Buffer {
     }
 }
 
+/// Memory in huge pages.
+pub(crate) fn region(bytes: usize) -> Result<Region, SampleError> {
+    Region::with_huge_pages(bytes).map_err(|source| SampleError::NoMemory { bytes, source })
+}
+
 /// Buffers that come back: all of one length, but for those that had to become longer.
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -74,19 +83,23 @@ struct Pooled {
 
 impl Pool {
     /// `count` buffers of up to `bytes` each, paid for by `held`.
-    pub fn new(count: usize, bytes: usize, mut held: Reservation) -> std::io::Result<Arc<Self>> {
+    pub fn new(
+        count: usize,
+        bytes: usize,
+        mut held: Reservation,
+    ) -> Result<Arc<Self>, SampleError> {
         let mut pooled = |_| {
             let held = Some(held.split(bytes as u64));
-            Ok(Pooled { region: Region::with_huge_pages(bytes)?, held })
+            Ok(Pooled { region: region(bytes)?, held })
         };
-        let free = (0..count).map(&mut pooled).collect::<std::io::Result<_>>()?;
+        let free = (0..count).map(&mut pooled).collect::<Result<_, SampleError>>()?;
         Ok(Arc::new(Self { bytes, free: Mutex::new(free) }))
     }
 
     /// Gives back the memory of all buffers that are here, until they are taken.
-    pub fn rest(&self) -> std::io::Result<()> {
+    pub fn rest(&self) -> Result<(), SampleError> {
         for pooled in self.lock().iter_mut() {
-            *pooled = Pooled { region: Region::new(0)?, held: None };
+            *pooled = Pooled { region: region(0)?, held: None };
         }
         Ok(())
     }
@@ -107,10 +120,9 @@ impl Pool {
             let held = pooled.held.as_ref().map_or(0, Reservation::bytes);
             let more = reserve((bytes as u64).saturating_sub(held));
             let more = more.map_err(SampleError::from_budget)?;
-            let no_memory = |source| SampleError::NoMemory { bytes, source };
             // The old memory goes before the new comes: both at once were not planned for.
-            pooled.region = Region::new(0).map_err(no_memory)?;
-            pooled.region = Region::with_huge_pages(bytes).map_err(no_memory)?;
+            pooled.region = region(0)?;
+            pooled.region = region(bytes)?;
             match &mut pooled.held {
                 Some(held) => held.merge(more),
                 none => *none = Some(more),

@@ -9,8 +9,9 @@ use ng_store::{
 };
 use ng_types::{Dtype, Reservation};
 
-use crate::sampler::{Admit, Stage};
-use crate::{Buffer, Column, MiniBatch, SampleError, SparseIndex};
+use crate::admission::{Admit, Stage};
+use crate::compact::CompactSample;
+use crate::{Buffer, Column, SampleError, SparseIndex};
 
 /// Bytes of the list of row ids that a gather is asked with.
 const ROW_ID_BYTES: u64 = 8;
@@ -41,9 +42,20 @@ pub(crate) struct Columns {
 
 #[derive(Clone)]
 struct Plan {
+    /// Among all columns of a batch.
+    place: usize,
     tensor: TensorRef,
     /// `None` for rows without their zeros.
     decoder: Option<RowDecoder>,
+}
+
+/// A column that was gathered for a batch.
+pub(crate) struct Gathered {
+    /// Among all columns of the batch.
+    pub place: usize,
+    pub column: Column,
+    /// What pays for it, unless its buffer does.
+    pub held: Option<Reservation>,
 }
 
 /// A plan with what is known of a batch.
@@ -56,7 +68,7 @@ struct Wanted<'a> {
 impl Columns {
     pub fn new(snapshot: &Snapshot, wanted: &[ColumnSpec]) -> Result<Self, SampleError> {
         let mut this = Self { plans: Vec::with_capacity(wanted.len()), row_scratch: 0 };
-        for column in wanted {
+        for (place, column) in wanted.iter().enumerate() {
             let tensor = column.tensor;
             let Some(meta) = snapshot.catalog().tensor(tensor) else {
                 return Err(SampleError::Spec(format!("the store has no tensor {tensor:?}")));
@@ -66,34 +78,34 @@ impl Columns {
             let sparse = if meta.is_sparse() { SPARSE_BYTES_PER_ROW } else { 0 };
             let scratch = sparse + decoder.as_ref().map_or(0, held_beside);
             this.row_scratch = this.row_scratch.max(scratch);
-            this.plans.push(Plan { tensor, decoder });
+            this.plans.push(Plan { place, tensor, decoder });
         }
         Ok(this)
     }
 
-    /// Puts the columns into a batch whose subgraph is known.
+    /// Gathers the columns for a subgraph through the store's caches.
     pub fn gather(
         &self,
         snapshot: &Snapshot,
-        batch: &mut MiniBatch,
+        sample: &CompactSample,
         admit: &Admit<'_>,
-    ) -> Result<(), SampleError> {
-        let (wanted, _spans_held) = self.measure(snapshot, batch, admit)?;
+    ) -> Result<Vec<Gathered>, SampleError> {
+        let (wanted, _spans_held) = self.measure(snapshot, sample, admit)?;
         // One admission for all columns. The lists that a gather works with are in it, and end with
         // it.
         let row_scratch = GATHER_BYTES_PER_ROW + ROW_ID_BYTES + self.row_scratch;
-        let scratch = batch.most_rows() as u64 * row_scratch;
+        let scratch = sample.most_rows() as u64 * row_scratch;
         let sum: u64 = wanted.iter().map(|column| column.bytes).sum();
         let mut held = admit(Stage::Columns, sum + scratch)?;
-        for column in &wanted {
-            batch.held.push(Some(held.split(column.bytes)));
-            let gathered = match (&column.plan.decoder, &column.spans) {
-                (Some(decoder), _) => gather_dense(snapshot, column, decoder, batch)?,
-                (None, spans) => gather_sparse(snapshot, column.plan.tensor, spans.as_ref())?,
+        let gather = |wanted: &Wanted<'_>| {
+            let held = Some(held.split(wanted.bytes));
+            let column = match (&wanted.plan.decoder, &wanted.spans) {
+                (Some(decoder), _) => gather_dense(snapshot, wanted, decoder, sample)?,
+                (None, spans) => gather_sparse(snapshot, wanted.plan.tensor, spans.as_ref())?,
             };
-            batch.columns.push(gathered);
-        }
-        Ok(())
+            Ok(Gathered { place: wanted.plan.place, column, held })
+        };
+        wanted.iter().map(gather).collect()
     }
 
     /// The tensors, and how their rows are decoded where they come with their zeros.
@@ -111,10 +123,10 @@ impl Columns {
     fn measure(
         &self,
         snapshot: &Snapshot,
-        batch: &MiniBatch,
+        sample: &CompactSample,
         admit: &Admit<'_>,
     ) -> Result<(Vec<Wanted<'_>>, Option<Reservation>), SampleError> {
-        let num_rows = |plan: &Plan| batch.row_ids(plan.tensor.owner).len() as u64;
+        let num_rows = |plan: &Plan| sample.row_ids(plan.tensor.owner).len() as u64;
         let sparse: u64 = self.plans.iter().filter(|p| p.decoder.is_none()).map(num_rows).sum();
         let held = match sparse {
             0 => None,
@@ -126,7 +138,8 @@ impl Columns {
             let bytes = match &plan.decoder {
                 Some(decoder) => rows * decoder.out_bytes() as u64,
                 None => {
-                    let found = snapshot.sparse_spans(plan.tensor, &row_ids(batch, plan.tensor))?;
+                    let found =
+                        snapshot.sparse_spans(plan.tensor, &row_ids(sample, plan.tensor))?;
                     let entries = found.num_entries() as u64;
                     spans = Some(found);
                     (rows + 1) * 8 + entries * 12
@@ -176,19 +189,19 @@ fn check_edge_ids(snapshot: &Snapshot, tensor: TensorRef) -> Result<(), SampleEr
     )))
 }
 
-fn row_ids(batch: &MiniBatch, tensor: TensorRef) -> Vec<u64> {
-    batch.row_ids(tensor.owner).iter().map(|id| *id as u64).collect()
+fn row_ids(sample: &CompactSample, tensor: TensorRef) -> Vec<u64> {
+    sample.row_ids(tensor.owner).iter().collect()
 }
 
 fn gather_dense(
     snapshot: &Snapshot,
     wanted: &Wanted<'_>,
     decoder: &RowDecoder,
-    batch: &MiniBatch,
+    sample: &CompactSample,
 ) -> Result<Column, SampleError> {
     let tensor = wanted.plan.tensor;
-    let rows = row_ids(batch, tensor);
-    let mut bytes = region(wanted.bytes as usize)?;
+    let rows = row_ids(sample, tensor);
+    let mut bytes = Buffer::new(wanted.bytes as usize)?;
     snapshot.gather_decoded(tensor, decoder, &rows, bytes.as_mut_slice())?;
     Ok(Column { tensor, dtype: decoder.wanted(), sparse: None, bytes })
 }
@@ -200,8 +213,8 @@ fn gather_sparse(
 ) -> Result<Column, SampleError> {
     let entries = spans.map_or(0, SparseSpans::num_entries);
     let starts = spans.map_or(&[0][..], SparseSpans::indptr);
-    let (mut indptr, mut columns) = (region(starts.len() * 8)?, region(entries * 8)?);
-    let mut bytes = region(entries * 4)?;
+    let (mut indptr, mut columns) = (Buffer::new(starts.len() * 8)?, Buffer::new(entries * 8)?);
+    let mut bytes = Buffer::new(entries * 4)?;
     for (place, start) in indptr.as_mut_slice().chunks_exact_mut(8).zip(starts) {
         place.copy_from_slice(&(*start as u64).to_le_bytes());
     }
@@ -210,8 +223,4 @@ fn gather_sparse(
     }
     let sparse = Some(SparseIndex { indptr, columns });
     Ok(Column { tensor, dtype: Dtype::F32, sparse, bytes })
-}
-
-fn region(bytes: usize) -> Result<Buffer, SampleError> {
-    Buffer::new(bytes).map_err(|source| SampleError::NoMemory { bytes, source })
 }

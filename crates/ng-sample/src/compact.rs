@@ -4,6 +4,7 @@
 use ng_store::Owner;
 use ng_types::{NodeTypeId, Reservation};
 
+use crate::columns::Gathered;
 use crate::ids::Ids;
 use crate::{EdgeBlock, MiniBatch, NodeBlock};
 
@@ -69,7 +70,7 @@ impl CompactSample {
         }
     }
 
-    /// Bytes of the arrays that [`CompactSample::into_batch`] makes.
+    /// Bytes of the arrays that a mini-batch in PyG's conventions makes of it.
     pub fn batch_bytes(&self) -> u64 {
         let nodes: usize = self.nodes.iter().map(|nodes| nodes.ids.len()).sum();
         let edges = self.edges.iter().map(|edges| {
@@ -79,26 +80,36 @@ impl CompactSample {
         (nodes * 8 + edges.sum::<usize>()) as u64
     }
 
-    /// The same as a mini-batch, still without columns. `held` pays for its arrays:
-    /// [`CompactSample::batch_bytes`] of the store's budget.
-    pub fn into_batch(self, held: Reservation) -> MiniBatch {
+    /// Rows of the longest column.
+    pub(crate) fn most_rows(&self) -> usize {
+        let nodes = self.nodes.iter().map(|nodes| nodes.ids.len());
+        nodes.chain(self.edges.iter().map(|edges| edges.edge_ids.len())).max().unwrap_or(0)
+    }
+
+    /// The same as a mini-batch in PyG's conventions, with what was gathered for it. `held` pays
+    /// for its arrays: [`CompactSample::batch_bytes`] of the store's budget.
+    pub(crate) fn into_batch(self, held: Reservation, mut gathered: Vec<Gathered>) -> MiniBatch {
+        gathered.sort_by_key(|column| column.place);
+        let columns = gathered.into_iter().map(|gathered| (gathered.column, gathered.held));
+        let (columns, of_columns): (Vec<_>, Vec<_>) = columns.unzip();
+        let held = std::iter::once(Some(held)).chain(of_columns).collect();
         let nodes = self.nodes.into_iter();
         let nodes = nodes.map(|n| NodeBlock { ids: n.ids.widened(), per_hop: n.per_hop }).collect();
         let edges = self.edges.into_iter().map(|edges| EdgeBlock {
             rows: edges.rows.iter().map(|row| i64::from(*row)).collect(),
-            cols: columns(&edges.counts, edges.rows.len()),
+            cols: destinations(&edges.counts, edges.rows.len()),
             edge_ids: edges.edge_ids.widened(),
             times: edges.times,
             weights: edges.weights,
             per_hop: edges.per_hop,
         });
         let edges = edges.collect();
-        MiniBatch { nodes, edges, columns: Vec::new(), held: vec![Some(held)] }
+        MiniBatch { nodes, edges, columns, held }
     }
 }
 
 /// The destination of each of `len` edges.
-fn columns(counts: &[u32], len: usize) -> Vec<i64> {
+fn destinations(counts: &[u32], len: usize) -> Vec<i64> {
     let mut cols = Vec::with_capacity(len);
     for (destination, count) in (0..).zip(counts) {
         cols.resize(cols.len() + *count as usize, destination);

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::CompiledError;
 
-/// An error of [`crate::Sampler`] or [`crate::BatchStream`].
+/// An error of [`crate::Sampler`] or [`crate::Pipeline`].
 #[derive(Debug, Error)]
 pub enum SampleError {
     /// The specification does not fit the store.
@@ -66,10 +66,14 @@ pub enum SampleError {
     #[error("cannot keep batches on disk that were sampled first: {0}")]
     Spill(#[from] ScratchError),
     /// A batch gave its memory back to an earlier one. It is made again, so this never leaves a
-    /// stream.
+    /// pipeline.
     #[doc(hidden)]
     #[error("the batch made room for an earlier one")]
     MadeRoom,
+    /// Everything stops, as somebody else said why. This never leaves a pipeline.
+    #[doc(hidden)]
+    #[error("the pipeline was closed")]
+    Stopped,
     /// The system starts no more threads.
     #[error("cannot start a thread: {source}")]
     NoThread {
@@ -82,6 +86,47 @@ pub enum SampleError {
 }
 
 impl SampleError {
+    /// Whether memory is too small for what was asked.
+    pub fn is_too_small(&self) -> bool {
+        let is_of_system = matches!(self, Self::NoMemory { .. });
+        let is_of_others = matches!(
+            self,
+            Self::TooSmallToLookAhead { .. }
+                | Self::Direct(DirectError::Budget(_) | DirectError::Store(ReadError::Budget(_)))
+                | Self::Read(ReadError::NoMemory { .. })
+        );
+        self.is_of_memory() || is_of_system || is_of_others
+    }
+
+    /// Whether files are not what they were when they were written.
+    pub fn is_damage(&self) -> bool {
+        let of_read = |error: &ReadError| {
+            matches!(error, ReadError::Damaged { .. } | ReadError::Checksum { .. })
+        };
+        match self {
+            Self::Read(error) => of_read(error),
+            Self::Compiled(error) => error.is_damage(),
+            Self::Direct(DirectError::Store(error)) => of_read(error),
+            Self::Direct(error) => {
+                matches!(error, DirectError::NotDirect { .. } | DirectError::Damaged { .. })
+            }
+            Self::Spec(_)
+            | Self::Budget { .. }
+            | Self::TooSmallToLookAhead { .. }
+            | Self::NoMemory { .. }
+            | Self::Spill(_)
+            | Self::MadeRoom
+            | Self::Stopped
+            | Self::NoThread { .. }
+            | Self::ThreadLost => false,
+        }
+    }
+
+    /// Whether the budget has no room now, and may have it later.
+    pub(crate) fn is_of_memory(&self) -> bool {
+        matches!(self, Self::Budget { .. } | Self::Read(ReadError::Budget(_)))
+    }
+
     pub(crate) fn from_budget(error: BudgetExceeded) -> Self {
         let held_bytes = error.limit_bytes - error.free_bytes;
         Self::Budget {

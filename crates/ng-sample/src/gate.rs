@@ -15,10 +15,6 @@ pub(crate) struct Gate<S> {
 }
 
 impl<S> Gate<S> {
-    pub fn new(state: S) -> Self {
-        Self { state: Mutex::new(state), changed: Condvar::new() }
-    }
-
     pub fn lock(&self) -> MutexGuard<'_, S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -7,7 +7,9 @@
 //! completion.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod buffer;
+mod clock;
 mod columns;
 mod compact;
 mod compiled;
@@ -18,33 +20,35 @@ mod gate;
 mod hops;
 mod ids;
 mod induced;
+mod loader;
 mod lookahead;
 mod mini_batch;
 mod node_map;
+mod pipeline;
 mod reorganize;
 mod sampler;
+mod seeds;
 mod spec;
-mod stages;
-mod stream;
 mod trace;
 
 pub use buffer::Buffer;
 pub use columns::ColumnSpec;
 pub use compact::{CompactEdges, CompactNodes, CompactSample};
 pub use compiled::{
-    CompiledError, EpochFile, EpochId, EpochKey, EpochWriter, HotSet, Measured, Replay,
-    ReplayMemory, Survey,
+    CompiledError, EpochFile, EpochId, EpochKey, EpochWriter, HotSet, Measured, ReplayMemory,
+    Survey,
 };
 pub use error::SampleError;
 pub use hops::streaming::{Engine, StreamingStats};
 pub use ids::Ids;
 pub use induced::{Induced, induced};
-pub use lookahead::{Chosen, LookAhead, Reading, Settings};
+pub use loader::{Epochs, Loader, LoaderOptions, Pipeline, Run, Way};
+pub use lookahead::{Chosen, Reading, Settings};
 pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock, SparseIndex};
 pub use reorganize::{
     BATCHES_TOGETHER, Batches, By, Heat, PageCounts, Phases, Reorganization, ReorganizeError,
     ReorganizeReport, heat, reorganize,
 };
 pub use sampler::{SampleScratch, Sampler};
+pub use seeds::{Inputs, Job, Jobs, SeedPlan};
 pub use spec::{Fanouts, Method, SampleSpec};
-pub use stream::{BatchPlan, BatchStream};

@@ -81,6 +81,11 @@ pub struct MiniBatch {
 }
 
 impl MiniBatch {
+    /// How many seeds it has: they are its first nodes, in the order given.
+    pub fn num_seeds(&self) -> usize {
+        self.nodes.iter().filter_map(|nodes| nodes.per_hop.first()).sum()
+    }
+
     /// Bytes of all arrays of the batch.
     pub fn num_bytes(&self) -> u64 {
         let columns: usize = self.columns.iter().map(Column::num_bytes).sum();
@@ -93,12 +98,6 @@ impl MiniBatch {
             Owner::Node(node_type) => &self.nodes[usize::from(node_type.0)].ids,
             Owner::Edge(edge_type) => &self.edges[usize::from(edge_type.0)].edge_ids,
         }
-    }
-
-    /// Rows of the longest column.
-    pub(crate) fn most_rows(&self) -> usize {
-        let nodes = self.nodes.iter().map(|nodes| nodes.ids.len());
-        nodes.chain(self.edges.iter().map(|edges| edges.edge_ids.len())).max().unwrap_or(0)
     }
 
     pub(crate) fn topology_bytes(&self) -> u64 {

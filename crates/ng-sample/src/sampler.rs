@@ -5,14 +5,15 @@
 use std::sync::Arc;
 
 use ng_store::{DirectFile, Owner, ReadError, ResidentTopology, RowOrder, Snapshot, TensorRef};
-use ng_types::{EdgeTypeId, NodeId, NodeTypeId, Reservation};
+use ng_types::{EdgeTypeId, NodeId, NodeTypeId};
 
+use crate::admission::{Admit, Growing, Stage};
+use crate::clock::{Clock, Work};
 use crate::columns::Columns;
 use crate::compact::CompactSample;
 use crate::direct::Direct;
 use crate::hops::streaming::{self, Engine, StreamingStats};
 use crate::hops::{Ends, Hops};
-use crate::stages::{Stages, Work};
 use crate::{ColumnSpec, HotSet, MiniBatch, SampleError, SampleSpec};
 
 /// Samples mini-batches from one snapshot.
@@ -35,23 +36,13 @@ pub struct Sampler {
     pub(crate) streaming: Arc<streaming::Counters>,
     /// What batches are made from instead of all of the above.
     direct: Option<Arc<Direct>>,
-    stages: Arc<Stages>,
+    clock: Arc<Clock>,
 }
 
 /// Topologies are held in memory if they take at most this share of the budget.
 const TOPOLOGY_SHARE: u64 = 2;
 /// An order of rows is held by who could read it as well if it takes at most this share.
 const ORDER_SHARE: u64 = 16;
-
-/// How memory for a batch is obtained: bytes wanted to a reservation.
-pub(crate) type Admit<'a> = dyn Fn(Stage, u64) -> Result<Reservation, SampleError> + 'a;
-
-/// What the memory is for. A pipeline admits columns in batch order, topology as it comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    Topology,
-    Columns,
-}
 
 impl Sampler {
     /// A sampler that also gathers `tensors`: node tensors for every node of the batch, edge
@@ -97,7 +88,7 @@ impl Sampler {
             engine: Engine::default(),
             streaming: Arc::default(),
             direct: None,
-            stages: Arc::default(),
+            clock: Arc::default(),
         })
     }
 
@@ -164,14 +155,20 @@ impl Sampler {
     }
 
     /// Seconds that each stage of all pipelines over this sampler has worked, summed over threads:
-    /// `sample`, `read` (rows read ahead of their batches) and `gather` (rows put into batches, and
-    /// read where nothing reads ahead). Waiting for memory is left out.
-    pub fn stage_seconds(&self) -> Vec<(&'static str, f64)> {
-        self.stages.seconds()
+    /// `sample`, `read` (rows and records read ahead of their batches) and `gather` (rows put into
+    /// batches, and read where nothing reads ahead). Waiting for memory is left out.
+    pub fn worked_seconds(&self) -> Vec<(&'static str, f64)> {
+        self.clock.worked()
     }
 
-    pub(crate) fn stages(&self) -> &Arc<Stages> {
-        &self.stages
+    /// Seconds that the threads of all pipelines over this sampler have waited, and for what: the
+    /// stage that waits least bounds the whole.
+    pub fn waited_seconds(&self) -> Vec<(&'static str, f64)> {
+        self.clock.waited()
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<Clock> {
+        &self.clock
     }
 
     /// The snapshot that is sampled.
@@ -203,11 +200,15 @@ impl Sampler {
         let sample = self.sample_compact_admitted(seeds, stream, &mut scratch, admit)?;
         drop(scratch);
         let held = admit(Stage::Topology, sample.batch_bytes())?;
-        let mut batch = sample.into_batch(held);
-        self.stages.time(Work::Gather, admit, |admit| {
-            self.columns.gather(&self.snapshot, &mut batch, admit)
+        let columns = self.clock.time(Work::Gather, admit, |admit| {
+            self.columns.gather(&self.snapshot, &sample, admit)
         })?;
-        Ok(batch)
+        Ok(sample.into_batch(held, columns))
+    }
+
+    /// Whether batches are made from the direct layout.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct.is_some()
     }
 
     /// Whether the rows of the tensors pass what the budget can hold, so that looking ahead pays.
@@ -327,7 +328,7 @@ impl Sampler {
         admit: &Admit<'_>,
     ) -> Result<CompactSample, SampleError> {
         let SampleScratch { narrow, wide, held } = scratch;
-        self.stages.time(Work::Sample, admit, |admit| {
+        self.clock.time(Work::Sample, admit, |admit| {
             if self.ids_are_narrow {
                 self.sample_hops(seeds, stream, (narrow, held), admit)
             } else {
@@ -349,34 +350,6 @@ pub struct SampleScratch {
 impl SampleScratch {
     /// Bytes of the budget that are held for it.
     pub fn num_bytes(&self) -> u64 {
-        self.held.parts.as_ref().map_or(0, Reservation::bytes)
-    }
-}
-
-/// A reservation that grows by further reservations, because a grown one might have to wait.
-#[derive(Default)]
-pub(crate) struct Growing {
-    parts: Option<Reservation>,
-}
-
-impl Growing {
-    pub fn grow(&mut self, bytes: u64, admit: &Admit<'_>) -> Result<(), SampleError> {
-        let have = self.parts.as_ref().map_or(0, Reservation::bytes);
-        if bytes > have {
-            let more = admit(Stage::Topology, bytes - have)?;
-            match &mut self.parts {
-                Some(parts) => parts.merge(more),
-                None => self.parts = Some(more),
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives back what is above `bytes`.
-    pub fn shrink(&mut self, bytes: u64) {
-        if let Some(parts) = &mut self.parts {
-            // A shrinking reservation always succeeds.
-            let _ = parts.resize(bytes.min(parts.bytes()));
-        }
+        self.held.bytes()
     }
 }

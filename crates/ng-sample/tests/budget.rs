@@ -6,30 +6,22 @@ mod common;
 
 use common::{Graph, PAPERS, features, open};
 use ng_io::BackendChoice;
-use ng_sample::{BatchPlan, BatchStream, Fanouts, SampleError, SampleSpec, Sampler};
+use ng_sample::{Fanouts, Jobs, Pipeline, SampleError, SampleSpec, Sampler, Way};
 use ng_store::Store;
 use ng_types::NodeTypeId;
 
-fn stream(store: &Store, batch_size: usize, prefetch: usize) -> BatchStream {
+fn stream(store: &Store, batch_size: u64, prefetch: usize) -> Pipeline {
     stream_of(store, &[10, 10], batch_size, prefetch)
 }
 
-fn stream_of(store: &Store, fanouts: &[i64], batch_size: usize, prefetch: usize) -> BatchStream {
+fn stream_of(store: &Store, fanouts: &[i64], batch_size: u64, prefetch: usize) -> Pipeline {
     let spec = SampleSpec::uniform(
         Fanouts::uniform(fanouts, common::EDGE_TYPES.len()).expect("fanouts"),
         3,
     );
     let sampler = Sampler::new(store.snapshot(), spec, features()).expect("sampler");
-    let plan = BatchPlan {
-        node_type: NodeTypeId(1),
-        seeds: (0..PAPERS).collect(),
-        batch_size,
-        first_stream: 0,
-        drop_last: false,
-        prefetch,
-        threads: 3,
-    };
-    BatchStream::new(sampler, plan).expect("stream")
+    let jobs = Jobs::once(NodeTypeId(1), (0..PAPERS).collect(), batch_size);
+    Pipeline::new(sampler, jobs, Way::Each { prefetch, threads: 3 }).expect("stream")
 }
 
 #[test]

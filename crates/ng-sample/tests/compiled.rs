@@ -9,10 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use common::one_type::{self, Edges, Rows, number, open, skewed_list};
+use ng_io::BackendChoice;
 use ng_sample::{
-    ColumnSpec, CompiledError, EpochFile, EpochId, EpochKey, EpochWriter, Fanouts, HotSet,
-    LookAhead, Method, MiniBatch, Reading, Replay, SampleError, SampleSpec, Sampler, Settings,
-    Survey,
+    ColumnSpec, CompiledError, EpochFile, EpochId, EpochKey, EpochWriter, Fanouts, HotSet, Jobs,
+    Method, MiniBatch, Pipeline, Reading, SampleError, SampleSpec, Sampler, Settings, Survey, Way,
 };
 use ng_store::{Owner, Store, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
@@ -59,6 +59,11 @@ fn jobs(epoch: u64) -> Vec<(Vec<u64>, u64)> {
     (0..BATCHES).map(|batch| job(epoch, batch)).collect()
 }
 
+/// The same from a batch on, for a pipeline.
+fn epochs(first: (u64, u64)) -> Jobs {
+    Jobs { first, ..common::jobs(NODE, BATCHES, |batch| job(first.0, batch).0) }
+}
+
 fn key() -> EpochKey {
     [("fanouts", "6,4"), ("seed", "11")].map(|(k, v)| (k.to_owned(), v.to_owned())).into()
 }
@@ -71,7 +76,6 @@ fn survey(store: &Store, epochs: u64) -> Survey {
 
 fn write(store: &Store, dir: &Path, epoch: u64, hot: &Arc<HotSet>) -> Result<u64, SampleError> {
     let settings = Settings {
-        node_type: NODE,
         reading: Reading::Auto,
         window: None,
         prefetch: 1,
@@ -82,13 +86,11 @@ fn write(store: &Store, dir: &Path, epoch: u64, hot: &Arc<HotSet>) -> Result<u64
         spill_bytes: None,
     };
     let stored = sampler(store).storing(hot)?;
-    let mut ahead = LookAhead::new(stored, settings)?;
-    jobs(epoch).into_iter().for_each(|(seeds, stream)| ahead.push(seeds, stream));
-    ahead.end();
+    let ahead = Pipeline::new(stored, epochs((epoch, 0)), Way::Ahead(settings))?;
     let name = format!("{epoch}.epoch");
     let id = EpochId { key: key(), train_epoch: epoch, set: 0..epoch + 1 };
     let mut writer = EpochWriter::create(store.snapshot(), dir, &name, id, Arc::clone(hot))?;
-    for batch in ahead.by_ref() {
+    for batch in ahead {
         writer.push(&batch?)?;
     }
     assert_eq!(writer.num_batches(), BATCHES);
@@ -104,11 +106,21 @@ fn expected(dir: &Path, epoch: u64) -> Vec<MiniBatch> {
 
 fn files(dir: &Path, epochs: u64) -> Vec<EpochFile> {
     let names: Vec<String> = (0..epochs).map(|epoch| format!("{epoch}.epoch")).collect();
-    EpochFile::open_all(dir, &names).expect("opens")
+    EpochFile::open_all(dir, &names, BackendChoice::Auto).expect("opens")
+}
+
+/// A replay of the first `count` epochs that were written.
+fn replay(
+    sampler: Sampler,
+    dir: &Path,
+    (count, prefetch): (u64, usize),
+    jobs: Jobs,
+) -> Result<Pipeline, SampleError> {
+    Pipeline::new(sampler, jobs, Way::Replay { files: files(dir, count), prefetch })
 }
 
 fn open_one(dir: &Path) -> Result<EpochFile, CompiledError> {
-    EpochFile::open_all(dir, &["0.epoch"]).map(|mut files| files.remove(0))
+    EpochFile::open_all(dir, &["0.epoch"], BackendChoice::Auto).map(|mut files| files.remove(0))
 }
 
 /// A store, and a directory for epochs.
@@ -139,22 +151,27 @@ fn replayed_epochs_are_those_that_sampling_gives() {
         assert!(foreseen.abs_diff(written) < written / 8, "{foreseen} foreseen, {written}");
         drop(store);
         let store = open(place.path(), MEMORY);
-        let mut replay = Replay::new(sampler(&store), files(out.path(), 2), 2).expect("starts");
-        // Epochs in rotation, the last from its middle on.
-        let order = [(0, 0), (1, 0), (0, 0), (1, 7)];
-        for (file, first) in order {
-            (first..BATCHES).for_each(|batch| replay.push(file, batch));
-        }
-        for (file, first) in order {
-            for batch in first..BATCHES {
-                let found = replay.next().expect("a batch").expect("is read");
-                let expected = &expected[file][batch as usize];
-                assert_eq!(found.nodes, expected.nodes);
-                assert_eq!(found.edges, expected.edges);
-                assert!(found == *expected, "batch {batch} of {file}, {hot_bytes:?}");
+        // Epochs in rotation, also from the middle on.
+        for (first, goes_on, order) in [
+            ((0, 0), true, &[(0, 0), (1, 0), (0, 0), (1, 0)][..]),
+            ((0, 7), true, &[(0, 7), (1, 0), (0, 0)]),
+            ((3, 7), false, &[(1, 7)]),
+            ((0, 0), false, &[(0, 0)]),
+        ] {
+            let jobs = Jobs { goes_on, ..epochs(first) };
+            let replay = replay(sampler(&store), out.path(), (2, 2), jobs);
+            let mut replay = replay.expect("starts");
+            for (file, first) in order {
+                for batch in *first..BATCHES {
+                    let found = replay.next().expect("a batch").expect("is read");
+                    let expected = &expected[*file][batch as usize];
+                    assert_eq!(found.nodes, expected.nodes);
+                    assert_eq!(found.edges, expected.edges);
+                    assert!(found == *expected, "batch {batch} of {file}, {hot_bytes:?}");
+                }
             }
+            assert!(goes_on || replay.next().is_none());
         }
-        assert!(replay.next().is_none());
         assert!(store.budget().peak_bytes() <= MEMORY);
         let counts = store.stats();
         assert!(counts.useful_bytes > 0 && counts.useful_bytes <= counts.read_bytes, "{counts:?}");
@@ -174,9 +191,8 @@ fn fewer_tensors_can_be_asked_for_and_narrow_rows_come_in_any_type() {
         let wanted = ColumnSpec { tensor: steps, dtype: Some(dtype), is_sparse: false };
         let sampler = Sampler::with_columns(store.snapshot(), spec.clone(), &[wanted]);
         let sampler = sampler.expect("sampler");
-        let files = files(out.path(), 1);
-        let mut replay = Replay::new(sampler.clone(), files, 1).expect("starts");
-        replay.push(0, 5);
+        let replay = replay(sampler.clone(), out.path(), (1, 1), epochs((0, 5)));
+        let mut replay = replay.expect("starts");
         let (seeds, stream) = job(0, 5);
         let expected = sampler.sample(&[(NODE, &seeds)], stream).expect("batch");
         assert!(replay.next().expect("a batch").expect("is read") == expected, "{dtype:?}");
@@ -195,14 +211,11 @@ fn a_damaged_batch_is_named_and_nothing_behind_it_is_given() {
         let mut damaged = whole.clone();
         damaged[at] ^= 16;
         std::fs::write(&path, damaged).expect("writes");
-        let mut replay = Replay::new(sampler(&store), files(out.path(), 1), 1).expect("starts");
-        (0..BATCHES).for_each(|batch| replay.push(0, batch));
-        let good = replay.by_ref().take_while(Result::is_ok).count() as u64;
+        let replay =
+            || replay(sampler(&store), out.path(), (1, 1), epochs((0, 0))).expect("starts");
+        let good = replay().take_while(Result::is_ok).count() as u64;
         // What the error says lies behind the batches that were handed over.
-        drop(replay);
-        let mut replay = Replay::new(sampler(&store), files(out.path(), 1), 1).expect("starts");
-        (0..BATCHES).for_each(|batch| replay.push(0, batch));
-        let error = replay.find_map(Result::err).expect("an error");
+        let error = replay().find_map(Result::err).expect("an error");
         let SampleError::Compiled(CompiledError::Damaged { file, batch, offset, .. }) = error
         else {
             panic!("{error}")
@@ -274,10 +287,11 @@ fn too_little_memory_is_said_before_anything_is_read() {
     write(&store, out.path(), 0, &hot).expect("written");
     drop(store);
     let store = open(place.path(), 12 << 20);
-    let error = Replay::new(sampler(&store), files(out.path(), 1), 1).err().expect("refused");
+    let start = |store: &Store| replay(sampler(store), out.path(), (1, 1), epochs((0, 0)));
+    let error = start(&store).err().expect("refused");
     let SampleError::Budget { minimum_bytes, .. } = error else { panic!("{error}") };
     assert!(minimum_bytes > 12 << 20);
     drop(store);
     let store = open(place.path(), minimum_bytes + (1 << 20));
-    Replay::new(sampler(&store), files(out.path(), 1), 1).expect("starts");
+    start(&store).expect("starts");
 }

@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use ng_io::BackendChoice;
 use ng_sample::{
-    BatchPlan, BatchStream, ColumnSpec, Fanouts, Method, MiniBatch, SampleError, SampleSpec,
-    Sampler,
+    ColumnSpec, Fanouts, Jobs, Method, MiniBatch, Pipeline, SampleError, SampleSpec, Sampler, Way,
 };
 use ng_store::{
     BuildOptions, DirectError, DirectFile, DirectInfo, DirectOptions, DirectPlan, EdgeData,
@@ -258,23 +257,18 @@ fn a_stream_of_batches_and_tensors_of_the_store_are_the_same_too() {
     compile(&store, dir.path(), &DirectOptions { tensors, ..DirectOptions::default() });
     let paged = sampler(&store, &[9, 4], false);
     let direct = attach(paged.clone(), dir.path()).expect("opens");
-    let plan = BatchPlan {
-        node_type: NODE,
-        seeds: (0..DATA.nodes).rev().collect(),
-        batch_size: 128,
-        first_stream: 70,
-        drop_last: false,
-        prefetch: 3,
-        threads: 2,
+    let jobs = Jobs::once(NODE, (0..DATA.nodes).rev().collect(), 128);
+    let jobs = Jobs { first: (3, 0), ..jobs };
+    let stream = |sampler| {
+        let way = Way::Each { prefetch: 3, threads: 2 };
+        Pipeline::new(sampler, jobs.clone(), way).expect("stream")
     };
-    let direct = BatchStream::new(direct, plan.clone()).expect("stream");
-    let paged = BatchStream::new(paged, plan.clone()).expect("stream");
     let mut batches = 0;
-    for (found, wanted) in direct.zip(paged) {
+    for (found, wanted) in stream(direct).zip(stream(paged)) {
         assert_same(&found.expect("direct"), &wanted.expect("paged"));
         batches += 1;
     }
-    assert_eq!(batches, plan.num_batches());
+    assert_eq!(batches, DATA.nodes.div_ceil(128));
 }
 
 #[test]

@@ -7,10 +7,11 @@ mod common;
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use common::one_type::{self, Edges, Rows, number};
 use ng_sample::{
-    Fanouts, LookAhead, MiniBatch, Reading, SampleError, SampleSpec, Sampler, Settings,
+    Fanouts, Jobs, MiniBatch, Pipeline, Reading, SampleError, SampleSpec, Sampler, Settings, Way,
 };
 use ng_store::{DiskCosts, Owner, Store, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
@@ -51,7 +52,6 @@ fn sampler(store: &Store) -> Sampler {
 
 fn settings(spill_dir: &Path) -> Settings {
     Settings {
-        node_type: NODE,
         reading: Reading::Distribute,
         window: None,
         prefetch: 2,
@@ -71,11 +71,16 @@ fn seeds(index: u64) -> Vec<u64> {
     seeds
 }
 
-fn start(store: &Store, settings: Settings) -> LookAhead {
-    let ahead = LookAhead::new(sampler(store), settings).expect("starts");
-    (0..BATCHES).for_each(|index| ahead.push(seeds(index), index));
-    ahead.end();
-    ahead
+fn jobs(batches: u64) -> Jobs {
+    common::jobs(NODE, batches, seeds)
+}
+
+fn start_with(sampler: Sampler, settings: Settings, jobs: Jobs) -> Pipeline {
+    Pipeline::new(sampler, jobs, Way::Ahead(settings)).expect("starts")
+}
+
+fn start(store: &Store, settings: Settings) -> Pipeline {
+    start_with(sampler(store), settings, jobs(BATCHES))
 }
 
 fn expected(dir: &Path) -> Vec<MiniBatch> {
@@ -156,39 +161,49 @@ fn jobs_that_come_late_are_distributed_all_the_same() {
     build(dir.path(), Dtype::F32, 200);
     let expected = expected(dir.path());
     let store = open(dir.path(), 34);
-    let ahead = LookAhead::new(sampler(&store), settings(dir.path()));
-    let mut ahead = ahead.expect("starts");
-    for (index, expected) in expected.iter().enumerate() {
-        // One, then two, then three at a time ...
-        let begins = (0..=index).map(|n| n * (n + 1) / 2).position(|begin| begin == index);
-        if let Some(count) = begins {
-            let jobs = (index as u64..BATCHES).take(count + 1);
-            jobs.for_each(|index| ahead.push(seeds(index), index));
+    // More become known when the consumer takes one, so stretches have one batch, two, three.
+    for window in [1, 2, 3, 5, 8] {
+        let plan = Settings { window: Some(window), ..settings(dir.path()) };
+        let mut ahead = start(&store, plan);
+        for (index, expected) in expected.iter().enumerate() {
+            std::thread::sleep(Duration::from_millis(index as u64 * window % 5));
+            let batch = ahead.next().expect("one").expect("batch");
+            assert!(batch == *expected, "batch {index}, window {window}");
         }
-        let batch = ahead.next().expect("one").expect("batch");
-        assert!(batch == *expected, "batch {index}");
+        assert!(ahead.next().is_none());
     }
-    ahead.end();
-    assert!(ahead.next().is_none());
+    // All that will ever come, from one batch on, which is the short one.
+    for count in [1, 2, 3, 10] {
+        let left = Jobs { first: (0, BATCHES - count), ..jobs(BATCHES) };
+        let made = start_with(sampler(&store), settings(dir.path()), left);
+        let made: Result<Vec<_>, _> = made.collect();
+        assert!(made.expect("batches") == expected[(BATCHES - count) as usize..], "{count}");
+    }
 }
 
 #[test]
 fn more_batches_than_a_stretch_may_have_are_made_in_several() {
     let dir = tempfile::tempdir().expect("temporary directory");
     build(dir.path(), Dtype::F32, 200);
-    let expected = expected(dir.path());
-    let store = open(dir.path(), 48);
-    let ahead = LookAhead::new(sampler(&store), settings(dir.path()));
-    let mut ahead = ahead.expect("starts");
-    (0..9 * BATCHES).for_each(|index| ahead.push(seeds(index % BATCHES), index % BATCHES));
-    ahead.end();
-    for index in 0..9 * BATCHES {
-        let batch = ahead.next().expect("one").expect("batch");
-        assert!(batch == expected[(index % BATCHES) as usize], "batch {index}");
+    let plain = open(dir.path(), 1024);
+    let plain = sampler(&plain);
+    // Nine epochs: of endless ones, with a short batch in the middle of stretches; and as one.
+    let whole =
+        |batch| if batch < 9 * BATCHES - 1 { seeds(batch % (BATCHES - 1)) } else { vec![7] };
+    for jobs in [Jobs { goes_on: true, ..jobs(BATCHES) }, common::jobs(NODE, 9 * BATCHES, whole)] {
+        let store = open(dir.path(), 48);
+        let mut ahead = start_with(sampler(&store), settings(dir.path()), jobs.clone());
+        for index in 0..9 * BATCHES {
+            let batch = ahead.next().expect("one").expect("batch");
+            let seeds = if jobs.goes_on { seeds(index % BATCHES) } else { whole(index) };
+            let expected = plain.sample(&[(NODE, &seeds)], index).expect("plain");
+            assert!(batch == expected, "batch {index}");
+        }
+        assert!(jobs.goes_on || ahead.next().is_none());
+        assert!(ahead.chosen().is_some_and(|chosen| chosen.window == 250));
+        drop(ahead);
+        assert!(store.budget().peak_bytes() <= 48 << 20);
     }
-    assert!(ahead.next().is_none());
-    assert!(ahead.chosen().is_some_and(|chosen| chosen.window == 250));
-    assert!(store.budget().peak_bytes() <= 48 << 20);
 }
 
 #[test]
@@ -215,9 +230,7 @@ fn a_run_that_has_started_ends_whatever_the_memory() {
     for memory in (33..60).step_by(3) {
         let store = open(dir.path(), memory);
         let settings = Settings { window: Some(10), ..settings(dir.path()) };
-        let mut ahead = LookAhead::new(sampler(&store), settings).expect("starts");
-        (0..40).for_each(|index| ahead.push(seeds(index), index));
-        ahead.end();
+        let mut ahead = start_with(sampler(&store), settings, jobs(40));
         for (index, expected) in expected.iter().enumerate() {
             match ahead.next().expect("one") {
                 Ok(batch) => assert!(batch == *expected, "batch {index}, {memory} MiB"),
@@ -246,9 +259,8 @@ fn a_distribution_that_is_dropped_or_fails_gives_memory_and_disk_back() {
         }
         drop(ahead);
     }
-    let mut ahead = LookAhead::new(sampler(&store), settings(scratch.path())).expect("starts");
-    (0..3).for_each(|index| ahead.push(seeds(index), index));
-    ahead.push(vec![NODES], 3);
+    let wrong = common::jobs(NODE, 4, |batch| if batch < 3 { seeds(batch) } else { vec![NODES] });
+    let mut ahead = start_with(sampler(&store), settings(scratch.path()), wrong);
     let error = ahead.next().expect("an answer").expect_err("refused");
     assert!(error.to_string().contains("20000"), "{error}");
     drop(ahead);
@@ -264,7 +276,7 @@ fn writing_to_disk_can_be_forbidden_and_memory_that_is_too_small_is_refused() {
     build(dir.path(), Dtype::F32, 1500);
     let store = open(dir.path(), 88);
     let forbidden = Settings { two_phase: Some(false), ..settings(dir.path()) };
-    let refused = LookAhead::new(sampler(&store), forbidden).err();
+    let refused = Pipeline::new(sampler(&store), jobs(BATCHES), Way::Ahead(forbidden)).err();
     assert!(refused.is_some_and(|error| error.to_string().contains("which is forbidden")));
     let store = open(dir.path(), 12);
     let error = start(&store, settings(dir.path())).next().expect("an answer").expect_err("small");

@@ -7,11 +7,11 @@ mod common;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::one_type::{self, Edges, Rows, number, open, skewed_list};
 use ng_sample::{
-    BatchPlan, BatchStream, Fanouts, LookAhead, MiniBatch, Reading, SampleError, SampleSpec,
-    Sampler, Settings,
+    Fanouts, Jobs, MiniBatch, Pipeline, Reading, SampleError, SampleSpec, Sampler, Settings, Way,
 };
 use ng_store::{OpenOptions, Owner, RowOrder, Snapshot, Store, TensorRef, UpdateError, reorganize};
 use ng_types::{Dtype, NodeTypeId};
@@ -34,7 +34,6 @@ fn sampler(store: &Store) -> Sampler {
 
 fn settings(reading: Reading, window: Option<u64>) -> Settings {
     Settings {
-        node_type: NODE,
         reading,
         window,
         prefetch: 2,
@@ -53,11 +52,16 @@ fn seeds(index: u64) -> Vec<u64> {
     seeds
 }
 
+fn jobs(batches: u64) -> Jobs {
+    common::jobs(NODE, batches, seeds)
+}
+
+fn start(store: &Store, settings: Settings, jobs: Jobs) -> Pipeline {
+    Pipeline::new(sampler(store), jobs, Way::Ahead(settings)).expect("starts")
+}
+
 fn run(store: &Store, settings: Settings, batches: u64) -> Vec<MiniBatch> {
-    let mut ahead = LookAhead::new(sampler(store), settings).expect("starts");
-    (0..batches).for_each(|index| ahead.push(seeds(index), index));
-    ahead.end();
-    let made: Result<Vec<_>, SampleError> = ahead.by_ref().collect();
+    let made: Result<_, SampleError> = start(store, settings, jobs(batches)).collect();
     made.expect("batches")
 }
 
@@ -87,9 +91,7 @@ fn check_in(
             for window in windows {
                 let store = open(dir, memory << 20);
                 let plan = settings(*reading, *window);
-                let mut ahead = LookAhead::new(sampler(&store), plan).expect("starts");
-                (0..batches).for_each(|index| ahead.push(seeds(index), index));
-                ahead.end();
+                let mut ahead = start(&store, plan, jobs(batches));
                 let mut count = 0;
                 for (batch, expected) in ahead.by_ref().zip(expected) {
                     let batch = batch.expect("batch");
@@ -135,16 +137,8 @@ fn rows_in_another_order_give_the_same_batches_and_memory_is_kept() {
     check_in(&path, &expected, &[24], &[Reading::Auto, Reading::NaiveUringSieve], &[None]);
     for (memory, batches) in [(24 << 20, 60), (64 << 20, 8)] {
         let store = open(&path, memory);
-        let plan = BatchPlan {
-            node_type: NODE,
-            seeds: (0..batches).flat_map(seeds).collect(),
-            batch_size: BATCH as usize,
-            first_stream: 0,
-            drop_last: false,
-            prefetch: 2,
-            threads: 2,
-        };
-        let made = BatchStream::new(sampler(&store), plan).expect("starts");
+        let way = Way::Each { prefetch: 2, threads: 2 };
+        let made = Pipeline::new(sampler(&store), jobs(batches), way).expect("starts");
         let made: Result<Vec<_>, SampleError> = made.collect();
         assert!(made.expect("batches") == expected[..batches as usize]);
         let single = sampler(&store).sample(&[(NODE, &seeds(3))], 3).expect("batch");
@@ -167,10 +161,8 @@ fn baselines_give_the_batches_of_plain_sampling() {
 /// Device requests, and their bytes, for 60 batches.
 fn reads(dir: &Path, memory: u64, reading: Reading, window: Option<u64>) -> (u64, u64) {
     let store = open(dir, memory << 20);
-    let mut ahead = LookAhead::new(sampler(&store), settings(reading, window)).expect("starts");
-    (0..60).for_each(|index| ahead.push(seeds(index), index));
-    ahead.end();
-    assert_eq!(ahead.by_ref().filter(Result::is_ok).count(), 60);
+    let ahead = start(&store, settings(reading, window), jobs(60));
+    assert_eq!(ahead.filter(Result::is_ok).count(), 60);
     (store.stats().reads, store.stats().read_bytes)
 }
 
@@ -203,45 +195,74 @@ fn rows_that_span_blocks_and_pages_arrive_whole() {
 fn jobs_that_come_late_are_done_all_the_same() {
     let dir = tempfile::tempdir().expect("temporary directory");
     build(dir.path(), 64);
-    let expected = expected(dir.path(), 12);
+    let expected = expected(dir.path(), 60);
     for reading in LOOKING {
         let store = open(dir.path(), 24 << 20);
-        let mut ahead = LookAhead::new(sampler(&store), settings(reading, None)).expect("starts");
-        for (index, expected) in expected.iter().enumerate() {
-            ahead.push(seeds(index as u64), index as u64);
-            let batch = ahead.next().expect("one").expect("batch");
-            assert!(batch == *expected);
+        // More become known when a slow consumer takes one; less than a window is left at the end.
+        for window in [None, Some(1), Some(4)] {
+            let mut ahead = start(&store, settings(reading, window), jobs(60));
+            for (index, expected) in expected.iter().enumerate() {
+                std::thread::sleep(Duration::from_millis(index as u64 % 7));
+                let batch = ahead.next().expect("one").expect("batch");
+                assert!(batch == *expected, "batch {index} {reading:?} {window:?}");
+            }
+            assert!(ahead.next().is_none());
         }
-        ahead.end();
-        assert!(ahead.next().is_none());
+        // All that will ever come is less than a window.
+        for first in [59, 58, 53] {
+            let left = Jobs { first: (0, first), ..jobs(60) };
+            let made: Result<Vec<_>, _> = start(&store, settings(reading, None), left).collect();
+            assert!(made.expect("batches") == expected[first as usize..], "{first} {reading:?}");
+        }
     }
 }
+
+#[test]
+fn epoch_follows_epoch_with_other_draws() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    build(dir.path(), 64);
+    let plain = open(dir.path(), 512 << 20);
+    let plain = sampler(&plain);
+    for (reading, two_phase) in LOOKING.into_iter().zip([None, None, None, Some(true)]) {
+        let store = open(dir.path(), 24 << 20);
+        let plan = Settings { two_phase, ..settings(reading, Some(5)) };
+        let endless = Jobs { first: (1, 7), goes_on: true, ..jobs(12) };
+        let ahead = start(&store, plan, endless);
+        for (stream, batch) in (12 + 7..60).zip(ahead) {
+            let expected = plain.sample(&[(NODE, &seeds(stream % 12))], stream);
+            assert!(batch.expect("batch") == expected.expect("plain"), "{stream} {reading:?}");
+        }
+    }
+}
+
+/// Room on disk for some 22 samples.
+const SPILLED_BYTES: u64 = 300_000;
 
 #[test]
 fn batches_that_are_sampled_first_are_the_same_stretch_after_stretch() {
     let dir = tempfile::tempdir().expect("temporary directory");
     build(dir.path(), 64);
     let expected = expected(dir.path(), 60);
-    for (reading, memory) in
-        [(Reading::Scan, 20), (Reading::Window, 20), (Reading::Distribute, 20), (Reading::Auto, 64)]
-    {
+    for (reading, memory, window) in [
+        (Reading::Scan, 20, None),
+        (Reading::Window, 20, None),
+        (Reading::Distribute, 20, Some(25)),
+        (Reading::Auto, 64, None),
+    ] {
         let store = open(dir.path(), memory << 20);
         let plan = Settings {
             two_phase: Some(true),
             spill_dir: Some(dir.path().into()),
-            ..settings(reading, None)
+            spill_bytes: (reading != Reading::Distribute).then_some(SPILLED_BYTES),
+            ..settings(reading, window)
         };
-        let mut ahead = LookAhead::new(sampler(&store), plan).expect("starts");
+        let mut ahead = start(&store, plan, jobs(60));
         for (index, expected) in expected.iter().enumerate() {
-            if index % 25 == 0 {
-                let jobs = (index..60).take(25);
-                jobs.for_each(|index| ahead.push(seeds(index as u64), index as u64));
-            }
             let batch = ahead.next().expect("one").expect("batch");
             assert!(batch == *expected, "batch {index} {reading:?}");
         }
-        assert!(ahead.chosen().is_some_and(|chosen| chosen.sampled_first.is_some()));
-        ahead.end();
+        let chosen = ahead.chosen().and_then(|chosen| chosen.sampled_first);
+        assert!(chosen.is_some_and(|stretch| stretch > 1 && stretch <= 25), "{chosen:?}");
         assert!(ahead.next().is_none());
         drop(ahead);
         let peak = store.budget().peak_bytes();
@@ -256,9 +277,7 @@ fn sampling_first_leaves_more_memory_for_rows() {
     let slots = |two_phase| {
         let store = open(dir.path(), 28 << 20);
         let plan = Settings { two_phase: Some(two_phase), ..settings(Reading::Scan, None) };
-        let mut ahead = LookAhead::new(sampler(&store), plan).expect("starts");
-        (0..20).for_each(|index| ahead.push(seeds(index), index));
-        ahead.end();
+        let mut ahead = start(&store, plan, jobs(20));
         assert_eq!(ahead.by_ref().filter(Result::is_ok).count(), 20);
         ahead.chosen().expect("chosen").slot_bytes
     };
@@ -273,10 +292,8 @@ fn a_stretch_that_was_sampled_first_fills_its_window_in_few_passes() {
     let bytes = |two_phase| {
         let store = open(dir.path(), 64 << 20);
         let plan = Settings { two_phase: Some(two_phase), ..settings(Reading::Scan, Some(24)) };
-        let mut ahead = LookAhead::new(sampler(&store), plan).expect("starts");
-        (0..48).for_each(|index| ahead.push(seeds(index), index));
-        ahead.end();
-        assert_eq!(ahead.by_ref().filter(Result::is_ok).count(), 48);
+        let ahead = start(&store, plan, jobs(48));
+        assert_eq!(ahead.filter(Result::is_ok).count(), 48);
         store.stats().read_bytes
     };
     let (doubling, at_once) = (bytes(false), bytes(true));
@@ -290,9 +307,8 @@ fn a_dropped_look_ahead_gives_all_memory_back() {
     build(dir.path(), 64);
     let store = open(dir.path(), 24 << 20);
     for taken in 0..4 {
-        let mut ahead =
-            LookAhead::new(sampler(&store), settings(Reading::Scan, None)).expect("starts");
-        (0..40).for_each(|index| ahead.push(seeds(index), index));
+        let jobs = Jobs { goes_on: true, ..jobs(40) };
+        let mut ahead = start(&store, settings(Reading::Scan, None), jobs);
         for _ in 0..taken {
             ahead.next().expect("one").expect("batch");
         }
@@ -308,10 +324,8 @@ fn a_consumer_that_keeps_every_batch_is_told_so() {
     let dir = tempfile::tempdir().expect("temporary directory");
     build(dir.path(), 64);
     let store = open(dir.path(), 24 << 20);
-    let mut ahead = LookAhead::new(sampler(&store), settings(Reading::Scan, None)).expect("starts");
-    (0..100).for_each(|index| ahead.push(seeds(index), index));
-    ahead.end();
-    let kept: Result<Vec<_>, _> = ahead.by_ref().collect();
+    let ahead = start(&store, settings(Reading::Scan, None), jobs(100));
+    let kept: Result<Vec<_>, _> = ahead.collect();
     assert!(matches!(kept, Err(SampleError::Budget { .. })), "{kept:?}");
     assert!(store.budget().peak_bytes() <= 24 << 20);
 }
@@ -321,15 +335,12 @@ fn a_seed_out_of_range_is_named_and_memory_that_is_too_small_is_refused() {
     let dir = tempfile::tempdir().expect("temporary directory");
     build(dir.path(), 1500);
     let store = open(dir.path(), 64 << 20);
-    let mut ahead = LookAhead::new(sampler(&store), settings(Reading::Scan, None)).expect("starts");
-    ahead.push(vec![NODES], 0);
+    let wrong = Jobs { goes_on: true, ..Jobs::once(NODE, vec![NODES], BATCH) };
+    let mut ahead = start(&store, settings(Reading::Scan, None), wrong);
     let error = ahead.next().expect("an answer").expect_err("refused");
     assert!(error.to_string().contains("20000"), "{error}");
     let store = open(dir.path(), 12 << 20);
-    let mut ahead =
-        LookAhead::new(sampler(&store), settings(Reading::Window, None)).expect("starts");
-    ahead.push(seeds(0), 0);
-    ahead.end();
+    let mut ahead = start(&store, settings(Reading::Window, None), jobs(1));
     let error = ahead.next().expect("an answer").expect_err("refused");
     assert!(error.to_string().contains("memory"), "{error}");
     assert!(run(&open(dir.path(), 96 << 20), settings(Reading::Window, None), 3).len() == 3);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use common::{Graph, PAPERS, features, open, scaled};
 use ng_io::BackendChoice;
-use ng_sample::{BatchPlan, BatchStream, Engine, Fanouts, MiniBatch, SampleSpec, Sampler};
+use ng_sample::{Engine, Fanouts, Jobs, MiniBatch, Pipeline, SampleSpec, Sampler, Way};
 use ng_types::NodeTypeId;
 
 const BACKENDS: [&str; 5] = ["memory", "mmap", "pread", "direct", "uring"];
@@ -31,16 +31,11 @@ fn batches(
     let sampler = Sampler::new(store.snapshot(), spec, tensors).expect("sampler");
     let engine = if threads == 2 { Engine::Hops } else { Engine::Streaming };
     let sampler = sampler.with_engine(engine);
-    let plan = BatchPlan {
-        node_type: NodeTypeId(1),
-        seeds: (0..PAPERS).step_by(3).collect(),
-        batch_size: 64,
-        first_stream: 5,
-        drop_last: false,
-        prefetch: 3,
-        threads,
-    };
-    let stream = BatchStream::new(sampler, plan).expect("stream");
+    // Five batches an epoch.
+    let jobs = Jobs::once(NodeTypeId(1), (0..PAPERS).step_by(3).collect(), 64);
+    let jobs = Jobs { first: (1, 0), ..jobs };
+    let stream = Pipeline::new(sampler, jobs, Way::Each { prefetch: 3, threads });
+    let stream = stream.expect("stream");
     stream.map(|batch| batch.expect("batch")).collect()
 }
 

@@ -51,6 +51,7 @@ pub use store::snapshot::{
     EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, GATHER_BYTES_PER_ROW,
     SPARSE_BYTES_PER_ROW, Snapshot,
 };
+pub use store::tenants::{Tenant, Tenants};
 pub use tensor::reader::GatherStats;
 pub use tensor::sparse::SparseRows;
 pub use tensor::sparse_reader::{SparseSpans, VisitSparse};

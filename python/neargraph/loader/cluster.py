@@ -139,10 +139,9 @@ class ClusterLoader(EpochLoader):
         return np.sort(self._plan.places(train_epoch, batch, batch + 1))
 
     def _batches(self, train_epoch: int, first: int) -> Iterator[Any]:
-        store, make = self._snapshot.store, self._make
-        made = (
-            with_room(store, partial(make, train_epoch, batch)) for batch in range(first, len(self))
-        )
+        version, last = self._snapshot.version, len(self)
+        jobs = (partial(self._make, train_epoch, batch) for batch in range(first, last))
+        made = (with_room(version, job) for job in jobs)
         return in_background(made, self._prefetch, "ng-cluster")
 
     def _make(self, train_epoch: int, batch: int) -> Any:

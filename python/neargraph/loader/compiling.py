@@ -18,8 +18,6 @@ from typing import Any
 from neargraph import _core
 from neargraph.exceptions import IoFailed, NeargraphError, StoreDamaged
 from neargraph.loader.compiled import default_directory, epoch_key, file_name, make_directory
-from neargraph.loader.lookahead import LookAhead
-from neargraph.loader.options import ReadOptions
 from neargraph.loader.sampler import NeighborSampler
 from neargraph.loader.seeds import InputNodes, SeedPlan
 from neargraph.units import format_bytes
@@ -216,10 +214,17 @@ class EpochCompiler:
         }
 
     def _write(self, stored: _core.Sampler, writer: _core.EpochWriter, epoch: int) -> Iterator[int]:
-        ahead = _Written(self._sampler, stored, self._inputs, self._plan, writer)
-        with closing(ahead):
-            for batch, _, _ in ahead.run(epoch, 0):
+        run = self._loader(stored).run(epoch, 0)
+        with closing(run):
+            for batch in range(self._plan.steps):
+                run.write_next(writer)
                 yield batch
+
+    def _loader(self, stored: _core.Sampler) -> _core.Loader:
+        spill_dir = self._sampler.snapshot.path
+        return _core.Loader(
+            stored, self._inputs.core(), self._plan, goes_on=False, spill_dir=spill_dir
+        )
 
     def _is_there(self, name: str, epoch: int, key: dict[str, str], hot: _core.HotSet) -> bool:
         try:
@@ -250,39 +255,12 @@ class EpochCompiler:
 
     def _reading_seconds(self, hot: _core.HotSet) -> float:
         """Seconds of the disk that a look-ahead expects for a batch."""
-        index, plan = self._inputs.node_type.index, self._plan
-        stored, spill_dir = hot.stored(self._sampler.core), self._sampler.snapshot.path
-        with closing(_core.LookAhead(stored, index, "auto", spill_dir=spill_dir)) as ahead:
-            for batch in range(min(ahead.wanted(), plan.steps)):
-                places = plan.places(self._epochs[0], batch, batch + 1)
-                ahead.push(self._inputs.nodes(places), plan.stream(self._epochs[0], batch))
-            ahead.end()
-            while (chosen := ahead.choose()) is None:
-                pass
-        return float(chosen["device_s_per_batch"])
+        with closing(self._loader(hot.stored(self._sampler.core))) as loader:
+            return float(loader.choose(self._epochs[0])["device_s_per_batch"])
 
     def _free_bytes(self) -> int:
         place = self.directory if self.directory.exists() else self.directory.parent
         return shutil.disk_usage(place).free
-
-
-class _Written(LookAhead):
-    """A look-ahead whose batches go to a writer."""
-
-    def __init__(
-        self,
-        sampler: NeighborSampler,
-        stored: _core.Sampler,
-        inputs: InputNodes,
-        plan: SeedPlan,
-        writer: _core.EpochWriter,
-    ) -> None:
-        how = (lambda: stored, sampler.snapshot, inputs, plan)
-        super().__init__(*how, goes_on=False, options=ReadOptions())
-        self._writer = writer
-
-    def _take(self, _places: Any) -> Any:
-        return self._local.get().write_next(self._writer)
 
 
 def _set_name(key: dict[str, str], hot: _core.HotSet, epochs: range) -> str:

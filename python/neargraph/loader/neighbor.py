@@ -21,11 +21,10 @@ except ImportError as missing:
     ) from missing
 
 from neargraph.loader.collate import Collator
-from neargraph.loader.compiled import Replay
 from neargraph.loader.copying import copy_stage
 from neargraph.loader.epochs import EpochLoader
-from neargraph.loader.lookahead import LookAhead
 from neargraph.loader.options import Compiled, ReadOptions, check_count
+from neargraph.loader.pipeline import Pipeline
 from neargraph.loader.refused import refuse_unsupported
 from neargraph.loader.sampler import Attrs, NeighborSampler, check_x
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
@@ -182,11 +181,9 @@ class NeighborLoader(EpochLoader):
         collator = Collator(sampler.schema, sampler.tensors, x_cast)
         self._source = BatchSource(sampler, inputs, plan, collator, transform)
         self._pool = WorkerPool(self._source, num_workers, workers) if num_workers else None
-        self._options = {"prefetch": prefetch, "threads": threads}
-        self._ahead: LookAhead | None = None
+        self._pipeline: Pipeline | None = None
         if self._pool is None:
-            self._ahead = sampler.read_ahead(inputs, plan, options, goes_on=True)
-        self._epochs = self._ahead.epochs if isinstance(self._ahead, Replay) else None
+            self._pipeline = Pipeline(sampler, inputs, plan, options, goes_on=True)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -201,7 +198,12 @@ class NeighborLoader(EpochLoader):
     def chosen(self) -> dict[str, Any] | None:
         """How rows are read ahead: policy, window, phases, rows in memory, expected reads and
         bytes a batch. None before the first batch, or where nothing is read ahead."""
-        return self._ahead.chosen() if self._ahead is not None else None
+        return self._pipeline.chosen() if self._pipeline is not None else None
+
+    def waits(self) -> dict[str, float]:
+        """Seconds that each stage has waited, and for what: the one that waits least bounds the
+        others. Processes of ``num_workers`` count for themselves."""
+        return dict(self._source.sampler.core.waits())
 
     def __len__(self) -> int:
         """Batches of one whole epoch."""
@@ -211,23 +213,19 @@ class NeighborLoader(EpochLoader):
         return dict(self._source.sampler.core.stages())
 
     def _batches(self, train_epoch: int, first: int) -> Iterator[Any]:
-        if self._pool is not None:
+        if self._pipeline is None:
+            assert self._pool is not None
             return self._pool.run(train_epoch, first)
-        source = self._source
-        inputs, plan = source.inputs, source.plan
-        if self._ahead is not None:
-            sampled = source.sampler.run_ahead(self._ahead, inputs, plan, train_epoch, first)
-        else:
-            sampled = source.sampler.run(inputs, plan, train_epoch, first, **self._options)
-        return map(source.finish, sampled)
+        return map(self._source.finish, self._pipeline.run(train_epoch, first))
 
     def close(self) -> None:
         """Gives back what the loader keeps in memory between epochs."""
-        if self._ahead is not None:
-            self._ahead.close()
+        if self._pipeline is not None:
+            self._pipeline.close()
 
     def _fingerprint(self) -> dict[str, Any]:
         sampler, plan = self._source.sampler, self._source.plan
+        epochs = None if self._pipeline is None else self._pipeline.epochs
         return {
             "store": self.snapshot.fingerprint,
             "fanouts": sampler.fanouts,
@@ -241,7 +239,7 @@ class NeighborLoader(EpochLoader):
             "drop_last": plan.drop_last,
             "world_size": plan.world_size,
             "pad": plan.pad,
-            "compiled": None if self._epochs is None else self._epochs.digest(),
+            "compiled": None if epochs is None else ",".join(map(str, epochs)),
         }
 
     def __repr__(self) -> str:

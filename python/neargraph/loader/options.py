@@ -96,8 +96,8 @@ class ReadOptions:
         if self.replays:
             raise self._without_effect(does, instead, "compiled")
 
-    def of_look_ahead(self) -> dict[str, Any]:
-        """What a `LookAhead` takes."""
+    def of_core(self) -> dict[str, Any]:
+        """What the compiled loader takes."""
         names = ("reading", "window", "two_phase", "prefetch", "threads")
         return {name: getattr(self, name) for name in names}
 

@@ -5,28 +5,22 @@ seeds, which fanouts, which tensors. The invariant: a batch is a pure function o
 replace, seed, stream, seeds), whatever the threads, the prefetch or the process.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from neargraph import _core
-from neargraph._process import ProcessLocal, closed_in_this_process
-from neargraph._room import make_room, with_room
+from neargraph._process import ProcessLocal
+from neargraph._room import with_room
 from neargraph.dtypes import DtypeLike, XFormat, dtype_name, read_as
-from neargraph.exceptions import (
-    BudgetTooSmall,
-    NameNotFound,
-    StoreDamaged,
-    UnsupportedArgument,
-)
+from neargraph.exceptions import NameNotFound, UnsupportedArgument
 from neargraph.loader.check import RowCheck
-from neargraph.loader.compiled import Replay, find_compiled
 from neargraph.loader.direct import check_layout, find_direct
 from neargraph.loader.fanouts import resolve_fanouts
-from neargraph.loader.lookahead import LookAhead, looks_ahead
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.options import Compiled, ReadOptions
+from neargraph.loader.pipeline import Pipeline
 from neargraph.loader.seeds import InputNodes, SeedPlan, resolve_input_nodes
 from neargraph.schema import EdgeType, Kind, NodeType, Schema
 from neargraph.snapshot import Reader, as_ids
@@ -231,133 +225,28 @@ class NeighborSampler:
             seed=self.seed,
             drop_last=drop_last,
         )
-        ahead = self.read_ahead(inputs, plan, options, goes_on=False)
-        if ahead is not None:
-            return self.run_ahead(ahead, inputs, plan, train_epoch)
-        return self.run(inputs, plan, train_epoch, prefetch=prefetch, threads=threads)
-
-    def read_ahead(
-        self, inputs: InputNodes, plan: SeedPlan, options: ReadOptions, *, goes_on: bool
-    ) -> LookAhead | None:
-        """What replays or looks ahead to read the batches of `plan`; None where they are read one
-        by one.
-
-        Args:
-            inputs: The seeds.
-            plan: Their order.
-            options: As of `batches`.
-            goes_on: After an epoch the next one follows; else it ends.
-
-        Raises:
-            UnsupportedArgument: The layout has no such way of reading.
-            CompiledMismatch, StoreDamaged: As of `find_compiled`.
-        """
-        options.check_layout(self.layout)
-        if self.layout == "direct":
-            return None
-        how = (lambda: self.core, self.snapshot, inputs, plan)
-        epochs = find_compiled(options.compiled, self, inputs, plan)
-        if epochs is not None:
-            replay = Replay(*how, epochs, goes_on=goes_on, options=options)
-            if options.replays or replay.fits():
-                return replay
-        if not looks_ahead(options, lambda: self.core, plan):
-            return None
-        return LookAhead(*how, goes_on=goes_on, options=options)
-
-    def run_ahead(
-        self,
-        ahead: LookAhead,
-        inputs: InputNodes,
-        plan: SeedPlan,
-        train_epoch: int,
-        first: int = 0,
-    ) -> Iterator[MiniBatch]:
-        """As `run`, from a look-ahead; the same batches.
-
-        Where memory is too small and no way of reading was asked for, or a compiled epoch that
-        nobody insisted on is damaged, batches are read one by one.
-        """
-        made = 0
-        try:
-            for batch, places, holder in ahead.run(train_epoch, first):
-                made += 1
-                number = (train_epoch, batch)
-                yield self._wrap(holder.pop(), inputs, plan, places, number, ahead)
-        except (BudgetTooSmall, StoreDamaged) as error:
-            if not ahead.gives_up(error, made):
-                raise
-            ahead.gave_up = True
-        if first + made < plan.steps:
-            options, epoch = ahead.options, ahead.epoch_of(train_epoch)
-            how = {"prefetch": options.prefetch, "threads": options.threads}
-            yield from self.run(inputs, plan, epoch, first + made, **how)
-
-    def run(
-        self,
-        inputs: InputNodes,
-        plan: SeedPlan,
-        train_epoch: int,
-        first: int = 0,
-        *,
-        prefetch: int | None = None,
-        threads: int | None = None,
-    ) -> Iterator[MiniBatch]:
-        """Batches `first` ... of one epoch of `plan`; loaders are thin over this."""
-        size = plan.local_batch_size
-        for start, stop in plan.segments(first):
-            places = plan.places(train_epoch, start, stop)
-            batch = start
-            while batch < stop:
-                stream = self.core.stream(
-                    inputs.node_type.index,
-                    inputs.nodes(places),
-                    size,
-                    plan.stream(train_epoch, batch),
-                    prefetch,
-                    threads,
-                    False,
-                )
-                with closed_in_this_process(stream):
-                    # A new stream follows where others had the memory and gave way.
-                    while batch < stop and (holder := self._next_of(stream)):
-                        # No local name may hold a batch: the budget counts it until it is dropped.
-                        number = (train_epoch, batch)
-                        yield self._wrap(holder.pop(), inputs, plan, places[:size], number)
-                        places = places[size:]
-                        batch += 1
-
-    def _next_of(self, stream: _core.BatchStream) -> list[_core.MiniBatch]:
-        """The next batch, or nothing where memory was too small and is there now."""
-        try:
-            return [next(stream)]
-        except BudgetTooSmall:
-            if not make_room(self.snapshot.store):
-                raise
-            return []
+        return Pipeline(self, inputs, plan, options, goes_on=False).run(train_epoch)
 
     def fetch(self, inputs: InputNodes, plan: SeedPlan, train_epoch: int, batch: int) -> MiniBatch:
-        """Batch `batch` alone, in this thread; the same bytes as `run` gives."""
-        places = plan.places(train_epoch, batch, batch + 1)
-        seeds = [(inputs.node_type.index, inputs.nodes(places))]
-        stream = plan.stream(train_epoch, batch)
-        core = with_room(self.snapshot.store, lambda: self.core.sample(seeds, stream))
-        return self._wrap(core, inputs, plan, places, (train_epoch, batch))
+        """Batch `batch` alone, in this thread; the same bytes as a `Pipeline` gives."""
+        seeds = inputs.nodes(plan.places(train_epoch, batch, batch + 1))
+        given, stream = [(inputs.node_type.index, seeds)], plan.stream(train_epoch, batch)
+        core = with_room(self.snapshot.version, lambda: self.core.sample(given, stream))
+        return self.wrap(core, inputs, plan, (train_epoch, batch), lambda: _DIRECT)
 
-    def _wrap(
+    def wrap(
         self,
         core: _core.MiniBatch,
         inputs: InputNodes,
         plan: SeedPlan,
-        places: Any,
         number: tuple[int, int],
-        ahead: LookAhead | None = None,
+        describe: Callable[[], str],
     ) -> MiniBatch:
+        """The batch of a plan by (epoch, batch); `describe` says how it was read."""
         train_epoch, batch = number
         if self._check is not None:
-            how = _DIRECT if ahead is None else ahead.describe()
-            self._check_rows(core, f"batch {batch} of epoch {train_epoch}", how)
-        input_id = inputs.input_id(places)
+            self._check_rows(core, f"batch {batch} of epoch {train_epoch}", describe())
+        input_id = inputs.input_id(plan.places(train_epoch, batch, batch + 1))
         return MiniBatch(core, self.schema, inputs.node_type, input_id, plan.padding(batch))
 
     def _check_rows(self, core: _core.MiniBatch, name: str, how: str) -> None:

@@ -67,6 +67,32 @@ pub enum CompiledError {
         /// What is wrong.
         what: String,
     },
+    /// There is nothing to replay.
+    #[error("there are no compiled epochs in {directory}")]
+    NoEpochs {
+        /// The directory.
+        directory: String,
+    },
+    /// An epoch is missing of those that were compiled together.
+    #[error(
+        "{file} was compiled with epochs {first} to {last}, and {wanted} {}: epoch {missing} \
+         cannot be replayed; compile again, or remove the files of the set",
+        if *is_there { "is not a part of it" } else { "is missing" }
+    )]
+    Incomplete {
+        /// A file of the set.
+        file: String,
+        /// The first epoch of the set.
+        first: u64,
+        /// The last one.
+        last: u64,
+        /// The first that is missing.
+        missing: u64,
+        /// The file where it should be.
+        wanted: String,
+        /// That file is there, and is another's.
+        is_there: bool,
+    },
     /// The epoch was compiled from something else.
     #[error("{file} was compiled with {field} = {found}, but {wanted} is asked for")]
     Mismatch {
@@ -79,4 +105,21 @@ pub enum CompiledError {
         /// What was asked for.
         wanted: String,
     },
+}
+
+impl CompiledError {
+    /// Whether files are not what they were when they were written, or a part of them is gone.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::NotAnEpoch { .. } | Self::Damaged { .. } | Self::Incomplete { .. } => true,
+            Self::Open(_)
+            | Self::Read(_)
+            | Self::Write(_)
+            | Self::Directory { .. }
+            | Self::Busy { .. }
+            | Self::Version { .. }
+            | Self::NoEpochs { .. }
+            | Self::Mismatch { .. } => false,
+        }
+    }
 }

@@ -23,7 +23,21 @@ pub struct EpochFile {
 }
 
 impl EpochFile {
-    /// Opens files of `directory`.
+    /// The names of all files of `directory`.
+    ///
+    /// # Errors
+    /// Those of opening it.
+    pub fn names(directory: &Path) -> Result<Vec<String>, CompiledError> {
+        let options = OpenOptions { queue_depth: 1, ..OpenOptions::default() };
+        let disk = open_dir(directory, BackendChoice::Pread, &options)?.disk;
+        disk.list().map_err(|source| CompiledError::Directory {
+            action: "list",
+            file: directory.display().to_string(),
+            source,
+        })
+    }
+
+    /// Opens files of `directory`, which are read by `backend`.
     ///
     /// # Errors
     /// [`CompiledError::NotAnEpoch`] if one is not whole, or was damaged before or behind its
@@ -31,9 +45,10 @@ impl EpochFile {
     pub fn open_all<S: AsRef<str>>(
         directory: &Path,
         names: &[S],
+        backend: BackendChoice,
     ) -> Result<Vec<Self>, CompiledError> {
         let options = OpenOptions { queue_depth: QUEUE_DEPTH, ..OpenOptions::default() };
-        let opened = open_dir(directory, BackendChoice::Auto, &options)?;
+        let opened = open_dir(directory, backend, &options)?;
         let reader = Reader::in_directory(opened.disk, directory);
         names.iter().map(|name| Self::open(&reader, name.as_ref())).collect()
     }

@@ -12,7 +12,8 @@ use ng_store::{Owner, TensorRef};
 use ng_types::{EdgeTypeId, NodeTypeId};
 use serde::{Deserialize, Serialize};
 
-use super::hot::{HotRows, HotSet, PackedTable};
+use super::hot::{HotSet, PackedTable};
+use crate::pipeline::HotRows;
 
 /// How a file begins.
 const HEAD_MAGIC: &[u8; 8] = b"ngepoch\0";

@@ -9,7 +9,7 @@ use std::ops::Range;
 use ng_store::Catalog;
 
 use super::hot::{HotSet, PackedTable};
-use crate::{EdgeBlock, MiniBatch, NodeBlock};
+use crate::{CompactEdges, CompactNodes, Ids, MiniBatch};
 
 /// Rows begin at multiples of this, so that copies of them go by whole lines.
 pub(crate) const ALIGN_BYTES: usize = 64;
@@ -98,8 +98,8 @@ fn counts(cols: &[i64]) -> Vec<u32> {
 /// A record taken apart.
 #[derive(Debug)]
 pub(crate) struct Decoded {
-    pub nodes: Vec<NodeBlock>,
-    pub edges: Vec<EdgeBlock>,
+    pub nodes: Vec<CompactNodes>,
+    pub edges: Vec<CompactEdges>,
     /// By table, where its cold rows are in the record.
     pub cold: Vec<Range<usize>>,
 }
@@ -130,24 +130,24 @@ pub(crate) fn decode(
     }
     let num_cold = cursor.numbers(hot.tables.len())?;
     let metas = nodes.into_iter().zip(&catalog.node_types);
-    let nodes: Vec<NodeBlock> = metas
+    let nodes: Vec<CompactNodes> = metas
         .map(|((len, per_hop), meta)| {
             let ids = cursor.ids(len, meta.num_nodes)?;
-            Ok(NodeBlock { ids, per_hop })
+            Ok(CompactNodes { ids, per_hop })
         })
         .collect::<Result<_, String>>()?;
     let num_nodes = |node_type: u16| nodes.get(usize::from(node_type)).map_or(0, |n| n.ids.len());
     let metas = edges.into_iter().zip(&catalog.edge_types);
-    let edges: Vec<EdgeBlock> = metas
+    let edges: Vec<CompactEdges> = metas
         .map(|((lens, per_hop), meta)| {
-            let rows = cursor.ids(lens[0], num_nodes(meta.source.0) as u64)?;
-            let cols = cursor.cols(lens[1], lens[0], num_nodes(meta.destination.0))?;
+            let rows = cursor.narrow(lens[0], num_nodes(meta.source.0) as u64)?;
+            let counts = cursor.counts(lens[1], lens[0], num_nodes(meta.destination.0))?;
             let edge_ids = cursor.ids(lens[2], meta.num_edge_ids)?;
             let times = cursor.take(lens[3], 8)?.as_chunks::<8>().0;
             let times = times.iter().map(|time| i64::from_le_bytes(*time)).collect();
             let weights = cursor.take(lens[4], 4)?.as_chunks::<4>().0;
             let weights = weights.iter().map(|weight| f32::from_le_bytes(*weight)).collect();
-            Ok(EdgeBlock { rows, cols, edge_ids, times, weights, per_hop })
+            Ok(CompactEdges { rows, counts, edge_ids, times, weights, per_hop })
         })
         .collect::<Result<_, String>>()?;
     let mut cold = Vec::new();
@@ -183,33 +183,39 @@ impl<'a> Cursor<'a> {
         Ok(words.iter().map(|word| u32::from_le_bytes(*word) as usize).collect())
     }
 
-    /// Ids below `bound`, as wide as the bound makes them; 4 bytes for numbers in a batch.
-    fn ids(&mut self, count: usize, bound: u64) -> Result<Vec<i64>, String> {
-        let ids: Vec<i64> = if is_wide(bound) {
-            let words = self.take(count, 8)?.as_chunks::<8>().0;
-            words.iter().map(|word| i64::from_le_bytes(*word)).collect()
-        } else {
-            let words = self.take(count, 4)?.as_chunks::<4>().0;
-            words.iter().map(|word| i64::from(u32::from_le_bytes(*word))).collect()
-        };
-        // As unsigned numbers negative ones are out of range, too.
-        match ids.iter().map(|id| *id as u64).max().filter(|most| *most >= bound) {
-            Some(most) => Err(format!("number {most} is not below {bound}")),
-            None => Ok(ids),
+    /// Ids below `bound`, as wide as the bound makes them.
+    fn ids(&mut self, count: usize, bound: u64) -> Result<Ids, String> {
+        if !is_wide(bound) {
+            return self.narrow(count, bound).map(Ids::Narrow);
         }
+        let words = self.take(count, 8)?.as_chunks::<8>().0;
+        let ids: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        check_below(ids.iter().copied(), bound)?;
+        Ok(Ids::Wide(ids))
     }
 
-    /// The destination of each of `edges` edges, from how many each of the first has.
-    fn cols(&mut self, counts: usize, edges: usize, nodes: usize) -> Result<Vec<i64>, String> {
-        let words = self.take(counts, 4)?.as_chunks::<4>().0;
-        let counts = || words.iter().map(|word| u32::from_le_bytes(*word) as usize);
-        if counts().sum::<usize>() != edges || words.len() > nodes {
+    /// Numbers below `bound`, of 4 bytes.
+    fn narrow(&mut self, count: usize, bound: u64) -> Result<Vec<u32>, String> {
+        let words = self.take(count, 4)?.as_chunks::<4>().0;
+        let numbers: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        check_below(numbers.iter().map(|number| u64::from(*number)), bound)?;
+        Ok(numbers)
+    }
+
+    /// How many of `edges` edges each of the first destinations has.
+    fn counts(&mut self, counts: usize, edges: usize, nodes: usize) -> Result<Vec<u32>, String> {
+        let counts = self.narrow(counts, u64::from(u32::MAX))?;
+        let sum: u64 = counts.iter().map(|count| u64::from(*count)).sum();
+        if sum != edges as u64 || counts.len() > nodes {
             return Err(format!("edges per destination do not add up to {edges}"));
         }
-        let mut cols = Vec::with_capacity(edges);
-        for (destination, count) in (0..).zip(counts()) {
-            cols.resize(cols.len() + count, destination);
-        }
-        Ok(cols)
+        Ok(counts)
+    }
+}
+
+fn check_below(numbers: impl Iterator<Item = u64>, bound: u64) -> Result<(), String> {
+    match numbers.max().filter(|most| *most >= bound) {
+        Some(most) => Err(format!("number {most} is not below {bound}")),
+        None => Ok(()),
     }
 }

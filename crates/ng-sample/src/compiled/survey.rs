@@ -10,8 +10,9 @@ use ng_store::DiskCosts;
 use ng_types::{NodeId, NodeTypeId, Reservation};
 use rayon::prelude::*;
 
-use super::hot::{HotRows, HotSet, PackedTable, hottest};
+use super::hot::{HotSet, PackedTable};
 use super::memory::{Largest, ReplayMemory, room, whole_bytes};
+use crate::pipeline::{HotRows, hottest};
 use crate::{CompactSample, SampleError, SampleScratch, Sampler};
 
 /// Tensors that take at most this share of the budget are held whole by a replay.

@@ -15,12 +15,14 @@ use ng_types::{DrawKey, NodeId, NodeTypeId};
 
 use self::hop::read_hop;
 use self::rows::{Own, Rows, Staged};
+use crate::admission::{Admit, Growing, Stage};
+use crate::clock::Work;
 use crate::columns::Columns;
 use crate::compact::{CompactNodes, CompactSample};
 use crate::hops::{Hops, Turn};
 use crate::ids::{Id, Ids};
 use crate::node_map::NodeMap;
-use crate::sampler::{Admit, Growing, SampleScratch, Stage};
+use crate::sampler::SampleScratch;
 use crate::{Method, MiniBatch, SampleError, SampleSpec, Sampler};
 
 /// Bytes of the lists that reading sections takes, a section.
@@ -30,8 +32,8 @@ const BYTES_PER_SECTION: u64 = 64;
 pub(crate) struct Direct {
     file: Arc<DirectFile>,
     own: Vec<Own>,
-    /// Columns that the store serves, and their places among all.
-    others: Option<(Columns, Vec<usize>)>,
+    /// Columns that the store serves.
+    others: Option<Columns>,
 }
 
 /// What is known of the nodes of a batch that is being made.
@@ -80,7 +82,7 @@ impl Direct {
                 _ => others.push(column),
             }
         }
-        let others = (!others.is_empty()).then(|| (columns.only(&others), others));
+        let others = (!others.is_empty()).then(|| columns.only(&others));
         Ok(Self { file, own, others })
     }
 
@@ -108,22 +110,29 @@ impl Direct {
         (hops, held): (&mut Hops<I>, &mut Growing),
         admit: &Admit<'_>,
     ) -> Result<MiniBatch, SampleError> {
-        let known = self.run_hops(sampler, seeds, stream, (hops, held), admit)?;
-        let compact_held = admit(Stage::Topology, hops.compact_bytes(sampler.ends()))?;
-        let (nodes, edges) = hops.compact(sampler.ends());
-        // Their memory is of use to the rows.
-        *hops = Hops::default();
-        held.shrink(0);
-        let mut sample = CompactSample { nodes, edges, _held: compact_held };
+        let (known, mut sample) = sampler.clock().time(Work::Sample, admit, |admit| {
+            let known = self.run_hops(sampler, seeds, stream, (hops, held), admit)?;
+            let compact_held = admit(Stage::Topology, hops.compact_bytes(sampler.ends()))?;
+            let (nodes, edges) = hops.compact(sampler.ends());
+            // Their memory is of use to the rows.
+            *hops = Hops::default();
+            held.shrink(0);
+            Ok::<_, SampleError>((known, CompactSample { nodes, edges, _held: compact_held }))
+        })?;
         let batch_held = admit(Stage::Topology, sample.batch_bytes())?;
-        let Some(CompactNodes { ids, .. }) = sample.nodes.first_mut() else {
-            return Err(SampleError::Spec("the store has no node type".into()));
-        };
-        let (rows, found) = self.read_rows(ids, known, sampler, admit)?;
-        *ids = found;
-        let mut batch = sample.into_batch(batch_held);
-        self.put_columns(rows, &mut batch, sampler, admit)?;
-        Ok(batch)
+        let columns = sampler.clock().time(Work::Gather, admit, |admit| {
+            let Some(CompactNodes { ids, .. }) = sample.nodes.first_mut() else {
+                return Err(SampleError::Spec("the store has no node type".into()));
+            };
+            let (rows, found) = self.read_rows(ids, known, sampler, admit)?;
+            *ids = found;
+            let mut columns = rows.finish();
+            if let Some(others) = &self.others {
+                columns.extend(others.gather(sampler.snapshot(), &sample, admit)?);
+            }
+            Ok(columns)
+        })?;
+        Ok(sample.into_batch(batch_held, columns))
     }
 
     /// Samples the subgraph in addresses.
@@ -207,29 +216,5 @@ impl Direct {
         snapshot.count_rows(ng_store::GatherStats { rows: all, rows_cached: cached });
         let bound = snapshot.catalog().node_types.first().map_or(0, |meta| meta.num_nodes);
         Ok((rows, Ids::below(bound, &ids)))
-    }
-
-    /// Puts all columns into the batch, in the order asked for.
-    fn put_columns(
-        &self,
-        rows: Rows,
-        batch: &mut MiniBatch,
-        sampler: &Sampler,
-        admit: &Admit<'_>,
-    ) -> Result<(), SampleError> {
-        let mut columns: Vec<_> =
-            self.own.iter().map(|own| own.column).zip(rows.finish()).collect();
-        if let Some((others, places)) = &self.others {
-            others.gather(sampler.snapshot(), batch, admit)?;
-            let held = batch.held.split_off(1);
-            let gathered = std::mem::take(&mut batch.columns).into_iter().zip(held);
-            columns.extend(places.iter().copied().zip(gathered));
-        }
-        columns.sort_by_key(|(place, _)| *place);
-        for (_, (column, held)) in columns {
-            batch.columns.push(column);
-            batch.held.push(held);
-        }
-        Ok(())
     }
 }

@@ -9,7 +9,8 @@ use ng_simd::RowDecoder;
 use ng_store::{Primary, TensorRef};
 use ng_types::Reservation;
 
-use crate::sampler::{Admit, Stage};
+use crate::admission::{Admit, Stage};
+use crate::columns::Gathered;
 use crate::{Buffer, Column, SampleError};
 
 /// A column that the file serves.
@@ -43,7 +44,7 @@ impl Staged {
         let width = own.iter().map(|own| own.bytes.end).max().unwrap_or(0);
         let bytes = count * width;
         let held = admit(Stage::Topology, bytes as u64)?;
-        let rows = (bytes > 0).then(|| buffer(bytes)).transpose()?;
+        let rows = (bytes > 0).then(|| Buffer::new(bytes)).transpose()?;
         Ok(Self { rows, width, count, _held: held })
     }
 
@@ -67,7 +68,7 @@ impl Staged {
 
 /// The columns of a batch while they are filled.
 pub(super) struct Rows {
-    columns: Vec<(Column, Option<Reservation>)>,
+    columns: Vec<Gathered>,
     _passing: Reservation,
 }
 
@@ -84,16 +85,17 @@ impl Rows {
         let mut columns = Vec::with_capacity(own.len());
         for own in own {
             let len = own.decoder.out_bytes() * count;
-            let (tensor, dtype, bytes) = (own.tensor, own.decoder.wanted(), buffer(len)?);
+            let (tensor, dtype, bytes) = (own.tensor, own.decoder.wanted(), Buffer::new(len)?);
             let column = Column { tensor, dtype, sparse: None, bytes };
-            columns.push((column, Some(held.split(len as u64))));
+            let held = Some(held.split(len as u64));
+            columns.push(Gathered { place: own.column, column, held });
         }
         Ok(Self { columns, _passing: held })
     }
 
     /// Fills in the rows of a node.
     pub fn put<'a>(&mut self, at: usize, row: impl Fn(&Own) -> &'a [u8], own: &[Own]) {
-        for ((column, _), own) in self.columns.iter_mut().zip(own) {
+        for (Gathered { column, .. }, own) in self.columns.iter_mut().zip(own) {
             let width = own.decoder.out_bytes();
             let out = &mut column.bytes.as_mut_slice()[at * width..(at + 1) * width];
             if own.decoder.is_copy() {
@@ -104,12 +106,8 @@ impl Rows {
         }
     }
 
-    /// The filled columns, each with what pays for it.
-    pub fn finish(self) -> Vec<(Column, Option<Reservation>)> {
+    /// The filled columns.
+    pub fn finish(self) -> Vec<Gathered> {
         self.columns
     }
-}
-
-fn buffer(bytes: usize) -> Result<Buffer, SampleError> {
-    Buffer::new(bytes).map_err(|source| SampleError::NoMemory { bytes, source })
 }

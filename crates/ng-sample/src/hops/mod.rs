@@ -17,11 +17,11 @@ use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Reservation, SourceKey};
 use self::memory::{self as resident, Rule};
 use self::streaming::{Engine, Extent, Lists};
 pub(crate) use self::subgraph::{Edges, Ends, EntryData, Hops, Step, append, count};
+use crate::admission::{Admit, Growing, Stage};
 use crate::compact::CompactSample;
 use crate::draw::labor::{self, Labor};
 use crate::ids::Id;
 use crate::node_map::NodeMap;
-use crate::sampler::{Admit, Growing, Stage};
 use crate::{Method, SampleError, Sampler};
 
 /// Lists that are streamed may take this share of the budget where nobody asked for streaming.

@@ -7,9 +7,9 @@ use ng_store::DiskCosts;
 
 use super::distribute::{self, Cold, Extent};
 use super::policy::{Reading, Table};
-use super::slots::Slots;
 use super::study::{Cost, TableStudy};
 use crate::SampleError;
+use crate::pipeline::Slots;
 
 /// Slices that may have been read and not be used yet.
 const LAG: u64 = 2;

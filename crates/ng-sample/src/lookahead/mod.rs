@@ -16,7 +16,6 @@
 
 mod distribute;
 mod engine;
-mod gather;
 mod memory;
 mod pieces;
 mod places;
@@ -24,14 +23,12 @@ mod planner;
 mod policy;
 mod prepare;
 mod reader;
-mod resident;
 mod run;
-mod slots;
 mod spill;
 mod state;
 mod study;
 
-pub use engine::{LookAhead, Settings};
+pub(crate) use engine::LookAhead;
+pub use engine::Settings;
 pub use memory::Chosen;
 pub use policy::Reading;
-pub(crate) use resident::ResidentTensor;

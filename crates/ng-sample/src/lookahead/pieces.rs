@@ -5,24 +5,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use ng_store::{Owner, Planned, RowPlan};
-use ng_types::{NodeId, Reservation};
+use ng_types::Reservation;
 
 use crate::{CompactSample, Ids};
-
-/// Seeds of a batch and its random stream.
-#[derive(Debug, Default)]
-pub(crate) struct Job {
-    pub seeds: Vec<NodeId>,
-    pub stream: u64,
-}
 
 /// A batch that was sampled and waits for its rows.
 #[derive(Debug)]
 pub(crate) struct Sampled {
     /// Its place in the order of the jobs.
     pub index: u64,
-    /// What it was made from; empty where that is known to be of no more use.
-    pub job: Job,
     /// The subgraph.
     pub sample: CompactSample,
     /// By node type, where its rows lie in another order than its nodes: the row of each node.

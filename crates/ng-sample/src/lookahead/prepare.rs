@@ -5,14 +5,13 @@ use std::time::{Duration, Instant};
 use ng_simd::RowDecoder;
 use ng_store::{DiskCosts, TensorRef};
 
-use super::engine::Engine;
+use super::engine::LookAhead;
 use super::memory::{Chosen, Layout, Room, STRETCH_MIN, choose, distribution, sampled_first};
 use super::pieces::Sampled;
 use super::policy::{Reading, Table};
-use super::resident::ResidentTensor;
-use super::slots::Slots;
 use super::study::{BATCHES_MAX, TableStudy};
 use crate::SampleError;
+use crate::pipeline::{ResidentTensor, Slots};
 
 /// Tensors that take at most this share of the budget are held in memory whole; those of narrow
 /// rows, which to keep account of takes as much as to keep, if they take at most the other.
@@ -80,22 +79,15 @@ struct Seen<'a> {
     pool_bytes: Vec<u64>,
 }
 
-impl Engine {
-    /// Samples the first batches, which `first` keeps, and decides. `None` if there are none.
-    pub(super) fn prepare(
-        &self,
-        first: &mut Vec<Sampled>,
-    ) -> Result<Option<Prepared>, SampleError> {
-        if self.take_sampled(1, &mut |sampled| first.push(sampled)).is_none() || first.is_empty() {
-            return Ok(None);
-        }
+impl LookAhead {
+    /// Samples the first batches, which `first` keeps, and decides.
+    pub(super) fn prepare(&self, first: &mut Vec<Sampled>) -> Result<Prepared, SampleError> {
+        self.take_sampled(1, &mut |sampled| first.push(sampled))?;
         let budget = self.snapshot().budget().limit_bytes();
         let sample_bytes = first[0].num_bytes() + SAMPLE_OVERHEAD_BYTES;
         let study = (budget / STUDY_SHARE / sample_bytes).clamp(2, BATCHES_MAX as u64 - 1);
         let start = Instant::now();
-        if self.take_sampled(study, &mut |sampled| first.push(sampled)).is_none() {
-            return Ok(None);
-        }
+        self.take_sampled(study, &mut |sampled| first.push(sampled))?;
         let each = start.elapsed() / first.len() as u32;
         let (tables, residents) = self.split_tensors(budget)?;
         let studies = self.study(&tables, first);
@@ -115,7 +107,7 @@ impl Engine {
             pool_bytes: seen.pool_bytes[at],
         };
         let tables = studies.iter().enumerate().map(table).collect();
-        Ok(Some(Prepared { tables, residents, chosen: layout.chosen, costs }))
+        Ok(Prepared { tables, residents, chosen: layout.chosen, costs })
     }
 
     /// Holds the topology in memory if it fits.
@@ -275,7 +267,7 @@ impl Engine {
             + snapshot.budget().limit_bytes() / 64;
         let free = snapshot.free_beside_blocks(blocks) + seen.held_bytes + more;
         let bytes = free.saturating_sub(others);
-        let (given, disk_bytes) = (self.shared.lock().given(), self.settings.spill_room());
+        let (given, disk_bytes) = (self.known(&self.shared.lock()), self.settings.spill_room());
         let limit_bytes = snapshot.budget().limit_bytes();
         Room { bytes, limit_bytes, sample_bytes, batches: seen.batches, given, disk_bytes }
     }
@@ -296,7 +288,6 @@ mod tests {
 
     use super::*;
     use crate::CompactSample;
-    use crate::lookahead::pieces::Job;
 
     /// A read takes 1 ms, and so does a block: requests reach over a gap of one block.
     const COSTS: DiskCosts = DiskCosts { reads_per_s: 1e3, bytes_per_s: 4096e3 };
@@ -308,7 +299,6 @@ mod tests {
             .zip(batches)
             .map(|(index, rows)| Sampled {
                 index,
-                job: Job::default(),
                 sample: CompactSample {
                     nodes: Vec::new(),
                     edges: Vec::new(),

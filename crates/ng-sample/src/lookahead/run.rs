@@ -4,22 +4,21 @@
 use std::sync::Arc;
 
 use ng_io::trim_allocator;
-use ng_simd::RowDecoder;
-use ng_store::{ReadError, TensorRef};
+use ng_store::TensorRef;
 
 use super::distribute::Regions;
-use super::engine::Engine;
-use super::gather::{GatherColumn, Gatherer, Source};
-use super::pieces::{Piece, Sampled};
+use super::engine::LookAhead;
+use super::pieces::{Piece, Resolved, Sampled};
 use super::planner::{Around, Planner};
 use super::policy::{Reading, Table};
 use super::prepare::Prepared;
 use super::reader;
-use super::slots::Slots;
 use super::spill::Spill;
-use super::state::{State, Wait};
+use super::state::AheadState;
 use crate::SampleError;
 use crate::buffer::Pool;
+use crate::clock::Wait;
+use crate::pipeline::{Gatherer, Rows, Slots, Source};
 
 /// Batches that are sampled beyond those that a step needs, so that the next step finds them.
 const SAMPLED_BEYOND: u64 = 3;
@@ -36,41 +35,41 @@ enum Feed {
 }
 
 /// The planner's view of the threads around it.
-struct Threads<'a>(&'a Engine);
+struct Threads<'a>(&'a LookAhead);
 
 impl Around for Threads<'_> {
     fn emit(&mut self, piece: Piece) -> Result<(), SampleError> {
         let mut piece = Some(piece);
-        let room = |state: &mut State| {
-            if !state.has_room_for_pieces() {
+        let room = |state: &mut AheadState| {
+            if !state.way.has_room_for_pieces() {
                 return None;
             }
-            piece.take().map(|piece| state.add_piece(piece))
+            piece.take().map(|piece| state.way.add_piece(piece))
         };
-        self.0.shared.wait_until(Wait::PlanForReader, room).ok_or(SampleError::ThreadLost)
+        self.0.shared.wait_until(Wait::PlanForReader, room)
     }
 
     fn wait_read(&mut self, step: u64) -> Result<(), SampleError> {
-        let read = |state: &mut State| state.is_read_through(step).then_some(());
-        self.0.shared.wait_until(Wait::PlanForReader, read).ok_or(SampleError::ThreadLost)
+        let read = |state: &mut AheadState| state.way.is_read_through(step).then_some(());
+        self.0.shared.wait_until(Wait::PlanForReader, read)
     }
 
     fn wait_gathered(&mut self, gathered: u64) -> Result<u64, SampleError> {
-        let more = |state: &mut State| (state.gathered > gathered).then_some(state.gathered);
-        self.0.shared.wait_until(Wait::PlanForSlots, more).ok_or(SampleError::ThreadLost)
+        let more =
+            |state: &mut AheadState| (state.way.gathered > gathered).then_some(state.way.gathered);
+        self.0.shared.wait_until(Wait::PlanForSlots, more)
     }
 }
 
-impl Engine {
+impl LookAhead {
     /// The planning thread's work, from the first job to the last.
-    pub(super) fn prepare_and_run(&self) -> Result<(), SampleError> {
-        let some = |state: &mut State| (state.ended || state.given() > 0).then_some(());
-        if self.shared.wait_until(Wait::PlanForSamples, some).is_none() {
+    pub fn run_planner(&self) -> Result<(), SampleError> {
+        if self.shared.jobs.is_empty() {
             return Ok(());
         }
         self.load_topology()?;
         let mut first = Vec::new();
-        let Some(mut prepared) = self.prepare(&mut first)? else { return Ok(()) };
+        let mut prepared = self.prepare(&mut first)?;
         // Set once, by this thread alone.
         let _ = self.chosen.set(prepared.chosen.clone());
         let chosen = &prepared.chosen;
@@ -81,27 +80,23 @@ impl Engine {
         };
         let (mut from, mut gatherer, mut regions) = (0, None, Regions::default());
         loop {
-            let first = std::mem::take(&mut first);
-            let Some(spill) = self.sample_first(from, longest, first)? else { return Ok(()) };
+            let spill = self.sample_first(from, longest, std::mem::take(&mut first))?;
             let gatherer = match &mut gatherer {
                 Some(gatherer) => &*gatherer,
                 none => &*none.insert(self.gatherer(&mut prepared)?),
             };
-            let end = match prepared.chosen.reading {
+            from = match prepared.chosen.reading {
                 Reading::Distribute => self.distribute(&prepared, gatherer, spill, &mut regions)?,
                 _ => {
                     let feed = Feed::Spilled(spill);
                     self.stretch(&prepared, gatherer, from, feed, Vec::new())?
                 }
             };
-            let Some(end) = end else { return Ok(()) };
-            from = end;
-            let more = |state: &mut State| {
-                (state.ended || state.given() > end).then_some(state.given() > end)
-            };
-            if self.shared.wait_until(Wait::PlanForSamples, more) != Some(true) {
+            if from == self.shared.jobs.len() {
                 return Ok(());
             }
+            let more = |state: &mut AheadState| (self.known(state) > from).then_some(());
+            self.shared.wait_until(Wait::PlanForSamples, more)?;
             self.load_topology_again(gatherer)?;
         }
     }
@@ -109,25 +104,25 @@ impl Engine {
     /// The topology once more, for the next stretch: if need be in the memory of finished batches,
     /// and where even that is too small samples come through the store's caches.
     fn load_topology_again(&self, gatherer: &Gatherer) -> Result<(), SampleError> {
-        let is_short =
-            |error: &SampleError| matches!(error, SampleError::Read(ReadError::Budget(_)));
         match self.load_topology() {
-            Err(error) if is_short(&error) => {}
+            Err(error) if error.is_of_memory() => {}
             other => return other,
         }
-        let taken = |state: &mut State| state.ready.is_empty().then_some(());
-        if self.shared.wait_until(Wait::PlanForSlots, taken).is_none() {
-            return Ok(());
-        }
+        let taken = |state: &mut AheadState| state.ready.is_empty().then_some(());
+        self.shared.wait_until(Wait::PlanForSlots, taken)?;
         gatherer.rest()?;
         match self.load_topology() {
-            Err(error) if is_short(&error) => self.sample_from_disk(),
+            Err(error) if error.is_of_memory() => self.sample_from_disk(),
             other => other,
         }
     }
 
     /// Takes sampled batches in order until there are `count`, or no more are to be had.
-    pub(super) fn take_sampled(&self, count: u64, take: &mut dyn FnMut(Sampled)) -> Option<u64> {
+    pub(super) fn take_sampled(
+        &self,
+        count: u64,
+        take: &mut dyn FnMut(Sampled),
+    ) -> Result<(), SampleError> {
         self.take_sampled_before(count, count + SAMPLED_BEYOND, take)
     }
 
@@ -137,19 +132,22 @@ impl Engine {
         count: u64,
         end: u64,
         take: &mut dyn FnMut(Sampled),
-    ) -> Option<u64> {
+    ) -> Result<(), SampleError> {
         self.shared.wait_until(Wait::PlanForSamples, |state| {
-            state.sample_until = state.sample_until.max(end.min(count + SAMPLED_BEYOND));
-            while let Some(entry) = state.sampled.first_entry() {
-                if *entry.key() != state.planned_input {
+            let known = self.known(state);
+            let way = &mut state.way;
+            way.sample_until = way.sample_until.max(end.min(count + SAMPLED_BEYOND));
+            while let Some(entry) = way.sampled.first_entry() {
+                if *entry.key() != way.planned_input {
                     break;
                 }
-                state.planned_input += 1;
+                way.planned_input += 1;
                 take(entry.remove());
             }
-            let all = state.jobs.is_empty() && state.planned_input == state.begun;
-            let enough = state.planned_input >= count || (all && state.planned_input > 0);
-            (enough || (all && state.ended)).then_some(state.planned_input)
+            let is_enough = way.planned_input >= count.min(self.shared.jobs.len());
+            // More come when the consumer has taken some.
+            let is_all = way.planned_input > 0 && way.planned_input == known;
+            (is_enough || is_all).then_some(())
         })
     }
 
@@ -158,27 +156,26 @@ impl Engine {
         let keep = (keep as usize).min(first.len());
         let again = first.split_off(keep);
         self.shared.change(|state| {
-            state.planned_input = keep as u64;
-            state.sample_until = keep as u64;
-            state.again.extend(again.into_iter().map(|sampled| (sampled.index, sampled.job)));
+            state.way.planned_input = keep as u64;
+            state.way.sample_until = keep as u64;
+            state.way.again.extend(again.into_iter().map(|sampled| sampled.index));
         });
     }
 
-    /// The first of two phases: samples the jobs that are known and frees what that took. `None` if
-    /// everything stops.
+    /// The first of two phases: samples the jobs that are known and frees what that took.
     fn sample_first(
         &self,
         from: u64,
         longest: u64,
         first: Vec<Sampled>,
-    ) -> Result<Option<Spill>, SampleError> {
+    ) -> Result<Spill, SampleError> {
         let mut spill = Spill::create(from, self.settings.spill_dir.as_deref(), self.snapshot())?;
         for sampled in first {
             spill.write(&sampled)?;
         }
         loop {
-            // Once it is known how many may be sampled first, more are given.
-            let end = self.shared.lock().given().min(from + longest);
+            // Once it is known how many may be sampled first, more are known.
+            let end = self.known(&self.shared.lock()).min(from + longest);
             if spill.end() >= end {
                 break;
             }
@@ -189,47 +186,35 @@ impl Engine {
                     result = spill.write(&sampled);
                 }
             };
-            if self.take_sampled_before(upto, end, &mut write).is_none() {
-                return Ok(None);
-            }
+            self.take_sampled_before(upto, end, &mut write)?;
             result?;
         }
         self.set_sampler(self.given.clone());
-        let goes_on = self.rest_samplers();
+        self.rest_samplers()?;
         // Samples were many small pieces; what the allocator kept of them is no room for rows.
         trim_allocator();
-        Ok(goes_on.then_some(spill))
+        Ok(spill)
     }
 
-    /// The gathering thread's work, with the buffers for what it makes.
+    /// What gathers, with the buffers for what it makes.
     fn gatherer(&self, prepared: &mut Prepared) -> Result<Gatherer, SampleError> {
-        let buffers = self.settings.buffers() as usize;
-        let mut sources = Vec::new();
-        for (index, table) in prepared.tables.iter().enumerate() {
-            let each = table.pool_bytes as usize / buffers;
-            let held = self.snapshot().reserve(table.pool_bytes);
-            let pool = Pool::new(buffers, each, held.map_err(SampleError::from_budget)?);
-            let pool = pool.map_err(|source| SampleError::NoMemory { bytes: each, source })?;
-            sources.push((table.tensor, Source::Table(index, pool)));
-        }
-        let residents = prepared.residents.drain(..);
-        sources.extend(residents.map(|(tensor, tensors)| (tensor, Source::Resident(tensors))));
-        let columns = self.given.columns();
-        let column = |(place, (tensor, decoder)): (usize, (TensorRef, Option<&RowDecoder>))| {
-            let at = sources.iter().position(|(known, _)| *known == tensor);
-            let source = at.map_or(Source::Store, |at| sources.swap_remove(at).1);
-            let plain = columns.only(&[place]);
-            GatherColumn { tensor, decoder: decoder.cloned(), source, plain }
+        let (buffers, snapshot) = (self.settings.buffers() as usize, self.snapshot());
+        let (tables, residents) = (&prepared.tables, &mut prepared.residents);
+        let mut source = |tensor: TensorRef| {
+            if let Some(at) = residents.iter().position(|(known, _)| *known == tensor) {
+                return Ok(Some(Source::Resident(residents.swap_remove(at).1)));
+            }
+            let Some(at) = tables.iter().position(|table| table.tensor == tensor) else {
+                return Ok(None);
+            };
+            let bytes = tables[at].pool_bytes;
+            let held = snapshot.reserve(bytes).map_err(SampleError::from_budget)?;
+            Ok(Some(Source::Table(at, Pool::new(buffers, bytes as usize / buffers, held)?)))
         };
-        Ok(Gatherer {
-            snapshot: Arc::clone(self.snapshot()),
-            columns: columns.tensors().enumerate().map(column).collect(),
-            prefetch: self.settings.prefetch,
-            stages: Arc::clone(self.sampler().stages()),
-        })
+        Gatherer::new(snapshot, &self.shared.clock, self.given.columns(), &mut source)
     }
 
-    /// Makes batches from `from` on; returns where it ends, `None` if everything stops.
+    /// Makes batches from `from` on; returns where it ends.
     fn stretch(
         &self,
         prepared: &Prepared,
@@ -237,32 +222,59 @@ impl Engine {
         from: u64,
         feed: Feed,
         first: Vec<Sampled>,
-    ) -> Result<Option<u64>, SampleError> {
+    ) -> Result<u64, SampleError> {
         let bytes = prepared.tables.iter().map(|table| table.slot_bytes(&prepared.chosen)).sum();
         let _held = self.snapshot().reserve(bytes).map_err(SampleError::from_budget)?;
         let (mut planner, slots) = self.planner(prepared, from)?;
         first.into_iter().for_each(|sampled| planner.push(sampled));
-        self.shared.change(|state| state.stretch_end = None);
+        self.shared.change(|state| state.way.stretch_end = None);
         let reading = prepared.chosen.reading;
-        let mut end = None;
         std::thread::scope(|scope| {
-            let stages = &gatherer.stages;
-            let read = || reader::read(&self.shared, self.snapshot(), reading, &slots, stages);
-            let gather = || gatherer.run(&self.shared, &slots);
-            let named = |name: &str| std::thread::Builder::new().name(name.into());
-            let started = named("ng-read")
-                .spawn_scoped(scope, read)
-                .and_then(|_| named("ng-gather").spawn_scoped(scope, gather))
-                .map_err(|source| SampleError::NoThread { source });
-            match started.and_then(|_| self.run(prepared, planner, from, feed)) {
-                Ok(known) => {
-                    end = known;
-                    self.shared.change(|state| state.stretch_end = end);
-                }
-                Err(error) => self.shared.fail(error),
+            let read = || reader::read(&self.shared, self.snapshot(), reading, &slots);
+            let gather = || self.gather_slots(gatherer, &slots);
+            let started = self.shared.start_in(scope, "ng-read", read);
+            let started = started.and_then(|()| self.shared.start_in(scope, "ng-gather", gather));
+            let end = started.and_then(|()| self.run(prepared, planner, from, feed));
+            // The other threads end by either.
+            end.inspect(|end| self.shared.change(|state| state.way.stretch_end = Some(*end)))
+                .map_err(|error| {
+                    self.shared.fail(error);
+                    SampleError::Stopped
+                })
+        })
+    }
+
+    /// The gathering thread's work, until the stretch ends.
+    fn gather_slots(&self, gatherer: &Gatherer, slots: &[Slots]) -> Result<(), SampleError> {
+        let next = |state: &mut AheadState| {
+            if state.way.stretch_end == Some(state.way.gathered) {
+                return Some(None);
             }
+            let has_room = (state.ready.len() as u64) < self.shared.prefetch;
+            if has_room { state.way.next_complete().map(Some) } else { None }
+        };
+        while let Some(resolved) = self.shared.wait_until(Wait::GatherForRows, next)? {
+            let Resolved { sampled, slots: places, rows_read } = resolved;
+            self.finish(gatherer, sampled, &Rows::Slots { slots, places: &places }, rows_read)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a batch of its sample and the rows at hand, and hands it over.
+    pub(super) fn finish(
+        &self,
+        gatherer: &Gatherer,
+        sampled: Sampled,
+        rows: &Rows<'_>,
+        rows_read: u64,
+    ) -> Result<(), SampleError> {
+        let Sampled { index, sample, .. } = sampled;
+        let batch = gatherer.gather(&self.shared, index, sample, rows, rows_read)?;
+        self.shared.change(|state| {
+            state.way.gathered += 1;
+            state.ready.insert(index, Ok(batch));
         });
-        Ok(end)
+        Ok(())
     }
 
     fn planner(
@@ -274,9 +286,7 @@ impl Engine {
         let (mut tables, mut slots) = (Vec::new(), Vec::new());
         for table in &prepared.tables {
             let (count, width) = (table.slots, table.width as usize);
-            let bytes = count * width;
-            let memory = Slots::new(width, count);
-            slots.push(memory.map_err(|source| SampleError::NoMemory { bytes, source })?);
+            slots.push(Slots::new(width, count)?);
             tables.push(Table::new(reading, table.tensor, table.rows as usize, count));
         }
         let snapshot = Arc::clone(self.snapshot());
@@ -287,63 +297,54 @@ impl Engine {
         Ok((Planner::new(snapshot, reading, (window, sweep), gap, tables, from), slots))
     }
 
-    /// Plans batch by batch; returns where the stretch ends, `None` if everything stops.
+    /// Plans batch by batch; returns where the stretch ends.
     fn run(
         &self,
         prepared: &Prepared,
         mut planner: Planner,
         from: u64,
         mut feed: Feed,
-    ) -> Result<Option<u64>, SampleError> {
+    ) -> Result<u64, SampleError> {
         let mut around = Threads(self);
         for (index, table) in prepared.tables.iter().enumerate() {
             planner.keep_hot(index, &table.hot, &mut around)?;
         }
         let mut t = from;
         loop {
-            if !self.feed(&mut feed, &mut planner, t)? {
-                return Ok(None);
-            }
+            self.feed(&mut feed, &mut planner, t)?;
             if planner.available() <= t {
-                if let Feed::Spilled(spill) = &feed {
-                    return Ok(Some(spill.end()));
+                let all = self.shared.jobs.len();
+                match &feed {
+                    Feed::Spilled(spill) => return Ok(spill.end()),
+                    Feed::Live if t == all => return Ok(all),
+                    Feed::Live => {}
                 }
-                let more = |state: &mut State| {
-                    let ended = state.ended && state.given() == t;
-                    (ended || state.given() > t).then_some(ended)
-                };
-                match self.shared.wait_until(Wait::PlanForSamples, more) {
-                    Some(false) => continue,
-                    Some(true) => return Ok(Some(t)),
-                    None => return Ok(None),
-                }
+                let more = |state: &mut AheadState| (self.known(state) > t).then_some(());
+                self.shared.wait_until(Wait::PlanForSamples, more)?;
+                continue;
             }
             let resolved = planner.step(t, &mut around)?;
             t += 1;
-            self.shared.change(|state| {
-                state.planned = t;
-                state.resolved.push_back(resolved);
-            });
+            self.shared.change(|state| state.way.resolved.push_back(resolved));
         }
     }
 
-    /// Gives the planner the samples that step `t` wants; false if everything stops.
-    fn feed(&self, feed: &mut Feed, planner: &mut Planner, t: u64) -> Result<bool, SampleError> {
+    /// Gives the planner the samples that step `t` wants.
+    fn feed(&self, feed: &mut Feed, planner: &mut Planner, t: u64) -> Result<(), SampleError> {
         let needs = planner.needs(t);
         match feed {
-            Feed::Live => {
-                let mut arrived = Vec::new();
-                let taken = self.take_sampled(needs, &mut |sampled| arrived.push(sampled));
-                arrived.into_iter().for_each(|sampled| planner.push(sampled));
-                Ok(taken.is_some())
-            }
+            Feed::Live => self.take_sampled(needs, &mut |sampled| planner.push(sampled)),
             Feed::Spilled(spill) => {
                 while planner.available() < needs.min(spill.end()) {
-                    let index = planner.available();
-                    planner.push(spill.read(index, |bytes| self.admit(index, bytes))?);
+                    planner.push(self.read_back(spill, planner.available())?);
                 }
-                Ok(!self.shared.lock().closed)
+                Ok(())
             }
         }
+    }
+
+    /// A sample that was written down.
+    pub(super) fn read_back(&self, spill: &mut Spill, index: u64) -> Result<Sampled, SampleError> {
+        spill.read(index, |bytes| self.shared.admit(self.snapshot(), index, bytes))
     }
 }

@@ -9,7 +9,7 @@ use ng_io::{ScratchError, ScratchFile};
 use ng_store::Snapshot;
 use ng_types::Reservation;
 
-use super::pieces::{Job, OrderedRows, Sampled};
+use super::pieces::{OrderedRows, Sampled};
 use crate::compact::{CompactEdges, CompactNodes, CompactSample};
 use crate::{Ids, SampleError};
 
@@ -86,7 +86,7 @@ impl Spill {
         let decoded = decode(from, held).and_then(|sample| Some((sample, from.ordered()?)));
         // What was written is what is read, so this is a defect and not damage.
         let (sample, ordered) = decoded.ok_or(SampleError::ThreadLost)?;
-        Ok(Sampled { index, job: Job::default(), sample, ordered, held: None })
+        Ok(Sampled { index, sample, ordered, held: None })
     }
 }
 

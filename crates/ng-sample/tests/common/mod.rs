@@ -7,6 +7,7 @@ pub mod one_type;
 use std::path::Path;
 
 use ng_io::BackendChoice;
+use ng_sample::Jobs;
 use ng_store::{
     BuildOptions, EdgeTypeSpec, Entry, OpenOptions, Owner, Store, StoreBuilder, TensorRef,
     TensorSpec,
@@ -264,6 +265,13 @@ pub fn build_every_kind(dir: &Path, nodes: [u64; 3]) {
         builder.add(writer.finish().expect("finish")).expect("add");
     }
     builder.commit().expect("commit");
+}
+
+/// An epoch of batches with the seeds of their numbers, of which only the last may be fewer; the
+/// stream of a batch is its number.
+pub fn jobs(node_type: NodeTypeId, batches: u64, seeds: impl Fn(u64) -> Vec<u64>) -> Jobs {
+    let batch_size = seeds(0).len() as u64;
+    Jobs::once(node_type, (0..batches).flat_map(seeds).collect(), batch_size)
 }
 
 /// The upper tail of chi-square, by the cube-root normal approximation (Wilson and Hilferty 1931).

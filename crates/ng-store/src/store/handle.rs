@@ -26,6 +26,7 @@ use crate::store::load::{load_version, pin_version};
 use crate::store::memory::{WORKING_BYTES_MIN, divide};
 use crate::store::options::{OpenOptions, StoreStats};
 use crate::store::snapshot::Snapshot;
+use crate::store::tenants::Tenants;
 use crate::tensor::layout::RowLayout;
 use crate::version::base::Version;
 use crate::write::batch::WriteBatch;
@@ -147,6 +148,7 @@ impl Store {
             costs: OnceLock::new(),
             kept_costs,
             orders: HeldOrders::default(),
+            tenants: Tenants::default(),
             note,
             place,
             batch_timeout: options.batch_timeout,

@@ -18,6 +18,7 @@ use crate::error::ReadError;
 use crate::page::reader::Pages;
 use crate::page::segment::Placed;
 use crate::rows::order::HeldOrders;
+use crate::store::tenants::Tenants;
 use crate::tensor::layout::RowLayout;
 use crate::version::base::Version;
 use crate::write::seen::Seen;
@@ -41,6 +42,7 @@ pub(crate) struct Inner {
     pub kept_costs: Option<KeptCosts>,
     /// Orders of rows that somebody holds in memory.
     pub orders: HeldOrders,
+    pub tenants: Tenants,
     pub note: String,
     /// The directory; a disk of tests has none.
     pub place: Option<Arc<NamedDir>>,

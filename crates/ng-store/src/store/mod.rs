@@ -9,3 +9,4 @@ pub(crate) mod load;
 pub(crate) mod memory;
 pub(crate) mod options;
 pub(crate) mod snapshot;
+pub(crate) mod tenants;

@@ -16,6 +16,7 @@ use crate::error::ReadError;
 use crate::page::scan::{VisitRows, scan_rows};
 use crate::page::segment::Placed;
 use crate::store::inner::Inner;
+use crate::store::tenants::Tenants;
 use crate::tensor::reader::GatherStats;
 use crate::tensor::reader::TensorReader;
 use crate::topology::expansion::{Draw, Expansion};
@@ -229,6 +230,16 @@ impl Snapshot {
     /// `block_bytes` and those for rows nothing.
     pub fn free_beside_blocks(&self, block_bytes: u64) -> u64 {
         self.inner.free_beside_blocks(block_bytes)
+    }
+
+    /// Who holds memory of the store.
+    pub fn tenants(&self) -> &Tenants {
+        &self.inner.tenants
+    }
+
+    /// The name of the back end that reads.
+    pub fn backend(&self) -> &'static str {
+        self.inner.pages.reader.disk().backend()
     }
 
     /// Counts rows that were handed out, and how many of them were in memory.

@@ -1,180 +1,74 @@
-//! The gathering thread: a record's cold rows and the hot rows in memory into the columns of a
-//! batch, in the order of its nodes or edges.
-
-use std::time::{Duration, Instant};
+//! The gathering thread: records taken apart, their cold rows and the hot ones in memory at hand.
 
 use ng_io::Region;
-use ng_simd::{RowDecoder, finish_streaming, prefetch};
-use ng_store::GatherStats;
-use ng_types::Reservation;
-use rayon::prelude::*;
 
-use super::hot::HeldColumn;
-use super::read::damaged;
-use super::{Engine, Job, POLL, State};
-use crate::buffer::Buffer;
+use super::{Replay, ReplayState};
+use crate::SampleError;
+use crate::clock::Wait;
+use crate::compact::CompactSample;
+use crate::compiled::CompiledError;
+use crate::compiled::file::EpochFile;
 use crate::compiled::hot::PackedTable;
 use crate::compiled::record::{self, Decoded};
-use crate::sampler::Stage;
-use crate::{Column, MiniBatch, SampleError};
+use crate::pipeline::{COLD, Gatherer, Rows};
+use crate::{Ids, MiniBatch};
 
-/// How long the consumer has to give back memory, before more is asked for and before giving up.
-const PATIENCE: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(10)];
-
-/// A buffer comes back without a word, so the wait is one of short looks.
-const LOOK: Duration = Duration::from_millis(1);
-
-/// Rows that one task copies.
-const ROWS_TOGETHER: usize = 2048;
-
-/// Marks the place of a cold row.
-pub(crate) const COLD: u32 = 1 << 31;
-
-/// Rows whose memory is on its way while another is copied.
-const NEAR: usize = 3;
-
-/// The part of a row that is fetched early; the processor foresees the rest.
-fn near(row: &[u8]) -> &[u8] {
-    &row[..row.len().min(1024)]
+/// What is held in memory, and what gathers with it.
+pub(super) struct Loaded {
+    pub gatherer: Gatherer,
+    /// By table: its hot rows, one behind the other.
+    pub hot: Vec<Region>,
 }
 
-impl Engine {
+impl Replay {
     /// Makes batches until everything stops.
-    pub(super) fn gather_all(&self) -> Result<(), SampleError> {
-        let next = |state: &mut State| {
-            (state.ready.len() < self.prefetch).then(|| state.loaded.pop_front()).flatten()
+    pub fn run_gatherer(&self) -> Result<(), SampleError> {
+        let next = |state: &mut ReplayState| {
+            let has_room = (state.ready.len() as u64) < self.shared.prefetch;
+            if has_room { state.way.read.pop_front() } else { None }
         };
-        while let Some((job, memory)) = self.wait_until(POLL, next) {
+        loop {
+            let (job, memory) = self.shared.wait_until(Wait::GatherForRows, next)?;
             let batch = self.gather(job, &memory)?;
-            self.gate.change(|state| {
-                state.records.push(memory);
-                state.ready.extend(batch);
+            self.shared.change(|state| {
+                state.way.free.push(memory);
+                state.ready.insert(job, Ok(batch));
             });
         }
-        Ok(())
     }
 
-    /// `None` if everything stops meanwhile.
-    fn gather(&self, job: Job, memory: &Region) -> Result<Option<MiniBatch>, SampleError> {
-        let file = &self.files[job.file];
-        let entry = file.entries.get(job.batch as usize).copied().unwrap_or_default();
-        let bytes = memory.as_slice().get(..entry.bytes as usize).unwrap_or_default();
-        let fail = |what| damaged(file, job.batch, what);
-        let snapshot = self.sampler.snapshot();
-        let decoded = record::decode(bytes, job.batch, snapshot.catalog(), self.hot());
+    fn gather(&self, job: u64, memory: &Region) -> Result<MiniBatch, SampleError> {
+        let (file, batch) = self.place(job);
+        let file = &self.files[file];
+        let bytes = &memory.as_slice()[..file.entries[batch as usize].bytes as usize];
+        let fail = |what| damaged(file, batch, what);
+        let catalog = self.sampler.snapshot().catalog();
+        let decoded = record::decode(bytes, batch, catalog, self.hot());
         let Decoded { nodes, edges, cold } = decoded.map_err(fail)?;
-        let mut batch = MiniBatch { nodes, edges, columns: Vec::new(), held: Vec::new() };
-        let Some(held) = self.reserve(batch.topology_bytes())? else { return Ok(None) };
-        batch.held.push(Some(held));
-        let Some(held) = self.held.get() else { return Ok(None) };
-        let wanted = self.sampler.columns();
-        let columns = wanted.tensors().zip(&held.columns).zip(&self.pools);
-        for (((tensor, decoder), source), pool) in columns {
-            let (Some(decoder), false) = (decoder, matches!(source, HeldColumn::Store(_))) else {
-                self.gather_plainly(source, &mut batch)?;
-                continue;
-            };
-            let len = batch.row_ids(tensor.owner).len() * decoder.out_bytes();
-            let taken = match pool {
-                Some(pool) => {
-                    let take = || {
-                        Ok(pool
-                            .take(len, &|bytes| snapshot.reserve(bytes))?
-                            .map(|buffer| (buffer, None)))
-                    };
-                    self.wait_for_memory(take, len)?
-                }
-                None => self.wait_for_memory(|| self.own_buffer(len).map(Some), len)?,
-            };
-            let Some((mut out, held)) = taken else { return Ok(None) };
-            match source {
-                HeldColumn::Hot(table, hot) => {
-                    let table_of = &self.hot().tables[*table];
-                    let cold = bytes.get(cold[*table].clone()).unwrap_or_default();
-                    let places = places(batch.row_ids(tensor.owner), table_of, cold.len());
-                    let places = places.map_err(fail)?;
-                    let cold_rows = cold.len() as u64 / table_of.width.max(1);
-                    let rows = places.len() as u64;
-                    snapshot.count_rows(GatherStats { rows, rows_cached: rows - cold_rows });
-                    copy_rows(&places, (hot.as_slice(), cold), decoder, out.as_mut_slice());
-                }
-                HeldColumn::Whole(whole) => {
-                    let ids = batch.row_ids(tensor.owner);
-                    whole.gather(ids, decoder, out.as_mut_slice());
-                }
-                HeldColumn::Store(_) => {}
-            }
-            batch.held.push(held);
-            let dtype = decoder.wanted();
-            batch.columns.push(Column { tensor, dtype, sparse: None, bytes: out });
+        // What it takes is a part of what is set aside for subgraphs.
+        let held = self.sampler.snapshot().reserve(0).map_err(SampleError::from_budget)?;
+        let sample = CompactSample { nodes, edges, _held: held };
+        let (mut all, mut rows_read) = (Vec::new(), 0);
+        for (table, cold) in self.hot().tables.iter().zip(&cold) {
+            let places = places(sample.row_ids(table.tensor.owner), table, cold.len());
+            all.push(places.map_err(fail)?);
+            rows_read += cold.len() as u64 / table.width.max(1);
         }
-        Ok(Some(batch))
-    }
-
-    /// Puts a column into the batch that the store has to be asked for.
-    fn gather_plainly(
-        &self,
-        source: &HeldColumn,
-        batch: &mut MiniBatch,
-    ) -> Result<(), SampleError> {
-        let HeldColumn::Store(column) = source else { return Ok(()) };
-        let snapshot = self.sampler.snapshot();
-        let admit = |_: Stage, bytes: u64| snapshot.reserve_batch(bytes).map_err(SampleError::from);
-        column.gather(snapshot, batch, &admit)
-    }
-
-    fn reserve(&self, bytes: u64) -> Result<Option<Reservation>, SampleError> {
-        self.patiently(|| {
-            let held = self.sampler.snapshot().reserve(bytes);
-            held.map(Some).map_err(SampleError::from_budget)
-        })
-    }
-
-    fn own_buffer(&self, len: usize) -> Result<Taken, SampleError> {
-        let held = self.sampler.snapshot().reserve(len as u64).map_err(SampleError::from_budget)?;
-        let buffer = Buffer::new(len);
-        let buffer = buffer.map_err(|source| SampleError::NoMemory { bytes: len, source })?;
-        Ok((buffer, Some(held)))
-    }
-
-    /// What `take` gives; memory beside the plan if the consumer keeps what it got.
-    fn wait_for_memory(
-        &self,
-        take: impl Fn() -> Result<Option<Taken>, SampleError>,
-        len: usize,
-    ) -> Result<Option<Taken>, SampleError> {
-        let start = Instant::now();
-        self.patiently(|| match take()? {
-            Some(taken) => Ok(Some(taken)),
-            None if start.elapsed() < PATIENCE[0] => Ok(None),
-            None => self.own_buffer(len).map(Some),
-        })
-    }
-
-    /// Tries until there is memory; its error if the consumer gives none back for long. `None` if
-    /// everything stops.
-    fn patiently<T>(
-        &self,
-        mut take: impl FnMut() -> Result<Option<T>, SampleError>,
-    ) -> Result<Option<T>, SampleError> {
-        let start = Instant::now();
-        let look = |state: &mut State| match take() {
-            Ok(taken) => taken.map(Ok),
-            Err(_) if !state.ready.is_empty() || start.elapsed() < PATIENCE[1] => None,
-            Err(error) => Some(Err(error)),
+        let loaded = self.loaded.get().ok_or(SampleError::Stopped)?;
+        let rows = Rows::Record {
+            hot: loaded.hot.iter().map(Region::as_slice).collect(),
+            cold: cold.into_iter().map(|cold| &bytes[cold]).collect(),
+            places: all,
         };
-        self.wait_until(LOOK, look).transpose()
+        loaded.gatherer.gather(&self.shared, job, sample, &rows, rows_read)
     }
 }
 
-/// A buffer, and what pays for it unless a pool does.
-type Taken = (Buffer, Option<Reservation>);
-
 /// Where each row of a batch is: the place of a hot one in memory, of a cold one in the record.
-fn places(ids: &[i64], table: &PackedTable, cold_bytes: usize) -> Result<Vec<u32>, String> {
+fn places(ids: &Ids, table: &PackedTable, cold_bytes: usize) -> Result<Vec<u32>, String> {
     let mut cold = 0;
-    let place = |id: &i64| {
-        table.hot.place(*id as u64).unwrap_or_else(|| {
+    let place = |id: u64| {
+        table.hot.place(id).unwrap_or_else(|| {
             cold += 1;
             COLD | (cold - 1)
         })
@@ -186,29 +80,9 @@ fn places(ids: &[i64], table: &PackedTable, cold_bytes: usize) -> Result<Vec<u32
     Err(format!("{cold_bytes} bytes of rows where {cold} rows are cold"))
 }
 
-/// Rows from where they are, decoded, one after the other.
-pub(crate) fn copy_rows(
-    places: &[u32],
-    (hot, cold): (&[u8], &[u8]),
-    decoder: &RowDecoder,
-    out: &mut [u8],
-) {
-    let (stored, width) = (decoder.stored_bytes(), decoder.out_bytes());
-    let row = |place: u32| {
-        let (from, at) = if place & COLD == 0 { (hot, place) } else { (cold, place & !COLD) };
-        let at = at as usize * stored;
-        from.get(at..at + stored).unwrap_or_default()
-    };
-    let tasks = out.par_chunks_mut(ROWS_TOGETHER * width).zip(places.par_chunks(ROWS_TOGETHER));
-    tasks.for_each(|(out, places)| {
-        let mut decoded = Vec::new();
-        places.iter().take(NEAR).for_each(|place| prefetch(near(row(*place))));
-        for (step, (place, out)) in places.iter().zip(out.chunks_exact_mut(width)).enumerate() {
-            if let Some(later) = places.get(step + NEAR) {
-                prefetch(near(row(*later)));
-            }
-            decoder.decode_streaming(row(*place), &mut decoded, out);
-        }
-        finish_streaming();
-    });
+/// An error that names a batch of a file.
+fn damaged(file: &EpochFile, batch: u64, what: String) -> SampleError {
+    let offset = file.entries[batch as usize].offset;
+    let file = file.reader.name(file.file).to_string();
+    CompiledError::Damaged { file, batch, offset, what }.into()
 }

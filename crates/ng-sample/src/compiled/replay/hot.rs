@@ -1,35 +1,21 @@
 //! What a replay holds in memory: hot rows, read in one pass, and whole tensors.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use ng_io::Region;
 use ng_store::{Merge, Owner, Planned, RowPart, RowPlan, Snapshot, TensorMeta, TensorRef};
 use ng_types::Reservation;
 
-use super::{Engine, no_memory};
+use super::Replay;
+use super::gather::Loaded;
 use crate::SampleError;
-use crate::columns::Columns;
-use crate::compiled::hot::HotRows;
+use crate::buffer::region;
+use crate::compiled::hot::PackedTable;
 use crate::compiled::memory::ORDERED_ROW_BYTES;
-use crate::lookahead::ResidentTensor;
+use crate::pipeline::{Gatherer, HotRows, ResidentTensor, Source};
 
 /// Rows that are planned together.
 const ROWS_TOGETHER: usize = 1 << 15;
-
-/// Rows in memory, by column of the sampler.
-pub(super) struct Held {
-    pub columns: Vec<HeldColumn>,
-}
-
-/// Where the rows of a column come from.
-pub(super) enum HeldColumn {
-    /// Hot rows of this table, one behind the other; the others come with each batch.
-    Hot(usize, Region),
-    /// All rows.
-    Whole(ResidentTensor),
-    /// The store's caches: rows of no fixed length.
-    Store(Columns),
-}
 
 /// Hot rows that follow each other in the file.
 struct Part {
@@ -44,37 +30,44 @@ impl Planned for Part {
     }
 }
 
-impl Engine {
-    /// Reads what is held in memory; `None` if everything stops meanwhile.
-    pub(super) fn load(&self) -> Result<Option<Held>, SampleError> {
-        let mut columns = Vec::new();
-        let (wanted, snapshot) = (self.sampler.columns(), self.sampler.snapshot());
-        for (place, (tensor, decoder)) in wanted.tensors().enumerate() {
-            let table = self.hot().tables.iter().position(|table| table.tensor == tensor);
+impl Replay {
+    /// Reads what is held in memory.
+    pub(super) fn load(&self) -> Result<Loaded, SampleError> {
+        let snapshot = self.sampler.snapshot();
+        let tables = &self.hot().tables;
+        let hot = tables.iter().map(|table| self.load_hot(table)).collect::<Result<_, _>>()?;
+        let pools = std::mem::take(&mut *self.pools.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut pools = pools.into_iter();
+        let mut source = |tensor: TensorRef| {
+            if let Some(at) = tables.iter().position(|table| table.tensor == tensor) {
+                return Ok(pools.next().map(|pool| Source::Table(at, pool)));
+            }
             let is_sparse = snapshot.catalog().tensor(tensor).is_some_and(TensorMeta::is_sparse);
-            columns.push(match (table, decoder) {
-                (Some(table), Some(_)) => HeldColumn::Hot(table, self.load_hot(tensor, table)?),
-                (None, Some(_)) if !is_sparse => {
-                    HeldColumn::Whole(ResidentTensor::load(snapshot, tensor)?)
-                }
-                _ => HeldColumn::Store(wanted.only(&[place])),
-            });
+            if is_sparse {
+                return Ok(None);
+            }
+            ResidentTensor::load(snapshot, tensor).map(Source::Resident).map(Some)
+        };
+        let columns = self.sampler.columns();
+        let gatherer = Gatherer::new(snapshot, &self.shared.clock, columns, &mut source)?;
+        if self.shared.is_stopping() {
+            Err(SampleError::Stopped)
+        } else {
+            Ok(Loaded { gatherer, hot })
         }
-        Ok((!self.is_stopping()).then_some(Held { columns }))
     }
 
-    fn load_hot(&self, tensor: TensorRef, table: usize) -> Result<Region, SampleError> {
-        let snapshot = self.sampler.snapshot();
-        let table = &self.hot().tables[table];
+    fn load_hot(&self, table: &PackedTable) -> Result<Region, SampleError> {
+        let (snapshot, tensor) = (self.sampler.snapshot(), table.tensor);
         let (width, bytes) = (table.width as usize, table.hot.len() * table.width);
-        let mut region = Region::with_huge_pages(bytes as usize).map_err(no_memory(bytes))?;
+        let mut region = region(bytes as usize)?;
         let merge = Merge::Gaps(snapshot.disk_costs(tensor)?.gap_blocks());
         let memory = region.as_mut_slice();
         let (mut rows, _held) = in_file_order(snapshot, tensor, &table.hot)?;
         let mut failure = None;
         let mut next = || {
             let (part, places): (Vec<u64>, Vec<u32>) = rows.by_ref().take(ROWS_TOGETHER).unzip();
-            if part.is_empty() || failure.is_some() || self.is_stopping() {
+            if part.is_empty() || failure.is_some() || self.shared.is_stopping() {
                 return None;
             }
             let plan = snapshot.plan_rows(tensor, &part, merge);

@@ -9,9 +9,7 @@ mod hot;
 mod read;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use ng_io::Region;
 use ng_types::Reservation;
@@ -20,66 +18,51 @@ use super::error::CompiledError;
 use super::file::EpochFile;
 use super::hot::HotSet;
 use super::memory::{Largest, RECORDS, ReplayMemory, buffer_bytes, room};
-use crate::buffer::Pool;
-use crate::gate::{Gate, join_all};
-use crate::{MiniBatch, SampleError, Sampler};
-pub(crate) use gather::{COLD, copy_rows};
-use hot::Held;
+use crate::buffer::{Pool, region};
+use crate::pipeline::{Shared, State};
+use crate::seeds::Jobs;
+use crate::{SampleError, Sampler};
+use gather::Loaded;
 
-/// How long a wait lasts before the world is looked at again.
-const POLL: Duration = Duration::from_millis(20);
-
-/// A batch of one of the files.
-#[derive(Clone, Copy, Debug)]
-struct Job {
-    file: usize,
-    batch: u64,
-}
-
-#[derive(Default)]
-struct State {
-    jobs: VecDeque<Job>,
+/// What the threads share.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    /// The next job whose record is read.
+    begun: u64,
     /// Records that nobody uses.
-    records: Vec<Region>,
+    free: Vec<Region>,
     /// Records that were read, in the order of the jobs.
-    loaded: VecDeque<(Job, Region)>,
-    ready: VecDeque<MiniBatch>,
-    given: u64,
-    delivered: u64,
-    failure: Option<SampleError>,
-    closed: bool,
+    read: VecDeque<(u64, Region)>,
 }
 
-struct Engine {
+/// The state of a replay.
+type ReplayState = State<Records>;
+
+/// Batches of compiled epochs.
+pub(crate) struct Replay {
+    pub shared: Shared<Records>,
     sampler: Sampler,
     files: Vec<EpochFile>,
-    prefetch: usize,
     memory: ReplayMemory,
-    held: OnceLock<Held>,
-    /// By column of the sampler: buffers for rows, where they are not held whole.
-    pools: Vec<Option<Arc<Pool>>>,
-    gate: Gate<State>,
+    loaded: OnceLock<Loaded>,
+    /// Buffers for rows, by column of the sampler whose rows are not held whole.
+    pools: Mutex<Vec<Arc<Pool>>>,
     _reserved: Reservation,
 }
 
-/// Batches of compiled epochs in the order of their jobs. Dropping it stops its threads.
-pub struct Replay {
-    engine: Arc<Engine>,
-    workers: Vec<JoinHandle<()>>,
-}
-
 impl Replay {
-    /// Reserves the memory and starts the threads, which begin when jobs come. The files were
-    /// checked against what is asked for; rows come as `sampler` has them.
+    /// Reserves the memory. The files were checked against what is asked for; epochs that were not
+    /// compiled take turns with them. Rows come as `sampler` has them.
     ///
     /// # Errors
     /// [`SampleError::Budget`] where the memory is not there, [`CompiledError::Mismatch`] if the
     /// files have other hot rows than the first.
     pub fn new(
         sampler: Sampler,
+        jobs: Jobs,
         files: Vec<EpochFile>,
         prefetch: usize,
-    ) -> Result<Self, SampleError> {
+    ) -> Result<Arc<Self>, SampleError> {
         let Some(first) = files.first().filter(|_| prefetch > 0) else {
             return Err(SampleError::Spec(
                 "a replay needs files, and prefetch of 1 or more".into(),
@@ -97,126 +80,35 @@ impl Replay {
                 let bytes = buffer_bytes(largest.rows[table], decoder.out_bytes() as u64);
                 let buffers = prefetch + 1;
                 let held = reserved.split(bytes * buffers as u64);
-                Pool::new(buffers, bytes as usize, held).map_err(no_memory(bytes))
+                Pool::new(buffers, bytes as usize, held)
             });
-            pools.push(pool.transpose()?);
+            pools.extend(pool.transpose()?);
         }
-        let region = |_| Region::with_huge_pages(memory.record as usize);
-        let records = (0..records).map(region).collect::<std::io::Result<_>>();
-        let records = records.map_err(no_memory(memory.record))?;
-        let engine = Arc::new(Engine {
-            sampler,
-            files,
-            prefetch,
-            memory,
-            held: OnceLock::new(),
-            pools,
-            gate: Gate::new(State { records, ..State::default() }),
-            _reserved: reserved,
-        });
-        let start = |name: &str, work: fn(&Engine) -> Result<(), SampleError>| {
-            let engine = Arc::clone(&engine);
-            let run = move || {
-                if let Err(error) = work(&engine) {
-                    engine.gate.change(|state| state.failure.get_or_insert(error).to_string());
-                }
-            };
-            std::thread::Builder::new().name(name.into()).spawn(run)
-        };
-        let read = start("ng-read", Engine::read_all);
-        let gather = start("ng-gather", Engine::gather_all);
-        let workers = [read, gather].into_iter().collect::<std::io::Result<_>>();
-        let workers = workers.map_err(|source| SampleError::NoThread { source })?;
-        Ok(Self { engine, workers })
-    }
-
-    /// Gives a job: batch `batch` of file number `file`.
-    pub fn push(&self, file: usize, batch: u64) {
-        self.engine.gate.change(|state| {
-            state.jobs.push_back(Job { file, batch });
-            state.given += 1;
-        });
+        let free = (0..records).map(|_| region(memory.record as usize));
+        let free = free.collect::<Result<_, _>>()?;
+        let shared = Shared::new(sampler.clock(), jobs, prefetch);
+        shared.change(|state: &mut ReplayState| state.way.free = free);
+        let (loaded, pools) = (OnceLock::new(), Mutex::new(pools));
+        let _reserved = reserved;
+        Ok(Arc::new(Self { shared, sampler, files, memory, loaded, pools, _reserved }))
     }
 
     /// What it takes of the budget.
     pub fn memory(&self) -> &ReplayMemory {
-        &self.engine.memory
-    }
-
-    /// Waits up to `timeout` for the next batch: `Ok(None)` if there is no job left, `Err(())` if
-    /// time ran out, so that a caller can look at signals and come again.
-    #[allow(clippy::result_unit_err)]
-    pub fn next_within(
-        &mut self,
-        timeout: Duration,
-    ) -> Result<Option<Result<MiniBatch, SampleError>>, ()> {
-        self.engine.gate.look_within(timeout, POLL, |state| {
-            if let Some(batch) = state.ready.pop_front() {
-                state.delivered += 1;
-                return Some(Some(Ok(batch)));
-            }
-            if let Some(error) = state.failure.take() {
-                state.closed = true;
-                return Some(Some(Err(error)));
-            }
-            if state.closed || state.delivered == state.given {
-                return Some(None);
-            }
-            let is_one_gone = self.workers.iter().any(JoinHandle::is_finished);
-            is_one_gone.then_some(Some(Err(SampleError::ThreadLost)))
-        })
-    }
-
-    /// Stops the threads and drops what they prepared.
-    pub fn close(&mut self) {
-        self.engine.gate.change(|state| {
-            state.closed = true;
-            state.ready.clear();
-        });
-        join_all(&mut self.workers);
-    }
-}
-
-impl Iterator for Replay {
-    type Item = Result<MiniBatch, SampleError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Ok(item) = self.next_within(Duration::from_secs(1)) {
-                return item;
-            }
-        }
-    }
-}
-
-impl Drop for Replay {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-impl Engine {
-    /// Waits until `look` finds something; `None` when everything stops.
-    fn wait_until<R>(
-        &self,
-        poll: Duration,
-        mut look: impl FnMut(&mut State) -> Option<R>,
-    ) -> Option<R> {
-        let found = self.gate.look_within(Duration::MAX, poll, |state| {
-            let goes_on = !state.closed && state.failure.is_none();
-            if goes_on { look(state).map(Some) } else { Some(None) }
-        });
-        found.ok().flatten()
-    }
-
-    fn is_stopping(&self) -> bool {
-        let state = self.gate.lock();
-        state.closed || state.failure.is_some()
+        &self.memory
     }
 
     /// The hot rows of all files.
     fn hot(&self) -> &HotSet {
         self.files[0].hot()
+    }
+
+    /// Where the batch of a job is: the file, and the batch's number there. The seeds are those of
+    /// the epoch that was compiled.
+    fn place(&self, job: u64) -> (usize, u64) {
+        let (epoch, batch) = self.shared.jobs.number(job);
+        let own = self.files.iter().position(|file| file.id().train_epoch == epoch);
+        (own.unwrap_or((epoch % self.files.len() as u64) as usize), batch)
     }
 }
 
@@ -234,10 +126,6 @@ fn reserve(sampler: &Sampler, memory: &ReplayMemory) -> Result<(u64, Reservation
     let bytes = memory.hot + memory.buffers + memory.record * records;
     let reserved = sampler.snapshot().reserve(bytes).map_err(SampleError::from_budget)?;
     Ok((records, reserved))
-}
-
-fn no_memory(bytes: u64) -> impl Fn(std::io::Error) -> SampleError {
-    move |source| SampleError::NoMemory { bytes: bytes as usize, source }
 }
 
 fn largest(files: &[EpochFile], tables: usize) -> Largest {

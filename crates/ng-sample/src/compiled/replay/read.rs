@@ -1,14 +1,16 @@
 //! The reading thread: records from front to back in long pieces, several in flight. A piece of a
 //! checksum is one read.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use ng_io::{ReadError, ReadOp, Region};
 use ng_simd::{copy_streaming, finish_streaming};
 
-use super::{Engine, Job, POLL, State};
+use super::{Replay, ReplayState};
 use crate::SampleError;
+use crate::clock::{Wait, Work};
 use crate::compiled::CompiledError;
 use crate::compiled::file::EpochFile;
 use crate::compiled::format::{Entry, PIECE_BYTES};
@@ -18,7 +20,8 @@ const PIECE_BITS: u32 = 32;
 
 /// A record on its way.
 struct Arriving {
-    job: Job,
+    job: u64,
+    batch: u64,
     entry: Entry,
     memory: Region,
     /// The piece that is asked for next.
@@ -45,24 +48,18 @@ struct Session {
     failure: Option<SampleError>,
 }
 
-impl Engine {
-    /// Loads what is held in memory, then reads records until everything stops.
-    pub(super) fn read_all(&self) -> Result<(), SampleError> {
-        let begun = |state: &mut State| (!state.jobs.is_empty()).then_some(());
-        if self.wait_until(POLL, begun).is_none() {
-            return Ok(());
-        }
-        let Some(held) = self.load()? else { return Ok(()) };
+impl Replay {
+    /// Loads what is held in memory, then reads the records of all jobs.
+    pub fn run_reader(&self) -> Result<(), SampleError> {
         // Set once, by this thread alone.
-        let _ = self.held.set(held);
-        let waiting = |state: &mut State| {
-            let file = state.jobs.front()?.file;
-            (!state.records.is_empty()).then_some(file)
+        let _ = self.loaded.set(self.load()?);
+        let waiting = |state: &mut ReplayState| {
+            let is_over = state.way.begun == self.shared.jobs.len();
+            (is_over || !state.way.free.is_empty()).then_some((!is_over).then_some(state.way.begun))
         };
-        while let Some(file) = self.wait_until(POLL, waiting) {
-            let Some(file) = self.files.get(file) else {
-                return Err(SampleError::Spec(format!("there is no file number {file}")));
-            };
+        while let Some(job) = self.shared.wait_until(Wait::ReadForPlans, waiting)? {
+            let (file, _) = self.place(job);
+            let file = &self.files[file];
             let before = file.reader.stats().counts();
             let result = self.read_some(file);
             let counts = file.reader.stats().counts().since(&before);
@@ -75,6 +72,7 @@ impl Engine {
     /// Reads records of `file` as long as the next job is one and there is memory for it.
     fn read_some(&self, file: &EpochFile) -> Result<(), SampleError> {
         let session = RefCell::new(Session::default());
+        let since = Cell::new(Instant::now());
         let mut next = || {
             let session = &mut *session.borrow_mut();
             if session.failure.is_some() {
@@ -117,6 +115,8 @@ impl Engine {
                 }
             }
             self.hand_over(file, session);
+            let now = Instant::now();
+            self.shared.clock.add(Work::Read, now - since.replace(now));
         };
         file.reader.read(&mut next, &mut done).map_err(CompiledError::from)?;
         session.into_inner().failure.map_or(Ok(()), Err)
@@ -124,23 +124,24 @@ impl Engine {
 
     /// The next record, if it is of `file` and there is memory for it.
     fn begin(&self, file: &EpochFile) -> Option<Result<Arriving, SampleError>> {
-        let mut state = self.gate.lock();
-        if state.closed || state.failure.is_some() {
+        let mut state = self.shared.lock();
+        if state.closed || state.failure.is_some() || state.way.begun == self.shared.jobs.len() {
             return None;
         }
-        let next = state.jobs.front().copied()?;
-        if !self.files.get(next.file).is_some_and(|next| std::ptr::eq(next, file)) {
+        let job = state.way.begun;
+        let (next, batch) = self.place(job);
+        if !std::ptr::eq(&self.files[next], file) {
             return None;
         }
-        let Some(entry) = file.entries.get(next.batch as usize).copied() else {
-            let what = format!("the compiled epoch has no batch {}", next.batch);
+        let Some(entry) = file.entries.get(batch as usize).copied() else {
+            let what = format!("the compiled epoch has no batch {batch}");
             return Some(Err(SampleError::Spec(what)));
         };
-        let memory = state.records.pop()?;
-        state.jobs.pop_front();
+        let memory = state.way.free.pop()?;
+        state.way.begun += 1;
         let pieces = (entry.bytes as usize).div_ceil(PIECE_BYTES);
         let crcs = vec![0; pieces];
-        Some(Ok(Arriving { job: next, entry, memory, next: 0, left: pieces, crcs }))
+        Some(Ok(Arriving { job, batch, entry, memory, next: 0, left: pieces, crcs }))
     }
 
     /// Hands records over that are there, in order. After a failure nothing more is: what came next
@@ -151,19 +152,12 @@ impl Engine {
         {
             let Some(whole) = session.arriving.pop_front() else { return };
             session.first += 1;
-            if let Err(error) = file.check_record(whole.job.batch, whole.entry, &whole.crcs) {
+            if let Err(error) = file.check_record(whole.batch, whole.entry, &whole.crcs) {
                 session.failure = Some(error.into());
                 return;
             }
             file.reader.stats().add_useful(whole.entry.bytes);
-            self.gate.change(|state| state.loaded.push_back((whole.job, whole.memory)));
+            self.shared.change(|state| state.way.read.push_back((whole.job, whole.memory)));
         }
     }
-}
-
-/// An error that names a batch of a file.
-pub(super) fn damaged(file: &EpochFile, batch: u64, what: String) -> SampleError {
-    let offset = file.entries.get(batch as usize).map_or(0, |entry| entry.offset);
-    let file = file.reader.name(file.file).to_string();
-    CompiledError::Damaged { file, batch, offset, what }.into()
 }

@@ -13,8 +13,9 @@ use ng_store::{Merge, Planned, RowPart, RowPlan};
 
 use super::dealer::Dealer;
 use super::memory::region_bytes;
-use super::{Engine, Place, Spill, Table, new_region};
+use super::{LookAhead, Place, Spill, Table};
 use crate::SampleError;
+use crate::buffer::region;
 
 /// Bytes of rows that are read together, if they are no longer than that each; and so many rows at
 /// most.
@@ -80,7 +81,7 @@ pub(super) struct Deal {
 
 impl Deal {
     pub fn new(
-        engine: &Engine,
+        engine: &LookAhead,
         tables: &mut [Table],
         at: usize,
         spill: &mut Spill,
@@ -102,7 +103,7 @@ impl Deal {
         let mut cold = Vec::new();
         for index in spill.first()..spill.end() {
             let batch = (index - spill.first()) as u8;
-            let sampled = spill.read(index, |bytes| engine.admit(index, bytes))?;
+            let sampled = engine.read_back(spill, index)?;
             let mut rows = 0;
             for row in sampled.rows(table.tensor.owner).iter() {
                 let place = *row as usize;
@@ -160,16 +161,16 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Engine {
+impl LookAhead {
     /// Reads the rows of a table once: hot ones into memory, the others into the regions of their
-    /// batches. False if everything stops.
+    /// batches.
     pub(super) fn deal(
         &self,
         table: &mut Table,
         deal: &Deal,
         file: &ScratchFile,
         (sizes, gap_blocks): (Sizes, u32),
-    ) -> Result<bool, SampleError> {
+    ) -> Result<(), SampleError> {
         let (parts, dealt_parts) = channel();
         let (memory_back, memory) = channel();
         let (pieces, full) = channel();
@@ -178,51 +179,29 @@ impl Engine {
         let each = sizes.part_rows(table.width) * table.width;
         for _ in 0..PARTS {
             // The receiver is here.
-            let _ = memory_back.send(new_region(each as usize)?);
+            let _ = memory_back.send(region(each as usize)?);
         }
-        let mut hot = std::mem::replace(&mut table.memory, new_region(0)?);
+        let mut hot = std::mem::replace(&mut table.memory, region(0)?);
         let dealt = &*table;
-        let result = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let full = &full;
             let hot = &mut hot;
-            let named = |name: &str| std::thread::Builder::new().name(name.into());
             for _ in 0..WRITERS {
                 let clean_back = clean_back.clone();
-                let write = move || self.write_pieces(file, full, &clean_back);
-                named("ng-write").spawn_scoped(scope, write)?;
+                let write = move || write_pieces(file, full, &clean_back);
+                self.shared.start_in(scope, "ng-write", write)?;
             }
             drop(clean_back);
-            let work = move || {
+            let deal = move || {
                 let piece_bytes = sizes.piece_bytes as usize;
                 let dealer = Dealer { table: dealt, deal, piece_bytes, pieces, clean, made: 0 };
-                if let Err(error) = dealer.run(self, &dealt_parts, &memory_back, hot) {
-                    self.shared.fail(error);
-                }
+                dealer.run(&self.shared, &dealt_parts, &memory_back, hot)
             };
-            named("ng-deal").spawn_scoped(scope, work)?;
-            Ok(self.read_parts(dealt, (sizes, gap_blocks), &parts, &memory).map(|()| drop(parts)))
-        });
-        result.map_err(|source: std::io::Error| SampleError::NoThread { source })??;
+            self.shared.start_in(scope, "ng-deal", deal)?;
+            self.read_parts(dealt, (sizes, gap_blocks), &parts, &memory).map(|()| drop(parts))
+        })?;
         table.memory = hot;
-        Ok(!self.shared.is_stopping())
-    }
-
-    /// Writes pieces until there are no more.
-    fn write_pieces(
-        &self,
-        file: &ScratchFile,
-        full: &Mutex<Receiver<Piece>>,
-        clean: &Sender<Region>,
-    ) {
-        loop {
-            let Ok(Piece { offset, bytes, memory }) = lock(full).recv() else { return };
-            if let Err(error) = file.write_all_at(offset, &memory.as_slice()[..bytes]) {
-                self.shared.fail(error.into());
-                return;
-            }
-            // Nobody waits for the last ones.
-            let _ = clean.send(memory);
-        }
+        if self.shared.is_stopping() { Err(SampleError::Stopped) } else { Ok(()) }
     }
 
     /// Reads all rows that somebody wants, part by part, in the order of the file.
@@ -268,5 +247,19 @@ impl Engine {
             snapshot.read_plans(&mut next, &mut take, &mut done)?;
         }
         failure.map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+/// Writes pieces until there are no more.
+fn write_pieces(
+    file: &ScratchFile,
+    full: &Mutex<Receiver<Piece>>,
+    clean: &Sender<Region>,
+) -> Result<(), SampleError> {
+    loop {
+        let Ok(Piece { offset, bytes, memory }) = lock(full).recv() else { return Ok(()) };
+        file.write_all_at(offset, &memory.as_slice()[..bytes])?;
+        // Nobody waits for the last ones.
+        let _ = clean.send(memory);
     }
 }

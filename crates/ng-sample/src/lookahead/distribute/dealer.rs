@@ -8,9 +8,11 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use ng_io::{BLOCK_BYTES, Region};
 
+use super::Table;
 use super::deal::{Deal, Part, Piece, SPARE, lock};
-use super::{Engine, Table, new_region};
 use crate::SampleError;
+use crate::buffer::region;
+use crate::lookahead::state::AheadShared;
 
 /// The dealing thread's work.
 pub(super) struct Dealer<'a> {
@@ -35,7 +37,7 @@ impl Dealer<'_> {
     /// more.
     pub fn run(
         mut self,
-        engine: &Engine,
+        shared: &AheadShared,
         parts: &Receiver<Arc<Part>>,
         memory: &Sender<Region>,
         hot: &mut Region,
@@ -43,7 +45,7 @@ impl Dealer<'_> {
         let width = self.table.width as usize;
         let opens = self.table.regions.iter();
         let mut opens: Vec<Open> = opens
-            .map(|place| Ok(Open { memory: new_region(0)?, filled: 0, offset: place.offset }))
+            .map(|place| Ok(Open { memory: region(0)?, filled: 0, offset: place.offset }))
             .collect::<Result<_, SampleError>>()?;
         let mut hot_rows = hot.as_mut_slice().chunks_exact_mut(width);
         let (mut early, mut next) = (BTreeMap::new(), 0);
@@ -64,9 +66,9 @@ impl Dealer<'_> {
                     }
                 }
                 // The reader may have read its last part.
-                let _ = memory.send(std::mem::replace(&mut *bytes, new_region(0)?));
+                let _ = memory.send(std::mem::replace(&mut *bytes, region(0)?));
             }
-            if engine.shared.is_stopping() {
+            if shared.is_stopping() {
                 return Ok(());
             }
         }
@@ -100,7 +102,7 @@ impl Dealer<'_> {
         }
         if self.made < self.table.regions.len() as u64 + SPARE {
             self.made += 1;
-            return new_region(self.piece_bytes).map(Some);
+            return region(self.piece_bytes).map(Some);
         }
         Ok(self.clean.recv().ok())
     }

@@ -4,6 +4,7 @@
 use ng_io::BLOCK_BYTES;
 
 use super::deal::Sizes;
+use crate::pipeline::HotRows;
 
 /// Regions in memory: one being gathered, one on its way.
 pub(crate) const RECORDS: u64 = 2;
@@ -61,7 +62,7 @@ pub(crate) fn cold(tables: &[Extent], bytes: u64) -> Vec<Cold> {
 
 /// Bytes of the maps that tell hot rows.
 pub(crate) fn map_bytes(tables: &[Extent]) -> u64 {
-    tables.iter().map(|table| crate::compiled::HotRows::num_bytes(table.rows)).sum()
+    tables.iter().map(|table| HotRows::num_bytes(table.rows)).sum()
 }
 
 /// Bytes of a region of `rows` rows.

@@ -18,13 +18,12 @@ use std::path::Path;
 use ng_io::{Region, ScratchError, ScratchFile};
 use ng_store::{Snapshot, TensorRef};
 
-use super::engine::Engine;
-use super::gather::Gatherer;
+use super::engine::LookAhead;
 use super::prepare::Prepared;
 use super::spill::{Spill, scratch_in};
-use super::state::State;
 use crate::SampleError;
-use crate::compiled::{HotRows, hottest};
+use crate::buffer::region;
+use crate::pipeline::{Gatherer, HotRows, hottest};
 use deal::{Deal, Sizes};
 use uses::Uses;
 
@@ -60,10 +59,6 @@ pub(super) struct Regions {
     file: Option<ScratchFile>,
 }
 
-fn new_region(bytes: usize) -> Result<Region, SampleError> {
-    Region::with_huge_pages(bytes).map_err(|source| SampleError::NoMemory { bytes, source })
-}
-
 impl Regions {
     fn file(
         &mut self,
@@ -82,19 +77,17 @@ impl Regions {
     }
 }
 
-impl Engine {
-    /// Distributes the rows of the sampled batches, then makes these; returns where they end,
-    /// `None` if everything stops.
+impl LookAhead {
+    /// Distributes the rows of the sampled batches, then makes these; returns where they end.
     pub(super) fn distribute(
         &self,
         prepared: &Prepared,
         gatherer: &Gatherer,
         mut spill: Spill,
         regions: &mut Regions,
-    ) -> Result<Option<u64>, SampleError> {
+    ) -> Result<u64, SampleError> {
         let bytes = prepared.chosen.slot_bytes;
         let _held = self.snapshot().reserve(bytes).map_err(SampleError::from_budget)?;
-        self.shared.change(|state: &mut State| state.stretch_end = None);
         let mut tables = self.count(prepared, &mut spill)?;
         let room = self.choose_hot(&mut tables, &spill, bytes)?;
         let file = regions.file(self.settings.spill_dir.as_deref(), self.snapshot())?;
@@ -106,9 +99,7 @@ impl Engine {
             table.regions = deal.regions(end, table.width);
             end = deal::end_of(&table.regions, table.width).unwrap_or(end);
             file.allocate(end)?;
-            if !self.deal(table, &deal, file, (sizes, prepared.costs.gap_blocks()))? {
-                return Ok(None);
-            }
+            self.deal(table, &deal, file, (sizes, prepared.costs.gap_blocks()))?;
             table.uses = Uses::default();
         }
         self.replay_regions(&tables, gatherer, &mut spill, file, room)
@@ -123,12 +114,12 @@ impl Engine {
                 width: table.width,
                 uses: Uses::new(table.rows as usize),
                 hot: HotRows::none(0),
-                memory: new_region(0)?,
+                memory: region(0)?,
                 regions: Vec::new(),
             });
         }
         for index in spill.first()..spill.end() {
-            let sampled = spill.read(index, |bytes| self.admit(index, bytes))?;
+            let sampled = self.read_back(spill, index)?;
             for table in &mut tables {
                 table.uses.count(&sampled.rows(table.tensor.owner));
             }
@@ -156,7 +147,7 @@ impl Engine {
         let mut taken = 0;
         for (table, hot) in tables.iter_mut().zip(hot) {
             let bytes = hot.len() * table.width;
-            table.memory = new_region(bytes as usize)?;
+            table.memory = region(bytes as usize)?;
             table.hot = hot;
             taken += bytes;
         }

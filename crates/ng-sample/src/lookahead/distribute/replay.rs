@@ -4,14 +4,15 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use ng_io::{Region, ScratchFile};
-use ng_simd::RowDecoder;
 
 use super::memory::{RECORDS, region_bytes};
-use super::{Engine, Gatherer, Spill, Table, new_region};
+use super::{LookAhead, Spill, Table};
 use crate::SampleError;
-use crate::compiled::{COLD, HotRows, copy_rows};
-use crate::lookahead::pieces::{Resolved, Sampled};
-use crate::lookahead::state::{State, Wait};
+use crate::buffer::region;
+use crate::clock::Wait;
+use crate::lookahead::pieces::Sampled;
+use crate::lookahead::state::AheadState;
+use crate::pipeline::{COLD, Gatherer, HotRows, Rows};
 
 /// What is read at a time.
 const READ_BYTES: usize = 4 << 20;
@@ -24,9 +25,8 @@ struct Record {
     starts: Vec<usize>,
 }
 
-impl Engine {
-    /// Makes the batches of `spill`; `room` are the bytes for regions. Returns where they end,
-    /// `None` if everything stops.
+impl LookAhead {
+    /// Makes the batches of `spill`; `room` are the bytes for regions. Returns where they end.
     pub(super) fn replay_regions(
         &self,
         tables: &[Table],
@@ -34,7 +34,7 @@ impl Engine {
         spill: &mut Spill,
         file: &ScratchFile,
         room: u64,
-    ) -> Result<Option<u64>, SampleError> {
+    ) -> Result<u64, SampleError> {
         let bytes_of = |batch: usize| {
             tables.iter().map(|t| region_bytes(t.regions[batch].rows, t.width)).sum::<u64>()
         };
@@ -52,72 +52,73 @@ impl Engine {
         let (back, free) = channel();
         for _ in 0..fits.unwrap_or(1) {
             // The receiver is here.
-            let _ = back.send(new_region(longest as usize)?);
+            let _ = back.send(region(longest as usize)?);
         }
         let (loaded, records) = channel();
-        let result = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let gather = move || self.gather_records(tables, gatherer, &records, &back);
-            std::thread::Builder::new()
-                .name("ng-gather".into())
-                .spawn_scoped(scope, gather)
-                .map_err(|source| SampleError::NoThread { source })?;
+            self.shared.start_in(scope, "ng-gather", gather)?;
             for index in spill.first()..spill.end() {
-                let Ok(mut memory) = free.recv() else { return Ok(()) };
-                let sampled = spill.read(index, |bytes| self.admit(index, bytes))?;
-                let batch = (index - spill.first()) as usize;
-                let (mut starts, mut at) = (Vec::new(), 0);
-                for table in tables {
-                    let place = table.regions[batch];
-                    let len = region_bytes(place.rows, table.width) as usize;
-                    let target = &mut memory.as_mut_slice()[at..at + len];
-                    for (step, part) in target.chunks_mut(READ_BYTES).enumerate() {
-                        file.read_exact_at(place.offset + (step * READ_BYTES) as u64, part)?;
-                    }
-                    starts.push(at);
-                    at += len;
-                }
-                if loaded.send(Record { sampled, memory, starts }).is_err() {
-                    return Ok(());
-                }
+                let memory = free.recv().map_err(|_| SampleError::Stopped)?;
+                let record = self.read_record(tables, spill, index, (file, memory))?;
+                loaded.send(record).map_err(|_| SampleError::Stopped)?;
             }
             drop(loaded);
             Ok::<(), SampleError>(())
-        });
-        result?;
-        Ok((!self.shared.is_stopping()).then_some(spill.end()))
+        })?;
+        if self.shared.is_stopping() { Err(SampleError::Stopped) } else { Ok(spill.end()) }
     }
 
-    /// Makes batches until there are no more records, or everything stops.
+    /// Reads the sample of a batch back, and its regions into `memory`.
+    fn read_record(
+        &self,
+        tables: &[Table],
+        spill: &mut Spill,
+        index: u64,
+        (file, mut memory): (&ScratchFile, Region),
+    ) -> Result<Record, SampleError> {
+        let sampled = self.read_back(spill, index)?;
+        let batch = (index - spill.first()) as usize;
+        let (mut starts, mut at) = (Vec::new(), 0);
+        for table in tables {
+            let place = table.regions[batch];
+            let len = region_bytes(place.rows, table.width) as usize;
+            let target = &mut memory.as_mut_slice()[at..at + len];
+            for (step, part) in target.chunks_mut(READ_BYTES).enumerate() {
+                file.read_exact_at(place.offset + (step * READ_BYTES) as u64, part)?;
+            }
+            starts.push(at);
+            at += len;
+        }
+        Ok(Record { sampled, memory, starts })
+    }
+
+    /// Makes batches until there are no more records.
     fn gather_records(
         &self,
         tables: &[Table],
         gatherer: &Gatherer,
         records: &Receiver<Record>,
         back: &Sender<Region>,
-    ) {
+    ) -> Result<(), SampleError> {
         while let Ok(Record { sampled, memory, starts }) = records.recv() {
-            let has_room =
-                |state: &mut State| (state.ready.len() < gatherer.prefetch).then_some(());
-            if self.shared.wait_until(Wait::GatherForRows, has_room).is_none() {
-                return;
-            }
-            let places = tables.iter().map(|table| {
-                let (places, cold) = places(&sampled.rows(table.tensor.owner), &table.hot);
-                (places, cold)
-            });
-            let (places, cold): (Vec<_>, Vec<u64>) = places.unzip();
-            let copy = |table: usize, places: &[u32], decoder: &RowDecoder, out: &mut [u8]| {
-                let cold = &memory.as_slice()[starts[table]..];
-                copy_rows(places, (tables[table].memory.as_slice(), cold), decoder, out);
+            let has_room = |state: &mut AheadState| {
+                ((state.ready.len() as u64) < self.shared.prefetch).then_some(())
             };
-            let rows_read = cold.iter().sum();
-            let resolved = Resolved { sampled, slots: places.into(), rows_read };
-            if !gatherer.make(&self.shared, resolved, &copy) {
-                return;
-            }
+            self.shared.wait_until(Wait::GatherForRows, has_room)?;
+            let places = tables.iter().map(|t| places(&sampled.rows(t.tensor.owner), &t.hot));
+            let (places, cold): (Vec<_>, Vec<u64>) = places.unzip();
+            let rows = Rows::Record {
+                hot: tables.iter().map(|table| table.memory.as_slice()).collect(),
+                cold: starts.iter().map(|start| &memory.as_slice()[*start..]).collect(),
+                places,
+            };
+            self.finish(gatherer, sampled, &rows, cold.iter().sum())?;
+            drop(rows);
             // The reader may have read its last record.
             let _ = back.send(memory);
         }
+        Ok(())
     }
 }
 

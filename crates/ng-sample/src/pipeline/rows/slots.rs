@@ -11,6 +11,9 @@ use ng_io::Region;
 use ng_simd::{copy_streaming, finish_streaming, prefetch};
 use ng_store::RowPart;
 
+use crate::SampleError;
+use crate::buffer::region;
+
 /// Slots are spread over so many locks.
 const SHARDS: usize = 32;
 
@@ -35,10 +38,10 @@ pub(crate) struct Slots {
 
 impl Slots {
     /// `count` slots of `width` bytes.
-    pub fn new(width: usize, count: usize) -> std::io::Result<Self> {
+    pub fn new(width: usize, count: usize) -> Result<Self, SampleError> {
         let per_shard = count.div_ceil(SHARDS).max(1);
-        let shard = |_| Region::with_huge_pages(per_shard * width).map(RwLock::new);
-        let shards = (0..SHARDS).map(shard).collect::<std::io::Result<_>>()?;
+        let shard = |_| region(per_shard * width).map(RwLock::new);
+        let shards = (0..SHARDS).map(shard).collect::<Result<_, _>>()?;
         Ok(Self { width, per_shard, shards })
     }
 

@@ -6,7 +6,9 @@ use ng_simd::{RowDecoder, prefetch_at};
 use ng_store::{Owner, Snapshot, TensorRef};
 use ng_types::Reservation;
 
-use crate::SampleError;
+use crate::buffer::region;
+use crate::ids::Id;
+use crate::{Ids, SampleError};
 
 /// So many places ahead memory is fetched.
 const NEAR: usize = 16;
@@ -26,8 +28,7 @@ impl ResidentTensor {
         let (rows, width) = meta.map_or((0, 0), |meta| (meta.num_rows, meta.row_bytes() as usize));
         let len = rows as usize * width;
         let held = snapshot.reserve(len as u64).map_err(SampleError::from_budget)?;
-        let region = Region::with_huge_pages(len);
-        let mut bytes = region.map_err(|source| SampleError::NoMemory { bytes: len, source })?;
+        let mut bytes = region(len)?;
         let nodes = match tensor.owner {
             Owner::Node(node_type) => snapshot.load_nodes_of_rows(node_type)?,
             Owner::Edge(_) => None,
@@ -47,14 +48,21 @@ impl ResidentTensor {
     }
 
     /// Decodes rows to `out`, one after the other.
-    pub fn gather(&self, ids: &[i64], decoder: &RowDecoder, out: &mut [u8]) {
+    pub fn gather(&self, ids: &Ids, decoder: &RowDecoder, out: &mut [u8]) {
+        match ids {
+            Ids::Narrow(ids) => self.gather_of(ids, decoder, out),
+            Ids::Wide(ids) => self.gather_of(ids, decoder, out),
+        }
+    }
+
+    fn gather_of<I: Id>(&self, ids: &[I], decoder: &RowDecoder, out: &mut [u8]) {
         let all = self.bytes.as_slice();
         let out = out.chunks_exact_mut(decoder.out_bytes().max(1));
         for ((place, id), out) in ids.iter().enumerate().zip(out) {
             if let Some(later) = ids.get(place + NEAR) {
-                prefetch_at(all, *later as usize * self.width);
+                prefetch_at(all, later.get() as usize * self.width);
             }
-            let at = *id as usize * self.width;
+            let at = id.get() as usize * self.width;
             decoder.decode(&all[at..at + self.width], out);
         }
     }

@@ -1,0 +1,370 @@
+//! `SeedPlan`, `Inputs`, `Epochs`, `Loader` and `Run`.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ng_sample::{Chosen, EpochKey, LoaderOptions, ReplayMemory};
+use ng_types::NodeTypeId;
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::{PyStopIteration, PyUserWarning, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::arrays;
+use crate::compiled::EpochWriter;
+use crate::errors;
+use crate::sampler::{MiniBatch, Sampler};
+
+/// How long a wait goes on before Python may handle a signal.
+const SIGNAL_POLL: Duration = Duration::from_millis(100);
+
+/// Which seeds stand in which batch; see `_core.pyi`.
+#[pyclass(frozen, eq, module = "neargraph._core")]
+#[derive(PartialEq)]
+pub struct SeedPlan {
+    inner: ng_sample::SeedPlan,
+}
+
+#[pymethods]
+impl SeedPlan {
+    #[new]
+    #[pyo3(signature = (
+        *, num_seeds, batch_size, shuffle=false, seed=0, drop_last=false, pad=false, rank=0,
+        world_size=1
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        num_seeds: u64,
+        batch_size: i64,
+        shuffle: bool,
+        seed: u64,
+        drop_last: bool,
+        pad: bool,
+        rank: i64,
+        world_size: i64,
+    ) -> PyResult<Self> {
+        let plan = ng_sample::SeedPlan {
+            num_seeds,
+            batch_size: count("batch_size", batch_size)?,
+            shuffle,
+            seed,
+            drop_last,
+            pad,
+            rank: count("rank", rank)?,
+            world_size: count("world_size", world_size)?,
+        };
+        let inner = plan.checked().map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(Self { inner })
+    }
+
+    /// For pickle.
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((), Bound<'py, PyDict>)> {
+        let named = PyDict::new(py);
+        named.set_item("num_seeds", self.inner.num_seeds)?;
+        named.set_item("batch_size", self.inner.batch_size)?;
+        named.set_item("shuffle", self.inner.shuffle)?;
+        named.set_item("seed", self.inner.seed)?;
+        named.set_item("drop_last", self.inner.drop_last)?;
+        named.set_item("pad", self.inner.pad)?;
+        named.set_item("rank", self.inner.rank)?;
+        named.set_item("world_size", self.inner.world_size)?;
+        Ok(((), named))
+    }
+
+    #[getter]
+    fn num_seeds(&self) -> u64 {
+        self.inner.num_seeds
+    }
+
+    #[getter]
+    fn batch_size(&self) -> u64 {
+        self.inner.batch_size
+    }
+
+    #[getter]
+    fn shuffle(&self) -> bool {
+        self.inner.shuffle
+    }
+
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.inner.seed
+    }
+
+    #[getter]
+    fn drop_last(&self) -> bool {
+        self.inner.drop_last
+    }
+
+    #[getter]
+    fn pad(&self) -> bool {
+        self.inner.pad
+    }
+
+    #[getter]
+    fn rank(&self) -> u64 {
+        self.inner.rank
+    }
+
+    #[getter]
+    fn world_size(&self) -> u64 {
+        self.inner.world_size
+    }
+
+    #[getter]
+    fn local_batch_size(&self) -> u64 {
+        self.inner.local_batch_size()
+    }
+
+    #[getter]
+    fn steps(&self) -> u64 {
+        self.inner.steps()
+    }
+
+    fn stream(&self, train_epoch: u64, batch: u64) -> u64 {
+        self.inner.stream(train_epoch, batch)
+    }
+
+    fn places<'py>(
+        &self,
+        py: Python<'py>,
+        train_epoch: u64,
+        first: u64,
+        last: u64,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let places = py.detach(|| self.inner.places(train_epoch, first..last));
+        arrays::owned(py, places.into_iter().map(|place| place as i64).collect(), None)
+    }
+
+    fn padding(&self, batch: u64) -> u64 {
+        self.inner.padding(batch)
+    }
+}
+
+/// A number that Python may give as a negative one.
+fn count(name: &str, value: i64) -> PyResult<u64> {
+    let refuse = |_| PyValueError::new_err(format!("{name} must not be negative, got {value}"));
+    u64::try_from(value).map_err(refuse)
+}
+
+/// The seeds of a loader by place; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct Inputs {
+    inner: Arc<ng_sample::Inputs>,
+}
+
+#[pymethods]
+impl Inputs {
+    /// `ids`, or all nodes but the `deleted` ones.
+    #[new]
+    fn new(
+        node_type: u16,
+        ids: Option<PyReadonlyArray1<'_, i64>>,
+        deleted: Option<PyReadonlyArray1<'_, i64>>,
+    ) -> PyResult<Self> {
+        let list = |ids: Option<_>| ids.as_ref().map(arrays::ids).transpose();
+        let (node_type, deleted) = (NodeTypeId(node_type), list(deleted)?.unwrap_or_default());
+        let inner = match list(ids)? {
+            Some(ids) => ng_sample::Inputs::listed(node_type, ids),
+            None => ng_sample::Inputs::live(node_type, &deleted),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+}
+
+/// Compiled epochs that fit a loader; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct Epochs {
+    inner: ng_sample::Epochs,
+}
+
+#[pymethods]
+impl Epochs {
+    #[new]
+    fn new(py: Python<'_>, directory: &str, key: EpochKey) -> PyResult<Self> {
+        let found = py.detach(|| ng_sample::Epochs::find(Path::new(directory), key));
+        Ok(Self { inner: found.map_err(|error| errors::compiled(&error))? })
+    }
+
+    #[getter]
+    fn numbers(&self) -> Vec<u64> {
+        self.inner.numbers().collect()
+    }
+
+    fn epoch_of(&self, train_epoch: u64) -> u64 {
+        self.inner.epoch_of(train_epoch)
+    }
+}
+
+/// The batches of a plan, epoch after epoch; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct Loader {
+    inner: Arc<ng_sample::Loader>,
+}
+
+#[pymethods]
+impl Loader {
+    #[new]
+    #[pyo3(signature = (
+        sampler, inputs, plan, *, goes_on, reading="auto", window=None, two_phase=None,
+        prefetch=None, threads=None, spill_dir=None, compiled=None
+    ))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        sampler: &Sampler,
+        inputs: &Inputs,
+        plan: &SeedPlan,
+        goes_on: bool,
+        reading: &str,
+        window: Option<u64>,
+        two_phase: Option<bool>,
+        prefetch: Option<usize>,
+        threads: Option<usize>,
+        spill_dir: Option<PathBuf>,
+        compiled: Option<(PyRef<'_, Epochs>, bool)>,
+    ) -> PyResult<Self> {
+        let options = LoaderOptions {
+            reading: reading.parse().map_err(PyValueError::new_err)?,
+            window,
+            two_phase,
+            prefetch,
+            threads,
+            spill_dir,
+            compiled: compiled.map(|(epochs, insists)| (epochs.inner.clone(), insists)),
+        };
+        let (inputs, plan) = (Arc::clone(&inputs.inner), plan.inner);
+        let sampler = sampler.inner.clone();
+        let made = py.detach(|| ng_sample::Loader::new(sampler, inputs, plan, options, goes_on));
+        Ok(Self { inner: made.map_err(|error| errors::sample(&error))? })
+    }
+
+    fn run(&self, train_epoch: u64, first: u64) -> Run {
+        Run { inner: Mutex::new(Some(self.inner.run(train_epoch, first))) }
+    }
+
+    fn epoch_of(&self, train_epoch: u64) -> u64 {
+        self.inner.epoch_of(train_epoch)
+    }
+
+    #[getter]
+    fn epochs(&self) -> Option<Vec<u64>> {
+        self.inner.epochs().map(|epochs| epochs.numbers().collect())
+    }
+
+    fn chosen<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        // Locked without the interpreter, which others may hold while they wait for the lock.
+        let (chosen, memory) = py.detach(|| (self.inner.chosen(), self.inner.memory()));
+        match (chosen, memory) {
+            (Some(chosen), _) => chosen_dict(py, &chosen).map(Some),
+            (None, Some(memory)) => {
+                let dict = memory_dict(py, &memory)?;
+                dict.set_item("reading", "compiled")?;
+                dict.set_item("epochs", self.inner.epochs().map_or(0, |all| all.numbers().len()))?;
+                Ok(Some(dict))
+            }
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn choose<'py>(&self, py: Python<'py>, epoch: u64) -> PyResult<Bound<'py, PyDict>> {
+        loop {
+            let chosen = py.detach(|| self.inner.choose_within(epoch, SIGNAL_POLL));
+            match chosen.map_err(|error| errors::sample(&error))? {
+                Some(chosen) => return chosen_dict(py, &chosen),
+                None => py.check_signals()?,
+            }
+        }
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.inner.close());
+    }
+}
+
+/// The batches of one epoch; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct Run {
+    inner: Mutex<Option<ng_sample::Run>>,
+}
+
+impl Run {
+    /// Waits for a batch while Python handles signals; `None` after the last one.
+    fn wait(&self, py: Python<'_>) -> PyResult<Option<ng_sample::MiniBatch>> {
+        loop {
+            let (found, note) = py.detach(|| {
+                let mut lock = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(run) = lock.as_mut() else { return (Ok(None), None) };
+                (run.next_within(SIGNAL_POLL), run.take_note())
+            });
+            if let Some(note) = note {
+                warn(py, &note)?;
+            }
+            match found {
+                Err(()) => py.check_signals()?,
+                Ok(None) => return Ok(None),
+                Ok(Some(batch)) => return batch.map(Some).map_err(|error| errors::sample(&error)),
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Run {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<MiniBatch> {
+        let batch = self.wait(py)?.ok_or_else(|| PyStopIteration::new_err(()))?;
+        let lock = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = lock.as_ref().ok_or_else(errors::closed)?;
+        MiniBatch::new(py, batch, run.sampler().snapshot())
+    }
+
+    fn write_next(&self, py: Python<'_>, writer: &EpochWriter) -> PyResult<bool> {
+        let Some(batch) = self.wait(py)? else { return Ok(false) };
+        py.detach(|| writer.push(&batch)).map_err(|error| errors::sample(&error))
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            let run = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+            drop(run);
+        });
+    }
+}
+
+fn warn(py: Python<'_>, note: &str) -> PyResult<()> {
+    let text = std::ffi::CString::new(note).map_err(PyErr::from)?;
+    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 3)
+}
+
+fn chosen_dict<'py>(py: Python<'py>, chosen: &Chosen) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("reading", chosen.reading.name())?;
+    dict.set_item("window", chosen.window)?;
+    dict.set_item("phases", 1 + u8::from(chosen.sampled_first.is_some()))?;
+    dict.set_item("sampled_first", chosen.sampled_first)?;
+    dict.set_item("hot_rows", chosen.hot_rows)?;
+    dict.set_item("slots", chosen.slots)?;
+    dict.set_item("slot_bytes", chosen.slot_bytes)?;
+    dict.set_item("reads_per_batch", chosen.reads)?;
+    dict.set_item("read_bytes_per_batch", chosen.read_bytes)?;
+    dict.set_item("write_bytes_per_batch", chosen.write_bytes)?;
+    dict.set_item("device_s_per_batch", chosen.seconds)?;
+    Ok(dict)
+}
+
+/// Memory of a replay as plain data.
+pub fn memory_dict<'py>(py: Python<'py>, memory: &ReplayMemory) -> PyResult<Bound<'py, PyDict>> {
+    let out = PyDict::new(py);
+    out.set_item("hot_bytes", memory.hot)?;
+    out.set_item("whole_bytes", memory.whole)?;
+    out.set_item("record_bytes", memory.record)?;
+    out.set_item("buffer_bytes", memory.buffers)?;
+    out.set_item("other_bytes", memory.others)?;
+    out.set_item("bytes", memory.num_bytes())?;
+    Ok(out)
+}

@@ -1,0 +1,273 @@
+//! From seeds to batches, epoch after epoch, by whatever way serves best.
+//!
+//! What lives here: the choice between ways, which compiled epochs serve a loader, and who gives
+//! memory back to whom. What must not: how a way works. The invariant: which batches come, and
+//! their bytes, depend on sampler, seeds and plan alone.
+
+mod epochs;
+mod pipeline;
+mod run;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+use ng_store::Tenant;
+
+use crate::seeds::{Inputs, Jobs, SeedPlan};
+use crate::{Chosen, Reading, ReplayMemory, SampleError, Sampler, Settings};
+pub use epochs::Epochs;
+pub use pipeline::{Pipeline, Way};
+pub use run::Run;
+
+/// Batches ahead of the consumer where each is made by itself, and threads that prepare them.
+const PREFETCH: usize = 4;
+
+/// Finished batches that other ways keep for the consumer: their memory is not there for rows.
+const PREFETCH_AHEAD: usize = 1;
+
+/// Epochs that need fewer batches than this are over before looking ahead has paid.
+const LOOKED_AHEAD_MIN: u64 = 4;
+
+/// How batches may be read; what is `None` is chosen.
+#[derive(Clone, Debug)]
+pub struct LoaderOptions {
+    /// How rows are read that memory does not hold.
+    pub reading: Reading,
+    /// Batches to look ahead.
+    pub window: Option<u64>,
+    /// Whether many batches are sampled before their rows are read.
+    pub two_phase: Option<bool>,
+    /// Batches prepared ahead of the consumer at most.
+    pub prefetch: Option<usize>,
+    /// Threads that sample.
+    pub threads: Option<usize>,
+    /// Where temporary files go, if it can be written to.
+    pub spill_dir: Option<PathBuf>,
+    /// Compiled epochs, and whether it is an error if they cannot serve.
+    pub compiled: Option<(Epochs, bool)>,
+}
+
+impl LoaderOptions {
+    /// Whether a setting of looking ahead is given, which `Auto` honours by doing so.
+    fn asks_to_look_ahead(&self) -> bool {
+        self.window.is_some() || self.two_phase == Some(true)
+    }
+
+    fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or_else(|| cores().min(PREFETCH))
+    }
+}
+
+/// What keeps its memory from epoch to epoch.
+enum Kept {
+    LookAhead,
+    Replay(Epochs),
+}
+
+/// Who takes batches from what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Nobody,
+    Run(u64),
+    /// Others read from the store at the same time, so whoever took them goes on batch by batch.
+    Shared,
+}
+
+struct State {
+    pipeline: Option<Pipeline>,
+    /// The epoch and batch that it gives next, while nobody takes any.
+    next: Option<(u64, u64)>,
+    owner: Owner,
+    /// A batch is being waited for, so the memory is in use.
+    is_busy: bool,
+    /// Memory is too small, or a file is damaged: batches are made one by one.
+    gave_up: bool,
+    /// Runs that were begun.
+    runs: u64,
+}
+
+/// The batches of a plan, epoch after epoch.
+///
+/// What it reads ahead with keeps its memory between epochs, so that the next one starts at full
+/// speed, and gives it up when somebody else starts to read from the same store. Where that is in
+/// the midst of an epoch, it takes the memory back when its next batch is asked for, or leaves the
+/// rest of the epoch to what makes batches one by one, if the others have not ended.
+pub struct Loader {
+    sampler: Sampler,
+    inputs: Arc<Inputs>,
+    plan: SeedPlan,
+    options: LoaderOptions,
+    /// After an epoch the next one follows.
+    goes_on: bool,
+    kept: Option<Kept>,
+    tenant: Arc<Tenant>,
+    state: Mutex<State>,
+}
+
+impl Loader {
+    /// A loader that has read nothing yet. With `goes_on` it prepares the next epoch when one ends.
+    ///
+    /// # Errors
+    /// [`SampleError::Compiled`] if compiled epochs that are insisted on cannot be opened.
+    pub fn new(
+        sampler: Sampler,
+        inputs: Arc<Inputs>,
+        plan: SeedPlan,
+        options: LoaderOptions,
+        goes_on: bool,
+    ) -> Result<Arc<Self>, SampleError> {
+        let kept = choose(&sampler, &plan, &options);
+        let loader = Arc::new_cyclic(|me: &std::sync::Weak<Self>| {
+            let me = me.clone();
+            let give_way = move |for_good| me.upgrade().is_some_and(|me| me.give_way(for_good));
+            let (pipeline, next, owner) = (None, None, Owner::Nobody);
+            let state = State { pipeline, next, owner, is_busy: false, gave_up: false, runs: 0 };
+            let (tenant, state) = (Tenant::new(give_way), Mutex::new(state));
+            Self { sampler, inputs, plan, options, goes_on, kept, tenant, state }
+        });
+        if let (Some(Kept::Replay(_)), Some((_, false))) = (&loader.kept, &loader.options.compiled)
+        {
+            return loader.unless_it_does_not_fit();
+        }
+        Ok(loader)
+    }
+
+    /// The loader, or one that does without compiled epochs where the budget has no room for them
+    /// now.
+    fn unless_it_does_not_fit(self: Arc<Self>) -> Result<Arc<Self>, SampleError> {
+        self.sampler.snapshot().tenants().make_room(Some(&self.tenant));
+        match self.start((0, 0)) {
+            Err(error) if error.is_too_small() => {
+                let options = LoaderOptions { compiled: None, ..self.options.clone() };
+                let inputs = Arc::clone(&self.inputs);
+                Self::new(self.sampler.clone(), inputs, self.plan, options, self.goes_on)
+            }
+            Err(error) => Err(error),
+            Ok(_) => Ok(self),
+        }
+    }
+
+    /// Batches `first` ... of an epoch.
+    pub fn run(self: &Arc<Self>, epoch: u64, first: u64) -> Run {
+        let mut state = self.lock();
+        state.runs += 1;
+        Run::new(Arc::clone(self), state.runs, epoch, first)
+    }
+
+    /// The compiled epochs that serve it.
+    pub fn epochs(&self) -> Option<&Epochs> {
+        match &self.kept {
+            Some(Kept::Replay(epochs)) => Some(epochs),
+            Some(Kept::LookAhead) | None => None,
+        }
+    }
+
+    /// How a look-ahead reads, once that is chosen.
+    pub fn chosen(&self) -> Option<Chosen> {
+        self.lock().pipeline.as_ref().and_then(Pipeline::chosen).cloned()
+    }
+
+    /// What a replay takes of the budget, while it does.
+    pub fn memory(&self) -> Option<ReplayMemory> {
+        self.lock().pipeline.as_ref().and_then(Pipeline::memory).copied()
+    }
+
+    /// Waits up to `timeout` until it is chosen how an epoch will be read; `None` if time ran out.
+    ///
+    /// # Errors
+    /// What keeps it from being read.
+    pub fn choose_within(
+        &self,
+        epoch: u64,
+        timeout: Duration,
+    ) -> Result<Option<Chosen>, SampleError> {
+        let mut state = self.lock();
+        let pipeline = match &mut state.pipeline {
+            Some(pipeline) => pipeline,
+            none => none.insert(self.start((epoch, 0))?),
+        };
+        Ok(pipeline.choose_within(timeout)?.cloned())
+    }
+
+    /// Gives back what is kept between epochs.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        state.pipeline = None;
+        state.next = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is kept, begun anew at an epoch and batch.
+    fn start(&self, first: (u64, u64)) -> Result<Pipeline, SampleError> {
+        let options = &self.options;
+        let way = match &self.kept {
+            Some(Kept::Replay(epochs)) => {
+                let prefetch = options.prefetch.unwrap_or(PREFETCH_AHEAD);
+                Way::Replay { files: epochs.open(self.sampler.snapshot())?, prefetch }
+            }
+            Some(Kept::LookAhead) | None => Way::Ahead(Settings {
+                reading: options.reading,
+                window: options.window,
+                prefetch: options.prefetch.unwrap_or(PREFETCH_AHEAD),
+                threads: options.threads(),
+                costs: None,
+                two_phase: options.two_phase,
+                spill_dir: options.spill_dir.clone(),
+                spill_bytes: None,
+            }),
+        };
+        Pipeline::new(self.sampler.clone(), self.jobs(first, self.goes_on), way)
+    }
+
+    /// Batches one by one, to the end of an epoch.
+    fn start_each(&self, first: (u64, u64)) -> Result<Pipeline, SampleError> {
+        let prefetch = self.options.prefetch.unwrap_or(PREFETCH);
+        let way = Way::Each { prefetch, threads: self.options.threads() };
+        Pipeline::new(self.sampler.clone(), self.jobs(first, false), way)
+    }
+
+    fn jobs(&self, first: (u64, u64), goes_on: bool) -> Jobs {
+        Jobs { inputs: Arc::clone(&self.inputs), plan: self.plan, first, goes_on }
+    }
+
+    /// Gives memory back unless a batch is just being made; whether there was any.
+    fn give_way(&self, for_good: bool) -> bool {
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        if state.is_busy {
+            return false;
+        }
+        state.next = None;
+        if state.owner != Owner::Nobody {
+            state.owner = if for_good { Owner::Shared } else { Owner::Nobody };
+            self.tenant.set_reading(false);
+        }
+        state.pipeline.take().is_some()
+    }
+}
+
+/// What is worth keeping: compiled epochs, a look-ahead, or nothing where batches are made singly.
+fn choose(sampler: &Sampler, plan: &SeedPlan, options: &LoaderOptions) -> Option<Kept> {
+    if sampler.is_direct() {
+        return None;
+    }
+    if let Some((epochs, _)) = &options.compiled {
+        return Some(Kept::Replay(epochs.clone()));
+    }
+    let looks_ahead = match options.reading {
+        Reading::Direct => false,
+        Reading::Auto if !options.asks_to_look_ahead() => {
+            plan.steps() >= LOOKED_AHEAD_MIN && sampler.is_larger_than_memory()
+        }
+        _ => true,
+    };
+    looks_ahead.then_some(Kept::LookAhead)
+}

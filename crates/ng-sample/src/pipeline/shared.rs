@@ -1,0 +1,226 @@
+//! What the threads of a pipeline share: one lock, one condition, the finished batches in order,
+//! and the memory that they wait for.
+//!
+//! What must not live here: how a batch is made; each way has a state of its own for that (`W`).
+//! The invariants: batches leave in the order of their numbers; after a failure none follows; a
+//! thread that waits is woken by every change, and ends when the pipeline is closed.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use ng_store::Snapshot;
+use ng_types::Reservation;
+
+use crate::clock::{Clock, Wait};
+use crate::gate::Gate;
+use crate::seeds::Jobs;
+use crate::{MiniBatch, SampleError};
+
+/// How long a wait lasts before the world is looked at again.
+pub(crate) const POLL: Duration = Duration::from_millis(20);
+
+/// How long a batch waits for memory that only the consumer, or another user of the store, can give
+/// back.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The state of a pipeline; `way` is that of the threads that make its batches.
+#[derive(Debug, Default)]
+pub(crate) struct State<W> {
+    pub way: W,
+    /// Finished batches that the consumer has not taken.
+    pub ready: BTreeMap<u64, Result<MiniBatch, SampleError>>,
+    /// The next batch for the consumer.
+    pub delivered: u64,
+    /// The consumer stands in `next`.
+    pub consumer_waits: bool,
+    /// What ends everything, whatever is ready.
+    pub failure: Option<SampleError>,
+    pub closed: bool,
+}
+
+/// The state with its lock, and what never changes.
+pub(crate) struct Shared<W> {
+    gate: Gate<State<W>>,
+    pub clock: Arc<Clock>,
+    pub jobs: Jobs,
+    /// Finished batches that wait for the consumer at most.
+    pub prefetch: u64,
+}
+
+impl<W: Default> Shared<W> {
+    pub fn new(clock: &Arc<Clock>, jobs: Jobs, prefetch: usize) -> Self {
+        let (clock, prefetch) = (Arc::clone(clock), prefetch as u64);
+        Self { gate: Gate::default(), clock, jobs, prefetch }
+    }
+}
+
+impl<W> Shared<W> {
+    pub fn lock(&self) -> MutexGuard<'_, State<W>> {
+        self.gate.lock()
+    }
+
+    /// Changes the state and wakes whoever waits for it.
+    pub fn change<R>(&self, change: impl FnOnce(&mut State<W>) -> R) -> R {
+        self.gate.change(change)
+    }
+
+    /// Waits until `look` finds something.
+    ///
+    /// # Errors
+    /// [`SampleError::Stopped`] when everything stops.
+    pub fn wait_until<R>(
+        &self,
+        why: Wait,
+        look: impl FnMut(&mut State<W>) -> Option<R>,
+    ) -> Result<R, SampleError> {
+        self.wait_polling(why, POLL, look)
+    }
+
+    fn wait_polling<R>(
+        &self,
+        why: Wait,
+        poll: Duration,
+        mut look: impl FnMut(&mut State<W>) -> Option<R>,
+    ) -> Result<R, SampleError> {
+        let mut since = None;
+        let found = self.gate.look_within(Duration::MAX, poll, |state| {
+            if let Some(since) = since.replace(Instant::now()) {
+                self.clock.add_wait(why, since);
+            }
+            let goes_on = !state.closed && state.failure.is_none();
+            if goes_on { look(state).map(Some) } else { Some(None) }
+        });
+        found.ok().flatten().ok_or(SampleError::Stopped)
+    }
+
+    /// Tries `take` until it gives something. Its error counts once `is_due` has held all the time
+    /// that a consumer is given to drop what it has.
+    pub fn wait_for_memory<R>(
+        &self,
+        poll: Duration,
+        mut take: impl FnMut(&mut State<W>) -> Result<Option<R>, SampleError>,
+        is_due: impl Fn(&State<W>) -> bool,
+    ) -> Result<R, SampleError> {
+        let mut since = None;
+        let look = |state: &mut State<W>| match take(state) {
+            Ok(found) => found.map(Ok),
+            Err(error) if error.is_of_memory() => {
+                let begin = *since.get_or_insert_with(Instant::now);
+                if !is_due(state) {
+                    since = None;
+                }
+                (since.is_some() && begin.elapsed() > MEMORY_PATIENCE).then_some(Err(error))
+            }
+            Err(error) => Some(Err(error)),
+        };
+        self.wait_polling(Wait::GatherForBuffers, poll, look)?
+    }
+
+    /// Memory of the budget for batch `index`, which its way has planned for: what is missing is in
+    /// the consumer's hands.
+    pub fn admit(
+        &self,
+        memory: &Snapshot,
+        index: u64,
+        bytes: u64,
+    ) -> Result<Reservation, SampleError> {
+        if let Ok(held) = memory.reserve(bytes) {
+            return Ok(held);
+        }
+        let take =
+            |_: &mut State<W>| memory.reserve(bytes).map(Some).map_err(SampleError::from_budget);
+        self.wait_for_memory(POLL, take, |state| index <= state.delivered + 1)
+    }
+
+    /// Waits up to `timeout` for the next batch: `Ok(None)` after the last one, `Err(())` if time
+    /// ran out. `is_lost` says whether a thread has ended that should not have.
+    pub fn next_within(
+        &self,
+        timeout: Duration,
+        is_lost: impl Fn() -> bool,
+    ) -> Result<Option<Result<MiniBatch, SampleError>>, ()> {
+        let mut since = None;
+        self.gate.look_within(timeout, POLL, |state| {
+            if let Some(since) = since.replace(Instant::now()) {
+                self.clock.add_wait(Wait::Consumer, since);
+            }
+            let batch = state.ready.remove(&state.delivered);
+            state.consumer_waits = batch.is_none();
+            if let Some(batch) = batch {
+                state.delivered += 1;
+                state.closed |= batch.is_err();
+                return Some(Some(batch));
+            }
+            if let Some(error) = state.failure.take() {
+                state.closed = true;
+                return Some(Some(Err(error)));
+            }
+            if state.closed || state.delivered >= self.jobs.len() {
+                return Some(None);
+            }
+            is_lost().then_some(Some(Err(SampleError::ThreadLost)))
+        })
+    }
+
+    /// Waits up to `timeout` until `found` gives something that threads find out; `None` if time
+    /// ran out.
+    ///
+    /// # Errors
+    /// What ended them before that.
+    pub fn find_within<R>(
+        &self,
+        timeout: Duration,
+        is_lost: impl Fn() -> bool,
+        found: impl Fn() -> Option<R>,
+    ) -> Result<Option<R>, SampleError> {
+        let look = |state: &mut State<W>| {
+            if let Some(error) = state.failure.take() {
+                state.closed = true;
+                return Some(Err(error));
+            }
+            let found = found().map(|found| Ok(Some(found)));
+            found.or_else(|| is_lost().then_some(Err(SampleError::ThreadLost)))
+        };
+        self.gate.look_within(timeout, POLL, look).unwrap_or(Ok(None))
+    }
+
+    /// Ends all waits, and drops what was prepared.
+    pub fn close(&self) {
+        self.change(|state| {
+            state.closed = true;
+            state.ready.clear();
+        });
+    }
+
+    /// Stops everything because of an error; the first one is told to the consumer.
+    pub fn fail(&self, error: SampleError) {
+        self.change(|state| match error {
+            SampleError::Stopped => {}
+            error => drop(state.failure.get_or_insert(error)),
+        });
+    }
+
+    /// Whether everything stops.
+    pub fn is_stopping(&self) -> bool {
+        let state = self.lock();
+        state.closed || state.failure.is_some()
+    }
+
+    /// Starts a thread inside `scope` whose error stops everything.
+    pub fn start_in<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        name: &str,
+        work: impl FnOnce() -> Result<(), SampleError> + Send + 'scope,
+    ) -> Result<(), SampleError>
+    where
+        W: Send,
+    {
+        let run = || work().unwrap_or_else(|error| self.fail(error));
+        let thread = std::thread::Builder::new().name(name.into());
+        let started = thread.spawn_scoped(scope, run);
+        started.map(drop).map_err(|source| SampleError::NoThread { source })
+    }
+}

@@ -1,0 +1,204 @@
+//! Which seeds stand in which batch.
+//!
+//! A plan is a pure function of (seed, epoch, batch): any batch is found without those before it,
+//! so that a resumed epoch, a worker process and another rank agree. What must not live here:
+//! drawing of neighbours. The invariant: global batches are the same for every world size, and a
+//! rank takes its contiguous part of each.
+
+use std::ops::Range;
+
+use ng_types::{NodeId, NodeTypeId, SeedOrder};
+
+use crate::SampleError;
+
+/// The seeds of one node type that batches are made around, by place.
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    /// The type of all of them.
+    pub node_type: NodeTypeId,
+    which: Which,
+}
+
+#[derive(Clone, Debug)]
+enum Which {
+    Listed(Vec<NodeId>),
+    /// All nodes but the deleted ones: for each of these, how many live nodes come before it.
+    Live(Vec<u64>),
+}
+
+impl Inputs {
+    /// These nodes, in this order.
+    pub fn listed(node_type: NodeTypeId, ids: Vec<NodeId>) -> Self {
+        Self { node_type, which: Which::Listed(ids) }
+    }
+
+    /// All nodes in the order of their ids, without the deleted ones (ascending).
+    pub fn live(node_type: NodeTypeId, deleted: &[NodeId]) -> Self {
+        let before = (0..).zip(deleted).map(|(others, id)| id - others);
+        Self { node_type, which: Which::Live(before.collect()) }
+    }
+
+    /// The node at a place.
+    pub fn node(&self, place: u64) -> NodeId {
+        match &self.which {
+            Which::Listed(ids) => ids[place as usize],
+            Which::Live(before) => place + before.partition_point(|live| *live <= place) as u64,
+        }
+    }
+}
+
+/// The order of places and its cut into batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeedPlan {
+    /// How many places there are.
+    pub num_seeds: u64,
+    /// Places of a global batch.
+    pub batch_size: u64,
+    /// Permute the places anew in every epoch.
+    pub shuffle: bool,
+    /// The seed of the permutations.
+    pub seed: u64,
+    /// Leave a smaller last batch out.
+    pub drop_last: bool,
+    /// Fill the last batch with repeated places, where several ranks share it.
+    pub pad: bool,
+    /// Which part of each global batch.
+    pub rank: u64,
+    /// Of how many parts.
+    pub world_size: u64,
+}
+
+impl SeedPlan {
+    /// All places in order, for one rank.
+    pub fn in_order(num_seeds: u64, batch_size: u64) -> Self {
+        let (shuffle, drop_last, pad) = (false, false, false);
+        Self { num_seeds, batch_size, shuffle, seed: 0, drop_last, pad, rank: 0, world_size: 1 }
+    }
+
+    /// The same plan if its numbers fit together.
+    ///
+    /// # Errors
+    /// [`SampleError::Spec`].
+    pub fn checked(self) -> Result<Self, SampleError> {
+        let Self { batch_size, rank, world_size, .. } = self;
+        let what = if batch_size == 0 {
+            "batch_size must be at least 1, got 0".into()
+        } else if rank >= world_size {
+            format!("rank must be in 0 ... world_size - 1, got {rank} of {world_size}")
+        } else if !batch_size.is_multiple_of(world_size) {
+            format!(
+                "batch_size counts the global batch: {batch_size} is not a multiple of world_size \
+                 {world_size}"
+            )
+        } else {
+            return Ok(self);
+        };
+        Err(SampleError::Spec(what))
+    }
+
+    /// Places of one rank in a full batch.
+    pub fn local_batch_size(&self) -> u64 {
+        self.batch_size / self.world_size
+    }
+
+    /// Batches of one epoch, the same on every rank.
+    pub fn steps(&self) -> u64 {
+        let keeps_tail = !self.drop_last && (self.world_size == 1 || self.pad);
+        let has_tail = !self.num_seeds.is_multiple_of(self.batch_size);
+        self.num_seeds / self.batch_size + u64::from(has_tail && keeps_tail)
+    }
+
+    /// The random stream of a global batch; it does not depend on rank or tail.
+    pub fn stream(&self, epoch: u64, batch: u64) -> u64 {
+        let steps = self.num_seeds.div_ceil(self.batch_size);
+        epoch.wrapping_mul(steps).wrapping_add(batch)
+    }
+
+    /// This rank's places in some batches, one batch after the other.
+    pub fn places(&self, epoch: u64, batches: Range<u64>) -> Vec<u64> {
+        let order = self.shuffle.then(|| SeedOrder::new(self.num_seeds, self.seed, epoch));
+        let at = |place| order.as_ref().map_or(place, |order| order.at(place));
+        let mut places = Vec::new();
+        for batch in batches {
+            let (start, size) = self.global(batch);
+            let filled = size.next_multiple_of(self.world_size);
+            let repeated = (filled - size).min(self.num_seeds);
+            let part = filled / self.world_size;
+            let of_rank = self.rank * part..(self.rank + 1) * part;
+            places.extend(of_rank.map(|k| match k.checked_sub(size) {
+                None => at(start + k),
+                Some(beyond) => at(beyond % repeated),
+            }));
+        }
+        places
+    }
+
+    /// How many places at the end of this rank's part of a batch are repeats that only fill.
+    pub fn padding(&self, batch: u64) -> u64 {
+        let size = self.global(batch).1;
+        let part = size.div_ceil(self.world_size);
+        ((self.rank + 1) * part).saturating_sub(size).min(part)
+    }
+
+    /// Where a global batch begins, and how many places it has.
+    fn global(&self, batch: u64) -> (u64, u64) {
+        let start = batch.saturating_mul(self.batch_size).min(self.num_seeds);
+        (start, self.batch_size.min(self.num_seeds - start))
+    }
+}
+
+/// The seeds of a batch and its random stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// The seeds.
+    pub seeds: Vec<NodeId>,
+    /// What its draws are keyed by, beside the seed of the sampler.
+    pub stream: u64,
+}
+
+/// Batches that are made one after the other, by number.
+#[derive(Clone, Debug)]
+pub struct Jobs {
+    /// The seeds.
+    pub inputs: std::sync::Arc<Inputs>,
+    /// Their order.
+    pub plan: SeedPlan,
+    /// The epoch and the batch in it that job 0 is.
+    pub first: (u64, u64),
+    /// After an epoch the next one follows.
+    pub goes_on: bool,
+}
+
+impl Jobs {
+    /// The batches of one epoch of seeds in the order given.
+    pub fn once(node_type: NodeTypeId, seeds: Vec<NodeId>, batch_size: u64) -> Self {
+        let plan = SeedPlan::in_order(seeds.len() as u64, batch_size);
+        let inputs = std::sync::Arc::new(Inputs::listed(node_type, seeds));
+        Self { inputs, plan, first: (0, 0), goes_on: false }
+    }
+
+    /// How many there are; `u64::MAX` where epoch follows epoch.
+    pub fn len(&self) -> u64 {
+        let steps = self.plan.steps();
+        if self.goes_on && steps > 0 { u64::MAX } else { steps.saturating_sub(self.first.1) }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The epoch of a job, and its batch there.
+    pub fn number(&self, job: u64) -> (u64, u64) {
+        let (steps, batch) = (self.plan.steps(), self.first.1 + job);
+        (self.first.0 + batch / steps, batch % steps)
+    }
+
+    /// The job with a number below [`Jobs::len`].
+    pub fn job(&self, job: u64) -> Job {
+        let (epoch, batch) = self.number(job);
+        let places = self.plan.places(epoch, batch..batch + 1).into_iter();
+        let seeds = places.map(|place| self.inputs.node(place)).collect();
+        Job { seeds, stream: self.plan.stream(epoch, batch) }
+    }
+}

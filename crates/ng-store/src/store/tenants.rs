@@ -1,0 +1,66 @@
+//! Users of an open store that hold its memory beyond the moment, and give it back when others lack
+//! it.
+//!
+//! What must not live here: what the memory is for. The invariant: nobody is asked for the memory
+//! of another store.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// How a tenant gives its memory back, if it is not using it right now; with `true` for good.
+/// Returns whether there was any.
+type GiveWay = dyn Fn(bool) -> bool + Send + Sync;
+
+/// Somebody who holds memory of a store.
+pub struct Tenant {
+    give_way: Box<GiveWay>,
+    is_reading: AtomicBool,
+}
+
+impl Tenant {
+    /// A tenant that is asked by `give_way`: for good where its argument is `true`. It returns
+    /// whether there was anything to give back, and nothing is given back that is in use.
+    pub fn new(give_way: impl Fn(bool) -> bool + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { give_way: Box::new(give_way), is_reading: AtomicBool::new(false) })
+    }
+
+    /// Says whether somebody takes batches from it.
+    pub fn set_reading(&self, is_reading: bool) {
+        self.is_reading.store(is_reading, Ordering::Relaxed);
+    }
+}
+
+/// The tenants of a store.
+#[derive(Default)]
+pub struct Tenants(Mutex<Vec<Weak<Tenant>>>);
+
+impl Tenants {
+    /// From now on `tenant` is asked when others lack memory.
+    pub fn add(&self, tenant: &Arc<Tenant>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| one.strong_count() > 0 && one.as_ptr() != Arc::as_ptr(tenant));
+        all.push(Arc::downgrade(tenant));
+    }
+
+    /// Makes all but one give their memory back; whether anybody had some.
+    pub fn make_room(&self, but: Option<&Arc<Tenant>>) -> bool {
+        self.others(but).iter().fold(false, |any, one| (one.give_way)(false) | any)
+    }
+
+    /// Makes those give their memory back for good whom somebody takes batches from; whether there
+    /// are any.
+    pub fn make_readers_share(&self, but: &Arc<Tenant>) -> bool {
+        let mut readers = self.others(Some(but));
+        readers.retain(|one| one.is_reading.load(Ordering::Relaxed));
+        for one in &readers {
+            (one.give_way)(true);
+        }
+        !readers.is_empty()
+    }
+
+    fn others(&self, but: Option<&Arc<Tenant>>) -> Vec<Arc<Tenant>> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = all.iter().filter_map(Weak::upgrade);
+        others.filter(|one| but.is_none_or(|but| !Arc::ptr_eq(but, one))).collect()
+    }
+}
