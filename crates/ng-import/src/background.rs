@@ -11,8 +11,7 @@ use ng_types::{EdgeTypeId, NodeTypeId};
 
 use crate::failure::{panicked, store_error};
 use crate::importer::{NodeType, Stage};
-use crate::lists::{AddLoops, ListRules, write_lists};
-use crate::note::Repeats;
+use crate::lists::{AddLoops, ListRules, Repeats, write_lists};
 use crate::sink::Lists;
 use crate::{ImportError, Importer, SelfLoops};
 

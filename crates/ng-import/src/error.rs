@@ -101,7 +101,10 @@ pub enum ImportError {
         minimum_bytes: u64,
     },
     /// The import was strict and would have ended with notes.
-    #[error("refused because of --strict, and nothing was written: {}", crate::note::listed(notes))]
+    #[error(
+        "refused because of --strict, and nothing was written: {}",
+        crate::report::listed(notes)
+    )]
     Strict {
         /// All notes.
         notes: Vec<crate::Note>,

@@ -2,51 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-
 use crate::failure::store_error;
 use crate::importer::Stage;
-use crate::{ImportError, Importer, Note, OnProgress, Progress};
+use crate::{ImportError, ImportReport, Importer, OnProgress, Progress};
 
 /// How often the progress callback is called while the topology is written.
 const PROGRESS_EVERY: Duration = Duration::from_millis(50);
-
-/// What an import did.
-#[derive(Clone, Debug, Serialize)]
-pub struct ImportReport {
-    /// Rows of the edge lists.
-    pub rows: u64,
-    /// Entries of the neighbour lists, both directions of undirected edges.
-    pub entries: u64,
-    /// From [`Importer::new`] to the end.
-    pub seconds: f64,
-    /// Sorting and writing the topology.
-    pub topology_seconds: f64,
-    /// From the first tensor's beginning to the last row.
-    pub tensor_seconds: f64,
-    /// The part of the topology's time during which tensors were written, 0 to 1.
-    pub hidden_share: f64,
-    /// Making everything durable.
-    pub publish_seconds: f64,
-    /// The most temporary data on disk at once.
-    pub temp_bytes: u64,
-    /// All temporary data written.
-    pub temp_written_bytes: u64,
-    /// Bytes of the store.
-    pub disk_bytes: u64,
-    /// The largest resident memory of this process so far.
-    pub peak_rss_bytes: u64,
-    /// Threads that parsed and sorted.
-    pub threads: usize,
-    /// What was dropped, doubled, replaced or odd.
-    pub notes: Vec<Note>,
-    /// Why the store that was replaced could not be removed, if so; the next import to this name,
-    /// and the next rewriting of the store, removes what is left.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub leftover: Option<String>,
-    /// The store's fingerprint, 16 hexadecimal digits.
-    pub fingerprint: String,
-}
 
 impl Importer {
     /// Waits for the topology, checks and writes what is left, makes it durable and publishes the

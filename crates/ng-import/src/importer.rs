@@ -13,7 +13,6 @@ use ng_types::{EdgeTypeId, NODE_ID_BOUND, NodeTypeId};
 
 use crate::background::TopologyJob;
 use crate::failure::store_error;
-use crate::named::Names;
 use crate::place::Place;
 use crate::plan::MemoryPlan;
 use crate::scratch::Scratch;
@@ -76,7 +75,8 @@ pub(crate) struct NodeType {
     pub settled: Option<u64>,
     pub strings: bool,
     pub kind: NameKind,
-    pub names: Option<Names>,
+    /// The names, while edges come in.
+    pub names: Option<Mutex<StringTable>>,
 }
 
 /// A declared edge type.

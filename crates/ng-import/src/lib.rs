@@ -24,6 +24,7 @@ mod npy;
 mod options;
 mod place;
 mod plan;
+mod report;
 mod scratch;
 mod sink;
 mod sort;
@@ -37,14 +38,13 @@ mod threads;
 pub use arrays::IdSlice;
 pub use error::ImportError;
 pub use estimate::{Estimate, PlannedEdges, estimate, estimate_lines};
-pub use finish::ImportReport;
 pub use importer::Importer;
-pub use note::Note;
 pub use npy::NpyLayout;
 pub use options::{
     Column, EdgeTypeSpec, ImportOptions, OnProgress, Progress, SelfLoops, TextOptions,
 };
 pub use plan::MEMORY_BYTES_MIN;
+pub use report::{ImportReport, Note};
 pub use sparse::{CsrChunk, SparseProbe};
 pub use strings::NAME_BYTES_MAX;
 pub use tensors::TensorId;

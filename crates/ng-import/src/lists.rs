@@ -6,12 +6,22 @@ use ng_types::canary::planted;
 
 use crate::ImportError;
 use crate::failure::store_error;
-use crate::note::Repeats;
 use crate::sink::Lists;
 use crate::sort::{Full, Record, Sorted};
 
 /// Entries that are handed over at once.
 const RUN_LEN: usize = 4096;
+
+/// What sorting showed about the edges of a type.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Repeats {
+    /// Entries that say the same as the one before them: ends, and time if there is one.
+    pub kept: u64,
+    /// Entries that were left out because their ends were there already.
+    pub removed: u64,
+    /// All entries, with those that were left out.
+    pub entries: u64,
+}
 
 /// How the records of a type become lists.
 #[derive(Clone, Copy, Debug, Default)]

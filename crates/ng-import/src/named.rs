@@ -1,6 +1,6 @@
 //! Edges between nodes named by strings, on their way through an [`Importer`].
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use ng_types::{EdgeTypeId, NodeTypeId};
 
@@ -8,12 +8,9 @@ use crate::edges::RawEdges;
 use crate::failure::store_error;
 use crate::importer::NodeType;
 use crate::sink::EdgeSink;
-use crate::strings::{NameKind, Ranks, StringEdges, StringTable, check_name, relabel};
+use crate::strings::{NameKind, Ranks, StringEdges, check_name, relabel};
 use crate::text::NamedEdges;
 use crate::{ImportError, Importer};
-
-/// The names of a node type while edges come in.
-pub(crate) type Names = Mutex<StringTable>;
 
 impl Importer {
     /// Takes edges between named nodes in: `sources[i] -> destinations[i]`.

@@ -1,52 +1,13 @@
 //! Notes: what an import dropped, doubled, replaced or found odd.
 //!
-//! What lives here: the note, the one list that every part of an import and its callers add to, and
-//! the wording of what the core finds. What must not: finding it. The invariant: nothing of the
+//! What lives here: the one list that every part of an import and its callers add to, and the
+//! wording of what the core finds. What must not: finding it. The invariant: nothing of the
 //! input is lost without a note or an error, and `strict` turns every note that nobody asked for
 //! into a refusal before anything is published.
 
-use serde::Serialize;
-
 use crate::importer::EdgeType;
-use crate::{ImportError, Importer};
-
-/// Something that a user should know about the input.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Note {
-    /// A stable name of what happened, like `columns-dropped`.
-    pub code: String,
-    /// How many there are of it.
-    pub count: u64,
-    /// The file, column, tensor or type.
-    #[serde(rename = "where")]
-    pub place: String,
-    /// What happened and what to do, without the place.
-    pub message: String,
-    /// An option of the import asked for it, so `strict` lets it pass.
-    pub requested: bool,
-}
-
-impl Note {
-    /// A note about something that nobody asked for.
-    pub fn new(code: &str, count: u64, place: String, message: String) -> Self {
-        Self { code: code.to_owned(), count, place, message, requested: false }
-    }
-
-    fn requested(self) -> Self {
-        Self { requested: true, ..self }
-    }
-}
-
-/// What sorting showed about the edges of a type.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Repeats {
-    /// Entries that say the same as the one before them: ends, and time if there is one.
-    pub kept: u64,
-    /// Entries that were left out because their ends were there already.
-    pub removed: u64,
-    /// All entries, with those that were left out.
-    pub entries: u64,
-}
+use crate::lists::Repeats;
+use crate::{ImportError, Importer, Note};
 
 impl Importer {
     /// Adds a note to those that the import ends with.
@@ -147,12 +108,4 @@ impl EdgeType {
         let spec = &self.spec;
         format!("edge type ({}, {}, {})", spec.source, spec.relation, spec.destination)
     }
-}
-
-/// All notes in one line, for the message of an error.
-pub(crate) fn listed(notes: &[Note]) -> String {
-    let lines = notes.iter().filter(|note| !note.requested);
-    let lines: Vec<String> =
-        lines.map(|note| format!("[{}] {}: {}", note.code, note.place, note.message)).collect();
-    lines.join("; ")
 }

@@ -7,16 +7,13 @@ use ng_store::{Owner, SparseValue, TensorSpec};
 use ng_types::Dtype;
 
 use crate::failure::store_error;
-use crate::tensors::{OpenTensor, Writer, wrong};
+use crate::tensors::{OpenTensor, TakeRow, Writer, wrong};
 use crate::{IdSlice, ImportError, Importer, TensorId};
 
 /// Tensors of fewer bytes are not worth it: their rows could not be changed later.
 const DENSE_BYTES_MIN: u64 = 1 << 20;
 /// What says where the entries of a row are.
 const SPAN_BYTES: u64 = 8;
-
-/// Takes the columns of a row that are not 0, and what stands there.
-type TakeRow<'a> = dyn FnMut(&[u32], &[f32]) -> Result<(), ImportError> + 'a;
 
 /// Compressed sparse rows as they come: columns in any order, some perhaps twice, which then are
 /// added up, and zeros among the values.
@@ -151,26 +148,6 @@ impl Importer {
         self.count_rows(tensor, rows, rows * SPAN_BYTES + 4 * chunk.columns.len() as u64);
         self.note(pushed)
     }
-}
-
-/// What is not 0 in rows of f32 that stand one after the other, row by row.
-pub(crate) fn for_each_dense_row(
-    rows: &[u8],
-    row_bytes: u64,
-    take: &mut TakeRow<'_>,
-) -> Result<(), ImportError> {
-    let (mut columns, mut values) = (Vec::new(), Vec::new());
-    for row in rows.chunks_exact((row_bytes as usize).max(4)) {
-        columns.clear();
-        values.clear();
-        let all = row.as_chunks().0.iter().map(|value| f32::from_le_bytes(*value));
-        for (column, value) in (0..).zip(all).filter(|(_, value)| *value != 0.0) {
-            columns.push(column);
-            values.push(value);
-        }
-        take(&columns, &values)?;
-    }
-    Ok(())
 }
 
 /// Rows of a chunk in order of columns, each column once, without zeros.

@@ -9,7 +9,6 @@ use ng_types::Dtype;
 
 use crate::failure::store_error;
 use crate::finite::NotFinite;
-use crate::sparse::for_each_dense_row;
 use crate::{ImportError, Importer};
 
 /// A tensor of an import, by the order of [`Importer::begin_tensor`].
@@ -74,6 +73,29 @@ impl Writer {
         }
         .map_err(store_error)
     }
+}
+
+/// Takes the columns of a row that are not 0, and what stands there.
+pub(crate) type TakeRow<'a> = dyn FnMut(&[u32], &[f32]) -> Result<(), ImportError> + 'a;
+
+/// What is not 0 in rows of f32 that stand one after the other, row by row.
+fn for_each_dense_row(
+    rows: &[u8],
+    row_bytes: u64,
+    take: &mut TakeRow<'_>,
+) -> Result<(), ImportError> {
+    let (mut columns, mut values) = (Vec::new(), Vec::new());
+    for row in rows.chunks_exact((row_bytes as usize).max(4)) {
+        columns.clear();
+        values.clear();
+        let all = row.as_chunks().0.iter().map(|value| f32::from_le_bytes(*value));
+        for (column, value) in (0..).zip(all).filter(|(_, value)| *value != 0.0) {
+            columns.push(column);
+            values.push(value);
+        }
+        take(&columns, &values)?;
+    }
+    Ok(())
 }
 
 /// Rows that come as f32 and are stored as something else.

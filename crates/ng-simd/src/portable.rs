@@ -6,7 +6,8 @@
 
 use ng_types::SourceKey;
 
-use crate::scale::STEPS;
+/// The steps of int8 go from -127 to 127, so that they are symmetric.
+pub(crate) const STEPS: f32 = 127.0;
 
 /// Bits of an f16 as those of the f32 of the same value.
 #[inline(always)]

@@ -2,9 +2,7 @@
 
 use crate::dispatch::Kernels;
 use crate::encode::Misfit;
-
-/// The steps of int8 go from -127 to 127, so that they are symmetric.
-pub(crate) const STEPS: f32 = 127.0;
+use crate::portable::STEPS;
 
 /// The largest magnitude of each column, gathered row by row.
 ///
