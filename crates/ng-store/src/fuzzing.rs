@@ -5,7 +5,9 @@
 
 use std::hint::black_box;
 
-use crate::bytes::{le_u32, le_u64, put};
+use ng_types::checksum;
+
+use crate::bytes::{le_u32, le_u64};
 use crate::dictionary::page::StringPage;
 use crate::io::BLOCK_BYTES;
 use crate::page::table::{Entries, FAN_CHILDREN, INNER_ENTRIES, Inner, Leaf, LeafSpec};
@@ -60,13 +62,12 @@ fn seen<T>(value: T) {
 pub fn root(data: &[u8]) {
     let (header, body) = data.split_at(data.len().min(BLOCK_BYTES));
     let mut header = block(header);
-    let crc = header.get(..44).map_or(0, crc32c::crc32c);
-    put(&mut header, 44, &crc.to_le_bytes());
+    checksum::seal(&mut header, 0..44, 44);
     let decoded = RootHeader::decode(&header);
     black_box(RootHeader::check_padding(&header).is_ok());
     let Ok(header) = decoded else { return };
     let body_bytes = body.len() as u64;
-    let header = RootHeader { body_bytes, body_crc: crc32c::crc32c(body), ..header };
+    let header = RootHeader { body_bytes, body_crc: checksum::of(body), ..header };
     if let Ok(catalog) = root::decode_body(&header, body) {
         black_box(catalog.disk_bytes());
         black_box(root::encode(&catalog, header.epoch, header.lsn).is_ok());
@@ -197,8 +198,7 @@ pub fn log(data: &[u8]) {
     let mut joined = Vec::new();
     for part in data.chunks(BLOCK_BYTES).take(16) {
         let mut block = block(part);
-        let crc = block.get(8..).map_or(0, crc32c::crc32c);
-        put(&mut block, 4, &crc.to_le_bytes());
+        checksum::seal(&mut block, 8..BLOCK_BYTES, 4);
         black_box(BlockHeader::decode(&block).is_ok());
         joined.extend_from_slice(crate::write::log::payload(&block));
     }

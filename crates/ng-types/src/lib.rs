@@ -9,6 +9,7 @@
 mod budget;
 mod bytes;
 pub mod canary;
+pub mod checksum;
 mod dtype;
 mod ids;
 mod order;

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use ng_io::{BLOCK_BYTES, BackendChoice, FileId, OpenOptions, Reader, open_dir};
+use ng_types::checksum;
 
 use super::error::CompiledError;
-use super::format::{Entry, EpochId, EpochKey, Head, PIECE_BYTES, Tail, VERSION, crc_of_pieces};
+use super::format::{Entry, EpochId, EpochKey, Head, PIECE_BYTES, Tail, VERSION};
 use super::hot::HotSet;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -109,7 +110,7 @@ impl EpochFile {
                 }
                 let len = (PIECE_BYTES as u64).min(entry.bytes - start);
                 let piece = self.reader.read_at(self.file, entry.offset + start, len as usize)?;
-                crcs.push(crc32c::crc32c(&piece));
+                crcs.push(checksum::of(&piece));
                 done += len;
             }
             if let Err(error) = self.check_record(batch, *entry, &crcs) {
@@ -127,7 +128,7 @@ impl EpochFile {
         entry: Entry,
         crcs: &[u32],
     ) -> Result<(), CompiledError> {
-        let found = crc_of_pieces(crcs);
+        let found = checksum::of_pieces(crcs);
         if found == entry.crc {
             return Ok(());
         }

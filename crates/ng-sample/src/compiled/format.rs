@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use ng_io::BLOCK_BYTES;
 use ng_store::{Owner, TensorRef};
-use ng_types::{EdgeTypeId, NodeTypeId};
+use ng_types::{EdgeTypeId, NodeTypeId, checksum};
 use serde::{Deserialize, Serialize};
 
 use super::hot::{HotSet, PackedTable};
@@ -37,11 +37,6 @@ pub(crate) const ENTRY_BYTES: usize = 24;
 /// A record's checksum is that of the checksums of its pieces of so many bytes, which can be had in
 /// any order.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
-
-/// The checksum of a record, from those of its pieces.
-pub(crate) fn crc_of_pieces(crcs: &[u32]) -> u32 {
-    crcs.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, &piece.to_le_bytes()))
-}
 
 /// Everything that shaped an epoch, by name: what a replay asks for must be equal.
 pub type EpochKey = BTreeMap<String, String>;
@@ -136,7 +131,7 @@ impl Head {
         let mut bytes = HEAD_MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend((text.len() as u32).to_le_bytes());
-        bytes.extend(crc32c::crc32c(&text).to_le_bytes());
+        bytes.extend(checksum::of(&text).to_le_bytes());
         bytes.extend(self.hot.digest().to_le_bytes());
         bytes.resize(PREFIX_BYTES, 0);
         bytes.extend(text);
@@ -158,7 +153,7 @@ impl Head {
 
     /// A checksum of everything before the text, and so of the text and the maps, too.
     pub fn digest(first: &[u8]) -> u32 {
-        crc32c::crc32c(first.get(..PREFIX_BYTES).unwrap_or_default())
+        checksum::of(first.get(..PREFIX_BYTES).unwrap_or_default())
     }
 
     /// How many bytes, in whole blocks, the text takes with all before it.
@@ -179,7 +174,7 @@ impl Head {
         let bytes = bytes.get(..Self::text_blocks(bytes)?).ok_or("its head is cut off")?;
         let len = u32_at(bytes, 12)? as usize;
         let text = bytes.get(PREFIX_BYTES..PREFIX_BYTES + len).ok_or("its head is cut off")?;
-        if crc32c::crc32c(text) != u32_at(bytes, 16)? {
+        if checksum::of(text) != u32_at(bytes, 16)? {
             return Err("the checksum of its head differs".into());
         }
         check_zero(&bytes[PREFIX_BYTES - 8..PREFIX_BYTES])?;
@@ -210,7 +205,7 @@ impl HeadParts {
         let words = self.text.tables.iter().map(|table| HotRows::num_words(table.rows));
         let (bits, padding) =
             maps.split_at_checked(words.sum::<usize>() * 8).ok_or("its maps are cut off")?;
-        if crc32c::crc32c(bits) != self.digest {
+        if checksum::of(bits) != self.digest {
             return Err("the checksum of its hot rows differs".into());
         }
         check_zero(padding)?;
@@ -302,9 +297,8 @@ impl Tail {
         bytes.extend(self.head_digest.to_le_bytes());
         bytes.resize(TAIL_BYTES, 0);
         bytes.extend(self.rows_max.iter().flat_map(|rows| rows.to_le_bytes()));
-        bytes.resize(BLOCK_BYTES - 4, 0);
-        let crc = crc32c::crc32c(&bytes);
-        bytes.extend(crc.to_le_bytes());
+        bytes.resize(BLOCK_BYTES, 0);
+        checksum::seal(&mut bytes, 0..BLOCK_BYTES - 4, BLOCK_BYTES - 4);
         bytes
     }
 
@@ -313,8 +307,7 @@ impl Tail {
         if bytes.len() != BLOCK_BYTES || bytes.get(..8) != Some(TAIL_MAGIC) {
             return Err("its end is missing".into());
         }
-        let crc = crc32c::crc32c(&bytes[..BLOCK_BYTES - 4]);
-        if crc != u32_at(bytes, BLOCK_BYTES - 4)? {
+        if !checksum::is_sealed(bytes, 0..BLOCK_BYTES - 4, BLOCK_BYTES - 4) {
             return Err("the checksum of its last block differs".into());
         }
         u32_at(bytes, 8)
@@ -348,7 +341,7 @@ impl Tail {
         let len = (self.num_batches as usize).checked_mul(ENTRY_BYTES);
         let parts = len.and_then(|len| bytes.split_at_checked(len));
         let (bytes, padding) = parts.ok_or("its index is cut off")?;
-        if crc32c::crc32c(bytes) != self.index_crc {
+        if checksum::of(bytes) != self.index_crc {
             return Err("the checksum of its index differs".into());
         }
         check_zero(padding)?;
@@ -417,7 +410,7 @@ mod tests {
         let index: Vec<u8> = entries.iter().flat_map(Entry::encode).collect();
         let tail = Tail {
             index_offset: 20480,
-            index_crc: crc32c::crc32c(&index),
+            index_crc: checksum::of(&index),
             num_batches: 2,
             record_bytes_max: 8192,
             batch_bytes_max: 100,

@@ -1,6 +1,7 @@
 //! Which rows a replay holds in memory, so that no batch in a file carries them.
 
 use ng_store::TensorRef;
+use ng_types::checksum;
 
 use crate::pipeline::HotRows;
 
@@ -40,7 +41,7 @@ impl HotSet {
     pub fn digest(&self) -> u32 {
         self.tables.iter().fold(0, |crc, table| {
             let words = table.hot.bits().iter();
-            words.fold(crc, |crc, word| crc32c::crc32c_append(crc, &word.to_le_bytes()))
+            words.fold(crc, |crc, word| checksum::extended(crc, &word.to_le_bytes()))
         })
     }
 }

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use ng_io::{Appender, BackendChoice, Disk, Lock, OpenOptions, open_dir};
 use ng_store::Snapshot;
 use ng_types::Reservation;
+use ng_types::checksum;
 
 use super::error::CompiledError;
-use super::format::{Entry, EpochId, Head, PIECE_BYTES, Tail, crc_of_pieces};
+use super::format::{Entry, EpochId, Head, PIECE_BYTES, Tail};
 use super::hot::HotSet;
 use super::record::{self, Encoded};
 use crate::{MiniBatch, SampleError};
@@ -100,7 +101,7 @@ impl EpochWriter {
             }
         }
         record.pad(ng_io::BLOCK_BYTES)?;
-        let entry = Entry { offset, bytes: record.bytes, crc: crc_of_pieces(&record.crcs) };
+        let entry = Entry { offset, bytes: record.bytes, crc: checksum::of_pieces(&record.crcs) };
         self.entries.push(entry);
         self.tail.record_bytes_max = self.tail.record_bytes_max.max(entry.bytes);
         self.tail.batch_bytes_max = self.tail.batch_bytes_max.max(batch.topology_bytes());
@@ -119,7 +120,7 @@ impl EpochWriter {
     pub fn finish(mut self) -> Result<u64, CompiledError> {
         let index: Vec<u8> = self.entries.iter().flat_map(Entry::encode).collect();
         self.tail.index_offset = self.file.position();
-        self.tail.index_crc = crc32c::crc32c(&index);
+        self.tail.index_crc = checksum::of(&index);
         self.tail.num_batches = self.num_batches();
         let mut end = Record { file: &mut self.file, crcs: Vec::new(), bytes: 0 };
         end.put(&index)?;
@@ -181,7 +182,7 @@ impl Record<'_> {
             }
             let (part, rest) = bytes.split_at(bytes.len().min(PIECE_BYTES - begun));
             if let Some(crc) = self.crcs.last_mut() {
-                *crc = crc32c::crc32c_append(*crc, part);
+                *crc = checksum::extended(*crc, part);
             }
             self.file.write(part)?;
             self.bytes += part.len() as u64;

@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use ng_types::checksum;
+
 use crate::bytes::{ensure, le_u16, le_u32, le_u64, put};
 use crate::error::Damage;
 
@@ -218,13 +220,12 @@ pub(crate) fn seal(bytes: &mut [u8], kind: Kind, count: usize, page: u64, build:
     put(bytes, 6, &(count as u16).to_le_bytes());
     put(bytes, 8, &page.to_le_bytes());
     put(bytes, 16, &build.to_le_bytes());
-    let crc = crc32c::crc32c(bytes.get(4..).unwrap_or_default());
-    put(bytes, 0, &crc.to_le_bytes());
+    checksum::seal(bytes, 4..bytes.len(), 0);
 }
 
 /// Checks a page that comes from the disk.
 pub(crate) fn check_page(bytes: &[u8], kind: Kind, page: u64, build: u64) -> Result<(), Damage> {
-    let (found, expected) = (crc32c::crc32c(bytes.get(4..).unwrap_or_default()), le_u32(bytes, 0));
+    let (found, expected) = (checksum::of(bytes.get(4..).unwrap_or_default()), le_u32(bytes, 0));
     ensure(found == expected, || format!("checksum {found:#010x}, expected {expected:#010x}"))?;
     let (found, other) = (le_u64(bytes, 8), le_u64(bytes, 16));
     ensure(found == page, || format!("it is page {found}"))?;

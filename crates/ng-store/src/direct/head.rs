@@ -4,6 +4,7 @@
 //! [`Head::decode`] returns is consistent in itself.
 
 use ng_types::Dtype;
+use ng_types::checksum;
 use serde::{Deserialize, Serialize};
 
 use super::format::Shape;
@@ -135,7 +136,7 @@ impl Head {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend((text.len() as u32).to_le_bytes());
-        bytes.extend(crc32c::crc32c(&text).to_le_bytes());
+        bytes.extend(checksum::of(&text).to_le_bytes());
         bytes.resize(PREFIX_BYTES, 0);
         bytes.extend(text);
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
@@ -160,7 +161,7 @@ impl Head {
         let rest = bytes.get(end..).unwrap_or_default();
         let zeros = is_zero(bytes.get(20..PREFIX_BYTES).unwrap_or_default()) && is_zero(rest);
         ensure(zeros, || "its head is padded with something".into())?;
-        let is_whole = crc32c::crc32c(text) == le_u32(bytes, 16);
+        let is_whole = checksum::of(text) == le_u32(bytes, 16);
         ensure(is_whole, || "the checksum of its head differs".into())?;
         let head: Self =
             serde_json::from_slice(text).map_err(|error| Damage::new(error.to_string()))?;

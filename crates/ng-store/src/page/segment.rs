@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use ng_types::canary::planted;
+use ng_types::checksum;
 
 use crate::catalog::SegmentMeta;
 use crate::error::{Damage, OpenError, ReadError};
@@ -191,7 +192,7 @@ pub(crate) fn verify_blocks(
         return Ok(());
     }
     for (located, block) in expected.iter().zip(bytes.chunks_exact(BLOCK_BYTES)) {
-        let found = crc32c::crc32c(block);
+        let found = checksum::of(block);
         if found != located.crc {
             return Err(ReadError::Checksum {
                 file: file.into(),

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use ng_types::checksum;
+
 use crate::catalog::{SegmentMeta, TableRef};
 use crate::error::BuildError;
 use crate::io::{Appender, BLOCK_BYTES, Disk};
@@ -52,7 +54,7 @@ impl SegmentWriter {
         debug_assert_eq!(page.len(), self.meta.page_bytes as usize);
         self.data.write(page)?;
         for block in page.chunks(BLOCK_BYTES) {
-            self.leaf.extend(crc32c::crc32c(block).to_le_bytes());
+            self.leaf.extend(checksum::of(block).to_le_bytes());
         }
         let number = self.meta.num_pages;
         self.meta.num_pages += 1;
@@ -91,7 +93,7 @@ impl SegmentWriter {
 
     fn push_table_block(&mut self, block: &[u8]) -> Result<TableRef, BuildError> {
         self.table.write(block)?;
-        let pointer = TableRef { block: self.meta.map_blocks, crc: crc32c::crc32c(block) };
+        let pointer = TableRef { block: self.meta.map_blocks, crc: checksum::of(block) };
         self.meta.map_blocks += 1;
         Ok(pointer)
     }

@@ -10,6 +10,7 @@ use crate::page::set::PageSet;
 use crate::verify::Run;
 use crate::verify::table::Table;
 use ng_types::Reservation;
+use ng_types::checksum;
 
 /// Bytes of pages that are in memory at a time.
 const WINDOW_BYTES: u64 = 2 << 20;
@@ -205,7 +206,7 @@ impl Run<'_> {
             };
             for ((to, place), block) in here.zip(bytes.chunks_exact(BLOCK_BYTES)) {
                 put(window, to * BLOCK_BYTES, block);
-                let found = crc32c::crc32c(block);
+                let found = checksum::of(block);
                 if found != place.crc {
                     damaged.push(*to);
                     let expected = place.crc;

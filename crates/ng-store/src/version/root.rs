@@ -3,6 +3,8 @@
 //! Both slots hold the same bytes after a commit. The header's first 48 bytes mean the same in
 //! every version of the format, so that an old release can say that a store is too new.
 
+use ng_types::checksum;
+
 use crate::bytes::{ensure, is_zero, le_u32, le_u64, put};
 use crate::catalog::Catalog;
 use crate::error::{BuildError, Damage};
@@ -36,8 +38,7 @@ impl RootHeader {
     pub fn decode(block: &[u8]) -> Result<Self, Damage> {
         ensure(block.len() == BLOCK_BYTES, || "shorter than a header block".into())?;
         ensure(block.starts_with(&MAGIC), || "wrong magic".into())?;
-        let checked = block.get(..CHECKED_BYTES).unwrap_or_default();
-        ensure(crc32c::crc32c(checked) == le_u32(block, CHECKED_BYTES), || {
+        ensure(checksum::is_sealed(block, 0..CHECKED_BYTES, CHECKED_BYTES), || {
             "header checksum differs".into()
         })?;
         let header = Self {
@@ -81,7 +82,7 @@ pub(crate) fn clear_padding(header: &RootHeader, slot: &mut [u8]) {
 pub(crate) fn decode_body(header: &RootHeader, padded: &[u8]) -> Result<Catalog, Damage> {
     let body = usize::try_from(header.body_bytes).ok().and_then(|len| padded.get(..len));
     let body = body.ok_or_else(|| Damage::new("catalog is cut off"))?;
-    ensure(crc32c::crc32c(body) == header.body_crc, || "catalog checksum differs".into())?;
+    ensure(checksum::of(body) == header.body_crc, || "catalog checksum differs".into())?;
     let catalog: Catalog = serde_json::from_slice(body)
         .map_err(|error| Damage::new(format!("catalog cannot be read: {error}")))?;
     catalog.check()?;
@@ -111,9 +112,8 @@ pub(crate) fn encode(catalog: &Catalog, epoch: u64, lsn: u64) -> Result<Vec<u8>,
     put(&mut slot, 16, &body_bytes.to_le_bytes());
     put(&mut slot, 24, &epoch.to_le_bytes());
     put(&mut slot, 32, &lsn.to_le_bytes());
-    put(&mut slot, 40, &crc32c::crc32c(&body).to_le_bytes());
-    let checked = slot.get(..CHECKED_BYTES).map_or(0, crc32c::crc32c);
-    put(&mut slot, CHECKED_BYTES, &checked.to_le_bytes());
+    put(&mut slot, 40, &checksum::of(&body).to_le_bytes());
+    checksum::seal(&mut slot, 0..CHECKED_BYTES, CHECKED_BYTES);
     slot.extend_from_slice(&body);
     slot.resize(slot.len().next_multiple_of(BLOCK_BYTES), 0);
     Ok(slot)

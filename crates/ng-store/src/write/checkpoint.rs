@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError};
 
 use ng_io::WriteStats;
 use ng_types::canary::planted;
+use ng_types::checksum;
 
 use crate::catalog::{Catalog, LogMeta, SegmentMeta};
 use crate::error::{OpenError, ReadError};
@@ -441,8 +442,7 @@ fn moves(segment: &Segment, pages: &[(u64, Arc<Page>)], runs: &[Range<u64>]) -> 
         moves.pages.push((logical, page.and_then(|_| places.next())));
         match page {
             Some((_, page)) => {
-                let crcs =
-                    page.bytes().chunks(BLOCK_BYTES).map(|b| crc32c::crc32c(b).to_le_bytes());
+                let crcs = page.bytes().chunks(BLOCK_BYTES).map(|b| checksum::of(b).to_le_bytes());
                 moves.crcs.extend(crcs);
             }
             None => moves.crcs.resize(moves.crcs.len() + width, [0; 4]),

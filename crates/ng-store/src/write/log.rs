@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use ng_io::{WriteStats, Writer};
+use ng_types::checksum;
 
 use crate::bytes::{ensure, le_u16, le_u32, le_u64, put};
 use crate::error::Damage;
@@ -51,8 +52,7 @@ impl BlockHeader {
         ensure(block.len() == BLOCK_BYTES && le_u16(block, 0) == MAGIC, || {
             "log block: wrong size or magic".into()
         })?;
-        let checked = block.get(8..).unwrap_or_default();
-        ensure(le_u16(block, 2) == 0 && crc32c::crc32c(checked) == le_u32(block, 4), || {
+        ensure(le_u16(block, 2) == 0 && checksum::is_sealed(block, 8..BLOCK_BYTES, 4), || {
             "log block: checksum differs".into()
         })?;
         let header = Self {
@@ -84,8 +84,7 @@ impl BlockHeader {
         put(block, 16, &self.group.to_le_bytes());
         put(block, 24, &self.index.to_le_bytes());
         put(block, 28, &self.blocks.to_le_bytes());
-        let crc = block.get(8..).map_or(0, crc32c::crc32c);
-        put(block, 4, &crc.to_le_bytes());
+        checksum::seal(block, 8..BLOCK_BYTES, 4);
     }
 }
 

@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use ng_types::checksum;
+
 use crate::catalog::TableRef;
 use crate::error::{Damage, ReadError};
 use crate::page::located::Located;
@@ -92,7 +94,7 @@ impl TableEdit<'_> {
 
     fn add(&mut self, bytes: Vec<u8>) -> Located {
         let block = self.space.take(1).first().map_or(0, |run| run.start);
-        let crc = crc32c::crc32c(&bytes);
+        let crc = checksum::of(&bytes);
         self.out.blocks.push((block, bytes));
         Located { block, crc }
     }

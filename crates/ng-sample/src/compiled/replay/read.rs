@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use ng_io::{ReadError, ReadOp, Region};
 use ng_simd::{copy_streaming, finish_streaming};
+use ng_types::checksum;
 
 use super::{Replay, ReplayState};
 use crate::SampleError;
@@ -103,7 +104,7 @@ impl Replay {
                 (Ok(bytes), Some(arriving)) => {
                     let piece = op.tag as u32 as usize;
                     // The bytes are near now, so their checksum costs next to nothing.
-                    arriving.crcs[piece] = crc32c::crc32c(bytes);
+                    arriving.crcs[piece] = checksum::of(bytes);
                     let place = arriving.piece(piece);
                     copy_streaming(bytes, &mut arriving.memory.as_mut_slice()[place]);
                     finish_streaming();
