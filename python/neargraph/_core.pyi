@@ -17,6 +17,8 @@ Ids = NDArray[np.int64]
 Kind = Literal["node", "edge"]
 Progress = Callable[[int, int], None]
 
+PAGE_SIZES: list[int]
+
 class Store:
     @property
     def path(self) -> str: ...

@@ -28,7 +28,7 @@ impl Default for ImportOptions {
         Self {
             memory: None,
             threads: None,
-            page_bytes: 4096,
+            page_bytes: ng_store::PAGE_SIZES[0] as usize,
             fill: 0.9,
             reuse_ids: false,
             overwrite: false,

@@ -21,6 +21,7 @@ use pyo3::prelude::*;
 
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("PAGE_SIZES", ng_store::PAGE_SIZES)?;
     module.add_class::<store::Store>()?;
     module.add_class::<snapshot::Snapshot>()?;
     module.add_class::<snapshot::NodesOfRows>()?;

@@ -10,6 +10,7 @@ use ng_types::checksum;
 use crate::bytes::{le_u32, le_u64};
 use crate::dictionary::page::StringPage;
 use crate::io::BLOCK_BYTES;
+use crate::limits::PAGES_BOUND;
 use crate::page::table::{Entries, FAN_CHILDREN, INNER_ENTRIES, Inner, Leaf, LeafSpec};
 use crate::page::table::{pages_per_child, pages_per_leaf};
 use crate::topology::entry::Entry;
@@ -36,9 +37,6 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("log", log),
     ("ops", ops),
 ];
-
-/// Numbers of pages are below this.
-const PAGES_MAX: u64 = 1 << 42;
 
 /// The bytes as a page of one of the sizes there are.
 fn page(data: &[u8]) -> Vec<u8> {
@@ -77,9 +75,9 @@ pub fn root(data: &[u8]) {
 /// A block of a page table, of any kind.
 pub fn page_table(data: &[u8]) {
     let block = block(data);
-    let (segment, first_logical) = (le_u32(&block, 4), le_u64(&block, 8) % PAGES_MAX);
+    let (segment, first_logical) = (le_u32(&block, 4), le_u64(&block, 8) % PAGES_BOUND);
     let (index, count) = (le_u32(&block, 8), le_u32(&block, 12) as usize % INNER_ENTRIES);
-    if let Ok(inner) = Inner::decode(&block, segment, index, count, PAGES_MAX) {
+    if let Ok(inner) = Inner::decode(&block, segment, index, count, PAGES_BOUND) {
         (0..=count).for_each(|leaf| seen(inner.leaf(leaf)));
     }
     for blocks_per_page in [1, 2, 4, 8, 16] {
@@ -89,8 +87,8 @@ pub fn page_table(data: &[u8]) {
             first_logical,
             num_pages: pages_per_leaf(page_bytes),
             blocks_per_page,
-            physical_pages: PAGES_MAX,
-            map_blocks: PAGES_MAX,
+            physical_pages: PAGES_BOUND,
+            map_blocks: PAGES_BOUND,
         };
         let end = (first_logical + spec.num_pages) * blocks_per_page;
         let asked: Vec<u64> = (first_logical * blocks_per_page..end).step_by(7).collect();

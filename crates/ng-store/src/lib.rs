@@ -18,6 +18,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod io;
+mod limits;
 mod page;
 mod rows;
 mod store;
@@ -30,17 +31,15 @@ mod write;
 
 pub use build::builder::StoreBuilder;
 pub use build::spec::{BuildOptions, BuildSummary, EdgeTypeSpec, Part, TensorSpec};
-pub use catalog::{
-    Catalog, EdgeTypeMeta, NodeTypeMeta, Owner, ROW_BYTES_MAX, SparseValue, TensorMeta, TensorRef,
-};
+pub use catalog::{Catalog, EdgeTypeMeta, NodeTypeMeta, Owner, SparseValue, TensorMeta, TensorRef};
 pub use costs::{DiskCosts, RequestRate};
-pub use dictionary::page::STRING_BYTES_MAX;
 pub use dictionary::writer::{DictionaryPart, DictionaryWriter};
 pub use direct::{
     DIRECT_SUFFIX, DirectError, DirectFile, DirectInfo, DirectOptions, DirectPlan, DirectProgress,
     Position, Primary, Spot, TakePrimary, places,
 };
 pub use error::{BuildError, Damage, OpenError, ReadError};
+pub use limits::{PAGE_SIZES, ROW_BYTES_MAX, STRING_BYTES_MAX};
 pub use page::edit::EditCounts;
 pub use page::scan::VisitRows;
 pub use rows::order::RowOrder;

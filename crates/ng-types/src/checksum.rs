@@ -34,9 +34,8 @@ pub fn seal(block: &mut [u8], covered: Range<usize>, at: usize) {
 /// Whether the bytes `covered` of a block match the checksum at its byte `at`; not if it is too
 /// short for either.
 pub fn is_sealed(block: &[u8], covered: Range<usize>, at: usize) -> bool {
-    let stored = block.get(at..).and_then(<[u8]>::first_chunk);
-    let bytes = block.get(covered);
-    matches!((bytes, stored), (Some(bytes), Some(stored)) if of(bytes) == u32::from_le_bytes(*stored))
+    let stored = block.get(at..).and_then(<[u8]>::first_chunk).map(|sum| u32::from_le_bytes(*sum));
+    stored.is_some() && block.get(covered).map(of) == stored
 }
 
 #[cfg(test)]

@@ -177,8 +177,9 @@ def recorded(
     where pages are random or of several sizes, and nobody asks."""
     import neargraph as ng
     from neargraph import sim
+    from neargraph._core import PAGE_SIZES
 
-    can_be = pages in (4096, 8192, 16384, 32768, 65536)
+    can_be = pages in PAGE_SIZES
     with ng.open(store, memory=memory) as opened, bars(silent) as progress:
         pages = pages if can_be else None
         return [sim.Trace.from_sampler(opened, **shape, page_bytes=pages, progress=progress)]

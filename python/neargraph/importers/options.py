@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from neargraph._core import PAGE_SIZES
+
 SelfLoops = Literal["keep", "remove", "add"]
 XDtype = Literal["f32", "f16", "bf16", "i8"]
 
@@ -55,8 +57,8 @@ class ImportOptions:
             raise ValueError(f"self_loops is {self.self_loops!r}; use keep, remove or add")
         if self.x_dtype not in (None, "f32", "f16", "bf16", "i8"):
             raise ValueError(f"x_dtype is {self.x_dtype!r}; use f32, f16, bf16 or i8")
-        if self.page_bytes not in (4096, 8192, 16384, 32768, 65536):
-            raise ValueError(f"page_bytes is {self.page_bytes}; use 4096, 8192, ... or 65536")
+        if self.page_bytes not in PAGE_SIZES:
+            raise ValueError(f"page_bytes is {self.page_bytes}; use one of {PAGE_SIZES}")
         if not 0.1 <= self.fill <= 1.0:
             raise ValueError(f"fill is {self.fill}; use a share of a page from 0.1 to 1.0")
         if self.threads is not None and self.threads < 1:

@@ -12,14 +12,13 @@ use ng_simd::RowDecoder;
 use ng_types::{Dtype, EdgeTypeId, NODE_ID_BOUND, NodeTypeId};
 
 use crate::build::spec::{BuildOptions, EdgeTypeSpec, TensorSpec};
-use crate::catalog::check::is_page_bytes;
 use crate::catalog::{
-    CLASS_NAMES_MAX, EdgeTypeMeta, NodeTypeMeta, Owner, SegmentMeta, SparseValue, TYPES_MAX,
-    TensorMeta, TopologyMeta,
+    EdgeTypeMeta, NodeTypeMeta, Owner, SegmentMeta, SparseValue, TensorMeta, TopologyMeta,
 };
 use crate::dictionary::writer::DictionaryWriter;
 use crate::error::BuildError;
 use crate::io::Disk;
+use crate::limits::{CLASS_NAMES_MAX, PAGE_SIZES, TYPES_MAX, is_page_bytes};
 use crate::rows::dead_nodes::{DeadNodesPart, DeadNodesWriter};
 use crate::rows::order_file::{OrderPart, OrderWriter};
 use crate::tensor::sparse_writer::SparseWriter;
@@ -75,7 +74,7 @@ impl StoreBuilder {
     pub fn on_disk(disk: Arc<dyn Disk>, options: BuildOptions) -> Result<Self, BuildError> {
         if !is_page_bytes(options.page_bytes) {
             let bytes = options.page_bytes;
-            let what = format!("page size {bytes}: use 4096, 8192, 16384, 32768 or 65536");
+            let what = format!("page size {bytes}: use one of {PAGE_SIZES:?}");
             return Err(BuildError::invalid(what));
         }
         if !(0.1..=1.0).contains(&options.fill) {

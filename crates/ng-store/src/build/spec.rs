@@ -3,13 +3,14 @@
 use ng_types::{Dtype, NodeTypeId};
 
 use crate::dictionary::writer::DictionaryPart;
+use crate::limits::PAGE_SIZES;
 use crate::tensor::writer::TensorPart;
 use crate::topology::writer::TopologyPart;
 
 /// Choices made when a store is created.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BuildOptions {
-    /// Size of topology pages: 4096, 8192, ... 65536.
+    /// Size of topology pages, one of [`PAGE_SIZES`].
     pub page_bytes: u32,
     /// How full an L-type page is made, 0.1 to 1.0.
     pub fill: f64,
@@ -19,7 +20,7 @@ pub struct BuildOptions {
 
 impl Default for BuildOptions {
     fn default() -> Self {
-        Self { page_bytes: 4096, fill: 0.9, reuse_ids: false }
+        Self { page_bytes: PAGE_SIZES[0], fill: 0.9, reuse_ids: false }
     }
 }
 

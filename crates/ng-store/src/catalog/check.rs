@@ -4,22 +4,16 @@ use ng_types::{Dtype, EdgeTypeId, NODE_ID_BOUND};
 
 use crate::bytes::ensure;
 use crate::catalog::{
-    CLASS_NAMES_MAX, Catalog, EdgeTypeMeta, LogMeta, SegmentMeta, TYPES_MAX, TensorMeta, TreeRoot,
-    row_bytes,
+    Catalog, EdgeTypeMeta, LogMeta, SegmentMeta, TensorMeta, TreeRoot, row_bytes,
 };
 use crate::error::Damage;
 use crate::io::BLOCK_BYTES;
+use crate::limits::{
+    CLASS_NAMES_MAX, PAGES_BOUND, SEGMENTS_MAX, SPARSE_ENTRIES_MAX, TREE_LEVELS_MAX, TYPES_MAX,
+    is_page_bytes,
+};
 use crate::page::table::{INNER_ENTRIES, pages_per_leaf};
-use crate::tensor::sparse::{ENTRIES_MAX, EntryForm};
-use crate::tree::page::LEVEL_MAX;
-
-/// Segments are numbered in 16 bits of a cache key.
-const SEGMENTS_MAX: usize = 1 << 16;
-
-/// Whether topology pages may have this size.
-pub(crate) fn is_page_bytes(bytes: u32) -> bool {
-    bytes.is_power_of_two() && (4096..=65536).contains(&bytes)
-}
+use crate::tensor::sparse::EntryForm;
 
 impl SegmentMeta {
     /// Leaves of the page table.
@@ -36,8 +30,9 @@ impl SegmentMeta {
         ensure(is_page_bytes(self.page_bytes), || {
             format!("segment {name}: page size {}", self.page_bytes)
         })?;
-        // Blocks of a segment are numbered in 46 bits of a cache key.
-        ensure(self.num_pages < 1 << 42, || format!("segment {name}: {} pages", self.num_pages))?;
+        ensure(self.num_pages < PAGES_BOUND, || {
+            format!("segment {name}: {} pages", self.num_pages)
+        })?;
         let inner = self.num_leaves().div_ceil(INNER_ENTRIES as u64);
         ensure(self.table.len() as u64 == inner, || {
             format!("segment {name}: {} table blocks, expected {inner}", self.table.len())
@@ -254,7 +249,7 @@ impl Catalog {
         let form = form.ok_or_else(|| {
             Damage::new(format!("tensor {name:?}: no sparse rows can be like that"))
         })?;
-        ensure(sparse.num_entries <= ENTRIES_MAX, || {
+        ensure(sparse.num_entries <= SPARSE_ENTRIES_MAX, || {
             format!("tensor {name:?}: {} entries", sparse.num_entries)
         })?;
         let layout = form.layout();
@@ -267,7 +262,7 @@ impl Catalog {
 
 fn check_root(root: Option<TreeRoot>, pages: u64, wanted: bool) -> Result<(), Damage> {
     ensure(root.is_some() == wanted, || "a tree has a root but no records, or none".into())?;
-    let sound = root.is_none_or(|root| root.page < pages && root.level < LEVEL_MAX);
+    let sound = root.is_none_or(|root| root.page < pages && root.level < TREE_LEVELS_MAX);
     ensure(sound, || "the root of a tree is past the end".into())
 }
 

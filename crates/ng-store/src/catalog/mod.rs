@@ -9,6 +9,7 @@ use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bytes::width_below;
+use crate::limits::ROW_BYTES_MAX;
 use crate::tensor::layout::RowLayout;
 use crate::tensor::layout::SPAN_BYTES;
 
@@ -471,12 +472,3 @@ pub(crate) struct TableRef {
     pub block: u64,
     pub crc: u32,
 }
-
-/// The widest row.
-pub const ROW_BYTES_MAX: u64 = 1 << 30;
-
-/// Most names of classes of a tensor.
-pub const CLASS_NAMES_MAX: usize = 1 << 16;
-
-/// Most node types, edge types, tensors of one owner.
-pub(crate) const TYPES_MAX: usize = 1 << 15;

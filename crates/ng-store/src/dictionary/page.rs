@@ -8,14 +8,12 @@ use std::cmp::Ordering;
 use crate::bytes::{ensure, is_zero, le_u16, le_u64, put};
 use crate::error::Damage;
 use crate::io::BLOCK_BYTES;
+use crate::limits::STRING_BYTES_MAX;
 
 const HEADER_BYTES: usize = 16;
 const MAGIC: u16 = 0x5453;
 const VALUE_BYTES: usize = 8;
 const OFFSET_BYTES: usize = 2;
-
-/// The longest string id in bytes.
-pub const STRING_BYTES_MAX: usize = 2000;
 
 /// A typed page of strings.
 #[derive(Clone, Copy, Debug)]

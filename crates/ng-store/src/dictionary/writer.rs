@@ -5,9 +5,10 @@ use std::sync::Arc;
 use ng_types::{NODE_ID_BOUND, NodeId};
 
 use crate::catalog::{DictionaryMeta, TreeRoot};
-use crate::dictionary::page::{STRING_BYTES_MAX, StringPageBuilder};
+use crate::dictionary::page::StringPageBuilder;
 use crate::error::BuildError;
 use crate::io::{BLOCK_BYTES, Disk};
+use crate::limits::STRING_BYTES_MAX;
 use crate::page::writer::{FinishedSegment, SegmentWriter};
 use crate::tree::page::{Record, TreeKind, TreeWriter};
 

@@ -10,11 +10,8 @@ use ng_types::checksum;
 
 use crate::bytes::{ensure, le_u16, le_u32, le_u64, put};
 use crate::error::Damage;
+use crate::limits::{PAGE_BYTES_MAX, is_page_bytes};
 
-/// Smallest page.
-pub(crate) const PAGE_BYTES_MIN: usize = 4096;
-/// Largest page, and longest run of pages that holds one primary section: offsets have 16 bits.
-pub(crate) const PAGE_BYTES_MAX: usize = 65_536;
 /// Checksum, kind, count, number of the page, number of the build.
 pub(crate) const PAGE_HEADER: usize = 24;
 /// Of a section's offset in the directory at the end of a page.
@@ -79,8 +76,7 @@ pub(crate) struct Split {
 impl Shape {
     pub fn check(&self) -> Result<(), Damage> {
         let page = self.page_bytes;
-        let is_page = page.is_power_of_two() && (PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&page);
-        ensure(is_page, || format!("pages of {page} bytes"))?;
+        ensure(u32::try_from(page).is_ok_and(is_page_bytes), || format!("pages of {page} bytes"))?;
         let fits = self.unit_pages >= 1 && self.unit_pages <= PAGE_BYTES_MAX / page;
         ensure(fits, || format!("{} pages for a section", self.unit_pages))?;
         let width = self.width;

@@ -12,12 +12,12 @@ use ng_types::{EdgeTypeId, NodeId, NodeTypeId, Reservation};
 use super::addresses::Addresses;
 use super::error::DirectError;
 use super::format::{
-    PAGE_BYTES_MAX, PAGE_HEADER, SECTION_BITS_MAX, SECTION_BITS_MIN, SLOT_BYTES, Shape, WIDTH_MAX,
-    WIDTH_MIN,
+    PAGE_HEADER, SECTION_BITS_MAX, SECTION_BITS_MIN, SLOT_BYTES, Shape, WIDTH_MAX, WIDTH_MIN,
 };
 use super::head::{DirectInfo, DirectTensor, Head};
 use super::layout::{Placed, Placer};
 use crate::catalog::{EdgeTypeMeta, NodeTypeMeta, Owner, TensorRef};
+use crate::limits::{PAGE_BYTES_MAX, PAGE_SIZES};
 use crate::rows::order::RowOrder;
 use crate::store::snapshot::{EXPAND_BYTES_PER_DESTINATION, Snapshot};
 
@@ -240,7 +240,7 @@ pub(super) fn bare_shape(
         has_weight: edge.has_weight,
     };
     shape.check().map_err(|_| {
-        let what = format!("pages of {page_bytes} bytes; use 4096, 8192, 16384, 32768 or 65536");
+        let what = format!("pages of {page_bytes} bytes; use one of {PAGE_SIZES:?}");
         DirectError::Unsupported(what)
     })?;
     let most = Shape::row_bytes_max(PAGE_BYTES_MAX, WIDTH_MAX);

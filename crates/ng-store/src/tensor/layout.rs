@@ -4,11 +4,11 @@
 //! whole blocks as it needs.
 
 use crate::io::BLOCK_BYTES;
+use crate::limits::PAGE_SIZES;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Bytes that say where the entries of a sparse row are.
 pub(crate) const SPAN_BYTES: u64 = 8;
-const PAGE_BYTES_MAX: u64 = 64 * 1024;
 
 /// The place of a row: its first block in the segment, and its first byte in that block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,12 +43,11 @@ impl RowLayout {
     /// The page size for rows of `row_bytes`: the smallest of 4 to 64 KiB with at most 1/8 padding,
     /// or 4 KiB with rows that take whole blocks.
     pub fn page_bytes_for(row_bytes: u64) -> u32 {
-        let sizes = [4, 8, 16, 32, 64].map(|kib| kib * 1024_u32);
         let fits = |page: &u32| {
             let page = u64::from(*page);
             row_bytes <= page && page % row_bytes <= page / 8
         };
-        sizes.into_iter().find(fits).unwrap_or(BLOCK_BYTES as u32)
+        PAGE_SIZES.into_iter().find(fits).unwrap_or(BLOCK_BYTES as u32)
     }
 
     /// The layout of rows of `row_bytes` in the pages that suit them best.
@@ -125,8 +124,6 @@ impl RowLayout {
         self.rows_per_page.max(1)
     }
 }
-
-const _: () = assert!(PAGE_BYTES_MAX == 16 * BLOCK);
 
 #[cfg(test)]
 mod tests {

@@ -8,12 +8,8 @@
 use crate::bytes::{le_u16, le_u32, put};
 use crate::catalog::{SparseMeta, SparseValue};
 use crate::error::Damage;
+use crate::limits::SPARSE_ENTRIES_MAX;
 use crate::tensor::layout::RowLayout;
-
-/// Most entries of a tensor: their numbers have 40 bits.
-pub(crate) const ENTRIES_MAX: u64 = 1 << 40;
-/// Most entries of a row: their count has 24 bits.
-pub(crate) const ROW_ENTRIES_MAX: u64 = (1 << 24) - 1;
 
 /// Rows without their zeros, as compressed sparse rows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,7 +38,7 @@ impl Span {
     /// `columns`.
     pub fn decode(bytes: [u8; 8], num_entries: u64, columns: u64) -> Result<Self, Damage> {
         let bits = u64::from_le_bytes(bytes);
-        let span = Self { start: bits & (ENTRIES_MAX - 1), count: bits >> 40 };
+        let span = Self { start: bits & (SPARSE_ENTRIES_MAX - 1), count: bits >> 40 };
         if span.start + span.count > num_entries || span.count > columns {
             let Self { start, count } = span;
             let what = format!("a row has {count} entries from {start}, of {num_entries}");
@@ -140,14 +136,15 @@ pub(crate) fn put_value(row: &mut [u8], column: u32, value: f32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::SPARSE_ROW_ENTRIES_MAX;
 
     #[test]
     fn a_span_says_what_was_put_into_it_and_nothing_past_the_end() {
-        let span = Span { start: ENTRIES_MAX - 5, count: 5 };
-        assert_eq!(Span::decode(span.encode(), ENTRIES_MAX, 5).ok(), Some(span));
-        assert!(Span::decode(span.encode(), ENTRIES_MAX - 1, 5).is_err());
-        assert!(Span::decode(span.encode(), ENTRIES_MAX, 4).is_err());
-        let most = Span { start: 0, count: ROW_ENTRIES_MAX };
+        let span = Span { start: SPARSE_ENTRIES_MAX - 5, count: 5 };
+        assert_eq!(Span::decode(span.encode(), SPARSE_ENTRIES_MAX, 5).ok(), Some(span));
+        assert!(Span::decode(span.encode(), SPARSE_ENTRIES_MAX - 1, 5).is_err());
+        assert!(Span::decode(span.encode(), SPARSE_ENTRIES_MAX, 4).is_err());
+        let most = Span { start: 0, count: SPARSE_ROW_ENTRIES_MAX };
         assert_eq!(Span::decode(most.encode(), 1 << 30, 1 << 28).ok(), Some(most));
         assert_eq!(Span::decode([0; 8], 0, 1).ok(), Some(Span::default()));
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use crate::catalog::{Owner, SparseMeta, SparseValue, TensorMeta};
 use crate::error::BuildError;
 use crate::io::Disk;
+use crate::limits::{SPARSE_ENTRIES_MAX, SPARSE_ROW_ENTRIES_MAX};
 use crate::tensor::layout::SPAN_BYTES;
-use crate::tensor::sparse::{ENTRIES_MAX, EntryForm, ROW_ENTRIES_MAX, Span};
+use crate::tensor::sparse::{EntryForm, Span};
 use crate::tensor::writer::{RowsWriter, TensorPart, checked_row_bytes};
 
 /// Writes the rows of a sparse tensor, in row order. Made by
@@ -56,7 +57,7 @@ impl SparseWriter {
             return Err(self.wrong("columns must ascend, be of the row, and have a value each"));
         }
         let span = Span { start: self.entries.num_rows, count };
-        if count > ROW_ENTRIES_MAX || span.end() > ENTRIES_MAX {
+        if count > SPARSE_ROW_ENTRIES_MAX || span.end() > SPARSE_ENTRIES_MAX {
             return Err(self.wrong("too many entries; store it dense"));
         }
         self.encoded.clear();

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::bytes::put;
-use crate::catalog::{Owner, ROW_BYTES_MAX, TensorMeta, row_bytes};
+use crate::catalog::{Owner, TensorMeta, row_bytes};
 use crate::error::BuildError;
 use crate::io::Disk;
+use crate::limits::ROW_BYTES_MAX;
 use crate::page::writer::{FinishedSegment, SegmentWriter};
 use crate::tensor::layout::RowLayout;
 

@@ -8,9 +8,10 @@
 use crate::bytes::{le_u16, le_u64, put};
 use crate::catalog::TreeRoot;
 use crate::error::{Damage, ReadError};
+use crate::limits::TREE_LEVELS_MAX;
 use crate::page::edit::Edit;
 use crate::page::segment::data_file;
-use crate::tree::page::{HEADER_BYTES, LEVEL_MAX, Record, TreeKind, TreePage, encode_page};
+use crate::tree::page::{HEADER_BYTES, Record, TreeKind, TreePage, encode_page};
 
 /// A tree of an index segment; whoever changes it keeps its new root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ struct Step {
 }
 
 /// The steps of a way by level.
-type Path = [Step; LEVEL_MAX as usize];
+type Path = [Step; TREE_LEVELS_MAX as usize];
 
 /// What stands at the place of a key.
 #[derive(Clone, Copy, Default)]
@@ -250,7 +251,7 @@ impl Tree {
         right: Record,
     ) -> Result<(), ReadError> {
         let level = level + 1;
-        if level >= LEVEL_MAX {
+        if level >= TREE_LEVELS_MAX {
             return Err(self.too_high(edit, left.page));
         }
         let page = edit.create(self.segment, self.page_of(level, &[left, right]))?;
@@ -355,7 +356,7 @@ pub(crate) mod tests {
     pub(crate) fn check_tree(edit: &mut Edit, tree: Tree) -> (Vec<Record>, u64) {
         let (mut records, mut num_pages) = (Vec::new(), 0);
         if let Some(root) = tree.root {
-            assert!(root.level < LEVEL_MAX);
+            assert!(root.level < TREE_LEVELS_MAX);
             let count = walk(edit, tree, root, None, &mut records, &mut num_pages);
             assert!(root.level == 0 || count > 1, "a root with one child");
         }

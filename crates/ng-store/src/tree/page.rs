@@ -10,9 +10,6 @@ use crate::error::{BuildError, Damage};
 use crate::io::BLOCK_BYTES;
 use crate::page::writer::SegmentWriter;
 
-/// No tree is higher: 255^6 records are more than 2^40 nodes.
-pub(crate) const LEVEL_MAX: u8 = 6;
-
 /// Bytes before the first record of a page.
 pub(crate) const HEADER_BYTES: usize = 16;
 const MAGIC: u16 = 0x5254;

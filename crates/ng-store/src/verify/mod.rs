@@ -25,6 +25,7 @@ use ng_types::{EdgeTypeId, NodeTypeId};
 use crate::catalog::{TensorMeta, TensorRef};
 use crate::error::{OpenError, ReadError};
 use crate::io::Disk;
+use crate::limits::PROBLEMS_MAX;
 use crate::page::reader::Pages;
 use crate::page::segment::Segment;
 use crate::store::handle::{REPLACED_MAX, Store};
@@ -35,9 +36,6 @@ use crate::verify::scrub::Pace;
 use crate::version::base::Version;
 use crate::write::error::UpdateError;
 use crate::write::recover::inspect_log;
-
-/// Problems that a report holds at most; more are only counted.
-const PROBLEMS_MAX: usize = 10_000;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -9,6 +9,7 @@ use crate::bytes::{ensure, is_zero, le_u32, le_u64, put};
 use crate::catalog::Catalog;
 use crate::error::{BuildError, Damage};
 use crate::io::BLOCK_BYTES;
+use crate::limits::CATALOG_BYTES_MAX;
 
 /// Newest format version that this release reads. It writes the oldest one that can hold what the
 /// store holds, see [`Catalog::format_version`].
@@ -17,8 +18,6 @@ pub const FORMAT_VERSION: u32 = 4;
 pub(crate) const FIRST_EPOCH: u32 = 1;
 /// File names of the slots.
 pub(crate) const SLOTS: [&str; 2] = ["root.a", "root.b"];
-/// The longest catalog.
-pub(crate) const BODY_BYTES_MAX: u64 = 64 << 20;
 
 const MAGIC: [u8; 8] = *b"NGRAPH\0\0";
 const CHECKED_BYTES: usize = 44;
@@ -50,7 +49,7 @@ impl RootHeader {
         };
         if header.version <= FORMAT_VERSION {
             ensure(le_u32(block, 12) as usize == BLOCK_BYTES, || "wrong header length".into())?;
-            ensure(header.body_bytes <= BODY_BYTES_MAX, || {
+            ensure(header.body_bytes <= CATALOG_BYTES_MAX, || {
                 format!("catalog of {} bytes is too long", header.body_bytes)
             })?;
         }
@@ -101,8 +100,8 @@ pub(crate) fn encode(catalog: &Catalog, epoch: u64, lsn: u64) -> Result<Vec<u8>,
     let body = serde_json::to_vec(catalog)
         .map_err(|error| BuildError::invalid(format!("catalog: {error}")))?;
     let body_bytes = body.len() as u64;
-    if body_bytes > BODY_BYTES_MAX {
-        let what = format!("catalog of {body_bytes} bytes; at most {BODY_BYTES_MAX}");
+    if body_bytes > CATALOG_BYTES_MAX {
+        let what = format!("catalog of {body_bytes} bytes; at most {CATALOG_BYTES_MAX}");
         return Err(BuildError::invalid(what));
     }
     let mut slot = vec![0; BLOCK_BYTES];

@@ -28,8 +28,6 @@ const HEADER_BYTES: usize = 32;
 const PAYLOAD_BYTES: usize = BLOCK_BYTES - HEADER_BYTES;
 /// Length of the payload, length of the file, chain.
 const PREFIX_BYTES: usize = 24;
-/// The longest record; a longer commit is refused.
-pub(crate) const RECORD_BYTES_MAX: u64 = 1 << 30;
 /// A block that says so of itself belongs to no record, but is a note.
 const NOTE_BLOCKS: u32 = u32::MAX;
 

@@ -6,11 +6,10 @@
 use crate::bytes::is_zero;
 use crate::error::{Damage, OpenError, ReadError};
 use crate::io::{BLOCK_BYTES, FileId, Reader};
+use crate::limits::RECORD_BYTES_MAX;
 use crate::version::base::Version;
 use crate::write::error::UpdateError;
-use crate::write::log::{
-    BlockHeader, LOG_STEP_BYTES, LOGS, LogPlace, RECORD_BYTES_MAX, Record, payload,
-};
+use crate::write::log::{BlockHeader, LOG_STEP_BYTES, LOGS, LogPlace, Record, payload};
 
 /// Blocks of a log that are read at once.
 const WINDOW_BLOCKS: u64 = 64;

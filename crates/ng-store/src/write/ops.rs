@@ -9,9 +9,9 @@ use ng_types::{BudgetExceeded, EdgeTypeId, NodeTypeId, Reservation};
 
 use crate::catalog::TensorRef;
 use crate::error::ReadError;
+use crate::limits::RECORD_BYTES_MAX;
 use crate::store::inner::Inner;
 use crate::write::error::UpdateError;
-use crate::write::log::RECORD_BYTES_MAX;
 use crate::write::op::Op;
 
 /// Memory is taken from the budget in steps of this.
