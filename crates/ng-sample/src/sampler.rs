@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ng_store::{DirectFile, Owner, ReadError, ResidentTopology, RowOrder, Snapshot, TensorRef};
-use ng_types::{EdgeTypeId, NodeId, NodeTypeId};
+use ng_types::{EdgeTypeId, MemoryUser, NodeId, NodeTypeId};
 
 use crate::admission::{Admit, Growing, Stage};
 use crate::clock::{Clock, Work};
@@ -38,11 +38,6 @@ pub struct Sampler {
     direct: Option<Arc<Direct>>,
     clock: Arc<Clock>,
 }
-
-/// Topologies are held in memory if they take at most this share of the budget.
-const TOPOLOGY_SHARE: u64 = 2;
-/// An order of rows is held by who could read it as well if it takes at most this share.
-const ORDER_SHARE: u64 = 16;
 
 impl Sampler {
     /// A sampler that also gathers `tensors`: node tensors for every node of the batch, edge
@@ -217,7 +212,7 @@ impl Sampler {
         let metas = self.columns.tensors().filter_map(|(tensor, _)| catalog.tensor(tensor));
         let dense = metas.filter(|meta| !meta.is_sparse());
         let bytes: u64 = dense.map(|meta| meta.num_rows.saturating_mul(meta.row_bytes())).sum();
-        bytes > self.snapshot.budget().limit_bytes() / 2
+        bytes > self.snapshot.budget().share(MemoryUser::Rows)
     }
 
     /// The same with every topology that is drawn from in memory, if all fit beside the rest: what
@@ -226,7 +221,7 @@ impl Sampler {
     /// # Errors
     /// [`SampleError::Read`], [`SampleError::Budget`].
     pub fn with_topology_that_fits(self) -> Result<Self, SampleError> {
-        let limit_bytes = self.snapshot.budget().limit_bytes() / TOPOLOGY_SHARE;
+        let limit_bytes = self.snapshot.budget().share(MemoryUser::Topology);
         self.with_topology_within(limit_bytes)
     }
 
@@ -268,7 +263,7 @@ impl Sampler {
     pub(crate) fn with_orders_that_fit(self) -> Result<Self, SampleError> {
         let node_types = 0..self.snapshot.catalog().node_types.len() as u16;
         let bytes: u64 = node_types.map(|id| self.snapshot.order_bytes(NodeTypeId(id))).sum();
-        if bytes == 0 || bytes > self.snapshot.budget().limit_bytes() / ORDER_SHARE {
+        if bytes == 0 || bytes > self.snapshot.budget().share(MemoryUser::Orders) {
             return Ok(self);
         }
         match self.clone().with_orders() {
@@ -296,7 +291,7 @@ impl Sampler {
     pub(crate) fn block_cache_bytes(&self) -> u64 {
         let mut edge_types = (0..).map(EdgeTypeId).zip(self.resident.iter());
         let all = edge_types.all(|(id, held)| held.is_some() || !self.spec.fanouts.draws_from(id));
-        if all { 0 } else { self.snapshot.budget().limit_bytes() / 4 }
+        if all { 0 } else { self.snapshot.budget().share(MemoryUser::SampledBlocks) }
     }
 
     /// The tensors that batches carry, and how their rows are read.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
 
-use crate::format_bytes;
+use crate::{MemoryUser, format_bytes};
 
 /// A reservation would pass the limit.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +66,11 @@ struct Shared {
 }
 
 impl Budget {
+    /// What `user` may take of it.
+    pub fn share(&self, user: MemoryUser) -> u64 {
+        user.share(self.limit_bytes())
+    }
+
     /// A budget of `limit_bytes`.
     pub fn new(limit_bytes: u64) -> Self {
         let shared =

@@ -15,6 +15,7 @@ mod ids;
 mod order;
 mod places;
 mod rng;
+mod shares;
 mod trace;
 
 pub use budget::{Budget, BudgetExceeded, Reservation};
@@ -24,4 +25,5 @@ pub use ids::{EdgeTypeId, Epoch, NODE_ID_BOUND, NodeId, NodeTypeId, PageId};
 pub use order::SeedOrder;
 pub use places::Places;
 pub use rng::{DrawKey, Draws, SourceKey, philox4x32_10};
+pub use shares::MemoryUser;
 pub use trace::{Trace, TraceError};

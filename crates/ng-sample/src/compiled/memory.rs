@@ -7,6 +7,8 @@
 use ng_store::{Owner, Snapshot, TensorRef};
 
 use super::hot::{HotSet, PackedTable};
+use ng_types::MemoryUser;
+
 use crate::Sampler;
 
 /// Records in memory: one being gathered, one on its way.
@@ -17,9 +19,6 @@ const BLOCK_CACHE_BYTES: u64 = 16 << 20;
 
 /// Staging memory of the thread that reads records.
 const STAGING_BYTES: u64 = 4 << 20;
-
-/// This share of the budget stays free for what is taken for moments.
-const SLACK_SHARE: u64 = 64;
 
 /// Memory of a replay by what it is for, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,11 +70,10 @@ impl ReplayMemory {
             }
         }
         memory.record = largest.record_bytes;
-        let limit = sampler.snapshot().budget().limit_bytes();
         memory.others = (prefetch + 2) * (largest.batch_bytes + narrow)
             + STAGING_BYTES
             + order_bytes(sampler.snapshot(), hot)
-            + limit / SLACK_SHARE;
+            + sampler.snapshot().budget().share(MemoryUser::ReplaySlack);
         memory
     }
 
@@ -87,7 +85,7 @@ impl ReplayMemory {
     /// A budget that has room for it with `records` records, beside what is held already.
     pub(crate) fn budget_for(&self, records: u64) -> u64 {
         let wanted = self.with_records(records) + BLOCK_CACHE_BYTES;
-        wanted + wanted / (SLACK_SHARE - 1)
+        MemoryUser::ReplaySlack.budget_beside(wanted)
     }
 
     /// All of it, with as many records as one wants to have.

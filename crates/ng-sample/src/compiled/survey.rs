@@ -7,16 +7,13 @@ use std::sync::Arc;
 
 use ng_io::{BLOCK_BYTES, vec_in_huge_pages};
 use ng_store::DiskCosts;
-use ng_types::{NodeId, NodeTypeId, Reservation};
+use ng_types::{MemoryUser, NodeId, NodeTypeId, Reservation};
 use rayon::prelude::*;
 
 use super::hot::{HotSet, PackedTable};
 use super::memory::{Largest, ReplayMemory, room, whole_bytes};
 use crate::pipeline::{HotRows, hottest};
 use crate::{CompactSample, SampleError, SampleScratch, Sampler};
-
-/// Tensors that take at most this share of the budget are held whole by a replay.
-const WHOLE_SHARE: u64 = 32;
 
 /// Batches ahead of the consumer for which memory is left.
 const PREFETCH: u64 = 1;
@@ -62,9 +59,9 @@ impl Survey {
     pub fn new(sampler: Sampler) -> Result<Self, SampleError> {
         let snapshot = Arc::clone(sampler.snapshot());
         let room = room(&snapshot);
-        let limit = snapshot.budget().limit_bytes();
+        let whole = snapshot.budget().share(MemoryUser::WholeTensor);
         let catalog = snapshot.catalog();
-        let wide = |tensor| whole_bytes(&snapshot, tensor) > limit / WHOLE_SHARE;
+        let wide = |tensor| whole_bytes(&snapshot, tensor) > whole;
         let tensors = sampler.columns().tensors().map(|(tensor, _)| tensor).filter(|t| wide(*t));
         let metas = tensors.filter_map(|tensor| Some((tensor, catalog.tensor(tensor)?)));
         let tables: Vec<PackedTable> = metas

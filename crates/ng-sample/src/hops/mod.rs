@@ -12,7 +12,7 @@ mod subgraph;
 use ng_simd::SourceSelector;
 use ng_store::Expansion;
 use ng_types::canary::planted;
-use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Reservation, SourceKey};
+use ng_types::{DrawKey, EdgeTypeId, MemoryUser, NodeId, NodeTypeId, Reservation, SourceKey};
 
 use self::memory::{self as resident, Rule};
 use self::streaming::{Engine, Extent, Lists};
@@ -23,9 +23,6 @@ use crate::draw::labor::{self, Labor};
 use crate::ids::Id;
 use crate::node_map::NodeMap;
 use crate::{Method, SampleError, Sampler};
-
-/// Lists that are streamed may take this share of the budget where nobody asked for streaming.
-const STREAMING_SHARE: u64 = 16;
 
 /// A hop of a batch.
 #[derive(Clone, Copy)]
@@ -182,8 +179,7 @@ impl Sampler {
             admit(Stage::Topology, extent.num_bytes())?
         } else {
             // Hops need less memory, so streaming is not worth waiting for any.
-            let fits =
-                extent.num_bytes() <= self.snapshot().budget().limit_bytes() / STREAMING_SHARE;
+            let fits = extent.num_bytes() <= self.snapshot().budget().share(MemoryUser::Streaming);
             let held =
                 (extent.is_small() && fits).then(|| self.snapshot().reserve(extent.num_bytes()));
             let Some(Ok(held)) = held else { return Ok(None) };

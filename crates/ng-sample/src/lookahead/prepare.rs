@@ -10,26 +10,19 @@ use super::memory::{Chosen, Layout, Room, STRETCH_MIN, choose, distribution, sam
 use super::pieces::Sampled;
 use super::policy::{Reading, Table};
 use super::study::{BATCHES_MAX, TableStudy};
+use ng_types::MemoryUser;
+
 use crate::SampleError;
 use crate::pipeline::{ResidentTensor, Slots};
 
-/// Tensors that take at most this share of the budget are held in memory whole; those of narrow
-/// rows, which to keep account of takes as much as to keep, if they take at most the other.
-const RESIDENT_SHARE: u64 = 32;
-const NARROW_SHARE: u64 = 8;
+/// Rows of so many bytes are narrow.
 const NARROW_BYTES: u64 = 16;
-
-/// This share of the budget may be taken by batches that are sampled before the plan is made.
-const STUDY_SHARE: u64 = 12;
 
 /// Times the size of a finished subgraph that its sampling takes for a while.
 const SAMPLING_FACTOR: u64 = 8;
 
 /// What a sampled batch takes beside its arrays.
 const SAMPLE_OVERHEAD_BYTES: u64 = 4096;
-
-/// Topologies that make room for rows after sampling may take so many quarters of the budget.
-const PASSING_TOPOLOGY_QUARTERS: u64 = 3;
 
 /// Stretches of fewer batches than that are made if they are asked for.
 const STRETCH_LEAST: u64 = 16;
@@ -85,7 +78,8 @@ impl LookAhead {
         self.take_sampled(1, &mut |sampled| first.push(sampled))?;
         let budget = self.snapshot().budget().limit_bytes();
         let sample_bytes = first[0].num_bytes() + SAMPLE_OVERHEAD_BYTES;
-        let study = (budget / STUDY_SHARE / sample_bytes).clamp(2, BATCHES_MAX as u64 - 1);
+        let study =
+            (MemoryUser::Study.share(budget) / sample_bytes).clamp(2, BATCHES_MAX as u64 - 1);
         let start = Instant::now();
         self.take_sampled(study, &mut |sampled| first.push(sampled))?;
         let each = start.elapsed() / first.len() as u32;
@@ -113,9 +107,9 @@ impl LookAhead {
     /// Holds the topology in memory if it fits.
     pub(super) fn load_topology(&self) -> Result<(), SampleError> {
         let given = self.given.clone();
-        let quarter = self.snapshot().budget().limit_bytes() / 4;
         let sampler = if self.settings.may_have_two_phases() {
-            given.with_topology_within(quarter * PASSING_TOPOLOGY_QUARTERS)?
+            given
+                .with_topology_within(self.snapshot().budget().share(MemoryUser::PassingTopology))?
         } else {
             given.with_topology_that_fits()?
         };
@@ -137,9 +131,9 @@ impl LookAhead {
             if meta.is_sparse() {
                 continue;
             }
-            let share =
-                if meta.row_bytes() <= NARROW_BYTES { NARROW_SHARE } else { RESIDENT_SHARE };
-            if meta.num_rows.saturating_mul(meta.row_bytes()) <= budget / share {
+            let is_narrow = meta.row_bytes() <= NARROW_BYTES;
+            let user = if is_narrow { MemoryUser::NarrowTensor } else { MemoryUser::WholeTensor };
+            if meta.num_rows.saturating_mul(meta.row_bytes()) <= user.share(budget) {
                 residents.push((tensor, ResidentTensor::load(self.snapshot(), tensor)?));
             } else if meta.num_rows >= u64::from(u32::MAX) {
                 return Err(SampleError::Spec(format!(
@@ -264,7 +258,7 @@ impl LookAhead {
             + self.settings.threads as u64 * SAMPLING_FACTOR * sample_bytes
             + studies.iter().map(|s| s.rows_per_batch() * 16 * 4).sum::<u64>()
             + (128 << 10) * ng_store::RowPlan::BYTES_PER_ROW
-            + snapshot.budget().limit_bytes() / 64;
+            + snapshot.budget().share(MemoryUser::LookAheadSlack);
         let free = snapshot.free_beside_blocks(blocks) + seen.held_bytes + more;
         let bytes = free.saturating_sub(others);
         let (given, disk_bytes) = (self.known(&self.shared.lock()), self.settings.spill_room());

@@ -4,6 +4,8 @@
 //! step of memory moves if it saves more time of the disk in the one cache than it costs in the
 //! other ([`super::shadow`] says so of each).
 
+use ng_types::MemoryUser;
+
 use crate::cache::slots::CacheBytes;
 
 /// Parts of the memory of both caches that move together.
@@ -40,11 +42,12 @@ pub(crate) struct Division {
 
 impl Division {
     /// Of `bytes` for caches and batches, with `blocks` and `rows` as what each cache can use at
-    /// most: at the start a quarter of `bytes` for blocks and half for rows, and what one cannot
+    /// most: at the start each has its share of `bytes`, and what one cannot
     /// use goes to the other. Batches have the rest for themselves and may take more.
     pub fn new(bytes: u64, blocks: u64, rows: u64) -> Self {
-        let both = bytes / 4 * 3;
-        let rows_now = rows.min(both - blocks.min(bytes / 4));
+        let for_blocks = MemoryUser::BlockCache.share(bytes);
+        let both = for_blocks + MemoryUser::RowCache.share(bytes);
+        let rows_now = rows.min(both - blocks.min(for_blocks));
         let blocks_now = blocks.min(both - rows_now);
         let all = blocks_now + rows_now;
         // Where both have all that they can use there is nothing to learn.

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use ng_io::ScratchFile;
-use ng_types::Reservation;
+use ng_types::{MemoryUser, Reservation};
 
 use super::error::DirectError;
 use super::format::WIDTH_MAX;
@@ -15,9 +15,6 @@ use crate::store::snapshot::Snapshot;
 
 /// Memory for a part of addresses that lie in a file.
 const WINDOW_BYTES: usize = 1 << 20;
-
-/// Addresses are held in memory if they take at most this share of the budget.
-const SHARE: u64 = 2;
 
 enum Place {
     Memory(Region),
@@ -40,7 +37,7 @@ impl Addresses {
         width: usize,
     ) -> Result<Self, DirectError> {
         let bytes = num_nodes.saturating_mul(width as u64);
-        if bytes <= snapshot.budget().limit_bytes() / SHARE
+        if bytes <= snapshot.budget().share(MemoryUser::Addresses)
             && let Ok(held) = snapshot.reserve(bytes)
         {
             let no_memory = |source| crate::error::ReadError::NoMemory { bytes, source };

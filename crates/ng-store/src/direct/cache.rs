@@ -6,7 +6,7 @@
 
 use std::sync::Weak;
 
-use ng_types::Budget;
+use ng_types::{Budget, MemoryUser};
 
 use super::error::DirectError;
 use super::format::{Kind, Shape};
@@ -24,10 +24,10 @@ pub(crate) struct PageCache {
 pub(crate) type PageCaches = std::sync::Mutex<Vec<Weak<PageCache>>>;
 
 impl PageCache {
-    /// A cache for a file of `file_bytes`, of at most three quarters of the budget.
+    /// A cache for a file of `file_bytes`, of at most its share of the budget.
     pub fn new(budget: &Budget, shape: &Shape, file_bytes: u64) -> Self {
         // Shards fill unevenly, so more than the bare file is allowed.
-        let most = budget.limit_bytes() / 4 * 3;
+        let most = budget.share(MemoryUser::DirectPages);
         let cap_bytes = most.min((file_bytes / 2).saturating_mul(3)).max(1 << 20);
         Self {
             share: Share::new(budget.clone(), cap_bytes),

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ng_io::{BackendChoice, IoCounts, OpenOptions, open_dir};
-use ng_types::{NodeId, Reservation};
+use ng_types::{MemoryUser, NodeId, Reservation};
 
 use super::cache::PageCache;
 use super::error::DirectError;
@@ -28,8 +28,6 @@ use crate::store::snapshot::Snapshot;
 
 /// Threads that read at once, for which staging memory is set aside.
 const THREADS_MAX: u64 = 4;
-/// It takes at most this share of the budget, unless one thread needs more.
-const STAGING_SHARE: u64 = 8;
 
 /// Takes a primary section: the place of its address in the request.
 pub type TakePrimary<'a> = dyn FnMut(usize, &Primary<'_>) -> Result<(), Damage> + 'a;
@@ -84,7 +82,7 @@ impl DirectFile {
         let opened = open_dir(directory, backend.parse().unwrap_or_default(), &options)?;
         let each = opened.staging_bytes_per_queue;
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-        let share = snapshot.budget().limit_bytes() / STAGING_SHARE / each.max(1);
+        let share = snapshot.budget().share(MemoryUser::DirectStaging) / each.max(1);
         let staging = snapshot.reserve(each * cores.min(THREADS_MAX).min(share).max(1));
         let staging = staging.or_else(|_| snapshot.reserve(each))?;
         let reader = Reader::in_directory(opened.disk, directory);

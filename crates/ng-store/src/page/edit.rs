@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
+use ng_types::MemoryUser;
+
 use crate::catalog::{Catalog, SegmentMeta};
 use crate::error::{Damage, ReadError};
 use crate::page::map::{Page, PagePool, Slot};
@@ -227,7 +229,7 @@ impl Edit {
         let Some(store) = self.store.clone() else {
             return Err(self.nowhere(segment, pages.first().copied().unwrap_or(0)));
         };
-        if self.clean.bytes > store.budget.limit_bytes() / 16 {
+        if self.clean.bytes > store.budget.share(MemoryUser::CleanPages) {
             self.clean.clear();
         }
         let found = self.segment(segment)?;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ng_io::NamedDir;
-use ng_types::{Budget, Reservation};
+use ng_types::{Budget, MemoryUser, Reservation};
 
 use crate::cache::rows::RowCache;
 use crate::cache::slots::{Share, SlotCache};
@@ -48,11 +48,8 @@ pub struct Store {
     counted_from: Mutex<ng_io::IoCounts>,
 }
 
-/// One part in so many of the budget is left to what nobody can reserve: stacks of reading threads
-/// and memory that the allocator keeps between uses.
-const SLACK_SHARE: u64 = 32;
-
-/// As much once more goes to what does not grow with the budget, such as stacks, up to this.
+/// As much as the slack once more goes to what does not grow with the budget, such as stacks, up to
+/// this.
 const SLACK_BYTES_MAX: u64 = 2 << 20;
 
 /// How often opening starts over because the directory was replaced: each time somebody else has
@@ -128,8 +125,10 @@ impl Store {
         let version = pin_version(&reader, path, &[])?;
         let catalog = &version.catalog;
         let budget = Budget::new(limit);
-        let threads = (limit / 4 / staging_per_thread.max(1)).min(options.reading_threads as u64);
-        let slack = limit / SLACK_SHARE + (limit / SLACK_SHARE).min(SLACK_BYTES_MAX);
+        let threads = (budget.share(MemoryUser::Staging) / staging_per_thread.max(1))
+            .min(options.reading_threads as u64);
+        let slack = budget.share(MemoryUser::Slack);
+        let slack = slack + slack.min(SLACK_BYTES_MAX);
         let set_aside = staging_per_thread * threads.max(1) + slack;
         let staging = budget.reserve(set_aside).map_err(ReadError::from)?;
         let division = divide(catalog, limit - staging.bytes());

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use ng_types::NodeTypeId;
+use ng_types::{MemoryUser, NodeTypeId};
 
 use crate::catalog::{BitmapMeta, TreeRoot};
 use crate::error::{Damage, ReadError};
+use crate::io::BLOCK_BYTES;
 use crate::page::reader::Pages;
 use crate::page::segment::Segment;
 use crate::topology::GMAP_NODES;
@@ -58,13 +59,14 @@ impl<'r> Run<'r> {
         let owner = version.node_type(id).ok()?;
         let BitmapMeta { segment, root } = owner.dead?;
         let segment = version.segment(segment).ok()?;
-        let pages_max = (self.inner.budget.limit_bytes() >> 18).max(1) as usize;
+        let pages_max = self.inner.budget.share(MemoryUser::VerifiedDead) as usize / BLOCK_BYTES;
+        let pages_max = pages_max.max(1);
         let held = HashMap::new();
         root.map(|root| DeadSet { pages: self.pages, segment, root, held, pages_max })
     }
 }
 
-/// Looks nodes up in a bitmap; holds a 64th of the budget at most.
+/// Looks nodes up in a bitmap; holds its share of the budget at most.
 pub(super) struct DeadSet<'a> {
     pages: &'a Pages,
     segment: &'a Segment,

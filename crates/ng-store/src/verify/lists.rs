@@ -1,6 +1,6 @@
 //! The entries of neighbour lists: ids that exist, order of time, no parallels where none may be.
 
-use ng_types::Reservation;
+use ng_types::{MemoryUser, Reservation};
 
 use crate::catalog::EdgeTypeMeta;
 use crate::error::ReadError;
@@ -33,7 +33,7 @@ impl<'a> ListCheck<'a> {
     pub fn new(run: &Run<'a>, meta: &'a EdgeTypeMeta) -> Result<Self, ReadError> {
         let nodes = |id| run.version.node_type(id).map_or(0, |owner| owner.num_nodes);
         let most = if meta.unique { meta.num_edges.clamp(1, STRETCH_MAX) } else { 0 };
-        let few = most.min(run.inner.budget.limit_bytes() / 256);
+        let few = most.min(run.inner.budget.share(MemoryUser::VerifiedList) / 8);
         let held = run.inner.reserve_batch(few * 8)?;
         Ok(Self {
             meta,

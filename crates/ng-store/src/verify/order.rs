@@ -1,6 +1,6 @@
 //! Orders of rows: that they are permutations.
 
-use ng_types::NodeTypeId;
+use ng_types::{MemoryUser, NodeTypeId};
 
 use crate::error::ReadError;
 use crate::store::snapshot::Snapshot;
@@ -16,7 +16,7 @@ impl Run<'_> {
         let order = self.version.node_type(id).ok().and_then(|meta| meta.order);
         let Some(order) = order else { return };
         let file = format!("t{}.dat", order.segment);
-        let together = (self.inner.budget.limit_bytes() / 16 * 8).max(ROWS_MIN);
+        let together = (self.inner.budget.share(MemoryUser::VerifiedRows) * 8).max(ROWS_MIN);
         for first in (0..order.num_nodes).step_by(usize::try_from(together).unwrap_or(usize::MAX)) {
             match self.find_twice(snapshot, id, first, together.min(order.num_nodes - first)) {
                 Ok(None) => {}

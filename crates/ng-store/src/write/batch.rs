@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ng_simd::{Misfit, RowEncoder};
-use ng_types::{EdgeTypeId, NodeId, NodeTypeId};
+use ng_types::{EdgeTypeId, MemoryUser, NodeId, NodeTypeId};
 
 use crate::catalog::{Catalog, Owner, TensorMeta, TensorRef};
 use crate::error::ReadError;
@@ -175,7 +175,7 @@ impl WriteBatch {
         }
         let cost = self.run(cost_bytes)?;
         self.ops.cost_bytes = self.ops.cost_bytes.saturating_add(cost);
-        let is_much = self.ops.cost_bytes > self.writer.inner.budget.limit_bytes() / 8;
+        let is_much = self.ops.cost_bytes > self.writer.inner.budget.share(MemoryUser::Draft);
         if is_much { self.end_draft() } else { Ok(()) }
     }
 

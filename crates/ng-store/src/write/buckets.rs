@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use ng_io::{ScratchError, ScratchFile};
-use ng_types::Reservation;
+use ng_types::{MemoryUser, Reservation};
 
 use crate::bytes::le_u32;
 use crate::error::ReadError;
@@ -21,9 +21,6 @@ const HEADER_BYTES: u64 = 8;
 const PLACE_BYTES: u64 = 8;
 /// Most bytes that one bucket collects before they are written.
 const CHUNK_BYTES_MAX: u64 = 1 << 20;
-/// This share of the budget is for the bucket that is put in order, and for those being filled.
-const BUCKET_SHARE: u64 = 4;
-const FILL_SHARE: u64 = 8;
 
 /// What is known before the first row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +36,8 @@ impl Plan {
     pub fn new(num_rows: u64, row_bytes: u64, limit: u64) -> Self {
         let each = row_bytes.saturating_add(HEADER_BYTES + PLACE_BYTES);
         let bytes = num_rows.saturating_mul(each);
-        let num_buckets = bytes.div_ceil((limit / BUCKET_SHARE).max(1)).clamp(1, num_rows.max(1));
+        let num_buckets =
+            bytes.div_ceil(MemoryUser::Bucket.share(limit).max(1)).clamp(1, num_rows.max(1));
         // Buckets of whole rows, and no more of them than memory can be filled in parts for.
         let num_buckets = num_buckets.min(1 << 16);
         let rows_per_bucket = num_rows.div_ceil(num_buckets).max(1);
@@ -84,7 +82,8 @@ impl<'a> Buckets<'a> {
     ) -> Result<Self, UpdateError> {
         let limit = snapshot.budget().limit_bytes();
         let plan = Plan::new(num_rows, row_bytes, limit);
-        let chunk_bytes = (limit / FILL_SHARE / plan.num_buckets.max(1)).min(CHUNK_BYTES_MAX);
+        let chunk_bytes =
+            (MemoryUser::FilledBuckets.share(limit) / plan.num_buckets.max(1)).min(CHUNK_BYTES_MAX);
         let is_spilled = plan.num_buckets > 1;
         let filling = if is_spilled { chunk_bytes * plan.num_buckets } else { plan.bytes };
         let held = snapshot.reserve(filling).map_err(ReadError::from)?;

@@ -9,6 +9,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use ng_io::{Lock, WriteStats};
 
+use ng_types::MemoryUser;
+
 use crate::catalog::LogMeta;
 use crate::error::OpenError;
 use crate::io::{WriteError, past_signals};
@@ -26,9 +28,6 @@ pub(crate) use crate::write::log_files::log_goes_on;
 use crate::write::log_files::{Found, LogFiles, Survey};
 use crate::write::op::Op;
 use crate::write::writer::{Head, Writer};
-
-/// What cannot be written to disk may take one part in so many of the budget.
-const IN_MEMORY_SHARE: u64 = 2;
 
 /// What a replay did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +61,7 @@ pub(crate) fn open_writer(
     let mut commits = 0;
     let mut replayed = loop {
         let pool: Arc<PagePool> = Arc::default();
-        let mut is_enough = |_| pool.bytes() > inner.budget.limit_bytes() / 2;
+        let mut is_enough = |_| pool.bytes() > inner.budget.share(MemoryUser::Recovery);
         let done = replay(inner, &pool, &version, &logs, &survey, &mut is_enough)?;
         commits += done.recovery.commits;
         if done.is_whole {
@@ -141,7 +140,7 @@ pub(crate) fn replay_in_memory(
     let logs = LogFiles::open(&inner.pages.reader, &inner.path, inner.go_on).map_err(failed)?;
     let survey = logs.survey(log_place(&version)).map_err(failed)?;
     let (pool, limit) = (Arc::<PagePool>::default(), inner.budget.limit_bytes());
-    let mut is_enough = |_| pool.bytes() > limit / IN_MEMORY_SHARE;
+    let mut is_enough = |_| pool.bytes() > MemoryUser::Recovery.share(limit);
     let done = replay(inner, &pool, &version, &logs, &survey, &mut is_enough).map_err(failed)?;
     let is_charged = pool.settle(|bytes| inner.try_reserve(bytes)).is_ok();
     if done.is_whole && is_charged {
@@ -158,8 +157,8 @@ pub(crate) fn replay_in_memory(
     let all = follow(&version, &logs, &survey, &mut count, &mut |_| false).map_err(failed)?;
     // Operations are much alike, and the more there are, the more of them share pages.
     let part = pool.bytes().saturating_mul(ops) / done.ops.max(1);
-    let most = part.max(limit / IN_MEMORY_SHARE);
-    let minimum_bytes = (IN_MEMORY_SHARE * (most + most / 8)).next_multiple_of(1 << 20);
+    let most = part.max(MemoryUser::Recovery.share(limit));
+    let minimum_bytes = MemoryUser::Recovery.budget_for(most + most / 8).next_multiple_of(1 << 20);
     let (path, cause) = (inner.path.clone(), cause.to_owned());
     let commits = all.recovery.commits;
     Err(OpenError::CommitsTooLarge { path, commits, cause, limit_bytes: limit, minimum_bytes })

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 use ng_io::{Lock, WriteStats};
-use ng_types::NodeTypeId;
+use ng_types::{MemoryUser, NodeTypeId};
 
 use crate::page::edit::{CleanPages, Edit, EditCounts};
 use crate::page::map::PagePool;
@@ -22,10 +22,9 @@ use crate::write::log::{LOG_STEP_BYTES, Log, chain, encode_record, record_bytes}
 use crate::write::ops::Ops;
 use crate::write::seen::Seen;
 
-/// A checkpoint is started when changed pages take half of the budget, and waited for when they
-/// take three quarters: quarters of the budget.
-const START_QUARTERS: u64 = 2;
-const WAIT_QUARTERS: u64 = 3;
+/// A checkpoint is started when the log has its length, and waited for when it has half more.
+const START_HALVES: u64 = 2;
+const WAIT_HALVES: u64 = 3;
 
 /// What a writer did since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -354,13 +353,13 @@ impl Writer {
     /// Starts a checkpoint when much has changed since the last one, and waits for it when too much
     /// has.
     fn make_room(self: &Arc<Self>) -> Result<(), UpdateError> {
-        let quarter = self.inner.budget.limit_bytes() / 4;
-        let is_long = |state: &State, quarters: u64| {
-            state.log_offset > quarters * self.log_bytes_max / START_QUARTERS
-        };
+        let budget = &self.inner.budget;
+        let is_long =
+            |state: &State, halves: u64| state.log_offset > halves * self.log_bytes_max / 2;
         let mut state = self.lock();
         // What only older versions hold, which snapshots see, would not go away.
-        if state.changed_bytes <= START_QUARTERS * quarter && !is_long(&state, START_QUARTERS) {
+        let is_much = state.changed_bytes > budget.share(MemoryUser::ChangedPages);
+        if !is_much && !is_long(&state, START_HALVES) {
             return Ok(());
         }
         if state.checkpoints_running == 0 {
@@ -381,7 +380,8 @@ impl Writer {
             state.checkpointer = Some(started);
         }
         while state.checkpoints_running > 0
-            && (self.pool.bytes() > WAIT_QUARTERS * quarter || is_long(&state, WAIT_QUARTERS))
+            && (self.pool.bytes() > budget.share(MemoryUser::ChangedPagesAtMost)
+                || is_long(&state, WAIT_HALVES))
         {
             check(&state)?;
             state = self.turn.wait(state).unwrap_or_else(PoisonError::into_inner);
