@@ -206,7 +206,12 @@ class Store(Reader):
         """Counters of this process since `open` or `reset_stats`: reads, read_bytes,
         useful_bytes, rows_served, rows_cached, hit_rate, budget_used, budget_peak,
         device_busy_seconds (in which a read of the store's own files was in flight),
-        mean_queue_depth, temporary_write_bytes, ... Temporary files count among the reads."""
+        mean_queue_depth, temporary_write_bytes, ... Temporary files count among the reads.
+
+        ``memory`` says how the memory budget is divided: for each user its ``share`` in bytes, and
+        the bytes ``held`` now, or None where the store does not know. A share is the most that a
+        user takes; not all of them exist at one time, so shares add up to more than the budget.
+        """
         return self.core.stats()
 
     @contextmanager
@@ -366,12 +371,16 @@ class Store(Reader):
         """
         self._turn.get().refuse_own_batch("compact")
         state = self._state
-        half = state.memory_bytes // 2
+        half = self._rewrite_bytes()
         before, after, epoch, leftover = self._rewrite(
             lambda: _core.compact(state.path, half, state.backend, progress, state.busy_timeout)
         )
         _warn_of(leftover)
         return {"bytes_before": before, "bytes_after": after, "epoch": epoch, "leftover": leftover}
+
+    def _rewrite_bytes(self) -> int:
+        share: int = self.stats()["memory"]["rewrite"]["share"]
+        return share
 
     def _rewrite(self, rewrite: Callable[[], Any], dry_run: bool = False) -> Any:
         """Runs what replaces the files of this handle, which opens the new ones after that.
@@ -453,7 +462,7 @@ class Store(Reader):
             nodes,
             batches,
             dry_run,
-            *(state.memory_bytes // 2, state.backend, progress, state.busy_timeout),
+            *(self._rewrite_bytes(), state.backend, progress, state.busy_timeout),
         )
         found: dict[str, Any] = json.loads(self._rewrite(run, dry_run))
         for counts in found["pages"]:

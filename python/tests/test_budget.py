@@ -71,3 +71,22 @@ def test_the_peak_stays_below_the_budget(homo_path):
 def test_a_budget_that_cannot_work_says_the_minimum(homo_path):
     with pytest.raises(ng.BudgetTooSmall, match=r"\d"), ng.open(homo_path, memory=1000) as store:
         ng.NeighborSampler(store, [-1, -1]).sample(range(300))
+
+
+def test_stats_say_who_may_take_how_much_of_the_memory_and_who_has_it(homo_path):
+    with ng.open(homo_path, memory="64MB") as store:
+        empty = store.stats()["memory"]
+        store.snapshot().features(None, range(10))
+        memory, stats = store.stats()["memory"], store.stats()
+        limit = stats["budget_limit"]
+        assert all(0 < user["share"] < limit for user in memory.values())
+        assert memory["topology"] == {"share": limit // 2, "held": None}
+        assert memory["rewrite"]["share"] == limit // 2
+        assert memory["direct_pages"] == {"share": limit // 4 * 3, "held": 0}
+        assert memory["block_cache"]["held"] == stats["block_cache_bytes"]
+        assert memory["row_cache"]["held"] == stats["row_cache_bytes"]
+        held = [user["held"] for user in memory.values() if user["held"] is not None]
+        assert sum(held) == stats["budget_used"] > 0
+        assert {name: user["share"] for name, user in empty.items()} == {
+            name: user["share"] for name, user in memory.items()
+        }

@@ -141,6 +141,14 @@ impl Store {
         for (name, value) in counts {
             out.set_item(name, value)?;
         }
+        let memory = PyDict::new(py);
+        for found in &stats.memory {
+            let bytes = PyDict::new(py);
+            bytes.set_item("share", found.share_bytes)?;
+            bytes.set_item("held", found.held_bytes)?;
+            memory.set_item(found.user.name(), bytes)?;
+        }
+        out.set_item("memory", memory)?;
         out.set_item("hit_rate", stats.hit_rate())?;
         out.set_item("mean_queue_depth", stats.mean_queue_depth)?;
         out.set_item("device_busy_seconds", stats.device_busy_us as f64 / 1e6)?;

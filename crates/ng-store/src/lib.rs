@@ -45,7 +45,7 @@ pub use page::scan::VisitRows;
 pub use rows::order::RowOrder;
 pub use rows::plan::{Merge, Planned, RowPart, RowPlan, TakeItem};
 pub use store::handle::Store;
-pub use store::options::{OpenOptions, StoreStats};
+pub use store::options::{MemoryShare, OpenOptions, StoreStats};
 pub use store::snapshot::{
     EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, GATHER_BYTES_PER_ROW,
     SPARSE_BYTES_PER_ROW, Snapshot,

@@ -23,7 +23,7 @@ use crate::page::reader::Pages;
 use crate::rows::order::HeldOrders;
 use crate::store::inner::Inner;
 use crate::store::load::{load_version, pin_version};
-use crate::store::memory::{WORKING_BYTES_MIN, divide};
+use crate::store::memory::{WORKING_BYTES_MIN, divide, slack_bytes};
 use crate::store::options::{OpenOptions, StoreStats};
 use crate::store::snapshot::Snapshot;
 use crate::store::tenants::Tenants;
@@ -47,10 +47,6 @@ pub struct Store {
     read_only_because: Mutex<Option<String>>,
     counted_from: Mutex<ng_io::IoCounts>,
 }
-
-/// As much as the slack once more goes to what does not grow with the budget, such as stacks, up to
-/// this.
-const SLACK_BYTES_MAX: u64 = 2 << 20;
 
 /// How often opening starts over because the directory was replaced: each time somebody else has
 /// written a whole store meanwhile.
@@ -127,9 +123,7 @@ impl Store {
         let budget = Budget::new(limit);
         let threads = (budget.share(MemoryUser::Staging) / staging_per_thread.max(1))
             .min(options.reading_threads as u64);
-        let slack = budget.share(MemoryUser::Slack);
-        let slack = slack + slack.min(SLACK_BYTES_MAX);
-        let set_aside = staging_per_thread * threads.max(1) + slack;
+        let set_aside = staging_per_thread * threads.max(1) + slack_bytes(&budget);
         let staging = budget.reserve(set_aside).map_err(ReadError::from)?;
         let division = divide(catalog, limit - staging.bytes());
         let share = Share::new(budget.clone(), division.blocks.start);
@@ -357,6 +351,7 @@ impl Store {
             block_cache_bytes: inner.pages.share.used_bytes(),
             row_cache_bytes: inner.rows.bytes(),
             backend_note: inner.note.clone(),
+            memory: MemoryUser::ALL.iter().map(|user| inner.memory_of(*user)).collect(),
         }
     }
 

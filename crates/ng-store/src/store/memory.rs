@@ -8,14 +8,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use ng_types::{BudgetExceeded, Reservation};
+use ng_types::{Budget, BudgetExceeded, MemoryUser, Reservation};
 
 use crate::cache::division::Division;
 use crate::cache::rows::ROW_BYTES_MIN;
 use crate::catalog::{Catalog, SegmentMeta};
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
+use crate::rows::order::HeldOrders;
 use crate::store::inner::Inner;
+use crate::store::options::MemoryShare;
 
 /// The least that caches and one batch need beside the staging memory.
 pub(crate) const WORKING_BYTES_MIN: u64 = 4 << 20;
@@ -26,6 +28,13 @@ const BATCH_POLL: Duration = Duration::from_millis(1);
 /// Batches without shortage after which the row cache may grow again by a sixteenth, and memory may
 /// move between the caches.
 const CALM_BATCHES: u64 = 16;
+
+/// What is set aside for what nobody can reserve: a share, and as much again, up to 2 MiB, for what
+/// does not grow with the budget, such as stacks.
+pub(super) fn slack_bytes(budget: &Budget) -> u64 {
+    let share = budget.share(MemoryUser::Slack);
+    share + share.min(2 << 20)
+}
 
 /// Divides `bytes` between the caches of a store and batches.
 pub(crate) fn divide(catalog: &Catalog, bytes: u64) -> Division {
@@ -44,6 +53,26 @@ pub(crate) fn divide(catalog: &Catalog, bytes: u64) -> Division {
 }
 
 impl Inner {
+    /// What a user may take of the budget, and has where that is known here.
+    pub fn memory_of(&self, user: MemoryUser) -> MemoryShare {
+        let held = |orders: &HeldOrders| {
+            let orders = orders.lock().unwrap_or_else(PoisonError::into_inner);
+            orders.iter().filter_map(|(_, order)| order.upgrade()).map(|o| o.num_bytes()).sum()
+        };
+        let (blocks, rows) = self.division.lock().unwrap_or_else(PoisonError::into_inner).now();
+        let (share, slack) = (self.budget.share(user), slack_bytes(&self.budget));
+        let (share_bytes, held_bytes) = match user {
+            MemoryUser::BlockCache => (blocks, Some(self.pages.share.used_bytes())),
+            MemoryUser::RowCache => (rows, Some(self.rows.bytes())),
+            MemoryUser::DirectPages => (share, Some(self.direct_bytes())),
+            MemoryUser::Orders => (share, Some(held(&self.orders))),
+            MemoryUser::Staging => (share, Some(self.staging.bytes() - slack)),
+            MemoryUser::Slack => (slack, Some(slack)),
+            _ => (share, None),
+        };
+        MemoryShare { user, share_bytes, held_bytes }
+    }
+
     /// What is left of the budget when the block cache has `block_bytes` and the row cache nothing.
     pub fn free_beside_blocks(&self, block_bytes: u64) -> u64 {
         let caches = self.rows.bytes() + self.direct_bytes() + self.pages.share.used_bytes();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ng_io::BackendChoice;
+use ng_types::MemoryUser;
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -74,6 +75,19 @@ pub struct StoreStats {
     pub row_cache_bytes: u64,
     /// Which back end reads, and why.
     pub backend_note: String,
+    /// How the budget is divided now.
+    pub memory: Vec<MemoryShare>,
+}
+
+/// What one user of the memory budget may take, and has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryShare {
+    /// Who.
+    pub user: MemoryUser,
+    /// At most; caches, as much as they have been given so far.
+    pub share_bytes: u64,
+    /// Now; `None` where the store does not know.
+    pub held_bytes: Option<u64>,
 }
 
 impl StoreStats {
