@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::disk::{Access, BLOCK_BYTES, Disk, FileId};
 use crate::error::WriteError;
-use crate::region::Region;
+use crate::os::region::Region;
 use crate::retry::{is_passing, past_signals};
 
 const BUFFER_BYTES: usize = 1 << 20;

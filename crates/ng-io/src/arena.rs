@@ -7,7 +7,7 @@
 use std::io;
 
 use crate::disk::BLOCK_BYTES;
-use crate::region::Region;
+use crate::os::region::Region;
 
 const BITS: usize = u64::BITS as usize;
 

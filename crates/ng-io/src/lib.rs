@@ -9,21 +9,17 @@
 mod append;
 mod arena;
 mod backend;
-mod cache_file;
 mod directory;
 mod disk;
 mod error;
 mod gauge;
 mod load;
-mod lockable;
 mod locks;
-mod machine;
 mod named_dir;
 mod open;
-mod process;
+mod os;
 mod queue;
 mod reader;
-mod region;
 mod retry;
 mod scratch;
 mod source;
@@ -33,21 +29,21 @@ mod stats;
 mod writer;
 
 pub use append::Appender;
-pub use cache_file::{CacheFile, device_name};
 pub use disk::{Access, BLOCK_BYTES, Disk, FileId, NextRead, READ_BYTES_MAX, ReadDone, ReadOp};
 pub use error::{OpenError, ReadError, WriteError};
 pub use gauge::{DependentReads, Gauge};
 pub use load::{LoadError, Loaded, load_file};
 pub use locks::Lock;
-pub use machine::{
-    MemoryLimit, memory_limit, peak_rss_bytes, ram_bytes, trim_allocator, usable_memory_bytes,
-};
 pub use named_dir::NamedDir;
 pub use open::{
     BackendChoice, Finding, OpenOptions, Opened, ProbeReport, open_dir, open_named, probe,
 };
+pub use os::cache_file::{CacheFile, device_name};
+pub use os::machine::{
+    MemoryLimit, memory_limit, peak_rss_bytes, ram_bytes, trim_allocator, usable_memory_bytes,
+};
+pub use os::region::{Region, vec_in_huge_pages};
 pub use reader::{Reader, WholeRead};
-pub use region::{Region, vec_in_huge_pages};
 pub use retry::past_signals;
 pub use scratch::{ScratchError, ScratchFile, ScratchReader};
 pub use source::{SourceError, SourceFile, SourceReader};

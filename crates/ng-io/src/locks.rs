@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::OFlags;
 
-use crate::process::Home;
+use crate::os::process::Home;
 
 /// The file whose bytes are locked.
 pub(crate) const PINS: &str = "pins";

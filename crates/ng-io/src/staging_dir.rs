@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::named_dir::is_same;
-use crate::process::Home;
+use crate::os::process::Home;
 
 /// Another process may remove and rename the directory while this one opens it; each round means
 /// that some other process has made progress.

@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::backend::parking::Parking;
 use crate::directory::{Directory, OpenFile};
 use crate::disk::{Access, Disk, FileId, NextRead, ReadDone, ReadOp};
-use crate::machine::usable_memory_bytes;
+use crate::os::machine::usable_memory_bytes;
 use crate::queue::Queue;
 use crate::retry::read_full;
 

@@ -15,7 +15,7 @@ use super::parking::Parking;
 use super::workers::{Inbox, Job, Target, Workers};
 use crate::directory::{Caching, Directory, OpenFile};
 use crate::disk::{Access, Disk, FileId, NextRead, ReadDone};
-use crate::process::Home;
+use crate::os::process::Home;
 use crate::queue::{Admitted, Queue};
 
 /// Jobs are handed to the workers in groups of at most this many.

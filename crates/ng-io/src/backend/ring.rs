@@ -13,7 +13,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
 use crate::directory::{Directory, OpenFile};
 use crate::disk::{BLOCK_BYTES, FileId, NextRead, ReadDone};
-use crate::lockable::Share;
+use crate::os::lockable::Share;
 use crate::queue::{Admitted, Queue};
 
 /// New reads are handed to the kernel when they are for this many bytes together, while completions

@@ -6,7 +6,7 @@ use super::parking::Parking;
 use super::ring::Ring;
 use crate::directory::Directory;
 use crate::disk::{Access, Disk, FileId, NextRead, ReadDone};
-use crate::process::Home;
+use crate::os::process::Home;
 use crate::queue::Queue;
 
 /// Files read through rings.

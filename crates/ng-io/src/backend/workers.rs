@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::directory::OpenFile;
-use crate::process::Home;
+use crate::os::process::Home;
 
 /// A worker only ever waits and reads.
 const STACK_BYTES: usize = 128 * 1024;

@@ -12,9 +12,9 @@ use super::BackendChoice;
 use super::mounts;
 use crate::backend::{Registration, Ring};
 use crate::disk::BLOCK_BYTES;
-use crate::lockable;
 use crate::named_dir::NamedDir;
-use crate::region::Region;
+use crate::os::lockable;
+use crate::os::region::Region;
 
 /// The file system of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use super::findings::{Findings, file_system, try_direct, try_ring};
 use super::{BackendChoice, OpenOptions};
 use crate::backend::Registration;
 use crate::error::OpenError;
-use crate::lockable;
-use crate::machine::{MemoryLimit, memory_limit, ram_bytes};
 use crate::named_dir::NamedDir;
+use crate::os::lockable;
+use crate::os::machine::{MemoryLimit, memory_limit, ram_bytes};
 use crate::queue::staging_bytes;
 use crate::space::free_bytes;
 

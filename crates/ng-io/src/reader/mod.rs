@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::disk::{Access, BLOCK_BYTES, Disk, FileId, NextRead, READ_BYTES_MAX, ReadOp};
 use crate::error::ReadError;
-use crate::process::Home;
+use crate::os::process::Home;
 use crate::retry::past_signals;
 use crate::stats::IoStats;
 use session::Session;
@@ -109,7 +109,7 @@ impl Reader {
     }
 
     fn check_home(&self) -> Result<(), ReadError> {
-        let forked = |f: crate::process::Forked| ReadError::Forked {
+        let forked = |f: crate::os::process::Forked| ReadError::Forked {
             opened_in: f.opened_in,
             used_in: f.used_in,
         };
