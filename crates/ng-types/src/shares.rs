@@ -11,23 +11,9 @@ macro_rules! users {
             $($(#[doc = $doc])+ $user,)*
         }
 
-        impl MemoryUser {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$user,)*];
-
-            /// How statistics call it.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$user => $name,)*
-                }
-            }
-
-            fn parts(self) -> (u64, u64) {
-                match self {
-                    $(Self::$user => ($parts, $of),)*
-                }
-            }
-        }
+        /// All of them, in their order, with their names and shares.
+        const TABLE: &[(MemoryUser, &str, u64, u64)] =
+            &[$((MemoryUser::$user, $name, $parts, $of),)*];
     };
 }
 
@@ -93,21 +79,31 @@ users! {
 }
 
 impl MemoryUser {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        TABLE.iter().map(|row| row.0)
+    }
+
+    /// How statistics call it.
+    pub fn name(self) -> &'static str {
+        TABLE[self as usize].1
+    }
+
     /// Its bytes of a budget of `limit_bytes`.
     pub fn share(self, limit_bytes: u64) -> u64 {
-        let (parts, of) = self.parts();
+        let (_, _, parts, of) = TABLE[self as usize];
         limit_bytes / of * parts
     }
 
     /// A budget of which its share has `bytes`.
     pub fn budget_for(self, bytes: u64) -> u64 {
-        let (parts, of) = self.parts();
+        let (_, _, parts, of) = TABLE[self as usize];
         (bytes / parts).saturating_mul(of)
     }
 
     /// A budget that has `bytes` beside its share.
     pub fn budget_beside(self, bytes: u64) -> u64 {
-        let (parts, of) = self.parts();
+        let (_, _, parts, of) = TABLE[self as usize];
         bytes.saturating_add(bytes / (of - parts) * parts)
     }
 }
@@ -118,10 +114,11 @@ mod tests {
 
     #[test]
     fn shares_are_parts_of_the_budget_under_names_of_their_own() {
-        for (at, user) in MemoryUser::ALL.iter().enumerate() {
+        for (at, user) in MemoryUser::all().enumerate() {
             let share = user.share(1 << 30);
             assert!((1..1 << 30).contains(&share), "{user:?}");
-            assert!(MemoryUser::ALL[..at].iter().all(|other| other.name() != user.name()));
+            assert!(MemoryUser::all().take(at).all(|other| other.name() != user.name()));
+            assert_eq!(user as usize, at);
             assert!(user.share(user.budget_for(share)) <= share, "{user:?}");
         }
         assert_eq!(MemoryUser::ChangedPagesAtMost.share(1003), 750);

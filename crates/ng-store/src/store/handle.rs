@@ -351,7 +351,7 @@ impl Store {
             block_cache_bytes: inner.pages.share.used_bytes(),
             row_cache_bytes: inner.rows.bytes(),
             backend_note: inner.note.clone(),
-            memory: MemoryUser::ALL.iter().map(|user| inner.memory_of(*user)).collect(),
+            memory: MemoryUser::all().map(|user| inner.memory_of(user)).collect(),
         }
     }
 
