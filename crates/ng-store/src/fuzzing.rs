@@ -11,14 +11,13 @@ use crate::bytes::{le_u32, le_u64};
 use crate::dictionary::page::StringPage;
 use crate::io::BLOCK_BYTES;
 use crate::limits::PAGES_BOUND;
-use crate::page::table::{Entries, FAN_CHILDREN, INNER_ENTRIES, Inner, Leaf, LeafSpec};
-use crate::page::table::{pages_per_child, pages_per_leaf};
-use crate::topology::entry::Entry;
-use crate::topology::entry::EntryLayout;
-use crate::topology::h_page::{HLayout, ROOM_BIT, check_h_page, degree_of};
-use crate::topology::l_page::LPage;
-use crate::topology::page::PageHeader;
-use crate::tree::page::{TreeKind, TreePage};
+use crate::page::{
+    Entries, FAN_CHILDREN, INNER_ENTRIES, Inner, Leaf, LeafSpec, pages_per_child, pages_per_leaf,
+};
+use crate::topology::{
+    Entry, EntryLayout, HLayout, LPage, PageHeader, ROOM_BIT, check_h_page, degree_of,
+};
+use crate::tree::{TreeKind, TreePage};
 use crate::version::root::{self, RootHeader};
 use crate::write::log::{BlockHeader, Record, chain};
 use crate::write::op::Op;

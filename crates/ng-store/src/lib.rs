@@ -40,30 +40,22 @@ pub use direct::{
 };
 pub use error::{BuildError, Damage, OpenError, ReadError};
 pub use limits::{PAGE_SIZES, ROW_BYTES_MAX, STRING_BYTES_MAX};
-pub use page::edit::EditCounts;
-pub use page::scan::VisitRows;
+pub use page::{EditCounts, VisitRows};
 pub use rows::order::RowOrder;
 pub use rows::plan::{Merge, Planned, RowPart, RowPlan, TakeItem};
-pub use store::handle::Store;
-pub use store::options::{MemoryShare, OpenOptions, StoreStats};
-pub use store::snapshot::{
-    EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, GATHER_BYTES_PER_ROW,
-    SPARSE_BYTES_PER_ROW, Snapshot,
+pub use store::{
+    EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, GATHER_BYTES_PER_ROW, MemoryShare,
+    OpenOptions, SPARSE_BYTES_PER_ROW, Snapshot, Store, StoreStats, Tenant, Tenants,
 };
-pub use store::tenants::{Tenant, Tenants};
 pub use tensor::reader::GatherStats;
 pub use tensor::sparse::SparseRows;
 pub use tensor::sparse_reader::{SparseSpans, VisitSparse};
 pub use tensor::sparse_writer::SparseWriter;
 pub use tensor::writer::{TensorPart, TensorWriter};
-pub use topology::entry::Entry;
-pub use topology::expansion::{Draw, Expansion};
-pub use topology::resident::{Packed, ResidentTopology, from_three};
-pub use topology::scan::VisitLists;
-pub use topology::streaming::{
-    DrawList, ListRequest, NextRequests, STREAM_BYTES_PER_REQUEST, TakeList,
+pub use topology::{
+    Draw, DrawList, Entry, Expansion, ListRequest, NextRequests, Packed, ResidentTopology,
+    STREAM_BYTES_PER_REQUEST, TakeList, TopologyPart, TopologyWriter, VisitLists, from_three,
 };
-pub use topology::writer::{TopologyPart, TopologyWriter};
 pub use verify::{Problem, Progress, VerifyReport, verify, verify_on};
 pub use version::root::FORMAT_VERSION;
 pub use write::batch::{Commit, EdgeData, WriteBatch};

@@ -23,8 +23,7 @@ use crate::rows::dead_nodes::{DeadNodesPart, DeadNodesWriter};
 use crate::rows::order_file::{OrderPart, OrderWriter};
 use crate::tensor::sparse_writer::SparseWriter;
 use crate::tensor::writer::{TensorWriter, write_scales};
-use crate::topology::entry::EntryLayout;
-use crate::topology::writer::{TopologySpec, TopologyTotals, TopologyWriter};
+use crate::topology::{EntryLayout, TopologySpec, TopologyTotals, TopologyWriter};
 use crate::version::root::FIRST_EPOCH;
 
 /// Builds one store: declare types, stream topology, tensors and dictionaries, commit.

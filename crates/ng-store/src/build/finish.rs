@@ -10,9 +10,9 @@ use crate::catalog::{Catalog, LogMeta, Owner, SegmentMeta, TensorMeta};
 use crate::dictionary::writer::DictionaryPart;
 use crate::error::BuildError;
 use crate::io::Appender;
-use crate::page::writer::FinishedSegment;
+use crate::page::FinishedSegment;
 use crate::tensor::writer::TensorPart;
-use crate::topology::writer::TopologyPart;
+use crate::topology::TopologyPart;
 use crate::version::root;
 use crate::write::log::{LOG_STEP_BYTES, LOGS};
 

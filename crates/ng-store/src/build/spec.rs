@@ -5,7 +5,7 @@ use ng_types::{Dtype, NodeTypeId};
 use crate::dictionary::writer::DictionaryPart;
 use crate::limits::PAGE_SIZES;
 use crate::tensor::writer::TensorPart;
-use crate::topology::writer::TopologyPart;
+use crate::topology::TopologyPart;
 
 /// Choices made when a store is created.
 #[derive(Clone, Copy, Debug, PartialEq)]

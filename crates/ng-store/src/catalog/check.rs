@@ -12,7 +12,7 @@ use crate::limits::{
     CLASS_NAMES_MAX, PAGES_BOUND, SEGMENTS_MAX, SPARSE_ENTRIES_MAX, TREE_LEVELS_MAX, TYPES_MAX,
     is_page_bytes,
 };
-use crate::page::table::{INNER_ENTRIES, pages_per_leaf};
+use crate::page::{INNER_ENTRIES, pages_per_leaf};
 use crate::tensor::sparse::EntryForm;
 
 impl SegmentMeta {

@@ -7,7 +7,7 @@ pub(crate) mod kept;
 
 use crate::error::ReadError;
 use crate::io::{BLOCK_BYTES, Gauge, READ_BYTES_MAX, Reader};
-use crate::page::segment::Placed;
+use crate::page::Placed;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 

@@ -7,10 +7,9 @@ use ng_types::NodeId;
 use crate::catalog::{DictionaryMeta, TreeRoot};
 use crate::dictionary::page::StringPage;
 use crate::error::{Damage, ReadError};
-use crate::page::reader::Pages;
-use crate::page::segment::Segment;
+use crate::page::{Pages, Segment};
+use crate::tree::TreeKind;
 use crate::tree::lookup;
-use crate::tree::page::TreeKind;
 
 /// The dictionary of one node type in an open store.
 pub(crate) struct DictionaryReader<'a> {

@@ -9,8 +9,8 @@ use crate::dictionary::page::StringPageBuilder;
 use crate::error::BuildError;
 use crate::io::{BLOCK_BYTES, Disk};
 use crate::limits::STRING_BYTES_MAX;
-use crate::page::writer::{FinishedSegment, SegmentWriter};
-use crate::tree::page::{Record, TreeKind, TreeWriter};
+use crate::page::{FinishedSegment, SegmentWriter};
+use crate::tree::{Record, TreeKind, TreeWriter};
 
 /// Writes the string ids of one node type.
 ///

@@ -11,7 +11,7 @@ use ng_types::{MemoryUser, Reservation};
 use super::error::DirectError;
 use super::format::WIDTH_MAX;
 use crate::io::Region;
-use crate::store::snapshot::Snapshot;
+use crate::store::Snapshot;
 
 /// Memory for a part of addresses that lie in a file.
 const WINDOW_BYTES: usize = 1 << 20;

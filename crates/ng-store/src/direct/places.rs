@@ -14,7 +14,7 @@ use super::plan::{
     DirectOptions, DirectProgress, Nodes, bare_shape, choose_tensors, lay_out, only_types,
     too_many_pages, with_width,
 };
-use crate::store::snapshot::Snapshot;
+use crate::store::Snapshot;
 
 /// The places of `wanted`, which ascends. One pass over all degrees; the memory is that of the
 /// answer, and of the order of rows of a reorganised store.

@@ -19,7 +19,7 @@ use super::layout::{Placed, Placer};
 use crate::catalog::{EdgeTypeMeta, NodeTypeMeta, Owner, TensorRef};
 use crate::limits::{PAGE_BYTES_MAX, PAGE_SIZES};
 use crate::rows::order::RowOrder;
-use crate::store::snapshot::{EXPAND_BYTES_PER_DESTINATION, Snapshot};
+use crate::store::{EXPAND_BYTES_PER_DESTINATION, Snapshot};
 
 /// Told of what is done of how much, under a name; false stops.
 pub type DirectProgress<'a> = dyn FnMut(&str, u64, u64) -> bool + 'a;

@@ -24,7 +24,7 @@ use crate::bytes::ensure;
 use crate::catalog::{Owner, TensorRef};
 use crate::error::Damage;
 use crate::io::{BLOCK_BYTES, FileId, READ_BYTES_MAX, ReadOp, Reader};
-use crate::store::snapshot::Snapshot;
+use crate::store::Snapshot;
 
 /// Threads that read at once, for which staging memory is set aside.
 const THREADS_MAX: u64 = 4;
@@ -216,7 +216,7 @@ impl DirectFile {
     pub fn secondaries(
         &self,
         spots: &[Spot],
-        take: &mut dyn FnMut(usize, &crate::topology::entry::Entry),
+        take: &mut dyn FnMut(usize, &crate::topology::Entry),
     ) -> Result<(), DirectError> {
         let mut order: Vec<u32> = (0..spots.len() as u32).collect();
         order.sort_unstable_by_key(|at| spots[*at as usize]);

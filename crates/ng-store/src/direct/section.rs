@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::format::{PAGE_HEADER, SECTION_HEADER, SLOT_BYTES, Shape, Split, count_of};
 use crate::bytes::{ensure, le_u16, put};
 use crate::error::Damage;
-use crate::topology::entry::Entry;
+use crate::topology::Entry;
 
 const PRIMARY: u8 = 1;
 const SECONDARY: u8 = 2;

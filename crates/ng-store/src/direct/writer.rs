@@ -19,11 +19,8 @@ use super::layout::{Placed, Placer, Slot};
 use super::plan::{DirectPlan, DirectProgress, EDGE};
 use super::section::{begin_primary, begin_secondary, put_entry, put_section};
 use crate::io::{Disk, open_for_writing};
-use crate::store::snapshot::{
-    EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, GATHER_BYTES_PER_ROW,
-};
-use crate::topology::entry::Entry;
-use crate::topology::expansion::Expansion;
+use crate::store::{EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, GATHER_BYTES_PER_ROW};
+use crate::topology::{Entry, Expansion};
 
 /// Entries of lists that are in memory together.
 const ENTRIES_TOGETHER: u64 = 1 << 15;

@@ -9,9 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
-use crate::page::located::{Located, Place};
-use crate::page::reader::Pages;
-use crate::page::segment::{Placed, verify_blocks};
+use crate::page::{Located, Pages, Place, Placed, verify_blocks};
 
 /// Adjacent blocks of one file that were asked for and are not in the cache.
 #[derive(Clone, Debug)]

@@ -11,9 +11,8 @@ use ng_types::MemoryUser;
 
 use crate::catalog::{Catalog, SegmentMeta};
 use crate::error::{Damage, ReadError};
-use crate::page::map::{Page, PagePool, Slot};
-use crate::page::segment::{Placed, Segment};
-use crate::store::inner::Inner;
+use crate::page::{Page, PagePool, Placed, Segment, Slot};
+use crate::store::Inner;
 use crate::version::base::Version;
 
 /// What edits did to L-type and H-type lists.

@@ -4,14 +4,31 @@
 //! What must not live here: what the bytes of a page mean. The invariant: every byte that is read
 //! has matched the checksum that stands with the pointer to it.
 
-pub(crate) mod absent;
-pub(crate) mod edit;
-pub(crate) mod located;
-pub(crate) mod map;
-pub(crate) mod reader;
-pub(crate) mod scan;
-pub(crate) mod segment;
-pub(crate) mod set;
-pub(crate) mod table;
-pub(crate) mod table_scan;
-pub(crate) mod writer;
+mod absent;
+mod edit;
+mod located;
+mod map;
+mod reader;
+mod scan;
+mod segment;
+mod set;
+mod table;
+mod table_scan;
+mod writer;
+
+pub(crate) use absent::Absent;
+pub use edit::EditCounts;
+pub(crate) use edit::{CleanPages, Edit};
+pub(crate) use located::{Located, Place};
+pub(crate) use map::{Page, PageMap, PagePool, Slot};
+pub(crate) use reader::Pages;
+pub use scan::VisitRows;
+pub(crate) use scan::{Window, read_blocks, scan_blocks, scan_rows};
+pub(crate) use segment::{Placed, Segment, data_file, table_file, verify_blocks};
+pub(crate) use set::PageSet;
+pub(crate) use table::{
+    Entries, FAN_CHILDREN, INNER_ENTRIES, Inner, Leaf, LeafSpec, empty_entries, encode_fan,
+    encode_inner, encode_leaf, pages_per_child, pages_per_leaf, set_entry,
+};
+pub(crate) use table_scan::{Found, scan_table};
+pub(crate) use writer::{FinishedSegment, SegmentWriter};

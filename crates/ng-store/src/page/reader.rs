@@ -10,9 +10,9 @@ use crate::cache::slots::{Share, SlotCache};
 use crate::error::{Damage, ReadError};
 use crate::io::{BLOCK_BYTES, READ_BYTES_MAX, ReadOp, Reader};
 use crate::page::absent::AbsentBlocks;
-use crate::page::located::{Located, Place};
-use crate::page::segment::{Placed, Segment, verify_blocks};
-use crate::page::table::{Entries, INNER_ENTRIES, Leaf, pages_per_leaf};
+use crate::page::{
+    Entries, INNER_ENTRIES, Leaf, Located, Place, Placed, Segment, pages_per_leaf, verify_blocks,
+};
 use std::sync::Arc;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;

@@ -5,10 +5,8 @@ use ng_types::Reservation;
 use crate::bytes::put;
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
-use crate::page::located::Located;
-use crate::page::map::Slot;
-use crate::page::segment::Segment;
-use crate::store::inner::Inner;
+use crate::page::{Located, Segment, Slot};
+use crate::store::Inner;
 use crate::tensor::layout::RowLayout;
 
 /// What a scan holds in memory if it can have it.

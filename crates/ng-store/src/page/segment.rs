@@ -10,9 +10,9 @@ use ng_types::checksum;
 use crate::catalog::SegmentMeta;
 use crate::error::{Damage, OpenError, ReadError};
 use crate::io::{BLOCK_BYTES, FileId, Reader};
-use crate::page::located::{Located, Place};
-use crate::page::map::{Page, PageMap, Slot};
-use crate::page::table::{INNER_ENTRIES, Inner, LeafSpec, pages_per_leaf};
+use crate::page::{
+    INNER_ENTRIES, Inner, LeafSpec, Located, Page, PageMap, Place, Slot, pages_per_leaf,
+};
 use crate::tensor::layout::RowLayout;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;

@@ -3,7 +3,7 @@
 use ng_types::Reservation;
 
 use crate::error::ReadError;
-use crate::store::inner::Inner;
+use crate::store::Inner;
 
 /// Pages below a bound.
 #[derive(Debug)]

@@ -8,7 +8,7 @@
 use crate::bytes::{ensure, is_zero, le_u16, le_u32, le_u64, put};
 use crate::error::Damage;
 use crate::io::BLOCK_BYTES;
-use crate::page::located::Located;
+use crate::page::Located;
 
 /// Block checksums in a leaf.
 pub(crate) const LEAF_CRCS: usize = (BLOCK_BYTES - LEAF_HEADER_BYTES) / 4;

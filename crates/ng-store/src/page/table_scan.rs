@@ -1,10 +1,7 @@
 //! Walking a whole page table: which blocks it has, and where every page is.
 
 use crate::error::{Damage, ReadError};
-use crate::page::located::Located;
-use crate::page::reader::Pages;
-use crate::page::segment::Placed;
-use crate::page::table::{Entries, FAN_CHILDREN, Leaf, pages_per_child};
+use crate::page::{Entries, FAN_CHILDREN, Leaf, Located, Pages, Placed, pages_per_child};
 
 /// Leaves that are looked at together.
 const TOGETHER: u64 = 256;

@@ -9,9 +9,9 @@ use ng_types::checksum;
 use crate::catalog::{SegmentMeta, TableRef};
 use crate::error::BuildError;
 use crate::io::{Appender, BLOCK_BYTES, Disk};
-use crate::page::located::Located;
-use crate::page::segment::{data_file, table_file};
-use crate::page::table::{INNER_ENTRIES, encode_inner, encode_leaf, pages_per_leaf};
+use crate::page::{
+    INNER_ENTRIES, Located, data_file, encode_inner, encode_leaf, pages_per_leaf, table_file,
+};
 use crate::version::root::FIRST_EPOCH;
 
 pub(crate) struct SegmentWriter {

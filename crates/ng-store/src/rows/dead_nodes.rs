@@ -8,12 +8,10 @@ use ng_types::{NodeId, NodeTypeId};
 use crate::catalog::BitmapMeta;
 use crate::error::{BuildError, ReadError};
 use crate::io::{BLOCK_BYTES, Disk};
-use crate::page::writer::{FinishedSegment, SegmentWriter};
-use crate::store::snapshot::Snapshot;
+use crate::page::{FinishedSegment, SegmentWriter};
+use crate::store::Snapshot;
 use crate::topology::GMAP_NODES;
-use crate::tree::bitmap::set_bits;
-use crate::tree::cursor::{TreeCursor, read_page};
-use crate::tree::page::{Record, TreeKind, TreeWriter};
+use crate::tree::{Record, TreeCursor, TreeKind, TreeWriter, read_page, set_bits};
 
 /// Writes the list; nodes ascend.
 pub(crate) struct DeadNodesWriter {

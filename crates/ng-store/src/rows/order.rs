@@ -13,7 +13,7 @@ use ng_types::{NodeId, NodeTypeId, Reservation};
 use crate::bytes::ensure;
 use crate::bytes::width_below;
 use crate::error::{Damage, ReadError};
-use crate::topology::resident::{Column, Packed};
+use crate::topology::{Column, Packed};
 
 /// Rows that are put on disk at a time.
 pub(super) const ROWS_TOGETHER: u64 = 1 << 14;

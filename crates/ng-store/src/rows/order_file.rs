@@ -8,15 +8,12 @@ use ng_types::{NodeId, NodeTypeId};
 use crate::catalog::{OrderMeta, Owner};
 use crate::error::{BuildError, ReadError};
 use crate::io::Disk;
-use crate::page::reader::Pages;
-use crate::page::scan::scan_rows;
-use crate::page::segment::Segment;
-use crate::page::writer::FinishedSegment;
+use crate::page::{FinishedSegment, Pages, Segment, scan_rows};
 use crate::rows::order::{ROWS_TOGETHER, RowOrder, decode};
-use crate::store::snapshot::Snapshot;
+use crate::store::Snapshot;
 use crate::tensor::reader::TensorReader;
 use crate::tensor::writer::RowsWriter;
-use crate::topology::resident::Column;
+use crate::topology::Column;
 
 /// Writes the order of a node type, node by node.
 pub(crate) struct OrderWriter {

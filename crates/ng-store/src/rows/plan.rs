@@ -14,10 +14,8 @@ use std::sync::Arc;
 use crate::catalog::TensorRef;
 use crate::error::ReadError;
 use crate::io::{BLOCK_BYTES, READ_BYTES_MAX, ReadOp};
-use crate::page::located::Located;
-use crate::page::segment::data_file;
-use crate::page::segment::{Segment, verify_blocks};
-use crate::store::snapshot::Snapshot;
+use crate::page::{Located, Segment, data_file, verify_blocks};
+use crate::store::Snapshot;
 use crate::tensor::layout::RowLayout;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;

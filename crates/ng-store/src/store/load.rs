@@ -5,8 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::catalog::{Catalog, SegmentMeta};
 use crate::error::OpenError;
 use crate::io::{Reader, past_signals};
-use crate::page::segment::{Placed, Segment};
-use crate::store::inner::Inner;
+use crate::page::{Placed, Segment};
+use crate::store::Inner;
 use crate::version::base::{Base, Version};
 use crate::version::open_root::{OpenRoot, open_root};
 

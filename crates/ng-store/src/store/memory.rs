@@ -16,8 +16,7 @@ use crate::catalog::{Catalog, SegmentMeta};
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
 use crate::rows::order::HeldOrders;
-use crate::store::inner::Inner;
-use crate::store::options::MemoryShare;
+use crate::store::{Inner, MemoryShare};
 
 /// The least that caches and one batch need beside the staging memory.
 pub(crate) const WORKING_BYTES_MIN: u64 = 4 << 20;

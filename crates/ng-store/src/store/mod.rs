@@ -3,10 +3,21 @@
 //!
 //! What must not live here: formats, and how updates are done.
 
-pub(crate) mod handle;
-pub(crate) mod inner;
-pub(crate) mod load;
-pub(crate) mod memory;
-pub(crate) mod options;
-pub(crate) mod snapshot;
-pub(crate) mod tenants;
+mod handle;
+mod inner;
+mod load;
+mod memory;
+mod options;
+mod snapshot;
+mod tenants;
+
+pub use handle::Store;
+pub(crate) use handle::{PAUSE_MAX, REPLACED_MAX};
+pub(crate) use inner::Inner;
+pub(crate) use load::{load_base, load_version};
+pub use options::{MemoryShare, OpenOptions, StoreStats};
+pub use snapshot::{
+    EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, GATHER_BYTES_PER_ROW,
+    SPARSE_BYTES_PER_ROW, Snapshot,
+};
+pub use tenants::{Tenant, Tenants};

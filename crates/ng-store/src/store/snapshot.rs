@@ -13,14 +13,11 @@ use crate::catalog::{Catalog, TensorRef};
 use crate::costs::{DiskCosts, RequestRate, curve, file_bytes};
 use crate::dictionary::reader::DictionaryReader;
 use crate::error::ReadError;
-use crate::page::scan::{VisitRows, scan_rows};
-use crate::page::segment::Placed;
-use crate::store::inner::Inner;
-use crate::store::tenants::Tenants;
+use crate::page::{Placed, VisitRows, scan_rows};
+use crate::store::{Inner, Tenants};
 use crate::tensor::reader::GatherStats;
 use crate::tensor::reader::TensorReader;
-use crate::topology::expansion::{Draw, Expansion};
-use crate::topology::reader::TopologyReader;
+use crate::topology::{Draw, Expansion, TopologyReader};
 use crate::version::base::Version;
 
 /// What [`Snapshot::expand`] needs for a while for each destination, beside its result and outside

@@ -10,9 +10,8 @@ use ng_types::Dtype;
 
 use crate::catalog::{TensorMeta, TensorRef};
 use crate::error::{Damage, ReadError};
-use crate::page::reader::Pages;
-use crate::page::segment::Segment;
-use crate::store::snapshot::Snapshot;
+use crate::page::{Pages, Segment};
+use crate::store::Snapshot;
 use crate::tensor::reader::GatherStats;
 use crate::tensor::reader::TensorReader;
 

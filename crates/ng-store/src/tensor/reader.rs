@@ -8,9 +8,7 @@
 use crate::cache::rows::{ROW_BYTES_MIN, RowPool};
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
-use crate::page::located::Located;
-use crate::page::reader::Pages;
-use crate::page::segment::Segment;
+use crate::page::{Located, Pages, Segment};
 use crate::tensor::layout::{RowLayout, RowPlace};
 
 /// What [`Snapshot::gather`] did.

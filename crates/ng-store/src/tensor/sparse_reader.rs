@@ -7,9 +7,8 @@
 use crate::catalog::{SparseMeta, TensorMeta, TensorRef};
 use crate::error::{Damage, ReadError};
 use crate::io::BLOCK_BYTES;
-use crate::page::scan::VisitRows;
-use crate::page::segment::Segment;
-use crate::store::snapshot::Snapshot;
+use crate::page::{Segment, VisitRows};
+use crate::store::Snapshot;
 use crate::tensor::layout::SPAN_BYTES;
 use crate::tensor::reader::GatherStats;
 use crate::tensor::reader::TensorReader;

@@ -7,7 +7,7 @@ use crate::catalog::{Owner, TensorMeta, row_bytes};
 use crate::error::BuildError;
 use crate::io::Disk;
 use crate::limits::ROW_BYTES_MAX;
-use crate::page::writer::{FinishedSegment, SegmentWriter};
+use crate::page::{FinishedSegment, SegmentWriter};
 use crate::tensor::layout::RowLayout;
 
 /// Writes rows of equal width into a segment of their own.

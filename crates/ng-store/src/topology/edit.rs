@@ -9,15 +9,11 @@ use ng_types::EdgeTypeId;
 
 use crate::catalog::{EdgeTypeMeta, TreeRoot};
 use crate::error::{Damage, ReadError};
-use crate::page::edit::Edit;
-use crate::topology::entry::Entry;
-use crate::topology::entry::EntryLayout;
+use crate::page::Edit;
 use crate::topology::h_edit::HList;
-use crate::topology::h_page::HLayout;
 use crate::topology::page::HEADER_BYTES;
-use crate::tree::bitmap::Bitmap;
-use crate::tree::edit::{Tree, damaged};
-use crate::tree::page::{Record, TreeKind};
+use crate::topology::{Entry, EntryLayout, HLayout};
+use crate::tree::{Bitmap, Record, Tree, TreeKind, damaged};
 
 /// No page is fuller when it has evicted.
 const EVICTED_FILL_MAX: f64 = 0.9;

@@ -7,15 +7,12 @@ use ng_types::{EdgeTypeId, NodeTypeId};
 
 use crate::catalog::{Catalog, EdgeTypeMeta, TopologyMeta};
 use crate::error::ReadError;
-use crate::page::edit::{Edit, EditCounts};
-use crate::topology::edit::TopologyEdit;
-use crate::topology::entry::Entry;
-use crate::topology::entry::EntryLayout;
-use crate::topology::h_page::{HLayout, ROOM_BIT, check_h_page, degree_of};
-use crate::topology::l_page::LPage;
-use crate::tree::edit::Tree;
+use crate::page::{Edit, EditCounts};
+use crate::topology::{
+    Entry, EntryLayout, HLayout, LPage, ROOM_BIT, TopologyEdit, check_h_page, degree_of,
+};
 use crate::tree::edit::tests::{check_tree, live_pages, segment};
-use crate::tree::page::{Record, TreeKind};
+use crate::tree::{Record, Tree, TreeKind};
 
 const EDGE_TYPE: EdgeTypeId = EdgeTypeId(1);
 const TOPO: u32 = 1;

@@ -1,6 +1,6 @@
 //! Chosen entries of many lists, column by column, and who chooses them.
 
-use crate::topology::entry::{Entry, EntryLayout};
+use crate::topology::{Entry, EntryLayout};
 
 /// Chooses positions of one neighbour list: gets the place of the destination in the request and
 /// its degree, and appends positions below the degree, in the order in which they shall come out;

@@ -1,7 +1,7 @@
 //! Long lists that change: entries put in, taken out and moved along their run of pages.
 //!
 //! A list owns a run of consecutive logical pages, so positions keep their arithmetic
-//! ([`HLayout`](crate::topology::h_page::HLayout)). The run may have room for more: pages past the
+//! ([`HLayout`](crate::topology::HLayout)). The run may have room for more: pages past the
 //! last used one have a number and no bytes. The invariant: only pages that change are written, and
 //! the bit of a node in the gmap is set exactly while the H index has it.
 
@@ -10,12 +10,10 @@ use std::sync::Arc;
 use crate::bytes::{ensure, put};
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
-use crate::page::map::Page;
-use crate::topology::edit::TopologyEdit;
-use crate::topology::h_page::{ROOM_BIT, check_h_page, degree_of};
-use crate::topology::page::{HEADER_BYTES, PageHeader, PageKind};
-use crate::tree::edit::damaged;
-use crate::tree::page::{Record, TreeKind};
+use crate::page::Page;
+use crate::topology::page::{HEADER_BYTES, PageKind};
+use crate::topology::{PageHeader, ROOM_BIT, TopologyEdit, check_h_page, degree_of};
+use crate::tree::{Record, TreeKind, damaged};
 
 /// A record of the H index.
 #[derive(Clone, Copy, Debug)]

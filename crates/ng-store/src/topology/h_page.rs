@@ -9,8 +9,8 @@ use ng_types::canary::planted;
 use crate::bytes::{ensure, is_zero};
 use crate::error::Damage;
 use crate::io::BLOCK_BYTES;
-use crate::topology::entry::EntryLayout;
-use crate::topology::page::{HEADER_BYTES, PageHeader, PageKind};
+use crate::topology::page::{HEADER_BYTES, PageKind};
+use crate::topology::{EntryLayout, PageHeader};
 
 /// Set beside the degree in the H index: the run has room for the next power of two of its pages.
 pub(crate) const ROOM_BIT: u64 = 1 << 63;

@@ -9,9 +9,9 @@ use std::ops::Range;
 
 use crate::bytes::{ensure, le_u16, le_u32, put};
 use crate::error::Damage;
-use crate::topology::entry::EntryLayout;
-use crate::topology::l_page::{LPage, SLOT_BYTES, find_slot};
-use crate::topology::page::{HEADER_BYTES, PageHeader, PageKind};
+use crate::topology::l_page::{SLOT_BYTES, find_slot};
+use crate::topology::page::{HEADER_BYTES, PageKind};
+use crate::topology::{EntryLayout, LPage, PageHeader};
 
 /// The last lists of a page on their way to another.
 #[derive(Debug, Default)]

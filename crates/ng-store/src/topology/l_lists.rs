@@ -6,12 +6,11 @@
 //! 4.1). The invariant: the key of a page in the L index is exactly its largest node.
 
 use crate::error::{Damage, ReadError};
-use crate::topology::edit::TopologyEdit;
 use crate::topology::l_edit::{LPageEdit, LTail};
-use crate::topology::l_page::{LPage, SLOT_BYTES};
+use crate::topology::l_page::SLOT_BYTES;
 use crate::topology::page::HEADER_BYTES;
-use crate::tree::edit::damaged;
-use crate::tree::page::{Record, TreeKind};
+use crate::topology::{LPage, TopologyEdit};
+use crate::tree::{Record, TreeKind, damaged};
 
 /// A node and the entries that go to a position of its list.
 #[derive(Clone, Copy)]

@@ -5,8 +5,8 @@
 
 use crate::bytes::{ensure, is_zero, le_u16, le_u32, put};
 use crate::error::Damage;
-use crate::topology::entry::EntryLayout;
-use crate::topology::page::{HEADER_BYTES, PageHeader, PageKind};
+use crate::topology::page::{HEADER_BYTES, PageKind};
+use crate::topology::{EntryLayout, PageHeader};
 
 /// Bytes of a slot: node less the page's first node u32, offset u16, count u16.
 pub(crate) const SLOT_BYTES: usize = 8;

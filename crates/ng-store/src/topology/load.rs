@@ -11,16 +11,13 @@ use ng_types::EdgeTypeId;
 
 use crate::bytes::ensure;
 use crate::error::{Damage, ReadError};
-use crate::page::scan::{Window, read_blocks};
-use crate::page::segment::Segment;
-use crate::store::inner::Inner;
-use crate::store::snapshot::Snapshot;
-use crate::topology::entry::EntryLayout;
-use crate::topology::h_page::{HLayout, check_h_page, degree_of};
-use crate::topology::l_page::LPage;
-use crate::topology::resident::{Column, ResidentTopology, Shape};
-use crate::tree::cursor::TreeCursor;
-use crate::tree::page::{Record, TreeKind};
+use crate::page::{Segment, Window, read_blocks};
+use crate::store::{Inner, Snapshot};
+use crate::topology::resident::Shape;
+use crate::topology::{
+    Column, EntryLayout, HLayout, LPage, ResidentTopology, check_h_page, degree_of,
+};
+use crate::tree::{Record, TreeCursor, TreeKind};
 
 impl Snapshot {
     /// What [`Snapshot::load_topology`] takes of the budget for as long as its answer lives: known

@@ -2,7 +2,7 @@
 
 use crate::bytes::{ensure, le_u16, le_u32, le_u64, put};
 use crate::error::Damage;
-use crate::topology::entry::EntryLayout;
+use crate::topology::EntryLayout;
 
 /// Bytes before the first entry of a page.
 pub(crate) const HEADER_BYTES: usize = 32;

@@ -10,15 +10,11 @@ use ng_types::{EdgeTypeId, NodeId};
 use crate::catalog::{EdgeTypeMeta, TreeRoot};
 use crate::error::{Damage, ReadError};
 use crate::io::BLOCK_BYTES;
-use crate::page::reader::Pages;
-use crate::page::segment::Segment;
+use crate::page::{Pages, Segment};
 use crate::topology::GMAP_NODES;
-use crate::topology::entry::EntryLayout;
-use crate::topology::expansion::{Draw, Expansion};
-use crate::topology::h_page::{HLayout, degree_of};
-use crate::topology::l_page::LPage;
-use crate::tree::lookup::{Hit, lookup, sort_by_page};
-use crate::tree::page::TreeKind;
+use crate::topology::{Draw, EntryLayout, Expansion, HLayout, LPage, degree_of};
+use crate::tree::lookup::lookup;
+use crate::tree::{Hit, TreeKind, sort_by_page};
 
 /// The topology of one edge type in an open store.
 pub(crate) struct TopologyReader<'a> {

@@ -4,13 +4,10 @@ use ng_types::EdgeTypeId;
 
 use crate::catalog::EdgeTypeMeta;
 use crate::error::{Damage, ReadError};
-use crate::page::scan::scan_blocks;
-use crate::store::snapshot::Snapshot;
-use crate::topology::entry::EntryLayout;
-use crate::topology::expansion::Expansion;
-use crate::topology::h_page::{HLayout, check_h_page};
-use crate::topology::l_page::LPage;
-use crate::topology::page::{PageHeader, PageKind};
+use crate::page::scan_blocks;
+use crate::store::Snapshot;
+use crate::topology::page::PageKind;
+use crate::topology::{EntryLayout, Expansion, HLayout, LPage, PageHeader, check_h_page};
 
 /// Takes neighbour lists: the nodes and the list of each.
 pub type VisitLists<'a> = dyn FnMut(&[u64], &Expansion) -> Result<(), ReadError> + 'a;

@@ -11,13 +11,12 @@ use ng_types::{NODE_ID_BOUND, NodeId};
 use crate::catalog::TopologyMeta;
 use crate::error::BuildError;
 use crate::io::{BLOCK_BYTES, Disk};
-use crate::page::writer::{FinishedSegment, SegmentWriter};
+use crate::page::{FinishedSegment, SegmentWriter};
 use crate::topology::GMAP_NODES;
-use crate::topology::entry::Entry;
-use crate::topology::entry::EntryLayout;
 use crate::topology::h_page::HPageBuilder;
 use crate::topology::l_page::LPageBuilder;
-use crate::tree::page::{Record, TreeKind, TreeWriter};
+use crate::topology::{Entry, EntryLayout};
+use crate::tree::{Record, TreeKind, TreeWriter};
 
 /// What the builder tells a new writer.
 pub(crate) struct TopologySpec {

@@ -7,10 +7,9 @@ use crate::bytes::is_zero;
 use crate::catalog::TreeRoot;
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
-use crate::page::edit::Edit;
+use crate::page::Edit;
 use crate::topology::GMAP_NODES;
-use crate::tree::edit::Tree;
-use crate::tree::page::{Record, TreeKind};
+use crate::tree::{Record, Tree, TreeKind};
 
 /// A set of nodes; whoever changes it keeps the new root of its directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

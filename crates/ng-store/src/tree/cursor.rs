@@ -5,10 +5,8 @@ use std::cell::RefCell;
 use crate::catalog::TreeRoot;
 use crate::error::{Damage, ReadError};
 use crate::io::BLOCK_BYTES;
-use crate::page::reader::Pages;
-use crate::page::segment::Segment;
-use crate::page::set::PageSet;
-use crate::tree::page::{Record, TreeKind, TreePage};
+use crate::page::{PageSet, Pages, Segment};
+use crate::tree::{Record, TreeKind, TreePage};
 
 /// Pages of a segment that nothing has led to so far.
 pub(crate) type Unclaimed = RefCell<PageSet>;

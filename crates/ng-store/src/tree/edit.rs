@@ -9,9 +9,9 @@ use crate::bytes::{le_u16, le_u64, put};
 use crate::catalog::TreeRoot;
 use crate::error::{Damage, ReadError};
 use crate::limits::TREE_LEVELS_MAX;
-use crate::page::edit::Edit;
-use crate::page::segment::data_file;
-use crate::tree::page::{HEADER_BYTES, Record, TreeKind, TreePage, encode_page};
+use crate::page::{Edit, data_file};
+use crate::tree::page::{HEADER_BYTES, encode_page};
+use crate::tree::{Record, TreeKind, TreePage};
 
 /// A tree of an index segment; whoever changes it keeps its new root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,8 @@ use std::ops::Range;
 
 use crate::catalog::TreeRoot;
 use crate::error::{Damage, ReadError};
-use crate::page::reader::Pages;
-use crate::page::segment::Segment;
-use crate::tree::page::{Record, TreeKind, TreePage};
+use crate::page::{Pages, Segment};
+use crate::tree::{Record, TreeKind, TreePage};
 
 /// Keys of the batch (a range of places) that end at one record.
 #[derive(Clone, Debug, PartialEq, Eq)]

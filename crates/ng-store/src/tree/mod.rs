@@ -3,8 +3,14 @@
 //!
 //! What must not live here: what a record or a bit means.
 
-pub(crate) mod bitmap;
-pub(crate) mod cursor;
+mod bitmap;
+mod cursor;
 pub(crate) mod edit;
 pub(crate) mod lookup;
-pub(crate) mod page;
+mod page;
+
+pub(crate) use bitmap::{Bitmap, set_bits};
+pub(crate) use cursor::{TreeCursor, Unclaimed, claim, read_page};
+pub(crate) use edit::{Tree, damaged};
+pub(crate) use lookup::{Hit, sort_by_page};
+pub(crate) use page::{Record, TreeKind, TreePage, TreeWriter};

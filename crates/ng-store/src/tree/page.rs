@@ -8,7 +8,7 @@ use crate::bytes::{ensure, is_zero, le_u16, le_u32, le_u64, put};
 use crate::catalog::TreeRoot;
 use crate::error::{BuildError, Damage};
 use crate::io::BLOCK_BYTES;
-use crate::page::writer::SegmentWriter;
+use crate::page::SegmentWriter;
 
 /// Bytes before the first record of a page.
 pub(crate) const HEADER_BYTES: usize = 16;

@@ -3,10 +3,7 @@
 use crate::bytes::put;
 use crate::error::ReadError;
 use crate::io::{BLOCK_BYTES, READ_BYTES_MAX, ReadOp};
-use crate::page::located::Located;
-use crate::page::segment::Placed;
-use crate::page::segment::{data_file, table_file};
-use crate::page::set::PageSet;
+use crate::page::{Located, PageSet, Placed, data_file, table_file};
 use crate::verify::Run;
 use crate::verify::table::Table;
 use ng_types::Reservation;

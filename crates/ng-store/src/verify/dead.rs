@@ -7,12 +7,10 @@ use ng_types::{MemoryUser, NodeTypeId};
 use crate::catalog::{BitmapMeta, TreeRoot};
 use crate::error::{Damage, ReadError};
 use crate::io::BLOCK_BYTES;
-use crate::page::reader::Pages;
-use crate::page::segment::Segment;
+use crate::page::{Pages, Segment};
 use crate::topology::GMAP_NODES;
-use crate::tree::cursor::{TreeCursor, Unclaimed, claim, read_page};
 use crate::tree::lookup::lookup;
-use crate::tree::page::TreeKind;
+use crate::tree::{TreeCursor, TreeKind, Unclaimed, claim, read_page};
 use crate::verify::Run;
 use crate::version::base::Version;
 

@@ -4,11 +4,9 @@ use ng_types::NodeTypeId;
 
 use crate::dictionary::page::StringPage;
 use crate::error::{Damage, ReadError};
-use crate::page::segment::Segment;
-use crate::page::segment::data_file;
-use crate::store::snapshot::Snapshot;
-use crate::tree::cursor::{TreeCursor, read_page};
-use crate::tree::page::TreeKind;
+use crate::page::{Segment, data_file};
+use crate::store::Snapshot;
+use crate::tree::{TreeCursor, TreeKind, read_page};
 use crate::verify::Run;
 
 /// A page of keys on the way down: number, level, bytes, next entry.

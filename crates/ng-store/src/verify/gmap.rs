@@ -3,11 +3,9 @@
 use crate::catalog::TreeRoot;
 use crate::error::{Damage, ReadError};
 use crate::io::BLOCK_BYTES;
-use crate::page::reader::Pages;
-use crate::page::segment::Segment;
+use crate::page::{Pages, Segment};
 use crate::topology::GMAP_NODES;
-use crate::tree::cursor::{TreeCursor, Unclaimed, claim, read_page};
-use crate::tree::page::TreeKind;
+use crate::tree::{TreeCursor, TreeKind, Unclaimed, claim, read_page};
 
 /// Hears of the long lists in ascending order and compares block by block.
 pub(super) struct GmapCheck<'a> {

@@ -4,7 +4,7 @@ use ng_types::{MemoryUser, Reservation};
 
 use crate::catalog::EdgeTypeMeta;
 use crate::error::ReadError;
-use crate::topology::entry::EntryLayout;
+use crate::topology::EntryLayout;
 use crate::verify::Run;
 use crate::verify::dead::DeadSet;
 

@@ -3,7 +3,7 @@
 use ng_types::{MemoryUser, NodeTypeId};
 
 use crate::error::ReadError;
-use crate::store::snapshot::Snapshot;
+use crate::store::Snapshot;
 use crate::verify::Run;
 
 /// Rows whose owners are looked for in one pass over the order, in the least memory.
@@ -61,8 +61,7 @@ mod tests {
     use crate::build::builder::StoreBuilder;
     use crate::build::spec::{BuildOptions, TensorSpec};
     use crate::catalog::{Owner, TensorRef};
-    use crate::store::handle::Store;
-    use crate::store::options::OpenOptions;
+    use crate::store::{OpenOptions, Store};
     use crate::verify::verify;
 
     /// A sound store but for the order of its 5 rows.

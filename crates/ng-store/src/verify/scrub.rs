@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::cache::slots::Share;
 use crate::error::ReadError;
-use crate::page::reader::Pages;
-use crate::store::handle::Store;
+use crate::page::Pages;
+use crate::store::Store;
 use crate::verify::{Pass, Progress, Run, VerifyReport};
 
 /// Keeps reading below a rate.

@@ -1,11 +1,10 @@
 //! The page table of a segment: every block of it, and that no place is given away twice.
 
 use crate::error::{Damage, ReadError};
-use crate::page::located::Located;
-use crate::page::segment::Placed;
-use crate::page::segment::table_file;
-use crate::page::set::PageSet;
-use crate::page::table::{Entries, FAN_CHILDREN, INNER_ENTRIES, Leaf, pages_per_child};
+use crate::page::{
+    Entries, FAN_CHILDREN, INNER_ENTRIES, Leaf, Located, PageSet, Placed, pages_per_child,
+    table_file,
+};
 use crate::verify::Run;
 
 /// Leaves that are read together.
@@ -134,7 +133,7 @@ impl Run<'_> {
 
 fn decode_leaf(segment: &Placed, first: u64, bytes: &[u8]) -> Result<Content, Damage> {
     let mut content = Content::default();
-    let per_leaf = crate::page::table::pages_per_leaf(segment.meta.page_bytes);
+    let per_leaf = crate::page::pages_per_leaf(segment.meta.page_bytes);
     match Leaf::decode(bytes, &segment.leaf_spec(first / per_leaf))? {
         Leaf::Run(run) => {
             let (physical, crcs) = run.pages(segment.blocks_per_page());

@@ -8,13 +8,9 @@ use ng_types::EdgeTypeId;
 
 use crate::catalog::EdgeTypeMeta;
 use crate::error::{Damage, ReadError};
-use crate::page::segment::Segment;
-use crate::page::segment::data_file;
-use crate::topology::entry::EntryLayout;
-use crate::topology::h_page::{HLayout, check_h_page, degree_of};
-use crate::topology::l_page::LPage;
-use crate::tree::cursor::{TreeCursor, Unclaimed, claim};
-use crate::tree::page::{Record, TreeKind};
+use crate::page::{Segment, data_file};
+use crate::topology::{EntryLayout, HLayout, LPage, check_h_page, degree_of};
+use crate::tree::{Record, TreeCursor, TreeKind, Unclaimed, claim};
 use crate::verify::Run;
 use crate::verify::blocks::{PageState, Window};
 use crate::verify::gmap::GmapCheck;

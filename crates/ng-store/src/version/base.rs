@@ -10,7 +10,7 @@ use ng_types::{EdgeTypeId, NodeTypeId};
 
 use crate::catalog::{Catalog, EdgeTypeMeta, NodeTypeMeta, Owner, TensorMeta, TensorRef};
 use crate::error::ReadError;
-use crate::page::segment::{Placed, Segment};
+use crate::page::{Placed, Segment};
 use crate::tensor::layout::RowLayout;
 
 /// A checkpoint on disk. While it is alive, no page that it reaches is overwritten.

@@ -13,13 +13,12 @@ use crate::bytes::put;
 use crate::catalog::{BitmapMeta, EdgeTypeMeta, NodeTypeMeta, Owner, TensorMeta, TensorRef};
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
-use crate::page::edit::Edit;
+use crate::page::Edit;
 use crate::rows::order_file::read_rows;
 use crate::tensor::decode::read_scales;
 use crate::tensor::layout::RowLayout;
-use crate::topology::edit::TopologyEdit;
-use crate::topology::entry::Entry;
-use crate::tree::bitmap::Bitmap;
+use crate::topology::{Entry, TopologyEdit};
+use crate::tree::Bitmap;
 use crate::write::error::UpdateError;
 use crate::write::op::Op;
 

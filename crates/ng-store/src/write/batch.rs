@@ -8,8 +8,8 @@ use ng_types::{EdgeTypeId, MemoryUser, NodeId, NodeTypeId};
 
 use crate::catalog::{Catalog, Owner, TensorMeta, TensorRef};
 use crate::error::ReadError;
-use crate::page::edit::Edit;
-use crate::topology::entry::Entry;
+use crate::page::Edit;
+use crate::topology::Entry;
 use crate::write::error::UpdateError;
 use crate::write::op::Op;
 use crate::write::ops::Ops;

@@ -12,7 +12,7 @@ use ng_types::{MemoryUser, Reservation};
 
 use crate::bytes::le_u32;
 use crate::error::ReadError;
-use crate::store::snapshot::Snapshot;
+use crate::store::Snapshot;
 use crate::write::error::UpdateError;
 
 /// Of a record: its row in the bucket and its length.

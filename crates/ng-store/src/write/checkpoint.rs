@@ -14,12 +14,10 @@ use ng_types::checksum;
 use crate::catalog::{Catalog, LogMeta, SegmentMeta};
 use crate::error::{OpenError, ReadError};
 use crate::io::{BLOCK_BYTES, Disk, WriteError};
-use crate::page::located::Located;
-use crate::page::map::{Page, PageMap, Slot};
-use crate::page::segment::{Placed, Segment};
-use crate::page::segment::{data_file, table_file};
-use crate::page::table_scan::{Found, scan_table};
-use crate::store::inner::Inner;
+use crate::page::{
+    Found, Located, Page, PageMap, Placed, Segment, Slot, data_file, scan_table, table_file,
+};
+use crate::store::Inner;
 use crate::tensor::layout::RowLayout;
 use crate::version::base::{Base, Version};
 use crate::version::root::{self, SLOTS};

@@ -3,9 +3,9 @@
 use ng_types::{EdgeTypeId, NodeId, NodeTypeId};
 
 use crate::catalog::{Catalog, TensorMeta, TensorRef};
-use crate::page::edit::{Edit, EditCounts};
+use crate::page::{Edit, EditCounts};
+use crate::tree::TreeKind;
 use crate::tree::lookup::lookup;
-use crate::tree::page::TreeKind;
 use crate::version::base::Version;
 use crate::write::error::UpdateError;
 use crate::write::op::Op;

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use crate::page::edit::{CleanPages, Edit, EditCounts};
+use crate::page::{CleanPages, Edit, EditCounts};
 use crate::version::base::Version;
 use crate::write::error::UpdateError;
 use crate::write::log::{chain, encode_record, record_bytes};

@@ -7,7 +7,7 @@ use ng_types::{EdgeTypeId, NodeTypeId};
 
 use crate::catalog::{Owner, TensorRef};
 use crate::error::Damage;
-use crate::topology::entry::Entry;
+use crate::topology::Entry;
 
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -10,7 +10,7 @@ use ng_types::{BudgetExceeded, EdgeTypeId, NodeTypeId, Reservation};
 use crate::catalog::TensorRef;
 use crate::error::ReadError;
 use crate::limits::RECORD_BYTES_MAX;
-use crate::store::inner::Inner;
+use crate::store::Inner;
 use crate::write::error::UpdateError;
 use crate::write::op::Op;
 

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use crate::catalog::{Owner, TensorMeta};
 use crate::rows::order::RowOrder;
-use crate::store::options::OpenOptions;
-use crate::store::snapshot::Snapshot;
+use crate::store::{OpenOptions, Snapshot};
 use crate::write::buckets::Plan;
 use crate::write::compact::{CompactReport, rewrite};
 use crate::write::error::UpdateError;

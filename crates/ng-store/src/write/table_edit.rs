@@ -9,12 +9,9 @@ use ng_types::checksum;
 
 use crate::catalog::TableRef;
 use crate::error::{Damage, ReadError};
-use crate::page::located::Located;
-use crate::page::reader::Pages;
-use crate::page::segment::Placed;
-use crate::page::table::{
-    Entries, FAN_CHILDREN, INNER_ENTRIES, Leaf, empty_entries, encode_fan, encode_inner,
-    encode_leaf, pages_per_child, pages_per_leaf, set_entry,
+use crate::page::{
+    Entries, FAN_CHILDREN, INNER_ENTRIES, Leaf, Located, Pages, Placed, empty_entries, encode_fan,
+    encode_inner, encode_leaf, pages_per_child, pages_per_leaf, set_entry,
 };
 use crate::write::space::Space;
 

@@ -11,10 +11,8 @@ use std::thread::JoinHandle;
 use ng_io::{Lock, WriteStats};
 use ng_types::{MemoryUser, NodeTypeId};
 
-use crate::page::edit::{CleanPages, Edit, EditCounts};
-use crate::page::map::PagePool;
-use crate::page::segment::Segment;
-use crate::store::inner::Inner;
+use crate::page::{CleanPages, Edit, EditCounts, PagePool, Segment};
+use crate::store::Inner;
 use crate::version::base::Version;
 use crate::write::checkpoint::CheckpointFiles;
 use crate::write::error::UpdateError;

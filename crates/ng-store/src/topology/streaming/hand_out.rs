@@ -2,8 +2,8 @@
 
 use super::{ListRequest, LongList, Stream};
 use crate::error::{Damage, ReadError};
-use crate::topology::entry::EntryLayout;
-use crate::topology::reader::{Arrivals, TopologyReader, Wanted};
+use crate::topology::reader::{Arrivals, Wanted};
+use crate::topology::{EntryLayout, TopologyReader};
 
 impl Stream<'_> {
     /// Hands out lists of an L-type page.

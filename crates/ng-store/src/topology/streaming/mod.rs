@@ -19,12 +19,9 @@ use ng_types::{EdgeTypeId, NodeId};
 
 use crate::error::ReadError;
 use crate::io::{BLOCK_BYTES, ReadOp};
-use crate::page::absent::Absent;
-use crate::page::located::{Located, Place};
-use crate::page::reader::Pages;
-use crate::page::segment::Segment;
-use crate::store::snapshot::Snapshot;
-use crate::topology::expansion::Expansion;
+use crate::page::{Absent, Located, Pages, Place, Segment};
+use crate::store::Snapshot;
+use crate::topology::Expansion;
 use crate::topology::reader::{Arrivals, HubEntry, Wanted};
 use crate::topology::streaming::plan::Plan;
 use crate::topology::streaming::slab::Slab;

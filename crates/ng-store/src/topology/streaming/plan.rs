@@ -4,10 +4,10 @@ use ng_types::NodeId;
 
 use super::{LongList, Stream};
 use crate::error::ReadError;
-use crate::page::located::Located;
-use crate::topology::entry::EntryLayout;
-use crate::topology::reader::{Arrivals, HubEntry, Lists, TopologyReader, Wanted};
-use crate::tree::lookup::Hit;
+use crate::page::Located;
+use crate::topology::reader::{Arrivals, HubEntry, Lists, Wanted};
+use crate::topology::{EntryLayout, TopologyReader};
+use crate::tree::Hit;
 
 /// What a group has to read, and where that is.
 pub(super) struct Plan {
