@@ -28,6 +28,8 @@ pub struct Sampler {
     ends: Arc<[Ends]>,
     /// Topologies in memory, by edge type.
     pub(crate) resident: Arc<[Option<Arc<ResidentTopology>>]>,
+    /// Topologies that the store holds serve as well.
+    borrows: bool,
     /// Orders of rows in memory, by node type.
     orders: Arc<[Option<Arc<RowOrder>>]>,
     /// Ids of all node types fit 32 bits.
@@ -78,6 +80,7 @@ impl Sampler {
             columns,
             ends,
             resident,
+            borrows: true,
             orders,
             ids_are_narrow,
             engine: Engine::default(),
@@ -324,12 +327,46 @@ impl Sampler {
     ) -> Result<CompactSample, SampleError> {
         let SampleScratch { narrow, wide, held } = scratch;
         self.clock.time(Work::Sample, admit, |admit| {
-            if self.ids_are_narrow {
-                self.sample_hops(seeds, stream, (narrow, held), admit)
+            let borrowing = self.with_held_topologies();
+            let sampler = borrowing.as_ref().unwrap_or(self);
+            let sample = if self.ids_are_narrow {
+                sampler.sample_hops(seeds, stream, (narrow, held), admit)
             } else {
-                self.sample_hops(seeds, stream, (wide, held), admit)
+                sampler.sample_hops(seeds, stream, (wide, held), admit)
+            }?;
+            if self.borrows {
+                sampler.count_lists(&sample);
             }
+            Ok(sample)
         })
+    }
+
+    /// The same sampler, reading lists from pages however often: its memory was planned without what
+    /// the store holds, or reading is what is measured.
+    pub fn without_held_topologies(self) -> Self {
+        Self { borrows: false, ..self }
+    }
+
+    /// The same for one batch, with what the store holds of topologies that this one lacks.
+    fn with_held_topologies(&self) -> Option<Self> {
+        let mut resident = self.resident.to_vec();
+        let drawn = (0..).map(EdgeTypeId).zip(&mut resident);
+        let lacking = drawn.filter(|(id, own)| own.is_none() && self.spec.fanouts.draws_from(*id));
+        for (id, own) in lacking.filter(|_| self.borrows) {
+            *own = self.snapshot.held_topology(id);
+        }
+        let has_more = resident.iter().flatten().count() > self.resident.iter().flatten().count();
+        has_more.then(|| Self { resident: resident.into(), ..self.clone() })
+    }
+
+    /// Counts the lists that were read from pages, so that the store may hold the topology.
+    fn count_lists(&self, sample: &CompactSample) {
+        let edge_types = (0..).map(EdgeTypeId).zip(&sample.edges).zip(self.resident.iter());
+        for ((id, edges), _) in edge_types.filter(|(_, own)| own.is_none()) {
+            if self.spec.fanouts.draws_from(id) {
+                self.snapshot.count_lists(id, edges.counts.len() as u64);
+            }
+        }
     }
 }
 

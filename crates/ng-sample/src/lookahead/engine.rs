@@ -89,6 +89,7 @@ pub(crate) struct LookAhead {
 impl LookAhead {
     pub fn new(sampler: Sampler, jobs: Jobs, settings: Settings) -> Result<Arc<Self>, SampleError> {
         settings.check()?;
+        let sampler = sampler.without_held_topologies();
         Ok(Arc::new(Self {
             shared: Shared::new(sampler.clock(), jobs, settings.prefetch),
             sampler: Mutex::new(sampler.clone()),

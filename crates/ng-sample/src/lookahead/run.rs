@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ng_io::trim_allocator;
 use ng_store::TensorRef;
+use ng_types::Reservation;
 
 use super::distribute::Regions;
 use super::engine::LookAhead;
@@ -208,7 +209,7 @@ impl LookAhead {
                 return Ok(None);
             };
             let bytes = tables[at].pool_bytes;
-            let held = snapshot.reserve(bytes).map_err(SampleError::from_budget)?;
+            let held = self.admit(bytes)?;
             Ok(Some(Source::Table(at, Pool::new(buffers, bytes as usize / buffers, held)?)))
         };
         Gatherer::new(snapshot, &self.shared.clock, self.given.columns(), &mut source)
@@ -224,7 +225,7 @@ impl LookAhead {
         first: Vec<Sampled>,
     ) -> Result<u64, SampleError> {
         let bytes = prepared.tables.iter().map(|table| table.slot_bytes(&prepared.chosen)).sum();
-        let _held = self.snapshot().reserve(bytes).map_err(SampleError::from_budget)?;
+        let _held = self.admit(bytes)?;
         let (mut planner, slots) = self.planner(prepared, from)?;
         first.into_iter().for_each(|sampled| planner.push(sampled));
         self.shared.change(|state| state.way.stretch_end = None);
@@ -341,6 +342,11 @@ impl LookAhead {
                 Ok(())
             }
         }
+    }
+
+    /// Memory that was planned for the whole. Others may use it until their batch is over.
+    pub(super) fn admit(&self, bytes: u64) -> Result<Reservation, SampleError> {
+        self.shared.admit(self.snapshot(), 0, bytes)
     }
 
     /// A sample that was written down.

@@ -25,6 +25,7 @@ use crate::store::load::pin_version;
 use crate::store::memory::{WORKING_BYTES_MIN, divide, slack_bytes};
 use crate::store::{Inner, OpenOptions, Snapshot, StoreStats, Tenants, load_version};
 use crate::tensor::layout::RowLayout;
+use crate::topology::HeldTopologies;
 use crate::version::base::Version;
 use crate::write::batch::WriteBatch;
 use crate::write::checkpoint::CheckpointReport;
@@ -138,6 +139,7 @@ impl Store {
             costs: OnceLock::new(),
             kept_costs,
             orders: HeldOrders::default(),
+            topologies: HeldTopologies::default(),
             tenants: Tenants::default(),
             note,
             place,

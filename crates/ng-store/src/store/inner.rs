@@ -19,6 +19,7 @@ use crate::page::{Pages, Placed};
 use crate::rows::order::HeldOrders;
 use crate::store::Tenants;
 use crate::tensor::layout::RowLayout;
+use crate::topology::HeldTopologies;
 use crate::version::base::Version;
 use crate::write::seen::Seen;
 
@@ -41,6 +42,8 @@ pub(crate) struct Inner {
     pub kept_costs: Option<KeptCosts>,
     /// Orders of rows that somebody holds in memory.
     pub orders: HeldOrders,
+    /// Topologies that it holds for whoever samples.
+    pub topologies: HeldTopologies,
     pub tenants: Tenants,
     pub note: String,
     /// The directory; a disk of tests has none.

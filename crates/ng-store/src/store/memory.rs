@@ -74,7 +74,10 @@ impl Inner {
 
     /// What is left of the budget when the block cache has `block_bytes` and the row cache nothing.
     pub fn free_beside_blocks(&self, block_bytes: u64) -> u64 {
-        let caches = self.rows.bytes() + self.direct_bytes() + self.pages.share.used_bytes();
+        let caches = self.rows.bytes()
+            + self.direct_bytes()
+            + self.topologies.bytes()
+            + self.pages.share.used_bytes();
         let others = self.budget.used_bytes().saturating_sub(caches);
         let blocks = block_bytes.min(self.pages.share.cap_bytes());
         self.budget.limit_bytes().saturating_sub(others + blocks)
@@ -93,6 +96,9 @@ impl Inner {
             }
             if chunk == 0 {
                 chunk = from_blocks();
+            }
+            if chunk == 0 {
+                chunk = self.topologies.drop_one();
             }
             if chunk == 0 {
                 break;

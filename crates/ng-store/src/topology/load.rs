@@ -7,10 +7,11 @@
 
 use std::sync::Arc;
 
-use ng_types::EdgeTypeId;
+use ng_types::{EdgeTypeId, MemoryUser};
 
 use crate::bytes::ensure;
 use crate::error::{Damage, ReadError};
+use crate::io::BLOCK_BYTES;
 use crate::page::{Segment, Window, read_blocks};
 use crate::store::{Inner, Snapshot};
 use crate::topology::resident::Shape;
@@ -32,6 +33,31 @@ impl Snapshot {
         Ok(Shape::new(meta, nodes(meta.source)?, nodes(meta.destination)?))
     }
 
+    /// The topology of an edge type, if the store holds it for whoever samples.
+    pub fn held_topology(&self, edge_type: EdgeTypeId) -> Option<Arc<ResidentTopology>> {
+        self.inner.topologies.get((edge_type, self.fingerprint()))
+    }
+
+    /// Counts lists that were read one by one. Where it pays, the store holds all of them from now
+    /// on, in at most half of the budget; a failure is left to whoever reads the list that it comes
+    /// from.
+    pub fn count_lists(&self, edge_type: EdgeTypeId, lists: u64) {
+        let (held, key) = (&self.inner.topologies, (edge_type, self.fingerprint()));
+        let bytes = self.resident_bytes(edge_type);
+        let room = self.budget().share(MemoryUser::Topology);
+        if bytes > room || !held.count(key, lists * BLOCK_BYTES as u64, bytes) {
+            return;
+        }
+        // What passes the share goes first, such as older versions.
+        while held.bytes() > room - bytes {
+            held.drop_one();
+        }
+        match self.load_topology(edge_type) {
+            Ok(topology) => held.keep(key, Some(topology), true),
+            Err(error) => held.keep(key, None, matches!(error, ReadError::Budget(_))),
+        }
+    }
+
     /// Reads all neighbour lists of an edge type into memory that stays. All of it is reserved from
     /// the budget first; up to 8 MiB more are used while it is read.
     ///
@@ -39,6 +65,9 @@ impl Snapshot {
     /// [`ReadError::Budget`], [`ReadError::NoMemory`], [`ReadError::Missing`],
     /// [`ReadError::Checksum`], [`ReadError::Damaged`], [`ReadError::Io`].
     pub fn load_topology(&self, edge_type: EdgeTypeId) -> Result<Arc<ResidentTopology>, ReadError> {
+        if let Some(held) = self.inner.topologies.take((edge_type, self.fingerprint())) {
+            return Ok(held);
+        }
         let (meta, topo, index) = self.version.topology(edge_type)?;
         let shape = self.shape(edge_type)?;
         let held = self.reserve(shape.num_bytes())?;

@@ -87,7 +87,7 @@ impl LookAhead {
         regions: &mut Regions,
     ) -> Result<u64, SampleError> {
         let bytes = prepared.chosen.slot_bytes;
-        let _held = self.snapshot().reserve(bytes).map_err(SampleError::from_budget)?;
+        let _held = self.admit(bytes)?;
         let mut tables = self.count(prepared, &mut spill)?;
         let room = self.choose_hot(&mut tables, &spill, bytes)?;
         let file = regions.file(self.settings.spill_dir.as_deref(), self.snapshot())?;
