@@ -341,7 +341,7 @@ impl Sampler {
         })
     }
 
-    /// The same sampler, reading lists from pages however often: its memory was planned without what
+    /// The same sampler, reading lists from pages however often: memory was planned without what
     /// the store holds, or reading is what is measured.
     pub fn without_held_topologies(self) -> Self {
         Self { borrows: false, ..self }

@@ -1,7 +1,7 @@
 //! Topologies that a store holds for whoever samples from it: another of its caches.
 //!
 //! Lists that are read one by one cost a block each, and all of them at once cost one pass. When as
-//! much has been read as the pass would take, the pass is made. Whatever follows, that costs at most
+//! much has been read as the pass would take, it is made. Whatever follows, that costs at most
 //! twice as much as the better of both would have (ski rental). The invariant: what is held here
 //! goes as soon as a batch lacks the memory.
 
