@@ -59,14 +59,14 @@ pub struct TensorSpec {
     pub mask_width: Option<u32>,
 }
 
-/// Anything that [`StoreBuilder::add`] takes.
+/// Anything that [`crate::StoreBuilder::add`] takes.
 #[derive(Debug)]
 pub enum Part {
-    /// From [`TopologyWriter::finish`].
+    /// From [`crate::TopologyWriter::finish`].
     Topology(TopologyPart),
-    /// From [`TensorWriter::finish`].
+    /// From [`crate::TensorWriter::finish`].
     Tensor(TensorPart),
-    /// From [`DictionaryWriter::finish`].
+    /// From [`crate::DictionaryWriter::finish`].
     Dictionary(DictionaryPart),
 }
 
@@ -88,7 +88,7 @@ impl From<DictionaryPart> for Part {
     }
 }
 
-/// What [`StoreBuilder::commit`] wrote.
+/// What [`crate::StoreBuilder::commit`] wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildSummary {
     /// Bytes of all files.

@@ -17,7 +17,7 @@ pub struct OpenOptions {
     /// Threads that will read at the same time; their staging memory is set aside at once, as long
     /// as it stays below a quarter of the budget.
     pub reading_threads: usize,
-    /// How long [`Store::reserve_batch`] waits for other batches.
+    /// How long [`crate::Store::reserve_batch`] waits for other batches.
     pub batch_timeout: Duration,
     /// A checkpoint is started when the log is this long.
     pub log_bytes_max: u64,
@@ -48,7 +48,7 @@ impl Default for OpenOptions {
     }
 }
 
-/// Counters since open or the last [`Store::reset_stats`].
+/// Counters since open or the last [`crate::Store::reset_stats`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoreStats {
     /// Completed device requests.

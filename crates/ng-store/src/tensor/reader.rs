@@ -11,7 +11,7 @@ use crate::io::BLOCK_BYTES;
 use crate::page::{Located, Pages, Segment};
 use crate::tensor::layout::{RowLayout, RowPlace};
 
-/// What [`Snapshot::gather`] did.
+/// What [`crate::Snapshot::gather`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GatherStats {
     /// Rows asked for.

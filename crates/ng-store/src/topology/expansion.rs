@@ -7,7 +7,8 @@ use crate::topology::{Entry, EntryLayout};
 /// repeats are allowed.
 pub type Draw<'a> = dyn FnMut(usize, u64, &mut Vec<u64>) + 'a;
 
-/// What [`Snapshot::expand`] fills: the chosen entries of each destination, in request order.
+/// What [`crate::Snapshot::expand`] fills: the chosen entries of each destination, in request
+/// order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expansion {
     /// Entries of destination `i` are `offsets[i]..offsets[i + 1]`.
