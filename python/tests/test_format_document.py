@@ -25,6 +25,8 @@ from update_model import CITES, KNOWS, WRITES, make_store
 import neargraph as ng
 from neargraph.cli.app import main
 from neargraph.importers import import_graph
+from neargraph.loader.options import ReadOptions
+from neargraph.loader.pipeline import Pipeline
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
 HERE = Path(__file__).parent
@@ -460,7 +462,8 @@ def test_batches_of_a_split_are_those_of_the_document_on_every_rank(homo_path, h
             plan = SeedPlan(num_seeds=len(inputs), pad=True, **given)
             wanted = draw.Plan(inputs=inputs, pad=True, **given)
             chosen = resolve_input_nodes(homo, "train")
-            for number, batch in enumerate(sampler.run(chosen, plan, 3)):
+            pipeline = Pipeline(sampler, chosen, plan, ReadOptions(), goes_on=False)
+            for number, batch in enumerate(pipeline.run(3)):
                 seeds = wanted.seeds(3, number)
                 found = draw.sample(reader, {0: seeds}, wanted.stream(3, number), sampling)
                 compare_batch(found, batch, homo.schema)

@@ -17,6 +17,9 @@ from neargraph.loader.seeds import InputNodes, SeedPlan
 if TYPE_CHECKING:
     from neargraph.loader.sampler import NeighborSampler
 
+BY_ITSELF = "reading each batch by itself"
+"""How batches are read that nothing reads ahead for."""
+
 
 class Pipeline:
     """The batches of `plan`.
@@ -86,7 +89,9 @@ class Pipeline:
 
     def describe(self) -> str:
         """How the batches are read, in words."""
-        chosen = {**self._options.of_core(), **(self.chosen() or {})}
+        chosen = self.chosen()
+        if chosen is None:
+            return BY_ITSELF
         window = f", window {chosen['window']}" if chosen.get("window") else ""
         return f"reading={chosen['reading']!r}{window}"
 

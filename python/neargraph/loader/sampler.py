@@ -20,14 +20,11 @@ from neargraph.loader.direct import check_layout, find_direct
 from neargraph.loader.fanouts import resolve_fanouts
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.options import Compiled, ReadOptions
-from neargraph.loader.pipeline import Pipeline
+from neargraph.loader.pipeline import BY_ITSELF, Pipeline
 from neargraph.loader.seeds import InputNodes, SeedPlan, resolve_input_nodes
 from neargraph.schema import EdgeType, Kind, NodeType, Schema
 from neargraph.snapshot import Reader, as_ids
 from neargraph.splits import SPLITS, split_columns
-
-# How rows come that nothing reads ahead.
-_DIRECT = "reading each batch by itself"
 
 Attrs = Sequence[str] | Mapping[Any, Sequence[str]] | None
 
@@ -153,7 +150,7 @@ class NeighborSampler:
         inputs = resolve_input_nodes(self.snapshot, ids)
         places = np.arange(len(inputs), dtype=np.int64)
         core = self.core.sample([(inputs.node_type.index, inputs.nodes(places))], stream)
-        self._check_rows(core, f"the batch of stream {stream}", _DIRECT)
+        self._check_rows(core, f"the batch of stream {stream}", BY_ITSELF)
         return MiniBatch(core, self.schema, inputs.node_type, inputs.input_id(places))
 
     def sample_many(self, seeds: Mapping[str, Any], *, stream: int = 0) -> MiniBatch:
@@ -161,7 +158,7 @@ class NeighborSampler:
         schema = self.schema
         given = [(schema.node_type(name), as_ids(ids)) for name, ids in seeds.items()]
         core = self.core.sample([(t.index, ids) for t, ids in given], stream)
-        self._check_rows(core, f"the batch of stream {stream}", _DIRECT)
+        self._check_rows(core, f"the batch of stream {stream}", BY_ITSELF)
         first = given[0][0] if given else schema.node_types[0]
         places = np.arange(sum(len(ids) for _, ids in given), dtype=np.int64)
         return MiniBatch(core, schema, first, places)
@@ -232,7 +229,7 @@ class NeighborSampler:
         seeds = inputs.nodes(plan.places(train_epoch, batch, batch + 1))
         given, stream = [(inputs.node_type.index, seeds)], plan.stream(train_epoch, batch)
         core = with_room(self.snapshot.version, lambda: self.core.sample(given, stream))
-        return self.wrap(core, inputs, plan, (train_epoch, batch), lambda: _DIRECT)
+        return self.wrap(core, inputs, plan, (train_epoch, batch), lambda: BY_ITSELF)
 
     def wrap(
         self,

@@ -1,0 +1,148 @@
+"""Two builds of neargraph in turn, A B A B ..., over the same epoch of the same store.
+
+    python -m benchmarks.pairs --a BEFORE/python --b AFTER/python --store GRAPH.ng --memory 2GB
+
+A build is the folder that its package `neargraph` lies in. Every run is a process of its own that
+opens the store and takes all batches of one epoch. For each way and figure the table has the
+medians of both builds and the median and range of the ratios B / A, pair by pair: seeds a second,
+processor seconds, reads and bytes of the device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+# Arguments of `NeighborSampler`, of `batches`, and of `open`.
+WAYS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "auto": ({}, {}, {}),
+    "one by one": ({}, {"reading": "direct"}, {}),
+    "scan": ({}, {"reading": "scan", "two_phase": False}, {}),
+    "two phases": ({}, {"reading": "scan", "two_phase": True}, {}),
+    "distribute": ({}, {"reading": "distribute"}, {}),
+    "compiled": ({}, {"compiled": True}, {}),
+    "direct layout": ({"layout": "direct"}, {}, {}),
+    "labor": ({"method": "labor"}, {}, {}),
+    "topology alone": ({"attrs": []}, {"reading": "direct"}, {}),
+    "in memory": ({}, {}, {"backend": "memory", "memory": "64GB"}),
+}
+
+FIGURES = ("seeds_per_s", "processor_s", "reads", "read_bytes", "first_batch_s")
+
+
+def take(way: str, store: str, memory: str, batch_size: int, drop_cache: bool) -> dict[str, float]:
+    """One epoch in this process, with the package that PYTHONPATH leads to."""
+    import neargraph as ng
+
+    sampler_options, options, open_options = WAYS[way]
+    if drop_cache:
+        for file in Path(store).rglob("*"):
+            if file.is_file():
+                with file.open("rb") as handle:
+                    os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    with ng.open(store, **{"memory": memory, **open_options}) as graph:
+        sampler = ng.NeighborSampler(graph, [15, 10], seed=7, **{"attrs": ["x"], **sampler_options})
+        graph.reset_stats()
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        start, seeds, first = time.perf_counter(), 0, 0.0
+        for batch in sampler.batches("train", batch_size, shuffle=True, **options):
+            first = first or time.perf_counter() - start
+            seeds += batch.num_seeds
+            del batch
+        seconds = time.perf_counter() - start
+        now = resource.getrusage(resource.RUSAGE_SELF)
+        stats = graph.stats()
+    return {
+        "seeds_per_s": seeds / seconds,
+        "processor_s": now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime,
+        "reads": float(stats["reads"]),
+        "read_bytes": float(stats["read_bytes"]),
+        "first_batch_s": first,
+    }
+
+
+def run(build: Path, way: str, args: argparse.Namespace) -> dict[str, float]:
+    """One epoch in a process of its own."""
+    command = [sys.executable, str(Path(__file__).resolve()), "--take", way]
+    command += ["--store", args.store, "--memory", args.memory, "--batch", str(args.batch)]
+    environment = {**os.environ, "PYTHONPATH": str(build.resolve())}
+    found = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    figures: dict[str, float] = json.loads(found.stdout.splitlines()[-1])
+    return figures
+
+
+def pairs_of(way: str, args: argparse.Namespace) -> list[list[dict[str, float]]]:
+    """Pairs of runs, the first of each pair by turns; the first pair is not counted."""
+    found = []
+    for number in range(args.pairs + 1):
+        builds = [args.a, args.b]
+        order = (0, 1) if number % 2 else (1, 0)
+        pair: list[dict[str, float]] = [{}, {}]
+        for which in order:
+            pair[which] = run(builds[which], way, args)
+        found.append(pair)
+    return found[1:]
+
+
+def compare(pairs: list[list[dict[str, float]]], figure: str) -> dict[str, float]:
+    """Medians of both, and of the ratios with their range."""
+    ratios = [b[figure] / a[figure] if a[figure] else float(b[figure] == 0) for a, b in pairs]
+    return {
+        "a": statistics.median(a[figure] for a, _ in pairs),
+        "b": statistics.median(b[figure] for _, b in pairs),
+        "ratio": statistics.median(ratios),
+        "ratio_min": min(ratios),
+        "ratio_max": max(ratios),
+    }
+
+
+def report(found: dict[str, dict[str, dict[str, float]]]) -> str:
+    """A table of the ratios."""
+    head = "| way | " + " | ".join(f"{name}, B / A" for name in FIGURES) + " |"
+    lines = [head, "|---" * (len(FIGURES) + 1) + "|"]
+    for way, figures in found.items():
+        cells = [
+            f"{f['ratio']:.3f} ({f['ratio_min']:.3f}-{f['ratio_max']:.3f}); {f['b']:.4g}"
+            for f in figures.values()
+        ]
+        lines.append(f"| {way} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--a", type=Path, help="folder of the package before")
+    parser.add_argument("--b", type=Path, help="folder of the package after")
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--memory", default="2GB")
+    parser.add_argument("--batch", type=int, default=1024)
+    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--take", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.take:
+        print(json.dumps(take(args.take, args.store, args.memory, args.batch, drop_cache=True)))
+        return
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for way in args.ways.split(","):
+        pairs = pairs_of(way, args)
+        found[way] = {figure: compare(pairs, figure) for figure in FIGURES}
+        print(report({way: found[way]}).splitlines()[-1], flush=True)
+        if args.out:
+            args.out.write_text(json.dumps(found, indent=1) + "\n")
+    print(report(found))
+
+
+if __name__ == "__main__":
+    main()
