@@ -3,8 +3,7 @@
 `mask_width` of a split tensor: absent where PyG's mask was [N]; k where it was [N, k], in which
 case split_0 ... split_{k-1} are its columns. `MiniBatch.edges` is [2, e]: sources, destinations.
 A `dtype` of None reads what the catalog calls `read_dtype`; columns of a `Sampler` may be "sparse",
-and then `MiniBatch.tensor` gives (indptr, columns, values). `dependent_batches` of a `Sampler`
-makes it choose by LABOR; None is uniform.
+and then `MiniBatch.tensor` gives (indptr, columns, values).
 """
 
 from collections.abc import Callable, Sequence
@@ -108,15 +107,22 @@ class WriteBatch:
     def commit(self) -> tuple[int, int]: ...
     def abort(self) -> None: ...
 
+class Method:
+    @staticmethod
+    def uniform(replace: bool = False) -> Method: ...
+    @staticmethod
+    def labor(dependent_batches: int = 1) -> Method: ...
+    @staticmethod
+    def weighted(replace: bool = False) -> Method: ...
+
 class Sampler:
     def __init__(
         self,
         snapshot: Snapshot,
         fanouts: list[list[int]],
-        replace: bool,
+        method: Method,
         seed: int,
         columns: list[tuple[Kind, int, str, str | None]],
-        dependent_batches: int | None = None,
     ) -> None: ...
     def sample(self, seeds: list[tuple[int, Ids]], stream: int) -> MiniBatch: ...
     def trace(self, seeds: Ids, ends: list[int], streams: list[int]) -> Trace: ...
@@ -437,6 +443,7 @@ def open_store(
     recover: bool = True,
     busy_timeout: float = 5.0,
 ) -> Store: ...
+def sampling_methods() -> dict[str, dict[str, Any]]: ...
 def compact(
     path: str,
     memory: int | None = None,

@@ -4,6 +4,9 @@ Nothing of neargraph is imported here. What is sampled is anything with `node_ty
 and `neighbors(edge type, node)`.
 """
 
+import itertools
+import math
+import struct
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,6 +50,42 @@ def draw_bits(key: list[int], edge_type: int, destination: int, draw: int) -> in
 def below(bits: int, bound: int) -> int:
     """A number below `bound` from 64 bits."""
     return bits * bound >> 64
+
+
+class BadWeight(ValueError):
+    """A list that cannot be drawn from by weight."""
+
+
+def real(bits: int) -> float:
+    """The f64 of these bits."""
+    value: float = struct.unpack("<d", bits.to_bytes(8, "little"))[0]
+    return value
+
+
+def ln(u: float) -> float:
+    """The natural logarithm as the document has it."""
+    half, exponent = math.frexp(u)
+    m, exponent = 2 * half, exponent - 1
+    if m > real(0x3FF6A09E667F3BCD):
+        m, exponent = m / 2, exponent + 1
+    s = (m - 1) / (m + 1)
+    z, r = s * s, 0.0
+    for k in range(9, -1, -1):
+        r = r * z + 1 / (2 * k + 1)
+    return exponent * real(0x3FE62E42FEFA39EF) + (2 * s) * r
+
+
+def weight_key(bits: int, weight: float) -> float:
+    """The key of a position."""
+    u = ((bits >> 12) + 0.5) * 2.0**-52
+    return -ln(u) / weight
+
+
+def weighted_position(bits: int, weights: list[float]) -> int:
+    """The position that a draw with replacement takes."""
+    sums = list(itertools.accumulate(weights))
+    target = (bits >> 11) * 2.0**-53 * sums[-1]
+    return next(position for position, end in enumerate(sums) if end > target)
 
 
 def source_number(seed: int, group: int, node_type: int, source: int) -> int:
@@ -160,6 +199,7 @@ class Sampling:
     seed: int = 0
     replace: bool = False
     labor: int | None = None
+    weighted: bool = False
 
     def positions(self, store: Any, stream: int, edge_type: int, node: int, hop: int) -> list[int]:
         """Which positions of a list are drawn."""
@@ -175,6 +215,16 @@ class Sampling:
             number = [source_number(self.seed, group, source_type, e.source) for e in entries]
             return [position for position in range(degree) if number[position] < bound]
         key = stream_key(self.seed, stream)
+        if self.weighted:
+            weights = [float(entry.weight) for entry in entries]
+            if not all(0 <= weight < math.inf for weight in weights):
+                raise BadWeight
+            bits = [draw_bits(key, edge_type, node, k) for k in range(max(degree, fanout))]
+            if self.replace:
+                draws = range(fanout if sum(weights) > 0 else 0)
+                return [weighted_position(bits[k], weights) for k in draws]
+            keys = [(weight_key(bits[p], w), p) for p, w in enumerate(weights) if w]
+            return [position for _, position in sorted(keys)[:fanout]]
         if self.replace:
             draws = range(fanout if degree else 0)
             return [below(draw_bits(key, edge_type, node, k), degree) for k in draws]

@@ -77,7 +77,7 @@ def test_random_numbers_are_those_of_the_document():
 
 
 def test_positions_numbers_of_sources_and_orders_are_those_of_the_document():
-    without, replaced, sources = rows(section("Positions of a list"), "what")
+    without, replaced, keys, *weighted, sources = rows(section("Positions of a list"), "what")
     key_row, bits_row, _, _ = rows(section("Random numbers"), "what")
     seed, stream = numbers(key_row[1])
     edge_type, destination = numbers(bits_row[1])
@@ -85,6 +85,15 @@ def test_positions_numbers_of_sources_and_orders_are_those_of_the_document():
     store = SimpleNamespace(neighbors=lambda *_: [None] * degree)
     for row, replace in ((without, False), (replaced, True)):
         how = draw.Sampling(fanouts=[[fanout]] * 3, seed=seed, replace=replace)
+        assert how.positions(store, stream, edge_type, destination, 0) == numbers(row[2])
+    weights, bits = numbers(keys[1])[2:], hexadecimal(bits_row[2])
+    found = [draw.weight_key(*pair) for pair in zip(bits, weights, strict=True)]
+    assert found == [draw.real(each) for each in hexadecimal(keys[2])]
+    entries = [Entry(0, 0, 0, weight) for weight in weights]
+    store = SimpleNamespace(neighbors=lambda *_: entries)
+    for row, replace in zip(weighted, (False, True), strict=True):
+        (fanout,) = numbers(row[1])
+        how = draw.Sampling(fanouts=[[fanout]] * 3, seed=seed, replace=replace, weighted=True)
         assert how.positions(store, stream, edge_type, destination, 0) == numbers(row[2])
     seed, group, node_type, *nodes = numbers(sources[1])
     found = [draw.source_number(seed, group, node_type, node) for node in nodes]
@@ -253,13 +262,23 @@ METHODS = [
     ({"method": "labor", "dependent_batches": 3}, {"labor": 3}),
 ]
 
+WEIGHTED = [
+    ({"method": "weighted"}, {"weighted": True}),
+    ({"method": "weighted", "replace": True}, {"weighted": True, "replace": True}),
+]
+
 
 def compare_samples(store: Any, reader: Store, random: Any, hops: int = 3, most: int = 8) -> None:
     """Batches of random seeds, fanouts and streams, with each method."""
     schema = all_types(store)
-    for options, how in METHODS:
+    own = random.spawn(1)[0]
+    for options, how in METHODS + WEIGHTED:
+        random = own if "weighted" in how else random
         count = len(schema.edge_types)
         fanouts = random.choice([-1, 0, 1, 2, 5], size=(count, hops), p=[0.1, 0.1, 0.2, 0.3, 0.3])
+        if "weighted" in how:
+            has_weight = [[t.has_weight] for t in schema.edge_types]
+            fanouts = np.where(has_weight, fanouts, np.minimum(fanouts, 0))
         by_type = {t.triple: fanouts[t.index].tolist() for t in schema.edge_types}
         seed, stream = (int(random.integers(0, 2**64, dtype=np.uint64)) for _ in range(2))
         sampler = ng.NeighborSampler(store, by_type, seed=seed, attrs=[], **options)
@@ -269,9 +288,14 @@ def compare_samples(store: Any, reader: Store, random: Any, hops: int = 3, most:
             live = sorted(set(range(owner.num_nodes)) - reader.dead[owner.index])
             if live:
                 seeds[owner.index] = random.choice(live, size=most).tolist()
-        wanted = draw.sample(reader, seeds, stream, sampling)
         named = {schema.node_types[index].name: ids for index, ids in seeds.items()}
-        compare_batch(wanted, sampler.sample_many(named, stream=stream), schema)
+        try:
+            wanted = draw.sample(reader, seeds, stream, sampling)
+        except draw.BadWeight:
+            with pytest.raises(ng.UnsupportedArgument, match="not a valid weight"):
+                sampler.sample_many(named, stream=stream)
+        else:
+            compare_batch(wanted, sampler.sample_many(named, stream=stream), schema)
 
 
 def change(store: "ng.Store", random: Any, batches: int) -> None:
@@ -294,7 +318,8 @@ def _change_once(store: Any, batch: Any, random: Any) -> None:
             target, attr = 0 if hub else other, {"edge_attr": random.standard_normal(2)}
             batch.add_edge(CITES, paper, target, features=attr)
         elif step < 0.6:
-            batch.add_edge(KNOWS, author, friend, weight=float(random.standard_normal()))
+            weight = max(0.0, float(random.standard_normal()))
+            batch.add_edge(KNOWS, author, friend, weight=weight)
         elif step < 0.8:
             batch.add_edge(WRITES, author, paper, time=int(random.integers(-9, 9)))
         elif step < 0.86:

@@ -60,8 +60,8 @@ def test_a_batch_has_fewer_nodes_than_a_uniform_one(homo):
 
 def test_what_makes_no_sense_is_refused(homo):
     for options, error in [
-        ({"method": "ladies"}, "use 'uniform' or 'labor'"),
-        ({"method": "labor", "replace": True}, "use 'uniform' to draw with replacement"),
+        ({"method": "ladies"}, "use 'uniform', 'labor' or 'weighted'"),
+        ({"method": "labor", "replace": True}, "is for method='uniform' or 'weighted'"),
         ({"dependent_batches": 4}, "is for method='labor'"),
     ]:
         with pytest.raises(ng.UnsupportedArgument, match=error):

@@ -58,6 +58,9 @@ IGNORED = [
     # Draws.
     ({"dependent_batches": 4}, "dependent_batches"),
     ({"method": "labor", "replace": True}, "labor"),
+    ({"method": "labor", "weight_attr": "edge_weight"}, "weight_attr"),
+    ({"weight_attr": "w"}, "edge_weight"),
+    ({"layout": "direct", "method": "weighted"}, "weighted"),
     ({"layout": "direct", "method": "labor"}, "labor"),
     # Arguments of PyG.
     ({"temporal_strategy": "last"}, "temporal_strategy"),

@@ -174,7 +174,7 @@ pub fn sample(error: &SampleError) -> PyErr {
 
 fn sample_class(error: &SampleError) -> Class {
     match error {
-        SampleError::Spec(_) => Named("UnsupportedArgument"),
+        SampleError::Spec(_) | SampleError::Weight { .. } => Named("UnsupportedArgument"),
         SampleError::Read(error) => read_class(error),
         SampleError::Compiled(error) => compiled_class(error),
         SampleError::Direct(error) => direct_class(error),

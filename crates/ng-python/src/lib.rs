@@ -9,6 +9,7 @@ mod errors;
 mod host;
 mod importer;
 mod loader;
+mod method;
 mod progress;
 mod reorganize;
 mod sampler;
@@ -26,6 +27,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<snapshot::Snapshot>()?;
     module.add_class::<snapshot::NodesOfRows>()?;
     module.add_class::<update::WriteBatch>()?;
+    module.add_class::<method::Method>()?;
     module.add_class::<sampler::Sampler>()?;
     module.add_class::<sampler::MiniBatch>()?;
     module.add_class::<loader::SeedPlan>()?;
@@ -50,6 +52,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(reorganize::reorganize, module)?)?;
     module.add_function(wrap_pyfunction!(store::probe, module)?)?;
     module.add_function(wrap_pyfunction!(store::load_file, module)?)?;
+    module.add_function(wrap_pyfunction!(method::sampling_methods, module)?)?;
     module.add_function(wrap_pyfunction!(host::measure_host, module)?)?;
     module.add_function(wrap_pyfunction!(host::simulate_host, module)?)?;
     module.add_function(wrap_pyfunction!(host::replay_on_host, module)?)?;

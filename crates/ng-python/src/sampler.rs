@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ng_sample::{Column, ColumnSpec, Fanouts, Method, SampleSpec, SparseIndex};
+use ng_sample::{Column, ColumnSpec, Fanouts, SampleSpec, SparseIndex};
 use ng_store::{DirectFile, Owner, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId, Reservation};
 use numpy::{PyArray1, PyReadonlyArray1};
@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 
 use crate::arrays;
 use crate::errors;
+use crate::method::Method;
 use crate::snapshot::{self, Snapshot};
 
 /// Samples mini-batches; see `_core.pyi`.
@@ -22,16 +23,13 @@ pub struct Sampler {
 
 #[pymethods]
 impl Sampler {
-    /// `dependent_batches` is of LABOR; without it, sampling is uniform.
     #[new]
-    #[pyo3(signature = (snapshot, fanouts, replace, seed, columns, dependent_batches=None))]
     fn new(
         snapshot: &Snapshot,
         fanouts: Vec<Vec<i64>>,
-        replace: bool,
+        method: &Method,
         seed: u64,
         columns: Vec<(String, u16, String, Option<String>)>,
-        dependent_batches: Option<u32>,
     ) -> PyResult<Self> {
         let snapshot = Arc::clone(&snapshot.inner);
         let columns = columns
@@ -44,9 +42,7 @@ impl Sampler {
             })
             .collect::<PyResult<Vec<_>>>()?;
         let fanouts = Fanouts::new(fanouts).map_err(|error| errors::sample(&error))?;
-        let labor = |dependent| Method::Labor { dependent };
-        let method = dependent_batches.map_or(Method::Uniform, labor);
-        let spec = SampleSpec { fanouts, method, replace, seed };
+        let spec = SampleSpec { fanouts, method: method.inner, seed };
         let inner = ng_sample::Sampler::with_columns(snapshot, spec, &columns);
         Ok(Self { inner: inner.map_err(|error| errors::sample(&error))? })
     }

@@ -2,7 +2,7 @@
 
 use ng_io::ScratchError;
 use ng_store::{DirectError, ReadError};
-use ng_types::{BudgetExceeded, format_bytes};
+use ng_types::{BudgetExceeded, NodeId, format_bytes};
 use thiserror::Error;
 
 use crate::CompiledError;
@@ -13,6 +13,22 @@ pub enum SampleError {
     /// The specification does not fit the store.
     #[error("{0}")]
     Spec(String),
+    /// A weight that nothing can be drawn by.
+    #[error(
+        "weight {weight} at position {position} of the list of node {destination} under \
+         {relation:?} is not a valid weight to sample by: it is negative or not finite; change it, \
+         or sample uniformly"
+    )]
+    Weight {
+        /// Name of the edge type's relation.
+        relation: String,
+        /// The node whose list it is.
+        destination: NodeId,
+        /// Which entry of the list.
+        position: u32,
+        /// The weight.
+        weight: f32,
+    },
     /// The store could not be read, or a seed is not in it.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -111,6 +127,7 @@ impl SampleError {
                 matches!(error, DirectError::NotDirect { .. } | DirectError::Damaged { .. })
             }
             Self::Spec(_)
+            | Self::Weight { .. }
             | Self::Budget { .. }
             | Self::TooSmallToLookAhead { .. }
             | Self::NoMemory { .. }

@@ -38,6 +38,7 @@ pub use compiled::{
     CompiledError, EpochFile, EpochId, EpochKey, EpochWriter, HotSet, Measured, ReplayMemory,
     Survey,
 };
+pub use draw::{METHODS, Method, MethodRow, Needs, Source};
 pub use error::SampleError;
 pub use hops::streaming::{Engine, StreamingStats};
 pub use ids::Ids;
@@ -51,4 +52,4 @@ pub use reorganize::{
 };
 pub use sampler::{SampleScratch, Sampler};
 pub use seeds::{Inputs, Job, Jobs, SeedPlan};
-pub use spec::{Fanouts, Method, SampleSpec};
+pub use spec::{Fanouts, SampleSpec};

@@ -1,9 +1,10 @@
-//! What to sample: fanouts per edge type and hop, replacement, the seed.
+//! What to sample: fanouts per edge type and hop, the method, the seed.
 
 use ng_store::Catalog;
-use ng_types::EdgeTypeId;
+use ng_types::{EdgeTypeId, NodeTypeId};
 
-use crate::SampleError;
+use crate::draw::Needs;
+use crate::{Method, SampleError};
 
 /// How many neighbours each hop draws per edge type; -1 takes all, 0 none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,22 +63,6 @@ impl Fanouts {
     }
 }
 
-/// How entries of a list are chosen where there are more than the fanout.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Method {
-    /// Each destination draws its own, as many as the fanout says.
-    #[default]
-    Uniform,
-    /// LABOR-0 (Balin and Catalyurek, 2023): an entry is taken if the number of its source is at
-    /// most fanout / degree. Destinations share the numbers, so that they choose the same sources
-    /// where they can, and a batch has fewer nodes; each takes as many as the fanout says on
-    /// average.
-    Labor {
-        /// Streams in a row that share the numbers, at least 1: their batches have rows in common.
-        dependent: u32,
-    },
-}
-
 /// Everything that shapes a sample besides its seeds and stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SampleSpec {
@@ -85,8 +70,6 @@ pub struct SampleSpec {
     pub fanouts: Fanouts,
     /// How they are chosen.
     pub method: Method,
-    /// Draw with replacement.
-    pub replace: bool,
     /// The seed of all draws.
     pub seed: u64,
 }
@@ -94,7 +77,7 @@ pub struct SampleSpec {
 impl SampleSpec {
     /// Uniform draws without replacement.
     pub fn uniform(fanouts: Fanouts, seed: u64) -> Self {
-        Self { fanouts, method: Method::Uniform, replace: false, seed }
+        Self { fanouts, method: Method::Uniform { replace: false }, seed }
     }
 
     /// Whether draws are from the first edge type alone.
@@ -109,10 +92,28 @@ impl SampleSpec {
             Method::Labor { dependent: 0 } => {
                 Err(SampleError::Spec("dependent batches are counted from 1".into()))
             }
-            Method::Labor { .. } if self.replace => Err(SampleError::Spec(
-                "labor takes each entry once; sample uniformly to draw with replacement".into(),
-            )),
+            method if method.row().needs == Needs::Weights => self.check_weights(catalog),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses to choose by weights that an edge type does not have.
+    fn check_weights(&self, catalog: &Catalog) -> Result<(), SampleError> {
+        for (index, meta) in catalog.edge_types.iter().enumerate() {
+            let edge_type = EdgeTypeId(index as u16);
+            let is_chosen_from =
+                (0..self.fanouts.hops).any(|hop| self.fanouts.get(edge_type, hop) > 0);
+            if is_chosen_from && !meta.has_weight {
+                let name = |id: NodeTypeId| &catalog.node_types[usize::from(id.0)].name;
+                return Err(SampleError::Spec(format!(
+                    "edges ({}, {}, {}) have no weights to sample by; import them with weights, or \
+                     give their type fanouts of 0 or -1, or sample uniformly",
+                    name(meta.source),
+                    meta.relation,
+                    name(meta.destination)
+                )));
+            }
+        }
+        Ok(())
     }
 }

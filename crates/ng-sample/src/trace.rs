@@ -3,10 +3,10 @@
 //! Nothing is drawn here that sampling would not draw: a trace is made from a sample, and positions
 //! are those of the same draws once more.
 
-use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Trace};
+use ng_types::{EdgeTypeId, NodeId, NodeTypeId, Trace};
 
-use crate::hops::Turn;
-use crate::{Method, SampleError, SampleScratch, Sampler};
+use crate::draw::{BatchKey, Source};
+use crate::{SampleError, SampleScratch, Sampler};
 
 impl Sampler {
     /// The visits of batches, each given as its seeds and the stream of its draws.
@@ -29,12 +29,7 @@ impl Sampler {
                 types.0, types.1
             )));
         }
-        if self.spec().method != Method::Uniform {
-            return Err(SampleError::Spec(
-                "a trace is of neighbours drawn by destination; leave method= at \"uniform\""
-                    .into(),
-            ));
-        }
+        self.spec().method.check(Source::Traces)?;
         let mut trace = Trace::default();
         let mut scratch = SampleScratch::default();
         for (seeds, stream) in batches {
@@ -64,12 +59,12 @@ impl Sampler {
             })?;
             trace.visit(node, degree, hop);
         }
-        let key = DrawKey::new(self.spec().seed, stream);
+        let key = BatchKey::new(self.spec().seed, stream);
         let mut found = edges.rows.iter();
         for (entry, &count) in edges.counts.iter().enumerate() {
-            let turn = Turn { key, stream, hop: usize::from(hops[entry]) };
+            let turn = (key, usize::from(hops[entry]));
             let Some(rule) = self.rule(turn, 0).filter(|_| count > 0) else { continue };
-            rule.draw(ids[entry], degrees[entry], |position| {
+            rule.by_position().draw(ids[entry], degrees[entry], |position| {
                 if let Some(&row) = found.next() {
                     trace.draw(entry as u32, position as u32, row);
                 }

@@ -12,7 +12,7 @@ use common::one_type::{self, Edges, Rows, number, open, skewed_list};
 use ng_io::BackendChoice;
 use ng_sample::{
     ColumnSpec, CompiledError, EpochFile, EpochId, EpochKey, EpochWriter, Fanouts, HotSet, Jobs,
-    Method, MiniBatch, Pipeline, Reading, SampleError, SampleSpec, Sampler, Settings, Survey, Way,
+    MiniBatch, Pipeline, Reading, SampleError, SampleSpec, Sampler, Settings, Survey, Way,
 };
 use ng_store::{Owner, Store, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
@@ -43,7 +43,7 @@ fn tensors() -> Vec<TensorRef> {
 
 fn sampler(store: &Store) -> Sampler {
     let fanouts = Fanouts::uniform(&[6, 4], 1).expect("fanouts");
-    let spec = SampleSpec { fanouts, replace: false, seed: 11, method: Method::Uniform };
+    let spec = SampleSpec::uniform(fanouts, 11);
     Sampler::new(store.snapshot(), spec, tensors()).expect("sampler")
 }
 
@@ -185,7 +185,7 @@ fn fewer_tensors_can_be_asked_for_and_narrow_rows_come_in_any_type() {
     let hot = Arc::new(survey(&store, 1).choose().0);
     write(&store, out.path(), 0, &hot).expect("written");
     let fanouts = Fanouts::uniform(&[6, 4], 1).expect("fanouts");
-    let spec = SampleSpec { fanouts, replace: false, seed: 11, method: Method::Uniform };
+    let spec = SampleSpec::uniform(fanouts, 11);
     let steps = TensorRef { owner: Owner::Node(NODE), index: 1 };
     for dtype in [Dtype::I8, Dtype::F16, Dtype::F32] {
         let wanted = ColumnSpec { tensor: steps, dtype: Some(dtype), is_sparse: false };

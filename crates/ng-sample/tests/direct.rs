@@ -137,7 +137,7 @@ fn attach(sampler: Sampler, dir: &Path) -> Result<Sampler, SampleError> {
 
 fn sampler(store: &Store, fanouts: &[i64], replace: bool) -> Sampler {
     let fanouts = Fanouts::uniform(fanouts, 1).expect("fanouts");
-    let spec = SampleSpec { fanouts, replace, seed: 11, method: Method::Uniform };
+    let spec = SampleSpec { fanouts, method: Method::Uniform { replace }, seed: 11 };
     let mut columns: Vec<ColumnSpec> =
         store.snapshot().catalog().tensor_refs().map(Into::into).collect();
     columns.reverse();
@@ -280,12 +280,11 @@ fn what_the_layout_cannot_be_used_for_is_said() {
     let spec = SampleSpec {
         fanouts: Fanouts::uniform(&[3], 1).expect("fanouts"),
         method: Method::Labor { dependent: 1 },
-        replace: false,
         seed: 1,
     };
     let labor = Sampler::new(store.snapshot(), spec, vec![]).expect("sampler");
     let error = attach(labor, dir.path()).err().expect("refused").to_string();
-    assert!(error.contains("labor"), "{error}");
+    assert!(error.contains("labor sampling looks at the sources"), "{error}");
     let direct = attach(sampler(&store, &[3], false), dir.path()).expect("opens");
     let error = direct.sample(&[(NODE, &[HUBS.nodes])], 0).expect_err("no such node");
     assert!(error.to_string().contains("out of range"), "{error}");

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use common::{EDGE_TYPES, Graph, Numbers, PAPERS, build_every_kind, features, open};
 use ng_io::BackendChoice;
 use ng_sample::{
-    CompactSample, EdgeBlock, Fanouts, Ids, MiniBatch, NodeBlock, SampleError, SampleScratch,
-    SampleSpec, Sampler,
+    CompactSample, EdgeBlock, Fanouts, Ids, Method, MiniBatch, NodeBlock, SampleError,
+    SampleScratch, SampleSpec, Sampler,
 };
 use ng_store::{ResidentTopology, Snapshot, Store};
 use ng_types::{EdgeTypeId, NodeTypeId};
@@ -100,7 +100,8 @@ fn batches_from_memory_equal_batches_from_pages() {
             (mixed, true),
         ] {
             let fanouts = Fanouts::new(fanouts).expect("fanouts");
-            let spec = SampleSpec { replace, ..SampleSpec::uniform(fanouts, 31) };
+            let method = Method::Uniform { replace };
+            let spec = SampleSpec { method, ..SampleSpec::uniform(fanouts, 31) };
             for stream in 0..2 {
                 let zero: Vec<u64> = (0..20).map(|_| numbers.next(nodes[0])).collect();
                 let one: Vec<u64> = [0, 5, 0, 7, 5].into_iter().chain(10..20).collect();

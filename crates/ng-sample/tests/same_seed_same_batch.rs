@@ -4,11 +4,14 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use common::{Graph, PAPERS, features, open, scaled};
 use ng_io::BackendChoice;
-use ng_sample::{Engine, Fanouts, Jobs, MiniBatch, Pipeline, SampleSpec, Sampler, Way};
+use ng_sample::{
+    Engine, Fanouts, Jobs, METHODS, Method, MiniBatch, Pipeline, SampleSpec, Sampler, Way,
+};
+use ng_store::TensorRef;
 use ng_types::NodeTypeId;
 
 const BACKENDS: [&str; 5] = ["memory", "mmap", "pread", "direct", "uring"];
@@ -22,13 +25,23 @@ fn batches(
     backend: BackendChoice,
     threads: usize,
 ) -> Vec<MiniBatch> {
-    let store = open(dir, memory, backend);
-    let spec = SampleSpec::uniform(
-        Fanouts::uniform(&[7, 5], common::EDGE_TYPES.len()).expect("fanouts"),
-        11,
-    );
+    let fanouts = Fanouts::uniform(&[7, 5], common::EDGE_TYPES.len()).expect("fanouts");
+    let spec = SampleSpec::uniform(fanouts, 11);
     let tensors = [features(), scaled()].concat();
-    let sampler = Sampler::new(store.snapshot(), spec, tensors).expect("sampler");
+    batches_of((dir, memory, backend), &spec, tensors, (threads, 0))
+}
+
+/// Batches of a sampler that may use so much memory for topologies.
+fn batches_of(
+    (dir, memory, backend): (&std::path::Path, u64, BackendChoice),
+    spec: &SampleSpec,
+    tensors: Vec<TensorRef>,
+    (threads, topology): (usize, u64),
+) -> Vec<MiniBatch> {
+    let store = open(dir, memory, backend);
+    let sampler = Sampler::new(store.snapshot(), spec.clone(), tensors).expect("sampler");
+    let sampler = sampler.with_topology_within(topology).expect("loads");
+    assert_eq!(sampler.topology_bytes() > 0, topology > 0);
     let engine = if threads == 2 { Engine::Hops } else { Engine::Streaming };
     let sampler = sampler.with_engine(engine);
     // Five batches an epoch.
@@ -37,6 +50,53 @@ fn batches(
     let stream = Pipeline::new(sampler, jobs, Way::Each { prefetch: 3, threads });
     let stream = stream.expect("stream");
     stream.map(|batch| batch.expect("batch")).collect()
+}
+
+/// Each method with each of its options.
+const METHODS_AND_OPTIONS: [Method; 6] = [
+    Method::Uniform { replace: false },
+    Method::Uniform { replace: true },
+    Method::Labor { dependent: 1 },
+    Method::Labor { dependent: 3 },
+    Method::Weighted { replace: false },
+    Method::Weighted { replace: true },
+];
+
+#[test]
+fn every_method_gives_the_same_batches_whatever_serves_it() {
+    let graph = Graph::new(4);
+    let named: BTreeSet<&str> = METHODS_AND_OPTIONS.iter().map(|m| m.row().name).collect();
+    assert_eq!(named, METHODS.iter().map(|row| row.name).collect(), "a method is not compared");
+    let dirs = [4096, 65536].map(|page_bytes| {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        graph.build(dir.path(), page_bytes);
+        dir
+    });
+    let ways = [(24 << 20, 1, 0), (64 << 20, 2, 0), (256 << 20, 4, 0), (64 << 20, 4, 32 << 20)];
+    let (mut cells, mut different) = (0, 0);
+    for method in METHODS_AND_OPTIONS {
+        // Only the first edge type has weights; -1 takes all whatever the method.
+        let fanouts = vec![vec![7, 5], vec![-1, 0], vec![0, -1]];
+        let spec =
+            SampleSpec { fanouts: Fanouts::new(fanouts).expect("fanouts"), method, seed: 11 };
+        let mut expected: Option<Vec<MiniBatch>> = None;
+        for (dir, backend) in dirs.iter().flat_map(|dir| BACKENDS.map(|backend| (dir, backend))) {
+            for (memory, threads, topology) in ways {
+                let choice = (dir.path(), memory, backend.parse().expect("known"));
+                let found = batches_of(choice, &spec, Vec::new(), (threads, topology));
+                match &expected {
+                    Some(expected) => different += usize::from(*expected != found),
+                    None => expected = Some(found),
+                }
+                cells += 1;
+            }
+        }
+    }
+    println!(
+        "figure: {{\"id\":\"G1\",\"what\":\"methods\",\"tried\":{cells},\
+         \"failed\":{different},\"seed\":11}}"
+    );
+    assert_eq!((cells, different), (2 * 6 * 5 * 4, 0));
 }
 
 #[test]

@@ -6,13 +6,14 @@ mod common;
 
 use common::{Graph, PAPERS, chi_square_p, features, open, row};
 use ng_io::BackendChoice;
-use ng_sample::{ColumnSpec, Fanouts, MiniBatch, SampleSpec, Sampler};
+use ng_sample::{ColumnSpec, Fanouts, Method, MiniBatch, SampleSpec, Sampler};
 use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeTypeId};
 
 fn sampler(dir: &std::path::Path, fanouts: &[i64], replace: bool, seed: u64) -> Sampler {
     let store = open(dir, 64 << 20, BackendChoice::Pread);
     let fanouts = Fanouts::uniform(fanouts, common::EDGE_TYPES.len()).expect("fanouts");
-    let spec = SampleSpec { replace, ..SampleSpec::uniform(fanouts, seed) };
+    let method = Method::Uniform { replace };
+    let spec = SampleSpec { method, ..SampleSpec::uniform(fanouts, seed) };
     Sampler::new(store.snapshot(), spec, features()).expect("sampler")
 }
 

@@ -6,13 +6,14 @@ mod common;
 
 use common::{Graph, Numbers, PAPERS, build_every_kind, features, open};
 use ng_io::BackendChoice;
-use ng_sample::{Engine, Fanouts, SampleSpec, Sampler, StreamingStats};
+use ng_sample::{Engine, Fanouts, Method, SampleSpec, Sampler, StreamingStats};
 use ng_store::Store;
 use ng_types::NodeTypeId;
 
 /// A sampler of each engine.
 fn samplers(store: &Store, fanouts: &Fanouts, replace: bool) -> [Sampler; 2] {
-    let spec = SampleSpec { replace, ..SampleSpec::uniform(fanouts.clone(), 40) };
+    let method = Method::Uniform { replace };
+    let spec = SampleSpec { method, ..SampleSpec::uniform(fanouts.clone(), 40) };
     let sampler = Sampler::new(store.snapshot(), spec, Vec::new()).expect("sampler");
     [sampler.clone().with_engine(Engine::Hops), sampler.with_engine(Engine::Streaming)]
 }

@@ -58,14 +58,14 @@ fn each_draw_stands_where_the_list_has_whom_it_finds() {
 }
 
 #[test]
-fn what_is_not_drawn_by_destination_has_no_trace() {
+fn what_the_table_says_has_no_trace_is_refused() {
     let dir = tempfile::tempdir().expect("directory");
     build(dir.path(), NODES, Edges::Nothing, &skewed_list(NODES), &[]);
     let store = open(dir.path(), 64 << 20);
     let labor = SampleSpec { method: Method::Labor { dependent: 1 }, ..spec() };
     let sampler = Sampler::new(store.snapshot(), labor, Vec::new()).expect("sampler");
     let error = traced(&sampler).unwrap_err().to_string();
-    assert!(error.contains("drawn by destination"), "{error}");
+    assert!(error.contains("which the traces cannot serve"), "{error}");
     let dir = tempfile::tempdir().expect("directory");
     common::Graph::new(5).build(dir.path(), 4096);
     let store = common::open(dir.path(), 64 << 20, ng_io::BackendChoice::Auto);

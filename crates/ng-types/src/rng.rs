@@ -4,6 +4,8 @@
 //! layout. The key comes from (seed, stream), the counter from (edge type, destination, block of
 //! two draws); `docs/format.md` gives the byte order so that another program can repeat a draw.
 
+use std::ops::Range;
+
 use crate::canary::planted;
 use crate::{EdgeTypeId, NodeId, NodeTypeId};
 
@@ -114,6 +116,25 @@ impl Draws {
         }
         if count % 2 == 1 {
             emit(count - 1, self.bits(count - 1));
+        }
+    }
+
+    /// Shows `emit` the draws of `range`: index and bits.
+    #[inline]
+    pub fn each_in(&self, range: Range<u32>, mut emit: impl FnMut(u32, u64)) {
+        let mut at = range.start;
+        if at % 2 == 1 && at < range.end {
+            emit(at, self.bits(at));
+            at += 1;
+        }
+        while at + 1 < range.end {
+            let [even, odd] = self.block(at / 2);
+            emit(at, even);
+            emit(at + 1, odd);
+            at += 2;
+        }
+        if at < range.end {
+            emit(at, self.bits(at));
         }
     }
 
@@ -296,6 +317,17 @@ mod tests {
                 assert_eq!(distinct.len(), long.len());
                 assert!(long.iter().all(|position| *position < degree));
             }
+        }
+    }
+
+    #[test]
+    fn draws_of_any_range_are_those_that_are_asked_for_one_by_one() {
+        let draws = DrawKey::new(7, 3).draws(EdgeTypeId(2), 5);
+        for range in [0..0, 0..1, 0..8, 1..2, 3..9, 4..7, 7..7, u32::MAX - 3..u32::MAX] {
+            let mut found = Vec::new();
+            draws.each_in(range.clone(), |index, bits| found.push((index, bits)));
+            let expected: Vec<(u32, u64)> = range.map(|at| (at, draws.bits(at))).collect();
+            assert_eq!(found, expected);
         }
     }
 

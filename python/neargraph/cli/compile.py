@@ -44,7 +44,7 @@ def compile_(
     shuffle: Annotated[bool, typer.Option(help="Permute the seeds in every epoch.")] = True,
     drop_last: Annotated[bool, typer.Option(help="Leave a smaller last batch out.")] = False,
     replace: Annotated[bool, typer.Option(help="Draw with replacement.")] = False,
-    method: Annotated[str, typer.Option(help="uniform or labor.")] = "uniform",
+    method: Annotated[str, typer.Option(help="uniform, labor or weighted.")] = "uniform",
     dependent_batches: _Dependent = 1,
     attrs: _Attrs = None,
     memory: _Memory = None,

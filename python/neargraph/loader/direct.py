@@ -19,6 +19,7 @@ from neargraph.exceptions import (
     UnsupportedArgument,
 )
 from neargraph.loader.compiled import default_directory, make_directory
+from neargraph.loader.methods import check_served
 from neargraph.snapshot import Snapshot
 from neargraph.units import format_bytes
 
@@ -44,11 +45,8 @@ def check_layout(layout: str, method: str) -> str:
         raise UnsupportedArgument(
             f"layout is {layout!r}; use 'paged', 'direct', or the path of a file NAME{SUFFIX}"
         )
-    if layout == "direct" and method != "uniform":
-        raise UnsupportedArgument(
-            f"method={method!r} chooses by source, which the direct layout cannot; "
-            "use layout='paged'"
-        )
+    if layout == "direct":
+        check_served(method, "direct layout", "use layout='paged'")
     return layout
 
 

@@ -23,6 +23,7 @@ except ImportError as missing:
 from neargraph.loader.collate import Collator
 from neargraph.loader.copying import copy_stage
 from neargraph.loader.epochs import EpochLoader
+from neargraph.loader.methods import method_by_attr
 from neargraph.loader.options import Compiled, ReadOptions, check_count
 from neargraph.loader.pipeline import Pipeline
 from neargraph.loader.refused import refuse_unsupported
@@ -61,7 +62,9 @@ class NeighborLoader(EpochLoader):
         seed: Seed of the order and of all draws.
         replace: Draw neighbours with replacement.
         method: ``"labor"`` lets nodes choose the same neighbours where they can, so that a batch
-            has fewer nodes; see `NeighborSampler`.
+            has fewer nodes; ``"weighted"`` draws by the weights of edges; see `NeighborSampler`.
+        weight_attr: PyG's word for ``method="weighted"``: ``"edge_weight"``, the weight that the
+            store keeps with each edge.
         dependent_batches: With ``"labor"``, so many batches in a row choose alike.
         drop_last: Leave a smaller last batch out.
         rank: Place of this process among `world_size`.
@@ -128,6 +131,7 @@ class NeighborLoader(EpochLoader):
         seed: int = 0,
         replace: bool = False,
         method: str = "uniform",
+        weight_attr: str | None = None,
         dependent_batches: int = 1,
         drop_last: bool = False,
         rank: int = 0,
@@ -159,8 +163,8 @@ class NeighborLoader(EpochLoader):
         super().__init__(copy_stage(pin_memory, device))
         snapshot = data.snapshot()
         x_read, x_cast = _split_x_dtype(snapshot.schema, x_dtype)
-        how: dict[str, Any] = {"replace": replace, "layout": layout}
-        how |= {"method": method, "dependent_batches": dependent_batches}
+        how: dict[str, Any] = {"replace": replace, "dependent_batches": dependent_batches}
+        how |= {"method": method_by_attr(method, weight_attr), "layout": layout}
         rows: dict[str, Any] = {"attrs": attrs, "x_dtype": x_read, "x_format": x_format}
         rows["check_rows"] = check_rows
         sampler = NeighborSampler(snapshot, num_neighbors, seed=seed, **how, **rows)

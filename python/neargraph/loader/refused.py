@@ -20,7 +20,6 @@ _ARGUMENTS: dict[str, tuple[tuple[Any, ...], str]] = {
     "disjoint": ((False,), "use batch_size=1 for one subgraph per seed"),
     "input_time": ((None,), "temporal sampling is not built; filter on batch.edge_time"),
     "time_attr": ((None,), "temporal sampling is not built; filter on batch.edge_time"),
-    "weight_attr": ((None,), "sampling is uniform; weights come with the batch as edge_weight"),
     "neighbor_sampler": ((None,), "give it to torch_geometric.loader.NeighborLoader instead"),
     "transform_sampler_output": ((None,), "use transform=, which gets the whole batch"),
     "custom_cls": ((None,), "use transform= to build another class"),

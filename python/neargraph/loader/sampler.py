@@ -18,6 +18,7 @@ from neargraph.exceptions import NameNotFound, UnsupportedArgument
 from neargraph.loader.check import RowCheck
 from neargraph.loader.direct import check_layout, find_direct
 from neargraph.loader.fanouts import resolve_fanouts
+from neargraph.loader.methods import core_method
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.options import Compiled, ReadOptions
 from neargraph.loader.pipeline import BY_ITSELF, Pipeline
@@ -38,10 +39,11 @@ class NeighborSampler:
         fanouts: Neighbours per node and hop, such as ``[15, 10]``; -1 takes all. A dictionary by
             edge type gives each type its own list.
         seed: Seed of all draws; equal seeds give equal batches.
-        replace: Draw with replacement.
-        method: ``"uniform"``: each node draws its neighbours by itself. ``"labor"``: nodes choose
-            the same neighbours where they can (LABOR-0), so that a batch has fewer nodes; a fanout
-            is then the number of neighbours on average. See ``docs/reading.md``.
+        replace: Draw with replacement; not with ``"labor"``.
+        method: ``"uniform"``: each node draws its neighbours by itself. ``"weighted"``: in
+            proportion to the weights of the edges, which the store must have. ``"labor"``: nodes
+            choose the same neighbours where they can (LABOR-0), so that a batch has fewer nodes; a
+            fanout is then the number of neighbours on average. See ``docs/reading.md``.
         dependent_batches: With ``"labor"``, so many batches in a row choose alike and have rows in
             common.
         attrs: Names of the tensors to read with each batch, for all types or as a dictionary by
@@ -63,7 +65,8 @@ class NeighborSampler:
     Raises:
         CompiledMismatch: There is no direct layout of this version.
         NameNotFound: `fanouts` or `attrs` name something the store does not have.
-        UnsupportedArgument: ``x`` cannot be read as `x_dtype`.
+        UnsupportedArgument: ``x`` cannot be read as `x_dtype`, or neighbours not be drawn by
+            `method`.
         ValueError: Bad fanouts.
 
     Example:
@@ -95,9 +98,10 @@ class NeighborSampler:
         self.schema = schema.with_reverse([i for i, hops in enumerate(self.fanouts) if any(hops)])
         self.seed = seed
         self.replace = replace
-        _check_method(method, dependent_batches, replace)
         self.method = method
         self.dependent_batches = dependent_batches
+        # Says at once what the store cannot be sampled by.
+        _core.Sampler(self.snapshot.version, self.fanouts, self._method(), seed, [])
         self.layout = check_layout(layout, method)
         if self.layout == "direct" and self.schema.edge_types != schema.edge_types:
             raise UnsupportedArgument(
@@ -120,11 +124,13 @@ class NeighborSampler:
         self._local: ProcessLocal[_core.Sampler] = ProcessLocal(self._build)
 
     def _build(self) -> _core.Sampler:
-        version = self.snapshot.version
-        dependent = self.dependent_batches if self.method == "labor" else None
-        settings = (self.fanouts, self.replace, self.seed, self._columns, dependent)
-        core = _core.Sampler(version, *settings)
+        settings = (self.fanouts, self._method(), self.seed, self._columns)
+        core = _core.Sampler(self.snapshot.version, *settings)
         return core if self._direct is None else core.with_direct(*self._direct)
+
+    def _method(self) -> _core.Method:
+        options = {"replace": self.replace, "dependent_batches": self.dependent_batches}
+        return core_method(self.method, **options)
 
     @property
     def core(self) -> _core.Sampler:
@@ -281,19 +287,6 @@ def _column(
     meta = schema.tensor(schema.node_types[type_id], name)
     wanted = read_as(meta, x_dtype)
     return "sparse" if meta.sparse and x_format == "sparse" else wanted
-
-
-def _check_method(method: str, dependent_batches: int, replace: bool) -> None:
-    if method not in ("uniform", "labor"):
-        raise UnsupportedArgument(f"method is {method!r}; use 'uniform' or 'labor'")
-    if method == "labor" and replace:
-        raise UnsupportedArgument(
-            "method='labor' takes a neighbour once; use 'uniform' to draw with replacement"
-        )
-    if not 1 <= dependent_batches < 2**32:
-        raise ValueError(f"dependent_batches is a count from 1 on, got {dependent_batches}")
-    if method == "uniform" and dependent_batches != 1:
-        raise UnsupportedArgument("dependent_batches is for method='labor'; leave it out")
 
 
 def check_x(

@@ -133,7 +133,7 @@ class Trace:
         ends = np.cumsum([len(part) for part in parts]).tolist()
         version = store.snapshot().version
         per_type = resolve_fanouts(schema, _fanouts(fanouts))
-        sampler = _core.Sampler(version, per_type, False, seed, [])
+        sampler = _core.Sampler(version, per_type, _core.Method.uniform(), seed, [])
         core = sampler.trace(np.concatenate(parts), ends, list(range(len(parts))))
         row_bytes = found.num_columns * found.numpy_dtype.itemsize
         if page_bytes is not None and row_bytes + BESIDE_ROW_BYTES <= page_bytes:

@@ -8,7 +8,7 @@ use ng_types::NodeId;
 
 use super::rows::{Own, Staged};
 use crate::SampleError;
-use crate::hops::memory::Rule;
+use crate::draw::Uniform;
 
 /// What a hop read.
 pub(super) struct HopRead {
@@ -30,7 +30,7 @@ struct Drawn {
 /// Draws from the lists of the nodes at `addresses`, and keeps their rows.
 pub(super) fn read_hop(
     file: &DirectFile,
-    rule: Rule,
+    rule: Uniform,
     addresses: &[u64],
     own: &[Own],
     staged: &mut Staged,

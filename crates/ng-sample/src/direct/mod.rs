@@ -11,7 +11,7 @@ mod rows;
 use std::sync::Arc;
 
 use ng_store::{DirectFile, Snapshot};
-use ng_types::{DrawKey, NodeId, NodeTypeId};
+use ng_types::{NodeId, NodeTypeId};
 
 use self::hop::read_hop;
 use self::rows::{Own, Rows, Staged};
@@ -19,11 +19,12 @@ use crate::admission::{Admit, Growing, Stage};
 use crate::clock::Work;
 use crate::columns::Columns;
 use crate::compact::{CompactNodes, CompactSample};
-use crate::hops::{Hops, Turn};
+use crate::draw::{BatchKey, Source};
+use crate::hops::Hops;
 use crate::ids::{Id, Ids};
 use crate::node_map::NodeMap;
 use crate::sampler::SampleScratch;
-use crate::{Method, MiniBatch, SampleError, SampleSpec, Sampler};
+use crate::{MiniBatch, SampleError, SampleSpec, Sampler};
 
 /// Bytes of the lists that reading sections takes, a section.
 const BYTES_PER_SECTION: u64 = 64;
@@ -59,13 +60,7 @@ impl Direct {
                 "the direct layout is of another version than the one that is sampled".into(),
             ));
         }
-        if spec.method != Method::Uniform {
-            return Err(SampleError::Spec(
-                "labor chooses by source, and the direct layout knows sources by their addresses \
-                 alone; use layout=\"paged\""
-                    .into(),
-            ));
-        }
+        spec.method.check(Source::Sections)?;
         if !spec.draws_from_first_alone() {
             return Err(SampleError::Spec(
                 "the direct layout has one edge type, and fanouts name a second; use \
@@ -154,17 +149,18 @@ impl Direct {
             hops.push_seeds(0, &self.file.addresses(ids)?);
         }
         hops.end_hop();
-        let key = DrawKey::new(sampler.spec().seed, stream);
+        let key = BatchKey::new(sampler.spec().seed, stream);
         let mut known = Known::default();
         for hop in 0..sampler.spec().fanouts.hops() {
-            let rule = sampler.rule(Turn { key, stream, hop }, 0);
+            let rule = sampler.rule((key, hop), 0);
             for ends in drawn {
                 let (frontier, step, edges) = hops.expanding(0, *ends);
                 let Some(rule) = rule.filter(|_| !frontier.is_empty()) else { continue };
                 let addresses: Vec<u64> = frontier.iter().map(|address| address.get()).collect();
                 let lists = admit(Stage::Topology, frontier.len() as u64 * BYTES_PER_SECTION)?;
                 let mut staged = Staged::new(addresses.len(), &self.own, admit)?;
-                let read = read_hop(&self.file, rule, &addresses, &self.own, &mut staged)?;
+                let read =
+                    read_hop(&self.file, rule.by_position(), &addresses, &self.own, &mut staged)?;
                 drop(lists);
                 known.ids.extend_from_slice(&read.ids);
                 known.cached += read.cached;

@@ -1,3 +1,252 @@
-//! How entries of a list are chosen: one rule for each sampling method.
+//! How entries of a list are chosen: one rule for each sampling method, the same for every source
+//! of lists.
+//!
+//! A rule says what it has to see of a list, and sees nothing else: its length, or its entries,
+//! piece by piece. A new method is a file here, a variant of [`Rule`] or of [`ByEntry`], and a row
+//! of the table in `method.rs`. What must not live here: where lists are, hops, numbering.
+//! Invariant: what is chosen depends on the list, the fanout and the key alone: not on where the
+//! list comes from, in which pieces, or on other lists.
 
-pub(crate) mod labor;
+mod labor;
+mod method;
+mod uniform;
+mod weighted;
+
+use ng_store::Packed;
+use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId};
+
+use self::labor::Labor;
+pub use self::method::{METHODS, Method, MethodRow, Needs, Source};
+pub(crate) use self::uniform::Uniform;
+use self::weighted::{BadWeight, Weighted};
+use crate::SampleError;
+
+/// What all draws of a batch are keyed by.
+#[derive(Clone, Copy)]
+pub(crate) struct BatchKey {
+    seed: u64,
+    stream: u64,
+    draws: DrawKey,
+}
+
+impl BatchKey {
+    pub fn new(seed: u64, stream: u64) -> Self {
+        Self { seed, stream, draws: DrawKey::new(seed, stream) }
+    }
+}
+
+/// How the lists of one edge type are drawn from at one hop.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rule {
+    /// Positions are drawn from the length of a list, before anything else of it is read.
+    Positions(Uniform),
+    /// All of a list has to be looked at.
+    Entries(ByEntry),
+}
+
+/// A rule that chooses by what the entries of a list are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ByEntry {
+    Labor(Labor),
+    Weighted(Weighted),
+}
+
+impl Rule {
+    /// How entries of an edge type, whose edges come from `source`, are drawn by a method and
+    /// with a fanout; `None` if it is left out.
+    pub fn new(
+        (method, fanout): (Method, i64),
+        batch: BatchKey,
+        edge_type: EdgeTypeId,
+        source: NodeTypeId,
+    ) -> Option<Self> {
+        let BatchKey { seed, stream, draws: key } = batch;
+        let fanout = match fanout {
+            0 => return None,
+            fanout => u32::try_from(fanout).ok(),
+        };
+        Some(match (method, fanout) {
+            // All of a list is the same for all methods.
+            (_, None) => Self::Positions(Uniform { key, edge_type, fanout, replace: false }),
+            (Method::Uniform { replace }, _) => {
+                Self::Positions(Uniform { key, edge_type, fanout, replace })
+            }
+            (Method::Labor { dependent }, Some(fanout)) => {
+                let labor = Labor::new(seed, (stream, dependent), source, fanout);
+                Self::Entries(ByEntry::Labor(labor))
+            }
+            (Method::Weighted { replace }, Some(fanout)) => {
+                Self::Entries(ByEntry::Weighted(Weighted { key, edge_type, fanout, replace }))
+            }
+        })
+    }
+
+    /// The rule of a source that draws positions without looking at entries.
+    ///
+    /// # Panics
+    /// If it needs to: the table of methods has such a source for none of those.
+    pub fn by_position(self) -> Uniform {
+        match self {
+            Self::Positions(uniform) => uniform,
+            Self::Entries(rule) => unreachable!("{rule:?} looks at entries"),
+        }
+    }
+}
+
+impl ByEntry {
+    /// What it has to see of a list.
+    pub fn needs(self) -> Needs {
+        match self {
+            Self::Labor(_) => Needs::Sources,
+            Self::Weighted(_) => Needs::Weights,
+        }
+    }
+}
+
+/// Entries of a list in its order: all, or some that lie side by side.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece<'a> {
+    /// The position of the first.
+    pub first: u32,
+    pub sources: Sources<'a>,
+    pub weights: Weights<'a>,
+}
+
+/// The sources of a piece.
+#[derive(Clone, Copy)]
+pub(crate) enum Sources<'a> {
+    Packed(Packed<'a>),
+    Ids(&'a [NodeId]),
+}
+
+/// The weights of a piece; none where the edge type has none.
+#[derive(Clone, Copy)]
+pub(crate) enum Weights<'a> {
+    Packed(&'a [[u8; 4]]),
+    Values(&'a [f32]),
+}
+
+impl Sources<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Packed(packed) => packed.len(),
+            Self::Ids(ids) => ids.len(),
+        }
+    }
+}
+
+impl<'a> Weights<'a> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Packed(packed) => packed.len(),
+            Self::Values(values) => values.len(),
+        }
+    }
+
+    /// Those from `first` on, as many as the buffer holds.
+    fn decode<'b>(&self, first: usize, buffer: &'b mut [f32]) -> &'b [f32]
+    where
+        'a: 'b,
+    {
+        let end = self.len().min(first + buffer.len());
+        match self {
+            Self::Packed(packed) => {
+                for (value, bytes) in buffer.iter_mut().zip(&packed[first..end]) {
+                    *value = f32::from_le_bytes(*bytes);
+                }
+                &buffer[..end - first]
+            }
+            Self::Values(values) => &values[first..end],
+        }
+    }
+}
+
+/// A choice from lists that are looked at whole, one after the other: [`Choice::begin`], all pieces
+/// of the list in their order, as often as [`Choice::passes`] says, and [`Choice::chosen`].
+pub(crate) struct Choice<'a> {
+    rule: Choosing,
+    /// Named where an entry is refused.
+    relation: &'a str,
+    destination: NodeId,
+}
+
+enum Choosing {
+    Labor(labor::Choice),
+    Weighted(weighted::Choice),
+}
+
+impl<'a> Choice<'a> {
+    pub fn new(rule: ByEntry, relation: &'a str) -> Self {
+        let rule = match rule {
+            ByEntry::Labor(labor) => Choosing::Labor(labor::Choice::new(labor)),
+            ByEntry::Weighted(rule) => Choosing::Weighted(weighted::Choice::new(rule)),
+        };
+        Self { rule, relation, destination: 0 }
+    }
+
+    /// How often all pieces of a list have to be looked at.
+    pub fn passes(&self) -> usize {
+        match &self.rule {
+            Choosing::Labor(_) => 1,
+            Choosing::Weighted(choice) => choice.passes(),
+        }
+    }
+
+    /// Begins with the list of `destination`.
+    #[inline]
+    pub fn begin(&mut self, destination: NodeId, degree: u32) {
+        self.destination = destination;
+        match &mut self.rule {
+            Choosing::Labor(choice) => choice.begin(degree),
+            Choosing::Weighted(choice) => choice.begin(destination, degree),
+        }
+    }
+
+    /// Looks at the next piece.
+    ///
+    /// # Errors
+    /// [`SampleError::Weight`].
+    #[inline]
+    pub fn look(&mut self, piece: Piece<'_>) -> Result<(), SampleError> {
+        match &mut self.rule {
+            Choosing::Labor(choice) => choice.look(piece),
+            Choosing::Weighted(choice) => {
+                choice.look(piece).map_err(|bad| refuse(bad, self.relation, self.destination))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the positions that may be chosen, as far as the list has been looked at.
+    pub fn candidates(&self, to: &mut Vec<u32>) {
+        match &self.rule {
+            Choosing::Labor(choice) => to.extend_from_slice(choice.chosen()),
+            Choosing::Weighted(choice) => to.extend(choice.candidates()),
+        }
+    }
+
+    /// The chosen positions in the order of the draws.
+    #[inline]
+    pub fn chosen(&mut self) -> &[u32] {
+        match &mut self.rule {
+            Choosing::Labor(choice) => choice.chosen(),
+            Choosing::Weighted(choice) => choice.chosen(),
+        }
+    }
+}
+
+fn refuse(bad: BadWeight, relation: &str, destination: NodeId) -> SampleError {
+    let BadWeight { position, weight } = bad;
+    SampleError::Weight { relation: relation.into(), destination, position, weight }
+}
+
+/// The length of a list that is taken or looked at whole, or of what was drawn of one.
+pub(crate) fn count(entries: u64) -> Result<u32, SampleError> {
+    let refuse = |_| {
+        SampleError::Spec(format!(
+            "a node has {entries} neighbours, and lists that are taken or looked at whole have \
+             fewer than 2^32; draw a number of them uniformly"
+        ))
+    };
+    u32::try_from(entries).map_err(refuse)
+}

@@ -1,64 +1,36 @@
 //! Expanding a frontier from a topology in memory.
 //!
-//! The lists of all destinations are looked up first, then positions are drawn and entries loaded,
+//! The lists of all destinations are looked up first. Then positions are drawn and entries loaded,
 //! some destinations at a time: every loop has loads that do not wait for each other, which is what
-//! hides the latency of memory. Draws are those of the path that reads pages.
+//! hides the latency of memory. Rules that look at whole lists choose at once, and bring the next
+//! lists near meanwhile. Draws are those of the path that reads pages.
 
+use std::ops::Range;
+
+use ng_simd::prefetch;
 use ng_store::{Packed, ResidentTopology, from_three};
-use ng_types::{DrawKey, EdgeTypeId};
 
-use super::{Edges, EntryData, Step, count};
+use super::{Edges, EntryData, Step};
 use crate::SampleError;
+use crate::draw::{ByEntry, Choice, Needs, Piece, Rule, Sources, Uniform, Weights, count};
 use crate::ids::Id;
 
 /// Destinations whose positions are held at a time.
 const DESTINATIONS_TOGETHER: usize = 128;
 
-/// How the lists of one edge type are drawn from at one hop.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rule {
-    pub key: DrawKey,
-    pub edge_type: EdgeTypeId,
-    /// `None` takes all.
-    pub fanout: Option<u32>,
-    pub replace: bool,
-}
+/// How many lists ahead of the one that is looked at are brought near, and how many entries of
+/// each.
+const AHEAD: usize = 2;
+const NEAR: u64 = 512;
 
-impl Rule {
-    /// How many entries are drawn from a list.
-    #[inline]
-    pub fn count(&self, degree: u64) -> Result<u32, SampleError> {
-        match self.fanout {
-            None => count(degree),
-            Some(fanout) if self.replace => Ok(if degree == 0 { 0 } else { fanout }),
-            Some(fanout) => Ok(degree.min(u64::from(fanout)) as u32),
-        }
-    }
-
-    /// Draws positions of the list of `destination`.
-    #[inline]
-    pub fn draw(&self, destination: u64, degree: u64, emit: impl FnMut(u64)) {
-        let draws = self.key.draws(self.edge_type, destination);
-        match self.fanout {
-            None => (0..degree).for_each(emit),
-            Some(fanout) if self.replace => draws.with_replacement(degree, fanout, emit),
-            Some(fanout) => draws.without_replacement(degree, fanout, emit),
-        }
-    }
-
-    /// Positions that are held at a time, at most.
-    pub fn places(&self, draws: u64) -> u64 {
-        let together = DESTINATIONS_TOGETHER as u64;
-        self.fanout.map_or(draws, |fanout| draws.min(together * u64::from(fanout)))
-    }
+/// Positions that are held at a time, at most.
+fn places(uniform: &Uniform, draws: u64) -> u64 {
+    let together = DESTINATIONS_TOGETHER as u64;
+    uniform.fanout.map_or(draws, |fanout| draws.min(together * u64::from(fanout)))
 }
 
 /// Appends where the list of each of `ids` begins, and how long it is.
-pub(crate) fn find_lists<I: Id>(
-    topology: &ResidentTopology,
-    ids: &[I],
-    lists: &mut Vec<(u64, u64)>,
-) {
+fn find_lists<I: Id>(topology: &ResidentTopology, ids: &[I], lists: &mut Vec<(u64, u64)>) {
     let offsets = topology.offsets();
     lists.extend(ids.iter().map(|id| {
         let node = id.get() as usize;
@@ -67,47 +39,124 @@ pub(crate) fn find_lists<I: Id>(
     }));
 }
 
-/// Looks up the lists of `ids` and counts what will be drawn of them.
-pub(crate) fn plan<I: Id>(
+/// Looks up the lists of `ids`, and counts what will be drawn of them, or chooses it. `relation`
+/// names the edge type. Says how many places will be held beside those that are.
+pub(super) fn plan<I: Id>(
     topology: &ResidentTopology,
-    rule: Rule,
+    (rule, relation): (Rule, &str),
+    ids: &[I],
+    step: &mut Step<I>,
+    edges: &mut Edges,
+) -> Result<u64, SampleError> {
+    find_lists(topology, ids, &mut step.lists);
+    edges.counts.reserve(ids.len());
+    match rule {
+        Rule::Positions(uniform) => {
+            for (_, degree) in &step.lists {
+                let count = uniform.count(*degree)?;
+                edges.counts.push(count);
+                step.draws += u64::from(count);
+            }
+            Ok(places(&uniform, step.draws))
+        }
+        Rule::Entries(rule) => {
+            choose(topology, (rule, relation), ids, step, edges)?;
+            step.draws = step.places.len() as u64;
+            Ok(0)
+        }
+    }
+}
+
+/// Chooses from the lists that were looked up; the places of what is chosen are kept.
+fn choose<I: Id>(
+    topology: &ResidentTopology,
+    (rule, relation): (ByEntry, &str),
     ids: &[I],
     step: &mut Step<I>,
     edges: &mut Edges,
 ) -> Result<(), SampleError> {
-    find_lists(topology, ids, &mut step.lists);
-    edges.counts.reserve(ids.len());
-    for (_, degree) in &step.lists {
-        let count = rule.count(*degree)?;
-        edges.counts.push(count);
-        step.draws += u64::from(count);
+    let mut choice = Choice::new(rule, relation);
+    let (all_sources, all_weights) = (topology.sources(), topology.weights().unwrap_or_default());
+    for (at, (id, (start, degree))) in ids.iter().zip(&step.lists).enumerate() {
+        if let Some((start, degree)) = step.lists.get(at + AHEAD) {
+            let near = *start as usize..(start + degree.min(&NEAR)) as usize;
+            match rule.needs() {
+                Needs::Degree => {}
+                Needs::Sources => prefetch(bytes(slice(all_sources, near))),
+                Needs::Weights => prefetch(all_weights[near].as_flattened()),
+            }
+        }
+        let list = *start as usize..(start + degree) as usize;
+        let weights = if all_weights.is_empty() { &[] } else { &all_weights[list.clone()] };
+        let whole = Piece {
+            first: 0,
+            sources: Sources::Packed(slice(all_sources, list)),
+            weights: Weights::Packed(weights),
+        };
+        choice.begin(id.get(), count(*degree)?);
+        for _ in 0..choice.passes() {
+            choice.look(whole)?;
+        }
+        let chosen = choice.chosen();
+        step.places.extend(chosen.iter().map(|at| start + u64::from(*at)));
+        edges.counts.push(chosen.len() as u32);
     }
     Ok(())
 }
 
-/// Draws what was planned.
-pub(crate) fn draw<I: Id>(
+fn slice(all: Packed<'_>, at: Range<usize>) -> Packed<'_> {
+    match all {
+        Packed::Three(all) => Packed::Three(&all[at]),
+        Packed::Four(all) => Packed::Four(&all[at]),
+        Packed::Five(all) => Packed::Five(&all[at]),
+    }
+}
+
+fn bytes(packed: Packed<'_>) -> &[u8] {
+    match packed {
+        Packed::Three(packed) => packed.as_flattened(),
+        Packed::Four(packed) => packed.as_flattened(),
+        Packed::Five(packed) => packed.as_flattened(),
+    }
+}
+
+/// Loads what was planned.
+pub(super) fn take<I: Id>(
     topology: &ResidentTopology,
     rule: Rule,
     ids: &[I],
     step: &mut Step<I>,
     data: &mut EntryData,
 ) {
-    let Step { draws, sources, lists, places, .. } = step;
+    match rule {
+        Rule::Positions(uniform) => draw(topology, uniform, ids, step, data),
+        Rule::Entries(_) => load(topology, &step.places, &mut step.sources, data),
+    }
+}
+
+/// Draws what was counted, and loads it.
+fn draw<I: Id>(
+    topology: &ResidentTopology,
+    uniform: Uniform,
+    ids: &[I],
+    step: &mut Step<I>,
+    data: &mut EntryData,
+) {
+    let Step { draws, sources, lists, places: held, .. } = step;
     sources.reserve(*draws as usize);
-    places.reserve(rule.places(*draws) as usize);
+    held.reserve(places(&uniform, *draws) as usize);
     let chunks = ids.chunks(DESTINATIONS_TOGETHER);
     for (ids, lists) in chunks.zip(lists.chunks(DESTINATIONS_TOGETHER)) {
-        places.clear();
+        held.clear();
         for (id, (start, degree)) in ids.iter().zip(lists) {
-            rule.draw(id.get(), *degree, |position| places.push(start + position));
+            uniform.draw(id.get(), *degree, |position| held.push(start + position));
         }
-        load(topology, places, sources, data);
+        load(topology, held, sources, data);
     }
 }
 
 /// Appends the entries at `places` to the columns.
-pub(crate) fn load<I: Id>(
+fn load<I: Id>(
     topology: &ResidentTopology,
     places: &[u64],
     sources: &mut Vec<I>,

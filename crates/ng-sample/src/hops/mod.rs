@@ -5,32 +5,22 @@
 //! index) of their first draw. Nothing here depends on the order in which reads complete, because
 //! the store answers a whole frontier in request order, nor on whether a topology is in memory.
 
-pub(crate) mod memory;
+mod memory;
+mod pages;
 pub(crate) mod streaming;
 mod subgraph;
 
-use ng_simd::SourceSelector;
-use ng_store::Expansion;
 use ng_types::canary::planted;
-use ng_types::{DrawKey, EdgeTypeId, MemoryUser, NodeId, NodeTypeId, Reservation, SourceKey};
+use ng_types::{EdgeTypeId, MemoryUser, NodeId, NodeTypeId, Reservation};
 
-use self::memory::{self as resident, Rule};
 use self::streaming::{Engine, Extent, Lists};
-pub(crate) use self::subgraph::{Edges, Ends, EntryData, Hops, Step, append, count};
+pub(crate) use self::subgraph::{Edges, Ends, EntryData, Hops, Step, append};
 use crate::admission::{Admit, Growing, Stage};
 use crate::compact::CompactSample;
-use crate::draw::labor::{self, Labor};
+use crate::draw::{BatchKey, Rule, Source};
 use crate::ids::Id;
 use crate::node_map::NodeMap;
-use crate::{Method, SampleError, Sampler};
-
-/// A hop of a batch.
-#[derive(Clone, Copy)]
-pub(crate) struct Turn {
-    pub key: DrawKey,
-    pub stream: u64,
-    pub hop: usize,
-}
+use crate::{SampleError, Sampler};
 
 impl Sampler {
     pub(crate) fn sample_hops<I: Id>(
@@ -57,12 +47,11 @@ impl Sampler {
         } else {
             0
         };
-        let key = DrawKey::new(self.spec().seed ^ budget_state, stream);
+        let key = BatchKey::new(self.spec().seed ^ budget_state, stream);
         let mut early = self.read_early(key, seeds, admit)?;
         let mut lists = early.as_mut().map(|(lists, _)| lists);
         for hop in 0..self.spec().fanouts.hops() {
-            let turn = Turn { key, stream, hop };
-            self.sample_hop(turn, lists.as_deref_mut(), (hops, held), admit)?;
+            self.sample_hop((key, hop), lists.as_deref_mut(), (hops, held), admit)?;
         }
         if let Some((lists, _)) = &early {
             self.streaming.count(lists);
@@ -75,47 +64,41 @@ impl Sampler {
 
     fn sample_hop<I: Id>(
         &self,
-        turn: Turn,
+        turn: (BatchKey, usize),
         mut early: Option<&mut Lists>,
         (hops, held): (&mut Hops<I>, &mut Growing),
         admit: &Admit<'_>,
     ) -> Result<(), SampleError> {
-        let mut places = 0_u64;
+        let (snapshot, mut places) = (self.snapshot(), 0_u64);
         for (index, ends) in self.ends().iter().enumerate() {
             let Some(rule) = self.rule(turn, index) else { continue };
             let (ids, step, edges) = hops.expanding(index, *ends);
             if ids.is_empty() {
                 continue;
             }
-            let nodes = || ids.iter().map(|id| id.get()).collect::<Vec<NodeId>>();
-            match (&self.resident[index], self.labor(turn, rule), early.as_deref_mut()) {
-                (Some(topology), Some(labor), _) => {
-                    labor::plan(topology, labor, ids, step, edges)?;
-                }
-                (Some(topology), None, _) => {
-                    resident::plan(topology, rule, ids, step, edges)?;
-                    places = places.saturating_add(rule.places(step.draws));
-                }
-                (None, Some(labor), _) => {
-                    let held = admit(Stage::Topology, labor::READ_BYTES)?;
-                    let read = labor::read(self.snapshot(), labor, &nodes(), &held)?;
-                    step.keep_read(read, edges)?;
-                }
-                (None, None, Some(lists)) => {
-                    step.keep_read(lists.expand(self.snapshot(), rule, &nodes())?, edges)?;
-                }
-                (None, None, None) => step.keep_read(self.read(rule, &nodes())?, edges)?,
+            if let Some(topology) = &self.resident[index] {
+                let relation = &snapshot.catalog().edge_types[index].relation;
+                let more = memory::plan(topology, (rule, relation), ids, step, edges)?;
+                places = places.saturating_add(more);
+                continue;
             }
+            let nodes: Vec<NodeId> = ids.iter().map(|id| id.get()).collect();
+            let read = match (rule, early.as_deref_mut()) {
+                (Rule::Positions(uniform), Some(lists)) => lists.expand(snapshot, uniform, &nodes),
+                (Rule::Positions(uniform), None) => pages::draw(snapshot, uniform, &nodes),
+                (Rule::Entries(rule), _) => {
+                    let held = admit(Stage::Topology, pages::READ_BYTES)?;
+                    pages::choose(snapshot, EdgeTypeId(index as u16), rule, &nodes, &held)
+                }
+            };
+            step.keep_read(read?, edges)?;
         }
         held.grow(hops.bytes_for_hop(self.ends(), places), admit)?;
         for (index, ends) in self.ends().iter().enumerate() {
             let Some(rule) = self.rule(turn, index) else { continue };
             let (ids, step, edges) = hops.expanding(index, *ends);
             match &self.resident[index] {
-                Some(topology) if self.labor(turn, rule).is_some() => {
-                    labor::take(topology, step, &mut edges.data);
-                }
-                Some(topology) => resident::draw(topology, rule, ids, step, &mut edges.data),
+                Some(topology) => memory::take(topology, rule, ids, step, &mut edges.data),
                 None => step.take_read(&mut edges.data),
             }
         }
@@ -125,44 +108,23 @@ impl Sampler {
         Ok(())
     }
 
-    /// How an edge type is drawn from at a hop; `None` if it is left out.
-    pub(crate) fn rule(&self, turn: Turn, edge_type: usize) -> Option<Rule> {
-        let (key, edge_type) = (turn.key, EdgeTypeId(edge_type as u16));
-        let fanout = self.spec().fanouts.get(edge_type, turn.hop);
-        let replace = self.spec().replace;
-        (fanout != 0).then(|| Rule { key, edge_type, fanout: u32::try_from(fanout).ok(), replace })
-    }
-
-    /// How entries are chosen instead, if that is by source.
-    fn labor(&self, turn: Turn, rule: Rule) -> Option<Labor> {
-        let Method::Labor { dependent } = self.spec().method else { return None };
-        let source = self.ends()[usize::from(rule.edge_type.0)].source;
-        let group = turn.stream / u64::from(dependent);
-        let key = SourceKey::new(self.spec().seed, group, NodeTypeId(source as u16));
-        let (selector, edge_type) = (SourceSelector::new(key), rule.edge_type);
-        Some(Labor { selector, edge_type, fanout: rule.fanout? })
-    }
-
-    /// Expands a frontier from pages.
-    fn read(&self, rule: Rule, nodes: &[NodeId]) -> Result<Expansion, SampleError> {
-        let mut expansion = Expansion::default();
-        let mut draw = |at: usize, degree: u64, positions: &mut Vec<u64>| {
-            rule.draw(nodes[at], degree, |position| positions.push(position));
-        };
-        self.snapshot().expand(rule.edge_type, nodes, &mut draw, &mut expansion)?;
-        Ok(expansion)
+    /// How an edge type is drawn from at a hop of a batch; `None` if it is left out.
+    pub(crate) fn rule(&self, (key, hop): (BatchKey, usize), edge_type: usize) -> Option<Rule> {
+        let source = NodeTypeId(self.ends()[edge_type].source as u16);
+        let edge_type = EdgeTypeId(edge_type as u16);
+        let fanout = self.spec().fanouts.get(edge_type, hop);
+        Rule::new((self.spec().method, fanout), key, edge_type, source)
     }
 
     /// Lets the streaming engine read the lists of a batch, with the memory for them, where that
     /// pays.
     fn read_early(
         &self,
-        key: DrawKey,
+        key: BatchKey,
         seeds: &[(NodeTypeId, &[NodeId])],
         admit: &Admit<'_>,
     ) -> Result<Option<(Lists, Reservation)>, SampleError> {
-        // Draws of a smaller fanout are the first ones of a larger, which other methods lack.
-        let is_fit = self.spec().method == Method::Uniform
+        let is_fit = self.spec().method.works_with(Source::Streaming)
             && self.spec().fanouts.hops() >= 2
             && self.resident.iter().all(Option::is_none);
         if self.engine == Engine::Hops || !is_fit {
@@ -185,8 +147,7 @@ impl Sampler {
             let Some(Ok(held)) = held else { return Ok(None) };
             held
         };
-        let of = (self.spec(), self.ends());
-        let lists = streaming::read_lists(self.snapshot(), of, key, seeds)?;
+        let lists = streaming::read_lists(self.snapshot(), (self.spec(), self.ends()), key, seeds)?;
         Ok(Some((lists, held)))
     }
 }

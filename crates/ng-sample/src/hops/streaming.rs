@@ -15,10 +15,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ng_store::{Expansion, ListRequest, STREAM_BYTES_PER_REQUEST, Snapshot};
-use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId};
+use ng_types::{EdgeTypeId, NodeId, NodeTypeId};
 
-use super::memory::Rule;
 use super::{Ends, append};
+use crate::draw::{BatchKey, Rule, Uniform};
 use crate::{SampleError, SampleSpec};
 
 /// How lists that are not in memory are read. The batches are the same.
@@ -183,7 +183,7 @@ impl Lists {
     pub fn expand(
         &mut self,
         snapshot: &Snapshot,
-        rule: Rule,
+        rule: Uniform,
         nodes: &[NodeId],
     ) -> Result<Expansion, SampleError> {
         let fanout = rule.fanout.unwrap_or(u32::MAX);
@@ -286,7 +286,7 @@ impl Spread<'_> {
 pub(crate) fn read_lists(
     snapshot: &Snapshot,
     (spec, ends): (&SampleSpec, &[Ends]),
-    key: DrawKey,
+    key: BatchKey,
     seeds: &[(NodeTypeId, &[NodeId])],
 ) -> Result<Lists, SampleError> {
     let entries = vec![Expansion::default(); ends.len()];
@@ -300,9 +300,11 @@ pub(crate) fn read_lists(
     snapshot.expand_stream(
         &mut |out| out.append(&mut spread.borrow_mut().pending),
         &mut |request, degree, positions| {
-            let (edge_type, fanout) = (request.edge_type, Some(request.tag as u32));
-            let rule = Rule { key, edge_type, fanout, replace: spec.replace };
-            rule.draw(request.node, degree, |position| positions.push(position));
+            let source = NodeTypeId(ends[usize::from(request.edge_type.0)].source as u16);
+            let how = (spec.method, request.tag as i64);
+            if let Some(rule) = Rule::new(how, key, request.edge_type, source) {
+                rule.by_position().draw(request.node, degree, |at| positions.push(at));
+            }
         },
         &mut |request, found| {
             spread.borrow_mut().take(request, found);

@@ -11,6 +11,7 @@ use ng_types::NodeId;
 
 use crate::SampleError;
 use crate::compact::{CompactEdges, CompactNodes};
+use crate::draw::count;
 use crate::ids::{Id, Ids};
 use crate::node_map::NodeMap;
 
@@ -285,15 +286,6 @@ impl<I: Id> Hops<I> {
         });
         (nodes.collect(), edges.collect())
     }
-}
-
-/// The length of a list, or of what was drawn of it.
-pub(crate) fn count(entries: u64) -> Result<u32, SampleError> {
-    let refuse = |_| {
-        let what = format!("a node has {entries} neighbours; give a fanout instead of -1");
-        SampleError::Spec(what)
-    };
-    u32::try_from(entries).map_err(refuse)
 }
 
 /// Appends some entries.

@@ -88,13 +88,14 @@ impl Graph {
                 unique: false,
                 has_edge_ids: index != 2,
                 has_time: false,
-                has_weight: false,
+                has_weight: index == 0,
             };
             let edge_type = builder.edge_type(spec).expect("edge type");
             let mut writer = builder.topology(edge_type).expect("writer");
             for (node, list) in self.lists[index].iter().enumerate() {
                 for (source, edge_id) in list {
-                    let entry = Entry { source: *source, edge_id: *edge_id, time: 0, weight: 0.0 };
+                    let weight = if index == 0 { (*edge_id % 9) as f32 * 0.7 } else { 0.0 };
+                    let entry = Entry { source: *source, edge_id: *edge_id, time: 0, weight };
                     writer.push(node as u64, entry).expect("push");
                 }
             }
