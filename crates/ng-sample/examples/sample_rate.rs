@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p ng-sample --example sample_rate -- [NODES] [BATCHES] [DIR]`: a graph
 //! whose degrees follow a power law (mean 25), in a temporary directory or kept in DIR, where it is
-//! built once. 4000000 nodes are the standard work. One thread, seeds 1024, fanouts 15 and 10.
+//! built once. 4000000 nodes are the standard work. One thread, seeds 1024, fanouts 15 and 10. At
+//! the end, weighted beside uniform draws on the same lists with weights, kept in DIR.weighted.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ng_sample::{Fanouts, Method, SampleScratch, SampleSpec, Sampler};
-use ng_store::{BuildOptions, EdgeTypeSpec, OpenOptions, Store, StoreBuilder};
+use ng_store::{BuildOptions, EdgeTypeSpec, Entry, OpenOptions, Store, StoreBuilder};
 use ng_types::{EdgeTypeId, NodeTypeId};
 
 const SEEDS: usize = 1024;
@@ -70,7 +71,7 @@ impl Alias {
     }
 }
 
-fn build(dir: &Path, nodes: u64) -> Result<(), Failure> {
+fn build(dir: &Path, nodes: u64, has_weight: bool) -> Result<(), Failure> {
     let start = Instant::now();
     let mut random = Random(1);
     let most = 2.0 * (nodes as f64).sqrt();
@@ -88,7 +89,7 @@ fn build(dir: &Path, nodes: u64) -> Result<(), Failure> {
         unique: false,
         has_edge_ids: false,
         has_time: false,
-        has_weight: false,
+        has_weight,
     })?;
     let mut writer = builder.topology(edges)?;
     let (mut list, mut num_edges) = (Vec::new(), 0);
@@ -98,7 +99,14 @@ fn build(dir: &Path, nodes: u64) -> Result<(), Failure> {
         list.extend((0..degree).map(|_| alias.draw(&mut random)));
         list.sort_unstable();
         num_edges += degree;
-        writer.push_sources(destination, &list)?;
+        if !has_weight {
+            writer.push_sources(destination, &list)?;
+            continue;
+        }
+        for source in &list {
+            let weight = random.unit() as f32;
+            writer.push(destination, Entry { source: *source, edge_id: 0, time: 0, weight })?;
+        }
     }
     builder.add(writer.finish()?)?;
     builder.commit()?;
@@ -149,17 +157,76 @@ fn count_rows(sampler: &Sampler, batches: &[Vec<u64>]) -> Result<(), Failure> {
     Ok(())
 }
 
+fn open(dir: &Path, nodes: u64, has_weight: bool) -> Result<Store, Failure> {
+    if !dir.exists() {
+        std::fs::create_dir(dir)?;
+        build(dir, nodes, has_weight)?;
+    }
+    Ok(Store::open(dir, &OpenOptions { memory: Some(4 << 30), ..Default::default() })?)
+}
+
+/// Prints what each method makes of the same batches, in turns, and the rate beside the first.
+fn compare(from: &str, samplers: &[(&str, Sampler)], batches: &[Vec<u64>]) -> Result<(), Failure> {
+    let mut spent = vec![(0.0, 0.0); samplers.len()];
+    let (mut edges, mut scratch) = (vec![0; samplers.len()], SampleScratch::default());
+    for (stream, seeds) in (0..).zip(batches) {
+        for (at, (_, sampler)) in samplers.iter().enumerate() {
+            let (start, cpu) = (Instant::now(), cpu_ms());
+            let sample = sampler.sample_compact(&[(NodeTypeId(0), seeds)], stream, &mut scratch)?;
+            let (ms, cpu) = (start.elapsed().as_secs_f64() * 1e3, cpu_ms() - cpu);
+            spent[at] = (spent[at].0 + ms, spent[at].1 + cpu);
+            edges[at] += sample.edges[0].rows.len();
+        }
+    }
+    let count = batches.len();
+    for (at, (name, _)) in samplers.iter().enumerate() {
+        let (ms, cpu) = spent[at];
+        println!(
+            "{from:<7} {name:<22} {:>8.0} seeds/s, {:.2} of the first; CPU {:.2} ms a batch, {:.2} \
+             times the first; {} edges",
+            (count * SEEDS) as f64 / ms * 1e3,
+            spent[0].0 / ms,
+            cpu / count as f64,
+            cpu / spent[0].1,
+            edges[at] / count,
+        );
+    }
+    Ok(())
+}
+
+/// Weighted beside uniform draws: from memory, and from pages that are in the cache.
+fn compare_weighted(dir: &Path, nodes: u64, batches: &[Vec<u64>]) -> Result<(), Failure> {
+    let store = open(dir, nodes, true)?;
+    let methods = [
+        ("uniform", Method::Uniform { replace: false }),
+        ("weighted", Method::Weighted { replace: false }),
+        ("weighted, replacement", Method::Weighted { replace: true }),
+    ];
+    let sampler = |method| -> Result<Sampler, Failure> {
+        let spec = SampleSpec { fanouts: Fanouts::uniform(&FANOUTS, 1)?, method, seed: 7 };
+        Ok(Sampler::new(store.snapshot(), spec, Vec::new())?)
+    };
+    let paged = methods.map(|(name, method)| Ok((name, sampler(method)?)));
+    let paged = paged.into_iter().collect::<Result<Vec<_>, Failure>>()?;
+    let few = &batches[..batches.len().min(10)];
+    for pass in ["cold", "pages"] {
+        compare(pass, &paged, few)?;
+    }
+    let topology = store.snapshot().load_topology(EdgeTypeId(0))?;
+    let resident = |(name, sampler): (&'static str, Sampler)| {
+        Ok((name, sampler.with_resident(vec![Some(Arc::clone(&topology))])?))
+    };
+    let resident = paged.into_iter().map(resident).collect::<Result<Vec<_>, Failure>>()?;
+    compare("memory", &resident, batches)
+}
+
 fn main() -> Result<(), Failure> {
     let mut args = std::env::args().skip(1);
     let nodes: u64 = args.next().map_or(Ok(400_000), |text| text.parse())?;
     let batches: usize = args.next().map_or(Ok(50), |text| text.parse())?;
     let temporary = tempfile::tempdir()?;
     let dir = args.next().map_or_else(|| temporary.path().join("graph"), PathBuf::from);
-    if !dir.exists() {
-        std::fs::create_dir(&dir)?;
-        build(&dir, nodes)?;
-    }
-    let store = Store::open(&dir, &OpenOptions { memory: Some(4 << 30), ..Default::default() })?;
+    let store = open(&dir, nodes, false)?;
     println!("{}", store.stats().backend_note);
     let snapshot = store.snapshot();
     let fanouts = Fanouts::uniform(&FANOUTS, 1)?;
@@ -210,5 +277,6 @@ fn main() -> Result<(), Failure> {
         kib(compact_bytes),
         kib(scratch.num_bytes())
     );
-    Ok(())
+    drop(topology);
+    compare_weighted(&dir.with_extension("weighted"), nodes, &seeds)
 }

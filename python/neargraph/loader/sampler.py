@@ -100,14 +100,14 @@ class NeighborSampler:
         self.replace = replace
         self.method = method
         self.dependent_batches = dependent_batches
-        # Says at once what the store cannot be sampled by.
-        _core.Sampler(self.snapshot.version, self.fanouts, self._method(), seed, [])
         self.layout = check_layout(layout, method)
         if self.layout == "direct" and self.schema.edge_types != schema.edge_types:
             raise UnsupportedArgument(
                 f"fanouts name a kept reverse, of {self.schema.names}, and the direct layout does "
                 "not have it; use layout='paged'"
             )
+        # Says at once what the store cannot be sampled by.
+        _core.Sampler(self.snapshot.version, self.fanouts, self._method(), seed, [])
         self.tensors = resolve_attrs(self.schema, attrs)
         check_x(self.schema, self.tensors, x_dtype, x_format)
         self._columns = [
