@@ -1,4 +1,4 @@
-//! From seeds to mini-batches: uniform neighbour sampling over a pinned snapshot, and the pipeline
+//! From seeds to mini-batches: neighbour sampling over a pinned snapshot, and the pipeline
 //! that prepares batches ahead of their consumer.
 //!
 //! What lives here: fanouts, hops, numbering, gathering, look-ahead, orders of rows. What must not:

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use common::one_type::{self, Edges, Rows, number, open};
 use ng_io::BackendChoice;
 use ng_sample::{
-    EpochFile, EpochId, EpochWriter, Fanouts, Jobs, MiniBatch, Pipeline, Reading, SampleError,
-    SampleSpec, Sampler, SeedPlan, Settings, Survey, Way,
+    EpochFile, EpochId, EpochWriter, Fanouts, Jobs, Method, MiniBatch, Pipeline, Reading,
+    SampleError, SampleSpec, Sampler, SeedPlan, Settings, Source, Survey, Way,
 };
 use ng_store::{DirectFile, DirectOptions, DirectPlan, Owner, Store, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
@@ -40,8 +40,11 @@ fn build(dir: &Path) {
     one_type::build(dir, NODES, Edges::All, &list, &tensors);
 }
 
-fn sampler(store: &Store) -> Sampler {
+const UNIFORM: Method = Method::Uniform { replace: false };
+
+fn sampler(store: &Store, method: Method) -> Sampler {
     let spec = SampleSpec::uniform(Fanouts::uniform(&[6, 4], 1).expect("fanouts"), 11);
+    let spec = SampleSpec { method, ..spec };
     let tensor = |owner, index| TensorRef { owner, index };
     let (node, edge) = (Owner::Node(NODE), Owner::Edge(TO));
     let tensors = vec![tensor(node, 1), tensor(edge, 0), tensor(node, 0)];
@@ -103,11 +106,11 @@ fn cases(dir: &Path) -> Vec<Case> {
 }
 
 /// Writes epochs 1 and 2, and the direct layout.
-fn compile(store: &Store, dir: &Path) {
+fn compile(store: &Store, method: Method, dir: &Path) {
     let options = DirectOptions::default();
     let plan = DirectPlan::new(store.snapshot(), dir, &options, &mut |_, _, _| true);
     plan.expect("plan").write(dir, "t", &mut |_, _, _| true).expect("written");
-    let mut survey = Survey::new(sampler(store)).expect("survey");
+    let mut survey = Survey::new(sampler(store, method)).expect("survey");
     let of_epoch = |epoch| {
         let jobs = jobs((epoch, 0), false);
         (0..STEPS).map(move |at| jobs.job(at)).map(|job| (job.seeds, job.stream))
@@ -116,7 +119,7 @@ fn compile(store: &Store, dir: &Path) {
         survey.count(NODE, &of_epoch(epoch).collect::<Vec<_>>()).expect("counts");
     });
     let hot = Arc::new(survey.rows_within(1 << 20));
-    let stored = sampler(store).storing(&hot).expect("stored");
+    let stored = sampler(store, method).storing(&hot).expect("stored");
     for epoch in 1..3 {
         let id = EpochId { key: [].into(), train_epoch: epoch, set: 1..3 };
         let name = format!("{epoch}.epoch");
@@ -136,10 +139,16 @@ fn is_legal(plan: &Settings) -> bool {
 }
 
 /// Makes the batches of a case and compares them.
-fn check(store: &Store, (with, way): (&With, Way), jobs: Jobs, fits: bool, expected: &[MiniBatch]) {
+fn check(
+    (store, method): (&Store, Method),
+    (with, way): (&With, Way),
+    jobs: Jobs,
+    fits: bool,
+    expected: &[MiniBatch],
+) {
     let (goes_on, memory) = (jobs.goes_on, store.budget().limit_bytes());
     let asked = if let Way::Ahead(plan) = &way { Some(plan.clone()) } else { None };
-    let made = Pipeline::new(with(sampler(store)), jobs, way);
+    let made = Pipeline::new(with(sampler(store, method)), jobs, way);
     assert_eq!(made.is_ok(), asked.as_ref().is_none_or(is_legal));
     let Ok(mut made) = made else { return };
     for (number, expected) in expected.iter().enumerate() {
@@ -161,17 +170,22 @@ fn check(store: &Store, (with, way): (&With, Way), jobs: Jobs, fits: bool, expec
     assert!(peak <= memory, "{peak} of {memory}");
 }
 
+/// The batches of plain sampling, of all [`FIRST`].
+fn sampled(store: &Store, method: Method) -> [Vec<MiniBatch>; 2] {
+    FIRST.map(|(first, goes_on)| {
+        let (jobs, plain) = (jobs(first, goes_on), sampler(store, method));
+        let jobs = (0..jobs.len().min(TAKEN as u64)).map(|at| jobs.job(at));
+        jobs.map(|job| plain.sample(&[(NODE, &job.seeds)], job.stream).expect("batch")).collect()
+    })
+}
+
 #[test]
 fn every_way_gives_the_batches_of_plain_sampling() {
     let (dir, out) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
     build(dir.path());
     let plain = open(dir.path(), 512 << 20);
-    compile(&plain, out.path());
-    let expected = FIRST.map(|(first, goes_on)| -> Vec<MiniBatch> {
-        let (jobs, plain) = (jobs(first, goes_on), sampler(&plain));
-        let jobs = (0..jobs.len().min(TAKEN as u64)).map(|at| jobs.job(at));
-        jobs.map(|job| plain.sample(&[(NODE, &job.seeds)], job.stream).expect("batch")).collect()
-    });
+    compile(&plain, UNIFORM, out.path());
+    let expected = sampled(&plain, UNIFORM);
     assert_eq!(expected.each_ref().map(Vec::len), [STEPS as usize - 8, TAKEN]);
     let topology = plain.snapshot().resident_bytes(TO);
     for (memory, fits) in [(128 << 20, true), (56 << 20, false)] {
@@ -181,8 +195,40 @@ fn every_way_gives_the_batches_of_plain_sampling() {
                 // What the test prints if it fails ends with the case.
                 println!("{name}, topology fits: {fits}, goes on: {goes_on}");
                 let store = open(dir.path(), memory);
-                check(&store, (&with, way), jobs(first, goes_on), fits, expected);
+                check((&store, UNIFORM), (&with, way), jobs(first, goes_on), fits, expected);
             }
+        }
+    }
+}
+
+#[test]
+fn every_method_is_served_by_what_the_table_says_and_refused_by_the_rest() {
+    let dir = tempfile::tempdir().expect("dir");
+    build(dir.path());
+    let plain = open(dir.path(), 512 << 20);
+    for method in [
+        Method::Labor { dependent: 2 },
+        Method::Weighted { replace: false },
+        Method::Weighted { replace: true },
+    ] {
+        assert!(method.works_with(Source::Pages) && method.works_with(Source::Memory));
+        assert!(method.works_with(Source::Compiled));
+        let out = tempfile::tempdir().expect("dir");
+        compile(&plain, method, out.path());
+        let expected = &sampled(&plain, method)[1];
+        for (name, with, way) in cases(out.path()) {
+            println!("{name}, {method:?}");
+            if name == "direct" && !method.works_with(Source::Sections) {
+                let file = DirectFile::open(plain.snapshot(), out.path(), "t.direct");
+                let file = Arc::new(file.expect("opens"));
+                let refused = sampler(&plain, method).with_direct(file).err().expect("refused");
+                let named = format!("{} sampling looks at", method.row().name);
+                assert!(refused.to_string().contains(&named), "{refused}");
+                continue;
+            }
+            let store = open(dir.path(), 128 << 20);
+            let (first, goes_on) = FIRST[1];
+            check((&store, method), (&with, way), jobs(first, goes_on), true, expected);
         }
     }
 }
@@ -200,7 +246,7 @@ fn a_plan_whose_numbers_do_not_fit_is_refused() {
     ] {
         let way = Way::Each { prefetch: 1, threads: 1 };
         let jobs = Jobs { plan, ..whole.clone() };
-        let refused = Pipeline::new(sampler(&store), jobs, way).err().expect("refused");
+        let refused = Pipeline::new(sampler(&store, UNIFORM), jobs, way).err().expect("refused");
         assert!(matches!(refused, SampleError::Spec(_)), "{refused}");
     }
 }

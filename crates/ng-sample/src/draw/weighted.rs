@@ -9,6 +9,7 @@
 
 use std::f64::consts::{LN_2, SQRT_2};
 
+use ng_types::canary::planted;
 use ng_types::{DrawKey, Draws, EdgeTypeId, NodeId};
 
 use super::Piece;
@@ -114,6 +115,8 @@ impl Choice {
         let (picked, bound) = (&mut self.picked, &mut self.bound);
         self.draws.each_in(first..first + weights.len() as u32, |position, bits| {
             let weight = f64::from(weights[(position - first) as usize]);
+            let weight =
+                if planted("weights_are_ignored") { weight.min(1.0).ceil() } else { weight };
             let number = inside_unit(bits);
             // As -ln(u) is at least 1 - u, most entries of long lists need no logarithm. The factor
             // is far above the errors of rounding.
