@@ -32,7 +32,8 @@ fn run(
 ) -> Result<Figures, Failure> {
     let store = Store::open(dir, options)?;
     let spec = SampleSpec::uniform(Fanouts::uniform(fanouts, 1)?, 5);
-    let sampler = Sampler::new(Arc::clone(&store.snapshot()), spec, Vec::new())?;
+    let sampler =
+        Sampler::new(Arc::clone(&store.snapshot()), spec, Vec::new())?.without_held_topologies();
     let sampler = sampler.with_engine(engine);
     let mut scratch = SampleScratch::default();
     let mut times = Vec::new();

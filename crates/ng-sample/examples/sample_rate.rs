@@ -204,7 +204,7 @@ fn compare_weighted(dir: &Path, nodes: u64, batches: &[Vec<u64>]) -> Result<(), 
     ];
     let sampler = |method| -> Result<Sampler, Failure> {
         let spec = SampleSpec { fanouts: Fanouts::uniform(&FANOUTS, 1)?, method, seed: 7 };
-        Ok(Sampler::new(store.snapshot(), spec, Vec::new())?)
+        Ok(Sampler::new(store.snapshot(), spec, Vec::new())?.without_held_topologies())
     };
     let paged = methods.map(|(name, method)| Ok((name, sampler(method)?)));
     let paged = paged.into_iter().collect::<Result<Vec<_>, Failure>>()?;
@@ -231,7 +231,8 @@ fn main() -> Result<(), Failure> {
     let snapshot = store.snapshot();
     let fanouts = Fanouts::uniform(&FANOUTS, 1)?;
     let spec = SampleSpec::uniform(fanouts, 7);
-    let paged = Sampler::new(Arc::clone(&snapshot), spec.clone(), Vec::new())?;
+    let paged =
+        Sampler::new(Arc::clone(&snapshot), spec.clone(), Vec::new())?.without_held_topologies();
     let mut random = Random(2);
     let mut draw = |_| (0..SEEDS).map(|_| random.below(nodes)).collect();
     let seeds: Vec<Vec<u64>> = (0..batches).map(&mut draw).collect();
@@ -261,7 +262,8 @@ fn main() -> Result<(), Failure> {
     count_rows(&resident, &seeds)?;
     for dependent in [1, 16] {
         let spec = SampleSpec { method: Method::Labor { dependent }, ..spec.clone() };
-        let labor = Sampler::new(Arc::clone(&snapshot), spec, Vec::new())?;
+        let labor =
+            Sampler::new(Arc::clone(&snapshot), spec, Vec::new())?.without_held_topologies();
         let few = &seeds[..batches.min(3)];
         measure("labor, pages", few, |seeds, stream| plain(&labor, seeds, stream))?;
         let labor = labor.with_resident(vec![Some(Arc::clone(&topology))])?;

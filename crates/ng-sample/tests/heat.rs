@@ -35,7 +35,9 @@ fn count(
     range: std::ops::Range<u64>,
 ) -> Vec<u32> {
     let spec = SampleSpec::uniform(Fanouts::uniform(fanouts, 1).expect("fanouts"), seed);
-    let sampler = Sampler::new(Arc::clone(snapshot), spec, Vec::new()).expect("sampler");
+    let sampler = Sampler::new(Arc::clone(snapshot), spec, Vec::new())
+        .expect("sampler")
+        .without_held_topologies();
     let mut counts = vec![0; NODES as usize];
     for index in range {
         // Distinct seeds, as a loader takes them.

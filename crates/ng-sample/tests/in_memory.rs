@@ -32,7 +32,9 @@ fn compare(
     seeds: &[(NodeTypeId, &[u64])],
     stream: u64,
 ) {
-    let paged = Sampler::new(store.snapshot(), spec.clone(), Vec::new()).expect("sampler");
+    let paged = Sampler::new(store.snapshot(), spec.clone(), Vec::new())
+        .expect("sampler")
+        .without_held_topologies();
     let expected = paged.sample(seeds, stream).expect("from pages");
     let mut scratch = SampleScratch::default();
     for chosen in [0b11_1111, 0b01_0101, 0b10_1010, 0] {
@@ -122,7 +124,9 @@ fn columns_are_gathered_for_batches_from_memory() {
     let snapshot = store.snapshot();
     let fanouts = Fanouts::uniform(&[6, 4], EDGE_TYPES.len()).expect("fanouts");
     let spec = SampleSpec::uniform(fanouts, 2);
-    let paged = Sampler::new(Arc::clone(&snapshot), spec, features()).expect("sampler");
+    let paged = Sampler::new(Arc::clone(&snapshot), spec, features())
+        .expect("sampler")
+        .without_held_topologies();
     let resident = paged.clone().with_resident(load(&snapshot, |_| true)).expect("fits");
     for stream in 0..5 {
         let seeds: Vec<u64> = (0..40).map(|i| (i * 31 + stream * 7) % PAPERS).collect();
@@ -140,7 +144,9 @@ fn what_sampling_holds_is_counted_and_given_back() {
     let snapshot = store.snapshot();
     let fanouts = Fanouts::uniform(&[15, 10], 6).expect("fanouts");
     let spec = SampleSpec::uniform(fanouts, 2);
-    let sampler = Sampler::new(Arc::clone(&snapshot), spec, Vec::new()).expect("sampler");
+    let sampler = Sampler::new(Arc::clone(&snapshot), spec, Vec::new())
+        .expect("sampler")
+        .without_held_topologies();
     let sampler = sampler.with_resident(load(&snapshot, |_| true)).expect("fits");
     let cached = |store: &Store| store.stats().block_cache_bytes + store.stats().row_cache_bytes;
     let before = store.budget().used_bytes() - cached(&store);
@@ -167,7 +173,9 @@ fn a_topology_of_another_type_or_version_is_refused() {
     let snapshot = store.snapshot();
     let spec = SampleSpec::uniform(Fanouts::uniform(&[2], 6).expect("fanouts"), 2);
     let sampler = |snapshot: &Arc<Snapshot>| {
-        Sampler::new(Arc::clone(snapshot), spec.clone(), Vec::new()).expect("sampler")
+        Sampler::new(Arc::clone(snapshot), spec.clone(), Vec::new())
+            .expect("sampler")
+            .without_held_topologies()
     };
     let mut turned = load(&snapshot, |_| true);
     turned.rotate_left(1);

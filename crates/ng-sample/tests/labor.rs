@@ -19,7 +19,7 @@ fn labor(fanouts: Fanouts, dependent: u32) -> SampleSpec {
 }
 
 fn sampler(snapshot: &Arc<Snapshot>, spec: SampleSpec) -> Sampler {
-    Sampler::new(Arc::clone(snapshot), spec, Vec::new()).expect("sampler")
+    Sampler::new(Arc::clone(snapshot), spec, Vec::new()).expect("sampler").without_held_topologies()
 }
 
 /// The same with the edge types in memory for which `chosen` has a bit.

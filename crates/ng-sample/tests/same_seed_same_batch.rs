@@ -40,7 +40,7 @@ fn batches_of(
 ) -> Vec<MiniBatch> {
     let store = open(dir, memory, backend);
     let sampler = Sampler::new(store.snapshot(), spec.clone(), tensors).expect("sampler");
-    let sampler = sampler.with_topology_within(topology).expect("loads");
+    let sampler = sampler.without_held_topologies().with_topology_within(topology).expect("loads");
     assert_eq!(sampler.topology_bytes() > 0, topology > 0);
     let engine = if threads == 2 { Engine::Hops } else { Engine::Streaming };
     let sampler = sampler.with_engine(engine);

@@ -14,7 +14,7 @@ fn sampler(dir: &std::path::Path, fanouts: &[i64], replace: bool, seed: u64) -> 
     let fanouts = Fanouts::uniform(fanouts, common::EDGE_TYPES.len()).expect("fanouts");
     let method = Method::Uniform { replace };
     let spec = SampleSpec { method, ..SampleSpec::uniform(fanouts, seed) };
-    Sampler::new(store.snapshot(), spec, features()).expect("sampler")
+    Sampler::new(store.snapshot(), spec, features()).expect("sampler").without_held_topologies()
 }
 
 fn assert_equals_reference(batch: &MiniBatch, reference: &common::Reference) {
@@ -51,7 +51,9 @@ fn scaled_rows_come_as_what_was_asked_for() {
     let mut columns: Vec<_> = wanted.into_iter().map(|dtype| column(tensor, dtype)).collect();
     // Rows that are wider on disk than in the batch.
     columns.push(column(common::features()[1], Some(Dtype::F16)));
-    let sampler = Sampler::with_columns(store.snapshot(), spec.clone(), &columns).expect("sampler");
+    let sampler = Sampler::with_columns(store.snapshot(), spec.clone(), &columns)
+        .expect("sampler")
+        .without_held_topologies();
     let batch = sampler.sample(&[(NodeTypeId(1), &[3, 700, 8])], 2).expect("batch");
     let dtypes: Vec<Dtype> = batch.columns.iter().map(|column| column.dtype).collect();
     assert_eq!(dtypes, [Dtype::F32, Dtype::I8, Dtype::F16, Dtype::Bf16, Dtype::F16]);

@@ -14,7 +14,9 @@ use ng_types::NodeTypeId;
 fn samplers(store: &Store, fanouts: &Fanouts, replace: bool) -> [Sampler; 2] {
     let method = Method::Uniform { replace };
     let spec = SampleSpec { method, ..SampleSpec::uniform(fanouts.clone(), 40) };
-    let sampler = Sampler::new(store.snapshot(), spec, Vec::new()).expect("sampler");
+    let sampler = Sampler::new(store.snapshot(), spec, Vec::new())
+        .expect("sampler")
+        .without_held_topologies();
     [sampler.clone().with_engine(Engine::Hops), sampler.with_engine(Engine::Streaming)]
 }
 
@@ -100,7 +102,9 @@ fn columns_are_gathered_and_the_memory_is_given_back() {
     let store = open(dir.path(), 64 << 20, BackendChoice::Auto);
     let fanouts = Fanouts::uniform(&[4, 3], common::EDGE_TYPES.len()).expect("fanouts");
     let spec = SampleSpec::uniform(fanouts, 2);
-    let sampler = Sampler::new(store.snapshot(), spec, features()).expect("sampler");
+    let sampler = Sampler::new(store.snapshot(), spec, features())
+        .expect("sampler")
+        .without_held_topologies();
     let cached = |store: &Store| store.stats().block_cache_bytes + store.stats().row_cache_bytes;
     let before = store.budget().used_bytes() - cached(&store);
     for stream in 0..3 {

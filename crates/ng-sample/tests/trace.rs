@@ -28,7 +28,9 @@ fn each_draw_stands_where_the_list_has_whom_it_finds() {
     let list = skewed_list(NODES);
     build(dir.path(), NODES, Edges::Nothing, &list, &[]);
     let store = open(dir.path(), 64 << 20);
-    let sampler = Sampler::new(store.snapshot(), spec(), Vec::new()).expect("sampler");
+    let sampler = Sampler::new(store.snapshot(), spec(), Vec::new())
+        .expect("sampler")
+        .without_held_topologies();
     let trace = traced(&sampler).expect("trace");
     assert_eq!(trace.check(), Ok(()));
     assert_eq!(trace.batches(), 4);

@@ -69,7 +69,7 @@ fn sampler(snapshot: &Arc<Snapshot>, fanouts: &[i64], replace: bool) -> Sampler 
     let fanouts = Fanouts::uniform(fanouts, 1).expect("fanouts");
     let method = Method::Weighted { replace };
     let spec = SampleSpec { fanouts, method, seed: SEED };
-    Sampler::new(Arc::clone(snapshot), spec, Vec::new()).expect("sampler")
+    Sampler::new(Arc::clone(snapshot), spec, Vec::new()).expect("sampler").without_held_topologies()
 }
 
 fn in_memory(paged: &Sampler) -> Sampler {
