@@ -19,13 +19,12 @@ import numpy as np
 from neargraph import _core
 from neargraph._process import ProcessLocal, workers_of_this_process
 from neargraph.exceptions import BudgetTooSmall, NeargraphError, StoreClosed
+from neargraph.reader import as_ids
 from neargraph.schema import Schema, parse_catalog
-from neargraph.snapshot import EdgeName, Neighbors, Reader, Snapshot, as_ids
+from neargraph.snapshot import PygReader, Snapshot
 from neargraph.units import format_bytes, parse_bytes
 from neargraph.update.batch import Batch
 from neargraph.update.turn import Turn
-
-__all__ = ["EdgeName", "Neighbors", "Reader", "Snapshot", "Store", "as_ids", "open"]
 
 _LOG_FILES = ("wal.a", "wal.b")
 
@@ -75,7 +74,7 @@ def open(
     )
 
 
-class Store(Reader):
+class Store(PygReader):
     """One open store. Safe to use from many threads; cheap to send to workers.
 
     Everything that is asked of a store is answered from its newest commit; `snapshot`, loaders and

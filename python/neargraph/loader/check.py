@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from neargraph import _core
 from neargraph._process import ProcessLocal
 from neargraph.exceptions import WrongRow
+from neargraph.reader import Version
 from neargraph.schema import EdgeType, Kind, NodeType
-from neargraph.snapshot import Snapshot
 
 # Of the second handle, beside the store's budget.
 _MEMORY_BYTES = 32_000_000
@@ -29,7 +29,7 @@ Column = tuple[Kind, int, str, str | None]
 class RowCheck:
     """Checks the rows of batches of `snapshot`."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Version) -> None:
         self._snapshot = snapshot
         self._start()
 

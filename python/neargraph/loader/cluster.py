@@ -19,8 +19,8 @@ from neargraph.exceptions import MissingDependency, UnsupportedArgument
 from neargraph.loader.options import check_count
 from neargraph.loader.sampler import Attrs, check_x, resolve_attrs
 from neargraph.loader.seeds import SeedPlan
+from neargraph.reader import Reader, Version
 from neargraph.schema import Schema
-from neargraph.snapshot import Reader, Snapshot
 from neargraph.splits import SPLITS, split_columns, split_mask
 
 try:
@@ -116,7 +116,7 @@ class ClusterLoader(EpochLoader):
         self._seconds = {"sample": 0.0, "read": 0.0, "gather": 0.0}
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> Version:
         """The version of the store that is read."""
         return self._snapshot
 

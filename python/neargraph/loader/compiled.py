@@ -4,10 +4,10 @@ What lives here: where the files are, and the key by which they are found: every
 batch. Which of them serve a loader is for the compiled core.
 """
 
-import json
+import os
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from neargraph import _core
 from neargraph.exceptions import (
@@ -17,26 +17,19 @@ from neargraph.exceptions import (
     StoreDamaged,
     UnsupportedArgument,
 )
-from neargraph.loader.options import Compiled
 from neargraph.loader.seeds import InputNodes, SeedPlan
-from neargraph.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from neargraph.loader.sampler import NeighborSampler
 
 # How the name of a whole epoch's file ends: SET.EPOCH.epoch.
 SUFFIX = ".epoch"
 
 
-def epoch_key(sampler: "NeighborSampler", inputs: InputNodes, plan: SeedPlan) -> dict[str, str]:
-    """Everything that shapes the batches of an epoch, but for its number."""
-    dependent = f", {sampler.dependent_batches} dependent" if sampler.method == "labor" else ""
+def epoch_key(sampler: dict[str, str], inputs: InputNodes, plan: SeedPlan) -> dict[str, str]:
+    """Everything that shapes the batches of an epoch, but for its number.
+
+    `sampler` is the part that a sampler brings (`NeighborSampler.key`).
+    """
     return {
-        "method": sampler.method + dependent,
-        "store": sampler.snapshot.fingerprint,
-        "fanouts": json.dumps(sampler.fanouts),
-        "replace": str(sampler.replace),
-        "seed": str(sampler.seed),
+        **sampler,
         "input_nodes": inputs.digest(),
         "batch_size": str(plan.batch_size),
         "shuffle": f"by seed {plan.seed}" if plan.shuffle else "no",
@@ -45,18 +38,18 @@ def epoch_key(sampler: "NeighborSampler", inputs: InputNodes, plan: SeedPlan) ->
     }
 
 
-def default_directory(snapshot: Snapshot) -> Path:
-    """Where the compiled epochs of a store are unless somebody says otherwise."""
-    return Path(snapshot.path) / "compiled"
+def default_directory(store: str) -> Path:
+    """Where the compiled files of the store at a path are unless somebody says otherwise."""
+    return Path(store) / "compiled"
 
 
-def make_directory(directory: Path, snapshot: Snapshot) -> None:
+def make_directory(directory: Path, store: str) -> None:
     """Makes the directory of compiled files if there is none.
 
     Raises:
         UnsupportedArgument: It is a symbolic link inside the store.
     """
-    if directory == default_directory(snapshot) and directory.is_symlink():
+    if directory == default_directory(store) and directory.is_symlink():
         raise UnsupportedArgument(
             f"{directory} is a symbolic link, which is not followed for writing; remove it, or "
             "name another directory"
@@ -65,9 +58,9 @@ def make_directory(directory: Path, snapshot: Snapshot) -> None:
 
 
 def find_compiled(
-    compiled: Compiled, sampler: "NeighborSampler", inputs: InputNodes, plan: SeedPlan
+    compiled: Literal[True] | str | os.PathLike[str], store: str, key: dict[str, str]
 ) -> _core.Epochs | None:
-    """The compiled epochs that fit; of several sets the one with most epochs, then hot rows.
+    """The compiled epochs of a key; of several sets the one with most epochs, then hot rows.
 
     With ``"auto"`` whatever is raised otherwise means None; damage, and files of another version of
     the format, with a warning.
@@ -77,14 +70,12 @@ def find_compiled(
         CompiledOutdated: There are only files of another version of the format.
         StoreDamaged: A file that may be a part of the set is damaged, or one is missing.
     """
-    if compiled is False or sampler.layout == "direct":
-        return None
     if compiled is True or compiled == "auto":
-        directory = default_directory(sampler.snapshot)
+        directory = default_directory(store)
     else:
         directory = Path(compiled)
     try:
-        return _core.Epochs(str(directory), epoch_key(sampler, inputs, plan))
+        return _core.Epochs(str(directory), key)
     except (CompiledMismatch, StoreDamaged, IoFailed) as error:
         if compiled != "auto":
             raise

@@ -97,7 +97,7 @@ class EpochCompiler:
         self._inputs = inputs
         self._plan = plan
         self._epochs = range(first_epoch, first_epoch + epochs)
-        self.directory = directory or default_directory(sampler.snapshot)
+        self.directory = directory or default_directory(sampler.snapshot.path)
         self._name = name
 
     def estimate(self) -> Estimate:
@@ -187,9 +187,9 @@ class EpochCompiler:
         # Its counters and its topology are needed no more, and the look-ahead needs the memory.
         del survey
         stored = hot.stored(self._sampler.core)
-        key = epoch_key(self._sampler, self._inputs, self._plan)
+        key = epoch_key(self._sampler.key, self._inputs, self._plan)
         name = self._name or _set_name(key, hot, self._epochs)
-        make_directory(self.directory, self._sampler.snapshot)
+        make_directory(self.directory, self._sampler.snapshot.path)
         missing = [e for e in self._epochs if overwrite or not self._is_there(name, e, key, hot)]
         self.check_room(expected * len(missing) // len(self._epochs))
         written = 0

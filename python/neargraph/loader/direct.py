@@ -20,7 +20,7 @@ from neargraph.exceptions import (
 )
 from neargraph.loader.compiled import default_directory, make_directory
 from neargraph.loader.methods import check_served
-from neargraph.snapshot import Snapshot
+from neargraph.reader import Version
 from neargraph.units import format_bytes
 
 # How the name of a whole file ends.
@@ -50,7 +50,7 @@ def check_layout(layout: str, method: str) -> str:
     return layout
 
 
-def find_direct(snapshot: Snapshot, tensors: Sequence[str], layout: str) -> tuple[str, str]:
+def find_direct(snapshot: Version, tensors: Sequence[str], layout: str) -> tuple[str, str]:
     """Directory and name of the file of `snapshot` that has most of `tensors`, or of the named one.
 
     Raises:
@@ -60,7 +60,7 @@ def find_direct(snapshot: Snapshot, tensors: Sequence[str], layout: str) -> tupl
     if layout.endswith(SUFFIX):
         named = Path(layout).absolute()
         return str(named.parent), named.name
-    directory = default_directory(snapshot)
+    directory = default_directory(snapshot.path)
     reason: Exception | None = None
     best: tuple[int, str] | None = None
     for path in sorted(directory.glob(f"*{SUFFIX}")):
@@ -89,7 +89,7 @@ def find_direct(snapshot: Snapshot, tensors: Sequence[str], layout: str) -> tupl
 
 
 def compile_direct(
-    snapshot: Snapshot,
+    snapshot: Version,
     name: str = "graph",
     *,
     directory: Path | None = None,
@@ -117,7 +117,7 @@ def compile_direct(
         UnsupportedArgument: The store cannot be laid out so; says why.
         IoFailed: The disk is too full, or failed.
     """
-    directory = directory or default_directory(snapshot)
+    directory = directory or default_directory(snapshot.path)
     if name != Path(name).name or not name:
         raise ValueError(f"{name!r} is not the name of a file")
     place = directory if directory.exists() else directory.parent
@@ -138,7 +138,7 @@ def compile_direct(
                 f"{directory} has {format_bytes(free)} free; name fewer tensors, or a directory on "
                 "another disk"
             )
-        make_directory(directory, snapshot)
+        make_directory(directory, snapshot.path)
         core.write(str(directory), name, progress)
     return facts | {"written": True}
 

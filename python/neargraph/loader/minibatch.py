@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from neargraph import _core
 from neargraph.dtypes import SparseRows
+from neargraph.reader import EdgeName
 from neargraph.schema import NodeType, Schema
-from neargraph.snapshot import EdgeName
 from neargraph.splits import split_mask
 
 

@@ -30,8 +30,8 @@ from neargraph.loader.refused import refuse_unsupported
 from neargraph.loader.sampler import Attrs, NeighborSampler, check_x
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 from neargraph.loader.workers import BatchSource, WorkerPool
+from neargraph.reader import Reader, Version
 from neargraph.schema import Schema
-from neargraph.snapshot import Reader, Snapshot
 
 # What DataLoader has for its processes, and what it does without.
 _WORKER_OPTIONS: dict[str, Any] = {
@@ -190,7 +190,7 @@ class NeighborLoader(EpochLoader):
             self._pipeline = Pipeline(sampler, inputs, plan, options, goes_on=True)
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> Version:
         """The version of the store that is sampled."""
         return self._source.sampler.snapshot
 

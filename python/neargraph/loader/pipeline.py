@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from neargraph import _core
 from neargraph._process import ProcessLocal, closed_in_this_process
-from neargraph.loader.compiled import find_compiled
+from neargraph.loader.compiled import epoch_key, find_compiled
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.options import ReadOptions
 from neargraph.loader.seeds import InputNodes, SeedPlan
@@ -52,7 +52,10 @@ class Pipeline:
         self._plan = plan
         self._options = options
         self._goes_on = goes_on
-        self._compiled = find_compiled(options.compiled, sampler, inputs, plan)
+        self._compiled: _core.Epochs | None = None
+        if options.compiled is not False and sampler.layout == "paged":
+            key = epoch_key(sampler.key, inputs, plan)
+            self._compiled = find_compiled(options.compiled, sampler.snapshot.path, key)
         self._local: ProcessLocal[_core.Loader] = ProcessLocal(self._build)
         # Whether compiled epochs serve is known when the loader is made.
         self.epochs = None if self._compiled is None else self._local.get().epochs
@@ -64,7 +67,7 @@ class Pipeline:
             self._inputs.core(),
             self._plan,
             goes_on=self._goes_on,
-            spill_dir=self._sampler.snapshot.store.path,
+            spill_dir=self._sampler.snapshot.path,
             compiled=compiled,
             **self._options.of_core(),
         )

@@ -5,6 +5,7 @@ seeds, which fanouts, which tensors. The invariant: a batch is a pure function o
 replace, seed, stream, seeds), whatever the threads, the prefetch or the process.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,8 +24,8 @@ from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.options import Compiled, ReadOptions
 from neargraph.loader.pipeline import BY_ITSELF, Pipeline
 from neargraph.loader.seeds import InputNodes, SeedPlan, resolve_input_nodes
+from neargraph.reader import Reader, as_ids
 from neargraph.schema import EdgeType, Kind, NodeType, Schema
-from neargraph.snapshot import Reader, as_ids
 from neargraph.splits import SPLITS, split_columns
 
 Attrs = Sequence[str] | Mapping[Any, Sequence[str]] | None
@@ -135,9 +136,21 @@ class NeighborSampler:
     @property
     def core(self) -> _core.Sampler:
         """The compiled sampler of this process."""
-        # Asking the store first turns a use after close into StoreClosed.
-        _ = self.snapshot.store.core
+        # Asking the snapshot first turns a use after close into StoreClosed.
+        _ = self.snapshot.version
         return self._local.get()
+
+    @property
+    def key(self) -> dict[str, str]:
+        """What of the sampler shapes a batch, in words; the key of compiled epochs has it."""
+        dependent = f", {self.dependent_batches} dependent" if self.method == "labor" else ""
+        return {
+            "method": self.method + dependent,
+            "store": self.snapshot.fingerprint,
+            "fanouts": json.dumps(self.fanouts),
+            "replace": str(self.replace),
+            "seed": str(self.seed),
+        }
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k != "_local"}

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from neargraph import _core
 from neargraph.exceptions import NodeOutOfRange
+from neargraph.reader import Reader, as_ids
 from neargraph.schema import NodeType
-from neargraph.snapshot import Reader, as_ids
 from neargraph.splits import SPLITS, split_owner
 
 SeedPlan = _core.SeedPlan

@@ -12,7 +12,7 @@ from neargraph import _core
 from neargraph.exceptions import CompiledOutdated, NeargraphError
 from neargraph.loader.compiled import SUFFIX, file_name
 from neargraph.loader.direct import list_direct
-from neargraph.snapshot import Snapshot
+from neargraph.reader import Version
 
 Progress = Callable[[str, int, int], None]
 """Called with a phase, and how much of how much of it is done."""
@@ -23,7 +23,7 @@ Report = dict[str, Any]
 def verify_compiled(
     report: Report,
     path: str | Path,
-    snapshot: Snapshot | None,
+    snapshot: Version | None,
     progress: Progress,
     bytes_per_s: int | None = None,
 ) -> None:
@@ -87,7 +87,7 @@ def _missing(epochs: range, found: dict[int, str]) -> Iterator[dict[str, Any]]:
 
 
 def _verify_direct(
-    directory: Path, snapshot: Snapshot | None, report: Report, pace: "_Pace"
+    directory: Path, snapshot: Version | None, report: Report, pace: "_Pace"
 ) -> None:
     wanted = "" if snapshot is None else snapshot.fingerprint
     for facts in list_direct(directory.parent, wanted):

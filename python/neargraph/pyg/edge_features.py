@@ -7,8 +7,8 @@ import torch
 
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.collate import as_tensor
+from neargraph.reader import Reader
 from neargraph.schema import EdgeType
-from neargraph.snapshot import Reader
 
 
 class EdgeFeatures:

@@ -14,8 +14,8 @@ from torch_geometric.data import TensorAttr
 
 from neargraph.exceptions import NameNotFound, UnsupportedArgument
 from neargraph.loader.collate import as_tensor
+from neargraph.reader import Reader, as_ids
 from neargraph.schema import EdgeType, Kind, NodeType, Schema, TensorMeta
-from neargraph.snapshot import Reader, as_ids
 from neargraph.splits import SPLITS, split_code, split_columns
 
 _READ_ONLY = "PyG cannot write to a neargraph store; use store.write()"

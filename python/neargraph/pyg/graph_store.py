@@ -14,8 +14,8 @@ from torch_geometric.data import GraphStore as PygGraphStore
 from torch_geometric.data.graph_store import EdgeLayout
 
 from neargraph.exceptions import UnsupportedArgument
+from neargraph.reader import Reader
 from neargraph.schema import EdgeType
-from neargraph.snapshot import Reader
 
 _READ_ONLY = "PyG cannot write to a neargraph store; use store.write()"
 

@@ -26,7 +26,7 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample
 from neargraph.exceptions import NodeOutOfRange, UnsupportedArgument
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.sampler import NeighborSampler
-from neargraph.snapshot import Reader, as_ids
+from neargraph.reader import Reader, as_ids
 from neargraph.splits import SPLITS
 
 _TIMES = "sampling by time is not built; leave input_time and edge_label_time out"

@@ -22,8 +22,8 @@ from neargraph.exceptions import (
     RowWidth,
     UnsupportedArgument,
 )
+from neargraph.reader import EdgeName, as_ids
 from neargraph.schema import EdgeType, Kind, NodeType, Schema
-from neargraph.snapshot import EdgeName, as_ids
 from neargraph.splits import split_code
 from neargraph.update.rows import as_array, shown, to_float32, to_rows
 
