@@ -46,6 +46,7 @@ def open(
             ``"256MB"`` (10^6) or ``"1GiB"`` (2^30). None is a quarter of the machine's memory
             or of the cgroup's limit.
         backend: ``"auto"``, ``"uring"``, ``"direct"``, ``"pread"``, ``"mmap"`` or ``"memory"``.
+            Compiled epochs of the store are read with it, too.
         queue_depth: How many reads are kept in flight.
         recover: Whether commits that a crashed writer has left in the log are put into the store.
             If not, the last checkpoint is what is read, even where the log is damaged.

@@ -69,8 +69,9 @@ class EpochLoader(ABC):
 
     def stages(self) -> dict[str, float]:
         """Seconds that each stage has worked since the loader was made, and that its consumer has
-        waited: ``sample``, ``read`` (rows read ahead of their batches), ``gather`` (rows put into
-        batches, and read where nothing reads ahead), ``copy``, ``wait``.
+        waited: ``sample``, ``read`` (rows, or records of compiled epochs, read ahead of their
+        batches), ``gather`` (rows put into batches, and read where nothing reads ahead), ``copy``,
+        ``wait``.
 
         Stages work at the same time, and each may have several threads whose times are added, so
         the sum may pass the wall time. Processes of ``num_workers`` count for themselves.

@@ -201,12 +201,16 @@ class NeighborLoader(EpochLoader):
 
     def chosen(self) -> dict[str, Any] | None:
         """How rows are read ahead: policy, window, phases, rows in memory, expected reads and
-        bytes a batch. None before the first batch, or where nothing is read ahead."""
+        bytes a batch; of compiled epochs how many take turns, and what of the memory is for what.
+        None before the first batch, or where nothing is read ahead."""
         return self._pipeline.chosen() if self._pipeline is not None else None
 
     def waits(self) -> dict[str, float]:
-        """Seconds that each stage has waited, and for what: the one that waits least bounds the
-        others. Processes of ``num_workers`` count for themselves."""
+        """Seconds that the stages have waited since the loader was made, by what they waited for;
+        ``docs/reading.md`` has the table. A wait that this way of reading does not have is 0.
+
+        The stage that waits least bounds the others. Each may have several threads whose times are
+        added. Processes of ``num_workers`` count for themselves."""
         return dict(self._source.sampler.core.waits())
 
     def __len__(self) -> int:
