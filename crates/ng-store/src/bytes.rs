@@ -1,6 +1,7 @@
-//! Little-endian fields of byte slices, without a way to panic.
+//! Little-endian fields of byte slices.
 //!
-//! Reading past the end gives 0: decoders check lengths first, these are only the means.
+//! Bytes that are read may be anybody's: past their end is 0, and decoders refuse what is too short.
+//! Bytes that are written are our own: a field that does not fit is a bug, and stops.
 
 use crate::error::Damage;
 
@@ -16,11 +17,9 @@ pub(crate) fn le_u64(bytes: &[u8], at: usize) -> u64 {
     field(bytes, at).map_or(0, u64::from_le_bytes)
 }
 
-/// Overwrites the bytes at `at`; what does not fit is left out.
+/// Overwrites the bytes at `at`, all of which there are.
 pub(crate) fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
-    if let Some(place) = bytes.get_mut(at..at + value.len()) {
-        place.copy_from_slice(value);
-    }
+    bytes[at..at + value.len()].copy_from_slice(value);
 }
 
 fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {

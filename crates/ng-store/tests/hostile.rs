@@ -207,3 +207,33 @@ fn a_number_that_is_no_scale_is_damage_and_named_by_verify() {
     let report = verify_on(disk_of(files), &options, &mut |_, _| true).expect("opens");
     assert_eq!(report.problems.len(), 1, "{report:?}");
 }
+
+#[test]
+fn an_entry_that_leads_out_of_the_graph_is_refused_where_it_is_drawn() {
+    let mut random = seeded(33);
+    let mut model = Model::new(&[12, 40_000], 4096);
+    let edges = ModelEdges { destination: 1, has_edge_ids: true, ..ModelEdges::default() };
+    model.edges(edges, &[(3, 2), (900, 1_100)], &mut random);
+    let sound = model.files();
+    // An entry is a source of four bytes and an edge id of five, behind a header of 32.
+    for (at, what) in [(32, "source 4278190080"), (36, "edge id 4278190080")] {
+        let (mut files, mut catalog) = (sound.clone(), catalog_of(&sound));
+        let pages = catalog["edge_types"][0]["topology"]["pages"].as_u64().expect("a segment");
+        let name = catalog["segments"][pages as usize]["name"].as_str().expect("a name");
+        let file = format!("{name}.dat");
+        for page in files.get_mut(&file).expect("pages").chunks_exact_mut(BLOCK) {
+            put(page, at, 0xff00_0000);
+        }
+        repair(&mut files, &mut catalog);
+        let options = OpenOptions { memory: Some(8 << 20), ..OpenOptions::default() };
+        let store = Store::open_on(disk_of(files), &options).expect("opens");
+        for node in [3, 900] {
+            let mut found = Expansion::default();
+            let error = store.snapshot().neighbors(EdgeTypeId(0), &[node], &mut found);
+            let error = error.expect_err("damage");
+            let is_named = matches!(&error, ReadError::Damaged { file: found, what: said, .. }
+                if *found == file && said.starts_with(what));
+            assert!(is_named, "{error}");
+        }
+    }
+}

@@ -100,7 +100,7 @@ impl Catalog {
     fn check_nodes(&self, used: &mut [bool]) -> Result<(), Damage> {
         for (index, node_type) in self.node_types.iter().enumerate() {
             let name = &node_type.name;
-            let before = self.node_types.get(..index).unwrap_or_default();
+            let before = &self.node_types[..index];
             ensure(before.iter().all(|other| other.name != *name), || {
                 format!("two node types are called {name:?}")
             })?;
@@ -199,7 +199,7 @@ impl Catalog {
         ensure(tensors.len() <= TYPES_MAX, || format!("{} tensors", tensors.len()))?;
         for (index, tensor) in tensors.iter().enumerate() {
             let name = &tensor.name;
-            let before = tensors.get(..index).unwrap_or_default();
+            let before = &tensors[..index];
             ensure(before.iter().all(|other| other.name != *name), || {
                 format!("two tensors are called {name:?}")
             })?;

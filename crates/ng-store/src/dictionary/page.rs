@@ -86,7 +86,7 @@ impl<'a> StringPage<'a> {
             at += VALUE_BYTES + text.len();
         }
         let directory = bytes.len() - page.len() * OFFSET_BYTES;
-        let free = bytes.get(at..directory).unwrap_or_default();
+        let free = &bytes[at..directory];
         let reserved = crate::bytes::le_u32(bytes, 12) == 0;
         ensure(at == page.end && is_zero(free) && reserved, || {
             "dictionary page: padding is not 0".into()

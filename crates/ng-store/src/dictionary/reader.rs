@@ -130,7 +130,7 @@ impl DictionaryReader<'_> {
             let wrong = |damage: Damage| self.names.damaged(hit.record.page, &damage);
             let page = StringPage::decode(bytes, self.names.id, 0).map_err(wrong)?;
             let (first, _) = page.entry(0).map_err(wrong)?;
-            for (id, place) in sorted.get(hit.keys.clone()).unwrap_or_default() {
+            for (id, place) in &sorted[hit.keys.clone()] {
                 let (found, text) = page.entry(id.saturating_sub(first) as usize).map_err(wrong)?;
                 let text = std::str::from_utf8(text).ok().filter(|_| found == *id);
                 let text = text.ok_or_else(|| wrong(Damage::new("dictionary: a name is wrong")))?;

@@ -84,7 +84,7 @@ impl Addresses {
                         for (place, (_, address)) in places.zip(part) {
                             place.copy_from_slice(&address.to_le_bytes()[..width]);
                         }
-                        let first = part.first().map_or(0, |pair| pair.0);
+                        let first = part[0].0;
                         file.write_all_at(first * width as u64, &window[..part.len() * width])?;
                     }
                 }
@@ -112,6 +112,7 @@ impl Addresses {
                         (first, end) = (*node, *node + per_window);
                         let read = file.read_at(first * width as u64, window)?;
                         end = end.min(first + (read / width) as u64);
+                        assert!(*node < end, "the file lacks the address of node {node}");
                     }
                     *node = number(window, (*node - first) as usize, width);
                 }
@@ -122,7 +123,7 @@ impl Addresses {
 }
 
 fn number(bytes: &[u8], index: usize, width: usize) -> u64 {
-    let bytes = bytes.get(index * width..(index + 1) * width).unwrap_or_default();
+    let bytes = &bytes[index * width..(index + 1) * width];
     bytes.iter().rev().fold(0, |high, byte| high << 8 | u64::from(*byte))
 }
 

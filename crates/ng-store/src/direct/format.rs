@@ -182,12 +182,12 @@ impl Shape {
 
     /// Appends a number of [`Shape::width`] bytes.
     pub fn put_number(&self, to: &mut Vec<u8>, number: u64) {
-        to.extend_from_slice(number.to_le_bytes().get(..self.width).unwrap_or_default());
+        to.extend_from_slice(&number.to_le_bytes()[..self.width]);
     }
 
     /// Appends what an entry carries beside its source.
     pub fn put_edge_id(to: &mut Vec<u8>, edge_id: u64) {
-        to.extend_from_slice(edge_id.to_le_bytes().get(..EDGE_ID_BYTES).unwrap_or_default());
+        to.extend_from_slice(&edge_id.to_le_bytes()[..EDGE_ID_BYTES]);
     }
 
     /// The number of [`Shape::width`] bytes at `at`; 0 past the end.
@@ -221,12 +221,12 @@ pub(crate) fn seal(bytes: &mut [u8], kind: Kind, count: usize, page: u64, build:
 
 /// Checks a page that comes from the disk.
 pub(crate) fn check_page(bytes: &[u8], kind: Kind, page: u64, build: u64) -> Result<(), Damage> {
-    let (found, expected) = (checksum::of(bytes.get(4..).unwrap_or_default()), le_u32(bytes, 0));
+    let (found, expected) = (checksum::of(&bytes[4..]), le_u32(bytes, 0));
     ensure(found == expected, || format!("checksum {found:#010x}, expected {expected:#010x}"))?;
     let (found, other) = (le_u64(bytes, 8), le_u64(bytes, 16));
     ensure(found == page, || format!("it is page {found}"))?;
     ensure(other == build, || format!("it is of build {other:#018x}, this is {build:#018x}"))?;
-    let of = bytes.get(4..6).unwrap_or_default();
+    let of = &bytes[4..6];
     ensure(of == [kind as u8, 0], || format!("it is of kind {of:?}, expected {kind:?}"))
 }
 

@@ -157,9 +157,9 @@ impl Head {
     pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
         ensure(Self::len_from(bytes)? == bytes.len(), || "its head is cut off".into())?;
         let end = PREFIX_BYTES + le_u32(bytes, 12) as usize;
-        let text = bytes.get(PREFIX_BYTES..end).unwrap_or_default();
-        let rest = bytes.get(end..).unwrap_or_default();
-        let zeros = is_zero(bytes.get(20..PREFIX_BYTES).unwrap_or_default()) && is_zero(rest);
+        let text = &bytes[PREFIX_BYTES..end];
+        let rest = &bytes[end..];
+        let zeros = is_zero(&bytes[20..PREFIX_BYTES]) && is_zero(rest);
         ensure(zeros, || "its head is padded with something".into())?;
         let is_whole = checksum::of(text) == le_u32(bytes, 16);
         ensure(is_whole, || "the checksum of its head differs".into())?;

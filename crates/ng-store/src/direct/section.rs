@@ -89,7 +89,7 @@ impl<'a> Primary<'a> {
         let node = shape.number(bytes, SECTION_HEADER);
         let degree = shape.number(bytes, SECTION_HEADER + shape.width);
         let split = shape.split(degree);
-        let head = bytes.get(..2).unwrap_or_default();
+        let head = &bytes[..2];
         let expected = [PRIMARY, if split.is_long { IS_LONG } else { 0 }];
         ensure(head == expected, || format!("a section of kind {head:?}, expected {expected:?}"))?;
         ensure(node < bounds.nodes, || format!("node {node} of {}", bounds.nodes))?;
@@ -105,13 +105,13 @@ impl<'a> Primary<'a> {
             let inside = run.0.saturating_add(split.full) <= bounds.pages && last.0 < bounds.pages;
             ensure(inside && run.1 == 0, || format!("secondary sections at {run:?}, {last:?}"))?;
         }
-        let (rows, entries) = bytes.get(at..).unwrap_or_default().split_at(shape.row_bytes);
+        let (rows, entries) = bytes[at..].split_at(shape.row_bytes);
         Ok(Self { node, degree, split, rest, rows, entries, shape, bounds })
     }
 
     /// A part of its rows.
     pub fn row(&self, bytes: Range<usize>) -> &'a [u8] {
-        self.rows.get(bytes).unwrap_or_default()
+        &self.rows[bytes]
     }
 
     /// Where entry `position` of the list is, or what it is.
@@ -153,13 +153,14 @@ impl<'a> Secondary<'a> {
         bounds: &'a Bounds,
     ) -> Result<Self, Damage> {
         let bytes = section(page, index)?;
-        let head = bytes.get(..2).unwrap_or_default();
+        let head = &bytes[..2];
         ensure(head == [SECONDARY, 0], || format!("a section of kind {head:?}, expected [2, 0]"))?;
         let node = shape.number(bytes, SECTION_HEADER);
         let number = shape.number(bytes, SECTION_HEADER + shape.width);
-        let entries = bytes.get(shape.section_header()..).unwrap_or_default();
-        let whole = entries.len().is_multiple_of(shape.entry_bytes()) && !entries.is_empty();
-        ensure(whole, || format!("{} bytes of entries", entries.len()))?;
+        let len = bytes.len().saturating_sub(shape.section_header());
+        let whole = len > 0 && len.is_multiple_of(shape.entry_bytes());
+        ensure(whole, || format!("{len} bytes of entries"))?;
+        let entries = &bytes[shape.section_header()..];
         Ok(Self { node, number, entries, shape, bounds })
     }
 

@@ -67,7 +67,7 @@ impl Pages {
             let run = held.bytes().get(start..start + span * BLOCK_BYTES);
             visit(index, run.ok_or_else(|| segment.nowhere(page))?)?;
         }
-        let place = |index: usize| places.get(index).copied().unwrap_or(usize::MAX);
+        let place = |index: usize| places[index];
         let mut visit = |index: usize, bytes: &[u8]| visit(place(index), bytes);
         let missed = self.fetch_placed(segment, &rest, span, &mut visit)?;
         Ok(missed.into_iter().map(place).collect())
@@ -91,8 +91,7 @@ impl Pages {
             self.resolve(segment, &blocks)?
         };
         if let Some(at) = located.iter().position(|place| *place == Located::NOWHERE) {
-            let first = firsts.get(at / span).copied().unwrap_or(0);
-            return Err(segment.nowhere(first / segment.blocks_per_page()));
+            return Err(segment.nowhere(firsts[at / span] / segment.blocks_per_page()));
         }
         self.cached(segment, Place::Data, &located, span, visit)
     }
@@ -102,8 +101,7 @@ impl Pages {
     pub fn resolve(&self, segment: &Placed, blocks: &[u64]) -> Result<Vec<Located>, ReadError> {
         let mut found = vec![Located::NOWHERE; blocks.len()];
         let end = segment.meta.num_pages * segment.blocks_per_page();
-        let blocks = blocks.get(..blocks.partition_point(|block| *block < end));
-        let blocks = blocks.unwrap_or_default();
+        let blocks = &blocks[..blocks.partition_point(|block| *block < end)];
         let groups = Groups::of(blocks, segment.blocks_per_page(), segment.meta.page_bytes);
         let leaves = self.locate_leaves(segment, &groups.leaves)?;
         // Which group each leaf that exists belongs to, and the leaves of moved pages.
@@ -116,8 +114,7 @@ impl Pages {
         }
         let mut children: Vec<(Located, u64, std::ops::Range<usize>)> = Vec::new();
         let mut visit = |index: usize, bytes: &[u8]| {
-            let group = present.get(index).copied().unwrap_or(0);
-            let (leaf, range) = groups.get(group);
+            let (leaf, range) = groups.get(present[index]);
             let spec = segment.leaf_spec(leaf);
             let wrong = |damage: &Damage| segment.damaged(spec.first_logical, damage);
             match Leaf::decode(bytes, &spec).map_err(|damage| wrong(&damage))? {
@@ -143,9 +140,7 @@ impl Pages {
         }
         let places: Vec<Located> = children.iter().map(|child| child.0).collect();
         let mut visit = |index: usize, bytes: &[u8]| {
-            let Some((_, first, range)) = children.get(index) else {
-                return Ok(());
-            };
+            let (_, first, range) = &children[index];
             let wrong = |damage: Damage| segment.damaged(*first, &damage);
             let spec = segment.leaf_spec_of(*first);
             let child = Entries::decode(bytes, &spec, *first).map_err(wrong)?;
@@ -174,12 +169,10 @@ impl Pages {
         })?;
         let mut found = vec![Located::NOWHERE; leaves.len()];
         let mut visit = |index: usize, bytes: &[u8]| {
-            let Some(inner) = inners.get(index) else {
-                return Ok(());
-            };
+            let inner = inners[index];
             let first = inner * INNER_ENTRIES as u64;
             let wrong = |damage: Damage| segment.damaged(first, &damage);
-            let typed = segment.inner(bytes, *inner).map_err(wrong)?;
+            let typed = segment.inner(bytes, inner).map_err(wrong)?;
             let start = leaves.partition_point(|leaf| *leaf < first);
             let end = leaves.partition_point(|leaf| *leaf < first + INNER_ENTRIES as u64);
             for (leaf, place) in pairs(leaves, &mut found, start..end) {
@@ -230,8 +223,7 @@ impl Pages {
         if missing.is_empty() {
             return Ok(missing);
         }
-        let run = |index: &usize| located.get(index * span..(index + 1) * span);
-        let runs = missing.iter().filter_map(run);
+        let runs = missing.iter().map(|index| &located[index * span..(index + 1) * span]);
         if let Some(absent) = &self.absent {
             absent.note(segment, place, runs);
             return Err(ReadError::NotYet);
@@ -239,14 +231,11 @@ impl Pages {
         let wanted: Vec<Located> = runs.flatten().copied().collect();
         let mut take = |from: usize, bytes: &[u8]| {
             for (step, run) in bytes.chunks_exact(span * BLOCK_BYTES).enumerate() {
-                let Some(index) = missing.get(from / span + step) else {
-                    continue;
-                };
-                let places = wanted.get(from + step * span..).unwrap_or_default();
+                let places = &wanted[from + step * span..];
                 for (located, bytes) in places.iter().zip(run.chunks_exact(BLOCK_BYTES)) {
                     self.keep(segment.key(place, located.block), bytes);
                 }
-                visit(*index, run)?;
+                visit(missing[from / span + step], run)?;
             }
             Ok(())
         };
@@ -322,7 +311,7 @@ impl Pages {
             let follows = |(step, other): (usize, &Located)| {
                 step < limit && other.block == first.block + step as u64
             };
-            let rest = located.get(at..).unwrap_or_default().iter().enumerate();
+            let rest = located[at..].iter().enumerate();
             let len = rest.take_while(|item| follows(*item)).count() / span * span;
             let len = len.max(1);
             let op = ReadOp {
@@ -340,7 +329,7 @@ impl Pages {
             }
             let from = op.tag as usize;
             let outcome = result.map_err(ReadError::from).and_then(|bytes| {
-                let expected = located.get(from..).unwrap_or_default();
+                let expected = &located[from..];
                 verify_blocks(segment, &name, expected, bytes)?;
                 take(from, bytes)
             });
@@ -377,11 +366,7 @@ impl Groups {
     }
 
     fn get(&self, group: usize) -> (u64, std::ops::Range<usize>) {
-        let leaf = self.leaves.get(group).copied().unwrap_or(0);
-        match self.starts.get(group..group + 2) {
-            Some([from, to]) => (leaf, *from..*to),
-            _ => (leaf, 0..0),
-        }
+        (self.leaves[group], self.starts[group]..self.starts[group + 1])
     }
 }
 
@@ -391,6 +376,6 @@ fn pairs<'a>(
     found: &'a mut [Located],
     range: std::ops::Range<usize>,
 ) -> impl Iterator<Item = (&'a u64, &'a mut Located)> {
-    let places = found.get_mut(range.clone()).unwrap_or_default();
-    numbers.get(range).unwrap_or_default().iter().zip(places)
+    let places = &mut found[range.clone()];
+    numbers[range].iter().zip(places)
 }

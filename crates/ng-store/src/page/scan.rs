@@ -55,7 +55,7 @@ pub(crate) fn scan_blocks(
             // A unit is written as a whole, so runs begin and end with one.
             let bytes =
                 (from - first) as usize * BLOCK_BYTES..(to + 1 - first) as usize * BLOCK_BYTES;
-            visit(*from, window.bytes.get(bytes).unwrap_or_default())?;
+            visit(*from, &window.bytes[bytes])?;
         }
         first = last;
     }
@@ -79,7 +79,7 @@ pub(crate) fn read_blocks(
         match segment.changed.get(block / per_page) {
             Some(Slot::Changed(held)) => {
                 let from = (block % per_page) as usize * BLOCK_BYTES;
-                put(window, at, held.bytes().get(from..from + BLOCK_BYTES).unwrap_or_default());
+                put(window, at, &held.bytes()[from..from + BLOCK_BYTES]);
             }
             Some(Slot::Dead) => continue,
             None if *place == Located::NOWHERE => continue,
@@ -115,7 +115,7 @@ pub(crate) fn scan_rows(
         rows.clear();
         for unit in bytes.chunks_exact(unit) {
             let packed = layout.unit_rows() as usize * width;
-            rows.extend_from_slice(unit.get(..packed).unwrap_or_default());
+            rows.extend_from_slice(&unit[..packed]);
         }
         let left = num_rows.saturating_sub(first_row).saturating_mul(width as u64);
         rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));

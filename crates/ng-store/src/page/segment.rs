@@ -172,9 +172,9 @@ impl Segment {
         while at < layout.row_bytes() {
             let page = (byte / page_bytes) as u64;
             let held = self.changed_page(page)?.ok_or_else(|| self.nowhere(page))?;
-            let rest = held.bytes().get(byte % page_bytes..).unwrap_or_default();
+            let rest = &held.bytes()[byte % page_bytes..];
             let len = rest.len().min(layout.row_bytes() - at);
-            take(at, rest.get(..len).unwrap_or_default());
+            take(at, &rest[..len]);
             (at, byte) = (at + len, byte + len);
         }
         Ok(())

@@ -93,7 +93,7 @@ impl<'a> Run<'a> {
             format!("page table leaf: physical page {first_physical} is past the end of the file")
         })?;
         let count = (num_pages * spec.blocks_per_page) as usize;
-        let all = bytes.get(LEAF_HEADER_BYTES..).unwrap_or_default().as_chunks::<4>().0;
+        let all = bytes[LEAF_HEADER_BYTES..].as_chunks::<4>().0;
         let (crcs, rest) = all
             .split_at_checked(count)
             .ok_or_else(|| Damage::new("page table leaf: more blocks than fit"))?;
@@ -144,12 +144,12 @@ pub(crate) struct Fan<'a> {
 
 impl<'a> Fan<'a> {
     fn decode(bytes: &'a [u8], spec: &LeafSpec) -> Result<Self, Damage> {
-        let all = bytes.get(LEAF_HEADER_BYTES..).unwrap_or_default();
+        let all = &bytes[LEAF_HEADER_BYTES..];
         let (entries, rest) = all
             .split_at_checked(FAN_CHILDREN as usize * INNER_ENTRY_BYTES)
             .ok_or_else(|| Damage::new("page table fan: short block"))?;
         let entries = entries.as_chunks::<INNER_ENTRY_BYTES>().0;
-        let reserved = bytes.get(16..LEAF_HEADER_BYTES).unwrap_or_default();
+        let reserved = &bytes[16..LEAF_HEADER_BYTES];
         ensure(is_zero(rest) && is_zero(reserved), || "page table fan: padding is not 0".into())?;
         let inside = entries.iter().all(|entry| is_pointer(entry, spec.map_blocks));
         ensure(inside, || "page table fan: block past the end of the file".into())?;
@@ -182,7 +182,7 @@ impl<'a> Fan<'a> {
             (0..FAN_CHILDREN).map(move |child| (first + (child + 1) * per_child) * blocks_per_page);
         let mut at = range.start;
         ends.enumerate().filter_map(move |(child, end)| {
-            let rest = blocks.get(at..range.end).unwrap_or_default();
+            let rest = &blocks[at..range.end];
             let start = at;
             at += rest.partition_point(|block| *block < end);
             (at > start).then_some((child as u64, start..at))
@@ -212,14 +212,10 @@ impl<'a> Entries<'a> {
         })?;
         let blocks_per_page = spec.blocks_per_page;
         let page_bytes = blocks_per_page as u32 * BLOCK_BYTES as u32;
-        let this = Self {
-            first_logical,
-            blocks_per_page,
-            bytes: bytes.get(LEAF_HEADER_BYTES..).unwrap_or_default(),
-        };
+        let this = Self { first_logical, blocks_per_page, bytes: &bytes[LEAF_HEADER_BYTES..] };
         let used = (pages_per_child(page_bytes) as usize) * entry_bytes(blocks_per_page);
-        let padding = this.bytes.get(used..).unwrap_or_default();
-        let reserved = bytes.get(16..LEAF_HEADER_BYTES).unwrap_or_default();
+        let padding = &this.bytes[used..];
+        let reserved = &bytes[16..LEAF_HEADER_BYTES];
         ensure(is_zero(padding) && is_zero(reserved), || {
             "page table entries: padding is not 0".into()
         })?;
@@ -243,7 +239,7 @@ impl<'a> Entries<'a> {
     fn is_empty(&self, place: u64) -> bool {
         let width = entry_bytes(self.blocks_per_page);
         let entry = self.bytes.chunks_exact(width).nth(place as usize);
-        entry.is_some_and(|entry| is_zero(entry.get(8..).unwrap_or_default()))
+        entry.is_some_and(|entry| is_zero(&entry[8..]))
     }
 
     /// Physical page, epoch of its writing, and checksums of page `place` of this block.
@@ -252,7 +248,7 @@ impl<'a> Entries<'a> {
         let at = usize::try_from(place).ok()?.checked_mul(width)?;
         let entry = self.bytes.get(at..at.checked_add(width)?)?;
         let physical = le_u64(entry, 0);
-        let crcs = entry.get(12..).unwrap_or_default().as_chunks::<4>().0;
+        let crcs = entry[12..].as_chunks::<4>().0;
         (physical != NONE).then(|| (physical, le_u32(entry, 8), crcs))
     }
 
@@ -369,7 +365,7 @@ impl<'a> Inner<'a> {
         ensure(found == count, || {
             format!("page table inner block: {found} leaves, expected {count}")
         })?;
-        let all = bytes.get(INNER_HEADER_BYTES..).unwrap_or_default();
+        let all = &bytes[INNER_HEADER_BYTES..];
         let (entries, rest) = all
             .as_chunks::<INNER_ENTRY_BYTES>()
             .0

@@ -103,8 +103,8 @@ impl RowPlan {
         for row in &self.rows {
             let (mut at, end) = (u64::from(row.first), u64::from(row.first) + blocks_of(row));
             while at < end {
-                let rest = self.located.get(at as usize..end as usize).unwrap_or_default();
-                let Some(first) = rest.first() else { break };
+                let rest = &self.located[at as usize..end as usize];
+                let first = rest[0];
                 let follows = |(step, l): (usize, &Located)| l.block == first.block + step as u64;
                 let run = rest.iter().enumerate().take_while(|item| follows(*item)).count() as u64;
                 let count = run.min(REQUEST_BLOCKS_MAX) as u32;
@@ -122,19 +122,19 @@ impl RowPlan {
         let blocks = |row: &RowAt| (usize::from(row.offset) + self.width).div_ceil(BLOCK_BYTES);
         let start = self.rows.partition_point(|row| row.first + blocks(row) as u32 <= from);
         let mut parts = Vec::with_capacity(request.count as usize);
-        for row in self.rows.get(start..).unwrap_or_default() {
+        for row in &self.rows[start..] {
             if row.first >= end {
                 break;
             }
             let last = (row.first + blocks(row) as u32).min(end);
             for place in row.first.max(from)..last {
-                let Some(located) = self.located.get(place as usize) else { continue };
-                let block = (located.block - request.block) as usize * BLOCK_BYTES;
+                let block =
+                    (self.located[place as usize].block - request.block) as usize * BLOCK_BYTES;
                 let before = (place - row.first) as usize * BLOCK_BYTES;
                 let offset = usize::from(row.offset);
                 let (start, skip) = if before == 0 { (offset, 0) } else { (0, before - offset) };
                 let len = (BLOCK_BYTES - start).min(self.width - skip);
-                let part = bytes.get(block + start..block + start + len).unwrap_or_default();
+                let part = &bytes[block + start..block + start + len];
                 parts.push(RowPart { row: row.index as usize, skip, bytes: part });
             }
         }
@@ -368,12 +368,12 @@ impl<T: Planned> Run<'_, T> {
     fn lend(&self, item: &Arc<T>, request: usize, bytes: &[u8]) -> Result<(), ReadError> {
         let plan = item.plan();
         let segment = self.snapshot.version.segment(plan.segment)?;
-        let Some(request) = plan.requests.get(request) else { return Ok(()) };
+        let request = &plan.requests[request];
         let name = data_file(&segment.meta.name);
         let wanted = request.first as usize..(request.first + request.count) as usize;
-        for located in plan.located.get(wanted).unwrap_or_default() {
+        for located in &plan.located[wanted] {
             let at = (located.block - request.block) as usize * BLOCK_BYTES;
-            let block = bytes.get(at..at + BLOCK_BYTES).unwrap_or_default();
+            let block = &bytes[at..at + BLOCK_BYTES];
             verify_blocks(segment, &name, std::slice::from_ref(located), block)?;
         }
         let mut parts = plan.parts(request, bytes);

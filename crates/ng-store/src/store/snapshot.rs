@@ -13,7 +13,7 @@ use crate::catalog::{Catalog, TensorRef};
 use crate::costs::{DiskCosts, RequestRate, curve, file_bytes};
 use crate::dictionary::reader::DictionaryReader;
 use crate::error::ReadError;
-use crate::page::{Placed, VisitRows, scan_rows};
+use crate::page::{Pages, Placed, VisitRows, scan_rows};
 use crate::store::{Inner, Tenants};
 use crate::tensor::reader::GatherStats;
 use crate::tensor::reader::TensorReader;
@@ -86,10 +86,20 @@ impl Snapshot {
         draw: &mut Draw<'_>,
         out: &mut Expansion,
     ) -> Result<(), ReadError> {
+        let reader = self.topology_reader(&self.inner.pages, edge_type)?;
+        self.check_nodes(reader.meta.destination, destinations)?;
+        reader.expand(destinations, draw, out)
+    }
+
+    /// The topology of an edge type through `pages`.
+    pub(crate) fn topology_reader<'a>(
+        &'a self,
+        pages: &'a Pages,
+        edge_type: EdgeTypeId,
+    ) -> Result<TopologyReader<'a>, ReadError> {
         let (meta, topo, index) = self.version.topology(edge_type)?;
-        self.check_nodes(meta.destination, destinations)?;
-        let pages = &self.inner.pages;
-        TopologyReader { pages, edge_type, meta, topo, index }.expand(destinations, draw, out)
+        let num_sources = self.version.node_type(meta.source)?.num_nodes;
+        Ok(TopologyReader { pages, edge_type, meta, num_sources, topo, index })
     }
 
     /// The whole neighbour lists of `destinations`, in list order.

@@ -68,7 +68,7 @@ impl Snapshot {
             return Ok(stats);
         }
         let start = out.len() - stored_bytes;
-        let stats = self.gather(tensor, rows, out.get_mut(start..).unwrap_or_default())?;
+        let stats = self.gather(tensor, rows, &mut out[start..])?;
         decoder.decode_in_place(out);
         Ok(stats)
     }

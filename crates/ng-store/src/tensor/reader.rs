@@ -102,7 +102,7 @@ impl TensorReader<'_> {
                 left.push(w);
                 continue;
             }
-            let target = out.get_mut(w.place * width..(w.place + 1) * width).unwrap_or_default();
+            let target = &mut out[w.place * width..(w.place + 1) * width];
             self.segment.changed_row(self.layout, w.row, &mut |at, part| {
                 crate::bytes::put(target, at, part);
             })?;
@@ -161,7 +161,7 @@ impl TensorReader<'_> {
             let mut previous = None;
             for w in self.overlapping(wanted, from, bytes.len()) {
                 let target = w.place * width;
-                let target = out.get_mut(target..target + width).unwrap_or_default();
+                let target = &mut out[target..target + width];
                 let copied = copy_part(w, from, bytes, target);
                 if previous != Some(w.row) {
                     useful += copied as u64;
@@ -189,7 +189,7 @@ impl TensorReader<'_> {
         let mut visit = |index: usize, bytes: &[u8]| {
             for w in self.overlapping(wanted, index, bytes.len()) {
                 let target = w.place * width;
-                let target = out.get_mut(target..target + width).unwrap_or_default();
+                let target = &mut out[target..target + width];
                 copy_part(w, index, bytes, target);
             }
             Ok(())
@@ -219,7 +219,7 @@ impl TensorReader<'_> {
         bytes: usize,
     ) -> impl Iterator<Item = &'w Wanted> {
         let end = from + bytes / BLOCK_BYTES;
-        let rest = wanted.get(self.first_overlapping(wanted, from)..).unwrap_or_default();
+        let rest = &wanted[self.first_overlapping(wanted, from)..];
         rest.iter().take_while(move |w| w.first < end)
     }
 }
@@ -231,9 +231,9 @@ fn copy_part(w: &Wanted, from: usize, bytes: &[u8], target: &mut [u8]) -> usize 
     } else {
         (0, (from - w.first) * BLOCK_BYTES - w.offset)
     };
-    let source = bytes.get(start..).unwrap_or_default();
-    let target = target.get_mut(skip..).unwrap_or_default();
+    let source = &bytes[start..];
+    let target = &mut target[skip..];
     let len = source.len().min(target.len());
-    crate::bytes::put(target, 0, source.get(..len).unwrap_or_default());
+    crate::bytes::put(target, 0, &source[..len]);
     len
 }

@@ -105,7 +105,7 @@ impl Snapshot {
             }
         }
         self.visit_entries(spans, &mut |place, at, column, value| {
-            let at = spans.indptr.get(place).map_or(usize::MAX / 16, |start| start + at);
+            let at = spans.indptr[place] + at;
             crate::bytes::put(columns, at * 8, &u64::from(column).to_le_bytes());
             crate::bytes::put(values, at * 4, &value.to_le_bytes());
         })
@@ -126,7 +126,7 @@ impl Snapshot {
         out.fill(0);
         self.visit_entries(spans, &mut |place, _, column, value| {
             let row = place * width;
-            put_value(out.get_mut(row..row + width).unwrap_or_default(), column, value);
+            put_value(&mut out[row..row + width], column, value);
         })
     }
 
@@ -175,7 +175,7 @@ impl Snapshot {
         for first in (0..meta.num_rows).step_by(together as usize) {
             let rows: Vec<u64> = (first..meta.num_rows.min(first + together)).collect();
             let bytes = rows.len() * meta.row_bytes() as usize;
-            let out = out.get_mut(..bytes).unwrap_or_default();
+            let out = &mut out[..bytes];
             self.fill_dense(&self.spans_of_rows(tensor, &rows)?, out)?;
             visit(first, out)?;
         }

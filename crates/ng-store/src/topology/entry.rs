@@ -103,7 +103,7 @@ impl EntryLayout {
             }
             return;
         }
-        let wanted = wanted.get(..usize::from(self.id_width)).unwrap_or_default();
+        let wanted = &wanted[..usize::from(self.id_width)];
         for (place, raw) in block.chunks_exact(width).enumerate() {
             if raw.starts_with(wanted) {
                 found(place as u64, self.decode(raw));

@@ -161,7 +161,7 @@ impl TopologyEdit<'_> {
         let width = self.layout.entry_bytes();
         let mut position = part * self.h_layout.per_page();
         for (start, count) in self.h_layout.blocks(list.degree - position) {
-            let block = page.bytes().get(start..start + count * width).unwrap_or_default();
+            let block = &page.bytes()[start..start + count * width];
             visit(position, block);
             position += count as u64;
         }
@@ -181,7 +181,7 @@ impl TopologyEdit<'_> {
                 _ => self.h_read_part(list, place.page)?,
             };
             let at = place.block as usize * BLOCK_BYTES + place.offset;
-            let entry = self.layout.decode(page.bytes().get(at..).unwrap_or_default());
+            let entry = self.layout.decode(&page.bytes()[at..]);
             if entry.time <= time {
                 low = probe + 1;
             } else {
@@ -317,9 +317,13 @@ fn copy_without<'a>(
     let end = first + (run.len() / width) as u64;
     let mut from = 0;
     while let Some(position) = gone.next_if(|position| **position < end) {
-        let at = position.saturating_sub(first) as usize * width;
-        out.extend_from_slice(run.get(from..at).unwrap_or_default());
+        assert!(
+            *position >= first,
+            "position {position} was passed by: it is not an ascending one"
+        );
+        let at = (position - first) as usize * width;
+        out.extend_from_slice(&run[from..at]);
         from = at + width;
     }
-    out.extend_from_slice(run.get(from..).unwrap_or_default());
+    out.extend_from_slice(&run[from..]);
 }

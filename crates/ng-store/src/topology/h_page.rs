@@ -119,11 +119,11 @@ pub(crate) fn check_h_page(
     })?;
     let mut end = HEADER_BYTES;
     for (start, count) in h_layout.blocks(expected) {
-        let gap = bytes.get(end..start.max(end)).unwrap_or_default();
+        let gap = &bytes[end..start.max(end)];
         ensure(is_zero(gap), || "H-type page: padding is not 0".into())?;
         end = start + count * layout.entry_bytes();
     }
-    let tail = bytes.get(end..).unwrap_or_default();
+    let tail = &bytes[end..];
     ensure(is_zero(tail), || "H-type page: padding is not 0".into())?;
     Ok(expected)
 }

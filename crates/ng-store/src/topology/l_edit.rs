@@ -272,7 +272,7 @@ impl<'a> LPageEdit<'a> {
     }
 
     fn zero(&mut self, range: Range<usize>) {
-        self.bytes.get_mut(range).unwrap_or_default().fill(0);
+        self.bytes[range].fill(0);
     }
 
     /// Where the directory starts.
@@ -281,12 +281,12 @@ impl<'a> LPageEdit<'a> {
     }
 
     fn slots(&self) -> &[[u8; SLOT_BYTES]] {
-        self.bytes.get(self.directory()..).unwrap_or_default().as_chunks().0
+        self.bytes[self.directory()..].as_chunks().0
     }
 
     fn slots_mut(&mut self) -> &mut [[u8; SLOT_BYTES]] {
         let directory = self.directory();
-        self.bytes.get_mut(directory..).unwrap_or_default().as_chunks_mut().0
+        self.bytes[directory..].as_chunks_mut().0
     }
 
     fn put_slot(&mut self, slot: usize, delta: u32, offset: usize, entries: u16) {
@@ -305,7 +305,7 @@ impl<'a> LPageEdit<'a> {
 
     /// Adds to the offsets of slots; what wraps around subtracts.
     fn move_offsets(&mut self, from: usize, by: usize) {
-        for slot in self.slots_mut().get_mut(from..).unwrap_or_default() {
+        for slot in &mut self.slots_mut()[from..] {
             let moved = le_u16(slot, 4).wrapping_add(by as u16);
             put(slot, 4, &moved.to_le_bytes());
         }

@@ -158,9 +158,7 @@ impl TopologyEdit<'_> {
             let list = page.list(node)?;
             let not_later = |raw: &[u8]| !layout.has_time || layout.decode(raw).time <= time;
             let width = layout.entry_bytes();
-            let position = partition(list.len() / width, |at| {
-                not_later(list.get(at * width..).unwrap_or_default())
-            });
+            let position = partition(list.len() / width, |at| not_later(&list[at * width..]));
             let span = home.key.max(node) - page.first().min(node);
             let slot = if list.is_empty() { SLOT_BYTES } else { 0 };
             Ok(if list.len() + bytes > room / 2 {

@@ -112,7 +112,7 @@ impl<'a> LPage<'a> {
         let limit = bytes.len() - page.slots.len() * SLOT_BYTES;
         let totals = (page.header.num_entries as usize, page.header.end_or_part as usize);
         ensure(totals == (entries, at), || "L-type page: counts differ from the slots".into())?;
-        let free = bytes.get(at..limit).unwrap_or_default();
+        let free = &bytes[at..limit];
         ensure(is_zero(free), || "L-type page: free space is not 0".into())?;
         Ok(page)
     }

@@ -173,7 +173,7 @@ impl Loader<'_> {
         let topo = self.topo;
         for record in records {
             let at = pages.partition_point(|page| *page < record.page) * page_bytes;
-            let bytes = window.get(at..at + page_bytes).unwrap_or_default();
+            let bytes = &window[at..at + page_bytes];
             let wrong = |damage: Damage| topo.damaged(record.page, &damage);
             let page = LPage::check(bytes, edge_type, self.layout).map_err(wrong)?;
             for slot in 0..page.len() {
@@ -235,7 +235,7 @@ impl Loader<'_> {
         let mut at = part.start + part.part * h_layout.per_page();
         for (from, count) in h_layout.blocks(count) {
             let raw = from..from + count * self.layout.entry_bytes();
-            self.put(at, bytes.get(raw).unwrap_or_default())?;
+            self.put(at, &bytes[raw])?;
             at += count as u64;
         }
         Ok(())
@@ -260,7 +260,8 @@ impl Loader<'_> {
         missing.map_or(Ok(()), |(block, _)| Err(topo.nowhere(block / per_page)))
     }
 
-    /// Decodes entries to the columns, from `at` on.
+    /// Decodes entries to the columns, from `at` on: a place that [`Loader::place`] has given, so
+    /// the columns have it.
     fn put(&mut self, at: u64, raw: &[u8]) -> Result<(), Damage> {
         let (layout, shape) = (self.layout, self.into.shape);
         let num_sources = shape.num_sources;
@@ -271,10 +272,9 @@ impl Loader<'_> {
             let most = u64::from(raw.iter().fold(0, most));
             ensure(most < num_sources || raw.is_empty(), || beyond(most))?;
             let width = self.into.sources.width();
-            let place = self.into.sources.tail(at).get_mut(..raw.len() * width);
-            let place = place.ok_or_else(|| Damage::new("a list is out of place"))?;
-            for (place, raw) in place.chunks_exact_mut(width).zip(raw) {
-                place.copy_from_slice(raw.get(..width).unwrap_or_default());
+            let places = self.into.sources.numbers(at, raw.len()).chunks_exact_mut(width);
+            for (place, raw) in places.zip(raw) {
+                place.copy_from_slice(&raw[..width]);
             }
             return Ok(());
         }
@@ -302,7 +302,5 @@ impl Loader<'_> {
 /// Writes number `at` of a column.
 fn set(column: &mut Column, at: u64, value: &[u8]) {
     let width = column.width();
-    for (place, byte) in column.tail(at).iter_mut().zip(value.iter().take(width)) {
-        *place = *byte;
-    }
+    column.numbers(at, 1).copy_from_slice(&value[..width]);
 }

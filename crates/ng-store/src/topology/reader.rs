@@ -5,8 +5,11 @@
 //! read, so a hub costs at most one block for each position. Results end in request order whatever
 //! the order of arrival.
 
+use std::ops::Range;
+
 use ng_types::{EdgeTypeId, NodeId};
 
+use crate::bytes::ensure;
 use crate::catalog::{EdgeTypeMeta, TreeRoot};
 use crate::error::{Damage, ReadError};
 use crate::io::BLOCK_BYTES;
@@ -21,6 +24,8 @@ pub(crate) struct TopologyReader<'a> {
     pub pages: &'a Pages,
     pub edge_type: EdgeTypeId,
     pub meta: &'a EdgeTypeMeta,
+    /// Nodes of the type that sources are of.
+    pub num_sources: u64,
     pub topo: &'a Segment,
     pub index: &'a Segment,
 }
@@ -54,6 +59,8 @@ pub(crate) struct HubEntry {
 /// Entries in order of arrival, and where each destination's are.
 pub(crate) struct Arrivals {
     pub layout: EntryLayout,
+    /// Sources, and edge ids where there are any, are below these.
+    bounds: (u64, u64),
     pub entries: Expansion,
     /// Start and count by place in the request.
     lists: Vec<(usize, usize)>,
@@ -76,12 +83,23 @@ impl TopologyReader<'_> {
         if !wanted.is_sorted_by_key(|w| w.node) {
             wanted.sort_unstable_by_key(|w| (w.node, w.place));
         }
-        let mut arrivals = Arrivals::new(EntryLayout::of(self.meta), destinations.len());
+        let mut arrivals = self.arrivals(destinations.len());
         let lists = self.locate(&wanted)?;
         self.read_l_pages(&lists, draw, &mut arrivals)?;
         self.read_h_pages(&lists, draw, &mut arrivals)?;
         arrivals.into_request_order(out);
         Ok(())
+    }
+
+    /// Room for the lists of `count` destinations.
+    pub fn arrivals(&self, count: usize) -> Arrivals {
+        Arrivals {
+            layout: EntryLayout::of(self.meta),
+            bounds: (self.num_sources, self.meta.num_edge_ids),
+            entries: Expansion::default(),
+            lists: vec![(0, 0); count],
+            positions: Vec::new(),
+        }
     }
 
     /// Finds the lists of `wanted`, which is sorted by node.
@@ -96,7 +114,7 @@ impl TopologyReader<'_> {
         sort_by_page(self.index, &mut short_hits)?;
         let long_hits = find(self.meta.topology.h_root, TreeKind::H, &long)?;
         let is_of = |hit: &Hit| {
-            let group = long.get(hit.keys.clone()).unwrap_or_default();
+            let group = &long[hit.keys.clone()];
             group.iter().filter(|w| w.node == hit.record.key).count()
         };
         if long_hits.iter().map(is_of).sum::<usize>() != long.len() {
@@ -115,16 +133,16 @@ impl TopologyReader<'_> {
         let mut hits = lookup(self.pages, self.index, root, TreeKind::Gmap, &blocks)?;
         // A record's key is the block itself: blocks in between have no bitmap and no long list.
         for hit in &mut hits {
-            let keys = blocks.get(hit.keys.clone()).unwrap_or_default();
+            let keys = &blocks[hit.keys.clone()];
             hit.keys.start += keys.partition_point(|block| *block < hit.record.key);
         }
         hits.retain(|hit| !hit.keys.is_empty());
         let pages = sort_by_page(self.index, &mut hits)?;
         let mut is_hub = vec![false; wanted.len()];
         let mut visit = |index: usize, bits: &[u8]| {
-            let keys = hits.get(index).map_or(0..0, |hit| hit.keys.clone());
-            let nodes = wanted.get(keys.clone()).unwrap_or_default();
-            for (w, flag) in nodes.iter().zip(is_hub.get_mut(keys).unwrap_or_default()) {
+            let keys = hits[index].keys.clone();
+            let nodes = &wanted[keys.clone()];
+            for (w, flag) in nodes.iter().zip(&mut is_hub[keys]) {
                 let bit = (w.node % GMAP_NODES) as usize;
                 *flag = bits.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1);
             }
@@ -149,20 +167,18 @@ impl TopologyReader<'_> {
         let firsts: Vec<u64> =
             hits.iter().map(|hit| hit.record.page.saturating_mul(blocks_per_page)).collect();
         let mut visit = |index: usize, bytes: &[u8]| {
-            let Some(hit) = hits.get(index) else {
-                return Ok(());
-            };
+            let hit = &hits[index];
             let wrong = |damage: Damage| self.topo.damaged(hit.record.page, &damage);
             let page = self.l_page(bytes).map_err(wrong)?;
-            for w in wanted.get(hit.keys.clone()).unwrap_or_default() {
+            for w in &wanted[hit.keys.clone()] {
                 let list = page.list(w.node).map_err(wrong)?;
-                arrivals.take_list(*w, list, draw)?;
+                arrivals.take_list(*w, list, draw, wrong)?;
             }
             Ok(())
         };
         self.pages.fetch(self.topo, &firsts, blocks_per_page as usize, &mut visit)?;
         for w in lists.without_page() {
-            arrivals.take_list(*w, &[], draw)?;
+            arrivals.take_list(*w, &[], draw, |damage| self.topo.damaged(0, &damage))?;
         }
         Ok(())
     }
@@ -180,7 +196,7 @@ impl TopologyReader<'_> {
     ) -> Result<(), ReadError> {
         let mut entries = Vec::new();
         for hit in &lists.long_hits {
-            for w in lists.long.get(hit.keys.clone()).unwrap_or_default() {
+            for w in &lists.long[hit.keys.clone()] {
                 self.draw_hub(hit, *w, draw, arrivals, &mut entries)?;
             }
         }
@@ -228,8 +244,10 @@ impl TopologyReader<'_> {
         let blocks: Vec<u64> =
             groups.iter().filter_map(|group| group.first()).map(|entry| entry.block).collect();
         let mut visit = |index: usize, bytes: &[u8]| {
-            for entry in groups.get(index).copied().unwrap_or_default() {
-                arrivals.take_hub_entry(entry, bytes);
+            for entry in groups[index] {
+                arrivals.take_hub_entry(entry, bytes).map_err(|damage| {
+                    self.topo.damaged(entry.block / self.topo.blocks_per_page(), &damage)
+                })?;
             }
             Ok(())
         };
@@ -242,21 +260,29 @@ impl Lists {
     /// Destinations above all that the L index knows: they have no list.
     pub fn without_page(&self) -> &[Wanted] {
         let found = self.short_hits.iter().map(|hit| hit.keys.end).max().unwrap_or(0);
-        self.short.get(found..).unwrap_or_default()
+        &self.short[found..]
     }
 }
 
 impl Arrivals {
-    /// Room for the lists of `count` destinations.
-    pub fn new(layout: EntryLayout, count: usize) -> Self {
-        let (entries, positions) = (Expansion::default(), Vec::new());
-        Self { layout, entries, lists: vec![(0, 0); count], positions }
+    /// Decodes an entry from the block that holds it.
+    pub fn take_hub_entry(&mut self, entry: &HubEntry, block: &[u8]) -> Result<(), Damage> {
+        let raw = &block[usize::from(entry.offset)..BLOCK_BYTES];
+        self.entries.set(entry.arrival, &self.layout.decode(raw));
+        self.check(entry.arrival..entry.arrival + 1)
     }
 
-    /// Decodes an entry from the block that holds it.
-    pub fn take_hub_entry(&mut self, entry: &HubEntry, block: &[u8]) {
-        let raw = block.get(usize::from(entry.offset)..BLOCK_BYTES).unwrap_or_default();
-        self.entries.set(entry.arrival, &self.layout.decode(raw));
+    /// Refuses entries that lead out of the graph: who takes them counts by node and by edge id.
+    fn check(&self, range: Range<usize>) -> Result<(), Damage> {
+        let columns = [("source", &self.entries.sources), ("edge id", &self.entries.edge_ids)];
+        for ((what, column), bound) in columns.into_iter().zip([self.bounds.0, self.bounds.1]) {
+            // A column that the edge type lacks is empty.
+            let most = column.get(range.clone()).and_then(|drawn| drawn.iter().max());
+            ensure(most.is_none_or(|most| *most < bound), || {
+                format!("{what} {} of {bound}", most.copied().unwrap_or_default())
+            })?;
+        }
+        Ok(())
     }
 
     /// Calls `draw` and reserves a place for what it chose; the positions are in `positions`.
@@ -274,36 +300,34 @@ impl Arrivals {
             return Err(ReadError::PositionOutOfRange { node, position, degree });
         }
         let list = (self.entries.sources.len(), self.positions.len());
-        if let Some(place) = self.lists.get_mut(wanted.place) {
-            *place = list;
-        }
+        self.lists[wanted.place] = list;
         Ok(list)
     }
 
-    /// Draws from a list whose raw entries are at hand.
+    /// Draws from a list whose raw entries are at hand; `wrong` says where they are from.
     #[inline]
     pub fn take_list(
         &mut self,
         wanted: Wanted,
         list: &[u8],
         draw: &mut Draw<'_>,
+        wrong: impl Fn(Damage) -> ReadError,
     ) -> Result<(), ReadError> {
+        let from = self.entries.sources.len();
         if self.layout.is_plain() {
             let list = list.as_chunks::<4>().0;
             self.draw(wanted, list.len() as u64, draw)?;
-            let source = |position: &u64| {
-                list.get(*position as usize).map_or(0, |raw| u64::from(u32::from_le_bytes(*raw)))
-            };
+            let source = |position: &u64| u64::from(u32::from_le_bytes(list[*position as usize]));
             self.entries.sources.extend(self.positions.iter().map(source));
-            return Ok(());
+            return self.check(from..self.entries.sources.len()).map_err(wrong);
         }
         let width = self.layout.entry_bytes();
         self.draw(wanted, (list.len() / width) as u64, draw)?;
         for position in &self.positions {
-            let raw = list.get(*position as usize * width..).unwrap_or_default();
+            let raw = &list[*position as usize * width..];
             self.entries.push(self.layout, &self.layout.decode(raw));
         }
-        Ok(())
+        self.check(from..self.entries.sources.len()).map_err(wrong)
     }
 
     fn into_request_order(self, out: &mut Expansion) {
@@ -323,9 +347,13 @@ impl Arrivals {
             return;
         }
         fn permute<T: Copy>(lists: &[(usize, usize)], from: &[T], to: &mut Vec<T>) {
+            // A column that the edge type lacks stays empty.
+            if from.is_empty() {
+                return;
+            }
             to.reserve(from.len());
             for (start, count) in lists {
-                to.extend_from_slice(from.get(*start..start + count).unwrap_or_default());
+                to.extend_from_slice(&from[*start..start + count]);
             }
         }
         permute(&self.lists, &self.entries.sources, &mut out.sources);

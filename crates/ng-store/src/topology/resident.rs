@@ -87,18 +87,17 @@ impl Column {
         }
     }
 
-    /// The bytes of the numbers from `at` on.
-    pub fn tail(&mut self, at: u64) -> &mut [u8] {
-        let start = usize::try_from(at).unwrap_or(usize::MAX).saturating_mul(self.width);
-        self.bytes.as_mut_slice().get_mut(start..).unwrap_or_default()
+    /// The bytes of `count` numbers from `at` on, which the column has.
+    pub fn numbers(&mut self, at: u64, count: usize) -> &mut [u8] {
+        let start = at as usize * self.width;
+        &mut self.bytes.as_mut_slice()[start..start + count * self.width]
     }
 
     /// Sets `count` numbers from `at` on to `value`.
     pub fn fill(&mut self, at: u64, count: u64, value: u64) {
         let (width, bytes) = (self.width, value.to_le_bytes());
-        let numbers = self.tail(at).chunks_exact_mut(width).take(count as usize);
-        for (number, value) in numbers.zip(std::iter::repeat(bytes.get(..width).unwrap_or(&[]))) {
-            number.copy_from_slice(value);
+        for number in self.numbers(at, count as usize).chunks_exact_mut(width) {
+            number.copy_from_slice(&bytes[..width]);
         }
     }
 

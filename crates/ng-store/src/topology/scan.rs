@@ -76,7 +76,7 @@ fn take_page(
     let degree = part * h_layout.per_page() + u64::from(header.num_entries);
     check_h_page(page, edge_type, layout, (header.node, degree), part)?;
     for (start, count) in h_layout.blocks(u64::from(header.num_entries)) {
-        push(header.node, page.get(start..start + count * width).unwrap_or_default());
+        push(header.node, &page[start..start + count * width]);
     }
     Ok(())
 }

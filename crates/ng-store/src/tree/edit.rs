@@ -223,7 +223,7 @@ impl Tree {
         let is_append = step.place == step.count;
         let middle = if is_append { step.count } else { step.count / 2 };
         let (start, end) = (HEADER_BYTES + middle * width, HEADER_BYTES + step.count * width);
-        let tail = bytes.get_mut(start..end).unwrap_or_default();
+        let tail = &mut bytes[start..end];
         let mut moved = tail.to_vec();
         tail.fill(0);
         put(bytes, 4, &(middle as u16).to_le_bytes());
@@ -236,7 +236,7 @@ impl Tree {
             moved.splice(at..at, encoded);
         }
         let left_count = usize::from(le_u16(bytes, 4));
-        let left_key = key(bytes.get(HEADER_BYTES..).unwrap_or_default(), left_count - 1);
+        let left_key = key(&bytes[HEADER_BYTES..], left_count - 1);
         let right_key = key(&moved, moved.len() / width - 1);
         let page = edit.create(self.segment, encode_page(self.kind, level, &moved))?;
         Ok((left_key, Record { key: right_key, page, extra: 0 }))
@@ -320,7 +320,7 @@ fn remove_record(page: &mut [u8], width: usize, place: usize) -> u64 {
     let count = usize::from(le_u16(page, 4));
     let (at, end) = (HEADER_BYTES + place * width, HEADER_BYTES + count * width);
     page.copy_within(at + width..end, at);
-    page.get_mut(end - width..end).unwrap_or_default().fill(0);
+    page[end - width..end].fill(0);
     put(page, 4, &(count as u16 - 1).to_le_bytes());
     le_u64(page, end - 2 * width)
 }

@@ -69,13 +69,13 @@ pub(crate) fn sort_by_page(index: &Segment, hits: &mut [Hit]) -> Result<Vec<u64>
 /// Appends the records of one page that keys of `range` end at.
 fn split(page: &TreePage<'_>, keys: &[u64], range: Range<usize>, hits: &mut Vec<Hit>) {
     let (mut at, mut cursor) = (range.start, 0);
-    let keys = keys.get(..range.end).unwrap_or_default();
+    let keys = &keys[..range.end];
     while let Some(key) = keys.get(at) {
         cursor = page.lower_bound(cursor, *key);
         let Some(record) = page.record(cursor) else {
             return;
         };
-        let rest = keys.get(at..).unwrap_or_default();
+        let rest = &keys[at..];
         let count = rest.iter().take_while(|key| **key <= record.key).count().max(1);
         hits.push(Hit { keys: at..at + count, record });
         at += count;

@@ -148,7 +148,7 @@ impl<'a> TreePage<'a> {
         let ascending = (1..page.count).all(|i| page.key(i - 1) < page.key(i));
         ensure(ascending, || "index page: keys are not ascending".into())?;
         let end = HEADER_BYTES + page.count * page.record_bytes;
-        let padding = bytes.get(end..).unwrap_or_default();
+        let padding = &bytes[end..];
         let reserved = le_u16(bytes, 6) == 0 && le_u64(bytes, 8) == 0;
         ensure(reserved && is_zero(padding), || "index page: padding is not 0".into())?;
         ensure(le_u32(bytes, 8) == 0, || "index page: reserved field is not 0".into())?;

@@ -184,7 +184,7 @@ impl Run<'_> {
         let per_read = READ_BYTES_MAX / BLOCK_BYTES;
         let mut next = || {
             let (_, first) = blocks.get(at)?;
-            let rest = blocks.get(at..).unwrap_or_default().iter().zip(first.block..);
+            let rest = blocks[at..].iter().zip(first.block..);
             let run = rest.take(per_read).take_while(|((_, place), block)| place.block == *block);
             let (tag, count) = (at as u64, run.count());
             at += count;
@@ -192,7 +192,7 @@ impl Run<'_> {
             Some(ReadOp { tag, file: segment.data, offset, len })
         };
         let mut done = |op: ReadOp, result: Result<&[u8], crate::io::ReadError>| {
-            let here = blocks.get(op.tag as usize..).unwrap_or_default();
+            let here = &blocks[op.tag as usize..];
             let here = here.iter().take(op.len as usize / BLOCK_BYTES);
             let bytes = match result {
                 Ok(bytes) => bytes,

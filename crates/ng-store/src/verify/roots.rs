@@ -78,7 +78,7 @@ fn check_slot(slot: &Slot) -> Vec<(Option<u64>, String)> {
     if let Err(damage) = RootHeader::check_padding(header) {
         found.push((Some(0), damage.to_string()));
     }
-    let padding = body.get(slot.header.body_bytes as usize..).unwrap_or_default();
+    let padding = &body[slot.header.body_bytes as usize..];
     if !is_zero(padding) {
         found.push((None, "padding after the catalog is not 0".into()));
     }

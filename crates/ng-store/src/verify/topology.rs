@@ -169,7 +169,7 @@ impl TopologyCheck<'_> {
                 self.lost = true;
                 continue;
             }
-            let bytes = bytes.get(at * page_bytes..(at + 1) * page_bytes).unwrap_or_default();
+            let bytes = &bytes[at * page_bytes..(at + 1) * page_bytes];
             if let Err(error) = self.page(*page, *part, bytes) {
                 self.lost = true;
                 run.report.add_error(&data_file(&self.topo.meta.name), &error);
@@ -245,7 +245,7 @@ impl TopologyCheck<'_> {
         let (h_layout, width) =
             (HLayout::new(self.layout, bytes.len() as u32), self.layout.entry_bytes());
         for (start, count) in h_layout.blocks(count) {
-            let raw = bytes.get(start..start + count * width).unwrap_or_default();
+            let raw = &bytes[start..start + count * width];
             let what = self.lists.entries(node, raw)?;
             self.checked(page, what)?;
         }

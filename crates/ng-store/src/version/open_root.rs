@@ -59,7 +59,7 @@ pub(crate) fn read_slot(reader: &Reader, name: &str) -> Slot {
         Ok(body) => bytes.extend(body),
         Err(error) => return Slot::Damaged(error.to_string()),
     }
-    match decode_body(&header, bytes.get(BLOCK_BYTES..).unwrap_or_default()) {
+    match decode_body(&header, &bytes[BLOCK_BYTES..]) {
         Ok(catalog) => Slot::Valid(Box::new(ValidSlot { header, catalog, bytes })),
         Err(damage) => Slot::Damaged(damage.to_string()),
     }

@@ -58,7 +58,7 @@ impl RootHeader {
 
     /// Whether all bytes that mean nothing are 0, for verify.
     pub fn check_padding(block: &[u8]) -> Result<(), Damage> {
-        let rest = block.get(CHECKED_BYTES + 4..).unwrap_or_default();
+        let rest = &block[CHECKED_BYTES + 4..];
         ensure(is_zero(rest), || "header padding is not 0".into())
     }
 
@@ -74,7 +74,7 @@ pub(crate) fn clear_padding(header: &RootHeader, slot: &mut [u8]) {
     let body_end = BLOCK_BYTES.saturating_add(header.body_bytes as usize).min(slot.len());
     let (used, rest) = slot.split_at_mut(body_end);
     rest.fill(0);
-    used.get_mut(CHECKED_BYTES + 4..BLOCK_BYTES).unwrap_or_default().fill(0);
+    used[CHECKED_BYTES + 4..BLOCK_BYTES].fill(0);
 }
 
 /// Types the body of a slot (with its padding) under its header.
@@ -121,9 +121,9 @@ pub(crate) fn encode(catalog: &Catalog, epoch: u64, lsn: u64) -> Result<Vec<u8>,
 /// Identifies the content of a store: FNV-1a (64 bits) of a slot without its padding. The catalog
 /// in it holds the checksums of everything else.
 pub(crate) fn fingerprint(slot: &[u8]) -> u64 {
-    let body = slot.get(BLOCK_BYTES..).unwrap_or_default();
-    let body = body.get(..le_u64(slot, 16) as usize).unwrap_or_default();
-    let header = slot.get(..CHECKED_BYTES).unwrap_or_default();
+    let body = &slot[BLOCK_BYTES..];
+    let body = &body[..le_u64(slot, 16) as usize];
+    let header = &slot[..CHECKED_BYTES];
     header.iter().chain(body).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })

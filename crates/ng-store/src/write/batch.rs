@@ -329,7 +329,8 @@ impl WriteBatch {
         let mut ids = Vec::with_capacity(count);
         for (at, (source, destination)) in sources.iter().zip(destinations).enumerate() {
             let (source, destination) = (*source, *destination);
-            let EdgeData { time, weight } = data.get(at).copied().unwrap_or_default();
+            let EdgeData { time, weight } =
+                if data.is_empty() { EdgeData::default() } else { data[at] };
             let edge_id = if has_ids { first + at as u64 } else { 0 };
             let mut entry = Entry { source, edge_id, time, weight };
             if !is_draft {

@@ -168,7 +168,7 @@ impl Bucket {
         let mut at = records.len();
         records.resize(self.bytes as usize, 0);
         for (offset, len) in self.chunks.drain(..) {
-            let target = records.get_mut(at..at + len).unwrap_or_default();
+            let target = &mut records[at..at + len];
             file.read_exact_at(offset, target).map_err(scratch_error)?;
             file.discard(offset..offset + len as u64);
             at += len;

@@ -253,9 +253,9 @@ impl Compaction<'_> {
                     };
                     snapshot.expand(id, nodes, &mut draw, &mut found)?;
                     for (node, range) in nodes.iter().zip(found.offsets.windows(2)) {
-                        let [start, end] = *range else { continue };
+                        let (start, end) = (range[0], range[1]);
                         if is_plain {
-                            let sources = found.sources.get(start..end).unwrap_or_default();
+                            let sources = &found.sources[start..end];
                             lists.push_sources(*node, sources)?;
                         } else {
                             let entries: Vec<Entry> =
@@ -324,11 +324,15 @@ impl Compaction<'_> {
 }
 
 fn entry(found: &Expansion, at: usize) -> Entry {
+    /// The value in a column, or the default of one that the edge type lacks.
+    fn value<T: Copy + Default>(column: &[T], at: usize) -> T {
+        if column.is_empty() { T::default() } else { column[at] }
+    }
     Entry {
-        source: found.sources.get(at).copied().unwrap_or_default(),
-        edge_id: found.edge_ids.get(at).copied().unwrap_or_default(),
-        time: found.times.get(at).copied().unwrap_or_default(),
-        weight: found.weights.get(at).copied().unwrap_or_default(),
+        source: found.sources[at],
+        edge_id: value(&found.edge_ids, at),
+        time: value(&found.times, at),
+        weight: value(&found.weights, at),
     }
 }
 
@@ -340,15 +344,15 @@ fn windows<'a>(
 ) -> impl Iterator<Item = (&'a [u64], u64)> + 'a {
     let mut at = 0;
     std::iter::from_fn(move || {
-        let rest = degrees.get(at..).unwrap_or_default();
+        let rest = &degrees[at..];
         let mut held = 0;
         let fits = |degree: &&u64| {
             held += **degree;
             held <= ENTRIES_TOGETHER
         };
         let count = rest.iter().take_while(fits).count().max(1).min(rest.len());
-        let longest = rest.get(..count)?.iter().max()?;
-        let run = nodes.get(at..at + count)?;
+        let longest = rest[..count].iter().max()?;
+        let run = &nodes[at..at + count];
         at += count;
         Some((run, *longest))
     })

@@ -88,7 +88,7 @@ impl BlockHeader {
 
 /// The part of a record in one block.
 pub(crate) fn payload(block: &[u8]) -> &[u8] {
-    block.get(HEADER_BYTES..).unwrap_or_default()
+    &block[HEADER_BYTES..]
 }
 
 /// A whole record, put together from its blocks.
@@ -155,7 +155,7 @@ pub(crate) fn encode_record(
     put(&mut prefix, 8, &file_bytes.to_le_bytes());
     put(&mut prefix, 16, &chain.to_le_bytes());
     let (mut head, mut rest) = (prefix.as_slice(), ops);
-    let all = out.get_mut(start..).unwrap_or_default();
+    let all = &mut out[start..];
     for (index, block) in all.chunks_exact_mut(BLOCK_BYTES).enumerate() {
         let skip = HEADER_BYTES + head.len();
         put(block, HEADER_BYTES, head);
@@ -230,7 +230,7 @@ impl Log {
         let mut at = len;
         while at < grown {
             let part = zeros.len().min((grown - at) as usize);
-            file.write_at(at, zeros.get(..part).unwrap_or_default())?;
+            file.write_at(at, &zeros[..part])?;
             at += part as u64;
         }
         file.sync()

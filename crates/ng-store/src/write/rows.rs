@@ -147,11 +147,9 @@ impl Compaction<'_> {
         let mut buckets = buckets.transpose()?;
         let (mut failure, mut record) = (None, Vec::new());
         let scanned = self.snapshot.scan_sparse(tensor, &mut |first, found| {
-            let indptr = found.indptr.windows(2);
-            let ends = indptr.filter_map(|w| Some((*w.first()?, *w.last()?)));
-            for (row, (start, end)) in (first..).zip(ends) {
-                let columns = found.columns.get(start..end).unwrap_or_default();
-                let values = found.values.get(start..end).unwrap_or_default();
+            for (row, ends) in (first..).zip(found.indptr.windows(2)) {
+                let columns = &found.columns[ends[0]..ends[1]];
+                let values = &found.values[ends[0]..ends[1]];
                 let pushed = match (&moving, &mut buckets) {
                     (Some(moving), Some(buckets)) => {
                         encode_sparse(columns, values, &mut record);

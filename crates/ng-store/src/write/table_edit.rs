@@ -72,9 +72,10 @@ impl TableEdit<'_> {
         let width = self.placed.blocks_per_page() as usize;
         let mut changed: Vec<(u64, Located)> = Vec::new();
         let mut at = 0;
+        assert_eq!(moves.crcs.len(), moves.pages.len() * width, "each block has a checksum");
         for group in moves.pages.chunk_by(|a, b| a.0 / per_leaf == b.0 / per_leaf) {
-            let leaf = group.first().map_or(0, |(page, _)| page / per_leaf);
-            let crcs = moves.crcs.get(at * width..(at + group.len()) * width).unwrap_or_default();
+            let leaf = group[0].0 / per_leaf;
+            let crcs = &moves.crcs[at * width..(at + group.len()) * width];
             changed.push((leaf, self.leaf(leaf, group, crcs)?));
             at += group.len();
         }
@@ -90,7 +91,7 @@ impl TableEdit<'_> {
     }
 
     fn add(&mut self, bytes: Vec<u8>) -> Located {
-        let block = self.space.take(1).first().map_or(0, |run| run.start);
+        let block = self.space.take(1)[0].start;
         let crc = checksum::of(&bytes);
         self.out.blocks.push((block, bytes));
         Located { block, crc }
@@ -123,7 +124,7 @@ impl TableEdit<'_> {
         let per_child = pages_per_child(page_bytes);
         for ((page, physical), crcs) in group.iter().zip(crcs.chunks_exact(width as usize)) {
             let child = (page - first) / per_child;
-            let Some(child_place) = children.get_mut(child as usize) else { continue };
+            let child_place = &mut children[child as usize];
             if let Child::Old(located) = *child_place {
                 let first = first + child * per_child;
                 *child_place = Child::New(self.open_child(located, first)?);

@@ -2,8 +2,8 @@
 
 use super::{ListRequest, LongList, Stream};
 use crate::error::{Damage, ReadError};
-use crate::topology::reader::{Arrivals, Wanted};
-use crate::topology::{EntryLayout, TopologyReader};
+use crate::topology::TopologyReader;
+use crate::topology::reader::Wanted;
 
 impl Stream<'_> {
     /// Hands out lists of an L-type page.
@@ -16,13 +16,12 @@ impl Stream<'_> {
         let Some(edge_type) = requests.first().map(|request| request.edge_type) else {
             return Ok(());
         };
-        let (meta, topo, index) = self.snapshot.version.topology(edge_type)?;
-        let reader = TopologyReader { pages: self.patient, edge_type, meta, topo, index };
-        let wrong = |damage: Damage| topo.damaged(page, &damage);
+        let reader = self.snapshot.topology_reader(self.patient, edge_type)?;
+        let wrong = |damage: Damage| reader.topo.damaged(page, &damage);
         let typed = reader.l_page(bytes).map_err(wrong)?;
         for request in requests {
             let list = typed.list(request.node).map_err(wrong)?;
-            self.take_list(request, EntryLayout::of(meta), list)?;
+            self.take_list(&reader, request, (page, list))?;
         }
         Ok(())
     }
@@ -30,23 +29,24 @@ impl Stream<'_> {
     /// Hands out that there is no list.
     pub(super) fn take_empty(&mut self, requests: &[ListRequest]) -> Result<(), ReadError> {
         for request in requests {
-            let meta = self.snapshot.version.edge_type(request.edge_type)?;
-            self.take_list(request, EntryLayout::of(meta), &[])?;
+            let reader = self.snapshot.topology_reader(self.patient, request.edge_type)?;
+            self.take_list(&reader, request, (0, &[]))?;
         }
         Ok(())
     }
 
     fn take_list(
         &mut self,
+        reader: &TopologyReader<'_>,
         request: &ListRequest,
-        layout: EntryLayout,
-        list: &[u8],
+        (page, list): (u64, &[u8]),
     ) -> Result<(), ReadError> {
-        let mut arrivals = Arrivals::new(layout, 1);
+        let mut arrivals = reader.arrivals(1);
+        let wrong = |damage: Damage| reader.topo.damaged(page, &damage);
         let mut draw = |_: usize, degree: u64, positions: &mut Vec<u64>| {
             (self.draw)(request, degree, positions);
         };
-        arrivals.take_list(Wanted { node: request.node, place: 0 }, list, &mut draw)?;
+        arrivals.take_list(Wanted { node: request.node, place: 0 }, list, &mut draw, wrong)?;
         self.take_long(LongList { request: *request, arrivals, missing: 0 })
     }
 

@@ -121,6 +121,22 @@ struct LongList {
     missing: usize,
 }
 
+impl LongList {
+    /// Decodes entries from the block that holds them.
+    fn take(
+        &mut self,
+        topo: &Segment,
+        entries: &[HubEntry],
+        block: &[u8],
+    ) -> Result<(), ReadError> {
+        for entry in entries {
+            let wrong = |damage| topo.damaged(entry.block / topo.blocks_per_page(), &damage);
+            self.arrivals.take_hub_entry(entry, block).map_err(wrong)?;
+        }
+        Ok(())
+    }
+}
+
 struct Stream<'a> {
     snapshot: &'a Snapshot,
     /// Pages that are read where they are not cached.
@@ -163,7 +179,7 @@ impl Stream<'_> {
         while self.failure.is_none() {
             if let Some(index) = self.ready.pop_front() {
                 let Some(reading) = self.readings.get_mut(index) else { continue };
-                let first = reading.run.first().map_or(0, |located| located.block);
+                let first = reading.run[0].block;
                 let file = self.snapshot.version.segment(reading.segment).ok()?.file(reading.place);
                 return Some(ReadOp {
                     tag: index as u64,
@@ -233,7 +249,7 @@ impl Stream<'_> {
         let mut held = Vec::new();
         for hit in &plan.lists.short_hits {
             let page = hit.record.page;
-            let wanted = plan.lists.short.get(hit.keys.clone()).unwrap_or_default();
+            let wanted = &plan.lists.short[hit.keys.clone()];
             let requests: Vec<ListRequest> = wanted.iter().filter_map(request).collect();
             let run = plan.run(page.saturating_mul(span), span as usize);
             if self.at_hand(topo, page.saturating_mul(span), run, &mut held)? {
@@ -245,10 +261,10 @@ impl Stream<'_> {
         for (mut list, entries) in std::mem::take(&mut plan.long) {
             let mut reads = Vec::new();
             for entries in entries.chunk_by(|a, b| a.block == b.block) {
-                let block = entries.first().map_or(0, |entry| entry.block);
+                let block = entries[0].block;
                 let run = plan.run(block, 1);
                 if self.at_hand(topo, block, run, &mut held)? {
-                    entries.iter().for_each(|entry| list.arrivals.take_hub_entry(entry, &held));
+                    list.take(topo, entries, &held)?;
                 } else {
                     reads.push((run.to_vec(), entries.to_vec()));
                 }
@@ -276,17 +292,21 @@ impl Stream<'_> {
     ) -> Result<bool, ReadError> {
         let span = topo.blocks_per_page();
         let Some(page) = topo.changed_page(first / span)? else {
+            // The index may name a page that no file can have.
+            if run.is_empty() {
+                return Err(topo.nowhere(first / span));
+            }
             return Ok(self.patient.copy_cached(topo, run, held));
         };
         let from = (first % span) as usize * BLOCK_BYTES;
         held.clear();
-        held.extend_from_slice(page.bytes().get(from..).unwrap_or_default());
+        held.extend_from_slice(&page.bytes()[from..]);
         Ok(true)
     }
 
     /// Reads a run for `user`, with others if it is under way.
     fn read(&mut self, segment: u32, place: Place, run: Vec<Located>, user: User) {
-        let key = (segment, place, run.first().map_or(0, |located| located.block));
+        let key = (segment, place, run[0].block);
         let known = self.under_way.get(&key).and_then(|index| self.readings.get_mut(*index));
         if let Some(reading) = known {
             return reading.users.push(user);
@@ -303,7 +323,7 @@ impl Stream<'_> {
     ) -> Result<(), ReadError> {
         let Some(reading) = self.readings.remove(op.tag as usize) else { return Ok(()) };
         let Reading { segment, place, run, users } = reading;
-        self.under_way.remove(&(segment, place, run.first().map_or(0, |located| located.block)));
+        self.under_way.remove(&(segment, place, run[0].block));
         if self.failure.is_some() {
             return Ok(());
         }
@@ -321,7 +341,7 @@ impl Stream<'_> {
                 User::Short(page, requests) => self.take_short(page, &requests, bytes)?,
                 User::Long(index, entries) => {
                     let Some(list) = self.long.get_mut(index) else { continue };
-                    entries.iter().for_each(|entry| list.arrivals.take_hub_entry(entry, bytes));
+                    list.take(self.snapshot.version.segment(segment)?, &entries, bytes)?;
                     list.missing -= 1;
                     if list.missing == 0
                         && let Some(list) = self.long.remove(index)

@@ -5,8 +5,7 @@ use ng_types::NodeId;
 use super::{LongList, Stream};
 use crate::error::ReadError;
 use crate::page::Located;
-use crate::topology::reader::{Arrivals, HubEntry, Lists, Wanted};
-use crate::topology::{EntryLayout, TopologyReader};
+use crate::topology::reader::{HubEntry, Lists, Wanted};
 use crate::tree::Hit;
 
 /// What a group has to read, and where that is.
@@ -20,10 +19,13 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The places of `span` blocks from `first` on.
+    /// The places of `span` blocks from `first` on; none where the page was changed, or where no
+    /// file has such a block.
     pub fn run(&self, first: u64, span: usize) -> &[Located] {
-        let at = self.blocks.partition_point(|block| *block < first);
-        self.located.get(at..at + span).unwrap_or_default()
+        match self.blocks.binary_search(&first) {
+            Ok(at) => &self.located[at..at + span],
+            Err(_) => &[],
+        }
     }
 }
 
@@ -32,17 +34,17 @@ impl Stream<'_> {
     pub(super) fn plan(&mut self, index: usize, hasty: bool) -> Result<Plan, ReadError> {
         let Some(group) = self.groups.get_mut(index) else { return Err(ReadError::NotYet) };
         let pages = if hasty { &self.hasty } else { self.patient };
-        let (meta, topo, index) = self.snapshot.version.topology(group.edge_type)?;
+        let reader = self.snapshot.topology_reader(pages, group.edge_type)?;
+        let topo = reader.topo;
         let nodes: Vec<NodeId> = group.requests.iter().map(|request| request.node).collect();
-        self.snapshot.check_nodes(meta.destination, &nodes)?;
-        let reader = TopologyReader { pages, edge_type: group.edge_type, meta, topo, index };
+        self.snapshot.check_nodes(reader.meta.destination, &nodes)?;
         let wanted = nodes.iter().enumerate().map(|(place, node)| Wanted { node: *node, place });
         let lists = reader.locate(&wanted.collect::<Vec<_>>())?;
         let mut long = Vec::new();
         for hit in &lists.long_hits {
-            for wanted in lists.long.get(hit.keys.clone()).unwrap_or_default() {
+            for wanted in &lists.long[hit.keys.clone()] {
                 let Some(request) = group.requests.get(wanted.place) else { continue };
-                let mut arrivals = Arrivals::new(EntryLayout::of(meta), 1);
+                let mut arrivals = reader.arrivals(1);
                 let mut entries = Vec::new();
                 let mut draw = |_: usize, degree: u64, positions: &mut Vec<u64>| {
                     (self.draw)(request, degree, positions);
