@@ -96,6 +96,13 @@ pub(crate) struct EdgeType {
     pub given_ids: Option<bool>,
 }
 
+impl EdgeType {
+    /// Where edges between names wait for the ranks of these: there once the type was activated.
+    pub fn named_edges(&self) -> &StringEdges {
+        self.named.as_ref().unwrap_or_else(|| panic!("no place for edges {:?}", self.spec.relation))
+    }
+}
+
 impl Importer {
     /// Starts an import of the store `out`, which must not exist unless `overwrite` is set.
     ///

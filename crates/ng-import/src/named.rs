@@ -119,7 +119,7 @@ impl Importer {
                 *id = names.intern(&id.to_be_bytes())?;
             }
         }
-        edge_type.named.as_ref().map_or(Ok(()), |kept| kept.push(&interned))
+        edge_type.named_edges().push(&interned)
     }
 
     /// Turns names into provisional ids, and keeps the edges.
@@ -133,7 +133,7 @@ impl Importer {
         let mut edges = RawEdges { first_row, ..RawEdges::default() };
         for (end, node_type) in [edge_type.source, edge_type.destination].into_iter().enumerate() {
             let Some(names) = &self.node_types[node_type].names else {
-                return Ok(());
+                return Err(ImportError::spec("edges between names, but nodes have numbers"));
             };
             let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
             let to = if end == 0 { &mut edges.sources } else { &mut edges.destinations };
@@ -143,7 +143,7 @@ impl Importer {
         }
         edges.times.clone_from(&named.times);
         edges.weights.clone_from(&named.weights);
-        edge_type.named.as_ref().map_or(Ok(()), |kept| kept.push(&edges))
+        edge_type.named_edges().push(&edges)
     }
 
     /// Gives every name its id, writes the dictionaries, and hands the edges to their sinks.
@@ -171,11 +171,11 @@ impl Importer {
                 continue;
             };
             let sink = EdgeSink::new(&edge_type.spec, self.slots.clone(), sizes);
-            if let (Some(sources), Some(destinations)) =
-                (&ranks[edge_type.source], &ranks[edge_type.destination])
-            {
-                relabel(named, sources, destinations, &sink)?;
-            }
+            let [sources, destinations] =
+                [edge_type.source, edge_type.destination].map(|node_type| {
+                    ranks[node_type].as_ref().unwrap_or_else(|| panic!("named edges, but no names"))
+                });
+            relabel(named, sources, destinations, &sink)?;
             sink.pause()?;
             edge_type.sink = Some(sink);
         }

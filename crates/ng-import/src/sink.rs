@@ -255,15 +255,9 @@ impl Lists {
 
 fn full(edges: &RawEdges, layout: Layout) -> impl Fn(usize, u64, u64) -> Full + Copy + '_ {
     move |i, destination, source| {
-        let row = edges.first_row + i as u64;
-        let edge_id = edges.edge_ids.get(i).copied().unwrap_or(row);
-        Full {
-            destination,
-            source,
-            edge_id: if layout.edge_id { edge_id } else { 0 },
-            time: edges.times.get(i).copied().unwrap_or_default(),
-            weight: edges.weights.get(i).copied().unwrap_or_default().to_bits(),
-        }
+        let edge_id = if layout.edge_id { edges.edge_id(i) } else { 0 };
+        let (time, weight) = edges.time_and_weight(i);
+        Full { destination, source, edge_id, time, weight }
     }
 }
 

@@ -28,12 +28,9 @@ impl StringEdges {
     /// Takes edges in.
     pub(crate) fn push(&self, edges: &RawEdges) -> Result<(), ImportError> {
         let ends = edges.sources.iter().zip(&edges.destinations).enumerate();
-        self.sorter.push(ends.map(|(i, (source, destination))| Full {
-            destination: *source,
-            source: *destination,
-            edge_id: edges.edge_ids.get(i).copied().unwrap_or(edges.first_row + i as u64),
-            time: edges.times.get(i).copied().unwrap_or_default(),
-            weight: edges.weights.get(i).copied().unwrap_or_default().to_bits(),
+        self.sorter.push(ends.map(|(i, (source, destination))| {
+            let (edge_id, (time, weight)) = (edges.edge_id(i), edges.time_and_weight(i));
+            Full { destination: *source, source: *destination, edge_id, time, weight }
         }))
     }
 
