@@ -153,7 +153,7 @@ impl Head {
 
     /// A checksum of everything before the text, and so of the text and the maps, too.
     pub fn digest(first: &[u8]) -> u32 {
-        checksum::of(first.get(..PREFIX_BYTES).unwrap_or_default())
+        checksum::of(&first[..PREFIX_BYTES])
     }
 
     /// How many bytes, in whole blocks, the text takes with all before it.
@@ -252,8 +252,8 @@ impl Entry {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, String> {
-        check_zero(bytes.get(20..).unwrap_or_default())?;
+    fn decode(bytes: &[u8; ENTRY_BYTES]) -> Result<Self, String> {
+        check_zero(&bytes[20..])?;
         Ok(Self { offset: u64_at(bytes, 0)?, bytes: u64_at(bytes, 8)?, crc: u32_at(bytes, 16)? })
     }
 }
@@ -346,7 +346,7 @@ impl Tail {
         }
         check_zero(padding)?;
         let entries: Vec<Entry> =
-            bytes.chunks_exact(ENTRY_BYTES).map(Entry::decode).collect::<Result<_, _>>()?;
+            bytes.as_chunks().0.iter().map(Entry::decode).collect::<Result<_, _>>()?;
         let mut end = first;
         for entry in &entries {
             let block = BLOCK_BYTES as u64;

@@ -60,8 +60,7 @@ impl ReplayMemory {
             };
             match hot.tables.iter().position(|table| table.tensor == tensor) {
                 Some(at) => {
-                    let rows = largest.rows.get(at).copied().unwrap_or(0);
-                    memory.buffers += (prefetch + 1) * buffer_bytes(rows, out_bytes);
+                    memory.buffers += (prefetch + 1) * buffer_bytes(largest.rows[at], out_bytes);
                 }
                 None => {
                     memory.whole += whole_bytes(sampler.snapshot(), tensor);

@@ -106,9 +106,8 @@ impl Survey {
                 let rows = sample.row_ids(counted.table.tensor.owner);
                 *most = rows.len().max(*most as usize) as u64;
                 for row in rows.iter() {
-                    if let Some(count) = counted.counts.get_mut(row as usize) {
-                        *count = count.saturating_add(1);
-                    }
+                    let count = &mut counted.counts[row as usize];
+                    *count = count.saturating_add(1);
                 }
             }
         }

@@ -13,6 +13,9 @@ use ng_simd::prefetch_at;
 /// No slot.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
+/// An empty slot is kept for no batch; batches are numbered from 1 on.
+const NEVER: u32 = 0;
+
 /// Needed by no batch that is known.
 const IDLE: u32 = u32::MAX;
 
@@ -34,7 +37,7 @@ struct Slot {
     asked: u32,
 }
 
-const EMPTY: Slot = Slot { row: NOWHERE, until: 0, promised: 0, asked: 0 };
+const EMPTY: Slot = Slot { row: NOWHERE, until: NEVER, promised: 0, asked: 0 };
 
 /// The map between rows and slots.
 #[derive(Debug)]
@@ -84,13 +87,13 @@ impl Places {
         self.slot_of.len()
     }
 
-    fn until(&self, slot: u32) -> Option<u32> {
-        self.slots.get(slot as usize).map(|slot| slot.until)
+    fn until(&self, slot: u32) -> u32 {
+        self.slots[slot as usize].until
     }
 
     /// Where a row is.
     pub fn find(&self, row: u32) -> Option<u32> {
-        self.slot_of.get(row as usize).copied().filter(|slot| *slot != NOWHERE)
+        Some(self.slot_of[row as usize]).filter(|slot| *slot != NOWHERE)
     }
 
     /// Where rows are, [`NOWHERE`] for those that have no slot.
@@ -99,7 +102,7 @@ impl Places {
             if let Some(later) = rows.get(place + NEAR) {
                 prefetch_at(&self.slot_of, *later as usize);
             }
-            self.slot_of.get(*row as usize).copied().unwrap_or(NOWHERE)
+            self.slot_of[*row as usize]
         };
         rows.iter().enumerate().map(slot).collect()
     }
@@ -150,24 +153,22 @@ impl Places {
     /// Puts a row into a slot that was taken and keeps it; whoever took it empties it.
     pub fn put_unowned(&mut self, row: u32, slot: u32) {
         self.name(row, slot);
-        if let Some(known) = self.slots.get_mut(slot as usize) {
-            known.until = IDLE;
-        }
+        self.slots[slot as usize].until = IDLE;
     }
 
+    /// A slot has one row at a time. The row may be in an older slot as well, whose batches have not
+    /// been gathered: whoever looks for it finds the new one, and the old one empties by itself.
     fn name(&mut self, row: u32, slot: u32) {
-        let places = (self.slot_of.get_mut(row as usize), self.slots.get_mut(slot as usize));
-        if let (Some(slot_of), Some(known)) = places {
-            (*slot_of, known.row) = (slot, row);
-        }
+        let known = &mut self.slots[slot as usize];
+        debug_assert!(known.row == NOWHERE, "slot {slot} still has row {}, not {row}", known.row);
+        known.row = row;
+        self.slot_of[row as usize] = slot;
     }
 
     /// Puts a row into a slot that it never leaves.
     pub fn put_forever(&mut self, row: u32, slot: u32) {
         self.name(row, slot);
-        if let Some(known) = self.slots.get_mut(slot as usize) {
-            known.until = FOREVER;
-        }
+        self.slots[slot as usize].until = FOREVER;
     }
 
     /// The row of a slot is gone.
@@ -177,7 +178,7 @@ impl Places {
 
     /// Whether every batch that was promised the slot has been gathered, and its row has come.
     pub fn is_settled(&self, slot: u32) -> bool {
-        self.slots.get(slot as usize).is_some_and(|known| self.has_settled(known))
+        self.has_settled(&self.slots[slot as usize])
     }
 
     fn has_settled(&self, known: &Slot) -> bool {
@@ -187,9 +188,7 @@ impl Places {
     /// Rows are asked for with the reads of `batch`.
     pub fn ask(&mut self, slots: &[u32], batch: u32) {
         for slot in slots {
-            if let Some(known) = self.slots.get_mut(*slot as usize) {
-                known.asked = batch;
-            }
+            self.slots[*slot as usize].asked = batch;
         }
     }
 
@@ -205,7 +204,8 @@ impl Places {
 
     /// Keeps what is in a slot until batch `until`, or the first that is not forgotten.
     pub fn keep(&mut self, slot: u32, until: u32) {
-        let Some(known) = self.slots.get_mut(slot as usize) else { return };
+        let known = &mut self.slots[slot as usize];
+        debug_assert!(known.row != NOWHERE, "slot {slot} is empty and kept until {until}");
         let until = until.max(self.due_from);
         if known.until != FOREVER && known.until != until {
             known.until = until;
@@ -219,14 +219,14 @@ impl Places {
 
     /// Keeps an idle slot for a batch that turned up.
     pub fn wake(&mut self, slot: u32, until: u32) {
-        if self.until(slot) == Some(IDLE) {
+        if self.until(slot) == IDLE {
             self.keep(slot, until);
         }
     }
 
     /// Nobody known wants what is in a slot any more; it may be wanted again.
     pub fn rest(&mut self, slot: u32) {
-        let Some(known) = self.slots.get_mut(slot as usize) else { return };
+        let known = &mut self.slots[slot as usize];
         if known.until != FOREVER && known.until != IDLE {
             known.until = IDLE;
             self.idle.push_back(slot);
@@ -235,7 +235,9 @@ impl Places {
 
     /// Promises a slot to a batch, and keeps it until then at least.
     pub fn promise(&mut self, slot: u32, batch: u32) {
-        let Some(known) = self.slots.get_mut(slot as usize) else { return };
+        let known = &mut self.slots[slot as usize];
+        debug_assert!(known.row != NOWHERE, "slot {slot} is empty and promised to {batch}");
+        debug_assert!(known.promised <= batch, "batches are planned in order");
         known.promised = batch;
         if known.until < batch {
             self.keep(slot, batch);
@@ -244,7 +246,7 @@ impl Places {
 
     /// The last batch that a slot was promised to.
     pub fn promised(&self, slot: u32) -> u32 {
-        self.slots.get(slot as usize).map_or(0, |slot| slot.promised)
+        self.slots[slot as usize].promised
     }
 
     /// Every batch up to `batch` has been gathered: what was kept for them alone is free.
@@ -257,7 +259,7 @@ impl Places {
             self.due_from += 1;
             for (at, slot) in slots.iter().copied().enumerate() {
                 self.prefetch(&slots, at);
-                let Some(known) = self.slots.get(slot as usize) else { continue };
+                let known = &self.slots[slot as usize];
                 if known.until == due && known.promised <= batch {
                     self.empty(slot);
                     self.free.push(slot);
@@ -275,9 +277,14 @@ impl Places {
     }
 
     fn empty(&mut self, slot: u32) {
-        let Some(known) = self.slots.get_mut(slot as usize) else { return };
+        let known = &mut self.slots[slot as usize];
         let row = std::mem::replace(&mut known.row, NOWHERE);
-        if let Some(place) = self.slot_of.get_mut(row as usize).filter(|place| **place == slot) {
+        assert!(row != NOWHERE, "slot {slot} is empty and was given up once more");
+        // Entries of `due` that were made for this row must not speak for the next one.
+        known.until = NEVER;
+        // The row may have come again into another slot, which keeps it.
+        let place = &mut self.slot_of[row as usize];
+        if *place == slot {
             *place = NOWHERE;
         }
     }
@@ -285,7 +292,7 @@ impl Places {
     fn evict_idle(&mut self) -> Option<u32> {
         for _ in 0..self.idle.len() {
             let slot = self.idle.pop_front()?;
-            if self.until(slot) != Some(IDLE) {
+            if self.until(slot) != IDLE {
                 continue;
             }
             if !self.is_settled(slot) {
@@ -311,14 +318,15 @@ impl Places {
     /// Takes a slot out of those that are due at a place, unless none has settled.
     fn take_settled(&mut self, index: usize) -> Option<u32> {
         let due = self.due_from + index as u32;
-        let mut slots = std::mem::take(self.due.get_mut(index)?);
+        let mut slots = std::mem::take(&mut self.due[index]);
         let mut kept = Vec::new();
         let found = loop {
             let Some(slot) = slots.pop() else { break None };
-            match self.slots.get(slot as usize) {
-                Some(known) if known.until == due && self.has_settled(known) => break Some(slot),
-                Some(known) if known.until == due => kept.push(slot),
-                _ => {}
+            let known = &self.slots[slot as usize];
+            match known.until == due {
+                true if self.has_settled(known) => break Some(slot),
+                true => kept.push(slot),
+                false => {}
             }
         };
         slots.append(&mut kept);
@@ -351,5 +359,22 @@ mod tests {
         assert_eq!(places.take_any(), None);
         places.release_through(5);
         assert!(places.take_any().is_some());
+    }
+
+    #[test]
+    fn a_slot_that_was_taken_away_and_given_again_is_freed_once() {
+        let mut places = Places::new(10, 2);
+        let (first, second) = (places.take_free(), places.take_free());
+        let (first, second) = (first.unwrap_or(NOWHERE), second.unwrap_or(NOWHERE));
+        // An entry for batch 9 is left behind when the slot is kept for longer.
+        places.put(0, first, 9);
+        places.keep(first, 12);
+        places.put(1, second, 20);
+        places.promise(second, 20);
+        assert_eq!(places.take_any(), Some(first));
+        places.put(2, first, 7);
+        places.keep(first, 9);
+        places.release_through(9);
+        assert_eq!((places.take_free(), places.take_free()), (Some(first), None));
     }
 }

@@ -104,6 +104,11 @@ impl Planner {
 
     /// Takes the next sampled batch.
     pub fn push(&mut self, sampled: Sampled) {
+        assert_eq!(
+            sampled.index,
+            self.available(),
+            "batches are sampled in any order, taken in one"
+        );
         let next = self.tables.iter().map(|table| match table.future {
             Future::Chain { .. } => vec![0; sampled.rows(table.owner()).len()],
             _ => Vec::new(),
@@ -136,6 +141,10 @@ impl Planner {
 
     /// Plans batch `t`.
     pub fn step(&mut self, t: u64, around: &mut dyn Around) -> Result<Resolved, SampleError> {
+        let planned = self.base + self.outstanding.len() as u64;
+        assert_eq!(t, planned, "batches are planned one after the other");
+        // Slots of a batch stay until it has been gathered: each that is outstanding takes slots
+        // from those that are read ahead.
         while t >= self.gathered + OUTSTANDING_MAX {
             self.wait(around)?;
         }
@@ -156,18 +165,20 @@ impl Planner {
     }
 
     /// Batches before `gathered` need their slots no more.
-    pub fn release(&mut self, gathered: u64) {
+    fn release(&mut self, gathered: u64) {
         while self.base < gathered {
             let (Some(done), Some(registered)) =
                 (self.outstanding.pop_front(), self.ahead.pop_front())
             else {
-                break;
+                panic!("batch {} was gathered before it was planned", self.base);
             };
             for (index, table) in self.tables.iter_mut().enumerate() {
                 let Future::Chain { .. } = table.future else { continue };
                 let number = self.base as u32 + 1;
+                assert_eq!(done[index].len(), registered.next[index].len(), "a slot for each row");
                 for (slot, next) in done[index].iter().zip(&registered.next[index]) {
                     match *next {
+                        // A later batch was planned with it meanwhile, and decides in its turn.
                         _ if table.places.promised(*slot) != number => {}
                         0 => table.places.rest(*slot),
                         next => table.places.keep(*slot, number + u32::from(next)),
@@ -187,7 +198,8 @@ impl Planner {
             match self.phase {
                 Phase::Ramp { end, .. } if t < end => return Ok(()),
                 Phase::Ramp { window, .. } => {
-                    // Nothing that was read before is needed any more, so all slots are there.
+                    // Batches from `t` on have noted nothing yet, so once those before it have been
+                    // gathered nothing that was read is needed any more, and all slots are there.
                     while self.gathered < t {
                         self.wait(around)?;
                     }
@@ -216,6 +228,8 @@ impl Planner {
             let Some(sampled) = find(&self.ahead, self.base, index) else {
                 return index.max(t + 1);
             };
+            // All of a sweep is in slots at once, so it ends before the batch that may not fit. The
+            // first one comes in any case: what has no slot now is read at its own step.
             let full = self.tables.iter().zip(&new).any(|(table, new)| {
                 new + sampled.rows(table.owner()).len() > table.places.num_free()
             });
@@ -257,12 +271,15 @@ impl Planner {
             for table in &mut self.tables {
                 let (owner, rows) = (table.owner(), table.places.num_rows() as u64);
                 let Future::Last(stamps) = &mut table.future else { continue };
+                // Slice k comes by at batch t + k, too late for rows that an earlier batch wants.
                 let mut later = sampled.rows(owner).into_owned();
                 later.retain(|row| u64::from(*row) * window / rows > index - t);
                 stamps.want(&later, index);
             }
         }
         self.sweep(t, window, None, around)?;
+        // The stamps named batches for this sweep alone. Noted anew, in order, they name the last
+        // batch that wants a row again.
         self.registered = t;
         self.want_through(t + window - 1);
         Ok(())
@@ -290,6 +307,7 @@ impl Planner {
                 while at < range.end && wanted.len() < PIECE_ROWS {
                     let row = at as u32;
                     at += 1;
+                    // What is wanted after the window is read when the slice comes by again.
                     let Some(distance) = stamps.last(row, t, window) else { continue };
                     let until = (t + distance) as u32 + 1;
                     match table.places.find(row) {
@@ -297,6 +315,8 @@ impl Planner {
                         None => wanted.push((row, until)),
                     }
                 }
+                // Rows that are there are kept before any slot is waited for: else they would go
+                // with the batches that are gathered meanwhile, and be read again.
                 table.places.keep_all(&there);
                 while self.tables[index].places.num_free() < wanted.len() && self.gathered < t {
                     self.wait(around)?;
@@ -324,12 +344,16 @@ impl Planner {
             let Some(sampled) = find(&self.ahead, self.base, self.registered) else { return };
             let number = self.registered as u32 + 1;
             let owners = self.tables.iter().map(Table::owner);
-            // Taken out, because the uses of this batch are told to those before it.
+            // Copied, because the uses of this batch are told to those before it.
             let rows: Vec<Vec<u32>> = owners.map(|owner| sampled.rows(owner).to_vec()).collect();
             for (index, table) in self.tables.iter_mut().enumerate() {
                 let Future::Chain { batch, place } = &mut table.future else { continue };
                 for (position, row) in rows[index].iter().copied().enumerate() {
                     let (batch, place) = (&mut batch[row as usize], &mut place[row as usize]);
+                    debug_assert!(*batch <= number, "batches are registered in order");
+                    // Where the batch that wanted the row before is not gathered yet, it learns when
+                    // its row is wanted next, and keeps the slot for that as it lets go of it. Else
+                    // the row may lie idle in a slot that no other row has taken.
                     let before = u64::from(*batch).checked_sub(self.base + 1);
                     if let Some(at) = before {
                         let next = &mut self.ahead[at as usize].next[index][*place as usize];
@@ -375,7 +399,11 @@ impl Planner {
                     sieve.touch(*slot);
                 }
             }
+            // All that is there was promised first: a slot for what is missing takes none of it.
             self.read_missing(t, index, missing, &mut slots, around)?;
+            debug_assert!(!slots.contains(&NOWHERE), "every row of a planned batch has a slot");
+            // From now on promises hold the slots; what was due with this batch is decided when it
+            // has been gathered.
             if let Future::Chain { .. } = self.tables[index].future {
                 self.tables[index].places.forget_due_through(number);
             }
@@ -399,12 +427,12 @@ impl Planner {
         missing.sort_unstable();
         let (mut rows, mut into) = (Vec::new(), Vec::new());
         for group in missing.chunk_by(|a, b| a.0 == b.0) {
-            let Some((row, _)) = group.first() else { continue };
-            let slot = self.slot_for(t, index, (*row, slots.len()), around)?;
+            let row = group[0].0;
+            let slot = self.slot_for(t, index, (row, slots.len()), around)?;
             for (_, position) in group {
                 slots[*position as usize] = slot;
             }
-            rows.push(*row);
+            rows.push(row);
             into.push(slot);
         }
         self.emit(t, index, &rows, &into, around)
@@ -446,6 +474,7 @@ impl Planner {
                 self.tables[index].places.read_through(number);
                 continue;
             }
+            // Every slot is promised to this very batch or kept for ever: waiting would free none.
             if self.gathered >= t {
                 return Err(self.too_small(index, rows));
             }
@@ -476,6 +505,8 @@ impl Planner {
         } else {
             (Merge::Gaps(self.gap_blocks), PIECE_ROWS)
         };
+        assert_eq!(rows.len(), slots.len(), "each row is read into a slot of its own");
+        debug_assert!(rows.is_sorted_by(|a, b| a < b), "rows are read in the order of the file");
         let tensor = self.tables[table].tensor;
         self.tables[table].places.ask(slots, step as u32 + 1);
         self.rows_read += rows.len() as u64;

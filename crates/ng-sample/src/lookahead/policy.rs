@@ -145,22 +145,19 @@ impl Stamps {
             if let Some(later) = rows.get(place + NEAR) {
                 prefetch_at(&self.stamps, *later as usize);
             }
-            if let Some(stamp) = self.stamps.get_mut(*row as usize) {
-                *stamp = number;
-            }
+            self.stamps[*row as usize] = number;
         }
     }
 
     /// Whether a batch of the `window` that begins with `now` wants the row.
     pub fn is_wanted(&self, row: u32, now: u64, window: u64) -> bool {
-        let stamp = self.stamps.get(row as usize);
-        stamp.and_then(|stamp| distance(*stamp, now)).is_some_and(|distance| distance < window)
+        distance(self.stamps[row as usize], now).is_some_and(|distance| distance < window)
     }
 
     /// How many batches after `now` the row is wanted last; `None` if not within `window`, and then
     /// it is forgotten.
     pub fn last(&mut self, row: u32, now: u64, window: u64) -> Option<u64> {
-        let stamp = self.stamps.get_mut(row as usize)?;
+        let stamp = &mut self.stamps[row as usize];
         let found = distance(*stamp, now).filter(|distance| *distance < window);
         if found.is_none() {
             *stamp = 0;
@@ -197,17 +194,13 @@ impl Sieve {
 
     /// A slot was used.
     pub fn touch(&mut self, slot: u32) {
-        if let Some(used) = self.used.get_mut(slot as usize) {
-            *used = true;
-        }
+        self.used[slot as usize] = true;
     }
 
     /// A slot got a new row.
     pub fn insert(&mut self, slot: u32) {
         let at = slot as usize;
-        if at >= self.used.len() {
-            return;
-        }
+        debug_assert!(slot != self.head, "slot {slot} is linked already");
         self.used[at] = false;
         self.newer[at] = NONE;
         self.older[at] = self.head;

@@ -152,7 +152,7 @@ fn scan(
     let mut stopped = false;
     let scanned = snapshot.scan_topology(id, &mut |nodes: &[u64], lists: &Expansion| {
         for (node, range) in nodes.iter().zip(lists.offsets.windows(2)) {
-            visit(*node, lists.sources.get(range[0]..range[1]).unwrap_or_default());
+            visit(*node, &lists.sources[range[0]..range[1]]);
         }
         stopped = !progress.step(lists.sources.len() as u64);
         if stopped { Err(ReadError::Missing { what: "rest of the lists".into() }) } else { Ok(()) }

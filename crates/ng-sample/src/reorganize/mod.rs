@@ -62,7 +62,7 @@ impl Batches {
     }
 
     fn seed(&self, at: u64) -> NodeId {
-        self.seeds.as_ref().map_or(at, |seeds| seeds.get(at as usize).copied().unwrap_or(0))
+        self.seeds.as_ref().map_or(at, |seeds| seeds[at as usize])
     }
 
     fn each_seed(&self, snapshot: &Snapshot, visit: &mut dyn FnMut(NodeId)) {

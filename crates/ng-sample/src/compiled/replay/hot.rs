@@ -77,9 +77,7 @@ impl Replay {
         let mut take = |part: &Part, rows: &mut [RowPart<'_>]| {
             for RowPart { row, skip, bytes } in rows {
                 let at = part.places[*row] as usize * width + *skip;
-                if let Some(place) = memory.get_mut(at..at + bytes.len()) {
-                    place.copy_from_slice(bytes);
-                }
+                memory[at..at + bytes.len()].copy_from_slice(bytes);
             }
         };
         snapshot.read_plans(&mut next, &mut take, &mut |_| ())?;

@@ -89,6 +89,8 @@ impl Deal {
         let table = &mut tables[at];
         let mut last = table.uses.take_last();
         let counts = table.uses.counts();
+        // A counting sort: `ends` first says where the batches of each row begin, and moves to where
+        // they end as these are put down, so one array serves for both. Hot rows take no place.
         let mut ends: Vec<u32> = vec_in_huge_pages(0, counts.len());
         let mut sum = 0_u64;
         for (row, (count, end)) in counts.iter().zip(&mut ends).enumerate() {
@@ -107,6 +109,7 @@ impl Deal {
             let mut rows = 0;
             for row in sampled.rows(table.tensor.owner).iter() {
                 let place = *row as usize;
+                // A batch gets a row once, however many of its nodes share it.
                 if last[place] == batch || table.hot.place(u64::from(*row)).is_some() {
                     continue;
                 }
@@ -117,6 +120,9 @@ impl Deal {
             }
             cold.push(rows);
         }
+        // Every place was taken, and none twice: else a row would go to a batch of another row.
+        let placed: u64 = cold.iter().sum();
+        assert_eq!(placed, sum, "the samples that were read back are not those that were counted");
         Ok(Self { ends, batches, cold })
     }
 
@@ -131,8 +137,9 @@ impl Deal {
     }
 
     pub fn batches_of(&self, row: usize) -> &[u8] {
+        // Batches of ascending rows lie one behind the other without a gap.
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
-        self.batches.get(start as usize..self.ends[row] as usize).unwrap_or_default()
+        &self.batches[start as usize..self.ends[row] as usize]
     }
 }
 
@@ -219,6 +226,8 @@ impl LookAhead {
         while failure.is_none() && wanted.peek().is_some() && !self.shared.is_stopping() {
             // Whoever gives memory back has gone only if everything stops.
             let Ok(first) = memory.recv() else { return Ok(()) };
+            // Waits for memory of one part only: while others are being read, `next` takes what is
+            // there or lets the queue run, so that reading never stands still for dealing.
             let mut first = Some(first);
             let mut next = || {
                 if failure.is_some() || wanted.peek().is_none() || self.shared.is_stopping() {
@@ -237,9 +246,7 @@ impl LookAhead {
                 let mut memory = lock(&part.memory);
                 for RowPart { row, skip, bytes } in rows {
                     let at = *row * width + *skip;
-                    if let Some(place) = memory.as_mut_slice().get_mut(at..at + bytes.len()) {
-                        place.copy_from_slice(bytes);
-                    }
+                    memory.as_mut_slice()[at..at + bytes.len()].copy_from_slice(bytes);
                 }
             };
             // The dealer has gone only if everything stops.

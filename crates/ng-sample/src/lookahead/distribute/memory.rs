@@ -44,8 +44,11 @@ pub(crate) fn cold(tables: &[Extent], bytes: u64) -> Vec<Cold> {
     for count in (1..most).rev() {
         let of = |table: &Extent| (rows(table, count) * table.width) as f64;
         let wanted: f64 = tables.iter().map(of).sum();
+        // Rows that more batches want come first: each saves as many dealt rows as it has batches.
+        // Among rows of one count the choice is arbitrary, so tables share what is left alike.
         let share = if wanted > 0.0 { (left / wanted).min(1.0) } else { 0.0 };
         left -= wanted * share;
+        debug_assert!(left > -1.0, "{left} bytes are left of {bytes}: more rows are hot than fit");
         for ((table, cold), all) in tables.iter().zip(&mut out).zip(&mut all) {
             let uses = (rows(table, count) * count as u64) as f64;
             *all += uses;

@@ -3,7 +3,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use ng_io::{Region, ScratchFile};
+use ng_io::{BLOCK_BYTES, Region, ScratchFile};
 
 use super::memory::{RECORDS, region_bytes};
 use super::{LookAhead, Spill, Table};
@@ -82,6 +82,10 @@ impl LookAhead {
         let (mut starts, mut at) = (Vec::new(), 0);
         for table in tables {
             let place = table.regions[batch];
+            debug_assert!(
+                place.offset.is_multiple_of(BLOCK_BYTES as u64),
+                "regions are whole blocks"
+            );
             let len = region_bytes(place.rows, table.width) as usize;
             let target = &mut memory.as_mut_slice()[at..at + len];
             for (step, part) in target.chunks_mut(READ_BYTES).enumerate() {
@@ -126,6 +130,8 @@ impl LookAhead {
 /// which has the distinct ones in ascending order; and how many cold ones there are.
 fn places(rows: &[u32], hot: &HotRows) -> (Vec<u32>, u64) {
     let mut places = vec![0; rows.len()];
+    // Row and number in one key: sorted, they come in the order of the file, which is that of the
+    // region, so the rank of a row among the distinct ones is its place there.
     let mut cold: Vec<u64> = Vec::with_capacity(rows.len());
     for (number, (row, place)) in rows.iter().zip(&mut places).enumerate() {
         match hot.place(u64::from(*row)) {
@@ -138,11 +144,13 @@ fn places(rows: &[u32], hot: &HotRows) -> (Vec<u32>, u64) {
     let mut before = None;
     for key in cold {
         let row = key >> 32;
+        // Nodes may share a row, which lies in the region once.
         if before.replace(row).is_some_and(|before| before != row) {
             distinct += 1;
         }
         places[key as u32 as usize] = COLD | distinct;
     }
+    assert!(distinct < COLD, "a region of {distinct} rows; places have a bit for the kind");
     let rows_read = if before.is_some() { u64::from(distinct) + 1 } else { 0 };
     (places, rows_read)
 }

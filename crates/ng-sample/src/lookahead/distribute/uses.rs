@@ -29,6 +29,8 @@ impl Uses {
 
     /// Counts the rows of the next batch, of which there are fewer than [`NEVER`].
     pub fn count(&mut self, rows: &[u32]) {
+        // The number would come round to that of an earlier batch, whose rows would not be counted.
+        assert!(self.batches < NEVER, "more batches than numbers of one byte tell apart");
         let before = self.batches;
         let mut distinct = 0;
         for row in rows {
@@ -50,6 +52,7 @@ impl Uses {
 
     /// By row: what [`Uses::count`] worked with, empty now.
     pub fn take_last(&mut self) -> Vec<u8> {
+        assert_eq!(self.last.len(), self.counts.len(), "it was taken before");
         let mut last = std::mem::take(&mut self.last);
         last.fill(NEVER);
         last
