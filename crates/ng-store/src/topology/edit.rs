@@ -7,6 +7,7 @@
 
 use ng_types::EdgeTypeId;
 
+use crate::bytes::ensure;
 use crate::catalog::{EdgeTypeMeta, TreeRoot};
 use crate::error::{Damage, ReadError};
 use crate::page::Edit;
@@ -225,6 +226,19 @@ impl<'a> TopologyEdit<'a> {
         let result = change(&mut tree, self.edit);
         *self.root(kind) = tree.root;
         result
+    }
+
+    /// Changes the record of a key that the index has been asked for before; `change` says whether
+    /// it was found again, as it is unless keys are out of order.
+    pub(super) fn change_record(
+        &mut self,
+        kind: TreeKind,
+        key: u64,
+        change: impl FnOnce(&mut Tree, &mut Edit) -> Result<bool, ReadError>,
+    ) -> Result<(), ReadError> {
+        let found = self.change_tree(kind, change)?;
+        ensure(found, || format!("the {kind:?} index lost the record of node {key}"))
+            .map_err(|damage| damaged(self.edit, self.index, 0, &damage))
     }
 
     fn root(&mut self, kind: TreeKind) -> &mut Option<TreeRoot> {

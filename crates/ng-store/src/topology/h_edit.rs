@@ -125,7 +125,9 @@ impl TopologyEdit<'_> {
         for part in 0..self.h_layout.pages(list.degree) {
             self.edit.remove(self.topo, list.page(part));
         }
-        self.change_tree(TreeKind::H, |tree, edit| tree.remove(edit, list.node))?;
+        self.change_record(TreeKind::H, list.node, |tree, edit| {
+            Ok(tree.remove(edit, list.node)?.is_some())
+        })?;
         let mut gmap = self.gmap();
         gmap.clear(self.edit, list.node)?;
         let topology = &mut self.meta().topology;
@@ -135,7 +137,8 @@ impl TopologyEdit<'_> {
     }
 
     fn h_update(&mut self, list: HList) -> Result<(), ReadError> {
-        self.change_tree(TreeKind::H, |tree, edit| tree.update(edit, list.record()).map(drop))
+        let record = list.record();
+        self.change_record(TreeKind::H, list.node, |tree, edit| tree.update(edit, record))
     }
 
     /// Bytes of entries in a full page.

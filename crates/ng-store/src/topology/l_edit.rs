@@ -44,6 +44,11 @@ impl LTail {
         self.slots.first().map(|(node, _)| *node)
     }
 
+    /// The largest node.
+    fn last(&self) -> Option<u64> {
+        self.slots.last().map(|(node, _)| *node)
+    }
+
     /// Bytes that a page needs for them.
     pub fn used_bytes(&self) -> usize {
         self.lists.len() + self.slots.len() * SLOT_BYTES
@@ -138,6 +143,7 @@ impl<'a> LPageEdit<'a> {
     pub fn remove_entry(&mut self, slot: usize, position: usize) -> Result<(), Damage> {
         let count = self.count(slot);
         ensure(count > 1, || "L-type page: the last entry goes with its list".into())?;
+        // A list without entries has no slot, so its last entry is not for this function.
         self.close(self.entry(slot, position)?);
         self.set_count(slot, count - 1);
         self.move_offsets(slot + 1, self.entry_bytes.wrapping_neg());
@@ -151,10 +157,12 @@ impl<'a> LPageEdit<'a> {
         let bytes = list.len();
         self.close(list);
         self.move_offsets(slot + 1, bytes.wrapping_neg());
+        // The directory ends where the page does, so the slots before the one that goes move up.
         let directory = self.directory();
         self.bytes.copy_within(directory..directory + slot * SLOT_BYTES, directory + SLOT_BYTES);
         put(self.bytes, directory, &[0; SLOT_BYTES]);
         self.num_slots -= 1;
+        // Deltas count from the smallest node: if that went, from the one after it.
         let by = self.slots().first().map_or(0, |slot| le_u32(slot, 0));
         if by > 0 {
             self.move_deltas(by.wrapping_neg());
@@ -169,6 +177,8 @@ impl<'a> LPageEdit<'a> {
         if len >= self.num_slots {
             return Ok(());
         }
+        // Lists are contiguous in the order of slots: the first that goes begins where all that
+        // stays ends. Whatever is free is 0, or a page would depend on what was in it before.
         let end = self.list(len)?.start;
         self.zero(end..self.end);
         let (directory, kept) = (self.directory(), len * SLOT_BYTES);
@@ -189,20 +199,26 @@ impl<'a> LPageEdit<'a> {
             return Ok(());
         };
         self.check_room(tail.used_bytes())?;
+        ensure(self.num_slots == 0 || tail.last() < Some(self.first), || {
+            format!("L-type page: node {} is of the page before, too", self.first)
+        })?;
         self.rebase(first)?;
         self.open(HEADER_BYTES, &tail.lists);
         self.move_offsets(0, tail.lists.len());
+        // The directory grows downward, so the new slots are the first ones: those of smaller nodes.
         self.num_slots += tail.len();
         let mut offset = HEADER_BYTES;
         for (slot, (node, entries)) in tail.slots.iter().enumerate() {
             self.put_slot(slot, node.saturating_sub(first) as u32, offset, *entries);
             offset += usize::from(*entries) * self.entry_bytes;
         }
+        debug_assert_eq!(offset, HEADER_BYTES + tail.lists.len(), "each byte belongs to a list");
         self.store();
         Ok(())
     }
 
     fn insert_entries(&mut self, slot: usize, position: usize, raw: &[u8]) -> Result<(), Damage> {
+        debug_assert!(raw.len().is_multiple_of(self.entry_bytes), "whole entries");
         let list = self.list(slot)?;
         let at = list.start + position * self.entry_bytes;
         ensure(at <= list.end, || format!("L-type page: position {position} of a shorter list"))?;
@@ -215,7 +231,10 @@ impl<'a> LPageEdit<'a> {
     }
 
     fn insert_list(&mut self, slot: usize, node: u64, raw: &[u8]) -> Result<(), Damage> {
+        debug_assert!(raw.len().is_multiple_of(self.entry_bytes), "whole entries");
         let at = if slot == self.num_slots { self.end } else { self.list(slot)?.start };
+        // All that can fail comes before the first byte changes: what is refused leaves the page as
+        // it was.
         self.check_room(raw.len() + SLOT_BYTES)?;
         if slot == 0 {
             self.rebase(node)?;
@@ -223,6 +242,7 @@ impl<'a> LPageEdit<'a> {
         let delta = node.saturating_sub(self.first);
         ensure(delta <= u64::from(u32::MAX), || format!("L-type page: node {node} is too far"))?;
         self.open(at, raw);
+        // The list of this slot moves as well: the new one gets its place and its number.
         self.move_offsets(slot, raw.len());
         let directory = self.directory();
         self.bytes.copy_within(directory..directory + slot * SLOT_BYTES, directory - SLOT_BYTES);
@@ -240,6 +260,7 @@ impl<'a> LPageEdit<'a> {
     /// Makes `first` the smallest node, which no list of the page is below.
     fn rebase(&mut self, first: u64) -> Result<(), Damage> {
         let by = if self.num_slots == 0 { 0 } else { self.first.saturating_sub(first) };
+        // The largest node is the farthest, so if its delta fits all others do, and `by` too.
         let span = self.last().saturating_sub(first);
         ensure(self.num_slots == 0 || span <= u64::from(u32::MAX), || {
             format!("L-type page: node {first} is too far")
@@ -251,6 +272,7 @@ impl<'a> LPageEdit<'a> {
 
     /// Writes the header's fields.
     fn store(&mut self) {
+        debug_assert!(self.end <= self.directory(), "lists of {} bytes run into slots", self.end);
         let entries = (self.end - HEADER_BYTES) / self.entry_bytes;
         put(self.bytes, 6, &(self.num_slots as u16).to_le_bytes());
         put(self.bytes, 8, &self.first.to_le_bytes());
@@ -260,12 +282,14 @@ impl<'a> LPageEdit<'a> {
 
     /// Makes room at `at` and fills it.
     fn open(&mut self, at: usize, raw: &[u8]) {
+        assert!(self.end + raw.len() <= self.directory(), "{} bytes have no room", raw.len());
         self.bytes.copy_within(at..self.end, at + raw.len());
         put(self.bytes, at, raw);
         self.end += raw.len();
     }
 
     fn close(&mut self, gap: Range<usize>) {
+        assert!(gap.start >= HEADER_BYTES && gap.end <= self.end, "{gap:?} is not of the lists");
         self.bytes.copy_within(gap.end..self.end, gap.start);
         self.zero(self.end - gap.len()..self.end);
         self.end -= gap.len();
@@ -290,17 +314,15 @@ impl<'a> LPageEdit<'a> {
     }
 
     fn put_slot(&mut self, slot: usize, delta: u32, offset: usize, entries: u16) {
-        if let Some(slot) = self.slots_mut().get_mut(slot) {
-            put(slot, 0, &delta.to_le_bytes());
-            put(slot, 4, &(offset as u16).to_le_bytes());
-            put(slot, 6, &entries.to_le_bytes());
-        }
+        let slot = &mut self.slots_mut()[slot];
+        put(slot, 0, &delta.to_le_bytes());
+        put(slot, 4, &(offset as u16).to_le_bytes());
+        put(slot, 6, &entries.to_le_bytes());
     }
 
     fn set_count(&mut self, slot: usize, count: usize) {
-        if let Some(slot) = self.slots_mut().get_mut(slot) {
-            put(slot, 6, &(count as u16).to_le_bytes());
-        }
+        assert!(count > 0, "slot {slot} would be that of an empty list");
+        put(&mut self.slots_mut()[slot], 6, &(count as u16).to_le_bytes());
     }
 
     /// Adds to the offsets of slots; what wraps around subtracts.

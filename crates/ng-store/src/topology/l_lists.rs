@@ -104,7 +104,9 @@ impl TopologyEdit<'_> {
         })?;
         if len == 0 {
             self.edit.remove(self.topo, home.page);
-            self.change_tree(TreeKind::L, |tree, edit| tree.remove(edit, home.key))?;
+            self.change_record(TreeKind::L, home.key, |tree, edit| {
+                Ok(tree.remove(edit, home.key)?.is_some())
+            })?;
             let topology = &mut self.meta().topology;
             topology.num_l_pages = topology.num_l_pages.saturating_sub(1);
         } else if last != home.key {
@@ -209,9 +211,9 @@ impl TopologyEdit<'_> {
             return self.rekey(home, last);
         }
         let page = self.create_page(fill_page)?;
-        self.change_tree(TreeKind::L, |tree, edit| {
+        self.change_record(TreeKind::L, home.key, |tree, edit| {
             tree.insert(edit, Record { key: last, ..home })?;
-            tree.update(edit, Record { page, ..home }).map(drop)
+            tree.update(edit, Record { page, ..home })
         })
     }
 
@@ -235,7 +237,7 @@ impl TopologyEdit<'_> {
 
     fn rekey(&mut self, home: Record, key: u64) -> Result<(), ReadError> {
         let by = Record { key, ..home };
-        self.change_tree(TreeKind::L, |tree, edit| tree.replace(edit, home.key, by).map(drop))
+        self.change_record(TreeKind::L, home.key, |tree, edit| tree.replace(edit, home.key, by))
     }
 
     fn read_page<T>(

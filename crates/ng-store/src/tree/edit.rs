@@ -25,7 +25,7 @@ pub(crate) struct Tree {
 }
 
 /// A page on the way to a key.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Step {
     page: u64,
     /// The record of the way; in the leaf it may be one past the last.
@@ -81,15 +81,19 @@ impl Tree {
         debug_assert!(found.at.is_none_or(|at| at.key != record.key), "{record:?} is there");
         for level in 0..=root.level {
             let step = path[usize::from(level)];
+            debug_assert!(step.count <= self.kind.capacity(level), "{step:?} was decoded");
             if step.count < self.kind.capacity(level) {
                 let width = self.kind.record_bytes(level);
                 insert_record(edit.write(self.segment, step.page)?, width, step.place, record);
+                // Past all others it is the largest key of the page, which the pages above name.
                 if step.place == step.count {
                     self.raise(edit, &path, level, record.key)?;
                 }
                 return Ok(());
             }
             let (left_key, right) = self.split(edit, level, step, record)?;
+            // The old page keeps its number and its record above, with a smaller key; the new one
+            // needs a record after that, which may split the page above in turn.
             if level == root.level {
                 let left = Record { key: left_key, page: root.page, extra: 0 };
                 return self.grow(edit, level, left, right);
@@ -116,6 +120,7 @@ impl Tree {
         }
         debug_assert!(found.before.is_none_or(|before| before.key < by.key), "order of {by:?}");
         let (leaf, width) = (path[0], self.kind.record_bytes(0));
+        // Unless it is the last of its page, the key may change without a word to the pages above.
         put_record(edit.write(self.segment, leaf.page)?, width, leaf.place, by);
         if leaf.place + 1 == leaf.count && by.key != key {
             self.raise(edit, &path, 0, by.key)?;
@@ -132,6 +137,7 @@ impl Tree {
         };
         for level in 0..=root.level {
             let step = path[usize::from(level)];
+            // No page is empty: its only record takes the page along, and the one above loses its own.
             if step.count == 1 {
                 edit.remove(self.segment, step.page);
                 continue;
@@ -170,6 +176,7 @@ impl Tree {
                 Err(damage) => return Err(damaged(edit, self.segment, page, &damage)),
             };
             let (count, mut place) = (typed.len(), typed.lower_bound(0, key));
+            // A key above all others belongs below the last record, where it can be inserted.
             if level > 0 {
                 place = place.min(count - 1);
             }
@@ -193,13 +200,16 @@ impl Tree {
         let height = self.root.map_or(0, |root| root.level);
         for above in level + 1..=height {
             let step = path[usize::from(above)];
+            debug_assert!(step.place < step.count, "{step:?} leads to no page");
             let held = edit.read(self.segment, step.page)?;
             let known = le_u64(held.bytes(), HEADER_BYTES + step.place * 16);
             drop(held);
+            // A page that is not changed is not marked as such: a checkpoint writes all that are.
             if known == key {
                 return Ok(());
             }
             put_key(edit.write(self.segment, step.page)?, 16, step.place, key);
+            // Only the last record of a page is named by the one above.
             if step.place + 1 != step.count {
                 return Ok(());
             }
@@ -217,6 +227,7 @@ impl Tree {
         record: Record,
     ) -> Result<(u64, Record), ReadError> {
         let width = self.kind.record_bytes(level);
+        assert_eq!(step.count, self.kind.capacity(level), "only a full page is split");
         let bytes = edit.write(self.segment, step.page)?;
         let key = |records: &[u8], place: usize| le_u64(records, place * width);
         // What ascends leaves full pages behind.
@@ -227,6 +238,7 @@ impl Tree {
         let mut moved = tail.to_vec();
         tail.fill(0);
         put(bytes, 4, &(middle as u16).to_le_bytes());
+        // At the middle it ends the old page, where its key is the largest.
         if step.place <= middle && !is_append {
             insert_record(bytes, width, step.place, record);
         } else {
@@ -238,6 +250,7 @@ impl Tree {
         let left_count = usize::from(le_u16(bytes, 4));
         let left_key = key(&bytes[HEADER_BYTES..], left_count - 1);
         let right_key = key(&moved, moved.len() / width - 1);
+        assert!(left_count > 0 && !moved.is_empty(), "no page is empty");
         let page = edit.create(self.segment, encode_page(self.kind, level, &moved))?;
         Ok((left_key, Record { key: right_key, page, extra: 0 }))
     }
@@ -309,6 +322,7 @@ fn put_record(page: &mut [u8], width: usize, place: usize, record: Record) {
 /// Opens a place in a page that has room.
 fn insert_record(page: &mut [u8], width: usize, place: usize, record: Record) {
     let count = usize::from(le_u16(page, 4));
+    assert!(place <= count, "place {place} of {count} records");
     let (at, end) = (HEADER_BYTES + place * width, HEADER_BYTES + count * width);
     page.copy_within(at..end, at + width);
     put_record(page, width, place, record);
@@ -318,6 +332,7 @@ fn insert_record(page: &mut [u8], width: usize, place: usize, record: Record) {
 /// Closes a place of a page with more than one record; returns the largest key of the rest.
 fn remove_record(page: &mut [u8], width: usize, place: usize) -> u64 {
     let count = usize::from(le_u16(page, 4));
+    assert!(place < count && count > 1, "place {place} of {count} records");
     let (at, end) = (HEADER_BYTES + place * width, HEADER_BYTES + count * width);
     page.copy_within(at + width..end, at);
     page[end - width..end].fill(0);
