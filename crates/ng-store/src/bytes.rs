@@ -1,7 +1,7 @@
 //! Little-endian fields of byte slices.
 //!
-//! Bytes that are read may be anybody's: past their end is 0, and decoders refuse what is too short.
-//! Bytes that are written are our own: a field that does not fit is a bug, and stops.
+//! Bytes that are read may be anybody's: past their end is 0, and decoders refuse what is too
+//! short. Bytes that are written are our own: a field that does not fit is a bug, and stops.
 
 use crate::error::Damage;
 

@@ -156,8 +156,8 @@ impl Places {
         self.slots[slot as usize].until = IDLE;
     }
 
-    /// A slot has one row at a time. The row may be in an older slot as well, whose batches have not
-    /// been gathered: whoever looks for it finds the new one, and the old one empties by itself.
+    /// A slot has one row at a time. A row may be in an older slot as well, whose batches have
+    /// not been gathered: whoever looks for it finds the new one, and the old one empties later.
     fn name(&mut self, row: u32, slot: u32) {
         let known = &mut self.slots[slot as usize];
         debug_assert!(known.row == NOWHERE, "slot {slot} still has row {}, not {row}", known.row);

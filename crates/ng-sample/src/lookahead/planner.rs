@@ -351,9 +351,9 @@ impl Planner {
                 for (position, row) in rows[index].iter().copied().enumerate() {
                     let (batch, place) = (&mut batch[row as usize], &mut place[row as usize]);
                     debug_assert!(*batch <= number, "batches are registered in order");
-                    // Where the batch that wanted the row before is not gathered yet, it learns when
-                    // its row is wanted next, and keeps the slot for that as it lets go of it. Else
-                    // the row may lie idle in a slot that no other row has taken.
+                    // Where the batch that wanted the row before is not gathered yet, it learns
+                    // when its row is wanted next, and keeps the slot for that when it lets go of
+                    // it. Else the row may lie idle in a slot that no other row has taken.
                     let before = u64::from(*batch).checked_sub(self.base + 1);
                     if let Some(at) = before {
                         let next = &mut self.ahead[at as usize].next[index][*place as usize];

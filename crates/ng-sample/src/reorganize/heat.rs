@@ -75,10 +75,8 @@ pub fn heat(
         let all = batches.num_seeds(snapshot) as f32;
         let share = (batches.batch_size as f32 / all.max(1.0)).min(1.0);
         batches.each_seed(snapshot, &mut |seed| {
-            if let Some(expanded) = seeds.expanded.get_mut(seed as usize) {
-                *expanded = share;
-                seeds.missed[seed as usize] = 1.0 - share;
-            }
+            seeds.expanded[seed as usize] = share;
+            seeds.missed[seed as usize] = 1.0 - share;
         });
     }
     let edge_types: Vec<EdgeTypeId> =
@@ -87,9 +85,8 @@ pub fn heat(
     for id in &edge_types {
         let mut all = vec![0_u32; nodes[usize::from(destination(snapshot, *id))].rate.len()];
         scan(snapshot, *id, progress, &mut |node, sources| {
-            if let Some(degree) = all.get_mut(node as usize) {
-                *degree = degree.saturating_add(sources.len() as u32);
-            }
+            let degree = &mut all[node as usize];
+            *degree = degree.saturating_add(sources.len() as u32);
         })?;
         degrees.push(all);
     }
@@ -102,14 +99,12 @@ pub fn heat(
             let expanded = std::mem::take(&mut nodes[from].expanded);
             let rates = &mut nodes[to].rate;
             scan(snapshot, *id, progress, &mut |node, sources| {
-                let degree = degrees.get(node as usize).map_or(1.0, |degree| *degree as f32);
+                let degree = degrees[node as usize] as f32;
                 let share = if fanout < 0 { 1.0 } else { (fanout as f32 / degree).min(1.0) };
-                let rate = expanded.get(node as usize).map_or(0.0, |q| q * share);
+                let rate = expanded[node as usize] * share;
                 if rate > 0.0 {
                     for source in sources {
-                        if let Some(sum) = rates.get_mut(*source as usize) {
-                            *sum += rate;
-                        }
+                        rates[*source as usize] += rate;
                     }
                 }
             })?;

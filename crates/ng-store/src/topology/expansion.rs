@@ -1,5 +1,9 @@
 //! Chosen entries of many lists, column by column, and who chooses them.
 
+use std::ops::RangeBounds;
+
+use crate::bytes::ensure;
+use crate::error::Damage;
 use crate::topology::{Entry, EntryLayout};
 
 /// Chooses positions of one neighbour list: gets the place of the destination in the request and
@@ -63,11 +67,28 @@ impl Expansion {
         }
     }
 
+    /// Refuses entries of a range that lead out of the graph, where sources and edge ids are below
+    /// `bounds`: whoever takes them counts by node and by edge id.
+    pub(crate) fn check(
+        &self,
+        range: impl RangeBounds<usize>,
+        bounds: (u64, u64),
+    ) -> Result<(), Damage> {
+        let range = (range.start_bound().cloned(), range.end_bound().cloned());
+        let columns = [("source", &self.sources, bounds.0), ("edge id", &self.edge_ids, bounds.1)];
+        for (what, column, bound) in columns {
+            // A column that the edge type lacks is empty.
+            let most = column.get(range).and_then(|entries| entries.iter().max());
+            ensure(most.is_none_or(|most| *most < bound), || {
+                format!("{what} {} of {bound}", most.copied().unwrap_or_default())
+            })?;
+        }
+        Ok(())
+    }
+
     /// Overwrites entry `at`; columns that the layout lacks are empty and stay so.
     pub(crate) fn set(&mut self, at: usize, entry: &Entry) {
-        if let Some(place) = self.sources.get_mut(at) {
-            *place = entry.source;
-        }
+        self.sources[at] = entry.source;
         if let Some(place) = self.edge_ids.get_mut(at) {
             *place = entry.edge_id;
         }

@@ -205,7 +205,7 @@ impl<'a> LPageEdit<'a> {
         self.rebase(first)?;
         self.open(HEADER_BYTES, &tail.lists);
         self.move_offsets(0, tail.lists.len());
-        // The directory grows downward, so the new slots are the first ones: those of smaller nodes.
+        // The directory grows downward, so the new slots come first, as smaller nodes do.
         self.num_slots += tail.len();
         let mut offset = HEADER_BYTES;
         for (slot, (node, entries)) in tail.slots.iter().enumerate() {

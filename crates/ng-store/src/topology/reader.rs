@@ -5,11 +5,8 @@
 //! read, so a hub costs at most one block for each position. Results end in request order whatever
 //! the order of arrival.
 
-use std::ops::Range;
-
 use ng_types::{EdgeTypeId, NodeId};
 
-use crate::bytes::ensure;
 use crate::catalog::{EdgeTypeMeta, TreeRoot};
 use crate::error::{Damage, ReadError};
 use crate::io::BLOCK_BYTES;
@@ -269,20 +266,7 @@ impl Arrivals {
     pub fn take_hub_entry(&mut self, entry: &HubEntry, block: &[u8]) -> Result<(), Damage> {
         let raw = &block[usize::from(entry.offset)..BLOCK_BYTES];
         self.entries.set(entry.arrival, &self.layout.decode(raw));
-        self.check(entry.arrival..entry.arrival + 1)
-    }
-
-    /// Refuses entries that lead out of the graph: who takes them counts by node and by edge id.
-    fn check(&self, range: Range<usize>) -> Result<(), Damage> {
-        let columns = [("source", &self.entries.sources), ("edge id", &self.entries.edge_ids)];
-        for ((what, column), bound) in columns.into_iter().zip([self.bounds.0, self.bounds.1]) {
-            // A column that the edge type lacks is empty.
-            let most = column.get(range.clone()).and_then(|drawn| drawn.iter().max());
-            ensure(most.is_none_or(|most| *most < bound), || {
-                format!("{what} {} of {bound}", most.copied().unwrap_or_default())
-            })?;
-        }
-        Ok(())
+        self.entries.check(entry.arrival..entry.arrival + 1, self.bounds)
     }
 
     /// Calls `draw` and reserves a place for what it chose; the positions are in `positions`.
@@ -319,7 +303,7 @@ impl Arrivals {
             self.draw(wanted, list.len() as u64, draw)?;
             let source = |position: &u64| u64::from(u32::from_le_bytes(list[*position as usize]));
             self.entries.sources.extend(self.positions.iter().map(source));
-            return self.check(from..self.entries.sources.len()).map_err(wrong);
+            return self.entries.check(from.., self.bounds).map_err(wrong);
         }
         let width = self.layout.entry_bytes();
         self.draw(wanted, (list.len() / width) as u64, draw)?;
@@ -327,7 +311,7 @@ impl Arrivals {
             let raw = &list[*position as usize * width..];
             self.entries.push(self.layout, &self.layout.decode(raw));
         }
-        self.check(from..self.entries.sources.len()).map_err(wrong)
+        self.entries.check(from.., self.bounds).map_err(wrong)
     }
 
     fn into_request_order(self, out: &mut Expansion) {

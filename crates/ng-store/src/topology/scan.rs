@@ -25,6 +25,8 @@ impl Snapshot {
         visit: &mut VisitLists<'_>,
     ) -> Result<(), ReadError> {
         let (meta, topo, _) = self.version.topology(edge_type)?;
+        let num_nodes = self.version.node_type(meta.destination)?.num_nodes;
+        let bounds = (self.version.node_type(meta.source)?.num_nodes, meta.num_edge_ids);
         let (mut nodes, mut lists) = (Vec::new(), Expansion::default());
         let page_bytes = topo.meta.page_bytes as usize;
         let mut take = |first_block: u64, bytes: &[u8]| {
@@ -34,7 +36,13 @@ impl Snapshot {
             let first_page = first_block / topo.blocks_per_page();
             for (step, page) in bytes.chunks_exact(page_bytes).enumerate() {
                 let wrong = |damage: Damage| topo.damaged(first_page + step as u64, &damage);
+                let (first, from) = (nodes.len().saturating_sub(1), lists.sources.len());
                 take_page(edge_type, meta, page, &mut nodes, &mut lists).map_err(wrong)?;
+                if let Some(node) = nodes[first..].iter().find(|node| **node >= num_nodes) {
+                    let what = format!("list of node {node} of {num_nodes}");
+                    return Err(wrong(Damage::new(what)));
+                }
+                lists.check(from.., bounds).map_err(wrong)?;
             }
             visit(&nodes, &lists)
         };

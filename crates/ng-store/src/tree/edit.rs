@@ -137,7 +137,7 @@ impl Tree {
         };
         for level in 0..=root.level {
             let step = path[usize::from(level)];
-            // No page is empty: its only record takes the page along, and the one above loses its own.
+            // No page is empty: its only record takes it along, and the page above loses one, too.
             if step.count == 1 {
                 edit.remove(self.segment, step.page);
                 continue;

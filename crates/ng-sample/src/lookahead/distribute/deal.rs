@@ -89,8 +89,8 @@ impl Deal {
         let table = &mut tables[at];
         let mut last = table.uses.take_last();
         let counts = table.uses.counts();
-        // A counting sort: `ends` first says where the batches of each row begin, and moves to where
-        // they end as these are put down, so one array serves for both. Hot rows take no place.
+        // A counting sort: `ends` first says where the batches of each row begin, and moves to
+        // where they end as these are put down. Hot rows take no place.
         let mut ends: Vec<u32> = vec_in_huge_pages(0, counts.len());
         let mut sum = 0_u64;
         for (row, (count, end)) in counts.iter().zip(&mut ends).enumerate() {
