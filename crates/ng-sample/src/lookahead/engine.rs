@@ -7,7 +7,7 @@ use ng_io::ScratchFile;
 use ng_simd::RowDecoder;
 use ng_store::{DiskCosts, RowOrder, Snapshot, TensorRef};
 
-use super::memory::{Chosen, STRETCH_MIN};
+use super::chosen::{Chosen, STRETCH_MIN};
 use super::pieces::Sampled;
 use super::policy::Reading;
 use super::state::{AheadShared, AheadState, ToSample};

@@ -5,7 +5,8 @@
 
 use ng_store::DiskCosts;
 
-use super::distribute::{self, Cold, Extent};
+use super::chosen::{Chosen, STRETCH_MIN};
+use super::distribute::{BATCHES_MAX, Cold, Extent, cold, room_for_hot};
 use super::policy::{Reading, Table};
 use super::study::{Cost, TableStudy};
 use crate::SampleError;
@@ -14,39 +15,11 @@ use crate::pipeline::Slots;
 /// Slices that may have been read and not be used yet.
 const LAG: u64 = 2;
 
-/// Batches that are sampled before the topology makes room for rows, at most, if windows are short.
-pub(super) const STRETCH_MIN: u64 = 1024;
-
 /// Windows of such batches otherwise: filling the first one is a pass over the file for itself.
 const STRETCH_WINDOWS: u64 = 8;
 
 /// Longest reads of what was distributed.
 const REGION_READ_BYTES: f64 = (4 << 20) as f64;
-
-/// What was chosen, and what it is expected to cost.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Chosen {
-    /// The policy.
-    pub reading: Reading,
-    /// Batches that it looks ahead.
-    pub window: u64,
-    /// With two phases: batches that are sampled before the rows of the first are read, at most.
-    pub sampled_first: Option<u64>,
-    /// Rows that stay in memory.
-    pub hot_rows: u64,
-    /// Rows that memory has room for, the hot ones included.
-    pub slots: u64,
-    /// Bytes of these.
-    pub slot_bytes: u64,
-    /// Expected device requests a batch.
-    pub reads: f64,
-    /// Expected bytes a batch.
-    pub read_bytes: f64,
-    /// Expected bytes a batch that are written to disk.
-    pub write_bytes: f64,
-    /// Expected seconds of the device a batch.
-    pub seconds: f64,
-}
 
 /// A choice with its parts by table.
 #[derive(Clone, Debug)]
@@ -142,16 +115,16 @@ pub(crate) fn distribution(
     let bytes = room.bytes.saturating_sub(2 * LAG * room.sample_bytes);
     let extents: Vec<Extent> = tables.iter().map(TableStudy::extent).collect();
     let studied = room.batches.max(1) as f64;
-    let mut batches = distribute::BATCHES_MAX.min(window.unwrap_or(u64::MAX));
+    let mut batches = BATCHES_MAX.min(window.unwrap_or(u64::MAX));
     let (hot_rows, cold_bytes) = loop {
         let scale = batches as f64 / studied;
-        let hot = distribute::room_for_hot(bytes, batches, &extents, scale);
+        let hot = room_for_hot(bytes, batches, &extents, scale);
         let Some(hot) = hot else {
             batches =
                 Some(batches / 2).filter(|n| *n > 0).ok_or_else(|| too_small(tables, room))?;
             continue;
         };
-        let cold = distribute::cold(&extents, hot);
+        let cold = cold(&extents, hot);
         let of = |(cold, table): (&Cold, &TableStudy)| cold.uses / studied * table.width as f64;
         let each: f64 = cold.iter().zip(tables).map(of).sum();
         let fit = (room.disk_bytes as f64 / (each + room.sample_bytes as f64)) as u64;

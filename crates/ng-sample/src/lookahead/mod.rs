@@ -14,6 +14,7 @@
 //!
 //! [`distribute`] has another way from samples to rows: through a file sorted by batch.
 
+mod chosen;
 mod distribute;
 mod engine;
 mod memory;
@@ -28,7 +29,7 @@ mod spill;
 mod state;
 mod study;
 
+pub use chosen::Chosen;
 pub(crate) use engine::LookAhead;
 pub use engine::Settings;
-pub use memory::Chosen;
 pub use policy::Reading;

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use ng_simd::RowDecoder;
 use ng_store::{DiskCosts, TensorRef};
 
+use super::chosen::{Chosen, STRETCH_MIN};
 use super::engine::LookAhead;
-use super::memory::{Chosen, Layout, Room, STRETCH_MIN, choose, distribution, sampled_first};
+use super::memory::{Layout, Room, choose, distribution, sampled_first};
 use super::pieces::Sampled;
 use super::policy::{Reading, Table};
 use super::study::{BATCHES_MAX, TableStudy};

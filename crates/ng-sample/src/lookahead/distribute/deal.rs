@@ -8,62 +8,18 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ng_io::{BLOCK_BYTES, Region, ScratchFile, vec_in_huge_pages};
+use ng_io::{Region, ScratchFile, vec_in_huge_pages};
 use ng_store::{Merge, Planned, RowPart, RowPlan};
 
 use super::dealer::Dealer;
 use super::memory::region_bytes;
+use super::sizes::{PARTS, Sizes};
 use super::{LookAhead, Place, Spill, Table};
 use crate::SampleError;
 use crate::buffer::region;
 
-/// Bytes of rows that are read together, if they are no longer than that each; and so many rows at
-/// most.
-const PART_BYTES: [u64; 2] = [64 << 10, 2 << 20];
-const PART_ROWS: u64 = 8 << 10;
-
-/// Parts in memory.
-const PARTS: u64 = 8;
-
-/// What is written at a time.
-const PIECE_BYTES: [u64; 2] = [BLOCK_BYTES as u64, 128 << 10];
-
-/// Buffers may take this share of the memory of a stretch, and parts another.
-const SHARE: u64 = 16;
-
-/// Buffers that are being written while every batch has one.
-pub(super) const SPARE: u64 = 32;
-
 /// Threads that write.
 const WRITERS: usize = 4;
-
-/// How much is read and written at a time.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
-    batches: u64,
-    part_bytes: u64,
-    piece_bytes: u64,
-}
-
-impl Sizes {
-    /// For `batches` batches with `bytes` for all.
-    pub fn new(bytes: u64, batches: u64) -> Self {
-        let part_bytes = (bytes / SHARE / PARTS).clamp(PART_BYTES[0], PART_BYTES[1]);
-        let piece_bytes = bytes / SHARE / (batches + SPARE) / PIECE_BYTES[0] * PIECE_BYTES[0];
-        let piece_bytes = piece_bytes.clamp(PIECE_BYTES[0], PIECE_BYTES[1]);
-        Self { batches, part_bytes, piece_bytes }
-    }
-
-    /// Bytes to deal out `uses` rows of a table.
-    pub fn num_bytes(&self, rows: u64, width: u64, uses: u64) -> u64 {
-        let buffers = if uses == 0 { 0 } else { (self.batches + SPARE) * self.piece_bytes };
-        rows * 4 + uses + buffers + PARTS * self.part_rows(width) * width
-    }
-
-    fn part_rows(&self, width: u64) -> u64 {
-        (self.part_bytes / width.max(1)).clamp(1, PART_ROWS)
-    }
-}
 
 /// Where the last of `regions` ends.
 pub(super) fn end_of(regions: &[Place], width: u64) -> Option<u64> {

@@ -8,8 +8,9 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use ng_io::{BLOCK_BYTES, Region};
 
-use super::deal::{Deal, Part, Piece, SPARE, lock};
+use super::deal::{Deal, Part, Piece, lock};
 use super::memory::region_bytes;
+use super::sizes::SPARE;
 use super::{Place, Table};
 use crate::SampleError;
 use crate::buffer::region;

@@ -11,6 +11,7 @@ mod deal;
 mod dealer;
 mod memory;
 mod replay;
+mod sizes;
 mod uses;
 
 use std::path::Path;
@@ -24,14 +25,11 @@ use super::spill::{Spill, scratch_in};
 use crate::SampleError;
 use crate::buffer::region;
 use crate::pipeline::{Gatherer, HotRows, hottest};
-use deal::{Deal, Sizes};
+use deal::Deal;
+use sizes::Sizes;
 use uses::Uses;
 
-pub(super) use memory::{Cold, Extent, cold, room_for_hot};
-
-/// Batches that rows are distributed to at a time, at most. Their numbers have one byte, and a few
-/// more may have been sampled by then.
-pub(super) const BATCHES_MAX: u64 = 250;
+pub(super) use memory::{BATCHES_MAX, Cold, Extent, cold, room_for_hot};
 
 /// A table during a stretch.
 struct Table {
