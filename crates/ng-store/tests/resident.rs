@@ -103,6 +103,25 @@ fn a_topology_that_does_not_fit_is_refused_before_anything_is_read() {
 }
 
 #[test]
+fn loading_waits_for_nobody_while_it_holds_memory_that_others_wait_for() {
+    let model = model(4096);
+    let batch_timeout = std::time::Duration::from_secs(3600);
+    let options = OpenOptions { memory: Some(8 << 20), batch_timeout, ..OpenOptions::default() };
+    let store = Store::open_on(model.build(), &options).unwrap();
+    let snapshot = store.snapshot();
+    let topology_bytes = snapshot.resident_bytes(EdgeTypeId(0));
+    let all = std::iter::from_fn(|| snapshot.reserve(64 << 10).ok());
+    let mut held: Vec<_> = all.collect();
+    // Room for the topology and less than a window.
+    held.truncate(held.len() - (topology_bytes >> 16) as usize - 2);
+    let error = snapshot.load_topology(EdgeTypeId(0)).unwrap_err();
+    assert!(matches!(error, ReadError::Budget(_)), "{error}");
+    drop(snapshot.reserve(topology_bytes).expect("given back"));
+    drop(held);
+    snapshot.load_topology(EdgeTypeId(0)).expect("there is room");
+}
+
+#[test]
 fn an_imported_topology_is_read_once_and_in_large_pieces() {
     let model = model(4096);
     let disk = model.build();

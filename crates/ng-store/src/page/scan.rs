@@ -15,6 +15,7 @@ const WINDOW_BYTES_MIN: usize = 256 << 10;
 
 /// Takes rows of a tensor: the first row and the bytes of consecutive ones.
 pub type VisitRows<'a> = dyn FnMut(u64, &[u8]) -> Result<(), ReadError> + 'a;
+
 /// Memory of the budget for blocks that are read past the caches.
 pub(crate) struct Window {
     pub bytes: Vec<u8>,
@@ -22,13 +23,23 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Room for some of `units` units of `unit_bytes`, for few of them where the budget is short.
+    /// Room for some of `units` units of `unit_bytes`, for few of them where the budget is short:
+    /// those are waited for.
     pub fn reserve(inner: &Inner, unit_bytes: usize, units: u64) -> Result<Self, ReadError> {
+        Self::reserve_by(inner, unit_bytes, units, |bytes| inner.reserve_batch(bytes))
+    }
+
+    /// The same, where `reserve` gives the memory for few units.
+    pub fn reserve_by(
+        inner: &Inner,
+        unit_bytes: usize,
+        units: u64,
+        reserve: impl FnOnce(u64) -> Result<Reservation, ReadError>,
+    ) -> Result<Self, ReadError> {
         let units = usize::try_from(units).unwrap_or(usize::MAX).max(1);
         let best = (WINDOW_BYTES / unit_bytes).clamp(1, units) * unit_bytes;
         let least = (WINDOW_BYTES_MIN / unit_bytes).clamp(1, units) * unit_bytes;
-        let small = || inner.reserve_batch(least as u64);
-        let held = inner.budget.reserve(best as u64).or_else(|_| small())?;
+        let held = inner.budget.reserve(best as u64).or_else(|_| reserve(least as u64))?;
         Ok(Self { bytes: vec![0; held.bytes() as usize], _held: held })
     }
 }

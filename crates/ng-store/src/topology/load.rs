@@ -59,7 +59,8 @@ impl Snapshot {
     }
 
     /// Reads all neighbour lists of an edge type into memory that stays. All of it is reserved from
-    /// the budget first; up to 8 MiB more are used while it is read.
+    /// the budget first; up to 8 MiB more are used while it is read. It waits for no memory: what it
+    /// holds already may be what a batch waits for.
     ///
     /// # Errors
     /// [`ReadError::Budget`], [`ReadError::NoMemory`], [`ReadError::Missing`],
@@ -75,6 +76,11 @@ impl Snapshot {
         let inner = &*self.inner;
         let page_bytes = topo.meta.page_bytes as usize;
         let cursor = |kind, root| TreeCursor::new(&inner.pages, index, kind, root);
+        let window = || {
+            let take = |bytes| Ok(inner.try_reserve(bytes)?);
+            Window::reserve_by(inner, page_bytes, topo.num_pages, take)
+        };
+        let mut lists_window = window()?;
         let mut loader = Loader {
             inner,
             topo,
@@ -84,12 +90,12 @@ impl Snapshot {
             long_lists: cursor(TreeKind::H, meta.topology.h_root),
             next_long: None,
             parts: Vec::new(),
-            parts_window: Window::reserve(inner, page_bytes, topo.num_pages)?,
+            parts_window: window()?,
             into: ResidentTopology::zeroed(of, shape, held)?,
             next_node: 0,
             next_entry: 0,
         };
-        loader.load(cursor(TreeKind::L, meta.topology.l_root))?;
+        loader.load(cursor(TreeKind::L, meta.topology.l_root), &mut lists_window.bytes)?;
         Ok(Arc::new(loader.into))
     }
 }
@@ -124,21 +130,24 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    fn load(&mut self, mut short_lists: TreeCursor<'_>) -> Result<(), ReadError> {
+    fn load(
+        &mut self,
+        mut short_lists: TreeCursor<'_>,
+        window: &mut [u8],
+    ) -> Result<(), ReadError> {
         self.next_long = self.long_lists.next()?;
         let page_bytes = self.topo.meta.page_bytes as usize;
-        let mut window = Window::reserve(self.inner, page_bytes, self.topo.num_pages)?;
         let mut records = Vec::new();
         loop {
             records.clear();
-            while records.len() < window.bytes.len() / page_bytes {
+            while records.len() < window.len() / page_bytes {
                 let Some(record) = short_lists.next()? else { break };
                 records.push(record);
             }
             if records.is_empty() {
                 break;
             }
-            self.short_lists(&records, &mut window.bytes)?;
+            self.short_lists(&records, window)?;
         }
         self.long_lists_below(u64::MAX)?;
         self.read_parts()?;
