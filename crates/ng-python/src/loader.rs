@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ng_sample::{Chosen, EpochKey, LoaderOptions, ReplayMemory};
+use ng_sample::{Chosen, EpochKey, ReplayMemory, Settings};
 use ng_types::NodeTypeId;
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyStopIteration, PyUserWarning, PyValueError};
@@ -225,18 +225,23 @@ impl Loader {
         spill_dir: Option<PathBuf>,
         compiled: Option<(PyRef<'_, Epochs>, bool)>,
     ) -> PyResult<Self> {
-        let options = LoaderOptions {
-            reading: reading.parse().map_err(PyValueError::new_err)?,
+        let reading = reading.parse().map_err(PyValueError::new_err)?;
+        let (costs, spill_bytes) = (None, None);
+        let settings = Settings {
+            reading,
             window,
-            two_phase,
             prefetch,
             threads,
+            costs,
+            two_phase,
             spill_dir,
-            compiled: compiled.map(|(epochs, insists)| (epochs.inner.clone(), insists)),
+            spill_bytes,
         };
+        let compiled = compiled.map(|(epochs, insists)| (epochs.inner.clone(), insists));
         let (inputs, plan) = (Arc::clone(&inputs.inner), plan.inner);
         let sampler = sampler.inner.clone();
-        let made = py.detach(|| ng_sample::Loader::new(sampler, inputs, plan, options, goes_on));
+        let made = py
+            .detach(|| ng_sample::Loader::new(sampler, inputs, plan, settings, compiled, goes_on));
         Ok(Self { inner: made.map_err(|error| errors::sample(&error))? })
     }
 

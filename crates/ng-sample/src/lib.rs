@@ -43,7 +43,7 @@ pub use error::SampleError;
 pub use hops::streaming::{Engine, StreamingStats};
 pub use ids::Ids;
 pub use induced::{Induced, induced};
-pub use loader::{Epochs, Loader, LoaderOptions, Pipeline, Run, Way};
+pub use loader::{Epochs, Loader, Pipeline, Run, Way};
 pub use lookahead::{Chosen, Reading, Settings};
 pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock, SparseIndex};
 pub use reorganize::{

@@ -12,7 +12,7 @@ use common::one_type::{self, Edges, Rows, number, open, skewed_list};
 use ng_io::BackendChoice;
 use ng_sample::{
     ColumnSpec, CompiledError, EpochFile, EpochId, EpochKey, EpochWriter, Fanouts, HotSet, Jobs,
-    MiniBatch, Pipeline, Reading, SampleError, SampleSpec, Sampler, Settings, Survey, Way,
+    MiniBatch, Pipeline, SampleError, SampleSpec, Sampler, Settings, Survey, Way,
 };
 use ng_store::{Owner, Store, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
@@ -75,16 +75,7 @@ fn survey(store: &Store, epochs: u64) -> Survey {
 }
 
 fn write(store: &Store, dir: &Path, epoch: u64, hot: &Arc<HotSet>) -> Result<u64, SampleError> {
-    let settings = Settings {
-        reading: Reading::Auto,
-        window: None,
-        prefetch: 1,
-        threads: 2,
-        costs: None,
-        two_phase: None,
-        spill_dir: None,
-        spill_bytes: None,
-    };
+    let settings = Settings { threads: Some(2), ..Settings::default() };
     let stored = sampler(store).storing(hot)?;
     let ahead = Pipeline::new(stored, epochs((epoch, 0)), Way::Ahead(settings))?;
     let name = format!("{epoch}.epoch");

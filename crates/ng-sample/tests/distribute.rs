@@ -53,13 +53,11 @@ fn sampler(store: &Store) -> Sampler {
 fn settings(spill_dir: &Path) -> Settings {
     Settings {
         reading: Reading::Distribute,
-        window: None,
-        prefetch: 2,
-        threads: 2,
+        prefetch: Some(2),
+        threads: Some(2),
         costs: Some(DiskCosts::default()),
-        two_phase: None,
         spill_dir: Some(spill_dir.into()),
-        spill_bytes: None,
+        ..Settings::default()
     }
 }
 

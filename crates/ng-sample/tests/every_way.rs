@@ -66,7 +66,7 @@ fn settings(
 ) -> Settings {
     // Room for some nine samples, so that there are several stretches.
     let (costs, spill_bytes, spill_dir) = (None, Some(400_000), Some(dir.into()));
-    let (prefetch, threads) = (2, 2);
+    let (prefetch, threads) = (Some(2), Some(2));
     Settings { reading, window, prefetch, threads, costs, two_phase, spill_dir, spill_bytes }
 }
 

@@ -33,16 +33,7 @@ fn sampler(store: &Store) -> Sampler {
 }
 
 fn settings(reading: Reading, window: Option<u64>) -> Settings {
-    Settings {
-        reading,
-        window,
-        prefetch: 2,
-        threads: 2,
-        costs: None,
-        two_phase: None,
-        spill_dir: None,
-        spill_bytes: None,
-    }
+    Settings { reading, window, prefetch: Some(2), threads: Some(2), ..Settings::default() }
 }
 
 /// Seeds of batch `index`; the first of them stands twice.

@@ -8,7 +8,6 @@ mod epochs;
 mod pipeline;
 mod run;
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -20,45 +19,11 @@ pub use epochs::Epochs;
 pub use pipeline::{Pipeline, Way};
 pub use run::Run;
 
-/// Batches ahead of the consumer where each is made by itself, and threads that prepare them.
+/// Batches ahead of the consumer where each is made by itself.
 const PREFETCH: usize = 4;
-
-/// Finished batches that other ways keep for the consumer: their memory is not there for rows.
-const PREFETCH_AHEAD: usize = 1;
 
 /// Epochs that need fewer batches than this are over before looking ahead has paid.
 const LOOKED_AHEAD_MIN: u64 = 4;
-
-/// How batches may be read; what is `None` is chosen.
-#[derive(Clone, Debug)]
-pub struct LoaderOptions {
-    /// How rows are read that memory does not hold.
-    pub reading: Reading,
-    /// Batches to look ahead.
-    pub window: Option<u64>,
-    /// Whether many batches are sampled before their rows are read.
-    pub two_phase: Option<bool>,
-    /// Batches prepared ahead of the consumer at most.
-    pub prefetch: Option<usize>,
-    /// Threads that sample.
-    pub threads: Option<usize>,
-    /// Where temporary files go, if it can be written to.
-    pub spill_dir: Option<PathBuf>,
-    /// Compiled epochs, and whether it is an error if they cannot serve.
-    pub compiled: Option<(Epochs, bool)>,
-}
-
-impl LoaderOptions {
-    /// Whether a setting of looking ahead is given, which `Auto` honours by doing so.
-    fn asks_to_look_ahead(&self) -> bool {
-        self.window.is_some() || self.two_phase == Some(true)
-    }
-
-    fn threads(&self) -> usize {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.threads.unwrap_or_else(|| cores().min(PREFETCH))
-    }
-}
 
 /// What keeps its memory from epoch to epoch.
 enum Kept {
@@ -98,7 +63,9 @@ pub struct Loader {
     sampler: Sampler,
     inputs: Arc<Inputs>,
     plan: SeedPlan,
-    options: LoaderOptions,
+    settings: Settings,
+    /// Compiled epochs, and whether it is an error if they cannot serve.
+    compiled: Option<(Epochs, bool)>,
     /// After an epoch the next one follows.
     goes_on: bool,
     kept: Option<Kept>,
@@ -115,23 +82,23 @@ impl Loader {
         sampler: Sampler,
         inputs: Arc<Inputs>,
         plan: SeedPlan,
-        options: LoaderOptions,
+        settings: Settings,
+        compiled: Option<(Epochs, bool)>,
         goes_on: bool,
     ) -> Result<Arc<Self>, SampleError> {
-        let kept = choose(&sampler, &plan, &options);
+        let kept = choose(&sampler, &plan, &settings, compiled.as_ref());
         let loader = Arc::new_cyclic(|me: &std::sync::Weak<Self>| {
             let me = me.clone();
             let give_way = move |for_good| me.upgrade().is_some_and(|me| me.give_way(for_good));
             let (pipeline, next, owner) = (None, None, Owner::Nobody);
             let state = State { pipeline, next, owner, is_busy: false, gave_up: false, runs: 0 };
             let (tenant, state) = (Tenant::new(give_way), Mutex::new(state));
-            Self { sampler, inputs, plan, options, goes_on, kept, tenant, state }
+            Self { sampler, inputs, plan, settings, compiled, goes_on, kept, tenant, state }
         });
-        if let (Some(Kept::Replay(_)), Some((_, false))) = (&loader.kept, &loader.options.compiled)
-        {
-            return loader.unless_it_does_not_fit();
+        match (&loader.kept, &loader.compiled) {
+            (Some(Kept::Replay(_)), Some((_, false))) => loader.unless_it_does_not_fit(),
+            _ => Ok(loader),
         }
-        Ok(loader)
     }
 
     /// The loader, or one that does without compiled epochs where the budget has no room for them
@@ -140,9 +107,8 @@ impl Loader {
         self.sampler.snapshot().tenants().make_room(Some(&self.tenant));
         match self.start((0, 0)) {
             Err(error) if error.is_too_small() => {
-                let options = LoaderOptions { compiled: None, ..self.options.clone() };
-                let inputs = Arc::clone(&self.inputs);
-                Self::new(self.sampler.clone(), inputs, self.plan, options, self.goes_on)
+                let (inputs, settings) = (Arc::clone(&self.inputs), self.settings.clone());
+                Self::new(self.sampler.clone(), inputs, self.plan, settings, None, self.goes_on)
             }
             Err(error) => Err(error),
             Ok(_) => Ok(self),
@@ -204,30 +170,20 @@ impl Loader {
 
     /// What is kept, begun anew at an epoch and batch.
     fn start(&self, first: (u64, u64)) -> Result<Pipeline, SampleError> {
-        let options = &self.options;
         let way = match &self.kept {
             Some(Kept::Replay(epochs)) => {
-                let prefetch = options.prefetch.unwrap_or(PREFETCH_AHEAD);
-                Way::Replay { files: epochs.open(self.sampler.snapshot())?, prefetch }
+                let files = epochs.open(self.sampler.snapshot())?;
+                Way::Replay { files, prefetch: self.settings.prefetch() }
             }
-            Some(Kept::LookAhead) | None => Way::Ahead(Settings {
-                reading: options.reading,
-                window: options.window,
-                prefetch: options.prefetch.unwrap_or(PREFETCH_AHEAD),
-                threads: options.threads(),
-                costs: None,
-                two_phase: options.two_phase,
-                spill_dir: options.spill_dir.clone(),
-                spill_bytes: None,
-            }),
+            Some(Kept::LookAhead) | None => Way::Ahead(self.settings.clone()),
         };
         Pipeline::new(self.sampler.clone(), self.jobs(first, self.goes_on), way)
     }
 
     /// Batches one by one, to the end of an epoch.
     fn start_each(&self, first: (u64, u64)) -> Result<Pipeline, SampleError> {
-        let prefetch = self.options.prefetch.unwrap_or(PREFETCH);
-        let way = Way::Each { prefetch, threads: self.options.threads() };
+        let prefetch = self.settings.prefetch.unwrap_or(PREFETCH);
+        let way = Way::Each { prefetch, threads: self.settings.threads() };
         Pipeline::new(self.sampler.clone(), self.jobs(first, false), way)
     }
 
@@ -255,16 +211,21 @@ impl Loader {
 }
 
 /// What is worth keeping: compiled epochs, a look-ahead, or nothing where batches are made singly.
-fn choose(sampler: &Sampler, plan: &SeedPlan, options: &LoaderOptions) -> Option<Kept> {
+fn choose(
+    sampler: &Sampler,
+    plan: &SeedPlan,
+    settings: &Settings,
+    compiled: Option<&(Epochs, bool)>,
+) -> Option<Kept> {
     if sampler.is_direct() {
         return None;
     }
-    if let Some((epochs, _)) = &options.compiled {
+    if let Some((epochs, _)) = compiled {
         return Some(Kept::Replay(epochs.clone()));
     }
-    let looks_ahead = match options.reading {
+    let looks_ahead = match settings.reading {
         Reading::Direct => false,
-        Reading::Auto if !options.asks_to_look_ahead() => {
+        Reading::Auto if !settings.ask_to_look_ahead() => {
             plan.steps() >= LOOKED_AHEAD_MIN && sampler.is_larger_than_memory()
         }
         _ => true,

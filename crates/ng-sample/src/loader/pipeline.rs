@@ -76,7 +76,7 @@ impl Pipeline {
                 Engine::Each(each)
             }
             Way::Ahead(settings) => {
-                let count = settings.threads;
+                let count = settings.threads();
                 let ahead = LookAhead::new(sampler, jobs, settings)?;
                 let run = |run| work(&ahead, |ahead| &ahead.shared, run);
                 threads.extend((0..count).map(|_| ("ng-sample", run(LookAhead::run_sampler))));

@@ -158,18 +158,18 @@ impl Run {
     /// Whether an error is no reason to end: memory is too small and no way of reading was asked
     /// for, or compiled epochs are damaged that nobody insists on.
     fn gives_up(&mut self, error: &SampleError, state: &mut State) -> bool {
-        let options = &self.loader.options;
         if self.regained > 0 && error.is_too_small() {
             return true;
         }
-        state.gave_up = match &options.compiled {
+        state.gave_up = match &self.loader.compiled {
             Some((_, insists)) => {
                 let gives_up = !insists && error.is_damage();
                 self.note = gives_up.then(|| format!("{error}; batches are sampled instead"));
                 gives_up
             }
             None => {
-                let is_asked = options.reading != Reading::Auto || options.asks_to_look_ahead();
+                let settings = &self.loader.settings;
+                let is_asked = settings.reading != Reading::Auto || settings.ask_to_look_ahead();
                 self.made == 0 && !is_asked && error.is_too_small()
             }
         };

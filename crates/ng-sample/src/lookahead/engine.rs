@@ -17,17 +17,24 @@ use crate::pipeline::Shared;
 use crate::seeds::Jobs;
 use crate::{CompactNodes, CompactSample, SampleError, SampleScratch, Sampler};
 
-/// How a look-ahead works.
-#[derive(Clone, Debug)]
+/// Sampling threads, at most, where none are asked for.
+const THREADS_MAX: usize = 4;
+
+/// Finished batches that wait for the consumer where nothing else is asked for: their memory is not
+/// there for rows.
+const PREFETCH: usize = 1;
+
+/// How batches may be read; what is `None` is chosen.
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// How rows are read.
+    /// How rows are read that memory does not hold.
     pub reading: Reading,
     /// Batches to look ahead; `None` is as many as memory rewards.
     pub window: Option<u64>,
     /// Finished batches that wait for the consumer at most.
-    pub prefetch: usize,
+    pub prefetch: Option<usize>,
     /// Sampling threads.
-    pub threads: usize,
+    pub threads: Option<usize>,
     /// What reads cost; `None` measures.
     pub costs: Option<DiskCosts>,
     /// Sample many batches first, and let the memory of the topology serve rows then; `None` does
@@ -42,7 +49,7 @@ pub struct Settings {
 
 impl Settings {
     fn check(&self) -> Result<(), SampleError> {
-        let what = if self.prefetch == 0 || self.threads == 0 || self.window == Some(0) {
+        let what = if self.prefetch() == 0 || self.threads() == 0 || self.window == Some(0) {
             "prefetch, threads and window must be at least 1"
         } else if self.reading == Reading::Direct {
             "reading \"direct\" does not look ahead"
@@ -54,9 +61,24 @@ impl Settings {
         Err(SampleError::Spec(what.into()))
     }
 
+    /// Finished batches that wait for the consumer at most.
+    pub(crate) fn prefetch(&self) -> usize {
+        self.prefetch.unwrap_or(PREFETCH)
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or_else(|| cores().min(THREADS_MAX))
+    }
+
+    /// Whether a setting of looking ahead is given, which `Auto` honours by doing so.
+    pub(crate) fn ask_to_look_ahead(&self) -> bool {
+        self.window.is_some() || self.two_phase == Some(true)
+    }
+
     /// Buffers for rows: those of finished batches, and one with the consumer.
     pub(super) fn buffers(&self) -> u64 {
-        self.prefetch as u64 + 1
+        self.prefetch() as u64 + 1
     }
 
     /// Bytes on disk for batches and their rows.
@@ -91,7 +113,7 @@ impl LookAhead {
         settings.check()?;
         let sampler = sampler.without_held_topologies();
         Ok(Arc::new(Self {
-            shared: Shared::new(sampler.clock(), jobs, settings.prefetch),
+            shared: Shared::new(sampler.clock(), jobs, settings.prefetch()),
             sampler: Mutex::new(sampler.clone()),
             given: sampler,
             settings,
@@ -164,7 +186,7 @@ impl LookAhead {
             state.way.rests += 1;
             state.way.resting = 0;
         });
-        let all = self.settings.threads;
+        let all = self.settings.threads();
         let resting = |state: &mut AheadState| (state.way.resting == all).then_some(());
         self.shared.wait_until(Wait::PlanForSamples, resting)
     }

@@ -14,9 +14,10 @@ use super::pieces::Sampled;
 use super::places::{NEAR, Places};
 
 /// How rows that are not in memory are read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reading {
     /// Chosen by what the first batches show and by the costs of the disk.
+    #[default]
     Auto,
     /// Batch by batch, through the store's own caches: nothing waits for a later batch.
     Direct,

@@ -181,7 +181,7 @@ impl LookAhead {
         costs: &DiskCosts,
     ) -> Result<Layout, SampleError> {
         let topology = self.sampler().topology_bytes();
-        let sampling = self.settings.threads as u64 * SAMPLING_FACTOR * seen.sample_bytes;
+        let sampling = self.settings.threads() as u64 * SAMPLING_FACTOR * seen.sample_bytes;
         let distribution = || {
             let room = self.room(seen, topology + sampling);
             distribution(self.settings.window, seen.studies, &room, costs).map(|mut layout| {
@@ -217,7 +217,7 @@ impl LookAhead {
         if !self.settings.may_have_two_phases() || topology == 0 {
             return one;
         }
-        let sampling = self.settings.threads as u64 * SAMPLING_FACTOR * seen.sample_bytes;
+        let sampling = self.settings.threads() as u64 * SAMPLING_FACTOR * seen.sample_bytes;
         let room = self.room(seen, topology + sampling);
         let two = self.lay_out(seen, &room, costs).map(|layout| sampled_first(layout, &room));
         let is_short = two.as_ref().is_ok_and(|two| two.chosen.sampled_first < Some(STRETCH_LEAST));
@@ -256,7 +256,7 @@ impl LookAhead {
         let table_pages: u64 = studies.iter().map(|s| s.rows * s.width / 800).sum();
         let blocks = table_pages + (16 << 20) + self.sampler().block_cache_bytes();
         let others = seen.pool_bytes.iter().sum::<u64>()
-            + self.settings.threads as u64 * SAMPLING_FACTOR * sample_bytes
+            + self.settings.threads() as u64 * SAMPLING_FACTOR * sample_bytes
             + studies.iter().map(|s| s.rows_per_batch() * 16 * 4).sum::<u64>()
             + (128 << 10) * ng_store::RowPlan::BYTES_PER_ROW
             + snapshot.budget().share(MemoryUser::LookAheadSlack);
