@@ -3,9 +3,12 @@
     python -m benchmarks.pairs --a BEFORE/python --b AFTER/python --store GRAPH.ng --memory 2GB
 
 A build is the folder that its package `neargraph` lies in. Every run is a process of its own that
-opens the store and takes all batches of one epoch. For each way and figure the table has the
-medians of both builds and the median and range of the ratios B / A, pair by pair: seeds a second,
-processor seconds, reads and bytes of the device.
+opens the store and takes the batches of one epoch, or its first `--batches`. For each way and
+figure the table has the medians of both builds and the median and range of the ratios B / A, pair
+by pair: seeds a second, processor seconds, reads and bytes of the device.
+
+`training` puts each batch through a two-layer GraphSAGE and its optimizer. `sample()` asks for
+batches one after the other. Ways that end in `again` count a second epoch, after all of the first.
 """
 
 from __future__ import annotations
@@ -18,8 +21,15 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+
+AGAIN = " again"
 
 # Arguments of `NeighborSampler`, of `batches`, and of `open`.
 WAYS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
@@ -32,31 +42,34 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "direct layout": ({"layout": "direct"}, {}, {}),
     "labor": ({"method": "labor"}, {}, {}),
     "topology alone": ({"attrs": []}, {"reading": "direct"}, {}),
+    "topology alone again": ({"attrs": []}, {"reading": "direct"}, {}),
+    "sample()": ({"attrs": []}, {}, {}),
+    "sample() again": ({"attrs": []}, {}, {}),
+    "training": ({"attrs": ["x", "y"]}, {}, {}),
     "in memory": ({}, {}, {"backend": "memory", "memory": "64GB"}),
 }
 
 FIGURES = ("seeds_per_s", "processor_s", "reads", "read_bytes", "first_batch_s")
 
 
-def take(way: str, store: str, memory: str, batch_size: int, drop_cache: bool) -> dict[str, float]:
+def take(way: str, args: argparse.Namespace) -> dict[str, float]:
     """One epoch in this process, with the package that PYTHONPATH leads to."""
     import neargraph as ng
 
-    sampler_options, options, open_options = WAYS[way]
-    if drop_cache:
-        for file in Path(store).rglob("*"):
-            if file.is_file():
-                with file.open("rb") as handle:
-                    os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    with ng.open(store, **{"memory": memory, **open_options}) as graph:
-        sampler = ng.NeighborSampler(graph, [15, 10], seed=7, **{"attrs": ["x"], **sampler_options})
+    open_options = WAYS[way][2]
+    for file in Path(args.store).rglob("*"):
+        if file.is_file():
+            with file.open("rb") as handle:
+                os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    with ng.open(args.store, **{"memory": args.memory, **open_options}) as graph:
+        if way.endswith(AGAIN):
+            deque(batches(way, graph, args), maxlen=0)
         graph.reset_stats()
         used = resource.getrusage(resource.RUSAGE_SELF)
         start, seeds, first = time.perf_counter(), 0, 0.0
-        for batch in sampler.batches("train", batch_size, shuffle=True, **options):
+        for count in islice(batches(way, graph, args), args.batches):
             first = first or time.perf_counter() - start
-            seeds += batch.num_seeds
-            del batch
+            seeds += count
         seconds = time.perf_counter() - start
         now = resource.getrusage(resource.RUSAGE_SELF)
         stats = graph.stats()
@@ -69,10 +82,54 @@ def take(way: str, store: str, memory: str, batch_size: int, drop_cache: bool) -
     }
 
 
+def batches(way: str, graph: Any, args: argparse.Namespace) -> Iterator[int]:
+    """How many seeds each batch of an epoch has, once it is made and used."""
+    import neargraph as ng
+
+    sampler_options, options, _ = WAYS[way]
+    shared = {"seed": 7, "attrs": ["x"], **sampler_options}
+    if way == "training":
+        options = {"batch_size": args.batch, "shuffle": True}
+        learn = learner()
+        for data in ng.NeighborLoader(graph, [15, 10], "train", **options, **shared):
+            learn(data)
+            yield data.batch_size
+        return
+    sampler = ng.NeighborSampler(graph, [15, 10], **shared)
+    if not way.startswith("sample()"):
+        for batch in sampler.batches("train", args.batch, shuffle=True, **options):
+            yield batch.num_seeds
+        return
+    seeds = np.random.default_rng(1).permutation(graph.split("train"))
+    for number, first in enumerate(range(0, len(seeds), args.batch)):
+        yield sampler.sample(seeds[first : first + args.batch], stream=number).num_seeds
+
+
+def learner() -> Callable[[Any], None]:
+    """Takes a step of training on a batch; two layers of GraphSAGE over 64 classes."""
+    import torch
+
+    from neargraph.nn import GraphSAGE
+
+    torch.manual_seed(0)
+    model = GraphSAGE(256, 64, 64)
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def learn(data: Any) -> None:
+        out = model(data.x, data.edge_index)[: data.batch_size]
+        loss = torch.nn.functional.cross_entropy(out, data.y[: data.batch_size] % 64)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return learn
+
+
 def run(build: Path, way: str, args: argparse.Namespace) -> dict[str, float]:
     """One epoch in a process of its own."""
     command = [sys.executable, str(Path(__file__).resolve()), "--take", way]
     command += ["--store", args.store, "--memory", args.memory, "--batch", str(args.batch)]
+    command += ["--batches", str(args.batches)] if args.batches else []
     environment = {**os.environ, "PYTHONPATH": str(build.resolve())}
     found = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     figures: dict[str, float] = json.loads(found.stdout.splitlines()[-1])
@@ -126,13 +183,14 @@ def main() -> None:
     parser.add_argument("--store", required=True)
     parser.add_argument("--memory", default="2GB")
     parser.add_argument("--batch", type=int, default=1024)
+    parser.add_argument("--batches", type=int, help="of an epoch; all")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--out", type=Path)
     parser.add_argument("--take", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.take:
-        print(json.dumps(take(args.take, args.store, args.memory, args.batch, drop_cache=True)))
+        print(json.dumps(take(args.take, args)))
         return
     found: dict[str, dict[str, dict[str, float]]] = {}
     for way in args.ways.split(","):
