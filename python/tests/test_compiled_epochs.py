@@ -92,6 +92,18 @@ def test_a_replayed_epoch_has_the_batches_that_would_be_sampled(path, epoch):
         assert store.stats()["budget_peak"] <= 72_000_000
 
 
+@pytest.mark.parametrize("backend", ["mmap", "pread"])
+def test_epochs_are_read_through_the_back_end_of_the_store(path, backend):
+    expected = _expected(path, 0)
+    with ng.open(path, memory="72MB", backend=backend) as store:
+        loader = _loader(store)
+        for batch, wanted in zip(loader, expected, strict=True):
+            assert np.array_equal(batch.n_id, wanted[0])
+            mapped = ".epoch" in Path("/proc/self/maps").read_text()
+            assert mapped == (backend == "mmap")
+        loader.close()
+
+
 def test_a_loader_takes_the_epochs_in_turn_and_resumes_in_the_midst_of_one(path):
     with ng.open(path, memory="72MB") as store:
         loader = _loader(store)
