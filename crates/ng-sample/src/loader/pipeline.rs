@@ -54,7 +54,7 @@ fn work<E: Send + Sync + 'static, W: Send + 'static>(
     run: fn(&E) -> Result<(), SampleError>,
 ) -> Work {
     let engine = Arc::clone(engine);
-    Box::new(move || run(&engine).unwrap_or_else(|error| shared(&engine).fail(error)))
+    Box::new(move || shared(&engine).run(|| run(&engine)))
 }
 
 impl Pipeline {

@@ -6,6 +6,7 @@
 //! thread that waits is woken by every change, and ends when the pipeline is closed.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, MutexGuard};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
@@ -202,6 +203,18 @@ impl<W> Shared<W> {
         });
     }
 
+    /// Does a thread's work. Its error stops everything, and so does its panic: others would wait
+    /// for ever for what it does not make.
+    pub fn run(&self, work: impl FnOnce() -> Result<(), SampleError>) {
+        match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(done) => done.unwrap_or_else(|error| self.fail(error)),
+            Err(panic) => {
+                self.fail(SampleError::ThreadLost);
+                resume_unwind(panic);
+            }
+        }
+    }
+
     /// Whether everything stops.
     pub fn is_stopping(&self) -> bool {
         let state = self.lock();
@@ -218,9 +231,32 @@ impl<W> Shared<W> {
     where
         W: Send,
     {
-        let run = || work().unwrap_or_else(|error| self.fail(error));
         let thread = std::thread::Builder::new().name(name.into());
-        let started = thread.spawn_scoped(scope, run);
+        let started = thread.spawn_scoped(scope, || self.run(work));
         started.map(drop).map_err(|source| SampleError::NoThread { source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ng_types::NodeTypeId;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panics_ends_the_wait_of_all_others() {
+        let jobs = Jobs::once(NodeTypeId(0), vec![1, 2, 3], 1);
+        let shared = Shared::<()>::new(&Arc::default(), jobs, 2);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                let never = |_: &mut State<()>| None::<()>;
+                shared.run(|| shared.wait_until(Wait::GatherForBuffers, never));
+            });
+            let panics = scope.spawn(|| shared.run(|| panic!("planted")));
+            assert!(panics.join().is_err());
+            waits.join().expect("ended");
+        });
+        let told = shared.next_within(Duration::ZERO, || false);
+        assert!(matches!(told, Ok(Some(Err(SampleError::ThreadLost)))), "{told:?}");
     }
 }
