@@ -129,6 +129,31 @@ def test_what_has_no_clusters_is_said_by_name(homo, hetero):
     for parts in (0, 301):
         with pytest.raises(ValueError, match="num_parts"):
             ng.ClusterLoader(homo, parts)
+    for part in (-1, 17):
+        with pytest.raises(ValueError, match=f"got {part}"):
+            loader_of(homo).nodes(part)
+
+
+def test_ranks_share_the_clusters_of_every_batch(homo, homo_graph):
+    whole, ranks = loader_of(homo), [loader_of(homo, rank=r, world_size=2) for r in range(2)]
+    assert [len(loader) for loader in ranks] == [4, 4]
+    for one, *parts in zip(whole, *ranks, strict=False):
+        for batch in parts:
+            check_batch(batch, homo_graph)
+        shared = np.sort(np.concatenate([batch.n_id.numpy() for batch in parts]))
+        assert np.array_equal(shared, np.sort(one.n_id.numpy()))
+    with pytest.raises(ng.StateMismatch, match="world_size"):
+        ranks[0].load_state_dict(whole.state_dict())
+
+
+def test_batches_do_not_depend_on_how_many_are_made_ahead(homo):
+    one, other = loader_of(homo), loader_of(homo, prefetch=4)
+    for batch, same in zip(one, other, strict=True):
+        assert batch.keys() == same.keys()
+        assert "num_sampled_nodes" not in batch
+        assert all(torch.equal(batch[key], same[key]) for key in ("n_id", "edge_index", "x"))
+    one.close()
+    assert len(list(one)) == 5
 
 
 def test_stages_are_timed(homo):
@@ -139,6 +164,7 @@ def test_stages_are_timed(homo):
     assert stages["sample"] > 0
     assert stages["gather"] > 0
     assert stages["wait"] > 0
+    assert loader.waits()["consumer"] > 0
 
 
 def test_an_error_of_a_batch_reaches_the_caller_and_the_thread_ends(homo):

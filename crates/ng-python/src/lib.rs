@@ -25,7 +25,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PAGE_SIZES", ng_store::PAGE_SIZES)?;
     module.add_class::<store::Store>()?;
     module.add_class::<snapshot::Snapshot>()?;
-    module.add_class::<snapshot::NodesOfRows>()?;
     module.add_class::<update::WriteBatch>()?;
     module.add_class::<method::Method>()?;
     module.add_class::<sampler::Sampler>()?;

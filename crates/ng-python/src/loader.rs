@@ -15,6 +15,7 @@ use crate::arrays;
 use crate::compiled::EpochWriter;
 use crate::errors;
 use crate::sampler::{MiniBatch, Sampler};
+use crate::snapshot::Snapshot;
 
 /// How long a wait goes on before Python may handle a signal.
 const SIGNAL_POLL: Duration = Duration::from_millis(100);
@@ -170,6 +171,22 @@ impl Inputs {
             None => ng_sample::Inputs::live(node_type, &deleted),
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    #[staticmethod]
+    fn clusters(py: Python<'_>, snapshot: &Snapshot, node_type: u16, count: u64) -> PyResult<Self> {
+        let (snapshot, node_type) = (&snapshot.inner, NodeTypeId(node_type));
+        let made = py.detach(|| ng_sample::Inputs::clusters(snapshot, node_type, count));
+        Ok(Self { inner: Arc::new(made.map_err(|error| errors::read(&error))?) })
+    }
+
+    fn nodes<'py>(
+        &self,
+        py: Python<'py>,
+        places: PyReadonlyArray1<'_, i64>,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let places = arrays::ids(&places)?;
+        arrays::from_ids(py, py.detach(|| self.inner.nodes(places)))
     }
 }
 

@@ -30,6 +30,11 @@ impl Method {
         Self { inner: ng_sample::Method::Weighted { replace } }
     }
 
+    #[staticmethod]
+    fn induced() -> Self {
+        Self { inner: ng_sample::Method::Induced }
+    }
+
     fn __repr__(&self) -> String {
         format!("{:?}", self.inner)
     }

@@ -26,13 +26,6 @@ type Neighbors<'py> = (
     Option<Bound<'py, PyArray1<f32>>>,
 );
 
-type Edges<'py> = (
-    Bound<'py, PyAny>,
-    Option<Bound<'py, PyArray1<i64>>>,
-    Option<Bound<'py, PyArray1<i64>>>,
-    Option<Bound<'py, PyArray1<f32>>>,
-);
-
 type SparseRows<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 #[pymethods]
@@ -107,36 +100,6 @@ impl Snapshot {
         let (snapshot, ids) = (&self.inner, arrays::ids(&ids)?);
         let degrees = py.detach(|| snapshot.degrees(EdgeTypeId(edge_type), &ids));
         arrays::from_ids(py, degrees.map_err(|error| errors::read(&error))?)
-    }
-
-    /// The edges between nodes: ([2, e] local ids, edge ids, times, weights).
-    fn induced<'py>(
-        &self,
-        py: Python<'py>,
-        edge_type: u16,
-        ids: PyReadonlyArray1<'_, i64>,
-    ) -> PyResult<Edges<'py>> {
-        let (snapshot, ids) = (&self.inner, arrays::ids(&ids)?);
-        let meta = snapshot.catalog().edge_types.get(usize::from(edge_type));
-        let (edge_ids, times, weights) =
-            meta.map_or((false, false, false), |m| (m.has_edge_ids, m.has_time, m.has_weight));
-        let out = py
-            .detach(|| ng_sample::induced(snapshot, EdgeTypeId(edge_type), &ids))
-            .map_err(|error| errors::sample(&error))?;
-        let held = Some(Arc::new(out.held));
-        Ok((
-            arrays::stacked(py, out.sources, out.destinations, held.clone())?,
-            edge_ids.then(|| arrays::owned(py, out.edge_ids, held.clone())).transpose()?,
-            times.then(|| arrays::owned(py, out.times, held.clone())).transpose()?,
-            weights.then(|| arrays::owned(py, out.weights, held)).transpose()?,
-        ))
-    }
-
-    /// Which node is in which row; None where the rows are in the order of nodes.
-    fn nodes_of_rows(&self, py: Python<'_>, node_type: u16) -> PyResult<Option<NodesOfRows>> {
-        let found = py.detach(|| self.inner.load_nodes_of_rows(NodeTypeId(node_type)));
-        let found = found.map_err(|error| errors::read(&error))?;
-        Ok(found.map(|nodes| NodesOfRows { nodes }))
     }
 
     /// Rows as `dtype`; None gives what the catalog's `read_dtype` says.
@@ -256,25 +219,6 @@ impl Snapshot {
         let (snapshot, ids) = (&self.inner, arrays::ids(&ids)?);
         py.detach(|| snapshot.names(NodeTypeId(node_type), &ids))
             .map_err(|error| errors::read(&error))
-    }
-}
-
-/// The order of rows in memory; see `_core.pyi`.
-#[pyclass(frozen, module = "neargraph._core")]
-pub struct NodesOfRows {
-    nodes: ng_store::RowOrder,
-}
-
-#[pymethods]
-impl NodesOfRows {
-    /// The nodes in rows `first` ... `last` - 1.
-    fn nodes<'py>(
-        &self,
-        py: Python<'py>,
-        first: u64,
-        last: u64,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        arrays::from_ids(py, (first..last).map(|row| self.nodes.row(row)).collect())
     }
 }
 

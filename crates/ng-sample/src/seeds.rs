@@ -7,23 +7,49 @@
 
 use std::ops::Range;
 
+use ng_store::{ReadError, RowOrder, Snapshot};
 use ng_types::{NodeId, NodeTypeId, SeedOrder};
 
 use crate::SampleError;
 
 /// The seeds of one node type that batches are made around, by place.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Inputs {
     /// The type of all of them.
     pub node_type: NodeTypeId,
     which: Which,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Which {
     Listed(Vec<NodeId>),
     /// All nodes but the deleted ones: for each of these, how many live nodes come before it.
     Live(Vec<u64>),
+    Clusters(Clusters),
+}
+
+/// The rows of a node type, cut into ranges that are equally long up to one row.
+#[derive(Debug)]
+struct Clusters {
+    count: u64,
+    num_nodes: u64,
+    /// `None` where nodes lie in the order of their ids.
+    nodes_of_rows: Option<RowOrder>,
+    /// Ascending.
+    deleted: Vec<NodeId>,
+}
+
+impl Clusters {
+    /// The live nodes of a cluster in the order of their rows.
+    fn nodes(&self, cluster: u64) -> impl Iterator<Item = NodeId> {
+        let start = |cluster: u64| {
+            let rows = u128::from(cluster) * u128::from(self.num_nodes);
+            (rows / u128::from(self.count)) as u64
+        };
+        let node = |row| self.nodes_of_rows.as_ref().map_or(row, |nodes| nodes.row(row));
+        let nodes = (start(cluster)..start(cluster + 1)).map(node);
+        nodes.filter(|node| self.deleted.binary_search(node).is_err())
+    }
 }
 
 impl Inputs {
@@ -38,11 +64,35 @@ impl Inputs {
         Self { node_type, which: Which::Live(before.collect()) }
     }
 
-    /// The node at a place.
-    pub fn node(&self, place: u64) -> NodeId {
+    /// Clusters: a place stands for all live nodes in one of `count` ranges of rows, as they lie on
+    /// disk.
+    ///
+    /// # Errors
+    /// Those of reading the order of rows and the deleted nodes.
+    pub fn clusters(
+        snapshot: &Snapshot,
+        node_type: NodeTypeId,
+        count: u64,
+    ) -> Result<Self, ReadError> {
+        let nodes_of_rows = snapshot.load_nodes_of_rows(node_type)?;
+        let num_nodes = snapshot.catalog().node_types[usize::from(node_type.0)].num_nodes;
+        let deleted = snapshot.dead_nodes(node_type)?;
+        let which = Which::Clusters(Clusters { count, num_nodes, nodes_of_rows, deleted });
+        Ok(Self { node_type, which })
+    }
+
+    /// The nodes at some places, in their order; those of clusters in the order of rows.
+    pub fn nodes(&self, mut places: Vec<u64>) -> Vec<NodeId> {
         match &self.which {
-            Which::Listed(ids) => ids[place as usize],
-            Which::Live(before) => place + before.partition_point(|live| *live <= place) as u64,
+            Which::Listed(ids) => places.into_iter().map(|place| ids[place as usize]).collect(),
+            Which::Live(before) => {
+                let dead = |place: u64| before.partition_point(|live| *live <= place) as u64;
+                places.into_iter().map(|place| place + dead(place)).collect()
+            }
+            Which::Clusters(clusters) => {
+                places.sort_unstable();
+                places.into_iter().flat_map(|place| clusters.nodes(place)).collect()
+            }
         }
     }
 }
@@ -197,8 +247,7 @@ impl Jobs {
     /// The job with a number below [`Jobs::len`].
     pub fn job(&self, job: u64) -> Job {
         let (epoch, batch) = self.number(job);
-        let places = self.plan.places(epoch, batch..batch + 1).into_iter();
-        let seeds = places.map(|place| self.inputs.node(place)).collect();
+        let seeds = self.inputs.nodes(self.plan.places(epoch, batch..batch + 1));
         Job { seeds, stream: self.plan.stream(epoch, batch) }
     }
 }

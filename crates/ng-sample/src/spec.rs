@@ -92,9 +92,35 @@ impl SampleSpec {
             Method::Labor { dependent: 0 } => {
                 Err(SampleError::Spec("dependent batches are counted from 1".into()))
             }
+            Method::Induced => self.check_induced(catalog),
             method if method.row().needs == Needs::Weights => self.check_weights(catalog),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses to induce what is no subgraph of the seeds.
+    fn check_induced(&self, catalog: &Catalog) -> Result<(), SampleError> {
+        for (index, meta) in catalog.edge_types.iter().enumerate() {
+            let edge_type = EdgeTypeId(index as u16);
+            if !self.fanouts.draws_from(edge_type) {
+                continue;
+            }
+            let (hops, fanout) = (self.fanouts.hops(), self.fanouts.get(edge_type, 0));
+            if (hops, fanout) != (1, -1) {
+                return Err(SampleError::Spec(format!(
+                    "seeds induce their edges in one hop of fanout -1, got {hops} hops and fanout \
+                     {fanout}"
+                )));
+            }
+            if meta.source != meta.destination {
+                return Err(SampleError::Spec(format!(
+                    "edges {:?} join two node types, and nodes of one type induce edges of a type \
+                     that joins it with itself; give this type a fanout of 0",
+                    meta.relation
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses to choose by weights that an edge type does not have.

@@ -43,7 +43,8 @@ fn build(dir: &Path) {
 const UNIFORM: Method = Method::Uniform { replace: false };
 
 fn sampler(store: &Store, method: Method) -> Sampler {
-    let spec = SampleSpec::uniform(Fanouts::uniform(&[6, 4], 1).expect("fanouts"), 11);
+    let fanouts: &[i64] = if method == Method::Induced { &[-1] } else { &[6, 4] };
+    let spec = SampleSpec::uniform(Fanouts::uniform(fanouts, 1).expect("fanouts"), 11);
     let spec = SampleSpec { method, ..spec };
     let tensor = |owner, index| TensorRef { owner, index };
     let (node, edge) = (Owner::Node(NODE), Owner::Edge(TO));
@@ -211,6 +212,7 @@ fn every_method_is_served_by_what_the_table_says_and_refused_by_the_rest() {
         Method::Labor { dependent: 2 },
         Method::Weighted { replace: false },
         Method::Weighted { replace: true },
+        Method::Induced,
     ] {
         assert!(method.works_with(Source::Pages) && method.works_with(Source::Memory));
         assert!(method.works_with(Source::Compiled));

@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from neargraph.loader.copying import CopyStage
+from neargraph.loader.pipeline import Pipeline
 from neargraph.loader.state import Position, dump_state, load_state
+from neargraph.loader.workers import BatchSource, WorkerPool
+from neargraph.reader import Version
 
 
 class EpochLoader(ABC):
@@ -20,6 +23,11 @@ class EpochLoader(ABC):
         copy: What brings batches to pinned memory or to a device; None leaves them.
     """
 
+    _source: BatchSource
+    # Threads make the batches, or processes do.
+    _pipeline: Pipeline | None = None
+    _pool: WorkerPool | None = None
+
     def __init__(self, copy: CopyStage | None) -> None:
         self._copy = copy
         self._waited = 0.0
@@ -27,21 +35,18 @@ class EpochLoader(ABC):
         self._next = Position()
         self._loaded: Position | None = None
 
+    @property
+    def snapshot(self) -> Version:
+        """The version of the store that is read."""
+        return self._source.sampler.snapshot
+
     @abstractmethod
+    def _settings(self) -> dict[str, Any]:
+        """What decides the batches beside the store and the order of seeds."""
+
     def __len__(self) -> int:
         """Batches of one whole epoch."""
-
-    @abstractmethod
-    def _batches(self, train_epoch: int, first: int) -> Iterator[Any]:
-        """Batches `first` ... of an epoch, in order."""
-
-    @abstractmethod
-    def _fingerprint(self) -> dict[str, Any]:
-        """The settings that decide what the batches are."""
-
-    @abstractmethod
-    def _worked(self) -> dict[str, float]:
-        """Seconds that the stages before copying have worked."""
+        return self._source.plan.steps
 
     def __iter__(self) -> Iterator[Any]:
         """One pass over the seeds, or the rest of the pass that a loaded state stands in."""
@@ -67,6 +72,17 @@ class EpochLoader(ABC):
             position.batches += 1
             yield holder.pop()
 
+    def _batches(self, train_epoch: int, first: int) -> Iterator[Any]:
+        if self._pipeline is None:
+            assert self._pool is not None
+            return self._pool.run(train_epoch, first)
+        return map(self._source.finish, self._pipeline.run(train_epoch, first))
+
+    def close(self) -> None:
+        """Gives back what the loader keeps in memory between epochs."""
+        if self._pipeline is not None:
+            self._pipeline.close()
+
     def stages(self) -> dict[str, float]:
         """Seconds that each stage has worked since the loader was made, and that its consumer has
         waited: ``sample``, ``read`` (rows, or records of compiled epochs, read ahead of their
@@ -77,7 +93,16 @@ class EpochLoader(ABC):
         the sum may pass the wall time. Processes of ``num_workers`` count for themselves.
         """
         copied = 0.0 if self._copy is None else self._copy.seconds
-        return {**self._worked(), "copy": copied, "wait": self._waited}
+        worked = dict(self._source.sampler.core.stages())
+        return {**worked, "copy": copied, "wait": self._waited}
+
+    def waits(self) -> dict[str, float]:
+        """Seconds that the stages have waited since the loader was made, by what they waited for;
+        ``docs/reading.md`` has the table. A wait that this way of reading does not have is 0.
+
+        The stage that waits least bounds the others. Each may have several threads whose times are
+        added. Processes of ``num_workers`` count for themselves."""
+        return dict(self._source.sampler.core.waits())
 
     def set_epoch(self, train_epoch: int) -> None:
         """Makes the next pass that of `train_epoch`, or its rest if a loaded state stands in it."""
@@ -106,3 +131,16 @@ class EpochLoader(ABC):
             if whole
             else Position(loaded.train_epoch, loaded.batches)
         )
+
+    def _fingerprint(self) -> dict[str, Any]:
+        plan = self._source.plan
+        return {
+            "store": self.snapshot.fingerprint,
+            **self._settings(),
+            "batch_size": plan.batch_size,
+            "shuffle": plan.shuffle,
+            "seed": plan.seed,
+            "drop_last": plan.drop_last,
+            "world_size": plan.world_size,
+            "pad": plan.pad,
+        }

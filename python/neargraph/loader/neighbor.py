@@ -5,7 +5,7 @@ loader yields depends on its arguments alone, not on threads, workers, prefetch 
 state is two numbers, and a resumed epoch goes on with the batches that were missing.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from neargraph.dtypes import XFormat, dtype_name
@@ -30,7 +30,7 @@ from neargraph.loader.refused import refuse_unsupported
 from neargraph.loader.sampler import Attrs, NeighborSampler, check_x
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 from neargraph.loader.workers import BatchSource, WorkerPool
-from neargraph.reader import Reader, Version
+from neargraph.reader import Reader
 from neargraph.schema import Schema
 
 # What DataLoader has for its processes, and what it does without.
@@ -184,15 +184,10 @@ class NeighborLoader(EpochLoader):
         )
         collator = Collator(sampler.schema, sampler.tensors, x_cast)
         self._source = BatchSource(sampler, inputs, plan, collator, transform)
-        self._pool = WorkerPool(self._source, num_workers, workers) if num_workers else None
-        self._pipeline: Pipeline | None = None
-        if self._pool is None:
+        if num_workers:
+            self._pool = WorkerPool(self._source, num_workers, workers)
+        else:
             self._pipeline = Pipeline(sampler, inputs, plan, options, goes_on=True)
-
-    @property
-    def snapshot(self) -> Version:
-        """The version of the store that is sampled."""
-        return self._source.sampler.snapshot
 
     @property
     def batch_size(self) -> int:
@@ -205,48 +200,15 @@ class NeighborLoader(EpochLoader):
         None before the first batch, or where nothing is read ahead."""
         return self._pipeline.chosen() if self._pipeline is not None else None
 
-    def waits(self) -> dict[str, float]:
-        """Seconds that the stages have waited since the loader was made, by what they waited for;
-        ``docs/reading.md`` has the table. A wait that this way of reading does not have is 0.
-
-        The stage that waits least bounds the others. Each may have several threads whose times are
-        added. Processes of ``num_workers`` count for themselves."""
-        return dict(self._source.sampler.core.waits())
-
-    def __len__(self) -> int:
-        """Batches of one whole epoch."""
-        return self._source.plan.steps
-
-    def _worked(self) -> dict[str, float]:
-        return dict(self._source.sampler.core.stages())
-
-    def _batches(self, train_epoch: int, first: int) -> Iterator[Any]:
-        if self._pipeline is None:
-            assert self._pool is not None
-            return self._pool.run(train_epoch, first)
-        return map(self._source.finish, self._pipeline.run(train_epoch, first))
-
-    def close(self) -> None:
-        """Gives back what the loader keeps in memory between epochs."""
-        if self._pipeline is not None:
-            self._pipeline.close()
-
-    def _fingerprint(self) -> dict[str, Any]:
-        sampler, plan = self._source.sampler, self._source.plan
+    def _settings(self) -> dict[str, Any]:
+        sampler = self._source.sampler
         epochs = None if self._pipeline is None else self._pipeline.epochs
         return {
-            "store": self.snapshot.fingerprint,
             "fanouts": sampler.fanouts,
             "replace": sampler.replace,
             "method": sampler.method,
             "dependent_batches": sampler.dependent_batches,
             "input_nodes": self._source.inputs.digest(),
-            "batch_size": plan.batch_size,
-            "shuffle": plan.shuffle,
-            "seed": plan.seed,
-            "drop_last": plan.drop_last,
-            "world_size": plan.world_size,
-            "pad": plan.pad,
             "compiled": None if epochs is None else ",".join(map(str, epochs)),
         }
 

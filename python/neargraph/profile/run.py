@@ -15,6 +15,7 @@ import torch
 from torch_geometric.data import Data
 
 from neargraph.exceptions import NeargraphError
+from neargraph.loader.sampler import NeighborSampler
 from neargraph.store import Store
 from neargraph.store import open as open_store
 from neargraph.train import TrainConfig
@@ -219,7 +220,7 @@ def whole_graph(store: Store) -> Any:
     """The whole graph as one batch, as `ClusterLoader` gives one."""
     snapshot = store.snapshot()
     ids = np.arange(store.num_nodes, dtype=np.int64)
-    edges = snapshot.version.induced(snapshot.schema.edge_types[0].index, ids)[0]
+    edges = NeighborSampler(snapshot, [-1], attrs=[]).sample(ids).edge_index()
     return Data(
         x=torch.from_numpy(snapshot.column("x", dtype="f32")),
         y=torch.from_numpy(snapshot.column("y")),

@@ -20,7 +20,7 @@ use crate::clock::Work;
 use crate::columns::Columns;
 use crate::compact::{CompactNodes, CompactSample};
 use crate::draw::{BatchKey, Source};
-use crate::hops::Hops;
+use crate::hops::{Expanding, Hops};
 use crate::ids::{Id, Ids};
 use crate::node_map::NodeMap;
 use crate::sampler::SampleScratch;
@@ -154,7 +154,7 @@ impl Direct {
         for hop in 0..sampler.spec().fanouts.hops() {
             let rule = sampler.rule((key, hop), 0);
             for ends in drawn {
-                let (frontier, step, edges) = hops.expanding(0, *ends);
+                let Expanding { ids: frontier, step, edges, .. } = hops.expanding(0, *ends);
                 let Some(rule) = rule.filter(|_| !frontier.is_empty()) else { continue };
                 let addresses: Vec<u64> = frontier.iter().map(|address| address.get()).collect();
                 let lists = admit(Stage::Topology, frontier.len() as u64 * BYTES_PER_SECTION)?;
@@ -169,7 +169,7 @@ impl Direct {
             }
             held.grow(hops.bytes_for_hop(ends, 0) + known.ids.capacity() as u64 * 8, admit)?;
             for ends in drawn {
-                let (_, step, edges) = hops.expanding(0, *ends);
+                let Expanding { step, edges, .. } = hops.expanding(0, *ends);
                 step.take_read(&mut edges.data);
             }
             hops.record(ends);

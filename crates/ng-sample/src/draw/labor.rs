@@ -7,7 +7,7 @@ use ng_simd::SourceSelector;
 use ng_store::Packed;
 use ng_types::{NodeTypeId, SourceKey};
 
-use super::{Piece, Sources};
+use super::piece::{Piece, Sources};
 
 /// How the lists of one edge type are chosen from at one hop.
 #[derive(Clone, Copy, Debug)]

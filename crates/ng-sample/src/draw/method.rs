@@ -27,6 +27,9 @@ pub enum Method {
         /// An entry may be drawn more than once.
         replace: bool,
     },
+    /// Nothing is drawn: of each list the entries are taken whose source is among the seeds, so
+    /// that a batch has all edges between its seeds and no other node. For one hop of fanout -1.
+    Induced,
 }
 
 /// What a method has to see of a list before it can choose.
@@ -99,7 +102,7 @@ impl Needs {
     }
 }
 
-/// The table, in the order of [`Method`].
+/// The table of the methods that draw neighbours, in the order of [`Method`].
 pub const METHODS: [MethodRow; 3] = [
     MethodRow {
         name: "uniform",
@@ -121,6 +124,14 @@ pub const METHODS: [MethodRow; 3] = [
     },
 ];
 
+/// What is said of [`Method::Induced`]. It is not in the table: it draws no neighbours.
+const INDUCED: MethodRow = MethodRow {
+    name: "induced",
+    needs: Needs::Sources,
+    options: &[],
+    sources: &[Source::Pages, Source::Memory, Source::Compiled],
+};
+
 impl Method {
     /// Its row of the table.
     pub fn row(self) -> &'static MethodRow {
@@ -128,6 +139,7 @@ impl Method {
             Self::Uniform { .. } => &METHODS[0],
             Self::Labor { .. } => &METHODS[1],
             Self::Weighted { .. } => &METHODS[2],
+            Self::Induced => &INDUCED,
         }
     }
 

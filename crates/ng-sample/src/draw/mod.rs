@@ -5,18 +5,21 @@
 //! piece by piece. A new method is a file here, a variant of [`Rule`] or of [`ByEntry`], and a row
 //! of the table in `method.rs`. What must not live here: where lists are, hops, numbering.
 //! Invariant: what is chosen depends on the list, the fanout and the key alone: not on where the
-//! list comes from, in which pieces, or on other lists.
+//! list comes from, in which pieces, or on other lists. Induced subgraphs depend on the seeds as
+//! well.
 
+mod induced;
 mod labor;
 mod method;
+mod piece;
 mod uniform;
 mod weighted;
 
-use ng_store::Packed;
 use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId};
 
 use self::labor::Labor;
 pub use self::method::{METHODS, Method, MethodRow, Needs, Source};
+pub(crate) use self::piece::{Piece, Sources, Weights};
 pub(crate) use self::uniform::Uniform;
 use self::weighted::{BadWeight, Weighted};
 use crate::SampleError;
@@ -49,6 +52,16 @@ pub(crate) enum Rule {
 pub(crate) enum ByEntry {
     Labor(Labor),
     Weighted(Weighted),
+    Induced,
+}
+
+/// What a choice has to know beside the rule.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    /// Names the edge type where an entry is refused.
+    pub relation: &'a str,
+    /// Whether a node is in the batch already.
+    pub is_in_batch: &'a dyn Fn(NodeId) -> bool,
 }
 
 impl Rule {
@@ -66,7 +79,8 @@ impl Rule {
             fanout => u32::try_from(fanout).ok(),
         };
         Some(match (method, fanout) {
-            // All of a list is the same for all methods.
+            (Method::Induced, _) => Self::Entries(ByEntry::Induced),
+            // All of a list is the same for all methods that draw.
             (_, None) => Self::Positions(Uniform { key, edge_type, fanout, replace: false }),
             (Method::Uniform { replace }, _) => {
                 Self::Positions(Uniform { key, edge_type, fanout, replace })
@@ -97,66 +111,8 @@ impl ByEntry {
     /// What it has to see of a list.
     pub fn needs(self) -> Needs {
         match self {
-            Self::Labor(_) => Needs::Sources,
+            Self::Labor(_) | Self::Induced => Needs::Sources,
             Self::Weighted(_) => Needs::Weights,
-        }
-    }
-}
-
-/// Entries of a list in its order: all, or some that lie side by side.
-#[derive(Clone, Copy)]
-pub(crate) struct Piece<'a> {
-    /// The position of the first.
-    pub first: u32,
-    pub sources: Sources<'a>,
-    pub weights: Weights<'a>,
-}
-
-/// The sources of a piece.
-#[derive(Clone, Copy)]
-pub(crate) enum Sources<'a> {
-    Packed(Packed<'a>),
-    Ids(&'a [NodeId]),
-}
-
-/// The weights of a piece; none where the edge type has none.
-#[derive(Clone, Copy)]
-pub(crate) enum Weights<'a> {
-    Packed(&'a [[u8; 4]]),
-    Values(&'a [f32]),
-}
-
-impl Sources<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Self::Packed(packed) => packed.len(),
-            Self::Ids(ids) => ids.len(),
-        }
-    }
-}
-
-impl<'a> Weights<'a> {
-    fn len(&self) -> usize {
-        match self {
-            Self::Packed(packed) => packed.len(),
-            Self::Values(values) => values.len(),
-        }
-    }
-
-    /// Those from `first` on, as many as the buffer holds.
-    fn decode<'b>(&self, first: usize, buffer: &'b mut [f32]) -> &'b [f32]
-    where
-        'a: 'b,
-    {
-        let end = self.len().min(first + buffer.len());
-        match self {
-            Self::Packed(packed) => {
-                for (value, bytes) in buffer.iter_mut().zip(&packed[first..end]) {
-                    *value = f32::from_le_bytes(*bytes);
-                }
-                &buffer[..end - first]
-            }
-            Self::Values(values) => &values[first..end],
         }
     }
 }
@@ -164,22 +120,24 @@ impl<'a> Weights<'a> {
 /// A choice from lists that are looked at whole, one after the other: [`Choice::begin`], all pieces
 /// of the list in their order, as often as [`Choice::passes`] says, and [`Choice::chosen`].
 pub(crate) struct Choice<'a> {
-    rule: Choosing,
-    /// Named where an entry is refused.
+    rule: Choosing<'a>,
     relation: &'a str,
     destination: NodeId,
 }
 
-enum Choosing {
+enum Choosing<'a> {
     Labor(labor::Choice),
     Weighted(weighted::Choice),
+    Induced(induced::Choice<'a>),
 }
 
 impl<'a> Choice<'a> {
-    pub fn new(rule: ByEntry, relation: &'a str) -> Self {
+    pub fn new(rule: ByEntry, around: Around<'a>) -> Self {
+        let Around { relation, is_in_batch } = around;
         let rule = match rule {
             ByEntry::Labor(labor) => Choosing::Labor(labor::Choice::new(labor)),
             ByEntry::Weighted(rule) => Choosing::Weighted(weighted::Choice::new(rule)),
+            ByEntry::Induced => Choosing::Induced(induced::Choice::new(is_in_batch)),
         };
         Self { rule, relation, destination: 0 }
     }
@@ -187,7 +145,7 @@ impl<'a> Choice<'a> {
     /// How often all pieces of a list have to be looked at.
     pub fn passes(&self) -> usize {
         match &self.rule {
-            Choosing::Labor(_) => 1,
+            Choosing::Labor(_) | Choosing::Induced(_) => 1,
             Choosing::Weighted(choice) => choice.passes(),
         }
     }
@@ -199,6 +157,7 @@ impl<'a> Choice<'a> {
         match &mut self.rule {
             Choosing::Labor(choice) => choice.begin(degree),
             Choosing::Weighted(choice) => choice.begin(destination, degree),
+            Choosing::Induced(choice) => choice.begin(),
         }
     }
 
@@ -210,6 +169,7 @@ impl<'a> Choice<'a> {
     pub fn look(&mut self, piece: Piece<'_>) -> Result<(), SampleError> {
         match &mut self.rule {
             Choosing::Labor(choice) => choice.look(piece),
+            Choosing::Induced(choice) => choice.look(piece),
             Choosing::Weighted(choice) => {
                 choice.look(piece).map_err(|bad| refuse(bad, self.relation, self.destination))?;
             }
@@ -221,6 +181,7 @@ impl<'a> Choice<'a> {
     pub fn candidates(&self, to: &mut Vec<u32>) {
         match &self.rule {
             Choosing::Labor(choice) => to.extend_from_slice(choice.chosen()),
+            Choosing::Induced(choice) => to.extend_from_slice(choice.chosen()),
             Choosing::Weighted(choice) => to.extend(choice.candidates()),
         }
     }
@@ -231,6 +192,7 @@ impl<'a> Choice<'a> {
         match &mut self.rule {
             Choosing::Labor(choice) => choice.chosen(),
             Choosing::Weighted(choice) => choice.chosen(),
+            Choosing::Induced(choice) => choice.chosen(),
         }
     }
 }

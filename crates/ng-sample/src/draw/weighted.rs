@@ -12,7 +12,7 @@ use std::f64::consts::{LN_2, SQRT_2};
 use ng_types::canary::planted;
 use ng_types::{DrawKey, Draws, EdgeTypeId, NodeId};
 
-use super::Piece;
+use super::piece::Piece;
 
 /// Entries whose weights are decoded together.
 const TOGETHER: usize = 64;

@@ -12,7 +12,7 @@ use ng_store::{Packed, ResidentTopology, from_three};
 
 use super::{Edges, EntryData, Step};
 use crate::SampleError;
-use crate::draw::{ByEntry, Choice, Needs, Piece, Rule, Sources, Uniform, Weights, count};
+use crate::draw::{Around, ByEntry, Choice, Needs, Piece, Rule, Sources, Uniform, Weights, count};
 use crate::ids::Id;
 
 /// Destinations whose positions are held at a time.
@@ -39,11 +39,11 @@ fn find_lists<I: Id>(topology: &ResidentTopology, ids: &[I], lists: &mut Vec<(u6
     }));
 }
 
-/// Looks up the lists of `ids`, and counts what will be drawn of them, or chooses it. `relation`
-/// names the edge type. Says how many places will be held beside those that are.
+/// Looks up the lists of `ids`, and counts what will be drawn of them, or chooses it. Says how
+/// many places will be held beside those that are.
 pub(super) fn plan<I: Id>(
     topology: &ResidentTopology,
-    (rule, relation): (Rule, &str),
+    (rule, around): (Rule, Around<'_>),
     ids: &[I],
     step: &mut Step<I>,
     edges: &mut Edges,
@@ -60,7 +60,7 @@ pub(super) fn plan<I: Id>(
             Ok(places(&uniform, step.draws))
         }
         Rule::Entries(rule) => {
-            choose(topology, (rule, relation), ids, step, edges)?;
+            choose(topology, (rule, around), ids, step, edges)?;
             step.draws = step.places.len() as u64;
             Ok(0)
         }
@@ -70,12 +70,12 @@ pub(super) fn plan<I: Id>(
 /// Chooses from the lists that were looked up; the places of what is chosen are kept.
 fn choose<I: Id>(
     topology: &ResidentTopology,
-    (rule, relation): (ByEntry, &str),
+    (rule, around): (ByEntry, Around<'_>),
     ids: &[I],
     step: &mut Step<I>,
     edges: &mut Edges,
 ) -> Result<(), SampleError> {
-    let mut choice = Choice::new(rule, relation);
+    let mut choice = Choice::new(rule, around);
     let (all_sources, all_weights) = (topology.sources(), topology.weights().unwrap_or_default());
     for (at, (id, (start, degree))) in ids.iter().zip(&step.lists).enumerate() {
         if let Some((start, degree)) = step.lists.get(at + AHEAD) {

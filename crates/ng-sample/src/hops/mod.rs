@@ -14,10 +14,10 @@ use ng_types::canary::planted;
 use ng_types::{EdgeTypeId, MemoryUser, NodeId, NodeTypeId, Reservation};
 
 use self::streaming::{Engine, Extent, Lists};
-pub(crate) use self::subgraph::{Edges, Ends, EntryData, Hops, Step, append};
+pub(crate) use self::subgraph::{Edges, Ends, EntryData, Expanding, Hops, Step, append, num_bytes};
 use crate::admission::{Admit, Growing, Stage};
 use crate::compact::CompactSample;
-use crate::draw::{BatchKey, Rule, Source};
+use crate::draw::{Around, BatchKey, Rule, Source};
 use crate::ids::Id;
 use crate::node_map::NodeMap;
 use crate::{SampleError, Sampler};
@@ -72,13 +72,15 @@ impl Sampler {
         let (snapshot, mut places) = (self.snapshot(), 0_u64);
         for (index, ends) in self.ends().iter().enumerate() {
             let Some(rule) = self.rule(turn, index) else { continue };
-            let (ids, step, edges) = hops.expanding(index, *ends);
+            let Expanding { ids, sources, step, edges } = hops.expanding(index, *ends);
             if ids.is_empty() {
                 continue;
             }
+            let relation = &snapshot.catalog().edge_types[index].relation;
+            let is_in_batch = &|id| sources.find(I::new(id)).is_some();
+            let around = Around { relation, is_in_batch };
             if let Some(topology) = &self.resident[index] {
-                let relation = &snapshot.catalog().edge_types[index].relation;
-                let more = memory::plan(topology, (rule, relation), ids, step, edges)?;
+                let more = memory::plan(topology, (rule, around), ids, step, edges)?;
                 places = places.saturating_add(more);
                 continue;
             }
@@ -87,8 +89,9 @@ impl Sampler {
                 (Rule::Positions(uniform), Some(lists)) => lists.expand(snapshot, uniform, &nodes),
                 (Rule::Positions(uniform), None) => pages::draw(snapshot, uniform, &nodes),
                 (Rule::Entries(rule), _) => {
-                    let held = admit(Stage::Topology, pages::READ_BYTES)?;
-                    pages::choose(snapshot, EdgeTypeId(index as u16), rule, &nodes, &held)
+                    let (edge_type, mut held) = (EdgeTypeId(index as u16), Growing::default());
+                    let mut reserve = |bytes| held.grow(bytes, admit);
+                    pages::choose(snapshot, edge_type, (rule, around), &nodes, &mut reserve)
                 }
             };
             step.keep_read(read?, edges)?;
@@ -96,7 +99,7 @@ impl Sampler {
         held.grow(hops.bytes_for_hop(self.ends(), places), admit)?;
         for (index, ends) in self.ends().iter().enumerate() {
             let Some(rule) = self.rule(turn, index) else { continue };
-            let (ids, step, edges) = hops.expanding(index, *ends);
+            let Expanding { ids, step, edges, .. } = hops.expanding(index, *ends);
             match &self.resident[index] {
                 Some(topology) => memory::take(topology, rule, ids, step, &mut edges.data),
                 None => step.take_read(&mut edges.data),

@@ -7,19 +7,23 @@
 use std::ops::Range;
 
 use ng_store::{Expansion, Snapshot};
-use ng_types::{EdgeTypeId, NodeId, Reservation};
+use ng_types::{EdgeTypeId, NodeId};
 
-use super::append;
+use super::{append, num_bytes};
 use crate::SampleError;
-use crate::draw::{ByEntry, Choice, Piece, Sources, Uniform, Weights, count};
+use crate::draw::{Around, ByEntry, Choice, Piece, Sources, Uniform, Weights, count};
 
-/// Entries that are read together at most, and how many lists at a time if they are short.
+/// Entries that are read together at most, and how many lists at a time if they are short: as many
+/// as have about half of these entries, so that few of them have to wait for room.
 const ENTRIES_TOGETHER: u64 = 1 << 15;
-const LISTS_TOGETHER: usize = 64;
-const SHORT_MAX: u64 = ENTRIES_TOGETHER / LISTS_TOGETHER as u64;
+const LISTS_TOGETHER: Range<u64> = 64..1024;
+const SHORT_MAX: u64 = ENTRIES_TOGETHER / LISTS_TOGETHER.start;
+
+/// Finding a list takes the memory of this many entries.
+const LIST_ENTRIES: u64 = 2;
 
 /// Memory for what is read together.
-pub(super) const READ_BYTES: u64 = ENTRIES_TOGETHER * 112;
+const READ_BYTES: u64 = ENTRIES_TOGETHER * 112;
 
 /// Entries of the lists of `nodes` at drawn positions.
 pub(super) fn draw(
@@ -35,39 +39,50 @@ pub(super) fn draw(
     Ok(found)
 }
 
-/// Entries that a rule chooses from the lists of `nodes`. `_held` is memory of [`READ_BYTES`].
+/// Entries that a rule chooses from the lists of `nodes`. `reserve` hears how many bytes are needed
+/// in all, before they are.
 pub(super) fn choose(
     snapshot: &Snapshot,
     edge_type: EdgeTypeId,
-    rule: ByEntry,
+    (rule, around): (ByEntry, Around<'_>),
     nodes: &[NodeId],
-    _held: &Reservation,
+    reserve: &mut dyn FnMut(u64) -> Result<(), SampleError>,
 ) -> Result<Expansion, SampleError> {
-    let relation = &snapshot.catalog().edge_types[usize::from(edge_type.0)].relation;
-    let mut chosen = Chosen::new(Choice::new(rule, relation), nodes.len());
+    let mut chosen = Chosen::new(Choice::new(rule, around), nodes.len());
     let mut long = Vec::new();
-    for (part, some) in nodes.chunks(LISTS_TOGETHER).enumerate() {
+    let (mut first, mut together) = (0, LISTS_TOGETHER.start);
+    while first < nodes.len() {
+        let some = &nodes[first..nodes.len().min(first + together as usize)];
         let mut degrees = vec![0; some.len()];
         let mut found = Expansion::default();
+        let whole = ENTRIES_TOGETHER - LIST_ENTRIES * some.len() as u64;
+        let mut room = whole;
         let mut draw = |at: usize, degree: u64, positions: &mut Vec<u64>| {
             degrees[at] = degree;
-            if degree <= SHORT_MAX {
+            if degree <= room.min(SHORT_MAX) {
+                room -= degree;
                 positions.extend(0..degree);
             }
         };
+        reserve(READ_BYTES + chosen.num_bytes())?;
         snapshot.expand(edge_type, some, &mut draw, &mut found)?;
         for (at, degree) in degrees.into_iter().enumerate() {
-            let (index, degree) = (part * LISTS_TOGETHER + at, count(degree)?);
-            if u64::from(degree) <= SHORT_MAX {
-                chosen.choose(index, (some[at], degree), &found, found.offsets[at])?;
+            let (index, degree) = (first + at, count(degree)?);
+            let start = found.offsets[at];
+            if found.offsets[at + 1] - start == degree as usize {
+                chosen.choose(index, (some[at], degree), &found, start)?;
             } else {
                 long.push((index, degree));
             }
         }
+        first += some.len();
+        let fit = some.len() as u64 * (ENTRIES_TOGETHER / 2) / (whole - room).max(1);
+        together = fit.clamp(LISTS_TOGETHER.start, LISTS_TOGETHER.end);
     }
     let mut left = Pieces::new(&long, chosen.choice.passes());
     loop {
         let pieces = left.next_group();
+        reserve(READ_BYTES + chosen.num_bytes())?;
         if pieces.is_empty() {
             return Ok(chosen.into_request_order());
         }
@@ -145,6 +160,11 @@ impl<'a> Chosen<'a> {
     fn new(choice: Choice<'a>, lists: usize) -> Self {
         let (entries, kept) = Default::default();
         Self { choice, entries, lists: vec![(0, 0); lists], kept }
+    }
+
+    /// Bytes of what was chosen, and of the same in the order of the request.
+    fn num_bytes(&self) -> u64 {
+        2 * num_bytes(&self.entries)
     }
 
     /// Chooses from a list of which all entries are there, from `start` of `found` on.

@@ -89,13 +89,10 @@ impl<I: Id> Step<I> {
 
     /// Bytes that are not kept, while the step is under way.
     fn passing_bytes(&self) -> u64 {
-        let Some(Expansion { offsets, sources, edge_ids, times, weights }) = &self.read else {
-            return 0;
-        };
-        let wide = offsets.len() + sources.len() + edge_ids.len() + times.len();
-        (wide * 8 + weights.len() * 4) as u64
-            + sources.len() as u64 * EXPAND_BYTES_PER_ENTRY
-            + offsets.len() as u64 * EXPAND_BYTES_PER_DESTINATION
+        let Some(read) = &self.read else { return 0 };
+        num_bytes(read)
+            + read.sources.len() as u64 * EXPAND_BYTES_PER_ENTRY
+            + read.offsets.len() as u64 * EXPAND_BYTES_PER_DESTINATION
     }
 
     fn num_bytes(&self) -> usize {
@@ -146,6 +143,16 @@ pub(crate) struct Hops<I> {
     per_hop: Vec<Vec<usize>>,
 }
 
+/// A hop under one edge type.
+pub(crate) struct Expanding<'a, I> {
+    /// The destinations.
+    pub ids: &'a [I],
+    /// The nodes of the sources' type before the hop.
+    pub sources: &'a NodeMap<I>,
+    pub step: &'a mut Step<I>,
+    pub edges: &'a mut Edges,
+}
+
 impl<I: Id> Hops<I> {
     /// Forgets the last subgraph, not its memory.
     pub fn clear(&mut self, node_types: usize, edge_types: usize) {
@@ -175,10 +182,14 @@ impl<I: Id> Hops<I> {
         ids.iter().for_each(|id| self.nodes[node_type].push_seed(I::new(*id)));
     }
 
-    /// The ids that the hop expands under an edge type, with what it fills.
-    pub fn expanding(&mut self, edge_type: usize, ends: Ends) -> (&[I], &mut Step<I>, &mut Edges) {
-        let ids = &self.nodes[ends.destination].ids()[self.frontier[ends.destination].clone()];
-        (ids, &mut self.steps[edge_type], &mut self.edges[edge_type])
+    /// What the hop expands under an edge type, and what it fills.
+    pub fn expanding(&mut self, edge_type: usize, ends: Ends) -> Expanding<'_, I> {
+        Expanding {
+            ids: &self.nodes[ends.destination].ids()[self.frontier[ends.destination].clone()],
+            sources: &self.nodes[ends.source],
+            step: &mut self.steps[edge_type],
+            edges: &mut self.edges[edge_type],
+        }
     }
 
     /// Ends a hop, or the seeds: what is new will be expanded next.
@@ -286,6 +297,13 @@ impl<I: Id> Hops<I> {
         });
         (nodes.collect(), edges.collect())
     }
+}
+
+/// Bytes of all columns.
+pub(crate) fn num_bytes(entries: &Expansion) -> u64 {
+    let Expansion { offsets, sources, edge_ids, times, weights } = entries;
+    let wide = offsets.len() + sources.len() + edge_ids.len() + times.len();
+    (wide * 8 + weights.len() * 4) as u64
 }
 
 /// Appends some entries.
