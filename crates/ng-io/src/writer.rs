@@ -8,11 +8,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::append::write_all;
 use crate::disk::{Access, Disk, FileId};
 use crate::error::WriteError;
-use crate::retry::past_signals;
+use crate::retry::{is_passing, past_signals};
 use crate::stats::WriteStats;
+
+/// So many interrupted or refused writes in a row end the file.
+const TRIES_MAX: u32 = 64;
 
 /// One file, open for reading and writing in place.
 ///
@@ -56,14 +58,15 @@ impl Writer {
     /// [`WriteError::Open`], [`WriteError::Create`].
     pub fn open_or_create(disk: Arc<dyn Disk>, name: &str) -> Result<Self, WriteError> {
         match Self::open_as(Arc::clone(&disk), name, Access::ReadWrite) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Self::open_as(disk, name, Access::Create).map_err(|source| WriteError::Create {
-                    file: name.into(),
-                    source: Arc::new(source),
-                })
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::create(disk, name),
             opened => opened.map_err(|source| open_error(name, source)),
         }
+    }
+
+    /// Creates a file, which must not exist.
+    pub(crate) fn create(disk: Arc<dyn Disk>, name: &str) -> Result<Self, WriteError> {
+        Self::open_as(disk, name, Access::Create)
+            .map_err(|source| WriteError::Create { file: name.into(), source: Arc::new(source) })
     }
 
     fn open_as(disk: Arc<dyn Disk>, name: &str, access: Access) -> io::Result<Self> {
@@ -152,7 +155,8 @@ impl Writer {
         })
     }
 
-    fn check(&self) -> Result<(), WriteError> {
+    /// [`WriteError::Poisoned`] after a failure.
+    pub(crate) fn check(&self) -> Result<(), WriteError> {
         if self.poisoned {
             return Err(WriteError::Poisoned { file: Arc::clone(&self.name) });
         }
@@ -170,4 +174,41 @@ impl std::fmt::Debug for Writer {
 
 fn open_error(name: &str, source: io::Error) -> WriteError {
     WriteError::Open { file: name.into(), source: Arc::new(source) }
+}
+
+/// Writes all of `bytes` at `offset`, past signals and short writes.
+fn write_all(
+    disk: &dyn Disk,
+    file: FileId,
+    name: &Arc<str>,
+    mut offset: u64,
+    mut bytes: &[u8],
+) -> Result<(), WriteError> {
+    let mut tries = 0;
+    while !bytes.is_empty() {
+        let error = match disk.write(file, offset, bytes) {
+            Ok(0) => io::Error::new(io::ErrorKind::WriteZero, "the device takes no more bytes"),
+            Ok(len) => {
+                let len = len.min(bytes.len());
+                (tries, offset, bytes) = (0, offset + len as u64, &bytes[len..]);
+                continue;
+            }
+            Err(error) => error,
+        };
+        let passing = is_passing(&error) || error.kind() == io::ErrorKind::WriteZero;
+        tries += 1;
+        if passing && tries < TRIES_MAX {
+            continue;
+        }
+        let (file, wanted_bytes) = (Arc::clone(name), bytes.len() as u64);
+        let full =
+            matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let source = Arc::new(error);
+        return Err(if full {
+            WriteError::DiskFull { file, offset, wanted_bytes, source }
+        } else {
+            WriteError::Io { file, offset, source }
+        });
+    }
+    Ok(())
 }
