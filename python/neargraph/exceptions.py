@@ -150,7 +150,7 @@ class CompiledMismatch(NeargraphError, ValueError):
 
 
 class CompiledOutdated(CompiledMismatch):
-    """Compiled epochs are of a version of the format that this release does not read."""
+    """A compiled file is of a version of the format that this release does not read."""
 
 
 class MissingDependency(NeargraphError, ImportError):

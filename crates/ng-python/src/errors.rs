@@ -5,7 +5,7 @@
 use ng_import::ImportError;
 use ng_io::{ReadError as DeviceError, StagingError};
 use ng_sample::{CompiledError, ReorganizeError, SampleError};
-use ng_store::{BuildError, DirectError, OpenError, ReadError, UpdateError};
+use ng_store::{BuildError, DirectError, OpenError, ReadError, SealedError, UpdateError};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -200,17 +200,22 @@ pub fn compiled(error: &CompiledError) -> PyErr {
 
 fn compiled_class(error: &CompiledError) -> Class {
     match error {
-        CompiledError::NotAnEpoch { .. }
-        | CompiledError::Damaged { .. }
-        | CompiledError::Incomplete { .. } => Named("StoreDamaged"),
+        CompiledError::Sealed(error) => sealed_class(error),
+        CompiledError::Damaged { .. } | CompiledError::Incomplete { .. } => Named("StoreDamaged"),
         CompiledError::Mismatch { .. } => Named("CompiledMismatch"),
         CompiledError::NoEpochs { .. } => {
             Advised("CompiledMismatch", "make them with `neargraph compile`")
         }
-        CompiledError::Version { .. } => Named("CompiledOutdated"),
-        CompiledError::Busy { .. } => Named("StoreBusy"),
-        CompiledError::Read(error) => device_class(error),
-        CompiledError::Open(_) | CompiledError::Write(_) | CompiledError::Directory { .. } => {
+    }
+}
+
+fn sealed_class(error: &SealedError) -> Class {
+    match error {
+        SealedError::NotWhole { .. } => Named("StoreDamaged"),
+        SealedError::Version { .. } => Named("CompiledOutdated"),
+        SealedError::Busy { .. } => Named("StoreBusy"),
+        SealedError::Read(error) => device_class(error),
+        SealedError::Open(_) | SealedError::Write(_) | SealedError::Directory { .. } => {
             Named("IoFailed")
         }
     }
@@ -225,15 +230,11 @@ fn direct_class(error: &DirectError) -> Class {
         DirectError::Store(error) => read_class(error),
         DirectError::Budget(error) => TooSmall(error.minimum_bytes(), ""),
         DirectError::Unsupported(_) => Named("UnsupportedArgument"),
-        DirectError::NotDirect { .. } | DirectError::Damaged { .. } => Named("StoreDamaged"),
+        DirectError::Sealed(error) => sealed_class(error),
+        DirectError::Damaged { .. } => Named("StoreDamaged"),
         DirectError::Stale { .. } => Named("CompiledMismatch"),
-        DirectError::Busy { .. } => Named("StoreBusy"),
         DirectError::Stopped => STOPPED,
-        DirectError::Read(error) => device_class(error),
-        DirectError::Open(_)
-        | DirectError::Write(_)
-        | DirectError::Scratch(_)
-        | DirectError::Directory { .. } => Named("IoFailed"),
+        DirectError::Scratch(_) => Named("IoFailed"),
     }
 }
 

@@ -123,9 +123,8 @@ impl SampleError {
             Self::Read(error) => of_read(error),
             Self::Compiled(error) => error.is_damage(),
             Self::Direct(DirectError::Store(error)) => of_read(error),
-            Self::Direct(error) => {
-                matches!(error, DirectError::NotDirect { .. } | DirectError::Damaged { .. })
-            }
+            Self::Direct(DirectError::Sealed(error)) => error.is_damage(),
+            Self::Direct(error) => matches!(error, DirectError::Damaged { .. }),
             Self::Spec(_)
             | Self::Weight { .. }
             | Self::Budget { .. }

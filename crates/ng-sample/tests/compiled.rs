@@ -14,7 +14,7 @@ use ng_sample::{
     ColumnSpec, CompiledError, EpochFile, EpochId, EpochKey, EpochWriter, Fanouts, HotSet, Jobs,
     MiniBatch, Pipeline, SampleError, SampleSpec, Sampler, Settings, Survey, Way,
 };
-use ng_store::{Owner, Store, TensorRef};
+use ng_store::{Owner, SealedError, Store, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 
 const NODES: u64 = 12_000;
@@ -240,7 +240,10 @@ fn a_file_that_is_not_whole_or_of_another_key_is_refused() {
     for len in [0, 100, 4096, 8192, whole.len() / 2, whole.len() - 4096, whole.len() - 1] {
         std::fs::write(&path, &whole[..len]).expect("writes");
         let error = open_one(out.path()).err().expect("refused");
-        assert!(matches!(error, CompiledError::NotAnEpoch { .. }), "{len}: {error}");
+        assert!(
+            matches!(error, CompiledError::Sealed(SealedError::NotWhole { .. })),
+            "{len}: {error}"
+        );
     }
 }
 

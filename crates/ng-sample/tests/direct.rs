@@ -14,8 +14,8 @@ use ng_sample::{
 };
 use ng_store::{
     BuildOptions, DirectError, DirectFile, DirectInfo, DirectOptions, DirectPlan, EdgeData,
-    EdgeTypeSpec, Entry, OpenOptions, Owner, Position, Primary, Store, StoreBuilder, TensorRef,
-    TensorSpec, places,
+    EdgeTypeSpec, Entry, OpenOptions, Owner, Position, Primary, SealedError, Store, StoreBuilder,
+    TensorRef, TensorSpec, places,
 };
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId, philox4x32_10};
 
@@ -395,7 +395,8 @@ fn a_damaged_byte_is_named_or_not_used_and_hostile_pages_never_panic() {
     for cut in [0, 4096, sound.len() / 2, sound.len() - 4096, sound.len() - 1] {
         std::fs::write(&path, &sound[..cut]).expect("write");
         let error = attach(paged.clone(), dir.path()).err().expect("refused");
-        assert!(matches!(error, SampleError::Direct(DirectError::NotDirect { .. })), "{error}");
+        let SampleError::Direct(DirectError::Sealed(error)) = error else { panic!("{error}") };
+        assert!(matches!(error, SealedError::NotWhole { .. }), "{error}");
     }
 }
 

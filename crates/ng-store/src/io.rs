@@ -9,8 +9,8 @@ pub(crate) use ng_io::{
 };
 use ng_io::{BackendChoice, OpenOptions, open_dir};
 
-/// Opens a directory to write a new store into it.
-pub(crate) fn open_for_writing(dir: &Path) -> Result<Arc<dyn Disk>, ng_io::OpenError> {
+/// Opens a directory to write new files into it, or to read little of it.
+pub(crate) fn open_without_queue(dir: &Path) -> Result<Arc<dyn Disk>, ng_io::OpenError> {
     let options = OpenOptions { queue_depth: 1, ..OpenOptions::default() };
     open_dir(dir, BackendChoice::Pread, &options).map(|opened| opened.disk)
 }

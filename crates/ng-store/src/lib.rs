@@ -21,6 +21,7 @@ mod io;
 mod limits;
 mod page;
 mod rows;
+mod sealed;
 mod store;
 mod tensor;
 mod topology;
@@ -35,14 +36,15 @@ pub use catalog::{Catalog, EdgeTypeMeta, NodeTypeMeta, Owner, SparseValue, Tenso
 pub use costs::{DiskCosts, RequestRate};
 pub use dictionary::writer::{DictionaryPart, DictionaryWriter};
 pub use direct::{
-    DIRECT_SUFFIX, DirectError, DirectFile, DirectInfo, DirectOptions, DirectPlan, DirectProgress,
-    Position, Primary, Spot, TakePrimary, places,
+    DirectError, DirectFile, DirectInfo, DirectOptions, DirectPlan, DirectProgress, Position,
+    Primary, Spot, TakePrimary, places,
 };
 pub use error::{BuildError, Damage, OpenError, ReadError};
 pub use limits::{PAGE_SIZES, ROW_BYTES_MAX, STRING_BYTES_MAX};
 pub use page::{EditCounts, VisitRows};
 pub use rows::order::RowOrder;
 pub use rows::plan::{Merge, Planned, RowPart, RowPlan, TakeItem};
+pub use sealed::{Sealed, SealedError, SealedKind, SealedWriter};
 pub use store::{
     EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, GATHER_BYTES_PER_ROW, MemoryShare,
     OpenOptions, SPARSE_BYTES_PER_ROW, Snapshot, Store, StoreStats, Tenant, Tenants,

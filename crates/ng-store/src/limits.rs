@@ -1,6 +1,6 @@
 //! Every limit of the format and of a store, each with its reason.
 //!
-//! `docs/format.md` and `docs/direct.md` name the same figures; a format that gets another limit
+//! `docs/format.md`, `docs/direct.md` and `docs/compiled.md` name the same figures; a format that gets another limit
 //! gets another version. Ids of nodes and edges are below [`ng_types::NODE_ID_BOUND`], 40 bits.
 
 use crate::io::BLOCK_BYTES;
@@ -17,6 +17,8 @@ pub(crate) const SEGMENTS_MAX: usize = 1 << 16;
 pub(crate) const TYPES_MAX: usize = 1 << 15;
 /// The catalog is read as a whole before anything else is.
 pub(crate) const CATALOG_BYTES_MAX: u64 = 64 << 20;
+/// The text of a sealed file's head, which is read as a whole, too.
+pub(crate) const HEAD_TEXT_BYTES_MAX: usize = 16 << 20;
 /// No tree is higher: 255^6 records are more than 2^40 nodes.
 pub(crate) const TREE_LEVELS_MAX: u8 = 6;
 /// The widest row: a row is read as a whole.

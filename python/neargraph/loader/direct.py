@@ -13,6 +13,7 @@ from typing import Any
 from neargraph import _core
 from neargraph.exceptions import (
     CompiledMismatch,
+    CompiledOutdated,
     IoFailed,
     NeargraphError,
     StoreDamaged,
@@ -55,6 +56,7 @@ def find_direct(snapshot: Version, tensors: Sequence[str], layout: str) -> tuple
 
     Raises:
         CompiledMismatch: There is none, or only of other versions; names one.
+        CompiledOutdated: There is only one of another version of the format.
         StoreDamaged: There is only one that is not whole.
     """
     if layout.endswith(SUFFIX):
@@ -66,7 +68,7 @@ def find_direct(snapshot: Version, tensors: Sequence[str], layout: str) -> tuple
     for path in sorted(directory.glob(f"*{SUFFIX}")):
         try:
             facts = _core.describe_direct(str(directory), path.name)
-        except StoreDamaged as error:
+        except (StoreDamaged, CompiledOutdated) as error:
             reason = reason or error
             continue
         if facts["fingerprint"] != snapshot.fingerprint:

@@ -1,57 +1,14 @@
 //! Why compiled epochs could not be written, found or read.
 
-use ng_io::{OpenError, ReadError, WriteError};
+use ng_store::SealedError;
 use thiserror::Error;
 
 /// What is wrong with a file of a compiled epoch, or with using it.
 #[derive(Debug, Error)]
 pub enum CompiledError {
-    /// The directory could not be opened.
+    /// The file could not be written, or is not a whole compiled epoch.
     #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The device or the file system failed.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// The disk is full, or failed.
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    /// Something about the directory failed.
-    #[error("cannot {action} {file}: {source}")]
-    Directory {
-        /// What was tried.
-        action: &'static str,
-        /// On what.
-        file: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// Another process compiles into the directory.
-    #[error("another process writes compiled epochs beside {file}; wait for it to end")]
-    Busy {
-        /// The file to be written.
-        file: String,
-    },
-    /// The file is not a compiled epoch, or its header or end is damaged.
-    #[error("{file} is not a whole compiled epoch: {what}; remove it and compile again")]
-    NotAnEpoch {
-        /// The file.
-        file: String,
-        /// What is wrong.
-        what: String,
-    },
-    /// The file has another version of the format than this release reads.
-    #[error(
-        "{file} is a compiled epoch of format {found}, and this release reads format {wanted}; \
-         remove it and compile again"
-    )]
-    Version {
-        /// The file.
-        file: String,
-        /// Its version.
-        found: u32,
-        /// The version that is read.
-        wanted: u32,
-    },
+    Sealed(#[from] SealedError),
     /// A batch has another checksum, or is not what the format says.
     #[error(
         "{file}: batch {batch}, at byte {offset}: {what}; the file is damaged, remove it and \
@@ -111,15 +68,9 @@ impl CompiledError {
     /// Whether files are not what they were when they were written, or a part of them is gone.
     pub fn is_damage(&self) -> bool {
         match self {
-            Self::NotAnEpoch { .. } | Self::Damaged { .. } | Self::Incomplete { .. } => true,
-            Self::Open(_)
-            | Self::Read(_)
-            | Self::Write(_)
-            | Self::Directory { .. }
-            | Self::Busy { .. }
-            | Self::Version { .. }
-            | Self::NoEpochs { .. }
-            | Self::Mismatch { .. } => false,
+            Self::Sealed(error) => error.is_damage(),
+            Self::Damaged { .. } | Self::Incomplete { .. } => true,
+            Self::NoEpochs { .. } | Self::Mismatch { .. } => false,
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Opening a compiled epoch: everything about a file that is not a batch.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use ng_io::{BLOCK_BYTES, BackendChoice, FileId, OpenOptions, Reader, open_dir};
+use ng_io::{BackendChoice, FileId, OpenOptions, Reader, open_dir};
+use ng_store::{Sealed, SealedError};
 use ng_types::checksum;
 
 use super::error::CompiledError;
-use super::format::{Entry, EpochId, EpochKey, Head, PIECE_BYTES, Tail, VERSION};
+use super::format::{EPOCH, Entry, EpochId, EpochKey, Head, HeadText, PIECE_BYTES, Tail};
 use super::hot::HotSet;
-
-const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// Reads in flight; staging memory bounds those of the longest kind to 16.
 const QUEUE_DEPTH: usize = 128;
@@ -18,30 +18,17 @@ const QUEUE_DEPTH: usize = 128;
 pub struct EpochFile {
     pub(crate) reader: Reader,
     pub(crate) file: FileId,
+    name: Arc<str>,
     pub(crate) head: Head,
     pub(crate) tail: Tail,
     pub(crate) entries: Vec<Entry>,
 }
 
 impl EpochFile {
-    /// The names of all files of `directory`.
-    ///
-    /// # Errors
-    /// Those of opening it.
-    pub fn names(directory: &Path) -> Result<Vec<String>, CompiledError> {
-        let options = OpenOptions { queue_depth: 1, ..OpenOptions::default() };
-        let disk = open_dir(directory, BackendChoice::Pread, &options)?.disk;
-        disk.list().map_err(|source| CompiledError::Directory {
-            action: "list",
-            file: directory.display().to_string(),
-            source,
-        })
-    }
-
     /// Opens files of `directory`, which are read by `backend`.
     ///
     /// # Errors
-    /// [`CompiledError::NotAnEpoch`] if one is not whole, or was damaged before or behind its
+    /// [`CompiledError::Sealed`] if one is not whole, or was damaged before or behind its
     /// batches; those of opening and reading.
     pub fn open_all<S: AsRef<str>>(
         directory: &Path,
@@ -49,47 +36,25 @@ impl EpochFile {
         backend: BackendChoice,
     ) -> Result<Vec<Self>, CompiledError> {
         let options = OpenOptions { queue_depth: QUEUE_DEPTH, ..OpenOptions::default() };
-        let opened = open_dir(directory, backend, &options)?;
+        let opened = open_dir(directory, backend, &options).map_err(SealedError::from)?;
         let reader = Reader::in_directory(opened.disk, directory);
         names.iter().map(|name| Self::open(&reader, name.as_ref())).collect()
     }
 
     fn open(reader: &Reader, name: &str) -> Result<Self, CompiledError> {
-        let file = reader.open(name)?;
-        let bytes = reader.len(file)?;
-        let not =
-            |what: String| CompiledError::NotAnEpoch { file: reader.name(file).to_string(), what };
-        if bytes < 2 * BLOCK || !bytes.is_multiple_of(BLOCK) {
-            return Err(not(format!("it has {bytes} bytes")));
+        let sealed = EPOCH.open(reader, name, HeadText::map_bytes)?;
+        let not = |what: String| EPOCH.not_whole(&sealed.name, &what);
+        let head = Head::decode(sealed.text, &sealed.maps).map_err(not)?;
+        let tail = Tail::decode(&sealed.last).map_err(not)?;
+        if tail.rows_max.len() != head.hot.tables.len() || tail.index_offset > sealed.end {
+            return Err(not("its last block is of another file".into()).into());
         }
-        let first = reader.read_at(file, 0, BLOCK_BYTES)?;
-        let last = reader.read_at(file, bytes - BLOCK, BLOCK_BYTES)?;
-        let found = Head::version(&first).map_err(not)?;
-        // Where the end does not agree, the version is damaged.
-        if found != VERSION && Tail::version(&last) == Ok(found) {
-            let file = reader.name(file).to_string();
-            return Err(CompiledError::Version { file, found, wanted: VERSION });
-        }
-        let text_bytes = Head::text_blocks(&first).map_err(not)?;
-        let text = reader.read_at(file, 0, text_bytes)?;
-        let (parts, map_bytes) = Head::decode(&text).map_err(not)?;
-        let first_record = (text_bytes as u64).saturating_add(map_bytes as u64);
-        if first_record > bytes {
-            return Err(not("its maps are cut off".into()));
-        }
-        let maps = reader.read_at(file, text_bytes as u64, map_bytes)?;
-        let head = parts.with_maps(&maps).map_err(not)?;
-        let tail = Tail::decode(&last).map_err(not)?;
-        if tail.head_digest != Head::digest(&first)
-            || tail.rows_max.len() != head.hot.tables.len()
-            || tail.index_offset > bytes - BLOCK
-        {
-            return Err(not("its last block is of another file".into()));
-        }
-        let index_bytes = (bytes - BLOCK - tail.index_offset) as usize;
-        let index = reader.read_at(file, tail.index_offset, index_bytes)?;
-        let entries = tail.decode_index(&index, first_record).map_err(not)?;
-        Ok(Self { reader: reader.clone(), file, head, tail, entries })
+        let index_bytes = (sealed.end - tail.index_offset) as usize;
+        let index = reader.read_at(sealed.file, tail.index_offset, index_bytes);
+        let entries = tail.decode_index(&index.map_err(SealedError::from)?, sealed.start);
+        let (entries, reader) = (entries.map_err(not)?, reader.clone());
+        let Sealed { file, name, .. } = sealed;
+        Ok(Self { reader, file, name, head, tail, entries })
     }
 
     /// Reads every batch and compares it with its checksum; `progress` gets bytes that are done and
@@ -109,11 +74,11 @@ impl EpochFile {
                     return Ok(Vec::new());
                 }
                 let len = (PIECE_BYTES as u64).min(entry.bytes - start);
-                let piece = self.reader.read_at(self.file, entry.offset + start, len as usize)?;
-                crcs.push(checksum::of(&piece));
+                let piece = self.reader.read_at(self.file, entry.offset + start, len as usize);
+                crcs.push(checksum::of(&piece.map_err(SealedError::from)?));
                 done += len;
             }
-            if let Err(error) = self.check_record(batch, *entry, &crcs) {
+            if let Err(error) = self.check_record(batch, &crcs) {
                 damaged.push(error);
             }
         }
@@ -122,19 +87,24 @@ impl EpochFile {
     }
 
     /// Compares the checksums of a batch's pieces with what the index has.
-    pub(crate) fn check_record(
-        &self,
-        batch: u64,
-        entry: Entry,
-        crcs: &[u32],
-    ) -> Result<(), CompiledError> {
-        let found = checksum::of_pieces(crcs);
-        if found == entry.crc {
+    pub(crate) fn check_record(&self, batch: u64, crcs: &[u32]) -> Result<(), CompiledError> {
+        let (found, expected) = (checksum::of_pieces(crcs), self.entries[batch as usize].crc);
+        if found == expected {
             return Ok(());
         }
-        let what = format!("checksum {found:#010x}, expected {:#010x}", entry.crc);
-        let file = self.reader.name(self.file).to_string();
-        Err(CompiledError::Damaged { file, batch, offset: entry.offset, what })
+        Err(self.damaged(batch, format!("checksum {found:#010x}, expected {expected:#010x}")))
+    }
+
+    /// What is said of a batch that is not what the format says.
+    pub(crate) fn damaged(&self, batch: u64, what: String) -> CompiledError {
+        let (file, offset) = (self.name.to_string(), self.entries[batch as usize].offset);
+        CompiledError::Damaged { file, batch, offset, what }
+    }
+
+    /// What is said of a file that was made from something else.
+    pub(crate) fn mismatch(&self, field: &str, found: String, wanted: String) -> CompiledError {
+        let (file, field) = (self.name.to_string(), field.to_owned());
+        CompiledError::Mismatch { file, field, found, wanted }
     }
 
     /// Whether it is epoch `train_epoch` of what `key` says.
@@ -146,12 +116,8 @@ impl EpochFile {
         if self.id().train_epoch == train_epoch {
             return Ok(());
         }
-        Err(CompiledError::Mismatch {
-            file: self.reader.name(self.file).to_string(),
-            field: "epoch".into(),
-            found: self.id().train_epoch.to_string(),
-            wanted: train_epoch.to_string(),
-        })
+        let found = self.id().train_epoch.to_string();
+        Err(self.mismatch("epoch", found, train_epoch.to_string()))
     }
 
     /// Whether it was made from what `key` says.
@@ -159,20 +125,11 @@ impl EpochFile {
     /// # Errors
     /// [`CompiledError::Mismatch`] names the first thing that differs.
     pub fn check(&self, key: &EpochKey) -> Result<(), CompiledError> {
-        let missing = || "nothing".to_owned();
-        let fields = key.keys().chain(self.id().key.keys());
-        for field in fields {
-            let (wanted, found) = (key.get(field), self.id().key.get(field));
-            if wanted != found {
-                return Err(CompiledError::Mismatch {
-                    file: self.reader.name(self.file).to_string(),
-                    field: field.clone(),
-                    found: found.cloned().unwrap_or_else(missing),
-                    wanted: wanted.cloned().unwrap_or_else(missing),
-                });
-            }
-        }
-        Ok(())
+        let own = &self.id().key;
+        let differs = key.keys().chain(own.keys()).find(|field| key.get(*field) != own.get(*field));
+        let Some(field) = differs else { return Ok(()) };
+        let value = |of: &EpochKey| of.get(field).cloned().unwrap_or_else(|| "nothing".into());
+        Err(self.mismatch(field, value(own), value(key)))
     }
 
     /// Which epoch it is.

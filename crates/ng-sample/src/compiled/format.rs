@@ -1,35 +1,28 @@
 //! The bytes of a compiled epoch's file; `docs/compiled.md` has the tables.
 //!
-//! A head (what the epoch was made from, and the maps of hot rows), one record for each batch, an
-//! index of the records, and a last block that says that the file is whole. The invariant: every
+//! A sealed file whose text says what the epoch was made from, whose maps are those of hot rows, and
+//! whose contents are one record for each batch and an index of the records. The invariant: every
 //! byte is under a checksum, and what a `decode` returns was checked.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use ng_io::BLOCK_BYTES;
-use ng_store::{Owner, TensorRef};
+use ng_store::{Owner, SealedKind, TensorRef};
 use ng_types::{EdgeTypeId, NodeTypeId, checksum};
 use serde::{Deserialize, Serialize};
 
 use super::hot::{HotSet, PackedTable};
 use crate::pipeline::HotRows;
 
-/// How a file begins.
-const HEAD_MAGIC: &[u8; 8] = b"ngepoch\0";
-
-/// How its last block begins.
-const TAIL_MAGIC: &[u8; 8] = b"ngepoend";
-
-/// The version that is written, and the only one that is read.
-pub(crate) const VERSION: u32 = 2;
-
-/// Bytes before the text of the head: magic, version, length and checksum of the text, checksum of
-/// the maps.
-const PREFIX_BYTES: usize = 32;
-
-/// Longest text of a head; longer ones are damage.
-const TEXT_BYTES_MAX: u32 = 1 << 24;
+/// The kind of sealed file.
+pub(crate) static EPOCH: SealedKind = SealedKind {
+    name: "compiled epoch",
+    suffix: ".epoch",
+    magic: b"ngepoch\0",
+    end_magic: Some(b"ngepoend"),
+    version: 2,
+};
 
 /// Bytes of an entry of the index.
 pub(crate) const ENTRY_BYTES: usize = 24;
@@ -67,7 +60,7 @@ struct TableText {
 /// The text of the head.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct HeadText {
+pub(crate) struct HeadText {
     train_epoch: u64,
     first_epoch: u64,
     epochs: u64,
@@ -80,10 +73,6 @@ struct HeadText {
 pub(crate) struct Head {
     pub id: EpochId,
     pub hot: HotSet,
-}
-
-fn whole_blocks(bytes: usize) -> usize {
-    bytes.next_multiple_of(BLOCK_BYTES)
 }
 
 fn field<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], String> {
@@ -108,8 +97,8 @@ fn check_zero(bytes: &[u8]) -> Result<(), String> {
 }
 
 impl Head {
-    /// Whole blocks.
-    pub fn encode(&self) -> Result<Vec<u8>, String> {
+    /// What the file says of it; the maps are [`HotSet::maps`].
+    pub fn text(&self) -> HeadText {
         let tables = self.hot.tables.iter().map(|table| {
             let (kind, type_id) = match table.tensor.owner {
                 Owner::Node(node_type) => ("node", node_type.0),
@@ -125,94 +114,21 @@ impl Head {
         });
         let EpochId { key, train_epoch, set } = self.id.clone();
         let (first_epoch, epochs) = (set.start, set.end - set.start);
-        let tables = tables.collect();
-        let text = HeadText { train_epoch, first_epoch, epochs, key, tables };
-        let text = serde_json::to_vec(&text).map_err(|error| error.to_string())?;
-        let mut bytes = HEAD_MAGIC.to_vec();
-        bytes.extend(VERSION.to_le_bytes());
-        bytes.extend((text.len() as u32).to_le_bytes());
-        bytes.extend(checksum::of(&text).to_le_bytes());
-        bytes.extend(self.hot.digest().to_le_bytes());
-        bytes.resize(PREFIX_BYTES, 0);
-        bytes.extend(text);
-        bytes.resize(whole_blocks(bytes.len()), 0);
-        for table in &self.hot.tables {
-            bytes.extend(table.hot.bits().iter().flat_map(|word| word.to_le_bytes()));
-        }
-        bytes.resize(whole_blocks(bytes.len()), 0);
-        Ok(bytes)
+        HeadText { train_epoch, first_epoch, epochs, key, tables: tables.collect() }
     }
 
-    /// The version of a file that begins with `first`.
-    pub fn version(first: &[u8]) -> Result<u32, String> {
-        match first.get(..8) {
-            Some(magic) if magic == HEAD_MAGIC => u32_at(first, 8),
-            _ => Err("it does not begin as one".into()),
+    /// The head of a file, from its text and its maps, of which there are
+    /// [`HeadText::map_bytes`].
+    pub fn decode(text: HeadText, maps: &[u8]) -> Result<Self, String> {
+        let HeadText { train_epoch, first_epoch, epochs, key, tables } = text;
+        let last = first_epoch.checked_add(epochs).ok_or("a set without an end")?;
+        let set = first_epoch..last;
+        if !set.contains(&train_epoch) {
+            return Err(format!("epoch {train_epoch} is not one of its set"));
         }
-    }
-
-    /// A checksum of everything before the text, and so of the text and the maps, too.
-    pub fn digest(first: &[u8]) -> u32 {
-        checksum::of(&first[..PREFIX_BYTES])
-    }
-
-    /// How many bytes, in whole blocks, the text takes with all before it.
-    pub fn text_blocks(first: &[u8]) -> Result<usize, String> {
-        if Self::version(first)? != VERSION {
-            return Err(format!("it does not have version {VERSION}"));
-        }
-        let len = u32_at(first, 12)?;
-        if len > TEXT_BYTES_MAX {
-            return Err(format!("a head of {len} bytes"));
-        }
-        Ok(whole_blocks(PREFIX_BYTES + len as usize))
-    }
-
-    /// Decodes what [`Head::text_blocks`] has measured, without the maps; says how many bytes the
-    /// maps have, in whole blocks.
-    pub fn decode(bytes: &[u8]) -> Result<(HeadParts, usize), String> {
-        let bytes = bytes.get(..Self::text_blocks(bytes)?).ok_or("its head is cut off")?;
-        let len = u32_at(bytes, 12)? as usize;
-        let text = bytes.get(PREFIX_BYTES..PREFIX_BYTES + len).ok_or("its head is cut off")?;
-        if checksum::of(text) != u32_at(bytes, 16)? {
-            return Err("the checksum of its head differs".into());
-        }
-        check_zero(&bytes[PREFIX_BYTES - 8..PREFIX_BYTES])?;
-        check_zero(&bytes[PREFIX_BYTES + len..])?;
-        let text: HeadText = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-        let last = text.first_epoch.checked_add(text.epochs).ok_or("a set without an end")?;
-        if !(text.first_epoch..last).contains(&text.train_epoch) {
-            return Err(format!("epoch {} is not one of its set", text.train_epoch));
-        }
-        let words = text.tables.iter().map(|table| HotRows::num_words(table.rows));
-        let map_bytes = words.fold(0_usize, |sum, words| sum.saturating_add(words * 8));
-        let map_blocks = map_bytes.checked_next_multiple_of(BLOCK_BYTES);
-        let map_blocks = map_blocks.ok_or("a map that no file holds")?;
-        Ok((HeadParts { text, digest: u32_at(bytes, 20)? }, map_blocks))
-    }
-}
-
-/// A head whose maps are still to be read.
-#[derive(Debug)]
-pub(crate) struct HeadParts {
-    text: HeadText,
-    digest: u32,
-}
-
-impl HeadParts {
-    /// Joins the maps.
-    pub fn with_maps(self, maps: &[u8]) -> Result<Head, String> {
-        let words = self.text.tables.iter().map(|table| HotRows::num_words(table.rows));
-        let (bits, padding) =
-            maps.split_at_checked(words.sum::<usize>() * 8).ok_or("its maps are cut off")?;
-        if checksum::of(bits) != self.digest {
-            return Err("the checksum of its hot rows differs".into());
-        }
-        check_zero(padding)?;
         let mut words = maps.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
-        let mut tables = Vec::new();
-        for table in self.text.tables {
-            let bits: Vec<u64> = words.by_ref().take(HotRows::num_words(table.rows)).collect();
+        let table = |table: TableText| {
+            let bits = words.by_ref().take(HotRows::num_words(table.rows)).collect();
             let owner = match table.kind.as_str() {
                 "node" => Owner::Node(NodeTypeId(table.type_id)),
                 "edge" => Owner::Edge(EdgeTypeId(table.type_id)),
@@ -220,16 +136,22 @@ impl HeadParts {
             };
             let tensor = TensorRef { owner, index: table.index };
             let hot = HotRows::from_bits(bits, table.rows);
-            tables.push(PackedTable { tensor, width: table.row_bytes, hot });
-        }
-        let hot = HotSet { tables };
+            Ok(PackedTable { tensor, width: table.row_bytes, hot })
+        };
+        let hot = HotSet { tables: tables.into_iter().map(table).collect::<Result<_, _>>()? };
         // Bits past the last row are under the checksum, too, and mean nothing.
-        if hot.digest() != self.digest {
+        if hot.digest() != checksum::of(maps) {
             return Err("a row is hot that its tensor does not have".into());
         }
-        let HeadText { train_epoch, first_epoch, epochs, key, .. } = self.text;
-        let set = first_epoch..first_epoch.saturating_add(epochs);
-        Ok(Head { id: EpochId { key, train_epoch, set }, hot })
+        Ok(Self { id: EpochId { key, train_epoch, set }, hot })
+    }
+}
+
+impl HeadText {
+    /// Bytes of the maps of all tables.
+    pub fn map_bytes(&self) -> u64 {
+        let words = self.tables.iter().map(|table| HotRows::num_words(table.rows) as u64);
+        words.fold(0, |sum, words| sum.saturating_add(words * 8))
     }
 }
 
@@ -268,8 +190,6 @@ pub(crate) struct Tail {
     pub record_bytes_max: u64,
     /// Of the arrays of the largest subgraph in memory.
     pub batch_bytes_max: u64,
-    /// [`Head::digest`] of the head that it belongs to.
-    pub head_digest: u32,
     /// By table, of the batch that has the most.
     pub rows_max: Vec<u64>,
 }
@@ -281,9 +201,9 @@ impl Tail {
     /// More tensors than this are not compiled.
     pub const TABLES_MAX: usize = (BLOCK_BYTES - TAIL_BYTES - 4) / 8;
 
+    /// Without what every last block has.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = TAIL_MAGIC.to_vec();
-        bytes.extend(VERSION.to_le_bytes());
+        let mut bytes = vec![0; 12];
         bytes.extend(self.index_crc.to_le_bytes());
         for value in [
             self.index_offset,
@@ -294,30 +214,13 @@ impl Tail {
         ] {
             bytes.extend(value.to_le_bytes());
         }
-        bytes.extend(self.head_digest.to_le_bytes());
         bytes.resize(TAIL_BYTES, 0);
         bytes.extend(self.rows_max.iter().flat_map(|rows| rows.to_le_bytes()));
-        bytes.resize(BLOCK_BYTES, 0);
-        checksum::seal(&mut bytes, 0..BLOCK_BYTES - 4, BLOCK_BYTES - 4);
         bytes
     }
 
-    /// The version of a file that ends with the block `bytes`.
-    pub fn version(bytes: &[u8]) -> Result<u32, String> {
-        if bytes.len() != BLOCK_BYTES || bytes.get(..8) != Some(TAIL_MAGIC) {
-            return Err("its end is missing".into());
-        }
-        if !checksum::is_sealed(bytes, 0..BLOCK_BYTES - 4, BLOCK_BYTES - 4) {
-            return Err("the checksum of its last block differs".into());
-        }
-        u32_at(bytes, 8)
-    }
-
+    /// From a last block that is sealed.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
-        let version = Self::version(bytes)?;
-        if version != VERSION {
-            return Err(format!("its last block has version {version}, not {VERSION}"));
-        }
         let tables = u64_at(bytes, 48)? as usize;
         if tables > Self::TABLES_MAX {
             return Err(format!("{tables} tensors"));
@@ -331,7 +234,6 @@ impl Tail {
             num_batches: u64_at(bytes, 24)?,
             record_bytes_max: u64_at(bytes, 32)?,
             batch_bytes_max: u64_at(bytes, 40)?,
-            head_digest: u32_at(bytes, 56)?,
             rows_max: rows_max.collect::<Result<_, _>>()?,
         })
     }
@@ -375,34 +277,31 @@ mod tests {
         Head { id: EpochId { key, train_epoch: 3, set: 2..5 }, hot }
     }
 
-    fn decode(bytes: &[u8]) -> Result<Head, String> {
-        let text = Head::text_blocks(bytes)?;
-        let (parts, maps) = Head::decode(bytes.get(..text).ok_or("short")?)?;
-        parts.with_maps(bytes.get(text..text + maps).ok_or("short")?)
-    }
-
     #[test]
-    fn a_head_is_read_as_it_was_written_and_every_changed_byte_is_seen() {
-        let bytes = head().encode().expect("encodes");
-        assert_eq!(decode(&bytes), Ok(head()));
-        for at in 0..bytes.len() {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= 4;
-            assert!(decode(&damaged).is_err(), "byte {at}");
+    fn a_head_is_read_as_it_was_written_and_its_maps_fit_its_tables() {
+        let maps = head().hot.maps();
+        assert_eq!(head().text().map_bytes(), maps.len() as u64);
+        assert_eq!(Head::decode(head().text(), &maps), Ok(head()));
+        for bit in 190..192 {
+            let mut damaged = maps.clone();
+            damaged[bit / 8] |= 1 << (bit % 8);
+            assert!(Head::decode(head().text(), &damaged).is_err(), "bit {bit}");
         }
+        assert!(Head::decode(head().text(), &maps[..16]).is_err());
     }
 
     #[test]
     fn an_epoch_that_is_not_of_its_set_is_refused() {
         for (train_epoch, set) in [(1, 2..5), (5, 2..5), (0, 0..0)] {
             let other = EpochId { train_epoch, set, ..head().id };
-            let bytes = Head { id: other, ..head() }.encode().expect("encodes");
-            assert!(decode(&bytes).is_err_and(|what| what.contains("set")), "{train_epoch}");
+            let text = Head { id: other, ..head() }.text();
+            let found = Head::decode(text, &head().hot.maps());
+            assert!(found.is_err_and(|what| what.contains("set")), "{train_epoch}");
         }
     }
 
     #[test]
-    fn a_tail_is_read_as_it_was_written_and_every_changed_byte_is_seen() {
+    fn a_tail_is_read_as_it_was_written_and_its_index_fits_it() {
         let entries = [
             Entry { offset: 8192, bytes: 4096, crc: 5 },
             Entry { offset: 12288, bytes: 8192, crc: 6 },
@@ -414,12 +313,12 @@ mod tests {
             num_batches: 2,
             record_bytes_max: 8192,
             batch_bytes_max: 100,
-            head_digest: 77,
             rows_max: vec![9, 4],
         };
-        let bytes = tail.encode();
+        let mut bytes = tail.encode();
+        bytes.resize(BLOCK_BYTES, 0);
         assert_eq!(Tail::decode(&bytes), Ok(tail.clone()));
-        for at in 0..BLOCK_BYTES {
+        for at in (49..56).chain(60..64).chain(80..BLOCK_BYTES - 4) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 4;
             assert!(Tail::decode(&damaged).is_err(), "byte {at}");

@@ -37,6 +37,12 @@ impl HotSet {
         self.tables.iter().map(|table| HotRows::num_bytes(table.hot.num_rows())).sum()
     }
 
+    /// The maps, as a file has them: table by table, a bit for each row.
+    pub(crate) fn maps(&self) -> Vec<u8> {
+        let words = self.tables.iter().flat_map(|table| table.hot.bits());
+        words.flat_map(|word| word.to_le_bytes()).collect()
+    }
+
     /// A checksum of which rows they are.
     pub fn digest(&self) -> u32 {
         self.tables.iter().fold(0, |crc, table| {

@@ -20,6 +20,7 @@ mod write;
 
 pub use error::CompiledError;
 pub use file::EpochFile;
+pub(crate) use format::EPOCH;
 pub use format::{EpochId, EpochKey};
 pub use hot::HotSet;
 pub use memory::ReplayMemory;

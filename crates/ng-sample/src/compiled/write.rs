@@ -1,18 +1,17 @@
-//! Writing an epoch: batch after batch into a file that has a temporary name until it is whole.
+//! Writing an epoch: batch after batch into a sealed file.
 //!
-//! The invariant: the final name leads to a file whose every byte is durable, or to none; what an
-//! interrupted writer left is never read and is overwritten by the next.
+//! The invariant: columns are as they are stored, or the batch is refused.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use ng_io::{Appender, BackendChoice, Disk, Lock, OpenOptions, open_dir};
-use ng_store::Snapshot;
+use ng_io::BLOCK_BYTES;
+use ng_store::{SealedWriter, Snapshot};
 use ng_types::Reservation;
 use ng_types::checksum;
 
 use super::error::CompiledError;
-use super::format::{Entry, EpochId, Head, PIECE_BYTES, Tail};
+use super::format::{EPOCH, Entry, EpochId, Head, PIECE_BYTES, Tail};
 use super::hot::HotSet;
 use super::record::{self, Encoded};
 use crate::{MiniBatch, SampleError};
@@ -21,11 +20,9 @@ use crate::{MiniBatch, SampleError};
 pub struct EpochWriter {
     snapshot: Arc<Snapshot>,
     hot: Arc<HotSet>,
-    partial: Partial,
-    file: Appender,
+    file: SealedWriter,
     entries: Vec<Entry>,
     tail: Tail,
-    _lock: Lock,
     _held: Reservation,
 }
 
@@ -41,35 +38,16 @@ impl EpochWriter {
         id: EpochId,
         hot: Arc<HotSet>,
     ) -> Result<Self, SampleError> {
-        let held = snapshot.reserve(Appender::BUFFER_BYTES as u64 + hot.map_bytes());
+        let held = snapshot.reserve(SealedWriter::BUFFER_BYTES + hot.map_bytes());
         let held = held.map_err(SampleError::from_budget)?;
-        let file_name = || format!("{}/{name}", directory.display());
         if hot.tables.len() > Tail::TABLES_MAX {
             return Err(SampleError::Spec(format!("{} tensors are too many", hot.tables.len())));
         }
-        let options = OpenOptions { queue_depth: 1, ..OpenOptions::default() };
-        let disk = open_dir(directory, BackendChoice::Pread, &options);
-        let disk = disk.map_err(CompiledError::from)?.disk;
-        let failed =
-            |action| move |source| CompiledError::Directory { action, file: file_name(), source };
-        let lock = disk.lock_writer().map_err(failed("lock"))?;
-        let lock = lock.ok_or_else(|| CompiledError::Busy { file: file_name() })?;
-        let partial = Partial::name_for(name);
-        match disk.remove(&partial) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(failed("remove what is left of")(error).into());
-            }
-            _ => {}
-        }
-        let mut file =
-            Appender::create(Arc::clone(&disk), &partial).map_err(CompiledError::from)?;
-        let head = Head { id, hot: HotSet::clone(&hot) }.encode().map_err(SampleError::Spec)?;
-        file.write(&head).map_err(CompiledError::from)?;
-        let (head_digest, rows_max) = (Head::digest(&head), vec![0; hot.tables.len()]);
-        let tail = Tail { head_digest, rows_max, ..Tail::default() };
-        let partial = Partial { disk, name: Some(name.to_owned()) };
-        let (entries, _lock, _held) = (Vec::new(), lock, held);
-        Ok(Self { snapshot, hot, partial, file, entries, tail, _lock, _held })
+        let text = Head { id, hot: HotSet::clone(&hot) }.text();
+        let file = SealedWriter::create(directory, name, &EPOCH, &text, &hot.maps());
+        let file = file.map_err(CompiledError::from)?;
+        let tail = Tail { rows_max: vec![0; hot.tables.len()], ..Tail::default() };
+        Ok(Self { snapshot, hot, file, entries: Vec::new(), tail, _held: held })
     }
 
     /// Appends the next batch. Its columns must be as they are stored.
@@ -100,7 +78,7 @@ impl EpochWriter {
                 record.put(&bytes[from..from + run.len() * width])?;
             }
         }
-        record.pad(ng_io::BLOCK_BYTES)?;
+        record.pad(BLOCK_BYTES)?;
         let entry = Entry { offset, bytes: record.bytes, crc: checksum::of_pieces(&record.crcs) };
         self.entries.push(entry);
         self.tail.record_bytes_max = self.tail.record_bytes_max.max(entry.bytes);
@@ -122,52 +100,15 @@ impl EpochWriter {
         self.tail.index_offset = self.file.position();
         self.tail.index_crc = checksum::of(&index);
         self.tail.num_batches = self.num_batches();
-        let mut end = Record { file: &mut self.file, crcs: Vec::new(), bytes: 0 };
-        end.put(&index)?;
-        end.pad(ng_io::BLOCK_BYTES)?;
-        end.put(&self.tail.encode())?;
-        let bytes = self.file.finish()?;
-        self.partial.publish()?;
-        Ok(bytes)
-    }
-}
-
-/// A file under its temporary name, which is removed unless the file gets its own.
-struct Partial {
-    disk: Arc<dyn Disk>,
-    /// The final name.
-    name: Option<String>,
-}
-
-impl Partial {
-    /// The temporary name of a file.
-    fn name_for(name: &str) -> String {
-        format!("{name}.partial")
-    }
-
-    /// Gives the file its name.
-    fn publish(&mut self) -> Result<(), CompiledError> {
-        let Some(name) = self.name.take() else { return Ok(()) };
-        let renamed = self.disk.rename(&Self::name_for(&name), &name);
-        renamed.and_then(|()| self.disk.sync_dir()).map_err(|source| {
-            let action = "give its name to";
-            CompiledError::Directory { action, file: name, source }
-        })
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if let Some(name) = &self.name {
-            // What cannot be removed now is removed by the next writer.
-            let _ = self.disk.remove(&Self::name_for(name));
-        }
+        self.file.append(&index)?;
+        self.file.pad_to(BLOCK_BYTES as u64)?;
+        Ok(self.file.seal(Some(self.tail.encode()))?)
     }
 }
 
 /// Bytes of one record on their way to the file.
 struct Record<'a> {
-    file: &'a mut Appender,
+    file: &'a mut SealedWriter,
     /// By piece.
     crcs: Vec<u32>,
     bytes: u64,
@@ -184,7 +125,7 @@ impl Record<'_> {
             if let Some(crc) = self.crcs.last_mut() {
                 *crc = checksum::extended(*crc, part);
             }
-            self.file.write(part)?;
+            self.file.append(part)?;
             self.bytes += part.len() as u64;
             bytes = rest;
         }
@@ -193,6 +134,6 @@ impl Record<'_> {
 
     fn pad(&mut self, to: usize) -> Result<(), CompiledError> {
         let missing = self.bytes.next_multiple_of(to as u64) - self.bytes;
-        self.put(&[0; ng_io::BLOCK_BYTES][..missing as usize])
+        self.put(&[0; BLOCK_BYTES][..missing as usize])
     }
 }

@@ -8,13 +8,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use ng_io::OpenError;
-use ng_store::Snapshot;
+use ng_store::{SealedError, Snapshot};
 
+use crate::compiled::EPOCH;
 use crate::{CompiledError, EpochFile, EpochKey};
-
-/// How the name of a whole epoch's file ends: SET.EPOCH.epoch.
-const SUFFIX: &str = ".epoch";
 
 /// Compiled epochs that fit a loader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,16 +31,16 @@ impl Epochs {
     /// then with most hot rows.
     ///
     /// # Errors
-    /// [`CompiledError::NoEpochs`], [`CompiledError::Mismatch`] and [`CompiledError::Version`] if
-    /// there is none; [`CompiledError::NotAnEpoch`] and [`CompiledError::Incomplete`] where a part
-    /// of it may be damaged or missing; those of reading.
+    /// [`CompiledError::NoEpochs`], [`CompiledError::Mismatch`] and [`SealedError::Version`] if
+    /// there is none; [`SealedError::NotWhole`] and [`CompiledError::Incomplete`] where a part of it
+    /// may be damaged or missing; those of reading.
     pub fn find(directory: &Path, key: EpochKey) -> Result<Self, CompiledError> {
         let mut sets: BTreeMap<Set, BTreeMap<u64, String>> = BTreeMap::new();
         let (mut outdated, mut other) = (None, None);
-        for name in names(directory)? {
+        for name in EPOCH.list(directory)? {
             // A damaged file does not say which set it is of, so it may be the one that is wanted.
             let file = match EpochFile::open_all(directory, &[&name], Default::default()) {
-                Err(error @ CompiledError::Version { .. }) => {
+                Err(error @ CompiledError::Sealed(SealedError::Version { .. })) => {
                     outdated.get_or_insert(error);
                     continue;
                 }
@@ -89,16 +86,6 @@ impl Epochs {
     }
 }
 
-/// The files of whole epochs by name; none where there is no directory.
-fn names(directory: &Path) -> Result<Vec<String>, CompiledError> {
-    let mut names = match EpochFile::names(directory) {
-        Err(CompiledError::Open(OpenError::NotFound { .. })) => Vec::new(),
-        names => names?,
-    };
-    names.retain(|name| name.ends_with(SUFFIX));
-    Ok(names)
-}
-
 /// Refuses a set of which an epoch is missing.
 fn check_whole(
     directory: &Path,
@@ -108,13 +95,14 @@ fn check_whole(
     let Some(missing) = set.clone().find(|epoch| !found.contains_key(epoch)) else { return Ok(()) };
     let name = found.values().min().cloned().unwrap_or_default();
     let parts: Vec<&str> = name.rsplitn(3, '.').collect();
-    let wanted = format!("{}.{missing:04}{SUFFIX}", parts.last().copied().unwrap_or_default());
+    let wanted =
+        format!("{}.{missing:04}{}", parts.last().copied().unwrap_or_default(), EPOCH.suffix);
     Err(CompiledError::Incomplete {
         file: directory.join(&name).display().to_string(),
         first: set.start,
         last: set.end - 1,
         missing,
         wanted: directory.join(&wanted).display().to_string(),
-        is_there: names(directory)?.contains(&wanted),
+        is_there: EPOCH.list(directory)?.contains(&wanted),
     })
 }

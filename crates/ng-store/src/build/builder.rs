@@ -61,7 +61,7 @@ impl StoreBuilder {
     /// [`BuildError::Invalid`] for options outside of their range, or if the directory cannot be
     /// written.
     pub fn create(dir: &Path, options: BuildOptions) -> Result<Self, BuildError> {
-        let disk = crate::io::open_for_writing(dir)
+        let disk = crate::io::open_without_queue(dir)
             .map_err(|what| BuildError::invalid(format!("{}: {what}", dir.display())))?;
         Self::on_disk(disk, options)
     }

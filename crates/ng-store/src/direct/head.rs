@@ -1,26 +1,27 @@
 //! The head of a file: from what it was compiled, how it is cut, which rows it has.
 //!
-//! The invariant: every byte of it is compared, checked or under a checksum, and what
-//! [`Head::decode`] returns is consistent in itself.
+//! The invariant: what passes [`Head::check`] is consistent in itself.
 
 use ng_types::Dtype;
-use ng_types::checksum;
 use serde::{Deserialize, Serialize};
 
 use super::format::Shape;
 use super::section::Bounds;
-use crate::bytes::{ensure, is_zero, le_u32};
+use crate::bytes::ensure;
 use crate::catalog::TensorMeta;
 use crate::error::Damage;
 use crate::io::BLOCK_BYTES;
+use crate::limits::HEAD_TEXT_BYTES_MAX;
+use crate::sealed::{SealedKind, head_bytes};
 
-const MAGIC: &[u8; 8] = b"ngdirect";
-/// The version that is written, and the only one that is read.
-const VERSION: u32 = 1;
-/// Magic, version, length and checksum of the text.
-const PREFIX_BYTES: usize = 32;
-/// Longest text of a head; longer ones are damage.
-const TEXT_BYTES_MAX: usize = 1 << 24;
+/// The kind of sealed file. It has no maps, and its head says how long it is.
+pub(crate) static DIRECT: SealedKind = SealedKind {
+    name: "direct layout",
+    suffix: ".direct",
+    magic: b"ngdirect",
+    end_magic: None,
+    version: 1,
+};
 
 /// Rows of a tensor in every primary section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -129,52 +130,13 @@ impl Head {
         serde_json::to_vec(self).map_err(|error| Damage::new(error.to_string()))
     }
 
-    /// Its bytes: whole blocks. Pages follow.
-    pub fn encode(&self) -> Result<Vec<u8>, Damage> {
-        let text = self.text()?;
-        ensure(text.len() <= TEXT_BYTES_MAX, || format!("a head of {} bytes", text.len()))?;
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend(VERSION.to_le_bytes());
-        bytes.extend((text.len() as u32).to_le_bytes());
-        bytes.extend(checksum::of(&text).to_le_bytes());
-        bytes.resize(PREFIX_BYTES, 0);
-        bytes.extend(text);
-        bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
-        Ok(bytes)
+    /// Bytes of it in a file, in whole blocks.
+    pub fn num_bytes(&self) -> Result<usize, Damage> {
+        Ok(head_bytes(self.text()?.len()))
     }
 
-    /// Bytes of the head, in whole blocks, from its first block.
-    pub fn len_from(first: &[u8]) -> Result<usize, Damage> {
-        ensure(first.get(..8) == Some(MAGIC), || "it begins otherwise".into())?;
-        let version = le_u32(first, 8);
-        ensure(version == VERSION, || format!("version {version}, this release reads {VERSION}"))?;
-        let len = le_u32(first, 12) as usize;
-        ensure(len <= TEXT_BYTES_MAX, || format!("a head of {len} bytes"))?;
-        Ok((PREFIX_BYTES + len).next_multiple_of(BLOCK_BYTES))
-    }
-
-    /// Decodes what [`Head::len_from`] has measured.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Damage> {
-        ensure(Self::len_from(bytes)? == bytes.len(), || "its head is cut off".into())?;
-        let end = PREFIX_BYTES + le_u32(bytes, 12) as usize;
-        let text = &bytes[PREFIX_BYTES..end];
-        let rest = &bytes[end..];
-        let zeros = is_zero(&bytes[20..PREFIX_BYTES]) && is_zero(rest);
-        ensure(zeros, || "its head is padded with something".into())?;
-        let is_whole = checksum::of(text) == le_u32(bytes, 16);
-        ensure(is_whole, || "the checksum of its head differs".into())?;
-        let head: Self =
-            serde_json::from_slice(text).map_err(|error| Damage::new(error.to_string()))?;
-        head.checked()
-    }
-
-    /// The head, if it is consistent in itself.
-    pub fn checked(self) -> Result<Self, Damage> {
-        self.check()?;
-        Ok(self)
-    }
-
-    fn check(&self) -> Result<(), Damage> {
+    /// An error unless it is consistent in itself.
+    pub fn check(&self) -> Result<(), Damage> {
         self.shape.check()?;
         let bytes = self.tensors.iter().map(|tensor| tensor.row_bytes);
         let bytes = bytes.fold(0_usize, usize::saturating_add);
@@ -187,7 +149,7 @@ impl Head {
         let bits = self.shape.width as u32 * 8;
         let last = u128::from(self.num_pages()) << self.shape.section_bits;
         ensure(last <= 1 << bits, || format!("{} pages for such addresses", self.num_pages()))?;
-        let blocks = u128::from(self.file_bytes(TEXT_BYTES_MAX)) / BLOCK_BYTES as u128;
+        let blocks = u128::from(self.file_bytes(HEAD_TEXT_BYTES_MAX)) / BLOCK_BYTES as u128;
         ensure(blocks < 1 << 32, || format!("{blocks} blocks"))?;
         let known = Self { build: 0, ..self.clone() };
         ensure(fnv(&known.text()?) == self.build, || "its build has another number".into())

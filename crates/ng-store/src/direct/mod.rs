@@ -4,7 +4,7 @@
 //!
 //! What lives here: the bytes (`format.rs`), which section goes where ([`DirectPlan`]), writing the
 //! file, and reading checked sections of it ([`DirectFile`]). What must not: draws and hops. The
-//! invariants: a file has its name only when it is whole and durable; every page has a checksum,
+//! invariants: every page has a checksum,
 //! its number and the number of its build; an address that leads nowhere is an error that names
 //! file, page and section.
 
@@ -27,6 +27,3 @@ pub use places::places;
 pub use plan::{DirectOptions, DirectPlan, DirectProgress};
 pub use reader::{DirectFile, TakePrimary};
 pub use section::{Position, Primary, Spot};
-
-/// How the name of a whole file ends.
-pub const DIRECT_SUFFIX: &str = ".direct";

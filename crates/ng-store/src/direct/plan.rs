@@ -47,7 +47,7 @@ pub struct DirectOptions {
 pub struct DirectPlan {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) head: Head,
-    pub(crate) head_bytes: Vec<u8>,
+    pub(crate) head_bytes: usize,
     pub(crate) tensors: Vec<TensorRef>,
     pub(crate) addresses: Addresses,
     pub(crate) order: Nodes,
@@ -150,14 +150,15 @@ impl DirectPlan {
             build: 0,
         };
         let wrong = |damage: crate::error::Damage| DirectError::Unsupported(damage.to_string());
-        let head = head.with_build().and_then(Head::checked).map_err(wrong)?;
-        let head_bytes = head.encode().map_err(wrong)?;
+        let head = head.with_build().map_err(wrong)?;
+        head.check().map_err(wrong)?;
+        let head_bytes = head.num_bytes().map_err(wrong)?;
         Ok(Self { snapshot, head, head_bytes, tensors, addresses, order })
     }
 
     /// What the file will be.
     pub fn info(&self) -> DirectInfo {
-        self.head.info(self.head.file_bytes(self.head_bytes.len()))
+        self.head.info(self.head.file_bytes(self.head_bytes))
     }
 
     /// Whether addresses lie on disk while the file is compiled.

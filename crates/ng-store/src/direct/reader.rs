@@ -11,19 +11,20 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ng_io::{BackendChoice, IoCounts, OpenOptions, open_dir};
+use ng_io::{IoCounts, OpenOptions, open_dir};
 use ng_types::{MemoryUser, NodeId, Reservation};
 
 use super::cache::PageCache;
 use super::error::DirectError;
 use super::format::{Kind, PAGE_HEADER, check_page, count_of};
-use super::head::{DirectInfo, Head};
+use super::head::{DIRECT, DirectInfo, Head};
 use super::plan::{NODE, only_types};
 use super::section::{Bounds, Position, Primary, Secondary, Spot};
 use crate::bytes::ensure;
 use crate::catalog::{Owner, TensorRef};
 use crate::error::Damage;
-use crate::io::{BLOCK_BYTES, FileId, READ_BYTES_MAX, ReadOp, Reader};
+use crate::io::{FileId, READ_BYTES_MAX, ReadOp, Reader, open_without_queue};
+use crate::sealed::{Sealed, SealedError};
 use crate::store::Snapshot;
 
 /// Threads that read at once, for which staging memory is set aside.
@@ -40,7 +41,7 @@ pub struct DirectFile {
     snapshot: Arc<Snapshot>,
     reader: Reader,
     file: FileId,
-    name: String,
+    name: Arc<str>,
     head: Head,
     bounds: Bounds,
     /// Where page 0 begins.
@@ -56,20 +57,19 @@ impl DirectFile {
     /// What the file `name` of `directory` says about itself.
     ///
     /// # Errors
-    /// [`DirectError::NotDirect`], those of opening and reading.
+    /// [`DirectError::Sealed`], those of opening and reading.
     pub fn describe(directory: &Path, name: &str) -> Result<DirectInfo, DirectError> {
-        let options = OpenOptions { queue_depth: 1, ..OpenOptions::default() };
-        let disk = open_dir(directory, BackendChoice::Pread, &options)?.disk;
+        let disk = open_without_queue(directory).map_err(SealedError::from)?;
         let reader = Reader::in_directory(disk, directory);
-        let (_, head, _, bytes) = open_head(&reader, name)?;
-        Ok(head.info(bytes))
+        let Sealed { text: head, end, .. } = open_head(&reader, name)?;
+        Ok(head.info(end))
     }
 
     /// Opens the file `name` of `directory`, which must be compiled from `snapshot`. Its pages have
     /// a cache of their own, of memory that the store can take back.
     ///
     /// # Errors
-    /// [`DirectError::NotDirect`], [`DirectError::Stale`], [`DirectError::Unsupported`],
+    /// [`DirectError::Sealed`], [`DirectError::Stale`], [`DirectError::Unsupported`],
     /// [`DirectError::Budget`] if there is no memory to read with; those of opening and reading.
     pub fn open(
         snapshot: Arc<Snapshot>,
@@ -79,18 +79,20 @@ impl DirectFile {
         only_types(&snapshot)?;
         let options = OpenOptions::default();
         let backend = snapshot.inner.pages.reader.disk().backend();
-        let opened = open_dir(directory, backend.parse().unwrap_or_default(), &options)?;
+        let opened = open_dir(directory, backend.parse().unwrap_or_default(), &options);
+        let opened = opened.map_err(SealedError::from)?;
         let each = opened.staging_bytes_per_queue;
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
         let share = snapshot.budget().share(MemoryUser::DirectStaging) / each.max(1);
         let staging = snapshot.reserve(each * cores.min(THREADS_MAX).min(share).max(1));
         let staging = staging.or_else(|_| snapshot.reserve(each))?;
         let reader = Reader::in_directory(opened.disk, directory);
-        let (file, head, head_bytes, file_bytes) = open_head(&reader, name)?;
-        let name = reader.name(file).to_string();
-        let (found, wanted) = (&head.fingerprint, format!("{:016x}", snapshot.fingerprint()));
-        if *found != wanted {
-            return Err(DirectError::Stale { file: name, found: found.clone(), wanted });
+        let Sealed { file, name, text: head, start, end: file_bytes, .. } =
+            open_head(&reader, name)?;
+        let wanted = format!("{:016x}", snapshot.fingerprint());
+        if head.fingerprint != wanted {
+            let (file, found) = (name.to_string(), head.fingerprint);
+            return Err(DirectError::Stale { file, found, wanted });
         }
         let cache = Arc::new(PageCache::new(&snapshot.inner.budget, &head.shape, file_bytes));
         let mut caches = snapshot.inner.direct.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +100,7 @@ impl DirectFile {
         drop(caches);
         Ok(Self {
             bounds: head.bounds(),
-            first: head.first_page_at(head_bytes),
+            first: head.first_page_at(start as usize),
             cache,
             counted: reader.stats().counts().into(),
             snapshot,
@@ -272,7 +274,7 @@ impl DirectFile {
     }
 
     fn damaged(&self, page: u64, section: usize, damage: &Damage) -> DirectError {
-        let (file, what) = (self.name.clone(), damage.to_string());
+        let (file, what) = (self.name.to_string(), damage.to_string());
         DirectError::Damaged { file, page, section: section as u32, what }
     }
 
@@ -305,11 +307,12 @@ impl DirectFile {
             at += run;
             Some(op)
         };
+        let failed = |error| DirectError::from(SealedError::from(error));
         let mut done = |op: ReadOp, result: Result<&[u8], crate::io::ReadError>| {
             if failure.borrow().is_some() {
                 return;
             }
-            let taken = result.map_err(DirectError::from).and_then(|bytes| {
+            let taken = result.map_err(failed).and_then(|bytes| {
                 let indexes = missing[op.tag as usize..].iter();
                 bytes.chunks_exact(unit).zip(indexes).try_for_each(|(bytes, index)| {
                     self.take_page(kind, pages[*index], bytes)?;
@@ -320,7 +323,7 @@ impl DirectFile {
                 failure.borrow_mut().get_or_insert(error);
             }
         };
-        let read = self.reader.read(&mut next, &mut done);
+        let read = self.reader.read(&mut next, &mut done).map_err(failed);
         self.count_reads((missing.len() * unit) as u64);
         read?;
         failure.into_inner().map_or(Ok(missing), Err)
@@ -344,22 +347,13 @@ impl DirectFile {
     }
 }
 
-/// Opens a file and decodes its head: the file, the head, its bytes, those of the file.
-fn open_head(reader: &Reader, name: &str) -> Result<(FileId, Head, usize, u64), DirectError> {
-    let file = reader.open(name)?;
-    let not = |damage: Damage| {
-        let what = damage.to_string();
-        DirectError::NotDirect { file: reader.name(file).to_string(), what }
-    };
-    let bytes = reader.len(file)?;
-    let block = BLOCK_BYTES as u64;
-    let is_cut = bytes < block || !bytes.is_multiple_of(block);
-    ensure(!is_cut, || format!("it has {bytes} bytes")).map_err(not)?;
-    let first = reader.read_at(file, 0, BLOCK_BYTES)?;
-    let len = Head::len_from(&first).map_err(not)?;
-    ensure(len as u64 <= bytes, || "its head is cut off".into()).map_err(not)?;
-    let head = Head::decode(&reader.read_at(file, 0, len)?).map_err(not)?;
-    let expected = head.file_bytes(len);
-    ensure(bytes == expected, || format!("{bytes} bytes, expected {expected}")).map_err(not)?;
-    Ok((file, head, len, bytes))
+/// Opens a file and checks its head.
+fn open_head(reader: &Reader, name: &str) -> Result<Sealed<Head>, DirectError> {
+    let sealed = DIRECT.open(reader, name, |_: &Head| 0)?;
+    let expected = sealed.text.file_bytes(sealed.start as usize);
+    let is_whole = sealed.text.check().and_then(|()| {
+        ensure(sealed.end == expected, || format!("{} bytes, expected {expected}", sealed.end))
+    });
+    is_whole.map_err(|damage| DIRECT.not_whole(&sealed.name, &damage))?;
+    Ok(sealed)
 }

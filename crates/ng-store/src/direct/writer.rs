@@ -1,24 +1,21 @@
 //! Step 2: the bytes of all pages, into a file that has a temporary name until it is whole.
 //!
 //! Nodes come in the order of step 1, which gives every section its place once more; a page is
-//! written when nothing is added to it any more. The invariants: the final name leads to a file
-//! whose every byte is durable, or to none; memory is that of the open pages and of the lists and
-//! rows of some nodes.
+//! written when nothing is added to it any more. The invariant: memory is that of the open pages and
+//! of the lists and rows of some nodes.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use ng_io::Writer;
-
-use super::DIRECT_SUFFIX;
 use super::error::DirectError;
 use super::format::{Kind, PAGE_HEADER, Shape, seal};
+use super::head::DIRECT;
 use super::layout::{Placed, Placer, Slot};
 use super::plan::{DirectPlan, DirectProgress, EDGE};
 use super::section::{begin_primary, begin_secondary, put_entry, put_section};
-use crate::io::{Disk, open_for_writing};
+use crate::sealed::SealedWriter;
 use crate::store::{EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, GATHER_BYTES_PER_ROW};
 use crate::topology::{Entry, Expansion};
 
@@ -36,8 +33,8 @@ impl DirectPlan {
     /// call removes.
     ///
     /// # Errors
-    /// [`DirectError::Stopped`] if `progress` says so, [`DirectError::Busy`],
-    /// [`DirectError::Budget`], those of reading and writing.
+    /// [`DirectError::Stopped`] if `progress` says so, [`DirectError::Sealed`],
+    /// [`DirectError::Budget`], those of reading.
     pub fn write(
         mut self,
         directory: &Path,
@@ -47,57 +44,19 @@ impl DirectPlan {
         let entries = ENTRIES_TOGETHER * (2 * EXPAND_BYTES_PER_ENTRY + 64);
         let nodes = NODES_TOGETHER * (EXPAND_BYTES_PER_DESTINATION + GATHER_BYTES_PER_ROW + 64);
         let rows = 2 * ROW_BYTES_TOGETHER.max(self.head.shape.row_bytes as u64);
-        let _held = self.snapshot.reserve(entries + nodes + rows + OPEN_BYTES)?;
-        let disk = open_for_writing(directory)?;
-        let (file, partial) =
-            (format!("{name}{DIRECT_SUFFIX}"), format!("{name}{DIRECT_SUFFIX}.partial"));
-        let failed = |action, file: &str| {
-            let file = directory.join(file).display().to_string();
-            move |source| DirectError::Directory { action, file, source }
-        };
-        let lock = disk.lock_writer().map_err(failed("lock the directory of", &file))?;
-        let Some(_lock) = lock else {
-            let file = directory.join(&file).display().to_string();
-            return Err(DirectError::Busy { file });
-        };
-        match disk.remove(&partial) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(failed("remove what is left of", &partial)(error));
-            }
-            _ => {}
-        }
-        let publish = failed("give its name to", &file);
-        let written = self.write_file(&disk, &partial, progress).and_then(|bytes| {
-            let renamed = disk.rename(&partial, &file).and_then(|()| disk.sync_dir());
-            renamed.map(|()| bytes).map_err(publish)
-        });
-        if written.is_err() {
-            // What cannot be removed now is removed by the next writer.
-            let _ = disk.remove(&partial);
-        }
-        written
-    }
-
-    fn write_file(
-        &mut self,
-        disk: &Arc<dyn Disk>,
-        partial: &str,
-        progress: &mut DirectProgress<'_>,
-    ) -> Result<u64, DirectError> {
-        let head_bytes = self.head_bytes.len();
-        let file = Writer::open_or_create(Arc::clone(disk), partial)?;
+        let beside = OPEN_BYTES + SealedWriter::BUFFER_BYTES;
+        let _held = self.snapshot.reserve(entries + nodes + rows + beside)?;
+        let name = format!("{name}{}", DIRECT.suffix);
+        let bytes = self.head.file_bytes(self.head_bytes);
         let mut out = Pages {
-            file,
-            first: self.head.first_page_at(head_bytes),
+            file: SealedWriter::create(directory, &name, &DIRECT, &self.head, &[])?,
+            first: self.head.first_page_at(self.head_bytes),
             build: self.head.build,
             shape: self.head.shape,
             open: HashMap::new(),
         };
-        let bytes = self.head.file_bytes(head_bytes);
         out.file.allocate(bytes)?;
-        let mut head = self.head_bytes.clone();
-        head.resize(out.first as usize, 0);
-        out.file.write_at(0, &head)?;
+        out.file.pad_to(self.head.shape.page_bytes as u64)?;
         let mut placer = Placer::new(self.head.shape);
         let (mut done, total) = (0, self.order.len());
         let per_row = (ROW_BYTES_TOGETHER / (self.head.shape.row_bytes as u64).max(1)).max(1);
@@ -113,7 +72,7 @@ impl DirectPlan {
             out.close(kind, page)?;
         }
         self.write_table(&mut out)?;
-        out.file.sync()?;
+        out.file.seal(None)?;
         progress("write", total, total);
         Ok(bytes)
     }
@@ -286,7 +245,7 @@ fn entry(read: &Expansion, at: usize) -> Entry {
 
 /// Pages on their way to the file.
 struct Pages {
-    file: Writer,
+    file: SealedWriter,
     /// Where page 0 begins.
     first: u64,
     build: u64,

@@ -6,8 +6,6 @@ use super::{Replay, ReplayState};
 use crate::SampleError;
 use crate::clock::Wait;
 use crate::compact::CompactSample;
-use crate::compiled::CompiledError;
-use crate::compiled::file::EpochFile;
 use crate::compiled::hot::PackedTable;
 use crate::compiled::record::{self, Decoded};
 use crate::pipeline::{COLD, Gatherer, Rows};
@@ -41,7 +39,7 @@ impl Replay {
         let (file, batch) = self.place(job);
         let file = &self.files[file];
         let bytes = &memory.as_slice()[..file.entries[batch as usize].bytes as usize];
-        let fail = |what| damaged(file, batch, what);
+        let fail = |what| file.damaged(batch, what);
         let catalog = self.sampler.snapshot().catalog();
         let decoded = record::decode(bytes, batch, catalog, self.hot());
         let Decoded { nodes, edges, cold } = decoded.map_err(fail)?;
@@ -78,11 +76,4 @@ fn places(ids: &Ids, table: &PackedTable, cold_bytes: usize) -> Result<Vec<u32>,
         return Ok(places);
     }
     Err(format!("{cold_bytes} bytes of rows where {cold} rows are cold"))
-}
-
-/// An error that names a batch of a file.
-fn damaged(file: &EpochFile, batch: u64, what: String) -> SampleError {
-    let offset = file.entries[batch as usize].offset;
-    let file = file.reader.name(file.file).to_string();
-    CompiledError::Damaged { file, batch, offset, what }.into()
 }

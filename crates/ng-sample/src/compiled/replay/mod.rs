@@ -141,14 +141,10 @@ fn largest(files: &[EpochFile], tables: usize) -> Largest {
 }
 
 fn check_hot(files: &[EpochFile], hot: &HotSet) -> Result<(), CompiledError> {
+    let digest = |hot: &HotSet| format!("{:08x}", hot.digest());
     match files.iter().find(|file| file.hot() != hot) {
         None => Ok(()),
-        Some(other) => Err(CompiledError::Mismatch {
-            file: other.reader.name(other.file).to_string(),
-            field: "hot rows".into(),
-            found: format!("{:08x}", other.hot().digest()),
-            wanted: format!("{:08x}", hot.digest()),
-        }),
+        Some(other) => Err(other.mismatch("hot rows", digest(other.hot()), digest(hot))),
     }
 }
 

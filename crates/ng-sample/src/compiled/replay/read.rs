@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use ng_io::{ReadError, ReadOp, Region};
 use ng_simd::{copy_streaming, finish_streaming};
+use ng_store::SealedError;
 use ng_types::checksum;
 
 use super::{Replay, ReplayState};
@@ -39,6 +40,10 @@ impl Arriving {
         let start = piece * PIECE_BYTES;
         start..(start + PIECE_BYTES).min(self.entry.bytes as usize)
     }
+}
+
+fn failed(error: ReadError) -> SampleError {
+    CompiledError::from(SealedError::from(error)).into()
 }
 
 /// Records in the order of their jobs, and the number of the first.
@@ -112,14 +117,14 @@ impl Replay {
                 }
                 (Ok(_), None) => {}
                 (Err(error), _) => {
-                    session.failure.get_or_insert(CompiledError::from(error).into());
+                    session.failure.get_or_insert(failed(error));
                 }
             }
             self.hand_over(file, session);
             let now = Instant::now();
             self.shared.clock.add(Work::Read, now - since.replace(now));
         };
-        file.reader.read(&mut next, &mut done).map_err(CompiledError::from)?;
+        file.reader.read(&mut next, &mut done).map_err(failed)?;
         session.into_inner().failure.map_or(Ok(()), Err)
     }
 
@@ -153,7 +158,7 @@ impl Replay {
         {
             let Some(whole) = session.arriving.pop_front() else { return };
             session.first += 1;
-            if let Err(error) = file.check_record(whole.batch, whole.entry, &whole.crcs) {
+            if let Err(error) = file.check_record(whole.batch, &whole.crcs) {
                 session.failure = Some(error.into());
                 return;
             }
