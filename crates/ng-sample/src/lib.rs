@@ -24,6 +24,7 @@ mod lookahead;
 mod mini_batch;
 mod node_map;
 mod pipeline;
+mod record;
 mod reorganize;
 mod sampler;
 mod seeds;

@@ -31,6 +31,9 @@ pub(crate) const ENTRY_BYTES: usize = 24;
 /// any order.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
+/// Rows of a record begin at multiples of this, so that copies of them go by whole lines.
+pub(crate) const ALIGN_BYTES: usize = 64;
+
 /// Everything that shaped an epoch, by name: what a replay asks for must be equal.
 pub type EpochKey = BTreeMap<String, String>;
 
@@ -97,26 +100,6 @@ fn check_zero(bytes: &[u8]) -> Result<(), String> {
 }
 
 impl Head {
-    /// What the file says of it; the maps are [`HotSet::maps`].
-    pub fn text(&self) -> HeadText {
-        let tables = self.hot.tables.iter().map(|table| {
-            let (kind, type_id) = match table.tensor.owner {
-                Owner::Node(node_type) => ("node", node_type.0),
-                Owner::Edge(edge_type) => ("edge", edge_type.0),
-            };
-            TableText {
-                kind: kind.into(),
-                type_id,
-                index: table.tensor.index,
-                row_bytes: table.width,
-                rows: table.hot.num_rows(),
-            }
-        });
-        let EpochId { key, train_epoch, set } = self.id.clone();
-        let (first_epoch, epochs) = (set.start, set.end - set.start);
-        HeadText { train_epoch, first_epoch, epochs, key, tables: tables.collect() }
-    }
-
     /// The head of a file, from its text and its maps, of which there are
     /// [`HeadText::map_bytes`].
     pub fn decode(text: HeadText, maps: &[u8]) -> Result<Self, String> {
@@ -148,6 +131,26 @@ impl Head {
 }
 
 impl HeadText {
+    /// Of an epoch whose maps are [`HotSet::maps`].
+    pub fn new(id: EpochId, hot: &HotSet) -> Self {
+        let tables = hot.tables.iter().map(|table| {
+            let (kind, type_id) = match table.tensor.owner {
+                Owner::Node(node_type) => ("node", node_type.0),
+                Owner::Edge(edge_type) => ("edge", edge_type.0),
+            };
+            TableText {
+                kind: kind.into(),
+                type_id,
+                index: table.tensor.index,
+                row_bytes: table.width,
+                rows: table.hot.num_rows(),
+            }
+        });
+        let (tables, EpochId { key, train_epoch, set }) = (tables.collect(), id);
+        let (first_epoch, epochs) = (set.start, set.end - set.start);
+        Self { train_epoch, first_epoch, epochs, key, tables }
+    }
+
     /// Bytes of the maps of all tables.
     pub fn map_bytes(&self) -> u64 {
         let words = self.tables.iter().map(|table| HotRows::num_words(table.rows) as u64);
@@ -277,25 +280,28 @@ mod tests {
         Head { id: EpochId { key, train_epoch: 3, set: 2..5 }, hot }
     }
 
+    fn text(id: EpochId) -> HeadText {
+        HeadText::new(id, &head().hot)
+    }
+
     #[test]
     fn a_head_is_read_as_it_was_written_and_its_maps_fit_its_tables() {
         let maps = head().hot.maps();
-        assert_eq!(head().text().map_bytes(), maps.len() as u64);
-        assert_eq!(Head::decode(head().text(), &maps), Ok(head()));
+        assert_eq!(text(head().id).map_bytes(), maps.len() as u64);
+        assert_eq!(Head::decode(text(head().id), &maps), Ok(head()));
         for bit in 190..192 {
             let mut damaged = maps.clone();
             damaged[bit / 8] |= 1 << (bit % 8);
-            assert!(Head::decode(head().text(), &damaged).is_err(), "bit {bit}");
+            assert!(Head::decode(text(head().id), &damaged).is_err(), "bit {bit}");
         }
-        assert!(Head::decode(head().text(), &maps[..16]).is_err());
+        assert!(Head::decode(text(head().id), &maps[..16]).is_err());
     }
 
     #[test]
     fn an_epoch_that_is_not_of_its_set_is_refused() {
         for (train_epoch, set) in [(1, 2..5), (5, 2..5), (0, 0..0)] {
             let other = EpochId { train_epoch, set, ..head().id };
-            let text = Head { id: other, ..head() }.text();
-            let found = Head::decode(text, &head().hot.maps());
+            let found = Head::decode(text(other), &head().hot.maps());
             assert!(found.is_err_and(|what| what.contains("set")), "{train_epoch}");
         }
     }

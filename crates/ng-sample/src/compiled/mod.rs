@@ -13,7 +13,6 @@ mod file;
 mod format;
 mod hot;
 mod memory;
-mod record;
 mod replay;
 mod survey;
 mod write;

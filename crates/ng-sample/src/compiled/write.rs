@@ -11,10 +11,9 @@ use ng_types::Reservation;
 use ng_types::checksum;
 
 use super::error::CompiledError;
-use super::format::{EPOCH, Entry, EpochId, Head, PIECE_BYTES, Tail};
-use super::hot::HotSet;
-use super::record::{self, Encoded};
-use crate::{MiniBatch, SampleError};
+use super::format::{ALIGN_BYTES, EPOCH, Entry, EpochId, HeadText, PIECE_BYTES, Tail};
+use super::hot::{HotSet, PackedTable};
+use crate::{MiniBatch, SampleError, record};
 
 /// Writes one epoch to a file of its own.
 pub struct EpochWriter {
@@ -43,7 +42,7 @@ impl EpochWriter {
         if hot.tables.len() > Tail::TABLES_MAX {
             return Err(SampleError::Spec(format!("{} tensors are too many", hot.tables.len())));
         }
-        let text = Head { id, hot: HotSet::clone(&hot) }.text();
+        let text = HeadText::new(id, &hot);
         let file = SealedWriter::create(directory, name, &EPOCH, &text, &hot.maps());
         let file = file.map_err(CompiledError::from)?;
         let tail = Tail { rows_max: vec![0; hot.tables.len()], ..Tail::default() };
@@ -58,7 +57,8 @@ impl EpochWriter {
     pub fn push(&mut self, batch: &MiniBatch) -> Result<(), SampleError> {
         let number = self.entries.len() as u64;
         let hot = Arc::clone(&self.hot);
-        let Encoded { head, cold } = record::encode(batch, number, self.snapshot.catalog(), &hot);
+        let cold: Vec<Vec<u32>> = hot.tables.iter().map(|table| cold_rows(batch, table)).collect();
+        let head = self.head_of(batch, number, &cold);
         let mut record = Record { file: &mut self.file, crcs: Vec::new(), bytes: 0 };
         let offset = record.file.position();
         record.put(&head)?;
@@ -72,7 +72,7 @@ impl EpochWriter {
                 return Err(SampleError::Spec(what));
             }
             *most = rows.max(*most as usize) as u64;
-            record.pad(record::ALIGN_BYTES)?;
+            record.pad(ALIGN_BYTES)?;
             for run in cold.chunk_by(|a, b| a + 1 == *b) {
                 let from = run[0] as usize * width;
                 record.put(&bytes[from..from + run.len() * width])?;
@@ -84,6 +84,15 @@ impl EpochWriter {
         self.tail.record_bytes_max = self.tail.record_bytes_max.max(entry.bytes);
         self.tail.batch_bytes_max = self.tail.batch_bytes_max.max(batch.topology_bytes());
         Ok(())
+    }
+
+    /// Everything before the rows.
+    fn head_of(&self, batch: &MiniBatch, number: u64, cold: &[Vec<u32>]) -> Vec<u8> {
+        let (catalog, mut head) = (self.snapshot.catalog(), Vec::new());
+        let (nodes, edges) = record::graph_of(batch, catalog);
+        let cold = cold.iter().map(Vec::len);
+        record::encode(number, (&nodes, &edges), cold, catalog, &mut head);
+        head
     }
 
     /// Batches so far.
@@ -104,6 +113,13 @@ impl EpochWriter {
         self.file.pad_to(BLOCK_BYTES as u64)?;
         Ok(self.file.seal(Some(self.tail.encode()))?)
     }
+}
+
+/// The numbers of the batch's rows of a table that are not hot.
+fn cold_rows(batch: &MiniBatch, table: &PackedTable) -> Vec<u32> {
+    let ids = (0..).zip(batch.row_ids(table.tensor.owner));
+    let cold = ids.filter(|(_, id)| table.hot.place(**id as u64).is_none());
+    cold.map(|(number, _)| number).collect()
 }
 
 /// Bytes of one record on their way to the file.

@@ -45,13 +45,13 @@ impl SealedKind {
     /// # Errors
     /// [`SealedError::Open`], [`SealedError::Directory`].
     pub fn list(&self, directory: &Path) -> Result<Vec<String>, SealedError> {
-        let disk = match open_without_queue(directory) {
-            Err(OpenError::NotFound { .. }) => return Ok(Vec::new()),
-            disk => disk?,
-        };
+        let disk = open_without_queue(directory);
+        if let Err(OpenError::NotFound { .. }) = disk {
+            return Ok(Vec::new());
+        }
         let file = directory.display().to_string();
         let failed = |source| SealedError::Directory { action: "list", file, source };
-        let names = disk.list().map_err(failed)?;
+        let names = disk?.list().map_err(failed)?;
         Ok(names.into_iter().filter(|name| name.ends_with(self.suffix)).collect())
     }
 

@@ -6,9 +6,10 @@ use super::{Replay, ReplayState};
 use crate::SampleError;
 use crate::clock::Wait;
 use crate::compact::CompactSample;
+use crate::compiled::format::ALIGN_BYTES;
 use crate::compiled::hot::PackedTable;
-use crate::compiled::record::{self, Decoded};
 use crate::pipeline::{COLD, Gatherer, Rows};
+use crate::record::{self, Decoded};
 use crate::{Ids, MiniBatch};
 
 /// What is held in memory, and what gathers with it.
@@ -41,21 +42,25 @@ impl Replay {
         let bytes = &memory.as_slice()[..file.entries[batch as usize].bytes as usize];
         let fail = |what| file.damaged(batch, what);
         let catalog = self.sampler.snapshot().catalog();
-        let decoded = record::decode(bytes, batch, catalog, self.hot());
-        let Decoded { nodes, edges, cold } = decoded.map_err(fail)?;
+        let decoded = record::decode(bytes, batch, self.hot().tables.len(), catalog);
+        let Decoded { nodes, edges, behind, end } = decoded.map_err(fail)?;
         // What it takes is a part of what is set aside for subgraphs.
         let held = self.sampler.snapshot().reserve(0).map_err(SampleError::from_budget)?;
         let sample = CompactSample { nodes, edges, _held: held };
-        let (mut all, mut rows_read) = (Vec::new(), 0);
-        for (table, cold) in self.hot().tables.iter().zip(&cold) {
-            let places = places(sample.row_ids(table.tensor.owner), table, cold.len());
+        let (mut all, mut cold, mut at) = (Vec::new(), Vec::new(), end);
+        for (table, num_cold) in self.hot().tables.iter().zip(&behind) {
+            let places = places(sample.row_ids(table.tensor.owner), table, *num_cold);
             all.push(places.map_err(fail)?);
-            rows_read += cold.len() as u64 / table.width.max(1);
+            let start = at.next_multiple_of(ALIGN_BYTES);
+            at = num_cold.saturating_mul(table.width as usize).saturating_add(start);
+            let passes = || fail(format!("{num_cold} rows at byte {start} pass its end"));
+            cold.push(bytes.get(start..at).ok_or_else(passes)?);
         }
+        let rows_read = behind.iter().sum::<usize>() as u64;
         let loaded = self.loaded.get().ok_or(SampleError::Stopped)?;
         let rows = Rows::Record {
             hot: loaded.hot.iter().map(Region::as_slice).collect(),
-            cold: cold.into_iter().map(|cold| &bytes[cold]).collect(),
+            cold,
             places: all,
         };
         loaded.gatherer.gather(&self.shared, job, sample, &rows, rows_read)
@@ -63,7 +68,7 @@ impl Replay {
 }
 
 /// Where each row of a batch is: the place of a hot one in memory, of a cold one in the record.
-fn places(ids: &Ids, table: &PackedTable, cold_bytes: usize) -> Result<Vec<u32>, String> {
+fn places(ids: &Ids, table: &PackedTable, num_cold: usize) -> Result<Vec<u32>, String> {
     let mut cold = 0;
     let place = |id: u64| {
         table.hot.place(id).unwrap_or_else(|| {
@@ -72,8 +77,8 @@ fn places(ids: &Ids, table: &PackedTable, cold_bytes: usize) -> Result<Vec<u32>,
         })
     };
     let places = ids.iter().map(place).collect();
-    if u64::from(cold) * table.width == cold_bytes as u64 {
+    if cold as usize == num_cold {
         return Ok(places);
     }
-    Err(format!("{cold_bytes} bytes of rows where {cold} rows are cold"))
+    Err(format!("{num_cold} rows where {cold} rows are cold"))
 }
