@@ -485,7 +485,7 @@ class Store(PygReader):
         Returns:
             ``ok``, ``blocks``, and ``problems`` with file, page and block of each damage. Where
             there is ``STORE/compiled``, also ``compiled_epochs`` and ``direct_layouts`` that were
-            read, and ``not_checked``: files of other versions, which are not.
+            read, and ``not_checked``: files of other versions and unfinished ones, which are not.
         """
         from neargraph.loader.verify import verify_compiled
 

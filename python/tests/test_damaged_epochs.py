@@ -365,6 +365,18 @@ def test_scrub_and_verify_read_direct_layouts(origin, tmp_path, capsys):
     assert [skipped["file"] for skipped in report["not_checked"]] == ["compiled/graph.direct"]
 
 
+def test_what_a_killed_compilation_left_is_named_until_the_next_one(origin, tmp_path, capsys):
+    path = copied(origin, tmp_path)
+    left = file_of(path, 0).with_name(file_of(path, 0).name + ".partial")
+    left.write_bytes(b"ngepoch")
+    code, report = report_of(path, capsys, "verify")
+    assert code == 0
+    assert [skipped["file"] for skipped in report["not_checked"]] == [f"compiled/{left.name}"]
+    file_of(path, 0).unlink()
+    compile_epochs(path, path / "compiled")
+    assert report_of(path, capsys, "verify")[1]["not_checked"] == []
+
+
 def test_a_rate_that_is_asked_for_holds_for_every_file(origin, monkeypatch):
     path, waits = origin / "g.ng", []
     clock = type("Clock", (), {"monotonic": staticmethod(lambda: 0.0), "sleep": waits.append})

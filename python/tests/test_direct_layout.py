@@ -12,7 +12,12 @@ from typer.testing import CliRunner
 
 import neargraph as ng
 from neargraph.cli.app import app
-from neargraph.exceptions import CompiledMismatch, StoreDamaged, UnsupportedArgument
+from neargraph.exceptions import (
+    CompiledMismatch,
+    CompiledOutdated,
+    StoreDamaged,
+    UnsupportedArgument,
+)
 from neargraph.importers import import_graph
 
 NODES = 3000
@@ -211,4 +216,8 @@ def test_info_and_verify_know_the_file_and_damage_is_named(tmp_path):
     assert "graph.direct" in json.loads(checked.stdout)["problems"][0]["file"]
     path.write_bytes(content[:-4096])
     with pytest.raises(StoreDamaged, match=r"graph\.direct"):
+        batches(out, "direct")
+    content[8] = 2
+    path.write_bytes(content)
+    with pytest.raises(CompiledOutdated, match=r"graph\.direct is a direct layout of format 2"):
         batches(out, "direct")

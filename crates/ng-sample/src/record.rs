@@ -1,8 +1,9 @@
-//! A sample in the fewest bytes, as the records of compiled epochs begin (`docs/compiled.md` has the
-//! tables) and as look-ahead keeps samples on disk: the subgraph, and numbers for what comes behind.
+//! A sample in the fewest bytes: the beginning of a compiled epoch's record (`docs/compiled.md` has
+//! the tables), and what look-ahead keeps of a sample on disk. Numbers for what follows it end its
+//! header.
 //!
-//! What must not live here: reading, checksums, rows. The invariant: numbers that would lead outside
-//! the record or the sample are refused.
+//! What must not live here: reading, checksums, rows. The invariant: numbers that would lead
+//! outside the record or the sample are refused.
 
 use ng_store::Catalog;
 

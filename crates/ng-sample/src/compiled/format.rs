@@ -1,8 +1,8 @@
 //! The bytes of a compiled epoch's file; `docs/compiled.md` has the tables.
 //!
-//! A sealed file whose text says what the epoch was made from, whose maps are those of hot rows, and
-//! whose contents are one record for each batch and an index of the records. The invariant: every
-//! byte is under a checksum, and what a `decode` returns was checked.
+//! A sealed file whose text says what the epoch was made from, whose maps are those of hot rows,
+//! and whose contents are one record for each batch and an index of the records. The invariant:
+//! every byte is under a checksum, and what a `decode` returns was checked.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

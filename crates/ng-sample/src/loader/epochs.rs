@@ -32,8 +32,8 @@ impl Epochs {
     ///
     /// # Errors
     /// [`CompiledError::NoEpochs`], [`CompiledError::Mismatch`] and [`SealedError::Version`] if
-    /// there is none; [`SealedError::NotWhole`] and [`CompiledError::Incomplete`] where a part of it
-    /// may be damaged or missing; those of reading.
+    /// there is none; [`SealedError::NotWhole`] and [`CompiledError::Incomplete`] where a part may
+    /// be damaged or missing; those of reading.
     pub fn find(directory: &Path, key: EpochKey) -> Result<Self, CompiledError> {
         let mut sets: BTreeMap<Set, BTreeMap<u64, String>> = BTreeMap::new();
         let (mut outdated, mut other) = (None, None);

@@ -1,8 +1,8 @@
 //! Step 2: the bytes of all pages, into a file that has a temporary name until it is whole.
 //!
 //! Nodes come in the order of step 1, which gives every section its place once more; a page is
-//! written when nothing is added to it any more. The invariant: memory is that of the open pages and
-//! of the lists and rows of some nodes.
+//! written when nothing is added to it any more. The invariant: memory is that of the open pages
+//! and of the lists and rows of some nodes.
 
 use std::collections::HashMap;
 use std::ops::Range;

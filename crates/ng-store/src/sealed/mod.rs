@@ -2,10 +2,10 @@
 //! the frame: a head (magic, version, text, maps), contents in whole blocks, and for some kinds a
 //! last block that says that the file is whole.
 //!
-//! What must not live here: what the text, the maps and the contents mean. The invariants: the final
-//! name leads to a file whose every byte is durable, or to none; one process writes into a directory
-//! at a time; every byte of head, maps and last block is compared or under a checksum when a file is
-//! opened.
+//! What must not live here: what the text, the maps and the contents mean. The invariants: the
+//! final name leads to a file whose every byte is durable, or to none; one process writes into a
+//! directory at a time; every byte of head, maps and last block is compared or under a checksum
+//! when a file is opened.
 
 mod error;
 mod reader;

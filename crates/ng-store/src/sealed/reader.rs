@@ -72,15 +72,15 @@ impl SealedKind {
         let end = len.saturating_sub(if self.end_magic.is_some() { BLOCK } else { 0 });
         let is_cut = end < BLOCK || !len.is_multiple_of(BLOCK);
         ensure(!is_cut, || format!("it has {len} bytes")).map_err(not)?;
-        let first = reader.read_at(file, 0, BLOCK_BYTES)?;
+        let mut head = reader.read_at(file, 0, BLOCK_BYTES)?;
         let last = reader.read_at(file, end, (len - end) as usize)?;
-        let found = self.version_of(&first, &last).map_err(not)?;
+        let found = self.version_of(&head, &last).map_err(not)?;
         if found != self.version {
             let (file, kind, wanted) = (name.to_string(), self.name, self.version);
             return Err(SealedError::Version { file, kind, found, wanted });
         }
-        let maps_at = text_blocks(&first, end).map_err(not)?;
-        let head = reader.read_at(file, 0, maps_at as usize)?;
+        let maps_at = text_blocks(&head, end).map_err(not)?;
+        head.extend(reader.read_at(file, BLOCK, maps_at as usize - BLOCK_BYTES)?);
         let text: T = decode_text(&head).map_err(not)?;
         let map_bytes = map_bytes(&text);
         let start = map_bytes.checked_next_multiple_of(BLOCK).and_then(|b| b.checked_add(maps_at));

@@ -107,8 +107,8 @@ impl SealedWriter {
         Ok(self.file.in_place()?.write_at(offset, bytes)?)
     }
 
-    /// Makes the file durable and gives it its name; says how long it is. `end` is the last block of
-    /// a kind that has one, without what every last block has.
+    /// Makes the file durable and gives it its name; says how long it is. `end` is the last block
+    /// of a kind that has one, without what every last block has.
     ///
     /// # Errors
     /// [`SealedError::Write`], [`SealedError::Directory`].
