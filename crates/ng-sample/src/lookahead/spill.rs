@@ -61,6 +61,7 @@ impl Spill {
 
     /// Appends the next batch.
     pub fn write(&mut self, sampled: &Sampled) -> Result<(), ScratchError> {
+        assert_eq!(sampled.index, self.end(), "samples are kept in the order of the jobs");
         let (bytes, catalog) = (&mut self.bytes, self.snapshot.catalog());
         bytes.clear();
         let CompactSample { nodes, edges, .. } = &sampled.sample;
@@ -90,7 +91,8 @@ impl Spill {
         let catalog = self.snapshot.catalog();
         let decoded = record::decode(&self.bytes, index, catalog.node_types.len(), catalog);
         // What was written is what is read, so this is a defect and not damage.
-        let decoded = decoded.unwrap_or_else(|what| panic!("batch {index} that was kept: {what}"));
+        let decoded =
+            decoded.unwrap_or_else(|what| panic!("the kept sample of batch {index}: {what}"));
         let Decoded { nodes, edges, behind, end } = decoded;
         let mut rows = self.bytes[end..].as_chunks().0.iter().map(|row| u32::from_le_bytes(*row));
         let ordered = behind
