@@ -122,8 +122,10 @@ def arms(tokens: list[Token], at: int, end: int) -> Iterator[tuple[list[Token], 
     """Patterns and answers of the arms between the braces of a `match`."""
     while at < end:
         start = at
-        while tokens[at].text != "=>":
+        while at < end and tokens[at].text != "=>":
             at = closing(tokens, at) + 1 if tokens[at].text in OPEN else at + 1
+        if at == end:  # `$(..)*`, the arms of a macro
+            return
         pattern, start = tokens[start:at], at + 1
         at = start
         if tokens[at].text == "{":

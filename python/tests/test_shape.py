@@ -159,6 +159,7 @@ def test_wildcards_over_errors_are_told_from_values_that_pass_on():
             match e { ReadError::A if match b { _ => true } => 1, ReadError::B(_) => 2 }
         }
         impl ReadError { fn g(self) { match self { Self::A => 1, other => h(other) } } }
+        macro_rules! m { ($($v:ident),*) => { match e { $(ReadError::$v => 1,)* } } }
     """
     found = [(pattern, same) for _, pattern, same in wildcards(tokens(text), {"ReadError"})]
     assert found == [("_", False), ("Err(error)", True), ("other", False)]
