@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from circles import all_graphs, circles
+from shape import habits
 
 ROOT = Path(__file__).resolve().parent.parent
 FILE_LINES_MAX = 1000
@@ -114,6 +115,13 @@ def check_circles() -> Iterator[str]:
                 yield f"{name}: a circle of {len(ring)} modules, at most {CIRCLE_MAX}: {members}"
 
 
+def check_errors() -> Iterator[str]:
+    """Errors below the faces name nothing of a face, and their variants are mapped by name."""
+    found = habits(ROOT)
+    yield from (f"{place}: words of a face, see `Remedy`" for place in found["messages"])
+    yield from (f"{place}: errors mapped by a wildcard" for place in found["mapped"])
+
+
 def findings() -> Iterator[str]:
     """All findings, as `path: what`."""
     for path in tracked(".rs", ".py", ".sh"):
@@ -126,6 +134,7 @@ def findings() -> Iterator[str]:
         yield from (f"{path.relative_to(ROOT)}: {what}" for what in found)
     yield from check_directions()
     yield from check_circles()
+    yield from check_errors()
 
 
 def main() -> int:

@@ -5,13 +5,30 @@ Every class derives from `NeargraphError` and from the builtin that fits, so tha
 classes up by name; each message says what is wrong, where, and what to do.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from neargraph.units import format_bytes
+from neargraph.remedies import in_python
 
 
 class NeargraphError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package.
+
+    ``remedies`` say what to do about it, and each is enough: dictionaries with a ``name``, and with
+    ``at_least_bytes`` if a larger memory budget helps. The message ends with them.
+    """
+
+    remedies: Sequence[dict[str, Any]] = ()
+
+    def __str__(self) -> str:
+        return self.with_advice(in_python)
+
+    def with_advice(self, words: Callable[[dict[str, Any]], str]) -> str:
+        """The message, and what to do in the words of a face."""
+        # The builtins would show the repr of an argument, or take it for a number of the system.
+        what = str(self.args[0]) if self.args else ""
+        advice = ", or ".join(filter(None, map(words, self.remedies)))
+        return f"{what}; {advice}" if advice else what
 
 
 class StoreNotFound(NeargraphError, FileNotFoundError):
@@ -48,28 +65,24 @@ class BudgetTooSmall(NeargraphError, MemoryError, ValueError):
     Args:
         what: What does not fit, in the words of every face.
         minimum_bytes: The smallest budget that holds it beside what is held already; None where
-            a larger one does not help, and `what` says what does.
-        otherwise: What else helps a caller in Python.
+            a larger one does not help.
     """
 
-    def __init__(
-        self, what: str, minimum_bytes: int | None = None, otherwise: str | None = None
-    ) -> None:
-        super().__init__(what, minimum_bytes, otherwise)
-        self.what, self.minimum_bytes, self.otherwise = what, minimum_bytes, otherwise
+    def __init__(self, what: str, minimum_bytes: int | None = None) -> None:
+        super().__init__(what)
+        if minimum_bytes is not None:
+            self.remedies = [{"name": "RaiseMemory", "at_least_bytes": minimum_bytes}]
 
-    def __str__(self) -> str:
-        more = f", or {self.otherwise}" if self.otherwise else ""
-        return self.with_option("memory=") + more
+    @property
+    def minimum_bytes(self) -> int | None:
+        """The smallest budget that does; None where a larger one does not help."""
+        return next((r["at_least_bytes"] for r in self.remedies if "at_least_bytes" in r), None)
 
-    def with_option(self, option: str | None) -> str:
-        """The message with the name that the budget has in a face; None where it has none."""
-        if self.minimum_bytes is None:
-            return self.what
-        size = format_bytes(self.minimum_bytes, up=True)
-        if option is None:
-            return f"{self.what}; it takes {size}, which a quarter of this machine's memory is not"
-        return f"{self.what}; raise {option} to at least {size}"
+    def ask_for(self, of_minimum: Callable[[int], int]) -> None:
+        """Names another budget, where the one that was too small is a part of what is given."""
+        for remedy in self.remedies:
+            if "at_least_bytes" in remedy:
+                remedy["at_least_bytes"] = of_minimum(remedy["at_least_bytes"])
 
 
 class NodeOutOfRange(NeargraphError, IndexError):
@@ -78,10 +91,6 @@ class NodeOutOfRange(NeargraphError, IndexError):
 
 class NameNotFound(NeargraphError, KeyError):
     """The store has no node type, edge type, tensor or split of that name."""
-
-    def __str__(self) -> str:
-        # KeyError shows the repr of its argument, which would quote and escape a whole sentence.
-        return str(self.args[0]) if self.args else ""
 
 
 class StoreClosed(NeargraphError, ValueError):
@@ -130,7 +139,13 @@ class ImportFailed(NeargraphError, ValueError):
     ``notes`` are those of an import that was refused because of ``strict``, as in its report.
     """
 
-    notes: tuple[dict[str, Any], ...] | list[dict[str, Any]] = ()
+    notes: Sequence[dict[str, Any]] = ()
+
+    def with_advice(self, words: Callable[[dict[str, Any]], str]) -> str:
+        """The message, and the notes that were refused."""
+        refused = (note for note in self.notes if not note["requested"])
+        listed = "; ".join("[{code}] {where}: {message}".format(**note) for note in refused)
+        return super().with_advice(words) + (f": {listed}" if listed else "")
 
 
 class UnsupportedArgument(NeargraphError, ValueError):

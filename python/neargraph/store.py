@@ -532,10 +532,8 @@ def _part_of_memory(parts: int) -> Iterator[None]:
     try:
         yield
     except BudgetTooSmall as error:
-        if error.minimum_bytes is None:
-            raise
-        minimum_bytes = parts * error.minimum_bytes
-        raise BudgetTooSmall(error.what, minimum_bytes, error.otherwise) from None
+        error.ask_for(lambda minimum: parts * minimum)
+        raise
 
 
 def _restore(state: _State, closed: bool) -> Store:

@@ -113,7 +113,7 @@ def test_batches_that_are_kept_are_named_in_python_alone(wide):
             sampler.sample(range(300, 600))
         minimum = full.value.minimum_bytes
         assert minimum == pytest.approx(kept.nbytes * 2, rel=0.3)
-        assert "drop" not in one_line(full.value, "--memory")
+        assert "drop" not in one_line(full.value, frozenset({"--memory"}))
 
 
 def test_reorganizing_and_compacting_use_half_and_name_the_whole(wide):

@@ -1,97 +1,82 @@
-"""Every error of the Rust crates becomes a class of `neargraph.exceptions`, chosen by hand."""
+"""Every kind of error of the core has a class, and every remedy has words for each face."""
 
+import pickle
 import re
 from pathlib import Path
 
 import pytest
+import typer
 
+import neargraph as ng
 from neargraph import exceptions
+from neargraph.cli.app import app, one_line
+from neargraph.remedies import _WORDS, in_python, on_command_line
 
 CRATES = Path(__file__).resolve().parents[2] / "crates"
-ERRORS = CRATES / "ng-python" / "src" / "errors.rs"
-# The enums that reach Python, by the name that errors.rs gives them.
-ENUMS = {
-    "OpenError": "ng-store/src/error.rs",
-    "ReadError": "ng-store/src/error.rs",
-    "BuildError": "ng-store/src/error.rs",
-    "UpdateError": "ng-store/src/write/error.rs",
-    "SealedError": "ng-store/src/sealed/error.rs",
-    "DirectError": "ng-store/src/direct/error.rs",
-    "SampleError": "ng-sample/src/error.rs",
-    "CompiledError": "ng-sample/src/compiled/error.rs",
-    "ReorganizeError": "ng-sample/src/reorganize/mod.rs",
-    "ImportError": "ng-import/src/error.rs",
-    "DeviceError": "ng-io/src/error.rs",
-    "StagingError": "ng-io/src/staging_dir.rs",
-}
-# What a class function may also give: a class that it asks another function for.
-CONSTANTS = {"DEFECT": "NeargraphError", "STOPPED": "NeargraphError", "NoMemory": "BudgetTooSmall"}
 
 
 def variants(enum: str) -> list[str]:
-    name = "ReadError" if enum == "DeviceError" else enum
-    text = (CRATES / ENUMS[enum]).read_text()
-    body = re.search(rf"enum {name} {{\n(.*?)^}}", text, re.M | re.S)[1]
+    text = (CRATES / "ng-types" / "src" / "remedy.rs").read_text()
+    body = re.search(rf"enum {enum} {{\n(.*?)^}}", text, re.M | re.S)[1]
     return re.findall(r"^    ([A-Z]\w+)", body, re.M)
 
 
-def classes() -> dict[tuple[str, str], str]:
-    """The class of each variant, as the arms of errors.rs say; "" where an inner error decides."""
-    found = {}
-    arms = re.findall(r"((?:\w+::\w+[^=;]*?))=>\s*(\{[^}]*\}|[^,]*)", ERRORS.read_text())
-    for patterns, outcome in arms:
-        named = re.search(r'Named\("(\w+)"\)', outcome)
-        chosen = named[1] if named else next((c for n, c in CONSTANTS.items() if n in outcome), "")
-        if "TooSmall(" in outcome:
-            chosen = "BudgetTooSmall"
-        for enum, variant in re.findall(r"(\w+Error)::(\w+)", patterns):
-            found[enum, variant] = chosen
-    return found
+KINDS, REMEDIES = variants("ErrorKind"), variants("Remedy")
+COMMANDS = typer.main.get_command(app).commands
+OPTIONS = {
+    name: frozenset(o for p in command.params for o in (*p.opts, *p.secondary_opts))
+    for name, command in COMMANDS.items()
+}
 
 
-def test_no_arm_is_a_wildcard_and_no_enum_can_grow_unseen():
-    assert not re.search(r"\b_ =>", ERRORS.read_text())
+def test_no_enum_can_grow_unseen():
     open_enums = [p for p in CRATES.glob("*/src/**/*.rs") if "#[non_exhaustive]" in p.read_text()]
     assert open_enums == []
 
 
-@pytest.mark.parametrize("enum", ENUMS)
-def test_every_variant_has_a_class(enum):
-    found, names = classes(), variants(enum)
-    assert len(names) > 3
-    for variant in names:
-        assert (enum, variant) in found, f"{enum}::{variant}"
-        chosen = found[enum, variant] or "NeargraphError"
-        assert issubclass(getattr(exceptions, chosen), exceptions.NeargraphError)
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"Stopped", "Defect"}))
+def test_every_kind_that_callers_tell_apart_has_a_class(kind):
+    assert issubclass(getattr(exceptions, kind), ng.NeargraphError)
 
 
-def test_classes_that_callers_rely_on():
-    found = classes()
-    for enum in ("ReadError", "SampleError"):
-        assert found[enum, "NoMemory"] == "BudgetTooSmall"
-        assert found[enum, "Budget"] == "BudgetTooSmall"
-    for enum, variant, wanted in (
-        ("OpenError", "BudgetTooSmall", "BudgetTooSmall"),
-        ("ImportError", "BudgetTooSmall", "BudgetTooSmall"),
-        ("ReorganizeError", "Memory", "BudgetTooSmall"),
-        ("DirectError", "Budget", "BudgetTooSmall"),
-        ("OpenError", "Truncated", "StoreDamaged"),
-        ("CompiledError", "Damaged", "StoreDamaged"),
-        ("SealedError", "Write", "IoFailed"),
-        ("SealedError", "Version", "CompiledOutdated"),
-        ("DirectError", "Scratch", "IoFailed"),
-        ("UpdateError", "Poisoned", "StorePoisoned"),
-        ("ImportError", "Line", "ImportFailed"),
-        ("ImportError", "Scratch", "IoFailed"),
-    ):
-        assert found[enum, variant] == wanted, (enum, variant)
+def test_the_words_are_those_of_the_remedies_of_the_core():
+    assert len(KINDS) > 20
+    assert list(_WORDS) == REMEDIES
 
 
-def test_the_core_knows_no_names_of_options_for_memory():
-    """Each face names the budget in its own words, so that no message advises what is not there."""
-    below = [CRATES / name for name in ("ng-types", "ng-io", "ng-store", "ng-sample", "ng-import")]
-    for path in (p for crate in below for p in (crate / "src").glob("**/*.rs")):
-        for line in path.read_text().splitlines():
-            if not line.lstrip().startswith("//"):
-                assert "memory=" not in line, f"{path}: {line}"
-                assert "--memory" not in line, f"{path}: {line}"
+@pytest.mark.parametrize("name", REMEDIES)
+def test_every_remedy_has_words_of_each_face(name):
+    remedy = {"name": name} | ({"at_least_bytes": 64_000_001} if name == "RaiseMemory" else {})
+    python, command = in_python(remedy), on_command_line(remedy)
+    assert python
+    assert "--" not in re.sub("`[^`]*`", "", python)
+    # No command reads rows in another way.
+    assert bool(command) == (name != "ReadOnDemand")
+    assert not re.search(r"\w=(?!\.)", command)
+    known = frozenset().union(*OPTIONS.values())
+    assert known.issuperset(re.findall(r"--[a-z-]+", command))
+    for text in (python, command):
+        assert "{" not in text.replace("columns={", "")
+        assert ("64.1 MB" in text) == (name == "RaiseMemory")
+
+
+def test_a_command_is_told_of_its_own_options_alone():
+    error = ng.BudgetTooSmall("too small", 64_000_000)
+    error.remedies = [*error.remedies, {"name": "SmallerBatches"}]
+    assert str(error) == (
+        "too small; raise memory= to at least 64 MB, or use smaller batches or fanouts"
+    )
+    said = one_line(error, OPTIONS["train"])
+    assert said == "too small; raise --memory to at least 64 MB, or give a smaller --batch-size"
+    assert one_line(error, OPTIONS["verify"]) == "too small; raise --memory to at least 64 MB"
+    assert "a quarter of this machine" in one_line(error, OPTIONS["info"])
+
+
+def test_an_error_of_the_core_carries_its_remedies_and_keeps_them_in_a_copy(tmp_path):
+    with pytest.raises(ng.StoreNotFound, match="`neargraph import`") as missing:
+        ng.open(tmp_path / "none.ng")
+    error = missing.value
+    assert error.remedies == [{"name": "Import"}]
+    assert "import" not in error.args[0]
+    copy = pickle.loads(pickle.dumps(error))
+    assert (str(copy), copy.remedies) == (str(error), error.remedies)

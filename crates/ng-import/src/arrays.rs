@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ng_types::EdgeTypeId;
 
 use crate::edges::RawEdges;
+use crate::error::Fault;
 use crate::importer::EdgeType;
 use crate::strings::NameKind;
 use crate::text::{Bounds, out_of_bounds};
@@ -267,7 +268,7 @@ impl Check {
             ("destination", &edges.destinations, destination),
             ("edge id", &edges.edge_ids, ng_types::NODE_ID_BOUND),
         ];
-        let mut first: Option<(usize, String)> = None;
+        let mut first: Option<(usize, Fault)> = None;
         for (name, ids, bound) in columns {
             if ids.iter().copied().max().is_none_or(|max| max < bound) {
                 continue;
@@ -277,14 +278,14 @@ impl Check {
             };
             if first.as_ref().is_none_or(|(before, _)| at < *before) {
                 let id = ids[at];
-                let negative = format!("{name} {} is negative", id as i64);
+                let negative = format!("{name} {} is negative", id as i64).into();
                 let large = out_of_bounds(name, id, bound);
                 first = Some((at, if (id as i64) < 0 { negative } else { large }));
             }
         }
         let bad_weight = edges.weights.iter().position(|weight| !weight.is_finite());
         if let Some(at) = bad_weight.filter(|at| first.as_ref().is_none_or(|(row, _)| at < row)) {
-            first = Some((at, format!("weight {} is not finite", edges.weights[at])));
+            first = Some((at, format!("weight {} is not finite", edges.weights[at]).into()));
         }
         let Some((at, what)) = first else {
             return Ok(());
@@ -309,7 +310,7 @@ fn check_indptr(indptr: &IdSlice<'_>, indices: usize) -> Result<(), ImportError>
     let row = |row: usize, what: &str| ImportError::Row {
         array: "indptr".to_owned(),
         row: row as u64,
-        what: what.to_owned(),
+        what: what.into(),
     };
     if indptr.is_empty() || indptr.at(0) != 0 {
         return Err(row(0, "the first entry must be 0"));

@@ -1,12 +1,40 @@
-//! What can go wrong in an import. Every message says what is wrong, where, and what to do.
+//! What can go wrong in an import. Every message says what is wrong and where.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use ng_io::{ScratchError, SourceError, StagingError};
 use ng_store::BuildError;
-use ng_types::format_bytes;
+use ng_types::{ErrorKind, Explain, Remedy, explain, format_bytes};
 use thiserror::Error;
+
+/// What is wrong with a line or a row, and what to do about it.
+#[derive(Debug, Error, PartialEq)]
+#[error("{what}")]
+pub struct Fault {
+    /// What is wrong.
+    pub what: String,
+    /// What to do, where a face says it in words of its own.
+    pub remedy: Option<Remedy>,
+}
+
+impl<T: Into<String>> From<T> for Fault {
+    fn from(what: T) -> Self {
+        Self { what: what.into(), remedy: None }
+    }
+}
+
+impl Explain for Fault {
+    fn explain(&self) -> (ErrorKind, Vec<Remedy>) {
+        (ErrorKind::ImportFailed, self.remedy.into_iter().collect())
+    }
+}
+
+impl Fault {
+    pub(crate) fn with(what: String, remedy: Remedy) -> Self {
+        Self { what, remedy: Some(remedy) }
+    }
+}
 
 /// Why an import failed. Nothing is left behind at the place of the store.
 #[derive(Debug, Error)]
@@ -19,7 +47,7 @@ pub enum ImportError {
         /// The line, counted from 1.
         line: u64,
         /// What is wrong with it.
-        what: String,
+        what: Fault,
         /// The beginning of the line.
         text: String,
     },
@@ -31,7 +59,7 @@ pub enum ImportError {
         /// The row, counted from 0.
         row: u64,
         /// What is wrong with it.
-        what: String,
+        what: Fault,
     },
     /// A file is not what it was said to be.
     #[error("{}: {what}", path.display())]
@@ -84,12 +112,6 @@ pub enum ImportError {
     /// The store could not be given its place.
     #[error(transparent)]
     Place(StagingError),
-    /// There is something at the place of the store already.
-    #[error("{} exists already; choose another place or allow overwriting it", path.display())]
-    Exists {
-        /// The place.
-        path: PathBuf,
-    },
     /// `memory` is too small to work with.
     #[error(
         "a memory budget of {} is too small for an import", format_bytes(*wanted_bytes)
@@ -101,10 +123,7 @@ pub enum ImportError {
         minimum_bytes: u64,
     },
     /// The import was strict and would have ended with notes.
-    #[error(
-        "refused because of --strict, and nothing was written: {}",
-        crate::report::listed(notes)
-    )]
+    #[error("the import is strict and has notes, so nothing was written")]
     Strict {
         /// All notes.
         notes: Vec<crate::Note>,
@@ -123,6 +142,12 @@ pub enum ImportError {
 /// The bytes of a line that an error repeats.
 const LINE_SHOWN_MAX: usize = 120;
 
+explain! { ImportError {
+    BudgetTooSmall { minimum_bytes } => BudgetTooSmall [RaiseMemory(*minimum_bytes)],
+    DiskFull | Io | Scratch => IoFailed,
+    File | Spec | Store | RowCount | Source | Cancelled | Strict | Failed => ImportFailed,
+} of Place.0, Line.what, Row.what }
+
 impl ImportError {
     pub(crate) fn spec(what: impl Into<String>) -> Self {
         Self::Spec(what.into())
@@ -132,7 +157,7 @@ impl ImportError {
         Self::File { path: path.to_owned(), what: what.into() }
     }
 
-    pub(crate) fn line(path: &Path, line: u64, what: impl Into<String>, text: &[u8]) -> Self {
+    pub(crate) fn line(path: &Path, line: u64, what: impl Into<Fault>, text: &[u8]) -> Self {
         let shown = &text[..text.len().min(LINE_SHOWN_MAX)];
         let mut text_shown = String::from_utf8_lossy(shown).into_owned();
         if shown.len() < text.len() {

@@ -1,7 +1,7 @@
 //! Counts NaN and infinite values as rows come in.
 
 use ng_store::Owner;
-use ng_types::Dtype;
+use ng_types::{Dtype, Remedy};
 
 use crate::tensors::OpenTensor;
 use crate::{Importer, Note};
@@ -102,13 +102,14 @@ impl Importer {
             self.add_note(Note::new("not-finite", nan + infinite, place.clone(), message));
         }
         if tensor.spec.dtype == Dtype::F64 {
-            let narrow = if name == "x" { "--x-dtype f32 stores" } else { "float32 takes" };
             let message = format!(
-                "{} rows are stored as f64, although models compute in f32; {narrow} half of the \
-                 bytes",
+                "{} rows are stored as f64, although models compute in f32, which takes half of \
+                 the bytes",
                 tensor.rows
             );
-            self.add_note(Note::new("wide-floats", tensor.rows, place, message));
+            let remedy = (name == "x").then_some(Remedy::NarrowFeatures);
+            let note = Note::new("wide-floats", tensor.rows, place, message);
+            self.add_note(Note { remedy, ..note });
         }
     }
 }

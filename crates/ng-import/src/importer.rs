@@ -107,7 +107,7 @@ impl Importer {
     /// Starts an import of the store `out`, which must not exist unless `overwrite` is set.
     ///
     /// # Errors
-    /// [`ImportError::Exists`], [`ImportError::BudgetTooSmall`], [`ImportError::Spec`] for a page
+    /// [`ImportError::Place`], [`ImportError::BudgetTooSmall`], [`ImportError::Spec`] for a page
     /// size or fill out of range, [`ImportError::Io`].
     pub fn new(out: &Path, options: ImportOptions) -> Result<Self, ImportError> {
         let plan = MemoryPlan::new(&options)?;

@@ -36,7 +36,7 @@ mod text;
 mod threads;
 
 pub use arrays::IdSlice;
-pub use error::ImportError;
+pub use error::{Fault, ImportError};
 pub use estimate::{Estimate, PlannedEdges, estimate, estimate_lines};
 pub use importer::Importer;
 pub use npy::NpyLayout;

@@ -5,6 +5,8 @@
 //! input is lost without a note or an error, and `strict` turns every note that nobody asked for
 //! into a refusal before anything is published.
 
+use ng_types::Remedy;
+
 use crate::importer::EdgeType;
 use crate::lists::Repeats;
 use crate::{ImportError, Importer, Note};
@@ -57,15 +59,14 @@ impl Importer {
             let idle = num_nodes - ends;
             let message = format!(
                 "the largest id makes {num_nodes} nodes, but the edges can touch at most {ends} of \
-                 them; --relabel numbers only the ids that occur"
+                 them"
             );
-            self.add_note(Note::new("sparse-ids", idle, place, message));
+            self.add_note(Note::new("sparse-ids", idle, place, message).with(Remedy::Relabel));
         } else if least != u64::MAX && least > 0 {
-            let message = format!(
-                "the smallest id is {least}, so the nodes below it have no edges; --relabel \
-                 numbers only the ids that occur"
-            );
-            self.add_note(Note::new("ids-start-above-0", least, place, message));
+            let message =
+                format!("the smallest id is {least}, so the nodes below it have no edges");
+            let note = Note::new("ids-start-above-0", least, place, message);
+            self.add_note(note.with(Remedy::Relabel));
         }
     }
 
@@ -88,16 +89,15 @@ impl Importer {
             let all = if kept * 2 == entries { ", which is every edge" } else { "" };
             let message = format!(
                 "{kept} of {entries} entries repeat the ends{time} of another{all}: the input \
-                 lists edges in both directions or twice, so leave out --undirected, or keep one \
-                 with --unique"
+                 lists edges in both directions or twice"
             );
-            self.add_note(Note::new("doubled-edges", kept, place, message));
+            let note = Note::new("doubled-edges", kept, place, message);
+            self.add_note(note.with(Remedy::KeepOneDirection));
         } else {
-            let message = format!(
-                "{kept} of {entries} edges repeat the ends{time} of another and are kept; \
-                 --unique keeps one"
-            );
-            self.add_note(Note::new("parallel-edges", kept, place, message));
+            let message =
+                format!("{kept} of {entries} edges repeat the ends{time} of another and are kept");
+            let note = Note::new("parallel-edges", kept, place, message);
+            self.add_note(note.with(Remedy::KeepOneOfEach));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ng_io::{Existing, StagingDir, StagingError};
+use ng_io::{Existing, StagingDir};
 
 use crate::ImportError;
 
@@ -24,7 +24,7 @@ impl Place {
                 what: "this is no store, so it is not overwritten; remove it first".to_owned(),
             });
         }
-        let staging = StagingDir::create(target, existing).map_err(staging_error)?;
+        let staging = StagingDir::create(target, existing).map_err(ImportError::Place)?;
         Ok(Self { staging })
     }
 
@@ -35,14 +35,7 @@ impl Place {
     /// Makes everything durable and gives the directory its final name. Says why a store that it
     /// replaces could not be removed, if so.
     pub(crate) fn publish(self) -> Result<Option<String>, ImportError> {
-        let leftover = self.staging.publish().map_err(staging_error)?;
+        let leftover = self.staging.publish().map_err(ImportError::Place)?;
         Ok(leftover.map(|error| error.to_string()))
-    }
-}
-
-fn staging_error(error: StagingError) -> ImportError {
-    match error {
-        StagingError::Exists { path } => ImportError::Exists { path },
-        other => ImportError::Place(other),
     }
 }

@@ -1,5 +1,6 @@
 //! What an import reports: what it did, and notes of what a user should know.
 
+use ng_types::Remedy;
 use serde::Serialize;
 
 /// What an import did.
@@ -49,8 +50,11 @@ pub struct Note {
     /// The file, column, tensor or type.
     #[serde(rename = "where")]
     pub place: String,
-    /// What happened and what to do, without the place.
+    /// What happened, without the place.
     pub message: String,
+    /// What to do about it, where a face says it in words of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<Remedy>,
     /// An option of the import asked for it, so `strict` lets it pass.
     pub requested: bool,
 }
@@ -58,18 +62,14 @@ pub struct Note {
 impl Note {
     /// A note about something that nobody asked for.
     pub fn new(code: &str, count: u64, place: String, message: String) -> Self {
-        Self { code: code.to_owned(), count, place, message, requested: false }
+        Self { code: code.to_owned(), count, place, message, remedy: None, requested: false }
+    }
+
+    pub(crate) fn with(self, remedy: Remedy) -> Self {
+        Self { remedy: Some(remedy), ..self }
     }
 
     pub(crate) fn requested(self) -> Self {
         Self { requested: true, ..self }
     }
-}
-
-/// All notes in one line, for the message of an error.
-pub(crate) fn listed(notes: &[Note]) -> String {
-    let lines = notes.iter().filter(|note| !note.requested);
-    let lines: Vec<String> =
-        lines.map(|note| format!("[{}] {}: {}", note.code, note.place, note.message)).collect();
-    lines.join("; ")
 }

@@ -32,6 +32,6 @@ pub(crate) fn scratch_error(error: ScratchError) -> ImportError {
         ScratchError::DiskFull { .. } => {
             ImportError::DiskFull { what: "temporary data", cause: error.to_string() }
         }
-        _ => ImportError::Scratch(error),
+        ScratchError::Truncated { .. } | ScratchError::Io { .. } => ImportError::Scratch(error),
     }
 }

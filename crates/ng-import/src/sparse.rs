@@ -160,7 +160,7 @@ fn for_each_row(
     let CsrChunk { indptr, columns: ids, values } = chunk;
     let bad = |row: u64, what: String| {
         let array = "sparse rows".to_owned();
-        Err(ImportError::Row { array, row, what })
+        Err(ImportError::Row { array, row, what: what.into() })
     };
     let start = indptr.first().copied().unwrap_or(0);
     if values.is_some_and(|values| values.len() != ids.len())

@@ -8,6 +8,7 @@ use common::names_in;
 use ng_import::{
     EdgeTypeSpec, IdSlice, ImportError, ImportOptions, Importer, SelfLoops, TextOptions,
 };
+use ng_io::StagingError;
 use ng_store::Owner;
 use ng_types::Dtype;
 
@@ -120,7 +121,7 @@ fn places_and_budgets_that_do_not_work_are_refused() {
     };
     std::fs::create_dir(&place).unwrap();
     let error = Importer::new(&place, ImportOptions::default()).err().unwrap();
-    assert!(matches!(error, ImportError::Exists { .. }), "{error}");
+    assert!(matches!(error, ImportError::Place(StagingError::Exists { .. })), "{error}");
     std::fs::write(place.join("mine.txt"), "precious").unwrap();
     let overwrite = ImportOptions { overwrite: true, ..ImportOptions::default() };
     let error = Importer::new(&place, overwrite.clone()).err().unwrap();

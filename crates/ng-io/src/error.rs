@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ng_types::explain;
 use thiserror::Error;
 
 /// A read that did not give the bytes that were asked for.
@@ -31,10 +32,7 @@ pub enum ReadError {
         source: Arc<io::Error>,
     },
     /// The file ends before the read does.
-    #[error(
-        "{file} is truncated: {len} bytes at {offset} are missing, it has {file_bytes} bytes; \
-         run verify, then restore or import it again"
-    )]
+    #[error("{file} is truncated: {len} bytes at {offset} are missing, it has {file_bytes} bytes")]
     EndOfFile {
         /// The file.
         file: Arc<str>,
@@ -84,6 +82,12 @@ pub enum ReadError {
         used_in: u32,
     },
 }
+
+explain! { ReadError {
+    EndOfFile => IoFailed [Restore],
+    Open | Io | Stalled | Queue | Forked => IoFailed,
+    Misaligned => Defect,
+} }
 
 /// A write that is not on its way to the disk.
 #[derive(Clone, Debug, Error)]

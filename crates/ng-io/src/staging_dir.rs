@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ng_types::explain;
 use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -65,6 +66,11 @@ pub enum StagingError {
         source: io::Error,
     },
 }
+
+explain! { StagingError {
+    Io => IoFailed,
+    Exists | Busy | BadName | NoParent => ImportFailed,
+} }
 
 /// What to do about a directory that has the final name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

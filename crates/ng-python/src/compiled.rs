@@ -49,7 +49,7 @@ impl Survey {
     #[new]
     fn new(py: Python<'_>, sampler: &Sampler) -> PyResult<Self> {
         let made = py.detach(|| ng_sample::Survey::new(sampler.inner.clone()));
-        Ok(Self { inner: Mutex::new(made.map_err(|error| errors::sample(&error))?) })
+        Ok(Self { inner: Mutex::new(made.map_err(errors::raised)?) })
     }
 
     fn count(
@@ -61,8 +61,7 @@ impl Survey {
         first_stream: u64,
     ) -> PyResult<()> {
         let jobs = jobs(&seeds, batch_size, first_stream)?;
-        let counted = py.detach(|| self.lock().count(NodeTypeId(node_type), &jobs));
-        counted.map_err(|error| errors::sample(&error))
+        py.detach(|| self.lock().count(NodeTypeId(node_type), &jobs)).map_err(errors::raised)
     }
 
     fn measure<'py>(
@@ -76,7 +75,7 @@ impl Survey {
     ) -> PyResult<Bound<'py, PyDict>> {
         let jobs = jobs(&seeds, batch_size, first_stream)?;
         let measured = py.detach(|| self.lock().measure(NodeTypeId(node_type), &jobs, &hot.inner));
-        let measured = measured.map_err(|error| errors::sample(&error))?;
+        let measured = measured.map_err(errors::raised)?;
         let out = PyDict::new(py);
         out.set_item("batches", measured.batches)?;
         out.set_item("bytes", measured.bytes)?;
@@ -99,8 +98,7 @@ impl Survey {
     }
 
     fn disk_costs(&self, py: Python<'_>) -> PyResult<(f64, f64)> {
-        let costs = py.detach(|| self.lock().disk_costs());
-        let costs = costs.map_err(|error| errors::sample(&error))?;
+        let costs = py.detach(|| self.lock().disk_costs()).map_err(errors::raised)?;
         Ok((costs.reads_per_s, costs.bytes_per_s))
     }
 }
@@ -130,8 +128,7 @@ impl HotSet {
 
     /// What writes epochs: the same draws, with the rows that files carry, as they are stored.
     fn stored(&self, sampler: &Sampler) -> PyResult<Sampler> {
-        let inner = sampler.inner.storing(&self.inner);
-        Ok(Sampler { inner: inner.map_err(|error| errors::sample(&error))? })
+        Ok(Sampler { inner: sampler.inner.storing(&self.inner).map_err(errors::raised)? })
     }
 }
 
@@ -169,14 +166,14 @@ impl EpochWriter {
             id,
             Arc::clone(&hot.inner),
         );
-        let writer = writer.map_err(|error| errors::sample(&error))?;
+        let writer = writer.map_err(errors::raised)?;
         Ok(Self { inner: Mutex::new(Some(writer)) })
     }
 
     fn finish(&self, py: Python<'_>) -> PyResult<u64> {
         let writer = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
         let writer = writer.ok_or_else(errors::closed)?;
-        py.detach(|| writer.finish()).map_err(|error| errors::compiled(&error))
+        py.detach(|| writer.finish()).map_err(errors::raised)
     }
 
     fn close(&self) {
@@ -197,12 +194,12 @@ impl EpochFile {
         let files = py.detach(|| {
             ng_sample::EpochFile::open_all(Path::new(directory), &[name], BackendChoice::Auto)
         });
-        let mut files = files.map_err(|error| errors::compiled(&error))?;
+        let mut files = files.map_err(errors::raised)?;
         files.pop().map(|inner| Self { inner }).ok_or_else(errors::closed)
     }
 
     fn check(&self, key: EpochKey) -> PyResult<()> {
-        self.inner.check(&key).map_err(|error| errors::compiled(&error))
+        self.inner.check(&key).map_err(errors::raised)
     }
 
     #[getter]
@@ -226,11 +223,12 @@ impl EpochFile {
     fn verify(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Vec<Damage>> {
         let mut callback = Callback::new(progress);
         let found = py.detach(|| self.inner.verify(&mut |done, all| callback.call(done, all)));
-        callback.finish()?;
-        let found = found.map_err(|error| errors::compiled(&error))?;
-        let places = found.iter().map(|error| match error {
-            CompiledError::Damaged { batch, offset, .. } => (*batch, *offset, error.to_string()),
-            other => (0, 0, other.to_string()),
+        let found = callback.finish(found, errors::raised)?;
+        let places = found.iter().map(|error| {
+            let CompiledError::Damaged { batch, offset, .. } = error else {
+                return (0, 0, error.to_string());
+            };
+            (*batch, *offset, error.to_string())
         });
         Ok(places.collect())
     }

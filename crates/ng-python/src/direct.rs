@@ -57,8 +57,7 @@ impl DirectPlan {
             let mut report = |phase: &str, done, total| callback.call_phase(phase, done, total);
             ng_store::DirectPlan::new(snapshot, Path::new(scratch_dir), &options, &mut report)
         });
-        callback.finish()?;
-        let plan = plan.map_err(|error| errors::direct(&error))?;
+        let plan = callback.finish(plan, errors::raised)?;
         Ok(Self { info: plan.info(), inner: Mutex::new(Some(plan)) })
     }
 
@@ -81,8 +80,7 @@ impl DirectPlan {
             let mut report = |phase: &str, done, total| callback.call_phase(phase, done, total);
             plan.write(Path::new(directory), name, &mut report)
         });
-        callback.finish()?;
-        written.map_err(|error| errors::direct(&error))
+        callback.finish(written, errors::raised)
     }
 
     fn close(&self) {
@@ -98,7 +96,7 @@ pub fn describe_direct<'py>(
     name: &str,
 ) -> PyResult<Bound<'py, PyDict>> {
     let info = py.detach(|| DirectFile::describe(Path::new(directory), name));
-    info_dict(py, &info.map_err(|error| errors::direct(&error))?)
+    info_dict(py, &info.map_err(errors::raised)?)
 }
 
 /// Checks all pages and sections of a file.
@@ -117,6 +115,5 @@ pub fn verify_direct(
         let file = DirectFile::open(snapshot, Path::new(directory), name)?;
         file.verify(&mut |done, total| callback.call(done, total))
     });
-    callback.finish()?;
-    checked.map_err(|error| errors::direct(&error))
+    callback.finish(checked, errors::raised)
 }

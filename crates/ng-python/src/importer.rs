@@ -69,7 +69,7 @@ impl Importer {
     ) -> PyResult<T> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let inner = inner.as_mut().ok_or_else(ended)?;
-        work(inner).map_err(|error| errors::import(&error))
+        work(inner).map_err(errors::import)
     }
 
     fn take(&self) -> Option<ng_import::Importer> {
@@ -109,8 +109,7 @@ impl Importer {
             strict,
             ..Default::default()
         };
-        let inner = ng_import::Importer::new(Path::new(&out), options);
-        let inner = inner.map_err(|error| errors::import(&error))?;
+        let inner = ng_import::Importer::new(Path::new(&out), options).map_err(errors::import)?;
         Ok(Self { inner: Mutex::new(Some(inner)) })
     }
 
@@ -134,7 +133,7 @@ impl Importer {
         message: String,
         requested: bool,
     ) -> PyResult<()> {
-        let note = Note { code, count, place, message, requested };
+        let note = Note { code, count, place, message, remedy: None, requested };
         self.with(|inner| {
             inner.add_note(note);
             Ok(())
@@ -275,8 +274,7 @@ impl Importer {
                 })
             })
         });
-        callback.finish()?;
-        rows
+        callback.finish(rows, |error| error)
     }
 
     /// `layout` is `pairs` for `[E, 2]`, `rows` for `[2, E]`; None finds out from the shape.
@@ -306,8 +304,7 @@ impl Importer {
                 })
             })
         });
-        callback.finish()?;
-        rows
+        callback.finish(rows, |error| error)
     }
 
     #[pyo3(signature = (kind, type_id, name, dtype, shape, mask_width=None))]
@@ -426,8 +423,7 @@ impl Importer {
         let inner = self.take().ok_or_else(ended)?;
         let mut callback = Callback::new(progress);
         let report = py.detach(|| inner.finish(&mut |p| callback.call(p.done, p.total)));
-        callback.finish()?;
-        let report = report.map_err(|error| errors::import(&error))?;
+        let report = callback.finish(report, errors::import)?;
         serde_json::to_string(&report)
             .map_err(|error| errors::named("NeargraphError", error.to_string()))
     }
@@ -475,7 +471,7 @@ impl SparseProbe {
         let columns = Ids::new("columns", columns)?;
         let values = values.as_ref().map(|v| v.as_slice()).transpose()?;
         let chunk = CsrChunk { indptr: indptr.as_slice()?, columns: columns.slice()?, values };
-        py.detach(|| self.lock().add_csr(chunk)).map_err(|error| errors::import(&error))
+        py.detach(|| self.lock().add_csr(chunk)).map_err(errors::import)
     }
 
     /// Whether `rows` rows pay without their zeros, or still may.

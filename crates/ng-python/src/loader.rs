@@ -177,7 +177,7 @@ impl Inputs {
     fn clusters(py: Python<'_>, snapshot: &Snapshot, node_type: u16, count: u64) -> PyResult<Self> {
         let (snapshot, node_type) = (&snapshot.inner, NodeTypeId(node_type));
         let made = py.detach(|| ng_sample::Inputs::clusters(snapshot, node_type, count));
-        Ok(Self { inner: Arc::new(made.map_err(|error| errors::read(&error))?) })
+        Ok(Self { inner: Arc::new(made.map_err(errors::raised)?) })
     }
 
     fn nodes<'py>(
@@ -201,7 +201,7 @@ impl Epochs {
     #[new]
     fn new(py: Python<'_>, directory: &str, key: EpochKey) -> PyResult<Self> {
         let found = py.detach(|| ng_sample::Epochs::find(Path::new(directory), key));
-        Ok(Self { inner: found.map_err(|error| errors::compiled(&error))? })
+        Ok(Self { inner: found.map_err(errors::raised)? })
     }
 
     #[getter]
@@ -259,7 +259,7 @@ impl Loader {
         let sampler = sampler.inner.clone();
         let made = py
             .detach(|| ng_sample::Loader::new(sampler, inputs, plan, settings, compiled, goes_on));
-        Ok(Self { inner: made.map_err(|error| errors::sample(&error))? })
+        Ok(Self { inner: made.map_err(errors::raised)? })
     }
 
     fn run(&self, train_epoch: u64, first: u64) -> Run {
@@ -293,7 +293,7 @@ impl Loader {
     fn choose<'py>(&self, py: Python<'py>, epoch: u64) -> PyResult<Bound<'py, PyDict>> {
         loop {
             let chosen = py.detach(|| self.inner.choose_within(epoch, SIGNAL_POLL));
-            match chosen.map_err(|error| errors::sample(&error))? {
+            match chosen.map_err(errors::raised)? {
                 Some(chosen) => return chosen_dict(py, &chosen),
                 None => py.check_signals()?,
             }
@@ -326,7 +326,7 @@ impl Run {
             match found {
                 Err(()) => py.check_signals()?,
                 Ok(None) => return Ok(None),
-                Ok(Some(batch)) => return batch.map(Some).map_err(|error| errors::sample(&error)),
+                Ok(Some(batch)) => return batch.map(Some).map_err(errors::raised),
             }
         }
     }
@@ -347,7 +347,7 @@ impl Run {
 
     fn write_next(&self, py: Python<'_>, writer: &EpochWriter) -> PyResult<bool> {
         let Some(batch) = self.wait(py)? else { return Ok(false) };
-        py.detach(|| writer.push(&batch)).map_err(|error| errors::sample(&error))
+        py.detach(|| writer.push(&batch)).map_err(errors::raised)
     }
 
     fn close(&self, py: Python<'_>) {

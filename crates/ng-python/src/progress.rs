@@ -69,8 +69,8 @@ impl Callback {
         self.raised.is_none()
     }
 
-    /// The exception that stopped the call, if one did.
-    pub fn finish(self) -> PyResult<()> {
-        self.raised.map_or(Ok(()), Err)
+    /// What the call gave; the exception that stopped it, if one did.
+    pub fn finish<T, E>(self, given: Result<T, E>, raised: impl FnOnce(E) -> PyErr) -> PyResult<T> {
+        self.raised.map_or_else(|| given.map_err(|error| raised_or(raised(error))), Err)
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::arrays;
 use crate::errors;
-use crate::progress::{Callback, go_on, raised_or};
+use crate::progress::{Callback, go_on};
 use crate::store::{self, backend_choice};
 
 /// Rewrites a store with its rows in a new order; the report as JSON. `by` is `heat`, `locality`,
@@ -49,7 +49,7 @@ pub fn reorganize(
             return Err(errors::named("UnsupportedArgument", message));
         }
     };
-    let fanouts = Fanouts::new(fanouts).map_err(|error| errors::sample(&error))?;
+    let fanouts = Fanouts::new(fanouts).map_err(errors::raised)?;
     let seeds = seeds.as_ref().map(arrays::ids).transpose()?;
     let node_type = NodeTypeId(node_type);
     let of = Batches { node_type, seeds, batch_size, fanouts };
@@ -62,8 +62,7 @@ pub fn reorganize(
             callback.call_phase(phase, done, total)
         })
     });
-    callback.finish()?;
-    let report = report.map_err(|error| raised_or(errors::reorganize(&error)))?;
+    let report = callback.finish(report, errors::raised)?;
     Ok(describe(&report).to_string())
 }
 

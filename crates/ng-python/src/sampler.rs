@@ -41,10 +41,10 @@ impl Sampler {
                 Ok(ColumnSpec { tensor, dtype, is_sparse })
             })
             .collect::<PyResult<Vec<_>>>()?;
-        let fanouts = Fanouts::new(fanouts).map_err(|error| errors::sample(&error))?;
+        let fanouts = Fanouts::new(fanouts).map_err(errors::raised)?;
         let spec = SampleSpec { fanouts, method: method.inner, seed };
         let inner = ng_sample::Sampler::with_columns(snapshot, spec, &columns);
-        Ok(Self { inner: inner.map_err(|error| errors::sample(&error))? })
+        Ok(Self { inner: inner.map_err(errors::raised)? })
     }
 
     /// The visits of batches: the seeds of all in one array, where each batch ends, its stream.
@@ -62,8 +62,7 @@ impl Sampler {
             .zip(streams)
             .filter_map(|((start, end), stream)| Some((seeds.get(start..*end)?, stream)))
             .collect();
-        let trace = py.detach(|| self.inner.trace(batches));
-        let trace = trace.map_err(|error| errors::sample(&error))?;
+        let trace = py.detach(|| self.inner.trace(batches)).map_err(errors::raised)?;
         Ok(crate::sim::Trace { inner: Arc::new(trace) })
     }
 
@@ -81,7 +80,7 @@ impl Sampler {
             let lent: Vec<_> = typed.iter().map(|(t, ids)| (*t, ids.as_slice())).collect();
             self.inner.sample(&lent, stream)
         });
-        let batch = batch.map_err(|error| errors::sample(&error))?;
+        let batch = batch.map_err(errors::raised)?;
         MiniBatch::new(py, batch, self.inner.snapshot())
     }
 
@@ -92,7 +91,7 @@ impl Sampler {
             let file = DirectFile::open(snapshot, Path::new(directory), name)?;
             self.inner.clone().with_direct(Arc::new(file))
         });
-        Ok(Self { inner: made.map_err(|error| errors::sample(&error))? })
+        Ok(Self { inner: made.map_err(errors::raised)? })
     }
 
     fn stages(&self) -> Vec<(&'static str, f64)> {

@@ -102,8 +102,7 @@ impl Trace {
             let mut report = |phase: &str, done, total| callback.call_phase(phase, done, total);
             places(&snapshot.inner, &options, &nodes, &mut report)
         });
-        callback.finish()?;
-        self.with(found.map_err(|error| errors::direct(&error))?)
+        self.with(callback.finish(found, errors::raised)?)
     }
 
     /// The same with places that were saved; they are checked.

@@ -65,7 +65,7 @@ impl Snapshot {
         node_type: u16,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let dead = py.detach(|| self.inner.dead_nodes(NodeTypeId(node_type)));
-        arrays::from_ids(py, dead.map_err(|error| errors::read(&error))?)
+        arrays::from_ids(py, dead.map_err(errors::raised)?)
     }
 
     fn neighbors<'py>(
@@ -80,7 +80,7 @@ impl Snapshot {
             meta.map_or((false, false, false), |m| (m.has_edge_ids, m.has_time, m.has_weight));
         let mut out = Expansion::default();
         py.detach(|| snapshot.neighbors(EdgeTypeId(edge_type), &ids, &mut out))
-            .map_err(|error| errors::read(&error))?;
+            .map_err(errors::raised)?;
         let offsets = out.offsets.into_iter().map(|offset| offset as u64).collect();
         Ok((
             arrays::from_ids(py, offsets)?,
@@ -99,7 +99,7 @@ impl Snapshot {
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let (snapshot, ids) = (&self.inner, arrays::ids(&ids)?);
         let degrees = py.detach(|| snapshot.degrees(EdgeTypeId(edge_type), &ids));
-        arrays::from_ids(py, degrees.map_err(|error| errors::read(&error))?)
+        arrays::from_ids(py, degrees.map_err(errors::raised)?)
     }
 
     /// Rows as `dtype`; None gives what the catalog's `read_dtype` says.
@@ -118,11 +118,10 @@ impl Snapshot {
         let meta = meta(snapshot, tensor)?;
         let decoder = decoder(py, snapshot, tensor, dtype)?;
         let len = ids.len() as u64 * decoder.out_bytes() as u64;
-        let held =
-            py.detach(|| snapshot.reserve_batch(len)).map_err(|error| errors::read(&error))?;
+        let held = py.detach(|| snapshot.reserve_batch(len)).map_err(errors::raised)?;
         let mut bytes = region(len)?;
         py.detach(|| snapshot.gather_decoded(tensor, &decoder, &ids, bytes.as_mut_slice()))
-            .map_err(|error| errors::read(&error))?;
+            .map_err(errors::raised)?;
         arrays::owned_rows(py, bytes, Some(Arc::new(held)), decoder.wanted(), &meta.shape)
     }
 
@@ -137,15 +136,12 @@ impl Snapshot {
     ) -> PyResult<SparseRows<'py>> {
         let (snapshot, ids) = (&self.inner, arrays::ids(&ids)?);
         let tensor = tensor(snapshot, kind, type_id, name)?;
-        let spans = py.detach(|| snapshot.sparse_spans(tensor, &ids));
-        let spans = spans.map_err(|error| errors::read(&error))?;
+        let spans = py.detach(|| snapshot.sparse_spans(tensor, &ids)).map_err(errors::raised)?;
         let entries = spans.num_entries() as u64;
-        let held = py
-            .detach(|| snapshot.reserve_batch(entries * 12))
-            .map_err(|error| errors::read(&error))?;
+        let held = py.detach(|| snapshot.reserve_batch(entries * 12)).map_err(errors::raised)?;
         let (mut columns, mut values) = (region(entries * 8)?, region(entries * 4)?);
         py.detach(|| snapshot.gather_sparse(&spans, columns.as_mut_slice(), values.as_mut_slice()))
-            .map_err(|error| errors::read(&error))?;
+            .map_err(errors::raised)?;
         let held = Some(Arc::new(held));
         let indptr = spans.indptr().iter().map(|start| *start as i64).collect();
         Ok((
@@ -193,7 +189,7 @@ impl Snapshot {
                 Ok(())
             })
         })
-        .map_err(|error| errors::read(&error))?;
+        .map_err(errors::raised)?;
         arrays::owned_rows(py, bytes, None, decoder.wanted(), &meta.shape)
     }
 
@@ -206,7 +202,7 @@ impl Snapshot {
         let snapshot = &self.inner;
         let lent: Vec<&str> = keys.iter().map(String::as_str).collect();
         let found = py.detach(|| snapshot.lookup_strings(NodeTypeId(node_type), &lent));
-        let found = found.map_err(|error| errors::read(&error))?;
+        let found = found.map_err(errors::raised)?;
         arrays::owned(py, found.into_iter().map(|id| id.map_or(-1, |id| id as i64)).collect(), None)
     }
 
@@ -217,8 +213,7 @@ impl Snapshot {
         ids: PyReadonlyArray1<'_, i64>,
     ) -> PyResult<Vec<String>> {
         let (snapshot, ids) = (&self.inner, arrays::ids(&ids)?);
-        py.detach(|| snapshot.names(NodeTypeId(node_type), &ids))
-            .map_err(|error| errors::read(&error))
+        py.detach(|| snapshot.names(NodeTypeId(node_type), &ids)).map_err(errors::raised)
     }
 }
 
@@ -243,7 +238,7 @@ fn decoder(
     dtype: Option<&str>,
 ) -> PyResult<RowDecoder> {
     let wanted = arrays::dtype(dtype)?.unwrap_or(meta(snapshot, tensor)?.read_dtype());
-    py.detach(|| snapshot.decoder(tensor, wanted)).map_err(|error| errors::read(&error))
+    py.detach(|| snapshot.decoder(tensor, wanted)).map_err(errors::raised)
 }
 
 fn region(len: u64) -> PyResult<Buffer> {

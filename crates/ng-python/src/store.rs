@@ -45,13 +45,13 @@ impl Store {
     fn write(&self, py: Python<'_>) -> PyResult<WriteBatch> {
         let store = self.store()?;
         let batch = py.detach(|| store.write());
-        Ok(WriteBatch::new(batch.map_err(|error| raised_or(errors::update(&error)))?))
+        Ok(WriteBatch::new(batch.map_err(|error| raised_or(errors::raised(error)))?))
     }
 
     fn checkpoint<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let store = self.store()?;
         let report = py.detach(|| store.checkpoint());
-        let report = report.map_err(|error| raised_or(errors::update(&error)))?;
+        let report = report.map_err(|error| raised_or(errors::raised(error)))?;
         let out = PyDict::new(py);
         out.set_item("epoch", report.epoch)?;
         out.set_item("lsn", report.lsn)?;
@@ -62,7 +62,7 @@ impl Store {
 
     fn close_writer(&self, py: Python<'_>) -> PyResult<()> {
         let store = self.store()?;
-        py.detach(|| store.close_writer()).map_err(|error| errors::update(&error))
+        py.detach(|| store.close_writer()).map_err(errors::raised)
     }
 
     /// Every checksum of the last checkpoint, while readers and writers go on; the report as JSON.
@@ -78,8 +78,7 @@ impl Store {
         let report = py.detach(|| {
             store.scrub(&mut |done, total| callback.call(done, total), bytes_per_second)
         });
-        callback.finish()?;
-        Ok(describe(&report.map_err(|error| errors::read(&error))?).to_string())
+        Ok(describe(&callback.finish(report, errors::raised)?).to_string())
     }
 
     /// What was put into the store when it was opened, or when it was first written to.
@@ -167,7 +166,7 @@ impl Store {
     /// (reads a second, bytes a second), measured now; None if all files are too short.
     fn measure_disk(&self, py: Python<'_>) -> PyResult<Option<(f64, f64)>> {
         let snapshot = self.store()?.snapshot();
-        let costs = py.detach(|| snapshot.measure_disk()).map_err(|error| errors::read(&error))?;
+        let costs = py.detach(|| snapshot.measure_disk()).map_err(errors::raised)?;
         Ok(costs.map(|costs| (costs.reads_per_s, costs.bytes_per_s)))
     }
 
@@ -183,7 +182,7 @@ impl Store {
     /// (bytes, random requests a second, sequential ones) by length.
     fn disk_curve(&self, py: Python<'_>) -> PyResult<Vec<(u64, f64, f64)>> {
         let snapshot = self.store()?.snapshot();
-        let curve = py.detach(|| snapshot.disk_curve()).map_err(|error| errors::read(&error))?;
+        let curve = py.detach(|| snapshot.disk_curve()).map_err(errors::raised)?;
         Ok(curve.iter().map(|r| (r.bytes, r.random_per_s, r.sequential_per_s)).collect())
     }
 
@@ -197,8 +196,7 @@ impl Store {
     /// what they need.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let store = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let closed = py.detach(|| store.map_or(Ok(()), |store| store.close_writer()));
-        closed.map_err(|error| errors::update(&error))
+        py.detach(|| store.map_or(Ok(()), |store| store.close_writer())).map_err(errors::raised)
     }
 }
 
@@ -207,7 +205,7 @@ impl Drop for Store {
         let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         // Of a checkpoint that fails only the hook of the interpreter can be told.
         if let Some(Err(error)) = inner.and_then(Arc::into_inner).map(ng_store::Store::close) {
-            Python::attach(|py| errors::update(&error).write_unraisable(py, None));
+            Python::attach(|py| errors::raised(error).write_unraisable(py, None));
         }
     }
 }
@@ -273,7 +271,7 @@ pub fn open_store(
     };
     let store = py
         .detach(|| ng_store::Store::open(Path::new(&path), &options))
-        .map_err(|error| raised_or(errors::open(&error)))?;
+        .map_err(|error| raised_or(errors::raised(error)))?;
     Ok(Store { inner: Mutex::new(Some(Arc::new(store))), path })
 }
 
@@ -293,8 +291,7 @@ pub fn verify(
         let options = OpenOptions { memory, backend, go_on, ..OpenOptions::default() };
         ng_store::verify(Path::new(&path), &options, &mut |done, total| callback.call(done, total))
     });
-    callback.finish()?;
-    let report = report.map_err(|error| raised_or(errors::open(&error)))?;
+    let report = callback.finish(report, errors::raised)?;
     if report.stopped {
         return Err(raised_or(errors::named("NeargraphError", "stopped".into())));
     }
@@ -321,8 +318,7 @@ pub fn compact(
             OpenOptions { memory, backend, busy_timeout, go_on, ..OpenOptions::default() };
         ng_store::compact(Path::new(&path), &options, &mut |done, total| callback.call(done, total))
     });
-    callback.finish()?;
-    let report = report.map_err(|error| raised_or(errors::update(&error)))?;
+    let report = callback.finish(report, errors::raised)?;
     Ok((report.bytes_before, report.bytes_after, report.epoch, report.leftover))
 }
 

@@ -34,7 +34,7 @@ impl WriteBatch {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
             inner.as_mut().map(work)
         });
-        done.ok_or_else(ended)?.map_err(|error| errors::update(&error))
+        done.ok_or_else(ended)?.map_err(errors::raised)
     }
 
     fn take(&self) -> Option<ng_store::WriteBatch> {
@@ -148,7 +148,7 @@ impl WriteBatch {
     /// Makes the batch durable; gives its number and how many operations it has.
     fn commit(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
         let batch = self.take().ok_or_else(ended)?;
-        let commit = py.detach(|| batch.commit()).map_err(|error| errors::update(&error))?;
+        let commit = py.detach(|| batch.commit()).map_err(errors::raised)?;
         Ok((commit.lsn, commit.ops))
     }
 

@@ -182,11 +182,7 @@ fn check_edge_ids(snapshot: &Snapshot, tensor: TensorRef) -> Result<(), SampleEr
     if meta.has_edge_ids {
         return Ok(());
     }
-    Err(SampleError::Spec(format!(
-        "edge type {} keeps no edge ids, so its tensors cannot be gathered; import it with \
-         --edge-ids",
-        meta.relation
-    )))
+    Err(SampleError::NoEdgeIds { edge_type: meta.relation.clone() })
 }
 
 fn row_ids(sample: &CompactSample, tensor: TensorRef) -> Vec<u64> {

@@ -2,7 +2,7 @@
 
 use ng_io::ScratchError;
 use ng_store::{DirectError, ReadError};
-use ng_types::{BudgetExceeded, NodeId, format_bytes};
+use ng_types::{BudgetExceeded, NodeId, explain, format_bytes};
 use thiserror::Error;
 
 use crate::CompiledError;
@@ -28,6 +28,20 @@ pub enum SampleError {
         position: u32,
         /// The weight.
         weight: f32,
+    },
+    /// Tensors of edges cannot be gathered without edge ids.
+    #[error("edge type {edge_type} keeps no edge ids, so its tensors cannot be gathered")]
+    NoEdgeIds {
+        /// Name of the relation.
+        edge_type: String,
+    },
+    /// A tensor has too many rows to look ahead.
+    #[error("tensor {tensor:?} has {num_rows} rows, too many to look ahead")]
+    TooManyRows {
+        /// Name of the tensor.
+        tensor: String,
+        /// How many.
+        num_rows: u64,
     },
     /// The store could not be read, or a seed is not in it.
     #[error(transparent)]
@@ -66,6 +80,8 @@ pub enum SampleError {
         free_bytes: u64,
         /// The budget.
         limit_bytes: u64,
+        /// A budget that would do.
+        minimum_bytes: u64,
     },
     /// The system gave no memory although the budget had room.
     #[error(
@@ -101,43 +117,19 @@ pub enum SampleError {
     ThreadLost,
 }
 
+explain! { SampleError {
+    Spec | Weight => UnsupportedArgument,
+    NoEdgeIds => UnsupportedArgument [KeepEdgeIds],
+    TooManyRows => UnsupportedArgument [ReadOnDemand],
+    Budget { minimum_bytes } => BudgetTooSmall [RaiseMemory(*minimum_bytes), DropBatches],
+    TooSmallToLookAhead { minimum_bytes } =>
+        BudgetTooSmall [RaiseMemory(*minimum_bytes), SmallerBatches, ReadOnDemand],
+    NoMemory => BudgetTooSmall [FreeMemory],
+    Spill => IoFailed,
+    NoThread | ThreadLost | MadeRoom | Stopped => Defect,
+} of Read.0, Compiled.0, Direct.0 }
+
 impl SampleError {
-    /// Whether memory is too small for what was asked.
-    pub fn is_too_small(&self) -> bool {
-        let is_of_system = matches!(self, Self::NoMemory { .. });
-        let is_of_others = matches!(
-            self,
-            Self::TooSmallToLookAhead { .. }
-                | Self::Direct(DirectError::Budget(_) | DirectError::Store(ReadError::Budget(_)))
-                | Self::Read(ReadError::NoMemory { .. })
-        );
-        self.is_of_memory() || is_of_system || is_of_others
-    }
-
-    /// Whether files are not what they were when they were written.
-    pub fn is_damage(&self) -> bool {
-        let of_read = |error: &ReadError| {
-            matches!(error, ReadError::Damaged { .. } | ReadError::Checksum { .. })
-        };
-        match self {
-            Self::Read(error) => of_read(error),
-            Self::Compiled(error) => error.is_damage(),
-            Self::Direct(DirectError::Store(error)) => of_read(error),
-            Self::Direct(DirectError::Sealed(error)) => error.is_damage(),
-            Self::Direct(error) => matches!(error, DirectError::Damaged { .. }),
-            Self::Spec(_)
-            | Self::Weight { .. }
-            | Self::Budget { .. }
-            | Self::TooSmallToLookAhead { .. }
-            | Self::NoMemory { .. }
-            | Self::Spill(_)
-            | Self::MadeRoom
-            | Self::Stopped
-            | Self::NoThread { .. }
-            | Self::ThreadLost => false,
-        }
-    }
-
     /// Whether the budget has no room now, and may have it later.
     pub(crate) fn is_of_memory(&self) -> bool {
         matches!(self, Self::Budget { .. } | Self::Read(ReadError::Budget(_)))

@@ -234,15 +234,21 @@ impl Sampler {
     /// # Errors
     /// As [`Sampler::with_topology_that_fits`].
     pub fn with_topology_within(self, limit_bytes: u64) -> Result<Self, SampleError> {
-        let edge_types = (0..self.ends.len() as u16).map(EdgeTypeId);
-        let drawn = |id: &EdgeTypeId| self.spec.fanouts.draws_from(*id);
-        let bytes = edge_types.clone().filter(drawn).map(|id| self.snapshot.resident_bytes(id));
-        if bytes.sum::<u64>() > limit_bytes {
+        if self.drawn_bytes() > limit_bytes {
             return Ok(self);
         }
-        let load = |id| drawn(&id).then(|| self.snapshot.load_topology(id)).transpose();
+        let edge_types = (0..self.ends.len() as u16).map(EdgeTypeId);
+        let drawn = |id| self.spec.fanouts.draws_from(id);
+        let load = |id| drawn(id).then(|| self.snapshot.load_topology(id)).transpose();
         let resident = edge_types.map(load).collect::<Result<_, _>>()?;
         self.with_resident(resident)
+    }
+
+    /// Bytes that all topologies which are drawn from take in memory.
+    pub(crate) fn drawn_bytes(&self) -> u64 {
+        let edge_types = (0..self.ends.len() as u16).map(EdgeTypeId);
+        let drawn = edge_types.filter(|id| self.spec.fanouts.draws_from(*id));
+        drawn.map(|id| self.snapshot.resident_bytes(id)).sum()
     }
 
     /// Bytes of the topologies in memory.

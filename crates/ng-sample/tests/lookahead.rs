@@ -336,3 +336,40 @@ fn a_seed_out_of_range_is_named_and_memory_that_is_too_small_is_refused() {
     assert!(error.to_string().contains("memory"), "{error}");
     assert!(run(&open(dir.path(), 96 << 20), settings(Reading::Window, None), 3).len() == 3);
 }
+
+/// The budget that a look-ahead asks for, if `memory` is too small for it.
+fn asked(dir: &Path, memory: u64, reading: Reading, seeds: fn(u64) -> Vec<u64>) -> Option<u64> {
+    let store = open(dir, memory);
+    let jobs = common::jobs(NODE, 20, seeds);
+    let batches = start(&store, settings(reading, None), jobs);
+    match batches.map(|batch| batch.map(|_| 1)).sum::<Result<u64, _>>() {
+        Ok(count) => assert_eq!(count, 20),
+        Err(SampleError::TooSmallToLookAhead { minimum_bytes, .. }) => return Some(minimum_bytes),
+        Err(other) => panic!("{reading:?} with {memory}: {other}"),
+    }
+    None
+}
+
+#[test]
+fn a_budget_that_is_too_small_to_look_ahead_names_one_that_is_not() {
+    let dirs = [tempfile::tempdir(), tempfile::tempdir()].map(|dir| dir.expect("made"));
+    let [narrow, wide] = dirs.each_ref().map(|dir| dir.path());
+    build(narrow, 16);
+    build(wide, 1000);
+    let check = |dir: &Path, memory: u64, reading, seeds| {
+        let enough = asked(dir, memory << 20, reading, seeds).expect("too small");
+        assert!(enough > memory << 20, "{reading:?} with {memory} MiB asks for {enough}");
+        assert_eq!(asked(dir, enough, reading, seeds), None, "{reading:?} with {memory} MiB");
+    };
+    for reading in [Reading::Auto, Reading::Scan, Reading::Window, Reading::Distribute] {
+        check(narrow, 8, reading, seeds);
+        check(narrow, 16, reading, seeds);
+        check(wide, 20, reading, seeds);
+    }
+    // The last batch has many more rows than the others let expect: it fails when it is its turn.
+    let uneven = |index| {
+        if index < 19 { vec![index; 1000] } else { (0..1000).map(|i| i * 20).collect() }
+    };
+    check(narrow, 20, Reading::Window, uneven);
+    check(narrow, 24, Reading::NaiveUring, uneven);
+}

@@ -1,12 +1,12 @@
 //! What can go wrong, one enum per operation: opening, reading, building.
 //!
-//! Each message says what is wrong, where, and what to do. [`Damage`] is what a decoder says about
+//! Each message says what is wrong and where. [`Damage`] is what a decoder says about
 //! one structure; the caller that knows the file and the page turns it into a [`ReadError`].
 
 use std::borrow::Cow;
 
 use ng_simd::DecodeError;
-use ng_types::{BudgetExceeded, format_bytes};
+use ng_types::{BudgetExceeded, explain, format_bytes};
 use thiserror::Error;
 
 use crate::io::{ReadError as IoReadError, WriteError};
@@ -35,7 +35,7 @@ pub enum ReadError {
     /// A block does not have the checksum that the page table holds for it.
     #[error(
         "{file}: page {page}, block {block}: checksum {found:#010x}, expected {expected:#010x}; \
-         the file is damaged, restore it or import again (`neargraph verify` lists all damage)"
+         the file is damaged"
     )]
     Checksum {
         /// File inside the store directory.
@@ -50,7 +50,7 @@ pub enum ReadError {
         found: u32,
     },
     /// A structure is not what the format says although its checksum holds.
-    #[error("{file}: page {page}: {what}; the store is damaged, restore it or import again")]
+    #[error("{file}: page {page}: {what}; the store is damaged")]
     Damaged {
         /// File inside the store directory.
         file: String,
@@ -135,11 +135,21 @@ pub enum ReadError {
     },
 }
 
+explain! { ReadError {
+    NodeOutOfRange | RowOutOfRange => NodeOutOfRange,
+    Damaged | Checksum => StoreDamaged [Restore],
+    Budget { 0: error } => BudgetTooSmall [RaiseMemory(error.minimum_bytes()), SmallerBatches],
+    NoMemory => BudgetTooSmall [FreeMemory],
+    Missing => NameNotFound,
+    Decode | Order => UnsupportedArgument,
+    PositionOutOfRange | OutputSize | NotYet => Defect,
+} of Io.0 }
+
 /// Opening a store failed.
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// Nothing is there.
-    #[error("{path}: no such store; check the path, or build one with `neargraph import`")]
+    #[error("{path}: no such store")]
     NotFound {
         /// The path given.
         path: String,
@@ -253,6 +263,16 @@ pub enum OpenError {
     Read(#[from] ReadError),
 }
 
+explain! { OpenError {
+    NotFound => StoreNotFound [Import],
+    NotAStore | NotADirectory => NotAStore,
+    NewerVersion => NewerVersion,
+    RootsDamaged | RootsDisagree | Truncated => StoreDamaged,
+    BudgetTooSmall { minimum_bytes } => BudgetTooSmall [RaiseMemory(*minimum_bytes)],
+    CommitsTooLarge { minimum_bytes } => BudgetTooSmall [RaiseMemory(*minimum_bytes), MakeWritable],
+    Backend => IoFailed,
+} of Read.0, Recovery.source }
+
 impl From<IoReadError> for OpenError {
     fn from(error: IoReadError) -> Self {
         Self::Read(error.into())
@@ -308,6 +328,12 @@ pub enum BuildError {
         edge_type: String,
     },
 }
+
+// Of files that are written from a store: what they hold was checked when it came into the store.
+explain! { BuildError {
+    Write => IoFailed,
+    Invalid | OutOfOrder | IdOutOfRange | RowCount | TopologyMissing => Defect,
+} }
 
 impl BuildError {
     pub(crate) fn invalid(what: impl Into<String>) -> Self {

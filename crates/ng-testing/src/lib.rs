@@ -1,8 +1,9 @@
 //! Test doubles, used by tests alone: disks that fail, and disks that are looked into.
 //!
-//! What lives here: [`MemDisk`], [`FaultDisk`], [`CrashDisk`]. What must not: anything that a
-//! shipped crate needs. The faults that are played here are those of `docs/crash-model.md`, and
-//! that document comes first: a fault that it does not name is not played, one that it names is.
+//! What lives here: [`MemDisk`], [`FaultDisk`], [`CrashDisk`], and what the errors of every crate
+//! are tested for. What must not: anything that a shipped crate needs. The faults that are played
+//! here are those of `docs/crash-model.md`, and that document comes first: a fault that it does not
+//! name is not played, one that it names is.
 #![forbid(unsafe_code)]
 
 mod crash;
@@ -10,10 +11,12 @@ mod fault;
 mod fault_disk;
 mod mem_disk;
 mod mem_locks;
+mod messages;
 mod random;
 
 pub use crash::{CrashDisk, CrashImage, ImageChoice, ImageKind};
 pub use fault::{Fault, FaultCounts, FaultPlan, Odds};
 pub use fault_disk::FaultDisk;
 pub use mem_disk::{MemCounts, MemDisk, Room};
+pub use messages::assert_for_every_face;
 pub use random::Random;

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 import neargraph
-from neargraph.exceptions import BudgetTooSmall, NeargraphError
+from neargraph.exceptions import NeargraphError
+from neargraph.remedies import on_command_line
 
 from .checkpoint import checkpoint
 from .compact import compact
@@ -79,17 +80,16 @@ def main(arguments: list[str] | None = None) -> None:
     except (NeargraphError, ValueError, OSError, MemoryError, ImportError) as error:
         if debug:
             traceback.print_exception(error)
-        typer.echo(f"error: {one_line(error, _memory_option(rest))}", err=True)
+        typer.echo(f"error: {one_line(error, _options(rest))}", err=True)
         sys.exit(2)
 
 
-def _memory_option(arguments: list[str]) -> str | None:
-    """The option for the memory budget of the command that `arguments` name, if it has one."""
+def _options(arguments: list[str]) -> frozenset[str]:
+    """The options of the command that `arguments` name."""
     command: Any = typer.main.get_command(app)
     for argument in arguments:
         command = getattr(command, "commands", {}).get(argument, command)
-    options = [option for parameter in command.params for option in parameter.opts]
-    return "--memory" if "--memory" in options else None
+    return frozenset(o for p in command.params for o in (*p.opts, *p.secondary_opts))
 
 
 def quiet_torch() -> None:
@@ -98,12 +98,12 @@ def quiet_torch() -> None:
     warnings.filterwarnings("ignore", message=r"`torch\.jit", category=FutureWarning)
 
 
-def one_line(error: BaseException, memory_option: str | None = None) -> str:
-    """The message of an error on one line, in words of the command; its class where it has none."""
-    if isinstance(error, BudgetTooSmall):
-        text = error.with_option(memory_option)
+def one_line(error: BaseException, options: frozenset[str] = frozenset()) -> str:
+    """The message of an error on one line, for a command with `options`; else its class."""
+    if isinstance(error, NeargraphError):
+        text = error.with_advice(lambda remedy: on_command_line(remedy, options))
     else:
-        text = str(error) if isinstance(error, NeargraphError | ValueError) else _system(error)
+        text = str(error) if isinstance(error, ValueError) else _system(error)
     return " ".join(text.split()) or type(error).__name__
 
 

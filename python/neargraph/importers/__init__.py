@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neargraph.exceptions import ImportFailed
+from neargraph.remedies import python_words
 from neargraph.units import parse_bytes
 
 from .detect import FORMATS, detect_format, plan_source
-from .notes import Note, python_words
+from .notes import Note
 from .options import ImportOptions, parse_split
 from .plan import EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 from .run import Progress, check_target, estimate_import, run_import
@@ -129,7 +130,7 @@ def _python_faces() -> Iterator[None]:
     try:
         yield
     except ImportFailed as error:
-        error.args = (python_words(str(error)),)
+        error.args = (python_words(error.args[0]),)
         error.notes = [_note_in_python(note) for note in error.notes]
         raise
 

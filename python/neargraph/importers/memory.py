@@ -120,10 +120,8 @@ def of_whole_process() -> Iterator[None]:
     try:
         yield
     except BudgetTooSmall as error:
-        if error.minimum_bytes is None:
-            raise
-        minimum_bytes = error.minimum_bytes + INTERPRETER_BYTES
-        raise BudgetTooSmall(error.what, minimum_bytes, error.otherwise) from None
+        error.ask_for(lambda minimum: minimum + INTERPRETER_BYTES)
+        raise
 
 
 def too_small(where: str, wanted: int, limit: int) -> NoReturn:

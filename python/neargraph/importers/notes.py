@@ -7,14 +7,13 @@ note or an error, and ``strict`` refuses what no option asked for.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_HINTS = ("delimiter", "header", "columns", "strings", "time_scale")
-_VALUES = ("out", "format", "num_nodes", "split", "split_type", "x_dtype", "memory", "threads")
+from neargraph.remedies import on_command_line
+
 _SHOWN = 8
 
 
@@ -50,22 +49,15 @@ def note_line(note: dict[str, Any]) -> str:
     return str(Note(**note))
 
 
-def python_words(text: str) -> str:
-    """A message in the words of the Python functions: options by their keywords.
+def advised(notes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Notes of the core, whose messages then end with what to do, in words of the command line."""
+    return [_advised(**note) for note in notes]
 
-    >>> python_words("leave out --undirected, or give --x-dtype f32")
-    'leave out undirected=True, or give x_dtype="f32"'
-    """
 
-    def keyword(match: re.Match[str]) -> str:
-        name, value = match[1].replace("-", "_"), match[2]
-        if name in _HINTS:
-            return f"hints=TextHints({name}=...)"
-        if value is not None:
-            return f'{name}="{value}"'
-        return f"{name}=" if name in _VALUES else f"{name}=True"
-
-    return re.sub(r"--([a-z]+(?:-[a-z]+)*)(?: (f32|f16|bf16|i8)\b)?", keyword, text)
+def _advised(remedy: dict[str, Any] | None = None, **note: Any) -> dict[str, Any]:
+    if remedy is not None:
+        note["message"] += f"; {on_command_line(remedy)}"
+    return note
 
 
 def shown(names: Iterable[Any]) -> str:

@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from neargraph import _core
+from neargraph.exceptions import ImportFailed
 
 from .check import fail
 from .memory import Allowance, allowed
 from .narrow import narrow_x
-from .notes import Note
+from .notes import Note, advised
 from .options import ImportOptions
 from .plan import CHUNK_BYTES, Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 from .sparse import may_be_sparse, stored_estimate
@@ -58,9 +59,11 @@ def run_import(
         importer = _importer(out, options, allowance)
         try:
             return _Run(importer, plan, options, progress or (lambda *_: None)).report()
-        except BaseException:
+        except BaseException as error:
             # The importer's own drop would do the same; doing it here frees the disk at once.
             importer.abort()
+            if isinstance(error, ImportFailed):
+                error.notes = advised(error.notes)
             raise
 
 
@@ -255,6 +258,7 @@ class _Run:
         report: dict[str, Any] = json.loads(
             importer.finish(lambda done, total: self._progress("write", done, total))
         )
+        report["notes"] = advised(report["notes"])
         if "leftover" in report:
             warnings.warn(
                 f"the store was imported, but the one before is left: {report['leftover']}",

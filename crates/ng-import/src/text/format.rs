@@ -162,7 +162,7 @@ pub(crate) fn check_columns(
         return Err(ImportError::spec("the delimiter must not be a newline or a quote"));
     }
     if options.time_scale.is_some_and(|scale| !scale.is_finite() || scale == 0.0) {
-        return Err(ImportError::spec("--time-scale must be a finite number other than 0"));
+        return Err(ImportError::spec("the time scale must be a finite number other than 0"));
     }
     Ok(())
 }

@@ -25,6 +25,8 @@ pub(crate) use parse::out_of_bounds;
 use parse::{BadLine, is_skipped, line_at, parse_edges};
 pub(crate) use sample::sample_edges;
 
+use ng_types::Remedy;
+
 use crate::edges::RawEdges;
 use crate::failure::read_error;
 use crate::source::TextFile;
@@ -233,18 +235,16 @@ impl<'a> Reader<'a> {
         let mut notes = Vec::new();
         if let Some(format) = input.format {
             if !format.dropped.is_empty() {
-                let message = format!(
-                    "nothing is stored of column {}; --columns time=..,weight=.. stores a time \
-                     and a weight",
-                    format.dropped.join(", column ")
-                );
+                let names = format.dropped.join(", column ");
+                let message = format!("nothing is stored of column {names}");
                 let count = format.dropped.len() as u64;
-                notes.push(Note::new("columns-dropped", count, place(), message));
+                let note = Note::new("columns-dropped", count, place(), message);
+                notes.push(note.with(Remedy::NameColumns));
             }
             if format.header_is_edge {
-                let message = "the line that names columns holds two ids; if it is an edge, leave \
-                               out --header";
-                notes.push(Note::new("header-has-ids", 1, place(), message.to_owned()));
+                let message = "the line that names columns holds two ids".to_owned();
+                let note = Note::new("header-has-ids", 1, place(), message);
+                notes.push(note.with(Remedy::NoHeader));
             }
         }
         let trimmed = self.trimmed.into_inner();

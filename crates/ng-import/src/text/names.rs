@@ -4,6 +4,7 @@ use super::fields::Fields;
 use super::format::Format;
 use super::number;
 use super::parse::{BadLine, check_count, is_skipped, line_at};
+use crate::error::Fault;
 use crate::strings::check_name;
 
 /// Edges between names: the bytes of all names, and where each ends, source first.
@@ -41,7 +42,7 @@ impl NamedEdges {
         (0..self.len()).map(move |edge| [name(2 * edge), name(2 * edge + 1)])
     }
 
-    pub(crate) fn push(&mut self, source: &[u8], destination: &[u8]) -> Result<(), String> {
+    pub(crate) fn push(&mut self, source: &[u8], destination: &[u8]) -> Result<(), Fault> {
         for name in [source, destination] {
             check_name(name)?;
         }
@@ -71,7 +72,7 @@ pub(super) fn parse_names(
     Ok(lines)
 }
 
-fn parse_line(line: &[u8], format: &Format, edges: &mut NamedEdges) -> Result<(), String> {
+fn parse_line(line: &[u8], format: &Format, edges: &mut NamedEdges) -> Result<(), Fault> {
     if is_skipped(line, &format.comment) {
         return Ok(());
     }

@@ -1,6 +1,10 @@
 //! Numbers in text: eight digits at a time for ids, and the careful parse that explains what is
 //! wrong with a field.
 
+use ng_types::Remedy;
+
+use crate::error::Fault;
+
 /// Bytes that must follow the last one of a text, so that words can be loaded at any place.
 pub(super) const PADDING: usize = 32;
 
@@ -44,27 +48,24 @@ fn value8(word: u64) -> u64 {
 }
 
 /// An id, or what is wrong with the field.
-pub(super) fn id(field: &[u8]) -> Result<u64, String> {
+pub(super) fn id(field: &[u8]) -> Result<u64, Fault> {
     if !field.is_empty() && field.iter().all(u8::is_ascii_digit) {
         let parsed = std::str::from_utf8(field).ok().and_then(|text| text.parse().ok());
-        return parsed.ok_or_else(|| format!("id {} is too large", shown(field)));
+        return parsed.ok_or_else(|| format!("id {} is too large", shown(field)).into());
     }
     if field.is_empty() {
-        return Err("an id is missing".to_owned());
+        return Err("an id is missing".into());
     }
     let number = std::str::from_utf8(field).ok().and_then(|text| text.parse::<f64>().ok());
     Err(match number {
-        Some(value) if value < 0.0 => format!("id {} is negative", shown(field)),
-        Some(_) => format!("an id must be a whole number, not {}", shown(field)),
-        None => format!(
-            "{} is not a number (a header line? names instead of numbers need --strings)",
-            shown(field)
-        ),
+        Some(value) if value < 0.0 => format!("id {} is negative", shown(field)).into(),
+        Some(_) => format!("an id must be a whole number, not {}", shown(field)).into(),
+        None => Fault::with(format!("{} is not a number", shown(field)), Remedy::NameNodes),
     })
 }
 
 /// A time, scaled, or what is wrong with the field.
-pub(super) fn time(field: &[u8], scale: Option<f64>) -> Result<i64, String> {
+pub(super) fn time(field: &[u8], scale: Option<f64>) -> Result<i64, Fault> {
     let text = std::str::from_utf8(field).unwrap_or_default();
     if let (None, Ok(time)) = (scale, text.parse::<i64>()) {
         return Ok(time);
@@ -74,13 +75,11 @@ pub(super) fn time(field: &[u8], scale: Option<f64>) -> Result<i64, String> {
     // The cast below would saturate outside of this.
     let lowest = i64::MIN as f64;
     if !(lowest..-lowest).contains(&scaled) {
-        return Err(format!("time {} does not fit in 64 bits", shown(field)));
+        return Err(format!("time {} does not fit in 64 bits", shown(field)).into());
     }
     if scale.is_none() && scaled.fract() != 0.0 {
-        return Err(format!(
-            "time {} is not a whole number; --time-scale, such as 1000, makes it one",
-            shown(field)
-        ));
+        let what = format!("time {} is not a whole number", shown(field));
+        return Err(Fault::with(what, Remedy::ScaleTimes));
     }
     Ok(scaled.round() as i64)
 }
@@ -134,8 +133,8 @@ mod tests {
         assert_eq!(time(b"-12", None), Ok(-12));
         assert_eq!(time(b"12.0", None), Ok(12));
         assert_eq!(time(b"0.076923", Some(26.0)), Ok(2));
-        assert!(time(b"0.5", None).unwrap_err().contains("--time-scale"));
-        assert!(time(b"1e300", None).unwrap_err().contains("64 bits"));
+        assert!(time(b"0.5", None).unwrap_err().remedy == Some(Remedy::ScaleTimes));
+        assert!(time(b"1e300", None).unwrap_err().what.contains("64 bits"));
         assert!(time(b"nan", None).is_err());
     }
 }

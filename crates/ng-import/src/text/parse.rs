@@ -5,6 +5,7 @@ use super::fields::Fields;
 use super::format::{Bounds, Format, Separator};
 use super::number;
 use crate::edges::RawEdges;
+use crate::error::Fault;
 use crate::strings::NUMBER_BOUND;
 
 /// What is wrong with a line of a chunk.
@@ -12,7 +13,7 @@ use crate::strings::NUMBER_BOUND;
 pub(super) struct BadLine {
     /// Lines of the chunk before it.
     pub(super) lines_before: u64,
-    pub(super) what: String,
+    pub(super) what: Fault,
     pub(super) text: Vec<u8>,
 }
 
@@ -111,7 +112,7 @@ fn plain_lines(
     }
 }
 
-fn parse_line(line: &[u8], format: &Format, edges: &mut RawEdges) -> Result<(), String> {
+fn parse_line(line: &[u8], format: &Format, edges: &mut RawEdges) -> Result<(), Fault> {
     if is_skipped(line, &format.comment) {
         return Ok(());
     }
@@ -158,7 +159,7 @@ pub(super) fn check_count(
     Ok(())
 }
 
-fn parse_adjacency(line: &[u8], format: &Format, edges: &mut RawEdges) -> Result<(), String> {
+fn parse_adjacency(line: &[u8], format: &Format, edges: &mut RawEdges) -> Result<(), Fault> {
     let mut fields = Fields::new(line, format.separator);
     let Some(source) = fields.next() else {
         return Ok(());
@@ -170,7 +171,7 @@ fn parse_adjacency(line: &[u8], format: &Format, edges: &mut RawEdges) -> Result
     Ok(())
 }
 
-fn push(edges: &mut RawEdges, source: u64, destination: u64, bounds: Bounds) -> Result<(), String> {
+fn push(edges: &mut RawEdges, source: u64, destination: u64, bounds: Bounds) -> Result<(), Fault> {
     for (name, id, bound) in
         [("source", source, bounds.source), ("destination", destination, bounds.destination)]
     {
@@ -184,12 +185,13 @@ fn push(edges: &mut RawEdges, source: u64, destination: u64, bounds: Bounds) -> 
 }
 
 /// The message for an id that is too large.
-pub(crate) fn out_of_bounds(name: &str, id: u64, bound: u64) -> String {
+pub(crate) fn out_of_bounds(name: &str, id: u64, bound: u64) -> Fault {
     if bound == NUMBER_BOUND {
-        format!("{name} {id} is too large: ids to relabel are below 2^63")
+        format!("{name} {id} is too large: ids to relabel are below 2^63").into()
     } else if bound == ng_types::NODE_ID_BOUND {
-        format!("{name} {id} is too large: ids are below 2^40; --relabel numbers those that occur")
+        let what = format!("{name} {id} is too large: ids are below 2^40");
+        Fault::with(what, ng_types::Remedy::Relabel)
     } else {
-        format!("{name} {id} is not below num_nodes = {bound}")
+        format!("{name} {id} is not below num_nodes = {bound}").into()
     }
 }

@@ -1,6 +1,7 @@
 //! Why compiled epochs could not be written, found or read.
 
 use ng_store::SealedError;
+use ng_types::explain;
 use thiserror::Error;
 
 /// What is wrong with a file of a compiled epoch, or with using it.
@@ -64,13 +65,8 @@ pub enum CompiledError {
     },
 }
 
-impl CompiledError {
-    /// Whether files are not what they were when they were written, or a part of them is gone.
-    pub fn is_damage(&self) -> bool {
-        match self {
-            Self::Sealed(error) => error.is_damage(),
-            Self::Damaged { .. } | Self::Incomplete { .. } => true,
-            Self::NoEpochs { .. } | Self::Mismatch { .. } => false,
-        }
-    }
-}
+explain! { CompiledError {
+    Damaged | Incomplete => StoreDamaged,
+    Mismatch => CompiledMismatch,
+    NoEpochs => CompiledMismatch [Compile],
+} of Sealed.0 }

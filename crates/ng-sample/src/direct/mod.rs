@@ -10,7 +10,7 @@ mod rows;
 
 use std::sync::Arc;
 
-use ng_store::{DirectFile, Snapshot};
+use ng_store::{DirectError, DirectFile, Snapshot};
 use ng_types::{NodeId, NodeTypeId};
 
 use self::hop::read_hop;
@@ -62,11 +62,8 @@ impl Direct {
         }
         spec.method.check(Source::Sections)?;
         if !spec.draws_from_first_alone() {
-            return Err(SampleError::Spec(
-                "the direct layout has one edge type, and fanouts name a second; use \
-                 layout=\"paged\""
-                    .into(),
-            ));
+            let what = "the direct layout has one edge type, and fanouts name a second";
+            return Err(DirectError::OnlyPaged(what.into()).into());
         }
         let (mut own, mut others) = (Vec::new(), Vec::new());
         for (column, (tensor, decoder)) in columns.tensors().enumerate() {

@@ -39,13 +39,12 @@ impl Epochs {
         let (mut outdated, mut other) = (None, None);
         for name in EPOCH.list(directory)? {
             // A damaged file does not say which set it is of, so it may be the one that is wanted.
-            let file = match EpochFile::open_all(directory, &[&name], Default::default()) {
-                Err(error @ CompiledError::Sealed(SealedError::Version { .. })) => {
-                    outdated.get_or_insert(error);
-                    continue;
-                }
-                file => file?.remove(0),
-            };
+            let file = EpochFile::open_all(directory, &[&name], Default::default());
+            if let Err(error @ CompiledError::Sealed(SealedError::Version { .. })) = file {
+                outdated.get_or_insert(error);
+                continue;
+            }
+            let file = file?.remove(0);
             if let Err(error) = file.check(&key) {
                 other.get_or_insert(error);
                 continue;

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use ng_store::Tenant;
+use ng_types::{ErrorKind, Explain};
 
 use crate::seeds::{Inputs, Jobs, SeedPlan};
 use crate::{Chosen, Reading, ReplayMemory, SampleError, Sampler, Settings};
@@ -106,7 +107,7 @@ impl Loader {
     fn unless_it_does_not_fit(self: Arc<Self>) -> Result<Arc<Self>, SampleError> {
         self.sampler.snapshot().tenants().make_room(Some(&self.tenant));
         match self.start((0, 0)) {
-            Err(error) if error.is_too_small() => {
+            Err(error) if error.kind() == ErrorKind::BudgetTooSmall => {
                 let (inputs, settings) = (Arc::clone(&self.inputs), self.settings.clone());
                 Self::new(self.sampler.clone(), inputs, self.plan, settings, None, self.goes_on)
             }

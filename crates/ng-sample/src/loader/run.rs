@@ -3,6 +3,8 @@
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use ng_types::{ErrorKind, Explain};
+
 use super::{Kept, Loader, Owner, Pipeline, State};
 use crate::{MiniBatch, Reading, SampleError, Sampler};
 
@@ -158,19 +160,19 @@ impl Run {
     /// Whether an error is no reason to end: memory is too small and no way of reading was asked
     /// for, or compiled epochs are damaged that nobody insists on.
     fn gives_up(&mut self, error: &SampleError, state: &mut State) -> bool {
-        if self.regained > 0 && error.is_too_small() {
+        if self.regained > 0 && error.kind() == ErrorKind::BudgetTooSmall {
             return true;
         }
         state.gave_up = match &self.loader.compiled {
             Some((_, insists)) => {
-                let gives_up = !insists && error.is_damage();
+                let gives_up = !insists && error.kind() == ErrorKind::StoreDamaged;
                 self.note = gives_up.then(|| format!("{error}; batches are sampled instead"));
                 gives_up
             }
             None => {
                 let settings = &self.loader.settings;
                 let is_asked = settings.reading != Reading::Auto || settings.ask_to_look_ahead();
-                self.made == 0 && !is_asked && error.is_too_small()
+                self.made == 0 && !is_asked && error.kind() == ErrorKind::BudgetTooSmall
             }
         };
         state.gave_up
@@ -197,7 +199,8 @@ impl Run {
         let Some(pipeline) = each else { return Ok(None) };
         match pipeline.next_within(timeout)? {
             Some(Err(error))
-                if error.is_too_small() && loader.sampler.snapshot().tenants().make_room(None) =>
+                if error.kind() == ErrorKind::BudgetTooSmall
+                    && loader.sampler.snapshot().tenants().make_room(None) =>
             {
                 *each = None;
                 Ok(None)

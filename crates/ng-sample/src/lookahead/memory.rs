@@ -9,7 +9,6 @@ use super::chosen::{Chosen, STRETCH_MIN};
 use super::distribute::{BATCHES_MAX, Cold, Extent, cold, room_for_hot};
 use super::policy::{Reading, Table};
 use super::study::{Cost, TableStudy};
-use crate::SampleError;
 use crate::pipeline::Slots;
 
 /// Slices that may have been read and not be used yet.
@@ -36,8 +35,8 @@ pub(crate) struct Layout {
 pub(crate) struct Room {
     /// For slots, maps and the window of sampled batches.
     pub bytes: u64,
-    /// The budget that this is a part of.
-    pub limit_bytes: u64,
+    /// What others take, which may be more than the whole budget.
+    pub taken_bytes: u64,
     /// Of one sampled batch.
     pub sample_bytes: u64,
     /// Batches that were studied.
@@ -75,7 +74,7 @@ pub(crate) fn choose(
     tables: &[TableStudy],
     room: &Room,
     costs: &DiskCosts,
-) -> Result<Layout, SampleError> {
+) -> Option<Layout> {
     let scan = || best_scan(window, tables, room, costs);
     let best = match reading {
         Reading::Scan => scan(),
@@ -94,7 +93,7 @@ pub(crate) fn choose(
         };
         layout.slots.iter().zip(tables).all(enough)
     };
-    best.filter(needed).ok_or_else(|| too_small(tables, room))
+    best.filter(needed)
 }
 
 /// The same layout, with samples on disk that are taken before the rows of the first are read.
@@ -111,7 +110,7 @@ pub(crate) fn distribution(
     tables: &[TableStudy],
     room: &Room,
     costs: &DiskCosts,
-) -> Result<Layout, SampleError> {
+) -> Option<Layout> {
     let bytes = room.bytes.saturating_sub(2 * LAG * room.sample_bytes);
     let extents: Vec<Extent> = tables.iter().map(TableStudy::extent).collect();
     let studied = room.batches.max(1) as f64;
@@ -120,8 +119,7 @@ pub(crate) fn distribution(
         let scale = batches as f64 / studied;
         let hot = room_for_hot(bytes, batches, &extents, scale);
         let Some(hot) = hot else {
-            batches =
-                Some(batches / 2).filter(|n| *n > 0).ok_or_else(|| too_small(tables, room))?;
+            batches = Some(batches / 2).filter(|n| *n > 0)?;
             continue;
         };
         let cold = cold(&extents, hot);
@@ -151,13 +149,7 @@ pub(crate) fn distribution(
         write_bytes: cold_bytes,
         seconds: pass.seconds * share + 2.0 * cold_bytes / costs.bytes_per_s,
     };
-    Ok(Layout { chosen, common: usize::MAX, slots: vec![0; tables.len()] })
-}
-
-fn too_small(tables: &[TableStudy], room: &Room) -> SampleError {
-    let rows = tables.iter().map(|table| table.rows_per_batch() * table.width);
-    let (wanted_bytes, free_bytes, limit_bytes) = (rows.sum(), room.bytes, room.limit_bytes);
-    SampleError::TooSmallToLookAhead { wanted_bytes, free_bytes, limit_bytes }
+    Some(Layout { chosen, common: usize::MAX, slots: vec![0; tables.len()] })
 }
 
 /// The window, or a baseline: all memory is slots.

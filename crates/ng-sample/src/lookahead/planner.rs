@@ -483,13 +483,17 @@ impl Planner {
     }
 
     fn too_small(&self, index: usize, rows: usize) -> SampleError {
-        let Table { tensor, places, .. } = &self.tables[index];
-        let width = self.snapshot.catalog().tensor(*tensor).map_or(0, TensorMeta::row_bytes);
-        SampleError::TooSmallToLookAhead {
-            wanted_bytes: rows as u64 * width,
-            free_bytes: places.num_slots() as u64 * width,
-            limit_bytes: self.snapshot.budget().limit_bytes(),
-        }
+        let catalog = self.snapshot.catalog();
+        let width = |table: &Table| catalog.tensor(table.tensor).map_or(0, TensorMeta::row_bytes);
+        let slots = |table: &Table| table.places.num_slots() as u64 * width(table);
+        let table = &self.tables[index];
+        let (wanted_bytes, free_bytes) = (rows as u64 * width(table), slots(table));
+        let limit_bytes = self.snapshot.budget().limit_bytes();
+        // All tables get slots in proportion, and a topology that fits then takes up to half.
+        let times = wanted_bytes / free_bytes.max(1) + 1;
+        let more = self.tables.iter().map(slots).sum::<u64>().saturating_mul(times);
+        let minimum_bytes = limit_bytes.saturating_add(more).saturating_mul(2);
+        SampleError::TooSmallToLookAhead { wanted_bytes, free_bytes, limit_bytes, minimum_bytes }
     }
 
     fn emit(

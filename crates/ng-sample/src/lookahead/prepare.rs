@@ -1,10 +1,12 @@
 //! Before the first row is read: what the first samples tell, and how the budget is divided.
 
+use std::iter::successors;
 use std::time::{Duration, Instant};
 
 use ng_simd::RowDecoder;
 use ng_store::{DiskCosts, TensorRef};
 
+use super::Settings;
 use super::chosen::{Chosen, STRETCH_MIN};
 use super::engine::LookAhead;
 use super::memory::{Layout, Room, choose, distribution, sampled_first};
@@ -132,15 +134,12 @@ impl LookAhead {
             if meta.is_sparse() {
                 continue;
             }
-            let is_narrow = meta.row_bytes() <= NARROW_BYTES;
-            let user = if is_narrow { MemoryUser::NarrowTensor } else { MemoryUser::WholeTensor };
-            if meta.num_rows.saturating_mul(meta.row_bytes()) <= user.share(budget) {
+            let most = user_of_whole(meta.row_bytes()).share(budget);
+            if meta.num_rows.saturating_mul(meta.row_bytes()) <= most {
                 residents.push((tensor, ResidentTensor::load(self.snapshot(), tensor)?));
             } else if meta.num_rows >= u64::from(u32::MAX) {
-                return Err(SampleError::Spec(format!(
-                    "tensor {:?} has {} rows, too many to look ahead; use reading=\"direct\"",
-                    meta.name, meta.num_rows
-                )));
+                let (tensor, num_rows) = (meta.name.clone(), meta.num_rows);
+                return Err(SampleError::TooManyRows { tensor, num_rows });
             } else {
                 tables.push(tensor);
             }
@@ -182,15 +181,13 @@ impl LookAhead {
     ) -> Result<Layout, SampleError> {
         let topology = self.sampler().topology_bytes();
         let sampling = self.settings.threads() as u64 * SAMPLING_FACTOR * seen.sample_bytes;
-        let distribution = || {
-            let room = self.room(seen, topology + sampling);
-            distribution(self.settings.window, seen.studies, &room, costs).map(|mut layout| {
-                layout.chosen.seconds += each.as_secs_f64();
-                layout
-            })
+        let room = self.room(seen, topology + sampling);
+        let sampled = |mut layout: Layout| {
+            layout.chosen.seconds += each.as_secs_f64();
+            layout
         };
         if self.settings.reading == Reading::Distribute {
-            return distribution();
+            return self.lay_out(seen, &room, costs).map(sampled);
         }
         let held = self.choose_phases_of_memory(seen, each, costs)?;
         let is_wide = seen.studies.iter().all(|study| study.width >= DISTRIBUTED_BYTES);
@@ -200,9 +197,10 @@ impl LookAhead {
         {
             return Ok(held);
         }
+        let dealt = distribution(self.settings.window, seen.studies, &room, costs).map(sampled);
         let pays =
             |layout: &Layout| layout.chosen.seconds <= held.chosen.seconds * DISTRIBUTED_SHARE;
-        Ok(distribution().ok().filter(pays).unwrap_or(held))
+        Ok(dealt.filter(pays).unwrap_or(held))
     }
 
     /// The layout that writes no rows.
@@ -246,7 +244,43 @@ impl LookAhead {
         room: &Room,
         costs: &DiskCosts,
     ) -> Result<Layout, SampleError> {
-        choose(self.settings.reading, self.settings.window, seen.studies, room, costs)
+        let divide = |reading, window, room: &Room| match reading {
+            Reading::Distribute => distribution(window, seen.studies, room, costs),
+            reading => choose(reading, window, seen.studies, room, costs),
+        };
+        let Settings { reading, window, .. } = self.settings;
+        divide(reading, window, room).ok_or_else(|| {
+            // One way and one window are soon tried; a longer window takes up to an eighth more.
+            let quick = if reading == Reading::Auto { Reading::Window } else { reading };
+            let fits = |bytes: &u64| {
+                let room = Room { bytes: bytes / 5 * 4, ..*room };
+                divide(quick, window.or(Some(1)), &room).is_some()
+            };
+            let grown = |bytes: &u64| bytes.checked_add(bytes / 4);
+            let enough = successors(Some(room.bytes.max(1 << 20)), grown).find(fits);
+            self.too_small(seen, room, enough.unwrap_or(u64::MAX))
+        })
+    }
+
+    /// The error where `room` is less than `enough`, with a budget that has so much.
+    fn too_small(&self, seen: &Seen<'_>, room: &Room, enough: u64) -> SampleError {
+        let limit_bytes = self.snapshot().budget().limit_bytes();
+        // Staging memory, slack and samples take up to a third of what a budget grows by.
+        let with = |bytes: u64| bytes.saturating_add(bytes / 2);
+        let missing = enough.saturating_add(room.taken_bytes).saturating_sub(limit_bytes);
+        let mut minimum_bytes = limit_bytes.saturating_add(with(missing));
+        // What fits into its share then is held whole.
+        let is_held = self.sampler().topology_bytes() > 0;
+        let topology = if is_held { 0 } else { self.sampler().drawn_bytes() };
+        let whole = seen.studies.iter().map(|s| (user_of_whole(s.width), s.rows * s.width));
+        for (user, bytes) in whole.chain([(MemoryUser::PassingTopology, topology)]) {
+            if bytes <= user.share(with(minimum_bytes)) {
+                minimum_bytes = minimum_bytes.saturating_add(with(bytes));
+            }
+        }
+        let wanted_bytes = seen.studies.iter().map(|s| s.rows_per_batch() * s.width).sum();
+        let free_bytes = room.bytes;
+        SampleError::TooSmallToLookAhead { wanted_bytes, free_bytes, limit_bytes, minimum_bytes }
     }
 
     /// What is free, and `more`.
@@ -260,12 +294,19 @@ impl LookAhead {
             + studies.iter().map(|s| s.rows_per_batch() * 16 * 4).sum::<u64>()
             + (128 << 10) * ng_store::RowPlan::BYTES_PER_ROW
             + snapshot.budget().share(MemoryUser::LookAheadSlack);
-        let free = snapshot.free_beside_blocks(blocks) + seen.held_bytes + more;
+        let given_back = seen.held_bytes + more;
+        let free = snapshot.free_beside_blocks(blocks) + given_back;
         let bytes = free.saturating_sub(others);
+        let used = snapshot.budget().limit_bytes() - snapshot.free_beside_blocks(0);
+        let taken_bytes = (used + blocks + others).saturating_sub(given_back);
         let (given, disk_bytes) = (self.known(&self.shared.lock()), self.settings.spill_room());
-        let limit_bytes = snapshot.budget().limit_bytes();
-        Room { bytes, limit_bytes, sample_bytes, batches: seen.batches, given, disk_bytes }
+        Room { bytes, taken_bytes, sample_bytes, batches: seen.batches, given, disk_bytes }
     }
+}
+
+/// Who holds a tensor of so wide rows whole.
+fn user_of_whole(width: u64) -> MemoryUser {
+    if width <= NARROW_BYTES { MemoryUser::NarrowTensor } else { MemoryUser::WholeTensor }
 }
 
 /// Whether sampling `batches` before their rows are read pays, where a batch then takes the second
@@ -346,7 +387,7 @@ mod tests {
         let window = |given: u64| {
             let room = Room {
                 bytes: 1 << 20,
-                limit_bytes: 1 << 22,
+                taken_bytes: 0,
                 sample_bytes: 64,
                 batches: 16,
                 given,
@@ -367,7 +408,7 @@ mod tests {
         let stretch = |window, disk_bytes| {
             let room = Room {
                 bytes: 1 << 20,
-                limit_bytes: 1 << 22,
+                taken_bytes: 0,
                 sample_bytes: 64,
                 batches: 4,
                 given: 1_000,
@@ -390,7 +431,7 @@ mod tests {
         let tables = [study(4_000, &batches)];
         let room = Room {
             bytes: 10 << 20,
-            limit_bytes: 1 << 24,
+            taken_bytes: 0,
             sample_bytes: 4096,
             batches: 40,
             given: 1_000,

@@ -197,9 +197,10 @@ impl<W> Shared<W> {
 
     /// Stops everything because of an error; the first one is told to the consumer.
     pub fn fail(&self, error: SampleError) {
-        self.change(|state| match error {
-            SampleError::Stopped => {}
-            error => drop(state.failure.get_or_insert(error)),
+        self.change(|state| {
+            if !matches!(error, SampleError::Stopped) {
+                state.failure.get_or_insert(error);
+            }
         });
     }
 

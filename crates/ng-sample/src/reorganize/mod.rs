@@ -16,7 +16,7 @@ use ng_store::{
     CompactReport, NewOrder, OpenOptions, ReadError, RowOrder, Snapshot, UpdateError,
     reorganize_bytes,
 };
-use ng_types::{NodeId, NodeTypeId, format_bytes};
+use ng_types::{NodeId, NodeTypeId, explain, format_bytes};
 use thiserror::Error;
 
 pub use heat::{Heat, heat};
@@ -126,6 +126,12 @@ pub enum ReorganizeError {
     #[error(transparent)]
     Update(#[from] UpdateError),
 }
+
+explain! { ReorganizeError {
+    Memory { minimum_bytes } => BudgetTooSmall [RaiseMemory(*minimum_bytes)],
+    Spec => UnsupportedArgument,
+    Stopped => Stopped,
+} of Sample.0, Read.0, Update.0 }
 
 /// Hears of phases: its name, and how much of how much is done. `false` stops.
 pub type Phases<'a> = dyn FnMut(&'static str, u64, u64) -> bool + 'a;

@@ -1,7 +1,7 @@
 //! Why a file of the direct layout could not be planned, written, found or read.
 
 use ng_io::ScratchError;
-use ng_types::BudgetExceeded;
+use ng_types::{BudgetExceeded, explain};
 use thiserror::Error;
 
 use crate::error::ReadError;
@@ -13,6 +13,17 @@ pub enum DirectError {
     /// The store cannot be laid out so.
     #[error("{0}")]
     Unsupported(String),
+    /// The direct layout cannot give what is asked for; the store can.
+    #[error("{0}")]
+    OnlyPaged(String),
+    /// The rows of a node do not fit into a section.
+    #[error("the rows of a node have {row_bytes} bytes, and a section holds at most {most}")]
+    RowsTooWide {
+        /// Bytes of all tensors that were chosen.
+        row_bytes: usize,
+        /// Bytes of a section.
+        most: usize,
+    },
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] ReadError),
@@ -29,10 +40,7 @@ pub enum DirectError {
     #[error("compiling was stopped; nothing of it is left")]
     Stopped,
     /// It was compiled from another version or another store.
-    #[error(
-        "{file} was compiled from version {found} of a store and this is version {wanted}; compile \
-         it again with `neargraph compile STORE --layout direct --overwrite`"
-    )]
+    #[error("{file} was compiled from version {found} of a store and this is version {wanted}")]
     Stale {
         /// The file.
         file: String,
@@ -57,3 +65,14 @@ pub enum DirectError {
         what: String,
     },
 }
+
+explain! { DirectError {
+    Unsupported => UnsupportedArgument,
+    OnlyPaged => UnsupportedArgument [PagedLayout],
+    RowsTooWide => UnsupportedArgument [FewerTensors],
+    Budget { 0: error } => BudgetTooSmall [RaiseMemory(error.minimum_bytes())],
+    Damaged => StoreDamaged,
+    Stale => CompiledMismatch [RecompileDirect],
+    Scratch => IoFailed,
+    Stopped => Stopped,
+} of Store.0, Sealed.0 }

@@ -175,9 +175,9 @@ pub(crate) fn only_types(
     let edges = catalog.num_named_edge_types();
     match (catalog.node_types.as_slice(), catalog.edge_types.as_slice()) {
         ([node], [edge, ..]) if edges == 1 => Ok((node, edge)),
-        (nodes, _) => Err(DirectError::Unsupported(format!(
+        (nodes, _) => Err(DirectError::OnlyPaged(format!(
             "the direct layout is for stores of one node type and one edge type, this one has {} \
-             and {}; use layout=\"paged\"",
+             and {}",
             nodes.len(),
             edges
         ))),
@@ -246,10 +246,7 @@ pub(super) fn bare_shape(
     })?;
     let most = Shape::row_bytes_max(PAGE_BYTES_MAX, WIDTH_MAX);
     if row_bytes > most {
-        return Err(DirectError::Unsupported(format!(
-            "the rows of a node have {row_bytes} bytes, and a section holds at most {most}; name \
-             fewer or narrower tensors (--attrs), the loader reads the others from the store"
-        )));
+        return Err(DirectError::RowsTooWide { row_bytes, most });
     }
     Ok(Shape { row_bytes, ..shape })
 }

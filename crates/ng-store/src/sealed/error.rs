@@ -1,5 +1,6 @@
 //! Why a sealed file could not be written, found or read.
 
+use ng_types::explain;
 use thiserror::Error;
 
 use crate::io::{ReadError, WriteError};
@@ -59,17 +60,9 @@ pub enum SealedError {
     },
 }
 
-impl SealedError {
-    /// Whether the file is not what it was when it was written.
-    pub fn is_damage(&self) -> bool {
-        match self {
-            Self::NotWhole { .. } => true,
-            Self::Open(_)
-            | Self::Read(_)
-            | Self::Write(_)
-            | Self::Directory { .. }
-            | Self::Busy { .. }
-            | Self::Version { .. } => false,
-        }
-    }
-}
+explain! { SealedError {
+    NotWhole => StoreDamaged,
+    Version => CompiledOutdated,
+    Busy => StoreBusy,
+    Open | Write | Directory => IoFailed,
+} of Read.0 }

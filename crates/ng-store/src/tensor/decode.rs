@@ -92,6 +92,8 @@ pub(crate) fn read_scales(
             let what = format!("tensor {:?}: column {column} has scale {scale}", meta.name);
             Err(segment.damaged(0, &Damage::new(what)))
         }
-        Err(source) => Err(ReadError::Decode { tensor: meta.name.clone(), source }),
+        Err(source @ (DecodeError::Types { .. } | DecodeError::Scales { .. })) => {
+            Err(ReadError::Decode { tensor: meta.name.clone(), source })
+        }
     }
 }

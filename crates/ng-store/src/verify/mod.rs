@@ -98,7 +98,17 @@ impl VerifyReport {
             ReadError::Damaged { file, page, what } => {
                 self.add(file, Some(*page), None, what.as_str());
             }
-            other => self.add(file, None, None, other.to_string()),
+            ReadError::Io(_)
+            | ReadError::NodeOutOfRange { .. }
+            | ReadError::RowOutOfRange { .. }
+            | ReadError::PositionOutOfRange { .. }
+            | ReadError::Missing { .. }
+            | ReadError::OutputSize { .. }
+            | ReadError::Decode { .. }
+            | ReadError::Order { .. }
+            | ReadError::Budget(_)
+            | ReadError::NotYet
+            | ReadError::NoMemory { .. } => self.add(file, None, None, error.to_string()),
         }
     }
 }
@@ -215,13 +225,23 @@ impl<'a> Run<'a> {
             }
             Err(UpdateError::Stopped) => self.stopped = true,
             Err(UpdateError::Read(error)) => self.report.add_error("wal", &error),
-            Err(error) => {
-                let file = match &error {
-                    UpdateError::LogDamaged { file, .. } => file.as_str(),
-                    _ => "wal",
-                };
+            Err(ref error @ UpdateError::LogDamaged { ref file, .. }) => {
                 self.report.add(file, None, None, error.to_string());
             }
+            Err(
+                error @ (UpdateError::Busy { .. }
+                | UpdateError::NodeNotFound { .. }
+                | UpdateError::EdgeNotFound { .. }
+                | UpdateError::ReverseMissing { .. }
+                | UpdateError::RowWidth { .. }
+                | UpdateError::Sparse { .. }
+                | UpdateError::Unsupported { .. }
+                | UpdateError::Broken { .. }
+                | UpdateError::Poisoned { .. }
+                | UpdateError::Build(_)
+                | UpdateError::Open(_)
+                | UpdateError::Write(_)),
+            ) => self.report.add("wal", None, None, error.to_string()),
         }
     }
 

@@ -38,10 +38,11 @@ pub(crate) struct OpenRoot {
 pub(crate) fn read_slot(reader: &Reader, name: &str) -> Slot {
     let file = match reader.open(name) {
         Ok(file) => file,
-        Err(ReadError::Open { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            return Slot::Absent;
+        Err(error) => {
+            let is_absent = matches!(&error, ReadError::Open { source, .. }
+                if source.kind() == std::io::ErrorKind::NotFound);
+            return if is_absent { Slot::Absent } else { Slot::Damaged(error.to_string()) };
         }
-        Err(error) => return Slot::Damaged(error.to_string()),
     };
     let mut bytes = match reader.read_at(file, 0, BLOCK_BYTES) {
         Ok(bytes) => bytes,

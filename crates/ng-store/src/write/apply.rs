@@ -474,13 +474,8 @@ impl Edit {
 }
 
 fn refuse_sparse(meta: &TensorMeta) -> Result<(), UpdateError> {
-    if !meta.is_sparse() {
-        return Ok(());
+    if meta.is_sparse() {
+        return Err(UpdateError::Sparse { tensor: meta.name.clone() });
     }
-    let what = format!(
-        "tensor {:?} is stored sparse, and rows of it cannot be changed: import the store again \
-         with --dense (`dense=True`), or keep what changes in a tensor of its own",
-        meta.name
-    );
-    Err(UpdateError::Unsupported { what })
+    Ok(())
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ng_types::explain;
 use thiserror::Error;
 
 use crate::error::{BuildError, OpenError, ReadError};
@@ -14,8 +15,7 @@ pub enum UpdateError {
     /// Another process, or another handle of this one, writes to the store.
     #[error(
         "{path}: another process or handle writes to this store, and did not end within {} s; \
-         there is one writer at a time, so wait for it to close the store, give a longer \
-         busy_timeout, or send it your updates",
+         there is one writer at a time",
         .waited.as_secs_f64()
     )]
     Busy {
@@ -49,7 +49,7 @@ pub enum UpdateError {
     /// Deleting a node needs to know where its edges go.
     #[error(
         "cannot delete nodes: edge type {edge_type:?} keeps no reverse, so the lists that node \
-         {id} is in are not known; build it with `neargraph import --reverse`"
+         {id} is in are not known"
     )]
     ReverseMissing {
         /// Name of the relation.
@@ -66,6 +66,12 @@ pub enum UpdateError {
         expected: u64,
         /// Bytes given.
         found: u64,
+    },
+    /// Rows of a sparse tensor cannot be changed.
+    #[error("tensor {tensor:?} is stored sparse, and rows of it cannot be changed")]
+    Sparse {
+        /// Name of the tensor.
+        tensor: String,
     },
     /// The store, its format or this release cannot do it.
     #[error("{what}")]
@@ -91,8 +97,7 @@ pub enum UpdateError {
     /// The log is damaged where a commit was that had become durable.
     #[error(
         "{file}: commit {lsn} is damaged or missing, though it was durable, so this is not a torn \
-         end; restore the store from a copy (the checkpoint of epoch {epoch} can still be read \
-         with `recover=False`)"
+         end; the checkpoint of epoch {epoch} can still be read"
     )]
     LogDamaged {
         /// The log file.
@@ -118,6 +123,21 @@ pub enum UpdateError {
     #[error(transparent)]
     Write(Arc<WriteError>),
 }
+
+explain! { UpdateError {
+    Busy => StoreBusy [CloseOther, WaitLonger],
+    NodeNotFound => NodeNotFound,
+    EdgeNotFound => EdgeNotFound,
+    ReverseMissing => ReverseMissing [KeepReverse],
+    RowWidth => RowWidth,
+    Sparse => UnsupportedArgument [StoreDense],
+    Unsupported => UnsupportedArgument,
+    Broken => BatchEnded,
+    Poisoned => StorePoisoned,
+    LogDamaged => LogDamaged [Restore, OpenCheckpoint],
+    Stopped => Stopped,
+    Write => IoFailed,
+} of Open.0, Read.0, Build.0 }
 
 impl From<ReadError> for UpdateError {
     fn from(error: ReadError) -> Self {
@@ -157,6 +177,7 @@ impl UpdateError {
                 | Self::EdgeNotFound { .. }
                 | Self::ReverseMissing { .. }
                 | Self::RowWidth { .. }
+                | Self::Sparse { .. }
                 | Self::Unsupported { .. }
         )
     }

@@ -135,10 +135,12 @@ impl LookAhead {
         let batches = spill.end() - spill.first();
         let extents: Vec<Extent> = tables.iter().map(|t| t.uses.extent(t.width)).collect();
         let room = room_for_hot(bytes, batches, &extents, 1.0);
+        let limit_bytes = self.snapshot().budget().limit_bytes();
         let hot_bytes = room.ok_or(SampleError::TooSmallToLookAhead {
             wanted_bytes: extents.iter().map(|extent| extent.largest * extent.width).sum(),
             free_bytes: bytes,
-            limit_bytes: self.snapshot().budget().limit_bytes(),
+            limit_bytes,
+            minimum_bytes: limit_bytes.saturating_mul(2),
         })?;
         let counts: Vec<_> = tables.iter().map(|t| (t.width, t.uses.counts())).collect();
         let hot = hottest(&counts, hot_bytes);

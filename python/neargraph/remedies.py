@@ -1,0 +1,96 @@
+"""What to do about an error or a note, in the words of each face.
+
+The core gives remedies and names no option of any face, so this is the one place that says how
+Python and the command line call them. A remedy is a dictionary with a ``name``, and with
+``at_least_bytes`` if a larger memory budget helps. Invariant: each remedy of the core has words.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from neargraph.units import format_bytes
+
+_HINTS = ("delimiter", "header", "columns", "strings", "time_scale")
+_VALUES = ("out", "format", "num_nodes", "split", "split_type", "x_dtype", "memory", "threads")
+_WITHOUT_OPTION = "it takes {size}, which a quarter of this machine's memory is not"
+# By name: what the command line says, whose options become keywords in Python; or what Python says
+# and what the command line says, which is nothing where no command has a way.
+_WORDS: dict[str, str | tuple[str, str]] = {
+    "RaiseMemory": "raise --memory to at least {size}",
+    "FreeMemory": "free memory, or open the store with a smaller budget",
+    "SmallerBatches": ("use smaller batches or fanouts", "give a smaller --batch-size"),
+    "DropBatches": ("drop the batches that you still keep", "give a smaller --batch-size"),
+    "MakeWritable": "make it possible to write there",
+    "ReadOnDemand": ('use reading="direct"', ""),
+    "Import": "check the path, or build one with `neargraph import`",
+    "Restore": "restore the store from a copy or import it again (`neargraph verify` lists all "
+    "damage)",
+    "OpenCheckpoint": ("open the checkpoint with recover=False", "give --no-recover"),
+    "CloseOther": "wait for it to close the store, or send it your updates",
+    "WaitLonger": ("raise busy_timeout=", "raise --busy-timeout"),
+    "Compile": "make them with `neargraph compile`",
+    "RecompileDirect": "compile it again with `neargraph compile STORE --layout direct "
+    "--overwrite`",
+    "PagedLayout": ('use layout="paged"', "leave out --layout direct"),
+    "FewerTensors": "name fewer or narrower tensors (`neargraph compile --attrs`); the loader "
+    "reads the others from the store",
+    "KeepReverse": "import the store again with `neargraph import --reverse`",
+    "KeepEdgeIds": "import the store again with `neargraph import --edge-ids`",
+    "StoreDense": (
+        "import the store again with dense=True, or keep what changes in a tensor of its own",
+        "import the store again with `neargraph import --dense`",
+    ),
+    "NameNodes": "a header line takes --header, names instead of numbers take --strings",
+    "ScaleTimes": "--time-scale, such as 1000, makes times whole numbers",
+    "Relabel": "--relabel numbers only the ids that occur",
+    "KeepOneDirection": "leave out --undirected, or keep one with --unique",
+    "KeepOneOfEach": "--unique keeps one",
+    "NarrowFeatures": "--x-dtype f32 converts them",
+    "NameColumns": (
+        'hints=TextHints(columns={"time": .., "weight": ..}) stores a time and a weight',
+        "--columns time=..,weight=.. stores a time and a weight",
+    ),
+    "NoHeader": "if it is an edge, leave out --header",
+}
+
+
+def in_python(remedy: dict[str, Any]) -> str:
+    """What to do, in the words of Python."""
+    words = _WORDS[remedy["name"]]
+    return _sized(python_words(words) if isinstance(words, str) else words[0], remedy)
+
+
+def on_command_line(remedy: dict[str, Any], options: frozenset[str] | None = None) -> str:
+    """What to do, for a command with these options; empty where it has no way to do it."""
+    words = _WORDS[remedy["name"]]
+    text = words if isinstance(words, str) else words[1]
+    flags = re.findall(r"--[a-z-]+", re.sub(r"`[^`]*`", "", text))
+    if options is not None and not options.issuperset(flags):
+        text = _WITHOUT_OPTION if "at_least_bytes" in remedy else ""
+    return _sized(text, remedy)
+
+
+def _sized(text: str, remedy: dict[str, Any]) -> str:
+    return text.replace("{size}", format_bytes(remedy.get("at_least_bytes", 0), up=True))
+
+
+def python_words(text: str) -> str:
+    """A message in the words of the Python functions: options by their keywords.
+
+    >>> python_words("leave out --undirected, or give --x-dtype f32")
+    'leave out undirected=True, or give x_dtype="f32"'
+    """
+
+    def keyword(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
+        name, value = match[1].replace("-", "_"), match[2]
+        if name in _HINTS:
+            return f"hints=TextHints({name}=...)"
+        if value is not None:
+            return f'{name}="{value}"'
+        return f"{name}=" if name in _VALUES else f"{name}=True"
+
+    return re.sub(r"`[^`]*`|--([a-z]+(?:-[a-z]+)*)(?: (f32|f16|bf16|i8)\b)?", keyword, text)
