@@ -6,6 +6,7 @@ use std::path::Path;
 
 use ng_io::{BackendChoice, OpenOptions, Reader, open_dir};
 use ng_store::{Sealed, SealedError, SealedKind, SealedWriter};
+use ng_types::{ErrorKind, Explain};
 
 type Text = Vec<(String, u64)>;
 
@@ -81,7 +82,7 @@ fn a_file_is_read_as_it_was_written_and_every_changed_byte_of_its_frame_is_refus
             let is_version = ends == 0 && (8..12).contains(&at);
             assert_eq!(matches!(error, SealedError::Version { .. }), is_version, "{at}: {error}");
             assert!(error.to_string().contains(FILE), "{error}");
-            assert_eq!(error.is_damage(), !is_version, "{at}: {error}");
+            assert_eq!(error.kind() == ErrorKind::StoreDamaged, !is_version, "{at}: {error}");
         }
     }
 }
@@ -139,7 +140,10 @@ fn another_version_is_outdated_only_where_both_ends_of_the_file_say_so() {
     write(dir.path(), &NEXT_VERSION);
     let error = read(dir.path(), &WITH_END).expect_err("refused");
     let SealedError::Version { found: 4, wanted: 3, .. } = error else { panic!("{error}") };
-    assert!(!error.is_damage() && error.to_string().contains("a test file of format 4"));
+    assert!(
+        error.kind() == ErrorKind::CompiledOutdated
+            && error.to_string().contains("a test file of format 4")
+    );
     read(dir.path(), &NEXT_VERSION).expect("opens");
     // A first block of another version before the end of this one.
     let path = dir.path().join(FILE);
@@ -148,7 +152,10 @@ fn another_version_is_outdated_only_where_both_ends_of_the_file_say_so() {
     let own = std::fs::read(&path).expect("reads");
     std::fs::write(&path, [&next[..4096], &own[4096..]].concat()).expect("writes");
     let error = read(dir.path(), &WITH_END).expect_err("refused");
-    assert!(error.is_damage() && error.to_string().contains("version 4"), "{error}");
+    assert!(
+        error.kind() == ErrorKind::StoreDamaged && error.to_string().contains("version 4"),
+        "{error}"
+    );
 }
 
 #[test]
