@@ -13,36 +13,8 @@ Example:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from neargraph.exceptions import (
-    BatchEnded,
-    BudgetTooSmall,
-    CompiledMismatch,
-    CompiledOutdated,
-    EdgeNotFound,
-    ImportFailed,
-    IoFailed,
-    LogDamaged,
-    LossNotFinite,
-    MissingDependency,
-    NameNotFound,
-    NeargraphError,
-    NewerVersion,
-    NodeNotFound,
-    NodeOutOfRange,
-    NotAStore,
-    ReverseMissing,
-    RowWidth,
-    SnapshotGone,
-    StateMismatch,
-    StoreBusy,
-    StoreClosed,
-    StoreDamaged,
-    StoreNotFound,
-    StorePoisoned,
-    UnsupportedArgument,
-    UpdateFailed,
-    WrongRow,
-)
+from neargraph import exceptions
+from neargraph.exceptions import *  # noqa: F403
 
 if TYPE_CHECKING:
     from neargraph.dtypes import SparseRows
@@ -75,44 +47,17 @@ _LAZY = {
 
 __all__ = [
     "Batch",
-    "BatchEnded",
-    "BudgetTooSmall",
     "ClusterLoader",
-    "CompiledMismatch",
-    "CompiledOutdated",
-    "EdgeNotFound",
-    "ImportFailed",
-    "IoFailed",
-    "LogDamaged",
-    "LossNotFinite",
     "MiniBatch",
-    "MissingDependency",
-    "NameNotFound",
-    "NeargraphError",
     "NeighborLoader",
     "NeighborSampler",
-    "NewerVersion",
-    "NodeNotFound",
-    "NodeOutOfRange",
-    "NotAStore",
-    "ReverseMissing",
-    "RowWidth",
     "Snapshot",
-    "SnapshotGone",
     "SparseRows",
-    "StateMismatch",
     "Store",
-    "StoreBusy",
-    "StoreClosed",
-    "StoreDamaged",
-    "StoreNotFound",
-    "StorePoisoned",
-    "UnsupportedArgument",
-    "UpdateFailed",
-    "WrongRow",
     "__version__",
     "open",
 ]
+__all__ += exceptions.__all__
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,37 @@ from typing import Any
 
 from neargraph.remedies import in_python
 
+__all__ = [
+    "BatchEnded",
+    "BudgetTooSmall",
+    "CompiledMismatch",
+    "CompiledOutdated",
+    "EdgeNotFound",
+    "ImportFailed",
+    "IoFailed",
+    "LogDamaged",
+    "LossNotFinite",
+    "MissingDependency",
+    "NameNotFound",
+    "NeargraphError",
+    "NewerVersion",
+    "NodeNotFound",
+    "NodeOutOfRange",
+    "NotAStore",
+    "ReverseMissing",
+    "RowWidth",
+    "SnapshotGone",
+    "StateMismatch",
+    "StoreBusy",
+    "StoreClosed",
+    "StoreDamaged",
+    "StoreNotFound",
+    "StorePoisoned",
+    "UnsupportedArgument",
+    "UpdateFailed",
+    "WrongRow",
+]
+
 
 class NeargraphError(Exception):
     """Base of all errors of this package.

@@ -6,8 +6,8 @@ destination); a name such as ``"a__to__b"`` or a pair is accepted wherever it is
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ EdgeTriple = tuple[str, str, str]
 Kind = Literal["node", "edge"]
 
 # NumPy has no bfloat16: such columns arrive as the raw 16 bits.
-_NUMPY_OF = {
+NUMPY_OF = {
     "f16": np.float16,
     "bf16": np.uint16,
     "f32": np.float32,
@@ -54,7 +54,7 @@ class TensorMeta:
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
         """What is stored, as NumPy has it; bf16 is uint16 there."""
-        return np.dtype(_NUMPY_OF[self.dtype])
+        return np.dtype(NUMPY_OF[self.dtype])
 
     @property
     def num_columns(self) -> int:
@@ -108,6 +108,9 @@ class EdgeType:
     def triple(self) -> EdgeTriple:
         """(source, relation, destination), PyG's edge type."""
         return (self.source, self.relation, self.destination)
+
+
+T = TypeVar("T", TensorMeta, NodeType, EdgeType)
 
 
 @dataclass(frozen=True)
@@ -205,33 +208,16 @@ def parse_catalog(text: str) -> Schema:
     """Parses the JSON that the compiled store gives; it is checked there already."""
     raw = json.loads(text)
     node_types = tuple(
-        NodeType(
-            index=i,
-            name=t["name"],
-            num_nodes=t["num_nodes"],
-            num_nodes_live=t["num_nodes_live"],
-            has_dictionary=t["has_dictionary"],
-            has_order=t["has_order"],
-            tensors=_tensors(t["tensors"]),
-        )
-        for i, t in enumerate(raw["node_types"])
+        _made(NodeType, t, index=i, tensors=_tensors(t)) for i, t in enumerate(raw["node_types"])
     )
     edge_types = [
-        EdgeType(
+        _made(
+            EdgeType,
+            t,
             index=i,
-            source=t["source"],
-            relation=t["relation"],
-            destination=t["destination"],
             source_index=t["source_id"],
             destination_index=t["destination_id"],
-            num_edges=t["num_edges"],
-            num_edge_ids=t["num_edge_ids"],
-            undirected=t["undirected"],
-            is_reverse_index=t["is_reverse_index"],
-            has_edge_ids=t["has_edge_ids"],
-            has_time=t["has_time"],
-            has_weight=t["has_weight"],
-            tensors=_tensors(t["tensors"]),
+            tensors=_tensors(t),
         )
         for i, t in enumerate(raw["edge_types"])
     ]
@@ -243,18 +229,13 @@ def parse_catalog(text: str) -> Schema:
     )
 
 
-def _tensors(rows: list[dict[str, Any]]) -> tuple[TensorMeta, ...]:
+def _tensors(entry: dict[str, Any]) -> tuple[TensorMeta, ...]:
     return tuple(
-        TensorMeta(
-            r["name"],
-            r["dtype"],
-            tuple(r["shape"]),
-            r["num_rows"],
-            r.get("mask_width"),
-            r["read_dtype"],
-            r["scaled"],
-            r["sparse"],
-            tuple(r.get("class_names", ())),
-        )
-        for r in rows
+        _made(TensorMeta, t, shape=tuple(t["shape"]), class_names=tuple(t.get("class_names", ())))
+        for t in entry["tensors"]
     )
+
+
+def _made(kind: type[T], entry: dict[str, Any], **more: Any) -> T:
+    """What an entry of the catalog stands for: fields of its names, and those of `more`."""
+    return kind(**{f.name: entry[f.name] for f in fields(kind) if f.name in entry} | more)

@@ -1,7 +1,5 @@
 """The command tree, and how an error leaves the program."""
 
-from __future__ import annotations
-
 import sys
 import traceback
 import warnings

@@ -1,7 +1,5 @@
 """`neargraph checkpoint G.ng`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

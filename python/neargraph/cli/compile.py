@@ -1,7 +1,5 @@
 """`neargraph compile G.ng`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,30 +7,19 @@ import typer
 
 from neargraph.splits import SPLITS
 
-from .show import Recover, bars, console, pairs_table, print_json, size
+from .show import Backend, Recover, bars, console, pairs_table, print_json, size
 from .train import parse_fanouts
-
-_Layout = Annotated[
-    str, typer.Option(help="direct: rows beside lists in one file, instead of epochs.")
-]
-_PageSize = Annotated[int, typer.Option(help="Of the direct layout, 4096 ... 65536 bytes.")]
-_Name = Annotated[str, typer.Option(help="Of the file of the direct layout.")]
-_Attrs = Annotated[str | None, typer.Option(help="Tensors to compile, like x,y; all unless given.")]
-_Memory = Annotated[
-    str | None, typer.Option(help="Memory of the store, here and when replaying, like 2GB.")
-]
-_Out = Annotated[
-    Path | None, typer.Option(help="Directory of the files; STORE/compiled unless given.")
-]
-_Dependent = Annotated[int, typer.Option(help="With labor, so many batches in a row choose alike.")]
-_Backend = Annotated[str, typer.Option(help="auto, uring, direct, pread, mmap or memory.")]
 
 
 def compile_(
     store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
-    layout: _Layout = "paged",
-    page_size: _PageSize = 4096,
-    name: _Name = "graph",
+    layout: Annotated[
+        str, typer.Option(help="direct: rows beside lists in one file, instead of epochs.")
+    ] = "paged",
+    page_size: Annotated[
+        int, typer.Option(help="Of the direct layout, 4096 ... 65536 bytes.")
+    ] = 4096,
+    name: Annotated[str, typer.Option(help="Of the file of the direct layout.")] = "graph",
     epochs: Annotated[int, typer.Option(help="How many different epochs.")] = 1,
     fanouts: Annotated[str, typer.Option(help="Neighbours per layer, -1 for all.")] = "15,10",
     batch: Annotated[int, typer.Option(help="Seeds of a batch.")] = 1024,
@@ -45,13 +32,21 @@ def compile_(
     drop_last: Annotated[bool, typer.Option(help="Leave a smaller last batch out.")] = False,
     replace: Annotated[bool, typer.Option(help="Draw with replacement.")] = False,
     method: Annotated[str, typer.Option(help="uniform, labor or weighted.")] = "uniform",
-    dependent_batches: _Dependent = 1,
-    attrs: _Attrs = None,
-    memory: _Memory = None,
+    dependent_batches: Annotated[
+        int, typer.Option(help="With labor, so many batches in a row choose alike.")
+    ] = 1,
+    attrs: Annotated[
+        str | None, typer.Option(help="Tensors to compile, like x,y; all unless given.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Memory of the store, here and when replaying, like 2GB.")
+    ] = None,
     first_epoch: Annotated[int, typer.Option(help="Number of the first epoch.")] = 0,
-    out: _Out = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the files; STORE/compiled unless given.")
+    ] = None,
     overwrite: Annotated[bool, typer.Option(help="Write epochs again that are there.")] = False,
-    backend: _Backend = "auto",
+    backend: Backend = "auto",
     recover: Recover = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the estimate only.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -1,7 +1,5 @@
 """`neargraph doctor`: what this machine offers, and what would help."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,9 +1,7 @@
 """`neargraph import SRC --out G.ng`."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,53 +9,75 @@ from neargraph.exceptions import ImportFailed
 from neargraph.importers import (
     GraphPlan,
     ImportOptions,
+    Note,
     TextHints,
     check_target,
     estimate_import,
     parse_columns,
-    parse_split,
     plan_source,
     run_import,
 )
 from neargraph.importers.memory import beside_interpreter, of_whole_process
-from neargraph.importers.notes import note_line
 from neargraph.units import parse_bytes
 
-from . import import_options as options
 from .show import bars, console, pairs_table, print_json, size
 
 
 @of_whole_process()
 def import_(
-    source: options.Source,
-    out: options.Out,
-    format: options.Format = None,
-    memory: options.Memory = None,
-    undirected: options.Undirected = False,
-    self_loops: options.SelfLoops = "keep",
-    unique: options.Unique = False,
-    reverse: options.Reverse = False,
-    edge_ids: options.EdgeIds = False,
-    fill: options.Fill = 0.9,
-    page_size: options.PageSize = "4KiB",
-    split: options.Split = None,
-    split_type: options.SplitType = None,
-    seed: options.Seed = 0,
-    num_nodes: options.NumNodes = None,
-    delimiter: options.Delimiter = None,
-    header: options.Header = None,
-    columns: options.Columns = None,
-    time_scale: options.TimeScale = None,
-    strings: options.Strings = False,
-    reuse_ids: options.ReuseIds = False,
-    x_dtype: options.XDtype = None,
-    dense: options.Dense = False,
-    relabel: options.Relabel = False,
-    strict: options.Strict = False,
-    threads: options.Threads = None,
-    overwrite: options.Overwrite = False,
-    dry_run: options.DryRun = False,
-    as_json: options.AsJson = False,
+    source: Annotated[Path, typer.Argument(help="File or folder to read.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The new store, NAME.ng.")],
+    format: Annotated[
+        str | None,
+        typer.Option(help="text, lists, temporal, table, npy, npz, planetoid, musae, tudataset."),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="Memory of the whole process, e.g. 256MB. Default: a quarter of RAM."),
+    ] = None,
+    undirected: Annotated[bool, typer.Option(help="Store both directions.")] = False,
+    self_loops: Annotated[str, typer.Option(help="keep, remove or add.")] = "keep",
+    unique: Annotated[bool, typer.Option(help="Keep one of parallel edges.")] = False,
+    reverse: Annotated[bool, typer.Option(help="Also store the reverse edge types.")] = False,
+    edge_ids: Annotated[bool, typer.Option(help="Keep the input row of each edge.")] = False,
+    fill: Annotated[float, typer.Option(help="Share of a page to fill.")] = 0.9,
+    page_size: Annotated[str, typer.Option(help="4KiB to 64KiB.")] = "4KiB",
+    split: Annotated[
+        str | None, typer.Option(help="train,val,test in percent, like 60,20,20.")
+    ] = None,
+    split_type: Annotated[str | None, typer.Option(help="Node type to split.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    num_nodes: Annotated[int | None, typer.Option(help="Number of nodes, if larger.")] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(help="Text: one character, or tab, comma, blank.")
+    ] = None,
+    header: Annotated[bool | None, typer.Option(help="Text: the first line names columns.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="src=0,dst=1,time=2,weight=3 (numbers or names).")
+    ] = None,
+    time_scale: Annotated[
+        float | None, typer.Option(help="Text: multiply times by this and round, such as 1000.")
+    ] = None,
+    strings: Annotated[bool, typer.Option(help="Text: node ids are strings.")] = False,
+    reuse_ids: Annotated[
+        bool, typer.Option(help="Give the ids of deleted nodes to new ones.")
+    ] = False,
+    x_dtype: Annotated[
+        str | None, typer.Option(help="Store x as f16, bf16 or i8 (scaled by column); read as f32.")
+    ] = None,
+    dense: Annotated[
+        bool, typer.Option(help="Store x with its zeros, even if most of it is.")
+    ] = False,
+    relabel: Annotated[
+        bool, typer.Option(help="Number only the ids that occur, ascending; keep them as names.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option(help="Refuse an import that would end with notes.")
+    ] = False,
+    threads: Annotated[int | None, typer.Option(help="Threads to use.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing store.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Print the estimate and stop.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Imports edge lists, tables, matrices and known data sets into a store."""
     settings = ImportOptions(
@@ -70,7 +90,7 @@ def import_(
         edge_ids=edge_ids,
         page_bytes=parse_bytes(page_size),
         fill=fill,
-        split=parse_split(split),
+        split=split,
         split_type=split_type,
         seed=seed,
         num_nodes=num_nodes,
@@ -153,7 +173,7 @@ def _show_report(out: Path, report: dict[str, Any]) -> None:
 
 def _show_notes(notes: list[dict[str, Any]]) -> None:
     for note in notes:
-        typer.echo(f"note: {note_line(note)}")
+        typer.echo(f"note: {Note(**note)}")
 
 
 def _label(key: str) -> str:

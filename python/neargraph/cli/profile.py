@@ -1,7 +1,5 @@
 """`neargraph profile train G.ng`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any

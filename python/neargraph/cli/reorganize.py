@@ -1,7 +1,5 @@
 """`neargraph reorganize G.ng`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

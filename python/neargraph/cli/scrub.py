@@ -1,14 +1,12 @@
 """`neargraph scrub G.ng`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .show import Recover, bars, print_json
-from .verify import show_report
+from .show import Recover, bars
+from .verify import conclude
 
 
 def scrub(
@@ -26,9 +24,4 @@ def scrub(
 
     with neargraph.open(store, memory=memory, recover=recover) as handle, bars(as_json) as progress:
         report = handle.scrub(max_rate, lambda done, total: progress("scrub", done, total))
-    if as_json:
-        print_json(report)
-    else:
-        show_report(store, report)
-    if not report["ok"]:
-        raise typer.Exit(1)
+    conclude(store, report, as_json)

@@ -1,7 +1,5 @@
 """What commands share: progress bars on stderr, JSON and tables on stdout."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator
@@ -15,6 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from neargraph.units import format_bytes
+
+Backend = Annotated[str, typer.Option(help="auto, uring, direct, pread, mmap or memory.")]
+"""How the files of a store are read."""
 
 Recover = Annotated[
     bool, typer.Option(help="Put the commits of a crashed writer into the store first.")

@@ -1,7 +1,5 @@
 """`neargraph simulate G.ng` and `neargraph simulate --dataset NAME`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

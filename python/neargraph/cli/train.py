@@ -1,13 +1,11 @@
 """`neargraph train G.ng`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from .show import Recover, bars, console, pairs_table, print_json, size
+from .show import Backend, Recover, bars, console, pairs_table, print_json, size
 
 
 def train(
@@ -26,9 +24,7 @@ def train(
     batch_parts: Annotated[int, typer.Option(help="Clusters of a batch.")] = 16,
     split: Annotated[int, typer.Option(help="Which split, where there are several.")] = 0,
     row_normalize: Annotated[bool, typer.Option(help="Divide feature rows by their sum.")] = False,
-    backend: Annotated[
-        str, typer.Option(help="auto, uring, direct, pread, mmap or memory.")
-    ] = "auto",
+    backend: Backend = "auto",
     checkpoint: Annotated[
         Path | None, typer.Option(help="Write here after each epoch; go on from it.")
     ] = None,

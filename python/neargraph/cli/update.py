@@ -1,7 +1,5 @@
 """`neargraph update G.ng --from events.csv`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

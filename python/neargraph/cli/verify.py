@@ -1,7 +1,5 @@
 """`neargraph verify G.ng`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +8,7 @@ import typer
 
 from neargraph.units import parse_bytes
 
-from .show import bars, console, pairs_table, print_json
+from .show import Backend, bars, console, pairs_table, print_json
 
 _SHOWN = 50
 
@@ -18,9 +16,7 @@ _SHOWN = 50
 def verify(
     store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
     memory: Annotated[str | None, typer.Option(help="Memory to use, like 256MB.")] = None,
-    backend: Annotated[
-        str, typer.Option(help="auto, uring, direct, pread, mmap or memory.")
-    ] = "auto",
+    backend: Backend = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Checks every block and every structure of a store, and what was compiled from it; exit code 1
@@ -33,12 +29,7 @@ def verify(
             _core.verify(str(store), budget, backend, lambda d, t: progress("verify", d, t))
         )
         _verify_compiled(store, memory, backend, report, progress)
-    if as_json:
-        print_json(report)
-    else:
-        show_report(store, report)
-    if not report["ok"]:
-        raise typer.Exit(1)
+    conclude(store, report, as_json)
 
 
 def _verify_compiled(
@@ -55,8 +46,17 @@ def _verify_compiled(
         verify_compiled(report, store, handle.snapshot(), progress)
 
 
-def show_report(store: Path, report: dict[str, Any]) -> None:
-    """Prints what a check found."""
+def conclude(store: Path, report: dict[str, Any], as_json: bool) -> None:
+    """Prints what a check found; exit code 1 where that is damage."""
+    if as_json:
+        print_json(report)
+    else:
+        _show(store, report)
+    if not report["ok"]:
+        raise typer.Exit(1)
+
+
+def _show(store: Path, report: dict[str, Any]) -> None:
     out = console()
     problems = report.get("problems", [])
     rows = [

@@ -8,8 +8,6 @@ bag of words of the one-line description (lower case, words met often enough); `
 section without its component ("contrib/net" is "net"), no section merged, -1 where there is none.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -120,10 +118,7 @@ def parse_stanzas(lines: Iterable[str]) -> Iterator[dict[str, str]]:
         yield stanza
 
 
-def read_apt(
-    command: tuple[str, ...] = ("apt-cache", "dumpavail"),
-    progress: Callable[[int], None] | None = None,
-) -> Packages:
+def read_apt(command: tuple[str, ...] = ("apt-cache", "dumpavail")) -> Packages:
     """Every package that apt's lists name, streamed from ``command``.
 
     Raises `AptListsMissing` where apt is not installed, fails, or knows fewer than 10,000
@@ -143,8 +138,6 @@ def read_apt(
         assert process.stdout is not None
         for stanza in parse_stanzas(process.stdout):
             packages.add(stanza)
-            if progress and len(packages.names) % 1000 == 0:
-                progress(len(packages.names))
     if process.returncode != 0 or len(packages.names) < MIN_PACKAGES:
         raise AptListsMissing(
             f"{' '.join(command)}: {len(packages.names):,} packages (exit {process.returncode}), "

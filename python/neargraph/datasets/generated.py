@@ -4,8 +4,6 @@ Nodes have a class; most edges join nodes of one class, and features are a noisy
 class, so that both features and neighbours help. Everything follows from the seed (Philox).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`python -m neargraph.demo`: the whole demo, start to end."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

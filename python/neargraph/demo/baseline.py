@@ -1,7 +1,5 @@
 """What the features alone are worth: multinomial logistic regression on the same split."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """The loss curves as a PNG."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,15 +17,12 @@ def draw_losses(disk: Sequence[float], memory: Sequence[float], title: str, out:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
-    steps = range(1, len(disk) + 1)
-    axes.plot(
-        range(1, len(memory) + 1),
-        memory,
-        color="#f2b56b",
-        linewidth=5,
-        label="everything in memory",
-    )
-    axes.plot(steps, disk, color="#1f4e79", linewidth=1.2, label="from disk")
+    for losses, color, width, label in (
+        (memory, "#f2b56b", 5, "everything in memory"),
+        (disk, "#1f4e79", 1.2, "from disk"),
+    ):
+        steps = range(1, len(losses) + 1)
+        axes.plot(steps, losses, color=color, linewidth=width, label=label)
     axes.set_xlabel("step")
     axes.set_ylabel("training loss (cross-entropy)")
     axes.set_title(title)

@@ -5,8 +5,6 @@ tensors and the topology in the memory back end, so that the two differ in where
 and in nothing else.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -165,35 +163,32 @@ def _table(title: str, figures: dict[str, Any], settings: DemoSettings) -> Table
     def percent(share: float | None) -> str:
         return "none" if share is None else f"{100 * share:.2f} %"
 
-    table.add_row(
-        "test accuracy", percent(figures["accuracy_disk"]), percent(figures["accuracy_memory"])
-    )
-    table.add_row(
-        "... of logistic regression on features alone",
-        percent(figures["accuracy_features_only"]),
-        "",
-    )
-    table.add_row(
-        "largest difference of the loss curves",
-        f"{figures['loss_difference_max']:.3g}",
-        f"{figures['steps']} steps",
-    )
-    table.add_row(
-        "training seeds/s",
-        f"{figures['seeds_per_second_disk']:,.0f}",
-        f"{figures['seeds_per_second_memory']:,.0f}",
-    )
-    table.add_row(
-        "peak of the budget counter",
-        f"{size(figures['budget_peak_bytes'])} of {size(figures['budget_limit_bytes'])}",
-        "",
-    )
-    table.add_row(
-        "peak anonymous RSS added by the loader, no torch", size(figures["rss_added_bytes"]), ""
-    )
-    table.add_row(
-        "bytes read in training", f"{size(figures['read_bytes'])} in {figures['reads']:,} reads", ""
-    )
-    table.add_row("useful / read bytes", percent(figures["useful_share"]), "")
-    table.add_row("rows served without a read", percent(figures["hit_rate"]), "")
+    peak, limit = size(figures["budget_peak_bytes"]), size(figures["budget_limit_bytes"])
+    rows = [
+        ("test accuracy", percent(figures["accuracy_disk"]), percent(figures["accuracy_memory"])),
+        (
+            "... of logistic regression on features alone",
+            percent(figures["accuracy_features_only"]),
+        ),
+        (
+            "largest difference of the loss curves",
+            f"{figures['loss_difference_max']:.3g}",
+            f"{figures['steps']} steps",
+        ),
+        (
+            "training seeds/s",
+            f"{figures['seeds_per_second_disk']:,.0f}",
+            f"{figures['seeds_per_second_memory']:,.0f}",
+        ),
+        ("peak of the budget counter", f"{peak} of {limit}"),
+        ("peak anonymous RSS added by the loader, no torch", size(figures["rss_added_bytes"])),
+        (
+            "bytes read in training",
+            f"{size(figures['read_bytes'])} in {figures['reads']:,} reads",
+        ),
+        ("useful / read bytes", percent(figures["useful_share"])),
+        ("rows served without a read", percent(figures["hit_rate"])),
+    ]
+    for row in rows:
+        table.add_row(*row)
     return table

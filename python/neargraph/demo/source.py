@@ -1,7 +1,5 @@
 """Which graph the demo runs on: Debian's packages, else real data at hand, else a generated one."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

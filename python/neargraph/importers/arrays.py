@@ -5,14 +5,12 @@ chunk. Object arrays would need pickle and are refused. Invariant: a truncated o
 an `ImportFailed` naming file and member, never a traceback of zipfile or NumPy.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import mmap
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -21,10 +19,10 @@ import numpy as np
 
 from neargraph.exceptions import NeargraphError
 
-from .check import fail, need_file
+from .check import fail, need_file, store_dtype, to_i64
 from .header import read_header
 from .memory import hold, need
-from .plan import CHUNK_BYTES, Array
+from .plan import CHUNK_BYTES, Array, TensorPlan
 
 _MAX_SMALL_BYTES = 64 << 20
 _DIRECTORY_BYTES_MAX = 1 << 20
@@ -233,6 +231,32 @@ class _ShortReads(io.BufferedReader):
         if self.most is not None and size is not None and size > self.most:
             raise zipfile.BadZipFile(f"its directory has {size} bytes, the most is {self.most}")
         return super().read(size)
+
+
+def streamed_tensor(
+    name: str,
+    where: str,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    pieces: Callable[[int], Iterator[Array]],
+    as_labels: bool = False,
+) -> TensorPlan:
+    """An array as a tensor: ``pieces`` streams its rows, so many at once.
+
+    ``as_labels`` widens integers to i64, once those that do not fit are known.
+    """
+    labels = as_labels and dtype.kind in "iu"
+    stored, wide = store_dtype(np.dtype(np.int64) if labels else dtype, where)
+    row_bytes = max(dtype.itemsize, wide.itemsize) * math.prod(shape[1:])
+    step = max(1, CHUNK_BYTES // max(1, row_bytes))
+
+    def chunks() -> Iterator[Array]:
+        row = 0
+        for piece in pieces(step):
+            yield to_i64(piece, where, row) if labels else piece.astype(wide, copy=False)
+            row += len(piece)
+
+    return TensorPlan(name, stored, shape[1:], chunks, shape[0])
 
 
 def open_npy(path: Path | str) -> Array:

@@ -4,8 +4,6 @@ A message names the file, the row, what is wrong and what to do. Checks work on 
 time, with the number of its first row, so that they cost no memory.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path
@@ -14,20 +12,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from neargraph.exceptions import ImportFailed
+from neargraph.schema import NUMPY_OF
 
 from .plan import Array
 
-_STORE_DTYPE = {
-    "float16": "f16",
-    "float32": "f32",
-    "float64": "f64",
-    "int8": "i8",
-    "uint8": "u8",
-    "int16": "i16",
-    "int32": "i32",
-    "int64": "i64",
-    "bool": "bool",
-}
+_STORE_DTYPE = {np.dtype(kind).name: name for name, kind in NUMPY_OF.items() if name != "bf16"}
 _SPECIAL = (
     (stat.S_ISFIFO, "a FIFO"),
     (stat.S_ISSOCK, "a socket"),
@@ -71,6 +60,11 @@ def need_file(path: Path | str) -> Path:
 def file_beside(path: Path) -> Path | None:
     """An optional file of a set; None where nothing has its name, `need_file` where something."""
     return need_file(path) if os.path.lexists(path) else None
+
+
+def part_beside(path: Path) -> Path | None:
+    """`file_beside`, or what has its name with .gz."""
+    return file_beside(path) or file_beside(path.with_name(f"{path.name}.gz"))
 
 
 def store_dtype(dtype: np.dtype[Any], where: str) -> tuple[str, np.dtype[Any]]:

@@ -5,14 +5,12 @@ in chunks, so neither matrix nor pointers need to fit in memory. Invariant: poin
 never fall and end at the number of values; anything else is refused by row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
 
-from .arrays import NpyStream, NpzFile
-from .check import fail, node_ids, store_dtype, to_i64, wider_than_f32
+from .arrays import NpyStream, NpzFile, streamed_tensor
+from .check import fail, node_ids, wider_than_f32
 from .memory import need
 from .plan import CHUNK_BYTES, CHUNK_EDGES, Array, CsrChunk, EdgeChunk, TensorPlan
 
@@ -63,20 +61,25 @@ def csr_edges(
     """Streams (row, column[, value]) of a CSR matrix as edges row -> column."""
     columns = npz.open(indices)
     values: NpyStream | None = npz.open(weights) if weights else None
-    total = npz.length(indices)
-    for first, block in pointer_blocks(npz, indptr, total):
-        done, stop = int(block[0]), int(block[-1])
-        while done < stop:
-            end = min(done + CHUNK_EDGES, stop)
-            lengths = np.diff(np.clip(block, done, end))
-            sources = np.repeat(np.arange(first, first + len(lengths), dtype=np.int64), lengths)
-            destinations = node_ids(columns.rows(end - done), npz.where(indices), done, num_nodes)
+    for first, block in pointer_blocks(npz, indptr, npz.length(indices)):
+        for start, end, sources in rows_of_entries(first, block):
+            columns_here = columns.rows(end - start)
+            destinations = node_ids(columns_here, npz.where(indices), start, num_nodes)
             yield EdgeChunk(
                 sources,
                 destinations.astype(np.int64),
-                weights=values.rows(end - done) if values else None,
+                weights=values.rows(end - start) if values else None,
             )
-            done = end
+
+
+def rows_of_entries(first: int, block: Array) -> Iterator[tuple[int, int, Array]]:
+    """(first entry, end, row of each entry) by chunk, of rows from ``first`` on with pointers."""
+    last = int(block[-1])
+    for start in range(int(block[0]), last, CHUNK_EDGES):
+        end = min(start + CHUNK_EDGES, last)
+        lengths = np.diff(np.clip(block, start, end))
+        rows = np.arange(first, first + len(lengths), dtype=np.int64)
+        yield start, end, np.repeat(rows, lengths)
 
 
 def csr_tensor(
@@ -143,25 +146,15 @@ def member_tensor(
     npz: NpzFile, member: str, name: str, num_rows: int, as_labels: bool = False
 ) -> TensorPlan:
     """A dense member as a tensor of ``num_rows`` rows; ``as_labels`` widens integers to i64."""
-    shape, dtype = npz.shape(member), npz.dtype(member)
+    shape, where = npz.shape(member), npz.where(member)
     if not shape or shape[0] != num_rows:
         fail(
             npz.where(member),
             f"has shape {list(shape)}, expected {num_rows} rows",
             "the file is inconsistent; write it again",
         )
-    labels = as_labels and dtype.kind in "iu"
-    target = np.dtype(np.int64) if labels else dtype
-    stored, wide = store_dtype(target, npz.where(member))
 
-    def chunks() -> Iterator[Array]:
-        row = 0
-        stream = npz.open(member)
-        # Labels are widened after they are read.
-        width = max(1, stream.row_bytes // max(1, dtype.itemsize) * wide.itemsize)
-        for chunk in stream.chunks(max(1, CHUNK_BYTES // max(width, stream.row_bytes))):
-            whole = to_i64(chunk, npz.where(member), row) if labels else chunk
-            yield whole.astype(wide, copy=False)
-            row += len(chunk)
+    def pieces(step: int) -> Iterator[Array]:
+        return npz.open(member).chunks(step)
 
-    return TensorPlan(name, stored, tuple(int(n) for n in shape[1:]), chunks, num_rows)
+    return streamed_tensor(name, where, shape, npz.dtype(member), pieces, as_labels)

@@ -1,7 +1,5 @@
 """Which parser reads an input: by its name, its members and its first bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,18 +16,19 @@ from .temporal import labels_beside, plan_temporal
 from .text import TextHints, plan_text, read_head
 from .tudataset import plan_tudataset, tu_name
 
-FORMATS = (
-    "text",
-    "lists",
-    "temporal",
-    "table",
-    "npy",
-    "npz",
-    "planetoid",
-    "musae",
-    "tudataset",
-)
-
+_PLANNERS: dict[str, Callable[..., GraphPlan]] = {
+    "text": plan_text,
+    "lists": plan_lists,
+    "temporal": plan_temporal,
+    "table": plan_table,
+    "npy": plan_npy,
+    "npz": plan_npz,
+    "planetoid": plan_planetoid,
+    "musae": plan_musae,
+    "tudataset": plan_tudataset,
+}
+FORMATS = tuple(_PLANNERS)
+# The planners of these formats take hints.
 _HINTS_OF = {
     "text": ("delimiter", "header", "columns", "strings", "time_scale"),
     "table": ("columns",),
@@ -71,22 +70,9 @@ def _plan(path: Path, chosen: str, hints: TextHints | None) -> GraphPlan:
         if name not in taken:
             option = "--" + name.replace("_", "-")
             fail(str(path), f"{option} means nothing for the format {chosen}", f"drop {option}")
-    if chosen == "text":
-        return plan_text(path, hints)
-    if chosen == "table":
-        return plan_table(path, hints)
-    plain: dict[str, Callable[[Path], GraphPlan]] = {
-        "lists": plan_lists,
-        "temporal": plan_temporal,
-        "npy": plan_npy,
-        "npz": plan_npz,
-        "planetoid": plan_planetoid,
-        "musae": plan_musae,
-        "tudataset": plan_tudataset,
-    }
-    if chosen not in plain:
+    if chosen not in _PLANNERS:
         fail(str(path), f"unknown format {chosen!r}", f"use one of {', '.join(FORMATS)}")
-    return plain[chosen](path)
+    return _PLANNERS[chosen](path, hints) if taken else _PLANNERS[chosen](path)
 
 
 def detect_format(path: Path) -> str:
@@ -124,8 +110,9 @@ def _detect_folder(path: Path) -> str:
 
 
 def _detect_text(path: Path) -> str:
-    lines, _ = read_head(path)
-    rows = [line.split() for line in lines if line.strip() and line.lstrip()[0] not in "#%"][:50]
+    rows = [
+        line.split() for line in read_head(path) if line.strip() and line.lstrip()[0] not in "#%"
+    ][:50]
     widths = {len(row) for row in rows}
     numbers = all(field.lstrip("-").isdigit() for row in rows for field in row)
     if numbers and len(widths) > 2 and max(widths) > 4:

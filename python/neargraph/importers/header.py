@@ -5,8 +5,6 @@ is matched against the three fields that it has. Invariant: a decoded header has
 negative dimension, and fewer than 2^63 bytes of data.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ numbered in the order of their names, so the numbers depend on nothing else. Mem
 names and of one chunk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

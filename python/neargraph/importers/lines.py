@@ -1,7 +1,5 @@
 """Reading text inputs line by line, plain or .gz, with line numbers for messages."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from array import array
@@ -63,9 +61,7 @@ def text_lines(path: Path | str, most: int | None = None) -> Iterator[tuple[int,
         fail(f"{file}: after line {number}", f"damaged or truncated ({error})", "copy it again")
 
 
-def number_table(
-    path: Path | str, delimiter: str | None, dtype: type[np.generic], skip_header: bool = False
-) -> Array:
+def number_table(path: Path | str, delimiter: str | None, dtype: type[np.generic]) -> Array:
     """A whole small table of numbers, [rows, columns]; ragged or non-numeric lines are named."""
     whole = np.issubdtype(dtype, np.integer)
     cells: array[Any] = array("q" if whole else "d")
@@ -73,7 +69,7 @@ def number_table(
     read, size = 0, max(1, text_bytes(path))
     for number, line in text_lines(path):
         read += len(line) + 1
-        if (skip_header and number == 1) or not line.strip():
+        if not line.strip():
             continue
         fields = line.split(delimiter)
         width = width or len(fields)

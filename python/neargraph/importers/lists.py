@@ -26,10 +26,10 @@ def times_beside(path: Path) -> Path | None:
     return file_beside(path.with_name(f"{stem}_time_{rest}"))
 
 
-def plan_lists(path: Path | str, times: Path | str | None = None) -> GraphPlan:
-    """The plan of an adjacency list file; ``times`` defaults to the matching file beside it."""
+def plan_lists(path: Path | str) -> GraphPlan:
+    """The plan of an adjacency list file, with the times of the matching file beside it."""
     file = need_file(path)
-    time_file = need_file(times) if times else times_beside(file)
+    time_file = times_beside(file)
     edges = sum(len(chunk.sources) for chunk in _edges(file, time_file))
     idle = sum(len(line.split()) == 1 for _, line in text_lines(file))
     notes = []

@@ -5,8 +5,6 @@ the pieces that stream (`need`), and the sorts of the extension, which get what 
 whoever would pass the allowance refuses before the memory is taken, and names what would do.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ Features are lists of word numbers by node and become the dense binary f32 tenso
 JSON is parsed in one piece: it is tens of MB at most in this collection, and refused beyond 1 GiB.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -16,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .check import fail, file_beside, need_file, node_ids
+from .check import fail, need_file, node_ids, part_beside
 from .labels import parsed_labels
 from .lines import pair_tables, text_bytes, text_lines
 from .memory import hold, hold_to
@@ -48,18 +46,11 @@ def musae_parts(path: Path) -> tuple[Path, Path, Path | None] | None:
         if not path.name.endswith(end):
             continue
         stem = path.name.removesuffix(end)
-        gz = ("", ".gz")
-        features = _first(
-            path.parent, [stem + m + s for m in (".json", "_features.json") for s in gz]
-        )
-        target = _first(path.parent, [f"{stem}_target.csv{s}" for s in gz])
-        if features is not None:
-            return path, features, target
+        ends = (".json", "_features.json", "_target.csv")
+        words, features, target = (path.with_name(stem + end) for end in ends)
+        if found := part_beside(words) or part_beside(features):
+            return path, found, part_beside(target)
     return None
-
-
-def _first(folder: Path, names: list[str]) -> Path | None:
-    return next((file for name in names if (file := file_beside(folder / name))), None)
 
 
 def plan_musae(path: Path | str) -> GraphPlan:

@@ -4,8 +4,6 @@ Rows go to the extension as f32, which rounds them; this module only says so in 
 that of one chunk.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 

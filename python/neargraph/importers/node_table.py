@@ -6,8 +6,6 @@ x_1, ... become one tensor x; train_mask, val_mask and test_mask become a split.
 Ids other than 0, 1, 2, ... are keys: edges name nodes by them, and the store keeps them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

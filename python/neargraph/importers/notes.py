@@ -8,7 +8,7 @@ note or an error, and ``strict`` refuses what no option asked for.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,18 +35,7 @@ class Note:
 
     def as_dict(self) -> dict[str, Any]:
         """The form of reports and JSON."""
-        return {
-            "code": self.code,
-            "count": self.count,
-            "where": self.where,
-            "message": self.message,
-            "requested": self.requested,
-        }
-
-
-def note_line(note: dict[str, Any]) -> str:
-    """A note of a report on one line."""
-    return str(Note(**note))
+        return asdict(self)
 
 
 def advised(notes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

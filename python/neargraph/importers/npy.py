@@ -5,22 +5,19 @@ A file holds [E, 2] or [2, E] integers. A folder holds `edge_index.npy`, or `ind
 {train,val,test}_mask and other node arrays. Everything is memory-mapped and streamed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from .arrays import drop_pages, open_npy
-from .check import fail, node_ids, same_rows, store_dtype, to_i64, whole_times
+from .arrays import drop_pages, open_npy, streamed_tensor
+from .check import fail, node_ids, same_rows, whole_times
+from .csr import rows_of_entries
 from .labels import class_tensor, text_rows
 from .memory import hold, need
 from .notes import Note, unused_files
 from .npz import split_tensors
 from .plan import (
-    CHUNK_BYTES,
     CHUNK_EDGES,
     Array,
     EdgeChunk,
@@ -64,8 +61,7 @@ def array_edges(
         yield EdgeChunk(
             node_ids(np.ascontiguousarray(columns[0, span]), where, row, num_nodes),
             node_ids(np.ascontiguousarray(columns[1, span]), where, row, num_nodes),
-            times=None if times is None else whole_times(np.asarray(times[span]), "edge_time", row),
-            weights=None if weights is None else np.asarray(weights[span]),
+            **_inline(span, times, weights),
         )
         for mapped in (array, times, weights):
             drop_pages(mapped)
@@ -77,25 +73,18 @@ def array_tensor(
     """A mapped or resident array as a tensor, streamed in pieces of 4 MiB."""
     if num_rows is not None:
         same_rows(len(array), num_rows, where, name)
-    labels = as_labels and array.dtype.kind in "iu"
-    stored, wide = store_dtype(np.dtype(np.int64) if labels else array.dtype, where)
-    # Labels are widened after they are read, when those that do not fit are known.
-    narrow = array.dtype.newbyteorder("=") if labels else wide
-    item_bytes = max(array.itemsize, wide.itemsize)
-    row_bytes = max(1, item_bytes * int(np.prod(array.shape[1:], dtype=np.int64)))
-    step = max(1, CHUNK_BYTES // row_bytes)
 
-    def chunks() -> Iterator[Array]:
+    def pieces(step: int) -> Iterator[Array]:
         for row in range(0, len(array), step):
-            part = _rows(array, slice(row, row + step), narrow)
-            yield to_i64(part, where, row) if labels else part
+            yield _rows(array, slice(row, row + step))
             drop_pages(array)
 
-    return TensorPlan(name, stored, tuple(int(n) for n in array.shape[1:]), chunks, len(array))
+    return streamed_tensor(name, where, array.shape, array.dtype, pieces, as_labels)
 
 
-def _rows(array: Array, span: slice, dtype: np.dtype[Any]) -> Array:
+def _rows(array: Array, span: slice) -> Array:
     """Some rows in C order. Where they lie in columns, few columns' pages are mapped at once."""
+    dtype = array.dtype.newbyteorder("=")
     if array.ndim < 2 or array.flags.c_contiguous:
         return np.ascontiguousarray(array[span], dtype=dtype)
     rows = np.empty(array[span].shape, dtype=dtype)
@@ -115,7 +104,7 @@ def plan_npy(path: Path | str) -> GraphPlan:
     layout = pair_layout(array, str(file))
     edge = EdgePlan(num_edges=array.shape[0 if layout == "pairs" else 1])
     if array.flags.c_contiguous and array.dtype.str in _CORE_DTYPES:
-        edge.npy = NpyFile(str(file), layout)
+        edge.file = NpyFile(str(file), layout)
     else:
         edge.chunks = lambda: array_edges(array, str(file), None)
     notes = []
@@ -242,16 +231,18 @@ def _csr(
         block = np.asarray(indptr[first : first + _ROWS + 1], dtype=np.int64)
         if (np.diff(block) < 0).any() or block[0] < 0 or block[-1] > len(indices):
             fail(where, f"indptr.npy falls near row {first}", "write the matrix again")
-        for row in range(int(block[0]), int(block[-1]), CHUNK_EDGES):
-            end = min(row + CHUNK_EDGES, int(block[-1]))
-            lengths: Array = np.diff(np.clip(block, row, end))
-            yield EdgeChunk(
-                np.repeat(np.arange(first, first + len(lengths), dtype=np.int64), lengths),
-                node_ids(np.asarray(indices[row:end]), where, row, num_nodes),
-                times=None
-                if times is None
-                else whole_times(np.asarray(times[row:end]), "edge_time", row),
-                weights=None if weights is None else np.asarray(weights[row:end]),
-            )
+        for row, end, sources in rows_of_entries(first, block):
+            destinations = node_ids(np.asarray(indices[row:end]), where, row, num_nodes)
+            yield EdgeChunk(sources, destinations, **_inline(slice(row, end), times, weights))
             for mapped in (indptr, indices, times, weights):
                 drop_pages(mapped)
+
+
+def _inline(span: slice, times: Array | None, weights: Array | None) -> dict[str, Array]:
+    """Times and weights of a chunk, of those that there are."""
+    found = {}
+    if times is not None:
+        found["times"] = whole_times(np.asarray(times[span]), "edge_time", span.start)
+    if weights is not None:
+        found["weights"] = np.asarray(weights[span])
+    return found

@@ -4,8 +4,6 @@
 (labels) and `split_k`; whatever else a file holds keeps its own name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -142,7 +140,8 @@ def _plan_heterophilous(npz: NpzFile) -> GraphPlan:
     masks = [npz.small(name).astype(bool) if name in npz else None for name in names]
     node.tensors.extend(split_tensors(masks, num_nodes, str(npz.path)))
     edge = EdgePlan(
-        chunks=lambda: pair_chunks(npz, "edges", num_nodes), num_edges=npz.length("edges")
+        chunks=lambda: pair_chunks(npz, "edges", num_nodes, num_nodes, prefer_rows=True),
+        num_edges=npz.length("edges"),
     )
     used = ("node_features", "node_labels", "edges", *names)
     notes += unused_members(npz, used)
@@ -218,12 +217,12 @@ def split_tensors(given: Sequence[Array | None], num_nodes: int, where: str) -> 
                     "make train, val and test disjoint",
                 )
             codes[part] = code
-        plans.append(_whole(f"split_{k}", codes, width))
+        plans.append(_split(k, codes, width))
     return plans
 
 
-def _whole(name: str, codes: Array, mask_width: int | None) -> TensorPlan:
-    return TensorPlan(name, "u8", (), lambda: iter([codes]), len(codes), mask_width)
+def _split(k: int, codes: Array, width: int | None) -> TensorPlan:
+    return TensorPlan(f"split_{k}", "u8", (), lambda: iter([codes]), len(codes), width)
 
 
 def _plan_blocks(npz: NpzFile) -> GraphPlan:

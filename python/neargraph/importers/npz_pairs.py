@@ -1,7 +1,5 @@
 """Edge lists that are members of an .npz: [E, 2] and [2, E], streamed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,12 +9,19 @@ from .check import fail, node_ids
 from .plan import CHUNK_EDGES, Array, EdgeChunk
 
 
-def pair_chunks(npz: NpzFile, member: str, num_nodes: int | None) -> Iterator[EdgeChunk]:
-    """Streams an [E, 2] or [2, E] integer member as edges; [2, 2] counts as [E, 2]."""
+def pair_chunks(
+    npz: NpzFile,
+    member: str,
+    num_sources: int | None,
+    num_destinations: int | None,
+    prefer_rows: bool = False,
+) -> Iterator[EdgeChunk]:
+    """Streams an [E, 2] or [2, E] integer member as edges; arguments as of `pair_columns`."""
     where = npz.where(member)
-    for row, sources, destinations in pair_columns(npz, member, prefer_rows=True):
+    for row, sources, destinations in pair_columns(npz, member, prefer_rows):
         yield EdgeChunk(
-            node_ids(sources, where, row, num_nodes), node_ids(destinations, where, row, num_nodes)
+            node_ids(sources, where, row, num_sources),
+            node_ids(destinations, where, row, num_destinations),
         )
 
 

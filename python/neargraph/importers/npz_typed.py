@@ -6,15 +6,13 @@ count its pointers match and becomes the f32 tensor `x`. The first integer colum
 `T_names` are left out: string ids come with text imports.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from .arrays import NpzFile
-from .check import fail, node_ids
+from .check import fail
 from .csr import csr_tensor, member_tensor
 from .notes import left_out
-from .npz_pairs import pair_columns
+from .npz_pairs import pair_chunks
 from .plan import EdgeChunk, EdgePlan, GraphPlan, NodePlan
 
 
@@ -101,12 +99,7 @@ def _edge_type(
     npz: NpzFile, member: str, source: NodePlan, destination: NodePlan, relation: str
 ) -> EdgePlan:
     def chunks() -> Iterator[EdgeChunk]:
-        where = npz.where(member)
-        for row, left, right in pair_columns(npz, member):
-            yield EdgeChunk(
-                node_ids(left, where, row, source.num_nodes),
-                node_ids(right, where, row, destination.num_nodes),
-            )
+        return pair_chunks(npz, member, source.num_nodes, destination.num_nodes)
 
     return EdgePlan(
         source.name, relation, destination.name, chunks, num_edges=npz.length(member, 1)

@@ -1,7 +1,5 @@
 """The options of an import, and how their text forms are read."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -5,14 +5,14 @@ function that streams its content in bounded chunks. Nothing here touches the st
 the only consumer. Invariant: a stream function may be called again and gives the same chunks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from neargraph.schema import NUMPY_OF
 
 from .notes import Note
 
@@ -58,7 +58,7 @@ class CsrChunk:
 
 @dataclass(frozen=True, slots=True)
 class TextColumns:
-    """Where the columns of a text edge list are; read by the extension, never by Python.
+    """Where the columns of a text edge list are: arguments of the extension, which reads it.
 
     The delimiter " " stands for any run of blanks and tabs.
     """
@@ -67,16 +67,16 @@ class TextColumns:
     delimiter: str = " "
     comment: str | None = "#"
     header: bool = False
-    source: int = 0
-    destination: int = 1
-    time: int | None = None
-    weight: int | None = None
+    source_column: int = 0
+    destination_column: int = 1
+    time_column: int | None = None
+    weight_column: int | None = None
     time_scale: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NpyFile:
-    """A .npy edge list that the extension reads by itself; ``layout`` is "pairs" or "rows"."""
+    """A .npy edge list as arguments of the extension; ``layout`` is "pairs" or "rows"."""
 
     path: str
     layout: str
@@ -108,12 +108,12 @@ class TensorPlan:
     @property
     def row_bytes(self) -> int:
         """Bytes of one row of a chunk."""
-        return DTYPE_BYTES[self.dtype] * self.columns
+        return np.dtype(NUMPY_OF[self.dtype]).itemsize * self.columns
 
     @property
     def stored_bytes(self) -> int:
         """Bytes of one row in the store."""
-        return DTYPE_BYTES[self.stored or self.dtype] * self.columns
+        return np.dtype(NUMPY_OF[self.stored or self.dtype]).itemsize * self.columns
 
     @property
     def columns(self) -> int:
@@ -139,7 +139,7 @@ class NodePlan:
 
 @dataclass(slots=True)
 class EdgePlan:
-    """One edge type. Exactly one of ``chunks``, ``text`` and ``npy`` is given.
+    """One edge type. Exactly one of ``chunks`` and ``file`` is given.
 
     ``num_edges`` is the number of input rows where the input tells it, for the estimate.
     """
@@ -148,8 +148,7 @@ class EdgePlan:
     relation: str = HOMOGENEOUS_EDGE[1]
     destination: str = HOMOGENEOUS_EDGE[2]
     chunks: Callable[[], Iterator[EdgeChunk]] | None = None
-    text: TextColumns | None = None
-    npy: NpyFile | None = None
+    file: TextColumns | NpyFile | None = None
     num_edges: int | None = None
     has_edge_ids: bool = False
     has_time: bool = False
@@ -180,17 +179,3 @@ class GraphPlan:
             if plan.name == name:
                 return plan
         raise KeyError(name)
-
-
-DTYPE_BYTES = {
-    "f16": 2,
-    "bf16": 2,
-    "f32": 4,
-    "f64": 8,
-    "i8": 1,
-    "u8": 1,
-    "i16": 2,
-    "i32": 4,
-    "i64": 8,
-    "bool": 1,
-}

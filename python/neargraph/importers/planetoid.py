@@ -5,8 +5,6 @@ train, the next 500 val, the listed ones test), and gaps of the test range (Cite
 nodes) are zero rows with label 0 and no split, as in every other reader of these files.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

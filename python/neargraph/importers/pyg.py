@@ -9,8 +9,6 @@ graph-level values, and anything that is no tensor. A sparse `x` (COO or CSR) co
 sparse tensor is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

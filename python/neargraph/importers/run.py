@@ -4,13 +4,12 @@ Edges go first, then the topology is built in the background while tensors strea
 whatever fails on the way, the staging folder is dropped and nothing is left at the target.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,16 @@ from .memory import Allowance, allowed
 from .narrow import narrow_x
 from .notes import Note, advised
 from .options import ImportOptions
-from .plan import CHUNK_BYTES, Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
+from .plan import (
+    CHUNK_BYTES,
+    Array,
+    EdgeChunk,
+    EdgePlan,
+    GraphPlan,
+    NodePlan,
+    TensorPlan,
+    TextColumns,
+)
 from .sparse import may_be_sparse, stored_estimate
 from .split import split_chunks
 
@@ -79,7 +87,7 @@ def estimate_import(
     options = options or ImportOptions()
     _apply(plan, options)
     edges = sum(edge.num_edges or 0 for edge in plan.edges)
-    tensors = _stored_bytes(plan, options)
+    tensors = sum(stored_estimate(tensor, options) for tensor in _all_tensors(plan))
     with _allowed(plan, options) as allowance:
         importer = _importer(out, replace(options, overwrite=True), allowance)
         try:
@@ -163,10 +171,6 @@ def _relabel(plan: GraphPlan) -> None:
 def _all_tensors(plan: GraphPlan) -> list[TensorPlan]:
     owners: list[NodePlan | EdgePlan] = [*plan.nodes, *plan.edges]
     return [tensor for owner in owners for tensor in owner.tensors]
-
-
-def _stored_bytes(plan: GraphPlan, options: ImportOptions) -> int:
-    return sum(stored_estimate(t, options) for t in _all_tensors(plan))
 
 
 def _chunk_bytes(plan: GraphPlan, options: ImportOptions) -> int:
@@ -255,9 +259,7 @@ class _Run:
             self._push_split(node_ids)
         for note in plan.notes:
             importer.add_note(note.code, note.count, note.where, note.message, note.requested)
-        report: dict[str, Any] = json.loads(
-            importer.finish(lambda done, total: self._progress("write", done, total))
-        )
+        report: dict[str, Any] = json.loads(importer.finish(partial(self._progress, "write")))
         report["notes"] = advised(report["notes"])
         if "leftover" in report:
             warnings.warn(
@@ -268,29 +270,10 @@ class _Run:
         return report
 
     def _push_edges(self, edge: EdgePlan, number: int) -> None:
-        if edge.text is not None:
-            text = edge.text
-            self._importer.read_text(
-                number,
-                text.path,
-                text.delimiter,
-                text.comment,
-                text.header,
-                text.source,
-                text.destination,
-                text.time,
-                text.weight,
-                text.time_scale,
-                lambda done, total: self._progress("edges", done, total),
-            )
-            return
-        if edge.npy is not None:
-            self._importer.read_npy(
-                number,
-                edge.npy.path,
-                edge.npy.layout,
-                lambda done, total: self._progress("edges", done, total),
-            )
+        if edge.file is not None:
+            is_text = isinstance(edge.file, TextColumns)
+            read = self._importer.read_text if is_text else self._importer.read_npy
+            read(number, **asdict(edge.file), progress=partial(self._progress, "edges"))
             return
         assert edge.chunks is not None
         done = self._rounded = 0

@@ -7,8 +7,6 @@ called or built by a pickle. Invariant: an array is numbers of a listed dtype, c
 buffer that has exactly the bytes of its shape; anything else is an `ImportFailed`.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import pickletools

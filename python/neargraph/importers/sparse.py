@@ -1,7 +1,5 @@
 """Which tensors may be stored without their zeros; the extension decides by what is in them."""
 
-from __future__ import annotations
-
 from .options import ImportOptions
 from .plan import TensorPlan
 

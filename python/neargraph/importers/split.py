@@ -4,15 +4,12 @@ Counts are exact (largest remainder), memory is one chunk whatever the number of
 outcome depends on nothing but (number of nodes, percentages, seed).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
 
 from .plan import Array
 
-NONE, TRAIN, VAL, TEST = 0, 1, 2, 3
 _CHUNK_NODES = 1 << 20
 
 

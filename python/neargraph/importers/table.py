@@ -7,9 +7,7 @@ every other numeric column is an edge tensor by row. A folder holds `edges.parqu
 table has ids other than 0, 1, 2, ..., edges name nodes by keys; the store keeps the keys.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +18,11 @@ from .node_table import column_tensor, has_keys, node_plan
 from .notes import Note, left_out, unused_files
 from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan
 from .table_file import ROWS, TABLE_ENDINGS, TEXT_ROWS, Table
-from .text import _DESTINATION, _SOURCE, _TIME, _WEIGHT, TextHints
+from .text import COLUMN_NAMES, TextHints
 
 __all__ = ["TABLE_ENDINGS", "plan_table", "table_folder"]
 
-_EDGE_ID = ("edge_id", "eid")
+_COLUMN_NAMES = {**COLUMN_NAMES, "edge_id": ("edge_id", "eid")}
 
 
 def plan_table(path: Path | str, hints: TextHints | None = None) -> GraphPlan:
@@ -33,7 +31,7 @@ def plan_table(path: Path | str, hints: TextHints | None = None) -> GraphPlan:
     if given.is_dir():
         return _plan_folder(given, hints)
     table, notes = Table.open(given), list[Note]()
-    named = table.is_text(_names(table, hints)["src"]) or table.is_text(_names(table, hints)["dst"])
+    named = _are_named([], [table], hints)
     edge = _edge_plan(table, hints, ("node", "to", "node"), (None, None), named, notes)
     return GraphPlan(str(given), "table", [NodePlan(strings=named)], [edge], notes)
 
@@ -65,7 +63,7 @@ def _plan_folder(folder: Path, hints: TextHints | None) -> GraphPlan:
     if not edges:
         fail(str(folder), "holds no edge table", "name it edges.parquet or edges_A__rel__B.parquet")
     notes = list[Note]()
-    named = _are_named(nodes, edges, hints)
+    named = _are_named(nodes.values(), edges.values(), hints)
     plans = {name: node_plan(table, name, named, notes) for name, table in nodes.items()}
     edge_plans = []
     for parts, table in edges.items():
@@ -78,29 +76,16 @@ def _plan_folder(folder: Path, hints: TextHints | None) -> GraphPlan:
     return GraphPlan(str(folder), "table folder", list(plans.values()), edge_plans, notes)
 
 
-def _are_named(
-    nodes: dict[str, Table],
-    edges: dict[tuple[str, str, str], Table],
-    hints: TextHints | None,
-) -> bool:
+def _are_named(nodes: Iterable[Table], edges: Iterable[Table], hints: TextHints | None) -> bool:
     """Whether edges name nodes by keys: by text, or by integers other than 0, 1, 2, ..."""
-    for table in edges.values():
-        columns = _names(table, hints)
-        if table.is_text(columns["src"]) or table.is_text(columns["dst"]):
-            return True
-    return any(has_keys(table) for table in nodes.values())
+    ends = ((table, _names(table, hints)[key]) for table in edges for key in ("src", "dst"))
+    return any(table.is_text(name) for table, name in ends) or any(map(has_keys, nodes))
 
 
 def _names(table: Table, hints: TextHints | None) -> dict[str, str]:
     columns = {name.lower(): name for name in table.schema.names}
     found = {}
-    for key, known in (
-        ("src", _SOURCE),
-        ("dst", _DESTINATION),
-        ("time", _TIME),
-        ("weight", _WEIGHT),
-        ("edge_id", _EDGE_ID),
-    ):
+    for key, known in _COLUMN_NAMES.items():
         match = next((columns[name] for name in known if name in columns), None)
         if match is not None:
             found[key] = match

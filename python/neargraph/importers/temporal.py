@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .check import fail, file_beside, need_file, node_ids
+from .check import fail, need_file, node_ids, part_beside
 from .labels import missing_labels
 from .lines import number_table, text_lines
 from .memory import hold
@@ -26,9 +26,7 @@ def labels_beside(path: Path) -> Path | None:
     """node2label.txt[.gz] in the folder of an edge file, where it exists."""
     if path.name.startswith("node2label"):
         return None
-    return file_beside(path.with_name("node2label.txt")) or file_beside(
-        path.with_name("node2label.txt.gz")
-    )
+    return part_beside(path.with_name("node2label.txt"))
 
 
 def plan_temporal(path: Path | str) -> GraphPlan:

@@ -4,23 +4,24 @@ The head (first 64 KiB of text) tells delimiter, header and columns where the us
 the mean length of a line for the estimate.
 """
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from .check import fail, need_file
+from .lines import is_packed, text_bytes
 from .notes import Note
 from .plan import EdgePlan, GraphPlan, NodePlan, TextColumns
 
 _HEAD_BYTES = 64 << 10
-_GZIP_RATIO = 4.0
-_SOURCE = ("src", "source", "from", "u", "id1", "source_id", "node1")
-_DESTINATION = ("dst", "destination", "target", "to", "v", "id2", "target_id", "node2")
-_TIME = ("time", "timestamp", "ts", "t")
-_WEIGHT = ("weight", "w")
+COLUMN_NAMES = {
+    "src": ("src", "source", "from", "u", "id1", "source_id", "node1"),
+    "dst": ("dst", "destination", "target", "to", "v", "id2", "target_id", "node2"),
+    "time": ("time", "timestamp", "ts", "t"),
+    "weight": ("weight", "w"),
+}
+"""What headers call the columns of edges, in lower case."""
 _DELIMITERS = {
     "tab": "\t",
     "comma": ",",
@@ -85,10 +86,9 @@ def named_delimiter(text: str | None) -> str | None:
     return text
 
 
-def read_head(file: Path) -> tuple[list[str], bool]:
-    """(complete lines of the first 64 KiB, whether the file is gzip)."""
-    with file.open("rb") as raw:
-        packed = raw.read(2) == b"\x1f\x8b"
+def read_head(file: Path) -> list[str]:
+    """The complete lines of the first 64 KiB of text."""
+    packed = is_packed(file)
     try:
         with gzip.open(file, "rb") if packed else file.open("rb") as stream:
             data = stream.read(_HEAD_BYTES)
@@ -99,14 +99,14 @@ def read_head(file: Path) -> tuple[list[str], bool]:
     lines = data.decode("utf-8-sig", errors="replace").splitlines()
     if len(data) == _HEAD_BYTES and len(lines) > 1:
         lines.pop()
-    return lines, packed
+    return lines
 
 
 def plan_text(path: Path | str, hints: TextHints | None = None) -> GraphPlan:
     """The plan of a text edge list."""
     hints = hints or TextHints()
     file = need_file(path)
-    lines, packed = read_head(file)
+    lines = read_head(file)
     data = [line for line in lines if line.strip() and line.lstrip()[0] not in "#%"]
     comment = "%" if lines and lines[0].startswith("%") else "#"
     if lines and lines[0].startswith("%%MatrixMarket"):
@@ -127,10 +127,9 @@ def plan_text(path: Path | str, hints: TextHints | None = None) -> GraphPlan:
         fail(
             str(file), "has no time column", "name it with --columns time=.., or drop --time-scale"
         )
-    size = file.stat().st_size * (_GZIP_RATIO if packed else 1.0)
     mean_line = sum(len(line) + 1 for line in lines) / len(lines)
     edge = EdgePlan(
-        text=TextColumns(
+        file=TextColumns(
             str(file),
             delimiter or " ",
             comment,
@@ -141,7 +140,7 @@ def plan_text(path: Path | str, hints: TextHints | None = None) -> GraphPlan:
             columns.get("weight"),
             hints.time_scale,
         ),
-        num_edges=int(size / mean_line),
+        num_edges=int(text_bytes(file) / mean_line),
         has_time="time" in columns,
         has_weight="weight" in columns,
     )
@@ -157,7 +156,7 @@ def plan_text(path: Path | str, hints: TextHints | None = None) -> GraphPlan:
 
 def _named_ends(first: list[str]) -> bool:
     names = {field.lower() for field in first}
-    return bool(names & {*_SOURCE}) and bool(names & {*_DESTINATION})
+    return all(names & {*COLUMN_NAMES[key]} for key in ("src", "dst"))
 
 
 def _delimiter(line: str) -> str | None:
@@ -177,7 +176,7 @@ def _is_number(field: str) -> bool:
 
 
 def _looks_like_header(first: list[str], hints: TextHints) -> bool:
-    known = {*_SOURCE, *_DESTINATION, *_TIME, *_WEIGHT}
+    known = {name for names in COLUMN_NAMES.values() for name in names}
     if hints.strings:
         return all(field.lower() in known for field in first[:2])
     return not any(_is_number(field) for field in first[:2])
@@ -187,12 +186,7 @@ def _columns(first: list[str], header: bool, hints: TextHints, where: str) -> di
     names = [field.lower() for field in first]
     found: dict[str, int] = {}
     if header:
-        for key, known in (
-            ("src", _SOURCE),
-            ("dst", _DESTINATION),
-            ("time", _TIME),
-            ("weight", _WEIGHT),
-        ):
+        for key, known in COLUMN_NAMES.items():
             match = [at for at, name in enumerate(names) if name in known]
             if match:
                 found[key] = match[0]

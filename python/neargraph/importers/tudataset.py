@@ -5,14 +5,12 @@ node tensors `graph_id`, `graph_y` (label of the node's graph), `x` (node attrib
 `node_label`; edge tensors `edge_label` and `edge_attr` by edge id.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from .check import fail, file_beside, need_file, node_ids, same_rows
+from .check import fail, need_file, node_ids, part_beside, same_rows
 from .lines import number_table, pair_tables, text_lines
 from .memory import hold
 from .notes import unused_files
@@ -26,15 +24,17 @@ from .plan import (
     TensorPlan,
 )
 
-_PARTS = (
-    "A",
-    "graph_indicator",
-    "graph_labels",
-    "node_labels",
-    "node_attributes",
-    "edge_labels",
-    "edge_attributes",
-)
+# Optional parts, in the order of their tensors.
+_Parts = dict[str, tuple[str, type[np.generic]]]
+_NODE_PARTS: _Parts = {
+    "node_attributes": ("x", np.float32),
+    "node_labels": ("node_label", np.int64),
+}
+_EDGE_PARTS: _Parts = {
+    "edge_labels": ("edge_label", np.int64),
+    "edge_attributes": ("edge_attr", np.float32),
+}
+_PARTS = ("A", "graph_indicator", "graph_labels", *_NODE_PARTS, *_EDGE_PARTS)
 
 
 def tu_name(folder: Path) -> str | None:
@@ -44,10 +44,7 @@ def tu_name(folder: Path) -> str | None:
 
 
 def _part(folder: Path, name: str, part: str) -> Path | None:
-    for end in (".txt", ".txt.gz"):
-        if file := file_beside(folder / f"{name}_{part}{end}"):
-            return file
-    return None
+    return part_beside(folder / f"{name}_{part}.txt")
 
 
 def plan_tudataset(path: Path | str) -> GraphPlan:
@@ -74,7 +71,7 @@ def plan_tudataset(path: Path | str) -> GraphPlan:
     adjacency = _part(folder, name, "A")
     assert adjacency is not None
     num_edges = sum(1 for _, line in text_lines(adjacency) if line.strip())
-    tensors = _edge_tensors(folder, name, num_edges)
+    tensors = _tensors(folder, name, _EDGE_PARTS, num_edges)
     edge = EdgePlan(
         chunks=lambda: _edges(adjacency, graph_of),
         num_edges=num_edges,
@@ -93,15 +90,7 @@ def _column(name: str, values: Array) -> TensorPlan:
 
 
 def _node_tensors(folder: Path, name: str, graph_of: Array, node_ptr: Array) -> list[TensorPlan]:
-    plans = []
-    if file := _part(folder, name, "node_attributes"):
-        values = number_table(file, ",", np.float32)
-        same_rows(len(values), len(graph_of), str(file), "the file")
-        plans.append(_column("x", values))
-    if file := _part(folder, name, "node_labels"):
-        values = _squeeze(number_table(file, ",", np.int64))
-        same_rows(len(values), len(graph_of), str(file), "the file")
-        plans.append(_column("node_label", values))
+    plans = _tensors(folder, name, _NODE_PARTS, len(graph_of))
     plans.append(_column("graph_id", graph_of.astype(np.int64)))
     if file := _part(folder, name, "graph_labels"):
         plans.append(graph_labels(_squeeze(number_table(file, ",", np.int64)), node_ptr, str(file)))
@@ -112,16 +101,13 @@ def _squeeze(values: Array) -> Array:
     return values[:, 0] if values.shape[1] == 1 else values
 
 
-def _edge_tensors(folder: Path, name: str, num_edges: int) -> list[TensorPlan]:
+def _tensors(folder: Path, name: str, parts: _Parts, num_rows: int) -> list[TensorPlan]:
     plans = []
-    for part, tensor, dtype in (
-        ("edge_labels", "edge_label", np.int64),
-        ("edge_attributes", "edge_attr", np.float32),
-    ):
+    for part, (tensor, dtype) in parts.items():
         if file := _part(folder, name, part):
-            values = _squeeze(number_table(file, ",", dtype))
-            same_rows(len(values), num_edges, str(file), "the file")
-            plans.append(_column(tensor, values))
+            values = number_table(file, ",", dtype)
+            same_rows(len(values), num_rows, str(file), "the file")
+            plans.append(_column(tensor, values if tensor == "x" else _squeeze(values)))
     return plans
 
 

@@ -4,8 +4,6 @@ A sampled subgraph holds only part of a node's neighbours, so its own degrees wo
 GCN computes. The store knows the degree of every node without reading its list.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

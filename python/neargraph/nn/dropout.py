@@ -4,8 +4,6 @@ torch draws one Bernoulli variable at a time on a CPU without MKL's generator: o
 layer that took longer than all of its products. Here 64 random bits decide four elements.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional

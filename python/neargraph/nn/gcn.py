@@ -5,8 +5,6 @@ graph. With sampled ones each sum is scaled by in-degree / sampled in-degree, so
 expectation is the full sum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 

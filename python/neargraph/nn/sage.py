@@ -1,7 +1,5 @@
 """GraphSAGE (Hamilton et al., NeurIPS 2017) from PyG's SAGEConv."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Which cost that a publication leaves out changes what one would conclude."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any

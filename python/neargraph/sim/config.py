@@ -1,7 +1,5 @@
 """Which devices there are, and how to change one. The values live in the compiled core."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, Literal
 

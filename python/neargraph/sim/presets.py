@@ -3,8 +3,6 @@
 A value that the publication does not give is a proposal of ours and says so in docs/ssd-model.md.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from neargraph.exceptions import UnsupportedArgument

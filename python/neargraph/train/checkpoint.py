@@ -4,8 +4,6 @@ A checkpoint is written beside its target, synced and renamed, so a kill leaves 
 intact. It is loaded with `weights_only`, which refuses pickled code.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a training run is told; equal configurations give equal losses."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

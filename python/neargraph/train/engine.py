@@ -5,8 +5,6 @@ budget, or features and labels held as plain tensors. The invariant: the same st
 configuration and thread count give the same losses to the last bit, either way, resumed or not.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import time

@@ -1,7 +1,5 @@
 """What a training run gives back."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from typing import Any
 

@@ -59,8 +59,8 @@ impl Snapshot {
     }
 
     /// Reads all neighbour lists of an edge type into memory that stays. All of it is reserved from
-    /// the budget first; up to 8 MiB more are used while it is read. It waits for no memory: what it
-    /// holds already may be what a batch waits for.
+    /// the budget first; up to 8 MiB more are used while it is read. No memory is waited for: a
+    /// batch may wait for what is held already.
     ///
     /// # Errors
     /// [`ReadError::Budget`], [`ReadError::NoMemory`], [`ReadError::Missing`],
