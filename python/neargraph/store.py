@@ -390,15 +390,14 @@ class Store(PygReader):
         before it.
         """
         with _part_of_memory(2):
-            return rewrite() if dry_run else self._replace(rewrite)
-
-    def _replace(self, rewrite: Callable[[], Any]) -> Any:
-        self.core.close_writer()
-        self._local.take()
-        try:
-            return rewrite()
-        finally:
-            self._local = ProcessLocal(self._state.reopen, None)
+            if dry_run:
+                return rewrite()
+            self.core.close_writer()
+            self._local.take()
+            try:
+                return rewrite()
+            finally:
+                self._local = ProcessLocal(self._state.reopen, None)
 
     def reorganize(
         self,

@@ -7,37 +7,38 @@ import typer
 
 from neargraph.splits import SPLITS
 
-from .show import Backend, Recover, bars, console, pairs_table, print_json, size
+from .show import Backend, Recover, bars, console, pairs_table, print_json, readable, size
 from .train import parse_fanouts
+
+# The options with long help, so that the command fits on a screen.
+_Layout = Annotated[
+    str, typer.Option(help="direct: rows beside lists in one file, instead of epochs.")
+]
+_PageSize = Annotated[int, typer.Option(help="Of the direct layout, 4096 ... 65536 bytes.")]
+_Seeds = Annotated[str, typer.Option(help="train, val, test, all, or a .npy file of node ids.")]
+_DependentBatches = Annotated[
+    int, typer.Option(help="With labor, so many batches in a row choose alike.")
+]
+_Attrs = Annotated[str | None, typer.Option(help="Tensors to compile, like x,y; all unless given.")]
 
 
 def compile_(
     store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
-    layout: Annotated[
-        str, typer.Option(help="direct: rows beside lists in one file, instead of epochs.")
-    ] = "paged",
-    page_size: Annotated[
-        int, typer.Option(help="Of the direct layout, 4096 ... 65536 bytes.")
-    ] = 4096,
+    layout: _Layout = "paged",
+    page_size: _PageSize = 4096,
     name: Annotated[str, typer.Option(help="Of the file of the direct layout.")] = "graph",
     epochs: Annotated[int, typer.Option(help="How many different epochs.")] = 1,
     fanouts: Annotated[str, typer.Option(help="Neighbours per layer, -1 for all.")] = "15,10",
     batch: Annotated[int, typer.Option(help="Seeds of a batch.")] = 1024,
-    seeds: Annotated[
-        str, typer.Option(help="train, val, test, all, or a .npy file of node ids.")
-    ] = "train",
+    seeds: _Seeds = "train",
     node_type: Annotated[str | None, typer.Option(help="Type of the seeds.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of order and draws.")] = 0,
     shuffle: Annotated[bool, typer.Option(help="Permute the seeds in every epoch.")] = True,
     drop_last: Annotated[bool, typer.Option(help="Leave a smaller last batch out.")] = False,
     replace: Annotated[bool, typer.Option(help="Draw with replacement.")] = False,
     method: Annotated[str, typer.Option(help="uniform, labor or weighted.")] = "uniform",
-    dependent_batches: Annotated[
-        int, typer.Option(help="With labor, so many batches in a row choose alike.")
-    ] = 1,
-    attrs: Annotated[
-        str | None, typer.Option(help="Tensors to compile, like x,y; all unless given.")
-    ] = None,
+    dependent_batches: _DependentBatches = 1,
+    attrs: _Attrs = None,
     memory: Annotated[
         str | None, typer.Option(help="Memory of the store, here and when replaying, like 2GB.")
     ] = None,
@@ -89,7 +90,7 @@ def compile_(
     if as_json:
         print_json({"store": str(store), "estimate": estimate.plain(), "report": report})
         return
-    rows = [(key.replace("_", " "), _value(key, value)) for key, value in report.items()]
+    rows = [(key.replace("_", " "), readable(key, value)) for key, value in report.items()]
     console().print(pairs_table(f"Compiled {store}", rows))
 
 
@@ -162,9 +163,3 @@ def _show_estimate(store: Path, estimate: Any) -> None:
         ("pays after", "never" if pays is None else f"{pays:.1f} replayed epochs"),
     ]
     console().print(pairs_table(f"Estimate for {store}", rows))
-
-
-def _value(key: str, value: Any) -> Any:
-    if key.endswith("_bytes"):
-        return size(value)
-    return f"{value:.1f} s" if key.endswith("seconds") else value

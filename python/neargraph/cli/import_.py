@@ -20,21 +20,42 @@ from neargraph.importers import (
 from neargraph.importers.memory import beside_interpreter, of_whole_process
 from neargraph.units import parse_bytes
 
-from .show import bars, console, pairs_table, print_json, size
+from .show import bars, console, pairs_table, print_json, readable, size
+
+# The options with long help, so that the command fits on a screen.
+_Format = Annotated[
+    str | None,
+    typer.Option(help="text, lists, temporal, table, npy, npz, planetoid, musae, tudataset."),
+]
+_Memory = Annotated[
+    str | None,
+    typer.Option(help="Memory of the whole process, e.g. 256MB. Default: a quarter of RAM."),
+]
+_Split = Annotated[str | None, typer.Option(help="train,val,test in percent, like 60,20,20.")]
+_Delimiter = Annotated[str | None, typer.Option(help="Text: one character, or tab, comma, blank.")]
+_Columns = Annotated[
+    str | None, typer.Option(help="src=0,dst=1,time=2,weight=3 (numbers or names).")
+]
+_TimeScale = Annotated[
+    float | None, typer.Option(help="Text: multiply times by this and round, such as 1000.")
+]
+_ReuseIds = Annotated[bool, typer.Option(help="Give the ids of deleted nodes to new ones.")]
+_XDtype = Annotated[
+    str | None, typer.Option(help="Store x as f16, bf16 or i8 (scaled by column); read as f32.")
+]
+_Dense = Annotated[bool, typer.Option(help="Store x with its zeros, even if most of it is.")]
+_Relabel = Annotated[
+    bool, typer.Option(help="Number only the ids that occur, ascending; keep them as names.")
+]
+_Strict = Annotated[bool, typer.Option(help="Refuse an import that would end with notes.")]
 
 
 @of_whole_process()
 def import_(
     source: Annotated[Path, typer.Argument(help="File or folder to read.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The new store, NAME.ng.")],
-    format: Annotated[
-        str | None,
-        typer.Option(help="text, lists, temporal, table, npy, npz, planetoid, musae, tudataset."),
-    ] = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(help="Memory of the whole process, e.g. 256MB. Default: a quarter of RAM."),
-    ] = None,
+    format: _Format = None,
+    memory: _Memory = None,
     undirected: Annotated[bool, typer.Option(help="Store both directions.")] = False,
     self_loops: Annotated[str, typer.Option(help="keep, remove or add.")] = "keep",
     unique: Annotated[bool, typer.Option(help="Keep one of parallel edges.")] = False,
@@ -42,38 +63,20 @@ def import_(
     edge_ids: Annotated[bool, typer.Option(help="Keep the input row of each edge.")] = False,
     fill: Annotated[float, typer.Option(help="Share of a page to fill.")] = 0.9,
     page_size: Annotated[str, typer.Option(help="4KiB to 64KiB.")] = "4KiB",
-    split: Annotated[
-        str | None, typer.Option(help="train,val,test in percent, like 60,20,20.")
-    ] = None,
+    split: _Split = None,
     split_type: Annotated[str | None, typer.Option(help="Node type to split.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     num_nodes: Annotated[int | None, typer.Option(help="Number of nodes, if larger.")] = None,
-    delimiter: Annotated[
-        str | None, typer.Option(help="Text: one character, or tab, comma, blank.")
-    ] = None,
+    delimiter: _Delimiter = None,
     header: Annotated[bool | None, typer.Option(help="Text: the first line names columns.")] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="src=0,dst=1,time=2,weight=3 (numbers or names).")
-    ] = None,
-    time_scale: Annotated[
-        float | None, typer.Option(help="Text: multiply times by this and round, such as 1000.")
-    ] = None,
+    columns: _Columns = None,
+    time_scale: _TimeScale = None,
     strings: Annotated[bool, typer.Option(help="Text: node ids are strings.")] = False,
-    reuse_ids: Annotated[
-        bool, typer.Option(help="Give the ids of deleted nodes to new ones.")
-    ] = False,
-    x_dtype: Annotated[
-        str | None, typer.Option(help="Store x as f16, bf16 or i8 (scaled by column); read as f32.")
-    ] = None,
-    dense: Annotated[
-        bool, typer.Option(help="Store x with its zeros, even if most of it is.")
-    ] = False,
-    relabel: Annotated[
-        bool, typer.Option(help="Number only the ids that occur, ascending; keep them as names.")
-    ] = False,
-    strict: Annotated[
-        bool, typer.Option(help="Refuse an import that would end with notes.")
-    ] = False,
+    reuse_ids: _ReuseIds = False,
+    x_dtype: _XDtype = None,
+    dense: _Dense = False,
+    relabel: _Relabel = False,
+    strict: _Strict = False,
     threads: Annotated[int | None, typer.Option(help="Threads to use.")] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing store.")] = False,
     dry_run: Annotated[bool, typer.Option(help="Print the estimate and stop.")] = False,
@@ -157,7 +160,7 @@ def _show_plan(plan: Any, estimate: dict[str, Any]) -> None:
         ("node and edge data", size(estimate["tensor_bytes"])),
     ]
     rows.extend(
-        (_label(key), _value(key, value))
+        (_label(key), readable(key, value))
         for key, value in estimate.items()
         if key not in ("edges", "tensor_bytes", "entries_bytes")
     )
@@ -166,7 +169,7 @@ def _show_plan(plan: Any, estimate: dict[str, Any]) -> None:
 
 
 def _show_report(out: Path, report: dict[str, Any]) -> None:
-    rows = [(_label(key), _value(key, report[key])) for key in report if key != "notes"]
+    rows = [(_label(key), readable(key, report[key])) for key in report if key != "notes"]
     console().print(pairs_table(f"Wrote {out}", rows))
     _show_notes(report["notes"])
 
@@ -179,13 +182,3 @@ def _show_notes(notes: list[dict[str, Any]]) -> None:
 def _label(key: str) -> str:
     key = "time" if key == "seconds" else key.removesuffix("_bytes").removesuffix("_seconds")
     return key.replace("_", " ")
-
-
-def _value(key: str, value: Any) -> Any:
-    if key.endswith("_bytes"):
-        return size(value)
-    if key.endswith("seconds"):
-        return f"{value:.1f} s"
-    if key.endswith("share"):
-        return f"{100 * value:.1f} %"
-    return value

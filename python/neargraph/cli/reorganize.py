@@ -48,7 +48,7 @@ def reorganize(
             trace=None if trace is None else read_trace(trace),
             batches=batches,
             dry_run=dry_run,
-            progress=lambda phase, done, total: progress(phase, done, total),
+            progress=progress,
         )
     report = {"by": "trace" if trace else by, "seeds": split or "all", **report}
     if as_json:

@@ -66,6 +66,15 @@ def size(count: Any) -> str:
     return format_bytes(int(count)) if isinstance(count, int | float) else "?"
 
 
+def readable(key: str, value: Any) -> Any:
+    """An entry of a report with the unit that its name ends in."""
+    if key.endswith("_bytes"):
+        return size(value)
+    if key.endswith("seconds"):
+        return f"{value:.1f} s"
+    return f"{100 * value:.1f} %" if key.endswith("share") else value
+
+
 class Bars:
     """Progress by phase; each phase is a bar that appears with its first step."""
 

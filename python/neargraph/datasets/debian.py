@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from neargraph.exceptions import ImportFailed
+from neargraph.importers.csr import bag_rows
 from neargraph.importers.notes import Note
 from neargraph.importers.plan import (
-    CHUNK_BYTES,
     CHUNK_EDGES,
     Array,
     EdgeChunk,
@@ -202,7 +202,7 @@ def plan_debian(packages: Packages, min_count: int = 10, typed: bool = False) ->
         count,
         tensors=[
             TensorPlan(
-                "x", "f32", (len(vocabulary),), lambda: _bag_rows(bags, len(vocabulary)), count
+                "x", "f32", (len(vocabulary),), lambda: bag_rows(bags, len(vocabulary)), count
             ),
             TensorPlan("y", "i64", (), lambda: iter([labels]), count),
         ],
@@ -222,13 +222,3 @@ def plan_debian(packages: Packages, min_count: int = 10, typed: bool = False) ->
     notes = [Note("names-dropped", unknown, origin, message)] if unknown else []
     facts = [f"{count:,} packages, {len(vocabulary):,} words, {len(classes)} sections"]
     return GraphPlan(origin, "debian packages", [node], edges, notes, facts)
-
-
-def _bag_rows(bags: list[Array], width: int) -> Iterator[Array]:
-    step = max(1, CHUNK_BYTES // (4 * max(1, width)))
-    for first in range(0, len(bags), step):
-        part = bags[first : first + step]
-        rows = np.zeros((len(part), width), dtype=np.float32)
-        for row, words in zip(rows, part, strict=True):
-            row[words] = 1.0
-        yield rows

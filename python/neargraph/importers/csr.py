@@ -5,7 +5,8 @@ in chunks, so neither matrix nor pointers need to fit in memory. Invariant: poin
 never fall and end at the number of values; anything else is refused by row.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -110,6 +111,16 @@ def csr_to_dense(csr: CsrChunk, width: int) -> Array:
     filled = np.float32(1.0) if csr.values is None else csr.values
     np.add.at(dense, (owner, csr.columns.astype(np.int64)), filled)
     return dense
+
+
+def bag_rows(bags: Iterable[Array], width: int) -> Iterator[Array]:
+    """Streams dense binary f32 rows of bags of words, each an array of columns."""
+    rest, step = iter(bags), max(1, CHUNK_BYTES // (4 * max(1, width)))
+    while part := list(islice(rest, step)):
+        rows = np.zeros((len(part), width), dtype=np.float32)
+        for row, words in zip(rows, part, strict=True):
+            row[words] = 1.0
+        yield rows
 
 
 def csr_rows(

@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from .check import fail, need_file, node_ids, part_beside
+from .csr import bag_rows
 from .labels import parsed_labels
 from .lines import pair_tables, text_bytes, text_lines
 from .memory import hold, hold_to
 from .notes import Note, left_out
 from .plan import (
-    CHUNK_BYTES,
     Array,
     EdgeChunk,
     EdgePlan,
@@ -37,6 +37,7 @@ _BYTES_FOR_JSON = 16
 _BYTES_FOR_TARGET = 200
 # Where edges name nodes by another number than the site did, that one is new_id.
 _IDS = ("new_id", "id")
+_NO_WORDS = np.zeros(0, dtype=np.int64)
 _LABELS = ("target", "ml_target", "page_type", "mature")
 
 
@@ -70,9 +71,13 @@ def plan_musae(path: Path | str) -> GraphPlan:
         count = num_nodes - len(words)
         message = f"{count} nodes have no words, so their rows are zeros"
         notes.append(Note("rows-filled", count, str(features), message))
+
+    def bags() -> Iterator[Array]:
+        return (words.get(node, _NO_WORDS) for node in range(num_nodes))
+
     width = 1 + max((int(w.max()) for w in words.values() if w.size), default=-1)
     node.tensors.insert(
-        0, TensorPlan("x", "f32", (width,), lambda: _rows(words, num_nodes, width), num_nodes)
+        0, TensorPlan("x", "f32", (width,), lambda: bag_rows(bags(), width), num_nodes)
     )
     edge = EdgePlan(chunks=lambda: _edges(edges, num_nodes))
     return GraphPlan(str(edges), "musae", [node], [edge], notes)
@@ -152,16 +157,6 @@ def _column(header: list[str], known: tuple[str, ...], where: str) -> int:
             "name the column so",
         )
     return found
-
-
-def _rows(words: dict[int, Array], num_nodes: int, width: int) -> Iterator[Array]:
-    step = max(1, CHUNK_BYTES // (4 * max(1, width)))
-    for first in range(0, num_nodes, step):
-        rows = np.zeros((min(step, num_nodes - first), width), dtype=np.float32)
-        for at in range(len(rows)):
-            if (ids := words.get(first + at)) is not None:
-                rows[at, ids] = 1.0
-        yield rows
 
 
 def _edges(file: Path, num_nodes: int) -> Iterator[EdgeChunk]:

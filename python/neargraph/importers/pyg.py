@@ -9,7 +9,7 @@ graph-level values, and anything that is no tensor. A sparse `x` (COO or CSR) co
 sparse tensor is refused.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,11 +62,8 @@ def _plan_homogeneous(data: Any) -> GraphPlan:
     edge = _edge_plan(HOMOGENEOUS_EDGE, data, num_nodes, num_nodes, "data")
     inline = _inline(data)
     masks = {}
-    for key, value in data.to_dict().items():
-        if key in ("edge_index", "num_nodes", *inline) or _left_out(
-            key, value, f"data.{key}", notes
-        ):
-            continue
+    known = ("edge_index", "num_nodes", *inline)
+    for key, value in _tensors_of(data.to_dict(), known, "data", notes):
         if key in _MASKS:
             masks[key] = value
         elif data.is_edge_attr(key):
@@ -92,9 +89,7 @@ def _plan_hetero(data: Any) -> GraphPlan:
         counts[name] = _num_nodes(store, where)
         node = NodePlan(name, counts[name])
         masks = {}
-        for key, value in store.items():
-            if key == "num_nodes" or _left_out(key, value, f"{where}.{key}", notes):
-                continue
+        for key, value in _tensors_of(store, ("num_nodes",), where, notes):
             if key in _MASKS:
                 masks[key] = value
             elif value.dim() > 0 and value.size(0) == counts[name]:
@@ -110,11 +105,8 @@ def _plan_hetero(data: Any) -> GraphPlan:
             if end not in counts:
                 fail(where, f"node type {end!r} does not exist", "add its num_nodes or features")
         edge = _edge_plan(names, store, counts[names[0]], counts[names[2]], where)
-        for key, value in store.items():
-            if key in ("edge_index", *_inline(store)) or _left_out(
-                key, value, f"{where}.{key}", notes
-            ):
-                continue
+        known = ("edge_index", *_inline(store))
+        for key, value in _tensors_of(store, known, where, notes):
             edge.tensors.append(_tensor(value, key, f"{where}.{key}", edge.num_edges))
         edges.append(edge)
     if not edges:
@@ -147,19 +139,26 @@ def _edge_index(store: Any, where: str) -> Any:
     return index
 
 
-def _left_out(key: str, value: Any, where: str, notes: list[Note]) -> bool:
+def _tensors_of(
+    store: Any, known: Sequence[str], of: str, notes: list[Note]
+) -> Iterator[tuple[str, Any]]:
+    """The attributes that can be stored, but those that are ``known`` already."""
     import torch
 
-    if key in _SUPERVISION:
-        notes += left_out("attributes-dropped", [key], where, "supervision; pass it to the loader")
-    elif not isinstance(value, torch.Tensor):
-        why = f"a {type(value).__name__} is not a tensor"
+    for key, value in store.items():
+        where = f"{of}.{key}"
+        if key in known:
+            continue
+        if key in _SUPERVISION:
+            why = "supervision; pass it to the loader"
+        elif not isinstance(value, torch.Tensor):
+            why = f"a {type(value).__name__} is not a tensor"
+        elif value.layout != torch.strided and not _is_sparse_x(key, value):
+            fail(where, "is a sparse tensor", "call .to_dense() on it first")
+        else:
+            yield key, value
+            continue
         notes += left_out("attributes-dropped", [key], where, why)
-    elif value.layout != torch.strided and not _is_sparse_x(key, value):
-        fail(where, "is a sparse tensor", "call .to_dense() on it first")
-    else:
-        return False
-    return True
 
 
 def _is_sparse_x(key: str, value: Any) -> bool:

@@ -6,14 +6,13 @@ expectation is the full sum.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 from torch_geometric.nn import GCNConv
 
 from .dropout import dropout
-from .trim import Hops
+from .trim import Hops, layer_ends
 
 
 class GCN(torch.nn.Module):
@@ -40,11 +39,9 @@ class GCN(torch.nn.Module):
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"num_layers is {num_layers}; use 1 or more")
-        widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
+        ends = layer_ends(in_channels, hidden_channels, out_channels, num_layers)
         self.convs = torch.nn.ModuleList(
-            GCNConv(a, b, normalize=False, add_self_loops=False) for a, b in pairwise(widths)
+            GCNConv(a, b, normalize=False, add_self_loops=False) for a, b in ends
         )
         self.dropout = dropout
 

@@ -2,14 +2,13 @@
 
 import warnings
 from collections.abc import Sequence
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 from torch_geometric.nn import SAGEConv
 
 from .dropout import dropout
-from .trim import Hops
+from .trim import Hops, layer_ends
 
 
 class GraphSAGE(torch.nn.Module):
@@ -40,10 +39,8 @@ class GraphSAGE(torch.nn.Module):
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"num_layers is {num_layers}; use 1 or more")
-        widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
-        self.convs = torch.nn.ModuleList(SAGEConv(a, b) for a, b in pairwise(widths))
+        ends = layer_ends(in_channels, hidden_channels, out_channels, num_layers)
+        self.convs = torch.nn.ModuleList(SAGEConv(a, b) for a, b in ends)
         self.dropout = dropout
         self.fused = True
 

@@ -6,8 +6,16 @@ with and without it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+
+
+def layer_ends(first: int, hidden: int, last: int, num_layers: int) -> Iterator[tuple[int, int]]:
+    """(columns in, columns out) of each layer."""
+    if num_layers < 1:
+        raise ValueError(f"num_layers is {num_layers}; use 1 or more")
+    return pairwise([first, *[hidden] * (num_layers - 1), last])
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,8 @@ def simulate_host(
         UnsupportedArgument: For a host that cannot be.
     """
     model = {"hidden": hidden, "outputs": outputs, "backward": backward, "layer": layer}
-    job = job_of(trace, "CC", _device(device), model, "random")
+    device = config("detailed") if device is None else device
+    job = job_of(trace, "CC", device, model, "random")
     wanted = ["depths", "reads_per_s", "bytes_per_s", "read_bytes", "cpu_ns_per_read"]
     wanted += ["cores", "depth", "cache_pages"]
     missing = [name for name in wanted if name not in host]
@@ -200,7 +201,7 @@ def what_would_it_buy(
         trace = Trace.from_sampler(
             store, fanouts=fanouts, seed=seed, batch_size=batch_size, batches=batches
         )
-    made = _device(device) if device is not None else config(mode)
+    made = config(mode) if device is None else device
     how: dict[str, Any] = {"mode": mode, **model}
     runs = simulate(trace, platforms=platforms, device=made, **how)
     speeds = dict(zip(runs["platform"].tolist(), runs["targets_per_s"].tolist(), strict=True))
@@ -250,10 +251,6 @@ def _is_quantity(name: str, value: Any) -> bool:
     """Whether half of a constant and double of it mean something."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and bool(value) and not name.startswith(_NO_QUANTITY)
-
-
-def _device(device: Config | None) -> Config:
-    return config("detailed") if device is None else device
 
 
 @contextmanager

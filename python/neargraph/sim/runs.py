@@ -19,6 +19,7 @@ from .trace import Trace
 T = TypeVar("T")
 
 PICOS = 1e-12
+_SHARES = ("flash", "host", "pcie", "compute")
 
 # What a sweep may vary beside the constants of a device.
 _SWEPT_ARGUMENTS = {"batch_size", "hidden", "layer", "outputs", "seed"}
@@ -213,8 +214,8 @@ def _listed(platforms: str | Sequence[str]) -> list[str]:
 def _row(trace: Trace, run: dict[str, Any]) -> dict[str, Any]:
     batches = run["batches"]
 
-    def mean(of: Callable[[dict[str, Any]], float]) -> float:
-        return float(np.mean([of(batch) for batch in batches]))
+    def mean(values: Iterable[float]) -> float:
+        return float(np.mean([*values]))
 
     issued, hits = (sum(b["outcome"][name] for b in batches) for name in ("issued", "hits"))
     # The same server nearly always; the last whole one stands for all, with a cache that is warm.
@@ -227,11 +228,8 @@ def _row(trace: Trace, run: dict[str, Any]) -> dict[str, Any]:
         "seed": trace.about["seed"],
         "targets_per_s": run["targets_per_s"],
         "targets_per_joule": run["targets_per_joule"],
-        "interval_s": mean(lambda batch: batch["interval"] * PICOS),
-        "flash_s": mean(lambda batch: batch["shares"]["flash"] * PICOS),
-        "host_s": mean(lambda batch: batch["shares"]["host"] * PICOS),
-        "pcie_s": mean(lambda batch: batch["shares"]["pcie"] * PICOS),
-        "compute_s": mean(lambda batch: batch["shares"]["compute"] * PICOS),
+        "interval_s": mean(batch["interval"] * PICOS for batch in batches),
+        **{f"{part}_s": mean(b["shares"][part] * PICOS for b in batches) for part in _SHARES},
         "reads": (issued - hits) / trace.core.num_batches,
         "hit_rate": hits / issued,
         "bound_by": server,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from neargraph.store import Store
 
 Features = Mapping[str, Any] | None
-_Rows = list[tuple[str, NDArray[np.uint8] | NDArray[np.float32]]]
+_Rows = list[tuple[str, NDArray[Any]]]
 _StoredRows = list[tuple[str, NDArray[np.uint8]]]
 
 
@@ -331,14 +331,10 @@ class Batch:
     def _stored(self, owner: NodeType | EdgeType, rows: _Rows) -> _StoredRows:
         """The rows as their tensors store them."""
         kind: Kind = "node" if isinstance(owner, NodeType) else "edge"
-        return [(name, self._encoded(kind, owner.index, name, values)) for name, values in rows]
-
-    def _encoded(
-        self, kind: Kind, type_id: int, name: str, values: NDArray[Any]
-    ) -> NDArray[np.uint8]:
-        if values.dtype == np.uint8:
-            return values
-        return self._core.encode_rows(kind, type_id, name, values)
+        return [
+            (name, v if v.dtype == np.uint8 else self._core.encode_rows(kind, owner.index, name, v))
+            for name, v in rows
+        ]
 
     def _put_rows(
         self, kind: Kind, owner: NodeType | EdgeType, rows: _StoredRows, ids: NDArray[np.int64]

@@ -37,19 +37,16 @@ _ROWS_AT_ONCE = 4096
 
 
 class EventFile(ABC):
-    """An open file of events. `dense` is as in `make_event`."""
+    """An open file of events. `dense` is as in `make_event`; `num_rows` is None where it is not
+    known beforehand."""
 
     dense = False
+    num_rows: int | None = None
 
     def __init__(self, path: Path, schema: Schema) -> None:
         self.path = path
         owners: list[NodeType | EdgeType] = [*schema.node_types, *schema.edge_types]
         self._tensors = {tensor.name for owner in owners for tensor in owner.tensors}
-
-    @property
-    def num_rows(self) -> int | None:
-        """How many rows there are, where that is known beforehand."""
-        return None
 
     @abstractmethod
     def rows(self) -> Iterator[Row]:
@@ -184,11 +181,7 @@ class ParquetFile(EventFile):
         with self.readable():
             self._file = parquet.ParquetFile(path)
         self.check_columns(self._file.schema_arrow.names)
-
-    @property
-    def num_rows(self) -> int | None:
-        """How many rows there are."""
-        return int(self._file.metadata.num_rows)
+        self.num_rows = int(self._file.metadata.num_rows)
 
     def rows(self) -> Iterator[Row]:
         """All rows in order."""
@@ -231,11 +224,7 @@ class NpzFile(EventFile):
         lengths = {name: len(column) for name, column in self._columns.items()}
         if len(set(lengths.values())) > 1:
             self.refuse(f"the columns have unequal lengths: {lengths}")
-
-    @property
-    def num_rows(self) -> int | None:
-        """How many rows there are."""
-        return len(self._columns["op"])
+        self.num_rows = lengths["op"]
 
     def rows(self) -> Iterator[Row]:
         """All rows in order."""
