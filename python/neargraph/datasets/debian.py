@@ -18,17 +18,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from neargraph.exceptions import ImportFailed
+from neargraph.importers.chunks import spans
 from neargraph.importers.csr import bag_rows
 from neargraph.importers.notes import Note
-from neargraph.importers.plan import (
-    CHUNK_EDGES,
-    Array,
-    EdgeChunk,
-    EdgePlan,
-    GraphPlan,
-    NodePlan,
-    TensorPlan,
-)
+from neargraph.importers.plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 
 KINDS = (
     "Pre-Depends",
@@ -166,9 +159,8 @@ def _edges(packages: Packages, kinds: Iterable[str]) -> tuple[Array, int]:
 
 def _stream(table: Array) -> Callable[[], Iterator[EdgeChunk]]:
     def chunks() -> Iterator[EdgeChunk]:
-        for row in range(0, len(table), CHUNK_EDGES):
-            part = table[row : row + CHUNK_EDGES]
-            yield EdgeChunk(np.ascontiguousarray(part[:, 0]), np.ascontiguousarray(part[:, 1]))
+        for span in spans(len(table)):
+            yield EdgeChunk(*map(np.ascontiguousarray, table[span].T))
 
     return chunks
 

@@ -8,16 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from neargraph.importers.plan import (
-    CHUNK_BYTES,
-    CHUNK_EDGES,
-    Array,
-    EdgeChunk,
-    EdgePlan,
-    GraphPlan,
-    NodePlan,
-    TensorPlan,
-)
+from neargraph.importers.chunks import chunk_rows, spans
+from neargraph.importers.plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 
 
 def plan_generated(
@@ -41,16 +33,15 @@ def plan_generated(
     codes = _generator(seed, 0).random((num_classes, num_features)) < 0.02
 
     def features() -> Iterator[Array]:
-        step = max(1, CHUNK_BYTES // (4 * num_features))
-        for block, first in enumerate(range(0, num_nodes, step)):
-            ids = np.arange(first, min(first + step, num_nodes))
+        for block, span in enumerate(spans(num_nodes, chunk_rows(4 * num_features))):
+            ids = np.arange(span.start, span.stop)
             draw = _generator(seed, 1 + block).random((len(ids), num_features), dtype=np.float32)
             own = codes[ids % num_classes]
             yield ((draw < 0.01) | (own & (draw < 0.25))).astype(np.float32)
 
     def edges() -> Iterator[EdgeChunk]:
-        for block, first in enumerate(range(0, num_edges, CHUNK_EDGES)):
-            size = min(CHUNK_EDGES, num_edges - first)
+        for block, span in enumerate(spans(num_edges)):
+            size = span.stop - span.start
             draw = _generator(seed, (1 << 32) + block)
             sources = draw.integers(0, num_nodes, size)
             others = draw.integers(0, num_nodes, size)

@@ -20,9 +20,10 @@ import numpy as np
 from neargraph.exceptions import NeargraphError
 
 from .check import fail, need_file, store_dtype, to_i64
+from .chunks import chunk_rows, spans
 from .header import read_header
 from .memory import hold, need
-from .plan import CHUNK_BYTES, Array, TensorPlan
+from .plan import Array, TensorPlan
 
 _MAX_SMALL_BYTES = 64 << 20
 _DIRECTORY_BYTES_MAX = 1 << 20
@@ -99,18 +100,14 @@ class NpyStream:
 
     def skip(self, count: int) -> None:
         """Passes over ``count`` rows."""
-        step = max(1, CHUNK_BYTES // max(1, self.row_bytes))
-        while count > 0:
-            self.rows(min(step, count))
-            count -= step
+        for span in spans(count, chunk_rows(self.row_bytes)):
+            self.rows(span.stop - span.start)
 
-    def chunks(self, chunk_rows: int | None = None) -> Iterator[Array]:
+    def chunks(self, step: int | None = None) -> Iterator[Array]:
         """All rows from here on, in pieces."""
-        step = chunk_rows or max(1, CHUNK_BYTES // max(1, self.row_bytes))
-        left = int(self.shape[0]) if self.shape else 0
-        while left > 0:
-            yield self.rows(min(step, left))
-            left -= step
+        total = self.shape[0] if self.shape else 0
+        for span in spans(total, step or chunk_rows(self.row_bytes)):
+            yield self.rows(span.stop - span.start)
 
     def close(self) -> None:
         """Closes the underlying stream."""
@@ -248,11 +245,10 @@ def streamed_tensor(
     labels = as_labels and dtype.kind in "iu"
     stored, wide = store_dtype(np.dtype(np.int64) if labels else dtype, where)
     row_bytes = max(dtype.itemsize, wide.itemsize) * math.prod(shape[1:])
-    step = max(1, CHUNK_BYTES // max(1, row_bytes))
 
     def chunks() -> Iterator[Array]:
         row = 0
-        for piece in pieces(step):
+        for piece in pieces(chunk_rows(row_bytes)):
             yield to_i64(piece, where, row) if labels else piece.astype(wide, copy=False)
             row += len(piece)
 

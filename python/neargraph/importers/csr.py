@@ -12,8 +12,9 @@ import numpy as np
 
 from .arrays import NpyStream, NpzFile, streamed_tensor
 from .check import fail, node_ids, wider_than_f32
+from .chunks import chunk_rows, spans
 from .memory import need
-from .plan import CHUNK_BYTES, CHUNK_EDGES, Array, CsrChunk, EdgeChunk, TensorPlan
+from .plan import Array, CsrChunk, EdgeChunk, TensorPlan
 
 _ROWS = 1 << 17
 _VALUES = 1 << 19
@@ -75,12 +76,11 @@ def csr_edges(
 
 def rows_of_entries(first: int, block: Array) -> Iterator[tuple[int, int, Array]]:
     """(first entry, end, row of each entry) by chunk, of rows from ``first`` on with pointers."""
-    last = int(block[-1])
-    for start in range(int(block[0]), last, CHUNK_EDGES):
-        end = min(start + CHUNK_EDGES, last)
-        lengths = np.diff(np.clip(block, start, end))
-        rows = np.arange(first, first + len(lengths), dtype=np.int64)
-        yield start, end, np.repeat(rows, lengths)
+    rows = np.arange(first, first + len(block) - 1, dtype=np.int64)
+    before = int(block[0])
+    for span in spans(int(block[-1]) - before):
+        start, end = before + span.start, before + span.stop
+        yield start, end, np.repeat(rows, np.diff(np.clip(block, start, end)))
 
 
 def csr_tensor(
@@ -115,8 +115,8 @@ def csr_to_dense(csr: CsrChunk, width: int) -> Array:
 
 def bag_rows(bags: Iterable[Array], width: int) -> Iterator[Array]:
     """Streams dense binary f32 rows of bags of words, each an array of columns."""
-    rest, step = iter(bags), max(1, CHUNK_BYTES // (4 * max(1, width)))
-    while part := list(islice(rest, step)):
+    rest = iter(bags)
+    while part := list(islice(rest, chunk_rows(4 * max(1, width)))):
         rows = np.zeros((len(part), width), dtype=np.float32)
         for row, words in zip(rows, part, strict=True):
             row[words] = 1.0
@@ -129,7 +129,7 @@ def csr_rows(
     """Streams a CSR matrix, as many rows at once as make a chunk with their zeros, or less."""
     columns = npz.open(indices)
     values = npz.open(data) if data else None
-    step = max(1, CHUNK_BYTES // (4 * max(1, width)))
+    step = chunk_rows(4 * max(1, width))
     for first, block in pointer_blocks(npz, indptr, npz.length(indices)):
         start, end = 0, 0
         while (start := end) < len(block) - 1:

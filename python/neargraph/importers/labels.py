@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from .check import fail
+from .chunks import chunk_rows
 from .memory import hold_to
 from .notes import Note
-from .plan import CHUNK_BYTES, Array, TensorPlan
+from .plan import Array, TensorPlan
 
 UNLABELLED = -1
 _CLASSES_MAX = 1 << 16
@@ -27,7 +28,7 @@ Texts = Callable[[], Iterator[Sequence[str | None]]]
 
 def text_rows(dtype: np.dtype[Any]) -> int:
     """How many rows of an array of text make a chunk, as Python strings."""
-    return max(1, min(_TEXT_ROWS, CHUNK_BYTES // max(1, dtype.itemsize)))
+    return min(_TEXT_ROWS, chunk_rows(dtype.itemsize))
 
 
 def missing_labels(count: int, where: str) -> list[Note]:

@@ -12,8 +12,9 @@ import numpy as np
 from neargraph.units import format_bytes
 
 from .check import fail, need_file
+from .chunks import CHUNK_EDGES
 from .memory import current, hold_to
-from .plan import CHUNK_EDGES, Array
+from .plan import Array
 
 _MAX_LINE = 16 << 20
 # A line becomes text, and each of its fields a Python object: this share of the memory is safe.

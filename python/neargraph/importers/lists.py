@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from .check import fail, file_beside, need_file, node_ids
+from .chunks import CHUNK_EDGES
 from .lines import text_lines
 from .notes import Note
-from .plan import CHUNK_EDGES, EdgeChunk, EdgePlan, GraphPlan, NodePlan
+from .plan import EdgeChunk, EdgePlan, GraphPlan, NodePlan
 
 
 def times_beside(path: Path) -> Path | None:

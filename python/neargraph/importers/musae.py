@@ -20,14 +20,7 @@ from .labels import parsed_labels
 from .lines import pair_tables, text_bytes, text_lines
 from .memory import hold, hold_to
 from .notes import Note, left_out
-from .plan import (
-    Array,
-    EdgeChunk,
-    EdgePlan,
-    GraphPlan,
-    NodePlan,
-    TensorPlan,
-)
+from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 
 _MAX_JSON = 1 << 30
 _MAX_LINE = 16 << 20

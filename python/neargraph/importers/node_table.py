@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from .check import fail, same_rows, store_dtype, to_i64, wider_than_f32
+from .chunks import chunk_rows, spans
 from .labels import UNLABELLED, class_tensor, missing_labels
 from .memory import hold, need
 from .notes import Note, left_out
 from .npz import split_tensors
-from .plan import CHUNK_BYTES, Array, NodePlan, TensorPlan
+from .plan import Array, NodePlan, TensorPlan
 from .table_file import TEXT_ROWS, Table
 
 _LABEL = ("y", "label")
@@ -82,8 +83,8 @@ def _keys(table: Table) -> Iterator[list[str]]:
         for row, batch in table.batches(["id"], TEXT_ROWS):
             yield table.texts(batch.column("id"), "id", row)
         return
-    for first in range(0, table.num_rows, TEXT_ROWS):
-        yield [str(row) for row in range(first, min(first + TEXT_ROWS, table.num_rows))]
+    for span in spans(table.num_rows, TEXT_ROWS):
+        yield [str(row) for row in range(span.start, span.stop)]
 
 
 def _wide_columns(names: list[str]) -> list[str]:
@@ -96,12 +97,11 @@ def _wide_columns(names: list[str]) -> list[str]:
 
 
 def _stacked(table: Table, names: list[str]) -> TensorPlan:
-    step = max(1, CHUNK_BYTES // (4 * len(names)))
     if any(table.is_text(name) for name in names):
         fail(f"{table.path} [{names[0]}, ...]", "columns x_0, x_1, ... hold text", "give numbers")
 
     def chunks() -> Iterator[Array]:
-        for row, batch in table.batches(names, step):
+        for row, batch in table.batches(names, chunk_rows(4 * len(names))):
             parts = [table.numbers(batch.column(n), n, row).astype(np.float32) for n in names]
             yield np.stack(parts, axis=1)
 
@@ -133,7 +133,7 @@ def column_tensor(table: Table, column: str, name: str, notes: list[Note]) -> Te
             return labels
     dtype, wide = store_dtype(numpy_kind, where)
     width = _list_width(table, column, kind) if nested or fixed else None
-    step = max(1, CHUNK_BYTES // (wide.itemsize * (width or 1)))
+    step = chunk_rows(wide.itemsize * (width or 1))
 
     def chunks() -> Iterator[Array]:
         for row, batch in table.batches([column], step):

@@ -12,21 +12,13 @@ import numpy as np
 
 from .arrays import drop_pages, open_npy, streamed_tensor
 from .check import fail, node_ids, same_rows, whole_times
+from .chunks import spans
 from .csr import rows_of_entries
 from .labels import class_tensor, text_rows
 from .memory import hold, need
 from .notes import Note, unused_files
 from .npz import split_tensors
-from .plan import (
-    CHUNK_EDGES,
-    Array,
-    EdgeChunk,
-    EdgePlan,
-    GraphPlan,
-    NodePlan,
-    NpyFile,
-    TensorPlan,
-)
+from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, NpyFile, TensorPlan
 
 _EDGE_FILES = ("edge_index", "indptr", "indices", "edge_attr", "edge_time", "edge_weight")
 # What the extension reads itself; other widths and byte orders are converted in chunks.
@@ -55,12 +47,11 @@ def array_edges(
 ) -> Iterator[EdgeChunk]:
     """Streams a mapped [E, 2] or [2, E] array as edges, with optional columns of E rows."""
     columns = array if pair_layout(array, where) == "rows" else array.T
-    total = columns.shape[1]
-    for row in range(0, total, CHUNK_EDGES):
-        span = slice(row, min(row + CHUNK_EDGES, total))
+    for span in spans(columns.shape[1]):
+        left, right = (np.ascontiguousarray(column[span]) for column in columns)
         yield EdgeChunk(
-            node_ids(np.ascontiguousarray(columns[0, span]), where, row, num_nodes),
-            node_ids(np.ascontiguousarray(columns[1, span]), where, row, num_nodes),
+            node_ids(left, where, span.start, num_nodes),
+            node_ids(right, where, span.start, num_nodes),
             **_inline(span, times, weights),
         )
         for mapped in (array, times, weights):
@@ -75,8 +66,8 @@ def array_tensor(
         same_rows(len(array), num_rows, where, name)
 
     def pieces(step: int) -> Iterator[Array]:
-        for row in range(0, len(array), step):
-            yield _rows(array, slice(row, row + step))
+        for span in spans(len(array), step):
+            yield _rows(array, span)
             drop_pages(array)
 
     return streamed_tensor(name, where, array.shape, array.dtype, pieces, as_labels)
@@ -159,8 +150,8 @@ def _texts(array: Array, where: str) -> Callable[[], Iterator[list[str]]]:
 
     def texts() -> Iterator[list[str]]:
         need(where, 3 * step * array.itemsize)
-        for row in range(0, len(array), step):
-            yield array[row : row + step].tolist()
+        for span in spans(len(array), step):
+            yield array[span].tolist()
             drop_pages(array)
 
     return texts

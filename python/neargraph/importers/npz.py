@@ -13,20 +13,13 @@ from neargraph.exceptions import ImportFailed
 
 from .arrays import NpzFile
 from .check import fail, wider_than_f32
+from .chunks import chunk_rows, spans
 from .csr import csr_edges, csr_tensor, member_tensor
 from .labels import class_tensor, text_rows
 from .notes import Note, left_out
 from .npz_pairs import pair_chunks, pair_columns
 from .npz_typed import plan_typed
-from .plan import (
-    CHUNK_BYTES,
-    Array,
-    EdgeChunk,
-    EdgePlan,
-    GraphPlan,
-    NodePlan,
-    TensorPlan,
-)
+from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 
 _ADJACENCY = ("adj_indptr", "adj_indices", "adj_data", "adj_shape", "labels")
 _ATTRIBUTES = ("attr_indptr", "attr_indices", "attr_data", "attr_shape")
@@ -271,9 +264,8 @@ def graph_ids(node_ptr: Array) -> TensorPlan:
 
 def _graphs_of_nodes(node_ptr: Array, row_bytes: int) -> Iterator[Array]:
     """The graph of each node, of as many nodes at once as make a chunk of rows."""
-    total, step = int(node_ptr[-1]), max(1, CHUNK_BYTES // max(8, row_bytes))
-    for first in range(0, total, step):
-        nodes = np.arange(first, min(first + step, total))
+    for span in spans(int(node_ptr[-1]), chunk_rows(max(8, row_bytes))):
+        nodes = np.arange(span.start, span.stop)
         yield np.searchsorted(node_ptr, nodes, side="right") - 1
 
 

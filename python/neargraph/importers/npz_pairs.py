@@ -6,7 +6,8 @@ import numpy as np
 
 from .arrays import NpzFile
 from .check import fail, node_ids
-from .plan import CHUNK_EDGES, Array, EdgeChunk
+from .chunks import CHUNK_EDGES, spans
+from .plan import Array, EdgeChunk
 
 
 def pair_chunks(
@@ -54,6 +55,6 @@ def pair_columns(
     for half in (stream, other):
         half.shape, half.fortran = (2 * total,), False
     other.skip(total)
-    for row in range(0, total, CHUNK_EDGES):
-        count = min(CHUNK_EDGES, total - row)
-        yield row, stream.rows(count), other.rows(count)
+    for span in spans(total):
+        count = span.stop - span.start
+        yield span.start, stream.rows(count), other.rows(count)

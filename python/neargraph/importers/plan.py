@@ -18,12 +18,6 @@ from .notes import Note
 
 Array = NDArray[Any]
 
-CHUNK_BYTES = 4 << 20
-"""Target size of one streamed piece of a tensor, in bytes."""
-
-CHUNK_EDGES = 1 << 18
-"""Entries of one streamed piece of an edge list."""
-
 HOMOGENEOUS_NODE = "node"
 HOMOGENEOUS_EDGE = ("node", "to", "node")
 """Type names that inputs without types of their own are stored under."""

@@ -12,19 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from .check import fail, need_file, node_ids, wider_than_f32
+from .chunks import CHUNK_EDGES, chunk_rows, spans
 from .memory import hold
 from .notes import Note, unused_files
 from .npz import split_tensors
-from .plan import (
-    CHUNK_BYTES,
-    CHUNK_EDGES,
-    Array,
-    EdgeChunk,
-    EdgePlan,
-    GraphPlan,
-    NodePlan,
-    TensorPlan,
-)
+from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 from .safe_pickle import CsrParts, load_plain_pickle
 
 _VAL_NODES = 500
@@ -193,9 +185,8 @@ def _dense(matrix: CsrParts, rows: Array) -> Array:
 def _feature_rows(allx: CsrParts, tx: CsrParts, test: Array, num_nodes: int) -> Iterator[Array]:
     of_test = np.full(num_nodes, -1, dtype=np.int64)
     of_test[test] = np.arange(len(test))
-    step = max(1, CHUNK_BYTES // (4 * max(1, allx.shape[1])))
-    for first in range(0, num_nodes, step):
-        ids = np.arange(first, min(first + step, num_nodes))
+    for span in spans(num_nodes, chunk_rows(4 * max(1, allx.shape[1]))):
+        ids = np.arange(span.start, span.stop)
         rows = np.zeros((len(ids), allx.shape[1]), dtype=np.float32)
         known = (ids < allx.shape[0]) & (of_test[ids] < 0)
         rows[known] = _dense(allx, ids[known])

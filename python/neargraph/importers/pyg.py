@@ -17,11 +17,10 @@ import numpy as np
 from neargraph.exceptions import MissingDependency
 
 from .check import fail, node_ids, store_dtype
+from .chunks import chunk_rows, spans
 from .csr import csr_to_dense
 from .notes import Note, left_out
 from .plan import (
-    CHUNK_BYTES,
-    CHUNK_EDGES,
     HOMOGENEOUS_EDGE,
     Array,
     CsrChunk,
@@ -190,21 +189,20 @@ def _edge_plan(
     total = int(index.size(1))
     inline = {key: store[key] for key in _inline(store)}
 
-    def column(key: str, row: int) -> Array | None:
+    def column(key: str, span: slice) -> Array | None:
         if key not in inline:
             return None
-        part = inline[key][row : row + CHUNK_EDGES].detach().cpu().contiguous()
-        return np.asarray(part.numpy())
+        return np.asarray(inline[key][span].detach().cpu().contiguous().numpy())
 
     def chunks() -> Iterator[EdgeChunk]:
         name = f"{where}.edge_index"
-        for row in range(0, total, CHUNK_EDGES):
-            part = index[:, row : row + CHUNK_EDGES].detach().cpu().numpy()
+        for span in spans(total):
+            left, right = map(np.ascontiguousarray, index[:, span].detach().cpu().numpy())
             yield EdgeChunk(
-                node_ids(np.ascontiguousarray(part[0]), name, row, num_sources),
-                node_ids(np.ascontiguousarray(part[1]), name, row, num_destinations),
-                times=column("edge_time", row),
-                weights=column("edge_weight", row),
+                node_ids(left, name, span.start, num_sources),
+                node_ids(right, name, span.start, num_destinations),
+                times=column("edge_time", span),
+                weights=column("edge_weight", span),
             )
 
     return EdgePlan(
@@ -229,7 +227,7 @@ def _tensor(value: Any, name: str, where: str, num_rows: int | None) -> TensorPl
     if value.layout != torch.strided:
         return _sparse_tensor(value, name)
     shape = tuple(int(n) for n in value.shape[1:])
-    step = max(1, CHUNK_BYTES // max(1, value.element_size() * int(np.prod(shape))))
+    step = chunk_rows(value.element_size() * int(np.prod(shape)))
     brain = value.dtype == torch.bfloat16
     if brain:
         dtype: str = "bf16"
@@ -242,8 +240,8 @@ def _tensor(value: Any, name: str, where: str, num_rows: int | None) -> TensorPl
             fail(where, f"dtype {value.dtype} cannot be stored", "convert it, e.g. to float32")
 
     def chunks() -> Iterator[Array]:
-        for row in range(0, value.size(0), step):
-            part = value[row : row + step].detach().cpu().contiguous()
+        for span in spans(value.size(0), step):
+            part = value[span].detach().cpu().contiguous()
             array = (part.view(torch.uint16) if brain else part).numpy()
             yield array.astype(wide, copy=False)
 
@@ -255,11 +253,10 @@ def _sparse_tensor(value: Any, name: str) -> TensorPlan:
     indptr = matrix.crow_indices().numpy().astype(np.int64)
     columns, values = matrix.col_indices().numpy(), matrix.values()
     num_rows, width = (int(n) for n in value.shape)
-    step = max(1, CHUNK_BYTES // (4 * max(1, width)))
 
     def csr() -> Iterator[CsrChunk]:
-        for row in range(0, num_rows, step):
-            part = indptr[row : row + step + 1]
+        for rows in spans(num_rows, chunk_rows(4 * max(1, width))):
+            part = indptr[rows.start : rows.stop + 1]
             span = slice(int(part[0]), int(part[-1]))
             filled = values[span].float().numpy()
             yield CsrChunk(part - part[0], np.ascontiguousarray(columns[span]), filled)
@@ -309,12 +306,11 @@ def _masks(
 
 def _split(columns: dict[str, Any], k: int, num_nodes: int, width: int) -> TensorPlan:
     def chunks() -> Iterator[Array]:
-        for row in range(0, num_nodes, CHUNK_BYTES):
-            stop = min(row + CHUNK_BYTES, num_nodes)
-            codes = np.zeros(stop - row, dtype=np.uint8)
+        for span in spans(num_nodes, chunk_rows(1)):
+            codes = np.zeros(span.stop - span.start, dtype=np.uint8)
             for code, key in enumerate(_MASKS, start=1):
                 if key in columns:
-                    codes[columns[key][row:stop, k].cpu().numpy()] = code
+                    codes[columns[key][span, k].cpu().numpy()] = code
             yield codes
 
     return TensorPlan(f"split_{k}", "u8", (), chunks, num_nodes, width or None)

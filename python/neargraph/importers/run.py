@@ -19,20 +19,12 @@ from neargraph import _core
 from neargraph.exceptions import ImportFailed
 
 from .check import fail
+from .chunks import chunk_rows, spans
 from .memory import Allowance, allowed
 from .narrow import narrow_x
 from .notes import Note, advised
 from .options import ImportOptions
-from .plan import (
-    CHUNK_BYTES,
-    Array,
-    EdgeChunk,
-    EdgePlan,
-    GraphPlan,
-    NodePlan,
-    TensorPlan,
-    TextColumns,
-)
+from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan, TextColumns
 from .sparse import may_be_sparse, stored_estimate
 from .split import split_chunks
 
@@ -411,9 +403,8 @@ class _Run:
             for chunk in tensor.chunks():
                 kind = chunk.dtype
                 yield chunk
-            step = max(1, CHUNK_BYTES // max(1, tensor.row_bytes))
-            for first in range(0, loops, step):
-                yield np.zeros((min(step, loops - first), *tensor.shape), dtype=kind)
+            for span in spans(loops, chunk_rows(tensor.row_bytes)):
+                yield np.zeros((span.stop - span.start, *tensor.shape), dtype=kind)
 
         return replace(tensor, chunks=chunks, num_rows=None)
 
@@ -460,6 +451,5 @@ def _ids(ids: Any) -> Array:
 
 
 def _pieces(chunk: Array) -> Iterator[Array]:
-    step = max(1, CHUNK_BYTES // max(1, chunk.nbytes // max(1, len(chunk))))
-    for row in range(0, len(chunk), step):
-        yield np.ascontiguousarray(chunk[row : row + step])
+    for span in spans(len(chunk), chunk_rows(chunk.nbytes // max(1, len(chunk)))):
+        yield np.ascontiguousarray(chunk[span])

@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from .check import fail, need_file, node_ids, part_beside
+from .chunks import CHUNK_EDGES
 from .labels import missing_labels
 from .lines import number_table, text_lines
 from .memory import hold
 from .notes import Note
-from .plan import CHUNK_EDGES, Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
+from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 
 _MILLION = 1_000_000
 

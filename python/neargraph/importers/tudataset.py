@@ -15,14 +15,7 @@ from .lines import number_table, pair_tables, text_lines
 from .memory import hold
 from .notes import unused_files
 from .npz import graph_labels
-from .plan import (
-    Array,
-    EdgeChunk,
-    EdgePlan,
-    GraphPlan,
-    NodePlan,
-    TensorPlan,
-)
+from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 
 # Optional parts, in the order of their tensors.
 _Parts = dict[str, tuple[str, type[np.generic]]]
