@@ -1,6 +1,7 @@
-"""Memory of a store that loaders keep beyond the moment, and give back when others lack it."""
+"""What to do where memory is too little: make room, or say how much it takes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from neargraph import _core
@@ -17,3 +18,15 @@ def with_room(version: _core.Snapshot, make: Callable[[], T]) -> T:
         if not version.make_room():
             raise
     return make()
+
+
+@contextmanager
+def minimum_of(whole: Callable[[int], int]) -> Iterator[None]:
+    """Within it a part of a budget is used: errors name what `whole` makes of their minimum."""
+    try:
+        yield
+    except BudgetTooSmall as error:
+        for remedy in error.remedies:
+            if "at_least_bytes" in remedy:
+                remedy["at_least_bytes"] = whole(remedy["at_least_bytes"])
+        raise

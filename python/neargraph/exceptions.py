@@ -109,12 +109,6 @@ class BudgetTooSmall(NeargraphError, MemoryError, ValueError):
         """The smallest budget that does; None where a larger one does not help."""
         return next((r["at_least_bytes"] for r in self.remedies if "at_least_bytes" in r), None)
 
-    def ask_for(self, of_minimum: Callable[[int], int]) -> None:
-        """Names another budget, where the one that was too small is a part of what is given."""
-        for remedy in self.remedies:
-            if "at_least_bytes" in remedy:
-                remedy["at_least_bytes"] = of_minimum(remedy["at_least_bytes"])
-
 
 class NodeOutOfRange(NeargraphError, IndexError):
     """A node or edge id is negative or not below the bound of its type."""

@@ -18,7 +18,8 @@ import numpy as np
 
 from neargraph import _core
 from neargraph._process import ProcessLocal, workers_of_this_process
-from neargraph.exceptions import BudgetTooSmall, NeargraphError, StoreClosed
+from neargraph._room import minimum_of
+from neargraph.exceptions import NeargraphError, StoreClosed
 from neargraph.reader import as_ids
 from neargraph.schema import Schema, parse_catalog
 from neargraph.snapshot import PygReader, Snapshot
@@ -184,9 +185,11 @@ class Store(PygReader):
         in memory alone, if they are.
         """
         core, snap = self.core, self.snapshot()
+        raw = snap.schema.raw
         return {
-            **snap.schema.raw,
-            **_split_reverse_types(snap.schema),
+            **raw,
+            "edge_types": [raw["edge_types"][t.index] for t in snap.schema.edge_types],
+            "reverse_types": [raw["edge_types"][t.index] for t in snap.schema.reverse_types],
             "path": self.path,
             "num_nodes": snap.num_nodes,
             "num_nodes_live": snap.num_nodes_live,
@@ -389,7 +392,7 @@ class Store(PygReader):
         This handle opens what is there after an error, too: the files may have been replaced
         before it.
         """
-        with _part_of_memory(2):
+        with minimum_of(lambda minimum: 2 * minimum):
             if dry_run:
                 return rewrite()
             self.core.close_writer()
@@ -519,20 +522,10 @@ class _State:
     def reopen(self) -> _core.Store:
         parts = workers_of_this_process() + 1
         share = self.memory_bytes // parts
-        with _part_of_memory(parts):
+        with minimum_of(lambda minimum: parts * minimum):
             return _core.open_store(
                 self.path, share, self.backend, self.queue_depth, self.recover, self.busy_timeout
             )
-
-
-@contextmanager
-def _part_of_memory(parts: int) -> Iterator[None]:
-    """Within it one of so many parts is used: of the whole, errors name that many times as much."""
-    try:
-        yield
-    except BudgetTooSmall as error:
-        error.ask_for(lambda minimum: parts * minimum)
-        raise
 
 
 def _restore(state: _State, closed: bool) -> Store:
@@ -551,13 +544,6 @@ def _warn_of(leftover: str | None) -> None:
             RuntimeWarning,
             stacklevel=3,
         )
-
-
-def _split_reverse_types(schema: Schema) -> dict[str, Any]:
-    raw = schema.raw["edge_types"]
-    names = ("edge_types", "reverse_types")
-    types = (schema.edge_types, schema.reverse_types)
-    return {n: [raw[t.index] for t in some] for n, some in zip(names, types, strict=True)}
 
 
 def _file_bytes(path: str) -> int:

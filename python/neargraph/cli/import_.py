@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from neargraph._room import minimum_of
 from neargraph.exceptions import ImportFailed
 from neargraph.importers import (
     GraphPlan,
@@ -17,7 +18,7 @@ from neargraph.importers import (
     plan_source,
     run_import,
 )
-from neargraph.importers.memory import beside_interpreter, of_whole_process
+from neargraph.importers.memory import INTERPRETER_BYTES, beside_interpreter
 from neargraph.units import parse_bytes
 
 from .show import bars, console, pairs_table, print_json, readable, size
@@ -50,7 +51,7 @@ _Relabel = Annotated[
 _Strict = Annotated[bool, typer.Option(help="Refuse an import that would end with notes.")]
 
 
-@of_whole_process()
+@minimum_of(lambda minimum: minimum + INTERPRETER_BYTES)
 def import_(
     source: Annotated[Path, typer.Argument(help="File or folder to read.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The new store, NAME.ng.")],

@@ -112,16 +112,6 @@ def beside_interpreter(memory: int) -> int:
     return left
 
 
-@contextmanager
-def of_whole_process() -> Iterator[None]:
-    """Within it a budget is that of the process, so errors ask for the interpreter's part, too."""
-    try:
-        yield
-    except BudgetTooSmall as error:
-        error.ask_for(lambda minimum: minimum + INTERPRETER_BYTES)
-        raise
-
-
 def too_small(where: str, wanted: int, limit: int) -> NoReturn:
     """Raises `BudgetTooSmall` with the least memory that would do."""
     # More than was counted, since what is printed has to work when it is given back.

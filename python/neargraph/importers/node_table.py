@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .check import fail, same_rows, store_dtype, to_i64, wider_than_f32
+from .arrays import streamed_tensor
+from .check import fail, same_rows, to_i64, wider_than_f32
 from .chunks import chunk_rows, spans
 from .labels import UNLABELLED, class_tensor, missing_labels
 from .memory import hold, need
@@ -131,15 +132,13 @@ def column_tensor(table: Table, column: str, name: str, notes: list[Note]) -> Te
         labels = _labels(table, column, where, notes)
         if labels is not None:
             return labels
-    dtype, wide = store_dtype(numpy_kind, where)
     width = _list_width(table, column, kind) if nested or fixed else None
-    step = chunk_rows(wide.itemsize * (width or 1))
 
-    def chunks() -> Iterator[Array]:
+    def pieces(step: int) -> Iterator[Array]:
         for row, batch in table.batches([column], step):
             values = batch.column(0)
             if width is None:
-                yield table.numbers(values, column, row).astype(wide)
+                yield table.numbers(values, column, row)
                 continue
             flat = table.numbers(values.flatten(), column, row)
             lengths = np.asarray(values.value_lengths()) if nested else None
@@ -147,9 +146,10 @@ def column_tensor(table: Table, column: str, name: str, notes: list[Note]) -> Te
                 bad = 0 if lengths is None else int(np.flatnonzero(lengths != width)[0])
                 fail(where, f"row {row + bad} is null or not {width} long", "make rows equal")
             same_rows(len(flat), len(values) * width, where, "the column")
-            yield flat.astype(wide).reshape(-1, width)
+            yield flat.reshape(-1, width)
 
-    return TensorPlan(name, dtype, (width,) if width else (), chunks, table.num_rows)
+    shape = (table.num_rows, width) if width else (table.num_rows,)
+    return streamed_tensor(name, where, shape, numpy_kind, pieces)
 
 
 def _texts(table: Table, column: str) -> Iterator[list[str | None]]:

@@ -219,14 +219,7 @@ def _split(k: int, codes: Array, width: int | None) -> TensorPlan:
 
 
 def _plan_blocks(npz: NpzFile) -> GraphPlan:
-    node_ptr, edge_ptr = (_integers(npz, name) for name in ("node_ptr", "edge_ptr"))
-    for name, pointers in (("node_ptr", node_ptr), ("edge_ptr", edge_ptr)):
-        if len(pointers) < 1 or pointers[0] != 0 or (np.diff(pointers) < 0).any():
-            fail(
-                npz.where(name),
-                "is not a pointer array (0, then never falling)",
-                "the file is inconsistent",
-            )
+    node_ptr, edge_ptr = _pointers(npz, "node_ptr"), _pointers(npz, "edge_ptr")
     num_nodes, num_edges = int(node_ptr[-1]), int(edge_ptr[-1])
     node = NodePlan(num_nodes=num_nodes)
     if "x" in npz:
@@ -247,11 +240,15 @@ def _plan_blocks(npz: NpzFile) -> GraphPlan:
     return GraphPlan(str(npz.path), "npz graphs", [node], [edge], notes, facts)
 
 
-def _integers(npz: NpzFile, name: str) -> Array:
+def _pointers(npz: NpzFile, name: str) -> Array:
     values = npz.small(name)
     if values.ndim != 1 or values.dtype.kind not in "iu":
         fail(npz.where(name), "is not a list of integers", "check the layout of the file")
-    return values.astype(np.int64)
+    pointers = values.astype(np.int64)
+    if len(pointers) < 1 or pointers[0] != 0 or (np.diff(pointers) < 0).any():
+        what = "is not a pointer array (0, then never falling)"
+        fail(npz.where(name), what, "the file is inconsistent")
+    return pointers
 
 
 def graph_ids(node_ptr: Array) -> TensorPlan:

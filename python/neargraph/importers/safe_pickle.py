@@ -213,10 +213,9 @@ class _Machine:
             raise _Bad(f"it adds to something that is not a {kind.__name__}")
         return self.stack[-1]
 
-    def tuple_of(self, count: int) -> None:
-        """Makes the last values a tuple."""
-        values = [self.pop() for _ in range(count)]
-        self.stack.append(tuple(reversed(values)))
+    def pops(self, count: int) -> list[Any]:
+        """The last values, in order."""
+        return [self.pop() for _ in range(count)][::-1]
 
     def name(self, arg: str) -> None:
         """Pushes one of the names."""
@@ -226,15 +225,14 @@ class _Machine:
 
     def stack_name(self) -> None:
         """Pushes the name that lies on the stack as module and name."""
-        name, module = self.pop(), self.pop()
+        module, name = self.pops(2)
         if type(name) is not str or type(module) is not str:
             raise _Bad("it asks for a name that is not text")
         self.name(f"{module} {name}")
 
     def call(self) -> None:
         """Calls the name below its arguments."""
-        given = self.pop()
-        self.stack.append(_call(self.pop(), given))
+        self.stack.append(_call(*self.pops(2)))
 
     def build(self) -> None:
         """Gives the last but one value a state."""
@@ -246,14 +244,8 @@ class _Machine:
         if self.bytes_left < 0:
             raise _Bad("its arrays have more bytes than the file")
 
-    def append(self) -> None:
-        """Appends the last value to the list below."""
-        value = self.pop()
-        self.last(list).append(value)
-
-    def appends(self) -> None:
-        """Appends all values above the mark to the list below."""
-        values = self.since_mark()
+    def extend(self, values: list[Any]) -> None:
+        """Adds values to the list below."""
         self.last(list).extend(values)
 
     def set_items(self, values: list[Any]) -> None:
@@ -262,11 +254,6 @@ class _Machine:
             raise _Bad("a dictionary has a key without a value")
         keys = [_key(key) for key in values[::2]]
         self.last(dict).update(zip(keys, values[1::2], strict=True))
-
-    def set_item(self) -> None:
-        """Adds one key and its value to the dictionary below."""
-        value = self.pop()
-        self.set_items([self.pop(), value])
 
 
 _NUMBERS = ("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4")
@@ -287,13 +274,13 @@ _IGNORED = frozenset(("PROTO", "FRAME"))
 _OTHERS: dict[str, Callable[[_Machine, Any], None]] = {
     "MARK": lambda machine, _: machine.marks.append(len(machine.stack)),
     "TUPLE": lambda machine, _: machine.stack.append(tuple(machine.since_mark())),
-    "TUPLE1": lambda machine, _: machine.tuple_of(1),
-    "TUPLE2": lambda machine, _: machine.tuple_of(2),
-    "TUPLE3": lambda machine, _: machine.tuple_of(3),
+    "TUPLE1": lambda machine, _: machine.stack.append(tuple(machine.pops(1))),
+    "TUPLE2": lambda machine, _: machine.stack.append(tuple(machine.pops(2))),
+    "TUPLE3": lambda machine, _: machine.stack.append(tuple(machine.pops(3))),
     "LIST": lambda machine, _: machine.stack.append(machine.since_mark()),
-    "APPEND": lambda machine, _: machine.append(),
-    "APPENDS": lambda machine, _: machine.appends(),
-    "SETITEM": lambda machine, _: machine.set_item(),
+    "APPEND": lambda machine, _: machine.extend(machine.pops(1)),
+    "APPENDS": lambda machine, _: machine.extend(machine.since_mark()),
+    "SETITEM": lambda machine, _: machine.set_items(machine.pops(2)),
     "SETITEMS": lambda machine, _: machine.set_items(machine.since_mark()),
     "GLOBAL": lambda machine, arg: machine.name(arg),
     "STACK_GLOBAL": lambda machine, _: machine.stack_name(),

@@ -160,11 +160,8 @@ def _named_ends(first: list[str]) -> bool:
 
 
 def _delimiter(line: str) -> str | None:
-    for candidate in (",", ";", "|"):
-        if candidate in line:
-            return candidate
-    # Runs of blanks or tabs: what SNAP files use.
-    return None
+    # None stands for runs of blanks or tabs: what SNAP files use.
+    return next((candidate for candidate in ",;|" if candidate in line), None)
 
 
 def _is_number(field: str) -> bool:

@@ -26,8 +26,6 @@ from .layers import LayerClock
 from .loading import drop_from_cache
 from .monitor import Gpu, Monitor
 
-MODELS = ("gcn", "sage", "cluster")
-
 # From this many nodes on, a graph has the parameters of a large one.
 _LARGE_NODES = 50_000
 

@@ -53,7 +53,7 @@ def full_name(of: Config, name: str) -> str:
     >>> full_name({"flash": {"channels": 16}, "beside": True}, "channels")
     'flash.channels'
     """
-    known = names(of)
+    known = constants(of)
     found = [one for one in known if name == one.rpartition(".")[2]]
     if name in known:
         return name
@@ -64,30 +64,17 @@ def full_name(of: Config, name: str) -> str:
     raise UnsupportedArgument(f"a device has no {name!r}; there are {', '.join(known)}")
 
 
-def names(of: Config) -> list[str]:
-    """The dotted names of all constants.
+def constants(of: Config) -> dict[str, Any]:
+    """All constants by their dotted names.
 
-    >>> names({"flash": {"channels": 16}, "beside": True})
-    ['flash.channels', 'beside']
+    >>> constants({"flash": {"channels": 16}, "beside": True})
+    {'flash.channels': 16, 'beside': True}
     """
-    found: list[str] = []
+    found: dict[str, Any] = {}
     for name, value in of.items():
-        found += (
-            [f"{name}.{inner}" for inner in names(value)] if isinstance(value, dict) else [name]
-        )
+        parts = constants(value) if isinstance(value, dict) else {}
+        found |= {f"{name}.{inner}": one for inner, one in parts.items()} or {name: value}
     return found
-
-
-def value_of(of: Config, name: str) -> Any:
-    """A constant by its dotted name.
-
-    >>> value_of({"flash": {"channels": 16}}, "flash.channels")
-    16
-    """
-    place: Any = of
-    for part in name.split("."):
-        place = place[part]
-    return place
 
 
 def switched(base: Config, switch: str, other: Config) -> Config:

@@ -20,7 +20,7 @@ import numpy as np
 from neargraph import _core
 from neargraph.exceptions import UnsupportedArgument
 
-from .config import Config, Mode, change, config, names, value_of
+from .config import Config, Mode, change, config, constants
 from .runs import Runs, in_parallel, job_of, simulate
 from .trace import Trace
 
@@ -223,7 +223,7 @@ def _hangs_on(
     trace: Trace, platform: str, device: Config, here: float, how: dict[str, Any]
 ) -> list[tuple[str, float, float]]:
     """The constants whose halving and doubling moves the speed-up most."""
-    values = {name: value_of(device, name) for name in names(device)}
+    values = constants(device)
     numbers = [name for name, value in values.items() if _is_quantity(name, value)]
 
     def gains(name: str) -> list[float]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from neargraph.exceptions import UnsupportedArgument
 
 from . import plots
-from .config import SWITCHES, Config, names, value_of
+from .config import SWITCHES, Config, constants
 from .host import Answer
 from .runs import PICOS, Runs
 
@@ -154,9 +154,9 @@ def _page(
     if mode == "paper":
         parts.append(f"<p>{_LEFT_OUT_OF_PAPER}</p>")
     seeds = ", ".join(dict.fromkeys(str(row["seed"]) for row in runs.rows))
-    constants = [[name, _exact(value_of(device, name))] for name in names(device)]
+    exact = [[name, _exact(value)] for name, value in constants(device).items()]
     parts.append(f"<h2>How it was made</h2><p>Mode {escape(mode)}; seed {seeds}; constants:</p>")
-    parts.append(_table(["constant", "value"], constants))
+    parts.append(_table(["constant", "value"], exact))
     body = "\n".join(parts)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
