@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .show import BusyTimeout, console, pairs_table, print_json
+from .show import BusyTimeout, print_report
 
 
 def checkpoint(
@@ -19,8 +19,5 @@ def checkpoint(
     with neargraph.open(store, busy_timeout=busy_timeout) as handle:
         recovered = handle.info()["commits_recovered"]
         report = {"commits_recovered": recovered, **handle.checkpoint()}
-    if as_json:
-        print_json(report)
-    else:
-        rows = [(name.replace("_", " "), value) for name, value in report.items()]
-        console().print(pairs_table(f"Checkpoint of {store}", list(rows)))
+    rows = [(name.replace("_", " "), value) for name, value in report.items()]
+    print_report(as_json, report, f"Checkpoint of {store}", rows)

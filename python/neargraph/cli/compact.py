@@ -7,7 +7,7 @@ import typer
 
 from neargraph.units import format_bytes
 
-from .show import BusyTimeout, bars, console, pairs_table, print_json
+from .show import BusyTimeout, bars, print_report
 
 
 def compact(
@@ -22,12 +22,9 @@ def compact(
     opened = neargraph.open(store, memory=memory, busy_timeout=busy_timeout)
     with opened as handle, bars(as_json) as progress:
         report = handle.compact(lambda done, total: progress("compact", done, total))
-    if as_json:
-        print_json(report)
-        return
     rows = [
         ("before", format_bytes(report["bytes_before"])),
         ("after", format_bytes(report["bytes_after"])),
         ("epoch", report["epoch"]),
     ]
-    console().print(pairs_table(f"Compacted {store}", rows))
+    print_report(as_json, report, f"Compacted {store}", rows)

@@ -7,7 +7,17 @@ import typer
 
 from neargraph.splits import SPLITS
 
-from .show import Backend, Recover, bars, console, pairs_table, print_json, readable, size
+from .show import (
+    Backend,
+    Recover,
+    bars,
+    console,
+    pairs_table,
+    print_json,
+    print_report,
+    readable,
+    size,
+)
 from .train import parse_fanouts
 
 # The options with long help, so that the command fits on a screen.
@@ -59,19 +69,21 @@ def compile_(
     """
     import neargraph
     from neargraph.loader.compiling import EpochCompiler
-    from neargraph.loader.direct import check_layout
+    from neargraph.loader.direct import check_layout, compile_direct
     from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
-    if check_layout(layout, "uniform") == "direct":
-        opening: dict[str, Any] = {"memory": memory, "backend": backend, "recover": recover}
-        options = {"page_bytes": page_size, "directory": out, "overwrite": overwrite}
-        return _compile_direct(store, opening, name, attrs, options | {"dry_run": dry_run}, as_json)
+    is_direct = check_layout(layout, "uniform") == "direct"
+    tensors = None if attrs is None else attrs.split(",")
     opened = neargraph.open(store, memory=memory, backend=backend, recover=recover)
     with opened as handle, bars(as_json) as progress:
+        if is_direct:
+            where: dict[str, Any] = {"page_bytes": page_size, "directory": out}
+            where |= {"overwrite": overwrite, "dry_run": dry_run, "progress": progress}
+            found = compile_direct(handle.snapshot(), name, attrs=tensors, **where)
+            return _show_direct(store, found, as_json)
         how: dict[str, Any] = {"method": method, "dependent_batches": dependent_batches}
-        how |= {"attrs": None if attrs is None else attrs.split(","), "replace": replace}
-        counts = list(parse_fanouts(fanouts))
-        sampler = neargraph.NeighborSampler(handle, counts, seed=seed, **how)
+        how |= {"attrs": tensors, "replace": replace}
+        sampler = neargraph.NeighborSampler(handle, list(parse_fanouts(fanouts)), seed=seed, **how)
         inputs = resolve_input_nodes(sampler.snapshot, _seeds(seeds, node_type))
         order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last}
         plan = SeedPlan(num_seeds=len(inputs), batch_size=batch, **order)
@@ -81,37 +93,19 @@ def compile_(
         estimate = compiler.estimate()
         if not as_json:
             _show_estimate(store, estimate)
+        found = {"store": str(store), "estimate": estimate.plain()}
         if dry_run:
             if as_json:
-                print_json({"store": str(store), "estimate": estimate.plain()})
+                print_json(found)
             return
         compiler.check_room(estimate.total_bytes)
         report = compiler.run(progress, overwrite=overwrite)
-    if as_json:
-        print_json({"store": str(store), "estimate": estimate.plain(), "report": report})
-        return
     rows = [(key.replace("_", " "), readable(key, value)) for key, value in report.items()]
-    console().print(pairs_table(f"Compiled {store}", rows))
+    print_report(as_json, {**found, "report": report}, f"Compiled {store}", rows)
 
 
-def _compile_direct(
-    store: Path,
-    opening: dict[str, Any],
-    name: str,
-    attrs: str | None,
-    options: dict[str, Any],
-    as_json: bool,
-) -> None:
-    import neargraph
-    from neargraph.loader.direct import compile_direct
-
-    names = None if attrs is None else attrs.split(",")
-    with neargraph.open(store, **opening) as handle, bars(as_json) as progress:
-        report = compile_direct(handle.snapshot(), name, attrs=names, progress=progress, **options)
-    if as_json:
-        print_json({"store": str(store), "layout": "direct", **report})
-        return
-    rows: list[tuple[str, Any]] = [
+def _show_direct(store: Path, report: dict[str, Any], as_json: bool) -> None:
+    rows = [
         ("file", report["file"] + ("" if report["written"] else " (not written)")),
         ("tensors", ", ".join(report["tensors"]) or "none"),
         ("read from the store", ", ".join(report["left_out"]) or "nothing else"),
@@ -125,7 +119,7 @@ def _compile_direct(
         ("pages of addresses of seeds", report["table_pages"]),
     ]
     title = f"Compiled {store}" if report["written"] else f"Direct layout of {store}"
-    console().print(pairs_table(title, rows))
+    print_report(as_json, {"store": str(store), "layout": "direct", **report}, title, rows)
 
 
 def _seeds(text: str, node_type: str | None) -> Any:
@@ -147,7 +141,7 @@ def _seeds(text: str, node_type: str | None) -> Any:
 def _show_estimate(store: Path, estimate: Any) -> None:
     times = estimate.times_features
     pays = estimate.break_even_epochs
-    rows: list[tuple[str, Any]] = [
+    rows = [
         ("epochs", estimate.epochs),
         ("batches an epoch", estimate.batches),
         (

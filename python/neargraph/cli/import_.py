@@ -1,5 +1,6 @@
 """`neargraph import SRC --out G.ng`."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -115,7 +116,7 @@ def import_(
     if not as_json:
         _show_plan(plan, estimate)
     if dry_run:
-        notes = [note.as_dict() for note in plan.notes]
+        notes = [asdict(note) for note in plan.notes]
         if as_json:
             print_json(_planned(plan, estimate, notes))
         else:

@@ -11,7 +11,7 @@ from neargraph.exceptions import UnsupportedArgument
 from neargraph.splits import split_columns
 from neargraph.units import format_bytes
 
-from .show import BusyTimeout, bars, console, pairs_table, print_json
+from .show import BusyTimeout, bars, print_report
 
 
 def reorganize(
@@ -51,10 +51,9 @@ def reorganize(
             progress=progress,
         )
     report = {"by": "trace" if trace else by, "seeds": split or "all", **report}
-    if as_json:
-        print_json(report)
-    else:
-        _show(store, report)
+    is_dry = report["written"] is None
+    title = f"Reorganising {store} would change (nothing was written)"
+    print_report(as_json, report, title if is_dry else f"Reorganised {store}", _rows(report))
 
 
 def _fanouts(text: str) -> list[int]:
@@ -81,7 +80,7 @@ def read_trace(path: Path) -> NDArray[np.int64]:
     return np.asarray(found, dtype=np.int64)
 
 
-def _show(store: Path, report: dict[str, Any]) -> None:
+def _rows(report: dict[str, Any]) -> list[tuple[str, Any]]:
     together = report["batches_together"]
     rows: list[tuple[str, Any]] = [("order", report["by"]), ("seeds", report["seeds"])]
     for counts in report["pages"]:
@@ -92,17 +91,13 @@ def _show(store: Path, report: dict[str, Any]) -> None:
             (f"  of {together} batches read together", _change(counts, "pages_together")),
         ]
     rows.append(("disk space needed meanwhile", format_bytes(report["space_bytes"])))
-    written = report["written"]
-    if written is None:
-        title = f"Reorganising {store} would change (nothing was written)"
-    else:
-        title = f"Reorganised {store}"
+    if (written := report["written"]) is not None:
         rows += [
             ("before", format_bytes(written["bytes_before"])),
             ("after", format_bytes(written["bytes_after"])),
             ("epoch", written["epoch"]),
         ]
-    console().print(pairs_table(title, rows))
+    return rows
 
 
 def _change(counts: dict[str, Any], name: str) -> str:

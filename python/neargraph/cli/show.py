@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -38,7 +38,15 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, default=str))
 
 
-def pairs_table(title: str, rows: list[tuple[str, Any]]) -> Group:
+def print_report(as_json: bool, report: Any, title: str, rows: Sequence[tuple[str, Any]]) -> None:
+    """What a command has to say: ``report`` as JSON, or a table of names and values."""
+    if as_json:
+        print_json(report)
+    else:
+        console().print(pairs_table(title, rows))
+
+
+def pairs_table(title: str, rows: Sequence[tuple[str, Any]]) -> Group:
     """A title over a table of names and values; integers get thousands separators."""
     table = Table(show_header=False)
     table.add_column(style="bold")

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .show import Backend, Recover, bars, console, pairs_table, print_json, size
+from .show import Backend, Recover, bars, print_report, size
 
 
 def train(
@@ -56,12 +56,8 @@ def train(
     with opened as handle, bars(as_json) as progress:
         result = fit(handle, config, checkpoint=checkpoint, progress=progress)
         note = handle.core.backend_note
-    if as_json:
-        print_json(
-            {"store": str(store), "config": config.plain(), "backend": note, **result.plain()}
-        )
-    else:
-        _show(store, note, result)
+    report = {"store": str(store), "config": config.plain(), "backend": note, **result.plain()}
+    print_report(as_json, report, f"Trained on {store}", _rows(note, result))
 
 
 def parse_fanouts(text: str) -> tuple[int, ...]:
@@ -76,10 +72,10 @@ def parse_fanouts(text: str) -> tuple[int, ...]:
         raise ValueError(f"{text!r} are no fanouts; write counts like 15,10, or -1") from None
 
 
-def _show(store: Path, note: str, result: Any) -> None:
+def _rows(note: str, result: Any) -> list[tuple[str, Any]]:
     stats = result.store_stats
     read, useful = stats.get("read_bytes", 0), stats.get("useful_bytes", 0)
-    rows: list[tuple[str, Any]] = [
+    return [
         ("back end", note),
         ("steps", len(result.losses)),
         ("last loss", f"{result.losses[-1]:.4f}" if result.losses else "none"),
@@ -93,4 +89,3 @@ def _show(store: Path, note: str, result: Any) -> None:
         ("hit rate", f"{100 * stats.get('hit_rate', 0.0):.0f} %"),
         ("budget peak", f"{size(stats.get('budget_peak'))} of {size(stats.get('budget_limit'))}"),
     ]
-    console().print(pairs_table(f"Trained on {store}", rows))

@@ -8,7 +8,7 @@ note or an error, and ``strict`` refuses what no option asked for.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,6 @@ class Note:
 
     def __str__(self) -> str:
         return f"[{self.code}] {self.where}: {self.message}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """The form of reports and JSON."""
-        return asdict(self)
 
 
 def advised(notes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

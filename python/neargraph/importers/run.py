@@ -381,7 +381,9 @@ class _Run:
         """One pass over the rows of a tensor; returns how many there were."""
         rows = 0
         for chunk in tensor.chunks():
-            for piece in _pieces(chunk):
+            row_bytes = chunk.nbytes // max(1, len(chunk))
+            for span in spans(len(chunk), chunk_rows(row_bytes)):
+                piece = np.ascontiguousarray(chunk[span])
                 take(piece)
                 rows += len(piece)
                 self._count(piece.nbytes)
@@ -448,8 +450,3 @@ def _ids(ids: Any) -> Array:
     if array.dtype.itemsize >= 4:
         return np.ascontiguousarray(array)
     return array.astype(np.int64)
-
-
-def _pieces(chunk: Array) -> Iterator[Array]:
-    for span in spans(len(chunk), chunk_rows(chunk.nbytes // max(1, len(chunk)))):
-        yield np.ascontiguousarray(chunk[span])

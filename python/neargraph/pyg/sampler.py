@@ -160,14 +160,10 @@ class Sampler(BaseSampler):  # type: ignore[misc]
     def _sample(
         self, seeds: Tensor | dict[str, Tensor], stream: int
     ) -> SamplerOutput | HeteroSamplerOutput:
-        schema = self._sampler.snapshot.schema
-        if isinstance(seeds, dict):
-            batch = self._sampler.sample_many(
-                {name: _checked(ids) for name, ids in seeds.items()}, stream=stream
-            )
-            return self._hetero_output(batch)
-        only = schema.node_type(None).name
-        return self._output(self._sampler.sample_many({only: _checked(seeds)}, stream=stream))
+        named = seeds if isinstance(seeds, dict) else {self._sampler.schema.node_type().name: seeds}
+        checked = {name: _checked(ids) for name, ids in named.items()}
+        batch = self._sampler.sample_many(checked, stream=stream)
+        return self._hetero_output(batch) if isinstance(seeds, dict) else self._output(batch)
 
     def _output(self, batch: MiniBatch) -> SamplerOutput:
         row, col = torch.from_numpy(batch.edge_index())
