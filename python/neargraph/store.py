@@ -30,16 +30,15 @@ from neargraph.update.turn import Turn
 _LOG_FILES = ("wal.a", "wal.b")
 
 
-def open(
-    path: str | os.PathLike[str],
-    memory: str | int | None = None,
-    backend: str = "auto",
-    *,
-    queue_depth: int | None = None,
-    recover: bool = True,
-    busy_timeout: float = 5.0,
-) -> "Store":
-    """Opens the store directory at `path`.
+class Store(PygReader):
+    """One open store. Safe to use from many threads; cheap to send to workers.
+
+    Everything that is asked of a store is answered from its newest commit; `snapshot`, loaders and
+    samplers stay at the commit that was the newest when they were made. A child process, forked or
+    spawned, opens the store again on first use, and sees the last checkpoint: call `checkpoint`
+    before if it shall see what was written since. In a worker of a torch DataLoader with n workers
+    it takes 1 / (n + 1) of the memory. PyG's loaders accept a store as their ``data``, since it
+    unpacks into (feature_store, graph_store).
 
     Args:
         path: The directory, such as ``"papers.ng"``.
@@ -65,26 +64,6 @@ def open(
     Example:
         >>> with ng.open("cora.ng", memory="256MB") as store:
         ...     print(store.info()["num_nodes"])
-    """
-    return Store(
-        path,
-        memory,
-        backend,
-        queue_depth=queue_depth,
-        recover=recover,
-        busy_timeout=busy_timeout,
-    )
-
-
-class Store(PygReader):
-    """One open store. Safe to use from many threads; cheap to send to workers.
-
-    Everything that is asked of a store is answered from its newest commit; `snapshot`, loaders and
-    samplers stay at the commit that was the newest when they were made. A child process, forked or
-    spawned, opens the store again on first use, and sees the last checkpoint: call `checkpoint`
-    before if it shall see what was written since. In a worker of a torch DataLoader with n workers
-    it takes 1 / (n + 1) of the memory. PyG's loaders accept a store as their ``data``, since it
-    unpacks into (feature_store, graph_store).
     """
 
     def __init__(
@@ -505,6 +484,10 @@ class Store(PygReader):
     def turn(self) -> Turn:
         """Whose batch is open in this process."""
         return self._turn.get()
+
+
+open = Store
+"""Opens a store: `Store` under the name that a caller expects."""
 
 
 @dataclass(frozen=True, kw_only=True)

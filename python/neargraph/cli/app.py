@@ -100,12 +100,8 @@ def one_line(error: BaseException, options: frozenset[str] = frozenset()) -> str
     """The message of an error on one line, for a command with `options`; else its class."""
     if isinstance(error, NeargraphError):
         text = error.with_advice(lambda remedy: on_command_line(remedy, options))
+    elif isinstance(error, OSError) and error.filename:
+        text = f"{error.filename}: {error.strerror}"
     else:
-        text = str(error) if isinstance(error, ValueError) else _system(error)
+        text = str(error)
     return " ".join(text.split()) or type(error).__name__
-
-
-def _system(error: BaseException) -> str:
-    if isinstance(error, OSError) and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)

@@ -5,8 +5,6 @@ is read, and the peak of the budget counter. Anonymous memory is what a program 
 files that the kernel caches are not in it.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading
@@ -36,7 +34,7 @@ class Peak:
         while not self._stop.wait(_EVERY_SECONDS):
             self.most_bytes = max(self.most_bytes, anonymous_bytes())
 
-    def __enter__(self) -> Peak:
+    def __enter__(self) -> "Peak":
         self._thread.start()
         return self
 

@@ -1,7 +1,5 @@
 """Importers: every input neargraph reads, and the one function that writes a store from it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,7 +84,7 @@ def import_graph(
 
 
 def from_pyg(
-    data: Data | HeteroData,
+    data: "Data | HeteroData",
     path: Path | str,
     *,
     progress: Progress | None = None,

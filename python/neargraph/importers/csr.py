@@ -5,7 +5,7 @@ in chunks, so neither matrix nor pointers need to fit in memory. Invariant: poin
 never fall and end at the number of values; anything else is refused by row.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 import numpy as np
@@ -88,20 +88,24 @@ def csr_tensor(
 ) -> TensorPlan:
     """A CSR matrix as tensor ``x``, dense or not; ``data=None`` means all ones."""
 
-    def chunks() -> Iterator[Array]:
-        for csr in csr_rows(npz, indptr, indices, data, width):
-            yield csr_to_dense(csr, width)
+    def csr() -> Iterator[CsrChunk]:
+        return csr_rows(npz, indptr, indices, data, width)
 
-    return TensorPlan(
-        "x",
-        "f32",
-        (width,),
-        chunks,
-        num_rows,
-        csr=lambda: csr_rows(npz, indptr, indices, data, width),
-        num_values=npz.length(indices),
-        narrowed_from=None if data is None else wider_than_f32(npz.dtype(data)),
-    )
+    tensor = sparse_tensor("x", width, csr, num_rows, npz.length(indices))
+    tensor.narrowed_from = None if data is None else wider_than_f32(npz.dtype(data))
+    return tensor
+
+
+def sparse_tensor(
+    name: str, width: int, csr: Callable[[], Iterator[CsrChunk]], num_rows: int, num_values: int
+) -> TensorPlan:
+    """A tensor whose rows stream without their zeros, or dense where they are stored so."""
+
+    def chunks() -> Iterator[Array]:
+        for chunk in csr():
+            yield csr_to_dense(chunk, width)
+
+    return TensorPlan(name, "f32", (width,), chunks, num_rows, csr=csr, num_values=num_values)
 
 
 def csr_to_dense(csr: CsrChunk, width: int) -> Array:

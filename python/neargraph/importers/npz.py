@@ -94,13 +94,8 @@ def _plan_matrices(npz: NpzFile) -> GraphPlan:
     if "labels" in npz:
         node.tensors.append(label_tensor(npz, "labels", num_nodes, notes))
     weighted = "adj_data" in npz and not _all_ones(npz, "adj_data")
-    edge = EdgePlan(
-        chunks=lambda: csr_edges(
-            npz, "adj_indptr", "adj_indices", num_nodes, "adj_data" if weighted else None
-        ),
-        num_edges=npz.length("adj_indices"),
-        has_weight=weighted,
-    )
+    weights = "adj_data" if weighted else None
+    edge = _csr_plan(npz, "adj_indptr", "adj_indices", num_nodes, weights)
     has_matrix = "attr_indptr" in npz
     used = _ADJACENCY + (_ATTRIBUTES if has_matrix else ())
     if any(tensor.class_names for tensor in node.tensors):
@@ -114,13 +109,19 @@ def _plan_matrices(npz: NpzFile) -> GraphPlan:
 def _plan_csr(npz: NpzFile) -> GraphPlan:
     num_nodes = npz.length("indptr") - 1
     weights = "data" if "data" in npz else None
-    edge = EdgePlan(
-        chunks=lambda: csr_edges(npz, "indptr", "indices", num_nodes, weights),
-        num_edges=npz.length("indices"),
-        has_weight=weights is not None,
-    )
+    edge = _csr_plan(npz, "indptr", "indices", num_nodes, weights)
     notes = unused_members(npz, ("indptr", "indices", "data"))
     return GraphPlan(str(npz.path), "npz CSR", [NodePlan(num_nodes=num_nodes)], [edge], notes)
+
+
+def _csr_plan(
+    npz: NpzFile, indptr: str, indices: str, num_nodes: int, weights: str | None
+) -> EdgePlan:
+    return EdgePlan(
+        chunks=lambda: csr_edges(npz, indptr, indices, num_nodes, weights),
+        num_edges=npz.length(indices),
+        has_weight=weights is not None,
+    )
 
 
 def _plan_heterophilous(npz: NpzFile) -> GraphPlan:

@@ -18,7 +18,7 @@ from neargraph.exceptions import MissingDependency
 
 from .check import fail, node_ids, store_dtype
 from .chunks import chunk_rows, spans
-from .csr import csr_to_dense
+from .csr import sparse_tensor
 from .notes import Note, left_out
 from .plan import (
     HOMOGENEOUS_EDGE,
@@ -261,11 +261,7 @@ def _sparse_tensor(value: Any, name: str) -> TensorPlan:
             filled = values[span].float().numpy()
             yield CsrChunk(part - part[0], np.ascontiguousarray(columns[span]), filled)
 
-    def chunks() -> Iterator[Array]:
-        for chunk in csr():
-            yield csr_to_dense(chunk, width)
-
-    return TensorPlan(name, "f32", (width,), chunks, num_rows, csr=csr, num_values=len(columns))
+    return sparse_tensor(name, width, csr, num_rows, len(columns))
 
 
 def _masks(

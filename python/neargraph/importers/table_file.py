@@ -4,8 +4,6 @@ Parquet by row group, Arrow memory-mapped, CSV in blocks; the first block of a C
 of its columns, and a later row that does not fit them is an error. Memory is that of one batch.
 """
 
-from __future__ import annotations
-
 import mmap
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -50,7 +48,7 @@ class Table:
             fail(str(self.path), f"two columns are called {twice[0]!r}", "rename one of them")
 
     @staticmethod
-    def open(path: Path) -> Table:
+    def open(path: Path) -> "Table":
         """Reads what tells the schema; refuses damaged files, and says how to install pyarrow."""
         need_file(path)
         try:

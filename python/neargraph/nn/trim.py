@@ -4,8 +4,6 @@ Batches number nodes and edges hop by hop, so a trim is a prefix. The seeds' out
 with and without it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -26,7 +24,7 @@ class Hops:
     edges: tuple[int, ...]
 
     @staticmethod
-    def of(nodes: Sequence[int] | None, edges: Sequence[int] | None) -> Hops | None:
+    def of(nodes: Sequence[int] | None, edges: Sequence[int] | None) -> "Hops | None":
         """The counts of a batch, or None where the batch tells none (a full graph)."""
         if nodes is None or edges is None:
             return None

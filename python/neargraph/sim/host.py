@@ -3,8 +3,6 @@
 The invariant: nothing is compared with this host that was not measured on it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -164,7 +162,7 @@ class Answer:
 
 
 def what_would_it_buy(
-    store: Store | Trace,
+    store: "Store | Trace",
     host: Host,
     *,
     fanouts: Sequence[int] = (3, 3, 3),

@@ -1,7 +1,5 @@
 """Simulated runs as one page that leads with the answer; its figures and pictures lie beside it."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json
@@ -280,7 +278,7 @@ def _picture(pictures: dict[str, bytes], name: str) -> str:
     return f'<p class="wide"><img alt="{alt}" src="data:image/png;base64,{data}"></p>'
 
 
-def _png(figure: Figure) -> bytes:
+def _png(figure: "Figure") -> bytes:
     png = io.BytesIO()
     figure.savefig(png, format="png", dpi=110)
     return png.getvalue()

@@ -1,7 +1,5 @@
 """Running platforms on traces, and the results as columns."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -51,11 +49,11 @@ class Runs:
         """All columns by name."""
         return {name: self[name] for name in (self.rows[0] if self.rows else {})}
 
-    def with_column(self, name: str, value: Any) -> Runs:
+    def with_column(self, name: str, value: Any) -> "Runs":
         """The same runs with one more column, the same value in each row."""
         return Runs([{**row, name: value} for row in self.rows], self.details)
 
-    def __add__(self, other: Runs) -> Runs:
+    def __add__(self, other: "Runs") -> "Runs":
         return Runs(self.rows + other.rows, self.details + other.details)
 
 

@@ -3,8 +3,6 @@
 A saved trace is an .npz of these columns with what shaped it, so NumPy alone can read it.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -56,7 +54,7 @@ class Trace:
         batch_size: int = 128,
         fanouts: Sequence[int] = (3, 3, 3),
         seed: int = 0,
-    ) -> Trace:
+    ) -> "Trace":
         """Draws batches of one of `DATASETS`, whose graph is never made (docs/ssd-model.md).
 
         Raises:
@@ -86,7 +84,7 @@ class Trace:
     @classmethod
     def from_sampler(
         cls,
-        store: Store,
+        store: "Store",
         seeds: Any = None,
         fanouts: Sequence[int] = (3, 3, 3),
         seed: int = 0,
@@ -96,7 +94,7 @@ class Trace:
         tensor: str = "x",
         page_bytes: int | None = PAGE_BYTES,
         progress: Callable[[str, int, int], None] | None = None,
-    ) -> Trace:
+    ) -> "Trace":
         """Records what the sampler visits on a store of one node type and one edge type.
 
         Args:
@@ -173,7 +171,7 @@ class Trace:
             half.unlink(missing_ok=True)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], store: Store | None = None) -> Trace:
+    def load(cls, path: str | os.PathLike[str], store: "Store | None" = None) -> "Trace":
         """Reads what `save` wrote; with `store`, only if it is of that store as it is now.
 
         Raises:
