@@ -33,20 +33,12 @@ def load_times(folder: Path, backends: list[str], repeats: int) -> list[dict[str
         file = Path(directory, "file.dat")
         file.write_bytes(os.urandom(FILE_BYTES))
         for backend in backends:
-            opening, reading, count, note = [], [], 0, ""
+            entry: dict[str, Any] = {"backend": backend}
             for _ in range(repeats):
                 drop_from_cache(file)
-                took = _core.load_file(directory, file.name, backend)
-                opening.append(took[0])
-                reading.append(took[1])
-                count, note = took[2:]
-            found.append(
-                {
-                    "backend": backend,
-                    "note": note,
-                    "bytes": count,
-                    "opening_seconds": opening,
-                    "reading_seconds": reading,
-                }
-            )
+                opening, reading, count, note = _core.load_file(directory, file.name, backend)
+                entry |= {"note": note, "bytes": count}
+                entry.setdefault("opening_seconds", []).append(opening)
+                entry.setdefault("reading_seconds", []).append(reading)
+            found.append(entry)
     return found

@@ -16,7 +16,7 @@ from neargraph.exceptions import NameNotFound, UnsupportedArgument
 from neargraph.loader.collate import as_tensor
 from neargraph.reader import Reader, as_ids
 from neargraph.schema import EdgeType, Kind, NodeType, Schema, TensorMeta
-from neargraph.splits import SPLITS, split_code, split_columns
+from neargraph.splits import SPLITS, split_columns, split_mask
 
 _READ_ONLY = "PyG cannot write to a neargraph store; use store.write()"
 
@@ -157,8 +157,8 @@ def _stored(owner: NodeType | EdgeType, name: str) -> list[TensorMeta]:
 
 def _combine(owner: NodeType | EdgeType, name: str, values: list[tuple[Any, TensorMeta]]) -> Tensor:
     array, meta = values[0]
-    if meta.name == name:
+    if meta.name == name or isinstance(owner, EdgeType):
         return as_tensor(array)
-    code = split_code(name.removesuffix("_mask"))
-    masks = [torch.from_numpy(column == code) for column, _ in values]
-    return masks[0] if len(masks) == 1 and meta.mask_width is None else torch.stack(masks, dim=1)
+    columns = {meta.name: column for column, meta in values}
+    mask = split_mask(owner, name.removesuffix("_mask"), columns.__getitem__)
+    return torch.from_numpy(mask)
