@@ -85,13 +85,11 @@ def _shown(facts: dict[str, Any]) -> list[tuple[str, Any]]:
     for key, value in facts.items():
         if key == "advice":
             continue
-        name = key.removesuffix("_bytes").replace("_", " ")
         if key.endswith("_bytes"):
-            rows.append((name, "unlimited" if value is None else size(value)))
+            value = "unlimited" if value is None else size(value)
         elif isinstance(value, list | dict):
-            rows.append((name, _flat(value)))
-        else:
-            rows.append((name, value))
+            value = _flat(value)
+        rows.append((key.removesuffix("_bytes").replace("_", " "), value))
     return rows
 
 

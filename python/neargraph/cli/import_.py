@@ -147,12 +147,7 @@ def _run(
 
 
 def _planned(plan: Any, estimate: dict[str, Any], notes: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "format": plan.format,
-        "estimate": estimate,
-        "facts": plan.facts,
-        "notes": notes,
-    }
+    return {"format": plan.format, "estimate": estimate, "facts": plan.facts, "notes": notes}
 
 
 def _show_plan(plan: Any, estimate: dict[str, Any]) -> None:

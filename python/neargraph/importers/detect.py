@@ -80,10 +80,8 @@ def detect_format(path: Path) -> str:
     if path.is_dir():
         return _detect_folder(path)
     need_file(path)
-    if path.suffix == ".npz":
-        return "npz"
-    if path.suffix == ".npy":
-        return "npy"
+    if path.suffix in (".npz", ".npy"):
+        return path.suffix[1:]
     if path.suffix in TABLE_ENDINGS:
         return "table"
     if planetoid_name(path):

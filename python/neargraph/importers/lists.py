@@ -4,8 +4,6 @@ The graph is bipartite: node types `user` and `item`, edge type (user, visits, i
 listed item, repeats kept. A second file of the same shape may hold the time of each visit.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,12 +78,12 @@ def _edges(file: Path, time_file: Path | None) -> Iterator[EdgeChunk]:
         yield _chunk(columns, str(file))
 
 
-def _empty() -> list[array[int]]:
+def _empty() -> "list[array[int]]":
     return [array("q") for _ in range(3)]
 
 
 def _extend(
-    columns: list[array[int]], rows: tuple[list[int], ...], file: Path, number: int
+    columns: "list[array[int]]", rows: tuple[list[int], ...], file: Path, number: int
 ) -> None:
     try:
         for column, row in zip(columns, rows, strict=True):
@@ -94,7 +92,7 @@ def _extend(
         fail(f"{file}:{number}", "a number beyond 64 bits", "check the file")
 
 
-def _chunk(columns: list[array[int]], where: str) -> EdgeChunk:
+def _chunk(columns: "list[array[int]]", where: str) -> EdgeChunk:
     users, items, times = (np.frombuffer(column, dtype=np.int64) for column in columns)
     return EdgeChunk(
         node_ids(users, where, 0),

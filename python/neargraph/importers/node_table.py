@@ -90,11 +90,8 @@ def _keys(table: Table) -> Iterator[list[str]]:
 
 def _wide_columns(names: list[str]) -> list[str]:
     numbered = {int(m[1]): name for name in names if (m := re.fullmatch(r"x_?(\d+)", name))}
-    return (
-        [numbered[k] for k in range(len(numbered))]
-        if set(numbered) == set(range(len(numbered)))
-        else []
-    )
+    places = range(len(numbered))
+    return [numbered[k] for k in places] if set(numbered) == set(places) else []
 
 
 def _stacked(table: Table, names: list[str]) -> TensorPlan:

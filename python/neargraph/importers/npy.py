@@ -182,7 +182,7 @@ def _folder_edges(arrays: dict[str, Array], folder: Path, num_nodes: int | None)
         total = len(arrays["indices"])
 
         def chunks() -> Iterator[EdgeChunk]:
-            return _csr(arrays, str(folder), bound, times, weights)
+            return _csr(arrays, str(folder), bound)
 
     else:
         fail(
@@ -198,14 +198,9 @@ def _folder_edges(arrays: dict[str, Array], folder: Path, num_nodes: int | None)
     )
 
 
-def _csr(
-    arrays: dict[str, Array],
-    where: str,
-    num_nodes: int,
-    times: Array | None,
-    weights: Array | None,
-) -> Iterator[EdgeChunk]:
+def _csr(arrays: dict[str, Array], where: str, num_nodes: int) -> Iterator[EdgeChunk]:
     indptr, indices = arrays["indptr"], arrays["indices"]
+    times, weights = arrays.get("edge_time"), arrays.get("edge_weight")
     sound = (
         indptr.dtype.kind in "iu"
         and indptr.ndim == indices.ndim == 1

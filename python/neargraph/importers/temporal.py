@@ -4,8 +4,6 @@ Times are stored as i64. Where the file has fractions (some sets scale time to [
 stored in millionths, which the plan's notes say.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,7 +92,7 @@ def _rows(file: Path) -> Iterator[tuple[Array, Array, Array]]:
 
 
 def _columns(
-    ids: array[int], times: array[float], where: str, first: int
+    ids: "array[int]", times: "array[float]", where: str, first: int
 ) -> tuple[Array, Array, Array]:
     left, right = np.ascontiguousarray(np.frombuffer(ids, dtype=np.int64).reshape(-1, 2).T)
     stamps = np.frombuffer(times, dtype=np.float64)

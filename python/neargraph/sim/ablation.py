@@ -7,7 +7,7 @@ from typing import Any
 from neargraph.exceptions import UnsupportedArgument
 
 from .config import SWITCHES, config, switched
-from .runs import Runs, in_parallel, simulate
+from .runs import Runs, given_trace, in_parallel, simulate
 from .trace import Trace
 
 PLACEMENT = "page placement"
@@ -37,15 +37,8 @@ def ablation(
         >>> len(set(found["switch"].tolist())) == len(SWITCHES) + 3
         True
     """
-    if (trace is None) == (dataset is None):
-        raise UnsupportedArgument("give a trace or the name of a data set")
-    if trace is None:
-        shape = {
-            name: how.pop(name)
-            for name in ("batches", "batch_size", "fanouts", "seed")
-            if name in how
-        }
-        trace = Trace.of_dataset(str(dataset), **shape)
+    shape = [name for name in ("batches", "batch_size", "fanouts", "seed") if name in how]
+    trace = given_trace(trace, dataset, {name: how.pop(name) for name in shape})
     if "placement" in how:
         raise UnsupportedArgument("an ablation has placements of its own; leave placement= out")
     detailed, paper = config("detailed"), config("paper")

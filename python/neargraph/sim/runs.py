@@ -106,12 +106,7 @@ def simulate(
         UnsupportedArgument: For a device that cannot be, an unknown platform, a row that fills a
             page; the message names the constant.
     """
-    if (trace is None) == (dataset is None):
-        raise UnsupportedArgument("give a trace or the name of a data set")
-    if trace is None:
-        trace = Trace.of_dataset(str(dataset), **drawn)
-    elif drawn:
-        raise UnsupportedArgument(f"{', '.join(drawn)} belong to dataset=, not to a trace")
+    trace = given_trace(trace, dataset, drawn)
     if layer not in LAYERS:
         raise UnsupportedArgument(f"layer {layer!r}: use {', '.join(LAYERS)}")
     device = config(mode) if device is None else device
@@ -124,6 +119,17 @@ def simulate(
     jobs = [{**job_of(trace, name, device, model, placement), **both} for name in names]
     details = json.loads(_core.simulate(trace.core, json.dumps(jobs)))
     return Runs([_row(trace, run) for run in details], details)
+
+
+def given_trace(trace: Trace | None, dataset: str | None, drawn: dict[str, Any]) -> Trace:
+    """The trace, or the one that is drawn of a data set with arguments of `Trace.of_dataset`."""
+    if (trace is None) == (dataset is None):
+        raise UnsupportedArgument("give a trace or the name of a data set")
+    if trace is None:
+        return Trace.of_dataset(str(dataset), **drawn)
+    if drawn:
+        raise UnsupportedArgument(f"{', '.join(drawn)} belong to dataset=, not to a trace")
+    return trace
 
 
 def _placed(placement: str, trace: Trace, mode: Mode, device: Config) -> str:
