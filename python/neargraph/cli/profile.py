@@ -1,6 +1,7 @@
 """`neargraph profile train G.ng`."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -108,7 +109,7 @@ def _listed(option: str, text: str, known: list[str]) -> list[str]:
     return names
 
 
-def spread(values: list[float | None], scale: float = 1.0) -> str:
+def spread(values: Sequence[float | None], scale: float = 1.0) -> str:
     """The mean and the range of some repeats; "-" where nothing is known.
 
     >>> spread([1.0, 2.0, 6.0])
@@ -137,17 +138,16 @@ def load_sheet(loads: list[dict[str, Any]]) -> Sheet:
     """How long one file takes, by back end."""
     rows = []
     for entry in loads:
-        pairs = list(zip(entry["opening_seconds"], entry["reading_seconds"], strict=True))
-        took = [opening + reading for opening, reading in pairs]
+        opening = entry["opening_seconds"]
+        took = [sum(both) for both in zip(opening, entry["reading_seconds"], strict=True)]
         rates = [entry["bytes"] / seconds / 1e6 for seconds in took]
-        opening = [opening for opening, _ in pairs]
         rows.append(
             [
                 entry["backend"],
                 f"{entry['bytes'] / 1e3:,.0f} kB",
-                spread(list(took), 1e3),
-                spread(list(opening), 1e3),
-                spread(list(rates)),
+                spread(took, 1e3),
+                spread(opening, 1e3),
+                spread(rates),
             ]
         )
     columns = ["back end", "file", "loading ms", "of it opening ms", "MB/s"]

@@ -182,17 +182,14 @@ def _declare_types(
     importer: _core.Importer, plan: GraphPlan, options: ImportOptions
 ) -> tuple[dict[str, int], list[int]]:
     """(number of each node type by name, number of each edge type in order)."""
-    node_ids = {
-        node.name: (
-            importer.relabelled_node_type(node.name)
-            if node.relabel
-            else importer.node_type(
-                node.name, None if node.strings else node.num_nodes, node.strings
-            )
-        )
-        for node in plan.nodes
-    }
+    node_ids = {node.name: _declare_nodes(importer, node) for node in plan.nodes}
     return node_ids, [_declare_edges(importer, plan, edge, options) for edge in plan.edges]
+
+
+def _declare_nodes(importer: _core.Importer, node: NodePlan) -> int:
+    if node.relabel:
+        return importer.relabelled_node_type(node.name)
+    return importer.node_type(node.name, None if node.strings else node.num_nodes, node.strings)
 
 
 def _declare_edges(
@@ -280,23 +277,13 @@ class _Run:
             self._plan.notes.append(Note("narrowed", self._rounded, where, message))
 
     def _push_chunk(self, number: int, chunk: EdgeChunk) -> None:
-        if isinstance(chunk.sources, list) and isinstance(chunk.destinations, list):
-            self._importer.push_string_edges(
-                number,
-                chunk.sources,
-                chunk.destinations,
-                chunk.times,
-                self._weights(chunk.weights),
-            )
-            return
-        self._importer.push_edges(
-            number,
-            _ids(chunk.sources),
-            _ids(chunk.destinations),
-            chunk.edge_ids,
-            chunk.times,
-            self._weights(chunk.weights),
-        )
+        importer, weights = self._importer, self._weights(chunk.weights)
+        sources, destinations = chunk.sources, chunk.destinations
+        if isinstance(sources, list) and isinstance(destinations, list):
+            importer.push_string_edges(number, sources, destinations, chunk.times, weights)
+        else:
+            ends = _ids(sources), _ids(destinations)
+            importer.push_edges(number, *ends, chunk.edge_ids, chunk.times, weights)
 
     def _weights(self, weights: Array | None) -> Array | None:
         if weights is None or weights.dtype == np.float32:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from .chunks import spans
 from .plan import Array
 
 _CHUNK_NODES = 1 << 20
@@ -37,16 +38,11 @@ def split_chunks(num_nodes: int, percent: tuple[float, float, float], seed: int)
     """
     generator = np.random.Generator(np.random.Philox(key=seed & ((1 << 128) - 1)))
     left = np.array(split_counts(num_nodes, percent), dtype=np.int64)
-    done = 0
-    while done < num_nodes:
-        size = min(_CHUNK_NODES, num_nodes - done)
-        part = (
-            left.copy()
-            if size == num_nodes - done
-            else generator.multivariate_hypergeometric(left, size, method="marginals")
-        )
+    for span in spans(num_nodes, _CHUNK_NODES):
+        part, size = left.copy(), span.stop - span.start
+        if span.stop < num_nodes:
+            part = generator.multivariate_hypergeometric(left, size, method="marginals")
         codes = np.repeat(np.arange(4, dtype=np.uint8), part)
         generator.shuffle(codes)
         yield codes
         left -= part
-        done += size

@@ -90,11 +90,8 @@ def _names(table: Table, hints: TextHints | None) -> dict[str, str]:
         if match is not None:
             found[key] = match
     for key, value in ((hints.columns or {}) if hints else {}).items():
-        name = (
-            table.schema.names[int(value)]
-            if value.isdigit() and int(value) < len(table.schema.names)
-            else columns.get(value.lower())
-        )
+        is_place = value.isdigit() and int(value) < len(table.schema.names)
+        name = table.schema.names[int(value)] if is_place else columns.get(value.lower())
         if name is None:
             fail(str(table.path), f"no column {value!r}", f"columns: {table.schema.names}")
         found[key] = name

@@ -114,11 +114,7 @@ class CsvFile(EventFile):
                 except (OSError, EOFError, zlib.error) as error:
                     self.refuse(f"it cannot be read after line {reader.line_num}: {error}")
                 why = _why_bad(line, len(self._names))
-                yield (
-                    _filled(line, places)
-                    if why is None
-                    else BadRow(f"line {reader.line_num} {why}")
-                )
+                yield BadRow(f"line {reader.line_num} {why}") if why else _filled(line, places)
 
     def _open(self) -> TextIO:
         # Bytes that are no UTF-8 spoil their row, not the file.
