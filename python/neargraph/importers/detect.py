@@ -13,7 +13,7 @@ from .plan import GraphPlan
 from .planetoid import plan_planetoid, planetoid_name
 from .table import TABLE_ENDINGS, plan_table, table_folder
 from .temporal import labels_beside, plan_temporal
-from .text import TextHints, plan_text, read_head
+from .text import TextHints, data_lines, plan_text, read_head
 from .tudataset import plan_tudataset, tu_name
 
 _PLANNERS: dict[str, Callable[..., GraphPlan]] = {
@@ -108,9 +108,7 @@ def _detect_folder(path: Path) -> str:
 
 
 def _detect_text(path: Path) -> str:
-    rows = [
-        line.split() for line in read_head(path) if line.strip() and line.lstrip()[0] not in "#%"
-    ][:50]
+    rows = [line.split() for line in data_lines(read_head(path))[:50]]
     widths = {len(row) for row in rows}
     numbers = all(field.lstrip("-").isdigit() for row in rows for field in row)
     if numbers and len(widths) > 2 and max(widths) > 4:

@@ -16,6 +16,14 @@ import numpy as np
 
 from neargraph.exceptions import MissingDependency
 
+try:
+    import torch
+    from torch_geometric.data import Data, HeteroData
+except ImportError as error:
+    raise MissingDependency(
+        "from_pyg needs PyG; install it with: pip install torch torch_geometric"
+    ) from error
+
 from .check import fail, node_ids, store_dtype
 from .chunks import chunk_rows, spans
 from .csr import sparse_tensor
@@ -39,14 +47,8 @@ def plan_pyg(data: Any) -> GraphPlan:
     """The plan of a `torch_geometric.data.Data` or `HeteroData`.
 
     Raises `ImportFailed` for ids out of range, columns of the wrong length, or a graph without
-    `edge_index`; `MissingDependency` without PyG.
+    `edge_index`.
     """
-    try:
-        from torch_geometric.data import Data, HeteroData
-    except ImportError as error:
-        raise MissingDependency(
-            "from_pyg needs PyG; install it with: pip install torch torch_geometric"
-        ) from error
     if isinstance(data, HeteroData):
         return _plan_hetero(data)
     if isinstance(data, Data):
@@ -121,8 +123,6 @@ def _num_nodes(store: Any, where: str) -> int:
 
 
 def _edge_index(store: Any, where: str) -> Any:
-    import torch
-
     index = store.get("edge_index")
     if index is None:
         what = (
@@ -142,8 +142,6 @@ def _tensors_of(
     store: Any, known: Sequence[str], of: str, notes: list[Note]
 ) -> Iterator[tuple[str, Any]]:
     """The attributes that can be stored, but those that are ``known`` already."""
-    import torch
-
     for key, value in store.items():
         where = f"{of}.{key}"
         if key in known:
@@ -161,16 +159,12 @@ def _tensors_of(
 
 
 def _is_sparse_x(key: str, value: Any) -> bool:
-    import torch
-
     known = value.layout in (torch.sparse_coo, torch.sparse_csr)
     return key == "x" and known and value.dim() == 2 and value.is_floating_point()
 
 
 def _inline(store: Any) -> list[str]:
     """The edge attributes that become inline columns: those of the fitting shape and dtype."""
-    import torch
-
     kinds = {"edge_weight": torch.float32, "edge_time": torch.int64}
     return [
         key
@@ -216,8 +210,6 @@ def _edge_plan(
 
 
 def _tensor(value: Any, name: str, where: str, num_rows: int | None) -> TensorPlan:
-    import torch
-
     if value.dim() == 0 or (num_rows is not None and value.size(0) != num_rows):
         fail(
             where,
@@ -267,8 +259,6 @@ def _sparse_tensor(value: Any, name: str) -> TensorPlan:
 def _masks(
     masks: dict[str, Any], num_nodes: int, where: str, notes: list[Note]
 ) -> list[TensorPlan]:
-    import torch
-
     if not masks:
         return []
     for key, mask in masks.items():

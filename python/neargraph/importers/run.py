@@ -296,22 +296,17 @@ class _Run:
     def _push_tensor(
         self, kind: Any, number: int, tensor: TensorPlan, num_rows: int | None
     ) -> None:
-        importer = self._importer
+        importer, name, shape = self._importer, tensor.name, list(tensor.shape)
         value = self._sparse_value(tensor) if kind == "node" else None
         if value is not None:
-            handle = importer.begin_sparse_tensor(
-                kind, number, tensor.name, list(tensor.shape), value
-            )
+            handle = importer.begin_sparse_tensor(kind, number, name, shape, value)
         elif tensor.class_names is not None:
-            handle = importer.begin_class_tensor(kind, number, tensor.name, tensor.class_names)
+            handle = importer.begin_class_tensor(kind, number, name, tensor.class_names)
         elif tensor.stored is None:
-            handle = importer.begin_tensor(
-                kind, number, tensor.name, tensor.dtype, list(tensor.shape), tensor.mask_width
-            )
+            width = tensor.mask_width
+            handle = importer.begin_tensor(kind, number, name, tensor.dtype, shape, width)
         else:
-            handle = importer.begin_narrow_tensor(
-                kind, number, tensor.name, tensor.stored, list(tensor.shape)
-            )
+            handle = importer.begin_narrow_tensor(kind, number, name, tensor.stored, shape)
         if tensor.narrowed_from is not None:
             stored = tensor.stored or tensor.dtype
             message = f"rows are {tensor.narrowed_from} in the input and stored as {stored}"

@@ -102,12 +102,17 @@ def read_head(file: Path) -> list[str]:
     return lines
 
 
+def data_lines(lines: list[str]) -> list[str]:
+    """The lines that are neither empty nor comments."""
+    return [line for line in lines if line.strip() and line.lstrip()[0] not in "#%"]
+
+
 def plan_text(path: Path | str, hints: TextHints | None = None) -> GraphPlan:
     """The plan of a text edge list."""
     hints = hints or TextHints()
     file = need_file(path)
     lines = read_head(file)
-    data = [line for line in lines if line.strip() and line.lstrip()[0] not in "#%"]
+    data = data_lines(lines)
     comment = "%" if lines and lines[0].startswith("%") else "#"
     if lines and lines[0].startswith("%%MatrixMarket"):
         fail(str(file), "is a Matrix Market file", "write its entries as lines, counted from 0")

@@ -12,16 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from neargraph.exceptions import (
-    EdgeNotFound,
-    NameNotFound,
-    NodeNotFound,
-    NodeOutOfRange,
-    ReverseMissing,
-    RowWidth,
-    UnsupportedArgument,
-    UpdateFailed,
-)
+from neargraph import exceptions
+from neargraph.exceptions import UnsupportedArgument, UpdateFailed
 from neargraph.store import Store
 from neargraph.update.events import Event, apply_all, make_event
 from neargraph.update.files import BadRow, EventFile, Row, open_events
@@ -30,13 +22,13 @@ OnError = Literal["stop", "skip"]
 Progress = Callable[[int, int | None], None]
 # What a row can be wrong about; everything else is about the store or the disk.
 _BAD_ROW = (
-    EdgeNotFound,
-    NameNotFound,
-    NodeNotFound,
-    NodeOutOfRange,
-    ReverseMissing,
-    RowWidth,
-    UnsupportedArgument,
+    exceptions.EdgeNotFound,
+    exceptions.NameNotFound,
+    exceptions.NodeNotFound,
+    exceptions.NodeOutOfRange,
+    exceptions.ReverseMissing,
+    exceptions.RowWidth,
+    exceptions.UnsupportedArgument,
 )
 _MESSAGES_MAX = 20
 Messages = list[tuple[int, str]]
