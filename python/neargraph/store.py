@@ -487,7 +487,7 @@ class Store(PygReader):
 
 
 open = Store
-"""Opens a store: `Store` under the name that a caller expects."""
+"""`neargraph.open` is the class itself, whose arguments are those of opening."""
 
 
 @dataclass(frozen=True, kw_only=True)
