@@ -2,7 +2,7 @@
 
 import re
 
-from neargraph import _core
+from neargraph._core import format_bytes as _format_bytes
 
 _UNITS = {
     "": 1,
@@ -57,4 +57,4 @@ def format_bytes(count: int, up: bool = False) -> str:
         >>> format_bytes(256_000_000)
         '256 MB'
     """
-    return _core.format_bytes(count, up)
+    return _format_bytes(count, up)
