@@ -43,17 +43,18 @@ def node_plan(table: Table, name: str, named: bool, notes: list[Note]) -> NodePl
     hold(str(table.path), 3 * table.num_rows * len({*_MASKS} & {*names}))
     masks = [_mask(table, name) if name in names else None for name in _MASKS]
     node.tensors += split_tensors(masks, table.num_rows, str(table.path))
-    dropped = []
-    for column in names:
-        if column in (*wide, *_MASKS):
-            continue
-        tensor = column_tensor(table, column, "y" if column in _LABEL else column, notes)
-        if tensor is None:
-            dropped.append(column)
-        else:
-            node.tensors.append(tensor)
-    notes += left_out("columns-dropped", dropped, str(table.path), "not numbers")
+    rest = [column for column in names if column not in (*wide, *_MASKS)]
+    labels = {column: "y" for column in rest if column in _LABEL}
+    node.tensors += column_tensors(table, {column: column for column in rest} | labels, notes)
     return node
+
+
+def column_tensors(table: Table, names: dict[str, str], notes: list[Note]) -> list[TensorPlan]:
+    """Columns as tensors, by the names of these; a note says which columns cannot be one."""
+    found = {column: _column_tensor(table, column, name, notes) for column, name in names.items()}
+    dropped = [column for column, tensor in found.items() if tensor is None]
+    notes += left_out("columns-dropped", dropped, str(table.path), "not numbers")
+    return [tensor for tensor in found.values() if tensor is not None]
 
 
 def _mask(table: Table, name: str) -> Array:
@@ -108,7 +109,7 @@ def _stacked(table: Table, names: list[str]) -> TensorPlan:
     return TensorPlan("x", "f32", (len(names),), chunks, table.num_rows, narrowed_from=wider)
 
 
-def column_tensor(table: Table, column: str, name: str, notes: list[Note]) -> TensorPlan | None:
+def _column_tensor(table: Table, column: str, name: str, notes: list[Note]) -> TensorPlan | None:
     """A numeric or list column as a tensor; None for text and nested columns but labels."""
     import pyarrow as pa
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from .check import fail, node_ids, whole_times
-from .node_table import column_tensor, has_keys, node_plan
-from .notes import Note, left_out, unused_files
+from .node_table import column_tensors, has_keys, node_plan
+from .notes import Note, unused_files
 from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan
 from .table_file import ROWS, TABLE_ENDINGS, TEXT_ROWS, Table
 from .text import COLUMN_NAMES, TextHints
@@ -141,11 +141,8 @@ def _edge_plan(
 
     if named and "edge_id" in columns:
         fail(where, "edges between named nodes are numbered by row", "drop the column edge_id")
-    rest = [name for name in table.schema.names if name not in columns.values()]
-    found = {name: column_tensor(table, name, name, notes) for name in rest}
-    tensors = [tensor for tensor in found.values() if tensor is not None]
-    dropped = [name for name, tensor in found.items() if tensor is None]
-    notes += left_out("columns-dropped", dropped, where, "not numbers")
+    rest = {name: name for name in table.schema.names if name not in columns.values()}
+    tensors = column_tensors(table, rest, notes)
     return EdgePlan(
         *names,
         chunks=chunks,
