@@ -82,19 +82,15 @@ class Monitor:
         (read from the device for this process), ``iowait_percent`` (of the machine: the kernel has
         no other), ``cpu_percent`` (this process, of all cores), ``gpu_memory_bytes``,
         ``gpu_idle_percent``, ``gpu_percent``."""
-        first, last = self._first, self._last
-        seconds = last["seconds"] - first["seconds"]
-        ticks = last["ticks"] - first["ticks"]
-        wait = last["iowait"] - first["iowait"]
-        cpu = last["cpu_seconds"] - first["cpu_seconds"]
-        cores = os.cpu_count() or 1
+        took = {name: self._last[name] - count for name, count in self._first.items()}
+        seconds, ticks = took["seconds"], took["ticks"]
         used = [busy for _, busy in self._gpu_looks if busy is not None]
         return {
             "seconds": seconds,
             "memory_bytes": _mean([float(count) for count in self._memory]),
-            "disk_bytes_per_s": (last["disk_bytes"] - first["disk_bytes"]) / seconds,
-            "iowait_percent": 100 * wait / ticks if ticks else 0.0,
-            "cpu_percent": 100 * cpu / seconds / cores,
+            "disk_bytes_per_s": took["disk_bytes"] / seconds,
+            "iowait_percent": 100 * took["iowait"] / ticks if ticks else 0.0,
+            "cpu_percent": 100 * took["cpu_seconds"] / seconds / (os.cpu_count() or 1),
             "gpu_memory_bytes": _mean([held for held, _ in self._gpu_looks]),
             "gpu_idle_percent": _mean([100.0 * (busy == 0) for busy in used]),
             "gpu_percent": _mean(used),
