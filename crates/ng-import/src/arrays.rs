@@ -1,9 +1,8 @@
 //! Edges from arrays in memory: any integer type, any number of chunks, converted and checked on
 //! all threads.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use ng_types::EdgeTypeId;
 
@@ -16,7 +15,7 @@ use crate::threads::run_on;
 use crate::{ImportError, Importer};
 
 /// Rows that are converted at once; their columns stay in the cache of a core.
-pub(crate) const CHUNK_ROWS: usize = 32 << 10;
+const CHUNK_ROWS: u64 = 32 << 10;
 /// Rows of a sample.
 const SAMPLE_ROWS: usize = 64 << 10;
 
@@ -107,40 +106,6 @@ impl Importer {
         Ok(())
     }
 
-    /// Takes the edges of a compressed sparse row matrix in: row `i` holds the destinations
-    /// `indices[indptr[i]..indptr[i + 1]]` of source `i`.
-    ///
-    /// # Errors
-    /// As [`Importer::push_edges`]; [`ImportError::Row`] for an `indptr` that falls or does not
-    /// fit `indices`.
-    pub fn push_csr(
-        &mut self,
-        edge_type: EdgeTypeId,
-        indptr: IdSlice<'_>,
-        indices: IdSlice<'_>,
-        weights: Option<&[f32]>,
-    ) -> Result<(), ImportError> {
-        check_indptr(&indptr, indices.len())?;
-        let mut sources: Vec<u64> = Vec::with_capacity(CHUNK_ROWS);
-        let (mut row, mut start) = (0, 0);
-        while start < indices.len() {
-            let end = indices.len().min(start + CHUNK_ROWS * self.plan.threads);
-            sources.clear();
-            while start + sources.len() < end {
-                let row_end = indptr.at(row + 1) as usize;
-                let until = row_end.min(end);
-                sources.resize(until.saturating_sub(start).max(sources.len()), row as u64);
-                row += usize::from(until == row_end);
-            }
-            let part =
-                weights.map(|weights| &weights[start.min(weights.len())..end.min(weights.len())]);
-            let chunk = indices.slice(start, end);
-            self.push_edges(edge_type, IdSlice::U64(&sources), chunk, None, None, part)?;
-            start = end;
-        }
-        Ok(())
-    }
-
     fn check_columns(&self, index: usize, columns: &Columns<'_>) -> Result<(), ImportError> {
         let edge_type = &self.edge_types[index];
         let spec = &edge_type.spec;
@@ -189,10 +154,28 @@ impl Importer {
                 sink.hint(&sample);
             }
         }
-        let next = AtomicUsize::new(0);
-        let failure = Mutex::new(None);
-        run_on(self.plan.threads.min(rows.div_ceil(CHUNK_ROWS)), |_| {
-            let mut edges = RawEdges::default();
+        let next = AtomicU64::new(0);
+        self.push_chunks(index, &check, rows as u64, &next, |start, end, edges, _| {
+            columns.append(start as usize, end as usize, edges);
+            Ok(())
+        })
+    }
+
+    /// Pushes rows in chunks from several threads: `fill` adds those of a range to the edges, with
+    /// a buffer of its own. The first bad row is the error. Whoever sets `next` to `rows` ends it.
+    pub(crate) fn push_chunks(
+        &self,
+        index: usize,
+        check: &Check,
+        rows: u64,
+        next: &AtomicU64,
+        fill: impl Fn(u64, u64, &mut RawEdges, &mut Vec<u8>) -> Result<(), ImportError> + Sync,
+    ) -> Result<(), ImportError> {
+        let first_row = self.edge_types[index].rows;
+        let failure: Mutex<Option<BadRow>> = Mutex::new(None);
+        let chunks = usize::try_from(rows.div_ceil(CHUNK_ROWS)).unwrap_or(usize::MAX);
+        run_on(self.plan.threads.min(chunks), |_| {
+            let (mut edges, mut bytes) = (RawEdges::default(), Vec::new());
             loop {
                 let start = next.fetch_add(CHUNK_ROWS, Ordering::Relaxed);
                 let end = rows.min(start.saturating_add(CHUNK_ROWS));
@@ -200,11 +183,14 @@ impl Importer {
                     return Ok(());
                 }
                 edges.clear();
-                edges.first_row = edge_type.rows + start as u64;
-                columns.append(start, end, &mut edges);
+                edges.first_row = first_row + start;
+                fill(start, end, &mut edges, &mut bytes)?;
                 if let Err(bad) = check.edges(&edges) {
                     next.store(rows, Ordering::Relaxed);
-                    keep_first(&failure, bad);
+                    let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
+                    if failure.as_ref().is_none_or(|(before, _)| bad.0 < *before) {
+                        *failure = Some(bad);
+                    }
                     return Ok(());
                 }
                 self.take_edges(index, &edges)?;
@@ -227,17 +213,6 @@ impl Columns<'_> {
         }
         if let Some(weights) = self.weights {
             to.weights.extend_from_slice(&weights[start..end]);
-        }
-    }
-}
-
-impl<'a> IdSlice<'a> {
-    pub(crate) fn slice(&self, start: usize, end: usize) -> IdSlice<'a> {
-        match self {
-            Self::I32(ids) => IdSlice::I32(&ids[start..end]),
-            Self::I64(ids) => IdSlice::I64(&ids[start..end]),
-            Self::U32(ids) => IdSlice::U32(&ids[start..end]),
-            Self::U64(ids) => IdSlice::U64(&ids[start..end]),
         }
     }
 }
@@ -296,31 +271,4 @@ impl Check {
 }
 
 /// An error and the row that it is about.
-pub(crate) type BadRow = (u64, ImportError);
-
-/// Keeps the error of the earliest row, so that what is reported does not depend on the threads.
-pub(crate) fn keep_first(failure: &Mutex<Option<BadRow>>, bad: BadRow) {
-    let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
-    if failure.as_ref().is_none_or(|(before, _)| bad.0 < *before) {
-        *failure = Some(bad);
-    }
-}
-
-fn check_indptr(indptr: &IdSlice<'_>, indices: usize) -> Result<(), ImportError> {
-    let row = |row: usize, what: &str| ImportError::Row {
-        array: "indptr".to_owned(),
-        row: row as u64,
-        what: what.into(),
-    };
-    if indptr.is_empty() || indptr.at(0) != 0 {
-        return Err(row(0, "the first entry must be 0"));
-    }
-    if let Some(at) = (1..indptr.len()).find(|at| indptr.at(*at) < indptr.at(at - 1)) {
-        return Err(row(at, "entries must not fall"));
-    }
-    let last = indptr.len() - 1;
-    if indptr.at(last) != indices as i128 {
-        return Err(row(last, &format!("the last entry must be the {indices} indices")));
-    }
-    Ok(())
-}
+type BadRow = (u64, ImportError);

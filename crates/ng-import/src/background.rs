@@ -114,12 +114,12 @@ impl Importer {
                 .then_some(AddLoops { num_nodes: nodes, first_edge_id: num_ids });
             let has_columns = spec.edge_ids || spec.time || spec.weight;
             let rules = ListRules { unique: spec.unique, add_loops, has_columns };
-            let drained = sink.into_lists();
-            let directions = 1 + u64::from(spec.undirected || drained.backward.is_some());
+            let (forward, backward) = sink.into_lists();
+            let directions = 1 + u64::from(spec.undirected || backward.is_some());
             total += edge_type.rows * directions;
             let num_ids = num_ids + add_loops.map_or(0, |loops| loops.num_nodes);
             let edge_type_ids = [Some(edge_type.id), edge_type.reverse_id];
-            let lists = [Some(drained.forward), drained.backward];
+            let lists = [Some(forward), backward];
             for (id, lists) in edge_type_ids.into_iter().zip(lists) {
                 if let (Some(id), Some(lists)) = (id, lists) {
                     let writer = self.topology_writer(id, spec.edge_ids.then_some(num_ids))?;

@@ -1,11 +1,8 @@
 //! What an import will take, before it is begun.
 
-use std::path::Path;
-
 use serde::Serialize;
 
 use crate::plan::MemoryPlan;
-use crate::source::{open, source_error};
 use crate::{EdgeTypeSpec, ImportError, ImportOptions, Importer, SelfLoops};
 
 /// Edges of one type that are to be imported.
@@ -46,9 +43,6 @@ const INDEX_SHARE: f64 = 0.01;
 const ENTRIES_PER_SECOND: f64 = 8e6;
 /// A disk takes so many bytes in a second.
 const BYTES_PER_SECOND: f64 = 8e8;
-/// Text grows by this when it is unpacked.
-const GZIP_FACTOR: u64 = 4;
-
 /// Estimates an import of edges and of `tensor_bytes` of rows.
 ///
 /// ```
@@ -116,24 +110,4 @@ impl Importer {
         });
         estimate(&self.options, &planned.collect::<Vec<_>>(), tensor_bytes)
     }
-}
-
-/// About how many lines a text has, from its length and its first lines; compressed text is taken
-/// to be four times as long.
-///
-/// # Errors
-/// [`ImportError::Source`] for a file that cannot be read, or that is a pipe.
-pub fn estimate_lines(path: &Path) -> Result<u64, ImportError> {
-    let file = open(path)?;
-    let bytes = file.len().map_err(source_error)?;
-    let mut head = Vec::new();
-    let reader: Box<dyn std::io::Read> = Box::new(file.reader());
-    let packed = crate::text::read_head(reader, &mut head)
-        .map_err(|error| crate::failure::read_error(path.to_owned(), error))?;
-    let lines = memchr::memchr_iter(b'\n', &head).count().max(1) as u64;
-    let text_bytes = if packed { bytes.saturating_mul(GZIP_FACTOR) } else { bytes };
-    if head.is_empty() {
-        return Ok(0);
-    }
-    Ok((u128::from(text_bytes) * u128::from(lines) / head.len() as u128) as u64)
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ng_io::ScratchError;
 use ng_store::BuildError;
 
 use crate::ImportError;
@@ -25,6 +26,15 @@ pub(crate) fn store_error(error: BuildError) -> ImportError {
         }
     }
     ImportError::Store(error)
+}
+
+pub(crate) fn scratch_error(error: ScratchError) -> ImportError {
+    match error {
+        ScratchError::DiskFull { .. } => {
+            ImportError::DiskFull { what: "temporary data", cause: error.to_string() }
+        }
+        ScratchError::Truncated { .. } | ScratchError::Io { .. } => ImportError::Scratch(error),
+    }
 }
 
 /// An error of a thread that panicked.

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use ng_io::ScratchFile;
 use ng_store::{BuildOptions, StoreBuilder};
 use ng_types::{EdgeTypeId, NODE_ID_BOUND, NodeTypeId};
 
 use crate::background::TopologyJob;
-use crate::failure::store_error;
+use crate::failure::{scratch_error, store_error};
 use crate::place::Place;
 use crate::plan::MemoryPlan;
-use crate::scratch::Scratch;
 use crate::sink::EdgeSink;
 use crate::sort::SlotFile;
 use crate::strings::{NUMBER_BOUND, NameKind, StringEdges, StringTable};
@@ -117,7 +117,8 @@ impl Importer {
         let builder = StoreBuilder::create(place.path(), build).map_err(store_error)?;
         let scratch_dir = options.scratch_dir.clone();
         let scratch_dir = scratch_dir.unwrap_or_else(|| place.path().to_owned());
-        let slots = Arc::new(SlotFile::new(Scratch::create(&scratch_dir)?, plan.slot_bytes()));
+        let scratch = ScratchFile::create_in(&scratch_dir).map_err(scratch_error)?;
+        let slots = Arc::new(SlotFile::new(scratch, plan.slot_bytes()));
         Ok(Self {
             options,
             plan,
@@ -234,11 +235,6 @@ impl Importer {
             given_ids: None,
         });
         Ok(id)
-    }
-
-    /// Ends the import and removes everything it wrote.
-    pub fn abort(self) {
-        drop(self);
     }
 
     fn names_table(&self) -> Result<StringTable, ImportError> {

@@ -25,7 +25,6 @@ mod options;
 mod place;
 mod plan;
 mod report;
-mod scratch;
 mod sink;
 mod sort;
 mod source;
@@ -37,7 +36,7 @@ mod threads;
 
 pub use arrays::IdSlice;
 pub use error::{Fault, ImportError};
-pub use estimate::{Estimate, PlannedEdges, estimate, estimate_lines};
+pub use estimate::{Estimate, PlannedEdges, estimate};
 pub use importer::Importer;
 pub use npy::NpyLayout;
 pub use options::{

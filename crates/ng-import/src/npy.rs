@@ -2,16 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use ng_io::SourceFile;
 use ng_types::EdgeTypeId;
 
-use crate::arrays::{CHUNK_ROWS, Check, keep_first};
+use crate::arrays::Check;
 use crate::edges::RawEdges;
-use crate::source::{open, source_error};
+use crate::source::open;
 use crate::strings::NameKind;
-use crate::threads::{run_on, watched};
+use crate::threads::watched;
 use crate::{ImportError, Importer, OnProgress, Progress};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
@@ -99,29 +98,12 @@ impl Importer {
             }
         }
         let next = AtomicU64::new(0);
-        let failure = Mutex::new(None);
-        let work = |_| {
-            let (mut edges, mut bytes) = (RawEdges::default(), Vec::new());
-            loop {
-                let start = next.fetch_add(CHUNK_ROWS as u64, Ordering::Relaxed);
-                let end = npy.rows.min(start.saturating_add(CHUNK_ROWS as u64));
-                if start >= end {
-                    return Ok(());
-                }
-                edges.clear();
-                npy.read(start, end, &mut edges, &mut bytes)?;
-                edges.first_row = edge_type.rows + start;
-                if let Err(bad) = check.edges(&edges) {
-                    next.store(npy.rows, Ordering::Relaxed);
-                    keep_first(&failure, bad);
-                    return Ok(());
-                }
-                self.take_edges(index, &edges)?;
-            }
+        let fill = |start, end, edges: &mut RawEdges, bytes: &mut Vec<u8>| {
+            npy.read(start, end, edges, bytes)
         };
         let cancelled = std::sync::atomic::AtomicBool::new(false);
-        watched(
-            || run_on(self.plan.threads, work),
+        let pushed = watched(
+            || self.push_chunks(index, &check, npy.rows, &next, fill),
             || {
                 let done = next.load(Ordering::Relaxed).min(npy.rows);
                 if !progress(Progress { stage: "read edges", done, total: npy.rows }) {
@@ -129,12 +111,8 @@ impl Importer {
                     cancelled.store(true, Ordering::Relaxed);
                 }
             },
-        )?;
-        if cancelled.into_inner() {
-            return Err(ImportError::Cancelled);
-        }
-        let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
-        failure.map_or(Ok(()), |(_, error)| Err(error))
+        );
+        if cancelled.into_inner() { Err(ImportError::Cancelled) } else { pushed }
     }
 }
 
@@ -142,7 +120,7 @@ impl NpyEdges {
     fn open(path: &Path, layout: Option<NpyLayout>) -> Result<Self, ImportError> {
         let file = open(path)?;
         let mut head = vec![0; HEADER_BYTES_MAX];
-        let len = file.read_at(0, &mut head).map_err(source_error)?;
+        let len = file.read_at(0, &mut head).map_err(ImportError::Source)?;
         let bad = |what: String| ImportError::file(path, what);
         let header = Header::decode(&head[..len]).map_err(bad)?;
         let (rows, in_rows) = match (header.shape.as_slice(), layout) {
@@ -164,7 +142,7 @@ impl NpyEdges {
         };
         let data_start = header.data_start as u64;
         let data_bytes = rows.checked_mul(2 * header.int.bytes() as u64);
-        let file_bytes = file.len().map_err(source_error)?;
+        let file_bytes = file.len().map_err(ImportError::Source)?;
         if data_bytes.and_then(|bytes| bytes.checked_add(data_start)) != Some(file_bytes) {
             return Err(bad(format!(
                 "the file has {file_bytes} bytes, which does not fit its shape {:?}",
@@ -206,7 +184,7 @@ impl NpyEdges {
         let width = self.int.bytes();
         bytes.resize(count * width, 0);
         let offset = self.data_start + from * width as u64;
-        self.file.read_exact_at(offset, bytes).map_err(source_error)
+        self.file.read_exact_at(offset, bytes).map_err(ImportError::Source)
     }
 
     fn sample(&self) -> Result<RawEdges, ImportError> {

@@ -51,13 +51,6 @@ struct Seen {
     loops_removed: AtomicU64,
 }
 
-/// What a sink has seen, and its lists.
-#[derive(Debug)]
-pub(crate) struct Drained {
-    pub forward: Lists,
-    pub backward: Option<Lists>,
-}
-
 impl EdgeSink {
     pub(crate) fn new(spec: &EdgeTypeSpec, slots: Arc<SlotFile>, sizes: Sizes) -> Self {
         let lists = || RwLock::new(Lists::new(spec, &slots, sizes));
@@ -154,10 +147,10 @@ impl EdgeSink {
     }
 
     /// Ends the input.
-    pub(crate) fn into_lists(self) -> Drained {
+    pub(crate) fn into_lists(self) -> (Lists, Option<Lists>) {
         let inner =
             |lists: RwLock<Lists>| lists.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Drained { forward: inner(self.forward), backward: self.backward.map(inner) }
+        (inner(self.forward), self.backward.map(inner))
     }
 
     fn push_into(

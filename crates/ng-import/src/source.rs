@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ng_io::{SourceError, SourceFile, SourceReader};
+use ng_io::{SourceFile, SourceReader};
 
 use crate::ImportError;
 
@@ -19,12 +19,7 @@ pub(crate) struct TextFile {
 
 /// Opens a file of the user.
 pub(crate) fn open(path: &Path) -> Result<SourceFile, ImportError> {
-    SourceFile::open(path).map_err(source_error)
-}
-
-/// An error in a file of the user.
-pub(crate) fn source_error(error: SourceError) -> ImportError {
-    ImportError::Source(error)
+    SourceFile::open(path).map_err(ImportError::Source)
 }
 
 impl TextFile {

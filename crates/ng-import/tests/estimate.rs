@@ -4,12 +4,8 @@
 
 mod common;
 
-use std::fmt::Write;
-
 use common::random_rows;
-use ng_import::{
-    EdgeTypeSpec, IdSlice, ImportOptions, Importer, PlannedEdges, estimate, estimate_lines,
-};
+use ng_import::{EdgeTypeSpec, IdSlice, ImportOptions, Importer, PlannedEdges, estimate};
 
 #[test]
 fn the_estimate_is_near_what_is_used_and_temporary_data_stays_in_its_bound() {
@@ -50,19 +46,4 @@ fn the_estimate_is_near_what_is_used_and_temporary_data_stays_in_its_bound() {
         let bound = expected.entries_bytes * 5 / 2;
         assert!(report.temp_bytes <= bound, "{spec:?}: {} of {bound}", report.temp_bytes);
     }
-}
-
-#[test]
-fn the_lines_of_a_text_are_guessed_from_its_beginning() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("list.txt");
-    let mut text = String::new();
-    for row in random_rows(300_000, 40_000, 2) {
-        writeln!(text, "{} {}", row.source, row.destination).unwrap();
-    }
-    std::fs::write(&path, text).unwrap();
-    let lines = estimate_lines(&path).unwrap();
-    assert!((250_000..350_000).contains(&lines), "{lines}");
-    std::fs::write(&path, "").unwrap();
-    assert_eq!(estimate_lines(&path).unwrap(), 0);
 }

@@ -126,31 +126,6 @@ fn ids_past_32_bits_are_met_on_the_way() {
 }
 
 #[test]
-fn rows_of_a_csr_matrix_are_sources() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("csr.ng");
-    let mut rows = random_rows(200_000, 400, 8);
-    rows.retain(|row| row.source % 3 != 0);
-    rows.sort_by_key(|row| row.source);
-    let mut indptr = vec![0_i32];
-    for source in 0..400 {
-        let count = rows.iter().filter(|row| row.source == source).count();
-        indptr.push(indptr[source as usize] + count as i32);
-    }
-    let indices: Vec<i32> = rows.iter().map(|row| row.destination as i32).collect();
-    for (number, row) in rows.iter_mut().enumerate() {
-        row.edge_id = number as u64;
-    }
-    let mut import = Importer::new(&path, ImportOptions::default()).unwrap();
-    import.node_type("node", None, false).unwrap();
-    let spec = EdgeTypeSpec { edge_ids: true, ..EdgeTypeSpec::between("node", "edge", "node") };
-    let edges = import.edge_type(spec.clone()).unwrap();
-    import.push_csr(edges, IdSlice::I32(&indptr), IdSlice::I32(&indices), None).unwrap();
-    import.finish(&mut |_| true).unwrap();
-    assert!(stored(&open(&path), edges) == model(&rows, &spec, 400));
-}
-
-#[test]
 fn edge_types_that_take_turns_do_not_disturb_each_other() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("types.ng");

@@ -76,6 +76,6 @@ fn an_import_dropped_in_the_middle_of_the_topology_leaves_nothing() {
     let (sources, destinations) = (IdSlice::U32(&ids), IdSlice::U32(&turned));
     import.push_edges(edges, sources, destinations, None, None, None).unwrap();
     import.build_topology().unwrap();
-    import.abort();
+    drop(import);
     assert!(common::names_in(directory.path()).is_empty());
 }

@@ -198,7 +198,11 @@ fn the_web_graph_cnr_2000_is_a_csr_matrix() {
     let mut import = Importer::new(&place, options).unwrap();
     import.node_type("page", Some(325_557), false).unwrap();
     let edges = import.edge_type(EdgeTypeSpec::between("page", "links", "page")).unwrap();
-    import.push_csr(edges, IdSlice::I64(&indptr), IdSlice::I64(&indices), None).unwrap();
+    let rows = indptr.windows(2).enumerate();
+    let sources: Vec<i64> =
+        rows.flat_map(|(source, range)| (range[0]..range[1]).map(move |_| source as i64)).collect();
+    let (from, to) = (IdSlice::I64(&sources), IdSlice::I64(&indices));
+    import.push_edges(edges, from, to, None, None, None).unwrap();
     import.finish(&mut |_| true).unwrap();
     verify(&place);
     let rows = indptr.windows(2).enumerate().flat_map(|(source, range)| {

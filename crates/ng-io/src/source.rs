@@ -127,11 +127,6 @@ impl SourceFile {
         &self.shared.path
     }
 
-    /// Whether it has a length and positions; a pipe has not.
-    pub fn is_regular(&self) -> bool {
-        self.shared.regular
-    }
-
     /// The length of a regular file in bytes.
     pub fn len(&self) -> Result<u64, SourceError> {
         self.check_regular()?;

@@ -50,7 +50,6 @@ fn a_fork_gets_an_error_and_may_drop_what_it_has_and_the_parent_goes_on() {
         let mut reader = Some(reader);
         let code = in_a_fork(|| {
             let reader = reader.take().expect("there");
-            let forked = reader.is_forked();
             let error = reader.read_at(file, 0, 4096).expect_err("forked");
             let named = matches!(error, ReadError::Forked { .. });
             let mut op = Some(ng_io::ReadOp { tag: 0, file, offset: 0, len: 4096 });
@@ -60,7 +59,7 @@ fn a_fork_gets_an_error_and_may_drop_what_it_has_and_the_parent_goes_on() {
                 _ => reader.disk().read(&mut || op.take(), &mut |_, _| {}).is_err(),
             };
             drop(reader);
-            i32::from(!(forked && named && raw))
+            i32::from(!(named && raw))
         });
         assert_eq!(code, 0, "{choice}");
         let reader = reader.expect("the parent still has it");

@@ -3,9 +3,11 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ng_io::ScratchFile;
+
 use super::record::{Layout, Record};
 use crate::ImportError;
-use crate::scratch::Scratch;
+use crate::failure::scratch_error;
 
 /// Where a run of records lies on scratch.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +26,7 @@ impl Block {
 /// Slots of one size in an unnamed temporary file.
 #[derive(Debug)]
 pub(crate) struct SlotFile {
-    scratch: Scratch,
+    scratch: ScratchFile,
     slot_bytes: usize,
     slots: Mutex<Slots>,
 }
@@ -37,7 +39,7 @@ struct Slots {
 }
 
 impl SlotFile {
-    pub(crate) fn new(scratch: Scratch, slot_bytes: usize) -> Self {
+    pub(crate) fn new(scratch: ScratchFile, slot_bytes: usize) -> Self {
         Self { scratch, slot_bytes, slots: Mutex::default() }
     }
 
@@ -70,7 +72,8 @@ impl SlotFile {
             record.spill(layout, wide, to);
         }
         let slot = self.take_slot(bytes.len())?;
-        self.scratch.write_at(u64::from(slot) * self.slot_bytes as u64, bytes)?;
+        let at = u64::from(slot) * self.slot_bytes as u64;
+        self.scratch.write_all_at(at, bytes).map_err(scratch_error)?;
         Ok(Block { slot, count: records.len() as u32, wide })
     }
 
@@ -83,7 +86,7 @@ impl SlotFile {
         bytes: &mut Vec<u8>,
     ) -> Result<(), ImportError> {
         self.peek(layout, block, records, bytes)?;
-        self.lock().free.push(block.slot);
+        self.discard(block);
         Ok(())
     }
 
@@ -97,7 +100,8 @@ impl SlotFile {
     ) -> Result<(), ImportError> {
         let width = R::spilled_bytes(layout, block.wide);
         bytes.resize(block.count() * width, 0);
-        self.scratch.read_at(u64::from(block.slot) * self.slot_bytes as u64, bytes)?;
+        let at = u64::from(block.slot) * self.slot_bytes as u64;
+        self.scratch.read_exact_at(at, bytes).map_err(scratch_error)?;
         let decode = |from| R::unspill(layout, block.wide, from);
         records.extend(bytes.chunks_exact(width).map(decode));
         Ok(())

@@ -29,11 +29,15 @@ pub(crate) trait Record:
     /// The destination whose list the record belongs to.
     fn destination(&self) -> u64;
     /// Sorts in memory; `spare` is working space.
-    fn sort(records: &mut Vec<Self>, spare: &mut Vec<Self>);
+    fn sort(records: &mut Vec<Self>, _spare: &mut Vec<Self>) {
+        records.sort_unstable();
+    }
     /// Whether the record needs 5-byte ids on scratch.
     fn is_wide(&self) -> bool;
     /// Bytes of a spilled record.
-    fn spilled_bytes(layout: Layout, wide: bool) -> usize;
+    fn spilled_bytes(layout: Layout, wide: bool) -> usize {
+        layout.columns_bytes() + if wide { 10 } else { 8 }
+    }
     /// Writes the record; `to` has [`Record::spilled_bytes`] bytes.
     fn spill(&self, layout: Layout, wide: bool, to: &mut [u8]);
     /// Reads it back.
@@ -115,10 +119,6 @@ impl Record for u128 {
         self >> 112 != 0 || (self >> 72) & 0xFF != 0
     }
 
-    fn spilled_bytes(layout: Layout, wide: bool) -> usize {
-        layout.columns_bytes() + if wide { 10 } else { 8 }
-    }
-
     fn spill(&self, layout: Layout, wide: bool, to: &mut [u8]) {
         let mut to = Out(to);
         to.id(self.destination(), wide);
@@ -164,16 +164,8 @@ impl Record for Full {
         self.destination
     }
 
-    fn sort(records: &mut Vec<Self>, _: &mut Vec<Self>) {
-        records.sort_unstable();
-    }
-
     fn is_wide(&self) -> bool {
         (self.destination | self.source) >> 32 != 0
-    }
-
-    fn spilled_bytes(layout: Layout, wide: bool) -> usize {
-        layout.columns_bytes() + if wide { 10 } else { 8 }
     }
 
     fn spill(&self, layout: Layout, wide: bool, to: &mut [u8]) {
@@ -238,16 +230,8 @@ impl Record for BySource {
         self.0.destination
     }
 
-    fn sort(records: &mut Vec<Self>, _: &mut Vec<Self>) {
-        records.sort_unstable();
-    }
-
     fn is_wide(&self) -> bool {
         self.0.is_wide()
-    }
-
-    fn spilled_bytes(layout: Layout, wide: bool) -> usize {
-        Full::spilled_bytes(layout, wide)
     }
 
     fn spill(&self, layout: Layout, wide: bool, to: &mut [u8]) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ng_types::philox4x32_10;
 
 use super::*;
-use crate::scratch::Scratch;
+use ng_io::ScratchFile;
 
 fn sizes(collect_bytes: usize, threads: usize) -> Sizes {
     let lanes_bytes = 1 << 20;
@@ -24,7 +24,7 @@ fn check<R: Record>(name: &str, records: &[R], layout: Layout) {
     expected.sort_unstable();
     for (collect_bytes, threads) in [(1 << 30, 1), (200_000, 1), (200_000, 2), (0, 2)] {
         let directory = tempfile::tempdir().unwrap();
-        let slots = SlotFile::new(Scratch::create(directory.path()).unwrap(), 4096);
+        let slots = SlotFile::new(ScratchFile::create_in(directory.path()).unwrap(), 4096);
         let sorter = Sorter::new(Arc::new(slots), layout, sizes(collect_bytes, threads));
         crate::threads::run_on(threads, |thread| {
             let mut mine = records.chunks(777).skip(thread).step_by(threads);
@@ -88,7 +88,7 @@ fn every_column_survives_the_scratch_file() {
 #[test]
 fn rounds_of_splitting_reuse_the_slots_they_have_read() {
     let directory = tempfile::tempdir().unwrap();
-    let slots = Arc::new(SlotFile::new(Scratch::create(directory.path()).unwrap(), 4096));
+    let slots = Arc::new(SlotFile::new(ScratchFile::create_in(directory.path()).unwrap(), 4096));
     let sorter = Sorter::new(Arc::clone(&slots), Layout::default(), sizes(50_000, 2));
     let records: Vec<u64> = (0..400_000).collect();
     for chunk in records.chunks(1000) {

@@ -7,7 +7,7 @@ use std::path::Path;
 use ng_io::{ScratchFile, ScratchReader};
 
 use crate::ImportError;
-use crate::scratch::scratch_error;
+use crate::failure::scratch_error;
 
 const BUFFER_BYTES: usize = 256 << 10;
 

@@ -38,20 +38,6 @@ impl Chunk {
     }
 }
 
-/// Reads the first mebibyte of a text into `head`; says whether it is compressed.
-pub(crate) fn read_head(mut file: Box<dyn Read>, head: &mut Vec<u8>) -> io::Result<bool> {
-    const HEAD_BYTES: u64 = 1 << 20;
-    file.by_ref().take(2).read_to_end(head)?;
-    let packed = head.starts_with(&GZIP_MAGIC);
-    if packed {
-        let whole = io::Cursor::new(std::mem::take(head)).chain(file);
-        MultiGzDecoder::new(whole).take(HEAD_BYTES).read_to_end(head)?;
-    } else {
-        file.take(HEAD_BYTES).read_to_end(head)?;
-    }
-    Ok(packed)
-}
-
 /// Cuts a stream into chunks.
 pub(super) struct Chunks {
     stream: Box<dyn Read + Send>,

@@ -5,16 +5,17 @@ use super::number;
 use crate::{Column, ImportError, TextOptions};
 
 /// How columns are separated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Separator {
     /// Runs of spaces and tabs.
+    #[default]
     Whitespace,
     /// One byte; spaces around a field do not count, quotes do.
     Byte(u8),
 }
 
 /// Everything needed to parse a line.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Format {
     pub(super) separator: Separator,
     pub(super) comment: Vec<u8>,
@@ -34,7 +35,7 @@ pub(super) struct Format {
 }
 
 /// The ids that the two node types of an edge allow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub source: u64,
     pub destination: u64,
@@ -102,20 +103,8 @@ impl Format {
 
     /// The format of a chunk without a line of data.
     pub(super) fn of_nothing(options: &TextOptions, bounds: Bounds) -> Self {
-        Self {
-            separator: Separator::Whitespace,
-            comment: options.comment.clone().unwrap_or_default().into_bytes(),
-            columns: 0,
-            source: 0,
-            destination: 0,
-            time: None,
-            weight: None,
-            time_scale: None,
-            adjacency: false,
-            dropped: Vec::new(),
-            header_is_edge: false,
-            bounds,
-        }
+        let comment = options.comment.clone().unwrap_or_default().into_bytes();
+        Self { comment, bounds, ..Self::default() }
     }
 
     /// Whether lines are two numbers and nothing else, source first or last.

@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub(crate) use chunks::read_head;
 use chunks::{Chunk, Chunks};
 use format::Format;
 pub(crate) use format::{Bounds, check_columns};

@@ -102,12 +102,6 @@ impl Reader {
         self.shared.trace.end()
     }
 
-    /// Whether this process is a fork of the one that made the reader: then every read fails with
-    /// [`ReadError::Forked`], and the files have to be opened again.
-    pub fn is_forked(&self) -> bool {
-        self.shared.home.check().is_err()
-    }
-
     fn check_home(&self) -> Result<(), ReadError> {
         let forked = |f: crate::os::process::Forked| ReadError::Forked {
             opened_in: f.opened_in,
