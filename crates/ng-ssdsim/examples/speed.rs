@@ -8,8 +8,8 @@
 use std::time::Instant;
 
 use ng_ssdsim::{
-    Config, Crowd, DATASETS, Dataset, Engine, Job, Layer, Layout, Machine, Model, PLATFORMS,
-    Placement, Reuse, Start, plan, run_all,
+    Config, Crowd, DATASETS, Dataset, Engine, Format, Job, Layer, Layout, Machine, Model,
+    PLATFORMS, Placement, Reuse, Start, plan, run_all,
 };
 
 const FANOUTS: [u32; 3] = [3, 3, 3];
@@ -41,7 +41,8 @@ fn main() {
     for platform in PLATFORMS {
         let rates = [Config::paper(), Config::detailed()].map(|config| {
             let placement = Placement::Random(1);
-            let layout = Layout::direct(&config, set.feature_bytes(), 300.0, placement);
+            let layout =
+                Layout::new(Format::Direct, &config, set.feature_bytes(), 300.0, placement);
             let asked = platform.asked();
             let plan = plan(&trace, 0, &layout.expect("fits"), &config.payload, asked);
             let machine = Machine::new(&config, platform.path()).expect("a device");

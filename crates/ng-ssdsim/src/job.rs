@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::accelerator::Model;
 use crate::config::Config;
-use crate::layout::{Layout, Placement};
+use crate::layout::{Format, Layout, Placement};
 use crate::platform::Platform;
 use crate::reuse::Reuse;
 use crate::simulate::{Crowd, Run, SimulateError, simulate};
@@ -45,8 +45,9 @@ impl Job {
         let platform = Platform::by_name(&self.platform)?;
         // Without a barrier nobody could find a row that lies elsewhere.
         let together = self.config.features_beside_lists || !platform.barrier;
-        let make = if together { Layout::direct } else { Layout::csr };
-        let layout = make(&self.config, self.feature_bytes, self.mean_degree, self.placement)?;
+        let format = if together { Format::Direct } else { Format::Csr };
+        let (bytes, degree) = (self.feature_bytes, self.mean_degree);
+        let layout = Layout::new(format, &self.config, bytes, degree, self.placement)?;
         let layout = layout.of_trace(trace)?;
         simulate(trace, &layout, &self.config, platform, &self.model, &self.crowd, &self.reuse)
     }

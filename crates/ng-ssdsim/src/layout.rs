@@ -1,8 +1,8 @@
 //! Where lists and rows of features lie in flash: by arithmetic, for any node, without the graph.
 //!
-//! [`Layout::direct`] is DirectGraph (BeaconGNN, section IV.A): a row of features and the start of
+//! [`Format::Direct`] is DirectGraph (BeaconGNN, section IV.A): a row of features and the start of
 //! the list share the first page of a node, the rest of the list fills further ones.
-//! [`Layout::csr`] keeps lists in one file and rows in another. Which die a page lies on is random
+//! [`Format::Csr`] keeps lists in one file and rows in another. Which die a page lies on is random
 //! or striped over channels first. Where a trace knows the places of its nodes in a file of the
 //! direct layout, those can be taken instead of the arithmetic.
 
@@ -102,27 +102,8 @@ pub enum Page {
 }
 
 impl Layout {
-    /// Rows beside lists. `mean_degree` says where a node lies when placement is striped.
-    pub fn direct(
-        config: &Config,
-        feature_bytes: u32,
-        mean_degree: f64,
-        placement: Placement,
-    ) -> Result<Self, LayoutError> {
-        Self::new(Format::Direct, config, feature_bytes, mean_degree, placement)
-    }
-
-    /// Lists and rows apart.
-    pub fn csr(
-        config: &Config,
-        feature_bytes: u32,
-        mean_degree: f64,
-        placement: Placement,
-    ) -> Result<Self, LayoutError> {
-        Self::new(Format::Csr, config, feature_bytes, mean_degree, placement)
-    }
-
-    fn new(
+    /// `mean_degree` says where a node lies when placement is striped.
+    pub fn new(
         format: Format,
         config: &Config,
         feature_bytes: u32,
@@ -166,11 +147,6 @@ impl Layout {
     fn place(&self, node: NodeId) -> Option<(&Places, usize)> {
         let places = self.places.as_deref()?;
         Some((places, places.find(node)?))
-    }
-
-    /// Which bytes share a page.
-    pub fn format(&self) -> Format {
-        self.format
     }
 
     /// Bytes of a page.
@@ -289,7 +265,8 @@ mod tests {
 
     #[test]
     fn positions_behind_the_row_of_features_go_to_further_pages() {
-        let layout = Layout::direct(&Config::paper(), 1204, 1445.0, Placement::Random(1));
+        let layout =
+            Layout::new(Format::Direct, &Config::paper(), 1204, 1445.0, Placement::Random(1));
         let layout = layout.expect("a row fits");
         // (4000 - 1204) / 4 = 699 neighbours beside the row, then 1,000 a page.
         assert_eq!(layout.page_of(5, 698), Page::List(0));
@@ -301,7 +278,7 @@ mod tests {
 
     #[test]
     fn lists_apart_from_rows_start_where_the_one_before_ends() {
-        let layout = Layout::csr(&Config::paper(), 400, 100.0, Placement::Striped);
+        let layout = Layout::new(Format::Csr, &Config::paper(), 400, 100.0, Placement::Striped);
         let layout = layout.expect("a row fits");
         // Node 9's list has bytes 3,600 to 4,000; node 10's starts on the second page.
         assert_eq!(layout.page_of(9, 99), Page::List(0));
@@ -328,19 +305,20 @@ mod tests {
             row: vec![10, 3],
         };
         let mut trace = Trace::default();
-        let make = |format: fn(&Config, u32, f64, Placement) -> Result<Layout, LayoutError>| {
-            format(&Config::paper(), 400, 100.0, Placement::Direct).expect("a row fits")
+        let make = |format| {
+            Layout::new(format, &Config::paper(), 400, 100.0, Placement::Direct)
+                .expect("a row fits")
         };
-        let missing = make(Layout::direct).of_trace(&trace).unwrap_err().to_string();
+        let missing = make(Format::Direct).of_trace(&trace).unwrap_err().to_string();
         assert!(missing.contains("pages of 4000 bytes"), "{missing}");
         trace.places = Some(Arc::new(Places { page_bytes: 4096, ..places.clone() }));
-        assert!(make(Layout::direct).of_trace(&trace).is_err());
+        assert!(make(Format::Direct).of_trace(&trace).is_err());
         trace.places = Some(Arc::new(places));
-        let direct = make(Layout::direct).of_trace(&trace).expect("known");
+        let direct = make(Format::Direct).of_trace(&trace).expect("known");
         let page = |position| direct.number(5, direct.page_of(5, position));
         assert_eq!([599, 600, 1499, 1500, 2400].map(page), [1, 40, 40, 41, 77]);
         assert_eq!(direct.number(8, direct.page_of_row()), 1);
-        let csr = make(Layout::csr).of_trace(&trace).expect("known");
+        let csr = make(Format::Csr).of_trace(&trace).expect("known");
         // Node 5's list begins at byte 8,000, and ten rows share a page.
         assert_eq!(csr.number(5, csr.page_of(5, 999)), 2);
         assert_eq!(csr.number(5, csr.page_of(5, 1000)), 3);
@@ -350,7 +328,8 @@ mod tests {
     #[test]
     fn random_pages_fill_all_dies_alike() {
         let config = Config::paper();
-        let layout = Layout::direct(&config, 64, 10.0, Placement::Random(7)).expect("fits");
+        let layout =
+            Layout::new(Format::Direct, &config, 64, 10.0, Placement::Random(7)).expect("fits");
         let mut counts = vec![0u32; config.dies() as usize];
         for node in 0..128_000 {
             counts[layout.address(node, Page::List(0)).die as usize] += 1;
@@ -364,7 +343,8 @@ mod tests {
     fn rows_take_the_types_of_pages_in_turn() {
         let at = |row| Address { die: 3, plane: 1, row };
         let mut config = Config::paper();
-        let layout = |config: &Config| Layout::direct(config, 64, 10.0, Placement::Striped);
+        let layout =
+            |config: &Config| Layout::new(Format::Direct, config, 64, 10.0, Placement::Striped);
         assert_eq!(layout(&config).expect("fits").sense_of(&at(7)), None);
         config.flash.sense_types_ns = vec![40e3, 65e3];
         let found = layout(&config).expect("fits");
@@ -374,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_row_that_fills_a_page_is_refused() {
-        let error = Layout::direct(&Config::paper(), 4000, 1.0, Placement::Striped);
+        let error = Layout::new(Format::Direct, &Config::paper(), 4000, 1.0, Placement::Striped);
         assert!(error.unwrap_err().to_string().contains("4000 bytes and a page 4000"));
     }
 }

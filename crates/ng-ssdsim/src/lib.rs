@@ -42,4 +42,4 @@ pub use platform::{
 pub use reuse::Reuse;
 pub use simulate::{BatchRun, Crowd, Run, Shares, SimulateError, simulate};
 pub use summary::{Curve, Latency, Spread};
-pub use time::{MICRO, NANO, Picos, Rate, SECOND, from_ns, to_micros, to_seconds};
+pub use time::{MICRO, NANO, Picos, Rate, SECOND, from_ns, to_seconds};

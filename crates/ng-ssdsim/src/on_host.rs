@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::accelerator::Work;
 use crate::host::{HostOutcome, MeasuredHost};
 use crate::job::Job;
-use crate::layout::Layout;
+use crate::layout::{Format, Layout};
 use crate::plan::Plan;
 use crate::planning::{Asked, plan};
 use crate::simulate::{SimulateError, visits};
@@ -46,7 +46,8 @@ impl HostRun {
 pub fn host_plans(trace: &Trace, job: &Job) -> Result<Vec<Plan>, SimulateError> {
     trace.check()?;
     job.config.check()?;
-    let layout = Layout::csr(&job.config, job.feature_bytes, job.mean_degree, job.placement)?;
+    let layout =
+        Layout::new(Format::Csr, &job.config, job.feature_bytes, job.mean_degree, job.placement)?;
     let layout = layout.of_trace(trace)?;
     let asked = Asked { sampled: false, streaming: true, sector_bytes: 0 };
     let plan = |batch| plan(trace, batch, &layout, &job.config.payload, asked);

@@ -23,11 +23,6 @@ pub fn to_seconds(time: Picos) -> f64 {
     time as f64 / SECOND as f64
 }
 
-/// Microseconds, for people.
-pub fn to_micros(time: Picos) -> f64 {
-    time as f64 / MICRO as f64
-}
-
 /// How long bytes take on something that moves a byte in so many picoseconds.
 ///
 /// Rates are kept as picoseconds a byte, in 32.32 fixed point: 800 MB/s are exactly 1,250.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use ng_ssdsim::{
-    Audit, BatchRun, COALESCED, Config, Crowd, DATASETS, Dataset, Job, Layer, Layout,
+    Audit, BatchRun, COALESCED, Config, Crowd, DATASETS, Dataset, Format, Job, Layer, Layout,
     MORE_PLATFORMS, Model, PLATFORMS, Placement, Plan, Platform, Reuse, Run, flag, plan, run_all,
 };
 use ng_types::Trace;
@@ -36,7 +36,8 @@ fn job(config: &Config, set: &Dataset, name: &str) -> Job {
 
 fn layout(config: &Config, set: &Dataset) -> Layout {
     let placement = Placement::Random(1);
-    Layout::direct(config, set.feature_bytes(), set.mean_degree(), placement).expect("a row fits")
+    Layout::new(Format::Direct, config, set.feature_bytes(), set.mean_degree(), placement)
+        .expect("a row fits")
 }
 
 fn run(config: &Config, set: &Dataset, trace: &Trace, name: &str) -> Run {

@@ -57,23 +57,31 @@ impl Config {
     /// Names the first field with a value that no device has.
     pub fn check(&self) -> Result<(), ConfigError> {
         let flash = &self.flash;
-        at_least("flash.channels", flash.channels, 1)?;
-        at_least("flash.dies_per_channel", flash.dies_per_channel, 1)?;
-        at_most("flash.channels", flash.channels, 4096)?;
-        at_most("flash.dies_per_channel", flash.dies_per_channel, 4096)?;
-        at_least("flash.planes", flash.planes, 1)?;
-        at_most("flash.planes", flash.planes, 16)?;
-        at_least("flash.page_bytes", flash.page_bytes, 64)?;
-        at_most("flash.page_bytes", flash.page_bytes, 1 << 24)?;
-        at_least("flash.registers", flash.registers, 1)?;
-        at_most("flash.registers", flash.registers, 255)?;
-        at_least("firmware.cores", self.firmware.cores, 1)?;
-        at_most("firmware.cores", self.firmware.cores, 1024)?;
-        at_least("host.cores", self.host.cores, 1)?;
-        at_most("host.cores", self.host.cores, 1024)?;
-        at_least("pcie.unit_bytes", self.pcie.unit_bytes, 1)?;
-        at_least("payload.id_bytes", self.payload.id_bytes, 1)?;
-        for (field, value) in [
+        for (field, value, least, most) in [
+            ("flash.channels", flash.channels, 1, 4096),
+            ("flash.dies_per_channel", flash.dies_per_channel, 1, 4096),
+            ("flash.planes", flash.planes, 1, 16),
+            ("flash.page_bytes", flash.page_bytes, 64, 1 << 24),
+            ("flash.registers", flash.registers, 1, 255),
+            ("firmware.cores", self.firmware.cores, 1, 1024),
+            ("host.cores", self.host.cores, 1, 1024),
+            ("pcie.unit_bytes", self.pcie.unit_bytes, 1, u32::MAX),
+            ("payload.id_bytes", self.payload.id_bytes, 1, u32::MAX),
+            ("accelerator.rows", self.accelerator.rows, 1, u32::MAX),
+            ("accelerator.columns", self.accelerator.columns, 1, u32::MAX),
+            ("discrete.rows", self.discrete.rows, 1, u32::MAX),
+            ("discrete.columns", self.discrete.columns, 1, u32::MAX),
+        ] {
+            let [value, least, most] = [value, least, most].map(u64::from);
+            if value < least {
+                return Err(ConfigError::TooSmall { field, value, least });
+            }
+            if value > most {
+                return Err(ConfigError::TooLarge { field, value, most });
+            }
+        }
+        let types = flash.sense_types_ns.iter().map(|&ns| ("flash.sense_types_ns", ns));
+        let times = [
             ("flash.sense_ns", flash.sense_ns),
             ("flash.read_command_ns", flash.read_command_ns),
             ("flash.planes_command_ns", flash.planes_command_ns),
@@ -84,14 +92,10 @@ impl Config {
             ("router.latency_ns", self.router.latency_ns),
             ("host.stack_ns", self.host.stack_ns),
             ("host.io_ns", self.host.io_ns),
-        ] {
+        ];
+        for (field, value) in times.into_iter().chain(types) {
             if !(0.0..=1e9).contains(&value) {
                 return Err(ConfigError::Time { field, value });
-            }
-        }
-        for &value in &flash.sense_types_ns {
-            if !(0.0..=1e9).contains(&value) {
-                return Err(ConfigError::Time { field: "flash.sense_types_ns", value });
             }
         }
         for (field, value) in [
@@ -111,16 +115,6 @@ impl Config {
             if !(0.0..=1e6).contains(&value) {
                 return Err(ConfigError::Energy { field, value });
             }
-        }
-        for (field, array) in [("accelerator", &self.accelerator), ("discrete", &self.discrete)] {
-            let named = |which| match (field, which) {
-                ("accelerator", "rows") => "accelerator.rows",
-                ("accelerator", _) => "accelerator.columns",
-                (_, "rows") => "discrete.rows",
-                _ => "discrete.columns",
-            };
-            at_least(named("rows"), array.rows, 1)?;
-            at_least(named("columns"), array.columns, 1)?;
         }
         Ok(())
     }
@@ -149,16 +143,6 @@ impl Energy {
             ("energy.route_joules", self.route_joules),
         ]
     }
-}
-
-fn at_least(field: &'static str, value: u32, least: u64) -> Result<(), ConfigError> {
-    let value = u64::from(value);
-    if value < least { Err(ConfigError::TooSmall { field, value, least }) } else { Ok(()) }
-}
-
-fn at_most(field: &'static str, value: u32, most: u64) -> Result<(), ConfigError> {
-    let value = u64::from(value);
-    if value > most { Err(ConfigError::TooLarge { field, value, most }) } else { Ok(()) }
 }
 
 #[cfg(test)]
