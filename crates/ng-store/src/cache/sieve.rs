@@ -35,17 +35,12 @@ pub(crate) struct Sieve {
 
 impl Default for Sieve {
     fn default() -> Self {
-        Self::new()
+        let (map, links, free) = (KeyMap::default(), Vec::new(), Vec::new());
+        Self { links, map, free, head: NONE, tail: NONE, hand: NONE }
     }
 }
 
 impl Sieve {
-    /// No slots yet.
-    pub fn new() -> Self {
-        let (map, links, free) = (KeyMap::default(), Vec::new(), Vec::new());
-        Self { links, map, free, head: NONE, tail: NONE, hand: NONE }
-    }
-
     /// Makes slots `from..to` usable. Slots below `from` were added before, in use or not.
     pub fn add_slots(&mut self, from: u32, to: u32) {
         while self.links.len() < to as usize {
@@ -153,7 +148,7 @@ mod tests {
     use super::*;
 
     fn sieve(slots: u32) -> Sieve {
-        let mut sieve = Sieve::new();
+        let mut sieve = Sieve::default();
         sieve.add_slots(0, slots);
         sieve
     }

@@ -98,7 +98,7 @@ pub(crate) struct SlotCache {
     step: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shard {
     sieve: Sieve,
     chunks: Vec<Option<Chunk>>,
@@ -124,12 +124,11 @@ impl SlotCache {
         if whole << chunk_shift > cap_bytes / shards {
             return None;
         }
-        let shard = |_| RwLock::new(Shard { sieve: Sieve::new(), chunks: Vec::new(), bytes: 0 });
         Some(Self {
             slot_bytes,
             chunk_shift,
             shard_bytes_max: bytes.most / shards,
-            shards: (0..shards).map(shard).collect(),
+            shards: (0..shards).map(|_| RwLock::default()).collect(),
             bytes: AtomicU64::new(0),
             next_victim: AtomicUsize::new(0),
             shadow: (bytes.step > 0).then(|| Shadow::new(bytes.start / whole)),

@@ -115,16 +115,8 @@ pub(crate) struct Edit {
 impl Edit {
     /// An edit of `version`.
     pub fn new(store: &Arc<Inner>, pool: &Arc<PagePool>, version: &Version) -> Self {
-        Self {
-            catalog: Catalog::clone(&version.catalog),
-            counts: EditCounts::default(),
-            segments: version.segments.clone(),
-            clean: CleanPages::default(),
-            pool: Arc::clone(pool),
-            store: Some(Arc::clone(store)),
-            is_durable: false,
-            nodes_are_checked: false,
-        }
+        let edit = Self::owning(store, pool, version.clone(), CleanPages::default());
+        Self { is_durable: false, ..edit }
     }
 
     /// An edit that owns `version`, to do what the log holds: where no snapshot shares them, pages

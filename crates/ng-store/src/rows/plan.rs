@@ -69,11 +69,6 @@ impl RowPlan {
     /// Bytes that a plan takes for each row, rows of at most a block.
     pub const BYTES_PER_ROW: u64 = 12 + 16 + 24;
 
-    /// Device requests.
-    pub fn num_requests(&self) -> usize {
-        self.requests.len()
-    }
-
     /// Bytes that the requests read.
     pub fn read_bytes(&self) -> u64 {
         self.requests.iter().map(|request| u64::from(request.blocks) * BLOCK).sum()

@@ -57,11 +57,6 @@ impl Snapshot {
         self.version.base.lsn
     }
 
-    /// Whether this version is the checkpoint itself, which other processes can open, too.
-    pub fn is_checkpoint(&self) -> bool {
-        self.version.lsn == self.version.base.lsn
-    }
-
     /// Identifies the content: stores with equal bytes have equal fingerprints, and a store with
     /// other content has another one with near certainty.
     pub fn fingerprint(&self) -> u64 {

@@ -213,29 +213,28 @@ impl WriteBatch {
     /// [`UpdateError::Unsupported`] for types with string ids or without free ids,
     /// [`UpdateError::Read`].
     pub fn add_node(&mut self, node_type: NodeTypeId) -> Result<NodeId, UpdateError> {
-        self.with_room(|batch| batch.try_add_node(node_type))
-    }
-
-    fn try_add_node(&mut self, node_type: NodeTypeId) -> Result<NodeId, UpdateError> {
-        if self.edit()?.catalog.reuse_ids {
-            self.end_draft()?;
-        }
-        self.afford(|edit| edit.node_cost_bytes(node_type))?;
-        let (writer, is_draft) = (Arc::clone(&self.writer), self.is_draft);
-        let deleted = std::mem::take(&mut self.ops.deleted);
-        let may_reuse = |id| !deleted.contains(&(node_type, id)) && writer.may_reuse(node_type, id);
-        let result = self.run(|edit| {
-            let id = edit.next_node(node_type, may_reuse)?;
-            match is_draft {
-                true => edit.draft_node(node_type, id)?,
-                false => edit.add_node(node_type, id)?,
+        self.with_room(|batch| {
+            if batch.edit()?.catalog.reuse_ids {
+                batch.end_draft()?;
             }
+            batch.afford(|edit| edit.node_cost_bytes(node_type))?;
+            let (writer, is_draft) = (Arc::clone(&batch.writer), batch.is_draft);
+            let deleted = std::mem::take(&mut batch.ops.deleted);
+            let may_reuse =
+                |id| !deleted.contains(&(node_type, id)) && writer.may_reuse(node_type, id);
+            let result = batch.run(|edit| {
+                let id = edit.next_node(node_type, may_reuse)?;
+                match is_draft {
+                    true => edit.draft_node(node_type, id)?,
+                    false => edit.add_node(node_type, id)?,
+                }
+                Ok(id)
+            });
+            batch.ops.deleted = deleted;
+            let id = result?;
+            batch.note(&Op::AddNode { node_type, id })?;
             Ok(id)
-        });
-        self.ops.deleted = deleted;
-        let id = result?;
-        self.note(&Op::AddNode { node_type, id })?;
-        Ok(id)
+        })
     }
 
     /// Deletes a node and all of its edges (DeleteVertex). Its id is not given out again unless the
@@ -244,18 +243,16 @@ impl WriteBatch {
     /// # Errors
     /// [`UpdateError::NodeNotFound`], [`UpdateError::ReverseMissing`], [`UpdateError::Read`].
     pub fn delete_node(&mut self, node_type: NodeTypeId, id: NodeId) -> Result<(), UpdateError> {
-        self.with_room(|batch| batch.try_delete_node(node_type, id))
-    }
-
-    fn try_delete_node(&mut self, node_type: NodeTypeId, id: NodeId) -> Result<(), UpdateError> {
-        self.check_nodes(node_type, &[id])?;
-        self.afford(|edit| edit.delete_cost_bytes(node_type, id))?;
-        let is_draft = self.is_draft;
-        self.run(|edit| match is_draft {
-            true => edit.check_delete(node_type, id),
-            false => edit.delete_node(node_type, id).map(drop),
-        })?;
-        self.note(&Op::DeleteNode { node_type, id })
+        self.with_room(|batch| {
+            batch.check_nodes(node_type, &[id])?;
+            batch.afford(|edit| edit.delete_cost_bytes(node_type, id))?;
+            let is_draft = batch.is_draft;
+            batch.run(|edit| match is_draft {
+                true => edit.check_delete(node_type, id),
+                false => edit.delete_node(node_type, id).map(drop),
+            })?;
+            batch.note(&Op::DeleteNode { node_type, id })
+        })
     }
 
     /// Adds an edge (AddEdge), in both directions where the type is undirected or keeps its
@@ -288,60 +285,54 @@ impl WriteBatch {
         destinations: &[NodeId],
         data: &[EdgeData],
     ) -> Result<Vec<u64>, UpdateError> {
-        self.with_room(|batch| batch.try_add_edges(edge_type, sources, destinations, data))
-    }
-
-    fn try_add_edges(
-        &mut self,
-        edge_type: EdgeTypeId,
-        sources: &[NodeId],
-        destinations: &[NodeId],
-        data: &[EdgeData],
-    ) -> Result<Vec<u64>, UpdateError> {
-        let count = sources.len();
-        if destinations.len() != count || !(data.is_empty() || data.len() == count) {
-            let what = format!(
-                "{count} sources, {} destinations and {} times or weights: use equal numbers",
-                destinations.len(),
-                data.len()
-            );
-            return Err(UpdateError::Unsupported { what });
-        }
-        let meta = self.edit()?.edge_meta(edge_type)?;
-        let (ends, has_ids) =
-            ([(meta.source, sources), (meta.destination, destinations)], meta.has_edge_ids);
-        if meta.unique {
-            self.end_draft()?;
-        }
-        for (node_type, ids) in ends {
-            self.check_nodes(node_type, ids)?;
-        }
-        self.afford(|edit| Ok(edit.edge_cost_bytes(edge_type)?.saturating_mul(count as u64)))?;
-        let is_draft = self.is_draft;
-        let first = match is_draft {
-            true => self.run(|edit| edit.draft_edges(edge_type, count as u64))?,
-            false => self.run(|edit| {
-                edit.prefetch_edges(edge_type, sources, destinations)?;
-                Ok(0)
-            })?,
-        };
-        self.ops.touch_edges(edge_type, sources, destinations);
-        let mut ids = Vec::with_capacity(count);
-        for (at, (source, destination)) in sources.iter().zip(destinations).enumerate() {
-            let (source, destination) = (*source, *destination);
-            let EdgeData { time, weight } =
-                if data.is_empty() { EdgeData::default() } else { data[at] };
-            let edge_id = if has_ids { first + at as u64 } else { 0 };
-            let mut entry = Entry { source, edge_id, time, weight };
-            if !is_draft {
-                entry.edge_id = self.run(|edit| edit.add_edge(edge_type, destination, entry))?;
+        self.with_room(|batch| {
+            let count = sources.len();
+            if destinations.len() != count || !(data.is_empty() || data.len() == count) {
+                let what = format!(
+                    "{count} sources, {} destinations and {} times or weights: use equal numbers",
+                    destinations.len(),
+                    data.len()
+                );
+                return Err(UpdateError::Unsupported { what });
             }
-            self.note(&Op::AddEdge { edge_type, destination, entry })?;
-            if has_ids {
-                ids.push(entry.edge_id);
+            let meta = batch.edit()?.edge_meta(edge_type)?;
+            let (ends, has_ids) =
+                ([(meta.source, sources), (meta.destination, destinations)], meta.has_edge_ids);
+            if meta.unique {
+                batch.end_draft()?;
             }
-        }
-        Ok(ids)
+            for (node_type, ids) in ends {
+                batch.check_nodes(node_type, ids)?;
+            }
+            batch
+                .afford(|edit| Ok(edit.edge_cost_bytes(edge_type)?.saturating_mul(count as u64)))?;
+            let is_draft = batch.is_draft;
+            let first = match is_draft {
+                true => batch.run(|edit| edit.draft_edges(edge_type, count as u64))?,
+                false => batch.run(|edit| {
+                    edit.prefetch_edges(edge_type, sources, destinations)?;
+                    Ok(0)
+                })?,
+            };
+            batch.ops.touch_edges(edge_type, sources, destinations);
+            let mut ids = Vec::with_capacity(count);
+            for (at, (source, destination)) in sources.iter().zip(destinations).enumerate() {
+                let (source, destination) = (*source, *destination);
+                let EdgeData { time, weight } =
+                    if data.is_empty() { EdgeData::default() } else { data[at] };
+                let edge_id = if has_ids { first + at as u64 } else { 0 };
+                let mut entry = Entry { source, edge_id, time, weight };
+                if !is_draft {
+                    entry.edge_id =
+                        batch.run(|edit| edit.add_edge(edge_type, destination, entry))?;
+                }
+                batch.note(&Op::AddEdge { edge_type, destination, entry })?;
+                if has_ids {
+                    ids.push(entry.edge_id);
+                }
+            }
+            Ok(ids)
+        })
     }
 
     /// Deletes all parallel edges from `source` to `destination` (DeleteEdge), or the one with
@@ -357,20 +348,13 @@ impl WriteBatch {
         destination: NodeId,
         edge_id: Option<u64>,
     ) -> Result<u64, UpdateError> {
-        self.with_room(|batch| batch.try_delete_edge(edge_type, source, destination, edge_id))
-    }
-
-    fn try_delete_edge(
-        &mut self,
-        edge_type: EdgeTypeId,
-        source: NodeId,
-        destination: NodeId,
-        edge_id: Option<u64>,
-    ) -> Result<u64, UpdateError> {
-        self.end_draft()?;
-        let removed = self.run(|edit| edit.delete_edge(edge_type, source, destination, edge_id))?;
-        self.note(&Op::DeleteEdge { edge_type, source, destination, edge_id })?;
-        Ok(removed)
+        self.with_room(|batch| {
+            batch.end_draft()?;
+            let removed =
+                batch.run(|edit| edit.delete_edge(edge_type, source, destination, edge_id))?;
+            batch.note(&Op::DeleteEdge { edge_type, source, destination, edge_id })?;
+            Ok(removed)
+        })
     }
 
     /// Replaces one row of a tensor (UpdateEmbed): little-endian elements.
@@ -398,37 +382,32 @@ impl WriteBatch {
         rows: &[u64],
         bytes: &[u8],
     ) -> Result<(), UpdateError> {
-        self.with_room(|batch| batch.try_set_rows(tensor, rows, bytes))
-    }
-
-    fn try_set_rows(
-        &mut self,
-        tensor: TensorRef,
-        rows: &[u64],
-        bytes: &[u8],
-    ) -> Result<(), UpdateError> {
-        let width = bytes.len() / rows.len().max(1);
-        if width * rows.len() != bytes.len() {
-            let what = format!("{} bytes for {} rows", bytes.len(), rows.len());
-            return Err(UpdateError::Unsupported { what });
-        }
-        self.run(|edit| edit.check_rows(tensor, rows, width as u64))?;
-        if let Owner::Node(node_type) = tensor.owner {
-            self.check_nodes(node_type, rows)?;
-        }
-        self.afford(|edit| Ok(edit.row_cost_bytes(tensor)?.saturating_mul(rows.len() as u64)))?;
-        if !self.is_draft {
-            self.run(|edit| edit.prefetch_rows(tensor, rows))?;
-        }
-        self.ops.touch_rows(tensor, rows);
-        self.ops.bytes.reserve(bytes.len() + 16 * rows.len());
-        for (row, bytes) in rows.iter().zip(bytes.chunks_exact(width.max(1))) {
-            if !self.is_draft {
-                self.run(|edit| edit.set_row(tensor, *row, bytes))?;
+        self.with_room(|batch| {
+            let width = bytes.len() / rows.len().max(1);
+            if width * rows.len() != bytes.len() {
+                let what = format!("{} bytes for {} rows", bytes.len(), rows.len());
+                return Err(UpdateError::Unsupported { what });
             }
-            self.note(&Op::SetRow { tensor, row: *row, bytes })?;
-        }
-        Ok(())
+            batch.run(|edit| edit.check_rows(tensor, rows, width as u64))?;
+            if let Owner::Node(node_type) = tensor.owner {
+                batch.check_nodes(node_type, rows)?;
+            }
+            batch.afford(|edit| {
+                Ok(edit.row_cost_bytes(tensor)?.saturating_mul(rows.len() as u64))
+            })?;
+            if !batch.is_draft {
+                batch.run(|edit| edit.prefetch_rows(tensor, rows))?;
+            }
+            batch.ops.touch_rows(tensor, rows);
+            batch.ops.bytes.reserve(bytes.len() + 16 * rows.len());
+            for (row, bytes) in rows.iter().zip(bytes.chunks_exact(width.max(1))) {
+                if !batch.is_draft {
+                    batch.run(|edit| edit.set_row(tensor, *row, bytes))?;
+                }
+                batch.note(&Op::SetRow { tensor, row: *row, bytes })?;
+            }
+            Ok(())
+        })
     }
 
     /// Rows of f32 (little-endian, one after the other) as the tensor stores them, for

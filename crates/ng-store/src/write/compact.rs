@@ -55,11 +55,18 @@ pub fn compact(
     options: &OpenOptions,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<CompactReport, UpdateError> {
-    rewrite(path, options, &mut |_| Ok(Vec::new()), progress)
+    reorganize(path, options, &mut |_| Ok(Vec::new()), progress)
 }
 
-/// Rewrites a store with the rows of some node types in a new order.
-pub(crate) fn rewrite<E: From<UpdateError>>(
+/// Rewrites the store in directory `path` as [`crate::compact`] does, with the rows of node types
+/// in new orders: `orders` makes them, one for each type that shall have one, from the version that
+/// is rewritten. Ids and all that is read by them stay. Needs the disk space that
+/// [`crate::reorganize_bytes`] tells; a crash leaves the old store or the new one.
+///
+/// # Errors
+/// Those of [`crate::compact`] and of `orders`, [`crate::ReadError::Order`] for an order that does
+/// not have all nodes of its type, [`crate::ReadError::Budget`] if memory does not hold the orders.
+pub fn reorganize<E: From<UpdateError>>(
     path: &Path,
     options: &OpenOptions,
     orders: &mut MakeOrders<'_, E>,

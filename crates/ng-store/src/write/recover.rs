@@ -57,34 +57,33 @@ pub(crate) fn open_writer(
     let logs = LogFiles::open(reader, &inner.path, inner.go_on)?;
     let survey = logs.survey(log_place(&version))?;
     let mut commits = 0;
-    let mut replayed = loop {
+    let (replayed, end, pool) = loop {
         let pool: Arc<PagePool> = Arc::default();
         let mut is_enough = |_| pool.bytes() > inner.budget.share(MemoryUser::Recovery);
-        let done = replay(inner, &pool, &version, &logs, &survey, &mut is_enough)?;
-        commits += done.recovery.commits;
-        if done.is_whole {
-            break done;
+        let (done, end) = replay(inner, &pool, &version, &logs, &survey, &mut is_enough)?;
+        commits += end.recovery.commits;
+        if end.is_whole {
+            break (done, end, pool);
         }
         // The writer that left the log may have had more memory than this one.
-        let LogPlace { file, offset } = done.place;
-        let log = LogMeta { file, offset, chain: done.version.fingerprint };
-        files.write_part(inner, &done.version, log)?;
-        version = load_base(inner, &done.version)?;
+        let LogPlace { file, offset } = end.place;
+        let log = LogMeta { file, offset, chain: done.fingerprint };
+        files.write_part(inner, &done, log)?;
+        version = load_base(inner, &done)?;
     };
-    replayed.recovery.commits = commits;
-    let mut log = Log::open(disk, &stats, replayed.place)?;
+    let mut log = Log::open(disk, &stats, end.place)?;
     if !ng_types::canary::planted("keep_unacknowledged") {
-        erase_after(replayed.version.lsn, &logs, &survey, &mut log)?;
+        erase_after(replayed.lsn, &logs, &survey, &mut log)?;
     }
-    let head = Head { version: replayed.version, clean: CleanPages::default() };
+    let head = Head { version: replayed, clean: CleanPages::default() };
     let (inner, current) = (Arc::clone(inner), Arc::clone(current));
-    let shared = (lock, log_bytes_max, replayed.pool);
+    let shared = (lock, log_bytes_max, pool);
     let writer = Writer::new(inner, current, log, files, stats, head, shared);
     if commits > 0 {
         writer.checkpoint()?;
         writer.show_head()?;
     }
-    Ok((Arc::new(writer), replayed.recovery))
+    Ok((Arc::new(writer), Recovery { commits, ..end.recovery }))
 }
 
 /// The version that the log makes of a checkpoint by commit `lsn`.
@@ -97,7 +96,7 @@ pub(crate) fn rebuild(
     let logs = LogFiles::open(&inner.pages.reader, &inner.path, || true)?;
     let mut is_enough = |done| done >= lsn;
     let survey = Survey::default();
-    let version = replay(inner, pool, &base.version(), &logs, &survey, &mut is_enough)?.version;
+    let (version, _) = replay(inner, pool, &base.version(), &logs, &survey, &mut is_enough)?;
     if version.lsn == lsn { Ok(version) } else { Err(log_damaged(0, version.lsn + 1, &version)) }
 }
 
@@ -139,22 +138,18 @@ pub(crate) fn replay_in_memory(
     let survey = logs.survey(log_place(&version)).map_err(failed)?;
     let (pool, limit) = (Arc::<PagePool>::default(), inner.budget.limit_bytes());
     let mut is_enough = |_| pool.bytes() > MemoryUser::Recovery.share(limit);
-    let done = replay(inner, &pool, &version, &logs, &survey, &mut is_enough).map_err(failed)?;
+    let replayed = replay(inner, &pool, &version, &logs, &survey, &mut is_enough);
+    let (replayed, done) = replayed.map_err(failed)?;
     let is_charged = pool.settle(|bytes| inner.try_reserve(bytes)).is_ok();
     if done.is_whole && is_charged {
-        let version = Arc::new(done.version);
+        let version = Arc::new(replayed);
         inner.see(&version);
         *current.write().unwrap_or_else(PoisonError::into_inner) = version;
         return Ok(Some(done.recovery));
     }
-    let mut ops = 0_u64;
-    let mut count = |_: &Op<'_>| {
-        ops += 1;
-        Ok(())
-    };
-    let all = follow(&version, &logs, &survey, &mut count, &mut |_| false).map_err(failed)?;
+    let all = follow(&version, &logs, &survey, &mut |_| Ok(()), &mut |_| false).map_err(failed)?;
     // Operations are much alike, and the more there are, the more of them share pages.
-    let part = pool.bytes().saturating_mul(ops) / done.ops.max(1);
+    let part = pool.bytes().saturating_mul(all.ops) / done.ops.max(1);
     let most = part.max(MemoryUser::Recovery.share(limit));
     let minimum_bytes = MemoryUser::Recovery.budget_for(most + most / 8).next_multiple_of(1 << 20);
     let (path, cause) = (inner.path.clone(), cause.to_owned());
@@ -214,17 +209,6 @@ fn log_place(version: &Version) -> LogPlace {
     LogPlace { file, offset }
 }
 
-struct Replayed {
-    version: Version,
-    place: LogPlace,
-    recovery: Recovery,
-    pool: Arc<PagePool>,
-    /// Operations that were done.
-    ops: u64,
-    /// The log has no more records.
-    is_whole: bool,
-}
-
 /// What the log holds behind the root of `version`, for verify: records are read, not done.
 pub(crate) fn inspect_log(inner: &Inner, version: &Version) -> Result<Recovery, UpdateError> {
     if version.catalog.log.is_none() {
@@ -243,19 +227,13 @@ fn replay(
     logs: &LogFiles<'_>,
     survey: &Survey,
     is_enough: &mut dyn FnMut(u64) -> bool,
-) -> Result<Replayed, UpdateError> {
+) -> Result<(Version, Followed), UpdateError> {
     let mut edit = Edit::owning(inner, pool, version.clone(), CleanPages::default());
-    let mut ops = 0;
-    let mut apply = |op: &Op<'_>| {
-        ops += 1;
-        edit.replay(op)
-    };
-    let Followed { place, lsn, chained, recovery, is_whole } =
-        follow(version, logs, survey, &mut apply, is_enough)?;
+    let done = follow(version, logs, survey, &mut |op| edit.replay(op), is_enough)?;
     let Edit { catalog, segments, .. } = edit;
-    let base = Arc::clone(&version.base);
-    let version = Version { base, catalog: Arc::new(catalog), segments, lsn, fingerprint: chained };
-    Ok(Replayed { version, place, recovery, pool: Arc::clone(pool), ops, is_whole })
+    let (base, catalog) = (Arc::clone(&version.base), Arc::new(catalog));
+    let (lsn, fingerprint) = (done.lsn, done.chained);
+    Ok((Version { base, catalog, segments, lsn, fingerprint }, done))
 }
 
 /// The end of the log.
@@ -264,6 +242,9 @@ struct Followed {
     lsn: u64,
     chained: u64,
     recovery: Recovery,
+    /// Operations that were shown.
+    ops: u64,
+    /// The log has no more records.
     is_whole: bool,
 }
 
@@ -277,14 +258,14 @@ fn follow(
     is_enough: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Followed, UpdateError> {
     let mut place = log_place(version);
-    let (mut lsn, mut chained) = (version.lsn, version.fingerprint);
+    let (mut lsn, mut chained, mut ops) = (version.lsn, version.fingerprint, 0);
     let skip = u64::from(ng_types::canary::planted("replay_off_by_one"));
     logs.check_len(place)?;
     loop {
         logs.go_on()?;
         if is_enough(lsn) {
             let recovery = Recovery { commits: lsn - version.lsn, torn: false };
-            return Ok(Followed { place, lsn, chained, recovery, is_whole: false });
+            return Ok(Followed { place, lsn, chained, recovery, ops, is_whole: false });
         }
         let Some(Found { file, end, record }) = logs.next_record(place, lsn + 1)? else {
             break;
@@ -294,9 +275,10 @@ fn follow(
         if record.file_bytes > logs.len(file) {
             return Err(logs.cut(file, logs.len(file), record.file_bytes));
         }
-        let mut ops = record.ops.as_slice();
-        while !ops.is_empty() && lsn >= skip {
-            apply(&Op::decode(&mut ops).map_err(|_| damaged())?)?;
+        let mut rest = record.ops.as_slice();
+        while !rest.is_empty() && lsn >= skip {
+            ops += 1;
+            apply(&Op::decode(&mut rest).map_err(|_| damaged())?)?;
         }
         lsn += 1;
         chained = chain(chained, lsn, &record.ops);
@@ -308,7 +290,7 @@ fn follow(
     }
     let is_torn = survey.is_spoiled || survey.last_lsn.into_iter().any(|last| last > lsn);
     let recovery = Recovery { commits: lsn - version.lsn, torn: is_torn };
-    Ok(Followed { place, lsn, chained, recovery, is_whole: true })
+    Ok(Followed { place, lsn, chained, recovery, ops, is_whole: true })
 }
 
 fn log_damaged(file: u8, lsn: u64, version: &Version) -> UpdateError {

@@ -3,15 +3,12 @@
 //! What lives here: the public face. How files are rewritten is `compact.rs`, how rows get to their
 //! new places with little memory is `buckets.rs`, which order is a good one is for the caller.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::catalog::{Owner, TensorMeta};
 use crate::rows::order::RowOrder;
-use crate::store::{OpenOptions, Snapshot};
+use crate::store::Snapshot;
 use crate::write::buckets::Plan;
-use crate::write::compact::{CompactReport, rewrite};
-use crate::write::error::UpdateError;
 use ng_types::NodeTypeId;
 
 /// A node type and the order that its rows shall have.
@@ -20,24 +17,7 @@ pub type NewOrder = (NodeTypeId, RowOrder);
 /// Makes orders for a version of a store.
 pub type MakeOrders<'a, E> = dyn FnMut(&Arc<Snapshot>) -> Result<Vec<NewOrder>, E> + 'a;
 
-/// Rewrites the store in directory `path` as [`crate::compact`] does, with the rows of node types
-/// in new orders: `orders` makes them, one for each type that shall have one, from the version that
-/// is rewritten. Ids and all that is read by them stay. Needs the disk space that
-/// [`reorganize_bytes`] tells; a crash leaves the old store or the new one.
-///
-/// # Errors
-/// Those of [`crate::compact`] and of `orders`, [`crate::ReadError::Order`] for an order that does
-/// not have all nodes of its type, [`crate::ReadError::Budget`] if memory does not hold the orders.
-pub fn reorganize<E: From<UpdateError>>(
-    path: &Path,
-    options: &OpenOptions,
-    orders: &mut MakeOrders<'_, E>,
-    progress: &mut dyn FnMut(u64, u64) -> bool,
-) -> Result<CompactReport, E> {
-    rewrite(path, options, orders, progress)
-}
-
-/// Disk space that [`reorganize`] needs for a while beside the store: the new files, and the
+/// Disk space that [`crate::reorganize`] needs for a while beside the store: the new files, and the
 /// largest temporary file for rows of `node_types` on their way.
 pub fn reorganize_bytes(snapshot: &Snapshot, node_types: &[NodeTypeId]) -> u64 {
     let catalog = snapshot.catalog();

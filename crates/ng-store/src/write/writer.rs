@@ -100,6 +100,7 @@ pub(crate) struct Writer {
     lock: Mutex<Option<Lock>>,
 }
 
+#[derive(Default)]
 pub(super) struct State {
     pub head: Option<Head>,
     /// A batch has lent the head to checkpoints, and no other batch may have it.
@@ -157,21 +158,11 @@ impl Writer {
         (lock, log_bytes_max, pool): (Lock, u64, Arc<PagePool>),
     ) -> Self {
         let state = State {
-            is_lent: false,
-            queue: Vec::new(),
-            group: 0,
-            queued: None,
-            syncing: false,
             durable_lsn: head.version.lsn,
             log_offset: log.place().offset,
             log_len: log.file_bytes(),
-            checkpoints_running: 0,
-            checkpointer: None,
-            poisoned: None,
-            waiting: 0,
-            changed_bytes: 0,
-            totals: UpdateStats::default(),
             head: Some(head),
+            ..State::default()
         };
         Self {
             inner,
