@@ -9,9 +9,10 @@ use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bytes::width_below;
+use crate::error::ReadError;
 use crate::limits::ROW_BYTES_MAX;
-use crate::tensor::layout::RowLayout;
-use crate::tensor::layout::SPAN_BYTES;
+use crate::page::Located;
+use crate::tensor::layout::{RowLayout, SPAN_BYTES};
 
 /// A node type or an edge type, as the owner of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,6 +108,22 @@ impl Catalog {
         }
     }
 
+    /// The tensors of all types.
+    pub(crate) fn all_tensors(&self) -> impl Iterator<Item = &TensorMeta> {
+        let of_nodes = self.node_types.iter().flat_map(|t| &t.tensors);
+        of_nodes.chain(self.edge_types.iter().flat_map(|t| &t.tensors))
+    }
+
+    pub(crate) fn node_type(&self, id: NodeTypeId) -> Result<&NodeTypeMeta, ReadError> {
+        let missing = || ReadError::Missing { what: format!("node type {}", id.0) };
+        self.node_types.get(usize::from(id.0)).ok_or_else(missing)
+    }
+
+    pub(crate) fn edge_type(&self, id: EdgeTypeId) -> Result<&EdgeTypeMeta, ReadError> {
+        let missing = || ReadError::Missing { what: format!("edge type {}", id.0) };
+        self.edge_types.get(usize::from(id.0)).ok_or_else(missing)
+    }
+
     /// All tensors.
     pub fn tensor_refs(&self) -> impl Iterator<Item = TensorRef> + '_ {
         let of_nodes = self.node_types.iter().enumerate();
@@ -133,17 +150,14 @@ impl Catalog {
 
     /// The oldest format version whose readers understand what the store holds.
     pub fn format_version(&self) -> u32 {
-        let of_nodes = self.node_types.iter().flat_map(|t| &t.tensors);
-        let of_edges = self.edge_types.iter().flat_map(|t| &t.tensors);
         let is_new = |t: &TensorMeta| t.is_scaled() || t.is_sparse();
-        let tensors: Vec<&TensorMeta> = of_nodes.chain(of_edges).collect();
-        if tensors.iter().any(|t| !t.class_names.is_empty()) {
+        if self.all_tensors().any(|t| !t.class_names.is_empty()) {
             return 4;
         }
         if self.node_types.iter().any(|t| t.order.is_some()) {
             return 3;
         }
-        if tensors.into_iter().any(is_new) { 2 } else { u32::from(self.can_change()) }
+        if self.all_tensors().any(is_new) { 2 } else { u32::from(self.can_change()) }
     }
 
     /// Whether there is anything that a store of version 0, which never changes, cannot have.
@@ -449,7 +463,7 @@ pub(crate) struct SegmentMeta {
     /// Blocks of the `.map` file.
     pub map_blocks: u64,
     /// The inner blocks of the page table, in order.
-    pub table: Vec<TableRef>,
+    pub table: Vec<Located>,
 }
 
 impl SegmentMeta {
@@ -463,12 +477,4 @@ impl SegmentMeta {
         let table = self.map_blocks * ng_io::BLOCK_BYTES as u64;
         self.physical_pages() * u64::from(self.page_bytes) + table
     }
-}
-
-/// A pointer to a block of a `.map` file, with the checksum of that block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct TableRef {
-    pub block: u64,
-    pub crc: u32,
 }

@@ -1,5 +1,7 @@
 //! Where a block is, and what it must sum up to.
 
+use serde::{Deserialize, Serialize};
+
 /// Which of a segment's files a cached block is in; part of its cache key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
@@ -8,7 +10,8 @@ pub(crate) enum Place {
 }
 
 /// Where a block is on disk and what it must sum up to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Located {
     pub block: u64,
     pub crc: u32,

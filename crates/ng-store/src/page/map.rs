@@ -131,15 +131,10 @@ pub(crate) enum Slot {
     Dead,
 }
 
-#[derive(Clone, Debug, Default)]
-struct Leaf {
-    slots: [Option<Slot>; FANOUT],
-}
-
 #[derive(Clone, Debug)]
 enum Node {
     Inner(Box<[Option<Arc<Node>>; FANOUT]>),
-    Leaf(Box<Leaf>),
+    Leaf(Box<[Option<Slot>; FANOUT]>),
 }
 
 /// A persistent map from logical pages to what a commit made of them.
@@ -173,7 +168,7 @@ impl PageMap {
         loop {
             let place = (page >> shift) as usize % FANOUT;
             match node {
-                Node::Leaf(leaf) => return leaf.slots.get(place)?.as_ref(),
+                Node::Leaf(slots) => return slots.get(place)?.as_ref(),
                 Node::Inner(children) => node = children.get(place)?.as_deref()?,
             }
             shift = shift.saturating_sub(BITS);
@@ -198,7 +193,7 @@ impl PageMap {
         loop {
             let place = (page >> shift) as usize % FANOUT;
             match Arc::make_mut(link) {
-                Node::Leaf(leaf) => match leaf.slots.get_mut(place)?.as_mut()? {
+                Node::Leaf(slots) => match slots.get_mut(place)?.as_mut()? {
                     Slot::Changed(held) => return Some(&mut Arc::make_mut(held).bytes),
                     Slot::Dead => return None,
                 },
@@ -226,7 +221,7 @@ impl PageMap {
             let empty = || Arc::new(empty_node(shift == 0));
             let place = (page >> shift) as usize % FANOUT;
             match Arc::make_mut(link.get_or_insert_with(empty)) {
-                Node::Leaf(leaf) => return &mut leaf.slots[place],
+                Node::Leaf(slots) => return &mut slots[place],
                 Node::Inner(children) => link = &mut children[place],
             }
             shift = shift.saturating_sub(BITS);
@@ -263,8 +258,8 @@ fn walk<'a>(node: &'a Node, prefix: u64, visit: &mut dyn FnMut(u64, &'a Slot)) {
                 }
             }
         }
-        Node::Leaf(leaf) => {
-            for (place, slot) in leaf.slots.iter().enumerate() {
+        Node::Leaf(slots) => {
+            for (place, slot) in slots.iter().enumerate() {
                 if let Some(slot) = slot {
                     visit((prefix << BITS) | place as u64, slot);
                 }

@@ -162,8 +162,7 @@ impl Pages {
         let mut inners: Vec<u64> = leaves.iter().map(|leaf| leaf / INNER_ENTRIES as u64).collect();
         inners.dedup();
         let table = &segment.meta.table;
-        let pointers = inners.iter().map(|inner| table.get(*inner as usize));
-        let located = pointers.map(|p| p.map(|p| Located { block: p.block, crc: p.crc }));
+        let located = inners.iter().map(|inner| table.get(*inner as usize).copied());
         let located = located.collect::<Option<Vec<_>>>().ok_or_else(|| {
             segment.damaged(0, &Damage::new("the catalog lacks a page table block"))
         })?;

@@ -269,12 +269,23 @@ pub(crate) fn entry_bytes(blocks_per_page: u64) -> usize {
     12 + 4 * blocks_per_page as usize
 }
 
-/// A block of entries for pages from `first_logical` on, none of which exists.
-pub(crate) fn empty_entries(segment: u32, first_logical: u64, page_bytes: u32) -> Vec<u8> {
+/// A block of some kind that says no more than its segment.
+fn blank(kind: u8, segment: u32) -> Vec<u8> {
     let mut block = vec![0; BLOCK_BYTES];
     put(&mut block, 0, &MAGIC.to_le_bytes());
-    put(&mut block, 2, &[KIND_ENTRIES]);
+    put(&mut block, 2, &[kind]);
     put(&mut block, 4, &segment.to_le_bytes());
+    block
+}
+
+fn put_pointer(block: &mut [u8], at: usize, to: &Located) {
+    put(block, at, &to.block.to_le_bytes());
+    put(block, at + 8, &to.crc.to_le_bytes());
+}
+
+/// A block of entries for pages from `first_logical` on, none of which exists.
+pub(crate) fn empty_entries(segment: u32, first_logical: u64, page_bytes: u32) -> Vec<u8> {
+    let mut block = blank(KIND_ENTRIES, segment);
     put(&mut block, 8, &first_logical.to_le_bytes());
     let blocks_per_page = u64::from(page_bytes) / BLOCK_BYTES as u64;
     for place in 0..pages_per_child(page_bytes) {
@@ -305,15 +316,11 @@ pub(crate) fn encode_fan(
     first_logical: u64,
     children: &[Located; FAN_CHILDREN as usize],
 ) -> Vec<u8> {
-    let mut block = vec![0; BLOCK_BYTES];
-    put(&mut block, 0, &MAGIC.to_le_bytes());
-    put(&mut block, 2, &[KIND_FAN]);
-    put(&mut block, 4, &segment.to_le_bytes());
+    let mut block = blank(KIND_FAN, segment);
     put(&mut block, 8, &first_logical.to_le_bytes());
     for (place, child) in children.iter().enumerate() {
         let at = LEAF_HEADER_BYTES + place * INNER_ENTRY_BYTES;
-        put(&mut block, at, &child.block.to_le_bytes());
-        put(&mut block, at + 8, &child.crc.to_le_bytes());
+        put_pointer(&mut block, at, child);
     }
     block
 }
@@ -326,10 +333,7 @@ pub(crate) fn encode_leaf(
     epoch: u32,
     crcs: &[u8],
 ) -> Vec<u8> {
-    let mut block = vec![0; BLOCK_BYTES];
-    put(&mut block, 0, &MAGIC.to_le_bytes());
-    put(&mut block, 2, &[KIND_RUN]);
-    put(&mut block, 4, &segment.to_le_bytes());
+    let mut block = blank(KIND_RUN, segment);
     put(&mut block, 8, &first_page.to_le_bytes());
     put(&mut block, 16, &first_physical.to_le_bytes());
     put(&mut block, 24, &epoch.to_le_bytes());
@@ -387,16 +391,12 @@ impl<'a> Inner<'a> {
 
 /// Encodes an inner block from the blocks of its leaves.
 pub(crate) fn encode_inner(segment: u32, index: u32, entries: &[Located]) -> Vec<u8> {
-    let mut block = vec![0; BLOCK_BYTES];
-    put(&mut block, 0, &MAGIC.to_le_bytes());
-    put(&mut block, 2, &[KIND_INNER]);
-    put(&mut block, 4, &segment.to_le_bytes());
+    let mut block = blank(KIND_INNER, segment);
     put(&mut block, 8, &index.to_le_bytes());
     put(&mut block, 12, &(entries.len() as u32).to_le_bytes());
     for (place, leaf) in entries.iter().enumerate() {
         let at = INNER_HEADER_BYTES + place * INNER_ENTRY_BYTES;
-        put(&mut block, at, &leaf.block.to_le_bytes());
-        put(&mut block, at + 8, &leaf.crc.to_le_bytes());
+        put_pointer(&mut block, at, leaf);
     }
     block
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ng_types::checksum;
 
-use crate::catalog::{SegmentMeta, TableRef};
+use crate::catalog::SegmentMeta;
 use crate::error::BuildError;
 use crate::io::{Appender, BLOCK_BYTES, Disk};
 use crate::page::{
@@ -33,14 +33,7 @@ impl SegmentWriter {
     ) -> Result<Self, BuildError> {
         let data = Appender::create(Arc::clone(disk), &data_file(name))?;
         let table = Appender::create(Arc::clone(disk), &table_file(name))?;
-        let meta = SegmentMeta {
-            name: name.into(),
-            page_bytes,
-            num_pages: 0,
-            physical_pages: None,
-            map_blocks: 0,
-            table: Vec::new(),
-        };
+        let meta = SegmentMeta { name: name.into(), page_bytes, ..SegmentMeta::default() };
         Ok(Self { id, data, table, meta, leaf: Vec::new(), leaf_first: 0, inner: Vec::new() })
     }
 
@@ -66,15 +59,10 @@ impl SegmentWriter {
 
     fn flush_leaf(&mut self) -> Result<(), BuildError> {
         let num_pages = (self.meta.num_pages - self.leaf_first) as u32;
-        let block = encode_leaf(
-            self.id,
-            (self.leaf_first, self.leaf_first),
-            num_pages,
-            FIRST_EPOCH,
-            &self.leaf,
-        );
+        let first = (self.leaf_first, self.leaf_first);
+        let block = encode_leaf(self.id, first, num_pages, FIRST_EPOCH, &self.leaf);
         let pointer = self.push_table_block(&block)?;
-        self.inner.push(Located { block: pointer.block, crc: pointer.crc });
+        self.inner.push(pointer);
         self.leaf.clear();
         self.leaf_first = self.meta.num_pages;
         if self.inner.len() == INNER_ENTRIES {
@@ -91,9 +79,9 @@ impl SegmentWriter {
         Ok(())
     }
 
-    fn push_table_block(&mut self, block: &[u8]) -> Result<TableRef, BuildError> {
+    fn push_table_block(&mut self, block: &[u8]) -> Result<Located, BuildError> {
         self.table.write(block)?;
-        let pointer = TableRef { block: self.meta.map_blocks, crc: checksum::of(block) };
+        let pointer = Located { block: self.meta.map_blocks, crc: checksum::of(block) };
         self.meta.map_blocks += 1;
         Ok(pointer)
     }

@@ -440,9 +440,7 @@ impl Drop for Store {
 
 fn row_layouts(catalog: &Catalog) -> Vec<Option<RowLayout>> {
     let mut layouts = vec![None; catalog.segments.len()];
-    let nodes = catalog.node_types.iter().flat_map(|t| &t.tensors);
-    let edges = catalog.edge_types.iter().flat_map(|t| &t.tensors);
-    for tensor in nodes.chain(edges) {
+    for tensor in catalog.all_tensors() {
         if let Some(layout) = layouts.get_mut(tensor.segment as usize) {
             *layout = Some(tensor.layout());
         }

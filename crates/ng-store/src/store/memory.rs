@@ -38,9 +38,7 @@ pub(super) fn slack_bytes(budget: &Budget) -> u64 {
 /// Divides `bytes` between the caches of a store and batches.
 pub(crate) fn divide(catalog: &Catalog, bytes: u64) -> Division {
     let size = SegmentMeta::disk_bytes;
-    let nodes = catalog.node_types.iter().flat_map(|t| &t.tensors);
-    let edges = catalog.edge_types.iter().flat_map(|t| &t.tensors);
-    let wide = nodes.chain(edges).filter(|t| t.layout().row_bytes() >= ROW_BYTES_MIN);
+    let wide = catalog.all_tensors().filter(|t| t.layout().row_bytes() >= ROW_BYTES_MIN);
     let wide_bytes: u64 =
         wide.filter_map(|t| catalog.segments.get(t.segment as usize)).map(size).sum();
     let all_bytes: u64 = catalog.segments.iter().map(size).sum();

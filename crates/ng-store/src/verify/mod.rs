@@ -273,9 +273,8 @@ impl<'a> Run<'a> {
         }
         let dictionaries = nodes.iter().filter_map(|owner| owner.dictionary);
         let dictionaries = dictionaries.flat_map(|d| [d.names, d.names_index, d.keys]);
-        let tensors = nodes.iter().flat_map(|owner| &owner.tensors);
-        let tensors = tensors.chain(edges.iter().flat_map(|owner| &owner.tensors));
         let entries = |t: &TensorMeta| t.sparse.map(|sparse| sparse.entries);
+        let tensors = version.catalog.all_tensors();
         let tensors = tensors.flat_map(|t| [Some(t.segment), t.scales, entries(t)]).flatten();
         let orders = nodes.iter().filter_map(|owner| owner.order).map(|order| order.segment);
         for segment in dictionaries.chain(orders).chain(tensors) {

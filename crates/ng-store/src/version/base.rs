@@ -62,13 +62,11 @@ impl Version {
     }
 
     pub fn node_type(&self, id: NodeTypeId) -> Result<&NodeTypeMeta, ReadError> {
-        let missing = || ReadError::Missing { what: format!("node type {}", id.0) };
-        self.catalog.node_types.get(usize::from(id.0)).ok_or_else(missing)
+        self.catalog.node_type(id)
     }
 
     pub fn edge_type(&self, id: EdgeTypeId) -> Result<&EdgeTypeMeta, ReadError> {
-        let missing = || ReadError::Missing { what: format!("edge type {}", id.0) };
-        self.catalog.edge_types.get(usize::from(id.0)).ok_or_else(missing)
+        self.catalog.edge_type(id)
     }
 
     /// An edge type with its page and index segments.

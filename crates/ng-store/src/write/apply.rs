@@ -43,21 +43,9 @@ impl Edit {
         }
     }
 
-    pub fn node_meta(&self, id: NodeTypeId) -> Result<&NodeTypeMeta, UpdateError> {
-        let what = || format!("node type {}", id.0);
-        let found = self.catalog.node_types.get(usize::from(id.0));
-        Ok(found.ok_or_else(|| ReadError::Missing { what: what() })?)
-    }
-
     fn node_meta_mut(&mut self, id: NodeTypeId) -> Result<&mut NodeTypeMeta, UpdateError> {
         let what = || format!("node type {}", id.0);
         let found = self.catalog.node_types.get_mut(usize::from(id.0));
-        Ok(found.ok_or_else(|| ReadError::Missing { what: what() })?)
-    }
-
-    pub fn edge_meta(&self, id: EdgeTypeId) -> Result<&EdgeTypeMeta, UpdateError> {
-        let what = || format!("edge type {}", id.0);
-        let found = self.catalog.edge_types.get(usize::from(id.0));
         Ok(found.ok_or_else(|| ReadError::Missing { what: what() })?)
     }
 
@@ -72,7 +60,7 @@ impl Edit {
         node_type: NodeTypeId,
         may_reuse: impl Fn(u64) -> bool,
     ) -> Result<u64, UpdateError> {
-        let meta = self.node_meta(node_type)?;
+        let meta = self.catalog.node_type(node_type)?;
         let (bound, dead) = (meta.num_nodes, meta.dead);
         if let Some(BitmapMeta { segment, root }) = dead.filter(|_| self.catalog.reuse_ids) {
             let free = Bitmap::new(segment, root).find(self, may_reuse)?;
@@ -91,7 +79,7 @@ impl Edit {
         if !is_new {
             self.set_dead(node_type, id, false)?;
         }
-        let tensors = self.node_meta(node_type)?.tensors.len() as u16;
+        let tensors = self.catalog.node_type(node_type)?.tensors.len() as u16;
         for index in 0..tensors {
             let tensor = TensorRef { owner: Owner::Node(node_type), index };
             self.clear_row(tensor, id, is_new)?;
@@ -104,7 +92,7 @@ impl Edit {
         node_type: NodeTypeId,
         id: u64,
     ) -> Result<(), UpdateError> {
-        let meta = self.node_meta(node_type)?;
+        let meta = self.catalog.node_type(node_type)?;
         let (bound, name) = (meta.num_nodes, meta.name.clone());
         let unsupported = |what: String| Err(UpdateError::Unsupported { what });
         if meta.dictionary.is_some() {
@@ -128,14 +116,14 @@ impl Edit {
 
     /// Whether a node was deleted.
     pub fn is_dead(&mut self, node_type: NodeTypeId, id: u64) -> Result<bool, UpdateError> {
-        match self.node_meta(node_type)?.dead {
+        match self.catalog.node_type(node_type)?.dead {
             Some(BitmapMeta { segment, root }) => Ok(Bitmap::new(segment, root).get(self, id)?),
             None => Ok(false),
         }
     }
 
     fn set_dead(&mut self, node_type: NodeTypeId, id: u64, dead: bool) -> Result<(), UpdateError> {
-        let meta = match self.node_meta(node_type)?.dead {
+        let meta = match self.catalog.node_type(node_type)?.dead {
             Some(meta) => meta,
             None => {
                 let name = format!("n{}.dead", node_type.0);
@@ -159,7 +147,7 @@ impl Edit {
         if self.nodes_are_checked {
             return Ok(());
         }
-        let meta = self.node_meta(node_type)?;
+        let meta = self.catalog.node_type(node_type)?;
         let why = if id >= meta.num_nodes {
             format!("ids are below {}", meta.num_nodes)
         } else if meta.num_nodes_live < meta.num_nodes && self.is_dead(node_type, id)? {
@@ -167,13 +155,13 @@ impl Edit {
         } else {
             return Ok(());
         };
-        let node_type = self.node_meta(node_type)?.name.clone();
+        let node_type = self.catalog.node_type(node_type)?.name.clone();
         Err(UpdateError::NodeNotFound { node_type, id, why })
     }
 
     /// An error unless all of these nodes exist.
     pub fn check_nodes(&mut self, node_type: NodeTypeId, ids: &[u64]) -> Result<(), UpdateError> {
-        let meta = self.node_meta(node_type)?;
+        let meta = self.catalog.node_type(node_type)?;
         let (bound, dead) = (meta.num_nodes, meta.dead);
         let missing = match (ids.iter().find(|id| **id >= bound), dead) {
             (Some(id), _) => Some(*id),
@@ -203,7 +191,7 @@ impl Edit {
         let mut removed = 0;
         for number in 0..self.catalog.edge_types.len() as u16 {
             let edge_type = EdgeTypeId(number);
-            let meta = self.edge_meta(edge_type)?;
+            let meta = self.catalog.edge_type(edge_type)?;
             if meta.destination != node_type {
                 continue;
             }
@@ -233,7 +221,7 @@ impl Edit {
         destination: u64,
         mut entry: Entry,
     ) -> Result<u64, UpdateError> {
-        let meta = self.edge_meta(edge_type)?;
+        let meta = self.catalog.edge_type(edge_type)?;
         let (source_type, destination_type) = (meta.source, meta.destination);
         let (unique, reverse, has_edge_ids) = (meta.unique, meta.reverse, meta.has_edge_ids);
         self.check_node(source_type, entry.source)?;
@@ -269,7 +257,7 @@ impl Edit {
         destination: u64,
         entry: &Entry,
     ) -> Result<(), UpdateError> {
-        let has_time = self.edge_meta(edge_type)?.has_time;
+        let has_time = self.catalog.edge_type(edge_type)?.has_time;
         let mut lists = self.lists(edge_type)?;
         match lists.find(destination, entry.source)?.first() {
             Some((position, old)) if !has_time || old.time == entry.time => {
@@ -285,7 +273,7 @@ impl Edit {
 
     /// Gives out an edge id, with a row of zeros in every edge tensor, in the type and its reverse.
     fn next_edge_id(&mut self, edge_type: EdgeTypeId) -> Result<u64, UpdateError> {
-        let meta = self.edge_meta(edge_type)?;
+        let meta = self.catalog.edge_type(edge_type)?;
         let (id, reverse) = (meta.num_edge_ids, meta.reverse);
         for owner in [Some(edge_type), reverse.filter(|r| *r != edge_type)].into_iter().flatten() {
             let found = self.catalog.edge_types.get_mut(usize::from(owner.0));
@@ -307,7 +295,7 @@ impl Edit {
         destination: u64,
         edge_id: Option<u64>,
     ) -> Result<u64, UpdateError> {
-        let meta = self.edge_meta(edge_type)?;
+        let meta = self.catalog.edge_type(edge_type)?;
         let (source_type, destination_type) = (meta.source, meta.destination);
         let (reverse, relation) = (meta.reverse, meta.relation.clone());
         if let Some(id) = edge_id.filter(|_| !meta.has_edge_ids) {
@@ -366,7 +354,7 @@ impl Edit {
         ids: &'i [u64],
     ) -> Result<Cow<'i, [u64]>, UpdateError> {
         let Owner::Node(node_type) = tensor.owner else { return Ok(Cow::Borrowed(ids)) };
-        match (self.node_meta(node_type)?.order, self.store()) {
+        match (self.catalog.node_type(node_type)?.order, self.store()) {
             (Some(meta), Some(store)) => {
                 let segment = self.segment(meta.segment)?;
                 Ok(Cow::Owned(read_rows(&store.pages, &meta, segment, ids)?))
@@ -439,7 +427,7 @@ impl Edit {
         let Owner::Edge(id) = tensor.owner else {
             return Ok(());
         };
-        let bound = self.edge_meta(id)?.num_edge_ids;
+        let bound = self.catalog.edge_type(id)?.num_edge_ids;
         let Some(row) = rows.iter().find(|row| **row >= bound) else {
             return Ok(());
         };

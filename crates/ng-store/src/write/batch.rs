@@ -135,7 +135,7 @@ impl WriteBatch {
         let deleted =
             ids.iter().find(|id| self.is_draft && !self.ops.deleted.is_empty() && is_deleted(id));
         if let Some(id) = deleted.copied() {
-            let node_type = self.edit()?.node_meta(node_type)?.name.clone();
+            let node_type = self.edit()?.catalog.node_type(node_type)?.name.clone();
             return Err(UpdateError::NodeNotFound { node_type, id, why: "it was deleted".into() });
         }
         self.run(|edit| edit.check_nodes(node_type, ids))
@@ -295,7 +295,7 @@ impl WriteBatch {
                 );
                 return Err(UpdateError::Unsupported { what });
             }
-            let meta = batch.edit()?.edge_meta(edge_type)?;
+            let meta = batch.edit()?.catalog.edge_type(edge_type)?;
             let (ends, has_ids) =
                 ([(meta.source, sources), (meta.destination, destinations)], meta.has_edge_ids);
             if meta.unique {

@@ -184,9 +184,7 @@ fn work(snapshot: &Snapshot) -> u64 {
         owner.map_or(0, |owner| owner.num_nodes)
     };
     let lists: u64 = catalog.edge_types.iter().map(nodes).sum();
-    let of_nodes = catalog.node_types.iter().flat_map(|t| &t.tensors);
-    let of_edges = catalog.edge_types.iter().flat_map(|t| &t.tensors);
-    lists + of_nodes.chain(of_edges).map(|tensor| tensor.num_rows).sum::<u64>()
+    lists + catalog.all_tensors().map(|tensor| tensor.num_rows).sum::<u64>()
 }
 
 /// A rewriting under way.

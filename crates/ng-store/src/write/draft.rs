@@ -31,7 +31,7 @@ impl Edit {
 
     /// Counts edges between nodes that were checked, and says which edge id the first one gets.
     pub fn draft_edges(&mut self, edge_type: EdgeTypeId, count: u64) -> Result<u64, UpdateError> {
-        let meta = self.edge_meta(edge_type)?;
+        let meta = self.catalog.edge_type(edge_type)?;
         let (reverse, first) = (meta.reverse, meta.num_edge_ids);
         for owner in [Some(edge_type), reverse].into_iter().flatten() {
             let found = self.catalog.edge_types.get_mut(usize::from(owner.0));
@@ -65,13 +65,13 @@ impl Edit {
 
     /// Memory that a new node may take: its rows.
     pub fn node_cost_bytes(&mut self, node_type: NodeTypeId) -> Result<u64, UpdateError> {
-        Ok(self.node_meta(node_type)?.tensors.iter().map(TensorMeta::new_row_bytes).sum())
+        Ok(self.catalog.node_type(node_type)?.tensors.iter().map(TensorMeta::new_row_bytes).sum())
     }
 
     /// Memory that a new edge may take: for each end its page and the one that this evicts to, and
     /// its rows.
     pub fn edge_cost_bytes(&mut self, edge_type: EdgeTypeId) -> Result<u64, UpdateError> {
-        let tensors = &self.edge_meta(edge_type)?.tensors;
+        let tensors = &self.catalog.edge_type(edge_type)?.tensors;
         let rows: u64 = tensors.iter().map(TensorMeta::new_row_bytes).sum();
         Ok(4 * u64::from(self.catalog.page_bytes) + rows)
     }
@@ -91,7 +91,7 @@ impl Edit {
     fn degree(&mut self, node_type: NodeTypeId, id: u64) -> Result<u64, UpdateError> {
         let mut degree = 0;
         for number in 0..self.catalog.edge_types.len() as u16 {
-            let meta = self.edge_meta(EdgeTypeId(number))?;
+            let meta = self.catalog.edge_type(EdgeTypeId(number))?;
             // Lists do not have yet what the draft has only counted.
             if meta.destination == node_type {
                 degree += self.lists(EdgeTypeId(number))?.degree(id)?;
@@ -107,7 +107,7 @@ impl Edit {
         sources: &[NodeId],
         destinations: &[NodeId],
     ) -> Result<(), UpdateError> {
-        let reverse = self.edge_meta(edge_type)?.reverse;
+        let reverse = self.catalog.edge_type(edge_type)?.reverse;
         let mut nodes = destinations.to_vec();
         if reverse == Some(edge_type) {
             nodes.extend_from_slice(sources);
@@ -125,7 +125,7 @@ impl Edit {
         edge_type: EdgeTypeId,
         mut nodes: Vec<NodeId>,
     ) -> Result<(), UpdateError> {
-        let topology = &self.edge_meta(edge_type)?.topology;
+        let topology = &self.catalog.edge_type(edge_type)?.topology;
         let (topo, index, root) = (topology.pages, topology.index, topology.l_root);
         let Some((store, root)) = self.store().zip(root) else {
             return Ok(());

@@ -7,7 +7,6 @@ use std::ops::Range;
 
 use ng_types::checksum;
 
-use crate::catalog::TableRef;
 use crate::error::{Damage, ReadError};
 use crate::page::{
     Entries, FAN_CHILDREN, INNER_ENTRIES, Leaf, Located, Pages, Placed, empty_entries, encode_fan,
@@ -28,7 +27,7 @@ pub(crate) struct Moves {
 #[derive(Debug, Default)]
 pub(crate) struct NewTable {
     /// The inner blocks, for the catalog.
-    pub table: Vec<TableRef>,
+    pub table: Vec<Located>,
     /// To be written: number and bytes.
     pub blocks: Vec<(u64, Vec<u8>)>,
     /// Blocks that only the old table reaches.
@@ -111,13 +110,8 @@ impl TableEdit<'_> {
             self.out.retired.push(old.block);
         } else if let Some(physical) = as_run(first, group) {
             let (count, epoch) = (group.len() as u32, self.epoch);
-            return Ok(self.add(encode_leaf(
-                id,
-                (first, physical),
-                count,
-                epoch,
-                crcs.as_flattened(),
-            )));
+            let crcs = crcs.as_flattened();
+            return Ok(self.add(encode_leaf(id, (first, physical), count, epoch, crcs)));
         }
         let mut children = self.open_leaf(leaf, old)?;
         let width = self.placed.blocks_per_page();
@@ -138,7 +132,7 @@ impl TableEdit<'_> {
         for (child, place) in children.into_iter().zip(&mut places) {
             *place = match child {
                 Child::Old(located) => located,
-                Child::New(bytes) if self.is_empty(&bytes)? => Located::NOWHERE,
+                Child::New(bytes) if self.is_empty(&bytes) => Located::NOWHERE,
                 Child::New(bytes) => self.add(bytes),
             };
         }
@@ -204,10 +198,10 @@ impl TableEdit<'_> {
         Ok(copy)
     }
 
-    fn is_empty(&self, bytes: &[u8]) -> Result<bool, ReadError> {
+    fn is_empty(&self, bytes: &[u8]) -> bool {
         let empty = empty_entries(0, 0, self.placed.meta.page_bytes);
         // Headers differ, entries do not.
-        Ok(bytes.get(32..) == empty.get(32..))
+        bytes.get(32..) == empty.get(32..)
     }
 
     /// New inner blocks over the changed leaves, and over leaves that came into being.
@@ -242,9 +236,8 @@ impl TableEdit<'_> {
                     *entry = *located;
                 }
             }
-            let Located { block, crc } =
-                self.add(encode_inner(self.placed.id, inner as u32, &entries));
-            self.out.table.push(TableRef { block, crc });
+            let added = self.add(encode_inner(self.placed.id, inner as u32, &entries));
+            self.out.table.push(added);
         }
         Ok(())
     }
