@@ -30,5 +30,5 @@ pub(crate) use table::{
     Entries, FAN_CHILDREN, INNER_ENTRIES, Inner, Leaf, LeafSpec, empty_entries, encode_fan,
     encode_inner, encode_leaf, pages_per_child, pages_per_leaf, set_entry,
 };
-pub(crate) use table_scan::{Found, scan_table};
+pub(crate) use table_scan::{Found, TableContent, decode_child, decode_leaf, scan_table};
 pub(crate) use writer::{FinishedSegment, SegmentWriter};

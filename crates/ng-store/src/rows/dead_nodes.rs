@@ -11,16 +11,14 @@ use crate::io::{BLOCK_BYTES, Disk};
 use crate::page::{FinishedSegment, SegmentWriter};
 use crate::store::Snapshot;
 use crate::topology::GMAP_NODES;
-use crate::tree::{Record, TreeCursor, TreeKind, TreeWriter, read_page, set_bits};
+use crate::tree::{BitmapWriter, TreeCursor, TreeKind, read_page, set_bits};
 
 /// Writes the list; nodes ascend.
 pub(crate) struct DeadNodesWriter {
     node_type: NodeTypeId,
     segment: u32,
     pages: SegmentWriter,
-    tree: TreeWriter,
-    block: Option<u64>,
-    bits: Vec<u8>,
+    bitmap: BitmapWriter,
     count: u64,
 }
 
@@ -40,36 +38,16 @@ impl DeadNodesWriter {
     ) -> Result<Self, BuildError> {
         let name = format!("n{}.dead", node_type.0);
         let pages = SegmentWriter::create(disk, segment, &name, BLOCK_BYTES as u32)?;
-        let (tree, bits) = (TreeWriter::new(TreeKind::Gmap), vec![0; BLOCK_BYTES]);
-        Ok(Self { node_type, segment, pages, tree, block: None, bits, count: 0 })
+        Ok(Self { node_type, segment, pages, bitmap: BitmapWriter::new(), count: 0 })
     }
 
     pub fn push(&mut self, node: NodeId) -> Result<(), BuildError> {
-        let block = node / GMAP_NODES;
-        if self.block != Some(block) {
-            self.close()?;
-            self.block = Some(block);
-        }
-        let bit = (node % GMAP_NODES) as usize;
-        if let Some(byte) = self.bits.get_mut(bit / 8) {
-            *byte |= 1 << (bit % 8);
-        }
         self.count += 1;
-        Ok(())
-    }
-
-    fn close(&mut self) -> Result<(), BuildError> {
-        let Some(key) = self.block.take() else {
-            return Ok(());
-        };
-        let page = self.pages.push_page(&self.bits)?;
-        self.bits.fill(0);
-        self.tree.push(&mut self.pages, Record { key, page, extra: 0 })
+        self.bitmap.push(&mut self.pages, node)
     }
 
     pub fn finish(mut self) -> Result<DeadNodesPart, BuildError> {
-        self.close()?;
-        let root = self.tree.finish(&mut self.pages)?;
+        let root = self.bitmap.finish(&mut self.pages)?;
         let meta = BitmapMeta { segment: self.segment, root };
         let (node_type, count) = (self.node_type, self.count);
         Ok(DeadNodesPart { node_type, meta, segment: self.pages.finish()?, count })

@@ -123,7 +123,7 @@ impl<'a> TopologyEdit<'a> {
             return Err(ReadError::PositionOutOfRange { node, position, degree });
         }
         match home {
-            Home::Long(list) => self.h_set(list, position, &raw),
+            Home::Long(list) => self.h_overwrite(list, position, &raw, 0),
             Home::Short(home) => self.set_short(home, node, position as usize, &raw),
         }
     }

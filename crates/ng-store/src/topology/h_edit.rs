@@ -92,16 +92,6 @@ impl TopologyEdit<'_> {
         self.insert_short(home, list.node, 0, &rest)
     }
 
-    /// Overwrites an entry.
-    pub(super) fn h_set(
-        &mut self,
-        list: HList,
-        position: u64,
-        raw: &[u8],
-    ) -> Result<(), ReadError> {
-        self.h_overwrite(list, position, raw, 0)
-    }
-
     /// Makes a list of raw entries that has no pages yet.
     pub(super) fn h_create(&mut self, node: u64, raw: &[u8]) -> Result<(), ReadError> {
         let degree = (raw.len() / self.layout.entry_bytes()) as u64;
@@ -285,7 +275,7 @@ impl TopologyEdit<'_> {
     }
 
     /// Writes one entry into a page that is there, which then has `more` entries.
-    fn h_overwrite(
+    pub(super) fn h_overwrite(
         &mut self,
         list: HList,
         position: u64,

@@ -12,11 +12,10 @@ use crate::catalog::TopologyMeta;
 use crate::error::BuildError;
 use crate::io::{BLOCK_BYTES, Disk};
 use crate::page::{FinishedSegment, SegmentWriter};
-use crate::topology::GMAP_NODES;
 use crate::topology::h_page::HPageBuilder;
 use crate::topology::l_page::LPageBuilder;
 use crate::topology::{Entry, EntryLayout};
-use crate::tree::{Record, TreeKind, TreeWriter};
+use crate::tree::{BitmapWriter, Record, TreeKind, TreeWriter};
 
 /// What the builder tells a new writer.
 pub(crate) struct TopologySpec {
@@ -39,8 +38,7 @@ pub struct TopologyWriter {
     index: SegmentWriter,
     l_tree: TreeWriter,
     h_tree: TreeWriter,
-    gmap_tree: TreeWriter,
-    gmap: Gmap,
+    gmap: BitmapWriter,
     l_page: LPageBuilder,
     list: Vec<u8>,
     destination: Option<NodeId>,
@@ -64,12 +62,6 @@ struct Hub {
     first_page: u64,
     degree: u64,
     page: HPageBuilder,
-}
-
-#[derive(Default)]
-struct Gmap {
-    block: Option<u64>,
-    bits: Vec<u8>,
 }
 
 /// A finished topology, to be given to [`crate::StoreBuilder::add`].
@@ -101,8 +93,7 @@ impl TopologyWriter {
             index,
             l_tree: TreeWriter::new(TreeKind::L),
             h_tree: TreeWriter::new(TreeKind::H),
-            gmap_tree: TreeWriter::new(TreeKind::Gmap),
-            gmap: Gmap::default(),
+            gmap: BitmapWriter::new(),
             l_page,
             list: Vec::new(),
             destination: None,
@@ -249,7 +240,7 @@ impl TopologyWriter {
             let record = Record { key: node, page: hub.first_page, extra: hub.degree };
             self.h_tree.push(&mut self.index, record)?;
             self.num_h_lists += 1;
-            return self.mark_hub(node);
+            return self.gmap.push(&mut self.index, node);
         }
         if !self.l_page.fits(node, self.list.len()) {
             self.close_l_page()?;
@@ -270,28 +261,6 @@ impl TopologyWriter {
         self.l_tree.push(&mut self.index, Record { key, page, extra: 0 })
     }
 
-    fn mark_hub(&mut self, node: NodeId) -> Result<(), BuildError> {
-        let block = node / GMAP_NODES;
-        if self.gmap.block != Some(block) {
-            self.close_gmap()?;
-            self.gmap.block = Some(block);
-            self.gmap.bits = vec![0; BLOCK_BYTES];
-        }
-        let bit = (node % GMAP_NODES) as usize;
-        if let Some(byte) = self.gmap.bits.get_mut(bit / 8) {
-            *byte |= 1 << (bit % 8);
-        }
-        Ok(())
-    }
-
-    fn close_gmap(&mut self) -> Result<(), BuildError> {
-        let Some(key) = self.gmap.block.take() else {
-            return Ok(());
-        };
-        let page = self.index.push_page(&self.gmap.bits)?;
-        self.gmap_tree.push(&mut self.index, Record { key, page, extra: 0 })
-    }
-
     /// Writes what is left and makes it durable.
     ///
     /// # Errors
@@ -299,14 +268,14 @@ impl TopologyWriter {
     pub fn finish(mut self) -> Result<TopologyPart, BuildError> {
         self.close_list()?;
         self.close_l_page()?;
-        self.close_gmap()?;
+        self.gmap.close(&mut self.index)?;
         let meta = TopologyMeta {
             id_width: self.spec.layout.id_width,
             pages: self.spec.pages_segment,
             index: self.spec.index_segment,
             l_root: self.l_tree.finish(&mut self.index)?,
             h_root: self.h_tree.finish(&mut self.index)?,
-            gmap_root: self.gmap_tree.finish(&mut self.index)?,
+            gmap_root: self.gmap.finish(&mut self.index)?,
             num_l_pages: self.num_l_pages,
             num_h_lists: self.num_h_lists,
         };

@@ -5,11 +5,11 @@
 
 use crate::bytes::is_zero;
 use crate::catalog::TreeRoot;
-use crate::error::ReadError;
+use crate::error::{BuildError, ReadError};
 use crate::io::BLOCK_BYTES;
-use crate::page::Edit;
+use crate::page::{Edit, SegmentWriter};
 use crate::topology::GMAP_NODES;
-use crate::tree::{Record, Tree, TreeKind};
+use crate::tree::{Record, Tree, TreeKind, TreeWriter};
 
 /// A set of nodes; whoever changes it keeps the new root of its directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +111,46 @@ impl Bitmap {
             from = record.key.checked_add(1);
         }
         Ok(None)
+    }
+}
+
+/// Writes a set of ascending nodes into fresh pages.
+pub(crate) struct BitmapWriter {
+    directory: TreeWriter,
+    block: Option<u64>,
+    bits: Vec<u8>,
+}
+
+impl BitmapWriter {
+    pub fn new() -> Self {
+        let directory = TreeWriter::new(TreeKind::Gmap);
+        Self { directory, block: None, bits: vec![0; BLOCK_BYTES] }
+    }
+
+    pub fn push(&mut self, pages: &mut SegmentWriter, node: u64) -> Result<(), BuildError> {
+        let block = node / GMAP_NODES;
+        if self.block != Some(block) {
+            self.close(pages)?;
+            self.block = Some(block);
+        }
+        let (byte, bit) = place(node);
+        self.bits[byte] |= bit;
+        Ok(())
+    }
+
+    /// Writes the page that is being filled.
+    pub fn close(&mut self, pages: &mut SegmentWriter) -> Result<(), BuildError> {
+        let Some(key) = self.block.take() else {
+            return Ok(());
+        };
+        let page = pages.push_page(&self.bits)?;
+        self.bits.fill(0);
+        self.directory.push(pages, Record { key, page, extra: 0 })
+    }
+
+    pub fn finish(mut self, pages: &mut SegmentWriter) -> Result<Option<TreeRoot>, BuildError> {
+        self.close(pages)?;
+        self.directory.finish(pages)
     }
 }
 

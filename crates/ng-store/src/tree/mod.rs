@@ -9,7 +9,7 @@ pub(crate) mod edit;
 pub(crate) mod lookup;
 mod page;
 
-pub(crate) use bitmap::{Bitmap, set_bits};
+pub(crate) use bitmap::{Bitmap, BitmapWriter, set_bits};
 pub(crate) use cursor::{TreeCursor, Unclaimed, claim, read_page};
 pub(crate) use edit::{Tree, damaged};
 pub(crate) use lookup::{Hit, sort_by_page};

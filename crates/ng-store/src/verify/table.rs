@@ -2,8 +2,7 @@
 
 use crate::error::{Damage, ReadError};
 use crate::page::{
-    Entries, FAN_CHILDREN, INNER_ENTRIES, Leaf, Located, PageSet, Placed, pages_per_child,
-    table_file,
+    INNER_ENTRIES, Located, PageSet, Placed, TableContent, decode_child, decode_leaf, table_file,
 };
 use crate::verify::Run;
 
@@ -21,15 +20,7 @@ pub(super) struct Table {
 /// A block of the table that covers the pages from the first number on.
 type Covering = (u64, Located);
 
-/// What a leaf, or a block of entries under it, says.
-#[derive(Default)]
-struct Content {
-    /// Logical and physical pages.
-    pages: Vec<(u64, u64)>,
-    children: Vec<Covering>,
-}
-
-type Decode<'a> = dyn Fn(u64, &[u8]) -> Result<Content, Damage> + 'a;
+type Decode<'a> = dyn Fn(u64, &[u8]) -> Result<TableContent, Damage> + 'a;
 
 impl Run<'_> {
     /// Walks the table of `segment`; an error is a budget that is too small.
@@ -94,7 +85,7 @@ impl Run<'_> {
         segment: &Placed,
         blocks: &[Covering],
         decode: &Decode<'_>,
-    ) -> Vec<Content> {
+    ) -> Vec<TableContent> {
         if let Ok(found) = self.try_blocks(segment, blocks, decode) {
             return found;
         }
@@ -113,7 +104,7 @@ impl Run<'_> {
         segment: &Placed,
         blocks: &[Covering],
         decode: &Decode<'_>,
-    ) -> Result<Vec<Content>, ReadError> {
+    ) -> Result<Vec<TableContent>, ReadError> {
         let mut found = Vec::new();
         let located: Vec<Located> = blocks.iter().map(|(_, located)| *located).collect();
         let mut look = |index: usize, bytes: &[u8]| {
@@ -129,32 +120,4 @@ impl Run<'_> {
         self.pages.table_blocks(segment, &located, &mut look)?;
         Ok(found)
     }
-}
-
-fn decode_leaf(segment: &Placed, first: u64, bytes: &[u8]) -> Result<Content, Damage> {
-    let mut content = Content::default();
-    let per_leaf = crate::page::pages_per_leaf(segment.meta.page_bytes);
-    match Leaf::decode(bytes, &segment.leaf_spec(first / per_leaf))? {
-        Leaf::Run(run) => {
-            let (physical, crcs) = run.pages(segment.blocks_per_page());
-            content.pages.extend((first..).zip(physical..).zip(crcs).map(|(pair, _)| pair));
-        }
-        Leaf::Fan(fan) => {
-            let children = (0..FAN_CHILDREN)
-                .filter_map(|child| Some((fan.first_logical(child), fan.child(child)?)));
-            content.children.extend(children);
-        }
-    }
-    Ok(content)
-}
-
-fn decode_child(segment: &Placed, first: u64, bytes: &[u8]) -> Result<Content, Damage> {
-    let entries = Entries::decode(bytes, &segment.leaf_spec_of(first), first)?;
-    let mut content = Content::default();
-    for place in 0..pages_per_child(segment.meta.page_bytes) {
-        if let Some((physical, _, _)) = entries.entry(place) {
-            content.pages.push((first + place, physical));
-        }
-    }
-    Ok(content)
 }

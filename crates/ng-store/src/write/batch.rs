@@ -123,10 +123,7 @@ impl WriteBatch {
         edit.restart(&head.version);
         let done = edit.replay_all(&self.ops.bytes);
         self.edit = Some(edit);
-        if let Err(error) = &done {
-            self.broken = Some(error.to_string());
-        }
-        done
+        done.inspect_err(|error| self.broken = Some(error.to_string()))
     }
 
     /// An error unless all of these nodes exist; a draft has not done yet what it deletes.
@@ -146,22 +143,17 @@ impl WriteBatch {
         &mut self,
         op: impl FnOnce(&mut Edit) -> Result<T, UpdateError>,
     ) -> Result<T, UpdateError> {
-        let result = op(self.edit()?);
-        if let Err(error) = &result
-            && !error.is_refusal()
-        {
-            self.broken = Some(error.to_string());
-        }
-        result
+        op(self.edit()?).inspect_err(|error| {
+            if !error.is_refusal() {
+                self.broken = Some(error.to_string());
+            }
+        })
     }
 
     /// Notes an operation that was done or checked.
     fn note(&mut self, op: &Op<'_>) -> Result<(), UpdateError> {
         let noted = self.ops.push(&self.writer.inner, op);
-        if let Err(error) = &noted {
-            self.broken = Some(error.to_string());
-        }
-        noted
+        noted.inspect_err(|error| self.broken = Some(error.to_string()))
     }
 
     /// Ends a draft that would take much memory: what is done once it is durable has to be done

@@ -164,13 +164,8 @@ impl CheckpointFiles {
             let planned = self
                 .open_segment(inner, &version.base, segment)
                 .and_then(|files| files.plan(inner, segment, epoch));
-            match planned {
-                Ok(plan) => plans.push(plan),
-                Err(error) => {
-                    self.abandon(&plans);
-                    return Err(error);
-                }
-            }
+            let plan = planned.inspect_err(|_| self.abandon(&plans))?;
+            plans.push(plan);
         }
         Ok(plans)
     }
@@ -230,34 +225,15 @@ impl CheckpointFiles {
         let encoded = encoded.and_then(|()| {
             root::encode(&catalog, epoch, version.lsn).map_err(|error| error.to_string())
         });
-        let slot = match encoded {
-            Ok(slot) => slot,
-            Err(what) => {
-                self.abandon(&plans);
-                return Err(UpdateError::Unsupported { what });
-            }
-        };
+        let encoded = encoded.map_err(|what| UpdateError::Unsupported { what });
+        let slot = encoded.inspect_err(|_| self.abandon(&plans))?;
         let room = self.roots.iter_mut().try_for_each(|file| file.allocate(slot.len() as u64));
-        if let Err(error) = room {
-            self.abandon(&plans);
-            return Err(error.into());
-        }
+        room.inspect_err(|_| self.abandon(&plans))?;
         let early = if planted("root_before_pages") { self.write_roots(&slot) } else { Ok(()) };
-        if let Err(error) = early.and_then(|()| self.carry_out(inner, version, &plans)) {
-            poison(&error);
-            return Err(error.into());
-        }
-        let placed = match place(inner, version, &catalog) {
-            Ok(placed) => placed,
-            Err(error) => {
-                self.abandon(&plans);
-                return Err(error.into());
-            }
-        };
-        if let Err(error) = self.write_roots(&slot) {
-            poison(&error);
-            return Err(error.into());
-        }
+        let carried_out = early.and_then(|()| self.carry_out(inner, version, &plans));
+        carried_out.inspect_err(|error| poison(error))?;
+        let placed = place(inner, version, &catalog).inspect_err(|_| self.abandon(&plans))?;
+        self.write_roots(&slot).inspect_err(|error| poison(error))?;
         Ok(Written { catalog, placed, plans })
     }
 
@@ -332,20 +308,13 @@ impl SegmentFiles {
             out: NewTable::default(),
         };
         let page_bytes = u64::from(segment.meta.page_bytes);
-        let table = match edit.apply(&moves) {
-            Ok(table) => table,
-            Err(error) => {
-                self.pages.give_back(&runs);
-                return Err(error.into());
-            }
-        };
+        let table = edit.apply(&moves).inspect_err(|_| self.pages.give_back(&runs))?;
         let room = self.data.allocate(self.pages.len() * page_bytes);
         let room = room.and_then(|()| self.table.allocate(self.blocks.len() * BLOCK_BYTES as u64));
-        if let Err(error) = room {
+        room.inspect_err(|_| {
             self.pages.give_back(&runs);
             self.blocks.give_back(&table.block_runs());
-            return Err(error.into());
-        }
+        })?;
         let meta = SegmentMeta {
             num_pages: segment.num_pages,
             physical_pages: Some(self.pages.len()),

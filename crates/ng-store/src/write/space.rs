@@ -87,7 +87,7 @@ impl Space {
                 (at, seen) = (at + 64, seen + 64);
                 continue;
             }
-            if self.mark_free(at) {
+            if at < self.len && self.mark(at) {
                 push(&mut runs, at);
                 left -= 1;
                 self.reused += 1;
@@ -100,10 +100,6 @@ impl Space {
         }
         self.grow(left);
         runs
-    }
-
-    fn mark_free(&mut self, page: u64) -> bool {
-        page < self.len && self.mark(page)
     }
 
     fn grow(&mut self, count: u64) {
