@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use ng_store::{Owner, TopologyPart, TopologyWriter};
+use ng_store::{Owner, Part, TopologyWriter};
 use ng_types::{EdgeTypeId, NodeTypeId};
 
 use crate::failure::{panicked, store_error};
@@ -31,7 +31,7 @@ struct Watch {
 
 /// What came out.
 pub(crate) struct Topology {
-    pub parts: Vec<TopologyPart>,
+    pub parts: Vec<Part>,
     pub entries: u64,
     /// What was repeated in each edge type, by its place among them.
     pub repeats: Vec<(usize, Repeats)>,

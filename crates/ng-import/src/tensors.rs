@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ng_simd::{ColumnRange, RowEncoder};
-use ng_store::{Owner, SparseWriter, TensorPart, TensorSpec, TensorWriter};
+use ng_store::{Owner, Part, SparseWriter, TensorSpec, TensorWriter};
 use ng_types::Dtype;
 
 use crate::failure::store_error;
@@ -66,7 +66,7 @@ impl Writer {
         }
     }
 
-    fn finish(self) -> Result<TensorPart, ImportError> {
+    fn finish(self) -> Result<Part, ImportError> {
         match self {
             Self::Rows(writer) => writer.finish(),
             Self::Sparse(writer) => writer.finish(),
@@ -240,7 +240,7 @@ impl Importer {
     }
 
     /// The finished tensors.
-    pub(crate) fn finish_tensors(&mut self) -> Result<Vec<TensorPart>, ImportError> {
+    pub(crate) fn finish_tensors(&mut self) -> Result<Vec<Part>, ImportError> {
         for index in 0..self.tensors.open.len() {
             self.settle_scales(TensorId(index))?;
         }

@@ -86,14 +86,8 @@ pub struct ScratchFile {
 impl ScratchFile {
     /// A new, empty file in `directory`.
     pub fn create_in(directory: &Path) -> Result<Self, ScratchError> {
-        let fd = create_unnamed(directory).map_err(|errno| {
-            let source = Arc::new(space::explain(errno, directory, 0));
-            let directory = directory.to_owned();
-            match errno {
-                Errno::NOSPC | Errno::DQUOT => ScratchError::DiskFull { directory, source },
-                _ => ScratchError::Io { action: "create", directory, source },
-            }
-        })?;
+        let created = create_unnamed(directory);
+        let fd = created.map_err(|errno| write_error(directory, errno, "create", 0))?;
         let (len, stats) = (AtomicU64::new(0), Arc::default());
         Ok(Self { directory: directory.to_owned(), fd, len, stats })
     }
@@ -124,7 +118,7 @@ impl ScratchFile {
                 self.len.fetch_max(len, Ordering::AcqRel);
                 Ok(())
             }
-            Err(errno) => Err(self.write_error(errno, "reserve space for", len)),
+            Err(errno) => Err(write_error(&self.directory, errno, "reserve space for", len)),
         }
     }
 
@@ -153,19 +147,11 @@ impl ScratchFile {
 
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), ScratchError> {
         let written = write_full(&self.fd, offset, bytes);
-        written.map_err(|errno| self.write_error(errno, "write", bytes.len() as u64))?;
+        let wanted = bytes.len() as u64;
+        written.map_err(|errno| write_error(&self.directory, errno, "write", wanted))?;
         let scratch_write_bytes = bytes.len() as u64;
         self.stats.add(&IoCounts { scratch_write_bytes, ..IoCounts::default() });
         Ok(())
-    }
-
-    fn write_error(&self, errno: Errno, action: &'static str, wanted_bytes: u64) -> ScratchError {
-        let directory = self.directory.clone();
-        let source = Arc::new(space::explain(errno, &directory, wanted_bytes));
-        match errno {
-            Errno::NOSPC | Errno::DQUOT => ScratchError::DiskFull { directory, source },
-            _ => ScratchError::Io { action, directory, source },
-        }
     }
 
     /// Fills `buffer` from `offset` on, unless the file ends; says how much arrived.
@@ -231,6 +217,20 @@ impl Read for ScratchReader<'_> {
         self.file.read_exact_at(self.at, &mut buffer[..wanted])?;
         self.at += wanted as u64;
         Ok(wanted)
+    }
+}
+
+fn write_error(
+    directory: &Path,
+    errno: Errno,
+    action: &'static str,
+    wanted_bytes: u64,
+) -> ScratchError {
+    let source = Arc::new(space::explain(errno, directory, wanted_bytes));
+    let directory = directory.to_owned();
+    match errno {
+        Errno::NOSPC | Errno::DQUOT => ScratchError::DiskFull { directory, source },
+        _ => ScratchError::Io { action, directory, source },
     }
 }
 

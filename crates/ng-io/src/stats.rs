@@ -150,18 +150,6 @@ pub struct WriteCounts {
     pub sync_us: u64,
 }
 
-impl WriteCounts {
-    /// What happened after `earlier`.
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            writes: self.writes.saturating_sub(earlier.writes),
-            write_bytes: self.write_bytes.saturating_sub(earlier.write_bytes),
-            syncs: self.syncs.saturating_sub(earlier.syncs),
-            sync_us: self.sync_us.saturating_sub(earlier.sync_us),
-        }
-    }
-}
-
 impl WriteStats {
     /// The counters now.
     pub fn counts(&self) -> WriteCounts {

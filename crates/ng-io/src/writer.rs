@@ -164,14 +164,6 @@ impl Writer {
     }
 }
 
-impl std::fmt::Debug for Writer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut debug = f.debug_struct("Writer");
-        debug.field("name", &self.name).field("len", &self.len).field("poisoned", &self.poisoned);
-        debug.finish_non_exhaustive()
-    }
-}
-
 fn open_error(name: &str, source: io::Error) -> WriteError {
     WriteError::Open { file: name.into(), source: Arc::new(source) }
 }

@@ -34,7 +34,7 @@ pub use build::builder::StoreBuilder;
 pub use build::spec::{BuildOptions, BuildSummary, EdgeTypeSpec, Part, TensorSpec};
 pub use catalog::{Catalog, EdgeTypeMeta, NodeTypeMeta, Owner, SparseValue, TensorMeta, TensorRef};
 pub use costs::{DiskCosts, RequestRate};
-pub use dictionary::writer::{DictionaryPart, DictionaryWriter};
+pub use dictionary::writer::DictionaryWriter;
 pub use direct::{
     DirectError, DirectFile, DirectInfo, DirectOptions, DirectPlan, DirectProgress, Position,
     Primary, Spot, TakePrimary, places,
@@ -53,10 +53,10 @@ pub use tensor::reader::GatherStats;
 pub use tensor::sparse::SparseRows;
 pub use tensor::sparse_reader::{SparseSpans, VisitSparse};
 pub use tensor::sparse_writer::SparseWriter;
-pub use tensor::writer::{TensorPart, TensorWriter};
+pub use tensor::writer::TensorWriter;
 pub use topology::{
     Draw, DrawList, Entry, Expansion, ListRequest, NextRequests, Packed, ResidentTopology,
-    STREAM_BYTES_PER_REQUEST, TakeList, TopologyPart, TopologyWriter, VisitLists, from_three,
+    STREAM_BYTES_PER_REQUEST, TakeList, TopologyWriter, VisitLists, from_three,
 };
 pub use verify::{Problem, Progress, VerifyReport, verify, verify_on};
 pub use version::root::FORMAT_VERSION;

@@ -97,7 +97,7 @@ fn content(snapshot: &Snapshot) -> Content {
         let tensor = catalog.find_tensor(*owner, name).unwrap();
         let mut all = Vec::new();
         snapshot
-            .scan_tensor(tensor, &mut |_, rows| {
+            .scan_tensor::<ng_store::ReadError>(tensor, &mut |_, rows| {
                 all.extend_from_slice(rows);
                 Ok(())
             })

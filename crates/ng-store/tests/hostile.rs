@@ -134,7 +134,7 @@ fn ask_everything(files: &Files) {
         let tensor = TensorRef { owner, index: 0 };
         let _ = snapshot.gather(tensor, &[0, 5, 11], &mut [0; 900]);
         let _ = snapshot.gather(tensor, &[0, 5, 11], &mut [0; 12]);
-        let _ = snapshot.scan_tensor(tensor, &mut |_, _| Ok(()));
+        let _ = snapshot.scan_tensor(tensor, &mut |_, _| Ok::<_, ReadError>(()));
     }
     let scaled = TensorRef { owner: Owner::Node(NodeTypeId(0)), index: 1 };
     if let Ok(decoder) = snapshot.decoder(scaled, Dtype::F32) {
@@ -147,7 +147,7 @@ fn ask_everything(files: &Files) {
             (vec![0; spans.num_entries() * 8], vec![0; spans.num_entries() * 4]);
         let _ = snapshot.gather_sparse(&spans, &mut columns, &mut values);
     }
-    let _ = snapshot.scan_sparse(sparse, &mut |_, _| Ok(true));
+    let _ = snapshot.scan_sparse(sparse, &mut |_, _| Ok::<_, ReadError>(()));
     for id in 0..12 {
         let names = snapshot.names(NodeTypeId(0), &[id]).unwrap_or_default();
         let keys: Vec<&str> = names.iter().map(String::as_str).collect();

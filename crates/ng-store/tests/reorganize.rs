@@ -203,7 +203,7 @@ fn the_rows_of_a_scan_belong_to_the_nodes_that_the_inverse_order_tells() {
     assert!((0..100).any(|id| order.row(id) != id));
     let mut seen = 0;
     snapshot
-        .scan_tensor(X, &mut |first, bytes| {
+        .scan_tensor::<ng_store::ReadError>(X, &mut |first, bytes| {
             for (row, bytes) in (first..).zip(bytes.chunks_exact(1024)).step_by(501) {
                 let mut out = [0; 1024];
                 snapshot.gather(X, &[nodes.row(row)], &mut out)?;

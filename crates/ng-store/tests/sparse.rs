@@ -74,7 +74,7 @@ fn check(snapshot: &Snapshot, model: &Model, random: &mut Random) {
             assert_eq!(first, next);
             next += (bytes.len() / tensor.row_bytes) as u64;
             assert!(bytes == &tensor.bytes[first as usize * tensor.row_bytes..][..bytes.len()]);
-            Ok(())
+            Ok::<_, ng_store::ReadError>(())
         };
         snapshot.scan_tensor(wanted, &mut scan).unwrap();
         assert_eq!(next, NODES);

@@ -37,7 +37,7 @@ impl Ranks {
         directory: &Path,
         slots: &Arc<SlotFile>,
         sizes: Sizes,
-    ) -> Result<(Self, ng_store::DictionaryPart), ImportError> {
+    ) -> Result<(Self, ng_store::Part), ImportError> {
         let runs = table.finish()?;
         let layout = Layout::default();
         let by_provisional: Sorter<u128> = Sorter::new(Arc::clone(slots), layout, sizes);

@@ -4,9 +4,9 @@
 //! inherits no worker thread and would wait for ever. So each back end remembers its process and a
 //! child gets an error at once, before any lock is touched.
 
-use std::error::Error;
-use std::fmt;
 use std::io;
+
+use thiserror::Error;
 
 /// The process in which something was opened.
 #[derive(Clone, Copy, Debug)]
@@ -15,20 +15,12 @@ pub(crate) struct Home {
 }
 
 /// Used in a process that did not open it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Error)]
+#[error("opened in process {opened_in} but used in its fork {used_in}; open it again")]
 pub(crate) struct Forked {
     pub opened_in: u32,
     pub used_in: u32,
 }
-
-impl fmt::Display for Forked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { opened_in, used_in } = self;
-        write!(f, "opened in process {opened_in} but used in its fork {used_in}; open it again")
-    }
-}
-
-impl Error for Forked {}
 
 impl Home {
     pub fn here() -> Self {

@@ -88,14 +88,6 @@ pub fn vec_in_huge_pages<T: Copy>(value: T, len: usize) -> Vec<T> {
     vec
 }
 
-impl PartialEq for Region {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_slice() == other.as_slice()
-    }
-}
-
-impl Eq for Region {}
-
 impl std::fmt::Debug for Region {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Region").field("bytes", &self.bytes).finish()

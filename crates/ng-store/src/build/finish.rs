@@ -24,8 +24,8 @@ impl StoreBuilder {
     ///
     /// # Errors
     /// [`BuildError::Invalid`] for a part of another builder, [`BuildError::RowCount`].
-    pub fn add(&mut self, part: impl Into<Part>) -> Result<(), BuildError> {
-        match part.into() {
+    pub fn add(&mut self, part: Part) -> Result<(), BuildError> {
+        match part {
             Part::Topology(part) => self.add_topology(part),
             Part::Tensor(part) => self.add_tensor(part),
             Part::Dictionary(part) => self.add_dictionary(part),

@@ -70,24 +70,6 @@ pub enum Part {
     Dictionary(DictionaryPart),
 }
 
-impl From<TopologyPart> for Part {
-    fn from(part: TopologyPart) -> Self {
-        Self::Topology(part)
-    }
-}
-
-impl From<TensorPart> for Part {
-    fn from(part: TensorPart) -> Self {
-        Self::Tensor(part)
-    }
-}
-
-impl From<DictionaryPart> for Part {
-    fn from(part: DictionaryPart) -> Self {
-        Self::Dictionary(part)
-    }
-}
-
 /// What [`crate::StoreBuilder::commit`] wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildSummary {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ng_types::{NODE_ID_BOUND, NodeId};
 
+use crate::build::spec::Part;
 use crate::catalog::{DictionaryMeta, TreeRoot};
 use crate::dictionary::page::StringPageBuilder;
 use crate::error::BuildError;
@@ -147,7 +148,7 @@ impl DictionaryWriter {
     ///
     /// # Errors
     /// [`BuildError::RowCount`] if there are not as many keys as names, [`BuildError::Write`].
-    pub fn finish(mut self) -> Result<DictionaryPart, BuildError> {
+    pub fn finish(mut self) -> Result<Part, BuildError> {
         if self.num_keys != self.num_names {
             let what = format!("keys of the dictionary of node type {}", self.node_type);
             let (expected, found) = (self.num_names, self.num_keys);
@@ -166,7 +167,7 @@ impl DictionaryWriter {
         self.meta.names_root = self.tree.finish(&mut self.names_index)?;
         let segments = [self.names.finish()?, self.names_index.finish()?, self.keys.finish()?];
         let (node_type, num_names) = (self.node_type, self.num_names);
-        Ok(DictionaryPart { node_type, meta: self.meta, num_names, segments })
+        Ok(Part::Dictionary(DictionaryPart { node_type, meta: self.meta, num_names, segments }))
     }
 }
 

@@ -14,7 +14,7 @@ const WINDOW_BYTES: usize = 4 << 20;
 const WINDOW_BYTES_MIN: usize = 256 << 10;
 
 /// Takes rows of a tensor: the first row and the bytes of consecutive ones.
-pub type VisitRows<'a> = dyn FnMut(u64, &[u8]) -> Result<(), ReadError> + 'a;
+pub type VisitRows<'a, E = ReadError> = dyn FnMut(u64, &[u8]) -> Result<(), E> + 'a;
 
 /// Memory of the budget for blocks that are read past the caches.
 pub(crate) struct Window {
@@ -46,12 +46,12 @@ impl Window {
 
 /// Lends the pages of a segment in order, a whole number of units of `unit_blocks` at a time; pages
 /// without a place are left out, and a unit is whole or not there.
-pub(crate) fn scan_blocks(
+pub(crate) fn scan_blocks<E: From<ReadError>>(
     inner: &Inner,
     segment: &Segment,
     unit_blocks: u64,
-    visit: &mut VisitRows<'_>,
-) -> Result<(), ReadError> {
+    visit: &mut VisitRows<'_, E>,
+) -> Result<(), E> {
     let unit_bytes = unit_blocks as usize * BLOCK_BYTES;
     let end = segment.num_pages * segment.blocks_per_page();
     let mut window = Window::reserve(inner, unit_bytes, end / unit_blocks)?;
@@ -111,13 +111,13 @@ pub(crate) fn read_blocks(
 }
 
 /// Lends `num_rows` rows of equal width front to back, without padding.
-pub(crate) fn scan_rows(
+pub(crate) fn scan_rows<E: From<ReadError>>(
     inner: &Inner,
     segment: &Segment,
     layout: RowLayout,
     num_rows: u64,
-    visit: &mut VisitRows<'_>,
-) -> Result<(), ReadError> {
+    visit: &mut VisitRows<'_, E>,
+) -> Result<(), E> {
     let (unit, width) = (layout.unit_bytes(), layout.row_bytes());
     let unit_blocks = (unit / BLOCK_BYTES) as u64;
     let mut rows = Vec::new();

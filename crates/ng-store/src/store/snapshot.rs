@@ -169,11 +169,11 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`ReadError`], also those of `visit`.
-    pub fn scan_tensor(
+    pub fn scan_tensor<E: From<ReadError>>(
         &self,
         tensor: TensorRef,
-        visit: &mut VisitRows<'_>,
-    ) -> Result<(), ReadError> {
+        visit: &mut VisitRows<'_, E>,
+    ) -> Result<(), E> {
         let (meta, segment, layout) = self.version.tensor(tensor)?;
         if meta.is_sparse() {
             return self.scan_dense(tensor, visit);

@@ -18,8 +18,8 @@ use crate::tensor::sparse::{EntryForm, Span, SparseRows, put_value};
 const SCAN_ROWS: u64 = 1 << 14;
 const SCAN_BYTES: u64 = 4 << 20;
 
-/// Takes sparse rows: the first row, and consecutive ones. False ends the scan.
-pub type VisitSparse<'a> = dyn FnMut(u64, &SparseRows) -> Result<bool, ReadError> + 'a;
+/// Takes sparse rows: the first row, and consecutive ones.
+pub type VisitSparse<'a, E = ReadError> = dyn FnMut(u64, &SparseRows) -> Result<(), E> + 'a;
 
 /// Where the entries of some rows of a tensor are, and how many they are.
 #[derive(Clone, Debug)]
@@ -134,11 +134,11 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`ReadError`], also those of `visit`.
-    pub fn scan_sparse(
+    pub fn scan_sparse<E: From<ReadError>>(
         &self,
         tensor: TensorRef,
-        visit: &mut VisitSparse<'_>,
-    ) -> Result<(), ReadError> {
+        visit: &mut VisitSparse<'_, E>,
+    ) -> Result<(), E> {
         let (meta, _, _) = self.version.tensor(tensor)?;
         let mut found = SparseRows::default();
         for first in (0..meta.num_rows).step_by(SCAN_ROWS as usize) {
@@ -156,19 +156,17 @@ impl Snapshot {
             })?;
             found.indptr.clone_from(&spans.indptr);
             self.check_order(tensor, &found)?;
-            if !visit(first, &found)? {
-                break;
-            }
+            visit(first, &found)?;
         }
         Ok(())
     }
 
     /// [`Snapshot::scan_tensor`] for rows that are stored without their zeros.
-    pub(crate) fn scan_dense(
+    pub(crate) fn scan_dense<E: From<ReadError>>(
         &self,
         tensor: TensorRef,
-        visit: &mut VisitRows<'_>,
-    ) -> Result<(), ReadError> {
+        visit: &mut VisitRows<'_, E>,
+    ) -> Result<(), E> {
         let (meta, _, _) = self.version.tensor(tensor)?;
         let together = (SCAN_BYTES / meta.row_bytes().max(1)).clamp(1, SCAN_ROWS);
         let mut out = vec![0; (together * meta.row_bytes()) as usize];

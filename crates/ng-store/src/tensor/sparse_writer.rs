@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::build::spec::Part;
 use crate::catalog::{Owner, SparseMeta, SparseValue, TensorMeta};
 use crate::error::BuildError;
 use crate::io::Disk;
@@ -82,13 +83,13 @@ impl SparseWriter {
     ///
     /// # Errors
     /// [`BuildError::Write`].
-    pub fn finish(self) -> Result<TensorPart, BuildError> {
+    pub fn finish(self) -> Result<Part, BuildError> {
         let Self { owner, slot, mut meta, spans, entries, .. } = self;
         meta.num_rows = spans.num_rows;
         if let Some(sparse) = &mut meta.sparse {
             sparse.num_entries = entries.num_rows;
         }
         let (segment, beside) = (spans.finish()?, Some(entries.finish()?));
-        Ok(TensorPart { owner, slot, meta, segment, beside })
+        Ok(Part::Tensor(TensorPart { owner, slot, meta, segment, beside }))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::build::spec::Part;
 use crate::bytes::put;
 use crate::catalog::{Owner, TensorMeta, row_bytes};
 use crate::error::BuildError;
@@ -139,10 +140,10 @@ impl TensorWriter {
     ///
     /// # Errors
     /// [`BuildError::Write`].
-    pub fn finish(self) -> Result<TensorPart, BuildError> {
+    pub fn finish(self) -> Result<Part, BuildError> {
         let Self { owner, slot, mut meta, rows, scales } = self;
         meta.num_rows = rows.num_rows;
-        Ok(TensorPart { owner, slot, meta, segment: rows.finish()?, beside: scales })
+        Ok(Part::Tensor(TensorPart { owner, slot, meta, segment: rows.finish()?, beside: scales }))
     }
 }
 

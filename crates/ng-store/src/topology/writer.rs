@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ng_types::{NODE_ID_BOUND, NodeId};
 
+use crate::build::spec::Part;
 use crate::catalog::TopologyMeta;
 use crate::error::BuildError;
 use crate::io::{BLOCK_BYTES, Disk};
@@ -265,7 +266,7 @@ impl TopologyWriter {
     ///
     /// # Errors
     /// [`BuildError::Write`].
-    pub fn finish(mut self) -> Result<TopologyPart, BuildError> {
+    pub fn finish(mut self) -> Result<Part, BuildError> {
         self.close_list()?;
         self.close_l_page()?;
         self.gmap.close(&mut self.index)?;
@@ -279,11 +280,11 @@ impl TopologyWriter {
             num_l_pages: self.num_l_pages,
             num_h_lists: self.num_h_lists,
         };
-        Ok(TopologyPart {
+        Ok(Part::Topology(TopologyPart {
             edge_type: self.spec.edge_type,
             meta,
             totals: self.totals,
             segments: [self.pages.finish()?, self.index.finish()?],
-        })
+        }))
     }
 }

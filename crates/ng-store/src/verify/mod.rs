@@ -310,7 +310,7 @@ impl<'a> Run<'a> {
         let mut count = 0;
         let scanned = snapshot.scan_sparse(tensor, &mut |_, found| {
             count += found.columns.len() as u64;
-            Ok(true)
+            Ok(())
         });
         match scanned {
             Ok(()) if count > sparse.num_entries => {

@@ -15,7 +15,7 @@ use crate::build::builder::{RootOf, StoreBuilder};
 use crate::build::spec::{BuildOptions, EdgeTypeSpec};
 use crate::catalog::EdgeTypeMeta;
 use crate::dictionary::page::StringPage;
-use crate::error::{BuildError, Damage, ReadError};
+use crate::error::{Damage, ReadError};
 use crate::page::scan_blocks;
 use crate::store::{OpenOptions, PAUSE_MAX, REPLACED_MAX, Snapshot, Store};
 use crate::topology::{Entry, Expansion};
@@ -114,11 +114,10 @@ fn rewrite_store(
     let (page_bytes, fill, reuse_ids) = (catalog.page_bytes, catalog.fill, catalog.reuse_ids);
     let build = BuildOptions { page_bytes, fill, reuse_ids };
     let builder = StoreBuilder::create(staging.path(), build)?;
-    let total = work(snapshot);
+    let steps = Steps { progress, done: 0, total: work(snapshot) };
     let directory = staging.path();
-    let orders = Vec::new();
-    let mut run = Compaction { snapshot, builder, directory, orders, progress, done: 0, total };
-    run.orders = catalog.node_types.iter().map(|_| None).collect();
+    let orders = catalog.node_types.iter().map(|_| None).collect();
+    let mut run = Compaction { snapshot, builder, directory, orders, steps };
     for (node_type, order) in new_orders {
         let order = Moving::new(snapshot, node_type, order)?;
         if let Some(place) = run.orders.get_mut(usize::from(node_type.0)) {
@@ -195,12 +194,17 @@ pub(super) struct Compaction<'a> {
     pub directory: &'a Path,
     /// New orders, by node type.
     pub orders: Vec<Option<Moving>>,
+    pub steps: Steps<'a>,
+}
+
+/// How far it is, and whether to go on.
+pub(super) struct Steps<'a> {
     progress: &'a mut dyn FnMut(u64, u64) -> bool,
     done: u64,
     total: u64,
 }
 
-impl Compaction<'_> {
+impl Steps<'_> {
     /// Counts nodes and rows that are done.
     pub fn step(&mut self, count: u64) -> Result<(), UpdateError> {
         self.done += count;
@@ -210,6 +214,13 @@ impl Compaction<'_> {
         Err(UpdateError::Stopped)
     }
 
+    /// Asks from time to time whether to go on, while rows that were counted are written.
+    pub fn go_on(&mut self, at: u64) -> Result<(), UpdateError> {
+        if at.is_multiple_of(NODES_TOGETHER) { self.step(0) } else { Ok(()) }
+    }
+}
+
+impl Compaction<'_> {
     fn declare(&mut self) -> Result<(), UpdateError> {
         let catalog = self.snapshot.catalog();
         for node_type in &catalog.node_types {
@@ -274,7 +285,7 @@ impl Compaction<'_> {
                     }
                 }
             }
-            self.step(nodes.len() as u64)?;
+            self.steps.step(nodes.len() as u64)?;
         }
         Ok(self.builder.add(lists.finish()?)?)
     }
@@ -302,8 +313,7 @@ impl Compaction<'_> {
         }
         // Keys do not change, so their pages are in the order of the import: ascending.
         let keys = snapshot.version.segment(dictionary.keys)?;
-        let mut failure: Option<BuildError> = None;
-        let scanned = scan_blocks(&snapshot.inner, keys, 1, &mut |first, bytes| {
+        scan_blocks(&snapshot.inner, keys, 1, &mut |first, bytes| {
             for (page, bytes) in (first..).zip(bytes.chunks_exact(4096)) {
                 let wrong = |damage: Damage| keys.damaged(page, &damage);
                 let Ok(typed) = StringPage::decode(bytes, keys.id, 0) else {
@@ -312,18 +322,11 @@ impl Compaction<'_> {
                 for index in 0..typed.len() {
                     let (node, key) = typed.entry(index).map_err(wrong)?;
                     let key = String::from_utf8_lossy(key);
-                    if let Err(error) = names.push_key(&key, node) {
-                        failure = Some(error);
-                        return Err(wrong(Damage::new("dictionary: keys cannot be copied")));
-                    }
+                    names.push_key(&key, node)?;
                 }
             }
-            Ok(())
-        });
-        if let Some(error) = failure {
-            return Err(error.into());
-        }
-        scanned?;
+            Ok::<(), UpdateError>(())
+        })?;
         Ok(self.builder.add(names.finish()?)?)
     }
 }

@@ -4,10 +4,10 @@
 //! What must not live here: lists, names, what is done when. The invariant: memory does not grow
 //! with a tensor, but for the orders of its node type.
 
-use ng_types::{EdgeTypeId, NodeTypeId};
+use ng_types::NodeTypeId;
 
 use crate::build::spec::TensorSpec;
-use crate::catalog::{Owner, SparseMeta, TensorMeta, TensorRef};
+use crate::catalog::{Owner, SparseMeta, TensorRef};
 use crate::error::ReadError;
 use crate::page::scan_rows;
 use crate::rows::order::RowOrder;
@@ -15,7 +15,7 @@ use crate::store::Snapshot;
 use crate::tensor::sparse_writer::SparseWriter;
 use crate::tensor::writer::TensorWriter;
 use crate::write::buckets::{Buckets, decode_sparse, encode_sparse};
-use crate::write::compact::{Compaction, NODES_TOGETHER};
+use crate::write::compact::Compaction;
 use crate::write::error::UpdateError;
 
 /// A new order, and where it takes rows from.
@@ -54,25 +54,15 @@ impl Moving {
 impl Compaction<'_> {
     /// All tensors.
     pub fn tensors(&mut self) -> Result<(), UpdateError> {
-        let catalog = self.snapshot.catalog();
-        for (index, meta) in catalog.node_types.iter().enumerate() {
-            self.owner(Owner::Node(NodeTypeId(index as u16)), &meta.tensors)?;
-        }
-        for (index, meta) in catalog.edge_types.iter().enumerate() {
-            self.owner(Owner::Edge(EdgeTypeId(index as u16)), &meta.tensors)?;
-        }
-        Ok(())
-    }
-
-    fn owner(&mut self, owner: Owner, tensors: &[TensorMeta]) -> Result<(), UpdateError> {
-        for (index, meta) in tensors.iter().enumerate() {
+        let snapshot = self.snapshot;
+        for tensor in snapshot.catalog().tensor_refs() {
+            let (meta, owner) = (snapshot.version.tensor(tensor)?.0, tensor.owner);
             let spec = TensorSpec {
                 name: meta.name.clone(),
                 dtype: meta.dtype,
                 shape: meta.shape.clone(),
                 mask_width: meta.mask_width,
             };
-            let tensor = TensorRef { owner, index: index as u16 };
             if let Some(SparseMeta { value, .. }) = meta.sparse {
                 let rows = self.builder.sparse_tensor(owner, spec, value)?;
                 self.sparse_rows(tensor, rows)?;
@@ -97,38 +87,27 @@ impl Compaction<'_> {
         let width = rows.row_bytes();
         let num_rows = self.snapshot.version.tensor(tensor)?.0.num_rows;
         // Taken out, because steps are counted meanwhile.
-        let moving = self.take_moving(tensor.owner);
-        let buckets = moving
-            .as_ref()
-            .map(|_| Buckets::new(self.snapshot, self.directory, num_rows, width as u64));
+        let moving = moving(&self.orders, tensor.owner);
+        let buckets =
+            moving.map(|_| Buckets::new(self.snapshot, self.directory, num_rows, width as u64));
         let mut buckets = buckets.transpose()?;
-        let mut failure = None;
-        let scanned = self.snapshot.scan_tensor(tensor, &mut |first, bytes| {
-            let pushed = match (&moving, &mut buckets) {
+        self.snapshot.scan_tensor(tensor, &mut |first, bytes| {
+            let pushed = match (moving, &mut buckets) {
                 (Some(moving), Some(buckets)) => (first..)
                     .zip(bytes.chunks_exact(width))
                     .try_for_each(|(row, bytes)| buckets.push(moving.target(row), bytes)),
                 _ => rows.push_rows(bytes).map_err(UpdateError::from),
             };
-            let pushed = pushed.and_then(|()| self.step((bytes.len() / width) as u64));
-            pushed.map_err(|error| {
-                failure = Some(error);
-                ReadError::Missing { what: "rest of the tensor".into() }
-            })
-        });
-        if let Some(error) = failure {
-            return Err(error);
-        }
-        scanned?;
+            pushed.and_then(|()| self.steps.step((bytes.len() / width) as u64))
+        })?;
         if let Some(buckets) = buckets {
             let mut at = 0;
             buckets.finish(&mut |row| {
                 at += 1;
-                self.go_on(at)?;
+                self.steps.go_on(at)?;
                 Ok(rows.push_rows(row)?)
             })?;
         }
-        self.put_moving(tensor.owner, moving);
         Ok(())
     }
 
@@ -141,65 +120,35 @@ impl Compaction<'_> {
         let num_rows = meta.num_rows;
         let entries = meta.sparse.map_or(0, |sparse| sparse.num_entries);
         let each = (entries * 8).div_ceil(num_rows.max(1));
-        let moving = self.take_moving(tensor.owner);
-        let buckets =
-            moving.as_ref().map(|_| Buckets::new(self.snapshot, self.directory, num_rows, each));
+        let moving = moving(&self.orders, tensor.owner);
+        let buckets = moving.map(|_| Buckets::new(self.snapshot, self.directory, num_rows, each));
         let mut buckets = buckets.transpose()?;
-        let (mut failure, mut record) = (None, Vec::new());
-        let scanned = self.snapshot.scan_sparse(tensor, &mut |first, found| {
+        let mut record = Vec::new();
+        self.snapshot.scan_sparse(tensor, &mut |first, found| {
             for (row, ends) in (first..).zip(found.indptr.windows(2)) {
                 let columns = &found.columns[ends[0]..ends[1]];
                 let values = &found.values[ends[0]..ends[1]];
-                let pushed = match (&moving, &mut buckets) {
+                let pushed = match (moving, &mut buckets) {
                     (Some(moving), Some(buckets)) => {
                         encode_sparse(columns, values, &mut record);
                         buckets.push(moving.target(row), &record)
                     }
                     _ => rows.push_row(columns, values).map_err(UpdateError::from),
                 };
-                failure = pushed.err();
-                if failure.is_some() {
-                    return Ok(false);
-                }
+                pushed?;
             }
-            failure = self.step(found.indptr.len() as u64 - 1).err();
-            Ok(failure.is_none())
-        });
-        scanned?;
-        if let Some(error) = failure {
-            return Err(error);
-        }
+            self.steps.step(found.indptr.len() as u64 - 1)
+        })?;
         if let Some(buckets) = buckets {
             let (mut at, mut columns, mut values) = (0, Vec::new(), Vec::new());
             buckets.finish(&mut |record| {
                 at += 1;
-                self.go_on(at)?;
+                self.steps.go_on(at)?;
                 decode_sparse(record, &mut columns, &mut values);
                 Ok(rows.push_row(&columns, &values)?)
             })?;
         }
-        self.put_moving(tensor.owner, moving);
         Ok(self.builder.add(rows.finish()?)?)
-    }
-
-    fn moving(&mut self, owner: Owner) -> Option<&mut Option<Moving>> {
-        let Owner::Node(id) = owner else { return None };
-        self.orders.get_mut(usize::from(id.0))
-    }
-
-    fn take_moving(&mut self, owner: Owner) -> Option<Moving> {
-        self.moving(owner).and_then(Option::take)
-    }
-
-    fn put_moving(&mut self, owner: Owner, moving: Option<Moving>) {
-        if let Some(place) = self.moving(owner) {
-            *place = moving;
-        }
-    }
-
-    /// Asks from time to time whether to go on, while rows that were counted are written.
-    fn go_on(&mut self, at: u64) -> Result<(), UpdateError> {
-        if at.is_multiple_of(NODES_TOGETHER) { self.step(0) } else { Ok(()) }
     }
 
     /// The new order of the rows of a node type, or the old one.
@@ -212,19 +161,17 @@ impl Compaction<'_> {
         let snapshot = self.snapshot;
         let Some(meta) = snapshot.version.node_type(id)?.order else { return Ok(()) };
         let mut rows = self.builder.row_order(id, meta.num_nodes)?;
-        let mut failure = None;
         let segment = snapshot.version.segment(meta.segment)?;
         let (layout, num_nodes) = (meta.layout(), meta.num_nodes);
-        let scanned = scan_rows(&snapshot.inner, segment, layout, num_nodes, &mut |_, bytes| {
-            rows.push(bytes).map_err(|error| {
-                failure = Some(error);
-                ReadError::Missing { what: "rest of the order".into() }
-            })
-        });
-        if let Some(error) = failure {
-            return Err(error.into());
-        }
-        scanned?;
+        scan_rows(&snapshot.inner, segment, layout, num_nodes, &mut |_, bytes| {
+            rows.push(bytes).map_err(UpdateError::from)
+        })?;
         Ok(self.builder.add_row_order(rows.finish()?)?)
     }
+}
+
+/// The new order of the rows of an owner.
+fn moving(orders: &[Option<Moving>], owner: Owner) -> Option<&Moving> {
+    let Owner::Node(id) = owner else { return None };
+    orders.get(usize::from(id.0))?.as_ref()
 }

@@ -3,7 +3,7 @@
 
 use ng_io::Region;
 use ng_simd::{RowDecoder, prefetch_at};
-use ng_store::{Owner, Snapshot, TensorRef};
+use ng_store::{Owner, ReadError, Snapshot, TensorRef};
 use ng_types::Reservation;
 
 use crate::buffer::region;
@@ -34,7 +34,7 @@ impl ResidentTensor {
             Owner::Edge(_) => None,
         };
         let out = bytes.as_mut_slice();
-        snapshot.scan_tensor(tensor, &mut |first, rows| {
+        snapshot.scan_tensor::<ReadError>(tensor, &mut |first, rows| {
             let Some(nodes) = &nodes else {
                 out[first as usize * width..][..rows.len()].copy_from_slice(rows);
                 return Ok(());
