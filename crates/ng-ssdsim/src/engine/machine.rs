@@ -1,6 +1,6 @@
 //! A configuration as the engine wants it: picoseconds, and only what this platform uses.
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Flash};
 use crate::plan::{Plan, flag};
 use crate::time::{Picos, Rate, from_ns};
 
@@ -20,18 +20,13 @@ pub struct Path {
 /// Times and counts of a device on one path.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    pub(super) channels: u32,
-    pub(super) dies_per_channel: u32,
-    pub(super) planes: u32,
-    pub(super) registers: u32,
-    pub(super) round_robin: bool,
+    pub(super) flash: Flash,
+    pub(super) path: Path,
     pub(super) sense: Picos,
     pub(super) command: Picos,
     pub(super) planes_command: Picos,
     pub(super) data_setup: Picos,
     pub(super) channel: Rate,
-    pub(super) spare_bytes: u32,
-    pub(super) page_bytes: u32,
     pub(super) sampler: Picos,
     pub(super) sampler_rate: Rate,
     /// 0 where commands pass no firmware.
@@ -39,7 +34,6 @@ pub struct Machine {
     pub(super) issue: Picos,
     pub(super) complete: Picos,
     pub(super) lookup_bytes: u64,
-    pub(super) router: bool,
     pub(super) router_latency: Picos,
     pub(super) port: Rate,
     pub(super) command_bytes: u64,
@@ -49,8 +43,6 @@ pub struct Machine {
     /// 0 where pages stay in the SSD.
     pub(super) host_cores: u32,
     pub(super) host_io: Picos,
-    pub(super) to_host: bool,
-    pub(super) barrier: bool,
 }
 
 /// Times of transfers between SSD and host.
@@ -93,25 +85,19 @@ impl Machine {
         config.check()?;
         let flash = &config.flash;
         Ok(Self {
-            channels: flash.channels,
-            dies_per_channel: flash.dies_per_channel,
-            planes: flash.planes,
-            registers: flash.registers,
-            round_robin: flash.round_robin,
+            flash: flash.clone(),
+            path,
             sense: from_ns(flash.sense_ns),
             command: from_ns(flash.read_command_ns),
             planes_command: from_ns(flash.planes_command_ns),
             data_setup: from_ns(flash.data_setup_ns),
             channel: Rate::bytes_per_second(flash.channel_bytes_per_s),
-            spare_bytes: flash.spare_bytes,
-            page_bytes: flash.page_bytes,
             sampler: from_ns(flash.sampler_ns),
             sampler_rate: Rate::bytes_per_second(flash.sampler_bytes_per_s),
             cores: if path.firmware { config.firmware.cores } else { 0 },
             issue: from_ns(config.firmware.issue_ns),
             complete: from_ns(config.firmware.complete_ns),
             lookup_bytes: u64::from(config.dram.lookup_bytes),
-            router: path.router,
             router_latency: from_ns(config.router.latency_ns),
             port: Rate::bytes_per_second(config.router.port_bytes_per_s),
             command_bytes: u64::from(config.router.command_bytes),
@@ -120,14 +106,12 @@ impl Machine {
             pcie: Pcie::new(config),
             host_cores: if path.to_host { config.host.cores } else { 0 },
             host_io: from_ns(config.host.io_ns),
-            to_host: path.to_host,
-            barrier: path.barrier,
         })
     }
 
     /// All dies.
     pub fn dies(&self) -> u32 {
-        self.channels * self.dies_per_channel
+        self.flash.channels * self.flash.dies_per_channel
     }
 
     /// The time of a command's sense.
@@ -142,7 +126,7 @@ impl Machine {
     /// The time of a command's data on the channel; whole pages bring their spare bytes.
     #[inline]
     pub(super) fn transfer(&self, bytes: u32) -> Picos {
-        let spare = if bytes >= self.page_bytes { self.spare_bytes } else { 0 };
+        let spare = if bytes >= self.flash.page_bytes { self.flash.spare_bytes } else { 0 };
         self.data_setup + self.channel.time_of(u64::from(bytes + spare))
     }
 
@@ -157,7 +141,7 @@ impl Machine {
     /// What each kind of server has to do for a plan, the busiest of each kind.
     pub fn bounds(&self, plan: &Plan) -> Vec<(Picos, &'static str)> {
         let mut dies = vec![0; self.dies() as usize];
-        let mut buses = vec![0; self.channels as usize];
+        let mut buses = vec![0; self.flash.channels as usize];
         let (mut bytes, mut memory) = (0, 0);
         for command in 0..plan.len() {
             let die = plan.die[command];
@@ -169,15 +153,16 @@ impl Machine {
             memory += 2 * u64::from(plan.bytes[command]);
             let sense = self.sense_of(plan, command);
             // Planes that sense together take it once between them.
-            dies[die as usize] += sense / Picos::from(self.planes);
-            buses[(die / self.dies_per_channel) as usize] += self.transfer(plan.bytes[command]);
+            dies[die as usize] += sense / Picos::from(self.flash.planes);
+            buses[(die / self.flash.dies_per_channel) as usize] +=
+                self.transfer(plan.bytes[command]);
         }
         let commands = plan.len() as u64;
         let of_cores = |cores: u32, each: Picos| match cores {
             0 => 0,
             cores => (commands * each).div_ceil(u64::from(cores)),
         };
-        let pcie = if self.to_host { self.pcie.rate.time_of(bytes) } else { 0 };
+        let pcie = if self.path.to_host { self.pcie.rate.time_of(bytes) } else { 0 };
         vec![
             (dies.into_iter().max().unwrap_or(0), "dies"),
             (buses.into_iter().max().unwrap_or(0), "channels"),

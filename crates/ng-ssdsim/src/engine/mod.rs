@@ -194,16 +194,16 @@ impl Engine {
             tail: NONE,
             waiting: 0,
             sensing: false,
-            registers: vec![0; machine.registers as usize],
+            registers: vec![0; machine.flash.registers as usize],
             sampler: Server::default(),
         };
         self.heap.clear();
         self.dies.clear();
         self.dies.resize(machine.dies() as usize, die);
         self.buses.clear();
-        self.buses.resize_with(machine.channels as usize, Bus::default);
+        self.buses.resize_with(machine.flash.channels as usize, Bus::default);
         self.ports.clear();
-        self.ports.resize_with(machine.channels as usize, Server::default);
+        self.ports.resize_with(machine.flash.channels as usize, Server::default);
         self.cores = Servers::new(machine.cores);
         self.host = Servers::new(machine.host_cores);
         (self.dram, self.pcie) = (Server::default(), Server::default());
@@ -223,7 +223,7 @@ impl Engine {
 
     /// What starts the run: the roots, or with a barrier the first hop.
     fn issue_roots(&mut self, plan: &Plan, start: &Start) {
-        if self.machine.barrier {
+        if self.machine.path.barrier {
             return self.open(plan, 0, 0);
         }
         for root in 0..plan.roots {
@@ -255,8 +255,8 @@ impl Engine {
             return self.at(end, now, kind::ARRIVE, plan, command);
         }
         let mut there = now;
-        if self.machine.router {
-            let channel = plan.die[command as usize] / self.machine.dies_per_channel;
+        if self.machine.path.router {
+            let channel = plan.die[command as usize] / self.machine.flash.dies_per_channel;
             let takes = self.machine.port.time_of(self.machine.command_bytes);
             let came = now + self.machine.router_latency;
             there = self.ports[channel as usize].serve(came, takes).1;
@@ -327,7 +327,7 @@ impl Engine {
         self.next[first as usize] = NONE;
         self.register[first as usize] = register as u8;
         let mut pages = 1;
-        if self.machine.planes > 1 {
+        if self.machine.flash.planes > 1 {
             pages += self.join(plan, number, first, register as u8);
         }
         let die = &mut self.dies[number as usize];
@@ -430,9 +430,9 @@ impl Engine {
     /// Asks for the channel; the event comes when it has been had.
     fn want_bus(&mut self, plan: &Plan, command: u32, what: u8, takes: Picos, now: Picos) {
         let die = plan.die[command as usize];
-        let bus = &mut self.buses[(die / self.machine.dies_per_channel) as usize];
-        if self.machine.round_robin {
-            let die = die % self.machine.dies_per_channel;
+        let bus = &mut self.buses[(die / self.machine.flash.dies_per_channel) as usize];
+        if self.machine.flash.round_robin {
+            let die = die % self.machine.flash.dies_per_channel;
             if let Some(wish) = bus.ask(Wish { die, command, kind: what, takes }) {
                 self.granted(wish, now);
             }
@@ -455,9 +455,9 @@ impl Engine {
     /// Where dies take turns: the next one's.
     #[inline]
     fn free_bus(&mut self, plan: &Plan, command: u32, now: Picos) {
-        if self.machine.round_robin {
-            let channel = plan.die[command as usize] / self.machine.dies_per_channel;
-            let dies = self.machine.dies_per_channel;
+        if self.machine.flash.round_robin {
+            let channel = plan.die[command as usize] / self.machine.flash.dies_per_channel;
+            let dies = self.machine.flash.dies_per_channel;
             if let Some(wish) = self.buses[channel as usize].release(dies) {
                 self.granted(wish, now);
             }
@@ -487,7 +487,7 @@ impl Engine {
 
     /// When data that are in the SSD's memory from `there` on are where they are wanted.
     fn reach_host(&mut self, bytes: u64, there: Picos) -> Picos {
-        if !self.machine.to_host {
+        if !self.machine.path.to_host {
             return there;
         }
         self.outcome.pcie_bytes += self.machine.pcie.wire_bytes(bytes);
@@ -514,7 +514,7 @@ impl Engine {
         self.outcome.makespan = now;
         let hop = usize::from(plan.hop[command as usize]);
         self.outcome.hops[hop].1 = now;
-        if !self.machine.barrier {
+        if !self.machine.path.barrier {
             for child in plan.children_of(command) {
                 self.issue(plan, child, now);
             }

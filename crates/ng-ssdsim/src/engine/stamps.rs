@@ -55,7 +55,7 @@ impl Stamps {
                 self.visible[command],
             ];
             found.out_of_order += u64::from(!order.is_sorted());
-            if !machine.barrier {
+            if !machine.path.barrier {
                 let children = plan.children_of(command as u32);
                 let early = children
                     .filter(|&child| self.issue[child as usize] < self.visible[command])
@@ -70,11 +70,11 @@ impl Stamps {
         // Planes that sense together are one sense.
         senses.sort_unstable();
         senses.dedup_by(|later, first| {
-            machine.planes > 1 && (later.0, later.1) == (first.0, first.1)
+            machine.flash.planes > 1 && (later.0, later.1) == (first.0, first.1)
         });
         found.sense_overlaps = overlaps(&senses);
         let mut transfers: Vec<_> = on_dies()
-            .map(|c| (plan.die[c] / machine.dies_per_channel, self.transfer[c], self.sent[c]))
+            .map(|c| (plan.die[c] / machine.flash.dies_per_channel, self.transfer[c], self.sent[c]))
             .collect();
         transfers.sort_unstable();
         found.transfer_overlaps = overlaps(&transfers);

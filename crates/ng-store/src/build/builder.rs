@@ -303,7 +303,9 @@ impl StoreBuilder {
         let segment = self.segment();
         meta.scales = Some(segment);
         let scales = write_scales(&self.disk, &meta, segment, scales)?;
-        Ok(TensorWriter::create(&self.disk, owner, slot, meta)?.with_scales(scales))
+        let mut writer = TensorWriter::create(&self.disk, owner, slot, meta)?;
+        writer.scales = Some(scales);
+        Ok(writer)
     }
 
     /// As [`StoreBuilder::tensor`], for i64 elements that stand for classes: 0 for the first of

@@ -225,11 +225,7 @@ impl SlotCache {
         for (key, bytes) in keys.iter().zip(&mut found) {
             self.note(*key);
             let shard = &shards[self.shard_of(*key)];
-            *bytes = shard.sieve.find(*key).and_then(|slot| {
-                let (chunk, at) = self.place(slot);
-                let memory = &shard.chunks.get(chunk)?.as_ref()?.memory;
-                memory.as_slice().get(at..at + self.slot_bytes)
-            });
+            *bytes = self.find(shard, *key);
         }
         // Loads that nothing waits for: the lines of all slots are on their way at once.
         let mut touched = 0;
@@ -247,10 +243,14 @@ impl SlotCache {
     pub fn with<R>(&self, key: u64, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
         self.note(key);
         let shard = self.shard(key).read().unwrap_or_else(PoisonError::into_inner);
-        let slot = shard.sieve.find(key)?;
-        let (chunk, at) = self.place(slot);
+        self.find(&shard, key).map(look)
+    }
+
+    #[inline]
+    fn find<'s>(&self, shard: &'s Shard, key: u64) -> Option<&'s [u8]> {
+        let (chunk, at) = self.place(shard.sieve.find(key)?);
         let memory = &shard.chunks.get(chunk)?.as_ref()?.memory;
-        memory.as_slice().get(at..at + self.slot_bytes).map(look)
+        memory.as_slice().get(at..at + self.slot_bytes)
     }
 
     fn place(&self, slot: u32) -> (usize, usize) {

@@ -61,20 +61,16 @@ fn default_fill() -> f64 {
 
 /// A member that is `null` where there is nothing, and never left out: serde would take an absent
 /// one for `null`.
-fn nullable<'de, T, D>(value: D) -> Result<Option<T>, D::Error>
-where
-    T: Deserialize<'de>,
-    D: Deserializer<'de>,
-{
+fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    value: D,
+) -> Result<Option<T>, D::Error> {
     Option::deserialize(value)
 }
 
 /// A member that is left out where there is nothing, and never `null`.
-fn present<'de, T, D>(value: D) -> Result<Option<T>, D::Error>
-where
-    T: Deserialize<'de>,
-    D: Deserializer<'de>,
-{
+fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    value: D,
+) -> Result<Option<T>, D::Error> {
     T::deserialize(value).map(Some)
 }
 

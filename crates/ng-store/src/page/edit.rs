@@ -11,7 +11,7 @@ use ng_types::MemoryUser;
 
 use crate::catalog::{Catalog, SegmentMeta};
 use crate::error::{Damage, ReadError};
-use crate::page::{Page, PagePool, Placed, Segment, Slot};
+use crate::page::{Page, PagePool, Placed, Segment, Slot, segment_of};
 use crate::store::Inner;
 use crate::version::base::Version;
 
@@ -165,8 +165,7 @@ impl Edit {
 
     /// The segment, as the transaction has made it.
     pub fn segment(&self, id: u32) -> Result<&Segment, ReadError> {
-        let missing = || ReadError::Missing { what: format!("segment {id}") };
-        self.segments.get(id as usize).ok_or_else(missing)
+        segment_of(&self.segments, id)
     }
 
     /// The bytes of a page.
@@ -240,10 +239,7 @@ impl Edit {
             }
             Ok(())
         };
-        let found = self
-            .segments
-            .get(segment as usize)
-            .ok_or_else(|| ReadError::Missing { what: format!("segment {segment}") })?;
+        let found = segment_of(&self.segments, segment)?;
         store.pages.fetch(found, &firsts, per_page as usize, &mut visit)?;
         self.settle()
     }
@@ -326,13 +322,14 @@ impl Edit {
     }
 
     fn nowhere(&self, segment: u32, page: u64) -> ReadError {
-        self.damaged(segment, page, "a pointer leads to a page that has no place")
+        let what = Damage::new("a pointer leads to a page that has no place");
+        self.damaged(segment, page, &what)
     }
 
     /// An error about a page.
-    pub fn damaged(&self, segment: u32, page: u64, what: &'static str) -> ReadError {
+    pub fn damaged(&self, segment: u32, page: u64, what: &Damage) -> ReadError {
         match self.segments.get(segment as usize) {
-            Some(found) => found.damaged(page, &Damage::new(what)),
+            Some(found) => found.damaged(page, what),
             None => ReadError::Missing { what: format!("segment {segment}") },
         }
     }

@@ -24,7 +24,7 @@ pub(crate) use map::{Page, PageMap, PagePool, Slot};
 pub(crate) use reader::Pages;
 pub use scan::VisitRows;
 pub(crate) use scan::{Window, read_blocks, scan_blocks, scan_rows};
-pub(crate) use segment::{Placed, Segment, data_file, table_file, verify_blocks};
+pub(crate) use segment::{Placed, Segment, data_file, segment_of, table_file, verify_blocks};
 pub(crate) use set::PageSet;
 pub(crate) use table::{
     Entries, FAN_CHILDREN, INNER_ENTRIES, Inner, Leaf, LeafSpec, empty_entries, encode_fan,

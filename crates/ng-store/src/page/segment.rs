@@ -181,6 +181,12 @@ impl Segment {
     }
 }
 
+/// Segment `id` of a version.
+pub(crate) fn segment_of(segments: &[Segment], id: u32) -> Result<&Segment, ReadError> {
+    let missing = || ReadError::Missing { what: format!("segment {id}") };
+    segments.get(id as usize).ok_or_else(missing)
+}
+
 /// Compares blocks with their checksums; `file` is for the message.
 pub(crate) fn verify_blocks(
     segment: &Placed,

@@ -10,8 +10,7 @@ use std::sync::Weak;
 
 use ng_types::{NodeId, NodeTypeId, Reservation};
 
-use crate::bytes::ensure;
-use crate::bytes::width_below;
+use crate::bytes::{ensure, width_below};
 use crate::error::{Damage, ReadError};
 use crate::topology::{Column, Packed};
 

@@ -15,8 +15,7 @@ use crate::dictionary::reader::DictionaryReader;
 use crate::error::ReadError;
 use crate::page::{Pages, Placed, VisitRows, scan_rows};
 use crate::store::{Inner, Tenants};
-use crate::tensor::reader::GatherStats;
-use crate::tensor::reader::TensorReader;
+use crate::tensor::reader::{GatherStats, TensorReader};
 use crate::topology::{Draw, Expansion, TopologyReader};
 use crate::version::base::Version;
 

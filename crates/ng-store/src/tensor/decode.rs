@@ -12,8 +12,7 @@ use crate::catalog::{TensorMeta, TensorRef};
 use crate::error::{Damage, ReadError};
 use crate::page::{Pages, Segment};
 use crate::store::Snapshot;
-use crate::tensor::reader::GatherStats;
-use crate::tensor::reader::TensorReader;
+use crate::tensor::reader::{GatherStats, TensorReader};
 
 impl Snapshot {
     /// The scales of the columns of a tensor, or `None` where its elements are what they are.

@@ -10,8 +10,7 @@ use crate::io::BLOCK_BYTES;
 use crate::page::{Segment, VisitRows};
 use crate::store::Snapshot;
 use crate::tensor::layout::SPAN_BYTES;
-use crate::tensor::reader::GatherStats;
-use crate::tensor::reader::TensorReader;
+use crate::tensor::reader::{GatherStats, TensorReader};
 use crate::tensor::sparse::{EntryForm, Span, SparseRows, put_value};
 
 /// Rows that a scan holds at once, and bytes of them with their zeros.

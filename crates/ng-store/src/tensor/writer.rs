@@ -81,7 +81,7 @@ pub struct TensorWriter {
     slot: u16,
     meta: TensorMeta,
     rows: RowsWriter,
-    scales: Option<FinishedSegment>,
+    pub(crate) scales: Option<FinishedSegment>,
 }
 
 /// A finished tensor, to be given to [`crate::StoreBuilder::add`].
@@ -105,11 +105,6 @@ impl TensorWriter {
     ) -> Result<Self, BuildError> {
         let rows = RowsWriter::create(disk, meta.segment, checked_row_bytes(&meta)?)?;
         Ok(Self { owner, slot, meta, rows, scales: None })
-    }
-
-    /// Hands over the scales of the columns, which are written already.
-    pub(crate) fn with_scales(self, scales: FinishedSegment) -> Self {
-        Self { scales: Some(scales), ..self }
     }
 
     /// Bytes of one row.

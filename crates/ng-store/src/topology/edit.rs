@@ -14,7 +14,7 @@ use crate::page::Edit;
 use crate::topology::h_edit::HList;
 use crate::topology::page::HEADER_BYTES;
 use crate::topology::{Entry, EntryLayout, HLayout};
-use crate::tree::{Bitmap, Record, Tree, TreeKind, damaged};
+use crate::tree::{Bitmap, Record, Tree, TreeKind};
 
 /// No page is fuller when it has evicted.
 const EVICTED_FILL_MAX: f64 = 0.9;
@@ -162,7 +162,7 @@ impl<'a> TopologyEdit<'a> {
         let Some(record) = tree.find(self.edit, node)? else {
             let page = tree.root.map_or(0, |root| root.page);
             let what = Damage::new(format!("the H index lacks node {node}, which the gmap has"));
-            return Err(damaged(self.edit, self.index, page, &what));
+            return Err(self.edit.damaged(self.index, page, &what));
         };
         Ok(Home::Long(HList::of(record)))
     }
@@ -238,7 +238,7 @@ impl<'a> TopologyEdit<'a> {
     ) -> Result<(), ReadError> {
         let found = self.change_tree(kind, change)?;
         ensure(found, || format!("the {kind:?} index lost the record of node {key}"))
-            .map_err(|damage| damaged(self.edit, self.index, 0, &damage))
+            .map_err(|damage| self.edit.damaged(self.index, 0, &damage))
     }
 
     fn root(&mut self, kind: TreeKind) -> &mut Option<TreeRoot> {

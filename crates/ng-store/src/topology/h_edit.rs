@@ -13,7 +13,7 @@ use crate::io::BLOCK_BYTES;
 use crate::page::Page;
 use crate::topology::page::{HEADER_BYTES, PageKind};
 use crate::topology::{PageHeader, ROOM_BIT, TopologyEdit, check_h_page, degree_of};
-use crate::tree::{Record, TreeKind, damaged};
+use crate::tree::{Record, TreeKind};
 
 /// A record of the H index.
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +140,7 @@ impl TopologyEdit<'_> {
         let page = self.edit.read(self.topo, list.page(part))?;
         let (edge_type, owner) = (u32::from(self.edge_type.0), (list.node, list.degree));
         check_h_page(page.bytes(), edge_type, self.layout, owner, part)
-            .map_err(|damage| damaged(self.edit, self.topo, list.page(part), &damage))?;
+            .map_err(|damage| self.edit.damaged(self.topo, list.page(part), &damage))?;
         Ok(page)
     }
 
@@ -295,7 +295,7 @@ impl TopologyEdit<'_> {
             put(bytes, place.block as usize * BLOCK_BYTES + place.offset, raw);
             Ok(())
         });
-        outcome.map_err(|damage| damaged(self.edit, self.topo, list.page(place.page), &damage))
+        outcome.map_err(|damage| self.edit.damaged(self.topo, list.page(place.page), &damage))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::topology::l_edit::{LPageEdit, LTail};
 use crate::topology::l_page::SLOT_BYTES;
 use crate::topology::page::HEADER_BYTES;
 use crate::topology::{LPage, TopologyEdit};
-use crate::tree::{Record, TreeKind, damaged};
+use crate::tree::{Record, TreeKind};
 
 /// A node and the entries that go to a position of its list.
 #[derive(Clone, Copy)]
@@ -248,7 +248,7 @@ impl TopologyEdit<'_> {
         let bytes = self.edit.look(self.topo, page)?;
         LPage::decode(bytes, u32::from(self.edge_type.0), self.layout)
             .and_then(|typed| visit(&typed))
-            .map_err(|damage| damaged(self.edit, self.topo, page, &damage))
+            .map_err(|damage| self.edit.damaged(self.topo, page, &damage))
     }
 
     fn change_page<T>(
@@ -259,7 +259,7 @@ impl TopologyEdit<'_> {
         let bytes = self.edit.write(self.topo, page)?;
         LPageEdit::decode(bytes, u32::from(self.edge_type.0), self.layout)
             .and_then(|mut typed| change(&mut typed))
-            .map_err(|damage| damaged(self.edit, self.topo, page, &damage))
+            .map_err(|damage| self.edit.damaged(self.topo, page, &damage))
     }
 
     fn create_page(
@@ -269,7 +269,7 @@ impl TopologyEdit<'_> {
         let mut bytes = vec![0; self.page_bytes];
         let edge_type = u32::from(self.edge_type.0);
         fill(&mut LPageEdit::blank(&mut bytes, edge_type, self.layout))
-            .map_err(|damage| damaged(self.edit, self.topo, 0, &damage))?;
+            .map_err(|damage| self.edit.damaged(self.topo, 0, &damage))?;
         self.meta().topology.num_l_pages += 1;
         self.edit.create(self.topo, bytes)
     }

@@ -11,8 +11,7 @@ use crate::catalog::{EdgeTypeMeta, TreeRoot};
 use crate::error::{Damage, ReadError};
 use crate::io::BLOCK_BYTES;
 use crate::page::{Pages, Segment};
-use crate::topology::GMAP_NODES;
-use crate::topology::{Draw, EntryLayout, Expansion, HLayout, LPage, degree_of};
+use crate::topology::{Draw, EntryLayout, Expansion, GMAP_NODES, HLayout, LPage, degree_of};
 use crate::tree::lookup::lookup;
 use crate::tree::{Hit, TreeKind, sort_by_page};
 

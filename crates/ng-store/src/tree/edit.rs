@@ -9,7 +9,7 @@ use crate::bytes::{le_u16, le_u64, put};
 use crate::catalog::TreeRoot;
 use crate::error::{Damage, ReadError};
 use crate::limits::TREE_LEVELS_MAX;
-use crate::page::{Edit, data_file};
+use crate::page::Edit;
 use crate::tree::page::{HEADER_BYTES, encode_page};
 use crate::tree::{Record, TreeKind, TreePage};
 
@@ -173,7 +173,7 @@ impl Tree {
             let bytes = edit.look(self.segment, page)?;
             let typed = match TreePage::decode(bytes, self.kind, level) {
                 Ok(typed) => typed,
-                Err(damage) => return Err(damaged(edit, self.segment, page, &damage)),
+                Err(damage) => return Err(edit.damaged(self.segment, page, &damage)),
             };
             let (count, mut place) = (typed.len(), typed.lower_bound(0, key));
             // A key above all others belongs below the last record, where it can be inserted.
@@ -277,7 +277,7 @@ impl Tree {
         while let Some(TreeRoot { page, level: level @ 1.. }) = self.root {
             let held = edit.read(self.segment, page)?;
             let typed = TreePage::decode(held.bytes(), self.kind, level)
-                .map_err(|damage| damaged(edit, self.segment, page, &damage))?;
+                .map_err(|damage| edit.damaged(self.segment, page, &damage))?;
             let Some(child) = typed.record(0).filter(|_| typed.len() == 1) else {
                 return Ok(());
             };
@@ -296,14 +296,9 @@ impl Tree {
     }
 
     fn too_high(&self, edit: &Edit, page: u64) -> ReadError {
-        edit.damaged(self.segment, page, "index: the tree has too many levels")
+        let what = Damage::new("index: the tree has too many levels");
+        edit.damaged(self.segment, page, &what)
     }
-}
-
-/// An error about a page from what a decoder said of it.
-pub(crate) fn damaged(edit: &Edit, segment: u32, page: u64, damage: &Damage) -> ReadError {
-    let name = edit.catalog.segments.get(segment as usize).map_or("?", |meta| &meta.name);
-    ReadError::Damaged { file: data_file(name), page, what: damage.to_string() }
 }
 
 fn put_key(page: &mut [u8], width: usize, place: usize, key: u64) {

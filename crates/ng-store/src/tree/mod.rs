@@ -11,6 +11,6 @@ mod page;
 
 pub(crate) use bitmap::{Bitmap, BitmapWriter, set_bits};
 pub(crate) use cursor::{TreeCursor, Unclaimed, claim, read_page};
-pub(crate) use edit::{Tree, damaged};
+pub(crate) use edit::Tree;
 pub(crate) use lookup::{Hit, sort_by_page};
 pub(crate) use page::{Record, TreeKind, TreePage, TreeWriter};

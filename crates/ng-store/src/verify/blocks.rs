@@ -6,8 +6,7 @@ use crate::io::{BLOCK_BYTES, READ_BYTES_MAX, ReadOp};
 use crate::page::{Located, PageSet, Placed, data_file, table_file};
 use crate::verify::Run;
 use crate::verify::table::Table;
-use ng_types::Reservation;
-use ng_types::checksum;
+use ng_types::{Reservation, checksum};
 
 /// Bytes of pages that are in memory at a time.
 const WINDOW_BYTES: u64 = 2 << 20;

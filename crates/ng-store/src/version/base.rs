@@ -10,7 +10,7 @@ use ng_types::{EdgeTypeId, NodeTypeId};
 
 use crate::catalog::{Catalog, EdgeTypeMeta, NodeTypeMeta, Owner, TensorMeta, TensorRef};
 use crate::error::ReadError;
-use crate::page::{Placed, Segment};
+use crate::page::{Placed, Segment, segment_of};
 use crate::tensor::layout::RowLayout;
 
 /// A checkpoint on disk. While it is alive, no page that it reaches is overwritten.
@@ -57,8 +57,7 @@ pub(crate) struct Version {
 
 impl Version {
     pub fn segment(&self, id: u32) -> Result<&Segment, ReadError> {
-        let missing = || ReadError::Missing { what: format!("segment {id}") };
-        self.segments.get(id as usize).ok_or_else(missing)
+        segment_of(&self.segments, id)
     }
 
     pub fn node_type(&self, id: NodeTypeId) -> Result<&NodeTypeMeta, ReadError> {

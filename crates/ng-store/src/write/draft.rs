@@ -8,7 +8,7 @@ use crate::tree::TreeKind;
 use crate::tree::lookup::lookup;
 use crate::version::base::Version;
 use crate::write::error::UpdateError;
-use crate::write::op::Op;
+use crate::write::op::for_each;
 use crate::write::ops::Ops;
 
 impl Edit {
@@ -44,12 +44,8 @@ impl Edit {
     }
 
     /// Does the operations of a record.
-    pub fn replay_all(&mut self, mut ops: &[u8]) -> Result<(), UpdateError> {
-        while !ops.is_empty() {
-            let op = decode(&mut ops)?;
-            self.replay(&op)?;
-        }
-        Ok(())
+    pub fn replay_all(&mut self, ops: &[u8]) -> Result<(), UpdateError> {
+        for_each(ops, &mut |op| self.replay(op))
     }
 
     /// Reads what operations will change, all at once.
@@ -159,8 +155,4 @@ impl Edit {
         pages.retain(|page| *page < bound);
         Ok(self.prefetch(segment, &pages)?)
     }
-}
-
-fn decode<'a>(ops: &mut &'a [u8]) -> Result<Op<'a>, UpdateError> {
-    Op::decode(ops).map_err(|damage| UpdateError::Unsupported { what: damage.to_string() })
 }

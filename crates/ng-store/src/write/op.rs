@@ -8,6 +8,7 @@ use ng_types::{EdgeTypeId, NodeTypeId};
 use crate::catalog::{Owner, TensorRef};
 use crate::error::Damage;
 use crate::topology::Entry;
+use crate::write::error::UpdateError;
 
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -111,6 +112,18 @@ impl<'a> Op<'a> {
             other => return Err(Damage::new(format!("log record: no operation has tag {other}"))),
         })
     }
+}
+
+/// Shows `visit` the operations of a batch.
+pub(crate) fn for_each(
+    mut ops: &[u8],
+    visit: &mut dyn FnMut(&Op<'_>) -> Result<(), UpdateError>,
+) -> Result<(), UpdateError> {
+    while !ops.is_empty() {
+        let op = Op::decode(&mut ops);
+        visit(&op.map_err(|damage| UpdateError::Unsupported { what: damage.to_string() })?)?;
+    }
+    Ok(())
 }
 
 fn cut() -> Damage {

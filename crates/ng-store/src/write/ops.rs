@@ -12,7 +12,7 @@ use crate::error::ReadError;
 use crate::limits::RECORD_BYTES_MAX;
 use crate::store::Inner;
 use crate::write::error::UpdateError;
-use crate::write::op::Op;
+use crate::write::op::{Op, for_each};
 
 /// Memory is taken from the budget in steps of this.
 const STEP_BYTES: u64 = 1 << 20;
@@ -41,11 +41,7 @@ impl Ops {
     /// Appends an operation.
     pub fn push(&mut self, inner: &Inner, op: &Op<'_>) -> Result<(), UpdateError> {
         op.encode(&mut self.bytes);
-        self.count += 1;
-        self.payload_bytes += op.payload_bytes();
-        if let Op::DeleteNode { node_type, id } = *op {
-            self.deleted.insert((node_type, id));
-        }
+        self.count(op);
         if self.bytes.len() as u64 > RECORD_BYTES_MAX {
             let what = format!("a batch of more than {RECORD_BYTES_MAX} bytes; commit it in parts");
             return Err(UpdateError::Unsupported { what });
@@ -65,18 +61,21 @@ impl Ops {
         self.deleted.clear();
         self.edges.clear();
         self.rows.clear();
-        let mut rest = self.bytes.as_slice();
-        while !rest.is_empty() {
-            let op = Op::decode(&mut rest);
-            let op = op.map_err(|damage| UpdateError::Unsupported { what: damage.to_string() })?;
-            self.count += 1;
-            self.payload_bytes += op.payload_bytes();
-            if let Op::DeleteNode { node_type, id } = op {
-                self.deleted.insert((node_type, id));
-            }
-            visit(&op)?;
+        let bytes = std::mem::take(&mut self.bytes);
+        let done = for_each(&bytes, &mut |op| {
+            self.count(op);
+            visit(op)
+        });
+        self.bytes = bytes;
+        done
+    }
+
+    fn count(&mut self, op: &Op<'_>) {
+        self.count += 1;
+        self.payload_bytes += op.payload_bytes();
+        if let Op::DeleteNode { node_type, id } = *op {
+            self.deleted.insert((node_type, id));
         }
-        Ok(())
     }
 
     /// Notes the ends of edges that are added.
