@@ -363,6 +363,14 @@ impl TensorMeta {
         self.sparse.is_some()
     }
 
+    pub(crate) fn check_rows(&self, ids: &[u64]) -> Result<(), ReadError> {
+        let num_rows = self.num_rows;
+        let Some(row) = ids.iter().find(|id| **id >= num_rows) else {
+            return Ok(());
+        };
+        Err(ReadError::RowOutOfRange { tensor: self.name.clone(), row: *row, num_rows })
+    }
+
     /// Elements of one row.
     pub fn num_columns(&self) -> u64 {
         self.row_bytes() / self.dtype.size_bytes() as u64

@@ -139,11 +139,7 @@ impl Snapshot {
     ) -> Result<GatherStats, ReadError> {
         let inner = &self.inner;
         let (meta, segment, layout) = self.version.tensor(tensor)?;
-        let num_rows = meta.num_rows;
-        if let Some(row) = ids.iter().find(|id| **id >= num_rows) {
-            let (tensor, row) = (meta.name.clone(), *row);
-            return Err(ReadError::RowOutOfRange { tensor, row, num_rows });
-        }
+        meta.check_rows(ids)?;
         let expected = ids.len().saturating_mul(meta.row_bytes() as usize);
         if out.len() != expected {
             return Err(ReadError::OutputSize { expected, found: out.len() });

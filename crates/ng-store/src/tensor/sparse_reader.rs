@@ -57,11 +57,7 @@ impl Snapshot {
     /// [`ReadError::Checksum`], [`ReadError::Damaged`], [`ReadError::Io`].
     pub fn sparse_spans(&self, tensor: TensorRef, ids: &[u64]) -> Result<SparseSpans, ReadError> {
         let (meta, _, _) = self.version.tensor(tensor)?;
-        let num_rows = meta.num_rows;
-        if let Some(row) = ids.iter().find(|id| **id >= num_rows) {
-            let (tensor, row) = (meta.name.clone(), *row);
-            return Err(ReadError::RowOutOfRange { tensor, row, num_rows });
-        }
+        meta.check_rows(ids)?;
         self.spans_of_rows(tensor, &self.rows_of(tensor.owner, ids)?)
     }
 

@@ -263,12 +263,12 @@ impl<'a> Run<'a> {
                 self.report.add("root.a", None, None, what);
             }
         }
-        for index in 0..nodes.len() {
-            if !self.stopped {
-                let id = NodeTypeId(index as u16);
-                if let Err(error) = self.check_dead(id) {
-                    self.report.add_error("root.a", &error);
-                }
+        let ids = || (0..nodes.len()).map(|index| NodeTypeId(index as u16));
+        for id in ids() {
+            if !self.stopped
+                && let Err(error) = self.check_dead(id)
+            {
+                self.report.add_error("root.a", &error);
             }
         }
         let dictionaries = nodes.iter().filter_map(|owner| owner.dictionary);
@@ -290,14 +290,11 @@ impl<'a> Run<'a> {
                 self.check_sparse(snapshot, tensor);
             }
         }
-        for index in 0..nodes.len() {
-            if !self.stopped {
-                self.check_order(snapshot, NodeTypeId(index as u16));
-            }
-        }
-        for index in 0..nodes.len() {
-            if !self.stopped {
-                self.check_dictionary(snapshot, NodeTypeId(index as u16));
+        for check in [Self::check_order, Self::check_dictionary] {
+            for id in ids() {
+                if !self.stopped {
+                    check(self, snapshot, id);
+                }
             }
         }
         Ok(())
