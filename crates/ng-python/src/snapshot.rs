@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ng_sample::Buffer;
 use ng_simd::RowDecoder;
-use ng_store::{Expansion, Owner, TensorMeta, TensorRef};
+use ng_store::{Expansion, Owner, ReadError, TensorMeta, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -175,7 +175,7 @@ impl Snapshot {
                 Owner::Node(node_type) => snapshot.load_nodes_of_rows(node_type)?,
                 Owner::Edge(_) => None,
             };
-            snapshot.scan_tensor(tensor, &mut |first, rows| {
+            snapshot.scan_tensor::<ReadError>(tensor, &mut |first, rows| {
                 let count = rows.len() / decoder.stored_bytes();
                 let Some(nodes) = &nodes else {
                     let out = &mut out[first as usize * row_bytes..][..count * row_bytes];
