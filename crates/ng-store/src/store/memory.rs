@@ -158,15 +158,58 @@ impl Inner {
         let costs = self.costs.get().copied().unwrap_or_default();
         let blocks = cache.take_worth(costs.seconds(BLOCK_BYTES as u64));
         division.note(blocks, self.rows.take_worth(&costs));
-        let (blocks, rows) = division.now();
+        let (most, _) = self.room_for_topologies(&division);
+        while self.topologies.bytes() > most && self.topologies.drop_one() > 0 {}
+        let (blocks, rows) = self.beside_topologies(&division, self.topologies.bytes());
         let all = blocks + rows;
         let (of_blocks, of_rows) = (&self.pages.share, self.rows.share());
         of_rows.set_cap_bytes(of_rows.cap_bytes().min(rows));
         // Parts that somebody reads now cannot go, so one side grows as far as the other shrank.
         while of_rows.used_bytes() > rows && self.rows.drop_chunk() > 0 {}
-        of_blocks.set_cap_bytes(blocks.min(all.saturating_sub(of_rows.used_bytes())));
-        while of_blocks.used_bytes() > blocks && cache.drop_chunk(of_blocks) > 0 {}
+        self.shrink_blocks(blocks.min(all.saturating_sub(of_rows.used_bytes())));
         rows.min(all.saturating_sub(of_blocks.used_bytes()))
+    }
+
+    fn shrink_blocks(&self, bytes: u64) {
+        let share = &self.pages.share;
+        share.set_cap_bytes(bytes);
+        let Some(cache) = &self.pages.cache else { return };
+        while share.used_bytes() > bytes && cache.drop_chunk(share) > 0 {}
+    }
+
+    /// What topologies that are held may take: what cached blocks of lists took before, and what
+    /// the row cache does not use. Then what the latter is.
+    fn room_for_topologies(&self, division: &Division) -> (u64, u64) {
+        let most = self.budget.share(MemoryUser::Topology);
+        if self.pages.cache.is_none() {
+            return (most, most);
+        }
+        let unused = division.now().1.saturating_sub(self.rows.bytes());
+        let of_blocks = division.blocks.start - division.blocks.start / 8;
+        (most.min(of_blocks + unused), unused)
+    }
+
+    /// What blocks, such as those of indexes and page tables, and rows have beside topologies of
+    /// `held` bytes.
+    fn beside_topologies(&self, division: &Division, held: u64) -> (u64, u64) {
+        let (blocks, rows) = division.now();
+        let (_, unused) = self.room_for_topologies(division);
+        let least = blocks.min(division.blocks.start / 8);
+        let left = blocks.saturating_sub(held.saturating_sub(unused)).max(least);
+        (left, rows.min((blocks + rows).saturating_sub(held + left)))
+    }
+
+    /// Makes room for a topology of `bytes`; whether there is some. Older ones go for it, and blocks,
+    /// which it makes superfluous, but no rows.
+    pub fn make_room_for_topology(&self, bytes: u64) -> bool {
+        let division = self.division.lock().unwrap_or_else(PoisonError::into_inner);
+        let (most, _) = self.room_for_topologies(&division);
+        if bytes > most {
+            return false;
+        }
+        while self.topologies.bytes() > most - bytes && self.topologies.drop_one() > 0 {}
+        self.shrink_blocks(self.beside_topologies(&division, self.topologies.bytes() + bytes).0);
+        true
     }
 }
 

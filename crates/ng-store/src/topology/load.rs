@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use ng_types::{EdgeTypeId, MemoryUser};
+use ng_types::EdgeTypeId;
 
 use crate::bytes::ensure;
 use crate::error::{Damage, ReadError};
@@ -39,18 +39,16 @@ impl Snapshot {
     }
 
     /// Counts lists that were read one by one. Where it pays, the store holds all of them from now
-    /// on, in at most half of the budget; a failure is left to whoever reads the list that it comes
-    /// from.
+    /// on, in memory that cached blocks had or nobody uses; a failure is left to whoever reads the
+    /// list that it comes from.
     pub fn count_lists(&self, edge_type: EdgeTypeId, lists: u64) {
         let (held, key) = (&self.inner.topologies, (edge_type, self.fingerprint()));
         let bytes = self.resident_bytes(edge_type);
-        let room = self.budget().share(MemoryUser::Topology);
-        if bytes > room || !held.count(key, lists * BLOCK_BYTES as u64, bytes) {
+        if !held.count(key, lists * BLOCK_BYTES as u64, bytes) {
             return;
         }
-        // What passes the share goes first, such as older versions.
-        while held.bytes() > room - bytes {
-            held.drop_one();
+        if !self.inner.make_room_for_topology(bytes) {
+            return held.keep(key, None, true);
         }
         match self.load_topology(edge_type) {
             Ok(topology) => held.keep(key, Some(topology), true),
