@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 Ids = NDArray[np.int64]
 Kind = Literal["node", "edge"]
 Progress = Callable[[int, int], None]
+PhaseProgress = Callable[[str, int, int], None]
 
 PAGE_SIZES: list[int]
 
@@ -133,12 +134,10 @@ class DirectPlan:
         scratch_dir: str,
         page_bytes: int,
         tensors: list[str] | None = None,
-        progress: Callable[[str, int, int], None] | None = None,
+        progress: PhaseProgress | None = None,
     ) -> None: ...
     def info(self) -> dict[str, Any]: ...
-    def write(
-        self, directory: str, name: str, progress: Callable[[str, int, int], None] | None = None
-    ) -> int: ...
+    def write(self, directory: str, name: str, progress: PhaseProgress | None = None) -> int: ...
     def close(self) -> None: ...
 
 class MiniBatch:
@@ -216,10 +215,6 @@ class Epochs:
     """The compiled epochs in a directory that were compiled with `key`."""
 
     def __init__(self, directory: str, key: dict[str, str]) -> None: ...
-    @property
-    def numbers(self) -> list[int]: ...
-    def epoch_of(self, train_epoch: int) -> int:
-        """The compiled epoch that serves an epoch: its own, else they take turns."""
 
 class Loader:
     """The batches of a plan, epoch after epoch, by whatever way serves best.
@@ -313,13 +308,7 @@ class EpochFile:
     def train_epoch(self) -> int: ...
     @property
     def epochs(self) -> tuple[int, int]: ...
-    def verify(
-        self, progress: Callable[[int, int], None] | None = None
-    ) -> list[tuple[int, int, str]]: ...
-    @property
-    def num_batches(self) -> int: ...
-    @property
-    def record_bytes(self) -> int: ...
+    def verify(self, progress: Progress | None = None) -> list[tuple[int, int, str]]: ...
     @property
     def hot_digest(self) -> int: ...
     @property
@@ -464,7 +453,7 @@ def reorganize(
     dry_run: bool = False,
     memory: int | None = None,
     backend: str = "auto",
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: PhaseProgress | None = None,
     busy_timeout: float = 5.0,
 ) -> str: ...
 def verify(
@@ -486,22 +475,14 @@ class Trace:
         name: str, batches: int, targets: int, fanouts: list[int], seed: int
     ) -> Trace: ...
     @staticmethod
-    def of_columns(
-        node: np.ndarray,
-        degree: np.ndarray,
-        hop: np.ndarray,
-        first_draw: np.ndarray,
-        position: np.ndarray,
-        found: np.ndarray,
-        first_entry: np.ndarray,
-    ) -> Trace: ...
+    def of_columns(columns: dict[str, np.ndarray]) -> Trace: ...
     def columns(self) -> dict[str, np.ndarray]: ...
     def with_places_of(
         self,
         snapshot: Snapshot,
         page_bytes: int,
         tensor: str,
-        progress: Callable[[str, int, int], None] | None = None,
+        progress: PhaseProgress | None = None,
     ) -> Trace: ...
     def with_places(self, columns: dict[str, Any]) -> Trace: ...
     def places(self) -> dict[str, Any] | None: ...

@@ -13,6 +13,8 @@ use numpy::{
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::errors;
+
 /// What an array lends its bytes from.
 #[pyclass(frozen, module = "neargraph._core")]
 struct ArrayOwner {
@@ -105,30 +107,32 @@ pub fn bytes_of<'py>(array: &Bound<'py, PyUntypedArray>) -> PyResult<PyReadonlyA
 pub fn dtype(name: Option<&str>) -> PyResult<Option<Dtype>> {
     name.map(str::parse)
         .transpose()
-        .map_err(|error: String| crate::errors::named("UnsupportedArgument", error))
+        .map_err(|error: String| errors::named("UnsupportedArgument", error))
 }
 
-/// Ids as the engine takes them. A negative id becomes one that no store has, so that the store
-/// names it as out of range.
-pub fn ids(array: &PyReadonlyArray1<'_, i64>) -> PyResult<Vec<u64>> {
-    let view = array.as_array();
-    if let Some(negative) = view.iter().find(|id| **id < 0) {
-        return Err(crate::errors::node_out_of_range(format!(
-            "node or edge id {negative} is negative; ids count from 0"
-        )));
+/// Ids, or other counts: unsigned in the engine, int64 in NumPy.
+pub struct Ids(pub Vec<u64>);
+
+impl<'py> FromPyObject<'_, 'py> for Ids {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let array: PyReadonlyArray1<'py, i64> = object.extract()?;
+        let view = array.as_array();
+        if let Some(negative) = view.iter().find(|id| **id < 0) {
+            let message = format!("node or edge id {negative} is negative; ids count from 0");
+            return Err(errors::named("NodeOutOfRange", message));
+        }
+        Ok(Self(view.iter().map(|id| *id as u64).collect()))
     }
-    Ok(view.iter().map(|id| *id as u64).collect())
 }
 
-/// Ids as NumPy takes them.
-pub fn from_ids(py: Python<'_>, ids: Vec<u64>) -> PyResult<Bound<'_, PyArray1<i64>>> {
-    owned(py, ids.into_iter().map(|id| id as i64).collect(), None)
-}
+impl<'py> IntoPyObject<'py> for Ids {
+    type Target = PyArray1<i64>;
+    type Output = Bound<'py, Self::Target>;
+    type Error = PyErr;
 
-/// A copy of an existing array object, for handing it out more than once.
-pub fn again<'py, T: Element>(
-    py: Python<'py>,
-    array: &Option<Py<PyArray1<T>>>,
-) -> Option<Bound<'py, PyArray1<T>>> {
-    array.as_ref().map(|array| array.bind(py).clone())
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Self::Output> {
+        owned(py, self.0.into_iter().map(|id| id as i64).collect(), None)
+    }
 }

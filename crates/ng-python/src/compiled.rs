@@ -1,19 +1,19 @@
 //! `Survey`, `HotSet`, `EpochWriter` and `EpochFile`.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ng_io::BackendChoice;
 use ng_sample::{CompiledError, EpochId, EpochKey, SampleError};
 use ng_types::{NodeId, NodeTypeId};
-use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
-use crate::arrays;
-use crate::errors;
+use crate::arrays::Ids;
+use crate::errors::{self, detached};
 use crate::loader::memory_dict;
-use crate::progress::Callback;
+use crate::lock::locked;
+use crate::progress::reporting;
 use crate::sampler::Sampler;
 use crate::snapshot::Snapshot;
 
@@ -21,15 +21,10 @@ use crate::snapshot::Snapshot;
 type Damage = (u64, u64, String);
 
 /// Seeds of batches that follow each other, and their streams.
-fn jobs(
-    seeds: &PyReadonlyArray1<'_, i64>,
-    batch_size: usize,
-    first_stream: u64,
-) -> PyResult<Vec<(Vec<NodeId>, u64)>> {
-    let ids = arrays::ids(seeds)?;
-    let batches = ids.chunks(batch_size.max(1)).map(<[NodeId]>::to_vec);
+fn jobs(seeds: &Ids, batch_size: usize, first_stream: u64) -> Vec<(Vec<NodeId>, u64)> {
+    let batches = seeds.0.chunks(batch_size.max(1)).map(<[NodeId]>::to_vec);
     let streams = (0..).map(|batch| first_stream.wrapping_add(batch));
-    Ok(batches.zip(streams).collect())
+    batches.zip(streams).collect()
 }
 
 /// Counts which rows batches want; see `_core.pyi`.
@@ -38,67 +33,57 @@ pub struct Survey {
     inner: Mutex<ng_sample::Survey>,
 }
 
-impl Survey {
-    fn lock(&self) -> MutexGuard<'_, ng_sample::Survey> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 #[pymethods]
 impl Survey {
     #[new]
     fn new(py: Python<'_>, sampler: &Sampler) -> PyResult<Self> {
-        let made = py.detach(|| ng_sample::Survey::new(sampler.inner.clone()));
-        Ok(Self { inner: Mutex::new(made.map_err(errors::raised)?) })
+        let made = detached(py, || ng_sample::Survey::new(sampler.inner.clone()))?;
+        Ok(Self { inner: Mutex::new(made) })
     }
 
     fn count(
         &self,
         py: Python<'_>,
         node_type: u16,
-        seeds: PyReadonlyArray1<'_, i64>,
+        seeds: Ids,
         batch_size: usize,
         first_stream: u64,
     ) -> PyResult<()> {
-        let jobs = jobs(&seeds, batch_size, first_stream)?;
-        py.detach(|| self.lock().count(NodeTypeId(node_type), &jobs)).map_err(errors::raised)
+        let jobs = jobs(&seeds, batch_size, first_stream);
+        detached(py, || locked(&self.inner).count(NodeTypeId(node_type), &jobs))
     }
 
     fn measure<'py>(
         &self,
         py: Python<'py>,
         node_type: u16,
-        seeds: PyReadonlyArray1<'_, i64>,
+        seeds: Ids,
         batch_size: usize,
         first_stream: u64,
         hot: &HotSet,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let jobs = jobs(&seeds, batch_size, first_stream)?;
-        let measured = py.detach(|| self.lock().measure(NodeTypeId(node_type), &jobs, &hot.inner));
-        let measured = measured.map_err(errors::raised)?;
-        let out = PyDict::new(py);
-        out.set_item("batches", measured.batches)?;
-        out.set_item("bytes", measured.bytes)?;
-        out.set_item("row_bytes", measured.row_bytes)?;
-        Ok(out)
+        let (jobs, node_type) = (jobs(&seeds, batch_size, first_stream), NodeTypeId(node_type));
+        let found = detached(py, || locked(&self.inner).measure(node_type, &jobs, &hot.inner))?;
+        [("batches", found.batches), ("bytes", found.bytes), ("row_bytes", found.row_bytes)]
+            .into_py_dict(py)
     }
 
     fn choose<'py>(&self, py: Python<'py>) -> PyResult<(HotSet, Bound<'py, PyDict>)> {
-        let (hot, memory) = py.detach(|| self.lock().choose());
+        let (hot, memory) = py.detach(|| locked(&self.inner).choose());
         Ok((HotSet { inner: Arc::new(hot) }, memory_dict(py, &memory)?))
     }
 
     #[getter]
     fn table_bytes(&self) -> u64 {
-        self.lock().table_bytes()
+        locked(&self.inner).table_bytes()
     }
 
     fn record_bytes(&self, py: Python<'_>, hot: &HotSet) -> u64 {
-        py.detach(|| self.lock().record_bytes(&hot.inner))
+        py.detach(|| locked(&self.inner).record_bytes(&hot.inner))
     }
 
     fn disk_costs(&self, py: Python<'_>) -> PyResult<(f64, f64)> {
-        let costs = py.detach(|| self.lock().disk_costs()).map_err(errors::raised)?;
+        let costs = detached(py, || locked(&self.inner).disk_costs())?;
         Ok((costs.reads_per_s, costs.bytes_per_s))
     }
 }
@@ -141,8 +126,7 @@ pub struct EpochWriter {
 impl EpochWriter {
     /// Appends a batch; false if the writer has ended.
     pub fn push(&self, batch: &ng_sample::MiniBatch) -> Result<bool, SampleError> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.as_mut().map_or(Ok(false), |writer| writer.push(batch).map(|()| true))
+        locked(&self.inner).as_mut().map_or(Ok(false), |writer| writer.push(batch).map(|()| true))
     }
 }
 
@@ -166,18 +150,16 @@ impl EpochWriter {
             id,
             Arc::clone(&hot.inner),
         );
-        let writer = writer.map_err(errors::raised)?;
-        Ok(Self { inner: Mutex::new(Some(writer)) })
+        Ok(Self { inner: Mutex::new(Some(writer.map_err(errors::raised)?)) })
     }
 
     fn finish(&self, py: Python<'_>) -> PyResult<u64> {
-        let writer = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let writer = writer.ok_or_else(errors::closed)?;
-        py.detach(|| writer.finish()).map_err(errors::raised)
+        let writer = locked(&self.inner).take().ok_or_else(errors::closed)?;
+        detached(py, || writer.finish())
     }
 
     fn close(&self) {
-        drop(self.inner.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(locked(&self.inner).take());
     }
 }
 
@@ -191,10 +173,9 @@ pub struct EpochFile {
 impl EpochFile {
     #[new]
     fn new(py: Python<'_>, directory: &str, name: &str) -> PyResult<Self> {
-        let files = py.detach(|| {
+        let mut files = detached(py, || {
             ng_sample::EpochFile::open_all(Path::new(directory), &[name], BackendChoice::Auto)
-        });
-        let mut files = files.map_err(errors::raised)?;
+        })?;
         files.pop().map(|inner| Self { inner }).ok_or_else(errors::closed)
     }
 
@@ -221,9 +202,9 @@ impl EpochFile {
 
     #[pyo3(signature = (progress=None))]
     fn verify(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Vec<Damage>> {
-        let mut callback = Callback::new(progress);
-        let found = py.detach(|| self.inner.verify(&mut |done, all| callback.call(done, all)));
-        let found = callback.finish(found, errors::raised)?;
+        let found = reporting(py, progress, errors::raised, |callback| {
+            self.inner.verify(&mut |done, all| callback.call((done, all)))
+        })?;
         let places = found.iter().map(|error| {
             let CompiledError::Damaged { batch, offset, .. } = error else {
                 return (0, 0, error.to_string());
@@ -231,16 +212,6 @@ impl EpochFile {
             (*batch, *offset, error.to_string())
         });
         Ok(places.collect())
-    }
-
-    #[getter]
-    fn num_batches(&self) -> u64 {
-        self.inner.num_batches()
-    }
-
-    #[getter]
-    fn record_bytes(&self) -> u64 {
-        self.inner.record_bytes()
     }
 
     #[getter]

@@ -1,35 +1,15 @@
 //! Files of the direct layout: planning, writing, describing, checking; see `_core.pyi`.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use ng_store::{DirectFile, DirectInfo, DirectOptions};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
-use crate::errors;
-use crate::progress::Callback;
+use crate::errors::{self, detached};
+use crate::lock::locked;
+use crate::progress::reporting;
 use crate::snapshot::Snapshot;
-
-fn info_dict<'py>(py: Python<'py>, info: &DirectInfo) -> PyResult<Bound<'py, PyDict>> {
-    let out = PyDict::new(py);
-    out.set_item("fingerprint", &info.fingerprint)?;
-    out.set_item("lsn", info.lsn)?;
-    out.set_item("num_nodes", info.num_nodes)?;
-    out.set_item("num_edges", info.num_edges)?;
-    out.set_item("tensors", &info.tensors)?;
-    out.set_item("page_bytes", info.page_bytes)?;
-    out.set_item("pages_per_section", info.unit_pages)?;
-    out.set_item("address_bytes", info.address_bytes)?;
-    out.set_item("section_bits", info.section_bits)?;
-    out.set_item("row_bytes", info.row_bytes)?;
-    out.set_item("primary_pages", info.primary_pages)?;
-    out.set_item("secondary_pages", info.secondary_pages)?;
-    out.set_item("table_pages", info.table_pages)?;
-    out.set_item("file_bytes", info.file_bytes)?;
-    out.set_item("inflation", info.inflation)?;
-    Ok(out)
-}
 
 /// A layout that is known and not written yet; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
@@ -52,17 +32,15 @@ impl DirectPlan {
     ) -> PyResult<Self> {
         let snapshot = Arc::clone(&snapshot.inner);
         let options = DirectOptions { page_bytes, tensors, ..DirectOptions::default() };
-        let mut callback = Callback::new(progress);
-        let plan = py.detach(|| {
-            let mut report = |phase: &str, done, total| callback.call_phase(phase, done, total);
+        let plan = reporting(py, progress, errors::raised, |callback| {
+            let mut report = |phase: &str, done, total| callback.call((phase, done, total));
             ng_store::DirectPlan::new(snapshot, Path::new(scratch_dir), &options, &mut report)
-        });
-        let plan = callback.finish(plan, errors::raised)?;
+        })?;
         Ok(Self { info: plan.info(), inner: Mutex::new(Some(plan)) })
     }
 
-    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        info_dict(py, &self.info)
+    fn info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        errors::plain(py, &self.info)
     }
 
     #[pyo3(signature = (directory, name, progress=None))]
@@ -73,18 +51,15 @@ impl DirectPlan {
         name: &str,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<u64> {
-        let plan = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let plan = plan.ok_or_else(errors::closed)?;
-        let mut callback = Callback::new(progress);
-        let written = py.detach(|| {
-            let mut report = |phase: &str, done, total| callback.call_phase(phase, done, total);
+        let plan = locked(&self.inner).take().ok_or_else(errors::closed)?;
+        reporting(py, progress, errors::raised, |callback| {
+            let mut report = |phase: &str, done, total| callback.call((phase, done, total));
             plan.write(Path::new(directory), name, &mut report)
-        });
-        callback.finish(written, errors::raised)
+        })
     }
 
     fn close(&self) {
-        drop(self.inner.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(locked(&self.inner).take());
     }
 }
 
@@ -94,9 +69,8 @@ pub fn describe_direct<'py>(
     py: Python<'py>,
     directory: &str,
     name: &str,
-) -> PyResult<Bound<'py, PyDict>> {
-    let info = py.detach(|| DirectFile::describe(Path::new(directory), name));
-    info_dict(py, &info.map_err(errors::raised)?)
+) -> PyResult<Bound<'py, PyAny>> {
+    errors::plain(py, &detached(py, || DirectFile::describe(Path::new(directory), name))?)
 }
 
 /// Checks all pages and sections of a file.
@@ -110,10 +84,8 @@ pub fn verify_direct(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<()> {
     let snapshot = Arc::clone(&snapshot.inner);
-    let mut callback = Callback::new(progress);
-    let checked = py.detach(|| {
+    reporting(py, progress, errors::raised, |callback| {
         let file = DirectFile::open(snapshot, Path::new(directory), name)?;
-        file.verify(&mut |done, total| callback.call(done, total))
-    });
-    callback.finish(checked, errors::raised)
+        file.verify(&mut |done, total| callback.call((done, total)))
+    })
 }

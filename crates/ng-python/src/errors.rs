@@ -28,10 +28,6 @@ pub fn format_bytes(count: u64, up: bool) -> String {
     if up { ng_types::format_bytes_up(count) } else { ng_types::format_bytes(count) }
 }
 
-pub fn node_out_of_range(message: String) -> PyErr {
-    named("NodeOutOfRange", message)
-}
-
 pub fn closed() -> PyErr {
     named("StoreClosed", "the store is closed; open it again with neargraph.open".into())
 }
@@ -47,7 +43,15 @@ pub fn raised(error: impl Explain) -> PyErr {
     carrying(raised, "remedies", &remedies)
 }
 
-/// The same, with the notes of an import that was strict.
+/// Does `work` without the interpreter; its error is raised.
+pub fn detached<T: Send, E: Explain + Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T, E> + Send,
+) -> PyResult<T> {
+    py.detach(work).map_err(raised)
+}
+
+/// As [`raised`], with the notes of an import that was strict.
 pub fn import(error: ImportError) -> PyErr {
     let ImportError::Strict { notes } = &error else { return raised(error) };
     carrying(named("ImportFailed", error.to_string()), "notes", notes)
@@ -55,10 +59,16 @@ pub fn import(error: ImportError) -> PyErr {
 
 /// The exception with an attribute more. Without it the exception is still the right one.
 fn carrying(raised: PyErr, name: &str, value: &impl Serialize) -> PyErr {
-    let _ = Python::attach(|py| {
-        let text = serde_json::to_string(value).unwrap_or_default();
-        let value = py.import("json")?.call_method1("loads", (text,))?;
-        raised.value(py).setattr(name, value)
-    });
+    let _ = Python::attach(|py| raised.value(py).setattr(name, plain(py, value)?));
     raised
+}
+
+/// A value as JSON.
+pub fn json(value: &impl Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(|error| named("NeargraphError", error.to_string()))
+}
+
+/// A value as dictionaries and lists of Python.
+pub fn plain<'py>(py: Python<'py>, value: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
+    py.import("json")?.call_method1("loads", (json(value)?,))
 }

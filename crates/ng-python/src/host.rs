@@ -8,8 +8,7 @@ use ng_ssdsim::{Job, MeasuredHost, host_plans, run_on_host};
 use pyo3::prelude::*;
 use serde_json::json;
 
-use crate::errors;
-use crate::sim::{Trace, parsed};
+use crate::sim::{Trace, failed, parsed};
 
 /// Bytes of the reads that are measured.
 const BLOCK: u64 = 4096;
@@ -29,15 +28,14 @@ struct OneFile {
 impl OneFile {
     fn open(directory: &Path, name: &str) -> PyResult<Self> {
         let options = OpenOptions::default();
-        let opened = open_dir(directory, BackendChoice::Auto, &options)
-            .map_err(|error| failed(&error.to_string()))?;
+        let opened = open_dir(directory, BackendChoice::Auto, &options).map_err(failed)?;
         let backend = opened.disk.backend().to_owned();
         let reader = Reader::in_directory(opened.disk, directory);
-        let file = reader.open(name).map_err(|error| failed(&error.to_string()))?;
-        let bytes = reader.len(file).map_err(|error| failed(&error.to_string()))?;
+        let file = reader.open(name).map_err(failed)?;
+        let bytes = reader.len(file).map_err(failed)?;
         if bytes < READ_BYTES_MAX as u64 {
             let message = format!("{name} has {bytes} bytes; {READ_BYTES_MAX} are the least");
-            return Err(failed(&message));
+            return Err(failed(message));
         }
         Ok(Self { reader, file, bytes, backend })
     }
@@ -68,8 +66,7 @@ pub fn measure_host(
         let cpu = gauge.cpu_of_read(READS_MAX)?;
         Ok((reads_per_s, bytes_per_s, cpu.as_nanos() as f64))
     });
-    let (reads_per_s, bytes_per_s, cpu_ns) =
-        measured.map_err(|error: ng_io::ReadError| failed(&error.to_string()))?;
+    let (reads_per_s, bytes_per_s, cpu_ns) = measured.map_err(failed::<ng_io::ReadError>)?;
     let found = json!({
         "depths": depths, "reads_per_s": reads_per_s, "bytes_per_s": bytes_per_s,
         "read_bytes": BLOCK, "cpu_ns_per_read": cpu_ns, "backend": file.backend,
@@ -83,7 +80,7 @@ pub fn simulate_host(py: Python<'_>, trace: &Trace, job: &str, host: &str) -> Py
     let (job, host): (Job, MeasuredHost) = (parsed(job)?, parsed(host)?);
     let trace = Arc::clone(&trace.inner);
     let run = py.detach(|| run_on_host(&trace, &job, &host));
-    let run = run.map_err(|error| failed(&error.to_string()))?;
+    let run = run.map_err(failed)?;
     let mut row = json!(run);
     row["targets_per_s"] = json!(run.targets_per_s());
     Ok(row.to_string())
@@ -100,7 +97,7 @@ pub fn replay_on_host(
     depth: usize,
 ) -> PyResult<Vec<f64>> {
     let job: Job = parsed(job)?;
-    let plans = host_plans(&trace.inner, &job).map_err(|error| failed(&error.to_string()))?;
+    let plans = host_plans(&trace.inner, &job).map_err(failed)?;
     let file = OneFile::open(Path::new(directory), name)?;
     let seconds = py.detach(|| {
         let replay = |plan: &ng_ssdsim::Plan| {
@@ -111,7 +108,7 @@ pub fn replay_on_host(
         };
         plans.iter().map(replay).collect::<Result<Vec<_>, ng_io::ReadError>>()
     });
-    seconds.map_err(|error| failed(&error.to_string()))
+    seconds.map_err(failed)
 }
 
 /// Where a command's page lies in a file: pages far apart in the device are far apart there.
@@ -120,8 +117,4 @@ fn block_of(plan: &ng_ssdsim::Plan, command: usize) -> u64 {
         | u64::from(plan.die[command]) << 8
         | u64::from(plan.plane[command]);
     page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 16
-}
-
-fn failed(message: &str) -> PyErr {
-    errors::named("UnsupportedArgument", message.to_owned())
 }

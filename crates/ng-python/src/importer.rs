@@ -1,21 +1,22 @@
 //! `Importer`: hands arrays, strings and files to `ng-import`.
 
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use ng_import::{
-    Column, CsrChunk, EdgeTypeSpec, IdSlice, ImportError, ImportOptions, Note, NpyLayout,
+    Column, CsrChunk, EdgeTypeSpec, IdSlice, ImportError, ImportOptions, Note, NpyLayout, Progress,
     SelfLoops, TensorId, TextOptions,
 };
 use ng_store::SparseValue;
 use ng_types::{EdgeTypeId, NodeTypeId};
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyUntypedArray};
+use numpy::{PyReadonlyArray1, PyUntypedArray};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::arrays;
 use crate::errors;
-use crate::progress::Callback;
+use crate::lock::locked;
+use crate::progress::reporting;
 use crate::sampler::owner;
 
 /// Builds a store; see `_core.pyi`.
@@ -25,30 +26,21 @@ pub struct Importer {
 }
 
 /// An integer array of any type that ids come in, borrowed from NumPy.
+#[derive(FromPyObject)]
 enum Ids<'py> {
-    I32(PyReadonlyArray1<'py, i32>),
     I64(PyReadonlyArray1<'py, i64>),
+    I32(PyReadonlyArray1<'py, i32>),
     U32(PyReadonlyArray1<'py, u32>),
     U64(PyReadonlyArray1<'py, u64>),
 }
 
 impl<'py> Ids<'py> {
     fn new(name: &str, array: &Bound<'py, PyAny>) -> PyResult<Self> {
-        if let Ok(array) = array.cast::<PyArray1<i64>>() {
-            return Ok(Self::I64(array.readonly()));
-        }
-        if let Ok(array) = array.cast::<PyArray1<i32>>() {
-            return Ok(Self::I32(array.readonly()));
-        }
-        if let Ok(array) = array.cast::<PyArray1<u32>>() {
-            return Ok(Self::U32(array.readonly()));
-        }
-        if let Ok(array) = array.cast::<PyArray1<u64>>() {
-            return Ok(Self::U64(array.readonly()));
-        }
-        Err(PyTypeError::new_err(format!(
-            "{name} must be a one-dimensional NumPy array of int32, int64, uint32 or uint64"
-        )))
+        array.extract().map_err(|_| {
+            PyTypeError::new_err(format!(
+                "{name} must be a one-dimensional NumPy array of int32, int64, uint32 or uint64"
+            ))
+        })
     }
 
     fn slice(&self) -> PyResult<IdSlice<'_>> {
@@ -67,13 +59,8 @@ impl Importer {
         &self,
         work: impl FnOnce(&mut ng_import::Importer) -> Result<T, ImportError>,
     ) -> PyResult<T> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let inner = inner.as_mut().ok_or_else(ended)?;
-        work(inner).map_err(errors::import)
-    }
-
-    fn take(&self) -> Option<ng_import::Importer> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).take()
+        let done = locked(&self.inner).as_mut().map(work);
+        done.ok_or_else(ended)?.map_err(errors::import)
     }
 }
 
@@ -266,15 +253,12 @@ impl Importer {
             time_scale,
             ..TextOptions::default()
         };
-        let mut callback = Callback::new(progress);
-        let rows = py.detach(|| {
+        reporting(py, progress, PyErr::from, |callback| {
+            let mut report = |p: Progress| callback.call((p.done, p.total));
             self.with(|inner| {
-                inner.read_text(EdgeTypeId(et), Path::new(&path), &options, &mut |p| {
-                    callback.call(p.done, p.total)
-                })
+                inner.read_text(EdgeTypeId(et), Path::new(&path), &options, &mut report)
             })
-        });
-        callback.finish(rows, |error| error)
+        })
     }
 
     /// `layout` is `pairs` for `[E, 2]`, `rows` for `[2, E]`; None finds out from the shape.
@@ -296,15 +280,10 @@ impl Importer {
                 return Err(PyValueError::new_err(message));
             }
         };
-        let mut callback = Callback::new(progress);
-        let rows = py.detach(|| {
-            self.with(|inner| {
-                inner.read_npy(EdgeTypeId(et), Path::new(&path), layout, &mut |p| {
-                    callback.call(p.done, p.total)
-                })
-            })
-        });
-        callback.finish(rows, |error| error)
+        reporting(py, progress, PyErr::from, |callback| {
+            let mut report = |p: Progress| callback.call((p.done, p.total));
+            self.with(|inner| inner.read_npy(EdgeTypeId(et), Path::new(&path), layout, &mut report))
+        })
     }
 
     #[pyo3(signature = (kind, type_id, name, dtype, shape, mask_width=None))]
@@ -408,9 +387,7 @@ impl Importer {
     }
 
     fn estimate(&self, edges: u64) -> PyResult<String> {
-        let estimate = self.with(|inner| inner.estimate(edges, 0))?;
-        serde_json::to_string(&estimate)
-            .map_err(|error| errors::named("NeargraphError", error.to_string()))
+        errors::json(&self.with(|inner| inner.estimate(edges, 0))?)
     }
 
     /// The number of nodes of a type; None while only the edges to come can tell.
@@ -420,17 +397,17 @@ impl Importer {
 
     #[pyo3(signature = (progress=None))]
     fn finish(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<String> {
-        let inner = self.take().ok_or_else(ended)?;
-        let mut callback = Callback::new(progress);
-        let report = py.detach(|| inner.finish(&mut |p| callback.call(p.done, p.total)));
-        let report = callback.finish(report, errors::import)?;
-        serde_json::to_string(&report)
-            .map_err(|error| errors::named("NeargraphError", error.to_string()))
+        let inner = locked(&self.inner).take().ok_or_else(ended)?;
+        let report = reporting(py, progress, errors::import, |callback| {
+            inner.finish(&mut |p| callback.call((p.done, p.total)))
+        })?;
+        errors::json(&report)
     }
 
     /// Ends the import; nothing is left behind.
     fn abort(&self, py: Python<'_>) {
-        py.detach(|| drop(self.take()));
+        let inner = locked(&self.inner).take();
+        py.detach(|| drop(inner));
     }
 }
 
@@ -438,12 +415,6 @@ impl Importer {
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct SparseProbe {
     inner: Mutex<ng_import::SparseProbe>,
-}
-
-impl SparseProbe {
-    fn lock(&self) -> MutexGuard<'_, ng_import::SparseProbe> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[pymethods]
@@ -456,7 +427,7 @@ impl SparseProbe {
     fn add_dense(&self, py: Python<'_>, array: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
         let bytes = arrays::bytes_of(array)?;
         let bytes = bytes.as_slice()?;
-        py.detach(|| self.lock().add_dense(bytes));
+        py.detach(|| locked(&self.inner).add_dense(bytes));
         Ok(())
     }
 
@@ -471,17 +442,17 @@ impl SparseProbe {
         let columns = Ids::new("columns", columns)?;
         let values = values.as_ref().map(|v| v.as_slice()).transpose()?;
         let chunk = CsrChunk { indptr: indptr.as_slice()?, columns: columns.slice()?, values };
-        py.detach(|| self.lock().add_csr(chunk)).map_err(errors::import)
+        py.detach(|| locked(&self.inner).add_csr(chunk)).map_err(errors::import)
     }
 
     /// Whether `rows` rows pay without their zeros, or still may.
     fn pays(&self, rows: u64) -> bool {
-        self.lock().pays(rows)
+        locked(&self.inner).pays(rows)
     }
 
     #[getter]
     fn value(&self) -> &'static str {
-        self.lock().value().name()
+        locked(&self.inner).value().name()
     }
 }
 

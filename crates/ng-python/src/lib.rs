@@ -9,6 +9,7 @@ mod errors;
 mod host;
 mod importer;
 mod loader;
+mod lock;
 mod method;
 mod progress;
 mod reorganize;

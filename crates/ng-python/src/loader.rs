@@ -1,19 +1,19 @@
 //! `SeedPlan`, `Inputs`, `Epochs`, `Loader` and `Run`.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ng_sample::{Chosen, EpochKey, ReplayMemory, Settings};
 use ng_types::NodeTypeId;
-use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyStopIteration, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
-use crate::arrays;
+use crate::arrays::Ids;
 use crate::compiled::EpochWriter;
-use crate::errors;
+use crate::errors::{self, detached};
+use crate::lock::locked;
 use crate::sampler::{MiniBatch, Sampler};
 use crate::snapshot::Snapshot;
 
@@ -60,17 +60,8 @@ impl SeedPlan {
     }
 
     /// For pickle.
-    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((), Bound<'py, PyDict>)> {
-        let named = PyDict::new(py);
-        named.set_item("num_seeds", self.inner.num_seeds)?;
-        named.set_item("batch_size", self.inner.batch_size)?;
-        named.set_item("shuffle", self.inner.shuffle)?;
-        named.set_item("seed", self.inner.seed)?;
-        named.set_item("drop_last", self.inner.drop_last)?;
-        named.set_item("pad", self.inner.pad)?;
-        named.set_item("rank", self.inner.rank)?;
-        named.set_item("world_size", self.inner.world_size)?;
-        Ok(((), named))
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((), Bound<'py, PyAny>)> {
+        Ok(((), errors::plain(py, &self.inner)?))
     }
 
     #[getter]
@@ -127,15 +118,8 @@ impl SeedPlan {
         self.inner.stream(train_epoch, batch)
     }
 
-    fn places<'py>(
-        &self,
-        py: Python<'py>,
-        train_epoch: u64,
-        first: u64,
-        last: u64,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let places = py.detach(|| self.inner.places(train_epoch, first..last));
-        arrays::owned(py, places.into_iter().map(|place| place as i64).collect(), None)
+    fn places(&self, py: Python<'_>, train_epoch: u64, first: u64, last: u64) -> Ids {
+        Ids(py.detach(|| self.inner.places(train_epoch, first..last)))
     }
 
     fn padding(&self, batch: u64) -> u64 {
@@ -159,34 +143,24 @@ pub struct Inputs {
 impl Inputs {
     /// `ids`, or all nodes but the `deleted` ones.
     #[new]
-    fn new(
-        node_type: u16,
-        ids: Option<PyReadonlyArray1<'_, i64>>,
-        deleted: Option<PyReadonlyArray1<'_, i64>>,
-    ) -> PyResult<Self> {
-        let list = |ids: Option<_>| ids.as_ref().map(arrays::ids).transpose();
-        let (node_type, deleted) = (NodeTypeId(node_type), list(deleted)?.unwrap_or_default());
-        let inner = match list(ids)? {
-            Some(ids) => ng_sample::Inputs::listed(node_type, ids),
-            None => ng_sample::Inputs::live(node_type, &deleted),
+    fn new(node_type: u16, ids: Option<Ids>, deleted: Option<Ids>) -> Self {
+        let node_type = NodeTypeId(node_type);
+        let inner = match ids {
+            Some(ids) => ng_sample::Inputs::listed(node_type, ids.0),
+            None => ng_sample::Inputs::live(node_type, &deleted.map_or(Vec::new(), |ids| ids.0)),
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Self { inner: Arc::new(inner) }
     }
 
     #[staticmethod]
     fn clusters(py: Python<'_>, snapshot: &Snapshot, node_type: u16, count: u64) -> PyResult<Self> {
         let (snapshot, node_type) = (&snapshot.inner, NodeTypeId(node_type));
-        let made = py.detach(|| ng_sample::Inputs::clusters(snapshot, node_type, count));
-        Ok(Self { inner: Arc::new(made.map_err(errors::raised)?) })
+        let made = detached(py, || ng_sample::Inputs::clusters(snapshot, node_type, count))?;
+        Ok(Self { inner: Arc::new(made) })
     }
 
-    fn nodes<'py>(
-        &self,
-        py: Python<'py>,
-        places: PyReadonlyArray1<'_, i64>,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let places = arrays::ids(&places)?;
-        arrays::from_ids(py, py.detach(|| self.inner.nodes(places)))
+    fn nodes(&self, py: Python<'_>, places: Ids) -> Ids {
+        Ids(py.detach(|| self.inner.nodes(places.0)))
     }
 }
 
@@ -200,17 +174,8 @@ pub struct Epochs {
 impl Epochs {
     #[new]
     fn new(py: Python<'_>, directory: &str, key: EpochKey) -> PyResult<Self> {
-        let found = py.detach(|| ng_sample::Epochs::find(Path::new(directory), key));
-        Ok(Self { inner: found.map_err(errors::raised)? })
-    }
-
-    #[getter]
-    fn numbers(&self) -> Vec<u64> {
-        self.inner.numbers().collect()
-    }
-
-    fn epoch_of(&self, train_epoch: u64) -> u64 {
-        self.inner.epoch_of(train_epoch)
+        let inner = detached(py, || ng_sample::Epochs::find(Path::new(directory), key))?;
+        Ok(Self { inner })
     }
 }
 
@@ -257,9 +222,10 @@ impl Loader {
         let compiled = compiled.map(|(epochs, insists)| (epochs.inner.clone(), insists));
         let (inputs, plan) = (Arc::clone(&inputs.inner), plan.inner);
         let sampler = sampler.inner.clone();
-        let made = py
-            .detach(|| ng_sample::Loader::new(sampler, inputs, plan, settings, compiled, goes_on));
-        Ok(Self { inner: made.map_err(errors::raised)? })
+        let inner = detached(py, || {
+            ng_sample::Loader::new(sampler, inputs, plan, settings, compiled, goes_on)
+        })?;
+        Ok(Self { inner })
     }
 
     fn run(&self, train_epoch: u64, first: u64) -> Run {
@@ -292,8 +258,7 @@ impl Loader {
 
     fn choose<'py>(&self, py: Python<'py>, epoch: u64) -> PyResult<Bound<'py, PyDict>> {
         loop {
-            let chosen = py.detach(|| self.inner.choose_within(epoch, SIGNAL_POLL));
-            match chosen.map_err(errors::raised)? {
+            match detached(py, || self.inner.choose_within(epoch, SIGNAL_POLL))? {
                 Some(chosen) => return chosen_dict(py, &chosen),
                 None => py.check_signals()?,
             }
@@ -316,7 +281,7 @@ impl Run {
     fn wait(&self, py: Python<'_>) -> PyResult<Option<ng_sample::MiniBatch>> {
         loop {
             let (found, note) = py.detach(|| {
-                let mut lock = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut lock = locked(&self.inner);
                 let Some(run) = lock.as_mut() else { return (Ok(None), None) };
                 (run.next_within(SIGNAL_POLL), run.take_note())
             });
@@ -340,19 +305,19 @@ impl Run {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<MiniBatch> {
         let batch = self.wait(py)?.ok_or_else(|| PyStopIteration::new_err(()))?;
-        let lock = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = locked(&self.inner);
         let run = lock.as_ref().ok_or_else(errors::closed)?;
         MiniBatch::new(py, batch, run.sampler().snapshot())
     }
 
     fn write_next(&self, py: Python<'_>, writer: &EpochWriter) -> PyResult<bool> {
         let Some(batch) = self.wait(py)? else { return Ok(false) };
-        py.detach(|| writer.push(&batch)).map_err(errors::raised)
+        detached(py, || writer.push(&batch))
     }
 
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
-            let run = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let run = locked(&self.inner).take();
             drop(run);
         });
     }
@@ -381,12 +346,13 @@ fn chosen_dict<'py>(py: Python<'py>, chosen: &Chosen) -> PyResult<Bound<'py, PyD
 
 /// Memory of a replay as plain data.
 pub fn memory_dict<'py>(py: Python<'py>, memory: &ReplayMemory) -> PyResult<Bound<'py, PyDict>> {
-    let out = PyDict::new(py);
-    out.set_item("hot_bytes", memory.hot)?;
-    out.set_item("whole_bytes", memory.whole)?;
-    out.set_item("record_bytes", memory.record)?;
-    out.set_item("buffer_bytes", memory.buffers)?;
-    out.set_item("other_bytes", memory.others)?;
-    out.set_item("bytes", memory.num_bytes())?;
-    Ok(out)
+    [
+        ("hot_bytes", memory.hot),
+        ("whole_bytes", memory.whole),
+        ("record_bytes", memory.record),
+        ("buffer_bytes", memory.buffers),
+        ("other_bytes", memory.others),
+        ("bytes", memory.num_bytes()),
+    ]
+    .into_py_dict(py)
 }

@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
+use pyo3::call::PyCallArgs;
 use pyo3::prelude::*;
 
 /// Handlers of signals are called this often; each time may mean waiting for the GIL.
@@ -38,39 +39,31 @@ pub struct Callback {
     raised: Option<PyErr>,
 }
 
+/// Does `work` without the interpreter; it reports to `function`. Gives what the work gave, or the
+/// exception that stopped it.
+pub fn reporting<T: Send, E: Send>(
+    py: Python<'_>,
+    function: Option<Py<PyAny>>,
+    raised: impl FnOnce(E) -> PyErr,
+    work: impl FnOnce(&mut Callback) -> Result<T, E> + Send,
+) -> PyResult<T> {
+    let mut callback = Callback { function, raised: None };
+    let given = py.detach(|| work(&mut callback));
+    callback.raised.map_or_else(|| given.map_err(|error| raised_or(raised(error))), Err)
+}
+
 impl Callback {
-    pub fn new(function: Option<Py<PyAny>>) -> Self {
-        Self { function, raised: None }
-    }
-
-    /// Reports `done` of `total`, and lets Python handle signals. False means stop.
-    pub fn call(&mut self, done: u64, total: u64) -> bool {
+    /// Reports (done, total), or the name of what is done before them, and lets Python handle
+    /// signals. False means stop.
+    pub fn call<A: for<'py> PyCallArgs<'py>>(&mut self, report: A) -> bool {
         let result = Python::attach(|py| {
             py.check_signals()?;
             if let Some(function) = &self.function {
-                function.call1(py, (done, total))?;
+                function.call1(py, report)?;
             }
             Ok(())
         });
         self.raised = result.err().or(self.raised.take());
         self.raised.is_none()
-    }
-
-    /// The same with the name of what is done.
-    pub fn call_phase(&mut self, phase: &str, done: u64, total: u64) -> bool {
-        let result = Python::attach(|py| {
-            py.check_signals()?;
-            if let Some(function) = &self.function {
-                function.call1(py, (phase, done, total))?;
-            }
-            Ok(())
-        });
-        self.raised = result.err().or(self.raised.take());
-        self.raised.is_none()
-    }
-
-    /// What the call gave; the exception that stopped it, if one did.
-    pub fn finish<T, E>(self, given: Result<T, E>, raised: impl FnOnce(E) -> PyErr) -> PyResult<T> {
-        self.raised.map_or_else(|| given.map_err(|error| raised_or(raised(error))), Err)
     }
 }

@@ -7,13 +7,12 @@ use ng_sample::{
 };
 use ng_store::OpenOptions;
 use ng_types::NodeTypeId;
-use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
-use crate::arrays;
+use crate::arrays::Ids;
 use crate::errors;
-use crate::progress::{Callback, go_on};
+use crate::progress::{go_on, reporting};
 use crate::store::{self, backend_choice};
 
 /// Rewrites a store with its rows in a new order; the report as JSON. `by` is `heat`, `locality`,
@@ -31,8 +30,8 @@ pub fn reorganize(
     node_type: u16,
     fanouts: Vec<Vec<i64>>,
     batch_size: usize,
-    seeds: Option<PyReadonlyArray1<'_, i64>>,
-    trace: Option<PyReadonlyArray1<'_, i64>>,
+    seeds: Option<Ids>,
+    trace: Option<Ids>,
     batches: u64,
     dry_run: bool,
     memory: Option<u64>,
@@ -40,29 +39,25 @@ pub fn reorganize(
     progress: Option<Py<PyAny>>,
     busy_timeout: f64,
 ) -> PyResult<String> {
-    let by = match (by, &trace) {
+    let by = match (by, trace) {
         ("heat", None) => By::Heat,
         ("locality", None) => By::Locality,
-        ("trace", Some(trace)) => By::Trace(arrays::ids(trace)?),
+        ("trace", Some(trace)) => By::Trace(trace.0),
         _ => {
             let message = format!("an order by {by:?}: use \"heat\", \"locality\" or a trace");
             return Err(errors::named("UnsupportedArgument", message));
         }
     };
     let fanouts = Fanouts::new(fanouts).map_err(errors::raised)?;
-    let seeds = seeds.as_ref().map(arrays::ids).transpose()?;
-    let node_type = NodeTypeId(node_type);
-    let of = Batches { node_type, seeds, batch_size, fanouts };
+    let seeds = seeds.map(|seeds| seeds.0);
+    let of = Batches { node_type: NodeTypeId(node_type), seeds, batch_size, fanouts };
     let wanted = Reorganization { by, batches: of, counted_batches: batches, dry_run };
     let (backend, busy_timeout) = (backend_choice(backend)?, store::busy_timeout(busy_timeout)?);
     let options = OpenOptions { memory, backend, busy_timeout, go_on, ..OpenOptions::default() };
-    let mut callback = Callback::new(progress);
-    let report = py.detach(|| {
-        ng_sample::reorganize(Path::new(&path), &options, &wanted, &mut |phase, done, total| {
-            callback.call_phase(phase, done, total)
-        })
-    });
-    let report = callback.finish(report, errors::raised)?;
+    let report = reporting(py, progress, errors::raised, |callback| {
+        let mut report = |phase: &str, done, total| callback.call((phase, done, total));
+        ng_sample::reorganize(Path::new(&path), &options, &wanted, &mut report)
+    })?;
     Ok(describe(&report).to_string())
 }
 
@@ -79,18 +74,10 @@ fn describe(report: &ReorganizeReport) -> Value {
             "pages_together_after": counts.pages_together[1],
         })
     };
-    let written = report.written.as_ref().map(|written| {
-        json!({
-            "bytes_before": written.bytes_before,
-            "bytes_after": written.bytes_after,
-            "epoch": written.epoch,
-            "leftover": written.leftover,
-        })
-    });
     json!({
         "pages": report.pages.iter().map(pages).collect::<Vec<_>>(),
         "batches_together": BATCHES_TOGETHER,
         "space_bytes": report.space_bytes,
-        "written": written,
+        "written": report.written,
     })
 }

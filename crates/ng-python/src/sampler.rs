@@ -6,12 +6,12 @@ use std::sync::Arc;
 use ng_sample::{Column, ColumnSpec, Fanouts, SampleSpec, SparseIndex};
 use ng_store::{DirectFile, Owner, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId, Reservation};
-use numpy::{PyArray1, PyReadonlyArray1};
+use numpy::Element;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::arrays;
-use crate::errors;
+use crate::arrays::{self, Ids};
+use crate::errors::{self, detached};
 use crate::method::Method;
 use crate::snapshot::{self, Snapshot};
 
@@ -51,47 +51,34 @@ impl Sampler {
     fn trace(
         &self,
         py: Python<'_>,
-        seeds: PyReadonlyArray1<'_, i64>,
+        seeds: Ids,
         ends: Vec<usize>,
         streams: Vec<u64>,
     ) -> PyResult<crate::sim::Trace> {
-        let seeds = arrays::ids(&seeds)?;
         let starts = std::iter::once(0).chain(ends.iter().copied());
         let batches: Vec<(&[u64], u64)> = starts
             .zip(&ends)
             .zip(streams)
-            .filter_map(|((start, end), stream)| Some((seeds.get(start..*end)?, stream)))
+            .filter_map(|((start, end), stream)| Some((seeds.0.get(start..*end)?, stream)))
             .collect();
-        let trace = py.detach(|| self.inner.trace(batches)).map_err(errors::raised)?;
+        let trace = detached(py, || self.inner.trace(batches))?;
         Ok(crate::sim::Trace { inner: Arc::new(trace) })
     }
 
-    fn sample(
-        &self,
-        py: Python<'_>,
-        seeds: Vec<(u16, PyReadonlyArray1<'_, i64>)>,
-        stream: u64,
-    ) -> PyResult<MiniBatch> {
-        let mut typed = Vec::with_capacity(seeds.len());
-        for (node_type, array) in &seeds {
-            typed.push((NodeTypeId(*node_type), arrays::ids(array)?));
-        }
-        let batch = py.detach(|| {
-            let lent: Vec<_> = typed.iter().map(|(t, ids)| (*t, ids.as_slice())).collect();
-            self.inner.sample(&lent, stream)
-        });
-        let batch = batch.map_err(errors::raised)?;
+    fn sample(&self, py: Python<'_>, seeds: Vec<(u16, Ids)>, stream: u64) -> PyResult<MiniBatch> {
+        let lent: Vec<_> = seeds.iter().map(|(t, ids)| (NodeTypeId(*t), &*ids.0)).collect();
+        let batch = detached(py, || self.inner.sample(&lent, stream))?;
         MiniBatch::new(py, batch, self.inner.snapshot())
     }
 
     /// The same sampler over a file of the direct layout.
     fn with_direct(&self, py: Python<'_>, directory: &str, name: &str) -> PyResult<Self> {
         let snapshot = Arc::clone(self.inner.snapshot());
-        let made = py.detach(|| {
+        let inner = detached(py, || {
             let file = DirectFile::open(snapshot, Path::new(directory), name)?;
             self.inner.clone().with_direct(Arc::new(file))
-        });
-        Ok(Self { inner: made.map_err(errors::raised)? })
+        })?;
+        Ok(Self { inner })
     }
 
     fn stages(&self) -> Vec<(&'static str, f64)> {
@@ -117,15 +104,15 @@ pub struct MiniBatch {
 }
 
 struct Nodes {
-    ids: Py<PyArray1<i64>>,
+    ids: Py<PyAny>,
     per_hop: Vec<usize>,
 }
 
 struct Edges {
     index: Py<PyAny>,
-    edge_ids: Option<Py<PyArray1<i64>>>,
-    times: Option<Py<PyArray1<i64>>>,
-    weights: Option<Py<PyArray1<f32>>>,
+    edge_ids: Option<Py<PyAny>>,
+    times: Option<Py<PyAny>>,
+    weights: Option<Py<PyAny>>,
     per_hop: Vec<usize>,
 }
 
@@ -142,7 +129,7 @@ impl MiniBatch {
         let nodes = node_blocks
             .into_iter()
             .map(|block| {
-                let ids = arrays::owned(py, block.ids, topology.clone())?.unbind();
+                let ids = arrays::owned(py, block.ids, topology.clone())?.into_any().unbind();
                 Ok(Nodes { ids, per_hop: block.per_hop })
             })
             .collect::<PyResult<_>>()?;
@@ -179,58 +166,47 @@ impl Edges {
         edge_type: usize,
     ) -> PyResult<Self> {
         let meta = &snapshot.catalog().edge_types[edge_type];
-        let column = |wanted: bool, data: Vec<i64>| {
-            wanted
-                .then(|| Ok(arrays::owned(py, data, held.clone())?.unbind()))
-                .transpose()
-                .map_err(|error: PyErr| error)
-        };
-        let weights = meta
-            .has_weight
-            .then(|| Ok::<_, PyErr>(arrays::owned(py, block.weights, held.clone())?.unbind()))
-            .transpose()?;
         Ok(Self {
             index: arrays::stacked(py, block.rows, block.cols, held.clone())?.unbind(),
-            edge_ids: column(meta.has_edge_ids, block.edge_ids)?,
-            times: column(meta.has_time, block.times)?,
-            weights,
+            edge_ids: column(py, meta.has_edge_ids, block.edge_ids, &held)?,
+            times: column(py, meta.has_time, block.times, &held)?,
+            weights: column(py, meta.has_weight, block.weights, &held)?,
             per_hop: block.per_hop,
         })
     }
 }
 
+/// What an edge type has beside its lists, if it has it.
+fn column<T: Element + Send + Sync + 'static>(
+    py: Python<'_>,
+    wanted: bool,
+    data: Vec<T>,
+    held: &Option<Arc<Reservation>>,
+) -> PyResult<Option<Py<PyAny>>> {
+    let array = wanted.then(|| arrays::owned(py, data, held.clone())).transpose()?;
+    Ok(array.map(|array| array.into_any().unbind()))
+}
+
 #[pymethods]
 impl MiniBatch {
-    fn nodes<'py>(&self, py: Python<'py>, nt: usize) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        Ok(self.node(nt)?.ids.bind(py).clone())
+    fn nodes(&self, nt: usize) -> PyResult<&Py<PyAny>> {
+        Ok(&self.node(nt)?.ids)
     }
 
-    fn edges<'py>(&self, py: Python<'py>, et: usize) -> PyResult<Bound<'py, PyAny>> {
-        Ok(self.edge(et)?.index.bind(py).clone())
+    fn edges(&self, et: usize) -> PyResult<&Py<PyAny>> {
+        Ok(&self.edge(et)?.index)
     }
 
-    fn edge_ids<'py>(
-        &self,
-        py: Python<'py>,
-        et: usize,
-    ) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
-        Ok(arrays::again(py, &self.edge(et)?.edge_ids))
+    fn edge_ids(&self, et: usize) -> PyResult<Option<&Py<PyAny>>> {
+        Ok(self.edge(et)?.edge_ids.as_ref())
     }
 
-    fn times<'py>(
-        &self,
-        py: Python<'py>,
-        et: usize,
-    ) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
-        Ok(arrays::again(py, &self.edge(et)?.times))
+    fn times(&self, et: usize) -> PyResult<Option<&Py<PyAny>>> {
+        Ok(self.edge(et)?.times.as_ref())
     }
 
-    fn weights<'py>(
-        &self,
-        py: Python<'py>,
-        et: usize,
-    ) -> PyResult<Option<Bound<'py, PyArray1<f32>>>> {
-        Ok(arrays::again(py, &self.edge(et)?.weights))
+    fn weights(&self, et: usize) -> PyResult<Option<&Py<PyAny>>> {
+        Ok(self.edge(et)?.weights.as_ref())
     }
 
     fn num_sampled_nodes(&self, nt: usize) -> PyResult<Vec<usize>> {
@@ -241,22 +217,13 @@ impl MiniBatch {
         Ok(self.edge(et)?.per_hop.clone())
     }
 
-    fn tensor<'py>(
-        &self,
-        py: Python<'py>,
-        kind: &str,
-        type_id: u16,
-        name: &str,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn tensor(&self, kind: &str, type_id: u16, name: &str) -> PyResult<&Py<PyAny>> {
         let wanted = snapshot::tensor(&self.snapshot, kind, type_id, name)?;
         let found = self.columns.iter().find(|(tensor, _)| *tensor == wanted);
-        let (_, array) = found.ok_or_else(|| {
-            errors::named(
-                "NameNotFound",
-                format!("tensor {name:?} was not asked for when the sampler was made"),
-            )
-        })?;
-        Ok(array.bind(py).clone())
+        found.map(|(_, array)| array).ok_or_else(|| {
+            let message = format!("tensor {name:?} was not asked for when the sampler was made");
+            errors::named("NameNotFound", message)
+        })
     }
 }
 

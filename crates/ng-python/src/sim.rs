@@ -1,10 +1,9 @@
 //! Simulated devices, from Python: traces as columns, runs as JSON.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
-use ng_ssdsim::{
-    Config, DATASETS, Dataset, Job, MORE_PLATFORMS, PLATFORMS, SimulateError, run_all,
-};
+use ng_ssdsim::{Config, DATASETS, Dataset, Job, MORE_PLATFORMS, PLATFORMS, run_all};
 use ng_store::{DirectOptions, places};
 use ng_types::Places;
 use numpy::PyReadonlyArray1;
@@ -14,8 +13,17 @@ use serde_json::json;
 
 use crate::arrays;
 use crate::errors;
-use crate::progress::Callback;
+use crate::progress::reporting;
 use crate::snapshot::Snapshot;
+
+/// A dictionary of the named columns.
+macro_rules! columns {
+    ($py:expr, $of:expr, $($name:ident),+) => {{
+        let columns = PyDict::new($py);
+        $(columns.set_item(stringify!($name), arrays::owned($py, $of.$name.clone(), None)?)?;)+
+        columns
+    }};
+}
 
 /// What batches visit.
 #[pyclass(frozen, module = "neargraph._core")]
@@ -46,40 +54,25 @@ impl Trace {
 
     /// A trace of columns that were saved; they are checked.
     #[staticmethod]
-    fn of_columns(
-        node: PyReadonlyArray1<'_, u64>,
-        degree: PyReadonlyArray1<'_, u32>,
-        hop: PyReadonlyArray1<'_, u8>,
-        first_draw: PyReadonlyArray1<'_, u64>,
-        position: PyReadonlyArray1<'_, u32>,
-        found: PyReadonlyArray1<'_, u32>,
-        first_entry: PyReadonlyArray1<'_, u64>,
-    ) -> PyResult<Self> {
+    fn of_columns(columns: &Bound<'_, PyDict>) -> PyResult<Self> {
         let trace = ng_types::Trace {
-            node: node.as_slice()?.to_vec(),
-            degree: degree.as_slice()?.to_vec(),
-            hop: hop.as_slice()?.to_vec(),
-            first_draw: first_draw.as_slice()?.to_vec(),
-            position: position.as_slice()?.to_vec(),
-            found: found.as_slice()?.to_vec(),
-            first_entry: first_entry.as_slice()?.to_vec(),
+            node: column(columns, "node")?,
+            degree: column(columns, "degree")?,
+            hop: column(columns, "hop")?,
+            first_draw: column(columns, "first_draw")?,
+            position: column(columns, "position")?,
+            found: column(columns, "found")?,
+            first_entry: column(columns, "first_entry")?,
             places: None,
         };
-        trace.check().map_err(|error| errors::named("UnsupportedArgument", error.to_string()))?;
+        trace.check().map_err(failed)?;
         Ok(Self { inner: Arc::new(trace) })
     }
 
     /// The columns by name.
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (columns, trace) = (PyDict::new(py), &self.inner);
-        columns.set_item("node", arrays::owned(py, trace.node.clone(), None)?)?;
-        columns.set_item("degree", arrays::owned(py, trace.degree.clone(), None)?)?;
-        columns.set_item("hop", arrays::owned(py, trace.hop.clone(), None)?)?;
-        columns.set_item("first_draw", arrays::owned(py, trace.first_draw.clone(), None)?)?;
-        columns.set_item("position", arrays::owned(py, trace.position.clone(), None)?)?;
-        columns.set_item("found", arrays::owned(py, trace.found.clone(), None)?)?;
-        columns.set_item("first_entry", arrays::owned(py, trace.first_entry.clone(), None)?)?;
-        Ok(columns)
+        let trace = &self.inner;
+        Ok(columns!(py, trace, node, degree, hop, first_draw, position, found, first_entry))
     }
 
     /// The same with the places of its nodes, those of `snapshot` on pages of `page_bytes`.
@@ -94,15 +87,14 @@ impl Trace {
     ) -> PyResult<Self> {
         let options =
             DirectOptions { page_bytes, tensors: Some(vec![tensor]), ..DirectOptions::default() };
-        let mut callback = Callback::new(progress);
-        let found = py.detach(|| {
+        let found = reporting(py, progress, errors::raised, |callback| {
             let mut nodes = self.inner.node.clone();
             nodes.sort_unstable();
             nodes.dedup();
-            let mut report = |phase: &str, done, total| callback.call_phase(phase, done, total);
+            let mut report = |phase: &str, done, total| callback.call((phase, done, total));
             places(&snapshot.inner, &options, &nodes, &mut report)
-        });
-        self.with(callback.finish(found, errors::raised)?)
+        })?;
+        self.with(found)
     }
 
     /// The same with places that were saved; they are checked.
@@ -113,17 +105,10 @@ impl Trace {
     /// The places as columns by name, and what is the same for all; nothing if they are not known.
     fn places<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(places) = &self.inner.places else { return Ok(None) };
-        let columns = PyDict::new(py);
+        let columns =
+            columns!(py, places, node, beside_row, primary, run, full, tail, first_entry, row);
         columns.set_item("page_bytes", places.page_bytes)?;
         columns.set_item("entries_per_page", places.entries_per_page)?;
-        columns.set_item("node", arrays::owned(py, places.node.clone(), None)?)?;
-        columns.set_item("beside_row", arrays::owned(py, places.beside_row.clone(), None)?)?;
-        columns.set_item("primary", arrays::owned(py, places.primary.clone(), None)?)?;
-        columns.set_item("run", arrays::owned(py, places.run.clone(), None)?)?;
-        columns.set_item("full", arrays::owned(py, places.full.clone(), None)?)?;
-        columns.set_item("tail", arrays::owned(py, places.tail.clone(), None)?)?;
-        columns.set_item("first_entry", arrays::owned(py, places.first_entry.clone(), None)?)?;
-        columns.set_item("row", arrays::owned(py, places.row.clone(), None)?)?;
         Ok(Some(columns))
     }
 
@@ -144,19 +129,20 @@ impl Trace {
             places: Some(Arc::new(places)),
             ..ng_types::Trace::clone(&self.inner)
         };
-        trace.check().map_err(|error| errors::named("UnsupportedArgument", error.to_string()))?;
+        trace.check().map_err(failed)?;
         Ok(Self { inner: Arc::new(trace) })
     }
 }
 
+fn column<'py, T: numpy::Element + Clone>(
+    columns: &Bound<'py, PyDict>,
+    name: &str,
+) -> PyResult<Vec<T>> {
+    let array: PyReadonlyArray1<'py, T> = columns.as_any().get_item(name)?.extract()?;
+    Ok(array.as_slice()?.to_vec())
+}
+
 fn places_of(columns: &Bound<'_, PyDict>) -> PyResult<Places> {
-    fn column<'py, T: numpy::Element + Clone>(
-        columns: &Bound<'py, PyDict>,
-        name: &str,
-    ) -> PyResult<Vec<T>> {
-        let array: PyReadonlyArray1<'py, T> = columns.as_any().get_item(name)?.extract()?;
-        Ok(array.as_slice()?.to_vec())
-    }
     Ok(Places {
         page_bytes: columns.as_any().get_item("page_bytes")?.extract()?,
         entries_per_page: columns.as_any().get_item("entries_per_page")?.extract()?,
@@ -179,7 +165,7 @@ pub fn sim_config(mode: &str) -> PyResult<String> {
         "detailed" => Config::detailed(),
         _ => {
             let message = format!("mode {mode:?}: use \"paper\" or \"detailed\"");
-            return Err(errors::named("UnsupportedArgument", message));
+            return Err(failed(message));
         }
     };
     Ok(json!(config).to_string())
@@ -218,7 +204,7 @@ pub fn sim_switched(config: &str, switch: &str, other: &str) -> PyResult<String>
 pub fn simulate(py: Python<'_>, trace: &Trace, jobs: &str) -> PyResult<String> {
     let jobs: Vec<Job> = parsed(jobs)?;
     let trace = Arc::clone(&trace.inner);
-    let runs = py.detach(|| run_all(&trace, &jobs)).map_err(|error| failed(&error))?;
+    let runs = py.detach(|| run_all(&trace, &jobs)).map_err(failed)?;
     let rows: Vec<_> = runs
         .iter()
         .map(|run| {
@@ -231,11 +217,10 @@ pub fn simulate(py: Python<'_>, trace: &Trace, jobs: &str) -> PyResult<String> {
     Ok(json!(rows).to_string())
 }
 
-pub(crate) fn parsed<T: serde::de::DeserializeOwned>(text: &str) -> PyResult<T> {
-    serde_json::from_str(text)
-        .map_err(|error| errors::named("UnsupportedArgument", format!("simulation: {error}")))
+pub fn parsed<T: serde::de::DeserializeOwned>(text: &str) -> PyResult<T> {
+    serde_json::from_str(text).map_err(|error| failed(format!("simulation: {error}")))
 }
 
-fn failed(error: &SimulateError) -> PyErr {
-    errors::named("UnsupportedArgument", error.to_string())
+pub fn failed<E: Display>(why: E) -> PyErr {
+    errors::named("UnsupportedArgument", why.to_string())
 }

@@ -6,11 +6,11 @@ use ng_sample::Buffer;
 use ng_simd::RowDecoder;
 use ng_store::{Expansion, Owner, ReadError, TensorMeta, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
-use numpy::{PyArray1, PyReadonlyArray1};
+use numpy::PyArray1;
 use pyo3::prelude::*;
 
-use crate::arrays;
-use crate::errors;
+use crate::arrays::{self, Ids};
+use crate::errors::{self, detached};
 
 /// One version of a store; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
@@ -18,13 +18,8 @@ pub struct Snapshot {
     pub inner: Arc<ng_store::Snapshot>,
 }
 
-type Neighbors<'py> = (
-    Bound<'py, PyArray1<i64>>,
-    Bound<'py, PyArray1<i64>>,
-    Option<Bound<'py, PyArray1<i64>>>,
-    Option<Bound<'py, PyArray1<i64>>>,
-    Option<Bound<'py, PyArray1<f32>>>,
-);
+type Neighbors<'py> =
+    (Ids, Ids, Option<Ids>, Option<Bound<'py, PyArray1<i64>>>, Option<Bound<'py, PyArray1<f32>>>);
 
 type SparseRows<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
@@ -59,47 +54,34 @@ impl Snapshot {
         crate::catalog::describe(&self.inner).to_string()
     }
 
-    fn dead_nodes<'py>(
-        &self,
-        py: Python<'py>,
-        node_type: u16,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let dead = py.detach(|| self.inner.dead_nodes(NodeTypeId(node_type)));
-        arrays::from_ids(py, dead.map_err(errors::raised)?)
+    fn dead_nodes(&self, py: Python<'_>, node_type: u16) -> PyResult<Ids> {
+        detached(py, || self.inner.dead_nodes(NodeTypeId(node_type))).map(Ids)
     }
 
     fn neighbors<'py>(
         &self,
         py: Python<'py>,
         edge_type: u16,
-        ids: PyReadonlyArray1<'_, i64>,
+        ids: Ids,
     ) -> PyResult<Neighbors<'py>> {
-        let (snapshot, ids) = (&self.inner, arrays::ids(&ids)?);
+        let snapshot = &self.inner;
         let meta = snapshot.catalog().edge_types.get(usize::from(edge_type));
         let (edge_ids, times, weights) =
             meta.map_or((false, false, false), |m| (m.has_edge_ids, m.has_time, m.has_weight));
         let mut out = Expansion::default();
-        py.detach(|| snapshot.neighbors(EdgeTypeId(edge_type), &ids, &mut out))
-            .map_err(errors::raised)?;
+        detached(py, || snapshot.neighbors(EdgeTypeId(edge_type), &ids.0, &mut out))?;
         let offsets = out.offsets.into_iter().map(|offset| offset as u64).collect();
         Ok((
-            arrays::from_ids(py, offsets)?,
-            arrays::from_ids(py, out.sources)?,
-            edge_ids.then(|| arrays::from_ids(py, out.edge_ids)).transpose()?,
+            Ids(offsets),
+            Ids(out.sources),
+            edge_ids.then_some(Ids(out.edge_ids)),
             times.then(|| arrays::owned(py, out.times, None)).transpose()?,
             weights.then(|| arrays::owned(py, out.weights, None)).transpose()?,
         ))
     }
 
-    fn degrees<'py>(
-        &self,
-        py: Python<'py>,
-        edge_type: u16,
-        ids: PyReadonlyArray1<'_, i64>,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let (snapshot, ids) = (&self.inner, arrays::ids(&ids)?);
-        let degrees = py.detach(|| snapshot.degrees(EdgeTypeId(edge_type), &ids));
-        arrays::from_ids(py, degrees.map_err(errors::raised)?)
+    fn degrees(&self, py: Python<'_>, edge_type: u16, ids: Ids) -> PyResult<Ids> {
+        detached(py, || self.inner.degrees(EdgeTypeId(edge_type), &ids.0)).map(Ids)
     }
 
     /// Rows as `dtype`; None gives what the catalog's `read_dtype` says.
@@ -110,18 +92,17 @@ impl Snapshot {
         kind: &str,
         type_id: u16,
         name: &str,
-        ids: PyReadonlyArray1<'_, i64>,
+        ids: Ids,
         dtype: Option<&str>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (snapshot, ids) = (&self.inner, arrays::ids(&ids)?);
+        let (snapshot, Ids(ids)) = (&self.inner, ids);
         let tensor = tensor(snapshot, kind, type_id, name)?;
         let meta = meta(snapshot, tensor)?;
         let decoder = decoder(py, snapshot, tensor, dtype)?;
         let len = ids.len() as u64 * decoder.out_bytes() as u64;
-        let held = py.detach(|| snapshot.reserve_batch(len)).map_err(errors::raised)?;
+        let held = detached(py, || snapshot.reserve_batch(len))?;
         let mut bytes = region(len)?;
-        py.detach(|| snapshot.gather_decoded(tensor, &decoder, &ids, bytes.as_mut_slice()))
-            .map_err(errors::raised)?;
+        detached(py, || snapshot.gather_decoded(tensor, &decoder, &ids, bytes.as_mut_slice()))?;
         arrays::owned_rows(py, bytes, Some(Arc::new(held)), decoder.wanted(), &meta.shape)
     }
 
@@ -132,16 +113,17 @@ impl Snapshot {
         kind: &str,
         type_id: u16,
         name: &str,
-        ids: PyReadonlyArray1<'_, i64>,
+        ids: Ids,
     ) -> PyResult<SparseRows<'py>> {
-        let (snapshot, ids) = (&self.inner, arrays::ids(&ids)?);
+        let snapshot = &self.inner;
         let tensor = tensor(snapshot, kind, type_id, name)?;
-        let spans = py.detach(|| snapshot.sparse_spans(tensor, &ids)).map_err(errors::raised)?;
+        let spans = detached(py, || snapshot.sparse_spans(tensor, &ids.0))?;
         let entries = spans.num_entries() as u64;
-        let held = py.detach(|| snapshot.reserve_batch(entries * 12)).map_err(errors::raised)?;
+        let held = detached(py, || snapshot.reserve_batch(entries * 12))?;
         let (mut columns, mut values) = (region(entries * 8)?, region(entries * 4)?);
-        py.detach(|| snapshot.gather_sparse(&spans, columns.as_mut_slice(), values.as_mut_slice()))
-            .map_err(errors::raised)?;
+        detached(py, || {
+            snapshot.gather_sparse(&spans, columns.as_mut_slice(), values.as_mut_slice())
+        })?;
         let held = Some(Arc::new(held));
         let indptr = spans.indptr().iter().map(|start| *start as i64).collect();
         Ok((
@@ -168,7 +150,7 @@ impl Snapshot {
         let decoder = decoder(py, snapshot, tensor, dtype)?;
         let row_bytes = decoder.out_bytes();
         let mut bytes = region(meta.num_rows * row_bytes as u64)?;
-        py.detach(|| {
+        detached(py, || {
             let out = bytes.as_mut_slice();
             // Rows are read in the order of the file, whatever that is.
             let nodes = match tensor.owner {
@@ -188,8 +170,7 @@ impl Snapshot {
                 }
                 Ok(())
             })
-        })
-        .map_err(errors::raised)?;
+        })?;
         arrays::owned_rows(py, bytes, None, decoder.wanted(), &meta.shape)
     }
 
@@ -199,21 +180,13 @@ impl Snapshot {
         node_type: u16,
         keys: Vec<String>,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let snapshot = &self.inner;
         let lent: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let found = py.detach(|| snapshot.lookup_strings(NodeTypeId(node_type), &lent));
-        let found = found.map_err(errors::raised)?;
+        let found = detached(py, || self.inner.lookup_strings(NodeTypeId(node_type), &lent))?;
         arrays::owned(py, found.into_iter().map(|id| id.map_or(-1, |id| id as i64)).collect(), None)
     }
 
-    fn names(
-        &self,
-        py: Python<'_>,
-        node_type: u16,
-        ids: PyReadonlyArray1<'_, i64>,
-    ) -> PyResult<Vec<String>> {
-        let (snapshot, ids) = (&self.inner, arrays::ids(&ids)?);
-        py.detach(|| snapshot.names(NodeTypeId(node_type), &ids)).map_err(errors::raised)
+    fn names(&self, py: Python<'_>, node_type: u16, ids: Ids) -> PyResult<Vec<String>> {
+        detached(py, || self.inner.names(NodeTypeId(node_type), &ids.0))
     }
 }
 
@@ -238,7 +211,7 @@ fn decoder(
     dtype: Option<&str>,
 ) -> PyResult<RowDecoder> {
     let wanted = arrays::dtype(dtype)?.unwrap_or(meta(snapshot, tensor)?.read_dtype());
-    py.detach(|| snapshot.decoder(tensor, wanted)).map_err(errors::raised)
+    detached(py, || snapshot.decoder(tensor, wanted))
 }
 
 fn region(len: u64) -> PyResult<Buffer> {

@@ -1,19 +1,19 @@
 //! `Store`, `open_store`, `verify` and `probe`.
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ng_io::BackendChoice;
-use ng_store::{DiskCosts, OpenOptions, Problem, UpdateStats, VerifyReport};
+use ng_store::{DiskCosts, OpenOptions, VerifyReport};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
-use serde_json::{Value, json};
+use pyo3::types::{IntoPyDict, PyDict};
+use serde_json::json;
 
-use crate::errors;
-use crate::progress::{Callback, go_on, raised_or};
+use crate::errors::{self, detached};
+use crate::lock::locked;
+use crate::progress::{go_on, raised_or, reporting};
 use crate::snapshot::Snapshot;
 use crate::update::WriteBatch;
 
@@ -27,8 +27,7 @@ pub struct Store {
 
 impl Store {
     fn store(&self) -> PyResult<Arc<ng_store::Store>> {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.clone().ok_or_else(errors::closed)
+        locked(&self.inner).clone().ok_or_else(errors::closed)
     }
 }
 
@@ -44,25 +43,17 @@ impl Store {
     /// Waits for its turn and opens a batch.
     fn write(&self, py: Python<'_>) -> PyResult<WriteBatch> {
         let store = self.store()?;
-        let batch = py.detach(|| store.write());
-        Ok(WriteBatch::new(batch.map_err(|error| raised_or(errors::raised(error)))?))
+        detached(py, || store.write()).map(WriteBatch::new).map_err(raised_or)
     }
 
-    fn checkpoint<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn checkpoint<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let store = self.store()?;
-        let report = py.detach(|| store.checkpoint());
-        let report = report.map_err(|error| raised_or(errors::raised(error)))?;
-        let out = PyDict::new(py);
-        out.set_item("epoch", report.epoch)?;
-        out.set_item("lsn", report.lsn)?;
-        out.set_item("pages", report.pages)?;
-        out.set_item("table_blocks", report.table_blocks)?;
-        Ok(out)
+        errors::plain(py, &detached(py, || store.checkpoint()).map_err(raised_or)?)
     }
 
     fn close_writer(&self, py: Python<'_>) -> PyResult<()> {
         let store = self.store()?;
-        py.detach(|| store.close_writer()).map_err(errors::raised)
+        detached(py, || store.close_writer())
     }
 
     /// Every checksum of the last checkpoint, while readers and writers go on; the report as JSON.
@@ -74,11 +65,10 @@ impl Store {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<String> {
         let store = self.store()?;
-        let mut callback = Callback::new(progress);
-        let report = py.detach(|| {
-            store.scrub(&mut |done, total| callback.call(done, total), bytes_per_second)
-        });
-        Ok(describe(&callback.finish(report, errors::raised)?).to_string())
+        let report = reporting(py, progress, errors::raised, |callback| {
+            store.scrub(&mut |done, total| callback.call((done, total)), bytes_per_second)
+        })?;
+        Ok(describe(&report))
     }
 
     /// What was put into the store when it was opened, or when it was first written to.
@@ -93,13 +83,10 @@ impl Store {
         Ok(self.store()?.read_only_because())
     }
 
-    fn update_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn update_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let store = self.store()?;
         let stats = py.detach(|| store.update_stats()).unwrap_or_default();
-        let out = PyDict::new(py);
-        for (name, value) in counts_of(&stats) {
-            out.set_item(name, value)?;
-        }
+        let out = errors::plain(py, &stats)?;
         out.set_item("write_amplification", stats.write_amplification())?;
         Ok(out)
     }
@@ -122,8 +109,7 @@ impl Store {
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let store = self.store()?;
         let (stats, budget) = (store.stats(), store.budget());
-        let out = PyDict::new(py);
-        let counts: BTreeMap<&str, u64> = BTreeMap::from([
+        let out = [
             ("reads", stats.reads),
             ("read_bytes", stats.read_bytes),
             ("useful_bytes", stats.useful_bytes),
@@ -136,15 +122,12 @@ impl Store {
             ("budget_limit", budget.limit_bytes()),
             ("budget_used", budget.used_bytes()),
             ("budget_peak", budget.peak_bytes()),
-        ]);
-        for (name, value) in counts {
-            out.set_item(name, value)?;
-        }
+        ]
+        .into_py_dict(py)?;
         let memory = PyDict::new(py);
         for found in &stats.memory {
-            let bytes = PyDict::new(py);
-            bytes.set_item("share", found.share_bytes)?;
-            bytes.set_item("held", found.held_bytes)?;
+            let bytes = [("share", Some(found.share_bytes)), ("held", found.held_bytes)];
+            let bytes = bytes.into_py_dict(py)?;
             memory.set_item(found.user.name(), bytes)?;
         }
         out.set_item("memory", memory)?;
@@ -166,7 +149,7 @@ impl Store {
     /// (reads a second, bytes a second), measured now; None if all files are too short.
     fn measure_disk(&self, py: Python<'_>) -> PyResult<Option<(f64, f64)>> {
         let snapshot = self.store()?.snapshot();
-        let costs = py.detach(|| snapshot.measure_disk()).map_err(errors::raised)?;
+        let costs = detached(py, || snapshot.measure_disk())?;
         Ok(costs.map(|costs| (costs.reads_per_s, costs.bytes_per_s)))
     }
 
@@ -182,7 +165,7 @@ impl Store {
     /// (bytes, random requests a second, sequential ones) by length.
     fn disk_curve(&self, py: Python<'_>) -> PyResult<Vec<(u64, f64, f64)>> {
         let snapshot = self.store()?.snapshot();
-        let curve = py.detach(|| snapshot.disk_curve()).map_err(errors::raised)?;
+        let curve = detached(py, || snapshot.disk_curve())?;
         Ok(curve.iter().map(|r| (r.bytes, r.random_per_s, r.sequential_per_s)).collect())
     }
 
@@ -195,14 +178,14 @@ impl Store {
     /// loses nothing: the log has it all. Samplers and arrays made from it stay usable and keep
     /// what they need.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let store = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(|| store.map_or(Ok(()), |store| store.close_writer())).map_err(errors::raised)
+        let store = locked(&self.inner).take();
+        detached(py, || store.map_or(Ok(()), |store| store.close_writer()))
     }
 }
 
 impl Drop for Store {
     fn drop(&mut self) {
-        let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let inner = locked(&self.inner).take();
         // Of a checkpoint that fails only the hook of the interpreter can be told.
         if let Some(Err(error)) = inner.and_then(Arc::into_inner).map(ng_store::Store::close) {
             Python::attach(|py| errors::raised(error).write_unraisable(py, None));
@@ -218,28 +201,6 @@ pub fn busy_timeout(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| {
         PyValueError::new_err(format!("busy_timeout is {seconds}; give seconds, 0 or more"))
     })
-}
-
-fn counts_of(stats: &UpdateStats) -> [(&'static str, u64); 16] {
-    let lists = &stats.lists;
-    [
-        ("commits", stats.commits),
-        ("checkpoints", stats.checkpoints),
-        ("payload_bytes", stats.payload_bytes),
-        ("write_bytes", stats.write_bytes),
-        ("log_bytes", stats.log_bytes),
-        ("writes", stats.writes),
-        ("syncs", stats.syncs),
-        ("sync_us", stats.sync_us),
-        ("pages_written", stats.pages_written),
-        ("pages_reused", stats.pages_reused),
-        ("changed_bytes", stats.changed_bytes),
-        ("list_updates", lists.list_updates),
-        ("evictions", lists.evictions),
-        ("lists_evicted", lists.lists_evicted),
-        ("promotions", lists.promotions),
-        ("demotions", lists.demotions),
-    ]
 }
 
 pub fn backend_choice(name: &str) -> PyResult<BackendChoice> {
@@ -269,9 +230,8 @@ pub fn open_store(
         go_on,
         ..OpenOptions::default()
     };
-    let store = py
-        .detach(|| ng_store::Store::open(Path::new(&path), &options))
-        .map_err(|error| raised_or(errors::raised(error)))?;
+    let store =
+        detached(py, || ng_store::Store::open(Path::new(&path), &options)).map_err(raised_or)?;
     Ok(Store { inner: Mutex::new(Some(Arc::new(store))), path })
 }
 
@@ -286,16 +246,15 @@ pub fn verify(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let backend = backend_choice(backend)?;
-    let mut callback = Callback::new(progress);
-    let report = py.detach(|| {
-        let options = OpenOptions { memory, backend, go_on, ..OpenOptions::default() };
-        ng_store::verify(Path::new(&path), &options, &mut |done, total| callback.call(done, total))
-    });
-    let report = callback.finish(report, errors::raised)?;
+    let options = OpenOptions { memory, backend, go_on, ..OpenOptions::default() };
+    let report = reporting(py, progress, errors::raised, |callback| {
+        let mut report = |done, total| callback.call((done, total));
+        ng_store::verify(Path::new(&path), &options, &mut report)
+    })?;
     if report.stopped {
         return Err(raised_or(errors::named("NeargraphError", "stopped".into())));
     }
-    Ok(describe(&report).to_string())
+    Ok(describe(&report))
 }
 
 /// Rewrites a store into fresh files; gives bytes before and after, the epoch, and why old files
@@ -312,29 +271,18 @@ pub fn compact(
 ) -> PyResult<(u64, u64, u64, Option<String>)> {
     let backend = backend_choice(backend)?;
     let busy_timeout = self::busy_timeout(busy_timeout)?;
-    let mut callback = Callback::new(progress);
-    let report = py.detach(|| {
-        let options =
-            OpenOptions { memory, backend, busy_timeout, go_on, ..OpenOptions::default() };
-        ng_store::compact(Path::new(&path), &options, &mut |done, total| callback.call(done, total))
-    });
-    let report = callback.finish(report, errors::raised)?;
+    let options = OpenOptions { memory, backend, busy_timeout, go_on, ..OpenOptions::default() };
+    let report = reporting(py, progress, errors::raised, |callback| {
+        let mut report = |done, total| callback.call((done, total));
+        ng_store::compact(Path::new(&path), &options, &mut report)
+    })?;
     Ok((report.bytes_before, report.bytes_after, report.epoch, report.leftover))
 }
 
-fn describe(report: &VerifyReport) -> Value {
-    let problem =
-        |p: &Problem| json!({"file": p.file, "page": p.page, "block": p.block, "what": p.what});
-    json!({
-        "ok": report.is_ok(),
-        "blocks": report.blocks,
-        "pages": report.pages,
-        "log_commits": report.log_commits,
-        "log_torn": report.log_torn,
-        "problems": report.problems.iter().map(problem).collect::<Vec<_>>(),
-        "problems_omitted": report.problems_omitted,
-        "notes": report.notes.iter().map(problem).collect::<Vec<_>>(),
-    })
+fn describe(report: &VerifyReport) -> String {
+    let mut found = json!(report);
+    found["ok"] = report.is_ok().into();
+    found.to_string()
 }
 
 /// Loads a file through a back end: (seconds of opening, seconds of reading, bytes, the back end).
@@ -357,6 +305,5 @@ pub fn load_file(
 pub fn probe(py: Python<'_>, path: String) -> PyResult<String> {
     let report = py.detach(|| ng_io::probe(Path::new(&path)));
     let report = report.map_err(|error| errors::named("IoFailed", error.to_string()))?;
-    serde_json::to_string(&report)
-        .map_err(|error| errors::named("NeargraphError", error.to_string()))
+    errors::json(&report)
 }

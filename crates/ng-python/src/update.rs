@@ -1,6 +1,6 @@
 //! `WriteBatch`: operations that become durable together, or not at all.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use ng_store::{EdgeData, UpdateError};
 use ng_types::{EdgeTypeId, NodeTypeId};
@@ -10,8 +10,9 @@ use numpy::{
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::arrays;
-use crate::errors;
+use crate::arrays::{self, Ids};
+use crate::errors::{self, detached};
+use crate::lock::locked;
 use crate::sampler::owner;
 
 /// An open batch; see `_core.pyi`.
@@ -30,15 +31,8 @@ impl WriteBatch {
         py: Python<'_>,
         work: impl FnOnce(&mut ng_store::WriteBatch) -> Result<T, UpdateError> + Send,
     ) -> PyResult<T> {
-        let done = py.detach(|| {
-            let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-            inner.as_mut().map(work)
-        });
+        let done = py.detach(|| locked(&self.inner).as_mut().map(work));
         done.ok_or_else(ended)?.map_err(errors::raised)
-    }
-
-    fn take(&self) -> Option<ng_store::WriteBatch> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
@@ -48,15 +42,9 @@ fn ended() -> PyErr {
 
 #[pymethods]
 impl WriteBatch {
-    fn add_nodes<'py>(
-        &self,
-        py: Python<'py>,
-        node_type: u16,
-        count: u64,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    fn add_nodes(&self, py: Python<'_>, node_type: u16, count: u64) -> PyResult<Ids> {
         let node_type = NodeTypeId(node_type);
-        let ids = self.with(py, |batch| (0..count).map(|_| batch.add_node(node_type)).collect());
-        arrays::from_ids(py, ids?)
+        self.with(py, |batch| (0..count).map(|_| batch.add_node(node_type)).collect()).map(Ids)
     }
 
     fn delete_node(&self, py: Python<'_>, node_type: u16, id: u64) -> PyResult<()> {
@@ -64,21 +52,20 @@ impl WriteBatch {
     }
 
     #[pyo3(signature = (edge_type, sources, destinations, times=None, weights=None))]
-    fn add_edges<'py>(
+    fn add_edges(
         &self,
-        py: Python<'py>,
+        py: Python<'_>,
         edge_type: u16,
-        sources: PyReadonlyArray1<'py, i64>,
-        destinations: PyReadonlyArray1<'py, i64>,
-        times: Option<PyReadonlyArray1<'py, i64>>,
-        weights: Option<PyReadonlyArray1<'py, f32>>,
-    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let (sources, destinations) = (arrays::ids(&sources)?, arrays::ids(&destinations)?);
+        sources: Ids,
+        destinations: Ids,
+        times: Option<PyReadonlyArray1<'_, i64>>,
+        weights: Option<PyReadonlyArray1<'_, f32>>,
+    ) -> PyResult<Ids> {
         let mut data = Vec::new();
         if times.is_some() || weights.is_some() {
-            data.resize(sources.len(), EdgeData::default());
+            data.resize(sources.0.len(), EdgeData::default());
         }
-        let uneven = |found: usize| found != sources.len();
+        let uneven = |found: usize| found != sources.0.len();
         if times.as_ref().is_some_and(|a| uneven(a.len()))
             || weights.as_ref().is_some_and(|a| uneven(a.len()))
         {
@@ -91,8 +78,8 @@ impl WriteBatch {
             edge.weight = *weight;
         }
         let edge_type = EdgeTypeId(edge_type);
-        let ids = self.with(py, |batch| batch.add_edges(edge_type, &sources, &destinations, &data));
-        arrays::from_ids(py, ids?)
+        self.with(py, |batch| batch.add_edges(edge_type, &sources.0, &destinations.0, &data))
+            .map(Ids)
     }
 
     #[pyo3(signature = (edge_type, source, destination, edge_id=None))]
@@ -115,15 +102,15 @@ impl WriteBatch {
         kind: &str,
         type_id: u16,
         name: &str,
-        ids: PyReadonlyArray1<'_, i64>,
+        ids: Ids,
         rows: PyReadonlyArrayDyn<'_, u8>,
     ) -> PyResult<()> {
-        let (owner, ids) = (owner(kind, type_id)?, arrays::ids(&ids)?);
+        let owner = owner(kind, type_id)?;
         let strided = |_| PyValueError::new_err("rows must be contiguous");
         let bytes = rows.as_slice().map_err(strided)?;
         self.with(py, |batch| {
             let tensor = batch.tensor(owner, name)?;
-            batch.set_rows(tensor, &ids, bytes)
+            batch.set_rows(tensor, &ids.0, bytes)
         })
     }
 
@@ -147,14 +134,14 @@ impl WriteBatch {
 
     /// Makes the batch durable; gives its number and how many operations it has.
     fn commit(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        let batch = self.take().ok_or_else(ended)?;
-        let commit = py.detach(|| batch.commit()).map_err(errors::raised)?;
+        let batch = locked(&self.inner).take().ok_or_else(ended)?;
+        let commit = detached(py, || batch.commit())?;
         Ok((commit.lsn, commit.ops))
     }
 
     /// Undoes the batch, if it has not ended.
     fn abort(&self, py: Python<'_>) {
-        let batch = self.take();
+        let batch = locked(&self.inner).take();
         py.detach(|| drop(batch));
     }
 }

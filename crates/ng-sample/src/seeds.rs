@@ -98,7 +98,7 @@ impl Inputs {
 }
 
 /// The order of places and its cut into batches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct SeedPlan {
     /// How many places there are.
     pub num_seeds: u64,

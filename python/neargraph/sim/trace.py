@@ -180,11 +180,11 @@ class Trace:
         try:
             with np.load(path, allow_pickle=False) as file:
                 about = json.loads(file["about"].tobytes())
-                columns = [file[name] for name in COLUMNS]
+                columns = {name: file[name] for name in COLUMNS}
                 places = {n[len(PLACE) :]: file[n] for n in file.files if n.startswith(PLACE)}
             if not about.keys() >= ABOUT:
                 raise KeyError(*(ABOUT - about.keys()))
-            core = _core.Trace.of_columns(*columns)
+            core = _core.Trace.of_columns(columns)
             if places:
                 core = core.with_places(places)
         except (

@@ -66,7 +66,7 @@ pub(crate) struct Head {
 }
 
 /// What a file of the direct layout is, for reports.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DirectInfo {
     /// Fingerprint of the snapshot that it was compiled from.
     pub fingerprint: String,
@@ -81,6 +81,7 @@ pub struct DirectInfo {
     /// Bytes of a page.
     pub page_bytes: u64,
     /// Pages that are read together for a primary section.
+    #[serde(rename = "pages_per_section")]
     pub unit_pages: u64,
     /// Bytes of an address.
     pub address_bytes: u64,

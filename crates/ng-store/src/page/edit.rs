@@ -16,7 +16,7 @@ use crate::store::Inner;
 use crate::version::base::Version;
 
 /// What edits did to L-type and H-type lists.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct EditCounts {
     /// Entries put into or taken out of lists.
     pub list_updates: u64,

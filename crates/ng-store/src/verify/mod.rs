@@ -21,6 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ng_types::{EdgeTypeId, NodeTypeId};
+use serde::Serialize;
 
 use crate::catalog::{TensorMeta, TensorRef};
 use crate::error::{OpenError, ReadError};
@@ -34,7 +35,7 @@ use crate::write::error::UpdateError;
 use crate::write::recover::inspect_log;
 
 /// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Problem {
     /// File inside the store directory.
     pub file: String,
@@ -47,7 +48,7 @@ pub struct Problem {
 }
 
 /// What a check found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
     /// Data blocks read.
     pub blocks: u64,
@@ -64,6 +65,7 @@ pub struct VerifyReport {
     /// The log has blocks that belong to no commit, as a writer that was interrupted leaves them.
     pub log_torn: bool,
     /// The caller stopped the check, so part of the store was not looked at.
+    #[serde(skip)]
     pub stopped: bool,
 }
 

@@ -30,7 +30,7 @@ use crate::write::writer::Writer;
 const WRITE_BYTES: usize = 1 << 20;
 
 /// What a checkpoint did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CheckpointReport {
     /// The epoch of the root; the old one if nothing had changed.
     pub epoch: u64,

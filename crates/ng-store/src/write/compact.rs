@@ -30,7 +30,7 @@ pub(super) const NODES_TOGETHER: u64 = 8192;
 const ENTRIES_TOGETHER: u64 = 1 << 18;
 
 /// What compacting did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CompactReport {
     /// Bytes of all files before.
     pub bytes_before: u64,

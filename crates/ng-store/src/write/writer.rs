@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 
 use ng_io::{Lock, WriteStats};
 use ng_types::{MemoryUser, NodeTypeId};
+use serde::Serialize;
 
 use crate::page::{CleanPages, Edit, EditCounts, PagePool, Segment};
 use crate::store::Inner;
@@ -25,7 +26,7 @@ const START_HALVES: u64 = 2;
 const WAIT_HALVES: u64 = 3;
 
 /// What a writer did since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UpdateStats {
     /// Batches made durable.
     pub commits: u64,
@@ -50,6 +51,7 @@ pub struct UpdateStats {
     /// Microseconds inside syncs.
     pub sync_us: u64,
     /// What happened to lists.
+    #[serde(flatten)]
     pub lists: EditCounts,
 }
 
