@@ -25,20 +25,20 @@ def as_tensor(array: NDArray[Any] | SparseRows) -> torch.Tensor:
     without their zeros become sparse CSR."""
     if isinstance(array, SparseRows):
         indptr, indices, values = map(torch.from_numpy, array[:3])
-        return _csr_tensor(indptr, indices, values, array.shape)
+        return csr_tensor(indptr, indices, values, array.shape)
     # No tensor of a store is of uint16 itself.
     if array.dtype == np.uint16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
 
 
-def _csr_tensor(
-    indptr: torch.Tensor, indices: torch.Tensor, values: torch.Tensor, shape: tuple[int, int]
+def csr_tensor(
+    indptr: torch.Tensor, indices: torch.Tensor, values: torch.Tensor, shape: tuple[int, ...]
 ) -> torch.Tensor:
+    """A sparse tensor of columns that were checked."""
     # torch announces once that CSR tensors are in beta, which nobody who loads a batch can act on.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        # The store has checked the columns.
         return torch.sparse_csr_tensor(indptr, indices, values, size=shape, check_invariants=False)
 
 
@@ -87,11 +87,6 @@ class Collator:
             owner.index: [t for t in owner.tensors if ("edge", owner.index, t.name) in carried]
             for owner in schema.edge_types
         }
-        self._has_masks = [
-            bool(split_columns(owner))
-            and all(("node", owner.index, name) in carried for name in split_columns(owner))
-            for owner in schema.node_types
-        ]
 
     def __call__(self, batch: MiniBatch) -> Data | HeteroData:
         """The PyG object of `batch`."""
@@ -115,7 +110,8 @@ class Collator:
             if meta.name == "x" and self._x_dtype is not None:
                 value = value.to(self._x_dtype)
             out[meta.name] = value
-        if self._has_masks[owner.index]:
+        # Of the splits a batch carries all or none.
+        if len(columns) < len(self._node_columns[owner.index]):
             for name in SPLITS:
                 out[f"{name}_mask"] = torch.from_numpy(batch.mask(name, owner.name))
         if not any(meta.name == "x" for meta in columns):

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.background import in_background
+from neargraph.loader.collate import csr_tensor
 
 # Pinned buffers: one is filled while another is on its way.
 BUFFERS = 2
@@ -203,11 +204,7 @@ def with_tensors(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
             return change(tensor)
         parts = [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
         crow, columns, values = map(change, parts)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            return torch.sparse_csr_tensor(
-                crow, columns, values, size=tensor.shape, check_invariants=False
-            )
+        return csr_tensor(crow, columns, values, tensor.shape)
 
     if not hasattr(batch, "apply"):
         raise UnsupportedArgument(

@@ -7,6 +7,7 @@ numbers, and a resumed epoch goes on with the batches that were missing.
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from neargraph.loader.copying import CopyStage
@@ -108,7 +109,7 @@ class EpochLoader(ABC):
         """Makes the next pass that of `train_epoch`, or its rest if a loaded state stands in it."""
         loaded = self._loaded
         if loaded is not None and loaded.train_epoch == train_epoch:
-            self._next = Position(loaded.train_epoch, loaded.batches)
+            self._next = replace(loaded)
         else:
             self._next = Position(train_epoch)
 
@@ -124,13 +125,9 @@ class EpochLoader(ABC):
         """
         loaded = load_state(state, self._fingerprint(), len(self))
         self._loaded = loaded
-        self._position = Position(loaded.train_epoch, loaded.batches)
+        self._position = replace(loaded)
         whole = loaded.batches == len(self) and loaded.batches > 0
-        self._next = (
-            Position(loaded.train_epoch + 1)
-            if whole
-            else Position(loaded.train_epoch, loaded.batches)
-        )
+        self._next = Position(loaded.train_epoch + 1) if whole else replace(loaded)
 
     def _fingerprint(self) -> dict[str, Any]:
         plan = self._source.plan

@@ -67,50 +67,41 @@ class ReadOptions:
         """Whether compiled epochs are replayed, or it is an error."""
         return self.compiled is not False and self.compiled != "auto"
 
-    @property
-    def asks_to_look_ahead(self) -> bool:
-        """Whether a setting of looking ahead is given, which ``"auto"`` honours by doing so."""
-        return self.window is not None or self.two_phase is True
-
     def check_layout(self, layout: str) -> None:
         """Refuses what the direct layout does not have; it never replays with ``"auto"``."""
         if layout != "direct":
             return
-        does = "layout='direct' reads each batch by itself"
-        if self.reading != "direct":
-            self._refuse(does, "layout='paged'", "reading")
-        self._refuse(does, "layout='paged'", "window", "two_phase")
-        if self.replays:
-            raise self._without_effect(does, "layout='paged'", "compiled")
+        self._refuse_ahead("layout='direct' reads each batch by itself", "layout='paged'")
 
     def check_workers(self, num_workers: int) -> None:
         """Refuses what processes would ignore; they never replay with ``"auto"``."""
         if not num_workers:
             return
         does = f"num_workers={num_workers} makes batches one by one, in processes"
-        instead = "num_workers=0"
-        if self.reading != "direct":
-            self._refuse(does, instead, "reading")
-        self._refuse(does, instead, "window", "two_phase", "threads")
+        self._refuse_ahead(does, "num_workers=0", "threads")
         self._refuse(does, "prefetch_factor=", "prefetch")
-        if self.replays:
-            raise self._without_effect(does, instead, "compiled")
 
     def of_core(self) -> dict[str, Any]:
         """What the compiled loader takes."""
         names = ("reading", "window", "two_phase", "prefetch", "threads")
         return {name: getattr(self, name) for name in names}
 
+    def _refuse_ahead(self, does: str, instead: str, *names: str) -> None:
+        """Refuses `names`, and what batches that are made one by one ignore."""
+        ahead = ["window", "two_phase", *names]
+        if self.reading != "direct":
+            ahead.insert(0, "reading")
+        if self.replays:
+            ahead.append("compiled")
+        self._refuse(does, instead, *ahead)
+
     def _refuse(self, does: str, instead: str, *names: str) -> None:
         for name in names:
-            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
-                raise self._without_effect(does, instead, name)
-
-    def _without_effect(self, does: str, instead: str, name: str) -> UnsupportedArgument:
-        value = getattr(self, name)
-        return UnsupportedArgument(
-            f"{does}, so {name}={value!r} has no effect; leave it out, or use {instead}"
-        )
+            value = getattr(self, name)
+            if value != type(self).__dataclass_fields__[name].default:
+                raise UnsupportedArgument(
+                    f"{does}, so {name}={value!r} has no effect; leave it out, or use {instead}"
+                )
 
 
 def check_count(name: str, value: Any, least: int) -> None:
