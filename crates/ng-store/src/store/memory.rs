@@ -177,14 +177,14 @@ impl Inner {
         while share.used_bytes() > bytes && cache.drop_chunk(share) > 0 {}
     }
 
-    /// What topologies that are held may take: what cached blocks of lists took before, and what
-    /// the row cache does not use. Then what the latter is.
+    /// What topologies that are held may take: what cached blocks of lists took before, and the
+    /// share of the row cache as long as nobody reads rows. Then what the latter is.
     fn room_for_topologies(&self, division: &Division) -> (u64, u64) {
         let most = self.budget.share(MemoryUser::Topology);
         if self.pages.cache.is_none() {
             return (most, most);
         }
-        let unused = division.now().1.saturating_sub(self.rows.bytes());
+        let unused = if self.rows.bytes() == 0 { division.now().1 } else { 0 };
         let of_blocks = division.blocks.start - division.blocks.start / 8;
         (most.min(of_blocks + unused), unused)
     }
