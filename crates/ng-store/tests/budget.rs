@@ -262,3 +262,35 @@ fn memory_moves_to_the_cache_that_misses_it_and_back() {
     assert!(store.budget().peak_bytes() <= memory);
     model.compare(&snapshot, &mut seeded(3), 2_000);
 }
+
+/// A store whose caches are full, with a topology of some 400 KB, or of `factor` times that.
+fn store_with_lists(factor: usize) -> Store {
+    let mut random = seeded(9);
+    let mut model = Model::new(&[20_000], 4096);
+    model.tensor(Owner::Node(NodeTypeId(0)), 1024, &mut random);
+    let degrees: Vec<(u64, usize)> = (0..20_000).map(|node| (node, 6 * factor)).collect();
+    model.edges(ModelEdges::default(), &degrees, &mut random);
+    let options = OpenOptions { memory: Some(MEMORY), ..OpenOptions::default() };
+    let store = Store::open_on(model.build(), &options).expect("opens");
+    model.compare(&store.snapshot(), &mut random, 20_000);
+    store
+}
+
+#[test]
+fn a_topology_that_is_held_takes_memory_of_blocks_and_not_of_rows() {
+    const TO: EdgeTypeId = EdgeTypeId(0);
+    for (factor, fits) in [(6, true), (20, false)] {
+        let store = store_with_lists(factor);
+        let snapshot = store.snapshot();
+        let before = store.stats();
+        assert!(before.row_cache_bytes > MEMORY / 4 && before.block_cache_bytes > MEMORY / 8);
+        // All that is free but for the windows that lists are read through.
+        let free = MEMORY - store.budget().used_bytes();
+        let _held = snapshot.reserve(free - (1 << 20)).expect("free");
+        snapshot.count_lists(TO, u64::from(u32::MAX));
+        assert_eq!(snapshot.held_topology(TO).is_some(), fits, "{factor}");
+        let after = store.stats();
+        assert_eq!(after.row_cache_bytes, before.row_cache_bytes, "{factor}");
+        assert_eq!(after.block_cache_bytes < before.block_cache_bytes, fits, "{factor}");
+    }
+}
