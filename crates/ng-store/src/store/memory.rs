@@ -199,8 +199,8 @@ impl Inner {
         (left, rows.min((blocks + rows).saturating_sub(held + left)))
     }
 
-    /// Makes room for a topology of `bytes`; whether there is some. Older ones go for it, and blocks,
-    /// which it makes superfluous, but no rows.
+    /// Makes room for a topology of `bytes`; whether there is some. Older ones go for it, and
+    /// blocks, which it makes superfluous, but no rows.
     pub fn make_room_for_topology(&self, bytes: u64) -> bool {
         let division = self.division.lock().unwrap_or_else(PoisonError::into_inner);
         let (most, _) = self.room_for_topologies(&division);
