@@ -40,10 +40,13 @@ def line(result: Result) -> str:
 
 
 def plan(result: Result) -> str:
-    """What a look-ahead chose: its policy, batches ahead, and phases if they take turns."""
+    """What a look-ahead chose: its policy, batches ahead, and phases if they take turns.
+
+    Of PyG, whose sampler it used.
+    """
     chosen = result.get("chosen")
     if not chosen:
-        return ""
+        return str(result.get("sampler", ""))
     turns = ", two phases" if chosen.get("phases") == 2 else ""
     return f"{chosen['reading']} {chosen.get('window', '')}{turns}"
 

@@ -1,4 +1,4 @@
-"""PyG's NeighborLoader with its compiled sampler (torch-sparse).
+"""PyG's NeighborLoader with a compiled sampler: pyg-lib's if it is installed, else torch-sparse's.
 
 Options: `rows`: `memory`, `mmap` (np.memmap as users write it) or `mmap-random` (the same with the
 advice that accesses are random); `workers`: of the DataLoader, which then gather too. The topology
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
+from torch_geometric.typing import WITH_PYG_LIB
 from torch_sparse import SparseTensor
 
 from .drive import Batch, Spec
@@ -104,4 +105,5 @@ class System:
         """PyG counts nothing."""
 
     def stats(self) -> dict[str, Any]:
-        return {"torch_threads": torch.get_num_threads()}
+        sampler = "pyg-lib" if WITH_PYG_LIB else "torch-sparse"
+        return {"torch_threads": torch.get_num_threads(), "sampler": sampler}
