@@ -13,8 +13,9 @@ Circles of modules: `circles.py` says what an edge is. For Python both figures a
 imports in functions and under `if TYPE_CHECKING:`, and without.
 
 Messages with words of a face: string literals below ng-python that hold a flag (`--unique`), a
-keyword with its sign (`memory=`), a command in backticks (`neargraph compact`, `compact`) or a name
-of the Python package (`neargraph.open`). Words of the system, such as `ulimit`'s, do not count.
+keyword with its sign (`memory=`), or without it one that is no word otherwise (`batch_size`), a
+command in backticks (`neargraph compact`, `compact`) or a name of the Python package
+(`neargraph.open`). Words of the system (`dax=`) do not count.
 ng-python and python/neargraph are faces.
 
 Wildcards over errors: arms `_`, `other`, or the like (also inside `Err(..)`) of a `match` in which
@@ -48,14 +49,16 @@ from rust_source import CLOSE, OPEN, Token, closing, lines_of_code, product_file
 NOT_PRODUCT = {"ng-testing"}
 FACES = {"ng-python"}
 COMMANDS = "check|compact|compile|doctor|import|info|profile|reorganize|scrub|show|simulate|train"
+KEYWORDS = "batch_size|world_size|num_neighbors|input_nodes|two_phase|busy_timeout|weight_attr"
 FACE_WORD = re.compile(
     rf"""(?<![\w-])--[a-z][\w-]*
     |(?<![\w.<{{-])[a-z][a-z0-9_]*=(?!=)
     |`(?:neargraph|{COMMANDS}|update|verify)\b[^`]*`
-    |\b(?:neargraph|ng)\.[a-z]\w*""",
+    |\b(?:neargraph|ng)\.[a-z]\w*
+    |\b(?:{KEYWORDS})\b(?![^{{}}]*\}})""",
     re.VERBOSE,
 )
-SYSTEM_WORDS = {"--ulimit", "memlock=", "dax="}
+SYSTEM_WORDS = {"dax="}
 ASSERTIONS = re.compile(r"(debug_)?assert(_eq|_ne)?$")
 
 

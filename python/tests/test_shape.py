@@ -142,7 +142,9 @@ def test_circles_of_python_are_found_through_init_and_inside_functions(tmp_path)
         ('"see neargraph.open"', True),
         ("// memory= and --unique\n", False),
         ('"a == b, a-b, {name}={value}"', False),
-        ('"docker --ulimit memlock="', False),
+        ('"batch_size must be at least 1"', True),
+        ('"{batch_size} seeds"', False),
+        ('"batch_sizes"', False),
         ('#[cfg(test)]\nmod t { const A: &str = "--unique"; }', False),
     ],
 )

@@ -180,7 +180,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The back end cannot work here.
-    #[error("back end {backend} cannot be used for {path}: {reason}; choose \"auto\"")]
+    #[error("back end {backend} cannot be used for {path}: {reason}")]
     Unavailable {
         /// The back end that was asked for.
         backend: &'static str,

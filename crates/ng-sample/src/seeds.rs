@@ -132,13 +132,13 @@ impl SeedPlan {
     pub fn checked(self) -> Result<Self, SampleError> {
         let Self { batch_size, rank, world_size, .. } = self;
         let what = if batch_size == 0 {
-            "batch_size must be at least 1, got 0".into()
+            "a batch must have at least 1 seed".into()
         } else if rank >= world_size {
-            format!("rank must be in 0 ... world_size - 1, got {rank} of {world_size}")
+            format!("there is no rank {rank} among {world_size}: the first is rank 0")
         } else if !batch_size.is_multiple_of(world_size) {
             format!(
-                "batch_size counts the global batch: {batch_size} is not a multiple of world_size \
-                 {world_size}"
+                "a batch is shared by all ranks: {batch_size} seeds cannot be divided evenly among \
+                 {world_size} ranks"
             )
         } else {
             return Ok(self);

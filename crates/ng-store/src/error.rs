@@ -223,6 +223,14 @@ pub enum OpenError {
         /// The smallest that works.
         minimum_bytes: u64,
     },
+    /// The back end that was asked for cannot be used here.
+    #[error("{path}: {what}")]
+    BackendUnavailable {
+        /// The path given.
+        path: String,
+        /// Why not.
+        what: String,
+    },
     /// No back end could be opened.
     #[error("{path}: {what}")]
     Backend {
@@ -270,6 +278,7 @@ explain! { OpenError {
     RootsDamaged | RootsDisagree | Truncated => StoreDamaged,
     BudgetTooSmall { minimum_bytes } => BudgetTooSmall [RaiseMemory(*minimum_bytes)],
     CommitsTooLarge { minimum_bytes } => BudgetTooSmall [RaiseMemory(*minimum_bytes), MakeWritable],
+    BackendUnavailable => IoFailed [AnyBackend],
     Backend => IoFailed,
 } of Read.0, Recovery.source }
 

@@ -49,7 +49,7 @@ fn backends(path: &Path) -> Vec<BackendChoice> {
     let named = BackendChoice::ALL.into_iter().filter(|choice| *choice != BackendChoice::Auto);
     let works = |choice: &BackendChoice| match Store::open(path, &options(*choice)) {
         Ok(_) => true,
-        Err(OpenError::Backend { what, .. }) => {
+        Err(OpenError::BackendUnavailable { what, .. }) => {
             println!("left out: {choice}: {what}");
             false
         }

@@ -75,6 +75,7 @@ fn opening() {
         RootsDisagree { path: text(), epoch: 1 },
         Truncated { path: text(), file: text(), expected: 2, found: 1 },
         BudgetTooSmall { limit_bytes: 1, minimum_bytes: 2 },
+        BackendUnavailable { path: text(), what: text() },
         Backend { path: text(), what: text() },
         Recovery { path: text(), source: Box::new(UpdateError::Stopped) },
         CommitsTooLarge {
@@ -89,6 +90,7 @@ fn opening() {
     assert_for_every_face(&errors);
     assert_eq!(of_kind(&errors, ErrorKind::StoreNotFound), [[Remedy::Import]]);
     assert_eq!(of_kind(&errors, ErrorKind::StoreDamaged).len(), 4);
+    assert!(of_kind(&errors, ErrorKind::IoFailed).contains(&vec![Remedy::AnyBackend]));
 }
 
 #[test]

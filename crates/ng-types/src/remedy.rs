@@ -70,6 +70,8 @@ pub enum Remedy {
     DropBatches,
     /// Make writing to the store possible.
     MakeWritable,
+    /// Leave the choice of the back end to the store.
+    AnyBackend,
     /// Read rows as they are asked for instead of ahead.
     ReadOnDemand,
     /// Check the path, or import a store to it.

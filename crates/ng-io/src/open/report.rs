@@ -140,8 +140,8 @@ fn advice(found: &Findings) -> Vec<String> {
                 .into(),
         ),
         Ok(Registration::Refused(_)) => advice.push(
-            "raise the limit of lockable memory (ulimit -l, LimitMEMLOCK=, docker --ulimit \
-             memlock=) to let io_uring register its buffers"
+            "raise the limit of lockable memory (ulimit -l, LimitMEMLOCK in a systemd unit, the \
+             ulimit memlock of a container) to let io_uring register its buffers"
                 .into(),
         ),
         Ok(Registration::Fixed) => {}

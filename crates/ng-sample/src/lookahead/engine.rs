@@ -50,11 +50,12 @@ pub struct Settings {
 impl Settings {
     fn check(&self) -> Result<(), SampleError> {
         let what = if self.prefetch() == 0 || self.threads() == 0 || self.window == Some(0) {
-            "prefetch, threads and window must be at least 1"
+            "the number of threads, of batches prepared ahead and of batches in the window must be \
+             at least 1"
         } else if self.reading == Reading::Direct {
-            "reading \"direct\" does not look ahead"
+            "reading rows as they are asked for does not look ahead"
         } else if self.reading == Reading::Distribute && self.two_phase == Some(false) {
-            "reading \"distribute\" writes to disk, which is forbidden"
+            "distributing rows writes to disk, which is forbidden"
         } else {
             return Ok(());
         };

@@ -42,7 +42,8 @@ impl Each {
         threads: usize,
     ) -> Result<Arc<Self>, SampleError> {
         if prefetch == 0 || threads == 0 {
-            return Err(SampleError::Spec("prefetch and threads must be at least 1".into()));
+            let what = "the number of threads and of batches prepared ahead must be at least 1";
+            return Err(SampleError::Spec(what.into()));
         }
         let sampler = sampler.with_orders_that_fit()?;
         let shared = Shared::new(sampler.clock(), jobs, prefetch);

@@ -266,7 +266,8 @@ fn check(snapshot: &Snapshot, wanted: &Reorganization) -> Result<(), ReorganizeE
     let catalog = snapshot.catalog();
     wanted.batches.fanouts.check(catalog)?;
     if wanted.batches.batch_size == 0 || wanted.counted_batches == 0 {
-        return Err(ReorganizeError::Spec("batch_size and batches must be at least 1".into()));
+        let what = "the number of batches, and of seeds in each, must be at least 1";
+        return Err(ReorganizeError::Spec(what.into()));
     }
     if let Some(seeds) = &wanted.batches.seeds {
         snapshot.check_nodes(wanted.batches.node_type, seeds)?;

@@ -425,9 +425,10 @@ fn open_error(path: &Path, error: ng_io::OpenError) -> OpenError {
     match error {
         ng_io::OpenError::NotFound { .. } => OpenError::NotFound { path },
         ng_io::OpenError::NotADirectory { .. } => OpenError::NotADirectory { path },
-        ng_io::OpenError::Unavailable { .. } | ng_io::OpenError::Io { .. } => {
-            OpenError::Backend { path, what: error.to_string() }
+        ng_io::OpenError::Unavailable { .. } => {
+            OpenError::BackendUnavailable { path, what: error.to_string() }
         }
+        ng_io::OpenError::Io { .. } => OpenError::Backend { path, what: error.to_string() },
     }
 }
 

@@ -65,7 +65,7 @@ impl Replay {
     ) -> Result<Arc<Self>, SampleError> {
         let Some(first) = files.first().filter(|_| prefetch > 0) else {
             return Err(SampleError::Spec(
-                "a replay needs files, and prefetch of 1 or more".into(),
+                "a replay needs files, and at least 1 batch prepared ahead".into(),
             ));
         };
         check_hot(&files, first.hot())?;
