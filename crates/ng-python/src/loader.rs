@@ -55,8 +55,9 @@ impl SeedPlan {
             rank: count("rank", rank)?,
             world_size: count("world_size", world_size)?,
         };
-        let inner = plan.checked().map_err(|error| PyValueError::new_err(error.to_string()))?;
-        Ok(Self { inner })
+        let given = format!("batch_size={batch_size}, rank={rank}, world_size={world_size}");
+        let refused = |error| PyValueError::new_err(format!("{error} ({given})"));
+        Ok(Self { inner: plan.checked().map_err(refused)? })
     }
 
     /// For pickle.
