@@ -38,6 +38,8 @@ fn model(page_bytes: u32) -> Model {
     model.edges(ModelEdges { source: 1, ..ModelEdges::default() }, &[], &mut random);
     let hubs: Vec<(u64, usize)> = (2990..3000).map(|node| (node, 5000)).collect();
     model.edges(ModelEdges::default(), &hubs, &mut random);
+    let few_first = (0..2990).map(|node| (node, 3)).chain(hubs);
+    model.edges(ModelEdges::default(), &few_first.collect::<Vec<_>>(), &mut random);
     model
 }
 
@@ -134,7 +136,8 @@ fn an_imported_topology_is_read_once_and_in_large_pieces() {
     let stats = store.stats();
     // Pages once, beside those of the indexes and their tables.
     assert!(stats.read_bytes < bytes + bytes / 8, "{} of {bytes}", stats.read_bytes);
-    assert!(stats.reads < bytes / 4096 / 4, "{} reads of {bytes} bytes", stats.reads);
+    // Pages of short and of long lists alternate on disk, and are read together.
+    assert!(stats.reads < bytes / (128 << 10) + 16, "{} reads of {bytes} bytes", stats.reads);
 }
 
 #[test]

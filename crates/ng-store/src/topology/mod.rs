@@ -18,6 +18,7 @@ mod reader;
 mod resident;
 mod scan;
 mod streaming;
+mod unpack;
 mod writer;
 
 pub(crate) use edit::TopologyEdit;
