@@ -31,6 +31,7 @@ _WORDS: dict[str, str | tuple[str, str]] = {
     "OpenCheckpoint": ("open the checkpoint with recover=False", "give --no-recover"),
     "CloseOther": "wait for it to close the store, or send it your updates",
     "WaitLonger": ("raise busy_timeout=", "raise --busy-timeout"),
+    "ReplaceLater": "close the store there first, or import under another name",
     "Compile": "make them with `neargraph compile`",
     "RecompileDirect": "compile it again with `neargraph compile STORE --layout direct "
     "--overwrite`",

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ng_io::{ScratchError, SourceError, StagingError};
+use ng_io::{OpenError, ScratchError, SourceError, StagingError};
 use ng_store::BuildError;
 use ng_types::{ErrorKind, Explain, Remedy, explain, format_bytes};
 use thiserror::Error;
@@ -112,6 +112,18 @@ pub enum ImportError {
     /// The store could not be given its place.
     #[error(transparent)]
     Place(StagingError),
+    /// Somebody writes to the store that would be replaced.
+    #[error(
+        "{} is not replaced: another process, or another handle of this one, writes to it",
+        path.display()
+    )]
+    Busy {
+        /// The store.
+        path: PathBuf,
+    },
+    /// It cannot be seen whether somebody writes to the store that would be replaced.
+    #[error("the store is not replaced, as somebody may write to it: {0}")]
+    Locked(#[source] OpenError),
     /// `memory` is too small to work with.
     #[error(
         "a memory budget of {} is too small for an import", format_bytes(*wanted_bytes)
@@ -144,7 +156,8 @@ const LINE_SHOWN_MAX: usize = 120;
 
 explain! { ImportError {
     BudgetTooSmall { minimum_bytes } => BudgetTooSmall [RaiseMemory(*minimum_bytes)],
-    DiskFull | Io | Scratch => IoFailed,
+    DiskFull | Io | Scratch | Locked => IoFailed,
+    Busy => StoreBusy [ReplaceLater],
     File | Spec | Store | RowCount | Source | Cancelled | Strict | Failed => ImportFailed,
 } of Place.0, Line.what, Row.what }
 

@@ -22,6 +22,8 @@ fn imports() {
         Source(ng_io::SourceError::NotFound { path: path() }),
         Scratch(ng_io::ScratchError::Truncated { directory: path(), offset: 0, len: 1 }),
         Place(ng_io::StagingError::Busy { path: path() }),
+        Busy { path: path() },
+        Locked(ng_io::OpenError::NotFound { path: path() }),
         BudgetTooSmall { wanted_bytes: 1, minimum_bytes: 2 },
         Strict { notes: vec![Note::new("code", 1, text(), text())] },
         Cancelled,
@@ -31,5 +33,5 @@ fn imports() {
     let advised = errors.iter().filter(|error| error.explain().1 == [Remedy::Relabel]);
     assert_eq!(advised.count(), 2);
     let failed = errors.iter().filter(|error| error.kind() == ErrorKind::IoFailed);
-    assert_eq!(failed.count(), 3);
+    assert_eq!(failed.count(), 4);
 }

@@ -7,6 +7,7 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -14,8 +15,10 @@ use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::disk::{Access, FileId};
+use crate::error::OpenError;
 use crate::locks::{Lock, Locks, PINS};
 use crate::named_dir::NamedDir;
+use crate::retry::past_signals;
 use crate::space;
 
 /// Write-back is started this often, so that the sync at the end finds little left to do.
@@ -28,6 +31,18 @@ pub(crate) enum Caching {
     Buffered,
     /// Past it (`O_DIRECT`).
     Direct,
+}
+
+/// Keeps everybody from becoming the writer of the directory `path` until the lock is dropped;
+/// `None` if somebody is. Readers go on, and so does whoever keeps writers away, too.
+///
+/// # Errors
+/// [`OpenError::NotFound`], [`OpenError::NotADirectory`], [`OpenError::Io`] if the directory or its
+/// file of locks cannot be opened.
+pub fn hold_off_writer(path: &Path) -> Result<Option<Lock>, OpenError> {
+    let directory = Directory::new(NamedDir::open(path)?, Caching::Buffered);
+    past_signals(|| directory.hold_off_writer())
+        .map_err(|source| OpenError::Io { path: path.join(PINS), source })
 }
 
 /// One open file.

@@ -29,6 +29,7 @@ mod stats;
 mod writer;
 
 pub use append::Appender;
+pub use directory::hold_off_writer;
 pub use disk::{Access, BLOCK_BYTES, Disk, FileId, NextRead, READ_BYTES_MAX, ReadDone, ReadOp};
 pub use error::{OpenError, ReadError, WriteError};
 pub use gauge::{DependentReads, Gauge};

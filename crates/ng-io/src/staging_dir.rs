@@ -78,9 +78,9 @@ pub enum Existing {
     /// Keep it and fail.
     Refuse,
     /// Replace it in one step when the new one is complete; it stays usable until then. The caller
-    /// has made sure that it is nothing but an older version of the new one. A symbolic link
-    /// stays, and the directory that it leads to is replaced. A file system that cannot swap two
-    /// names in one step replaces nothing: then publishing fails.
+    /// has made sure that it is nothing but an older version of the new one, and that nobody writes
+    /// to it. A symbolic link stays, and the directory that it leads to is replaced. A file system
+    /// that cannot swap two names in one step replaces nothing: then publishing fails.
     Replace,
 }
 

@@ -84,6 +84,8 @@ pub enum Remedy {
     CloseOther,
     /// Wait longer for the other writer.
     WaitLonger,
+    /// End the writer of a store before it is replaced, or give the new store another name.
+    ReplaceLater,
     /// Compile epochs.
     Compile,
     /// Compile the direct layout again.

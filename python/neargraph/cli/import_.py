@@ -80,7 +80,7 @@ def import_(
     relabel: _Relabel = False,
     strict: _Strict = False,
     threads: Annotated[int | None, typer.Option(help="Threads to use.")] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace an existing store.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace a store that nobody writes to.")] = False,
     dry_run: Annotated[bool, typer.Option(help="Print the estimate and stop.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -72,6 +72,7 @@ def import_graph(
     Raises:
         ImportFailed: Bad input, named by file and row; nothing is left behind.
         BudgetTooSmall: ``memory`` is too small for the input; the message says what would do.
+        StoreBusy: Somebody writes to the store that ``overwrite=True`` would replace.
 
     Example:
         >>> import_graph("cora.npz", "cora.ng", undirected=True)     # doctest: +SKIP
@@ -108,6 +109,7 @@ def from_pyg(
 
     Raises:
         ImportFailed: An id is out of range, a column has the wrong length or dtype.
+        StoreBusy: Somebody writes to the store that ``overwrite=True`` would replace.
         MissingDependency: PyG is not installed.
 
     Example:

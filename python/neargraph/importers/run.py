@@ -49,6 +49,7 @@ def run_import(
         ImportFailed: The input is inconsistent; nothing is left behind.
         IoFailed: Reading or writing failed, for example because the disk is full.
         BudgetTooSmall: ``options.memory`` is below the minimum, which the message says.
+        StoreBusy: Somebody writes to the store that would be replaced.
 
     The report's ``notes`` are those of `importers.notes`, the plan's and the extension's.
     """
@@ -80,8 +81,10 @@ def estimate_import(
     _apply(plan, options)
     edges = sum(edge.num_edges or 0 for edge in plan.edges)
     tensors = sum(stored_estimate(tensor, options) for tensor in _all_tensors(plan))
+    # Under another name, an estimate needs no store to be free of writers and other imports.
+    beside = f"{Path(out)}.estimate"
     with _allowed(plan, options) as allowance:
-        importer = _importer(out, replace(options, overwrite=True), allowance)
+        importer = _importer(beside, options, allowance)
         try:
             _declare_types(importer, plan, options)
             known: dict[str, Any] = json.loads(importer.estimate(edges))

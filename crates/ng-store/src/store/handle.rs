@@ -50,6 +50,9 @@ pub struct Store {
 /// written a whole store meanwhile.
 pub(crate) const REPLACED_MAX: u32 = 100;
 
+/// Why nothing is written where somebody shares the writer's lock and does not write.
+const KEPT_AWAY: &str = "somebody keeps writers away, as an import does that replaces the store";
+
 /// A handle that waits for the right to write asks this often, ever less.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 pub(crate) const PAUSE_MAX: Duration = Duration::from_millis(20);
@@ -170,11 +173,11 @@ impl Store {
     }
 
     /// Puts what a crashed writer has left in the log into the store. A live writer does that
-    /// itself; where nothing can be written it is done in memory.
+    /// itself; where nothing can be written, or somebody keeps writers away, it is done in memory.
     fn recover(&self) -> Result<(), OpenError> {
         match self.try_writer(true) {
             Ok(Some(_)) => self.close_writer(),
-            Ok(None) => Ok(()),
+            Ok(None) => return self.recover_in_memory(KEPT_AWAY),
             Err(UpdateError::Write(error)) if error.is_no_room() => {
                 return self.recover_in_memory(&error.to_string());
             }

@@ -12,10 +12,10 @@ use crate::io::WriteError;
 /// Changing a store failed. Unless the message says otherwise the batch alone is lost, as a whole.
 #[derive(Debug, Clone, Error)]
 pub enum UpdateError {
-    /// Another process, or another handle of this one, writes to the store.
+    /// Another process, or another handle of this one, writes to the store or replaces it.
     #[error(
-        "{path}: another process or handle writes to this store, and did not end within {} s; \
-         there is one writer at a time",
+        "{path}: another process or handle writes to this store or replaces it, and did not end \
+         within {} s; there is one writer at a time",
         .waited.as_secs_f64()
     )]
     Busy {
