@@ -33,6 +33,7 @@ _WORDS: dict[str, str | tuple[str, str]] = {
     "WaitLonger": ("raise busy_timeout=", "raise --busy-timeout"),
     "ReplaceLater": "close the store there first, or import under another name",
     "Compile": "make them with `neargraph compile`",
+    "CompileDirect": "make one with `neargraph compile STORE --layout direct`",
     "RecompileDirect": "compile it again with `neargraph compile STORE --layout direct "
     "--overwrite`",
     "PagedLayout": ('use layout="paged"', "leave out --layout direct"),

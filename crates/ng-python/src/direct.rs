@@ -73,6 +73,18 @@ pub fn describe_direct<'py>(
     errors::plain(py, &detached(py, || DirectFile::describe(Path::new(directory), name))?)
 }
 
+/// The name of the file that serves a snapshot.
+#[pyfunction]
+pub fn find_direct(
+    py: Python<'_>,
+    snapshot: &Snapshot,
+    directory: &str,
+    tensors: Vec<String>,
+) -> PyResult<String> {
+    let snapshot = &snapshot.inner;
+    detached(py, || DirectFile::find(Path::new(directory), snapshot, &tensors))
+}
+
 /// Checks all pages and sections of a file.
 #[pyfunction]
 #[pyo3(signature = (snapshot, directory, name, progress=None))]

@@ -48,6 +48,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(store::verify, module)?)?;
     module.add_function(wrap_pyfunction!(store::compact, module)?)?;
     module.add_function(wrap_pyfunction!(direct::describe_direct, module)?)?;
+    module.add_function(wrap_pyfunction!(direct::find_direct, module)?)?;
     module.add_function(wrap_pyfunction!(direct::verify_direct, module)?)?;
     module.add_function(wrap_pyfunction!(reorganize::reorganize, module)?)?;
     module.add_function(wrap_pyfunction!(store::probe, module)?)?;

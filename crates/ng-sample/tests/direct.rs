@@ -465,3 +465,73 @@ fn a_compilation_that_is_stopped_or_killed_leaves_nothing_that_is_used() {
     plan().expect("plan").write(dir.path(), "t", &mut |_, _, _| true).expect("written");
     assert_eq!(first, std::fs::read(&path).expect("read"));
 }
+
+/// Compiles the newest version to a file of that name with the rows of some tensors.
+fn compile_as(store: &Store, dir: &Path, name: &str, tensors: &[&str]) {
+    let tensors = Some(tensors.iter().map(ToString::to_string).collect());
+    let options = DirectOptions { tensors, ..DirectOptions::default() };
+    let plan = DirectPlan::new(store.snapshot(), dir, &options, &mut |_, _, _| true).expect("plan");
+    plan.write(dir, name, &mut |_, _, _| true).expect("written");
+}
+
+fn find(store: &Store, dir: &Path, tensors: &[&str]) -> Result<String, DirectError> {
+    let tensors: Vec<String> = tensors.iter().map(ToString::to_string).collect();
+    DirectFile::find(dir, &store.snapshot(), &tensors)
+}
+
+#[test]
+fn of_several_files_the_first_one_with_most_of_the_wanted_tensors_serves() {
+    let dir = tempfile::tempdir().expect("dir");
+    build(dir.path(), SMALL);
+    let store = open(dir.path(), MEMORY);
+    for (name, tensors) in
+        [("a", &["y"][..]), ("b", &["x", "y"]), ("c", &["y", "x"]), ("d", &["x", "half"])]
+    {
+        compile_as(&store, dir.path(), name, tensors);
+    }
+    for (wanted, name) in [
+        (&[][..], "a"),
+        (&["y"], "a"),
+        (&["x"], "b"),
+        (&["y", "x"], "b"),
+        (&["half", "x", "unknown"], "d"),
+        (&["unknown"], "a"),
+    ] {
+        let found = find(&store, dir.path(), wanted).expect("found");
+        assert_eq!(found, format!("{name}.direct"), "{wanted:?}");
+    }
+}
+
+#[test]
+fn a_file_that_does_not_serve_is_passed_over_and_named_where_there_is_no_other() {
+    let dir = tempfile::tempdir().expect("dir");
+    build(dir.path(), SMALL);
+    let store = open(dir.path(), MEMORY);
+    let out = tempfile::tempdir().expect("dir");
+    for nothing in [out.path().to_owned(), out.path().join("none")] {
+        let error = find(&store, &nothing, &["x"]).expect_err("there is no file");
+        let DirectError::NoFile { directory } = &error else { panic!("{error}") };
+        assert_eq!(*directory, nothing.display().to_string());
+    }
+    compile_as(&store, out.path(), "c", &["x"]);
+    let whole = std::fs::read(out.path().join("c.direct")).expect("read");
+    let mut batch = store.write().expect("writer");
+    batch.add_node(NODE).expect("added");
+    batch.commit().expect("durable");
+    let refused = |name: &str| {
+        let error = find(&store, out.path(), &["x"]).expect_err("none serves");
+        assert!(error.to_string().contains(name), "{error}");
+        error
+    };
+    let error = refused("c.direct");
+    assert!(matches!(error, DirectError::Stale { found_lsn: 0, wanted_lsn: 1, .. }), "{error}");
+    std::fs::write(out.path().join("b.direct"), &whole[..whole.len() - 4096]).expect("written");
+    let error = refused("b.direct");
+    assert!(matches!(error, DirectError::Sealed(SealedError::NotWhole { .. })), "{error}");
+    let outdated = [&whole[..8], &[9], &whole[9..]].concat();
+    std::fs::write(out.path().join("a.direct"), outdated).expect("written");
+    let error = refused("a.direct");
+    assert!(matches!(error, DirectError::Sealed(SealedError::Version { .. })), "{error}");
+    compile_as(&store, out.path(), "z", &["y"]);
+    assert_eq!(find(&store, out.path(), &["x"]).expect("found"), "z.direct");
+}

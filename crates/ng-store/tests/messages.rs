@@ -143,11 +143,13 @@ fn the_direct_layout() {
         Sealed(SealedError::Busy { file: text() }),
         Scratch(ng_io::ScratchError::Truncated { directory: "path".into(), offset: 0, len: 1 }),
         Stopped,
-        Stale { file: text(), found: text(), wanted: text() },
+        NoFile { directory: text() },
+        Stale { file: text(), found: text(), found_lsn: 1, wanted: text(), wanted_lsn: 2 },
         Damaged { file: text(), page: 0, section: 0, what: text() },
     });
     assert_for_every_face(&errors);
     assert_eq!(of_kind(&errors, ErrorKind::BudgetTooSmall), [[Remedy::RaiseMemory(212)]]);
+    assert_eq!(of_kind(&errors, ErrorKind::CompiledMismatch).len(), 2);
     assert_eq!(of_kind(&errors, ErrorKind::IoFailed).len(), 1);
 }
 

@@ -88,6 +88,8 @@ pub enum Remedy {
     ReplaceLater,
     /// Compile epochs.
     Compile,
+    /// Compile the direct layout.
+    CompileDirect,
     /// Compile the direct layout again.
     RecompileDirect,
     /// Sample from the store itself instead of the direct layout.

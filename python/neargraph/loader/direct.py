@@ -1,7 +1,7 @@
-"""Files of the direct layout: which one serves a sampler, making one, checking one.
+"""Files of the direct layout: how `layout=` names one, making one, listing those of a store.
 
-A file belongs to one version of the store. The invariant: a file of another version, or one that is
-not whole, is never used without a word; batches are the same from either layout.
+A file belongs to one version of the store. Which of several serves is for the compiled core. The
+invariant: batches are the same from either layout.
 """
 
 import shutil
@@ -11,14 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from neargraph import _core
-from neargraph.exceptions import (
-    CompiledMismatch,
-    CompiledOutdated,
-    IoFailed,
-    NeargraphError,
-    StoreDamaged,
-    UnsupportedArgument,
-)
+from neargraph.exceptions import IoFailed, NeargraphError, UnsupportedArgument
 from neargraph.loader.compiled import default_directory, make_directory
 from neargraph.loader.methods import check_served
 from neargraph.reader import Version
@@ -62,32 +55,8 @@ def find_direct(snapshot: Version, tensors: Sequence[str], layout: str) -> tuple
     if layout.endswith(SUFFIX):
         named = Path(layout).absolute()
         return str(named.parent), named.name
-    directory = default_directory(snapshot.path)
-    reason: Exception | None = None
-    best: tuple[int, str] | None = None
-    for path in sorted(directory.glob(f"*{SUFFIX}")):
-        try:
-            facts = _core.describe_direct(str(directory), path.name)
-        except (StoreDamaged, CompiledOutdated) as error:
-            reason = reason or error
-            continue
-        if facts["fingerprint"] != snapshot.fingerprint:
-            reason = reason or CompiledMismatch(
-                f"{path} was compiled from version {facts['fingerprint']} (commit {facts['lsn']}) "
-                f"of the store, which is at {snapshot.fingerprint} (commit {snapshot.lsn}); "
-                "compile it again with `neargraph compile STORE --layout direct --overwrite`, or "
-                "use layout='paged'"
-            )
-            continue
-        fit = len(set(tensors) & set(facts["tensors"]))
-        if best is None or fit > best[0]:
-            best = (fit, path.name)
-    if best is not None:
-        return str(directory), best[1]
-    raise reason or CompiledMismatch(
-        f"there is no direct layout in {directory}; make one with "
-        "`neargraph compile STORE --layout direct`"
-    )
+    directory = str(default_directory(snapshot.path))
+    return directory, _core.find_direct(snapshot.version, directory, tensors)
 
 
 def compile_direct(

@@ -39,15 +39,28 @@ pub enum DirectError {
     /// The caller asked to stop.
     #[error("compiling was stopped; nothing of it is left")]
     Stopped,
+    /// There is nothing to read from.
+    #[error("there is no direct layout in {directory}")]
+    NoFile {
+        /// The directory.
+        directory: String,
+    },
     /// It was compiled from another version or another store.
-    #[error("{file} was compiled from version {found} of a store and this is version {wanted}")]
+    #[error(
+        "{file} was compiled from version {found} (commit {found_lsn}) of a store, and this is \
+         version {wanted} (commit {wanted_lsn})"
+    )]
     Stale {
         /// The file.
         file: String,
         /// Fingerprint that the file has.
         found: String,
+        /// Its last commit.
+        found_lsn: u64,
         /// Fingerprint of the snapshot.
         wanted: String,
+        /// Its last commit.
+        wanted_lsn: u64,
     },
     /// A page, or a section of it, is not what the format says.
     #[error(
@@ -72,7 +85,8 @@ explain! { DirectError {
     RowsTooWide => UnsupportedArgument [FewerTensors],
     Budget { 0: error } => BudgetTooSmall [RaiseMemory(error.minimum_bytes())],
     Damaged => StoreDamaged,
-    Stale => CompiledMismatch [RecompileDirect],
+    NoFile => CompiledMismatch [CompileDirect],
+    Stale => CompiledMismatch [RecompileDirect, PagedLayout],
     Scratch => IoFailed,
     Stopped => Stopped,
 } of Store.0, Sealed.0 }

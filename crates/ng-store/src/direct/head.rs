@@ -5,6 +5,7 @@
 use ng_types::Dtype;
 use serde::{Deserialize, Serialize};
 
+use super::error::DirectError;
 use super::format::Shape;
 use super::section::Bounds;
 use crate::bytes::ensure;
@@ -13,6 +14,7 @@ use crate::error::Damage;
 use crate::io::BLOCK_BYTES;
 use crate::limits::HEAD_TEXT_BYTES_MAX;
 use crate::sealed::{SealedKind, head_bytes};
+use crate::store::Snapshot;
 
 /// The kind of sealed file. It has no maps, and its head says how long it is.
 pub(crate) static DIRECT: SealedKind = SealedKind {
@@ -99,6 +101,23 @@ pub struct DirectInfo {
     pub file_bytes: u64,
     /// [`DirectInfo::file_bytes`] over nodes x (4 + 4 x mean degree + bytes of rows).
     pub inflation: f64,
+}
+
+impl DirectInfo {
+    /// Refuses `file` if it was compiled from another version than `snapshot`.
+    pub(super) fn check_version(&self, file: &str, snapshot: &Snapshot) -> Result<(), DirectError> {
+        let wanted = format!("{:016x}", snapshot.fingerprint());
+        if self.fingerprint == wanted {
+            return Ok(());
+        }
+        Err(DirectError::Stale {
+            file: file.to_owned(),
+            found: self.fingerprint.clone(),
+            found_lsn: self.lsn,
+            wanted,
+            wanted_lsn: snapshot.lsn(),
+        })
+    }
 }
 
 impl Head {

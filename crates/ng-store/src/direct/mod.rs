@@ -3,13 +3,14 @@
 //! sections, so that a hop needs no index.
 //!
 //! What lives here: the bytes (`format.rs`), which section goes where ([`DirectPlan`]), writing the
-//! file, and reading checked sections of it ([`DirectFile`]). What must not: draws and hops. The
-//! invariants: every page has a checksum,
-//! its number and the number of its build; an address that leads nowhere is an error that names
-//! file, page and section.
+//! file, which file serves a snapshot (`choice.rs`), and reading checked sections of it
+//! ([`DirectFile`]). What must not: draws and hops. The invariants: every page has a checksum, its
+//! number and the number of its build; an address that leads nowhere is an error that names file,
+//! page and section.
 
 mod addresses;
 mod cache;
+mod choice;
 mod error;
 mod format;
 mod head;

@@ -89,11 +89,7 @@ impl DirectFile {
         let reader = Reader::in_directory(opened.disk, directory);
         let Sealed { file, name, text: head, start, end: file_bytes, .. } =
             open_head(&reader, name)?;
-        let wanted = format!("{:016x}", snapshot.fingerprint());
-        if head.fingerprint != wanted {
-            let (file, found) = (name.to_string(), head.fingerprint);
-            return Err(DirectError::Stale { file, found, wanted });
-        }
+        head.info(file_bytes).check_version(&name, &snapshot)?;
         let cache = Arc::new(PageCache::new(&snapshot.inner.budget, &head.shape, file_bytes));
         let mut caches = snapshot.inner.direct.lock().unwrap_or_else(PoisonError::into_inner);
         caches.push(Arc::downgrade(&cache));
