@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -25,14 +25,24 @@ class ProcessLocal(Generic[T]):
     """A handle that `build` makes on first use in each process.
 
     A method is held weakly: it is that of the owner, who would else live, with all that the handle
-    keeps in memory and on disk, until some garbage collection finds the cycle.
+    keeps in memory and on disk, until some garbage collection finds the cycle. What is sent to
+    another process builds its handle there.
     """
 
     def __init__(self, build: Callable[[], T], handle: T | None = None) -> None:
-        self._build = _held_weakly(build)
+        self._build = weakref.WeakMethod(build) if inspect.ismethod(build) else lambda: build
         self._handle = handle
         self._lock = threading.Lock()
         _live.add(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ProcessLocal, (self._builder(),)
+
+    def _builder(self) -> Callable[[], T]:
+        build = self._build()
+        if build is None:
+            raise ReferenceError("the owner of a handle is gone")
+        return build
 
     def get(self) -> T:
         """The handle of this process."""
@@ -41,7 +51,7 @@ class ProcessLocal(Generic[T]):
             return handle
         with self._lock:
             if self._handle is None:
-                self._handle = self._build()
+                self._handle = self._builder()()
             return self._handle
 
     def peek(self) -> T | None:
@@ -60,20 +70,6 @@ class ProcessLocal(Generic[T]):
         handle, self._handle = self._handle, None
         if handle is not None:
             abandon(handle)
-
-
-def _held_weakly(build: Callable[[], T]) -> Callable[[], T]:
-    if not inspect.ismethod(build):
-        return build
-    reference = weakref.WeakMethod(build)
-
-    def call() -> T:
-        method = reference()
-        if method is None:
-            raise ReferenceError("the owner of a handle is gone")
-        return cast("T", method())
-
-    return call
 
 
 def abandon(handle: object) -> None:

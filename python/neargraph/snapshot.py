@@ -70,21 +70,13 @@ class Snapshot(PygReader, Version):
         self._store = store
         self._epoch, self._lsn = handle.epoch, handle.lsn
         self._fingerprint = handle.fingerprint
-        self._start(handle)
-
-    def _start(self, handle: _core.Snapshot | None) -> None:
         self._schema: Schema | None = None
         self._local: ProcessLocal[_core.Snapshot] = ProcessLocal(self._reopen, handle)
 
     def __getstate__(self) -> dict[str, Any]:
         if not self._store.closed:
             self.share()
-        local = ("_local", "_schema")
-        return {k: v for k, v in self.__dict__.items() if k not in local}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._start(None)
+        return self.__dict__
 
     def _reopen(self) -> _core.Snapshot:
         handle = self._store.core.snapshot()

@@ -87,18 +87,11 @@ class Store(PygReader):
             queue_depth=queue_depth,
             recover=recover,
             busy_timeout=busy_timeout,
-            catalog=handle.snapshot().catalog(),
         )
-        self._start(handle)
-
-    def _start(self, handle: _core.Store | None) -> None:
         self._closed = False
-        self._parsed = ((-1, -1), parse_catalog(self._state.catalog))
+        self._parsed = ((-1, -1), parse_catalog(handle.snapshot().catalog()))
         self._local: ProcessLocal[_core.Store] = ProcessLocal(self._state.reopen, handle)
         self._turn: ProcessLocal[Turn] = ProcessLocal(Turn)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_restore, (self._state, self._closed))
 
     # What it is
 
@@ -500,7 +493,6 @@ class _State:
     queue_depth: int | None
     recover: bool
     busy_timeout: float
-    catalog: str
 
     def reopen(self) -> _core.Store:
         parts = workers_of_this_process() + 1
@@ -509,14 +501,6 @@ class _State:
             return _core.open_store(
                 self.path, share, self.backend, self.queue_depth, self.recover, self.busy_timeout
             )
-
-
-def _restore(state: _State, closed: bool) -> Store:
-    store = Store.__new__(Store)
-    store._state = state
-    store._start(None)
-    store._closed = closed
-    return store
 
 
 def _warn_of(leftover: str | None) -> None:

@@ -31,17 +31,7 @@ class RowCheck:
 
     def __init__(self, snapshot: Version) -> None:
         self._snapshot = snapshot
-        self._start()
-
-    def _start(self) -> None:
         self._local: ProcessLocal[_core.Snapshot] = ProcessLocal(self._open)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_snapshot": self._snapshot}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._start()
 
     def _open(self) -> _core.Snapshot:
         """The same version through other caches; commits after the checkpoint have none."""

@@ -119,9 +119,6 @@ class NeighborSampler:
         self._direct: tuple[str, str] | None = None
         if self.layout == "direct":
             self._direct = find_direct(self.snapshot, names, layout)
-        self._start()
-
-    def _start(self) -> None:
         self._local: ProcessLocal[_core.Sampler] = ProcessLocal(self._build)
 
     def _build(self) -> _core.Sampler:
@@ -151,13 +148,6 @@ class NeighborSampler:
             "replace": str(self.replace),
             "seed": str(self.seed),
         }
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_local"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._start()
 
     def sample(self, ids: Any, *, stream: int = 0) -> MiniBatch:
         """Samples one batch around `ids` (ids [n], or (node type, ids)) under a random stream.
