@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neargraph import _core
+from neargraph._optional import torch_for
 from neargraph.dtypes import DtypeLike
-from neargraph.exceptions import MissingDependency, UnsupportedArgument
+from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.options import ReadOptions
 from neargraph.loader.pipeline import Pipeline
@@ -24,14 +25,9 @@ from neargraph.loader.seeds import InputNodes, SeedPlan
 from neargraph.reader import Reader
 from neargraph.schema import Schema
 
-try:
+with torch_for("ClusterLoader"):
     import torch
     import torch_geometric  # noqa: F401
-except ImportError as missing:
-    raise MissingDependency(
-        f"ClusterLoader needs torch and PyG ({missing.name} is missing): "
-        "pip install 'neargraph[torch]'"
-    ) from missing
 
 from neargraph.loader.collate import Collator
 from neargraph.loader.copying import copy_stage

@@ -8,17 +8,13 @@ state is two numbers, and a resumed epoch goes on with the batches that were mis
 from collections.abc import Callable
 from typing import Any
 
+from neargraph._optional import torch_for
 from neargraph.dtypes import XFormat, dtype_name
-from neargraph.exceptions import MissingDependency, UnsupportedArgument
+from neargraph.exceptions import UnsupportedArgument
 
-try:
+with torch_for("NeighborLoader", "; NeighborSampler needs neither"):
     import torch
     import torch_geometric  # noqa: F401
-except ImportError as missing:
-    raise MissingDependency(
-        f"NeighborLoader needs torch and PyG ({missing.name} is missing): "
-        "pip install 'neargraph[torch]'; NeighborSampler needs neither"
-    ) from missing
 
 from neargraph.loader.collate import Collator
 from neargraph.loader.copying import copy_stage

@@ -1,14 +1,10 @@
 """Training for node classification: mini-batches from disk, metrics, checkpoints. Needs torch."""
 
-from neargraph.exceptions import MissingDependency
+from neargraph._optional import torch_for
 
-try:
+with torch_for("training"):
     import torch  # noqa: F401
     import torch_geometric  # noqa: F401
-except ImportError as missing:
-    raise MissingDependency(
-        f"training needs torch and PyG ({missing.name} is missing): pip install 'neargraph[torch]'"
-    ) from missing
 
 from .config import TrainConfig
 from .engine import fit

@@ -1,0 +1,22 @@
+"""Packages that only some of neargraph needs: what is said where they are not installed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from neargraph.exceptions import MissingDependency
+
+
+@contextmanager
+def torch_for(what: str, instead: str = "") -> Iterator[None]:
+    """Within it torch and PyG are imported; the error says `what` needs them, and `instead`.
+
+    Raises:
+        MissingDependency: One of them is not installed.
+    """
+    try:
+        yield
+    except ImportError as missing:
+        raise MissingDependency(
+            f"{what} needs torch and PyG ({missing.name} is missing): "
+            f"pip install 'neargraph[torch]'{instead}"
+        ) from missing
