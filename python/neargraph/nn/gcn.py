@@ -12,10 +12,11 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv
 
 from .dropout import dropout
-from .trim import Hops, layer_ends
+from .layered import LayeredModel
+from .trim import Hops
 
 
-class GCN(torch.nn.Module):
+class GCN(LayeredModel):
     """GCN with ReLU and dropout; the state dict is that of plain GCNConv layers.
 
     Args:
@@ -30,20 +31,9 @@ class GCN(torch.nn.Module):
         >>> out = model(batch.x, batch.edge_index, degrees(batch.n_id))    # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        num_layers: int = 2,
-        dropout: float = 0.5,
-    ) -> None:
-        super().__init__()
-        ends = layer_ends(in_channels, hidden_channels, out_channels, num_layers)
-        self.convs = torch.nn.ModuleList(
-            GCNConv(a, b, normalize=False, add_self_loops=False) for a, b in ends
-        )
-        self.dropout = dropout
+    @staticmethod
+    def _layer(in_channels: int, out_channels: int) -> GCNConv:
+        return GCNConv(in_channels, out_channels, normalize=False, add_self_loops=False)
 
     def forward(
         self,

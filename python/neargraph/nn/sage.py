@@ -1,17 +1,19 @@
 """GraphSAGE (Hamilton et al., NeurIPS 2017) from PyG's SAGEConv."""
 
-import warnings
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch_geometric.nn import SAGEConv
 
+from neargraph.loader.collate import csr_tensor
+
 from .dropout import dropout
-from .trim import Hops, layer_ends
+from .layered import LayeredModel
+from .trim import Hops
 
 
-class GraphSAGE(torch.nn.Module):
+class GraphSAGE(LayeredModel):
     """Mean-aggregating GraphSAGE with ReLU and dropout between layers.
 
     Args:
@@ -30,19 +32,11 @@ class GraphSAGE(torch.nn.Module):
         >>> out = model(batch.x, batch.edge_index)[: batch.batch_size]      # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        num_layers: int = 2,
-        dropout: float = 0.5,
-    ) -> None:
-        super().__init__()
-        ends = layer_ends(in_channels, hidden_channels, out_channels, num_layers)
-        self.convs = torch.nn.ModuleList(SAGEConv(a, b) for a, b in ends)
-        self.dropout = dropout
-        self.fused = True
+    fused = True
+
+    @staticmethod
+    def _layer(in_channels: int, out_channels: int) -> SAGEConv:
+        return SAGEConv(in_channels, out_channels)
 
     def forward(
         self,
@@ -90,9 +84,4 @@ def adjacency(edge_index: Tensor, num_sources: int, num_targets: int) -> Tensor:
     pointers = torch.zeros(num_targets + 1, dtype=torch.int64, device=edge_index.device)
     pointers[1:] = torch.bincount(target, minlength=num_targets).cumsum(0)
     ones = torch.ones(source.numel(), device=edge_index.device)
-    with warnings.catch_warnings():
-        # torch announces once that CSR tensors are in beta, which no user of a model can act on.
-        warnings.simplefilter("ignore", UserWarning)
-        return torch.sparse_csr_tensor(
-            pointers, source, ones, size=(num_targets, num_sources), check_invariants=False
-        )
+    return csr_tensor(pointers, source, ones, (num_targets, num_sources))

@@ -4,16 +4,8 @@ Batches number nodes and edges hop by hop, so a trim is a prefix. The seeds' out
 with and without it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-
-
-def layer_ends(first: int, hidden: int, last: int, num_layers: int) -> Iterator[tuple[int, int]]:
-    """(columns in, columns out) of each layer."""
-    if num_layers < 1:
-        raise ValueError(f"num_layers is {num_layers}; use 1 or more")
-    return pairwise([first, *[hidden] * (num_layers - 1), last])
 
 
 @dataclass(frozen=True, slots=True)
