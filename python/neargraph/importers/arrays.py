@@ -132,7 +132,7 @@ class NpzFile:
         self._headers: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
         twice = [name for name, count in Counter(self.names).items() if count > 1]
         if twice:
-            fail(str(self.path), f"has two members {twice[0]!r}", "keep one of them")
+            fail(self.path, f"has two members {twice[0]!r}", "keep one of them")
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -151,7 +151,7 @@ class NpzFile:
         """A forward reader of member ``name``; ImportFailed where it is missing."""
         if name not in self.names:
             fail(
-                str(self.path),
+                self.path,
                 f"has no member {name!r} (members: {self.listed})",
                 "check that the file is complete",
             )

@@ -26,9 +26,17 @@ _SPECIAL = (
 _WIDENED = {"uint16": np.dtype(np.int32), "uint32": np.dtype(np.int64)}
 
 
-def fail(where: str, what: str, todo: str) -> NoReturn:
+def fail(where: Path | str, what: str, todo: str) -> NoReturn:
     """Raises `ImportFailed`: "where: what. todo."."""
     raise ImportFailed(f"{where}: {what}; {todo}")
+
+
+def fail_row(
+    bad: Array, values: Array, where: str, first_row: int, has: str, todo: str
+) -> NoReturn:
+    """`fail` for the first of the ``bad`` rows of a chunk, with {} of ``has`` as its value."""
+    row = int(bad.argmax())
+    fail(where, f"row {first_row + row} has {has.format(values[row])}", todo)
 
 
 def need_file(path: Path | str) -> Path:
@@ -42,15 +50,15 @@ def need_file(path: Path | str) -> Path:
     except FileNotFoundError:
         broken = os.path.lexists(file)
         what = "a symbolic link that leads nowhere" if broken else "no such file or folder"
-        fail(str(file), what, "check the path")
+        fail(file, what, "check the path")
     except (OSError, ValueError) as error:
-        fail(str(file), f"cannot be read ({error})", "check the path")
+        fail(file, f"cannot be read ({error})", "check the path")
     if stat.S_ISDIR(mode):
-        fail(str(file), "not a regular file but a folder", "give a file of it, or --format")
+        fail(file, "not a regular file but a folder", "give a file of it, or --format")
     if not stat.S_ISREG(mode):
         kind = next((name for test, name in _SPECIAL if test(mode)), "a special file")
         fail(
-            str(file),
+            file,
             f"not a regular file but {kind}",
             "an import reads its input several times; write it to a file first",
         )
@@ -94,28 +102,15 @@ def node_ids(ids: Array, where: str, first_row: int, bound: int | None = None) -
     if ids.size == 0:
         return ids
     if ids.dtype.kind == "i" and int(ids.min()) < 0:
-        row = int(np.flatnonzero(ids < 0)[0])
-        fail(
-            where,
-            f"row {first_row + row} has the negative node id {int(ids[row])}",
-            "node ids count from 0; drop or renumber that row",
-        )
+        todo = "node ids count from 0; drop or renumber that row"
+        fail_row(ids < 0, ids, where, first_row, "the negative node id {}", todo)
     top = int(ids.max())
     if bound is not None and top >= bound:
-        row = int(np.flatnonzero(ids >= bound)[0])
-        fail(
-            where,
-            f"row {first_row + row} has node id {int(ids[row])}, "
-            f"but there are {bound} nodes (0 to {bound - 1})",
-            "correct the row or the number of nodes",
-        )
+        has = f"node id {{}}, but there are {bound} nodes (0 to {bound - 1})"
+        fail_row(ids >= bound, ids, where, first_row, has, "correct the row or the number of nodes")
     if top >= 1 << 63:
-        row = int(np.flatnonzero(ids >= 1 << 63)[0])
-        fail(
-            where,
-            f"row {first_row + row} has node id {int(ids[row])}, beyond 2^63",
-            "renumber the nodes, or import the ids as --strings",
-        )
+        todo = "renumber the nodes, or import the ids as --strings"
+        fail_row(ids >= 1 << 63, ids, where, first_row, "node id {}, beyond 2^63", todo)
     return ids
 
 
@@ -133,14 +128,11 @@ def whole_times(values: Array, where: str, first_row: int) -> Array:
         return to_i64(values, where, first_row)
     if values.dtype.kind != "f":
         fail(where, f"times have dtype {values.dtype}", "store them as integers")
-    bad = np.flatnonzero(~((values == np.floor(values)) & (np.abs(values) < 2.0**63)))
-    if bad.size:
-        row = int(bad[0])
-        fail(
-            where,
-            f"row {first_row + row} has the time {values[row]}, which is not a whole number",
-            "multiply times until they are whole, and store integers",
-        )
+    bad = ~((values == np.floor(values)) & (np.abs(values) < 2.0**63))
+    if bad.any():
+        has = "the time {}, which is not a whole number"
+        todo = "multiply times until they are whole, and store integers"
+        fail_row(bad, values, where, first_row, has, todo)
     return values.astype(np.int64)
 
 

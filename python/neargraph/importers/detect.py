@@ -69,9 +69,9 @@ def _plan(path: Path, chosen: str, hints: TextHints | None) -> GraphPlan:
     for name in hints.given() if hints else ():
         if name not in taken:
             option = "--" + name.replace("_", "-")
-            fail(str(path), f"{option} means nothing for the format {chosen}", f"drop {option}")
+            fail(path, f"{option} means nothing for the format {chosen}", f"drop {option}")
     if chosen not in _PLANNERS:
-        fail(str(path), f"unknown format {chosen!r}", f"use one of {', '.join(FORMATS)}")
+        fail(path, f"unknown format {chosen!r}", f"use one of {', '.join(FORMATS)}")
     return _PLANNERS[chosen](path, hints) if taken else _PLANNERS[chosen](path)
 
 
@@ -101,10 +101,8 @@ def _detect_folder(path: Path) -> str:
     if table_folder(path):
         return "table"
     if (path / "root.a").exists():
-        fail(
-            str(path), "is already a neargraph store", "open it with ng.open, or import its source"
-        )
-    return fail(str(path), "a folder of no known layout", "give one file of it, or --format")
+        fail(path, "is already a neargraph store", "open it with ng.open, or import its source")
+    return fail(path, "a folder of no known layout", "give one file of it, or --format")
 
 
 def _detect_text(path: Path) -> str:

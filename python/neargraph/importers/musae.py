@@ -51,7 +51,7 @@ def plan_musae(path: Path | str) -> GraphPlan:
     """The plan of a set given by its edge file."""
     parts = musae_parts(need_file(path))
     if parts is None:
-        fail(str(path), "no NAME.json beside NAME_edges.csv", "give the edge file of a MUSAE set")
+        fail(path, "no NAME.json beside NAME_edges.csv", "give the edge file of a MUSAE set")
     edges, features, target = parts
     words = _features(features)
     num_nodes = max(words, default=-1) + 1
@@ -87,20 +87,20 @@ def _features(file: Path) -> dict[int, Array]:
             # It was packed more tightly than guessed.
             hold(str(file), _BYTES_FOR_JSON * min(len(line), -left))
         if size - left > _MAX_JSON:
-            fail(str(file), "larger than 1 GiB", "convert it to Parquet or npz first")
+            fail(file, "larger than 1 GiB", "convert it to Parquet or npz first")
     text = "\n".join(lines)
     try:
         pairs = json.loads(text, object_pairs_hook=list)
         words = {int(node): np.array(ids, dtype=np.int64) for node, ids in pairs}
     except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        fail(str(file), f"not {{node: [word, ...]}} ({error})", "check the file")
+        fail(file, f"not {{node: [word, ...]}} ({error})", "check the file")
     if len(words) != len(pairs):
-        fail(str(file), "a node has two lists of words", "give each node one")
+        fail(file, "a node has two lists of words", "give each node one")
     for node, ids in words.items():
         if node < 0 or node >= 1 << 32 or ids.ndim != 1 or (ids.size and ids.min() < 0):
-            fail(str(file), f"node {node} has an impossible id or word list", "check the file")
+            fail(file, f"node {node} has an impossible id or word list", "check the file")
         if ids.size and ids.max() >= 1 << 24:
-            fail(str(file), f"node {node} has word {int(ids.max())}, beyond 2^24", "check the file")
+            fail(file, f"node {node} has word {int(ids.max())}, beyond 2^24", "check the file")
     return words
 
 
@@ -138,7 +138,7 @@ def _fields(file: Path) -> Iterator[list[str]]:
     try:
         yield from csv.reader(line for _, line in text_lines(file))
     except csv.Error as error:
-        fail(str(file), f"not a table of comma-separated values ({error})", "check the file")
+        fail(file, f"not a table of comma-separated values ({error})", "check the file")
 
 
 def _column(header: list[str], known: tuple[str, ...], where: str) -> int:

@@ -164,7 +164,7 @@ def _folder_nodes(arrays: dict[str, Array], folder: Path) -> int | None:
         rows["indptr"] = len(arrays["indptr"]) - 1
     if len(set(rows.values())) > 1:
         each = ", ".join(f"{name}.npy {count}" for name, count in rows.items())
-        fail(str(folder), f"files have different numbers of nodes: {each}", "make them equal")
+        fail(folder, f"files have different numbers of nodes: {each}", "make them equal")
     return next(iter(rows.values()), None)
 
 
@@ -186,9 +186,7 @@ def _folder_edges(arrays: dict[str, Array], folder: Path, num_nodes: int | None)
 
     else:
         fail(
-            str(folder),
-            "holds no edge_index.npy, and no indptr.npy with indices.npy",
-            "add one of them",
+            folder, "holds no edge_index.npy, and no indptr.npy with indices.npy", "add one of them"
         )
     for name, column in (("edge_time", times), ("edge_weight", weights)):
         if column is not None:

@@ -51,7 +51,7 @@ def _node_types(npz: NpzFile) -> list[NodePlan]:
             fail(npz.where(member), "is no node count", "store one non-negative integer")
         nodes.append(NodePlan(member.removeprefix("num_nodes_"), int(count)))
     if not nodes:
-        fail(str(npz.path), "has no num_nodes_TYPE member", "add one for each node type")
+        fail(npz.path, "has no num_nodes_TYPE member", "add one for each node type")
     for node in nodes:
         _add_columns(npz, node)
     return nodes

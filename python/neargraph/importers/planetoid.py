@@ -42,7 +42,7 @@ def plan_planetoid(path: Path | str) -> GraphPlan:
     given = Path(path)
     name = planetoid_name(given)
     if name is None:
-        fail(str(given), "not one Planetoid set", "give one of its files, like ind.cora.graph")
+        fail(given, "not one Planetoid set", "give one of its files, like ind.cora.graph")
     folder = given if given.is_dir() else given.parent
     parts = {p: folder / f"ind.{name}.{p}" for p in ("x", "tx", "allx", "y", "ty", "ally", "graph")}
     for file in parts.values():
@@ -99,17 +99,17 @@ def _test_index(file: Path) -> Array:
     try:
         ids = np.array([int(line) for line in file.read_text().split()], dtype=np.int64)
     except (ValueError, OverflowError) as error:
-        fail(str(file), f"not a list of node ids ({error})", "download the data set again")
+        fail(file, f"not a list of node ids ({error})", "download the data set again")
     node_ids(ids, str(file), 0)
     if len(ids) == 0 or len(np.unique(ids)) < len(ids):
-        fail(str(file), "lists no node, or one node twice", "download the data set again")
+        fail(file, "lists no node, or one node twice", "download the data set again")
     return ids
 
 
 def _matrix(file: Path) -> CsrParts:
     matrix = load_plain_pickle(file)
     if not isinstance(matrix, CsrParts):
-        fail(str(file), "holds no sparse matrix", "download the data set again")
+        fail(file, "holds no sparse matrix", "download the data set again")
     rows, width = matrix.shape
     integers = matrix.indptr.dtype.kind in "iu" and matrix.indices.dtype.kind in "iu"
     # Differences of unsigned pointers would never be negative.
@@ -124,14 +124,14 @@ def _matrix(file: Path) -> CsrParts:
         and (columns.size == 0 or (columns.min() >= 0 and columns.max() < width))
     )
     if not sound:
-        fail(str(file), "holds an inconsistent sparse matrix", "download the data set again")
+        fail(file, "holds an inconsistent sparse matrix", "download the data set again")
     return matrix
 
 
 def _labels(file: Path) -> Array:
     one_hot = load_plain_pickle(file)
     if not isinstance(one_hot, np.ndarray) or one_hot.ndim != 2 or one_hot.shape[1] == 0:
-        fail(str(file), "holds no one-hot labels", "download the data set again")
+        fail(file, "holds no one-hot labels", "download the data set again")
     return np.asarray(one_hot.argmax(axis=1), dtype=np.int64)
 
 
@@ -143,7 +143,7 @@ def _graph(file: Path) -> dict[int, list[int]]:
     # One list can stand for many nodes, so that a short file has endless edges.
     if not plain or sum(map(len, graph.values())) > file.stat().st_size:
         fail(
-            str(file),
+            file,
             "does not hold a dictionary with a list of neighbours for each node",
             "download the data set again",
         )
@@ -161,13 +161,13 @@ def _check(
 ) -> None:
     if len(labels) != allx.shape[0]:
         fail(
-            str(parts["ally"]),
+            parts["ally"],
             f"{len(labels)} labels for {allx.shape[0]} rows of allx",
             "the files are of different sets",
         )
     if not len(test_labels) == tx.shape[0] == len(test) or tx.shape[1] != allx.shape[1]:
         fail(
-            str(parts["tx"]),
+            parts["tx"],
             f"{tx.shape} does not fit {len(test)} test nodes, "
             f"{len(test_labels)} labels and {allx.shape[1]} columns",
             "the files are of different sets",

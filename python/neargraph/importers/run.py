@@ -108,9 +108,9 @@ def estimate_import(
 def check_target(out: Path, options: ImportOptions) -> None:
     """Refuses a target that exists (without ``overwrite``) or whose folder does not."""
     if out.exists() and not options.overwrite:
-        fail(str(out), "already exists", "give another --out, or --overwrite")
+        fail(out, "already exists", "give another --out, or --overwrite")
     if not out.absolute().parent.is_dir():
-        fail(str(out), f"the folder {out.absolute().parent} does not exist", "create it first")
+        fail(out, f"the folder {out.absolute().parent} does not exist", "create it first")
 
 
 def _allowed(plan: GraphPlan, options: ImportOptions) -> AbstractContextManager[Allowance]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .check import fail, node_ids, whole_times
+from .check import fail, fail_row, node_ids, whole_times
 from .node_table import column_tensors, has_keys, node_plan
 from .notes import Note, unused_files
 from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan
@@ -56,12 +56,12 @@ def _plan_folder(folder: Path, hints: TextHints | None) -> GraphPlan:
         elif kind == "edges":
             parts = tuple(typed.split("__")) if typed else ("node", "to", "node")
             if len(parts) != 3:
-                fail(str(file), "its name does not tell the edge type", "use edges_SRC__REL__DST")
+                fail(file, "its name does not tell the edge type", "use edges_SRC__REL__DST")
             known = edges.setdefault((parts[0], parts[1], parts[2]), Table.open(file))
         if kind is not None and known.path != file:
-            fail(str(file), f"holds the same type as {known.path.name}", "remove one of them")
+            fail(file, f"holds the same type as {known.path.name}", "remove one of them")
     if not edges:
-        fail(str(folder), "holds no edge table", "name it edges.parquet or edges_A__rel__B.parquet")
+        fail(folder, "holds no edge table", "name it edges.parquet or edges_A__rel__B.parquet")
     notes = list[Note]()
     named = _are_named(nodes.values(), edges.values(), hints)
     plans = {name: node_plan(table, name, named, notes) for name, table in nodes.items()}
@@ -93,12 +93,12 @@ def _names(table: Table, hints: TextHints | None) -> dict[str, str]:
         is_place = value.isdigit() and int(value) < len(table.schema.names)
         name = table.schema.names[int(value)] if is_place else columns.get(value.lower())
         if name is None:
-            fail(str(table.path), f"no column {value!r}", f"columns: {table.schema.names}")
+            fail(table.path, f"no column {value!r}", f"columns: {table.schema.names}")
         found[key] = name
     for key in ("src", "dst"):
         if key not in found:
             fail(
-                str(table.path),
+                table.path,
                 f"no {key} column (columns: {', '.join(table.schema.names)})",
                 "name it with --columns src=NAME,dst=NAME",
             )
@@ -159,13 +159,8 @@ def _edge_ids(values: Array | None, where: str, first: int, num_edges: int) -> A
         return None
     if values.dtype.kind not in "iu":
         fail(where, f"edge ids have dtype {values.dtype}", "store them as integers")
-    outside = np.flatnonzero((values < 0) | (values >= num_edges))
-    if outside.size:
-        row = int(outside[0])
-        fail(
-            where,
-            f"row {first + row} has edge id {int(values[row])}, "
-            f"but there are {num_edges} edges (0 to {num_edges - 1})",
-            "edge ids are row numbers; renumber them",
-        )
+    outside = (values < 0) | (values >= num_edges)
+    if outside.any():
+        has = f"edge id {{}}, but there are {num_edges} edges (0 to {num_edges - 1})"
+        fail_row(outside, values, where, first, has, "edge ids are row numbers; renumber them")
     return values.astype(np.int64)

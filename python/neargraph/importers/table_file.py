@@ -45,7 +45,7 @@ class Table:
     def __post_init__(self) -> None:
         twice = [name for name, count in Counter(self.schema.names).items() if count > 1]
         if twice:
-            fail(str(self.path), f"two columns are called {twice[0]!r}", "rename one of them")
+            fail(self.path, f"two columns are called {twice[0]!r}", "rename one of them")
 
     @staticmethod
     def open(path: Path) -> "Table":
@@ -74,7 +74,7 @@ class Table:
                 rows = sum(reader.get_batch(k).num_rows for k in range(reader.num_record_batches))
                 return Table(path, reader.schema, rows)
         except (pa.ArrowException, OSError) as error:
-            fail(str(path), f"damaged or of another format ({error})", "write the file again")
+            fail(path, f"damaged or of another format ({error})", "write the file again")
 
     def batches(self, columns: Sequence[str], rows: int = ROWS) -> Iterator[tuple[int, Any]]:
         """(first row, record batch) of the given columns, in order."""
@@ -88,7 +88,7 @@ class Table:
                     yield row, batch
                     row += batch.num_rows
         except (pa.ArrowException, OSError) as error:
-            fail(str(self.path), f"damaged after row {row} ({error})", "write the file again")
+            fail(self.path, f"damaged after row {row} ({error})", "write the file again")
 
     def _batches(self, columns: list[str], rows: int) -> Iterator[Any]:
         import pyarrow.csv as pc
@@ -205,7 +205,7 @@ def _mapped(path: Path) -> Iterator[tuple[mmap.mmap, Any]]:
     import pyarrow as pa
 
     if path.stat().st_size == 0:
-        fail(str(path), "is empty", "write the file again")
+        fail(path, "is empty", "write the file again")
     with path.open("rb") as file:
         pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     with pa.ipc.open_file(pa.py_buffer(pages)) as reader:

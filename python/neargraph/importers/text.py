@@ -93,9 +93,9 @@ def read_head(file: Path) -> list[str]:
         with gzip.open(file, "rb") if packed else file.open("rb") as stream:
             data = stream.read(_HEAD_BYTES)
     except (EOFError, zlib.error, OSError) as error:
-        fail(str(file), f"damaged or truncated ({error})", "copy or download it again")
+        fail(file, f"damaged or truncated ({error})", "copy or download it again")
     if b"\0" in data:
-        fail(str(file), "is binary, not text", "give --format, or check the file")
+        fail(file, "is binary, not text", "give --format, or check the file")
     lines = data.decode("utf-8-sig", errors="replace").splitlines()
     if len(data) == _HEAD_BYTES and len(lines) > 1:
         lines.pop()
@@ -115,9 +115,9 @@ def plan_text(path: Path | str, hints: TextHints | None = None) -> GraphPlan:
     data = data_lines(lines)
     comment = "%" if lines and lines[0].startswith("%") else "#"
     if lines and lines[0].startswith("%%MatrixMarket"):
-        fail(str(file), "is a Matrix Market file", "write its entries as lines, counted from 0")
+        fail(file, "is a Matrix Market file", "write its entries as lines, counted from 0")
     if not data:
-        fail(str(file), "holds no edges", "check the path and the comment lines")
+        fail(file, "holds no edges", "check the path and the comment lines")
     delimiter = _delimiter(data[0]) if hints.delimiter is None else named_delimiter(hints.delimiter)
     first = [field.strip().strip('"') for field in data[0].split(delimiter)]
     if len(first) < 2:
@@ -129,9 +129,7 @@ def plan_text(path: Path | str, hints: TextHints | None = None) -> GraphPlan:
     header = _looks_like_header(first, hints) if hints.header is None else hints.header
     columns = _columns(first, header, hints, str(file))
     if hints.time_scale is not None and "time" not in columns:
-        fail(
-            str(file), "has no time column", "name it with --columns time=.., or drop --time-scale"
-        )
+        fail(file, "has no time column", "name it with --columns time=.., or drop --time-scale")
     mean_line = sum(len(line) + 1 for line in lines) / len(lines)
     edge = EdgePlan(
         file=TextColumns(

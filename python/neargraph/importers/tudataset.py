@@ -44,19 +44,19 @@ def plan_tudataset(path: Path | str) -> GraphPlan:
     """The plan of a TUDataset folder."""
     folder = Path(path)
     if not folder.exists():
-        fail(str(folder), "no such folder", "check the path")
+        fail(folder, "no such folder", "check the path")
     name = tu_name(folder) if folder.is_dir() else None
     if name is None:
-        fail(str(folder), "not a TUDataset folder", "it must hold exactly one NAME_A.txt")
+        fail(folder, "not a TUDataset folder", "it must hold exactly one NAME_A.txt")
     indicator = need_file(
         _part(folder, name, "graph_indicator") or folder / f"{name}_graph_indicator.txt"
     )
     graph_of = number_table(indicator, None, np.int64) - 1
     if graph_of.shape[1] != 1:
-        fail(str(indicator), f"{graph_of.shape[1]} columns, expected one", "check the file")
+        fail(indicator, f"{graph_of.shape[1]} columns, expected one", "check the file")
     graph_of = graph_of[:, 0]
     if graph_of.size == 0 or (np.diff(graph_of) < 0).any() or graph_of[0] != 0:
-        fail(str(indicator), "graphs are not numbered 1, 2, ... in order", "sort the file")
+        fail(indicator, "graphs are not numbered 1, 2, ... in order", "sort the file")
     hold(str(indicator), 24 * (int(graph_of[-1]) + 1))
     node_ptr = np.concatenate([[0], np.cumsum(np.bincount(graph_of))])
     node = NodePlan(num_nodes=len(graph_of))
