@@ -43,9 +43,7 @@ def plan_npz(path: Path | str) -> GraphPlan:
         return _plan_csr(npz)
     known = " ".join(_LAYOUTS.split())
     return fail(
-        str(npz.path),
-        f"unknown npz layout (members: {npz.listed})",
-        f"write it in one of: {known}",
+        npz.path, f"unknown npz layout (members: {npz.listed})", f"write it in one of: {known}"
     )
 
 
@@ -76,8 +74,9 @@ def _square(npz: NpzFile) -> int:
 
 def _plan_matrices(npz: NpzFile) -> GraphPlan:
     num_nodes = _square(npz)
-    node, notes = NodePlan(num_nodes=num_nodes), list[Note]()
+    node, notes, used = NodePlan(num_nodes=num_nodes), list[Note](), [*_ADJACENCY]
     if "attr_indptr" in npz:
+        used += _ATTRIBUTES
         rows, width = _two(npz, "attr_shape")
         if rows != num_nodes:
             fail(
@@ -90,18 +89,15 @@ def _plan_matrices(npz: NpzFile) -> GraphPlan:
             csr_tensor(npz, "attr_indptr", "attr_indices", values, width, num_nodes)
         )
     elif "attr_data" in npz and len(npz.shape("attr_data")) == 2:
+        used.append("attr_data")
         node.tensors.append(member_tensor(npz, "attr_data", "x", num_nodes))
     if "labels" in npz:
         node.tensors.append(label_tensor(npz, "labels", num_nodes, notes))
     weighted = "adj_data" in npz and not _all_ones(npz, "adj_data")
     weights = "adj_data" if weighted else None
     edge = _csr_plan(npz, "adj_indptr", "adj_indices", num_nodes, weights)
-    has_matrix = "attr_indptr" in npz
-    used = _ADJACENCY + (_ATTRIBUTES if has_matrix else ())
     if any(tensor.class_names for tensor in node.tensors):
-        used += ("class_names",)
-    if not has_matrix and node.tensors and node.tensors[0].name == "x":
-        used += ("attr_data",)
+        used.append("class_names")
     notes += unused_members(npz, used)
     return GraphPlan(str(npz.path), "npz adj/attr", [node], [edge], notes)
 
@@ -168,7 +164,7 @@ def _class_names(npz: NpzFile) -> list[str]:
         return []
 
 
-def unused_members(npz: NpzFile, used: tuple[str, ...]) -> list[Note]:
+def unused_members(npz: NpzFile, used: Sequence[str]) -> list[Note]:
     """A note of the members that nothing is made of."""
     rest = [name for name in npz.names if name not in used]
     return left_out("members-unused", rest, str(npz.path), "the layout has no place for them")
@@ -190,7 +186,7 @@ def split_tensors(given: Sequence[Array | None], num_nodes: int, where: str) -> 
         shapes = [list(mask.shape) for mask in masks]
         fail(where, f"masks have shapes {shapes}", "store [nodes] or [k, nodes]")
     flat = masks[0].ndim == 1
-    stacks = [mask.reshape(1, -1) if mask.ndim == 1 else mask for mask in masks]
+    stacks = [np.atleast_2d(mask) for mask in masks]
     if any(s.shape != stacks[0].shape for s in stacks) or stacks[0].shape[1] != num_nodes:
         fail(
             where,
@@ -199,8 +195,7 @@ def split_tensors(given: Sequence[Array | None], num_nodes: int, where: str) -> 
         )
     plans = []
     width = None if flat else int(stacks[0].shape[0])
-    for k in range(stacks[0].shape[0]):
-        parts = [stack[k] for stack in stacks]
+    for k, parts in enumerate(zip(*stacks, strict=True)):
         codes = np.zeros(num_nodes, dtype=np.uint8)
         for code, part in enumerate(parts, start=1):
             twice = np.logical_and(part, codes)
@@ -225,7 +220,8 @@ def _plan_blocks(npz: NpzFile) -> GraphPlan:
     node = NodePlan(num_nodes=num_nodes)
     if "x" in npz:
         node.tensors.append(member_tensor(npz, "x", "x", num_nodes))
-    node.tensors.append(graph_ids(node_ptr))
+    graph_ids = TensorPlan("graph_id", "i64", (), lambda: _graphs_of_nodes(node_ptr, 8), num_nodes)
+    node.tensors.append(graph_ids)
     if "y" in npz:
         node.tensors.append(graph_labels(npz.small("y"), node_ptr, npz.where("y")))
     edge = EdgePlan(
@@ -250,14 +246,6 @@ def _pointers(npz: NpzFile, name: str) -> Array:
         what = "is not a pointer array (0, then never falling)"
         fail(npz.where(name), what, "the file is inconsistent")
     return pointers
-
-
-def graph_ids(node_ptr: Array) -> TensorPlan:
-    """Node tensor `graph_id`, i64: the graph that each node belongs to."""
-
-    return TensorPlan(
-        "graph_id", "i64", (), lambda: _graphs_of_nodes(node_ptr, 8), int(node_ptr[-1])
-    )
 
 
 def _graphs_of_nodes(node_ptr: Array, row_bytes: int) -> Iterator[Array]:
