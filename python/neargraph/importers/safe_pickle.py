@@ -181,18 +181,21 @@ class _Machine:
 
     def run(self, name: str, arg: Any) -> None:
         """Does one instruction."""
-        if name in _VALUES:
-            self.stack.append(arg)
-        elif name in _MADE:
-            self.stack.append(_MADE[name]())
-        elif name in _GETS:
-            self.stack.append(self.memo[int(arg)])
-        elif name in _PUTS:
-            self.memo[len(self.memo) if arg is None else int(arg)] = self.stack[-1]
-        elif name in _OTHERS:
-            _OTHERS[name](self, arg)
-        elif name not in _IGNORED:
+        if name not in _INSTRUCTIONS:
             raise _Bad(f"it has the instruction {name}, which this reader does not know")
+        _INSTRUCTIONS[name](self, arg)
+
+    def push(self, value: Any) -> None:
+        """Puts a value on the stack."""
+        self.stack.append(value)
+
+    def get(self, arg: Any) -> None:
+        """Pushes a value of the memo."""
+        self.push(self.memo[int(arg)])
+
+    def put(self, arg: Any) -> None:
+        """Keeps the last value in the memo, under the next number if none is given."""
+        self.memo[len(self.memo) if arg is None else int(arg)] = self.stack[-1]
 
     def pop(self) -> Any:
         """The last value, which must lie above the last mark."""
@@ -221,7 +224,7 @@ class _Machine:
         """Pushes one of the names."""
         if arg not in _NAMES:
             raise _Bad(f"it asks for {arg.replace(' ', '.', 1)[:80]}, which is never loaded here")
-        self.stack.append(_Name(_NAMES[arg]))
+        self.push(_Name(_NAMES[arg]))
 
     def stack_name(self) -> None:
         """Pushes the name that lies on the stack as module and name."""
@@ -232,7 +235,7 @@ class _Machine:
 
     def call(self) -> None:
         """Calls the name below its arguments."""
-        self.stack.append(_call(*self.pops(2)))
+        self.push(_call(*self.pops(2)))
 
     def build(self) -> None:
         """Gives the last but one value a state."""
@@ -259,30 +262,28 @@ class _Machine:
 _NUMBERS = ("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4")
 _BYTES = ("STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8")
 _TEXTS = ("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8")
-_VALUES = frozenset((*_NUMBERS, *_BYTES, *_TEXTS))
-_MADE: dict[str, Callable[[], Any]] = {
-    "NONE": lambda: None,
-    "NEWTRUE": lambda: True,
-    "NEWFALSE": lambda: False,
-    "EMPTY_LIST": list,
-    "EMPTY_DICT": dict,
-    "EMPTY_TUPLE": tuple,
-}
-_GETS = frozenset(("GET", "BINGET", "LONG_BINGET"))
-_PUTS = frozenset(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"))
-_IGNORED = frozenset(("PROTO", "FRAME"))
-_OTHERS: dict[str, Callable[[_Machine, Any], None]] = {
+_INSTRUCTIONS: dict[str, Callable[[_Machine, Any], None]] = {
+    **dict.fromkeys((*_NUMBERS, *_BYTES, *_TEXTS), _Machine.push),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), _Machine.get),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"), _Machine.put),
+    **dict.fromkeys(("PROTO", "FRAME"), lambda machine, _: None),
+    "NONE": lambda machine, _: machine.push(None),
+    "NEWTRUE": lambda machine, _: machine.push(True),
+    "NEWFALSE": lambda machine, _: machine.push(False),
+    "EMPTY_LIST": lambda machine, _: machine.push([]),
+    "EMPTY_DICT": lambda machine, _: machine.push({}),
+    "EMPTY_TUPLE": lambda machine, _: machine.push(()),
     "MARK": lambda machine, _: machine.marks.append(len(machine.stack)),
-    "TUPLE": lambda machine, _: machine.stack.append(tuple(machine.since_mark())),
-    "TUPLE1": lambda machine, _: machine.stack.append(tuple(machine.pops(1))),
-    "TUPLE2": lambda machine, _: machine.stack.append(tuple(machine.pops(2))),
-    "TUPLE3": lambda machine, _: machine.stack.append(tuple(machine.pops(3))),
-    "LIST": lambda machine, _: machine.stack.append(machine.since_mark()),
+    "TUPLE": lambda machine, _: machine.push(tuple(machine.since_mark())),
+    "TUPLE1": lambda machine, _: machine.push(tuple(machine.pops(1))),
+    "TUPLE2": lambda machine, _: machine.push(tuple(machine.pops(2))),
+    "TUPLE3": lambda machine, _: machine.push(tuple(machine.pops(3))),
+    "LIST": lambda machine, _: machine.push(machine.since_mark()),
     "APPEND": lambda machine, _: machine.extend(machine.pops(1)),
     "APPENDS": lambda machine, _: machine.extend(machine.since_mark()),
     "SETITEM": lambda machine, _: machine.set_items(machine.pops(2)),
     "SETITEMS": lambda machine, _: machine.set_items(machine.since_mark()),
-    "GLOBAL": lambda machine, arg: machine.name(arg),
+    "GLOBAL": _Machine.name,
     "STACK_GLOBAL": lambda machine, _: machine.stack_name(),
     "REDUCE": lambda machine, _: machine.call(),
     "NEWOBJ": lambda machine, _: machine.call(),
@@ -301,7 +302,7 @@ def load_plain_pickle(path: Path | str) -> Any:
     file = need_file(path)
     size = file.stat().st_size
     if size > _MAX_BYTES:
-        fail(str(file), "is larger than any Planetoid file", "check the path")
+        fail(file, "is larger than any Planetoid file", "check the path")
     # The file, its strings, and the arrays that are copied out of them.
     hold(str(file), 4 * size)
     machine = _Machine(size)
@@ -318,7 +319,7 @@ def load_plain_pickle(path: Path | str) -> Any:
         raise
     except (_Bad, ValueError, IndexError, KeyError, OverflowError) as error:
         what = str(error) or type(error).__name__
-        fail(str(file), f"not a Planetoid pickle ({what})", "download the data set again")
+        fail(file, f"not a Planetoid pickle ({what})", "download the data set again")
     if isinstance(result, _CsrRecord):
         result = result.parts
     return result.array if isinstance(result, _ArrayRecord) else result
