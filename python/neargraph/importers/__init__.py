@@ -1,7 +1,6 @@
 """Importers: every input neargraph reads, and the one function that writes a store from it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,11 +76,9 @@ def import_graph(
     Example:
         >>> import_graph("cora.npz", "cora.ng", undirected=True)     # doctest: +SKIP
     """
-    budget = None if memory is None else parse_bytes(memory)
-    settings = ImportOptions(memory=budget, **options)
-    with _python_faces():
-        plan = plan_source(source, format, hints, budget)
-        return _in_python(run_import(plan, out, settings, progress))
+    return _imported(
+        lambda budget: plan_source(source, format, hints, budget), out, memory, options, progress
+    )
 
 
 def from_pyg(
@@ -118,26 +115,27 @@ def from_pyg(
     """
     from .pyg import plan_pyg
 
+    return _imported(lambda _: plan_pyg(data), path, memory, options, progress)
+
+
+def _imported(
+    plan: Callable[[int | None], GraphPlan],
+    out: Path | str,
+    memory: str | int | None,
+    options: dict[str, Any],
+    progress: Progress | None,
+) -> dict[str, Any]:
+    """Imports what ``plan`` makes of a budget, with messages in the words of Python."""
     budget = None if memory is None else parse_bytes(memory)
     settings = ImportOptions(memory=budget, **options)
-    with _python_faces():
-        return _in_python(run_import(plan_pyg(data), path, settings, progress))
-
-
-@contextmanager
-def _python_faces() -> Iterator[None]:
-    """Messages that name options of the command line name keywords instead."""
     try:
-        yield
+        report = run_import(plan(budget), out, settings, progress)
     except ImportFailed as error:
         error.args = (python_words(error.args[0]),)
-        error.notes = [_note_in_python(note) for note in error.notes]
+        error.notes = _in_python(error.notes)
         raise
+    return {**report, "notes": _in_python(report["notes"])}
 
 
-def _in_python(report: dict[str, Any]) -> dict[str, Any]:
-    return {**report, "notes": [_note_in_python(note) for note in report["notes"]]}
-
-
-def _note_in_python(note: dict[str, Any]) -> dict[str, Any]:
-    return {**note, "message": python_words(note["message"])}
+def _in_python(notes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**note, "message": python_words(note["message"])} for note in notes]

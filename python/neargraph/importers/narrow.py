@@ -4,7 +4,7 @@ Rows go to the extension as f32, which rounds them; this module only says so in 
 that of one chunk.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -40,17 +40,13 @@ def narrow_x(plan: GraphPlan, x_dtype: str) -> None:
 def _narrow(tensor: TensorPlan, x_dtype: str) -> TensorPlan:
     if x_dtype in (tensor.stored, tensor.dtype):
         return tensor
-    given = tensor.chunks if tensor.dtype == "f32" else _as_f32(tensor.chunks, tensor.dtype)
-    wider = tensor.dtype if tensor.narrowed_from is None else tensor.narrowed_from
-    return replace(tensor, dtype="f32", stored=x_dtype, chunks=given, narrowed_from=wider)
 
-
-def _as_f32(chunks: Callable[[], Iterator[Array]], dtype: str) -> Callable[[], Iterator[Array]]:
-    def converted() -> Iterator[Array]:
-        for chunk in chunks():
-            if dtype == "bf16":
+    def as_f32() -> Iterator[Array]:
+        for chunk in tensor.chunks():
+            if tensor.dtype == "bf16":
                 yield (chunk.astype(np.uint32) << 16).view(np.float32)
             else:
-                yield chunk.astype(np.float32)
+                yield chunk.astype(np.float32, copy=False)
 
-    return converted
+    wider = tensor.dtype if tensor.narrowed_from is None else tensor.narrowed_from
+    return replace(tensor, dtype="f32", stored=x_dtype, chunks=as_f32, narrowed_from=wider)
