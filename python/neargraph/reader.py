@@ -147,27 +147,22 @@ class Reader(ABC):
 
 
 class Version(Reader):
-    """All that is read from one version of a store. Every read is one batch; ids may repeat."""
+    """All that is read from one version of a store. Every read is one batch; ids may repeat.
+
+    Attributes:
+        path: The store directory, absolute.
+        lsn: The last commit in this version; 0 in a store that was never written to.
+        fingerprint: A digest of the content; equal digests give equal batches.
+    """
+
+    path: str
+    lsn: int
+    fingerprint: str
 
     @property
     @abstractmethod
     def version(self) -> _core.Snapshot:
         """The compiled handle of this process."""
-
-    @property
-    @abstractmethod
-    def path(self) -> str:
-        """The store directory, absolute."""
-
-    @property
-    @abstractmethod
-    def lsn(self) -> int:
-        """The last commit in this version; 0 in a store that was never written to."""
-
-    @property
-    @abstractmethod
-    def fingerprint(self) -> str:
-        """A digest of the content; equal digests give equal batches."""
 
     @abstractmethod
     def share(self) -> None:

@@ -64,23 +64,30 @@ class Snapshot(PygReader, Version):
 
     It may be used from many threads, and stays as it is while writers go on. Another process can
     open the last checkpoint alone: sending a snapshot there writes one if that is what it needs.
+
+    Attributes:
+        store: The store that this is a version of.
+        path: The store directory, absolute.
+        epoch: The checkpoint that this version stands on.
+        lsn: The last commit in this version; 0 in a store that was never written to.
+        fingerprint: A digest of the content; equal digests give equal batches.
     """
 
     def __init__(self, store: "Store", handle: _core.Snapshot) -> None:
-        self._store = store
-        self._epoch, self._lsn = handle.epoch, handle.lsn
-        self._fingerprint = handle.fingerprint
+        self.store, self.path = store, store.path
+        self.epoch, self.lsn = handle.epoch, handle.lsn
+        self.fingerprint = handle.fingerprint
         self._schema: Schema | None = None
         self._local: ProcessLocal[_core.Snapshot] = ProcessLocal(self._reopen, handle)
 
     def __getstate__(self) -> dict[str, Any]:
-        if not self._store.closed:
+        if not self.store.closed:
             self.share()
         return self.__dict__
 
     def _reopen(self) -> _core.Snapshot:
-        handle = self._store.core.snapshot()
-        if handle.fingerprint != self._fingerprint:
+        handle = self.store.core.snapshot()
+        if handle.fingerprint != self.fingerprint:
             raise self._gone()
         return handle
 
@@ -90,17 +97,17 @@ class Snapshot(PygReader, Version):
         Raises:
             SnapshotGone: There are newer commits, so that no checkpoint can be of this version.
         """
-        newest = self._store.core.snapshot()
-        if newest.checkpoint_lsn == self._lsn:
+        newest = self.store.core.snapshot()
+        if newest.checkpoint_lsn == self.lsn:
             return
-        if newest.lsn != self._lsn:
+        if newest.lsn != self.lsn:
             raise self._gone()
-        self._store.checkpoint()
+        self.store.checkpoint()
 
     def _gone(self) -> SnapshotGone:
-        now = self._store.core.snapshot()
+        now = self.store.core.snapshot()
         return SnapshotGone(
-            f"{self.path}: another process cannot open commit {self._lsn}, which this snapshot "
+            f"{self.path}: another process cannot open commit {self.lsn}, which this snapshot "
             f"stands at: it sees the last checkpoint, commit {now.checkpoint_lsn}, and the newest "
             f"commit is {now.lsn}; call store.checkpoint(), take a new snapshot or loader, and "
             "let nobody write before the processes have started, or use threads (num_workers=0)"
@@ -110,39 +117,14 @@ class Snapshot(PygReader, Version):
     def version(self) -> _core.Snapshot:
         """The compiled handle of this process."""
         # Asking the store first turns a use after close into StoreClosed.
-        _ = self._store.core
+        _ = self.store.core
         return self._local.get()
-
-    @property
-    def store(self) -> "Store":
-        """The store that this is a version of."""
-        return self._store
-
-    @property
-    def path(self) -> str:
-        """The store directory, absolute."""
-        return self._store.path
-
-    @property
-    def epoch(self) -> int:
-        """The checkpoint that this version stands on."""
-        return self._epoch
-
-    @property
-    def lsn(self) -> int:
-        """The last commit in this version; 0 in a store that was never written to."""
-        return self._lsn
-
-    @property
-    def fingerprint(self) -> str:
-        """A digest of the content; equal digests give equal batches."""
-        return self._fingerprint
 
     @property
     def schema(self) -> Schema:
         """Node types, edge types and tensors, with their ids, shapes and dtypes."""
         if self._schema is None:
-            self._schema = self._store.schema_of(self.version)
+            self._schema = self.store.schema_of(self.version)
         return self._schema
 
     def snapshot(self) -> "Snapshot":
@@ -150,4 +132,4 @@ class Snapshot(PygReader, Version):
         return self
 
     def __repr__(self) -> str:
-        return f"Snapshot({self.path!r}, epoch={self._epoch}, lsn={self._lsn})"
+        return f"Snapshot({self.path!r}, epoch={self.epoch}, lsn={self.lsn})"

@@ -155,6 +155,6 @@ def test_a_pickled_snapshot_whose_version_is_gone_says_so(homo):
     snap = pickle.loads(pickle.dumps(homo.snapshot()))
     assert np.array_equal(snap.labels, homo.labels)
     old = pickle.loads(pickle.dumps(homo.snapshot()))
-    old._fingerprint = "0" * 16
+    old.fingerprint = "0" * 16
     with pytest.raises(ng.SnapshotGone, match=r"checkpoint\(\)"):
         _ = old.labels
