@@ -7,7 +7,7 @@ destination); a name such as ``"a__to__b"`` or a pair is accepted wherever it is
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -76,6 +76,7 @@ class TensorMeta:
 class NodeType:
     """One node type; ids are 0 .. num_nodes - 1, of which `num_nodes_live` were not deleted."""
 
+    kind: ClassVar[Kind] = "node"
     index: int
     name: str
     num_nodes: int
@@ -89,6 +90,7 @@ class NodeType:
 class EdgeType:
     """One edge type; sampling walks from `destination` to `source`."""
 
+    kind: ClassVar[Kind] = "edge"
     index: int
     source: str
     relation: str

@@ -336,12 +336,11 @@ def _of_named_owner(schema: Schema, key: Any, names: Sequence[str]) -> list[tupl
 def _of_owner(
     owner: NodeType | EdgeType, names: Sequence[str] | None
 ) -> list[tuple[Kind, int, str]]:
-    kind: Kind = "node" if isinstance(owner, NodeType) else "edge"
     if names is None:
         wanted = [t.name for t in owner.tensors]
     else:
         wanted = [n for name in names for n in _stored_names(owner, name)]
-    return [(kind, owner.index, name) for name in dict.fromkeys(wanted)]
+    return [(owner.kind, owner.index, name) for name in dict.fromkeys(wanted)]
 
 
 def _stored_names(owner: NodeType | EdgeType, name: str) -> list[str]:

@@ -15,7 +15,7 @@ from torch_geometric.data import TensorAttr
 from neargraph.exceptions import NameNotFound, UnsupportedArgument
 from neargraph.loader.collate import as_tensor
 from neargraph.reader import Reader, as_ids
-from neargraph.schema import EdgeType, Kind, NodeType, Schema, TensorMeta
+from neargraph.schema import EdgeType, NodeType, Schema, TensorMeta
 from neargraph.splits import SPLITS, split_columns, split_mask
 
 _READ_ONLY = "PyG cannot write to a neargraph store; use store.write()"
@@ -69,24 +69,23 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
         out: list[Tensor | None] = []
         for attr in attrs:
             owner, index = self._owner(attr), attr.index
-            kind: Kind = "node" if isinstance(owner, NodeType) else "edge"
             if id(index) not in indices:
                 indices[id(index)] = index_ids(index, _num_rows(owner))
             ids = indices[id(index)]
             values = []
             for meta in _stored(owner, attr.attr_name):
-                key = (kind, owner.index, meta.name, id(index))
+                key = (owner.kind, owner.index, meta.name, id(index))
                 if key not in rows:
-                    rows[key] = self._read(kind, owner, meta, ids)
+                    rows[key] = self._read(owner, meta, ids)
                 values.append((rows[key], meta))
             out.append(_combine(owner, attr.attr_name, values))
         return out
 
-    def _read(self, kind: Kind, owner: NodeType | EdgeType, meta: TensorMeta, ids: Any) -> Any:
+    def _read(self, owner: NodeType | EdgeType, meta: TensorMeta, ids: Any) -> Any:
         core = self._snapshot.version
         if ids is None:
-            return core.column(kind, owner.index, meta.name)
-        return core.rows(kind, owner.index, meta.name, ids)
+            return core.column(owner.kind, owner.index, meta.name)
+        return core.rows(owner.kind, owner.index, meta.name, ids)
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
         if isinstance(attr, _SplitMask):

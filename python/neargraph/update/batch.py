@@ -23,7 +23,7 @@ from neargraph.exceptions import (
     UnsupportedArgument,
 )
 from neargraph.reader import EdgeName, as_ids
-from neargraph.schema import EdgeType, Kind, NodeType, Schema
+from neargraph.schema import EdgeType, NodeType, Schema
 from neargraph.splits import split_code
 from neargraph.update.rows import as_array, shown, to_float32, to_rows
 
@@ -41,6 +41,9 @@ class Batch:
     A batch sees what it has done itself: a node that was added can be linked at once. A call that
     is refused (`NodeNotFound`, `EdgeNotFound`, ...), with arrays too, has done nothing, and the
     batch can go on.
+
+    Attributes:
+        lsn: The number of the commit, once the block has ended.
     """
 
     def __init__(self, store: "Store") -> None:
@@ -50,7 +53,7 @@ class Batch:
         self._local: ProcessLocal[_core.WriteBatch] | None = None
         self._state = "has not begun: use it in a with block"
         self._cause: BaseException | None = None
-        self._lsn: int | None = None
+        self.lsn: int | None = None
 
     def __enter__(self) -> "Batch":
         if self._local is not None:
@@ -85,12 +88,7 @@ class Batch:
             return
         # The next batch may begin while this one waits for the disk: then they share a sync.
         turn.give()
-        self._lsn = handle.commit()[0]
-
-    @property
-    def lsn(self) -> int | None:
-        """The number of the commit, once the block has ended."""
-        return self._lsn
+        self.lsn = handle.commit()[0]
 
     @property
     def _core(self) -> _core.WriteBatch:
@@ -161,7 +159,7 @@ class Batch:
 
     def _add_nodes(self, owner: NodeType, rows: _StoredRows, count: int) -> NDArray[np.int64]:
         ids = self._core.add_nodes(owner.index, count)
-        self._put_rows("node", owner, rows, ids)
+        self._put_rows(owner, rows, ids)
         return ids
 
     def update_features(self, node_type: str | None, ids: ArrayLike, name: str, rows: Any) -> None:
@@ -176,7 +174,7 @@ class Batch:
             >>> batch.update_features("paper", [3, 5], "x", rows)
         """
         owner = self._schema.node_type(node_type)
-        self._set_rows("node", owner, ids, name, rows)
+        self._set_rows(owner, ids, name, rows)
 
     def set_split(
         self, node_type: str | None, ids: ArrayLike, name: str | None, index: int = 0
@@ -185,7 +183,7 @@ class Batch:
         owner = self._schema.node_type(node_type)
         many = as_ids(ids)
         codes = np.full(len(many), 0 if name is None else split_code(name), np.uint8)
-        self._set_rows("node", owner, many, f"split_{index}", codes)
+        self._set_rows(owner, many, f"split_{index}", codes)
 
     def delete_node(self, node_type: str | None, node: int) -> None:
         """Deletes a node with all of its edges.
@@ -280,7 +278,7 @@ class Batch:
         if len(tails) != len(heads):
             raise RowWidth(f"{len(tails)} sources and {len(heads)} destinations are no edges")
         ids = self._core.add_edges(owner.index, tails, heads, times, weights)
-        self._put_rows("edge", owner, rows, ids)
+        self._put_rows(owner, rows, ids)
         return ids if owner.has_edge_ids else None
 
     def update_edge_features(
@@ -292,7 +290,7 @@ class Batch:
             UnsupportedArgument: An edge id was never given out.
         """
         owner = self._schema.edge_type(edge_type)
-        self._set_rows("edge", owner, edge_ids, name, rows)
+        self._set_rows(owner, edge_ids, name, rows)
 
     def delete_edge(
         self, edge_type: EdgeName, source: int, destination: int, edge_id: int | None = None
@@ -318,26 +316,24 @@ class Batch:
 
     # What they share
 
-    def _set_rows(
-        self, kind: Kind, owner: NodeType | EdgeType, ids: ArrayLike, name: str, rows: Any
-    ) -> None:
+    def _set_rows(self, owner: NodeType | EdgeType, ids: ArrayLike, name: str, rows: Any) -> None:
         array = np.asarray(ids)
         many = as_ids(array)
         count = None if array.ndim == 0 else len(many)
         given = to_rows(self._schema.tensor(owner, name), rows, count)
         ((_, values),) = self._stored(owner, [(name, given)])
-        self._core.set_rows(kind, owner.index, name, many, values)
+        self._core.set_rows(owner.kind, owner.index, name, many, values)
 
     def _stored(self, owner: NodeType | EdgeType, rows: _Rows) -> _StoredRows:
         """The rows as their tensors store them."""
-        kind: Kind = "node" if isinstance(owner, NodeType) else "edge"
+        kind, index = owner.kind, owner.index
         return [
-            (name, v if v.dtype == np.uint8 else self._core.encode_rows(kind, owner.index, name, v))
+            (name, v if v.dtype == np.uint8 else self._core.encode_rows(kind, index, name, v))
             for name, v in rows
         ]
 
     def _put_rows(
-        self, kind: Kind, owner: NodeType | EdgeType, rows: _StoredRows, ids: NDArray[np.int64]
+        self, owner: NodeType | EdgeType, rows: _StoredRows, ids: NDArray[np.int64]
     ) -> None:
         """The rows of what was just added; if that fails, half a call is done, and the batch lost.
 
@@ -345,7 +341,7 @@ class Batch:
         """
         try:
             for name, values in rows:
-                self._core.set_rows(kind, owner.index, name, ids, values)
+                self._core.set_rows(owner.kind, owner.index, name, ids, values)
         except BaseException as error:
             self._cause = error
             raise
