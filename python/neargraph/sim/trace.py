@@ -187,18 +187,9 @@ class Trace:
             core = _core.Trace.of_columns(columns)
             if places:
                 core = core.with_places(places)
-        except (
-            zipfile.BadZipFile,
-            AttributeError,
-            EOFError,
-            KeyError,
-            OSError,
-            OverflowError,
-            TypeError,
-            ValueError,
-        ) as error:
-            if isinstance(error, FileNotFoundError | UnsupportedArgument):
-                raise
+        except (FileNotFoundError, UnsupportedArgument):
+            raise
+        except Exception as error:  # parsers of damaged bytes raise nearly anything
             why = error if zipfile.is_zipfile(path) else "cut off, or something else"
             raise UnsupportedArgument(
                 f"{path} is no whole trace ({why}); record it again with Trace.save"
