@@ -242,6 +242,7 @@ def _value(option: str, text: str) -> Any:
 def table(runs: Any) -> Table:
     """One row a run; times are of a batch."""
     from neargraph.sim.plots import tick
+    from neargraph.sim.runs import speeds_and_times
 
     sources = {row["source"] for row in runs.rows}
     first = {"platform": "platform"}
@@ -258,12 +259,9 @@ def table(runs: Any) -> Table:
     for head in heads + ["hits"] * has_hits:
         made.add_column(head, justify="right", no_wrap=True)
     for row in runs.rows:
-        parts = ("interval", "flash", "host", "pcie", "compute")
         made.add_row(
             *(tick(row[name]) for name in first),
-            f"{row['targets_per_s']:,.0f}",
-            *(f"{row[f'{part}_s'] * 1e6:,.1f}" for part in parts),
-            f"{row['targets_per_joule']:,.0f}",
+            *speeds_and_times(row),
             f"{row['bound_by']} ({row['headroom']:.2f})",
             *([f"{row['hit_rate']:.3f}"] * has_hits),
         )

@@ -14,7 +14,7 @@ from neargraph.exceptions import UnsupportedArgument
 from . import plots
 from .config import SWITCHES, Config, constants
 from .host import Answer
-from .runs import PICOS, Runs
+from .runs import PICOS, Runs, speeds_and_times
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -182,17 +182,12 @@ _ALT = {
 def _rows(runs: Runs, swept: str | None) -> list[list[str]]:
     rows = []
     for row in runs.rows:
-        times = [
-            row[f"{part}_s"] * 1e6 for part in ("interval", "flash", "host", "pcie", "compute")
-        ]
         rows.append(
             [
                 *([_exact(row["value"])] if swept is not None else []),
                 row["platform"],
                 row["source"],
-                f"{row['targets_per_s']:,.0f}",
-                *(f"{time:,.1f}" for time in times),
-                f"{row['targets_per_joule']:,.0f}",
+                *speeds_and_times(row),
                 row["bound_by"],
                 f"{row['headroom']:.2f}",
             ]

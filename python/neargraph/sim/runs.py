@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import permutations
 from typing import Any, TypeVar
 
 import numpy as np
@@ -188,6 +189,12 @@ def sweep(name: str, values: Iterable[Any], *, mode: Mode = "paper", **how: Any)
     return sum(in_parallel(one, values), Runs([], []))
 
 
+def speeds_and_times(row: dict[str, Any]) -> list[str]:
+    """Of a run, as tables show it: targets a second, times of a batch in us, targets a joule."""
+    times = [f"{row[f'{part}_s'] * 1e6:,.1f}" for part in ("interval", *_SHARES)]
+    return [f"{row['targets_per_s']:,.0f}", *times, f"{row['targets_per_joule']:,.0f}"]
+
+
 def in_parallel(work: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
     """The results of `work` in the order of items; simulations leave Python alone meanwhile."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -203,12 +210,10 @@ def paper_ratios(seeds: int = 5, progress: Callable[[], None] | None = None) -> 
             speeds[at, seed] = simulate(dataset=name, seed=seed)["targets_per_s"]
             if progress is not None:
                 progress()
-    ratios = {}
-    for one, over in enumerate(PLATFORMS):
-        for two, under in enumerate(PLATFORMS):
-            if one != two:
-                ratios[f"{over}/{under}"] = float(np.mean(speeds[:, :, one] / speeds[:, :, two]))
-    return ratios
+    return {
+        f"{over}/{under}": float(np.mean(speeds[:, :, one] / speeds[:, :, two]))
+        for (one, over), (two, under) in permutations(enumerate(PLATFORMS), 2)
+    }
 
 
 def _listed(platforms: str | Sequence[str]) -> list[str]:
