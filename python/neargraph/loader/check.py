@@ -46,11 +46,12 @@ class RowCheck:
         Raises:
             WrongRow: A row is missing, too many, or has other bytes.
         """
-        for kind, type_id, tensor, dtype in columns:
+        for column in columns:
+            kind, type_id, tensor, _ = column
             schema = self._snapshot.schema
             is_node = kind == "node"
             owner = schema.node_types[type_id] if is_node else schema.edge_type_at(type_id)
-            ids = batch.nodes(type_id) if kind == "node" else batch.edge_ids(type_id)
+            ids = batch.nodes(type_id) if is_node else batch.edge_ids(type_id)
             if ids is None:
                 continue
             what = f"{_owner(owner)}.{tensor}"
@@ -62,7 +63,6 @@ class RowCheck:
                     f"{name}, read by {how}: {what} has {count} rows for {len(ids)} {kind}s"
                 )
             read = self._sparse if sparse else self._dense
-            column = (kind, type_id, tensor, dtype)
             for first in range(0, count, _ROWS_AT_ONCE):
                 part = slice(first, min(first + _ROWS_AT_ONCE, count))
                 wrong = read(found, part, column, ids)

@@ -16,6 +16,9 @@ from neargraph.loader.state import Position, dump_state, load_state
 from neargraph.loader.workers import BatchSource, WorkerPool
 from neargraph.reader import Version
 
+# What of a plan decides the batches of all ranks.
+_OF_PLAN = ("batch_size", "shuffle", "seed", "drop_last", "world_size", "pad")
+
 
 class EpochLoader(ABC):
     """Passes over batches; a subclass says which batches there are.
@@ -134,10 +137,5 @@ class EpochLoader(ABC):
         return {
             "store": self.snapshot.fingerprint,
             **self._settings(),
-            "batch_size": plan.batch_size,
-            "shuffle": plan.shuffle,
-            "seed": plan.seed,
-            "drop_last": plan.drop_last,
-            "world_size": plan.world_size,
-            "pad": plan.pad,
+            **{name: getattr(plan, name) for name in _OF_PLAN},
         }

@@ -69,9 +69,8 @@ class ReadOptions:
 
     def check_layout(self, layout: str) -> None:
         """Refuses what the direct layout does not have; it never replays with ``"auto"``."""
-        if layout != "direct":
-            return
-        self._refuse_ahead("layout='direct' reads each batch by itself", "layout='paged'")
+        if layout == "direct":
+            self._refuse_ahead("layout='direct' reads each batch by itself", "layout='paged'")
 
     def check_workers(self, num_workers: int) -> None:
         """Refuses what processes would ignore; they never replay with ``"auto"``."""
