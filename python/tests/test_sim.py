@@ -69,6 +69,24 @@ def test_a_trace_comes_back_from_its_file_and_only_whole(homo, tmp_path):
         ng.sim.Trace.load(file)
 
 
+def test_a_trace_whose_bytes_are_damaged_is_refused_or_whole(tmp_path):
+    file = tmp_path / "t.npz"
+    ng.sim.Trace.of_dataset("ppi", batch_size=16).save(file)
+    whole, refused = file.read_bytes(), 0
+    for seed in range(100):
+        damaged = bytearray(whole)
+        at = np.random.default_rng(seed).integers(len(whole))
+        damaged[at] ^= 0xFF
+        file.write_bytes(damaged)
+        try:
+            ng.sim.Trace.load(file)
+        except UnsupportedArgument:
+            refused += 1
+        except Exception as error:
+            pytest.fail(f"byte {at} (seed {seed}): {type(error).__name__}: {error}")
+    assert refused > 50
+
+
 def test_a_trace_knows_where_its_nodes_lie_in_a_file_of_the_direct_layout(homo, tmp_path):
     trace = ng.sim.Trace.from_sampler(homo, batches=2, batch_size=32)
     places = trace.core.places()
