@@ -139,16 +139,12 @@ def _seeds(text: str, node_type: str | None) -> Any:
 
 
 def _show_estimate(store: Path, estimate: Any) -> None:
-    times = estimate.times_features
-    pays = estimate.break_even_epochs
+    times, pays = estimate.times_features, estimate.break_even_epochs
+    compared = "" if times is None else f", {times:.2f} times the features"
     rows = [
         ("epochs", estimate.epochs),
         ("batches an epoch", estimate.batches),
-        (
-            "disk an epoch",
-            size(estimate.bytes_per_epoch)
-            + ("" if times is None else f", {times:.2f} times the features"),
-        ),
+        ("disk an epoch", size(estimate.bytes_per_epoch) + compared),
         ("disk in all", f"{size(estimate.total_bytes)} of {size(estimate.free_bytes)} free"),
         ("rows held in memory", f"{estimate.hot_rows:,}, {size(estimate.hot_bytes)}"),
         ("time to build", f"{estimate.build_seconds:.0f} s"),

@@ -40,9 +40,8 @@ def doctor(
         return
     out = console()
     out.print(pairs_table("Machine", _shown(facts["machine"])))
-    out.print(
-        pairs_table("Packages", [(k, v or "not installed") for k, v in facts["packages"].items()])
-    )
+    packages = [(name, found or "not installed") for name, found in facts["packages"].items()]
+    out.print(pairs_table("Packages", packages))
     out.print(pairs_table(f"Disk under {path}", _shown(facts["probe"])))
     if disk:
         out.print(pairs_table("Measured, kept for a day", _rates(facts["disk"])))

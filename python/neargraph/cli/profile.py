@@ -141,15 +141,9 @@ def load_sheet(loads: list[dict[str, Any]]) -> Sheet:
         opening = entry["opening_seconds"]
         took = [sum(both) for both in zip(opening, entry["reading_seconds"], strict=True)]
         rates = [entry["bytes"] / seconds / 1e6 for seconds in took]
-        rows.append(
-            [
-                entry["backend"],
-                f"{entry['bytes'] / 1e3:,.0f} kB",
-                spread(took, 1e3),
-                spread(opening, 1e3),
-                spread(rates),
-            ]
-        )
+        file = f"{entry['bytes'] / 1e3:,.0f} kB"
+        spreads = [spread(took, 1e3), spread(opening, 1e3), spread(rates)]
+        rows.append([entry["backend"], file, *spreads])
     columns = ["back end", "file", "loading ms", "of it opening ms", "MB/s"]
     return "One file from the disk", columns, rows
 
@@ -167,15 +161,11 @@ def training_sheets(backend: str, entries: list[dict[str, Any]]) -> list[Sheet]:
         system.append([name, *seen, spread([run["seconds"] for run in runs])])
         parts.append([name, str(runs[0]["batches"]), *_a_batch(runs, _STAGES)])
         work.append([name, *_a_batch(runs, _WORK), *_counted(runs)])
-    total = ["training s"]
+    counted = ["reads", "read MB", "hit rate"]
     return [
-        (f"{backend}: the machine", ["model", *_SYSTEM, *total], system),
+        (f"{backend}: the machine", ["model", *_SYSTEM, "training s"], system),
         (f"{backend}: the loop, ms a batch", ["model", "batches", *_STAGES], parts),
-        (
-            f"{backend}: in the background, ms a batch",
-            ["model", *_WORK, "reads", "read MB", "hit rate"],
-            work,
-        ),
+        (f"{backend}: in the background, ms a batch", ["model", *_WORK, *counted], work),
     ]
 
 

@@ -259,10 +259,8 @@ def table(runs: Any) -> Table:
     for head in heads + ["hits"] * has_hits:
         made.add_column(head, justify="right", no_wrap=True)
     for row in runs.rows:
-        made.add_row(
-            *(tick(row[name]) for name in first),
-            *speeds_and_times(row),
-            f"{row['bound_by']} ({row['headroom']:.2f})",
-            *([f"{row['hit_rate']:.3f}"] * has_hits),
-        )
+        known = [tick(row[name]) for name in first]
+        bound = f"{row['bound_by']} ({row['headroom']:.2f})"
+        hits = [f"{row['hit_rate']:.3f}"] * has_hits
+        made.add_row(*known, *speeds_and_times(row), bound, *hits)
     return made

@@ -75,15 +75,13 @@ def parse_fanouts(text: str) -> tuple[int, ...]:
 def _rows(note: str, result: Any) -> list[tuple[str, Any]]:
     stats = result.store_stats
     read, useful = stats.get("read_bytes", 0), stats.get("useful_bytes", 0)
+    test = "no split" if result.test_accuracy is None else f"{result.test_accuracy:.4f}"
     return [
         ("back end", note),
         ("steps", len(result.losses)),
         ("last loss", f"{result.losses[-1]:.4f}" if result.losses else "none"),
         ("val accuracy", ", ".join(f"{value:.4f}" for value in result.val_accuracy) or "no split"),
-        (
-            "test accuracy",
-            "no split" if result.test_accuracy is None else f"{result.test_accuracy:.4f}",
-        ),
+        ("test accuracy", test),
         ("seeds/s", f"{result.seeds_per_second:,.0f}"),
         ("read", f"{size(read)} for {size(useful)} that batches took"),
         ("hit rate", f"{100 * stats.get('hit_rate', 0.0):.0f} %"),

@@ -164,28 +164,18 @@ def _table(title: str, figures: dict[str, Any], settings: DemoSettings) -> Table
         return "none" if share is None else f"{100 * share:.2f} %"
 
     peak, limit = size(figures["budget_peak_bytes"]), size(figures["budget_limit_bytes"])
+    speeds = [f"{figures[f'seeds_per_second_{run}']:,.0f}" for run in ("disk", "memory")]
+    apart, steps = f"{figures['loss_difference_max']:.3g}", f"{figures['steps']} steps"
+    features_only = percent(figures["accuracy_features_only"])
+    read = f"{size(figures['read_bytes'])} in {figures['reads']:,} reads"
     rows = [
         ("test accuracy", percent(figures["accuracy_disk"]), percent(figures["accuracy_memory"])),
-        (
-            "... of logistic regression on features alone",
-            percent(figures["accuracy_features_only"]),
-        ),
-        (
-            "largest difference of the loss curves",
-            f"{figures['loss_difference_max']:.3g}",
-            f"{figures['steps']} steps",
-        ),
-        (
-            "training seeds/s",
-            f"{figures['seeds_per_second_disk']:,.0f}",
-            f"{figures['seeds_per_second_memory']:,.0f}",
-        ),
+        ("... of logistic regression on features alone", features_only),
+        ("largest difference of the loss curves", apart, steps),
+        ("training seeds/s", *speeds),
         ("peak of the budget counter", f"{peak} of {limit}"),
         ("peak anonymous RSS added by the loader, no torch", size(figures["rss_added_bytes"])),
-        (
-            "bytes read in training",
-            f"{size(figures['read_bytes'])} in {figures['reads']:,} reads",
-        ),
+        ("bytes read in training", read),
         ("useful / read bytes", percent(figures["useful_share"])),
         ("rows served without a read", percent(figures["hit_rate"])),
     ]

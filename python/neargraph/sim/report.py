@@ -182,16 +182,9 @@ _ALT = {
 def _rows(runs: Runs, swept: str | None) -> list[list[str]]:
     rows = []
     for row in runs.rows:
-        rows.append(
-            [
-                *([_exact(row["value"])] if swept is not None else []),
-                row["platform"],
-                row["source"],
-                *speeds_and_times(row),
-                row["bound_by"],
-                f"{row['headroom']:.2f}",
-            ]
-        )
+        value = [] if swept is None else [_exact(row["value"])]
+        bound = [row["bound_by"], f"{row['headroom']:.2f}"]
+        rows.append([*value, row["platform"], row["source"], *speeds_and_times(row), *bound])
     return rows
 
 
