@@ -189,21 +189,13 @@ def plan_debian(packages: Packages, min_count: int = 10, typed: bool = False) ->
     number = {name: k for k, name in enumerate(classes)}
     labels = np.array([number.get(name, -1) for name in packages.sections], dtype=np.int64)
     count = len(packages.names)
-    node = NodePlan(
-        "package",
-        count,
-        tensors=[
-            TensorPlan(
-                "x", "f32", (len(vocabulary),), lambda: bag_rows(bags, len(vocabulary)), count
-            ),
-            TensorPlan("y", "i64", (), lambda: iter([labels]), count),
-        ],
-    )
-    groups = (
-        [(kind.lower().replace("-", "_"), (kind,)) for kind in KINDS]
-        if typed
-        else [("relates", KINDS)]
-    )
+    width = len(vocabulary)
+    x = TensorPlan("x", "f32", (width,), lambda: bag_rows(bags, width), count)
+    y = TensorPlan("y", "i64", (), lambda: iter([labels]), count)
+    node = NodePlan("package", count, tensors=[x, y])
+    groups: list[tuple[str, tuple[str, ...]]] = [("relates", KINDS)]
+    if typed:
+        groups = [(kind.lower().replace("-", "_"), (kind,)) for kind in KINDS]
     edges, unknown = [], 0
     for relation, kinds in groups:
         table, missing = _edges(packages, kinds)
@@ -212,5 +204,5 @@ def plan_debian(packages: Packages, min_count: int = 10, typed: bool = False) ->
     origin = "apt-cache dumpavail"
     message = f"{unknown:,} names that no package has or provides are left out"
     notes = [Note("names-dropped", unknown, origin, message)] if unknown else []
-    facts = [f"{count:,} packages, {len(vocabulary):,} words, {len(classes)} sections"]
+    facts = [f"{count:,} packages, {width:,} words, {len(classes)} sections"]
     return GraphPlan(origin, "debian packages", [node], edges, notes, facts)

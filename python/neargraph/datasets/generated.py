@@ -50,16 +50,11 @@ def plan_generated(
             yield EdgeChunk(sources, np.where(inside, aligned, others))
 
     labels = np.arange(num_nodes, dtype=np.int64) % num_classes
-    node = NodePlan(
-        num_nodes=num_nodes,
-        tensors=[
-            TensorPlan("x", "f32", (num_features,), features, num_nodes),
-            TensorPlan("y", "i64", (), lambda: iter([labels]), num_nodes),
-        ],
-    )
-    return GraphPlan(
-        "generated graph", "generated", [node], [EdgePlan(chunks=edges, num_edges=num_edges)]
-    )
+    x = TensorPlan("x", "f32", (num_features,), features, num_nodes)
+    y = TensorPlan("y", "i64", (), lambda: iter([labels]), num_nodes)
+    node = NodePlan(num_nodes=num_nodes, tensors=[x, y])
+    edge = EdgePlan(chunks=edges, num_edges=num_edges)
+    return GraphPlan("generated graph", "generated", [node], [edge])
 
 
 def _generator(seed: int, stream: int) -> np.random.Generator:

@@ -6,6 +6,7 @@ listed item, repeats kept. A second file of the same shape may hold the time of 
 
 from array import array
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,20 +30,15 @@ def plan_lists(path: Path | str) -> GraphPlan:
     """The plan of an adjacency list file, with the times of the matching file beside it."""
     file = need_file(path)
     time_file = times_beside(file)
-    edges = sum(len(chunk.sources) for chunk in _edges(file, time_file))
+    chunks = partial(_edges, file, time_file)
+    edges = sum(len(chunk.sources) for chunk in chunks())
     idle = sum(len(line.split()) == 1 for _, line in text_lines(file))
     notes = []
     if idle:
         message = f"{idle} lines name a user without items; only edges are stored"
         notes.append(Note("users-without-items", idle, str(file), message))
-    edge = EdgePlan(
-        "user",
-        "visits",
-        "item",
-        chunks=lambda: _edges(file, time_file),
-        num_edges=edges,
-        has_time=time_file is not None,
-    )
+    edge = EdgePlan("user", "visits", "item", chunks, num_edges=edges)
+    edge.has_time = time_file is not None
     facts = [f"times from {time_file}"] if time_file else []
     nodes = [NodePlan("user"), NodePlan("item")]
     return GraphPlan(str(file), "adjacency lists", nodes, [edge], notes, facts)

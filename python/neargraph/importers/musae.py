@@ -69,9 +69,8 @@ def plan_musae(path: Path | str) -> GraphPlan:
         return (words.get(node, _NO_WORDS) for node in range(num_nodes))
 
     width = 1 + max((int(w.max()) for w in words.values() if w.size), default=-1)
-    node.tensors.insert(
-        0, TensorPlan("x", "f32", (width,), lambda: bag_rows(bags(), width), num_nodes)
-    )
+    x = TensorPlan("x", "f32", (width,), lambda: bag_rows(bags(), width), num_nodes)
+    node.tensors.insert(0, x)
     edge = EdgePlan(chunks=lambda: _edges(edges, num_nodes))
     return GraphPlan(str(edges), "musae", [node], [edge], notes)
 

@@ -134,9 +134,8 @@ def _plan_folder(folder: Path) -> GraphPlan:
     edge = _folder_edges(arrays, folder, num_nodes)
     if "edge_attr" in arrays:
         edge.has_edge_ids = True
-        edge.tensors.append(
-            array_tensor(arrays["edge_attr"], "edge_attr", where("edge_attr"), edge.num_edges)
-        )
+        attr = array_tensor(arrays["edge_attr"], "edge_attr", where("edge_attr"), edge.num_edges)
+        edge.tensors.append(attr)
     notes += unused_files(folder, folder.glob("*.npy"))
     return GraphPlan(str(folder), "npy folder", [node], [edge], notes)
 

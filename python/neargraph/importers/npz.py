@@ -85,9 +85,8 @@ def _plan_matrices(npz: NpzFile) -> GraphPlan:
                 "the file is inconsistent",
             )
         values = "attr_data" if "attr_data" in npz else None
-        node.tensors.append(
-            csr_tensor(npz, "attr_indptr", "attr_indices", values, width, num_nodes)
-        )
+        x = csr_tensor(npz, "attr_indptr", "attr_indices", values, width, num_nodes)
+        node.tensors.append(x)
     elif "attr_data" in npz and len(npz.shape("attr_data")) == 2:
         used.append("attr_data")
         node.tensors.append(member_tensor(npz, "attr_data", "x", num_nodes))
@@ -266,14 +265,9 @@ def graph_labels(labels: Array, node_ptr: Array, where: str) -> TensorPlan:
         for graphs in _graphs_of_nodes(node_ptr, values.nbytes // max(1, len(values))):
             yield values[graphs]
 
-    return TensorPlan(
-        "graph_y",
-        dtype,
-        tuple(values.shape[1:]),
-        chunks,
-        int(node_ptr[-1]),
-        narrowed_from=wider_than_f32(labels.dtype),
-    )
+    tensor = TensorPlan("graph_y", dtype, tuple(values.shape[1:]), chunks, int(node_ptr[-1]))
+    tensor.narrowed_from = wider_than_f32(labels.dtype)
+    return tensor
 
 
 def _block_edges(npz: NpzFile, node_ptr: Array, edge_ptr: Array) -> Iterator[EdgeChunk]:

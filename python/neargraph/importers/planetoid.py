@@ -7,6 +7,7 @@ nodes) are zero rows with label 0 and no split, as in every other reader of thes
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -64,21 +65,12 @@ def plan_planetoid(path: Path | str) -> GraphPlan:
     masks[0][:num_train] = True
     masks[1][num_train : num_train + _VAL_NODES] = True
     masks[2][test] = True
-    node = NodePlan(
-        num_nodes=num_nodes,
-        tensors=[
-            TensorPlan(
-                "x",
-                "f32",
-                (int(allx.shape[1]),),
-                lambda: _feature_rows(allx, tx, test, num_nodes),
-                num_nodes,
-                narrowed_from=wider_than_f32(allx.data.dtype),
-            ),
-            TensorPlan("y", "i64", (), lambda: iter([all_labels]), num_nodes),
-            *split_tensors(masks, num_nodes, str(folder)),
-        ],
-    )
+    rows = partial(_feature_rows, allx, tx, test, num_nodes)
+    x = TensorPlan("x", "f32", (int(allx.shape[1]),), rows, num_nodes)
+    x.narrowed_from = wider_than_f32(allx.data.dtype)
+    y = TensorPlan("y", "i64", (), lambda: iter([all_labels]), num_nodes)
+    splits = split_tensors(masks, num_nodes, str(folder))
+    node = NodePlan(num_nodes=num_nodes, tensors=[x, y, *splits])
     edge = EdgePlan(
         chunks=lambda: _graph_edges(graph, num_nodes, str(parts["graph"])),
         num_edges=sum(len(targets) for targets in graph.values()),

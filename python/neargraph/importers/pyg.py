@@ -125,9 +125,8 @@ def _num_nodes(store: Any, where: str) -> int:
 def _edge_index(store: Any, where: str) -> Any:
     index = store.get("edge_index")
     if index is None:
-        what = (
-            "has adj_t, not edge_index" if store.get("adj_t") is not None else "has no edge_index"
-        )
+        has_other = store.get("adj_t") is not None
+        what = "has adj_t, not edge_index" if has_other else "has no edge_index"
         fail(where, what, "store edges as edge_index, [2, num_edges]")
     if index.dim() != 2 or index.size(0) != 2 or index.dtype not in (torch.int64, torch.int32):
         fail(
