@@ -122,12 +122,10 @@ class Collator:
     def _edges(self, batch: MiniBatch, owner: EdgeType, out: Any) -> None:
         triple = owner.triple
         out.edge_index = torch.from_numpy(batch.edge_index(triple))
-        for name, inline in (
-            ("edge_time", batch.times(triple)),
-            ("edge_weight", batch.weights(triple)),
-        ):
-            if inline is not None:
-                out[name] = torch.from_numpy(inline)
+        inline = {"edge_time": batch.times(triple), "edge_weight": batch.weights(triple)}
+        for name, column in inline.items():
+            if column is not None:
+                out[name] = torch.from_numpy(column)
         for meta in self._edge_columns[owner.index]:
             out[meta.name] = as_tensor(batch.edge_features(meta.name, triple))
         edge_ids = batch.edge_ids(triple)

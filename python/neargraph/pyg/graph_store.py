@@ -53,16 +53,10 @@ class GraphStore(PygGraphStore):  # type: ignore[misc]
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
         """One CSC attribute per edge type."""
         schema = self._snapshot.schema
+        name = _OnlyEdgeType if schema.is_homogeneous else tuple
         return [
-            EdgeAttr(
-                edge_type=_OnlyEdgeType(edge_type.triple)
-                if schema.is_homogeneous
-                else edge_type.triple,
-                layout=EdgeLayout.CSC,
-                is_sorted=True,
-                size=self._size(edge_type),
-            )
-            for edge_type in schema.edge_types
+            EdgeAttr(name(t.triple), EdgeLayout.CSC, is_sorted=True, size=self._size(t))
+            for t in schema.edge_types
         ]
 
     def _edges_to_layout(

@@ -108,10 +108,8 @@ def _check_store(store: Store) -> None:
     ):
         if all(tensor.name != name for tensor in owner.tensors):
             raise NameNotFound(f"{store.path}: no node tensor {name!r}; {hint}")
-    if (
-        schema.tensor(owner, "y").shape not in ((), (1,))
-        or len(schema.tensor(owner, "x").shape) != 1
-    ):
+    x, y = schema.tensor(owner, "x"), schema.tensor(owner, "y")
+    if y.shape not in ((), (1,)) or len(x.shape) != 1:
         raise UnsupportedArgument(
             f"{store.path}: training needs x of shape [N, features] and one class per node in y"
         )

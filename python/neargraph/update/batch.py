@@ -266,10 +266,8 @@ class Batch:
         weights: NDArray[np.float32] | None,
         rows: _StoredRows,
     ) -> NDArray[np.int64] | None:
-        for name, column, kept in (
-            ("time", times, owner.has_time),
-            ("weight", weights, owner.has_weight),
-        ):
+        inline = [("time", times, owner.has_time), ("weight", weights, owner.has_weight)]
+        for name, column, kept in inline:
             if kept != (column is not None):
                 need = f"keeps {name}s: give {name}=" if kept else f"keeps no {name}s"
                 raise UnsupportedArgument(f"edge type {owner.triple!r} {need}")
