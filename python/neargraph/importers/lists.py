@@ -37,8 +37,8 @@ def plan_lists(path: Path | str) -> GraphPlan:
     if idle:
         message = f"{idle} lines name a user without items; only edges are stored"
         notes.append(Note("users-without-items", idle, str(file), message))
-    edge = EdgePlan("user", "visits", "item", chunks, num_edges=edges)
-    edge.has_time = time_file is not None
+    has_time = time_file is not None
+    edge = EdgePlan("user", "visits", "item", chunks, num_edges=edges, has_time=has_time)
     facts = [f"times from {time_file}"] if time_file else []
     nodes = [NodePlan("user"), NodePlan("item")]
     return GraphPlan(str(file), "adjacency lists", nodes, [edge], notes, facts)

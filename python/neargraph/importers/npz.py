@@ -223,12 +223,9 @@ def _plan_blocks(npz: NpzFile) -> GraphPlan:
     node.tensors.append(graph_ids)
     if "y" in npz:
         node.tensors.append(graph_labels(npz.small("y"), node_ptr, npz.where("y")))
-    edge = EdgePlan(
-        chunks=lambda: _block_edges(npz, node_ptr, edge_ptr),
-        num_edges=num_edges,
-        has_edge_ids="edge_attr" in npz,
-    )
+    edge = EdgePlan(chunks=lambda: _block_edges(npz, node_ptr, edge_ptr), num_edges=num_edges)
     if "edge_attr" in npz:
+        edge.has_edge_ids = True
         edge.tensors.append(member_tensor(npz, "edge_attr", "edge_attr", num_edges))
     facts = [f"{len(node_ptr) - 1:,} graphs as one block-diagonal graph; node tensor graph_id"]
     used = ("node_ptr", "edge_ptr", "edge_index", "x", "y", "edge_attr")

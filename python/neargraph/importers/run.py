@@ -414,19 +414,13 @@ def split_owner(plan: GraphPlan, wanted: str | None) -> NodePlan:
         try:
             return plan.node(wanted)
         except KeyError:
-            fail(
-                plan.origin,
-                f"has no node type {wanted!r}",
-                f"use one of {', '.join(n.name for n in plan.nodes)}",
-            )
+            known = ", ".join(node.name for node in plan.nodes)
+            fail(plan.origin, f"has no node type {wanted!r}", f"use one of {known}")
     labelled = [n for n in plan.nodes if any(t.name == "y" for t in n.tensors)]
     candidates = labelled or plan.nodes
     if len(candidates) != 1:
-        fail(
-            plan.origin,
-            "has several node types that could be split",
-            f"choose one with --split-type ({', '.join(n.name for n in candidates)})",
-        )
+        todo = f"choose one with --split-type ({', '.join(node.name for node in candidates)})"
+        fail(plan.origin, "has several node types that could be split", todo)
     return candidates[0]
 
 

@@ -131,22 +131,14 @@ def plan_text(path: Path | str, hints: TextHints | None = None) -> GraphPlan:
     if hints.time_scale is not None and "time" not in columns:
         fail(file, "has no time column", "name it with --columns time=.., or drop --time-scale")
     mean_line = sum(len(line) + 1 for line in lines) / len(lines)
-    edge = EdgePlan(
-        file=TextColumns(
-            str(file),
-            delimiter or " ",
-            comment,
-            header,
-            columns["src"],
-            columns["dst"],
-            columns.get("time"),
-            columns.get("weight"),
-            hints.time_scale,
-        ),
-        num_edges=int(text_bytes(file) / mean_line),
-        has_time="time" in columns,
-        has_weight="weight" in columns,
+    ends = (columns["src"], columns["dst"])
+    inline = (columns.get("time"), columns.get("weight"))
+    layout = TextColumns(
+        str(file), delimiter or " ", comment, header, *ends, *inline, hints.time_scale
     )
+    num_edges = int(text_bytes(file) / mean_line)
+    has_time, has_weight = "time" in columns, "weight" in columns
+    edge = EdgePlan(file=layout, num_edges=num_edges, has_time=has_time, has_weight=has_weight)
     notes = []
     if header and not hints.columns and not _named_ends(first):
         message = (

@@ -6,6 +6,7 @@ node tensors `graph_id`, `graph_y` (label of the node's graph), `x` (node attrib
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -48,9 +49,8 @@ def plan_tudataset(path: Path | str) -> GraphPlan:
     name = tu_name(folder) if folder.is_dir() else None
     if name is None:
         fail(folder, "not a TUDataset folder", "it must hold exactly one NAME_A.txt")
-    indicator = need_file(
-        _part(folder, name, "graph_indicator") or folder / f"{name}_graph_indicator.txt"
-    )
+    found = _part(folder, name, "graph_indicator")
+    indicator = need_file(found or folder / f"{name}_graph_indicator.txt")
     graph_of = number_table(indicator, None, np.int64) - 1
     if graph_of.shape[1] != 1:
         fail(indicator, f"{graph_of.shape[1]} columns, expected one", "check the file")
@@ -65,12 +65,9 @@ def plan_tudataset(path: Path | str) -> GraphPlan:
     assert adjacency is not None
     num_edges = sum(1 for _, line in text_lines(adjacency) if line.strip())
     tensors = _tensors(folder, name, _EDGE_PARTS, num_edges)
-    edge = EdgePlan(
-        chunks=lambda: _edges(adjacency, graph_of),
-        num_edges=num_edges,
-        has_edge_ids=bool(tensors),
-        tensors=tensors,
-    )
+    chunks = partial(_edges, adjacency, graph_of)
+    has_ids = bool(tensors)
+    edge = EdgePlan(chunks=chunks, num_edges=num_edges, has_edge_ids=has_ids, tensors=tensors)
     facts = [f"{len(node_ptr) - 1:,} graphs as one block-diagonal graph; node tensor graph_id"]
     used = [file for part in _PARTS if (file := _part(folder, name, part))]
     notes = unused_files(folder, used)
