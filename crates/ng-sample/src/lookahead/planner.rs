@@ -13,7 +13,9 @@ use ng_store::{Merge, Snapshot, TensorMeta};
 use super::pieces::{BatchSlots, Piece, Resolved, Sampled};
 use super::places::NOWHERE;
 use super::policy::{Future, Reading, Registered, Table};
+use super::state::{AheadShared, AheadState};
 use crate::SampleError;
+use crate::clock::Wait;
 
 /// Rows that are planned together.
 const PIECE_ROWS: usize = 8 << 10;
@@ -23,18 +25,6 @@ const NAIVE_GROUP: usize = 256;
 
 /// Batches that may be planned and not gathered.
 const OUTSTANDING_MAX: u64 = 3;
-
-/// What the planner needs from the threads around it.
-pub(crate) trait Around {
-    /// Hands rows to the reader; waits while it has enough. An error ends the planning.
-    fn emit(&mut self, piece: Piece) -> Result<(), SampleError>;
-
-    /// Waits until more than `gathered` batches have been gathered, and says how many.
-    fn wait_gathered(&mut self, gathered: u64) -> Result<u64, SampleError>;
-
-    /// Waits until all rows that were handed over up to `step` have been read.
-    fn wait_read(&mut self, step: u64) -> Result<(), SampleError>;
-}
 
 /// Where the rotating scan stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +36,9 @@ enum Phase {
     Rotate { from: u64 },
 }
 
-pub(crate) struct Planner {
-    snapshot: Arc<Snapshot>,
+pub(crate) struct Planner<'a> {
+    shared: &'a AheadShared,
+    snapshot: &'a Snapshot,
     reading: Reading,
     window: u64,
     gap_blocks: u32,
@@ -65,10 +56,11 @@ pub(crate) struct Planner {
     phase: Phase,
 }
 
-impl Planner {
+impl<'a> Planner<'a> {
     /// For batches from `from` on; a scan's first sweep of the file is for `sweep` of them.
     pub fn new(
-        snapshot: Arc<Snapshot>,
+        shared: &'a AheadShared,
+        snapshot: &'a Snapshot,
         reading: Reading,
         (window, sweep): (u64, u64),
         gap_blocks: u32,
@@ -77,6 +69,7 @@ impl Planner {
     ) -> Self {
         tables.iter_mut().for_each(|table| table.places.release_through(from as u32));
         Self {
+            shared,
             snapshot,
             reading,
             window: window.max(1),
@@ -123,12 +116,7 @@ impl Planner {
     }
 
     /// Reads rows that stay for ever, such as those that most batches want.
-    pub fn keep_hot(
-        &mut self,
-        table: usize,
-        rows: &[u32],
-        around: &mut dyn Around,
-    ) -> Result<(), SampleError> {
+    pub fn keep_hot(&mut self, table: usize, rows: &[u32]) -> Result<(), SampleError> {
         let places = &mut self.tables[table].places;
         let mut slots = Vec::with_capacity(rows.len());
         for row in rows {
@@ -136,30 +124,34 @@ impl Planner {
             places.put_forever(*row, slot);
             slots.push(slot);
         }
-        self.emit(self.base, table, &rows[..slots.len()], &slots, around)
+        self.emit(self.base, table, &rows[..slots.len()], &slots)
     }
 
     /// Plans batch `t`.
-    pub fn step(&mut self, t: u64, around: &mut dyn Around) -> Result<Resolved, SampleError> {
+    pub fn step(&mut self, t: u64) -> Result<Resolved, SampleError> {
         let planned = self.base + self.outstanding.len() as u64;
         assert_eq!(t, planned, "batches are planned one after the other");
         // Slots of a batch stay until it has been gathered: each that is outstanding takes slots
         // from those that are read ahead.
         while t >= self.gathered + OUTSTANDING_MAX {
-            self.wait(around)?;
+            self.wait()?;
         }
         match self.reading {
-            Reading::Scan => self.scan(t, around)?,
+            Reading::Scan => self.scan(t)?,
             Reading::Window => self.look_ahead(t),
             _ => {}
         }
-        let resolved = self.resolve(t, around)?;
+        let resolved = self.resolve(t)?;
         self.outstanding.push_back(Arc::clone(&resolved.slots));
         Ok(resolved)
     }
 
-    fn wait(&mut self, around: &mut dyn Around) -> Result<(), SampleError> {
-        let gathered = around.wait_gathered(self.gathered)?;
+    /// Waits until more batches have been gathered, which gives their slots back.
+    fn wait(&mut self) -> Result<(), SampleError> {
+        let known = self.gathered;
+        let more =
+            |state: &mut AheadState| (state.way.gathered > known).then_some(state.way.gathered);
+        let gathered = self.shared.wait_until(Wait::PlanForSlots, more)?;
         self.release(gathered);
         Ok(())
     }
@@ -193,7 +185,7 @@ impl Planner {
 
     // The rotating scan.
 
-    fn scan(&mut self, t: u64, around: &mut dyn Around) -> Result<(), SampleError> {
+    fn scan(&mut self, t: u64) -> Result<(), SampleError> {
         loop {
             match self.phase {
                 Phase::Ramp { end, .. } if t < end => return Ok(()),
@@ -201,20 +193,20 @@ impl Planner {
                     // Batches from `t` on have noted nothing yet, so once those before it have been
                     // gathered nothing that was read is needed any more, and all slots are there.
                     while self.gathered < t {
-                        self.wait(around)?;
+                        self.wait()?;
                     }
                     if window < self.window {
                         let end = self.want_all(t, window);
-                        self.sweep(t, end - t, None, around)?;
+                        self.sweep(t, end - t, None)?;
                         self.phase = Phase::Ramp { window: window * 2, end };
                         return Ok(());
                     }
-                    self.prime(t, around)?;
+                    self.prime(t)?;
                     self.phase = Phase::Rotate { from: t };
                 }
                 Phase::Rotate { from } => {
                     self.want_through(t + self.window);
-                    return self.sweep(t, self.window, Some((t - from) % self.window), around);
+                    return self.sweep(t, self.window, Some((t - from) % self.window));
                 }
             }
         }
@@ -264,7 +256,7 @@ impl Planner {
     }
 
     /// Reads what the batches want before each slice comes by for the first time.
-    fn prime(&mut self, t: u64, around: &mut dyn Around) -> Result<(), SampleError> {
+    fn prime(&mut self, t: u64) -> Result<(), SampleError> {
         let window = self.window;
         for index in t..t + window - 1 {
             let Some(sampled) = find(&self.ahead, self.base, index) else { break };
@@ -277,7 +269,7 @@ impl Planner {
                 stamps.want(&later, index);
             }
         }
-        self.sweep(t, window, None, around)?;
+        self.sweep(t, window, None)?;
         // The stamps named batches for this sweep alone. Noted anew, in order, they name the last
         // batch that wants a row again.
         self.registered = t;
@@ -286,13 +278,7 @@ impl Planner {
     }
 
     /// Reads the rows of one slice, or of all, that a batch of the window wants.
-    fn sweep(
-        &mut self,
-        t: u64,
-        window: u64,
-        slice: Option<u64>,
-        around: &mut dyn Around,
-    ) -> Result<(), SampleError> {
+    fn sweep(&mut self, t: u64, window: u64, slice: Option<u64>) -> Result<(), SampleError> {
         for index in 0..self.tables.len() {
             let rows = self.tables[index].places.num_rows() as u64;
             let range = match slice {
@@ -319,7 +305,7 @@ impl Planner {
                 // with the batches that are gathered meanwhile, and be read again.
                 table.places.keep_all(&there);
                 while self.tables[index].places.num_free() < wanted.len() && self.gathered < t {
-                    self.wait(around)?;
+                    self.wait()?;
                 }
                 let places = &mut self.tables[index].places;
                 let (mut rows, mut slots) = (Vec::new(), Vec::new());
@@ -330,7 +316,7 @@ impl Planner {
                     rows.push(row);
                     slots.push(slot);
                 }
-                self.emit(t, index, &rows, &slots, around)?;
+                self.emit(t, index, &rows, &slots)?;
             }
         }
         Ok(())
@@ -371,7 +357,7 @@ impl Planner {
     // Every policy.
 
     /// Gives every row of batch `t` its slot, and reads those that have none.
-    fn resolve(&mut self, t: u64, around: &mut dyn Around) -> Result<Resolved, SampleError> {
+    fn resolve(&mut self, t: u64) -> Result<Resolved, SampleError> {
         let registered = self.ahead.get_mut((t - self.base) as usize);
         let sampled = registered.and_then(|registered| registered.sampled.take());
         let sampled = sampled.ok_or(SampleError::ThreadLost)?;
@@ -400,7 +386,7 @@ impl Planner {
                 }
             }
             // All that is there was promised first: a slot for what is missing takes none of it.
-            self.read_missing(t, index, missing, &mut slots, around)?;
+            self.read_missing(t, index, missing, &mut slots)?;
             debug_assert!(!slots.contains(&NOWHERE), "every row of a planned batch has a slot");
             // From now on promises hold the slots; what was due with this batch is decided when it
             // has been gathered.
@@ -422,20 +408,19 @@ impl Planner {
         index: usize,
         mut missing: Vec<(u32, u32)>,
         slots: &mut [u32],
-        around: &mut dyn Around,
     ) -> Result<(), SampleError> {
         missing.sort_unstable();
         let (mut rows, mut into) = (Vec::new(), Vec::new());
         for group in missing.chunk_by(|a, b| a.0 == b.0) {
             let row = group[0].0;
-            let slot = self.slot_for(t, index, (row, slots.len()), around)?;
+            let slot = self.slot_for(t, index, (row, slots.len()))?;
             for (_, position) in group {
                 slots[*position as usize] = slot;
             }
             rows.push(row);
             into.push(slot);
         }
-        self.emit(t, index, &rows, &into, around)
+        self.emit(t, index, &rows, &into)
     }
 
     /// A slot for a row that batch `t`, which has `rows` of them, cannot do without.
@@ -444,7 +429,6 @@ impl Planner {
         t: u64,
         index: usize,
         (row, rows): (u32, usize),
-        around: &mut dyn Around,
     ) -> Result<u32, SampleError> {
         let number = t as u32 + 1;
         loop {
@@ -470,7 +454,8 @@ impl Planner {
             }
             if self.gathered >= t && !self.tables[index].places.is_read_through(number) {
                 // What was read ahead with this batch may make room once it has come.
-                around.wait_read(t)?;
+                let read = |state: &mut AheadState| state.way.is_read_through(t).then_some(());
+                self.shared.wait_until(Wait::PlanForReader, read)?;
                 self.tables[index].places.read_through(number);
                 continue;
             }
@@ -478,7 +463,7 @@ impl Planner {
             if self.gathered >= t {
                 return Err(self.too_small(index, rows));
             }
-            self.wait(around)?;
+            self.wait()?;
         }
     }
 
@@ -496,13 +481,13 @@ impl Planner {
         SampleError::TooSmallToLookAhead { wanted_bytes, free_bytes, limit_bytes, minimum_bytes }
     }
 
+    /// Hands rows to the reader; waits while it has enough.
     fn emit(
         &mut self,
         step: u64,
         table: usize,
         rows: &[u32],
         slots: &[u32],
-        around: &mut dyn Around,
     ) -> Result<(), SampleError> {
         let (merge, together) = if self.reading.is_naive() {
             (Merge::Never, NAIVE_GROUP)
@@ -517,7 +502,14 @@ impl Planner {
         for (rows, slots) in rows.chunks(together).zip(slots.chunks(together)) {
             let wide: Vec<u64> = rows.iter().map(|row| u64::from(*row)).collect();
             let plan = self.snapshot.plan_rows(tensor, &wide, merge)?;
-            around.emit(Piece { step, table, plan, slots: slots.to_vec() })?;
+            let mut piece = Some(Piece { step, table, plan, slots: slots.to_vec() });
+            let room = |state: &mut AheadState| {
+                if !state.way.has_room_for_pieces() {
+                    return None;
+                }
+                piece.take().map(|piece| state.way.add_piece(piece))
+            };
+            self.shared.wait_until(Wait::PlanForReader, room)?;
         }
         Ok(())
     }

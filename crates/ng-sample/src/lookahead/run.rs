@@ -1,16 +1,14 @@
 //! A stretch of batches, planned, read and gathered: all there are, or as many as were sampled
 //! before the topology made room for rows.
 
-use std::sync::Arc;
-
 use ng_io::trim_allocator;
 use ng_store::TensorRef;
 use ng_types::Reservation;
 
 use super::distribute::Regions;
 use super::engine::LookAhead;
-use super::pieces::{Piece, Resolved, Sampled};
-use super::planner::{Around, Planner};
+use super::pieces::{Resolved, Sampled};
+use super::planner::Planner;
 use super::policy::{Reading, Table};
 use super::prepare::Prepared;
 use super::reader;
@@ -33,33 +31,6 @@ enum Feed {
     Live,
     /// They have been sampled.
     Spilled(Spill),
-}
-
-/// The planner's view of the threads around it.
-struct Threads<'a>(&'a LookAhead);
-
-impl Around for Threads<'_> {
-    fn emit(&mut self, piece: Piece) -> Result<(), SampleError> {
-        let mut piece = Some(piece);
-        let room = |state: &mut AheadState| {
-            if !state.way.has_room_for_pieces() {
-                return None;
-            }
-            piece.take().map(|piece| state.way.add_piece(piece))
-        };
-        self.0.shared.wait_until(Wait::PlanForReader, room)
-    }
-
-    fn wait_read(&mut self, step: u64) -> Result<(), SampleError> {
-        let read = |state: &mut AheadState| state.way.is_read_through(step).then_some(());
-        self.0.shared.wait_until(Wait::PlanForReader, read)
-    }
-
-    fn wait_gathered(&mut self, gathered: u64) -> Result<u64, SampleError> {
-        let more =
-            |state: &mut AheadState| (state.way.gathered > gathered).then_some(state.way.gathered);
-        self.0.shared.wait_until(Wait::PlanForSlots, more)
-    }
 }
 
 impl LookAhead {
@@ -282,7 +253,7 @@ impl LookAhead {
         &self,
         prepared: &Prepared,
         from: u64,
-    ) -> Result<(Planner, Vec<Slots>), SampleError> {
+    ) -> Result<(Planner<'_>, Vec<Slots>), SampleError> {
         let reading = prepared.chosen.reading;
         let (mut tables, mut slots) = (Vec::new(), Vec::new());
         for table in &prepared.tables {
@@ -290,25 +261,25 @@ impl LookAhead {
             slots.push(Slots::new(width, count)?);
             tables.push(Table::new(reading, table.tensor, table.rows as usize, count));
         }
-        let snapshot = Arc::clone(self.snapshot());
         let (window, gap) = (prepared.chosen.window, prepared.costs.gap_blocks());
         // Who has waited for many batches to be sampled can wait for one pass; each doubling from
         // one batch on would be a pass of its own, again in every stretch.
         let sweep = prepared.chosen.sampled_first.map_or(1, |_| window);
-        Ok((Planner::new(snapshot, reading, (window, sweep), gap, tables, from), slots))
+        let (shared, snapshot) = (&self.shared, self.snapshot());
+        let windows = (window, sweep);
+        Ok((Planner::new(shared, snapshot, reading, windows, gap, tables, from), slots))
     }
 
     /// Plans batch by batch; returns where the stretch ends.
     fn run(
         &self,
         prepared: &Prepared,
-        mut planner: Planner,
+        mut planner: Planner<'_>,
         from: u64,
         mut feed: Feed,
     ) -> Result<u64, SampleError> {
-        let mut around = Threads(self);
         for (index, table) in prepared.tables.iter().enumerate() {
-            planner.keep_hot(index, &table.hot, &mut around)?;
+            planner.keep_hot(index, &table.hot)?;
         }
         let mut t = from;
         loop {
@@ -324,14 +295,14 @@ impl LookAhead {
                 self.shared.wait_until(Wait::PlanForSamples, more)?;
                 continue;
             }
-            let resolved = planner.step(t, &mut around)?;
+            let resolved = planner.step(t)?;
             t += 1;
             self.shared.change(|state| state.way.resolved.push_back(resolved));
         }
     }
 
     /// Gives the planner the samples that step `t` wants.
-    fn feed(&self, feed: &mut Feed, planner: &mut Planner, t: u64) -> Result<(), SampleError> {
+    fn feed(&self, feed: &mut Feed, planner: &mut Planner<'_>, t: u64) -> Result<(), SampleError> {
         let needs = planner.needs(t);
         match feed {
             Feed::Live => self.take_sampled(needs, &mut |sampled| planner.push(sampled)),
