@@ -5,7 +5,6 @@ use ng_io::trim_allocator;
 use ng_store::TensorRef;
 use ng_types::Reservation;
 
-use super::distribute::Regions;
 use super::engine::LookAhead;
 use super::pieces::{Resolved, Sampled};
 use super::planner::Planner;
@@ -50,18 +49,17 @@ impl LookAhead {
             let gatherer = self.gatherer(&mut prepared)?;
             return self.stretch(&prepared, &gatherer, 0, Feed::Live, first).map(drop);
         };
-        let (mut from, mut gatherer, mut regions) = (0, None, Regions::default());
+        let mut spill = self.sample_first(0, longest, first)?;
+        let gatherer = self.gatherer(&mut prepared)?;
+        let (mut from, mut regions) = (0, None);
         loop {
-            let spill = self.sample_first(from, longest, std::mem::take(&mut first))?;
-            let gatherer = match &mut gatherer {
-                Some(gatherer) => &*gatherer,
-                none => &*none.insert(self.gatherer(&mut prepared)?),
-            };
             from = match prepared.chosen.reading {
-                Reading::Distribute => self.distribute(&prepared, gatherer, spill, &mut regions)?,
+                Reading::Distribute => {
+                    self.distribute(&prepared, &gatherer, spill, &mut regions)?
+                }
                 _ => {
                     let feed = Feed::Spilled(spill);
-                    self.stretch(&prepared, gatherer, from, feed, Vec::new())?
+                    self.stretch(&prepared, &gatherer, from, feed, Vec::new())?
                 }
             };
             if from == self.shared.jobs.len() {
@@ -69,7 +67,8 @@ impl LookAhead {
             }
             let more = |state: &mut AheadState| (self.known(state) > from).then_some(());
             self.shared.wait_until(Wait::PlanForSamples, more)?;
-            self.load_topology_again(gatherer)?;
+            self.load_topology_again(&gatherer)?;
+            spill = self.sample_first(from, longest, Vec::new())?;
         }
     }
 

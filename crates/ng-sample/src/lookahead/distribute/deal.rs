@@ -21,11 +21,6 @@ use crate::buffer::region;
 /// Threads that write.
 const WRITERS: usize = 4;
 
-/// Where the last of `regions` ends.
-pub(super) fn end_of(regions: &[Place], width: u64) -> Option<u64> {
-    regions.last().map(|place| place.offset + region_bytes(place.rows, width))
-}
-
 /// Which batches want each cold row of a table.
 pub(super) struct Deal {
     /// By row: where its batches end; they begin where those of the row before end.
@@ -38,11 +33,9 @@ pub(super) struct Deal {
 impl Deal {
     pub fn new(
         engine: &LookAhead,
-        tables: &mut [Table],
-        at: usize,
+        table: &mut Table,
         spill: &mut Spill,
     ) -> Result<Self, SampleError> {
-        let table = &mut tables[at];
         let mut last = table.uses.take_last();
         let counts = table.uses.counts();
         // A counting sort: `ends` first says where the batches of each row begin, and moves to
@@ -82,14 +75,14 @@ impl Deal {
         Ok(Self { ends, batches, cold })
     }
 
-    /// Where the rows of each batch go, from `offset` on.
-    pub fn regions(&self, mut offset: u64, width: u64) -> Vec<Place> {
+    /// Where the rows of each batch go, from `offset` on, and where the last of them end.
+    pub fn regions(&self, mut offset: u64, width: u64) -> (Vec<Place>, u64) {
         let place = |rows: &u64| {
             let place = Place { offset, rows: *rows };
             offset += region_bytes(*rows, width);
             place
         };
-        self.cold.iter().map(place).collect()
+        (self.cold.iter().map(place).collect(), offset)
     }
 
     pub fn batches_of(&self, row: usize) -> &[u8] {

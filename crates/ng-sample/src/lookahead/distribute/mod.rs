@@ -14,10 +14,8 @@ mod replay;
 mod sizes;
 mod uses;
 
-use std::path::Path;
-
-use ng_io::{Region, ScratchError, ScratchFile};
-use ng_store::{Snapshot, TensorRef};
+use ng_io::{Region, ScratchFile};
+use ng_store::TensorRef;
 
 use super::engine::LookAhead;
 use super::prepare::Prepared;
@@ -51,51 +49,34 @@ struct Place {
     rows: u64,
 }
 
-/// The file of regions, for one stretch after the other.
-#[derive(Default)]
-pub(super) struct Regions {
-    file: Option<ScratchFile>,
-}
-
-impl Regions {
-    fn file(
-        &mut self,
-        directory: Option<&Path>,
-        snapshot: &Snapshot,
-    ) -> Result<&ScratchFile, ScratchError> {
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => {
-                let file = scratch_in(directory, snapshot)?;
-                file.bypass_cache();
-                file
-            }
-        };
-        Ok(self.file.insert(file))
-    }
-}
-
 impl LookAhead {
-    /// Distributes the rows of the sampled batches, then makes these; returns where they end.
+    /// Distributes the rows of the sampled batches, then makes these; returns where they end. The
+    /// file of regions serves one stretch after the other.
     pub(super) fn distribute(
         &self,
         prepared: &Prepared,
         gatherer: &Gatherer,
         mut spill: Spill,
-        regions: &mut Regions,
+        regions: &mut Option<ScratchFile>,
     ) -> Result<u64, SampleError> {
         let bytes = prepared.chosen.slot_bytes;
         let _held = self.admit(bytes)?;
-        let mut tables = self.count(prepared, &mut spill)?;
-        let room = self.choose_hot(&mut tables, &spill, bytes)?;
-        let file = regions.file(self.settings.spill_dir.as_deref(), self.snapshot())?;
-        let sizes = Sizes::new(bytes, spill.end() - spill.first());
+        let batches = spill.end() - spill.first();
+        let uses = self.count(prepared, &mut spill)?;
+        let (mut tables, room) = self.choose_hot(prepared, uses, batches, bytes)?;
+        let file = match regions {
+            Some(file) => &*file,
+            none => {
+                let file = scratch_in(self.settings.spill_dir.as_deref(), self.snapshot())?;
+                file.bypass_cache();
+                none.insert(file)
+            }
+        };
+        let sizes = Sizes::new(bytes, batches);
         let mut end = 0;
-        for at in 0..tables.len() {
-            let deal = Deal::new(self, &mut tables, at, &mut spill)?;
-            let table = &mut tables[at];
-            table.regions = deal.regions(end, table.width);
-            end = deal::end_of(&table.regions, table.width).unwrap_or(end);
+        for table in &mut tables {
+            let deal = Deal::new(self, table, &mut spill)?;
+            (table.regions, end) = deal.regions(end, table.width);
             file.allocate(end)?;
             self.deal(table, &deal, file, (sizes, prepared.costs.gap_blocks()))?;
             table.uses = Uses::default();
@@ -103,37 +84,30 @@ impl LookAhead {
         self.replay_regions(&tables, gatherer, &mut spill, file, room)
     }
 
-    /// Counts how many batches want each row.
-    fn count(&self, prepared: &Prepared, spill: &mut Spill) -> Result<Vec<Table>, SampleError> {
-        let mut tables = Vec::new();
-        for table in &prepared.tables {
-            tables.push(Table {
-                tensor: table.tensor,
-                width: table.width,
-                uses: Uses::new(table.rows as usize),
-                hot: HotRows::none(0),
-                memory: region(0)?,
-                regions: Vec::new(),
-            });
-        }
+    /// Counts how many batches want each row, by table.
+    fn count(&self, prepared: &Prepared, spill: &mut Spill) -> Result<Vec<Uses>, SampleError> {
+        let tables = &prepared.tables;
+        let mut all: Vec<Uses> =
+            tables.iter().map(|table| Uses::new(table.rows as usize)).collect();
         for index in spill.first()..spill.end() {
             let sampled = self.read_back(spill, index)?;
-            for table in &mut tables {
-                table.uses.count(&sampled.rows(table.tensor.owner));
+            for (table, uses) in tables.iter().zip(&mut all) {
+                uses.count(&sampled.rows(table.tensor.owner));
             }
         }
-        Ok(tables)
+        Ok(all)
     }
 
     /// Chooses the rows that stay in memory; says how many bytes are left for regions then.
     fn choose_hot(
         &self,
-        tables: &mut [Table],
-        spill: &Spill,
+        prepared: &Prepared,
+        uses: Vec<Uses>,
+        batches: u64,
         bytes: u64,
-    ) -> Result<u64, SampleError> {
-        let batches = spill.end() - spill.first();
-        let extents: Vec<Extent> = tables.iter().map(|t| t.uses.extent(t.width)).collect();
+    ) -> Result<(Vec<Table>, u64), SampleError> {
+        let used = || prepared.tables.iter().zip(&uses);
+        let extents: Vec<Extent> = used().map(|(table, uses)| uses.extent(table.width)).collect();
         let room = room_for_hot(bytes, batches, &extents, 1.0);
         let limit_bytes = self.snapshot().budget().limit_bytes();
         let hot_bytes = room.ok_or(SampleError::TooSmallToLookAhead {
@@ -142,15 +116,16 @@ impl LookAhead {
             limit_bytes,
             minimum_bytes: limit_bytes.saturating_mul(2),
         })?;
-        let counts: Vec<_> = tables.iter().map(|t| (t.width, t.uses.counts())).collect();
+        let counts: Vec<_> = used().map(|(table, uses)| (table.width, uses.counts())).collect();
         let hot = hottest(&counts, hot_bytes);
-        let mut taken = 0;
-        for (table, hot) in tables.iter_mut().zip(hot) {
-            let bytes = hot.len() * table.width;
-            table.memory = region(bytes as usize)?;
-            table.hot = hot;
-            taken += bytes;
+        let (mut tables, mut left) = (Vec::new(), bytes - memory::map_bytes(&extents));
+        for ((table, uses), hot) in prepared.tables.iter().zip(uses).zip(hot) {
+            let (tensor, width) = (table.tensor, table.width);
+            let bytes = hot.len() * width;
+            let memory = region(bytes as usize)?;
+            tables.push(Table { tensor, width, uses, hot, memory, regions: Vec::new() });
+            left -= bytes;
         }
-        Ok(bytes - taken - memory::map_bytes(&extents))
+        Ok((tables, left))
     }
 }
