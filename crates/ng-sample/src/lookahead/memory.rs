@@ -30,9 +30,13 @@ pub(crate) struct Layout {
     pub slots: Vec<usize>,
 }
 
-/// What there is to divide.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Room {
+/// What there is to divide, and among what.
+#[derive(Clone, Copy)]
+pub(crate) struct Room<'a> {
+    pub tables: &'a [TableStudy],
+    pub costs: DiskCosts,
+    /// Batches to look ahead, where that is not chosen.
+    pub window: Option<u64>,
     /// For slots, maps and the window of sampled batches.
     pub bytes: u64,
     /// What others take, which may be more than the whole budget.
@@ -47,10 +51,10 @@ pub(crate) struct Room {
     pub disk_bytes: u64,
 }
 
-/// Bytes of `slots` for a table, with the bookkeeping.
-fn table_bytes(reading: Reading, table: &TableStudy, slots: u64) -> u64 {
-    let memory = Slots::num_bytes(table.width as usize, slots as usize);
-    memory + Table::num_bytes(reading, table.rows as usize, slots as usize)
+/// Bytes of `slots` for a table of `rows` rows of `width` bytes, with the bookkeeping.
+pub(super) fn table_bytes(reading: Reading, (rows, width): (u64, u64), slots: u64) -> u64 {
+    let memory = Slots::num_bytes(width as usize, slots as usize);
+    memory + Table::num_bytes(reading, rows as usize, slots as usize)
 }
 
 /// Slots for each table when all room goes to them, in proportion to what batches want.
@@ -59,8 +63,9 @@ fn all_slots(reading: Reading, tables: &[TableStudy], bytes: u64) -> Vec<usize> 
     let all: u64 = tables.iter().map(weight).sum::<u64>().max(1);
     let of = |table: &TableStudy| {
         let share = (u128::from(bytes) * u128::from(weight(table)) / u128::from(all)) as u64;
-        let fixed = table_bytes(reading, table, 0);
-        let each = table_bytes(reading, table, 1 << 20).saturating_sub(fixed) >> 20;
+        let bytes = |slots| table_bytes(reading, (table.rows, table.width), slots);
+        let fixed = bytes(0);
+        let each = bytes(1 << 20).saturating_sub(fixed) >> 20;
         let slots = share.saturating_sub(fixed) / (each + 1);
         slots.saturating_sub(64).min(table.rows) as usize
     };
@@ -68,36 +73,29 @@ fn all_slots(reading: Reading, tables: &[TableStudy], bytes: u64) -> Vec<usize> 
 }
 
 /// The best layout of `reading`, or of any where it is `Auto`.
-pub(crate) fn choose(
-    reading: Reading,
-    window: Option<u64>,
-    tables: &[TableStudy],
-    room: &Room,
-    costs: &DiskCosts,
-) -> Option<Layout> {
-    let scan = || best_scan(window, tables, room, costs);
+pub(crate) fn choose(reading: Reading, room: &Room<'_>) -> Option<Layout> {
     let best = match reading {
-        Reading::Scan => scan(),
+        Reading::Scan => best_scan(room),
         Reading::Auto => {
-            let other = fixed(Reading::Window, window, tables, room, costs);
-            match scan() {
+            let other = fixed(Reading::Window, room);
+            match best_scan(room) {
                 Some(scan) if scan.chosen.seconds < other.chosen.seconds => Some(scan),
                 _ => Some(other),
             }
         }
-        reading => Some(fixed(reading, window, tables, room, costs)),
+        reading => Some(fixed(reading, room)),
     };
     let needed = |layout: &Layout| {
         let enough = |(slots, table): (&usize, &TableStudy)| {
             *slots as u64 >= (table.rows_per_batch() * 5 / 4).min(table.rows)
         };
-        layout.slots.iter().zip(tables).all(enough)
+        layout.slots.iter().zip(room.tables).all(enough)
     };
     best.filter(needed)
 }
 
 /// The same layout, with samples on disk that are taken before the rows of the first are read.
-pub(crate) fn sampled_first(mut layout: Layout, room: &Room) -> Layout {
+pub(crate) fn sampled_first(mut layout: Layout, room: &Room<'_>) -> Layout {
     let most = (room.disk_bytes / room.sample_bytes.max(1)).max(1);
     let stretch = STRETCH_MIN.max(STRETCH_WINDOWS * layout.chosen.window);
     layout.chosen.sampled_first = Some(stretch.min(most));
@@ -105,12 +103,8 @@ pub(crate) fn sampled_first(mut layout: Layout, room: &Room) -> Layout {
 }
 
 /// Rows distributed to as many batches at a time as the disk has room for.
-pub(crate) fn distribution(
-    window: Option<u64>,
-    tables: &[TableStudy],
-    room: &Room,
-    costs: &DiskCosts,
-) -> Option<Layout> {
+pub(crate) fn distribution(room: &Room<'_>) -> Option<Layout> {
+    let Room { tables, ref costs, window, .. } = *room;
     let bytes = room.bytes.saturating_sub(2 * LAG * room.sample_bytes);
     let extents: Vec<Extent> = tables.iter().map(TableStudy::extent).collect();
     let studied = room.batches.max(1) as f64;
@@ -153,13 +147,8 @@ pub(crate) fn distribution(
 }
 
 /// The window, or a baseline: all memory is slots.
-fn fixed(
-    reading: Reading,
-    window: Option<u64>,
-    tables: &[TableStudy],
-    room: &Room,
-    costs: &DiskCosts,
-) -> Layout {
+fn fixed(reading: Reading, room: &Room<'_>) -> Layout {
+    let Room { tables, ref costs, window, .. } = *room;
     let most = (room.bytes / 8 / room.sample_bytes.max(1)).max(1);
     let ahead = if reading == Reading::Window { window.unwrap_or(64).min(most).max(1) } else { 1 };
     let bytes = room.bytes.saturating_sub(ahead * room.sample_bytes);
@@ -180,12 +169,8 @@ fn fixed(
 }
 
 /// The rotating scan with the window and the hot rows that cost the device least.
-fn best_scan(
-    window: Option<u64>,
-    tables: &[TableStudy],
-    room: &Room,
-    costs: &DiskCosts,
-) -> Option<Layout> {
+fn best_scan(room: &Room<'_>) -> Option<Layout> {
+    let Room { tables, ref costs, window, .. } = *room;
     let longest = room.batches.max(room.given as usize);
     let windows: Vec<usize> = match window {
         Some(window) => vec![(window as usize).min(longest).max(1)],
@@ -196,9 +181,11 @@ fn best_scan(
         let common = if eighths == 8 { usize::MAX } else { (room.batches * eighths / 8).max(1) };
         let fits = |window: &&usize| {
             let slots = scan_slots(tables, common, **window);
-            let rows: u64 =
-                tables.iter().zip(&slots).map(|(t, s)| table_bytes(Reading::Scan, t, *s)).sum();
-            rows + (**window as u64 + 2 * LAG) * room.sample_bytes <= room.bytes
+            let bytes = tables
+                .iter()
+                .zip(slots)
+                .map(|(table, slots)| table_bytes(Reading::Scan, (table.rows, table.width), slots));
+            bytes.sum::<u64>() + (**window as u64 + 2 * LAG) * room.sample_bytes <= room.bytes
         };
         let Some(window) = windows.iter().rev().find(fits) else { continue };
         let cost = tables

@@ -171,11 +171,6 @@ impl Places {
         self.slots[slot as usize].until = FOREVER;
     }
 
-    /// The row of a slot is gone.
-    pub fn vacate(&mut self, slot: u32) {
-        self.empty(slot);
-    }
-
     /// Whether every batch that was promised the slot has been gathered, and its row has come.
     pub fn is_settled(&self, slot: u32) -> bool {
         self.has_settled(&self.slots[slot as usize])
@@ -276,7 +271,8 @@ impl Places {
         self.due_from += forgotten;
     }
 
-    fn empty(&mut self, slot: u32) {
+    /// The row of a slot is gone.
+    pub fn empty(&mut self, slot: u32) {
         let known = &mut self.slots[slot as usize];
         let row = std::mem::replace(&mut known.row, NOWHERE);
         assert!(row != NOWHERE, "slot {slot} is empty and was given up once more");

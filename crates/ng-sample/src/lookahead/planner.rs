@@ -436,7 +436,7 @@ impl<'a> Planner<'a> {
             let slot = match future {
                 Future::Sieve(sieve) => places.take_free().or_else(|| {
                     let slot = sieve.evict(|slot| places.is_settled(slot))?;
-                    places.vacate(slot);
+                    places.empty(slot);
                     Some(slot)
                 }),
                 _ => places.take_any(),

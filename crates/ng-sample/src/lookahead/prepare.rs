@@ -6,17 +6,16 @@ use std::time::{Duration, Instant};
 use ng_simd::RowDecoder;
 use ng_store::{DiskCosts, TensorRef};
 
-use super::Settings;
 use super::chosen::{Chosen, STRETCH_MIN};
 use super::engine::LookAhead;
 use super::memory::{Layout, Room, choose, distribution, sampled_first};
 use super::pieces::Sampled;
-use super::policy::{Reading, Table};
+use super::policy::Reading;
 use super::study::{BATCHES_MAX, TableStudy};
 use ng_types::MemoryUser;
 
 use crate::SampleError;
-use crate::pipeline::{ResidentTensor, Slots};
+use crate::pipeline::ResidentTensor;
 
 /// Rows of so many bytes are narrow.
 const NARROW_BYTES: u64 = 16;
@@ -57,17 +56,10 @@ pub(super) struct PreparedTable {
     pub pool_bytes: u64,
 }
 
-impl PreparedTable {
-    /// Of the slots, with the bookkeeping.
-    pub fn slot_bytes(&self, chosen: &Chosen) -> u64 {
-        Slots::num_bytes(self.width as usize, self.slots)
-            + Table::num_bytes(chosen.reading, self.rows as usize, self.slots)
-    }
-}
-
 /// What the first batches are like.
 struct Seen<'a> {
     studies: &'a [TableStudy],
+    costs: DiskCosts,
     sample_bytes: u64,
     /// Held by these batches themselves.
     held_bytes: u64,
@@ -78,13 +70,13 @@ struct Seen<'a> {
 impl LookAhead {
     /// Samples the first batches, which `first` keeps, and decides.
     pub(super) fn prepare(&self, first: &mut Vec<Sampled>) -> Result<Prepared, SampleError> {
-        self.take_sampled(1, &mut |sampled| first.push(sampled))?;
+        self.take_sampled(1, u64::MAX, &mut |sampled| first.push(sampled))?;
         let budget = self.snapshot().budget().limit_bytes();
         let sample_bytes = first[0].num_bytes() + SAMPLE_OVERHEAD_BYTES;
         let study =
             (MemoryUser::Study.share(budget) / sample_bytes).clamp(2, BATCHES_MAX as u64 - 1);
         let start = Instant::now();
-        self.take_sampled(study, &mut |sampled| first.push(sampled))?;
+        self.take_sampled(study, u64::MAX, &mut |sampled| first.push(sampled))?;
         let each = start.elapsed() / first.len() as u32;
         let (tables, residents) = self.split_tensors(budget)?;
         let studies = self.study(&tables, first);
@@ -93,8 +85,8 @@ impl LookAhead {
             (None, Some(study)) => self.snapshot().disk_costs(study.tensor)?,
             (None, None) => DiskCosts::default(),
         };
-        let seen = self.see(&studies, first);
-        let layout = self.choose_phases(&seen, each, &costs)?;
+        let seen = self.see(&studies, costs, first);
+        let layout = self.choose_phases(&seen, each)?;
         let table = |(at, study): (usize, &TableStudy)| PreparedTable {
             tensor: study.tensor,
             rows: study.rows,
@@ -153,7 +145,7 @@ impl LookAhead {
         known.map(|(t, meta)| TableStudy::new(*t, meta.num_rows, meta.row_bytes(), first)).collect()
     }
 
-    fn see<'a>(&self, studies: &'a [TableStudy], first: &[Sampled]) -> Seen<'a> {
+    fn see<'a>(&self, studies: &'a [TableStudy], costs: DiskCosts, first: &[Sampled]) -> Seen<'a> {
         let pool = |study: &TableStudy| {
             let rows = first.iter().map(|s| s.rows(study.tensor.owner).len() as u64);
             let rows = rows.max().unwrap_or(0);
@@ -165,6 +157,7 @@ impl LookAhead {
         let sample_bytes = bytes.max().unwrap_or(0) + SAMPLE_OVERHEAD_BYTES;
         Seen {
             studies,
+            costs,
             sample_bytes,
             held_bytes: first.len() as u64 * sample_bytes,
             batches: first.len().min(BATCHES_MAX - 1),
@@ -173,12 +166,7 @@ impl LookAhead {
     }
 
     /// The layout, with sampling beside reading or before it.
-    fn choose_phases(
-        &self,
-        seen: &Seen<'_>,
-        each: Duration,
-        costs: &DiskCosts,
-    ) -> Result<Layout, SampleError> {
+    fn choose_phases(&self, seen: &Seen<'_>, each: Duration) -> Result<Layout, SampleError> {
         let topology = self.sampler().topology_bytes();
         let sampling = self.settings.threads() as u64 * SAMPLING_FACTOR * seen.sample_bytes;
         let room = self.room(seen, topology + sampling);
@@ -187,9 +175,9 @@ impl LookAhead {
             layout
         };
         if self.settings.reading == Reading::Distribute {
-            return self.lay_out(seen, &room, costs).map(sampled);
+            return self.lay_out(&room).map(sampled);
         }
-        let held = self.choose_phases_of_memory(seen, each, costs)?;
+        let held = self.choose_phases_of_memory(seen, &room, each)?;
         let is_wide = seen.studies.iter().all(|study| study.width >= DISTRIBUTED_BYTES);
         if self.settings.reading != Reading::Auto
             || !self.settings.may_have_two_phases()
@@ -197,27 +185,24 @@ impl LookAhead {
         {
             return Ok(held);
         }
-        let dealt = distribution(self.settings.window, seen.studies, &room, costs).map(sampled);
+        let dealt = distribution(&room).map(sampled);
         let pays =
             |layout: &Layout| layout.chosen.seconds <= held.chosen.seconds * DISTRIBUTED_SHARE;
         Ok(dealt.filter(pays).unwrap_or(held))
     }
 
-    /// The layout that writes no rows.
+    /// The layout that writes no rows; `room` is there once batches have been sampled.
     fn choose_phases_of_memory(
         &self,
         seen: &Seen<'_>,
+        room: &Room<'_>,
         each: Duration,
-        costs: &DiskCosts,
     ) -> Result<Layout, SampleError> {
-        let one = self.lay_out(seen, &self.room(seen, 0), costs);
-        let topology = self.sampler().topology_bytes();
-        if !self.settings.may_have_two_phases() || topology == 0 {
+        let one = self.lay_out(&self.room(seen, 0));
+        if !self.settings.may_have_two_phases() || self.sampler().topology_bytes() == 0 {
             return one;
         }
-        let sampling = self.settings.threads() as u64 * SAMPLING_FACTOR * seen.sample_bytes;
-        let room = self.room(seen, topology + sampling);
-        let two = self.lay_out(seen, &room, costs).map(|layout| sampled_first(layout, &room));
+        let two = self.lay_out(room).map(|layout| sampled_first(layout, room));
         let is_short = two.as_ref().is_ok_and(|two| two.chosen.sampled_first < Some(STRETCH_LEAST));
         match (&one, &two) {
             _ if self.settings.two_phase == Some(true) => two,
@@ -229,7 +214,7 @@ impl LookAhead {
                 // More may come than could be given before the window was known.
                 let known = if room.given < STRETCH_MIN { room.given } else { u64::MAX };
                 let batches = longer.chosen.sampled_first.unwrap_or(0).min(known);
-                let pays = pays_to_sample_first(batches, seconds, each, costs.seconds(bytes));
+                let pays = pays_to_sample_first(batches, seconds, each, seen.costs.seconds(bytes));
                 if pays { two } else { one }
             }
             (Err(_), Ok(_)) => two,
@@ -238,32 +223,27 @@ impl LookAhead {
     }
 
     /// The best way to divide the room.
-    fn lay_out(
-        &self,
-        seen: &Seen<'_>,
-        room: &Room,
-        costs: &DiskCosts,
-    ) -> Result<Layout, SampleError> {
-        let divide = |reading, window, room: &Room| match reading {
-            Reading::Distribute => distribution(window, seen.studies, room, costs),
-            reading => choose(reading, window, seen.studies, room, costs),
+    fn lay_out(&self, room: &Room<'_>) -> Result<Layout, SampleError> {
+        let divide = |reading, room: &Room<'_>| match reading {
+            Reading::Distribute => distribution(room),
+            reading => choose(reading, room),
         };
-        let Settings { reading, window, .. } = self.settings;
-        divide(reading, window, room).ok_or_else(|| {
+        let reading = self.settings.reading;
+        divide(reading, room).ok_or_else(|| {
             // One way and one window are soon tried; a longer window takes up to an eighth more.
             let quick = if reading == Reading::Auto { Reading::Window } else { reading };
+            let window = room.window.or(Some(1));
             let fits = |bytes: &u64| {
-                let room = Room { bytes: bytes / 5 * 4, ..*room };
-                divide(quick, window.or(Some(1)), &room).is_some()
+                divide(quick, &Room { bytes: bytes / 5 * 4, window, ..*room }).is_some()
             };
             let grown = |bytes: &u64| bytes.checked_add(bytes / 4);
             let enough = successors(Some(room.bytes.max(1 << 20)), grown).find(fits);
-            self.too_small(seen, room, enough.unwrap_or(u64::MAX))
+            self.too_small(room, enough.unwrap_or(u64::MAX))
         })
     }
 
     /// The error where `room` is less than `enough`, with a budget that has so much.
-    fn too_small(&self, seen: &Seen<'_>, room: &Room, enough: u64) -> SampleError {
+    fn too_small(&self, room: &Room<'_>, enough: u64) -> SampleError {
         let limit_bytes = self.snapshot().budget().limit_bytes();
         // Staging memory, slack and samples take up to a third of what a budget grows by.
         let with = |bytes: u64| bytes.saturating_add(bytes / 2);
@@ -272,26 +252,26 @@ impl LookAhead {
         // What fits into its share then is held whole.
         let is_held = self.sampler().topology_bytes() > 0;
         let topology = if is_held { 0 } else { self.sampler().drawn_bytes() };
-        let whole = seen.studies.iter().map(|s| (user_of_whole(s.width), s.rows * s.width));
+        let whole = room.tables.iter().map(|s| (user_of_whole(s.width), s.rows * s.width));
         for (user, bytes) in whole.chain([(MemoryUser::PassingTopology, topology)]) {
             if bytes <= user.share(with(minimum_bytes)) {
                 minimum_bytes = minimum_bytes.saturating_add(with(bytes));
             }
         }
-        let wanted_bytes = seen.studies.iter().map(|s| s.rows_per_batch() * s.width).sum();
+        let wanted_bytes = room.tables.iter().map(|s| s.rows_per_batch() * s.width).sum();
         let free_bytes = room.bytes;
         SampleError::TooSmallToLookAhead { wanted_bytes, free_bytes, limit_bytes, minimum_bytes }
     }
 
     /// What is free, and `more`.
-    fn room(&self, seen: &Seen<'_>, more: u64) -> Room {
+    fn room<'a>(&self, seen: &Seen<'a>, more: u64) -> Room<'a> {
         let snapshot = self.snapshot();
-        let (studies, sample_bytes) = (seen.studies, seen.sample_bytes);
-        let table_pages: u64 = studies.iter().map(|s| s.rows * s.width / 800).sum();
+        let (tables, sample_bytes) = (seen.studies, seen.sample_bytes);
+        let table_pages: u64 = tables.iter().map(|s| s.rows * s.width / 800).sum();
         let blocks = table_pages + (16 << 20) + self.sampler().block_cache_bytes();
         let others = seen.pool_bytes.iter().sum::<u64>()
             + self.settings.threads() as u64 * SAMPLING_FACTOR * sample_bytes
-            + studies.iter().map(|s| s.rows_per_batch() * 16 * 4).sum::<u64>()
+            + tables.iter().map(|s| s.rows_per_batch() * 16 * 4).sum::<u64>()
             + (128 << 10) * ng_store::RowPlan::BYTES_PER_ROW
             + snapshot.budget().share(MemoryUser::LookAheadSlack);
         let given_back = seen.held_bytes + more;
@@ -299,8 +279,17 @@ impl LookAhead {
         let bytes = free.saturating_sub(others);
         let used = snapshot.budget().limit_bytes() - snapshot.free_beside_blocks(0);
         let taken_bytes = (used + blocks + others).saturating_sub(given_back);
-        let (given, disk_bytes) = (self.known(&self.shared.lock()), self.settings.spill_room());
-        Room { bytes, taken_bytes, sample_bytes, batches: seen.batches, given, disk_bytes }
+        Room {
+            tables,
+            costs: seen.costs,
+            window: self.settings.window,
+            bytes,
+            taken_bytes,
+            sample_bytes,
+            batches: seen.batches,
+            given: self.known(&self.shared.lock()),
+            disk_bytes: self.settings.spill_room(),
+        }
     }
 }
 
@@ -386,6 +375,9 @@ mod tests {
         let tables = [found];
         let window = |given: u64| {
             let room = Room {
+                tables: &tables,
+                costs: COSTS,
+                window: None,
                 bytes: 1 << 20,
                 taken_bytes: 0,
                 sample_bytes: 64,
@@ -393,8 +385,7 @@ mod tests {
                 given,
                 disk_bytes: 0,
             };
-            let best = choose(Reading::Scan, None, &tables, &room, &COSTS).expect("fits");
-            best.chosen.window
+            choose(Reading::Scan, &room).expect("fits").chosen.window
         };
         assert_eq!(window(16), 16);
         let long = window(1_000);
@@ -407,6 +398,9 @@ mod tests {
         let tables = [study(100, &batches)];
         let stretch = |window, disk_bytes| {
             let room = Room {
+                tables: &tables,
+                costs: COSTS,
+                window: Some(window),
                 bytes: 1 << 20,
                 taken_bytes: 0,
                 sample_bytes: 64,
@@ -414,7 +408,7 @@ mod tests {
                 given: 1_000,
                 disk_bytes,
             };
-            let layout = choose(Reading::Scan, Some(window), &tables, &room, &COSTS).expect("fits");
+            let layout = choose(Reading::Scan, &room).expect("fits");
             assert_eq!((layout.chosen.window, layout.chosen.sampled_first), (window, None));
             sampled_first(layout, &room).chosen.sampled_first
         };
@@ -429,18 +423,21 @@ mod tests {
         let rows = |batch: u32| (0..500).map(move |at| (at * 8 + batch * 37 + at * batch) % 4_000);
         let batches: Vec<Vec<u32>> = (0..40).map(|batch| rows(batch).collect()).collect();
         let tables = [study(4_000, &batches)];
-        let room = Room {
-            bytes: 10 << 20,
-            taken_bytes: 0,
-            sample_bytes: 4096,
-            batches: 40,
-            given: 1_000,
-            disk_bytes: 0,
-        };
         let chosen = |costs: DiskCosts| {
-            let best = choose(Reading::Auto, None, &tables, &room, &costs).expect("fits");
+            let room = Room {
+                tables: &tables,
+                costs,
+                window: None,
+                bytes: 10 << 20,
+                taken_bytes: 0,
+                sample_bytes: 4096,
+                batches: 40,
+                given: 1_000,
+                disk_bytes: 0,
+            };
+            let best = choose(Reading::Auto, &room).expect("fits");
             for other in [Reading::Scan, Reading::Window] {
-                let other = choose(other, None, &tables, &room, &costs).expect("fits");
+                let other = choose(other, &room).expect("fits");
                 assert!(best.chosen.seconds <= other.chosen.seconds, "{best:?} {other:?}");
             }
             best.chosen.reading

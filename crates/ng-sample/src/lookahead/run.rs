@@ -6,10 +6,11 @@ use ng_store::TensorRef;
 use ng_types::Reservation;
 
 use super::engine::LookAhead;
+use super::memory::table_bytes;
 use super::pieces::{Resolved, Sampled};
 use super::planner::Planner;
 use super::policy::{Reading, Table};
-use super::prepare::Prepared;
+use super::prepare::{Prepared, PreparedTable};
 use super::reader;
 use super::spill::Spill;
 use super::state::AheadState;
@@ -88,17 +89,9 @@ impl LookAhead {
         }
     }
 
-    /// Takes sampled batches in order until there are `count`, or no more are to be had.
+    /// Takes sampled batches in order until there are `count`, or no more are to be had. Those from
+    /// `end` on are not sampled yet.
     pub(super) fn take_sampled(
-        &self,
-        count: u64,
-        take: &mut dyn FnMut(Sampled),
-    ) -> Result<(), SampleError> {
-        self.take_sampled_before(count, count + SAMPLED_BEYOND, take)
-    }
-
-    /// The same; those from `end` on are not sampled yet.
-    fn take_sampled_before(
         &self,
         count: u64,
         end: u64,
@@ -157,7 +150,7 @@ impl LookAhead {
                     result = spill.write(&sampled);
                 }
             };
-            self.take_sampled_before(upto, end, &mut write)?;
+            self.take_sampled(upto, end, &mut write)?;
             result?;
         }
         self.set_sampler(self.given.clone());
@@ -194,12 +187,14 @@ impl LookAhead {
         feed: Feed,
         first: Vec<Sampled>,
     ) -> Result<u64, SampleError> {
-        let bytes = prepared.tables.iter().map(|table| table.slot_bytes(&prepared.chosen)).sum();
-        let _held = self.admit(bytes)?;
+        let reading = prepared.chosen.reading;
+        let bytes = |table: &PreparedTable| {
+            table_bytes(reading, (table.rows, table.width), table.slots as u64)
+        };
+        let _held = self.admit(prepared.tables.iter().map(bytes).sum())?;
         let (mut planner, slots) = self.planner(prepared, from)?;
         first.into_iter().for_each(|sampled| planner.push(sampled));
         self.shared.change(|state| state.way.stretch_end = None);
-        let reading = prepared.chosen.reading;
         std::thread::scope(|scope| {
             let read = || reader::read(&self.shared, self.snapshot(), reading, &slots);
             let gather = || self.gather_slots(gatherer, &slots);
@@ -304,7 +299,7 @@ impl LookAhead {
     fn feed(&self, feed: &mut Feed, planner: &mut Planner<'_>, t: u64) -> Result<(), SampleError> {
         let needs = planner.needs(t);
         match feed {
-            Feed::Live => self.take_sampled(needs, &mut |sampled| planner.push(sampled)),
+            Feed::Live => self.take_sampled(needs, u64::MAX, &mut |sampled| planner.push(sampled)),
             Feed::Spilled(spill) => {
                 while planner.available() < needs.min(spill.end()) {
                     planner.push(self.read_back(spill, planner.available())?);
