@@ -26,12 +26,6 @@ const PREFETCH: usize = 4;
 /// Epochs that need fewer batches than this are over before looking ahead has paid.
 const LOOKED_AHEAD_MIN: u64 = 4;
 
-/// What keeps its memory from epoch to epoch.
-enum Kept {
-    LookAhead,
-    Replay(Epochs),
-}
-
 /// Who takes batches from what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
@@ -69,7 +63,8 @@ pub struct Loader {
     compiled: Option<(Epochs, bool)>,
     /// After an epoch the next one follows.
     goes_on: bool,
-    kept: Option<Kept>,
+    /// Compiled epochs or a look-ahead make its batches, and keep their memory from epoch to epoch.
+    keeps_memory: bool,
     tenant: Arc<Tenant>,
     state: Mutex<State>,
 }
@@ -87,19 +82,18 @@ impl Loader {
         compiled: Option<(Epochs, bool)>,
         goes_on: bool,
     ) -> Result<Arc<Self>, SampleError> {
-        let kept = choose(&sampler, &plan, &settings, compiled.as_ref());
+        let compiled = compiled.filter(|_| !sampler.is_direct());
+        let keeps_memory = compiled.is_some() || looks_ahead(&sampler, &plan, &settings);
+        let is_optional = matches!(compiled, Some((_, false)));
         let loader = Arc::new_cyclic(|me: &std::sync::Weak<Self>| {
             let me = me.clone();
             let give_way = move |for_good| me.upgrade().is_some_and(|me| me.give_way(for_good));
             let (pipeline, next, owner) = (None, None, Owner::Nobody);
             let state = State { pipeline, next, owner, is_busy: false, gave_up: false, runs: 0 };
             let (tenant, state) = (Tenant::new(give_way), Mutex::new(state));
-            Self { sampler, inputs, plan, settings, compiled, goes_on, kept, tenant, state }
+            Self { sampler, inputs, plan, settings, compiled, goes_on, keeps_memory, tenant, state }
         });
-        match (&loader.kept, &loader.compiled) {
-            (Some(Kept::Replay(_)), Some((_, false))) => loader.unless_it_does_not_fit(),
-            _ => Ok(loader),
-        }
+        if is_optional { loader.unless_it_does_not_fit() } else { Ok(loader) }
     }
 
     /// The loader, or one that does without compiled epochs where the budget has no room for them
@@ -125,10 +119,7 @@ impl Loader {
 
     /// The compiled epochs that serve it.
     pub fn epochs(&self) -> Option<&Epochs> {
-        match &self.kept {
-            Some(Kept::Replay(epochs)) => Some(epochs),
-            Some(Kept::LookAhead) | None => None,
-        }
+        self.compiled.as_ref().map(|(epochs, _)| epochs)
     }
 
     /// How a look-ahead reads, once that is chosen.
@@ -171,12 +162,12 @@ impl Loader {
 
     /// What is kept, begun anew at an epoch and batch.
     fn start(&self, first: (u64, u64)) -> Result<Pipeline, SampleError> {
-        let way = match &self.kept {
-            Some(Kept::Replay(epochs)) => {
+        let way = match self.epochs() {
+            Some(epochs) => {
                 let files = epochs.open(self.sampler.snapshot())?;
                 Way::Replay { files, prefetch: self.settings.prefetch() }
             }
-            Some(Kept::LookAhead) | None => Way::Ahead(self.settings.clone()),
+            None => Way::Ahead(self.settings.clone()),
         };
         Pipeline::new(self.sampler.clone(), self.jobs(first, self.goes_on), way)
     }
@@ -211,25 +202,14 @@ impl Loader {
     }
 }
 
-/// What is worth keeping: compiled epochs, a look-ahead, or nothing where batches are made singly.
-fn choose(
-    sampler: &Sampler,
-    plan: &SeedPlan,
-    settings: &Settings,
-    compiled: Option<&(Epochs, bool)>,
-) -> Option<Kept> {
-    if sampler.is_direct() {
-        return None;
-    }
-    if let Some((epochs, _)) = compiled {
-        return Some(Kept::Replay(epochs.clone()));
-    }
-    let looks_ahead = match settings.reading {
+/// Whether batches are sampled far ahead of reading, where none are compiled.
+fn looks_ahead(sampler: &Sampler, plan: &SeedPlan, settings: &Settings) -> bool {
+    let is_asked = match settings.reading {
         Reading::Direct => false,
         Reading::Auto if !settings.ask_to_look_ahead() => {
             plan.steps() >= LOOKED_AHEAD_MIN && sampler.is_larger_than_memory()
         }
         _ => true,
     };
-    looks_ahead.then_some(Kept::LookAhead)
+    is_asked && !sampler.is_direct()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ng_types::{ErrorKind, Explain};
 
-use super::{Kept, Loader, Owner, Pipeline, State};
+use super::{Loader, Owner, Pipeline, State};
 use crate::{MiniBatch, Reading, SampleError, Sampler};
 
 /// So often an epoch gets its memory back from others; after that it shares.
@@ -61,7 +61,7 @@ impl Run {
             return Ok(None);
         }
         if let Source::NotYet = self.source {
-            let is_kept = self.loader.kept.is_some() && !self.loader.lock().gave_up;
+            let is_kept = self.loader.keeps_memory && !self.loader.lock().gave_up;
             self.source = if is_kept { self.begin() } else { Source::Each(None) };
         }
         let found = loop {
@@ -69,10 +69,9 @@ impl Run {
                 Source::Each(_) => self.next_of_each(timeout)?,
                 _ => self.next_kept(timeout)?,
             };
-            match found {
-                Some(found) => break found,
-                // Others have to be asked once more, or it goes on in another way.
-                None => continue,
+            // Else others have to be asked once more, or it goes on in another way.
+            if let Some(found) = found {
+                break found;
             }
         };
         match found {
@@ -243,9 +242,6 @@ impl Loader {
     /// Whose seeds and draws an epoch has: its own, or those of the compiled epoch that stands for
     /// it.
     pub fn epoch_of(&self, epoch: u64) -> u64 {
-        match &self.kept {
-            Some(Kept::Replay(epochs)) => epochs.epoch_of(epoch),
-            Some(Kept::LookAhead) | None => epoch,
-        }
+        self.epochs().map_or(epoch, |epochs| epochs.epoch_of(epoch))
     }
 }
