@@ -4,33 +4,14 @@ use ng_types::NodeId;
 
 use super::piece::{Piece, Sources};
 
-/// A choice from one list after the other.
-pub(super) struct Choice<'a> {
-    is_in_batch: &'a dyn Fn(NodeId) -> bool,
-    chosen: Vec<u32>,
-}
-
-impl<'a> Choice<'a> {
-    pub fn new(is_in_batch: &'a dyn Fn(NodeId) -> bool) -> Self {
-        Self { is_in_batch, chosen: Vec::new() }
-    }
-
-    pub fn begin(&mut self) {
-        self.chosen.clear();
-    }
-
-    pub fn look(&mut self, piece: Piece<'_>) {
-        let is_taken = |at: &u32| {
-            (self.is_in_batch)(match piece.sources {
-                Sources::Packed(all) => all.get(*at as usize),
-                Sources::Ids(all) => all[*at as usize],
-            })
-        };
-        let taken = (0..piece.sources.len() as u32).filter(is_taken);
-        self.chosen.extend(taken.map(|at| piece.first + at));
-    }
-
-    pub fn chosen(&self) -> &[u32] {
-        &self.chosen
-    }
+/// Appends the positions in a piece whose source is in the batch.
+pub(super) fn look(is_in_batch: &dyn Fn(NodeId) -> bool, piece: Piece<'_>, chosen: &mut Vec<u32>) {
+    let is_taken = |at: &u32| {
+        is_in_batch(match piece.sources {
+            Sources::Packed(all) => all.get(*at as usize),
+            Sources::Ids(all) => all[*at as usize],
+        })
+    };
+    let taken = (0..piece.sources.len() as u32).filter(is_taken);
+    chosen.extend(taken.map(|at| piece.first + at));
 }

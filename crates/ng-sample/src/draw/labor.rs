@@ -36,54 +36,29 @@ impl Labor {
         // Below 2^32, as the fanout is below the degree; at most 2^-32 less than it should be.
         (degree > self.fanout).then(|| ((fanout << 32) / u64::from(degree)) as u32)
     }
-}
 
-/// A choice from one list after the other.
-pub(super) struct Choice {
-    rule: Labor,
-    bound: Option<u32>,
-    chosen: Vec<u32>,
-}
-
-impl Choice {
-    pub fn new(rule: Labor) -> Self {
-        Self { rule, bound: None, chosen: Vec::new() }
-    }
-
+    /// Appends the positions that are taken in a piece of a list of `degree`.
     #[inline]
-    pub fn begin(&mut self, degree: u32) {
-        self.bound = self.rule.bound(degree);
-        self.chosen.clear();
-    }
-
-    #[inline]
-    pub fn look(&mut self, piece: Piece<'_>) {
-        let (first, known) = (piece.first, self.chosen.len());
-        let Some(bound) = self.bound else {
-            return self.chosen.extend(first..first + piece.sources.len() as u32);
+    pub fn look(self, degree: u32, piece: Piece<'_>, chosen: &mut Vec<u32>) {
+        let (first, known) = (piece.first, chosen.len());
+        let Some(bound) = self.bound(degree) else {
+            return chosen.extend(first..first + piece.sources.len() as u32);
         };
-        let (selector, key) = (self.rule.selector, self.rule.selector.key());
+        let (selector, key) = (self.selector, self.selector.key());
         match piece.sources {
-            Sources::Packed(Packed::Three(all)) => {
-                selector.of_three(all, bound, &mut self.chosen);
-            }
-            Sources::Packed(Packed::Four(all)) => selector.of_four(all, bound, &mut self.chosen),
+            Sources::Packed(Packed::Three(all)) => selector.of_three(all, bound, chosen),
+            Sources::Packed(Packed::Four(all)) => selector.of_four(all, bound, chosen),
             Sources::Packed(wide @ Packed::Five(_)) => {
                 let is_taken = |at: &u32| key.number(wide.get(*at as usize)) < bound;
-                self.chosen.extend((0..wide.len() as u32).filter(is_taken));
+                chosen.extend((0..wide.len() as u32).filter(is_taken));
             }
             Sources::Ids(all) => {
                 let taken = (0..).zip(all).filter(|(_, source)| key.number(**source) < bound);
-                self.chosen.extend(taken.map(|(at, _)| at));
+                chosen.extend(taken.map(|(at, _)| at));
             }
         }
         if first > 0 {
-            self.chosen[known..].iter_mut().for_each(|at| *at += first);
+            chosen[known..].iter_mut().for_each(|at| *at += first);
         }
-    }
-
-    #[inline]
-    pub fn chosen(&self) -> &[u32] {
-        &self.chosen
     }
 }

@@ -123,23 +123,26 @@ pub(crate) struct Choice<'a> {
     rule: Choosing<'a>,
     relation: &'a str,
     destination: NodeId,
+    degree: u32,
+    chosen: Vec<u32>,
 }
 
 enum Choosing<'a> {
-    Labor(labor::Choice),
+    Labor(Labor),
     Weighted(weighted::Choice),
-    Induced(induced::Choice<'a>),
+    /// Whether a node is in the batch.
+    Induced(&'a dyn Fn(NodeId) -> bool),
 }
 
 impl<'a> Choice<'a> {
     pub fn new(rule: ByEntry, around: Around<'a>) -> Self {
         let Around { relation, is_in_batch } = around;
         let rule = match rule {
-            ByEntry::Labor(labor) => Choosing::Labor(labor::Choice::new(labor)),
+            ByEntry::Labor(labor) => Choosing::Labor(labor),
             ByEntry::Weighted(rule) => Choosing::Weighted(weighted::Choice::new(rule)),
-            ByEntry::Induced => Choosing::Induced(induced::Choice::new(is_in_batch)),
+            ByEntry::Induced => Choosing::Induced(is_in_batch),
         };
-        Self { rule, relation, destination: 0 }
+        Self { rule, relation, destination: 0, degree: 0, chosen: Vec::new() }
     }
 
     /// How often all pieces of a list have to be looked at.
@@ -153,11 +156,10 @@ impl<'a> Choice<'a> {
     /// Begins with the list of `destination`.
     #[inline]
     pub fn begin(&mut self, destination: NodeId, degree: u32) {
-        self.destination = destination;
-        match &mut self.rule {
-            Choosing::Labor(choice) => choice.begin(degree),
-            Choosing::Weighted(choice) => choice.begin(destination, degree),
-            Choosing::Induced(choice) => choice.begin(),
+        (self.destination, self.degree) = (destination, degree);
+        self.chosen.clear();
+        if let Choosing::Weighted(choice) = &mut self.rule {
+            choice.begin(destination, degree);
         }
     }
 
@@ -168,8 +170,8 @@ impl<'a> Choice<'a> {
     #[inline]
     pub fn look(&mut self, piece: Piece<'_>) -> Result<(), SampleError> {
         match &mut self.rule {
-            Choosing::Labor(choice) => choice.look(piece),
-            Choosing::Induced(choice) => choice.look(piece),
+            Choosing::Labor(labor) => labor.look(self.degree, piece, &mut self.chosen),
+            Choosing::Induced(is_in_batch) => induced::look(is_in_batch, piece, &mut self.chosen),
             Choosing::Weighted(choice) => {
                 choice.look(piece).map_err(|bad| refuse(bad, self.relation, self.destination))?;
             }
@@ -180,20 +182,36 @@ impl<'a> Choice<'a> {
     /// Appends the positions that may be chosen, as far as the list has been looked at.
     pub fn candidates(&self, to: &mut Vec<u32>) {
         match &self.rule {
-            Choosing::Labor(choice) => to.extend_from_slice(choice.chosen()),
-            Choosing::Induced(choice) => to.extend_from_slice(choice.chosen()),
+            Choosing::Labor(_) | Choosing::Induced(_) => to.extend_from_slice(&self.chosen),
             Choosing::Weighted(choice) => to.extend(choice.candidates()),
         }
     }
 
-    /// The chosen positions in the order of the draws.
+    /// The chosen positions in the order of the draws, once all of the list has been looked at.
     #[inline]
     pub fn chosen(&mut self) -> &[u32] {
-        match &mut self.rule {
-            Choosing::Labor(choice) => choice.chosen(),
-            Choosing::Weighted(choice) => choice.chosen(),
-            Choosing::Induced(choice) => choice.chosen(),
+        if let Choosing::Weighted(choice) = &mut self.rule {
+            choice.finish(&mut self.chosen);
         }
+        &self.chosen
+    }
+
+    /// The positions that are chosen of the list of `destination`, which is there whole.
+    ///
+    /// # Errors
+    /// As [`Choice::look`].
+    #[inline]
+    pub fn of_whole(
+        &mut self,
+        destination: NodeId,
+        degree: u32,
+        whole: Piece<'_>,
+    ) -> Result<&[u32], SampleError> {
+        self.begin(destination, degree);
+        for _ in 0..self.passes() {
+            self.look(whole)?;
+        }
+        Ok(self.chosen())
     }
 }
 

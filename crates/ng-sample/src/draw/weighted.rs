@@ -46,7 +46,6 @@ pub(super) struct Choice {
     seen: u32,
     /// What decides the order of the draws, and positions: bits of a key, or the number of a draw.
     picked: Vec<(u64, u32)>,
-    chosen: Vec<u32>,
     /// Without replacement: keys from here on are not among the smallest.
     bound: f64,
     /// With replacement: the sum of the weights up to here.
@@ -65,7 +64,6 @@ impl Choice {
             degree: 0,
             seen: 0,
             picked: Vec::new(),
-            chosen: Vec::new(),
             bound: f64::INFINITY,
             sum: 0.0,
             is_second_pass: false,
@@ -160,14 +158,13 @@ impl Choice {
         self.picked.iter().map(|(_, position)| *position)
     }
 
-    /// Positions in the order of the draws.
-    pub fn chosen(&mut self) -> &[u32] {
+    /// Sets `chosen` to the positions in the order of the draws.
+    pub fn finish(&mut self, chosen: &mut Vec<u32>) {
         debug_assert!(self.targets.is_empty(), "every draw is below the sum of the weights");
         self.picked.sort_unstable();
         self.picked.truncate(self.rule.fanout as usize);
-        self.chosen.clear();
-        self.chosen.extend(self.picked.iter().map(|(_, position)| *position));
-        &self.chosen
+        chosen.clear();
+        chosen.extend(self.candidates());
     }
 }
 

@@ -93,11 +93,7 @@ fn choose<I: Id>(
             sources: Sources::Packed(slice(all_sources, list)),
             weights: Weights::Packed(weights),
         };
-        choice.begin(id.get(), count(*degree)?);
-        for _ in 0..choice.passes() {
-            choice.look(whole)?;
-        }
-        let chosen = choice.chosen();
+        let chosen = choice.of_whole(id.get(), count(*degree)?, whole)?;
         step.places.extend(chosen.iter().map(|at| start + u64::from(*at)));
         edges.counts.push(chosen.len() as u32);
     }

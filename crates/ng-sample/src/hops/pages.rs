@@ -175,11 +175,7 @@ impl<'a> Chosen<'a> {
         found: &Expansion,
         start: usize,
     ) -> Result<(), SampleError> {
-        self.choice.begin(node, degree);
-        for _ in 0..self.choice.passes() {
-            self.choice.look(piece(found, start, 0..degree))?;
-        }
-        let chosen = self.choice.chosen();
+        let chosen = self.choice.of_whole(node, degree, piece(found, start, 0..degree))?;
         self.lists[index] = (self.entries.sources.len(), chosen.len());
         for at in chosen {
             let at = start + *at as usize;
