@@ -11,7 +11,7 @@ pub(crate) mod streaming;
 mod subgraph;
 
 use ng_types::canary::planted;
-use ng_types::{EdgeTypeId, MemoryUser, NodeId, NodeTypeId, Reservation};
+use ng_types::{EdgeTypeId, MemoryUser, NodeId, NodeTypeId};
 
 use self::streaming::{Engine, Extent, Lists};
 pub(crate) use self::subgraph::{Edges, Ends, EntryData, Expanding, Hops, Step, append, num_bytes};
@@ -49,14 +49,12 @@ impl Sampler {
         };
         let key = BatchKey::new(self.spec().seed ^ budget_state, stream);
         let mut early = self.read_early(key, seeds, admit)?;
-        let mut lists = early.as_mut().map(|(lists, _)| lists);
         for hop in 0..self.spec().fanouts.hops() {
-            self.sample_hop((key, hop), lists.as_deref_mut(), (hops, held), admit)?;
+            self.sample_hop((key, hop), early.as_mut(), (hops, held), admit)?;
         }
-        if let Some((lists, _)) = &early {
-            self.streaming.count(lists);
+        if let Some(lists) = early {
+            self.streaming.count(&lists);
         }
-        drop(early);
         let _held = admit(Stage::Topology, hops.compact_bytes(self.ends()))?;
         let (nodes, edges) = hops.compact(self.ends());
         Ok(CompactSample { nodes, edges, _held })
@@ -119,14 +117,13 @@ impl Sampler {
         Rule::new((self.spec().method, fanout), key, edge_type, source)
     }
 
-    /// Lets the streaming engine read the lists of a batch, with the memory for them, where that
-    /// pays.
+    /// Lets the streaming engine read the lists of a batch where that pays.
     fn read_early(
         &self,
         key: BatchKey,
         seeds: &[(NodeTypeId, &[NodeId])],
         admit: &Admit<'_>,
-    ) -> Result<Option<(Lists, Reservation)>, SampleError> {
+    ) -> Result<Option<Lists>, SampleError> {
         let is_fit = self.spec().method.works_with(Source::Streaming)
             && self.spec().fanouts.hops() >= 2
             && self.resident.iter().all(Option::is_none);
@@ -150,7 +147,7 @@ impl Sampler {
             let Some(Ok(held)) = held else { return Ok(None) };
             held
         };
-        let lists = streaming::read_lists(self.snapshot(), (self.spec(), self.ends()), key, seeds)?;
-        Ok(Some((lists, held)))
+        let what = (self.spec(), self.ends());
+        streaming::read_lists(self.snapshot(), what, key, seeds, held).map(Some)
     }
 }

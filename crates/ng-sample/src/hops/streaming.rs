@@ -12,12 +12,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ng_store::{Expansion, ListRequest, STREAM_BYTES_PER_REQUEST, Snapshot};
-use ng_types::{EdgeTypeId, NodeId, NodeTypeId};
+use ng_types::{EdgeTypeId, NodeId, NodeTypeId, Reservation};
 
-use super::{Ends, append};
+use super::{Ends, append, pages};
 use crate::draw::{BatchKey, Rule, Uniform};
 use crate::{SampleError, SampleSpec};
 
@@ -59,41 +59,31 @@ pub struct StreamingStats {
     pub late: u64,
 }
 
+/// The counters that all clones of a sampler share.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
-    batches: AtomicU64,
-    lists: AtomicU64,
-    extended: AtomicU64,
-    cut: AtomicU64,
-    unused: AtomicU64,
-    late: AtomicU64,
-}
+pub(crate) struct Counters(Mutex<StreamingStats>);
 
 impl Counters {
     pub fn stats(&self) -> StreamingStats {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        StreamingStats {
-            batches: get(&self.batches),
-            lists: get(&self.lists),
-            extended: get(&self.extended),
-            cut: get(&self.cut),
-            unused: get(&self.unused),
-            late: get(&self.late),
-        }
+        *self.lock()
     }
 
     /// Adds what is known of the lists of a finished batch.
     pub fn count(&self, lists: &Lists) {
-        let of = |what: fn(&List) -> bool| lists.by_owner.values().filter(|l| what(l)).count();
-        let add = |counter: &AtomicU64, count: usize| {
-            counter.fetch_add(count as u64, Ordering::Relaxed);
+        let of = |what: fn(&List) -> bool| {
+            lists.by_owner.values().filter(|list| what(list)).count() as u64
         };
-        add(&self.batches, 1);
-        add(&self.lists, of(|list| list.times_asked > 0));
-        add(&self.extended, of(|list| list.times_asked > 1));
-        add(&self.cut, of(|list| list.is_cut));
-        add(&self.unused, of(|list| !list.is_used));
-        add(&self.late, of(|list| list.is_late));
+        let mut stats = self.lock();
+        stats.batches += 1;
+        stats.lists += of(|list| list.times_asked > 0);
+        stats.extended += of(|list| list.times_asked > 1);
+        stats.cut += of(|list| list.is_cut);
+        stats.unused += of(|list| !list.is_used);
+        stats.late += of(|list| list.is_late);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, StreamingStats> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -158,6 +148,7 @@ pub(crate) struct Lists {
     by_owner: HashMap<(EdgeTypeId, NodeId), List>,
     /// By edge type, as columns differ.
     entries: Vec<Expansion>,
+    _held: Reservation,
 }
 
 impl Lists {
@@ -192,11 +183,7 @@ impl Lists {
             |node: &&NodeId| !self.by_owner.get(&(rule.edge_type, **node)).is_some_and(has);
         let late: Vec<NodeId> = nodes.iter().filter(is_late).copied().collect();
         if !late.is_empty() {
-            let mut draw = |at: usize, degree: u64, positions: &mut Vec<u64>| {
-                rule.draw(late[at], degree, |position| positions.push(position));
-            };
-            let mut found = Expansion::default();
-            snapshot.expand(rule.edge_type, &late, &mut draw, &mut found)?;
+            let found = pages::draw(snapshot, rule, &late)?;
             for (node, ends) in late.iter().zip(found.offsets.windows(2)) {
                 let owner = (rule.edge_type, *node);
                 self.keep(owner, fanout, &found, ends[0]..ends[1]);
@@ -282,15 +269,17 @@ impl Spread<'_> {
     }
 }
 
-/// Reads the lists of a batch around `seeds`, starting each as soon as anything has reached it.
+/// Reads the lists of a batch around `seeds`, starting each as soon as anything has reached it;
+/// `held` pays for them.
 pub(crate) fn read_lists(
     snapshot: &Snapshot,
     (spec, ends): (&SampleSpec, &[Ends]),
     key: BatchKey,
     seeds: &[(NodeTypeId, &[NodeId])],
+    held: Reservation,
 ) -> Result<Lists, SampleError> {
     let entries = vec![Expansion::default(); ends.len()];
-    let lists = Lists { by_owner: HashMap::new(), entries };
+    let lists = Lists { by_owner: HashMap::new(), entries, _held: held };
     let (hop_of, pending) = (HashMap::new(), Vec::new());
     let mut spread = Spread { spec, ends, hop_of, lists, pending };
     for (node_type, ids) in seeds {
