@@ -13,7 +13,7 @@ use std::sync::Arc;
 use ng_store::{DirectError, DirectFile, Snapshot};
 use ng_types::{NodeId, NodeTypeId};
 
-use self::hop::read_hop;
+use self::hop::Known;
 use self::rows::{Own, Rows, Staged};
 use crate::admission::{Admit, Growing, Stage};
 use crate::clock::Work;
@@ -23,7 +23,6 @@ use crate::draw::{BatchKey, Source};
 use crate::hops::{Expanding, Hops};
 use crate::ids::{Id, Ids};
 use crate::node_map::NodeMap;
-use crate::sampler::SampleScratch;
 use crate::{MiniBatch, SampleError, SampleSpec, Sampler};
 
 /// Bytes of the lists that reading sections takes, a section.
@@ -35,17 +34,6 @@ pub(crate) struct Direct {
     own: Vec<Own>,
     /// Columns that the store serves.
     others: Option<Columns>,
-}
-
-/// What is known of the nodes of a batch that is being made.
-#[derive(Default)]
-struct Known {
-    /// The user's ids, by local number, of the nodes that were read.
-    ids: Vec<NodeId>,
-    /// Their rows.
-    staged: Vec<Staged>,
-    /// Sections that needed no read.
-    cached: u64,
 }
 
 impl Direct {
@@ -86,30 +74,12 @@ impl Direct {
         stream: u64,
         admit: &Admit<'_>,
     ) -> Result<MiniBatch, SampleError> {
-        let SampleScratch { mut narrow, mut wide, mut held } = SampleScratch::default();
-        if self.file.is_narrow() {
-            self.make(sampler, seeds, stream, (&mut narrow, &mut held), admit)
-        } else {
-            self.make(sampler, seeds, stream, (&mut wide, &mut held), admit)
-        }
-    }
-
-    fn make<I: Id>(
-        &self,
-        sampler: &Sampler,
-        seeds: &[(NodeTypeId, &[NodeId])],
-        stream: u64,
-        (hops, held): (&mut Hops<I>, &mut Growing),
-        admit: &Admit<'_>,
-    ) -> Result<MiniBatch, SampleError> {
         let (known, mut sample) = sampler.clock().time(Work::Sample, admit, |admit| {
-            let known = self.run_hops(sampler, seeds, stream, (hops, held), admit)?;
-            let compact_held = admit(Stage::Topology, hops.compact_bytes(sampler.ends()))?;
-            let (nodes, edges) = hops.compact(sampler.ends());
-            // Their memory is of use to the rows.
-            *hops = Hops::default();
-            held.shrink(0);
-            Ok::<_, SampleError>((known, CompactSample { nodes, edges, _held: compact_held }))
+            if self.file.is_narrow() {
+                self.run_hops::<u32>(sampler, seeds, stream, admit)
+            } else {
+                self.run_hops::<u64>(sampler, seeds, stream, admit)
+            }
         })?;
         let batch_held = admit(Stage::Topology, sample.batch_bytes())?;
         let columns = sampler.clock().time(Work::Gather, admit, |admit| {
@@ -127,18 +97,19 @@ impl Direct {
         Ok(sample.into_batch(batch_held, columns))
     }
 
-    /// Samples the subgraph in addresses.
+    /// Samples the subgraph in addresses. What hops work with is given back at the end: its memory
+    /// is of use to the rows.
     fn run_hops<I: Id>(
         &self,
         sampler: &Sampler,
         seeds: &[(NodeTypeId, &[NodeId])],
         stream: u64,
-        (hops, held): (&mut Hops<I>, &mut Growing),
         admit: &Admit<'_>,
-    ) -> Result<Known, SampleError> {
+    ) -> Result<(Known, CompactSample), SampleError> {
         let (snapshot, ends) = (sampler.snapshot(), sampler.ends());
+        let mut held = Growing::default();
+        let mut hops = Hops::<I>::default();
         hops.clear(1, ends.len());
-        let drawn = ends.get(..1).unwrap_or_default();
         for (node_type, ids) in seeds {
             snapshot.check_nodes(*node_type, ids)?;
             let passing = NodeMap::<I>::BYTES_PER_NODE + BYTES_PER_SECTION;
@@ -149,31 +120,27 @@ impl Direct {
         let key = BatchKey::new(sampler.spec().seed, stream);
         let mut known = Known::default();
         for hop in 0..sampler.spec().fanouts.hops() {
-            let rule = sampler.rule((key, hop), 0);
-            for ends in drawn {
-                let Expanding { ids: frontier, step, edges, .. } = hops.expanding(0, *ends);
-                let Some(rule) = rule.filter(|_| !frontier.is_empty()) else { continue };
+            // A store without an edge type has no hops.
+            let Expanding { ids: frontier, step, edges, .. } = hops.expanding(0, ends[0]);
+            if let Some(rule) = sampler.rule((key, hop), 0).filter(|_| !frontier.is_empty()) {
                 let addresses: Vec<u64> = frontier.iter().map(|address| address.get()).collect();
                 let lists = admit(Stage::Topology, frontier.len() as u64 * BYTES_PER_SECTION)?;
-                let mut staged = Staged::new(addresses.len(), &self.own, admit)?;
-                let read =
-                    read_hop(&self.file, rule.by_position(), &addresses, &self.own, &mut staged)?;
+                let staged = Staged::new(addresses.len(), &self.own, admit)?;
+                let rule = rule.by_position();
+                let read = known.read_hop(&self.file, rule, &addresses, (&self.own, staged))?;
                 drop(lists);
-                known.ids.extend_from_slice(&read.ids);
-                known.cached += read.cached;
-                known.staged.push(staged);
-                step.keep_read(read.expansion, edges)?;
+                step.keep_read(read, edges)?;
             }
             held.grow(hops.bytes_for_hop(ends, 0) + known.ids.capacity() as u64 * 8, admit)?;
-            for ends in drawn {
-                let Expanding { step, edges, .. } = hops.expanding(0, *ends);
-                step.take_read(&mut edges.data);
-            }
+            let Expanding { step, edges, .. } = hops.expanding(0, ends[0]);
+            step.take_read(edges);
             hops.record(ends);
             hops.end_hop();
             held.shrink(hops.num_bytes() + known.ids.capacity() as u64 * 8);
         }
-        Ok(known)
+        let _held = admit(Stage::Topology, hops.compact_bytes(ends))?;
+        let (nodes, edges) = hops.compact(ends);
+        Ok((known, CompactSample { nodes, edges, _held }))
     }
 
     /// Rows of all nodes, and ids: those of the nodes that hops went through are there, the others
@@ -192,7 +159,7 @@ impl Direct {
         let mut at = 0;
         for staged in staged {
             staged.each_row(|row| {
-                rows.put(at, |own| own.of_staged(row), &self.own);
+                rows.put(at, |own| &row[own.bytes.clone()], &self.own);
                 at += 1;
             });
         }

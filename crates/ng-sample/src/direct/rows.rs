@@ -23,14 +23,7 @@ pub(super) struct Own {
     pub decoder: RowDecoder,
 }
 
-impl Own {
-    /// Its row among the staged bytes of a node: all rows of the file are staged.
-    pub fn of_staged<'a>(&self, row: &'a [u8]) -> &'a [u8] {
-        &row[self.bytes.clone()]
-    }
-}
-
-/// Rows of a hop as they are stored.
+/// Rows of a hop as they are stored: of each node all bytes up to the last that a column takes.
 pub(super) struct Staged {
     rows: Option<Buffer>,
     /// Bytes of a node.
@@ -106,7 +99,7 @@ impl Rows {
         }
     }
 
-    /// The filled columns.
+    /// The filled columns; what was passing is given back.
     pub fn finish(self) -> Vec<Gathered> {
         self.columns
     }

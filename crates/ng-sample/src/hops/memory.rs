@@ -10,7 +10,7 @@ use std::ops::Range;
 use ng_simd::prefetch;
 use ng_store::{Packed, ResidentTopology, from_three};
 
-use super::{Edges, EntryData, Step};
+use super::{Edges, Step};
 use crate::SampleError;
 use crate::draw::{Around, ByEntry, Choice, Needs, Piece, Rule, Sources, Uniform, Weights, count};
 use crate::ids::Id;
@@ -122,11 +122,11 @@ pub(super) fn take<I: Id>(
     rule: Rule,
     ids: &[I],
     step: &mut Step<I>,
-    data: &mut EntryData,
+    edges: &mut Edges,
 ) {
     match rule {
-        Rule::Positions(uniform) => draw(topology, uniform, ids, step, data),
-        Rule::Entries(_) => load(topology, &step.places, &mut step.sources, data),
+        Rule::Positions(uniform) => draw(topology, uniform, ids, step, edges),
+        Rule::Entries(_) => load(topology, &step.places, &mut step.sources, edges),
     }
 }
 
@@ -136,7 +136,7 @@ fn draw<I: Id>(
     uniform: Uniform,
     ids: &[I],
     step: &mut Step<I>,
-    data: &mut EntryData,
+    edges: &mut Edges,
 ) {
     let Step { draws, sources, lists, places: held, .. } = step;
     sources.reserve(*draws as usize);
@@ -147,7 +147,7 @@ fn draw<I: Id>(
         for (id, (start, degree)) in ids.iter().zip(lists) {
             uniform.draw(id.get(), *degree, |position| held.push(start + position));
         }
-        load(topology, held, sources, data);
+        load(topology, held, sources, edges);
     }
 }
 
@@ -156,7 +156,7 @@ fn load<I: Id>(
     topology: &ResidentTopology,
     places: &[u64],
     sources: &mut Vec<I>,
-    data: &mut EntryData,
+    edges: &mut Edges,
 ) {
     let places = || places.iter().map(|place| *place as usize);
     match topology.sources() {
@@ -169,12 +169,12 @@ fn load<I: Id>(
         wide @ Packed::Five(_) => sources.extend(places().map(|at| I::new(wide.get(at)))),
     }
     if let Some(packed) = topology.edge_ids() {
-        data.edge_ids.extend(places().map(|at| packed.get(at)));
+        edges.edge_ids.extend(places().map(|at| packed.get(at)));
     }
     if let Some(times) = topology.times() {
-        data.times.extend(places().map(|at| i64::from_le_bytes(times[at])));
+        edges.times.extend(places().map(|at| i64::from_le_bytes(times[at])));
     }
     if let Some(weights) = topology.weights() {
-        data.weights.extend(places().map(|at| f32::from_le_bytes(weights[at])));
+        edges.weights.extend(places().map(|at| f32::from_le_bytes(weights[at])));
     }
 }

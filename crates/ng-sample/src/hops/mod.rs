@@ -14,7 +14,7 @@ use ng_types::canary::planted;
 use ng_types::{EdgeTypeId, MemoryUser, NodeId, NodeTypeId};
 
 use self::streaming::{Engine, Extent, Lists};
-pub(crate) use self::subgraph::{Edges, Ends, EntryData, Expanding, Hops, Step, append, num_bytes};
+pub(crate) use self::subgraph::{Edges, Ends, Expanding, Hops, Step, append, num_bytes};
 use crate::admission::{Admit, Growing, Stage};
 use crate::compact::CompactSample;
 use crate::draw::{Around, BatchKey, Rule, Source};
@@ -99,8 +99,8 @@ impl Sampler {
             let Some(rule) = self.rule(turn, index) else { continue };
             let Expanding { ids, step, edges, .. } = hops.expanding(index, *ends);
             match &self.resident[index] {
-                Some(topology) => memory::take(topology, rule, ids, step, &mut edges.data),
-                None => step.take_read(&mut edges.data),
+                Some(topology) => memory::take(topology, rule, ids, step, edges),
+                None => step.take_read(edges),
             }
         }
         hops.record(self.ends());

@@ -15,22 +15,16 @@ use crate::draw::count;
 use crate::ids::{Id, Ids};
 use crate::node_map::NodeMap;
 
-/// What entries carry beside their source, in columns; a column that the type lacks is empty.
-#[derive(Default)]
-pub(crate) struct EntryData {
-    pub edge_ids: Vec<u64>,
-    pub times: Vec<i64>,
-    pub weights: Vec<f32>,
-}
-
-/// The edges of one type so far.
+/// The edges of one type so far, in columns; a column that the type lacks is empty.
 #[derive(Default)]
 pub(crate) struct Edges {
     /// Local numbers of the sources.
     pub rows: Vec<u32>,
     /// Entries of each expanded destination, by local number.
     pub counts: Vec<u32>,
-    pub data: EntryData,
+    pub edge_ids: Vec<u64>,
+    pub times: Vec<i64>,
+    pub weights: Vec<f32>,
     pub per_hop: Vec<usize>,
 }
 
@@ -38,16 +32,15 @@ impl Edges {
     fn clear(&mut self) {
         self.rows.clear();
         self.counts.clear();
-        self.data.edge_ids.clear();
-        self.data.times.clear();
-        self.data.weights.clear();
+        self.edge_ids.clear();
+        self.times.clear();
+        self.weights.clear();
         self.per_hop.clear();
     }
 
     fn num_bytes(&self) -> usize {
-        let EntryData { edge_ids, times, weights } = &self.data;
-        let narrow = self.rows.capacity() + self.counts.capacity() + weights.capacity();
-        narrow * 4 + (edge_ids.capacity() + times.capacity()) * 8
+        let narrow = self.rows.capacity() + self.counts.capacity() + self.weights.capacity();
+        narrow * 4 + (self.edge_ids.capacity() + self.times.capacity()) * 8
     }
 }
 
@@ -79,12 +72,12 @@ impl<I: Id> Step<I> {
     }
 
     /// Takes the store's answer apart.
-    pub fn take_read(&mut self, data: &mut EntryData) {
+    pub fn take_read(&mut self, edges: &mut Edges) {
         let Some(read) = self.read.take() else { return };
         self.sources.extend(read.sources.iter().map(|id| I::new(*id)));
-        data.edge_ids.extend_from_slice(&read.edge_ids);
-        data.times.extend_from_slice(&read.times);
-        data.weights.extend_from_slice(&read.weights);
+        edges.edge_ids.extend_from_slice(&read.edge_ids);
+        edges.times.extend_from_slice(&read.times);
+        edges.weights.extend_from_slice(&read.weights);
     }
 
     /// Bytes that are not kept, while the step is under way.
@@ -275,9 +268,9 @@ impl<I: Id> Hops<I> {
     pub fn compact_bytes(&self, ends: &[Ends]) -> u64 {
         let nodes: usize = self.nodes.iter().map(|map| map.len() * size_of::<I>()).sum();
         let edges = self.edges.iter().zip(ends).map(|(edges, ends)| {
-            let narrow = edges.rows.len() + edges.counts.len() + edges.data.weights.len();
+            let narrow = edges.rows.len() + edges.counts.len() + edges.weights.len();
             let id_bytes = if ends.edge_id_bound <= 1 << 32 { 4 } else { 8 };
-            narrow * 4 + edges.data.times.len() * 8 + edges.data.edge_ids.len() * id_bytes
+            narrow * 4 + edges.times.len() * 8 + edges.edge_ids.len() * id_bytes
         });
         (nodes + edges.sum::<usize>()) as u64
     }
@@ -290,9 +283,9 @@ impl<I: Id> Hops<I> {
         let edges = self.edges.iter_mut().zip(ends).map(|(edges, ends)| CompactEdges {
             rows: edges.rows.clone(),
             counts: edges.counts.clone(),
-            edge_ids: Ids::below(ends.edge_id_bound, &edges.data.edge_ids),
-            times: edges.data.times.clone(),
-            weights: edges.data.weights.clone(),
+            edge_ids: Ids::below(ends.edge_id_bound, &edges.edge_ids),
+            times: edges.times.clone(),
+            weights: edges.weights.clone(),
             per_hop: std::mem::take(&mut edges.per_hop),
         });
         (nodes.collect(), edges.collect())
