@@ -17,7 +17,7 @@ use super::state::AheadState;
 use crate::SampleError;
 use crate::buffer::Pool;
 use crate::clock::Wait;
-use crate::pipeline::{Gatherer, Rows, Slots, Source};
+use crate::pipeline::{Gatherer, Memory, Rows, Slots, Source};
 
 /// Batches that are sampled beyond those that a step needs, so that the next step finds them.
 const SAMPLED_BEYOND: u64 = 3;
@@ -221,7 +221,8 @@ impl LookAhead {
         };
         while let Some(resolved) = self.shared.wait_until(Wait::GatherForRows, next)? {
             let Resolved { sampled, slots: places, rows_read } = resolved;
-            self.finish(gatherer, sampled, &Rows::Slots { slots, places: &places }, rows_read)?;
+            let rows = Rows { places: &places, memory: Memory::Slots(slots) };
+            self.finish(gatherer, sampled, &rows, rows_read)?;
         }
         Ok(())
     }

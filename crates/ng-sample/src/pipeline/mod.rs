@@ -16,5 +16,5 @@ mod shared;
 
 pub(crate) use each::Each;
 pub(crate) use gather::{Gatherer, Source};
-pub(crate) use rows::{COLD, HotRows, ResidentTensor, Rows, Slots, hottest};
+pub(crate) use rows::{COLD, HotRows, Memory, ResidentTensor, Rows, Slots, hottest};
 pub(crate) use shared::{Shared, State};

@@ -8,7 +8,7 @@ use crate::clock::Wait;
 use crate::compact::CompactSample;
 use crate::compiled::format::ALIGN_BYTES;
 use crate::compiled::hot::PackedTable;
-use crate::pipeline::{COLD, Gatherer, Rows};
+use crate::pipeline::{COLD, Gatherer, Memory, Rows};
 use crate::record::{self, Decoded};
 use crate::{Ids, MiniBatch};
 
@@ -58,11 +58,8 @@ impl Replay {
         }
         let rows_read = behind.iter().sum::<usize>() as u64;
         let loaded = self.loaded.get().ok_or(SampleError::Stopped)?;
-        let rows = Rows::Record {
-            hot: loaded.hot.iter().map(Region::as_slice).collect(),
-            cold,
-            places: all,
-        };
+        let hot = loaded.hot.iter().map(Region::as_slice).collect();
+        let rows = Rows { places: &all, memory: Memory::Record { hot, cold } };
         loaded.gatherer.gather(&self.shared, job, sample, &rows, rows_read)
     }
 }

@@ -12,7 +12,7 @@ use crate::buffer::region;
 use crate::clock::Wait;
 use crate::lookahead::pieces::Sampled;
 use crate::lookahead::state::AheadState;
-use crate::pipeline::{COLD, Gatherer, HotRows, Rows};
+use crate::pipeline::{COLD, Gatherer, HotRows, Memory, Rows};
 
 /// What is read at a time.
 const READ_BYTES: usize = 4 << 20;
@@ -112,11 +112,11 @@ impl LookAhead {
             self.shared.wait_until(Wait::GatherForRows, has_room)?;
             let places = tables.iter().map(|t| places(&sampled.rows(t.tensor.owner), &t.hot));
             let (places, cold): (Vec<_>, Vec<u64>) = places.unzip();
-            let rows = Rows::Record {
+            let of_batch = Memory::Record {
                 hot: tables.iter().map(|table| table.memory.as_slice()).collect(),
                 cold: starts.iter().map(|start| &memory.as_slice()[*start..]).collect(),
-                places,
             };
+            let rows = Rows { places: &places, memory: of_batch };
             self.finish(gatherer, sampled, &rows, cold.iter().sum())?;
             drop(rows);
             // The reader may have read its last record.

@@ -8,7 +8,7 @@ mod record;
 mod resident;
 mod slots;
 
-use ng_simd::{RowDecoder, finish_streaming};
+use ng_simd::{RowDecoder, finish_streaming, prefetch};
 use rayon::prelude::*;
 
 pub(crate) use hot::{HotRows, hottest};
@@ -19,32 +19,57 @@ pub(crate) use slots::Slots;
 /// Rows that one task copies.
 const ROWS_TOGETHER: usize = 4096;
 
-/// The rows that a batch takes of each table. Places are by table and row of the batch.
-pub(crate) enum Rows<'a> {
-    /// In slots that were filled ahead.
-    Slots { slots: &'a [Slots], places: &'a [Vec<u32>] },
+/// Rows whose memory is on its way while another is copied.
+const NEAR: usize = 3;
+
+/// The part of a row that is fetched early; the processor foresees the rest.
+const NEAR_BYTES: usize = 1024;
+
+/// Lends each of `count` rows with its number, while the memory of those behind it is on its way.
+#[inline]
+fn each_near<'a>(
+    count: usize,
+    row: impl Fn(usize) -> &'a [u8],
+    mut take: impl FnMut(usize, &[u8]),
+) {
+    let fetch = |number: usize| {
+        let row = row(number);
+        prefetch(&row[..row.len().min(NEAR_BYTES)]);
+    };
+    (0..count.min(NEAR)).for_each(fetch);
+    for number in 0..count {
+        if number + NEAR < count {
+            fetch(number + NEAR);
+        }
+        take(number, row(number));
+    }
+}
+
+/// The rows that a batch takes of each table.
+pub(crate) struct Rows<'a> {
+    /// By table and row of the batch.
+    pub places: &'a [Vec<u32>],
+    pub memory: Memory<'a>,
+}
+
+/// Where rows are at hand.
+pub(crate) enum Memory<'a> {
+    /// By table: slots that were filled ahead.
+    Slots(&'a [Slots]),
     /// By table: hot rows in memory, and others that came with the batch, whose places are marked
     /// as [`COLD`].
-    Record { hot: Vec<&'a [u8]>, cold: Vec<&'a [u8]>, places: Vec<Vec<u32>> },
+    Record { hot: Vec<&'a [u8]>, cold: Vec<&'a [u8]> },
 }
 
 impl Rows<'_> {
     /// How many there are in all tables.
     pub fn len(&self) -> u64 {
-        let places = match self {
-            Rows::Slots { places, .. } => places,
-            Rows::Record { places, .. } => places.as_slice(),
-        };
-        places.iter().map(|places| places.len() as u64).sum()
+        self.places.iter().map(|places| places.len() as u64).sum()
     }
 
     /// Copies the rows of a table to `out`, decoded, one after the other.
     pub fn copy(&self, table: usize, decoder: &RowDecoder, out: &mut [u8]) {
-        let width = decoder.out_bytes();
-        let places = match self {
-            Rows::Slots { places, .. } => &places[table],
-            Rows::Record { places, .. } => &places[table],
-        };
+        let (places, width) = (&self.places[table], decoder.out_bytes());
         assert_eq!(out.len(), places.len() * width, "a column has a place for each row");
         let tasks = out.par_chunks_mut(ROWS_TOGETHER * width).zip(places.par_chunks(ROWS_TOGETHER));
         tasks.for_each(|(out, places)| {
@@ -53,9 +78,9 @@ impl Rows<'_> {
                 let target = &mut out[place * width..(place + 1) * width];
                 decoder.decode_streaming(row, &mut decoded, target);
             };
-            match self {
-                Rows::Slots { slots, .. } => slots[table].each(places, take),
-                Rows::Record { hot, cold, .. } => {
+            match &self.memory {
+                Memory::Slots(slots) => slots[table].each(places, take),
+                Memory::Record { hot, cold } => {
                     record::each(places, (hot[table], cold[table]), decoder.stored_bytes(), take);
                 }
             }

@@ -8,9 +8,10 @@
 use std::sync::{PoisonError, RwLock};
 
 use ng_io::Region;
-use ng_simd::{copy_streaming, finish_streaming, prefetch};
+use ng_simd::{copy_streaming, finish_streaming};
 use ng_store::RowPart;
 
+use super::each_near;
 use crate::SampleError;
 use crate::buffer::region;
 
@@ -19,14 +20,6 @@ const SHARDS: usize = 32;
 
 /// Rows that are copied under one taking of a lock, so that the reader gets its turn.
 const ROWS_TOGETHER: usize = 64;
-
-/// Rows whose memory is on its way while another is copied.
-const NEAR: usize = 3;
-
-/// The part of a row that is fetched early; the processor foresees the rest.
-fn near(row: &[u8]) -> &[u8] {
-    &row[..row.len().min(1024)]
-}
 
 /// Slots of one length.
 #[derive(Debug)]
@@ -88,17 +81,11 @@ impl Slots {
             let Some(shard) = shard else { continue };
             for places in of_shard.chunks(ROWS_TOGETHER) {
                 let memory = shard.read().unwrap_or_else(PoisonError::into_inner);
-                let row = |place: &u32| {
-                    let at = self.place(slots[*place as usize]).1;
+                let row = |step: usize| {
+                    let at = self.place(slots[places[step] as usize]).1;
                     memory.as_slice().get(at..at + self.width).unwrap_or_default()
                 };
-                places.iter().take(NEAR).for_each(|place| prefetch(near(row(place))));
-                for (step, place) in places.iter().enumerate() {
-                    if let Some(later) = places.get(step + NEAR) {
-                        prefetch(near(row(later)));
-                    }
-                    look(*place as usize, row(place));
-                }
+                each_near(places.len(), row, |step, row| look(places[step] as usize, row));
             }
         }
     }
