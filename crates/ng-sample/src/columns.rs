@@ -58,11 +58,18 @@ pub(crate) struct Gathered {
     pub held: Option<Reservation>,
 }
 
-/// A plan with what is known of a batch.
+/// A column with what is known of a batch.
 struct Wanted<'a> {
-    plan: &'a Plan,
-    spans: Option<SparseSpans>,
+    place: usize,
+    tensor: TensorRef,
+    rows: Wants<'a>,
     bytes: u64,
+}
+
+/// How rows come.
+enum Wants<'a> {
+    Dense(&'a RowDecoder),
+    Sparse(SparseSpans),
 }
 
 impl Columns {
@@ -99,11 +106,12 @@ impl Columns {
         let mut held = admit(Stage::Columns, sum + scratch)?;
         let gather = |wanted: &Wanted<'_>| {
             let held = Some(held.split(wanted.bytes));
-            let column = match (&wanted.plan.decoder, &wanted.spans) {
-                (Some(decoder), _) => gather_dense(snapshot, wanted, decoder, sample)?,
-                (None, spans) => gather_sparse(snapshot, wanted.plan.tensor, spans.as_ref())?,
+            let Wanted { place, tensor, rows, .. } = wanted;
+            let column = match rows {
+                Wants::Dense(decoder) => gather_dense(snapshot, *tensor, decoder, sample)?,
+                Wants::Sparse(spans) => gather_sparse(snapshot, *tensor, spans)?,
             };
-            Ok(Gathered { place: wanted.plan.place, column, held })
+            Ok(Gathered { place: *place, column, held })
         };
         wanted.iter().map(gather).collect()
     }
@@ -134,18 +142,16 @@ impl Columns {
         };
         let mut wanted = Vec::with_capacity(self.plans.len());
         for plan in &self.plans {
-            let (rows, mut spans) = (num_rows(plan), None);
-            let bytes = match &plan.decoder {
-                Some(decoder) => rows * decoder.out_bytes() as u64,
+            let (place, tensor, num_rows) = (plan.place, plan.tensor, num_rows(plan));
+            let (rows, bytes) = match &plan.decoder {
+                Some(decoder) => (Wants::Dense(decoder), num_rows * decoder.out_bytes() as u64),
                 None => {
-                    let found =
-                        snapshot.sparse_spans(plan.tensor, &row_ids(sample, plan.tensor))?;
-                    let entries = found.num_entries() as u64;
-                    spans = Some(found);
-                    (rows + 1) * 8 + entries * 12
+                    let spans = snapshot.sparse_spans(tensor, &row_ids(sample, tensor))?;
+                    let bytes = (num_rows + 1) * 8 + spans.num_entries() as u64 * 12;
+                    (Wants::Sparse(spans), bytes)
                 }
             };
-            wanted.push(Wanted { plan, spans, bytes });
+            wanted.push(Wanted { place, tensor, rows, bytes });
         }
         Ok((wanted, held))
     }
@@ -191,13 +197,12 @@ fn row_ids(sample: &CompactSample, tensor: TensorRef) -> Vec<u64> {
 
 fn gather_dense(
     snapshot: &Snapshot,
-    wanted: &Wanted<'_>,
+    tensor: TensorRef,
     decoder: &RowDecoder,
     sample: &CompactSample,
 ) -> Result<Column, SampleError> {
-    let tensor = wanted.plan.tensor;
     let rows = row_ids(sample, tensor);
-    let mut bytes = Buffer::new(wanted.bytes as usize)?;
+    let mut bytes = Buffer::new(rows.len() * decoder.out_bytes())?;
     snapshot.gather_decoded(tensor, decoder, &rows, bytes.as_mut_slice())?;
     Ok(Column { tensor, dtype: decoder.wanted(), sparse: None, bytes })
 }
@@ -205,18 +210,15 @@ fn gather_dense(
 fn gather_sparse(
     snapshot: &Snapshot,
     tensor: TensorRef,
-    spans: Option<&SparseSpans>,
+    spans: &SparseSpans,
 ) -> Result<Column, SampleError> {
-    let entries = spans.map_or(0, SparseSpans::num_entries);
-    let starts = spans.map_or(&[0][..], SparseSpans::indptr);
+    let (entries, starts) = (spans.num_entries(), spans.indptr());
     let (mut indptr, mut columns) = (Buffer::new(starts.len() * 8)?, Buffer::new(entries * 8)?);
     let mut bytes = Buffer::new(entries * 4)?;
     for (place, start) in indptr.as_mut_slice().chunks_exact_mut(8).zip(starts) {
         place.copy_from_slice(&(*start as u64).to_le_bytes());
     }
-    if let Some(spans) = spans {
-        snapshot.gather_sparse(spans, columns.as_mut_slice(), bytes.as_mut_slice())?;
-    }
+    snapshot.gather_sparse(spans, columns.as_mut_slice(), bytes.as_mut_slice())?;
     let sparse = Some(SparseIndex { indptr, columns });
     Ok(Column { tensor, dtype: Dtype::F32, sparse, bytes })
 }
