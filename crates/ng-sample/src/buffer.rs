@@ -118,8 +118,7 @@ impl Pool {
         if long_enough.is_none() {
             let (bytes, pooled) = (len.max(self.bytes), &mut free[at]);
             let held = pooled.held.as_ref().map_or(0, Reservation::bytes);
-            let more = reserve((bytes as u64).saturating_sub(held));
-            let more = more.map_err(SampleError::from_budget)?;
+            let more = reserve((bytes as u64).saturating_sub(held))?;
             // The old memory goes before the new comes: both at once were not planned for.
             pooled.region = region(0)?;
             pooled.region = region(bytes)?;

@@ -134,12 +134,13 @@ impl SampleError {
     pub(crate) fn is_of_memory(&self) -> bool {
         matches!(self, Self::Budget { .. } | Self::Read(ReadError::Budget(_)))
     }
+}
 
-    pub(crate) fn from_budget(error: BudgetExceeded) -> Self {
-        let held_bytes = error.limit_bytes - error.free_bytes;
+impl From<BudgetExceeded> for SampleError {
+    fn from(error: BudgetExceeded) -> Self {
         Self::Budget {
             wanted_bytes: error.wanted_bytes,
-            held_bytes,
+            held_bytes: error.limit_bytes - error.free_bytes,
             limit_bytes: error.limit_bytes,
             minimum_bytes: error.minimum_bytes(),
         }

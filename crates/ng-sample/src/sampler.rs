@@ -180,8 +180,7 @@ impl Sampler {
         seeds: &[(NodeTypeId, &[NodeId])],
         stream: u64,
     ) -> Result<MiniBatch, SampleError> {
-        let admit =
-            |_: Stage, bytes: u64| self.snapshot.reserve(bytes).map_err(SampleError::from_budget);
+        let admit = |_: Stage, bytes: u64| self.snapshot.reserve(bytes).map_err(SampleError::from);
         self.sample_admitted(seeds, stream, &admit)
     }
 
@@ -319,8 +318,7 @@ impl Sampler {
         stream: u64,
         scratch: &mut SampleScratch,
     ) -> Result<CompactSample, SampleError> {
-        let admit =
-            |_: Stage, bytes: u64| self.snapshot.reserve(bytes).map_err(SampleError::from_budget);
+        let admit = |_: Stage, bytes: u64| self.snapshot.reserve(bytes).map_err(SampleError::from);
         self.sample_compact_admitted(seeds, stream, scratch, &admit)
     }
 

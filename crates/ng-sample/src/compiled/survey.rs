@@ -21,12 +21,6 @@ const PREFETCH: u64 = 1;
 /// Threads that sample.
 const THREADS: usize = 2;
 
-/// The rows of one tensor.
-struct Counted {
-    table: PackedTable,
-    counts: Vec<u16>,
-}
-
 /// Sizes of the records of some batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
@@ -43,7 +37,10 @@ pub struct Survey {
     /// As it was given; and with the topologies that are held in memory.
     given: Sampler,
     sampler: Sampler,
-    tables: Vec<Counted>,
+    /// The tensors that are too large to be held whole, without hot rows.
+    none: HotSet,
+    /// By tensor and row: how often batches want it.
+    counts: Vec<Vec<u16>>,
     room: u64,
     largest: Largest,
     batches: u64,
@@ -71,16 +68,14 @@ impl Survey {
             })
             .collect();
         let counters: u64 = tables.iter().map(|table| table.hot.num_rows() * 2).sum();
-        let held = snapshot.reserve(counters).map_err(SampleError::from_budget)?;
-        let count = |table: PackedTable| {
-            let counts = vec_in_huge_pages(0, table.hot.num_rows() as usize);
-            Counted { table, counts }
-        };
+        let held = snapshot.reserve(counters)?;
+        let counts = |table: &PackedTable| vec_in_huge_pages(0, table.hot.num_rows() as usize);
         Ok(Self {
             given: sampler.clone(),
             sampler: sampler.with_topology_that_fits()?,
             largest: Largest { rows: vec![0; tables.len()], ..Largest::default() },
-            tables: tables.into_iter().map(count).collect(),
+            counts: tables.iter().map(counts).collect(),
+            none: HotSet { tables },
             room,
             batches: 0,
             topology_bytes: 0,
@@ -102,11 +97,12 @@ impl Survey {
             self.topology_bytes += head_bytes(&sample);
             self.largest.record_bytes = self.largest.record_bytes.max(head_bytes(&sample));
             self.largest.batch_bytes = self.largest.batch_bytes.max(sample.batch_bytes());
-            for (counted, most) in self.tables.iter_mut().zip(&mut self.largest.rows) {
-                let rows = sample.row_ids(counted.table.tensor.owner);
+            let counted = self.none.tables.iter().zip(&mut self.counts);
+            for ((table, counts), most) in counted.zip(&mut self.largest.rows) {
+                let rows = sample.row_ids(table.tensor.owner);
                 *most = rows.len().max(*most as usize) as u64;
                 for row in rows.iter() {
-                    let count = &mut counted.counts[row as usize];
+                    let count = &mut counts[row as usize];
                     *count = count.saturating_add(1);
                 }
             }
@@ -163,9 +159,9 @@ impl Survey {
             let largest = Largest { record_bytes, ..self.largest.clone() };
             ReplayMemory::new(&self.given, hot, &largest, PREFETCH)
         };
-        let none = self.rows_within(0);
         let head = self.largest.record_bytes;
-        let room = |record_bytes| self.room.saturating_sub(memory(&none, record_bytes).num_bytes());
+        let room =
+            |record_bytes| self.room.saturating_sub(memory(&self.none, record_bytes).num_bytes());
         // Fewer hot rows make longer records, which leave less memory for hot rows.
         let first = self.rows_within(room(head));
         let record_bytes = head + self.longest_rows(&first);
@@ -178,16 +174,17 @@ impl Survey {
     /// The hot rows that `bytes` have room for: those with the highest counts, and of equal ones
     /// the first.
     pub fn rows_within(&self, bytes: u64) -> HotSet {
-        let counts = self.tables.iter().map(|c| (c.table.width, c.counts.as_slice()));
+        let tables = &self.none.tables;
+        let counts =
+            tables.iter().zip(&self.counts).map(|(table, counts)| (table.width, &**counts));
         let hot = hottest(&counts.collect::<Vec<_>>(), bytes);
-        let tables = self.tables.iter().zip(hot);
-        let tables = tables.map(|(c, hot)| PackedTable { hot, ..c.table.clone() });
+        let tables = tables.iter().zip(hot).map(|(table, hot)| PackedTable { hot, ..*table });
         HotSet { tables: tables.collect() }
     }
 
     /// Bytes of all rows of the tensors that are too large to be held whole.
     pub fn table_bytes(&self) -> u64 {
-        self.tables.iter().map(|c| c.table.hot.num_rows() * c.table.width).sum()
+        self.none.tables.iter().map(|table| table.hot.num_rows() * table.width).sum()
     }
 
     /// What reads cost on the disk below.
@@ -195,8 +192,8 @@ impl Survey {
     /// # Errors
     /// [`SampleError::Read`].
     pub fn disk_costs(&self) -> Result<DiskCosts, SampleError> {
-        let Some(counted) = self.tables.first() else { return Ok(DiskCosts::default()) };
-        Ok(self.given.snapshot().disk_costs(counted.table.tensor)?)
+        let Some(table) = self.none.tables.first() else { return Ok(DiskCosts::default()) };
+        Ok(self.given.snapshot().disk_costs(table.tensor)?)
     }
 
     /// Bytes of the records of all counted batches.
@@ -207,9 +204,9 @@ impl Survey {
 
     /// By table: uses of rows that are not hot, uses of all rows, the width.
     fn cold_rows<'a>(&'a self, hot: &'a HotSet) -> impl Iterator<Item = (u64, u64, u64)> + 'a {
-        self.tables.iter().zip(&hot.tables).map(|(counted, table)| {
+        self.counts.iter().zip(&hot.tables).map(|(counts, table)| {
             let (mut cold, mut all) = (0, 0);
-            for (row, count) in counted.counts.iter().enumerate() {
+            for (row, count) in counts.iter().enumerate() {
                 let uses = u64::from(*count);
                 all += uses;
                 cold += if table.hot.place(row as u64).is_none() { uses } else { 0 };

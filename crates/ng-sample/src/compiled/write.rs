@@ -37,8 +37,7 @@ impl EpochWriter {
         id: EpochId,
         hot: Arc<HotSet>,
     ) -> Result<Self, SampleError> {
-        let held = snapshot.reserve(SealedWriter::BUFFER_BYTES + hot.map_bytes());
-        let held = held.map_err(SampleError::from_budget)?;
+        let held = snapshot.reserve(SealedWriter::BUFFER_BYTES + hot.map_bytes())?;
         if hot.tables.len() > Tail::TABLES_MAX {
             return Err(SampleError::Spec(format!("{} tensors are too many", hot.tables.len())));
         }

@@ -114,7 +114,7 @@ impl Each {
             if held.is_ok() && stage == Stage::Columns {
                 state.way.admitted = state.way.admitted.max(index + 1);
             }
-            held.map(Some).map_err(SampleError::from_budget)
+            held.map(Some).map_err(SampleError::from)
         };
         self.shared
             .wait_for_memory(POLL, take, |state| state.delivered == index && state.consumer_waits)

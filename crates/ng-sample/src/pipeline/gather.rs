@@ -152,7 +152,7 @@ impl Gatherer {
                 _ if start.elapsed() < BUFFER_PATIENCE => Ok(None),
                 // It may have what else is free.
                 _ => {
-                    let held = reserve(len as u64).map_err(SampleError::from_budget)?;
+                    let held = reserve(len as u64)?;
                     Ok(Some((Buffer::new(len)?, Some(held))))
                 }
             },

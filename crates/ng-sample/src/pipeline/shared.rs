@@ -130,8 +130,7 @@ impl<W> Shared<W> {
         if let Ok(held) = memory.reserve(bytes) {
             return Ok(held);
         }
-        let take =
-            |_: &mut State<W>| memory.reserve(bytes).map(Some).map_err(SampleError::from_budget);
+        let take = |_: &mut State<W>| memory.reserve(bytes).map(Some).map_err(SampleError::from);
         self.wait_for_memory(POLL, take, |state| index <= state.delivered + 1)
     }
 

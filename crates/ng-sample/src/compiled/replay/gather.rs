@@ -45,7 +45,7 @@ impl Replay {
         let decoded = record::decode(bytes, batch, self.hot().tables.len(), catalog);
         let Decoded { nodes, edges, behind, end } = decoded.map_err(fail)?;
         // What it takes is a part of what is set aside for subgraphs.
-        let held = self.sampler.snapshot().reserve(0).map_err(SampleError::from_budget)?;
+        let held = self.sampler.snapshot().reserve(0)?;
         let sample = CompactSample { nodes, edges, _held: held };
         let (mut all, mut cold, mut at) = (Vec::new(), Vec::new(), end);
         for (table, num_cold) in self.hot().tables.iter().zip(&behind) {

@@ -104,8 +104,7 @@ fn in_file_order<'a>(
     };
     let places = hot.iter().zip(0_u32..);
     let Some(order) = order else { return Ok((Box::new(places), None)) };
-    let held = snapshot.reserve(hot.len() * ORDERED_ROW_BYTES);
-    let held = held.map_err(SampleError::from_budget)?;
+    let held = snapshot.reserve(hot.len() * ORDERED_ROW_BYTES)?;
     let mut rows: Vec<(u64, u32)> = places.map(|(id, place)| (order.row(id), place)).collect();
     rows.sort_unstable();
     Ok((Box::new(rows.into_iter()), Some(held)))

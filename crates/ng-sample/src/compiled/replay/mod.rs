@@ -124,7 +124,7 @@ fn reserve(sampler: &Sampler, memory: &ReplayMemory) -> Result<(u64, Reservation
         SampleError::Budget { wanted_bytes, held_bytes, limit_bytes, minimum_bytes }
     })?;
     let bytes = memory.hot + memory.buffers + memory.record * records;
-    let reserved = sampler.snapshot().reserve(bytes).map_err(SampleError::from_budget)?;
+    let reserved = sampler.snapshot().reserve(bytes)?;
     Ok((records, reserved))
 }
 

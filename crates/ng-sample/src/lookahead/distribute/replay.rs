@@ -44,10 +44,7 @@ impl LookAhead {
         // A batch that is longer than any that was foreseen takes what else is free.
         let _more = match fits {
             Some(_) => None,
-            None => {
-                let held = self.snapshot().reserve(longest.saturating_sub(room));
-                Some(held.map_err(SampleError::from_budget)?)
-            }
+            None => Some(self.snapshot().reserve(longest.saturating_sub(room))?),
         };
         let (back, free) = channel();
         for _ in 0..fits.unwrap_or(1) {

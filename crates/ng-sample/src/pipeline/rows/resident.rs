@@ -27,7 +27,7 @@ impl ResidentTensor {
         let meta = snapshot.catalog().tensor(tensor);
         let (rows, width) = meta.map_or((0, 0), |meta| (meta.num_rows, meta.row_bytes() as usize));
         let len = rows as usize * width;
-        let held = snapshot.reserve(len as u64).map_err(SampleError::from_budget)?;
+        let held = snapshot.reserve(len as u64)?;
         let mut bytes = region(len)?;
         let nodes = match tensor.owner {
             Owner::Node(node_type) => snapshot.load_nodes_of_rows(node_type)?,
