@@ -57,7 +57,9 @@ impl EpochWriter {
         let number = self.entries.len() as u64;
         let hot = Arc::clone(&self.hot);
         let cold: Vec<Vec<u32>> = hot.tables.iter().map(|table| cold_rows(batch, table)).collect();
-        let head = self.head_of(batch, number, &cold);
+        let (catalog, mut head) = (self.snapshot.catalog(), Vec::new());
+        let (nodes, edges) = record::graph_of(batch, catalog);
+        record::encode(number, (&nodes, &edges), cold.iter().map(Vec::len), catalog, &mut head);
         let mut record = Record { file: &mut self.file, crcs: Vec::new(), bytes: 0 };
         let offset = record.file.position();
         record.put(&head)?;
@@ -83,15 +85,6 @@ impl EpochWriter {
         self.tail.record_bytes_max = self.tail.record_bytes_max.max(entry.bytes);
         self.tail.batch_bytes_max = self.tail.batch_bytes_max.max(batch.topology_bytes());
         Ok(())
-    }
-
-    /// Everything before the rows.
-    fn head_of(&self, batch: &MiniBatch, number: u64, cold: &[Vec<u32>]) -> Vec<u8> {
-        let (catalog, mut head) = (self.snapshot.catalog(), Vec::new());
-        let (nodes, edges) = record::graph_of(batch, catalog);
-        let cold = cold.iter().map(Vec::len);
-        record::encode(number, (&nodes, &edges), cold, catalog, &mut head);
-        head
     }
 
     /// Batches so far.

@@ -1,6 +1,6 @@
 //! What a replay holds in memory: hot rows, read in one pass, and whole tensors.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use ng_io::Region;
 use ng_store::{Merge, Owner, Planned, RowPart, RowPlan, Snapshot, TensorMeta, TensorRef};
@@ -36,8 +36,7 @@ impl Replay {
         let snapshot = self.sampler.snapshot();
         let tables = &self.hot().tables;
         let hot = tables.iter().map(|table| self.load_hot(table)).collect::<Result<_, _>>()?;
-        let pools = std::mem::take(&mut *self.pools.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut pools = pools.into_iter();
+        let mut pools = self.pools.iter().cloned();
         let mut source = |tensor: TensorRef| {
             if let Some(at) = tables.iter().position(|table| table.tensor == tensor) {
                 return Ok(pools.next().map(|pool| Source::Table(at, pool)));

@@ -9,7 +9,7 @@ mod hot;
 mod read;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use ng_io::Region;
 use ng_types::Reservation;
@@ -46,7 +46,7 @@ pub(crate) struct Replay {
     memory: ReplayMemory,
     loaded: OnceLock<Loaded>,
     /// Buffers for rows, by column of the sampler whose rows are not held whole.
-    pools: Mutex<Vec<Arc<Pool>>>,
+    pools: Vec<Arc<Pool>>,
     _reserved: Reservation,
 }
 
@@ -88,8 +88,7 @@ impl Replay {
         let free = free.collect::<Result<_, _>>()?;
         let shared = Shared::new(sampler.clock(), jobs, prefetch);
         shared.change(|state: &mut ReplayState| state.way.free = free);
-        let (loaded, pools) = (OnceLock::new(), Mutex::new(pools));
-        let _reserved = reserved;
+        let (loaded, _reserved) = (OnceLock::new(), reserved);
         Ok(Arc::new(Self { shared, sampler, files, memory, loaded, pools, _reserved }))
     }
 
