@@ -72,33 +72,31 @@ pub fn heat(
         })
         .collect();
     if let Some(seeds) = nodes.get_mut(usize::from(batches.node_type.0)) {
-        let all = batches.num_seeds(snapshot) as f32;
-        let share = (batches.batch_size as f32 / all.max(1.0)).min(1.0);
-        batches.each_seed(snapshot, &mut |seed| {
-            seeds.expanded[seed as usize] = share;
-            seeds.missed[seed as usize] = 1.0 - share;
-        });
+        let all = batches.num_seeds(snapshot);
+        let share = (batches.batch_size as f32 / (all as f32).max(1.0)).min(1.0);
+        for seed in (0..all).map(|at| batches.seed(at) as usize) {
+            seeds.expanded[seed] = share;
+            seeds.missed[seed] = 1.0 - share;
+        }
     }
-    let edge_types: Vec<EdgeTypeId> =
-        (0..catalog.edge_types.len()).map(|index| EdgeTypeId(index as u16)).collect();
+    let edge_types = || (0..).map(EdgeTypeId).zip(&catalog.edge_types);
     let mut degrees = Vec::new();
-    for id in &edge_types {
-        let mut all = vec![0_u32; nodes[usize::from(destination(snapshot, *id))].rate.len()];
-        scan(snapshot, *id, progress, &mut |node, sources| {
+    for (id, meta) in edge_types() {
+        let mut all = vec![0_u32; nodes[usize::from(meta.destination.0)].rate.len()];
+        scan(snapshot, id, progress, &mut |node, sources| {
             let degree = &mut all[node as usize];
             *degree = degree.saturating_add(sources.len() as u32);
         })?;
         degrees.push(all);
     }
     for hop in 0..batches.fanouts.hops() {
-        for (id, degrees) in edge_types.iter().zip(&degrees) {
-            let fanout = batches.fanouts.get(*id, hop);
-            let meta = &catalog.edge_types[usize::from(id.0)];
+        for ((id, meta), degrees) in edge_types().zip(&degrees) {
+            let fanout = batches.fanouts.get(id, hop);
             let (from, to) = (usize::from(meta.destination.0), usize::from(meta.source.0));
             // Taken out, because both may be one type.
             let expanded = std::mem::take(&mut nodes[from].expanded);
             let rates = &mut nodes[to].rate;
-            scan(snapshot, *id, progress, &mut |node, sources| {
+            scan(snapshot, id, progress, &mut |node, sources| {
                 let degree = degrees[node as usize] as f32;
                 let share = if fanout < 0 { 1.0 } else { (fanout as f32 / degree).min(1.0) };
                 let rate = expanded[node as usize] * share;
@@ -131,10 +129,6 @@ impl Nodes {
     fn heat(self) -> Vec<f32> {
         self.missed.into_iter().map(|missed| 1.0 - missed).collect()
     }
-}
-
-fn destination(snapshot: &Snapshot, id: EdgeTypeId) -> u16 {
-    snapshot.catalog().edge_types[usize::from(id.0)].destination.0
 }
 
 /// Lends all neighbour lists of an edge type, long ones in parts.

@@ -97,12 +97,8 @@ struct Groups {
 
 impl Groups {
     fn new(nodes: usize) -> Self {
-        Self {
-            label: vec![0; nodes],
-            size: vec![0; nodes],
-            near: vec![0; nodes],
-            found: Vec::new(),
-        }
+        let zeros = || vec![0; nodes];
+        Self { label: zeros(), size: zeros(), near: zeros(), found: Vec::new() }
     }
 
     /// Every node is a group.

@@ -64,10 +64,6 @@ impl Batches {
     fn seed(&self, at: u64) -> NodeId {
         self.seeds.as_ref().map_or(at, |seeds| seeds[at as usize])
     }
-
-    fn each_seed(&self, snapshot: &Snapshot, visit: &mut dyn FnMut(NodeId)) {
-        (0..self.num_seeds(snapshot)).for_each(|at| visit(self.seed(at)));
-    }
 }
 
 /// How a store shall be reorganised.
@@ -168,19 +164,18 @@ pub fn reorganize(
         let orders = make_orders(&snapshot, wanted, phases)?;
         return report(&snapshot, wanted, &orders, phases);
     }
-    let mut found = None;
+    let mut found = ReorganizeReport { pages: Vec::new(), space_bytes: 0, written: None };
     // Both closures tell of their phases, one after the other.
     let phases = std::cell::RefCell::new(phases);
     let mut orders = |snapshot: &Arc<Snapshot>| -> Result<Vec<NewOrder>, ReorganizeError> {
         let phases = &mut **phases.borrow_mut();
         let orders = make_orders(snapshot, wanted, phases)?;
-        found = Some(report(snapshot, wanted, &orders, phases)?);
+        found = report(snapshot, wanted, &orders, phases)?;
         Ok(orders)
     };
     let mut progress = |done, total| (phases.borrow_mut())("rewrite", done, total);
     let written = ng_store::reorganize(path, options, &mut orders, &mut progress)?;
-    let empty = ReorganizeReport { pages: Vec::new(), space_bytes: 0, written: None };
-    Ok(ReorganizeReport { written: Some(written), ..found.unwrap_or(empty) })
+    Ok(ReorganizeReport { written: Some(written), ..found })
 }
 
 fn report(
@@ -190,8 +185,7 @@ fn report(
     phases: &mut Phases<'_>,
 ) -> Result<ReorganizeReport, ReorganizeError> {
     let count = wanted.counted_batches;
-    let mut tell = |phase, done, total| phases(phase, done, total);
-    let mut progress = Progress { phase: "count pages", done: 0, total: count, tell: &mut tell };
+    let mut progress = Progress { phase: "count pages", done: 0, total: count, tell: phases };
     let pages = pages::count_pages(snapshot, &wanted.batches, count, orders, &mut progress)?;
     let types: Vec<NodeTypeId> = orders.iter().map(|(node_type, _)| *node_type).collect();
     let space_bytes = reorganize_bytes(snapshot, &types);
@@ -212,10 +206,9 @@ fn make_orders(
         traced && meta.num_nodes > 0 && !meta.tensors.is_empty()
     };
     let types: Vec<u16> = (0..catalog.node_types.len() as u16).filter(ordered).collect();
-    let mut tell = |phase, done, total| phases(phase, done, total);
     let heat = match &wanted.by {
         By::Trace(ids) => count_trace(snapshot, wanted.batches.node_type, ids)?,
-        By::Heat | By::Locality => heat(snapshot, &wanted.batches, &mut tell)?,
+        By::Heat | By::Locality => heat(snapshot, &wanted.batches, phases)?,
     };
     let mut orders = Vec::new();
     for id in types {
@@ -229,7 +222,7 @@ fn make_orders(
         let is_local = locality::locality_bytes(snapshot, node_type).is_some();
         if wanted.by == By::Locality && is_local {
             let total = locality::locality_work(snapshot, node_type);
-            let mut progress = Progress { phase: "locality", done: 0, total, tell: &mut tell };
+            let mut progress = Progress { phase: "locality", done: 0, total, tell: phases };
             locality::regroup(snapshot, node_type, &mut ids, &mut progress)?;
             ids.sort_by_key(|id| heat_class(of(id)));
         }
