@@ -16,7 +16,6 @@ mod compiled;
 mod direct;
 mod draw;
 mod error;
-mod gate;
 mod hops;
 mod ids;
 mod loader;

@@ -7,7 +7,6 @@ use std::time::Duration;
 use ng_io::trim_allocator;
 
 use crate::compiled::Replay;
-use crate::gate::join_all;
 use crate::lookahead::LookAhead;
 use crate::pipeline::{Each, Shared};
 use crate::seeds::Jobs;
@@ -149,7 +148,8 @@ impl Pipeline {
             Engine::Replay(replay) => replay.shared.close(),
         }
         if !self.workers.is_empty() {
-            join_all(&mut self.workers);
+            // A panic of one was told as an error before.
+            self.workers.drain(..).for_each(|worker| drop(worker.join()));
             // Samples were many small pieces; nobody can plan with what the allocator keeps.
             trim_allocator();
         }

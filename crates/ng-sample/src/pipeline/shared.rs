@@ -3,11 +3,12 @@
 //!
 //! What must not live here: how a batch is made; each way has a state of its own for that (`W`).
 //! The invariants: batches leave in the order of their numbers; after a failure none follows; a
-//! thread that waits is woken by every change, and ends when the pipeline is closed.
+//! thread that waits is woken by every change, and ends when the pipeline is closed; a thread that
+//! panicked with the lock leaves a state that others still see.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,6 @@ use ng_store::Snapshot;
 use ng_types::Reservation;
 
 use crate::clock::{Clock, Wait};
-use crate::gate::Gate;
 use crate::seeds::Jobs;
 use crate::{MiniBatch, SampleError};
 
@@ -43,7 +43,8 @@ pub(crate) struct State<W> {
 
 /// The state with its lock, and what never changes.
 pub(crate) struct Shared<W> {
-    gate: Gate<State<W>>,
+    state: Mutex<State<W>>,
+    changed: Condvar,
     pub clock: Arc<Clock>,
     pub jobs: Jobs,
     /// Finished batches that wait for the consumer at most.
@@ -53,18 +54,48 @@ pub(crate) struct Shared<W> {
 impl<W: Default> Shared<W> {
     pub fn new(clock: &Arc<Clock>, jobs: Jobs, prefetch: usize) -> Self {
         let (clock, prefetch) = (Arc::clone(clock), prefetch as u64);
-        Self { gate: Gate::default(), clock, jobs, prefetch }
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Self { state, changed, clock, jobs, prefetch }
     }
 }
 
 impl<W> Shared<W> {
     pub fn lock(&self) -> MutexGuard<'_, State<W>> {
-        self.gate.lock()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the state and wakes whoever waits for it.
     pub fn change<R>(&self, change: impl FnOnce(&mut State<W>) -> R) -> R {
-        self.gate.change(change)
+        let result = change(&mut self.lock());
+        self.changed.notify_all();
+        result
+    }
+
+    /// Waits until `look` finds something, which is a change; looks again after `poll` even if
+    /// nobody changed anything. `Err(())` if `timeout` ran out first.
+    fn look_within<R>(
+        &self,
+        timeout: Duration,
+        poll: Duration,
+        mut look: impl FnMut(&mut State<W>) -> Option<R>,
+    ) -> Result<R, ()> {
+        // None: a time that never comes.
+        let deadline = Instant::now().checked_add(timeout);
+        let mut state = self.lock();
+        loop {
+            if let Some(found) = look(&mut state) {
+                drop(state);
+                self.changed.notify_all();
+                return Ok(found);
+            }
+            let until = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
+            let left = deadline.map_or(Duration::MAX, until);
+            if left.is_zero() {
+                return Err(());
+            }
+            let waited = self.changed.wait_timeout(state, left.min(poll));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Waits until `look` finds something.
@@ -86,7 +117,7 @@ impl<W> Shared<W> {
         mut look: impl FnMut(&mut State<W>) -> Option<R>,
     ) -> Result<R, SampleError> {
         let mut since = None;
-        let found = self.gate.look_within(Duration::MAX, poll, |state| {
+        let found = self.look_within(Duration::MAX, poll, |state| {
             if let Some(since) = since.replace(Instant::now()) {
                 self.clock.add_wait(why, since);
             }
@@ -142,7 +173,7 @@ impl<W> Shared<W> {
         is_lost: impl Fn() -> bool,
     ) -> Result<Option<Result<MiniBatch, SampleError>>, ()> {
         let mut since = None;
-        self.gate.look_within(timeout, POLL, |state| {
+        self.look_within(timeout, POLL, |state| {
             if let Some(since) = since.replace(Instant::now()) {
                 self.clock.add_wait(Wait::Consumer, since);
             }
@@ -183,7 +214,7 @@ impl<W> Shared<W> {
             let found = found().map(|found| Ok(Some(found)));
             found.or_else(|| is_lost().then_some(Err(SampleError::ThreadLost)))
         };
-        self.gate.look_within(timeout, POLL, look).unwrap_or(Ok(None))
+        self.look_within(timeout, POLL, look).unwrap_or(Ok(None))
     }
 
     /// Ends all waits, and drops what was prepared.
