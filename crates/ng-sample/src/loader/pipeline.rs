@@ -135,7 +135,7 @@ impl Pipeline {
     /// What a replay takes of the budget.
     pub fn memory(&self) -> Option<&ReplayMemory> {
         match &self.engine {
-            Engine::Replay(replay) => Some(replay.memory()),
+            Engine::Replay(replay) => Some(&replay.memory),
             Engine::Each(_) | Engine::Ahead(_) => None,
         }
     }

@@ -43,7 +43,8 @@ pub(crate) struct Replay {
     pub shared: Shared<Records>,
     sampler: Sampler,
     files: Vec<EpochFile>,
-    memory: ReplayMemory,
+    /// What it takes of the budget.
+    pub memory: ReplayMemory,
     loaded: OnceLock<Loaded>,
     /// Buffers for rows, by column of the sampler whose rows are not held whole.
     pools: Vec<Arc<Pool>>,
@@ -90,11 +91,6 @@ impl Replay {
         shared.change(|state: &mut ReplayState| state.way.free = free);
         let (loaded, _reserved) = (OnceLock::new(), reserved);
         Ok(Arc::new(Self { shared, sampler, files, memory, loaded, pools, _reserved }))
-    }
-
-    /// What it takes of the budget.
-    pub fn memory(&self) -> &ReplayMemory {
-        &self.memory
     }
 
     /// The hot rows of all files.

@@ -85,14 +85,8 @@ impl Replay {
                 return None;
             }
             if session.arriving.back().is_none_or(|last| last.next == last.crcs.len()) {
-                let begun = self.begin(file)?;
-                match begun {
-                    Ok(arriving) => session.arriving.push_back(arriving),
-                    Err(error) => {
-                        session.failure = Some(error);
-                        return None;
-                    }
-                }
+                let begun = self.begin(file)?.map_err(|error| session.failure = Some(error));
+                session.arriving.push_back(begun.ok()?);
             }
             let number = session.first + session.arriving.len() as u64 - 1;
             let last = session.arriving.back_mut()?;
