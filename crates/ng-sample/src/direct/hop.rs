@@ -74,20 +74,18 @@ impl Known {
 /// Entries by destination in the order of the request.
 fn in_order(file: &DirectFile, drawn: &[Range<usize>], entries: &[Entry]) -> Expansion {
     let mut out = Expansion { offsets: vec![0], ..Expansion::default() };
-    let meta = file.snapshot().catalog().edge_types.first();
-    let has = meta
-        .map_or((false, false, false), |meta| (meta.has_edge_ids, meta.has_time, meta.has_weight));
+    let meta = &file.snapshot().catalog().edge_types[0];
     out.sources.reserve_exact(entries.len());
     for range in drawn {
         let entries = &entries[range.clone()];
         out.sources.extend(entries.iter().map(|entry| entry.source));
-        if has.0 {
+        if meta.has_edge_ids {
             out.edge_ids.extend(entries.iter().map(|entry| entry.edge_id));
         }
-        if has.1 {
+        if meta.has_time {
             out.times.extend(entries.iter().map(|entry| entry.time));
         }
-        if has.2 {
+        if meta.has_weight {
             out.weights.extend(entries.iter().map(|entry| entry.weight));
         }
         out.offsets.push(out.sources.len());

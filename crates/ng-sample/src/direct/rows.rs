@@ -25,7 +25,7 @@ pub(super) struct Own {
 
 /// Rows of a hop as they are stored: of each node all bytes up to the last that a column takes.
 pub(super) struct Staged {
-    rows: Option<Buffer>,
+    rows: Buffer,
     /// Bytes of a node.
     width: usize,
     count: usize,
@@ -37,14 +37,12 @@ impl Staged {
         let width = own.iter().map(|own| own.bytes.end).max().unwrap_or(0);
         let bytes = count * width;
         let held = admit(Stage::Topology, bytes as u64)?;
-        let rows = (bytes > 0).then(|| Buffer::new(bytes)).transpose()?;
-        Ok(Self { rows, width, count, _held: held })
+        Ok(Self { rows: Buffer::new(bytes)?, width, count, _held: held })
     }
 
     /// Keeps the rows of a node.
     pub fn put(&mut self, place: usize, own: &[Own], primary: &Primary<'_>) {
-        let Some(rows) = &mut self.rows else { return };
-        let row = &mut rows.as_mut_slice()[place * self.width..(place + 1) * self.width];
+        let row = &mut self.rows.as_mut_slice()[place * self.width..(place + 1) * self.width];
         for own in own {
             row[own.bytes.clone()].copy_from_slice(primary.row(own.bytes.clone()));
         }
@@ -52,10 +50,8 @@ impl Staged {
 
     /// Lends the rows in order.
     pub fn each_row(&self, mut visit: impl FnMut(&[u8])) {
-        match &self.rows {
-            Some(rows) => rows.as_slice().chunks_exact(self.width).for_each(visit),
-            None => (0..self.count).for_each(|_| visit(&[])),
-        }
+        let rows = self.rows.as_slice();
+        (0..self.count).for_each(|at| visit(&rows[at * self.width..(at + 1) * self.width]));
     }
 }
 
