@@ -113,17 +113,16 @@ impl Run {
                 return Ok(self.leave(state));
             }
         }
-        let begun = match state.pipeline.take() {
+        let State { pipeline, is_busy, .. } = &mut *state;
+        let begun = match pipeline {
             Some(pipeline) => Ok(pipeline),
-            None => loader.start((self.epoch, self.batch)),
+            none => loader.start((self.epoch, self.batch)).map(|pipeline| none.insert(pipeline)),
         };
         let found = match begun {
             Err(error) => Some(Err(error)),
-            Ok(mut pipeline) => {
-                state.is_busy = true;
-                let found = pipeline.next_within(timeout);
-                state.pipeline = Some(pipeline);
-                found?
+            Ok(pipeline) => {
+                *is_busy = true;
+                pipeline.next_within(timeout)?
             }
         };
         state.is_busy = false;
@@ -189,19 +188,19 @@ impl Run {
     fn next_of_each(&mut self, timeout: Duration) -> Result<Found, ()> {
         let loader = Arc::clone(&self.loader);
         let Source::Each(each) = &mut self.source else { return Ok(None) };
-        if each.is_none() {
-            match loader.start_each((loader.epoch_of(self.epoch), self.batch)) {
-                Ok(pipeline) => *each = Some(pipeline),
+        let pipeline = match each {
+            Some(pipeline) => pipeline,
+            none => match loader.start_each((loader.epoch_of(self.epoch), self.batch)) {
+                Ok(pipeline) => none.insert(pipeline),
                 Err(error) => return Ok(Some(Err(error))),
-            }
-        }
-        let Some(pipeline) = each else { return Ok(None) };
+            },
+        };
         match pipeline.next_within(timeout)? {
             Some(Err(error))
                 if error.kind() == ErrorKind::BudgetTooSmall
                     && loader.sampler.snapshot().tenants().make_room(None) =>
             {
-                *each = None;
+                self.source = Source::Each(None);
                 Ok(None)
             }
             Some(found) => Ok(Some(found)),
