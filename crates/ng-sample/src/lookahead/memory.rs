@@ -75,6 +75,8 @@ fn all_slots(reading: Reading, tables: &[TableStudy], bytes: u64) -> Vec<usize> 
 /// The best layout of `reading`, or of any where it is `Auto`.
 pub(crate) fn choose(reading: Reading, room: &Room<'_>) -> Option<Layout> {
     let best = match reading {
+        // It has no slots.
+        Reading::Distribute => return distribution(room),
         Reading::Scan => best_scan(room),
         Reading::Auto => {
             let other = fixed(Reading::Window, room);
@@ -180,12 +182,12 @@ fn best_scan(room: &Room<'_>) -> Option<Layout> {
     for eighths in [8, 7, 6, 5, 4, 3, 2] {
         let common = if eighths == 8 { usize::MAX } else { (room.batches * eighths / 8).max(1) };
         let fits = |window: &&usize| {
-            let slots = scan_slots(tables, common, **window);
-            let bytes = tables
-                .iter()
-                .zip(slots)
-                .map(|(table, slots)| table_bytes(Reading::Scan, (table.rows, table.width), slots));
-            bytes.sum::<u64>() + (**window as u64 + 2 * LAG) * room.sample_bytes <= room.bytes
+            let bytes = |table: &TableStudy| {
+                let slots = scan_slots(table, common, **window);
+                table_bytes(Reading::Scan, (table.rows, table.width), slots)
+            };
+            tables.iter().map(bytes).sum::<u64>() + (**window as u64 + 2 * LAG) * room.sample_bytes
+                <= room.bytes
         };
         let Some(window) = windows.iter().rev().find(fits) else { continue };
         let cost = tables
@@ -202,13 +204,10 @@ fn best_scan(room: &Room<'_>) -> Option<Layout> {
     best
 }
 
-fn scan_slots(tables: &[TableStudy], common: usize, window: usize) -> Vec<u64> {
-    let of = |table: &TableStudy| {
-        let moving = table.scan_slots(common, window, LAG);
-        // What the study saw varies a little from batch to batch.
-        table.num_hot(common) + moving + moving / 32
-    };
-    tables.iter().map(of).collect()
+fn scan_slots(table: &TableStudy, common: usize, window: usize) -> u64 {
+    let moving = table.scan_slots(common, window, LAG);
+    // What the study saw varies a little from batch to batch.
+    table.num_hot(common) + moving + moving / 32
 }
 
 fn layout(

@@ -4,7 +4,7 @@ use std::iter::successors;
 use std::time::{Duration, Instant};
 
 use ng_simd::RowDecoder;
-use ng_store::{DiskCosts, TensorRef};
+use ng_store::{DiskCosts, TensorMeta, TensorRef};
 
 use super::chosen::{Chosen, STRETCH_MIN};
 use super::engine::LookAhead;
@@ -41,6 +41,9 @@ pub(super) struct Prepared {
     pub chosen: Chosen,
     pub costs: DiskCosts,
 }
+
+/// Tensors that go through slots.
+type Tables<'a> = Vec<(TensorRef, &'a TensorMeta)>;
 
 /// Tensors that are held in memory whole.
 type Residents = Vec<(TensorRef, ResidentTensor)>;
@@ -79,7 +82,10 @@ impl LookAhead {
         self.take_sampled(study, u64::MAX, &mut |sampled| first.push(sampled))?;
         let each = start.elapsed() / first.len() as u32;
         let (tables, residents) = self.split_tensors(budget)?;
-        let studies = self.study(&tables, first);
+        let study = |(tensor, meta): (TensorRef, &TensorMeta)| {
+            TableStudy::new(tensor, meta.num_rows, meta.row_bytes(), first)
+        };
+        let studies: Vec<TableStudy> = tables.into_iter().map(study).collect();
         let costs = match (self.settings.costs, studies.first()) {
             (Some(costs), _) => costs,
             (None, Some(study)) => self.snapshot().disk_costs(study.tensor)?,
@@ -119,7 +125,7 @@ impl LookAhead {
     }
 
     /// The tensors that go through slots, and those that are held in memory.
-    fn split_tensors(&self, budget: u64) -> Result<(Vec<TensorRef>, Residents), SampleError> {
+    fn split_tensors(&self, budget: u64) -> Result<(Tables<'_>, Residents), SampleError> {
         let (mut tables, mut residents) = (Vec::new(), Vec::new());
         for (tensor, _) in self.given.columns().tensors() {
             let Some(meta) = self.snapshot().catalog().tensor(tensor) else { continue };
@@ -133,16 +139,10 @@ impl LookAhead {
                 let (tensor, num_rows) = (meta.name.clone(), meta.num_rows);
                 return Err(SampleError::TooManyRows { tensor, num_rows });
             } else {
-                tables.push(tensor);
+                tables.push((tensor, meta));
             }
         }
         Ok((tables, residents))
-    }
-
-    fn study(&self, tables: &[TensorRef], first: &[Sampled]) -> Vec<TableStudy> {
-        let catalog = self.snapshot().catalog();
-        let known = tables.iter().filter_map(|tensor| Some((tensor, catalog.tensor(*tensor)?)));
-        known.map(|(t, meta)| TableStudy::new(*t, meta.num_rows, meta.row_bytes(), first)).collect()
     }
 
     fn see<'a>(&self, studies: &'a [TableStudy], costs: DiskCosts, first: &[Sampled]) -> Seen<'a> {
@@ -224,17 +224,13 @@ impl LookAhead {
 
     /// The best way to divide the room.
     fn lay_out(&self, room: &Room<'_>) -> Result<Layout, SampleError> {
-        let divide = |reading, room: &Room<'_>| match reading {
-            Reading::Distribute => distribution(room),
-            reading => choose(reading, room),
-        };
         let reading = self.settings.reading;
-        divide(reading, room).ok_or_else(|| {
+        choose(reading, room).ok_or_else(|| {
             // One way and one window are soon tried; a longer window takes up to an eighth more.
             let quick = if reading == Reading::Auto { Reading::Window } else { reading };
             let window = room.window.or(Some(1));
             let fits = |bytes: &u64| {
-                divide(quick, &Room { bytes: bytes / 5 * 4, window, ..*room }).is_some()
+                choose(quick, &Room { bytes: bytes / 5 * 4, window, ..*room }).is_some()
             };
             let grown = |bytes: &u64| bytes.checked_add(bytes / 4);
             let enough = successors(Some(room.bytes.max(1 << 20)), grown).find(fits);

@@ -276,16 +276,14 @@ impl LookAhead {
         for (index, table) in prepared.tables.iter().enumerate() {
             planner.keep_hot(index, &table.hot)?;
         }
+        let end = match &feed {
+            Feed::Live => self.shared.jobs.len(),
+            Feed::Spilled(spill) => spill.end(),
+        };
         let mut t = from;
-        loop {
+        while t < end {
             self.feed(&mut feed, &mut planner, t)?;
             if planner.available() <= t {
-                let all = self.shared.jobs.len();
-                match &feed {
-                    Feed::Spilled(spill) => return Ok(spill.end()),
-                    Feed::Live if t == all => return Ok(all),
-                    Feed::Live => {}
-                }
                 let more = |state: &mut AheadState| (self.known(state) > t).then_some(());
                 self.shared.wait_until(Wait::PlanForSamples, more)?;
                 continue;
@@ -294,6 +292,7 @@ impl LookAhead {
             t += 1;
             self.shared.change(|state| state.way.resolved.push_back(resolved));
         }
+        Ok(end)
     }
 
     /// Gives the planner the samples that step `t` wants.
