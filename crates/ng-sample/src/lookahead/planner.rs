@@ -103,7 +103,7 @@ impl<'a> Planner<'a> {
             "batches are sampled in any order, taken in one"
         );
         let next = self.tables.iter().map(|table| match table.future {
-            Future::Chain { .. } => vec![0; sampled.rows(table.owner()).len()],
+            Future::Chain { .. } => vec![0; sampled.rows(table.tensor.owner).len()],
             _ => Vec::new(),
         });
         let next = next.collect();
@@ -223,16 +223,15 @@ impl<'a> Planner<'a> {
             // All of a sweep is in slots at once, so it ends before the batch that may not fit. The
             // first one comes in any case: what has no slot now is read at its own step.
             let full = self.tables.iter().zip(&new).any(|(table, new)| {
-                new + sampled.rows(table.owner()).len() > table.places.num_free()
+                new + sampled.rows(table.tensor.owner).len() > table.places.num_free()
             });
             if full && index > t {
                 return index;
             }
             self.registered = self.registered.max(index + 1);
             for (table, new) in self.tables.iter_mut().zip(&mut new) {
-                let owner = table.owner();
                 let Future::Last(stamps) = &mut table.future else { continue };
-                let rows = sampled.rows(owner);
+                let rows = sampled.rows(table.tensor.owner);
                 let is_new = |row: &&u32| {
                     !stamps.is_wanted(**row, t, window) && table.places.find(**row).is_none()
                 };
@@ -247,9 +246,8 @@ impl<'a> Planner<'a> {
         while self.registered < end {
             let Some(sampled) = find(&self.ahead, self.base, self.registered) else { return };
             for table in &mut self.tables {
-                let owner = table.owner();
                 let Future::Last(stamps) = &mut table.future else { continue };
-                stamps.want(&sampled.rows(owner), self.registered);
+                stamps.want(&sampled.rows(table.tensor.owner), self.registered);
             }
             self.registered += 1;
         }
@@ -261,10 +259,10 @@ impl<'a> Planner<'a> {
         for index in t..t + window - 1 {
             let Some(sampled) = find(&self.ahead, self.base, index) else { break };
             for table in &mut self.tables {
-                let (owner, rows) = (table.owner(), table.places.num_rows() as u64);
+                let rows = table.places.num_rows() as u64;
                 let Future::Last(stamps) = &mut table.future else { continue };
                 // Slice k comes by at batch t + k, too late for rows that an earlier batch wants.
-                let mut later = sampled.rows(owner).into_owned();
+                let mut later = sampled.rows(table.tensor.owner).into_owned();
                 later.retain(|row| u64::from(*row) * window / rows > index - t);
                 stamps.want(&later, index);
             }
@@ -329,9 +327,9 @@ impl<'a> Planner<'a> {
         while self.registered < t + self.window {
             let Some(sampled) = find(&self.ahead, self.base, self.registered) else { return };
             let number = self.registered as u32 + 1;
-            let owners = self.tables.iter().map(Table::owner);
             // Copied, because the uses of this batch are told to those before it.
-            let rows: Vec<Vec<u32>> = owners.map(|owner| sampled.rows(owner).to_vec()).collect();
+            let rows = |table: &Table| sampled.rows(table.tensor.owner).into_owned();
+            let rows: Vec<Vec<u32>> = self.tables.iter().map(rows).collect();
             for (index, table) in self.tables.iter_mut().enumerate() {
                 let Future::Chain { batch, place } = &mut table.future else { continue };
                 for (position, row) in rows[index].iter().copied().enumerate() {
@@ -367,7 +365,7 @@ impl<'a> Planner<'a> {
         let mut all = Vec::with_capacity(self.tables.len());
         for index in 0..self.tables.len() {
             let table = &mut self.tables[index];
-            let wanted = sampled.rows(table.owner());
+            let wanted = sampled.rows(table.tensor.owner);
             // One look-up does not wait for another: first all slots, then what is known of them.
             let mut slots = match is_blind {
                 true => vec![NOWHERE; wanted.len()],
@@ -502,14 +500,11 @@ impl<'a> Planner<'a> {
         for (rows, slots) in rows.chunks(together).zip(slots.chunks(together)) {
             let wide: Vec<u64> = rows.iter().map(|row| u64::from(*row)).collect();
             let plan = self.snapshot.plan_rows(tensor, &wide, merge)?;
-            let mut piece = Some(Piece { step, table, plan, slots: slots.to_vec() });
-            let room = |state: &mut AheadState| {
-                if !state.way.has_room_for_pieces() {
-                    return None;
-                }
-                piece.take().map(|piece| state.way.add_piece(piece))
-            };
+            let piece = Piece { step, table, plan, slots: slots.to_vec() };
+            // Nobody else adds pieces, so the room stays.
+            let room = |state: &mut AheadState| state.way.has_room_for_pieces().then_some(());
             self.shared.wait_until(Wait::PlanForReader, room)?;
+            self.shared.change(|state| state.way.add_piece(piece));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use ng_io::vec_in_huge_pages;
 use ng_simd::prefetch_at;
-use ng_store::{Owner, TensorRef};
+use ng_store::TensorRef;
 
 use super::pieces::Sampled;
 use super::places::{NEAR, Places};
@@ -95,11 +95,6 @@ pub(crate) enum Future {
 }
 
 impl Table {
-    /// Whose rows they are.
-    pub fn owner(&self) -> Owner {
-        self.tensor.owner
-    }
-
     /// Bytes of bookkeeping a row and a slot cost under `reading`.
     pub fn num_bytes(reading: Reading, rows: usize, slots: usize) -> u64 {
         let future = match reading {
