@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use ng_simd::finish_streaming;
 use ng_store::{RowPart, Snapshot};
 
 use super::pieces::Piece;
@@ -37,7 +38,8 @@ pub(crate) fn read(
         // Counted piece by piece: a queue that never runs dry is what a report is asked for most.
         let mut since = Instant::now();
         let mut done = |piece: Arc<Piece>| {
-            slots.iter().for_each(Slots::finish_writing);
+            // Whoever is told of the rows sees what this thread wrote.
+            finish_streaming();
             shared.change(|state| state.way.piece_was_read(&piece));
             let now = Instant::now();
             shared.clock.add(Work::Read, now - since);

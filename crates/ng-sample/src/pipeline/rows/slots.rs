@@ -8,7 +8,7 @@
 use std::sync::{PoisonError, RwLock};
 
 use ng_io::Region;
-use ng_simd::{copy_streaming, finish_streaming};
+use ng_simd::copy_streaming;
 use ng_store::RowPart;
 
 use super::each_near;
@@ -50,26 +50,18 @@ impl Slots {
 
     /// Writes rows that arrived together: each part into the slot that `slots` has for its row.
     /// They are sorted, so that a lock is taken once: taking one waits for all earlier stores.
+    /// Others see them after [`ng_simd::finish_streaming`].
     pub fn write(&self, slots: &[u32], parts: &mut [RowPart<'_>]) {
-        let slot = |part: &RowPart<'_>| slots.get(part.row).copied().unwrap_or(u32::MAX);
+        let slot = |part: &RowPart<'_>| slots[part.row];
         parts.sort_unstable_by_key(slot);
         for parts in parts.chunk_by(|a, b| self.place(slot(a)).0 == self.place(slot(b)).0) {
-            let shard = parts.first().and_then(|part| self.shards.get(self.place(slot(part)).0));
-            let Some(shard) = shard else { continue };
+            let shard = &self.shards[self.place(slot(&parts[0])).0];
             let mut memory = shard.write().unwrap_or_else(PoisonError::into_inner);
             for part in parts {
                 let at = self.place(slot(part)).1 + part.skip;
-                let target = memory.as_mut_slice().get_mut(at..at + part.bytes.len());
-                if let Some(target) = target {
-                    copy_streaming(part.bytes, target);
-                }
+                copy_streaming(part.bytes, &mut memory.as_mut_slice()[at..at + part.bytes.len()]);
             }
         }
-    }
-
-    /// What this thread wrote is seen by whoever is told of it afterwards.
-    pub fn finish_writing(&self) {
-        finish_streaming();
     }
 
     /// Lends the bytes of each of `slots`, with its place among them, shard by shard.
@@ -77,13 +69,12 @@ impl Slots {
         let places = self.by_shard(slots);
         let shard_of = |place: &u32| self.place(slots[*place as usize]).0;
         for of_shard in places.chunk_by(|a, b| shard_of(a) == shard_of(b)) {
-            let shard = of_shard.first().and_then(|place| self.shards.get(shard_of(place)));
-            let Some(shard) = shard else { continue };
+            let shard = &self.shards[shard_of(&of_shard[0])];
             for places in of_shard.chunks(ROWS_TOGETHER) {
                 let memory = shard.read().unwrap_or_else(PoisonError::into_inner);
                 let row = |step: usize| {
                     let at = self.place(slots[places[step] as usize]).1;
-                    memory.as_slice().get(at..at + self.width).unwrap_or_default()
+                    &memory.as_slice()[at..at + self.width]
                 };
                 each_near(places.len(), row, |step, row| look(places[step] as usize, row));
             }
@@ -92,7 +83,7 @@ impl Slots {
 
     /// The places of `slots`, those of a shard together.
     fn by_shard(&self, slots: &[u32]) -> Vec<u32> {
-        let shard_of = |slot: &u32| self.place(*slot).0.min(SHARDS - 1);
+        let shard_of = |slot: &u32| self.place(*slot).0;
         let mut starts = [0; SHARDS + 1];
         slots.iter().for_each(|slot| starts[shard_of(slot) + 1] += 1);
         for shard in 0..SHARDS {
@@ -123,7 +114,7 @@ mod tests {
         let part = |row: usize| RowPart { row, skip: 0, bytes: &bytes[row] };
         let mut parts: Vec<RowPart<'_>> = (0..count).map(part).collect();
         slots.write(&of_row, &mut parts);
-        slots.finish_writing();
+        ng_simd::finish_streaming();
         let rows: Vec<usize> = (0..4000).map(|place| place * 13 % count).collect();
         let wanted: Vec<u32> = rows.iter().map(|row| of_row[*row]).collect();
         let mut seen = vec![0; wanted.len()];
