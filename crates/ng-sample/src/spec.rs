@@ -100,8 +100,7 @@ impl SampleSpec {
 
     /// Refuses to induce what is no subgraph of the seeds.
     fn check_induced(&self, catalog: &Catalog) -> Result<(), SampleError> {
-        for (index, meta) in catalog.edge_types.iter().enumerate() {
-            let edge_type = EdgeTypeId(index as u16);
+        for (edge_type, meta) in (0..).map(EdgeTypeId).zip(&catalog.edge_types) {
             if !self.fanouts.draws_from(edge_type) {
                 continue;
             }
@@ -125,8 +124,7 @@ impl SampleSpec {
 
     /// Refuses to choose by weights that an edge type does not have.
     fn check_weights(&self, catalog: &Catalog) -> Result<(), SampleError> {
-        for (index, meta) in catalog.edge_types.iter().enumerate() {
-            let edge_type = EdgeTypeId(index as u16);
+        for (edge_type, meta) in (0..).map(EdgeTypeId).zip(&catalog.edge_types) {
             let is_chosen_from =
                 (0..self.fanouts.hops).any(|hop| self.fanouts.get(edge_type, hop) > 0);
             if is_chosen_from && !meta.has_weight {
