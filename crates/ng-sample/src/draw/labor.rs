@@ -39,7 +39,7 @@ impl Labor {
 
     /// Appends the positions that are taken in a piece of a list of `degree`.
     #[inline]
-    pub fn look(self, degree: u32, piece: Piece<'_>, chosen: &mut Vec<u32>) {
+    pub fn look(&self, degree: u32, piece: Piece<'_>, chosen: &mut Vec<u32>) {
         let (first, known) = (piece.first, chosen.len());
         let Some(bound) = self.bound(degree) else {
             return chosen.extend(first..first + piece.sources.len() as u32);
