@@ -131,10 +131,16 @@ def plan_text(path: Path | str, hints: TextHints | None = None) -> GraphPlan:
     if hints.time_scale is not None and "time" not in columns:
         fail(file, "has no time column", "name it with --columns time=.., or drop --time-scale")
     mean_line = sum(len(line) + 1 for line in lines) / len(lines)
-    ends = (columns["src"], columns["dst"])
-    inline = (columns.get("time"), columns.get("weight"))
     layout = TextColumns(
-        str(file), delimiter or " ", comment, header, *ends, *inline, hints.time_scale
+        str(file),
+        delimiter or " ",
+        comment,
+        header,
+        columns["src"],
+        columns["dst"],
+        columns.get("time"),
+        columns.get("weight"),
+        hints.time_scale,
     )
     num_edges = int(text_bytes(file) / mean_line)
     has_time, has_weight = "time" in columns, "weight" in columns
