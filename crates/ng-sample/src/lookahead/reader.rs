@@ -38,7 +38,7 @@ pub(crate) fn read(
         // Counted piece by piece: a queue that never runs dry is what a report is asked for most.
         let mut since = Instant::now();
         let mut done = |piece: Arc<Piece>| {
-            // Whoever is told of the rows sees what this thread wrote.
+            // Threads that see the piece as read must see what this one wrote.
             finish_streaming();
             shared.change(|state| state.way.piece_was_read(&piece));
             let now = Instant::now();

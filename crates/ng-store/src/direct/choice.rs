@@ -12,8 +12,8 @@ use crate::sealed::SealedError;
 use crate::store::Snapshot;
 
 impl DirectFile {
-    /// The name of the file in `directory` that was compiled from `snapshot`: of several the first
-    /// one, by name, of those that have most of `tensors`.
+    /// The name of the file in `directory` that was compiled from `snapshot`. Of several the one
+    /// with the most of `tensors`; of equal ones, the first by name.
     ///
     /// # Errors
     /// If there is none: [`DirectError::NoFile`], [`DirectError::Stale`], or [`SealedError`] of
