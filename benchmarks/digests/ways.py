@@ -66,7 +66,7 @@ READINGS: dict[str, Options] = {
     "scan": {"reading": "scan", "two_phase": False},
     "scan, two phases": {"reading": "scan", "two_phase": True},
     "window": {"reading": "window", "two_phase": False, "window": 3},
-    "window, two phases": {"reading": "window", "two_phase": True},
+    "scan, nothing written": {"reading": "scan", "temporary_writes": "never"},
     "distribute": {"reading": "distribute"},
     "distribute, one phase": {"reading": "distribute", "two_phase": False},
     "caches, window": {"reading": "direct", "window": 3},

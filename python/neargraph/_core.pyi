@@ -232,6 +232,7 @@ class Loader:
         reading: str = "auto",
         window: int | None = None,
         two_phase: bool | None = None,
+        temporary_writes: float | None = None,
         prefetch: int | None = None,
         threads: int | None = None,
         spill_dir: str | None = None,

@@ -17,9 +17,30 @@ pub(crate) const QUEUE_DEPTH_MAX: usize = 1024;
 /// while a few of the longest ones already fill a device's bandwidth.
 const STAGING_BYTES_PER_PLACE: usize = 32 * 1024;
 
-/// The staging memory that one calling thread holds while it reads.
-pub(crate) fn staging_bytes(queue_depth: usize) -> usize {
-    (queue_depth * STAGING_BYTES_PER_PLACE).clamp(READ_BYTES_MAX, 4 << 20)
+/// The most staging memory of a queue.
+const STAGING_BYTES_MAX: usize = 16 << 20;
+
+/// How much one calling thread has in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueSize {
+    /// Reads, at most.
+    pub depth: usize,
+    /// Bytes of their frames.
+    pub staging_bytes: usize,
+}
+
+impl QueueSize {
+    /// `depth` reads; with 0 bytes as many bytes as these take that a batch makes.
+    pub fn new(depth: usize, staging_bytes: usize) -> Self {
+        let depth = depth.clamp(1, QUEUE_DEPTH_MAX);
+        let bytes = if staging_bytes > 0 {
+            staging_bytes.min(STAGING_BYTES_MAX)
+        } else {
+            (depth * STAGING_BYTES_PER_PLACE).min(4 << 20)
+        };
+        let staging_bytes = bytes.max(READ_BYTES_MAX).next_multiple_of(BLOCK_BYTES);
+        Self { depth, staging_bytes }
+    }
 }
 
 /// A read that may start now.
@@ -42,9 +63,9 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub fn new(depth: usize) -> io::Result<Self> {
-        let depth = depth.clamp(1, QUEUE_DEPTH_MAX);
-        let arena = Arena::new(staging_bytes(depth))?;
+    pub fn new(size: QueueSize) -> io::Result<Self> {
+        let QueueSize { depth, staging_bytes } = size;
+        let arena = Arena::new(staging_bytes)?;
         let places = (0..depth).map(|_| None).collect();
         Ok(Self { arena, places, free: (0..depth as u32).rev().collect(), parked: None })
     }
@@ -160,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_reset_queue_has_its_whole_depth_again_after_a_panic_in_a_completion() {
-        let mut queue = Queue::new(4).expect("mapped");
+        let mut queue = Queue::new(QueueSize::new(4, 0)).expect("mapped");
         for _ in 0..3 {
             let mut tags = 0..9;
             let mut next = || tags.next().map(block);
@@ -181,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_read_that_finds_no_frame_waits_for_one_and_is_not_lost() {
-        let mut queue = Queue::new(64).expect("mapped");
+        let mut queue = Queue::new(QueueSize::new(64, 0)).expect("mapped");
         let long = |tag| ReadOp { len: READ_BYTES_MAX as u32, ..block(tag) };
         let mut tags = 0..20;
         let mut next = || tags.next().map(long);

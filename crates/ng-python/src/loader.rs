@@ -191,7 +191,7 @@ impl Loader {
     #[new]
     #[pyo3(signature = (
         sampler, inputs, plan, *, goes_on, reading="auto", window=None, two_phase=None,
-        prefetch=None, threads=None, spill_dir=None, compiled=None
+        temporary_writes=None, prefetch=None, threads=None, spill_dir=None, compiled=None
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
@@ -203,6 +203,7 @@ impl Loader {
         reading: &str,
         window: Option<u64>,
         two_phase: Option<bool>,
+        temporary_writes: Option<f64>,
         prefetch: Option<usize>,
         threads: Option<usize>,
         spill_dir: Option<PathBuf>,
@@ -217,6 +218,7 @@ impl Loader {
             threads,
             costs,
             two_phase,
+            temporary_writes,
             spill_dir,
             spill_bytes,
         };

@@ -287,19 +287,24 @@ fn auto_distributes_where_that_is_cheaper_by_far_and_there_is_room_on_disk() {
     build(dir.path(), Dtype::F32, 1500);
     // A disk whose random reads are dear.
     let costs = Some(DiskCosts { reads_per_s: 2e3, bytes_per_s: 1e9 });
-    let chosen = |two_phase, spill_bytes| {
+    let chosen = |two_phase, spill_bytes, temporary_writes| {
         let store = open(dir.path(), 92);
         let plan = settings(dir.path());
-        let plan = Settings { reading: Reading::Auto, costs, two_phase, spill_bytes, ..plan };
+        let plan = Settings { costs, two_phase, spill_bytes, temporary_writes, ..plan };
+        let plan = Settings { reading: Reading::Auto, ..plan };
         let mut ahead = start(&store, plan);
         ahead.next().expect("one").expect("batch");
-        let chosen = ahead.chosen().expect("chosen").clone();
+        let chosen = ahead.choose_within(Duration::from_secs(60));
+        let chosen = chosen.expect("no error").expect("chosen").clone();
         println!("{chosen:?}");
         chosen.reading
     };
-    assert_eq!(chosen(None, Some(1 << 30)), Reading::Distribute);
-    assert_ne!(chosen(Some(false), Some(1 << 30)), Reading::Distribute);
-    assert_ne!(chosen(None, Some(1 << 20)), Reading::Distribute);
+    assert_eq!(chosen(None, Some(1 << 30), Some(9.0)), Reading::Distribute);
+    assert_ne!(chosen(Some(false), Some(1 << 30), Some(9.0)), Reading::Distribute);
+    assert_ne!(chosen(None, Some(1 << 20), Some(9.0)), Reading::Distribute);
+    // An epoch writes more than the bytes of the tensors, which has to be asked for.
+    assert_ne!(chosen(None, Some(1 << 30), None), Reading::Distribute);
+    assert_ne!(chosen(None, Some(1 << 30), Some(0.0)), Reading::Distribute);
 }
 
 /// Run in a mount namespace by the test below; does nothing otherwise.

@@ -75,7 +75,8 @@ class NeighborLoader(EpochLoader):
         x_format: ``"sparse"`` gives ``x`` as a sparse CSR tensor where it is stored sparse.
         transform: Called with each batch.
         prefetch: Batches to work ahead at most, fewer where memory is short; None is 4. Like
-            `threads`, `reading`, `window` and `two_phase` it is refused where it has no effect.
+            `threads`, `reading`, `window`, `two_phase` and `temporary_writes` it is refused where
+            it has no effect.
         threads: Background threads; None is one per core, at most 4.
         reading: How rows that memory does not hold are read: ``"auto"``, ``"direct"``,
             ``"scan"``, ``"window"`` or ``"distribute"``; see `NeighborSampler.batches`. Looking
@@ -83,8 +84,11 @@ class NeighborLoader(EpochLoader):
             something else from the same store between epochs, or `close`, gives it back.
         window: Batches to look ahead, also where ``"auto"`` would not; None is as many as memory
             rewards.
-        two_phase: Sample many batches before their rows are read, so that the topology need not
-            stay in memory meanwhile; None does so where it pays. See `NeighborSampler.batches`.
+        two_phase: Sample many batches ahead and keep them on disk, so that the topology's memory
+            can hold rows; None does so where it pays. See `NeighborSampler.batches`.
+        temporary_writes: How many bytes of rows an epoch may write to disk for a while:
+            ``"auto"`` is at most the bytes of the tensors that are read, ``"never"`` is none, not
+            even samples, ``"2x"`` is at most twice the bytes of the tensors.
         compiled: True replays compiled epochs of the store (see `neargraph compile`), or of the
             directory that is named: the first epochs are those that would be sampled, later ones
             take them in turn. ``"auto"`` does where there are some that fit, and memory for them;
@@ -142,6 +146,7 @@ class NeighborLoader(EpochLoader):
         reading: str = "auto",
         window: int | None = None,
         two_phase: bool | None = None,
+        temporary_writes: str = "auto",
         compiled: Compiled = False,
         check_rows: bool = False,
         layout: str = "paged",
@@ -153,7 +158,7 @@ class NeighborLoader(EpochLoader):
         _check_data(data)
         workers = _take_workers(num_workers, kwargs)
         ahead: dict[str, Any] = {"reading": reading, "window": window, "two_phase": two_phase}
-        ahead |= {"prefetch": prefetch, "threads": threads}
+        ahead |= {"prefetch": prefetch, "threads": threads, "temporary_writes": temporary_writes}
         options = ReadOptions(compiled=compiled, **ahead)
         options.check_workers(num_workers)
         super().__init__(copy_stage(pin_memory, device))

@@ -5,6 +5,7 @@ refused by name, before anything is read.
 """
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,7 @@ class ReadOptions:
     reading: str = "auto"
     window: int | None = None
     two_phase: bool | None = None
+    temporary_writes: str = "auto"
     prefetch: int | None = None
     threads: int | None = None
     compiled: Compiled = False
@@ -50,9 +52,15 @@ class ReadOptions:
             raise ValueError(
                 f"compiled={self.compiled!r} is not True, False, 'auto' or the path of a directory"
             )
+        self._check_writes()
         if self.reading == "direct" or self.reading.startswith("naive"):
             does = f"reading={self.reading!r} does not look ahead"
-            self._refuse(does, "reading another way", "window", "two_phase")
+            self._refuse(does, "reading another way", "window", "two_phase", "temporary_writes")
+        if self.reading == "window" and self.two_phase is True:
+            raise UnsupportedArgument(
+                "reading='window' reads rows at random, so two_phase=True has no effect; leave it "
+                "out, or use reading='scan'"
+            )
         if self.reading == "distribute" and self.two_phase is False:
             raise UnsupportedArgument(
                 "reading='distribute' samples batches first and writes to disk, which "
@@ -60,7 +68,42 @@ class ReadOptions:
             )
         if self.replays:
             does = f"compiled={self.compiled!r} reads compiled epochs from front to back"
-            self._refuse(does, "compiled=False", "reading", "window", "two_phase", "threads")
+            ahead = ("reading", "window", "two_phase", "temporary_writes", "threads")
+            self._refuse(does, "compiled=False", *ahead)
+
+    def _check_writes(self) -> None:
+        """Refuses a limit of writing that is not one, or that another argument contradicts."""
+        limit = self.write_limit()
+        if limit is None:
+            return
+        if self.reading == "distribute":
+            raise UnsupportedArgument(
+                f"reading='distribute' writes what it needs, so temporary_writes="
+                f"{self.temporary_writes!r} has no effect; leave it out, or use reading='auto'"
+            )
+        if limit == 0 and self.two_phase is True:
+            raise UnsupportedArgument(
+                "two_phase=True keeps samples on disk, which temporary_writes='never' forbids; "
+                "leave one of them out"
+            )
+
+    def write_limit(self) -> float | None:
+        """Bytes that an epoch may write, as a multiple of the tensors' bytes; None is the default.
+
+        Raises:
+            ValueError: `temporary_writes` is not one of the values that its documentation names.
+        """
+        if self.temporary_writes == "auto":
+            return None
+        if self.temporary_writes == "never":
+            return 0.0
+        text = self.temporary_writes if isinstance(self.temporary_writes, str) else ""
+        if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4})?x", text):
+            raise ValueError(
+                f"temporary_writes={self.temporary_writes!r} is not 'auto', 'never' or a multiple "
+                "of the tensors' bytes such as '2x'"
+            )
+        return float(text[:-1])
 
     @property
     def replays(self) -> bool:
@@ -83,11 +126,12 @@ class ReadOptions:
     def of_core(self) -> dict[str, Any]:
         """What the compiled loader takes."""
         names = ("reading", "window", "two_phase", "prefetch", "threads")
-        return {name: getattr(self, name) for name in names}
+        core = {name: getattr(self, name) for name in names}
+        return {**core, "temporary_writes": self.write_limit()}
 
     def _refuse_ahead(self, does: str, instead: str, *names: str) -> None:
         """Refuses `names`, and what batches that are made one by one ignore."""
-        ahead = ["window", "two_phase", *names]
+        ahead = ["window", "two_phase", "temporary_writes", *names]
         if self.reading != "direct":
             ahead.insert(0, "reading")
         if self.replays:

@@ -185,6 +185,7 @@ class NeighborSampler:
         reading: str = "auto",
         window: int | None = None,
         two_phase: bool | None = None,
+        temporary_writes: str = "auto",
         compiled: Compiled = False,
     ) -> Iterator[MiniBatch]:
         """Samples batches around all of `ids`, in order, working ahead in background threads.
@@ -207,10 +208,14 @@ class NeighborSampler:
                 least. The batches are the same.
             window: Batches to look ahead, also where ``"auto"`` would not; None is as many as
                 memory rewards.
-            two_phase: Sample many batches first (up to 1,024, or eight windows), keep them on disk
-                (about 1 MiB each, beside the store), and let the memory of the topology serve rows
-                then. None does so where that pays, False never, and then ``"distribute"`` is never
-                taken, either.
+            two_phase: Sample many batches ahead (up to 1,024, or eight windows) while the first
+                ones are read, keep the samples on disk (about 1 MiB each, beside the store), and
+                use the topology's memory for rows then. None does so where that pays, False never,
+                and then ``"distribute"`` is never taken, either.
+            temporary_writes: How many bytes of rows an epoch may write to disk for a while:
+                ``"auto"`` is at most the bytes of the tensors that are read, ``"never"`` is none,
+                not even samples, ``"2x"`` is at most twice the bytes of the tensors. It is a limit
+                for ``"distribute"``, which ``"auto"`` takes where it is much faster.
             compiled: True replays compiled epochs of the store (`neargraph compile`), or of the
                 directory that is named; ``"auto"`` does where there are some that fit. An epoch
                 that was compiled has the same batches; others take the compiled ones in turn.
@@ -219,6 +224,7 @@ class NeighborSampler:
             reading=reading,
             window=window,
             two_phase=two_phase,
+            temporary_writes=temporary_writes,
             prefetch=prefetch,
             threads=threads,
             compiled=compiled,

@@ -12,7 +12,7 @@ use crate::backend::parking::Parking;
 use crate::directory::{Directory, OpenFile};
 use crate::disk::{Access, Disk, FileId, NextRead, ReadDone, ReadOp};
 use crate::os::machine::usable_memory_bytes;
-use crate::queue::Queue;
+use crate::queue::{Queue, QueueSize};
 use crate::retry::read_full;
 
 /// Files in RAM.
@@ -112,7 +112,7 @@ impl Disk for MemoryDisk {
     }
 
     fn read(&self, next: &mut NextRead<'_>, done: &mut ReadDone<'_>) -> io::Result<()> {
-        let mut queue = self.parking.take(|| Queue::new(1))?;
+        let mut queue = self.parking.take(|| Queue::new(QueueSize::new(1, 0)))?;
         let result = queue.serve(next, done, &mut |op, frame| {
             let copy = self.copy(op.file)?;
             Ok(copy.fill(op, frame))

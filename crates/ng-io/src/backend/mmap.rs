@@ -15,7 +15,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use crate::backend::parking::Parking;
 use crate::directory::{Directory, OpenFile};
 use crate::disk::{Access, Disk, FileId, NextRead, ReadDone, ReadOp};
-use crate::queue::Queue;
+use crate::queue::{Queue, QueueSize};
 
 /// Mapped files.
 pub(crate) struct MmapDisk {
@@ -120,7 +120,7 @@ impl Disk for MmapDisk {
     }
 
     fn read(&self, next: &mut NextRead<'_>, done: &mut ReadDone<'_>) -> io::Result<()> {
-        let mut queue = self.parking.take(|| Queue::new(1))?;
+        let mut queue = self.parking.take(|| Queue::new(QueueSize::new(1, 0)))?;
         let result = queue.serve(next, done, &mut |op, frame| {
             let mapping = self.mapping(op)?;
             Ok(mapping.fill(op, frame))

@@ -16,7 +16,7 @@ use super::workers::{Inbox, Job, Target, Workers};
 use crate::directory::{Caching, Directory, OpenFile};
 use crate::disk::{Access, Disk, FileId, NextRead, ReadDone};
 use crate::os::process::Home;
-use crate::queue::{Admitted, Queue};
+use crate::queue::{Admitted, Queue, QueueSize};
 
 /// Jobs are handed to the workers in groups of at most this many.
 const PUSH_BATCH: usize = 8;
@@ -25,7 +25,7 @@ const PUSH_BATCH: usize = 8;
 pub(crate) struct PoolDisk {
     directory: Directory,
     caching: Caching,
-    queue_depth: usize,
+    size: QueueSize,
     /// Whether the kernel can answer from the page cache without waiting.
     peek: AtomicBool,
     parking: Parking<PoolQueue>,
@@ -43,11 +43,11 @@ struct PoolQueue {
 }
 
 impl PoolDisk {
-    pub fn new(directory: Directory, caching: Caching, queue_depth: usize, threads: usize) -> Self {
+    pub fn new(directory: Directory, caching: Caching, size: QueueSize, threads: usize) -> Self {
         Self {
             directory,
             caching,
-            queue_depth,
+            size,
             peek: AtomicBool::new(caching == Caching::Buffered),
             parking: Parking::new(),
             workers: Workers::new(threads),
@@ -98,9 +98,9 @@ impl Drop for Lease<'_> {
 }
 
 impl PoolQueue {
-    fn new(depth: usize) -> io::Result<Self> {
-        let (inbox, answers) = (Arc::default(), Vec::with_capacity(depth));
-        Ok(Self { queue: Queue::new(depth)?, inbox, outstanding: 0, waiting: Vec::new(), answers })
+    fn new(size: QueueSize) -> io::Result<Self> {
+        let (inbox, answers) = (Arc::default(), Vec::with_capacity(size.depth));
+        Ok(Self { queue: Queue::new(size)?, inbox, outstanding: 0, waiting: Vec::new(), answers })
     }
 
     /// Starts reads until the queue is full or there is nothing to read now.
@@ -190,7 +190,7 @@ impl Disk for PoolDisk {
 
     fn read(&self, next: &mut NextRead<'_>, done: &mut ReadDone<'_>) -> io::Result<()> {
         self.home.check()?;
-        let queue = self.parking.take(|| PoolQueue::new(self.queue_depth))?;
+        let queue = self.parking.take(|| PoolQueue::new(self.size))?;
         let mut lease = Lease { disk: self, queue: Some(queue) };
         match &mut lease.queue {
             Some(queue) => queue.run(self, next, done),

@@ -14,7 +14,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use crate::directory::{Directory, OpenFile};
 use crate::disk::{BLOCK_BYTES, FileId, NextRead, ReadDone};
 use crate::os::lockable::Share;
-use crate::queue::{Admitted, Queue};
+use crate::queue::{Admitted, Queue, QueueSize};
 
 /// New reads are handed to the kernel when they are for this many bytes together, while completions
 /// are handled: the device never sees its queue drain by more, and a long read goes at once, since
@@ -58,9 +58,9 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// Sets a ring up; `register` asks for a registered buffer.
-    pub fn new(queue_depth: usize, register: bool) -> io::Result<Self> {
-        let queue = Queue::new(queue_depth)?;
-        let uring = build(queue_depth)?;
+    pub fn new(size: QueueSize, register: bool) -> io::Result<Self> {
+        let queue = Queue::new(size)?;
+        let uring = build(size.depth)?;
         let mut ring = Self {
             uring,
             queue,

@@ -7,12 +7,12 @@ use super::ring::Ring;
 use crate::directory::Directory;
 use crate::disk::{Access, Disk, FileId, NextRead, ReadDone};
 use crate::os::process::Home;
-use crate::queue::Queue;
+use crate::queue::{Queue, QueueSize};
 
 /// Files read through rings.
 pub(crate) struct UringDisk {
     directory: Directory,
-    queue_depth: usize,
+    size: QueueSize,
     register: bool,
     parking: Parking<Ring>,
     home: Home,
@@ -21,10 +21,10 @@ pub(crate) struct UringDisk {
 impl UringDisk {
     /// Reads the files of `directory`. `first` is the ring that the probe made; others are made on
     /// demand, with registered buffers if `register`.
-    pub fn new(directory: Directory, queue_depth: usize, register: bool, first: Ring) -> Self {
+    pub fn new(directory: Directory, size: QueueSize, register: bool, first: Ring) -> Self {
         let parking = Parking::new();
         parking.put(first);
-        Self { directory, queue_depth, register, parking, home: Home::here() }
+        Self { directory, size, register, parking, home: Home::here() }
     }
 }
 
@@ -36,7 +36,7 @@ impl UringDisk {
         next: &mut NextRead<'_>,
         done: &mut ReadDone<'_>,
     ) -> io::Result<()> {
-        Queue::new(1)?.serve(next, done, &mut |op, frame| {
+        Queue::new(QueueSize::new(1, 0))?.serve(next, done, &mut |op, frame| {
             let file = self.directory.file(op.file)?;
             Ok(rustix::io::pread(&file.reads, frame, op.offset)?)
         })
@@ -75,7 +75,7 @@ impl Disk for UringDisk {
 
     fn read(&self, next: &mut NextRead<'_>, done: &mut ReadDone<'_>) -> io::Result<()> {
         self.home.check()?;
-        let ring = self.parking.take(|| Ring::new(self.queue_depth, self.register));
+        let ring = self.parking.take(|| Ring::new(self.size, self.register));
         let Ok(ring) = ring else {
             return self.read_without_ring(next, done);
         };

@@ -15,6 +15,7 @@ use crate::disk::BLOCK_BYTES;
 use crate::named_dir::NamedDir;
 use crate::os::lockable;
 use crate::os::region::Region;
+use crate::queue::QueueSize;
 
 /// The file system of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ pub(super) struct Findings {
 
 impl Findings {
     /// Tries out what `choice` needs to know in a directory.
-    pub fn gather(place: &NamedDir, choice: BackendChoice, queue_depth: usize) -> io::Result<Self> {
+    pub fn gather(place: &NamedDir, choice: BackendChoice, size: QueueSize) -> io::Result<Self> {
         let file_system = file_system(place)?;
         let untried = "not tried".to_owned();
         let auto = choice == BackendChoice::Auto && !file_system.is_memory;
@@ -53,7 +54,7 @@ impl Findings {
         } else {
             Err(untried.clone())
         };
-        let ring = if needs_ring { try_ring(queue_depth) } else { Err(untried) };
+        let ring = if needs_ring { try_ring(size) } else { Err(untried) };
         Ok(Self::new(file_system, direct, ring))
     }
 
@@ -100,7 +101,7 @@ fn memlock() -> String {
 
 /// Sets a ring up and passes one request through it: some sandboxes let a ring be made but not
 /// used.
-pub(super) fn try_ring(queue_depth: usize) -> Result<Ring, String> {
+pub(super) fn try_ring(size: QueueSize) -> Result<Ring, String> {
     let explain = |error: io::Error| {
         if error.raw_os_error() == Some(libc::ENOMEM) {
             return format!("{error}; {}", memlock());
@@ -111,7 +112,7 @@ pub(super) fn try_ring(queue_depth: usize) -> Result<Ring, String> {
             _ => error.to_string(),
         }
     };
-    let mut ring = Ring::new(queue_depth, true).map_err(explain)?;
+    let mut ring = Ring::new(size, true).map_err(explain)?;
     ring.try_out().map_err(explain)?;
     Ok(ring)
 }

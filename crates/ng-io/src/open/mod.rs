@@ -14,7 +14,7 @@ use crate::directory::{Caching, Directory};
 use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::named_dir::NamedDir;
-use crate::queue::{QUEUE_DEPTH_MAX, staging_bytes};
+use crate::queue::{QUEUE_DEPTH_MAX, QueueSize};
 pub use choice::BackendChoice;
 use choice::{Plan, choose};
 use findings::Findings;
@@ -25,6 +25,10 @@ pub use report::{Finding, ProbeReport, probe};
 pub struct OpenOptions {
     /// The most reads in flight for each thread that reads: 1 to 1024, default 64.
     pub queue_depth: usize,
+    /// Bytes of the reads in flight for each thread that reads, at most 16 MiB: a few of the
+    /// longest reads in flight are not enough for devices that give gigabytes a second. 0, the
+    /// default, is 32 KiB for each place of the queue.
+    pub staging_bytes: usize,
     /// Threads of the back ends `pread` and `direct`, shared by all callers; 0, the default, means
     /// as many as `queue_depth`, but at most 64.
     pub threads: usize,
@@ -32,17 +36,21 @@ pub struct OpenOptions {
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { queue_depth: 64, threads: 0 }
+        Self { queue_depth: 64, staging_bytes: 0, threads: 0 }
     }
 }
 
 impl OpenOptions {
-    fn depth(&self) -> usize {
-        self.queue_depth.clamp(1, QUEUE_DEPTH_MAX)
+    fn size(&self) -> QueueSize {
+        QueueSize::new(self.queue_depth, self.staging_bytes)
     }
 
     fn pool_threads(&self) -> usize {
-        if self.threads == 0 { self.depth().min(64) } else { self.threads.min(QUEUE_DEPTH_MAX) }
+        if self.threads == 0 {
+            self.size().depth.min(64)
+        } else {
+            self.threads.min(QUEUE_DEPTH_MAX)
+        }
     }
 }
 
@@ -93,7 +101,7 @@ pub fn open_named(
     choice: BackendChoice,
     options: &OpenOptions,
 ) -> Result<Opened, OpenError> {
-    let findings = Findings::gather(place, choice, options.depth())
+    let findings = Findings::gather(place, choice, options.size())
         .map_err(|source| OpenError::of_directory(place.path(), source))?;
     open_with(place, choice, options, findings)
 }
@@ -111,24 +119,26 @@ fn open_with(
         reason,
     };
     let (plan, note) = choose(choice, &findings, options).map_err(unavailable)?;
-    let depth = options.depth();
+    let size = options.size();
     let directory = |caching| Directory::new(Arc::clone(place), caching);
-    let (disk, queue_depth): (Arc<dyn Disk>, usize) = match plan {
-        Plan::Memory => (Arc::new(MemoryDisk::new(directory(Caching::Buffered))), 1),
-        Plan::Mmap => (Arc::new(MmapDisk::new(directory(Caching::Buffered))), 1),
+    let (disk, size): (Arc<dyn Disk>, QueueSize) = match plan {
+        Plan::Memory => {
+            (Arc::new(MemoryDisk::new(directory(Caching::Buffered))), QueueSize::new(1, 0))
+        }
+        Plan::Mmap => (Arc::new(MmapDisk::new(directory(Caching::Buffered))), QueueSize::new(1, 0)),
         Plan::Pool(caching) => {
             let threads = options.pool_threads();
-            (Arc::new(PoolDisk::new(directory(caching), caching, depth, threads)), depth)
+            (Arc::new(PoolDisk::new(directory(caching), caching, size, threads)), size)
         }
         Plan::Uring(caching) => {
             let Some(ring) = findings.take_ring() else {
                 return Err(unavailable("the ring of the probe is gone".into()));
             };
             let register = findings.register();
-            (Arc::new(UringDisk::new(directory(caching), depth, register, ring)), depth)
+            (Arc::new(UringDisk::new(directory(caching), size, register, ring)), size)
         }
     };
-    let staging_bytes_per_queue = staging_bytes(queue_depth) as u64;
+    let staging_bytes_per_queue = size.staging_bytes as u64;
     Ok(Opened { disk, note, staging_bytes_per_queue })
 }
 

@@ -13,7 +13,6 @@ use crate::error::OpenError;
 use crate::named_dir::NamedDir;
 use crate::os::lockable;
 use crate::os::machine::{MemoryLimit, memory_limit, ram_bytes};
-use crate::queue::staging_bytes;
 use crate::space::free_bytes;
 
 /// Whether something works, and why not.
@@ -75,7 +74,7 @@ pub fn probe(path: &Path) -> Result<ProbeReport, OpenError> {
     let place = NamedDir::open(path)?;
     let options = OpenOptions::default();
     let direct = try_direct(&place).map_err(|error| error.to_string());
-    let ring = try_ring(options.depth());
+    let ring = try_ring(options.size());
     let file_system = file_system(&place).map_err(|error| OpenError::of_directory(path, error))?;
     let found = Findings::new(file_system, direct, ring);
     let unavailable = |reason| OpenError::Unavailable {
@@ -99,7 +98,7 @@ pub fn probe(path: &Path) -> Result<ProbeReport, OpenError> {
         registered_buffers: Finding::of(&registered),
         memlock_bytes: lockable::limit_bytes(),
         memlock_exempt: lockable::is_exempt(),
-        memlock_bytes_per_queue: staging_bytes(options.depth()) as u64,
+        memlock_bytes_per_queue: options.size().staging_bytes as u64,
         ram_bytes: ram_bytes(),
         memory_limit: memory_limit(),
         backend: plan.name(),

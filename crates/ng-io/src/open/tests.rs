@@ -57,7 +57,7 @@ fn a_back_end_that_was_named_works_as_named_or_says_why_not() {
 fn io_uring_works_without_registered_buffers_and_without_direct_reads() {
     let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a directory");
     std::fs::write(dir.path().join("a"), [7; 8192]).expect("written");
-    let Ok(ring) = Ring::new(8, false) else {
+    let Ok(ring) = Ring::new(QueueSize::new(8, 0), false) else {
         return println!("left out: no io_uring here");
     };
     let found = disk_with(Err("Invalid argument"), Ok(ring));

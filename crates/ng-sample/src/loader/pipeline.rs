@@ -113,10 +113,11 @@ impl Pipeline {
         }
     }
 
-    /// How a look-ahead reads, once that is chosen.
+    /// How a look-ahead reads at present: the first batches with a short window, the others as was
+    /// chosen.
     pub fn chosen(&self) -> Option<&Chosen> {
         match &self.engine {
-            Engine::Ahead(ahead) => ahead.chosen.get(),
+            Engine::Ahead(ahead) => ahead.reads_by(),
             Engine::Each(_) | Engine::Replay(_) => None,
         }
     }

@@ -1,7 +1,7 @@
 //! [`LookAhead`]: what its threads have in common, and the sampling threads' work.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ng_io::ScratchFile;
 use ng_simd::RowDecoder;
@@ -10,7 +10,8 @@ use ng_store::{DiskCosts, RowOrder, Snapshot, TensorRef};
 use super::chosen::{Chosen, STRETCH_MIN};
 use super::pieces::Sampled;
 use super::policy::Reading;
-use super::state::{AheadShared, AheadState, ToSample};
+use super::spill::Spill;
+use super::state::{AheadShared, AheadState, Kept, ToSample};
 use crate::admission::Stage;
 use crate::clock::Wait;
 use crate::pipeline::Shared;
@@ -40,6 +41,9 @@ pub struct Settings {
     /// Sample many batches first, and let the memory of the topology serve rows then; `None` does
     /// so where it pays.
     pub two_phase: Option<bool>,
+    /// Bytes of rows that an epoch may write to disk for a while, as a multiple of those of the
+    /// tensors; `None` is 1. 0 forbids keeping samples on disk, too.
+    pub temporary_writes: Option<f64>,
     /// Where batches that are sampled first are kept, if it can be written to; else it is the
     /// directory for temporary files.
     pub spill_dir: Option<PathBuf>,
@@ -56,6 +60,8 @@ impl Settings {
             "reading rows as they are asked for does not look ahead"
         } else if self.reading == Reading::Distribute && self.two_phase == Some(false) {
             "distributing rows writes to disk, which is forbidden"
+        } else if self.reading == Reading::Window && self.two_phase == Some(true) {
+            "a window of random reads gains nothing from batches that are sampled before"
         } else {
             return Ok(());
         };
@@ -94,7 +100,12 @@ impl Settings {
     }
 
     pub(super) fn may_have_two_phases(&self) -> bool {
-        self.two_phase != Some(false) && !self.reading.is_naive()
+        self.two_phase != Some(false) && !self.reading.is_naive() && self.temporary_writes() > 0.0
+    }
+
+    /// Bytes of rows that an epoch may write for a while, as a multiple of those of the tensors.
+    pub(super) fn temporary_writes(&self) -> f64 {
+        self.temporary_writes.unwrap_or(1.0)
     }
 }
 
@@ -106,7 +117,12 @@ pub(crate) struct LookAhead {
     /// The same, with the topologies that are held in memory.
     sampler: Mutex<Sampler>,
     pub(super) settings: Settings,
+    /// How the first batches are read.
+    pub(super) begun_with: OnceLock<Chosen>,
+    /// How the others are.
     pub chosen: OnceLock<Chosen>,
+    /// Samples on disk, stretch after stretch.
+    spills: Mutex<Vec<Spill>>,
 }
 
 impl LookAhead {
@@ -118,7 +134,9 @@ impl LookAhead {
             sampler: Mutex::new(sampler.clone()),
             given: sampler,
             settings,
+            begun_with: OnceLock::new(),
             chosen: OnceLock::new(),
+            spills: Mutex::default(),
         }))
     }
 
@@ -131,12 +149,22 @@ impl LookAhead {
         self.shared.jobs.len().min(state.delivered + ahead)
     }
 
+    /// How batches are read at present.
+    pub fn reads_by(&self) -> Option<&Chosen> {
+        self.chosen.get().or_else(|| self.begun_with.get())
+    }
+
     pub(super) fn snapshot(&self) -> &Arc<Snapshot> {
         self.given.snapshot()
     }
 
     pub(super) fn decoder(&self, tensor: TensorRef) -> Option<&RowDecoder> {
         self.given.columns().tensors().find(|(known, _)| *known == tensor)?.1
+    }
+
+    /// Taken before the lock of the state, if both are.
+    pub(super) fn spills(&self) -> MutexGuard<'_, Vec<Spill>> {
+        self.spills.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn sampler(&self) -> Sampler {
@@ -177,7 +205,15 @@ impl LookAhead {
         let sample = sampler.sample_compact_admitted(&seeds, job.stream, scratch, &admit)?;
         let sampled = self.in_rows(&sampler, index, sample)?;
         drop(sampler);
-        self.shared.change(|state| state.way.sampled.insert(index, sampled));
+        let spills = self.shared.lock().way.spill_from.is_some_and(|from| index >= from);
+        let kept = if spills {
+            self.spill(&sampled)?;
+            drop(sampled);
+            Kept::Spilled
+        } else {
+            Kept::Memory(sampled)
+        };
+        self.shared.change(|state| state.way.keep(index, kept));
         Ok(())
     }
 

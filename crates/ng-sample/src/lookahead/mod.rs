@@ -15,6 +15,7 @@
 //! [`distribute`] has another way from samples to rows: through a file sorted by batch.
 
 mod chosen;
+mod decide;
 mod distribute;
 mod engine;
 mod memory;
@@ -27,6 +28,7 @@ mod reader;
 mod run;
 mod spill;
 mod state;
+mod stretch;
 mod study;
 
 pub use chosen::Chosen;

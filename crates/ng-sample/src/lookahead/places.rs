@@ -22,9 +22,6 @@ const IDLE: u32 = u32::MAX;
 /// So many places ahead memory is fetched.
 pub(crate) const NEAR: usize = 16;
 
-/// Never given up.
-const FOREVER: u32 = u32::MAX - 1;
-
 /// What is known of one slot, together because it is looked at together.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
@@ -46,6 +43,10 @@ pub(crate) struct Places {
     slot_of: Vec<u32>,
     slots: Vec<Slot>,
     free: Vec<u32>,
+    /// Slots from this one on have no memory, or lose it when their rows are not needed any more.
+    limit: u32,
+    /// Slots from `limit` on that have a row.
+    beyond: usize,
     /// Slots by the batch that they are kept for, from `due_from` on; entries that `until` denies
     /// are old.
     due: VecDeque<Vec<u32>>,
@@ -65,15 +66,39 @@ impl Places {
 
     /// How many slots there are.
     pub fn num_slots(&self) -> usize {
-        self.slots.len()
+        self.limit as usize
     }
 
-    /// `slots` free slots for a table of `rows` rows.
-    pub fn new(rows: usize, slots: usize) -> Self {
+    /// Slots up to the last one have memory from now on.
+    pub fn grow(&mut self) {
+        assert_eq!(self.beyond, 0, "slots lose their memory still");
+        self.free.extend((self.limit..self.slots.len() as u32).rev());
+        self.limit = self.slots.len() as u32;
+    }
+
+    /// Slots from `limit` on are not handed out any more; [`Places::is_shrunk`] says when they have
+    /// no rows left.
+    pub fn shrink(&mut self, limit: usize) {
+        let known = self.slots.iter().skip(limit);
+        self.beyond = known.filter(|slot| slot.row != NOWHERE).count();
+        self.limit = limit as u32;
+        self.free.retain(|slot| (*slot as usize) < limit);
+    }
+
+    /// Whether no row is left in the slots that were taken away.
+    pub fn is_shrunk(&self) -> bool {
+        self.beyond == 0
+    }
+
+    /// `slots` slots for a table of `rows` rows, of which the first `limit` are free.
+    pub fn new(rows: usize, slots: usize, limit: usize) -> Self {
+        assert!(limit <= slots, "{limit} of {slots} slots");
         Self {
             slot_of: vec_in_huge_pages(NOWHERE, rows),
             slots: vec_in_huge_pages(EMPTY, slots),
-            free: (0..slots as u32).rev().collect(),
+            free: (0..limit as u32).rev().collect(),
+            limit: limit as u32,
+            beyond: 0,
             due: VecDeque::new(),
             due_from: 1,
             idle: VecDeque::new(),
@@ -141,7 +166,13 @@ impl Places {
     /// A free slot, else the longest idle, else the one whose batch is the farthest. `None` if
     /// every slot is promised to a batch that has not been gathered.
     pub fn take_any(&mut self) -> Option<u32> {
-        self.free.pop().or_else(|| self.evict_idle()).or_else(|| self.evict_last())
+        loop {
+            let found = self.free.pop().or_else(|| self.evict_idle()).or_else(|| self.evict_last());
+            match found {
+                Some(slot) if slot >= self.limit => {}
+                found => return found,
+            }
+        }
     }
 
     /// Puts a row into a slot that was taken, and keeps it until batch `until`.
@@ -163,12 +194,6 @@ impl Places {
         debug_assert!(known.row == NOWHERE, "slot {slot} still has row {}, not {row}", known.row);
         known.row = row;
         self.slot_of[row as usize] = slot;
-    }
-
-    /// Puts a row into a slot that it never leaves.
-    pub fn put_forever(&mut self, row: u32, slot: u32) {
-        self.name(row, slot);
-        self.slots[slot as usize].until = FOREVER;
     }
 
     /// Whether every batch that was promised the slot has been gathered, and its row has come.
@@ -202,7 +227,7 @@ impl Places {
         let known = &mut self.slots[slot as usize];
         debug_assert!(known.row != NOWHERE, "slot {slot} is empty and kept until {until}");
         let until = until.max(self.due_from);
-        if known.until != FOREVER && known.until != until {
+        if known.until != until {
             known.until = until;
             let index = (until - self.due_from) as usize;
             if index >= self.due.len() {
@@ -222,7 +247,7 @@ impl Places {
     /// Nobody known wants what is in a slot any more; it may be wanted again.
     pub fn rest(&mut self, slot: u32) {
         let known = &mut self.slots[slot as usize];
-        if known.until != FOREVER && known.until != IDLE {
+        if known.until != IDLE {
             known.until = IDLE;
             self.idle.push_back(slot);
         }
@@ -257,7 +282,9 @@ impl Places {
                 let known = &self.slots[slot as usize];
                 if known.until == due && known.promised <= batch {
                     self.empty(slot);
-                    self.free.push(slot);
+                    if slot < self.limit {
+                        self.free.push(slot);
+                    }
                 }
             }
         }
@@ -276,6 +303,9 @@ impl Places {
         let known = &mut self.slots[slot as usize];
         let row = std::mem::replace(&mut known.row, NOWHERE);
         assert!(row != NOWHERE, "slot {slot} is empty and was given up once more");
+        if slot >= self.limit {
+            self.beyond -= 1;
+        }
         // Entries of `due` that were made for this row must not speak for the next one.
         known.until = NEVER;
         // The row may have come again into another slot, which keeps it.
@@ -337,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_not_taken_while_its_row_is_on_its_way() {
-        let mut places = Places::new(10, 2);
+        let mut places = Places::new(10, 2, 2);
         for row in 0..2 {
             let slot = places.take_free().unwrap_or(NOWHERE);
             places.put(row, slot, 7 + row);
@@ -359,7 +389,7 @@ mod tests {
 
     #[test]
     fn a_slot_that_was_taken_away_and_given_again_is_freed_once() {
-        let mut places = Places::new(10, 2);
+        let mut places = Places::new(10, 2, 2);
         let (first, second) = (places.take_free(), places.take_free());
         let (first, second) = (first.unwrap_or(NOWHERE), second.unwrap_or(NOWHERE));
         // An entry for batch 9 is left behind when the slot is kept for longer.

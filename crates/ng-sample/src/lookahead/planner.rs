@@ -6,6 +6,7 @@
 //! about speed alone.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use ng_store::{Merge, Snapshot, TensorMeta};
@@ -26,14 +27,43 @@ const NAIVE_GROUP: usize = 256;
 /// Batches that may be planned and not gathered.
 const OUTSTANDING_MAX: u64 = 3;
 
-/// Where the rotating scan stands.
+/// A revolution of the scan is at most so many times as long as the one before it.
+const GROWTH: u64 = 4;
+
+/// One pass of the scan over the file: a slice for each of `len` batches.
+///
+/// The first passes are short, so that the first batches come early. Each one knows how long the
+/// next one is: a row is read if a batch needs it before the scan comes by its place again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// Sweeps over the whole file for the next `window` batches, twice as many each time, so that
-    /// the first batch comes early; what was read lasts until batch `end`.
-    Ramp { window: u64, end: u64 },
-    /// One slice a batch since batch `from`.
-    Rotate { from: u64 },
+struct Revolution {
+    /// The batch of its first slice.
+    from: u64,
+    len: u64,
+    /// Length of the next one.
+    next: u64,
+}
+
+impl Revolution {
+    /// The rows of the slice of batch `t`, of `rows` in all.
+    fn slice(&self, t: u64, rows: u64) -> Range<u64> {
+        let place = |slice: u64| (slice * rows).div_ceil(self.len);
+        place(t - self.from)..place(t - self.from + 1)
+    }
+
+    /// The batch of the slice that `row` lies in when the scan comes by again.
+    fn comes_back(&self, row: u64, rows: u64) -> u64 {
+        self.from + self.len + row * self.next / rows
+    }
+
+    /// Where the rows end that the scan reaches again with batch `back`.
+    fn end_of(&self, back: u64, rows: u64) -> u64 {
+        ((back + 1 - self.from - self.len) * rows).div_ceil(self.next)
+    }
+
+    /// The batch with which the scan comes back to the last row of the slice of batch `t`.
+    fn horizon(&self, t: u64) -> u64 {
+        self.from + self.len + ((t - self.from + 1) * self.next).div_ceil(self.len) - 1
+    }
 }
 
 pub(crate) struct Planner<'a> {
@@ -46,23 +76,22 @@ pub(crate) struct Planner<'a> {
     /// Batches from `base` on that were sampled and not gathered.
     ahead: VecDeque<Registered>,
     base: u64,
-    /// Batches before this one are known to the tables' futures.
-    registered: u64,
+    /// By table: batches before this one are known to its future.
+    registered: Vec<u64>,
     /// Slots of batches that were planned and not gathered.
     outstanding: VecDeque<BatchSlots>,
     gathered: u64,
     /// Rows that were planned to be read since the last step.
     rows_read: u64,
-    phase: Phase,
+    revolution: Revolution,
 }
 
 impl<'a> Planner<'a> {
-    /// For batches from `from` on; a scan's first sweep of the file is for `sweep` of them.
+    /// For batches from `from` on, with a window of one batch.
     pub fn new(
         shared: &'a AheadShared,
         snapshot: &'a Snapshot,
         reading: Reading,
-        (window, sweep): (u64, u64),
         gap_blocks: u32,
         mut tables: Vec<Table>,
         from: u64,
@@ -72,27 +101,40 @@ impl<'a> Planner<'a> {
             shared,
             snapshot,
             reading,
-            window: window.max(1),
+            window: 1,
             gap_blocks,
+            registered: vec![from; tables.len()],
             tables,
             ahead: VecDeque::new(),
             base: from,
-            registered: from,
             outstanding: VecDeque::new(),
             gathered: from,
             rows_read: 0,
-            phase: Phase::Ramp { window: sweep.max(1), end: 0 },
+            revolution: Revolution { from, len: 1, next: 1 },
         }
+    }
+
+    /// Looks `window` batches ahead from now on; a scan does so as soon as it has grown so far.
+    pub fn set_window(&mut self, window: u64) {
+        self.window = window.max(1);
     }
 
     /// Batches that have to be sampled before step `t`, if there are so many.
     pub fn needs(&self, t: u64) -> u64 {
-        match (self.reading, self.phase) {
-            (Reading::Scan, Phase::Ramp { end, .. }) if t < end => t + 1,
-            (Reading::Scan, Phase::Ramp { window, .. }) if window < self.window => t + window,
-            (Reading::Scan | Reading::Window, _) => t + self.window,
+        match self.reading {
+            Reading::Scan => self.revolution_at(t).horizon(t),
+            Reading::Window => t + self.window,
             _ => t + 1,
         }
+    }
+
+    /// The revolution that batch `t` is part of: the present one or the next.
+    fn revolution_at(&self, t: u64) -> Revolution {
+        let Revolution { from, len, next } = self.revolution;
+        if t < from + len {
+            return self.revolution;
+        }
+        Revolution { from: from + len, len: next, next: self.window.min(next * GROWTH) }
     }
 
     /// Takes the next sampled batch.
@@ -110,21 +152,54 @@ impl<'a> Planner<'a> {
         self.ahead.push_back(Registered { sampled: Some(sampled), next });
     }
 
+    /// The first batch that was not gathered.
+    pub fn first(&self) -> u64 {
+        self.base
+    }
+
     /// Batches that were pushed so far.
     pub fn available(&self) -> u64 {
         self.base + self.ahead.len() as u64
     }
 
-    /// Reads rows that stay for ever, such as those that most batches want.
-    pub fn keep_hot(&mut self, table: usize, rows: &[u32]) -> Result<(), SampleError> {
-        let places = &mut self.tables[table].places;
-        let mut slots = Vec::with_capacity(rows.len());
-        for row in rows {
-            let Some(slot) = places.take_free() else { break };
-            places.put_forever(*row, slot);
-            slots.push(slot);
+    /// All slots have memory from now on.
+    pub fn grow(&mut self) {
+        self.tables.iter_mut().for_each(|table| table.places.grow());
+    }
+
+    /// Takes no more slots than these, by table.
+    pub fn shrink(&mut self, slots: &[usize]) {
+        let tables = self.tables.iter_mut().zip(slots);
+        tables.for_each(|(table, slots)| table.places.shrink(*slots));
+    }
+
+    /// Whether slots that were taken away have no rows left.
+    pub fn is_shrunk(&self) -> bool {
+        self.tables.iter().all(|table| table.places.is_shrunk())
+    }
+
+    /// What was pushed and not planned.
+    pub fn into_rest(self) -> Vec<Sampled> {
+        self.ahead.into_iter().filter_map(|registered| registered.sampled).collect()
+    }
+
+    /// Whether the next step waits for a batch to be gathered.
+    pub fn has_to_wait(&self) -> bool {
+        self.outstanding.len() as u64 >= OUTSTANDING_MAX
+    }
+
+    /// Takes back the slots of batches that have been gathered meanwhile.
+    pub fn look_for_gathered(&mut self) {
+        let gathered = self.shared.lock().way.gathered;
+        self.release(gathered);
+    }
+
+    /// Waits until all planned batches have been gathered.
+    pub fn wait_for_all(&mut self) -> Result<(), SampleError> {
+        while !self.outstanding.is_empty() {
+            self.wait()?;
         }
-        self.emit(self.base, table, &rows[..slots.len()], &slots)
+        Ok(())
     }
 
     /// Plans batch `t`.
@@ -185,137 +260,77 @@ impl<'a> Planner<'a> {
 
     // The rotating scan.
 
+    /// Reads the rows of the slice of batch `t` that are needed before the scan comes back to them.
     fn scan(&mut self, t: u64) -> Result<(), SampleError> {
-        loop {
-            match self.phase {
-                Phase::Ramp { end, .. } if t < end => return Ok(()),
-                Phase::Ramp { window, .. } => {
-                    // Batches from `t` on have noted nothing yet, so once those before it have been
-                    // gathered nothing that was read is needed any more, and all slots are there.
-                    while self.gathered < t {
-                        self.wait()?;
-                    }
-                    if window < self.window {
-                        let end = self.want_all(t, window);
-                        self.sweep(t, end - t, None)?;
-                        self.phase = Phase::Ramp { window: window * 2, end };
-                        return Ok(());
-                    }
-                    self.prime(t)?;
-                    self.phase = Phase::Rotate { from: t };
-                }
-                Phase::Rotate { from } => {
-                    self.want_through(t + self.window);
-                    return self.sweep(t, self.window, Some((t - from) % self.window));
-                }
+        self.revolution = self.revolution_at(t);
+        let revolution = self.revolution;
+        for index in 0..self.tables.len() {
+            let rows = self.tables[index].places.num_rows() as u64;
+            let Range { start: mut at, end } = revolution.slice(t, rows);
+            // Where the next revolution is longer, the scan comes back to the rows of one slice
+            // at different times.
+            while at < end {
+                let back = revolution.comes_back(at, rows);
+                let until = revolution.end_of(back, rows).min(end);
+                self.note_needs(index, back);
+                self.sweep(index, at..until, t, back)?;
+                at = until;
             }
         }
-    }
-
-    /// Notes what batches from `t` on want, at most `window` of them and no more than there are
-    /// free slots for; returns the end of these batches.
-    fn want_all(&mut self, t: u64, window: u64) -> u64 {
-        let mut new = vec![0; self.tables.len()];
-        for index in t..t + window {
-            let Some(sampled) = find(&self.ahead, self.base, index) else {
-                return index.max(t + 1);
-            };
-            // All of a sweep is in slots at once, so it ends before the batch that may not fit. The
-            // first one comes in any case: what has no slot now is read at its own step.
-            let full = self.tables.iter().zip(&new).any(|(table, new)| {
-                new + sampled.rows(table.tensor.owner).len() > table.places.num_free()
-            });
-            if full && index > t {
-                return index;
-            }
-            self.registered = self.registered.max(index + 1);
-            for (table, new) in self.tables.iter_mut().zip(&mut new) {
-                let Future::Last(stamps) = &mut table.future else { continue };
-                let rows = sampled.rows(table.tensor.owner);
-                let is_new = |row: &&u32| {
-                    !stamps.is_wanted(**row, t, window) && table.places.find(**row).is_none()
-                };
-                *new += rows.iter().filter(is_new).count();
-                stamps.want(&rows, index);
-            }
-        }
-        t + window
-    }
-
-    fn want_through(&mut self, end: u64) {
-        while self.registered < end {
-            let Some(sampled) = find(&self.ahead, self.base, self.registered) else { return };
-            for table in &mut self.tables {
-                let Future::Last(stamps) = &mut table.future else { continue };
-                stamps.want(&sampled.rows(table.tensor.owner), self.registered);
-            }
-            self.registered += 1;
-        }
-    }
-
-    /// Reads what the batches want before each slice comes by for the first time.
-    fn prime(&mut self, t: u64) -> Result<(), SampleError> {
-        let window = self.window;
-        for index in t..t + window - 1 {
-            let Some(sampled) = find(&self.ahead, self.base, index) else { break };
-            for table in &mut self.tables {
-                let rows = table.places.num_rows() as u64;
-                let Future::Last(stamps) = &mut table.future else { continue };
-                // Slice k comes by at batch t + k, too late for rows that an earlier batch wants.
-                let mut later = sampled.rows(table.tensor.owner).into_owned();
-                later.retain(|row| u64::from(*row) * window / rows > index - t);
-                stamps.want(&later, index);
-            }
-        }
-        self.sweep(t, window, None)?;
-        // The stamps named batches for this sweep alone. Noted anew, in order, they name the last
-        // batch that wants a row again.
-        self.registered = t;
-        self.want_through(t + window - 1);
         Ok(())
     }
 
-    /// Reads the rows of one slice, or of all, that a batch of the window wants.
-    fn sweep(&mut self, t: u64, window: u64, slice: Option<u64>) -> Result<(), SampleError> {
-        for index in 0..self.tables.len() {
-            let rows = self.tables[index].places.num_rows() as u64;
-            let range = match slice {
-                Some(s) => (s * rows).div_ceil(window)..((s + 1) * rows).div_ceil(window),
-                None => 0..rows,
-            };
-            let mut at = range.start;
-            while at < range.end {
-                let (mut wanted, mut there) = (Vec::new(), Vec::new());
-                let table = &mut self.tables[index];
-                let Future::Last(stamps) = &mut table.future else { break };
-                while at < range.end && wanted.len() < PIECE_ROWS {
-                    let row = at as u32;
-                    at += 1;
-                    // What is wanted after the window is read when the slice comes by again.
-                    let Some(distance) = stamps.last(row, t, window) else { continue };
-                    let until = (t + distance) as u32 + 1;
-                    match table.places.find(row) {
-                        Some(slot) => there.push((slot, until)),
-                        None => wanted.push((row, until)),
-                    }
+    /// Notes the rows that batches before `end` need, as far as these are sampled. A row has room
+    /// for one note: no batch beyond `end` may be noted while its slice is read.
+    fn note_needs(&mut self, index: usize, end: u64) {
+        let (registered, table) = (&mut self.registered[index], &mut self.tables[index]);
+        while *registered < end {
+            let Some(sampled) = find(&self.ahead, self.base, *registered) else { return };
+            let Future::Last(stamps) = &mut table.future else { return };
+            stamps.want(&sampled.rows(table.tensor.owner), *registered);
+            *registered += 1;
+        }
+    }
+
+    /// Reads those of `rows` that a batch from `t` on and before `back` needs.
+    fn sweep(
+        &mut self,
+        index: usize,
+        rows: Range<u64>,
+        t: u64,
+        back: u64,
+    ) -> Result<(), SampleError> {
+        let mut at = rows.start;
+        while at < rows.end {
+            let (mut wanted, mut there) = (Vec::new(), Vec::new());
+            let table = &mut self.tables[index];
+            let Future::Last(stamps) = &mut table.future else { break };
+            while at < rows.end && wanted.len() < PIECE_ROWS {
+                let row = at as u32;
+                at += 1;
+                let Some(distance) = stamps.last(row, t, back - t) else { continue };
+                let until = (t + distance) as u32 + 1;
+                match table.places.find(row) {
+                    Some(slot) => there.push((slot, until)),
+                    None => wanted.push((row, until)),
                 }
-                // Rows that are there are kept before any slot is waited for: else they would go
-                // with the batches that are gathered meanwhile, and be read again.
-                table.places.keep_all(&there);
-                while self.tables[index].places.num_free() < wanted.len() && self.gathered < t {
-                    self.wait()?;
-                }
-                let places = &mut self.tables[index].places;
-                let (mut rows, mut slots) = (Vec::new(), Vec::new());
-                for (row, until) in wanted {
-                    // Where memory ends, the row is read when its batch comes.
-                    let Some(slot) = places.take_free() else { break };
-                    places.put(row, slot, until);
-                    rows.push(row);
-                    slots.push(slot);
-                }
-                self.emit(t, index, &rows, &slots)?;
             }
+            // Rows that are there are kept before any slot is waited for: else they would go
+            // with the batches that are gathered meanwhile, and be read again.
+            table.places.keep_all(&there);
+            while self.tables[index].places.num_free() < wanted.len() && self.gathered < t {
+                self.wait()?;
+            }
+            let places = &mut self.tables[index].places;
+            let (mut rows, mut slots) = (Vec::new(), Vec::new());
+            for (row, until) in wanted {
+                // Where memory ends, the row is read when its batch comes.
+                let Some(slot) = places.take_free() else { break };
+                places.put(row, slot, until);
+                rows.push(row);
+                slots.push(slot);
+            }
+            self.emit(t, index, &rows, &slots)?;
         }
         Ok(())
     }
@@ -324,9 +339,14 @@ impl<'a> Planner<'a> {
 
     /// Tells every row that the batches up to the end of the window want when that is.
     fn look_ahead(&mut self, t: u64) {
-        while self.registered < t + self.window {
-            let Some(sampled) = find(&self.ahead, self.base, self.registered) else { return };
-            let number = self.registered as u32 + 1;
+        loop {
+            // All tables get to know a batch together.
+            let Some(registered) = self.registered.first().copied() else { return };
+            if registered >= t + self.window {
+                return;
+            }
+            let Some(sampled) = find(&self.ahead, self.base, registered) else { return };
+            let number = registered as u32 + 1;
             // Copied, because the uses of this batch are told to those before it.
             let rows = |table: &Table| sampled.rows(table.tensor.owner).into_owned();
             let rows: Vec<Vec<u32>> = self.tables.iter().map(rows).collect();
@@ -348,7 +368,7 @@ impl<'a> Planner<'a> {
                     (*batch, *place) = (number, position as u32);
                 }
             }
-            self.registered += 1;
+            self.registered.fill(registered + 1);
         }
     }
 

@@ -106,7 +106,13 @@ impl Table {
         Places::num_bytes(rows, slots) + future as u64
     }
 
-    pub fn new(reading: Reading, tensor: TensorRef, rows: usize, slots: usize) -> Self {
+    /// Of `slots` slots the first `limit` are there from the start.
+    pub fn new(
+        reading: Reading,
+        tensor: TensorRef,
+        rows: usize,
+        (slots, limit): (usize, usize),
+    ) -> Self {
         let future = match reading {
             Reading::Scan => Future::Last(Stamps::new(rows)),
             Reading::Window => {
@@ -116,7 +122,7 @@ impl Table {
             Reading::NaiveUringSieve => Future::Sieve(Sieve::new(slots)),
             _ => Future::Unknown,
         };
-        Self { tensor, places: Places::new(rows, slots), future }
+        Self { tensor, places: Places::new(rows, slots, limit), future }
     }
 }
 
@@ -143,11 +149,6 @@ impl Stamps {
             }
             self.stamps[*row as usize] = number;
         }
-    }
-
-    /// Whether a batch of the `window` that begins with `now` wants the row.
-    pub fn is_wanted(&self, row: u32, now: u64, window: u64) -> bool {
-        distance(self.stamps[row as usize], now).is_some_and(|distance| distance < window)
     }
 
     /// How many batches after `now` the row is wanted last; `None` if not within `window`, and then

@@ -1,37 +1,30 @@
-//! A stretch of batches, planned, read and gathered: all there are, or as many as were sampled
-//! before the topology made room for rows.
+//! The planning thread's work, from the first batch to the last.
 
 use ng_io::trim_allocator;
 use ng_store::TensorRef;
 use ng_types::Reservation;
 
 use super::engine::LookAhead;
-use super::memory::table_bytes;
-use super::pieces::{Resolved, Sampled};
-use super::planner::Planner;
-use super::policy::{Reading, Table};
-use super::prepare::{Prepared, PreparedTable};
-use super::reader;
+use super::memory::{Layout, distribution};
+use super::pieces::Sampled;
+use super::policy::Reading;
+use super::prepare::Prepared;
 use super::spill::Spill;
-use super::state::AheadState;
+use super::state::{Ahead, AheadState, Kept};
+use super::study::TableStudy;
 use crate::SampleError;
 use crate::buffer::Pool;
 use crate::clock::Wait;
-use crate::pipeline::{Gatherer, Memory, Rows, Slots, Source};
+use crate::pipeline::{Gatherer, Rows, Source};
 
 /// Batches that are sampled beyond those that a step needs, so that the next step finds them.
 const SAMPLED_BEYOND: u64 = 3;
 
+/// Batches that are sampled from disk, because they are needed before the topology is in memory.
+const SAMPLED_FROM_DISK: u64 = 2;
+
 /// Batches that are written down at a time.
 const SPILLED_TOGETHER: u64 = 8;
-
-/// Where the samples of a stretch come from.
-enum Feed {
-    /// The sampling threads.
-    Live,
-    /// They have been sampled.
-    Spilled(Spill),
-}
 
 impl LookAhead {
     /// The planning thread's work, from the first job to the last.
@@ -39,54 +32,34 @@ impl LookAhead {
         if self.shared.jobs.is_empty() {
             return Ok(());
         }
-        self.load_topology()?;
-        let mut first = Vec::new();
-        let mut prepared = self.prepare(&mut first)?;
-        // Set once, by this thread alone.
-        let _ = self.chosen.set(prepared.chosen.clone());
-        let chosen = &prepared.chosen;
-        self.give_back(&mut first, chosen.sampled_first.unwrap_or(chosen.window + SAMPLED_BEYOND));
-        let Some(longest) = chosen.sampled_first else {
+        // The first batches do not wait for the topology.
+        self.sample_from_disk()?;
+        let waits = self.topology_that_fits() > 0 && self.settings.reading != Reading::Distribute;
+        self.shared.change(|state| {
+            state.way.sample_before = waits.then_some(SAMPLED_FROM_DISK);
+            state.way.topology_comes = waits;
+        });
+        let mut rest = Vec::new();
+        let (mut prepared, mut studies) = self.prepare(&mut rest)?;
+        if self.settings.reading == Reading::Distribute {
+            let layout = self.study_to_distribute(&prepared, &mut studies, &mut rest)?;
             let gatherer = self.gatherer(&mut prepared)?;
-            return self.stretch(&prepared, &gatherer, 0, Feed::Live, first).map(drop);
-        };
-        let mut spill = self.sample_first(0, longest, first)?;
+            return self.distribute_all(&prepared, &layout, &gatherer, 0, rest);
+        }
+        let mut layout = self.first_layout(&mut prepared, &studies)?;
+        // Set once, by this thread alone.
+        let _ = self.begun_with.set(layout.chosen.clone());
         let gatherer = self.gatherer(&mut prepared)?;
-        let (mut from, mut regions) = (0, None);
-        loop {
-            from = match prepared.chosen.reading {
-                Reading::Distribute => {
-                    self.distribute(&prepared, &gatherer, spill, &mut regions)?
-                }
-                _ => {
-                    let feed = Feed::Spilled(spill);
-                    self.stretch(&prepared, &gatherer, from, feed, Vec::new())?
-                }
-            };
-            if from == self.shared.jobs.len() {
-                return Ok(());
+        let (mut from, mut studies) = (0, Some(studies));
+        while from < self.shared.jobs.len() {
+            if layout.chosen.reading == Reading::Distribute {
+                return self.distribute_all(&prepared, &layout, &gatherer, from, rest);
             }
-            let more = |state: &mut AheadState| (self.known(state) > from).then_some(());
-            self.shared.wait_until(Wait::PlanForSamples, more)?;
-            self.load_topology_again(&gatherer)?;
-            spill = self.sample_first(from, longest, Vec::new())?;
+            let end = self.stretch(&prepared, &layout, &gatherer, from, (rest, studies.take()))?;
+            (from, rest) = (end.at, end.rest);
+            layout = end.next.unwrap_or(layout);
         }
-    }
-
-    /// The topology once more, for the next stretch: if need be in the memory of finished batches,
-    /// and where even that is too small samples come through the store's caches.
-    fn load_topology_again(&self, gatherer: &Gatherer) -> Result<(), SampleError> {
-        match self.load_topology() {
-            Err(error) if error.is_of_memory() => {}
-            other => return other,
-        }
-        let taken = |state: &mut AheadState| state.ready.is_empty().then_some(());
-        self.shared.wait_until(Wait::PlanForSlots, taken)?;
-        gatherer.rest()?;
-        match self.load_topology() {
-            Err(error) if error.is_of_memory() => self.sample_from_disk(),
-            other => other,
-        }
+        Ok(())
     }
 
     /// Takes sampled batches in order until there are `count`, or no more are to be had. Those from
@@ -97,68 +70,201 @@ impl LookAhead {
         end: u64,
         take: &mut dyn FnMut(Sampled),
     ) -> Result<(), SampleError> {
-        self.shared.wait_until(Wait::PlanForSamples, |state| {
-            let known = self.known(state);
-            let way = &mut state.way;
-            way.sample_until = way.sample_until.max(end.min(count + SAMPLED_BEYOND));
-            while let Some(entry) = way.sampled.first_entry() {
-                if *entry.key() != way.planned_input {
-                    break;
-                }
-                way.planned_input += 1;
-                take(entry.remove());
+        loop {
+            let (taken, is_all) = self.shared.wait_until(Wait::PlanForSamples, |state| {
+                let known = self.known(state);
+                let way = &mut state.way;
+                way.sample_until = way.sample_until.max(end.min(count + SAMPLED_BEYOND));
+                let taken = take_up_to(way, count);
+                let is_enough = way.planned_input >= count.min(self.shared.jobs.len());
+                // More come when the consumer has taken some, or the topology is back.
+                let known = way.sampled_in_time(known);
+                let is_all = is_enough || way.planned_input > 0 && way.planned_input >= known;
+                (is_all || !taken.is_empty()).then_some((taken, is_all))
+            })?;
+            self.hand_on(taken, take)?;
+            if is_all {
+                return Ok(());
             }
-            let is_enough = way.planned_input >= count.min(self.shared.jobs.len());
-            // More come when the consumer has taken some.
-            let is_all = way.planned_input > 0 && way.planned_input == known;
-            (is_enough || is_all).then_some(())
-        })
+        }
     }
 
-    /// Drops batches that were sampled for the study alone; they are sampled again in their time.
-    fn give_back(&self, first: &mut Vec<Sampled>, keep: u64) {
-        let keep = (keep as usize).min(first.len());
-        let again = first.split_off(keep);
-        self.shared.change(|state| {
-            state.way.planned_input = keep as u64;
-            state.way.sample_until = keep as u64;
-            state.way.again.extend(again.into_iter().map(|sampled| sampled.index));
+    /// Takes sampled batches in order that are there, until there are `count`.
+    pub(super) fn take_what_is_sampled(
+        &self,
+        count: u64,
+        take: &mut dyn FnMut(Sampled),
+    ) -> Result<(), SampleError> {
+        let taken = self.shared.change(|state| {
+            let way = &mut state.way;
+            way.sample_until = way.sample_until.max(count + SAMPLED_BEYOND);
+            take_up_to(way, count)
         });
+        self.hand_on(taken, take)
     }
 
-    /// The first of two phases: samples the jobs that are known and frees what that took.
+    fn hand_on(
+        &self,
+        taken: Vec<(u64, Kept)>,
+        take: &mut dyn FnMut(Sampled),
+    ) -> Result<(), SampleError> {
+        for (index, kept) in taken {
+            take(match kept {
+                Kept::Memory(sampled) => sampled,
+                Kept::Spilled => self.unspill(index)?,
+            });
+        }
+        Ok(())
+    }
+
+    /// Writes a sample down, for the stretch that is sampled ahead.
+    pub(super) fn spill(&self, sampled: &Sampled) -> Result<(), SampleError> {
+        let mut spills = self.spills();
+        let Some(spill) = spills.last_mut() else { return Err(SampleError::ThreadLost) };
+        spill.write(sampled)?;
+        Ok(())
+    }
+
+    /// Reads a sample back; files of which all samples were read go.
+    fn unspill(&self, index: u64) -> Result<Sampled, SampleError> {
+        let held = {
+            let mut spills = self.spills();
+            while spills.len() > 1 && spills[0].end() <= index {
+                spills.remove(0);
+            }
+            spills.first().map_or(0, |spill| spill.num_bytes(index))
+        };
+        // Memory is waited for without the lock: others who hold memory wait for the lock.
+        let held = self.shared.admit(self.snapshot(), index, held)?;
+        match self.spills().first_mut() {
+            Some(spill) => spill.read(index, |_| Ok(held)),
+            None => Err(SampleError::ThreadLost),
+        }
+    }
+
+    // Distribution.
+
+    /// Samples the first batches, to know which rows most of them have.
+    fn study_to_distribute(
+        &self,
+        prepared: &Prepared,
+        studies: &mut [TableStudy],
+        first: &mut Vec<Sampled>,
+    ) -> Result<Layout, SampleError> {
+        self.load_topology_if_it_fits(prepared)?;
+        self.take_sampled(prepared.studied(), u64::MAX, &mut |sampled| {
+            studies.iter_mut().for_each(|study| study.add(&sampled));
+            first.push(sampled);
+        })?;
+        let mut room = self.room(prepared, studies);
+        room.bytes += prepared.topology_bytes;
+        let layout = match distribution(&room) {
+            Some(layout) => layout,
+            None => self.lay_out(&room)?,
+        };
+        // Set once, by this thread alone.
+        let _ = self.chosen.set(layout.chosen.clone());
+        Ok(layout)
+    }
+
+    /// Makes the batches from `from` on by distributing rows, stretch after stretch; `rest` was
+    /// sampled already.
+    fn distribute_all(
+        &self,
+        prepared: &Prepared,
+        layout: &Layout,
+        gatherer: &Gatherer,
+        mut from: u64,
+        mut rest: Vec<Sampled>,
+    ) -> Result<(), SampleError> {
+        let mut regions = None;
+        loop {
+            self.load_topology_again(prepared, gatherer)?;
+            let longest = layout.chosen.window;
+            let spill = self.sample_first(from, longest, &mut rest)?;
+            from = self.distribute(prepared, layout, gatherer, spill, &mut regions)?;
+            if from == self.shared.jobs.len() {
+                return Ok(());
+            }
+            let more = |state: &mut AheadState| (self.known(state) > from).then_some(());
+            self.shared.wait_until(Wait::PlanForSamples, more)?;
+        }
+    }
+
+    fn load_topology_if_it_fits(&self, prepared: &Prepared) -> Result<(), SampleError> {
+        if prepared.topology_bytes > 0 { self.load_topology() } else { Ok(()) }
+    }
+
+    /// The topology, for the next stretch: if need be in the memory of finished batches, and where
+    /// even that is too small samples come through the store's caches.
+    fn load_topology_again(
+        &self,
+        prepared: &Prepared,
+        gatherer: &Gatherer,
+    ) -> Result<(), SampleError> {
+        if self.sampler().topology_bytes() > 0 {
+            return Ok(());
+        }
+        match self.load_topology_if_it_fits(prepared) {
+            Err(error) if error.is_of_memory() => {}
+            other => return other,
+        }
+        let taken = |state: &mut AheadState| state.ready.is_empty().then_some(());
+        self.shared.wait_until(Wait::PlanForSlots, taken)?;
+        gatherer.rest()?;
+        match self.load_topology_if_it_fits(prepared) {
+            Err(error) if error.is_of_memory() => self.sample_from_disk(),
+            other => other,
+        }
+    }
+
+    /// Samples the jobs that are known, `longest` at most, and frees what that took. `rest` are the
+    /// first of them; what of it is too many for a stretch stays.
     fn sample_first(
         &self,
         from: u64,
         longest: u64,
-        first: Vec<Sampled>,
+        rest: &mut Vec<Sampled>,
     ) -> Result<Spill, SampleError> {
         let mut spill = Spill::create(from, self.settings.spill_dir.as_deref(), self.snapshot())?;
-        for sampled in first {
-            spill.write(&sampled)?;
-        }
+        let mut waiting: std::collections::VecDeque<Sampled> = rest.drain(..).collect();
+        let mut result = Ok(());
         loop {
-            // Once it is known how many may be sampled first, more are known.
+            while spill.end() < from + longest
+                && let Some(sampled) = waiting.pop_front()
+            {
+                spill.write(&sampled)?;
+            }
             let end = self.known(&self.shared.lock()).min(from + longest);
             if spill.end() >= end {
                 break;
             }
             let upto = (spill.end() + SPILLED_TOGETHER).min(end);
-            let mut result = Ok(());
             let mut write = |sampled: Sampled| {
-                if result.is_ok() {
+                if result.is_ok() && sampled.index < end {
                     result = spill.write(&sampled);
+                } else {
+                    waiting.push_back(sampled);
                 }
             };
             self.take_sampled(upto, end, &mut write)?;
-            result?;
+            std::mem::replace(&mut result, Ok(()))?;
         }
-        self.set_sampler(self.given.clone());
+        rest.extend(waiting);
+        self.drop_topology()?;
+        Ok(spill)
+    }
+
+    /// Frees the topology, and what sampling took beside it.
+    pub(super) fn drop_topology(&self) -> Result<(), SampleError> {
+        self.sample_from_disk()?;
         self.rest_samplers()?;
         // Samples were many small pieces; what the allocator kept of them is no room for rows.
         trim_allocator();
-        Ok(spill)
+        Ok(())
     }
+
+    // What all ways need.
 
     /// What gathers, with the buffers for what it makes.
     fn gatherer(&self, prepared: &mut Prepared) -> Result<Gatherer, SampleError> {
@@ -178,55 +284,6 @@ impl LookAhead {
         Gatherer::new(snapshot, &self.shared.clock, self.given.columns(), &mut source)
     }
 
-    /// Makes batches from `from` on; returns where it ends.
-    fn stretch(
-        &self,
-        prepared: &Prepared,
-        gatherer: &Gatherer,
-        from: u64,
-        feed: Feed,
-        first: Vec<Sampled>,
-    ) -> Result<u64, SampleError> {
-        let reading = prepared.chosen.reading;
-        let bytes = |table: &PreparedTable| {
-            table_bytes(reading, (table.rows, table.width), table.slots as u64)
-        };
-        let _held = self.admit(prepared.tables.iter().map(bytes).sum())?;
-        let (mut planner, slots) = self.planner(prepared, from)?;
-        first.into_iter().for_each(|sampled| planner.push(sampled));
-        self.shared.change(|state| state.way.stretch_end = None);
-        std::thread::scope(|scope| {
-            let read = || reader::read(&self.shared, self.snapshot(), reading, &slots);
-            let gather = || self.gather_slots(gatherer, &slots);
-            let started = self.shared.start_in(scope, "ng-read", read);
-            let started = started.and_then(|()| self.shared.start_in(scope, "ng-gather", gather));
-            let end = started.and_then(|()| self.run(prepared, planner, from, feed));
-            // The other threads end by either.
-            end.inspect(|end| self.shared.change(|state| state.way.stretch_end = Some(*end)))
-                .map_err(|error| {
-                    self.shared.fail(error);
-                    SampleError::Stopped
-                })
-        })
-    }
-
-    /// The gathering thread's work, until the stretch ends.
-    fn gather_slots(&self, gatherer: &Gatherer, slots: &[Slots]) -> Result<(), SampleError> {
-        let next = |state: &mut AheadState| {
-            if state.way.stretch_end == Some(state.way.gathered) {
-                return Some(None);
-            }
-            let has_room = (state.ready.len() as u64) < self.shared.prefetch;
-            if has_room { state.way.next_complete().map(Some) } else { None }
-        };
-        while let Some(resolved) = self.shared.wait_until(Wait::GatherForRows, next)? {
-            let Resolved { sampled, slots: places, rows_read } = resolved;
-            let rows = Rows { places: &places, memory: Memory::Slots(slots) };
-            self.finish(gatherer, sampled, &rows, rows_read)?;
-        }
-        Ok(())
-    }
-
     /// Makes a batch of its sample and the rows at hand, and hands it over.
     pub(super) fn finish(
         &self,
@@ -244,71 +301,6 @@ impl LookAhead {
         Ok(())
     }
 
-    fn planner(
-        &self,
-        prepared: &Prepared,
-        from: u64,
-    ) -> Result<(Planner<'_>, Vec<Slots>), SampleError> {
-        let reading = prepared.chosen.reading;
-        let (mut tables, mut slots) = (Vec::new(), Vec::new());
-        for table in &prepared.tables {
-            let (count, width) = (table.slots, table.width as usize);
-            slots.push(Slots::new(width, count)?);
-            tables.push(Table::new(reading, table.tensor, table.rows as usize, count));
-        }
-        let (window, gap) = (prepared.chosen.window, prepared.costs.gap_blocks());
-        // Who has waited for many batches to be sampled can wait for one pass; each doubling from
-        // one batch on would be a pass of its own, again in every stretch.
-        let sweep = prepared.chosen.sampled_first.map_or(1, |_| window);
-        let (shared, snapshot) = (&self.shared, self.snapshot());
-        let windows = (window, sweep);
-        Ok((Planner::new(shared, snapshot, reading, windows, gap, tables, from), slots))
-    }
-
-    /// Plans batch by batch; returns where the stretch ends.
-    fn run(
-        &self,
-        prepared: &Prepared,
-        mut planner: Planner<'_>,
-        from: u64,
-        mut feed: Feed,
-    ) -> Result<u64, SampleError> {
-        for (index, table) in prepared.tables.iter().enumerate() {
-            planner.keep_hot(index, &table.hot)?;
-        }
-        let end = match &feed {
-            Feed::Live => self.shared.jobs.len(),
-            Feed::Spilled(spill) => spill.end(),
-        };
-        let mut t = from;
-        while t < end {
-            self.feed(&mut feed, &mut planner, t)?;
-            if planner.available() <= t {
-                let more = |state: &mut AheadState| (self.known(state) > t).then_some(());
-                self.shared.wait_until(Wait::PlanForSamples, more)?;
-                continue;
-            }
-            let resolved = planner.step(t)?;
-            t += 1;
-            self.shared.change(|state| state.way.resolved.push_back(resolved));
-        }
-        Ok(end)
-    }
-
-    /// Gives the planner the samples that step `t` wants.
-    fn feed(&self, feed: &mut Feed, planner: &mut Planner<'_>, t: u64) -> Result<(), SampleError> {
-        let needs = planner.needs(t);
-        match feed {
-            Feed::Live => self.take_sampled(needs, u64::MAX, &mut |sampled| planner.push(sampled)),
-            Feed::Spilled(spill) => {
-                while planner.available() < needs.min(spill.end()) {
-                    planner.push(self.read_back(spill, planner.available())?);
-                }
-                Ok(())
-            }
-        }
-    }
-
     /// Memory that was planned for the whole. Others may use it until their batch is over.
     pub(super) fn admit(&self, bytes: u64) -> Result<Reservation, SampleError> {
         self.shared.admit(self.snapshot(), 0, bytes)
@@ -318,4 +310,10 @@ impl LookAhead {
     pub(super) fn read_back(&self, spill: &mut Spill, index: u64) -> Result<Sampled, SampleError> {
         spill.read(index, |bytes| self.shared.admit(self.snapshot(), index, bytes))
     }
+}
+
+/// Sampled batches in order, until `count` of them have been taken in all.
+fn take_up_to(way: &mut Ahead, count: u64) -> Vec<(u64, Kept)> {
+    let next = || if way.planned_input < count { way.take_next() } else { None };
+    std::iter::from_fn(next).collect()
 }

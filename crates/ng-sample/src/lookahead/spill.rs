@@ -1,8 +1,9 @@
-//! Sampled batches on disk, in order, while the memory that sampling took serves rows.
+//! Sampled batches on disk, while the memory that sampling took serves rows.
 //!
 //! The file has no name: it goes when the process goes, however that ends. What it holds is read
 //! back by the same process, so it has no format that outlives it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -20,8 +21,8 @@ pub(crate) struct Spill {
     snapshot: Arc<Snapshot>,
     file: ScratchFile,
     first: u64,
-    /// Where each begins, and where the last ends.
-    offsets: Vec<u64>,
+    /// Where each is: its first byte and its length. Threads finish their samples in any order.
+    places: BTreeMap<u64, (u64, usize)>,
     bytes: Vec<u8>,
 }
 
@@ -46,7 +47,13 @@ impl Spill {
     ) -> Result<Self, ScratchError> {
         let file = scratch_in(directory, snapshot)?;
         let snapshot = Arc::clone(snapshot);
-        Ok(Self { snapshot, file, first, offsets: vec![0], bytes: Vec::new() })
+        Ok(Self { snapshot, file, first, places: BTreeMap::new(), bytes: Vec::new() })
+    }
+
+    /// Nothing was written yet, and `first` will be the first batch.
+    pub fn start_at(&mut self, first: u64) {
+        assert!(self.places.is_empty(), "samples were written already");
+        self.first = first;
     }
 
     /// The first batch.
@@ -54,14 +61,13 @@ impl Spill {
         self.first
     }
 
-    /// The batch after the last one.
+    /// The batch after the last one, once all before it were written.
     pub fn end(&self) -> u64 {
-        self.first + self.offsets.len() as u64 - 1
+        self.first + self.places.len() as u64
     }
 
-    /// Appends the next batch.
+    /// Writes a batch.
     pub fn write(&mut self, sampled: &Sampled) -> Result<(), ScratchError> {
-        assert_eq!(sampled.index, self.end(), "samples are kept in the order of the jobs");
         let (bytes, catalog) = (&mut self.bytes, self.snapshot.catalog());
         bytes.clear();
         let CompactSample { nodes, edges, .. } = &sampled.sample;
@@ -73,8 +79,14 @@ impl Spill {
             record::put_all(bytes, rows.iter().map(|row| row.to_le_bytes()));
         }
         let at = self.file.append(&self.bytes)?;
-        self.offsets.push(at + self.bytes.len() as u64);
+        let before = self.places.insert(sampled.index, (at, self.bytes.len()));
+        assert!(before.is_none(), "the sample of batch {} was written before", sampled.index);
         Ok(())
+    }
+
+    /// Bytes that batch `index` takes in memory.
+    pub fn num_bytes(&self, index: u64) -> u64 {
+        self.places[&index].1 as u64
     }
 
     /// Reads batch `index` back; `held` pays for it.
@@ -83,11 +95,10 @@ impl Spill {
         index: u64,
         held: impl FnOnce(u64) -> Result<Reservation, SampleError>,
     ) -> Result<Sampled, SampleError> {
-        let at = (index - self.first) as usize;
-        let range = self.offsets[at]..self.offsets[at + 1];
-        let held = held(range.end - range.start)?;
-        self.bytes.resize((range.end - range.start) as usize, 0);
-        self.file.read_exact_at(range.start, &mut self.bytes)?;
+        let (at, len) = self.places[&index];
+        let held = held(len as u64)?;
+        self.bytes.resize(len, 0);
+        self.file.read_exact_at(at, &mut self.bytes)?;
         let catalog = self.snapshot.catalog();
         let decoded = record::decode(&self.bytes, index, catalog.node_types.len(), catalog);
         // What was written is what is read, so this is a defect and not damage.

@@ -1,6 +1,6 @@
 //! What the threads of a look-ahead share beside finished batches: queues between its stages.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::pieces::{Piece, Resolved, Sampled};
@@ -24,15 +24,29 @@ pub(crate) type AheadState = State<Ahead>;
 /// A look-ahead's state with its lock.
 pub(crate) type AheadShared = Shared<Ahead>;
 
+/// A batch that was sampled.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    Memory(Sampled),
+    /// On disk.
+    Spilled,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     /// The first job that no thread has begun.
     pub begun: u64,
-    /// Jobs that were done too early and are done again.
-    pub again: BTreeSet<u64>,
+    /// Jobs that threads are sampling.
+    pub sampling: usize,
     /// Batches from this one on are not sampled yet.
     pub sample_until: u64,
-    pub sampled: BTreeMap<u64, Sampled>,
+    /// Nor are those from this one on, before the topology is in memory.
+    pub sample_before: Option<u64>,
+    /// It is on its way there.
+    pub topology_comes: bool,
+    /// Samples from this batch on go to disk.
+    pub spill_from: Option<u64>,
+    pub sampled: BTreeMap<u64, Kept>,
     /// The next sampled batch that the planner takes.
     pub planned_input: u64,
     /// Read, or being read: pieces by step, and those that nobody has begun.
@@ -56,15 +70,48 @@ impl Ahead {
         if rests < self.rests {
             return Some(ToSample::Rest);
         }
-        if let Some(again) = self.again.first().copied() {
-            let is_due = again < self.sample_until;
-            return is_due.then(|| self.again.pop_first().map(ToSample::Job)).flatten();
-        }
-        if self.begun >= self.sample_until.min(known) {
+        let until = self.sample_until.min(self.sample_before.unwrap_or(u64::MAX));
+        if self.begun >= until.min(known) {
             return None;
         }
         self.begun += 1;
+        self.sampling += 1;
         Some(ToSample::Job(self.begun - 1))
+    }
+
+    /// Batches before this one can be waited for, of `known` ones.
+    pub fn sampled_in_time(&self, known: u64) -> u64 {
+        match self.sample_before {
+            Some(before) if !self.topology_comes => known.min(before),
+            _ => known,
+        }
+    }
+
+    /// A thread has sampled a batch.
+    pub fn keep(&mut self, index: u64, kept: Kept) {
+        self.sampling -= 1;
+        self.sampled.insert(index, kept);
+    }
+
+    /// The next sampled batch in order, if it is there.
+    pub fn take_next(&mut self) -> Option<(u64, Kept)> {
+        let entry = self.sampled.first_entry()?;
+        let index = *entry.key();
+        if index != self.planned_input {
+            return None;
+        }
+        self.planned_input += 1;
+        Some((index, entry.remove()))
+    }
+
+    /// Whether the next sampled batch in order is there.
+    pub fn has_next(&self) -> bool {
+        self.sampled.contains_key(&self.planned_input)
+    }
+
+    /// Whether all batches before `end` are sampled.
+    pub fn is_sampled_through(&self, end: u64) -> bool {
+        self.begun >= end && self.sampling == 0
     }
 
     /// The next batch that can be gathered, if its rows are there.

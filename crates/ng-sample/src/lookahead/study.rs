@@ -5,7 +5,7 @@
 //! for windows that are longer. The costs are sums over requests of max(1 / reads a second,
 //! bytes / bytes a second).
 
-use ng_io::BLOCK_BYTES;
+use ng_io::{BLOCK_BYTES, vec_in_huge_pages};
 use ng_store::{DiskCosts, TensorRef};
 
 use super::distribute::Extent;
@@ -24,10 +24,12 @@ pub(crate) struct TableStudy {
     pub tensor: TensorRef,
     pub rows: u64,
     pub width: u64,
-    /// By row: the first batch that wants it.
+    /// By row: the first batch that has it.
     first: Vec<u8>,
-    /// By row: how many batches want it.
+    /// By row: how many batches have it.
     count: Vec<u8>,
+    /// By row: the last batch that has it.
+    last: Vec<u8>,
     /// Rows by (count, first).
     both: Vec<[u32; BATCHES_MAX]>,
     /// Pairs of uses of a row with so many batches between.
@@ -37,35 +39,58 @@ pub(crate) struct TableStudy {
 }
 
 impl TableStudy {
-    /// Looks at `batches`.
-    pub fn new(tensor: TensorRef, rows: u64, width: u64, batches: &[Sampled]) -> Self {
-        let mut first = vec![NEVER; rows as usize];
-        let mut count = vec![0_u8; rows as usize];
-        let mut last = vec![NEVER; rows as usize];
-        let mut gaps = vec![0; BATCHES_MAX + 1];
-        let mut wanted = 0;
-        let batches = &batches[..batches.len().min(BATCHES_MAX - 1)];
-        for (index, sampled) in batches.iter().enumerate() {
-            for row in sampled.rows(tensor.owner).iter() {
-                let row = *row as usize;
-                if last[row] == index as u8 {
-                    continue;
-                }
-                if last[row] != NEVER {
-                    gaps[index - usize::from(last[row])] += 1;
-                }
-                last[row] = index as u8;
-                first[row] = first[row].min(index as u8);
-                count[row] += 1;
-                wanted += 1;
+    /// Bytes for a table of `rows` rows.
+    pub fn num_bytes(rows: u64) -> u64 {
+        3 * rows + (BATCHES_MAX * BATCHES_MAX * 4) as u64
+    }
+
+    /// A study without batches.
+    pub fn new(tensor: TensorRef, rows: u64, width: u64) -> Self {
+        let of_rows = |value| vec_in_huge_pages(value, rows as usize);
+        Self {
+            tensor,
+            rows,
+            width,
+            first: of_rows(NEVER),
+            count: of_rows(0),
+            last: of_rows(NEVER),
+            both: vec![[0; BATCHES_MAX]; BATCHES_MAX],
+            gaps: vec![0; BATCHES_MAX + 1],
+            batches: 0,
+            wanted: 0,
+        }
+    }
+
+    /// Counts the rows of the next batch. Batches beyond the first [`BATCHES_MAX`] - 1 are ignored:
+    /// their numbers have one byte.
+    pub fn add(&mut self, sampled: &Sampled) {
+        if self.batches == BATCHES_MAX - 1 {
+            return;
+        }
+        let index = self.batches as u8;
+        for row in sampled.rows(self.tensor.owner).iter() {
+            let row = *row as usize;
+            let (first, count) = (&mut self.first[row], &mut self.count[row]);
+            if self.last[row] == index {
+                continue;
             }
+            if self.last[row] == NEVER {
+                *first = index;
+            } else {
+                self.gaps[usize::from(index - self.last[row])] += 1;
+                self.both[usize::from(*count)][usize::from(*first)] -= 1;
+            }
+            *count += 1;
+            self.both[usize::from(*count)][usize::from(*first)] += 1;
+            self.last[row] = index;
+            self.wanted += 1;
         }
-        let mut both = vec![[0; BATCHES_MAX]; BATCHES_MAX];
-        for (count, first) in count.iter().zip(&first).filter(|(count, _)| **count > 0) {
-            both[usize::from(*count)][usize::from(*first)] += 1;
-        }
-        let batches = batches.len();
-        Self { tensor, rows, width, first, count, both, gaps, batches, wanted }
+        self.batches += 1;
+    }
+
+    /// Batches that were counted.
+    pub fn batches(&self) -> usize {
+        self.batches
     }
 
     /// Rows a batch wants on average.
@@ -82,25 +107,13 @@ impl TableStudy {
         Extent { rows: self.rows, width: self.width, by_count, largest }
     }
 
-    /// Rows that more than `common` of the batches want, and nothing else about them.
-    pub fn num_hot(&self, common: usize) -> u64 {
-        self.both.iter().skip(common).flatten().map(|rows| u64::from(*rows)).sum()
-    }
-
-    /// These rows, ascending.
-    pub fn hot(&self, common: usize) -> Vec<u32> {
-        let rows = self.count.iter().enumerate();
-        let hot = rows.filter(|(_, count)| usize::from(**count) >= common.max(1));
-        hot.map(|(row, _)| row as u32).collect()
-    }
-
-    /// Distinct rows below `common` that 1, 2, ... `window` batches in a row want.
+    /// Distinct rows that 1, 2, ... `window` batches in a row have.
     ///
     /// Beyond what was looked at, each batch adds as many as one of the last quarter did. Batches
     /// add ever fewer, so these are too many rather than too few.
-    fn distinct(&self, common: usize, window: usize) -> Vec<u64> {
+    fn distinct(&self, window: usize) -> Vec<u64> {
         let mut added = vec![0; self.batches];
-        for by_first in self.both.iter().take(common) {
+        for by_first in &self.both {
             for (sum, rows) in added.iter_mut().zip(by_first) {
                 *sum += u64::from(*rows);
             }
@@ -116,10 +129,10 @@ impl TableStudy {
         added
     }
 
-    /// Slots that a rotating scan over `window` batches needs beside the hot rows, with `lag`
-    /// slices that were read and not used yet.
-    pub fn scan_slots(&self, common: usize, window: usize, lag: u64) -> u64 {
-        let distinct = self.distinct(common, window);
+    /// Slots that a rotating scan over `window` batches needs, with `lag` slices that were read and
+    /// not used yet.
+    pub fn scan_slots(&self, window: usize, lag: u64) -> u64 {
+        let distinct = self.distinct(window);
         let sum: u64 = distinct.iter().sum();
         let window = window.max(1) as u64;
         let slice = distinct.last().map_or(0, |all| all / window);
@@ -128,13 +141,12 @@ impl TableStudy {
 
     /// Seconds of the device a batch for a rotating scan, and its requests and bytes. A window
     /// that is longer than what was looked at is taken to read the whole file.
-    pub fn scan_cost(&self, common: usize, window: usize, costs: &DiskCosts) -> Cost {
+    pub fn scan_cost(&self, window: usize, costs: &DiskCosts) -> Cost {
         let gap = u64::from(costs.gap_blocks());
         let block = BLOCK_BYTES as u64;
         let mut requests = Requests { costs: *costs, open: None, total: Cost::default() };
-        for (row, (first, count)) in self.first.iter().zip(&self.count).enumerate() {
-            let wanted = usize::from(*first) < window && usize::from(*count) < common;
-            if wanted || window > self.batches {
+        for (row, first) in self.first.iter().enumerate() {
+            if usize::from(*first) < window || window > self.batches {
                 let start = row as u64 * self.width;
                 requests.add(start / block, (start + self.width).div_ceil(block), gap);
             }

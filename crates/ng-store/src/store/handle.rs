@@ -50,6 +50,12 @@ pub struct Store {
 /// written a whole store meanwhile.
 pub(crate) const REPLACED_MAX: u32 = 100;
 
+/// Reads in flight of a thread take this share of the budget; at least the first of these bytes,
+/// unless the queue is short, and at most the second.
+const STAGING_SHARE: u64 = 256;
+const STAGING_BYTES: [u64; 2] = [2 << 20, 16 << 20];
+const BYTES_PER_READ: u64 = 32 << 10;
+
 /// Why nothing is written where somebody shares the writer's lock and does not write.
 const KEPT_AWAY: &str = "somebody keeps writers away, as an import does that replaces the store";
 
@@ -84,8 +90,15 @@ impl Store {
         options: &OpenOptions,
     ) -> Result<Self, OpenError> {
         let name = path.display().to_string();
-        let io_options =
-            ng_io::OpenOptions { queue_depth: options.queue_depth, ..Default::default() };
+        let limit = options.memory.unwrap_or_else(|| ng_io::usable_memory_bytes() / 4);
+        // Long reads fill a device only if many of them are in flight.
+        let least = (options.queue_depth as u64 * BYTES_PER_READ).min(STAGING_BYTES[0]);
+        let staging_bytes = (limit / STAGING_SHARE).clamp(least, STAGING_BYTES[1]) as usize;
+        let io_options = ng_io::OpenOptions {
+            queue_depth: options.queue_depth,
+            staging_bytes,
+            ..Default::default()
+        };
         let opened = ng_io::open_named(place, options.backend, &io_options);
         let opened = opened.map_err(|error| open_error(path, error))?;
         let reader = Reader::in_directory(opened.disk, path);

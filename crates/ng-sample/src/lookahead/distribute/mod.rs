@@ -18,6 +18,7 @@ use ng_io::{Region, ScratchFile};
 use ng_store::TensorRef;
 
 use super::engine::LookAhead;
+use super::memory::Layout;
 use super::prepare::Prepared;
 use super::spill::{Spill, scratch_in};
 use crate::SampleError;
@@ -55,11 +56,12 @@ impl LookAhead {
     pub(super) fn distribute(
         &self,
         prepared: &Prepared,
+        layout: &Layout,
         gatherer: &Gatherer,
         mut spill: Spill,
         regions: &mut Option<ScratchFile>,
     ) -> Result<u64, SampleError> {
-        let bytes = prepared.chosen.slot_bytes;
+        let bytes = layout.chosen.slot_bytes;
         let _held = self.admit(bytes)?;
         let batches = spill.end() - spill.first();
         let uses = self.count(prepared, &mut spill)?;

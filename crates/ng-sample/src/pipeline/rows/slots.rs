@@ -43,6 +43,21 @@ impl Slots {
         (count.div_ceil(SHARDS).max(1) * SHARDS * width) as u64
     }
 
+    /// The largest multiple of what has memory of its own that is not above `slots`, of `count`.
+    pub fn whole_shards(slots: usize, count: usize) -> usize {
+        let per_shard = count.div_ceil(SHARDS).max(1);
+        if slots >= count { count } else { slots / per_shard * per_shard }
+    }
+
+    /// Gives back the memory of the slots from `first` on, which begin a shard and have no rows.
+    pub fn rest_from(&self, first: usize) -> Result<(), SampleError> {
+        for shard in self.shards.iter().skip(first.div_ceil(self.per_shard)) {
+            let mut memory = shard.write().unwrap_or_else(PoisonError::into_inner);
+            *memory = region(self.per_shard * self.width)?;
+        }
+        Ok(())
+    }
+
     fn place(&self, slot: u32) -> (usize, usize) {
         let slot = slot as usize;
         (slot / self.per_shard, slot % self.per_shard * self.width)

@@ -1,0 +1,370 @@
+//! A stretch of batches, planned, read and gathered with the same slots.
+
+use std::thread::Scope;
+
+use ng_types::Reservation;
+
+use super::engine::LookAhead;
+use super::memory::{Layout, longest_scan};
+use super::pieces::{Resolved, Sampled};
+use super::planner::Planner;
+use super::policy::{Reading, Table};
+use super::prepare::Prepared;
+use super::reader;
+use super::spill::Spill;
+use super::state::AheadState;
+use super::study::TableStudy;
+use crate::SampleError;
+use crate::clock::Wait;
+use crate::pipeline::{Gatherer, Memory, Rows, Slots};
+
+/// Batches that are planned at most before it is decided how the others are read.
+const UNDECIDED_MAX: u64 = 4;
+
+/// Where a stretch ended.
+pub(super) struct End {
+    pub at: u64,
+    /// Batches that were sampled and not planned.
+    pub rest: Vec<Sampled>,
+    /// How the next stretch reads; `None` if there is none.
+    pub next: Option<Layout>,
+}
+
+/// Where the lists are that batches are sampled from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lists {
+    /// In memory, or on disk if they do not fit. Batches are sampled as they are needed.
+    Needed,
+    /// In memory, or on the way there. Batches are sampled to disk up to `end`.
+    Ahead { end: u64 },
+    /// Not in memory, which is slots now: batches before `end` are sampled.
+    Gone { end: u64 },
+    /// The slots get their memory back first.
+    Leaving { end: u64 },
+}
+
+/// The slots of a stretch, and what pays for them.
+struct Memories<'a> {
+    slots: &'a [Slots],
+    /// Of the slots that come and go with the topology.
+    grown: Option<Reservation>,
+    grown_bytes: u64,
+    window: u64,
+    grown_window: u64,
+    /// Batches that are sampled ahead at a time.
+    longest: u64,
+}
+
+impl LookAhead {
+    /// Makes batches from `from` on, with those that were sampled already.
+    pub(super) fn stretch(
+        &self,
+        prepared: &Prepared,
+        layout: &Layout,
+        gatherer: &Gatherer,
+        from: u64,
+        (rest, studies): (Vec<Sampled>, Option<Vec<TableStudy>>),
+    ) -> Result<End, SampleError> {
+        let (mut held, grown_bytes) = (0, self.grown_bytes(prepared, layout));
+        for (table, (slots, grown)) in
+            prepared.tables.iter().zip(layout.slots.iter().zip(&layout.grown))
+        {
+            held += Slots::num_bytes(table.width as usize, *grown);
+            held += Table::num_bytes(layout.chosen.reading, table.rows as usize, *grown);
+            let _ = slots;
+        }
+        let _held = self.admit(held - grown_bytes)?;
+        let (mut planner, slots) = self.planner(prepared, layout, from)?;
+        rest.into_iter().for_each(|sampled| planner.push(sampled));
+        self.shared.change(|state| state.way.stretch_end = None);
+        let memories = Memories {
+            slots: &slots,
+            grown: None,
+            grown_bytes,
+            window: layout.chosen.window,
+            grown_window: layout.chosen.window,
+            longest: 0,
+        };
+        std::thread::scope(|scope| {
+            let read =
+                || reader::read(&self.shared, self.snapshot(), layout.chosen.reading, &slots);
+            let gather = || self.gather_slots(gatherer, &slots);
+            let started = self.shared.start_in(scope, "ng-read", read);
+            let started = started.and_then(|()| self.shared.start_in(scope, "ng-gather", gather));
+            let end = started
+                .and_then(|()| self.run(scope, (prepared, layout), planner, studies, memories));
+            // The other threads end by either.
+            end.inspect(|end| self.shared.change(|state| state.way.stretch_end = Some(end.at)))
+                .map_err(|error| {
+                    self.shared.fail(error);
+                    SampleError::Stopped
+                })
+        })
+    }
+
+    /// Bytes of the slots that come when the topology goes.
+    fn grown_bytes(&self, prepared: &Prepared, layout: &Layout) -> u64 {
+        let tables = prepared.tables.iter().zip(layout.slots.iter().zip(&layout.grown));
+        let of = |(table, (slots, grown)): (&super::prepare::PreparedTable, (&usize, &usize))| {
+            let width = table.width as usize;
+            let bytes = Slots::num_bytes(width, *grown);
+            if slots == grown { 0 } else { bytes - (slots * width) as u64 }
+        };
+        tables.map(of).sum()
+    }
+
+    /// The gathering thread's work, until the stretch ends.
+    fn gather_slots(&self, gatherer: &Gatherer, slots: &[Slots]) -> Result<(), SampleError> {
+        let next = |state: &mut AheadState| {
+            if state.way.stretch_end == Some(state.way.gathered) {
+                return Some(None);
+            }
+            let has_room = (state.ready.len() as u64) < self.shared.prefetch;
+            if has_room { state.way.next_complete().map(Some) } else { None }
+        };
+        while let Some(resolved) = self.shared.wait_until(Wait::GatherForRows, next)? {
+            let Resolved { sampled, slots: places, rows_read } = resolved;
+            let rows = Rows { places: &places, memory: Memory::Slots(slots) };
+            self.finish(gatherer, sampled, &rows, rows_read)?;
+        }
+        Ok(())
+    }
+
+    fn planner(
+        &self,
+        prepared: &Prepared,
+        layout: &Layout,
+        from: u64,
+    ) -> Result<(Planner<'_>, Vec<Slots>), SampleError> {
+        let reading = layout.chosen.reading;
+        let (mut tables, mut slots) = (Vec::new(), Vec::new());
+        for (table, (count, grown)) in
+            prepared.tables.iter().zip(layout.slots.iter().zip(&layout.grown))
+        {
+            slots.push(Slots::new(table.width as usize, *grown)?);
+            tables.push(Table::new(reading, table.tensor, table.rows as usize, (*grown, *count)));
+        }
+        let (gap, snapshot) = (prepared.costs.gap_blocks(), self.snapshot());
+        let planner = Planner::new(&self.shared, snapshot, reading, gap, tables, from);
+        Ok((planner, slots))
+    }
+
+    /// Plans batch by batch, until there are no more or another layout is better.
+    fn run<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        (prepared, layout): (&Prepared, &Layout),
+        mut planner: Planner<'_>,
+        mut studies: Option<Vec<TableStudy>>,
+        mut memories: Memories<'_>,
+    ) -> Result<End, SampleError> {
+        let end = self.shared.jobs.len();
+        let from = planner.first();
+        let mut t = from;
+        let mut lists = Lists::Needed;
+        if studies.is_some() && prepared.topology_bytes > 0 {
+            let bring = move || self.bring_topology(1, None);
+            self.shared.start_in(scope, "ng-topology", bring)?;
+        } else if studies.is_none() {
+            planner.set_window(layout.chosen.window);
+        }
+        while t < end {
+            if let Some(known) = &mut studies {
+                let count = prepared.studied();
+                let is_late = t - from >= UNDECIDED_MAX;
+                if self.study(known, layout, &mut planner, (count, is_late))? {
+                    let known = studies.take().unwrap_or_default();
+                    let next =
+                        self.decide_now((prepared, layout), &known, &mut planner, &mut memories);
+                    if let Some(next) = next {
+                        return Ok(End { at: t, rest: planner.into_rest(), next: Some(next) });
+                    }
+                    if memories.longest > 0 {
+                        lists = self.sample_ahead(memories.longest)?;
+                    }
+                }
+            }
+            lists = self.turn(scope, lists, layout, &mut planner, &mut memories)?;
+            self.feed(&mut planner, t, &mut studies)?;
+            if planner.available() <= t {
+                if matches!(lists, Lists::Gone { end } | Lists::Leaving { end } if end <= t) {
+                    // The topology comes back once the slots are free.
+                    planner.wait_for_all()?;
+                    continue;
+                }
+                let more = |state: &mut AheadState| (self.known(state) > t).then_some(());
+                self.shared.wait_until(Wait::PlanForSamples, more)?;
+                continue;
+            }
+            let resolved = planner.step(t)?;
+            t += 1;
+            self.shared.change(|state| state.way.resolved.push_back(resolved));
+        }
+        if let Some(studies) = studies {
+            self.decide_now((prepared, layout), &studies, &mut planner, &mut memories);
+        }
+        Ok(End { at: end, rest: Vec::new(), next: None })
+    }
+
+    /// Gives the planner the samples that step `t` needs.
+    fn feed(
+        &self,
+        planner: &mut Planner<'_>,
+        t: u64,
+        studies: &mut Option<Vec<TableStudy>>,
+    ) -> Result<(), SampleError> {
+        let needs = planner.needs(t);
+        if planner.available() >= needs {
+            return Ok(());
+        }
+        self.take_sampled(needs, u64::MAX, &mut |sampled| {
+            studies.iter_mut().flatten().for_each(|study| study.add(&sampled));
+            planner.push(sampled);
+        })
+    }
+
+    /// Studies what was sampled meanwhile; whether that is enough, or all there is. It waits for
+    /// samples if the next step would have to wait anyway, or if the decision is late.
+    fn study(
+        &self,
+        studies: &mut [TableStudy],
+        layout: &Layout,
+        planner: &mut Planner<'_>,
+        (count, is_late): (u64, bool),
+    ) -> Result<bool, SampleError> {
+        let mut is_enough = false;
+        while !is_enough {
+            let mut add = |sampled| {
+                studies.iter_mut().for_each(|study| study.add(&sampled));
+                planner.push(sampled);
+            };
+            self.take_what_is_sampled(count, &mut add)?;
+            is_enough = planner.available() >= count.min(self.shared.jobs.len());
+            if is_enough || !(planner.has_to_wait() || is_late) {
+                break;
+            }
+            let gathered = if is_late { u64::MAX } else { planner.first() };
+            is_enough = self.shared.wait_until(Wait::PlanForSamples, |state| {
+                let known = self.known(state).min(count);
+                let all = state.way.planned_input >= known;
+                let more = state.way.gathered > gathered || state.way.has_next();
+                (all || more).then_some(all)
+            })?;
+            planner.look_for_gathered();
+        }
+        // It may look ahead as far as there are samples.
+        let samples = planner.available() - planner.first();
+        let window = if layout.chosen.reading == Reading::Scan {
+            let longest = self.settings.window.unwrap_or(u64::MAX).min(samples.div_ceil(2));
+            longest_scan(studies, &layout.slots, longest)
+        } else {
+            layout.chosen.window.min(samples)
+        };
+        planner.set_window(window);
+        Ok(is_enough)
+    }
+
+    /// Decides how rows are read, and sets the window.
+    fn decide_now(
+        &self,
+        (prepared, layout): (&Prepared, &Layout),
+        studies: &[TableStudy],
+        planner: &mut Planner<'_>,
+        memories: &mut Memories<'_>,
+    ) -> Option<Layout> {
+        let decision = self.decide(prepared, layout, studies);
+        memories.window = decision.window;
+        memories.grown_window = decision.grown;
+        memories.longest = decision.chosen.sampled_first.unwrap_or(0);
+        planner.set_window(decision.window);
+        // Set once, by this thread alone.
+        let _ = self.chosen.set(decision.chosen);
+        decision.other
+    }
+
+    // Memory that is slots or topology.
+
+    /// Has batches sampled to disk from now on: those that no thread has begun.
+    fn sample_ahead(&self, longest: u64) -> Result<Lists, SampleError> {
+        let mut spills = self.spills();
+        let mut spill = Spill::create(0, self.settings.spill_dir.as_deref(), self.snapshot())?;
+        let end = self.shared.change(|state| {
+            let end = self.known(state);
+            let from = state.way.begun;
+            let end = end.min(from + longest);
+            state.way.spill_from = Some(from);
+            state.way.sample_until = state.way.sample_until.max(end);
+            state.way.sample_before = Some(end);
+            spill.start_at(from);
+            end
+        });
+        spills.push(spill);
+        Ok(Lists::Ahead { end })
+    }
+
+    /// Lets the topology go when all batches of the stretch are sampled, and has it come back
+    /// before they have been used up.
+    fn turn<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        lists: Lists,
+        layout: &Layout,
+        planner: &mut Planner<'_>,
+        memories: &mut Memories<'_>,
+    ) -> Result<Lists, SampleError> {
+        match lists {
+            Lists::Ahead { end } if self.shared.lock().way.is_sampled_through(end) => {
+                self.drop_topology()?;
+                // Memory that others took meanwhile is theirs.
+                memories.grown = self.snapshot().reserve(memories.grown_bytes).ok();
+                if memories.grown.is_some() {
+                    planner.grow();
+                    planner.set_window(memories.grown_window);
+                }
+                Ok(Lists::Gone { end })
+            }
+            Lists::Gone { end }
+                if end < self.shared.jobs.len()
+                    && planner.available() + 2 * memories.grown_window >= end =>
+            {
+                planner.set_window(memories.window);
+                planner.shrink(&layout.slots);
+                Ok(Lists::Leaving { end })
+            }
+            Lists::Leaving { end } if planner.is_shrunk() => {
+                if memories.grown.take().is_some() {
+                    for (slots, first) in memories.slots.iter().zip(&layout.slots) {
+                        slots.rest_from(*first)?;
+                    }
+                }
+                let directory = self.settings.spill_dir.as_deref();
+                let spill = Spill::create(end, directory, self.snapshot())?;
+                self.spills().push(spill);
+                let next = self.shared.jobs.len().min(end + memories.longest);
+                self.shared.change(|state| state.way.topology_comes = true);
+                let bring = move || self.bring_topology(0, Some(next));
+                self.shared.start_in(scope, "ng-topology", bring)?;
+                Ok(Lists::Ahead { end: next })
+            }
+            lists => Ok(lists),
+        }
+    }
+
+    /// Reads the topology into memory once `after` batches have been made, and has batches sampled
+    /// up to `until` then. Where memory is too small after all, samples come through the store's
+    /// caches.
+    fn bring_topology(&self, after: u64, until: Option<u64>) -> Result<(), SampleError> {
+        let made = |state: &mut AheadState| (state.way.gathered >= after).then_some(());
+        self.shared.wait_until(Wait::SampleForDemand, made)?;
+        match self.load_topology() {
+            Err(error) if error.is_of_memory() => {}
+            other => other?,
+        }
+        self.shared.change(|state| {
+            state.way.sample_before = until;
+            state.way.topology_comes = false;
+            state.way.sample_until = state.way.sample_until.max(until.unwrap_or(0));
+        });
+        Ok(())
+    }
+}
