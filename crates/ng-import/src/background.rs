@@ -13,6 +13,7 @@ use crate::failure::{panicked, store_error};
 use crate::importer::{NodeType, Stage};
 use crate::lists::{AddLoops, ListRules, Repeats, write_lists};
 use crate::sink::Lists;
+use crate::sort::SlotFile;
 use crate::{ImportError, Importer, SelfLoops};
 
 /// The thread that writes the topology.
@@ -33,6 +34,8 @@ struct Watch {
 pub(crate) struct Topology {
     pub parts: Vec<Part>,
     pub entries: u64,
+    /// Records that were sorted.
+    pub total: u64,
     /// What was repeated in each edge type, by its place among them.
     pub repeats: Vec<(usize, Repeats)>,
     pub span: (Instant, Instant),
@@ -130,9 +133,10 @@ impl Importer {
         }
         let watch = Arc::<Watch>::default();
         let theirs = Arc::clone(&watch);
+        let slots = Arc::clone(&self.slots);
         let spawned = std::thread::Builder::new()
             .name("ng-topology".to_owned())
-            .spawn(move || write_pieces(pieces, &theirs));
+            .spawn(move || write_pieces(pieces, total, &theirs, &slots));
         let thread = spawned.map_err(|error| ImportError::Failed {
             reason: format!("cannot start a thread: {error}"),
         })?;
@@ -190,7 +194,12 @@ impl Importer {
     }
 }
 
-fn write_pieces(pieces: Vec<Piece>, watch: &Watch) -> Result<Topology, ImportError> {
+fn write_pieces(
+    pieces: Vec<Piece>,
+    total: u64,
+    watch: &Watch,
+    slots: &SlotFile,
+) -> Result<Topology, ImportError> {
     let started = Instant::now();
     let mut parts = Vec::with_capacity(pieces.len());
     let (mut entries, mut repeats) = (0, Vec::new());
@@ -205,5 +214,6 @@ fn write_pieces(pieces: Vec<Piece>, watch: &Watch) -> Result<Topology, ImportErr
         }
         parts.push(writer.finish().map_err(store_error)?);
     }
-    Ok(Topology { parts, entries, repeats, span: (started, Instant::now()) })
+    slots.clear();
+    Ok(Topology { parts, entries, total, repeats, span: (started, Instant::now()) })
 }

@@ -2,12 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use crate::background::Topology;
 use crate::failure::store_error;
 use crate::importer::Stage;
 use crate::{ImportError, ImportReport, Importer, OnProgress, Progress};
 
 /// How often the progress callback is called while the topology is written.
 const PROGRESS_EVERY: Duration = Duration::from_millis(50);
+/// What is shown meanwhile.
+const STAGE: &str = "sort and write edges";
 
 impl Importer {
     /// Waits for the topology, checks and writes what is left, makes it durable and publishes the
@@ -24,21 +27,42 @@ impl Importer {
         self.note(result)
     }
 
-    fn end(&mut self, progress: &mut OnProgress<'_>) -> Result<ImportReport, ImportError> {
+    /// Waits until the topology is written and the runs of its sort are gone from the disk. Whoever
+    /// calls this before the first row needs room for the larger of both, and not for their sum;
+    /// nothing of the sort is hidden behind the writing of rows then.
+    ///
+    /// # Errors
+    /// Those of the sort, as [`Importer::finish`] has them.
+    pub fn wait_for_topology(&mut self, progress: &mut OnProgress<'_>) -> Result<(), ImportError> {
+        self.check_sound()?;
+        let result = self.take_topology(progress);
+        let topology = self.note(result)?;
+        self.stage = Stage::Built(topology);
+        Ok(())
+    }
+
+    /// The topology once it is written.
+    fn take_topology(&mut self, progress: &mut OnProgress<'_>) -> Result<Topology, ImportError> {
         if matches!(self.stage, Stage::Edges) {
             self.build_topology()?;
         }
-        let Stage::Topology(job) = &mut self.stage else {
-            return Err(ImportError::spec("the topology was not built"));
-        };
-        let stage = "sort and write edges";
-        while !job.is_finished() {
-            std::thread::sleep(PROGRESS_EVERY);
-            if !progress(Progress { stage, done: job.done(), total: job.total }) {
-                return Err(ImportError::Cancelled);
+        if let Stage::Topology(job) = &self.stage {
+            while !job.is_finished() {
+                std::thread::sleep(PROGRESS_EVERY);
+                if !progress(Progress { stage: STAGE, done: job.done(), total: job.total }) {
+                    return Err(ImportError::Cancelled);
+                }
             }
         }
-        let topology = job.join()?;
+        match std::mem::replace(&mut self.stage, Stage::Edges) {
+            Stage::Topology(mut job) => job.join(),
+            Stage::Built(topology) => Ok(topology),
+            Stage::Edges => Err(ImportError::spec("the topology was not built")),
+        }
+    }
+
+    fn end(&mut self, progress: &mut OnProgress<'_>) -> Result<ImportReport, ImportError> {
+        let topology = self.take_topology(progress)?;
         let publishing = Instant::now();
         for (index, repeats) in topology.repeats {
             self.note_repeats(index, repeats);
@@ -56,8 +80,8 @@ impl Importer {
         let summary = builder.commit().map_err(store_error)?;
         let place = self.place.take().ok_or_else(|| ImportError::spec("has ended"))?;
         let leftover = place.publish()?;
-        let total = job_total(self);
-        progress(Progress { stage, done: total, total });
+        let total = topology.total;
+        progress(Progress { stage: STAGE, done: total, total });
         let seconds = |(from, to): (Instant, Instant)| (to - from).as_secs_f64();
         Ok(ImportReport {
             rows: self.edge_types.iter().map(|edge_type| edge_type.rows).sum(),
@@ -76,13 +100,6 @@ impl Importer {
             leftover,
             fingerprint: format!("{:016x}", summary.fingerprint),
         })
-    }
-}
-
-fn job_total(import: &Importer) -> u64 {
-    match &import.stage {
-        Stage::Topology(job) => job.total,
-        Stage::Edges => 0,
     }
 }
 

@@ -12,7 +12,7 @@ use ng_io::ScratchFile;
 use ng_store::{BuildOptions, StoreBuilder};
 use ng_types::{EdgeTypeId, NODE_ID_BOUND, NodeTypeId};
 
-use crate::background::TopologyJob;
+use crate::background::{Topology, TopologyJob};
 use crate::failure::{scratch_error, store_error};
 use crate::place::Place;
 use crate::plan::MemoryPlan;
@@ -63,6 +63,8 @@ pub(crate) enum Stage {
     Edges,
     /// The topology is written in the background.
     Topology(TopologyJob),
+    /// The topology is written, and the runs of the sort are gone from the disk.
+    Built(Topology),
 }
 
 /// A declared node type.
@@ -325,7 +327,7 @@ impl Importer {
         self.check_sound()?;
         match self.stage {
             Stage::Edges => Ok(()),
-            Stage::Topology(_) => Err(ImportError::spec(format!(
+            Stage::Topology(_) | Stage::Built(_) => Err(ImportError::spec(format!(
                 "it is too late to {what}: the topology is being built"
             ))),
         }

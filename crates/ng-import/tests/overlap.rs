@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use common::{model, open, random_rows, stored, verify};
@@ -62,6 +63,64 @@ fn a_topology_without_tensors_hides_nothing() {
     let import = Importer::new(&path, ImportOptions::default()).unwrap();
     let report = import.finish(&mut |_| true).unwrap();
     assert!(report.hidden_share.abs() < f64::EPSILON);
+}
+
+/// Bytes on disk of files below `directory` that have no name, as the runs of a sort.
+fn unnamed_bytes(directory: &std::path::Path) -> u64 {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let runs = open.filter(|file| {
+        let target = std::fs::read_link(file.path()).unwrap_or_default();
+        target.starts_with(directory) && target.to_string_lossy().ends_with(" (deleted)")
+    });
+    runs.map(|file| std::fs::metadata(file.path()).map_or(0, |data| data.blocks() * 512)).sum()
+}
+
+#[test]
+fn the_runs_of_the_sort_are_gone_before_rows_are_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.ng");
+    let rows = random_rows(600_000, 2_000, 5);
+    let options = ImportOptions { memory: Some(8 << 20), ..ImportOptions::default() };
+    let mut import = Importer::new(&path, options).unwrap();
+    let node = import.node_type("node", Some(2_000), false).unwrap();
+    let spec = EdgeTypeSpec::between("node", "edge", "node");
+    let edges = import.edge_type(spec.clone()).unwrap();
+    let sources: Vec<u64> = rows.iter().map(|row| row.source).collect();
+    let destinations: Vec<u64> = rows.iter().map(|row| row.destination).collect();
+    let (sources, destinations) = (IdSlice::U64(&sources), IdSlice::U64(&destinations));
+    import.push_edges(edges, sources, destinations, None, None, None).unwrap();
+    assert!(unnamed_bytes(directory.path()) > 600_000 * 8 / 2);
+    import.build_topology().unwrap();
+    let mut reports = 0;
+    let mut count = |_| {
+        reports += 1;
+        true
+    };
+    import.wait_for_topology(&mut count).unwrap();
+    assert_eq!(unnamed_bytes(directory.path()), 0);
+    import.wait_for_topology(&mut |_| true).unwrap();
+    let x = import.begin_tensor(Owner::Node(node), "x", Dtype::I64, &[], None).unwrap();
+    (0..2_000_i64).for_each(|id| import.push_rows(x, &id.to_le_bytes()).unwrap());
+    let report = import.finish(&mut |_| true).unwrap();
+    assert!(report.hidden_share.abs() < f64::EPSILON);
+    assert!(report.temp_bytes > 600_000 * 8 / 2, "{report:?}");
+    verify(&path);
+    assert!(stored(&open(&path), edges) == model(&rows, &spec, 2_000));
+}
+
+#[test]
+fn a_wait_for_the_topology_that_is_stopped_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.ng");
+    let mut import = Importer::new(&path, ImportOptions::default()).unwrap();
+    import.node_type("node", None, false).unwrap();
+    let edges = import.edge_type(EdgeTypeSpec::between("node", "edge", "node")).unwrap();
+    let ids: Vec<u32> = (0..3_000_000_u32).map(|i| i.wrapping_mul(0x9E37_79B9) >> 8).collect();
+    let (sources, destinations) = (IdSlice::U32(&ids), IdSlice::U32(&ids));
+    import.push_edges(edges, sources, destinations, None, None, None).unwrap();
+    assert!(import.wait_for_topology(&mut |_| false).is_err());
+    assert!(import.push_edges(edges, sources, destinations, None, None, None).is_err());
+    assert!(common::names_in(directory.path()).is_empty());
 }
 
 #[test]

@@ -386,6 +386,14 @@ impl Importer {
         py.detach(|| self.with(ng_import::Importer::build_topology))
     }
 
+    /// Waits until the topology is written and the runs of its sort are gone from the disk.
+    #[pyo3(signature = (progress=None))]
+    fn wait_for_topology(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<()> {
+        reporting(py, progress, PyErr::from, |callback| {
+            self.with(|inner| inner.wait_for_topology(&mut |p| callback.call((p.done, p.total))))
+        })
+    }
+
     fn estimate(&self, edges: u64) -> PyResult<String> {
         errors::json(&self.with(|inner| inner.estimate(edges, 0))?)
     }

@@ -1,10 +1,11 @@
 """Feeds a `GraphPlan` to the extension's importer: the only writer of stores in Python.
 
-Edges go first, then the topology is built in the background while tensors stream. Invariant:
-whatever fails on the way, the staging folder is dropped and nothing is left at the target.
+Edges go first, then the topology is built in the background while tensors stream; where the disk
+lacks room for that, tensors wait until the runs of the sort are gone. Invariant: whatever fails on the way, the staging folder is dropped and nothing is left at the target.
 """
 
 import json
+import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -33,6 +34,8 @@ Progress = Callable[[str, int, int | None], None]
 
 # What an ordinary SSD takes; only the estimate of the time uses it.
 _TENSOR_BYTES_PER_SECOND = 5e8
+# What estimates of sizes may be wrong by.
+_ROOM = 1.1
 # Of a row on its way: as it was read, converted, handed over, and encoded.
 _COPIES = 4
 
@@ -59,7 +62,8 @@ def run_import(
     with _allowed(plan, options) as allowance:
         importer = _importer(out, options, allowance)
         try:
-            return _Run(importer, plan, options, progress or (lambda *_: None)).report()
+            shown = progress or (lambda *_: None)
+            return _Run(importer, plan, options, shown, Path(out).absolute().parent).report()
         except BaseException as error:
             # The importer's own drop would do the same; doing it here frees the disk at once.
             importer.abort()
@@ -224,13 +228,19 @@ class _Run:
     """One import: type numbers, progress counters, and the steps in order."""
 
     def __init__(
-        self, importer: _core.Importer, plan: GraphPlan, options: ImportOptions, progress: Progress
+        self,
+        importer: _core.Importer,
+        plan: GraphPlan,
+        options: ImportOptions,
+        progress: Progress,
+        folder: Path,
     ) -> None:
         self._importer, self._plan, self._options = importer, plan, options
-        self._progress = progress
+        self._progress, self._folder = progress, folder
         self._tensor_done = 0
         self._tensor_total = _chunk_bytes(plan, options)
         self._rounded = 0
+        self._rows = 0
 
     def report(self) -> dict[str, Any]:
         importer, plan = self._importer, self._plan
@@ -241,6 +251,8 @@ class _Run:
         for edge, number in zip(plan.edges, edge_ids, strict=True):
             self._push_edges(edge, number)
         importer.build_topology()
+        if self._lacks_room():
+            importer.wait_for_topology(partial(self._progress, "write"))
         for node in plan.nodes:
             for tensor in node.tensors:
                 self._push_tensor("node", node_ids[node.name], tensor, node.num_nodes)
@@ -261,11 +273,19 @@ class _Run:
             )
         return report
 
+    def _lacks_room(self) -> bool:
+        """Whether the whole store does not fit beside the runs of the sort, which are there."""
+        known = json.loads(self._importer.estimate(self._rows))
+        rows = sum(stored_estimate(tensor, self._options) for tensor in _all_tensors(self._plan))
+        free = shutil.disk_usage(self._folder).free
+        return bool(known["temp_bytes"]) and free < _ROOM * (known["disk_bytes"] + rows)
+
     def _push_edges(self, edge: EdgePlan, number: int) -> None:
         if edge.file is not None:
             is_text = isinstance(edge.file, TextColumns)
             read = self._importer.read_text if is_text else self._importer.read_npy
-            read(number, **asdict(edge.file), progress=partial(self._progress, "edges"))
+            progress = partial(self._progress, "edges")
+            self._rows += read(number, **asdict(edge.file), progress=progress)
             return
         assert edge.chunks is not None
         done = self._rounded = 0
@@ -273,6 +293,7 @@ class _Run:
             self._push_chunk(number, chunk)
             done += len(chunk.sources)
             self._progress("edges", done, edge.num_edges)
+        self._rows += done
         if self._rounded:
             triple = f"({edge.source}, {edge.relation}, {edge.destination})"
             where = f"{self._plan.origin}, edge type {triple}"

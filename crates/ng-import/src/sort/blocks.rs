@@ -53,6 +53,12 @@ impl SlotFile {
         self.lock().written_bytes
     }
 
+    /// Gives all slots back to the disk; nobody needs what is in them.
+    pub(crate) fn clear(&self) {
+        // Whole slots, so that the last block of the file goes, too.
+        self.scratch.discard(0..self.peak_bytes());
+    }
+
     /// How many records one slot holds, whatever the width of their ids.
     pub(super) fn capacity<R: Record>(&self, layout: Layout) -> usize {
         self.slot_bytes / R::spilled_bytes(layout, true)
