@@ -11,6 +11,8 @@ use crate::sort::{Full, Record, Sorted};
 
 /// Entries that are handed over at once.
 const RUN_LEN: usize = 4096;
+/// Records that are looked through at once for those that repeat another.
+const DISTINCT_LEN: usize = 64 << 10;
 
 /// What sorting showed about the edges of a type.
 #[derive(Clone, Copy, Debug, Default)]
@@ -156,7 +158,7 @@ fn write_sorted<R: ListRecord>(
     writer: &mut dyn ListWriter,
     sorted_entries: &mut dyn FnMut(u64) -> Result<(), ImportError>,
 ) -> Result<(u64, Repeats), ImportError> {
-    let plain = !rules.unique && rules.add_loops.is_none() && !rules.has_columns;
+    let plain = rules.add_loops.is_none() && !rules.has_columns;
     let mut last: Option<R> = None;
     let (mut entries, mut repeated) = (0, 0);
     let mut count_slice = |slice: &[R]| {
@@ -168,12 +170,22 @@ fn write_sorted<R: ListRecord>(
         sorted_entries(slice.len() as u64)
     };
     let count = if plain {
-        let mut run = Vec::new();
+        let (mut run, mut distinct, mut last) = (Vec::new(), Vec::new(), None);
         sorted.for_each(&mut |slice| {
             count_slice(slice)?;
-            write_plain(slice, &mut run, writer)
+            if !rules.unique {
+                return write_plain(slice, &mut run, writer);
+            }
+            slice.chunks(DISTINCT_LEN).try_for_each(|part| {
+                distinct.clear();
+                distinct.extend(part.iter().copied().filter(|record| {
+                    let before = last.replace(*record);
+                    before.is_none_or(|before: R| !before.repeats(record))
+                }));
+                write_plain(&distinct, &mut run, writer)
+            })
         })?;
-        entries
+        if rules.unique { entries - repeated } else { entries }
     } else {
         let mut builder =
             ListBuilder { rules, writer, list: None, run: Vec::new(), count: 0, next: 0 };

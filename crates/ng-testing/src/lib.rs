@@ -1,11 +1,13 @@
-//! Test doubles, used by tests alone: disks that fail, and disks that are looked into.
+//! Test doubles and generated graphs, used by tests and benchmarks alone: disks that fail, disks that
+//! are looked into, citations.
 //!
-//! What lives here: [`MemDisk`], [`FaultDisk`], [`CrashDisk`], and what the errors of every crate
+//! What lives here: [`MemDisk`], [`FaultDisk`], [`CrashDisk`], [`Citations`], and what the errors of every crate
 //! are tested for. What must not: anything that a shipped crate needs. The faults that are played
 //! here are those of `docs/crash-model.md`, and that document comes first: a fault that it does not
 //! name is not played, one that it names is.
 #![forbid(unsafe_code)]
 
+mod citations;
 mod crash;
 mod fault;
 mod fault_disk;
@@ -14,6 +16,7 @@ mod mem_locks;
 mod messages;
 mod random;
 
+pub use citations::Citations;
 pub use crash::{CrashDisk, CrashImage, ImageChoice, ImageKind};
 pub use fault::{Fault, FaultCounts, FaultPlan, Odds};
 pub use fault_disk::FaultDisk;
