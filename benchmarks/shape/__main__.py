@@ -34,7 +34,7 @@ from ..places import BENCH, ROOT
 from . import table
 from .plan import SHAPES, Plan, lack_of_room
 from .steps import Spec
-from .watch import Watch
+from .watch import Watch, folder_bytes
 
 ALL = ["import", "verify", "epoch", "accuracy", "naive", "update", "compiled"]
 EXAMPLE = ROOT / "target" / "release" / "examples" / "citations"
@@ -49,6 +49,7 @@ class Run:
         self.args, self.plan = args, plan
         self.folder: Path = args.out
         self.store = self.folder / f"{plan.shape.name}-{plan.scale:g}.ng"
+        self.others = folder_bytes(self.folder) - folder_bytes(self.store)
         self.found: dict[str, Any] = {}
         # Whole numbers in the order of hashing, and the same threads of torch wherever it runs.
         self.environment = {**os.environ, "PYTHONHASHSEED": "0"}
@@ -91,12 +92,13 @@ class Run:
     def _step(self, step: str, **changes: Any) -> dict[str, Any]:
         args, plan = self.args, self.plan
         spec = Spec(step, str(self.store), plan.memory, plan.train, plan.shape.classes, args.seed)
-        spec = replace(spec, batches=args.batches, train_batches=args.train_batches, **changes)
+        sizes = {"batches": args.batches, "train_batches": args.train_batches}
+        spec = replace(spec, batch_size=args.batch_size, **sizes, **changes)
         command = [sys.executable, "-m", "benchmarks.shape.steps", spec.text()]
         return {"memory": spec.memory, **self._watched(command)}
 
     def _watched(self, command: list[str]) -> dict[str, Any]:
-        return Watch(self.folder).run(command, self.environment)
+        return Watch(self.folder, self.others).run(command, self.environment)
 
 
 def arguments() -> argparse.Namespace:
@@ -110,6 +112,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", default=",".join(ALL), help="which, separated by commas")
     parser.add_argument("--plan", action="store_true", help="print what it takes, and stop")
     parser.add_argument("--memory", type=parse_bytes, default="512MB", help="of the import")
+    parser.add_argument("--store-memory", type=parse_bytes, help="of stores; by the scale")
+    parser.add_argument("--batch-size", type=int, default=Spec.batch_size)
     parser.add_argument("--batches", type=int, help="of the epoch; all unless given")
     parser.add_argument("--train-batches", type=int, default=400, help="of `accuracy`")
     parser.add_argument("--seed", type=int, default=1)
@@ -133,7 +137,7 @@ def build() -> None:
 def main() -> None:
     args = arguments()
     args.out.mkdir(parents=True, exist_ok=True)
-    plan = Plan(SHAPES[args.shape], args.scale, args.memory)
+    plan = Plan(SHAPES[args.shape], args.scale, args.memory, args.store_memory)
     run = Run(args, plan)
     imports = "import" in args.steps
     if not imports and not run.store.exists() and not args.plan:
@@ -142,10 +146,13 @@ def main() -> None:
         shutil.rmtree(run.store, ignore_errors=True)
     free = shutil.disk_usage(args.out).free
     there = 0 if imports else plan.store
-    peak = plan.peak(args.steps, Spec.operations, Spec.batch_size)
+    free += there
+    peak = plan.peak(args.steps, Spec.operations)
     peak += plan.runs if args.together and imports else 0
-    print(plan.text(peak, free + there), flush=True)
-    lack = lack_of_room(plan, peak, free + there, args.out)
+    loads = {"epoch", "accuracy", "compiled"} & set(args.steps)
+    temporary = plan.temporary(free, args.batch_size) if loads else 0
+    print(plan.text(peak, temporary, free), flush=True)
+    lack = lack_of_room(plan, peak, free, args.out)
     if lack:
         raise SystemExit(lack)
     if args.plan:
@@ -154,7 +161,7 @@ def main() -> None:
         build()
     for step in args.steps:
         run.take(step)
-        saved = table.record(plan, args.seed, peak, machine.about(args.out), run.found)
+        saved = table.record(plan, args.seed, peak + temporary, machine.about(args.out), run.found)
         (BENCH / "shape.json").write_text(json.dumps(saved, indent=1) + "\n")
         if args.result:
             table.write(ROOT / "benchmarks" / "results" / args.result, saved)

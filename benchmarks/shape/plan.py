@@ -14,13 +14,16 @@ from neargraph.units import format_bytes
 SPARE_BYTES = 1 << 30
 # What an update batch, its log and its checkpoint add at most, for each operation.
 BYTES_PER_OPERATION = 4 * 4096
-# The share of edges that were drawn before, at scale 1, and how it falls with the scale; measured at
-# 0.01 and 0.05.
+# The share of edges that were drawn before, at scale 1, and the power of the scale that it follows;
+# measured at 0.01 and 0.05.
 REPEATED = 0.0273
 REPEATED_POWER = -0.244
-# Samples that look-ahead keeps on disk, for each batch, and how many batches at once.
+# Samples that look-ahead keeps on disk, for each batch, and of how many batches at once; rows that
+# are sorted by batch on disk, and of how many batches at once.
 SAMPLE_BYTES = 1 << 20
 BATCHES_AHEAD = 1024
+BATCHES_TOGETHER = 250
+NODES_A_SEED = 1 + 15 + 15 * 10
 # A loader has to hold some batches whatever the scale is.
 MEMORY_MIN = 256_000_000
 
@@ -50,6 +53,7 @@ class Plan:
     shape: Shape
     scale: float
     import_memory: int
+    store_memory: int | None = None
 
     @property
     def nodes(self) -> int:
@@ -75,7 +79,7 @@ class Plan:
     @property
     def memory(self) -> int:
         """The memory of stores that are opened."""
-        return max(MEMORY_MIN, round(self.shape.memory * self.scale))
+        return self.store_memory or max(MEMORY_MIN, round(self.shape.memory * self.scale))
 
     @property
     def runs(self) -> int:
@@ -89,8 +93,8 @@ class Plan:
 
     @property
     def rows(self) -> int:
-        """Features as f16, labels as i64, splits, and their checksums."""
-        return self.nodes * (2 * self.shape.width + 8 + 1) * 1025 // 1024
+        """Features as f16, labels as i32, splits, and their checksums."""
+        return self.nodes * (2 * self.shape.width + 4 + 1) * 1025 // 1024
 
     @property
     def store(self) -> int:
@@ -102,17 +106,22 @@ class Plan:
         """The runs are gone before rows are written."""
         return max(self.runs + self.topology, self.store)
 
-    def peak(self, steps: list[str], operations: int, batch_size: int) -> int:
-        """The most that is on disk at once in these steps, without what compiled epochs take:
-        they are only made where the disk has room."""
-        after = 0
-        if {"epoch", "accuracy", "losses", "compiled"} & set(steps):
-            after = SAMPLE_BYTES * min(BATCHES_AHEAD, -(-self.train // batch_size))
-        if "update" in steps:
-            after = max(after, operations * BYTES_PER_OPERATION)
-        return max(self.import_peak if "import" in steps else 0, self.store + after)
+    def peak(self, steps: list[str], operations: int) -> int:
+        """The most that has to be on disk at once in these steps. Temporary files of loaders and
+        compiled epochs come on top where there is room, and are smaller or left out else."""
+        update = operations * BYTES_PER_OPERATION if "update" in steps else 0
+        return max(self.import_peak if "import" in steps else 0, self.store + update)
 
-    def text(self, peak: int, free: int) -> str:
+    def temporary(self, free: int, batch_size: int) -> int:
+        """What temporary files of a loader take at most on a disk with so much free before the
+        store is there: samples of batches, and rows that are sorted by batch."""
+        batches = -(-self.train // batch_size)
+        nodes = min(self.nodes, batch_size * NODES_A_SEED)
+        rows = min(batches, BATCHES_TOGETHER) * nodes * 2 * self.shape.width
+        samples = min(batches, BATCHES_AHEAD) * SAMPLE_BYTES
+        return min(max(0, free - self.store) // 4, rows + samples)
+
+    def text(self, peak: int, temporary: int, free: int) -> str:
         """What is printed before anything is made."""
         rows = [
             ("nodes", f"{self.nodes:,}"),
@@ -123,6 +132,7 @@ class Plan:
             ("topology", format_bytes(self.topology)),
             ("rows", format_bytes(self.rows)),
             ("peak on disk", f"{format_bytes(peak)} of {format_bytes(free)} free"),
+            ("temporary files", f"up to {format_bytes(temporary)} more while batches are made"),
             ("memory of the import", format_bytes(self.import_memory)),
             ("memory of the store", format_bytes(self.memory)),
         ]

@@ -13,13 +13,19 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+import neargraph as ng
+from neargraph.loader.options import ReadOptions
+from neargraph.loader.pipeline import Pipeline
+from neargraph.loader.sampler import NeighborSampler
+from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
 FANOUTS = (15, 10)
 HIDDEN = 128
@@ -65,11 +71,19 @@ def drop_from_cache(store: str) -> None:
                 os.posix_fadvise(handle.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def sampler(spec: Spec, store: Any) -> Any:
-    """The sampler of all steps without torch."""
-    import neargraph as ng
+class Seeds:
+    """The sampler, the seeds and their order of all steps without torch."""
 
-    return ng.NeighborSampler(store, list(spec.fanouts), seed=spec.seed, attrs=["x", "y"])
+    def __init__(self, spec: Spec, store: Any) -> None:
+        self.sampler = NeighborSampler(store, list(spec.fanouts), seed=spec.seed, attrs=["x", "y"])
+        self.inputs = resolve_input_nodes(self.sampler.snapshot, "train")
+        order = {"shuffle": True, "seed": spec.seed}
+        count = len(self.inputs)
+        self.plan = SeedPlan(num_seeds=count, batch_size=spec.batch_size, **order)
+
+    def read(self, **how: Any) -> Pipeline:
+        """The batches of `NeighborSampler.batches`, and what was chosen for them."""
+        return Pipeline(self.sampler, self.inputs, self.plan, ReadOptions(**how), goes_on=False)
 
 
 def counted(store: Any, start: float, batches: int, seeds: int, nodes: int) -> dict[str, Any]:
@@ -91,13 +105,17 @@ def counted(store: Any, start: float, batches: int, seeds: int, nodes: int) -> d
     }
 
 
-def pass_over(spec: Spec, store: Any, stage: str, batches: Iterator[Any], total: int) -> Any:
-    """Takes batches to the end; counts from the first request on."""
+def pass_over(
+    store: Any, stage: str, made: Pipeline, total: int, warm_up: int = 0
+) -> dict[str, Any]:
+    """Takes so many batches of an epoch after the first ones, which are not counted."""
     done = seeds = nodes = 0
-    first = None
+    first = chosen = None
+    batches = made.run(0)
+    deque(islice(batches, warm_up), maxlen=0)
     store.reset_stats()
     start = time.perf_counter()
-    for batch in batches:
+    for batch in islice(batches, total):
         first = first or time.perf_counter() - start
         done, seeds = done + 1, seeds + batch.num_seeds
         nodes += len(batch.nodes())
@@ -105,30 +123,41 @@ def pass_over(spec: Spec, store: Any, stage: str, batches: Iterator[Any], total:
         del batch
         if done % 8 == 0 or done == total:
             show(stage, done, total)
-    return {**counted(store, start, done, seeds, nodes), "first_batch_seconds": first}
+            chosen = made.chosen() or chosen
+    found = counted(store, start, done, seeds, nodes)
+    return {**found, "first_batch_seconds": first, "chosen": chosen}
 
 
 def epoch(spec: Spec) -> dict[str, Any]:
     """One epoch over the training seeds from cold; with `batches`, its first ones."""
-    import neargraph as ng
-
     with ng.open(spec.store, memory=spec.memory) as store:
-        total = -(-len(store.snapshot().split("train")) // spec.batch_size)
-        total = min(total, spec.batches or total)
-        batches = sampler(spec, store).batches("train", spec.batch_size, shuffle=True)
-        return {**pass_over(spec, store, "epoch", islice(batches, spec.batches), total)}
+        seeds = Seeds(spec, store)
+        total = min(seeds.plan.steps, spec.batches or seeds.plan.steps)
+        return pass_over(store, "epoch", seeds.read(), total)
 
 
 def naive(spec: Spec) -> dict[str, Any]:
-    """The rows of the same store by one read for each missed row, as published loaders do it."""
-    import neargraph as ng
+    """The rows of the same store by one read for each missed row, as published loaders do it.
 
-    with ng.open(spec.store, memory=spec.memory) as store:
-        how = {"shuffle": True, "reading": "naive-uring"}
-        batches = sampler(spec, store).batches("train", spec.batch_size, **how)
-        deque(islice(batches, WARM_UP), maxlen=0)
-        timed = islice(batches, spec.naive_batches)
-        return dict(pass_over(spec, store, "naive", timed, spec.naive_batches))
+    A row is read with its whole block. Where memory does not hold that, the store gets what does.
+    """
+    try:
+        return read_by_row(spec, spec.memory)
+    except ng.BudgetTooSmall as error:
+        least = [
+            remedy["at_least_bytes"] for remedy in error.remedies if "at_least_bytes" in remedy
+        ]
+        return read_by_row(spec, max(least))
+
+
+def read_by_row(spec: Spec, memory: int) -> dict[str, Any]:
+    """`naive` with so much memory."""
+    with ng.open(spec.store, memory=memory) as store:
+        seeds = Seeds(spec, store)
+        warm_up = min(WARM_UP, seeds.plan.steps // 2)
+        total = min(spec.naive_batches, seeds.plan.steps - warm_up)
+        made = seeds.read(reading="naive-uring")
+        return {**pass_over(store, "naive", made, total, warm_up), "memory": memory}
 
 
 def learner(spec: Spec, width: int) -> tuple[Any, Callable[[Any], float]]:
@@ -147,7 +176,7 @@ def learner(spec: Spec, width: int) -> tuple[Any, Callable[[Any], float]]:
         model.train()
         optimizer.zero_grad(set_to_none=True)
         out = model(data.x, data.edge_index)[: data.batch_size]
-        loss = torch.nn.functional.cross_entropy(out, data.y[: data.batch_size])
+        loss = torch.nn.functional.cross_entropy(out, data.y[: data.batch_size].long())
         loss.backward()
         optimizer.step()
         return float(loss.detach())
@@ -157,8 +186,6 @@ def learner(spec: Spec, width: int) -> tuple[Any, Callable[[Any], float]]:
 
 def loader(spec: Spec, store: Any, split: str) -> Any:
     """Batches for torch."""
-    import neargraph as ng
-
     how = {"batch_size": spec.batch_size, "shuffle": True, "seed": spec.seed}
     return ng.NeighborLoader(store, list(spec.fanouts), split, **how)
 
@@ -180,8 +207,6 @@ def train(spec: Spec, store: Any, count: int) -> tuple[Any, list[str]]:
 
 def losses(spec: Spec) -> dict[str, Any]:
     """The losses of the first batches, to the last bit."""
-    import neargraph as ng
-
     start = time.perf_counter()
     with ng.open(spec.store, memory=spec.memory) as store:
         _, found = train(spec, store, spec.compared)
@@ -190,8 +215,6 @@ def losses(spec: Spec) -> dict[str, Any]:
 
 def accuracy(spec: Spec) -> dict[str, Any]:
     """GraphSAGE after some hundred batches, on validation seeds."""
-    import neargraph as ng
-
     with ng.open(spec.store, memory=spec.memory) as store:
         start = time.perf_counter()
         model, found = train(spec, store, spec.train_batches)
@@ -243,8 +266,6 @@ def verify(spec: Spec) -> dict[str, Any]:
 
 def update(spec: Spec) -> dict[str, Any]:
     """One batch of operations: 6 of 10 add an edge, 3 replace a row, 1 adds a node with a row."""
-    import neargraph as ng
-
     rng = np.random.default_rng(spec.seed)
     edges, nodes = spec.operations * 6 // 10, spec.operations // 10
     rows = spec.operations - edges - nodes
@@ -255,7 +276,7 @@ def update(spec: Spec) -> dict[str, Any]:
         start = time.perf_counter()
         with store.write() as batch:
             x = rng.standard_normal((nodes, width), dtype=np.float32)
-            added = batch.add_nodes(None, {"x": x}, labels=np.zeros(nodes, np.int64))
+            added = batch.add_nodes(None, {"x": x}, labels=np.zeros(nodes, np.int32))
             ends = rng.integers(0, known, (2, edges))
             ends[0, : len(added)] = added
             batch.add_edges(None, ends[0], ends[1])
@@ -281,16 +302,11 @@ def update(spec: Spec) -> dict[str, Any]:
 
 def compiled(spec: Spec) -> dict[str, Any]:
     """One epoch written down and replayed; only where the disk has room. Its file goes again."""
-    import neargraph as ng
     from neargraph.loader.compiling import EpochCompiler
-    from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
     with ng.open(spec.store, memory=spec.memory) as store:
-        made = sampler(spec, store)
-        inputs = resolve_input_nodes(made.snapshot, "train")
-        order = {"shuffle": True, "seed": spec.seed}
-        plan = SeedPlan(num_seeds=len(inputs), batch_size=spec.batch_size, **order)
-        compiler = EpochCompiler(made, inputs, plan, 1)
+        seeds = Seeds(spec, store)
+        compiler = EpochCompiler(seeds.sampler, seeds.inputs, seeds.plan, 1)
         estimate = compiler.estimate()
         wanted = {"bytes_per_epoch": estimate.bytes_per_epoch, "free_bytes": estimate.free_bytes}
         if estimate.total_bytes + (1 << 30) > estimate.free_bytes:
@@ -300,9 +316,8 @@ def compiled(spec: Spec) -> dict[str, Any]:
         written = time.perf_counter() - start
     drop_from_cache(spec.store)
     with ng.open(spec.store, memory=spec.memory) as store:
-        how = {"shuffle": True, "compiled": True}
-        batches = sampler(spec, store).batches("train", spec.batch_size, **how)
-        found = pass_over(spec, store, "replay", batches, plan.steps)
+        seeds = Seeds(spec, store)
+        found = pass_over(store, "replay", seeds.read(compiled=True), seeds.plan.steps)
     files = list((Path(spec.store) / "compiled").glob("*"))
     file_bytes = sum(file.stat().st_size for file in files)
     for file in files:

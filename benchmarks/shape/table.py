@@ -39,6 +39,8 @@ def said(step: str, found: Found) -> str:
             f"{found['batches']:,} batches of {found['nodes'] / found['batches']:,.0f} nodes in "
             f"{found['seconds']:.1f} s, {found['seeds_per_s']:,.0f} seeds/s, "
             f"{found['reads']:,} reads of {format_bytes(found['read_bytes'])}, "
+            f"{format_bytes(found['temporary_write_bytes'])} of temporary files written, "
+            f"{way(found)}"
             f"anonymous memory of the last half over the first {found['flatness']:.2f}"
         )
     if step == "accuracy":
@@ -54,6 +56,17 @@ def said(step: str, found: Found) -> str:
             f"{found['checkpoint_seconds']:.2f} s"
         )
     return "sound"
+
+
+def way(found: Found) -> str:
+    """How rows were read, where a loader chose it, and the memory of the store."""
+    memory = f"in {format_bytes(found['memory'])}, "
+    if "chosen" not in found:
+        return memory
+    chosen = found["chosen"] or {"reading": "batch by batch"}
+    window = f", window {chosen['window']}" if chosen.get("window") else ""
+    turns = ", in two phases" if chosen.get("phases") == 2 else ""
+    return f"{chosen['reading']}{window}{turns} {memory}"
 
 
 def record(plan: Plan, seed: int, peak: int, about: Found, found: dict[str, Found]) -> Found:

@@ -1,8 +1,8 @@
 """A child process, watched: its progress as a bar, its memory, and what is on disk meanwhile.
 
 Children write lines of STAGE DONE TOTAL to the standard error and JSON as the last line of the
-standard output. Bytes on disk are those of a folder and of files without a name that the child has
-open in it, such as the runs of a sort.
+standard output. Bytes on disk are those of a folder, less what lies there for others, and of files
+without a name that the child has open in it, such as the runs of a sort.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def flatness(memory: list[int]) -> float:
 class Watch:
     """Runs one child to its end."""
 
-    def __init__(self, folder: Path, quiet: bool = False) -> None:
-        self.folder, self.quiet = folder.resolve(), quiet
+    def __init__(self, folder: Path, others: int = 0, quiet: bool = False) -> None:
+        self.folder, self.others, self.quiet = folder.resolve(), others, quiet
         self.memory: list[int] = []
         self.disk_peak = 0
         self._shown = 0.0
@@ -126,7 +126,7 @@ class Watch:
                 self._errors.append(line.rstrip())
 
     def _sample(self, process: int, seconds: float) -> None:
-        now = folder_bytes(self.folder) + unnamed_bytes(process, self.folder)
+        now = folder_bytes(self.folder) + unnamed_bytes(process, self.folder) - self.others
         self.disk_peak = max(self.disk_peak, now)
         self.memory.append(anonymous_bytes(process))
         stage, done, total = self._line

@@ -1,201 +1,158 @@
-"""The tool that counts the shape of the code, on sources of a few lines."""
+"""The graph of papers100M's shape: what is planned, what is refused, and what is made of it."""
 
+import json
+import os
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent / "tools"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from circles import circles, python_graph, rust_graph
-from files_crossed import Function, entries, number, per_batch
-from rust_source import lines_of_code, tokens_of, without_tests
-from shape import count_lines, face_words, habits, python_lines, silences, wildcards
+from benchmarks.places import ROOT
+from benchmarks.shape.plan import SHAPES, SPARE_BYTES, Plan, lack_of_room
+from benchmarks.shape.steps import STEPS, Spec
+from benchmarks.shape.watch import Watch, flatness, folder_bytes, thinned, unnamed_bytes
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+import neargraph as ng
 
-
-def tokens(text):
-    """The product tokens of a piece of Rust."""
-    return without_tests(tokens_of(text))
+NODES, EDGES, CLASSES, WIDTH = 4_000, 40_000, 10, 16
+STEPS_ALL = ["import", "verify", "epoch", "accuracy", "naive", "update"]
 
 
-def write(root, files):
-    """Files below `root`, by path."""
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return root
+def plan(scale):
+    """papers100M at a scale."""
+    return Plan(SHAPES["papers100m"], scale, 512_000_000)
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("//! Head.\n\nfn f() {} // trailing\n/// Doc.\n/* a\n /* b */\n c */\n", 1),
-        ('let a = "// no comment";\nlet b = "/* none";\n', 2),
-        ('let a = r#"\n// text "\n\n"#;\n', 4),
-        ("let a = '\"'; // fn g()\nlet b = b'\\'';\nfn f<'a>(x: &'a str) {}\n", 3),
-        ("fn f() {}\n#[cfg(test)]\nmod tests {\n    fn g() {}\n}\nfn h() {}\n", 2),
-        ("#[cfg(test)]\nmod tests;\nfn h() {}\n", 1),
-        ("struct S {\n    #[cfg(test)]\n    pub(crate) seen: u8,\n    kept: u8,\n}\n", 3),
-        ("#[cfg(test)]\n#[inline]\npub fn f<A, B>(a: [u8; 2]) {\n}\nfn h() {}\n", 1),
-        ("#![cfg(test)]\nfn f() {}\n", 0),
-        ("#[cfg(not(test))]\nfn f() {}\n", 2),
-    ],
-)
-def test_lines_of_rust_are_lines_with_code_outside_tests(text, wanted):
-    assert lines_of_code(tokens(text)) == wanted
+def example():
+    """The program that makes the graph; `cargo test` and the benchmark build it."""
+    places = (ROOT / "target" / mode / "examples" / "citations" for mode in ("debug", "release"))
+    found = [place for place in places if place.exists()]
+    if not found:
+        pytest.skip("the example `citations` of ng-import is not built")
+    return max(found, key=lambda place: place.stat().st_mtime)
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ('"""Head.\n\nMore.\n"""\n\nX = 1  # why\n# alone\n', 1),
-        ('def f():\n    """Doc."""\n    return "#"\n', 2),
-        ('X = """\n# text\n\n"""\n', 4),
-        ("class A:\n    '''Doc.'''\n\n    x = (\n        1,\n    )\n", 4),
-    ],
-)
-def test_lines_of_python_are_lines_with_code_outside_docstrings(text, wanted):
-    assert python_lines(text) == wanted
+def made(path, *options):
+    """A small graph at `path`, and the report of its import."""
+    numbers = {"nodes": NODES, "edges": EDGES, "classes": CLASSES, "width": WIDTH}
+    named = [text for name, n in numbers.items() for text in (f"--{name}", str(n))]
+    command = [example(), path, *named, *options]
+    done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
 
 
-def test_files_that_only_tests_name_and_other_crates_do_not_count(tmp_path):
-    write(
-        tmp_path,
-        {
-            "crates/ng-sample/src/lib.rs": "mod a;\n#[cfg(test)]\nmod b;\n",
-            "crates/ng-sample/src/a/mod.rs": "mod c;\n",
-            "crates/ng-sample/src/a/c.rs": "fn f() {}\n",
-            "crates/ng-sample/src/b.rs": "fn f() {}\n",
-            "crates/ng-sample/tests/d.rs": "fn f() {}\n",
-            "crates/ng-testing/src/lib.rs": "fn f() {}\n",
-            "python/neargraph/__init__.py": "X = 1\n",
-            "python/neargraph/loader/a.py": "X = 1\nY = 2\n",
-        },
+def test_the_whole_shape_takes_at_most_40_gb_and_half_of_it_half():
+    whole, half = (plan(scale).peak(STEPS_ALL, 10_000) for scale in (1, 0.5))
+    assert 37e9 < whole < 40e9
+    assert 0.49 < half / whole < 0.53
+    # Rows that did not wait for the runs of the sort would not fit.
+    assert plan(1).store + plan(1).runs > 50e9
+    assert plan(1).memory == 4_000_000_000
+    # Loaders take no more than a quarter of what is free beside the store.
+    assert plan(1).temporary(plan(1).store + 4 * 10**9, 1024) == 10**9
+    assert plan(0.01).temporary(10**12, 1024) < 10**9
+
+
+def test_a_disk_without_room_is_refused_with_the_scale_that_fits():
+    whole = plan(1)
+    peak = whole.peak(STEPS_ALL, 10_000)
+    assert lack_of_room(whole, peak, peak + SPARE_BYTES, Path("here")) is None
+    said = lack_of_room(whole, peak, 25 * 10**9, Path("here"))
+    assert "at scale 1 needs 38.9 GB" in said
+    assert "25 GB free" in said
+    assert "--scale 0.5 (half the shape, 55,529,978 nodes) fits" in said
+    assert "another disk" in lack_of_room(whole, peak, 10**9, Path("here"))
+
+
+def test_equal_seeds_give_equal_stores_whatever_the_pieces(tmp_path):
+    one = made(tmp_path / "one.ng", "--threads", "1", "--memory", str(8 << 20))
+    two = made(tmp_path / "two.ng", "--threads", "3", "--together")
+    other = made(tmp_path / "other.ng", "--seed", "2")
+    assert one["fingerprint"] == two["fingerprint"] != other["fingerprint"]
+    files = {path.name for path in (tmp_path / "one.ng").iterdir()}
+    for name in files:
+        pair = [(tmp_path / store / name).read_bytes() for store in ("one.ng", "two.ng")]
+        assert pair[0] == pair[1], name
+
+
+def test_the_graph_is_simple_skewed_and_tells_its_classes(tmp_path):
+    report = made(tmp_path / "g.ng")
+    assert 0.8 * EDGES < report["entries"] < EDGES
+    with ng.open(tmp_path / "g.ng") as store:
+        assert (store.num_nodes, store.num_edges) == (NODES, report["entries"])
+        ids = np.arange(NODES)
+        snapshot = store.snapshot()
+        y = np.asarray(snapshot.features(None, ids, "y")).reshape(-1)
+        x = np.asarray(snapshot.features(None, ids))
+        sampler = ng.NeighborSampler(store, [-1], attrs=[])
+        batch = sampler.sample(ids)
+        nodes, (source, target) = batch.nodes(), batch.edge_index()
+        source, target = nodes[source], nodes[target]
+        trained = len(snapshot.split("train"))
+    assert not (source == target).any()
+    assert len(np.unique(source * NODES + target)) == len(source) == report["entries"]
+    degrees = np.sort(np.bincount(target, minlength=NODES))[::-1]
+    assert degrees[0] > 20 * degrees.mean() > 30 * np.median(degrees)
+    assert sorted(set(y.tolist())) == list(range(CLASSES))
+    assert 0.55 < (y[source] == y[target]).mean() < 0.7
+    means = np.stack([x[y == kind].mean(axis=0) for kind in range(CLASSES)])
+    nearest = ((x[:, None, :] - means[None]) ** 2).sum(-1).argmin(1)
+    assert 2 / CLASSES < (nearest == y).mean() < 0.95
+    assert 0.003 * NODES < trained < 0.03 * NODES
+
+
+def test_steps_run_on_a_store_that_is_there(tmp_path):
+    made(tmp_path / "g.ng")
+    shared = {"store": str(tmp_path / "g.ng"), "memory": 256_000_000, "train": 43}
+    shared |= {"classes": CLASSES, "batch_size": 16, "naive_batches": 1, "compared": 3}
+    found = {step: STEPS[step](Spec(step, **shared)) for step in ("verify", "epoch", "update")}
+    assert found["verify"]["report"]["ok"]
+    assert found["epoch"]["seeds"] > 16
+    assert found["epoch"]["read_bytes"] > 0
+    assert found["update"]["operations"] == 10_000
+    assert STEPS["verify"](Spec("verify", **shared))["report"]["ok"]
+    compiled = STEPS["compiled"](Spec("compiled", **shared))
+    assert compiled["seeds"] == found["epoch"]["seeds"]
+    assert not list((tmp_path / "g.ng" / "compiled").glob("*.epoch"))
+
+
+def test_a_watched_child_is_measured(tmp_path):
+    (tmp_path / "named").write_bytes(b"x" * 40_000)
+    code = (
+        "import sys, tempfile, time, json\n"
+        "file = tempfile.TemporaryFile(dir=sys.argv[1]); file.write(b'y' * 80_000); file.flush()\n"
+        "held = b'z' * 50_000_000\n"
+        "print('edges 1 2', file=sys.stderr, flush=True); time.sleep(1)\n"
+        "print(json.dumps({'found': 1}))"
     )
-    counted = count_lines(tmp_path)
-    assert counted["ng-sample"] == 3
-    assert counted["ng-sample + python/neargraph/loader"] == 5
-    assert counted["all product code"] == 6
+    watch = Watch(tmp_path, quiet=True)
+    found = watch.run([sys.executable, "-c", code, str(tmp_path)], dict(os.environ))
+    assert found["found"] == 1
+    assert found["wall_seconds"] >= 1
+    assert found["peak_rss_bytes"] > 50_000_000
+    assert max(found["memory_bytes"]) > 50_000_000
+    assert 120_000 <= found["disk_peak_bytes"] < 200_000
+    code = "import sys; print('wrong', file=sys.stderr); sys.exit(3)"
+    watch = Watch(tmp_path, quiet=True)
+    with pytest.raises(SystemExit, match=r"ended with 3:\nwrong"):
+        watch.run([sys.executable, "-c", code], dict(os.environ))
 
 
-def test_a_circle_of_three_is_found_through_re_exports_and_tests_close_none(tmp_path):
-    write(
-        tmp_path,
-        {
-            "src/lib.rs": "mod a;\nmod b;\nmod c;\nmod d;\npub use b::{Inner, d::E as Far};\n",
-            "src/a.rs": "use crate::{Far, Inner};\n",
-            "src/b/mod.rs": "pub mod d;\nmod e;\npub use e::Inner;\n",
-            "src/b/d.rs": "pub struct E;\n",
-            "src/b/e.rs": "use crate::c as see;\npub struct Inner(see::C);\n",
-            "src/c.rs": "pub struct C;\nfn f() -> super::a::A {}\n",
-            "src/d.rs": "#[cfg(test)]\nmod tests { use crate::a::A; }\npub struct D;\n",
-        },
-    )
-    graph = rust_graph(tmp_path)
-    assert graph["a.rs"] == {"b/d.rs", "b/e.rs"}
-    assert circles(graph) == [["a.rs", "b/e.rs", "c.rs"]]
-    assert graph["d.rs"] == graph["lib.rs"] == graph["b/mod.rs"] == set()
+def test_bytes_on_disk_count_files_without_a_name(tmp_path):
+    with tempfile.TemporaryFile(dir=tmp_path) as file:
+        file.write(b"x" * 100_000)
+        file.flush()
+        assert unnamed_bytes(os.getpid(), tmp_path) >= 100_000
+        assert folder_bytes(tmp_path) == 0
 
 
-def test_trees_globs_inline_modules_and_children_are_followed(tmp_path):
-    write(
-        tmp_path,
-        {
-            "src/lib.rs": "mod a;\nmod b;\nmod c;\n",
-            "src/a.rs": "use crate::{b::{self, x::X as Y}, c::inline::*};\nfn f() { b::g(); }\n",
-            "src/b/mod.rs": "mod x;\npub use x::*;\npub fn g() -> u8 { x::h() }\n",
-            "src/b/x.rs": "pub struct X;\n",
-            "src/c.rs": "pub mod inline { use super::Z; use crate::b::X; }\n",
-        },
-    )
-    graph = rust_graph(tmp_path)
-    assert graph["a.rs"] == {"b/mod.rs", "b/x.rs", "c.rs"}
-    assert graph["b/mod.rs"] == {"b/x.rs"}
-    assert graph["c.rs"] == {"b/x.rs"}
-
-
-def test_circles_of_python_are_found_through_init_and_inside_functions(tmp_path):
-    package = write(
-        tmp_path / "pack",
-        {
-            "__init__.py": "from pack.a import A\n",
-            "a.py": "from .sub import B\n\nA = B\n",
-            "sub/__init__.py": "from pack.sub.b import B\n",
-            "sub/b.py": "def f():\n    from pack import A\n    return A\n\nB = 1\n",
-        },
-    )
-    graph = python_graph(package)
-    assert circles(graph) == [["pack.a", "pack.sub.b"]]
-    assert circles(python_graph(package, at_load_alone=True)) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ('#[error("too small; raise memory= first")]', True),
-        ('format!("sort it \\\n    with --unique")', True),
-        ('"run `neargraph compact`"', True),
-        ('"run `compact STORE`"', True),
-        ('"see neargraph.open"', True),
-        ("// memory= and --unique\n", False),
-        ('"a == b, a-b, {name}={value}"', False),
-        ('"batch_size must be at least 1"', True),
-        ('"{batch_size} seeds"', False),
-        ('"batch_sizes"', False),
-        ('#[cfg(test)]\nmod t { const A: &str = "--unique"; }', False),
-    ],
-)
-def test_messages_that_name_a_flag_a_keyword_or_a_command_are_found(text, found):
-    assert bool(list(face_words(tokens(text)))) is found
-
-
-def test_wildcards_over_errors_are_told_from_values_that_pass_on():
-    text = """
-        fn f() {
-            match e { ReadError::A { x } => 1, _ => 2 }
-            match e { Err(ReadError::A(_)) => { 1 } Err(error) => Err(error), Ok(_) => 3 }
-            match unsafe { g() } { Errno::A => 1, _ => 2 }
-            match e { ReadError::A if match b { _ => true } => 1, ReadError::B(_) => 2 }
-        }
-        impl ReadError { fn g(self) { match self { Self::A => 1, other => h(other) } } }
-        macro_rules! m { ($($v:ident),*) => { match e { $(ReadError::$v => 1,)* } } }
-    """
-    found = [(pattern, same) for _, pattern, same in wildcards(tokens(text), {"ReadError"})]
-    assert found == [("_", False), ("Err(error)", True), ("other", False)]
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("self.rows.get(a..b).unwrap_or_default()", 1),
-        ("self.rows(x)?.get_mut(f(a.b)[0]).copied().unwrap_or_default()", 1),
-        ("rows.get(0).unwrap_or(&[])", 1),
-        ("rows.first(table.get(0)).unwrap_or_default()", 0),
-        ("rows.get(0).unwrap_or(&other)", 0),
-    ],
-)
-def test_entries_that_become_empty_in_silence_are_found(text, found):
-    assert len(list(silences(tokens_of(text)))) == found
-
-
-def test_the_tool_reads_the_whole_checkout():
-    found = habits(ROOT)
-    assert sum(found["assertions"].values()) > 0
-    assert found["non_exhaustive"] == 0
-
-
-def test_a_function_is_entered_as_often_as_its_sums_of_counters_say():
-    # (counter 0 + counter 1) - counter 2, as LLVM encodes it.
-    function = Function("a.rs", 1 << 2 | 2, [(0 << 2 | 1, 1 << 2 | 1), (0 << 2 | 3, 2 << 2 | 1)])
-    assert entries(function, function.entry, (7, 5, 2)) == 10
-    assert entries(function, 0, (7, 5, 2)) == 0
-    assert number(bytes([0xE5, 0x8E, 0x26, 9]), 0) == (624485, 3)
-
-
-def test_set_up_and_chance_are_no_work_of_a_batch():
-    once = {"crates/a/src/a.rs 1": 1, "crates/a/src/b.rs 2": 16, "python/neargraph/c.py 3": 20}
-    twice = {"crates/a/src/a.rs 1": 1, "crates/a/src/b.rs 2": 32, "python/neargraph/c.py 3": 21}
-    assert per_batch(once, twice) == ["crates/a/src/b.rs"]
+def test_memory_that_grows_is_told_from_memory_that_is_flat():
+    assert flatness([1, 50, *[100] * 100]) == 1.0
+    assert flatness(list(range(100))) > 1.5
+    assert flatness([]) == flatness([7]) == 1.0
+    assert len(thinned(list(range(1000)))) <= 60

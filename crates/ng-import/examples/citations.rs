@@ -125,7 +125,7 @@ impl Block {
         let (mut block, mut row) = (Self::default(), vec![0.0; width]);
         let (mut wide, mut row_bytes) = (Vec::new(), vec![0; 4 * width]);
         for node in nodes {
-            block.y.extend(graph.row(node, &mut row).to_le_bytes());
+            block.y.extend((graph.row(node, &mut row) as i32).to_le_bytes());
             block.split.push(graph.split(node));
             for (bytes, value) in row_bytes.chunks_exact_mut(4).zip(&row) {
                 bytes.copy_from_slice(&value.to_le_bytes());
@@ -211,7 +211,7 @@ fn main() -> Result<(), Failure> {
     let owner = Owner::Node(node);
     let tensors = [
         import.begin_tensor(owner, "x", Dtype::F16, &[width], None)?,
-        import.begin_tensor(owner, "y", Dtype::I64, &[], None)?,
+        import.begin_tensor(owner, "y", Dtype::I32, &[], None)?,
         import.begin_tensor(owner, "split_0", Dtype::U8, &[], None)?,
     ];
     push_rows(&mut import, tensors, &graph, &arguments)?;

@@ -136,8 +136,8 @@ impl Citations {
         (bits, self.weights.rank((bits >> 11) as f64 / (1_u64 << 53) as f64))
     }
 
-    /// The rank of a source, where `inside` says of the same class as the destination. Ranks of a
-    /// class are `classes` apart, so the nearest of a class has about the same weight as any.
+    /// The rank of a source; with `inside` it has the class of the destination. Ranks of a class
+    /// are `classes` apart, so the rank that is moved to has about the same weight.
     #[inline]
     fn source(&self, number: u64, destination: u64, inside: bool) -> u64 {
         let (_, rank) = self.draw(number);
@@ -151,8 +151,8 @@ impl Citations {
     }
 }
 
-/// Ranks by weight: rank r of N has the weight q^(-5/6) where q = (r + 1/2) / N, up to a cap. 5/6 is
-/// 1 / (2.2 - 1), so that densities fall with the exponent 2.2.
+/// Ranks by weight: rank r of N has the weight q^(-5/6) where q = (r + 1/2) / N, up to a cap. 5/6
+/// is 1 / (2.2 - 1), so that densities fall with the exponent 2.2.
 #[derive(Clone, Copy, Debug)]
 struct Weights {
     nodes: u64,
@@ -187,8 +187,8 @@ impl Weights {
     }
 }
 
-/// A keyed permutation of the numbers below a bound: rounds of an invertible mixer on the next power
-/// of two, walked until the number is below the bound.
+/// A keyed permutation of the numbers below a bound: rounds of an invertible mixer on the next
+/// power of two, walked until the number is below the bound.
 #[derive(Clone, Copy, Debug)]
 struct Names {
     bound: u64,

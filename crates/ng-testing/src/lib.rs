@@ -1,7 +1,7 @@
-//! Test doubles and generated graphs, used by tests and benchmarks alone: disks that fail, disks that
-//! are looked into, citations.
+//! Test doubles and generated graphs, used by tests and benchmarks alone.
 //!
-//! What lives here: [`MemDisk`], [`FaultDisk`], [`CrashDisk`], [`Citations`], and what the errors of every crate
+//! What lives here: [`MemDisk`], [`FaultDisk`] and [`CrashDisk`], disks that fail and disks that
+//! are looked into; [`Citations`], a graph that no file holds; and what the errors of every crate
 //! are tested for. What must not: anything that a shipped crate needs. The faults that are played
 //! here are those of `docs/crash-model.md`, and that document comes first: a fault that it does not
 //! name is not played, one that it names is.

@@ -1,7 +1,8 @@
 """Feeds a `GraphPlan` to the extension's importer: the only writer of stores in Python.
 
 Edges go first, then the topology is built in the background while tensors stream; where the disk
-lacks room for that, tensors wait until the runs of the sort are gone. Invariant: whatever fails on the way, the staging folder is dropped and nothing is left at the target.
+lacks room for that, tensors wait until the runs of the sort are gone. Invariant: whatever fails on
+the way, the staging folder is dropped and nothing is left at the target.
 """
 
 import json
