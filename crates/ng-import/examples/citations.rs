@@ -9,7 +9,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::time::Instant;
 
 use ng_import::{EdgeTypeSpec, IdSlice, ImportError, ImportOptions, Importer, TensorId};
@@ -121,9 +121,14 @@ struct Block {
 }
 
 impl Block {
-    fn of(graph: &Citations, nodes: std::ops::Range<u64>, width: usize, to: &RowEncoder) -> Self {
-        let (mut block, mut row) = (Self::default(), vec![0.0; width]);
+    /// Makes the rows of `nodes` in the place of those that are there.
+    fn fill(&mut self, graph: &Citations, nodes: std::ops::Range<u64>, to: &RowEncoder) {
+        let width = to.stored_bytes() / 2;
         let (mut wide, mut row_bytes) = (Vec::new(), vec![0; 4 * width]);
+        let (block, mut row) = (self, vec![0.0; width]);
+        for bytes in [&mut block.x, &mut block.y, &mut block.split] {
+            bytes.clear();
+        }
         for node in nodes {
             block.y.extend((graph.row(node, &mut row) as i32).to_le_bytes());
             block.split.push(graph.split(node));
@@ -136,7 +141,6 @@ impl Block {
             }
         }
         encode(to, &mut wide, &mut block.x);
-        block
     }
 }
 
@@ -154,31 +158,36 @@ fn push_rows(
     arguments: &Arguments,
 ) -> Result<(), Failure> {
     let blocks = arguments.nodes.div_ceil(ROWS_AT_ONCE);
-    let width = arguments.width as usize;
-    let encoder = RowEncoder::new(Dtype::F16, width, None)?;
+    let encoder = RowEncoder::new(Dtype::F16, arguments.width as usize, None)?;
     std::thread::scope(|scope| {
-        let made: Vec<Receiver<Block>> = (0..arguments.threads as u64)
+        let made: Vec<(Receiver<Block>, Sender<Block>)> = (0..arguments.threads as u64)
             .map(|thread| {
                 let (sender, receiver) = sync_channel(1);
+                let (back, used) = channel::<Block>();
                 let encoder = encoder.clone();
                 scope.spawn(move || {
                     for number in (thread..blocks).step_by(arguments.threads) {
                         let first = number * ROWS_AT_ONCE;
                         let nodes = first..arguments.nodes.min(first + ROWS_AT_ONCE);
+                        let mut block = used.try_recv().unwrap_or_default();
+                        block.fill(graph, nodes, &encoder);
                         // Nobody receives any more once a push has failed.
-                        if sender.send(Block::of(graph, nodes, width, &encoder)).is_err() {
+                        if sender.send(block).is_err() {
                             return;
                         }
                     }
                 });
-                receiver
+                (receiver, back)
             })
             .collect();
         for number in 0..blocks {
-            let block = made[number as usize % arguments.threads].recv()?;
+            let (receiver, back) = &made[number as usize % arguments.threads];
+            let block = receiver.recv()?;
             for (tensor, bytes) in tensors.into_iter().zip([&block.x, &block.y, &block.split]) {
                 import.push_rows(tensor, bytes)?;
             }
+            // Its thread may have made its last block.
+            let _ = back.send(block);
             if number % BLOCKS_A_LINE == 0 || number + 1 == blocks {
                 let done = arguments.nodes.min((number + 1) * ROWS_AT_ONCE);
                 show("rows", done, arguments.nodes);

@@ -19,7 +19,7 @@ impl NotFinite {
     /// Looks at rows of `row_bytes` bytes, of which `first` is the first.
     pub(crate) fn add(&mut self, dtype: Dtype, rows: &[u8], row_bytes: u64, first: u64) {
         let is_float = matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F32 | Dtype::F64);
-        if !is_float || count(dtype, rows) == (0, 0) {
+        if !is_float || all_finite(dtype, rows) {
             return;
         }
         for (row, bytes) in rows.chunks_exact(row_bytes.max(1) as usize).enumerate() {
@@ -46,6 +46,24 @@ impl NotFinite {
         self.rows += 1;
         self.nan += nan;
         self.infinite += infinite;
+    }
+}
+
+/// Whether no element is NaN or infinite. The largest magnitude tells it, and a vector unit finds
+/// that many elements at a time.
+fn all_finite(dtype: Dtype, bytes: &[u8]) -> bool {
+    let largest = || {
+        let bits = bytes.as_chunks().0.iter().map(|b| i16::from_le_bytes(*b) & i16::MAX);
+        bits.fold(0, i16::max)
+    };
+    match dtype {
+        Dtype::F16 => largest() < 0x7C00,
+        Dtype::Bf16 => largest() < 0x7F80,
+        Dtype::F32 => {
+            let bits = bytes.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b) & i32::MAX);
+            bits.fold(0, i32::max) < 0x7F80_0000
+        }
+        _ => count(dtype, bytes) == (0, 0),
     }
 }
 
@@ -110,6 +128,25 @@ impl Importer {
             let remedy = (name == "x").then_some(Remedy::NarrowFeatures);
             let note = Note::new("wide-floats", tensor.rows, place, message);
             self.add_note(Note { remedy, ..note });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whether_all_is_finite_is_what_counting_says() {
+        for dtype in [Dtype::F16, Dtype::Bf16, Dtype::F32, Dtype::F64] {
+            let width = dtype.size_bytes();
+            // Every pattern of the two highest bytes, at each place of a row with others beside it.
+            for high in 0..=u16::MAX {
+                let mut bytes = vec![0; 5 * width];
+                let at = usize::from(high) % 5 * width + width - 2;
+                bytes[at..at + 2].copy_from_slice(&high.to_le_bytes());
+                assert_eq!(all_finite(dtype, &bytes), count(dtype, &bytes) == (0, 0), "{high:x}");
+            }
         }
     }
 }

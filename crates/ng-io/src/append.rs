@@ -11,6 +11,8 @@ use crate::os::region::Region;
 use crate::writer::Writer;
 
 const BUFFER_BYTES: usize = 1 << 20;
+/// How often what was written leaves the page cache.
+const LEAVE_EVERY: u64 = 32 << 20;
 
 /// A sequential writer of one new file, buffered by 1 MiB.
 ///
@@ -19,6 +21,8 @@ pub struct Appender {
     file: Writer,
     buffer: Region,
     filled: usize,
+    /// The length at which what was written leaves the page cache.
+    leave_at: u64,
 }
 
 impl Appender {
@@ -29,7 +33,16 @@ impl Appender {
     pub fn create(disk: Arc<dyn Disk>, name: &str) -> Result<Self, WriteError> {
         let no_memory = |error| WriteError::Create { file: name.into(), source: Arc::new(error) };
         let buffer = Region::new(BUFFER_BYTES).map_err(no_memory)?;
-        Ok(Self { file: Writer::create(disk, name)?, buffer, filled: 0 })
+        let file = Writer::create(disk, name)?;
+        Ok(Self { file, buffer, filled: 0, leave_at: u64::MAX })
+    }
+
+    /// The same, but a file that gets longer than `from` does not stay in the page cache. Otherwise
+    /// a file of the size of memory pushes everything else out, and each page that it takes anew
+    /// costs the kernel several times what writing to one in use does.
+    #[must_use]
+    pub fn leaving_cache(self, from: u64) -> Self {
+        Self { leave_at: from, ..self }
     }
 
     /// Appends `bytes`.
@@ -41,6 +54,7 @@ impl Appender {
                 // Long pieces need no copy; whole buffers keep every write aligned.
                 let (whole, rest) = bytes.split_at(bytes.len() / BUFFER_BYTES * BUFFER_BYTES);
                 self.file.write_at(self.file.len(), whole)?;
+                self.leave_cache();
                 bytes = rest;
                 continue;
             }
@@ -80,6 +94,16 @@ impl Appender {
 
     fn flush(&mut self) -> Result<(), WriteError> {
         let len = std::mem::take(&mut self.filled);
-        self.file.write_at(self.file.len(), &self.buffer.as_slice()[..len])
+        self.file.write_at(self.file.len(), &self.buffer.as_slice()[..len])?;
+        self.leave_cache();
+        Ok(())
+    }
+
+    fn leave_cache(&mut self) {
+        let len = self.file.len();
+        if len >= self.leave_at {
+            self.file.leave_cache(len);
+            self.leave_at = len + LEAVE_EVERY;
+        }
     }
 }

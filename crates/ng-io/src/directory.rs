@@ -6,12 +6,13 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags};
+use rustix::fs::{Advice, AtFlags, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::disk::{Access, FileId};
@@ -185,6 +186,14 @@ impl Directory {
         let file = self.file(id)?;
         let fd = file.writes.as_ref().unwrap_or(&file.reads);
         Ok(rustix::fs::fdatasync(fd)?)
+    }
+
+    pub fn leave_cache(&self, id: FileId, end: u64) {
+        let (Ok(file), Some(end)) = (self.file(id), NonZeroU64::new(end)) else { return };
+        let fd = file.writes.as_ref().unwrap_or(&file.reads);
+        // Pages that are not on the device yet stay, and go at the next call. A refusal costs
+        // memory of the kernel alone.
+        let _ = rustix::fs::fadvise(fd, 0, Some(end), Advice::DontNeed);
     }
 
     pub fn sync_dir(&self) -> io::Result<()> {

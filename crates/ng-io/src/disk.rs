@@ -78,6 +78,12 @@ pub trait Disk: Send + Sync {
     /// Makes everything written to the file durable.
     fn sync(&self, file: FileId) -> io::Result<()>;
 
+    /// Says that nobody reads soon what was written to the file below `end`: it may leave the page
+    /// cache as soon as it is on the device. A hint, which a back end may ignore.
+    fn leave_cache(&self, file: FileId, end: u64) {
+        let _ = (file, end);
+    }
+
     /// Makes creations, renames and removals in the directory durable.
     fn sync_dir(&self) -> io::Result<()>;
 

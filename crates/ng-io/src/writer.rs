@@ -155,6 +155,11 @@ impl Writer {
         })
     }
 
+    /// Lets what is written below `end` leave the page cache.
+    pub(crate) fn leave_cache(&self, end: u64) {
+        self.disk.leave_cache(self.file, end);
+    }
+
     /// [`WriteError::Poisoned`] after a failure.
     pub(crate) fn check(&self) -> Result<(), WriteError> {
         if self.poisoned {

@@ -40,6 +40,36 @@ fn pieces_of_any_size_arrive_in_order_padded_and_durable_over_passing_faults() {
 }
 
 #[test]
+fn a_long_file_leaves_the_page_cache_again_and_again_and_a_short_one_stays() {
+    let leaves = |pieces: usize, piece: usize, from| {
+        let disk = MemDisk::new();
+        let file = Appender::create(Arc::new(disk.clone()), "a").expect("made");
+        let mut file = file.leaving_cache(from);
+        (0..pieces).for_each(|_| file.write(&vec![1; piece]).expect("written"));
+        assert_eq!(file.finish().expect("durable"), (pieces * piece) as u64);
+        let counts = disk.counts();
+        (counts.leaves, counts.left_bytes >> 20)
+    };
+    // From 40 MiB on, and every 32 MiB after that; long pieces as well as short ones.
+    assert_eq!(leaves(120, 1 << 20, 40 << 20), (3, 104));
+    assert_eq!(leaves(120 * 16, 1 << 16, 40 << 20), (3, 104));
+    assert_eq!(leaves(39, 1 << 20, 40 << 20), (0, 0));
+    assert_eq!(leaves(120, 1 << 20, u64::MAX), (0, 0));
+}
+
+#[test]
+fn what_leaves_the_page_cache_is_on_disk_as_it_was_written() {
+    let place = directory();
+    let disk = open(place.path(), BackendChoice::Pread, &OpenOptions::default());
+    let disk = disk.expect("plain reads work everywhere");
+    let mut file = Appender::create(Arc::clone(&disk), "a").expect("made").leaving_cache(0);
+    let bytes = Random::new(5).bytes(70 << 20);
+    bytes.chunks(3 << 20).for_each(|piece| file.write(piece).expect("written"));
+    assert_eq!(file.finish().expect("durable"), bytes.len() as u64);
+    assert!(std::fs::read(place.path().join("a")).expect("there") == bytes);
+}
+
+#[test]
 fn a_failed_write_poisons_the_file_and_a_full_disk_says_what_was_wanted() {
     let failing = |fault| {
         let plan = FaultPlan::new(1).with_fault_at(1, fault, false);

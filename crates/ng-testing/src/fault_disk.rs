@@ -192,6 +192,10 @@ impl Disk for FaultDisk {
         self.inner.sync(file)
     }
 
+    fn leave_cache(&self, file: FileId, end: u64) {
+        self.inner.leave_cache(file, end);
+    }
+
     fn sync_dir(&self) -> io::Result<()> {
         self.strike_plain()?;
         self.inner.sync_dir()

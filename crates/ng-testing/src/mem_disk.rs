@@ -46,6 +46,8 @@ struct Shared {
     writes: AtomicU64,
     syncs: AtomicU64,
     dir_syncs: AtomicU64,
+    leaves: AtomicU64,
+    left_bytes: AtomicU64,
     sync_us: AtomicU64,
     locks: Arc<MemLocks>,
 }
@@ -88,6 +90,10 @@ pub struct MemCounts {
     pub syncs: u64,
     /// Syncs of the directory.
     pub dir_syncs: u64,
+    /// How often a part of a file was said to be needed no more.
+    pub leaves: u64,
+    /// The longest such part.
+    pub left_bytes: u64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -238,6 +244,8 @@ impl MemDisk {
             writes: shared.writes.load(Ordering::Relaxed),
             syncs: shared.syncs.load(Ordering::Relaxed),
             dir_syncs: shared.dir_syncs.load(Ordering::Relaxed),
+            leaves: shared.leaves.load(Ordering::Relaxed),
+            left_bytes: shared.left_bytes.load(Ordering::Relaxed),
         }
     }
 
@@ -320,6 +328,11 @@ impl Disk for MemDisk {
         all[start..end].copy_from_slice(bytes);
         file.dirty = true;
         Ok(bytes.len())
+    }
+
+    fn leave_cache(&self, _: FileId, end: u64) {
+        self.shared.leaves.fetch_add(1, Ordering::Relaxed);
+        self.shared.left_bytes.fetch_max(end, Ordering::Relaxed);
     }
 
     fn allocate(&self, file: FileId, len: u64) -> io::Result<()> {

@@ -16,6 +16,10 @@ macro_rules! write_side_in_directory {
             self.directory.sync(file)
         }
 
+        fn leave_cache(&self, file: crate::FileId, end: u64) {
+            self.directory.leave_cache(file, end);
+        }
+
         fn sync_dir(&self) -> std::io::Result<()> {
             self.directory.sync_dir()
         }

@@ -14,6 +14,10 @@ use crate::page::{
 };
 use crate::version::root::FIRST_EPOCH;
 
+/// Longer segments do not stay in the page cache while they are written: they would push out what is
+/// read meanwhile, and nobody reads them at once.
+const LEAVES_CACHE_BYTES: u64 = 1 << 30;
+
 pub(crate) struct SegmentWriter {
     id: u32,
     data: Appender,
@@ -32,6 +36,7 @@ impl SegmentWriter {
         page_bytes: u32,
     ) -> Result<Self, BuildError> {
         let data = Appender::create(Arc::clone(disk), &data_file(name))?;
+        let data = data.leaving_cache(LEAVES_CACHE_BYTES);
         let table = Appender::create(Arc::clone(disk), &table_file(name))?;
         let meta = SegmentMeta { name: name.into(), page_bytes, ..SegmentMeta::default() };
         Ok(Self { id, data, table, meta, leaf: Vec::new(), leaf_first: 0, inner: Vec::new() })
