@@ -51,8 +51,8 @@ class Run:
         self.store = self.folder / f"{plan.shape.name}-{plan.scale:g}.ng"
         self.others = folder_bytes(self.folder) - folder_bytes(self.store)
         self.found: dict[str, Any] = {}
-        # Whole numbers in the order of hashing, and the same threads of torch wherever it runs.
-        self.environment = {**os.environ, "PYTHONHASHSEED": "0"}
+        # torch runs with as many threads wherever it runs, since sums of floats depend on that.
+        self.environment = {**os.environ, "OMP_NUM_THREADS": "2"}
 
     def take(self, step: str) -> None:
         """One step, and what belongs to it."""
@@ -93,6 +93,7 @@ class Run:
         args, plan = self.args, self.plan
         spec = Spec(step, str(self.store), plan.memory, plan.train, plan.shape.classes, args.seed)
         sizes = {"batches": args.batches, "train_batches": args.train_batches}
+        sizes["compared"] = min(Spec.compared, args.train_batches)
         spec = replace(spec, batch_size=args.batch_size, **sizes, **changes)
         command = [sys.executable, "-m", "benchmarks.shape.steps", spec.text()]
         return {"memory": spec.memory, **self._watched(command)}
