@@ -130,10 +130,13 @@ def pass_over(
 
 def epoch(spec: Spec) -> dict[str, Any]:
     """One epoch over the training seeds from cold; with `batches`, its first ones."""
+    start = time.perf_counter()
     with ng.open(spec.store, memory=spec.memory) as store:
         seeds = Seeds(spec, store)
+        opening = time.perf_counter() - start
         total = min(seeds.plan.steps, spec.batches or seeds.plan.steps)
-        return pass_over(store, "epoch", seeds.read(), total)
+        found = pass_over(store, "epoch", seeds.read(), total)
+    return {**found, "opening_seconds": opening}
 
 
 def naive(spec: Spec) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def said(step: str, found: Found) -> str:
     if step in ("epoch", "naive", "compiled"):
         return (
             f"{found['batches']:,} batches of {found['nodes'] / found['batches']:,.0f} nodes in "
-            f"{found['seconds']:.1f} s, {found['seeds_per_s']:,.0f} seeds/s, "
+            f"{found['seconds']:.1f} s{opening(found)}, {found['seeds_per_s']:,.0f} seeds/s, "
             f"{found['reads']:,} reads of {format_bytes(found['read_bytes'])}, "
             f"{format_bytes(found['temporary_write_bytes'])} of temporary files written, "
             f"{way(found)}"
@@ -56,6 +56,12 @@ def said(step: str, found: Found) -> str:
             f"{found['checkpoint_seconds']:.2f} s"
         )
     return "sound"
+
+
+def opening(found: Found) -> str:
+    """What opening the store and finding the seeds took, where that was measured."""
+    seconds = found.get("opening_seconds")
+    return f" after {seconds:.1f} s to open the store and find its seeds" if seconds else ""
 
 
 def way(found: Found) -> str:

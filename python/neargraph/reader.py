@@ -121,10 +121,12 @@ class Reader(ABC):
         owner = split_owner(snap.schema, node_type)
         code = split_code(name)
         tensor = snap.schema.tensor(owner, f"split_{index}").name
-        parts = [np.empty(0, np.int64)]
-        for start, values in snap.scan(owner, tensor):
-            parts.append(start + np.flatnonzero(values == code))
-        ids = np.concatenate(parts).astype(np.int64, copy=False)
+        ids = snap.version.nodes_with(owner.index, tensor, code)
+        if ids is None:
+            parts = [np.empty(0, np.int64)]
+            for start, values in snap.scan(owner, tensor):
+                parts.append(start + np.flatnonzero(values == code))
+            ids = np.concatenate(parts).astype(np.int64, copy=False)
         return np.setdiff1d(ids, snap.dead_nodes(owner.name), assume_unique=True)
 
     def mask(self, name: str, node_type: str | None = None) -> NDArray[np.bool_]:

@@ -156,3 +156,19 @@ def test_memory_that_grows_is_told_from_memory_that_is_flat():
     assert flatness(list(range(100))) > 1.5
     assert flatness([]) == flatness([7]) == 1.0
     assert len(thinned(list(range(1000)))) <= 60
+
+
+def test_a_split_is_found_in_one_pass_and_after_changes_as_before(tmp_path):
+    made(tmp_path / "g.ng")
+    with ng.open(tmp_path / "g.ng") as store:
+        ids = np.arange(NODES)
+        snapshot = store.snapshot()
+        codes = np.asarray(snapshot.features(None, ids, "split_0")).reshape(-1)
+        for code, name in enumerate(("train", "val", "test"), 1):
+            assert np.array_equal(snapshot.split(name), np.flatnonzero(codes == code))
+        with store.write() as batch:
+            batch.set_split(None, [5, 3_999], "val")
+        expected = np.union1d(np.flatnonzero(codes == 2), [5, 3_999])
+        assert np.array_equal(store.split("val"), expected)
+        # Rows of more than a byte hold no splits, and are not looked through.
+        assert store.snapshot().version.nodes_with(0, "y", 1) is None

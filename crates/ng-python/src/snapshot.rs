@@ -174,6 +174,33 @@ impl Snapshot {
         arrays::owned_rows(py, bytes, None, decoder.wanted(), &meta.shape)
     }
 
+    /// The nodes whose row of a tensor of one byte is `value`, ascending, in one pass over the
+    /// file; None where rows have an order of their own.
+    fn nodes_with<'py>(
+        &self,
+        py: Python<'py>,
+        node_type: u16,
+        name: &str,
+        value: u8,
+    ) -> PyResult<Option<Bound<'py, PyArray1<i64>>>> {
+        let snapshot = &self.inner;
+        let tensor = tensor(snapshot, "node", node_type, name)?;
+        let meta = meta(snapshot, tensor)?;
+        let owner = snapshot.catalog().node_types.get(usize::from(node_type));
+        if meta.row_bytes() != 1 || owner.is_none_or(ng_store::NodeTypeMeta::has_order) {
+            return Ok(None);
+        }
+        let mut ids = Vec::new();
+        detached(py, || {
+            snapshot.scan_tensor::<ReadError>(tensor, &mut |first, rows| {
+                let found = (first as i64..).zip(rows).filter(|(_, row)| **row == value);
+                ids.extend(found.map(|(id, _)| id));
+                Ok(())
+            })
+        })?;
+        arrays::owned(py, ids, None).map(Some)
+    }
+
     fn lookup<'py>(
         &self,
         py: Python<'py>,

@@ -14,8 +14,8 @@ use crate::page::{
 };
 use crate::version::root::FIRST_EPOCH;
 
-/// Longer segments do not stay in the page cache while they are written: they would push out what is
-/// read meanwhile, and nobody reads them at once.
+/// Longer segments do not stay in the page cache while they are written: they would push out what
+/// is read meanwhile, and nobody reads them at once.
 const LEAVES_CACHE_BYTES: u64 = 1 << 30;
 
 pub(crate) struct SegmentWriter {
