@@ -22,6 +22,8 @@ users! {
     BlockCache "block_cache" 1 / 4,
     /// Wide rows, at the start; of what staging leaves.
     RowCache "row_cache" 2 / 4,
+    /// Indexes and page tables that stay in memory, if all fit.
+    Metadata "metadata" 1 / 16,
     /// Pages of a file of the direct layout.
     DirectPages "direct_pages" 3 / 4,
     /// Staging memory of all threads that read the store.

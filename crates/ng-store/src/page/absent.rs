@@ -1,5 +1,6 @@
-//! Reading pages without ever waiting: what is not in the cache is noted, and whoever keeps a queue
-//! of reads going brings it in.
+//! Reading pages without waiting: what is not in the cache is noted, and whoever keeps a queue of
+//! reads going brings it in. Only the pass over a file that stays in memory (`metadata.rs`) is made
+//! at once.
 //!
 //! Lookups are written once, for pages that are read where they are not cached. Over
 //! [`Pages::without_waiting`] the same lookup ends with [`ReadError::NotYet`] at the first blocks
@@ -39,11 +40,12 @@ impl Pages {
     /// The same cache, but whoever asks for what is not there gets [`ReadError::NotYet`], and what
     /// that was comes out of [`Pages::take_absent`].
     pub fn without_waiting(&self) -> Self {
-        let Self { reader, share, cache, .. } = self;
+        let Self { reader, share, cache, metadata, .. } = self;
         Self {
             reader: reader.clone(),
             share: std::sync::Arc::clone(share),
             cache: cache.clone(),
+            metadata: metadata.clone(),
             absent: Some(AbsentBlocks::default()),
         }
     }

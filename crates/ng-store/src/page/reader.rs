@@ -11,7 +11,8 @@ use crate::error::{Damage, ReadError};
 use crate::io::{BLOCK_BYTES, READ_BYTES_MAX, ReadOp, Reader};
 use crate::page::absent::AbsentBlocks;
 use crate::page::{
-    Entries, INNER_ENTRIES, Leaf, Located, Place, Placed, Segment, pages_per_leaf, verify_blocks,
+    Entries, INNER_ENTRIES, Leaf, Located, Metadata, Place, Placed, Segment, pages_per_leaf,
+    verify_blocks,
 };
 use std::sync::Arc;
 
@@ -28,13 +29,21 @@ pub(crate) struct Pages {
     pub reader: Reader,
     pub share: Arc<Share>,
     pub cache: Option<Arc<SlotCache>>,
+    /// Indexes and page tables that are in memory as a whole.
+    pub metadata: Option<Arc<Metadata>>,
     /// Where what is not in the cache is noted instead of being read.
     pub absent: Option<AbsentBlocks>,
 }
 
 impl Pages {
     pub fn new(reader: Reader, share: Share, cache: Option<SlotCache>) -> Self {
-        Self { reader, share: Arc::new(share), cache: cache.map(Arc::new), absent: None }
+        let (share, cache) = (Arc::new(share), cache.map(Arc::new));
+        Self { reader, share, cache, metadata: None, absent: None }
+    }
+
+    /// The same, with these indexes and page tables in memory.
+    pub fn with_metadata(self, metadata: Option<Metadata>) -> Self {
+        Self { metadata: metadata.map(Arc::new), ..self }
     }
 
     /// Lends runs of `span` blocks, each starting at one of the logical blocks `firsts` and inside
@@ -196,21 +205,60 @@ impl Pages {
 
     /// Forgets what is cached of a physical page that will be written anew.
     pub fn forget_page(&self, segment: &Placed, page: u64) {
-        if let Some(cache) = &self.cache {
-            let blocks = page * segment.blocks_per_page()..(page + 1) * segment.blocks_per_page();
-            blocks.for_each(|block| cache.remove(segment.key(Place::Data, block)));
-        }
+        let blocks = page * segment.blocks_per_page()..(page + 1) * segment.blocks_per_page();
+        blocks.for_each(|block| self.forget(segment, Place::Data, block));
     }
 
     /// Forgets what is cached of a block of the page table that will be written anew.
     pub fn forget_table_block(&self, segment: &Placed, block: u64) {
+        self.forget(segment, Place::Table, block);
+    }
+
+    fn forget(&self, segment: &Placed, place: Place, block: u64) {
         if let Some(cache) = &self.cache {
-            cache.remove(segment.key(Place::Table, block));
+            cache.remove(segment.key(place, block));
+        }
+        if let Some(metadata) = &self.metadata {
+            metadata.forget(segment.id, place, block);
         }
     }
 
-    /// Probes the cache for every run of `span` located blocks, then reads the rest.
+    /// Lends runs of `span` located blocks: from files that are in memory, from the cache, or read.
     fn cached(
+        &self,
+        segment: &Placed,
+        place: Place,
+        located: &[Located],
+        span: usize,
+        visit: &mut Visit<'_>,
+    ) -> Result<Vec<usize>, ReadError> {
+        if located.is_empty() {
+            return Ok(Vec::new());
+        }
+        // Pages of indexes and blocks of page tables are single blocks.
+        let resident = if span == 1 { self.resident(segment, place) } else { None };
+        let Some(resident) = resident else {
+            return self.cached_or_read(segment, place, located, span, visit);
+        };
+        let mut rest = Vec::new();
+        for (index, at) in located.iter().enumerate() {
+            match resident.block(at.block) {
+                Some(bytes) => visit(index, bytes)?,
+                None => rest.push(index),
+            }
+        }
+        drop(resident);
+        if rest.is_empty() {
+            return Ok(rest);
+        }
+        let others: Vec<Located> = rest.iter().map(|index| located[*index]).collect();
+        let mut visit = |index: usize, bytes: &[u8]| visit(rest[index], bytes);
+        let missed = self.cached_or_read(segment, place, &others, 1, &mut visit)?;
+        Ok(missed.into_iter().map(|index| rest[index]).collect())
+    }
+
+    /// Probes the cache for every run of `span` located blocks, then reads the rest.
+    fn cached_or_read(
         &self,
         segment: &Placed,
         place: Place,
@@ -221,6 +269,9 @@ impl Pages {
         let missing = self.probe(segment, place, located, span, visit)?;
         if missing.is_empty() {
             return Ok(missing);
+        }
+        if let Some(metadata) = &self.metadata {
+            metadata.count(segment.id, place, missing.len() * span);
         }
         let runs = missing.iter().map(|index| &located[index * span..(index + 1) * span]);
         if let Some(absent) = &self.absent {

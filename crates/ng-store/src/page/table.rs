@@ -165,6 +165,11 @@ impl<'a> Fan<'a> {
         (block != NONE).then(|| Located { block, crc: le_u32(entry, 8) })
     }
 
+    /// The blocks of all children that cover pages that exist.
+    pub fn children(&self) -> impl Iterator<Item = Located> {
+        (0..FAN_CHILDREN).filter_map(|child| self.child(child))
+    }
+
     /// The first page that a child covers.
     pub fn first_logical(&self, child: u64) -> u64 {
         self.first_logical + child * self.pages_per_child

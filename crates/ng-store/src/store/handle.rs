@@ -19,7 +19,7 @@ use crate::costs::kept::KeptCosts;
 use crate::direct::PageCaches;
 use crate::error::{OpenError, ReadError};
 use crate::io::{BLOCK_BYTES, Disk, Reader, device_name};
-use crate::page::Pages;
+use crate::page::{Metadata, Pages};
 use crate::rows::order::HeldOrders;
 use crate::store::load::pin_version;
 use crate::store::memory::{WORKING_BYTES_MIN, divide, slack_bytes};
@@ -139,9 +139,12 @@ impl Store {
             .min(options.reading_threads as u64);
         let set_aside = staging_per_thread * threads.max(1) + slack_bytes(&budget);
         let staging = budget.reserve(set_aside).map_err(ReadError::from)?;
-        let division = divide(catalog, limit - staging.bytes());
+        let metadata = Metadata::reserve(catalog, &budget);
+        let set_aside = metadata.as_ref().map_or(0, Metadata::held_bytes);
+        let division = divide(catalog, limit - staging.bytes() - set_aside);
         let share = Share::new(budget.clone(), division.blocks.start);
-        let pages = Pages::new(reader, share, SlotCache::new(BLOCK_BYTES, division.blocks));
+        let cache = SlotCache::new(BLOCK_BYTES, division.blocks);
+        let pages = Pages::new(reader, share, cache).with_metadata(metadata);
         let inner = Inner {
             path: path.to_owned(),
             rows: RowCache::new(budget.clone(), division.rows, catalog.segments.len()),

@@ -59,6 +59,7 @@ pub(crate) fn load_base(inner: &Inner, known: &Version) -> Result<Version, OpenE
     }
     // Places that the known version did not reach may have been written since they were cached.
     while inner.reclaim(u64::MAX) > 0 {}
+    inner.pages.metadata.iter().for_each(|metadata| metadata.take_back());
     Ok(version)
 }
 

@@ -61,6 +61,7 @@ impl Inner {
         let (share_bytes, held_bytes) = match user {
             MemoryUser::BlockCache => (blocks, Some(self.pages.share.used_bytes())),
             MemoryUser::RowCache => (rows, Some(self.rows.bytes())),
+            MemoryUser::Metadata => (share, Some(self.metadata_bytes())),
             MemoryUser::DirectPages => (share, Some(self.direct_bytes())),
             MemoryUser::Orders => (share, Some(held(&self.orders))),
             MemoryUser::Staging => (share, Some(self.staging.bytes() - slack)),
@@ -81,6 +82,10 @@ impl Inner {
         self.budget.limit_bytes().saturating_sub(others + blocks)
     }
 
+    fn metadata_bytes(&self) -> u64 {
+        self.pages.metadata.as_ref().map_or(0, |metadata| metadata.held_bytes())
+    }
+
     pub fn reclaim(&self, bytes: u64) -> u64 {
         let mut given = 0;
         while given < bytes {
@@ -97,6 +102,10 @@ impl Inner {
             }
             if chunk == 0 {
                 chunk = self.topologies.drop_one();
+            }
+            if chunk == 0 {
+                // The last: every other lookup begins there.
+                chunk = self.pages.metadata.as_ref().map_or(0, |metadata| metadata.give_back());
             }
             if chunk == 0 {
                 break;
@@ -144,6 +153,7 @@ impl Inner {
     fn count_calm_batch(&self) {
         let calm = self.calm_batches.fetch_add(1, Ordering::Relaxed) + 1;
         if calm.is_multiple_of(CALM_BATCHES) {
+            self.pages.metadata.iter().for_each(|metadata| metadata.take_back());
             let most = self.rebalance();
             let share = self.rows.share();
             share.set_cap_bytes((share.cap_bytes() + most / 16).min(most));
