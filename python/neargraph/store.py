@@ -211,7 +211,7 @@ class Store(PygReader):
             ``reads_per_s`` (random reads of 4 KiB with a full queue) and ``bytes_per_s`` (of long
             reads); None if no file of the store has 64 MiB. Rates are kept for other processes in
             ``neargraph/`` of the user's cache folder, by device and back end; plans for reading
-            ahead start from them.
+            ahead that are made from now on start from them, also those of this store.
         """
         found = self.core.measure_disk()
         return None if found is None else {"reads_per_s": found[0], "bytes_per_s": found[1]}
@@ -220,7 +220,8 @@ class Store(PygReader):
         """Tells what reads cost on the disk of the store, instead of measuring it.
 
         For volumes whose rates somebody guarantees or limits: a short measurement may see a burst.
-        Kept for a day, as by `measure_disk`.
+        Kept for a day, as by `measure_disk`. Plans that are made from now on start from these
+        rates; a look-ahead that is under way finishes what it has planned.
 
         Args:
             reads_per_s: Random reads of 4 KiB with a full queue.

@@ -83,6 +83,27 @@ def test_rates_that_are_told_are_kept_and_not_measured(path, cache):
     assert "reads_per_s 16000.0" in file.read_text()
 
 
+def test_rates_that_are_told_after_a_plan_hold_for_the_next_plan_of_the_same_store(path, cache):
+    with ng.open(path, memory="24MB") as store:
+
+        def seconds():
+            loader = ng.NeighborLoader(store, [5], batch_size=64, reading="window", seed=1)
+            batches = iter(loader)
+            next(batches)
+            expected = loader.chosen()["device_s_per_batch"]
+            loader.close()
+            return expected
+
+        store.set_disk_rates(100_000, 1e9)
+        fast = seconds()
+        store.set_disk_rates(1_000, 1e7)
+        assert seconds() > 10 * fast
+        store.measure_disk()
+        reads = store.stats()["reads"]
+        assert seconds() > 0
+        assert store.stats()["reads"] - reads < 4096, "it was not measured once more"
+
+
 def test_a_cache_folder_that_cannot_be_made_is_no_error(path, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))

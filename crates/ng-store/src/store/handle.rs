@@ -6,7 +6,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ng_io::NamedDir;
@@ -155,7 +155,7 @@ impl Store {
             rows_served: AtomicU64::new(0),
             rows_cached: AtomicU64::new(0),
             seen: Mutex::default(),
-            costs: OnceLock::new(),
+            costs: Mutex::default(),
             kept_costs,
             orders: HeldOrders::default(),
             topologies: HeldTopologies::default(),

@@ -3,7 +3,7 @@
 //! What must not live here: versions of the store (all see the same), and who uses it.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ng_io::NamedDir;
@@ -37,7 +37,8 @@ pub(crate) struct Inner {
     pub rows_served: AtomicU64,
     pub rows_cached: AtomicU64,
     pub seen: Mutex<Seen>,
-    pub costs: OnceLock<DiskCosts>,
+    /// What reads cost, once somebody has asked or said so.
+    pub costs: Mutex<Option<DiskCosts>>,
     /// Where they are kept for other handles, if anywhere.
     pub kept_costs: Option<KeptCosts>,
     /// Orders of rows that somebody holds in memory.
@@ -67,6 +68,16 @@ impl Inner {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).is_read_below(epoch)
             || (!ng_types::canary::planted("ignore_other_pins")
                 && self.pages.reader.disk().is_pinned_below(epoch).unwrap_or(true))
+    }
+
+    /// What reads cost, where that is known.
+    pub fn known_costs(&self) -> Option<DiskCosts> {
+        *self.costs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on reads cost this.
+    pub fn set_costs(&self, costs: DiskCosts) {
+        *self.costs.lock().unwrap_or_else(PoisonError::into_inner) = Some(costs);
     }
 
     /// What reads cost, as it was kept or else measured on the file of a segment; a common disk's

@@ -165,7 +165,7 @@ impl Inner {
     fn rebalance(&self) -> u64 {
         let mut division = self.division.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(cache) = &self.pages.cache else { return division.now().1 };
-        let costs = self.costs.get().copied().unwrap_or_default();
+        let costs = self.known_costs().unwrap_or_default();
         let blocks = cache.take_worth(costs.seconds(BLOCK_BYTES as u64));
         division.note(blocks, self.rows.take_worth(&costs));
         let (most, _) = self.room_for_topologies(&division);

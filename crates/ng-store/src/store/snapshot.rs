@@ -3,8 +3,8 @@
 //! A snapshot may be used by many threads at once. Answers come in request order and do not depend
 //! on caches, back end or the order of completions.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use ng_io::IoStats;
 use ng_types::{Budget, BudgetExceeded, EdgeTypeId, Epoch, NodeId, NodeTypeId, Reservation};
@@ -182,16 +182,19 @@ impl Snapshot {
     /// # Errors
     /// [`ReadError::Missing`], [`ReadError::Io`].
     pub fn disk_costs(&self, tensor: TensorRef) -> Result<DiskCosts, ReadError> {
-        if let Some(known) = self.inner.costs.get() {
-            return Ok(*known);
+        if let Some(known) = self.inner.known_costs() {
+            return Ok(known);
         }
         let (_, segment, _) = self.version.tensor(tensor)?;
         let costs = self.inner.kept_or_measured(segment)?;
-        Ok(*self.inner.costs.get_or_init(|| costs))
+        // Somebody may have said meanwhile what they are.
+        let mut known = self.inner.costs.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(*known.get_or_insert(costs))
     }
 
     /// Measures the disk anew, on the longest file of the store, for this handle's later questions
-    /// unless it has asked before, and for other handles; `None` if all files are too short.
+    /// and for other handles; `None` if all files are too short. A look-ahead that is under way
+    /// finishes its stretch with the rates that it was planned by.
     ///
     /// # Errors
     /// [`ReadError::Io`].
@@ -203,9 +206,10 @@ impl Snapshot {
     }
 
     /// Takes these costs for measured ones, for the same questions as [`Self::measure_disk`].
+    /// Later calls replace earlier ones.
     pub fn set_disk_costs(&self, costs: &DiskCosts) {
         self.inner.keep_costs(costs);
-        let _ = self.inner.costs.set(*costs);
+        self.inner.set_costs(*costs);
     }
 
     /// What requests of 4 KiB, 8 KiB, ... cost with a full queue, measured now on the longest file
