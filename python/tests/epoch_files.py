@@ -1,5 +1,7 @@
 """The bytes of a compiled epoch's file, by docs/compiled.md: where what is, and how to forge it."""
 
+import json
+
 import numpy as np
 
 BLOCK = 4096
@@ -24,14 +26,21 @@ def regions(content):
     places |= {"tail batches": tail + 24, "tail head": tail + 56, "tail rows": tail + 64}
     places |= {"tail padding": tail + 3000, "tail crc": tail + BLOCK - 1}
     entries = np.frombuffer(content[index : index + 24 * count], "<u8").reshape(-1, 3)
+    places |= {"tail hot crc": tail + 60}
     for batch in (0, count // 2, count - 1):
         start, size = int(entries[batch, 0]), int(entries[batch, 1])
         places[f"batch {batch}"] = start
         places[f"batch {batch}, numbers"] = start + 20
         places[f"batch {batch}, middle"] = start + size // 2
         places[f"batch {batch}, last"] = start + size - 1
-    if head_bytes(content) < int(entries[0, 0]):
-        places["maps"] = head_bytes(content)
+    maps, records = head_bytes(content), int(entries[0, 0])
+    if maps < records:
+        places["maps"] = maps
+    tables = json.loads(content[32 : 32 + text])["tables"]
+    hot = maps + -(-sum(-(-table["rows"] // 64) * 8 for table in tables) // BLOCK) * BLOCK
+    if hot < records:
+        places |= {"hot rows": hot, "hot rows, middle": (hot + records) // 2}
+        places["hot rows, last"] = records - 1
     return places
 
 

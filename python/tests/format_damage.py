@@ -163,6 +163,12 @@ def _put_crc(table: bytearray, at: int, data: bytearray, block: int) -> None:
         struct.pack_into("<I", table, at, crc32c(found))
 
 
+def pieces_crc(data: bytes | bytearray) -> int:
+    """The checksum of a record, or of hot rows."""
+    pieces = [crc32c(data[at : at + PIECE]) for at in range(0, len(data), PIECE)]
+    return crc32c(b"".join(piece.to_bytes(4, "little") for piece in pieces))
+
+
 class EpochBytes:
     """A compiled epoch that breaks one rule of docs/compiled.md, with all checksums right."""
 
@@ -174,6 +180,9 @@ class EpochBytes:
         self.text_end = 32 + length
         self.maps = -(-self.text_end // BLOCK) * BLOCK
         self.record, self.record_bytes = struct.unpack_from("<QQ", data, self.index)
+        tables = json.loads(data[32 : self.text_end])["tables"]
+        sizes = sum(-(-table["rows"] // 64) * 8 for table in tables)
+        self.hot = self.maps + -(-sizes // BLOCK) * BLOCK
 
     def set_text(self, text: bytes) -> None:
         """Another text of the same blocks."""
@@ -182,14 +191,21 @@ class EpochBytes:
         self.data[32 : self.maps] = text + bytes(self.maps - 32 - len(text))
 
     def seal(self) -> bytes:
-        """Makes the checksums of the first record, the index, the head and the tail right."""
+        """Makes the checksums of hot rows, first record, index, head and tail right."""
+        self.seal_hot_rows()
         record = self.data[self.record : self.record + self.record_bytes]
-        pieces = [crc32c(record[at : at + PIECE]) for at in range(0, len(record), PIECE)]
-        crc = crc32c(b"".join(piece.to_bytes(4, "little") for piece in pieces))
-        struct.pack_into("<I", self.data, self.index + 16, crc)
+        struct.pack_into("<I", self.data, self.index + 16, pieces_crc(record))
         entries = self.data[self.index : self.index + 24 * self.batches]
         struct.pack_into("<I", self.data, self.tail + 12, crc32c(entries))
         struct.pack_into("<I", self.data, self.tail + 56, crc32c(self.data[:32]))
+        self.seal_tail()
+        return bytes(self.data)
+
+    def seal_hot_rows(self) -> None:
+        """Makes the checksum of the hot rows right, but not that of the tail."""
+        rows = self.data[self.hot : self.record]
+        struct.pack_into("<I", self.data, self.tail + 60, pieces_crc(rows) if rows else 0)
+
+    def seal_tail(self) -> None:
         crc = crc32c(self.data[self.tail : self.tail + BLOCK - 4])
         struct.pack_into("<I", self.data, self.tail + BLOCK - 4, crc)
-        return bytes(self.data)

@@ -32,6 +32,7 @@ class Epoch:
         ensure(len(self.data) >= 2 * BLOCK and len(self.data) % BLOCK == 0, "length")
         at = self._read_head()
         self._read_tail()
+        at = self._read_hot_rows(at)
         ensure(self.index_at <= len(self.data) - BLOCK, "the index is cut off")
         index = self.data[self.index_at : len(self.data) - BLOCK]
         entries, rest = index[: 24 * self.num_batches], index[24 * self.num_batches :]
@@ -48,7 +49,7 @@ class Epoch:
     def _read_head(self) -> int:
         ensure(self.data[:8] == b"ngepoch\0", "no magic")
         version, length, crc, maps_crc = struct.unpack_from("<IIII", self.data, 8)
-        ensure(version == 2, f"version {version}")
+        ensure(version == 3, f"version {version}")
         end = -(-(32 + length) // BLOCK) * BLOCK
         text = self.data[32 : 32 + length]
         ensure(len(text) == length and crc32c(text) == crc, "checksum of the head")
@@ -85,20 +86,41 @@ class Epoch:
         version, self.index_crc = struct.unpack_from("<II", tail, 8)
         numbers = struct.unpack_from("<QQQQQ", tail, 16)
         self.index_at, self.num_batches, self.longest, self.largest, tables = numbers
-        ensure(version == 2 and tables == len(self.tables), "tail of another file")
-        head_crc, reserved = struct.unpack_from("<II", tail, 56)
-        ensure(crc32c(self.data[:32]) == head_crc and reserved == 0, "head of another file")
+        ensure(version == 3 and tables == len(self.tables), "tail of another file")
+        head_crc, self.hot_crc = struct.unpack_from("<II", tail, 56)
+        ensure(crc32c(self.data[:32]) == head_crc, "head of another file")
         zero(tail[64 + 8 * tables : -4], "tail")
         self.rows_max = struct.unpack_from(f"<{tables}Q", tail, 64)
+
+    def _read_hot_rows(self, start: int) -> int:
+        self.hot_rows: list[list[bytes]] = []
+        at = start
+        for table, hot in zip(self.tables, self.hot, strict=True):
+            if self.train_epoch != self.set.start:
+                break
+            width, count = table["row_bytes"], int(hot.sum())
+            end = at + width * count
+            stop = -(-end // BLOCK) * BLOCK
+            ensure(stop <= self.index_at, "the hot rows are cut off")
+            rows = self.data[at:end]
+            self.hot_rows.append([rows[i * width : (i + 1) * width] for i in range(count)])
+            zero(self.data[end:stop], "hot rows")
+            at = stop
+        part = self.data[start:at]
+        ensure((_pieces_crc(part) if part else 0) == self.hot_crc, "checksum of the hot rows")
+        return at
 
     def batch(self, number: int, node_types: Any, edge_types: Any) -> Batch:
         """Takes a record apart; the types are those of the store's catalog."""
         offset, length, crc, _ = self.records[number]
         data = self.data[offset : offset + length]
-        pieces = [crc32c(data[at : at + PIECE]) for at in range(0, length, PIECE)]
-        found = crc32c(b"".join(piece.to_bytes(4, "little") for piece in pieces))
-        ensure(found == crc, f"checksum of batch {number}")
+        ensure(_pieces_crc(data) == crc, f"checksum of batch {number}")
         return _Record(data).decode(number, self.tables, node_types, edge_types)
+
+
+def _pieces_crc(data: bytes) -> int:
+    pieces = [crc32c(data[at : at + PIECE]) for at in range(0, len(data), PIECE)]
+    return crc32c(b"".join(piece.to_bytes(4, "little") for piece in pieces))
 
 
 class _Record:

@@ -179,7 +179,7 @@ def test_damage_is_named_and_a_file_cut_short_is_refused(path, tmp_path):
     (tmp_path / other).symlink_to(path / "compiled" / other)
     whole = (path / "compiled" / name).read_bytes()
     damaged = bytearray(whole)
-    damaged[len(whole) // 2] ^= 1
+    damaged[regions(whole)["batch 0, middle"]] ^= 1
     (tmp_path / name).write_bytes(damaged)
     with ng.open(path, memory="72MB") as store:
         with pytest.raises(ng.StoreDamaged, match=rf"{name}: batch \d+, at byte \d+"):

@@ -540,12 +540,25 @@ def test_compiled_epochs_are_what_the_document_says(tmp_path):
         wanted = {"seed": "11", "batch_size": "50", "shuffle": "by seed 11", "rank": "0 of 1"}
         wanted |= {"store": f"{reader.fingerprint:016x}", "batches": str(plan.steps)}
         assert {name: epoch.key[name] for name in wanted} == wanted
+        if number == 0:
+            compare_hot_rows(epoch, reader)
+        else:
+            assert epoch.hot_rows == []
         for batch in range(epoch.num_batches):
             found = epoch.batch(batch, reader.node_types, reader.edge_types)
             seeds = {0: plan.seeds(number, batch)}
             expected = draw.sample(reader, seeds, plan.stream(number, batch), sampling)
             cold += compare_record(epoch, found, expected, reader)
     assert cold > 1000
+
+
+def compare_hot_rows(epoch: Epoch, reader: Store) -> None:
+    """Compares the hot rows of a set with those of the store."""
+    assert sum(map(len, epoch.hot_rows)) > 0
+    for table, hot, found in zip(epoch.tables, epoch.hot, epoch.hot_rows, strict=True):
+        kind, owner, place = table["kind"], table["type_id"], table["index"]
+        numbers = np.flatnonzero(hot).tolist()
+        assert found == [reader.stored(kind, owner, place, number) for number in numbers]
 
 
 def compare_record(epoch: Epoch, found: Any, expected: Any, reader: Store) -> int:

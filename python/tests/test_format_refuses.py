@@ -266,6 +266,29 @@ def _after(change: Any) -> Any:
     return change
 
 
+def _wrong_hot_checksum(epoch: EpochBytes) -> None:
+    epoch.data[epoch.tail + 60] ^= 1
+    epoch.seal_tail()
+
+
+@_after
+def _without_hot_rows(epoch: EpochBytes) -> None:
+    """Says that it is the second epoch of its set, whose file has no hot rows."""
+    text = json.loads(epoch.data[32 : epoch.text_end])
+    epoch.set_text(json.dumps({**text, "train_epoch": 1, "epochs": 2}).encode())
+    shift = epoch.record - epoch.hot
+    for entry in range(epoch.index, epoch.index + 24 * epoch.batches, 24):
+        (offset,) = struct.unpack_from("<Q", epoch.data, entry)
+        struct.pack_into("<Q", epoch.data, entry, offset - shift)
+    entries = epoch.data[epoch.index : epoch.index + 24 * epoch.batches]
+    struct.pack_into("<I", epoch.data, epoch.tail + 12, crc32c(entries))
+    struct.pack_into("<Q", epoch.data, epoch.tail + 16, epoch.index - shift)
+    struct.pack_into("<I", epoch.data, epoch.tail + 56, crc32c(epoch.data[:32]))
+    del epoch.data[epoch.hot : epoch.record]
+    epoch.tail -= shift
+    epoch.seal_tail()
+
+
 # By rule: changes, those marked so after all checksums.
 EPOCH_CASES: dict[str, list[Any]] = {
     "c.1": [_without_blocks, _after(lambda epoch: epoch.data.append(0))],
@@ -306,7 +329,7 @@ EPOCH_CASES: dict[str, list[Any]] = {
         _shifted("record", -1, b"\1"),
         _shifted("tail", -1, b"\1"),
         _shifted("index", 20, b"\1"),
-        _shifted("tail", 60, b"\1"),
+        _without_hot_rows,
     ],
     "c.7": [
         _after(_shifted("record", 30, b"\7")),
@@ -315,6 +338,11 @@ EPOCH_CASES: dict[str, list[Any]] = {
         _shifted("record", 8, b"\2"),
         _shifted("record", 12, struct.pack("<I", 1 << 30)),
         _shifted("record", 32, struct.pack("<I", 1 << 20)),
+    ],
+    "c.8": [
+        _after(_shifted("hot", 0, b"\1\2\3")),
+        _after(_shifted("record", -BLOCK, b"\1\2\3")),
+        _after(_wrong_hot_checksum),
     ],
 }
 

@@ -133,7 +133,9 @@ impl EpochWriter {
 #[pymethods]
 impl EpochWriter {
     #[new]
+    #[allow(clippy::too_many_arguments)]
     fn new(
+        py: Python<'_>,
         snapshot: &Snapshot,
         directory: &str,
         name: &str,
@@ -143,14 +145,11 @@ impl EpochWriter {
         hot: &HotSet,
     ) -> PyResult<Self> {
         let id = EpochId { key, train_epoch, set: epochs.0..epochs.1 };
-        let writer = ng_sample::EpochWriter::create(
-            Arc::clone(&snapshot.inner),
-            Path::new(directory),
-            name,
-            id,
-            Arc::clone(&hot.inner),
-        );
-        Ok(Self { inner: Mutex::new(Some(writer.map_err(errors::raised)?)) })
+        let (snapshot, hot) = (Arc::clone(&snapshot.inner), Arc::clone(&hot.inner));
+        let writer = detached(py, || {
+            ng_sample::EpochWriter::create(snapshot, Path::new(directory), name, id, hot)
+        })?;
+        Ok(Self { inner: Mutex::new(Some(writer)) })
     }
 
     fn finish(&self, py: Python<'_>) -> PyResult<u64> {

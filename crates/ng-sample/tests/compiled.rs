@@ -131,7 +131,8 @@ fn replayed_epochs_are_those_that_sampling_gives() {
         let counted = survey(&store, 2);
         let (chosen, memory) = counted.choose();
         let hot = hot_bytes.map_or(chosen, |bytes| counted.rows_within(bytes));
-        let foreseen = counted.record_bytes(&hot);
+        // The hot rows are written once.
+        let foreseen = counted.record_bytes(&hot) + hot.row_bytes();
         println!("{hot_bytes:?}: {} hot rows, {memory:?}", hot.num_rows());
         drop(counted);
         let hot = Arc::new(hot);
@@ -169,6 +170,61 @@ fn replayed_epochs_are_those_that_sampling_gives() {
     }
 }
 
+/// A written epoch with some 1 MB of hot rows.
+fn with_hot_rows(store: &Store, out: &Path) -> Arc<HotSet> {
+    let hot = Arc::new(survey(store, 1).rows_within(1_000_000));
+    assert!(hot.row_bytes() > 900_000, "{} bytes", hot.row_bytes());
+    write(store, out, 0, &hot).expect("written");
+    hot
+}
+
+#[test]
+fn a_replay_reads_hot_rows_from_the_file_of_the_first_epoch_and_none_from_the_store() {
+    let (place, out) = places();
+    let store = open(place.path(), MEMORY);
+    let hot = with_hot_rows(&store, out.path());
+    write(&store, out.path(), 1, &hot).expect("written");
+    drop(store);
+    let opened = files(out.path(), 2);
+    // Each of three tensors fills its last block.
+    assert!((hot.row_bytes()..hot.row_bytes() + 3 * 4096).contains(&opened[0].hot_bytes()));
+    assert_eq!(opened[1].hot_bytes(), 0, "they are in the file of the first epoch alone");
+    let store = open(place.path(), MEMORY);
+    let mut replayed = replay(sampler(&store), out.path(), (2, 2), epochs((0, 0))).expect("fits");
+    assert_eq!(replayed.by_ref().filter(Result::is_ok).count() as u64, BATCHES);
+    let read = store.stats().read_bytes;
+    let from_file = opened[0].hot_bytes() + opened[0].record_bytes();
+    // Tensors that are held whole, and page tables.
+    let whole = NODES * 8;
+    println!("{read} bytes, {from_file} from the file");
+    assert!((from_file..from_file + whole + (256 << 10)).contains(&read));
+}
+
+#[test]
+fn damage_to_hot_rows_is_found_before_the_first_batch_and_by_verify() {
+    let (place, out) = places();
+    let store = open(place.path(), MEMORY);
+    with_hot_rows(&store, out.path());
+    let path = out.path().join("0.epoch");
+    let whole = std::fs::read(&path).expect("written");
+    let number = |at: usize| u64::from_le_bytes(whole[at..at + 8].try_into().expect("8 bytes"));
+    let records = number(number(whole.len() - 4096 + 16) as usize) as usize;
+    let hot_bytes = files(out.path(), 1)[0].hot_bytes() as usize;
+    for at in [records - hot_bytes, records - hot_bytes / 2, records - 1] {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 4;
+        std::fs::write(&path, &damaged).expect("written");
+        let epoch = files(out.path(), 1).remove(0);
+        let found = epoch.verify(&mut |_, _| true).expect("is read");
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].to_string().contains("hot rows"), "{found:?}");
+        let mut replayed =
+            replay(sampler(&store), out.path(), (1, 2), epochs((0, 0))).expect("fits");
+        let error = replayed.next().expect("an answer").expect_err("damaged");
+        assert!(error.to_string().contains("hot rows"), "{error}");
+    }
+}
+
 #[test]
 fn fewer_tensors_can_be_asked_for_and_narrow_rows_come_in_any_type() {
     let (place, out) = places();
@@ -198,7 +254,9 @@ fn a_damaged_batch_is_named_and_nothing_behind_it_is_given() {
     write(&store, out.path(), 0, &hot).expect("written");
     let path = out.path().join("0.epoch");
     let whole = std::fs::read(&path).expect("reads");
-    for at in [whole.len() / 2, whole.len() * 3 / 4] {
+    let epoch = files(out.path(), 1).remove(0);
+    let records = epoch.record_bytes() as usize;
+    for at in [records / 2, records / 4].map(|back| whole.len() - back) {
         let mut damaged = whole.clone();
         damaged[at] ^= 16;
         std::fs::write(&path, damaged).expect("writes");
@@ -215,7 +273,7 @@ fn a_damaged_batch_is_named_and_nothing_behind_it_is_given() {
             file.ends_with("0.epoch") && batch < BATCHES && good <= batch,
             "{file} {batch} {good}"
         );
-        assert!(offset <= at as u64 && at as u64 - offset < whole.len() as u64 / 8);
+        assert!(offset <= at as u64 && at as u64 - offset < records as u64 / 4);
     }
 }
 

@@ -137,8 +137,8 @@ fn nothing_is_read_twice_and_a_warm_stream_reads_nothing() {
     assert_same(&batched.snapshot(), &found);
     // A batch joins neighbours, so only bytes can be compared.
     assert_eq!(cold.read_bytes, batched.stats().read_bytes);
-    // Lists block by block; of four edge types two page tables (2 + 2 blocks) and the index (4), each
-    // in one pass.
+    // Lists block by block; of four edge types two page tables (2 + 2 blocks) and the index (4),
+    // each in one pass.
     assert_eq!(cold.reads, 4 * 3 + cold.read_bytes / 4096 - 4 * 8);
     walk(&snapshot, 5, &starts, 500).unwrap();
     assert_eq!(streamed.stats().reads, cold.reads);

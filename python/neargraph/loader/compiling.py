@@ -135,13 +135,15 @@ class EpochCompiler:
         build_s = sample_s + max(reading_s + written_s, sample_s + gather_s + written_s)
         # A look-ahead reads the rows once before it runs at full speed.
         first_s = feature_bytes / bytes_per_s if reading_s else 0.0
+        # The hot rows are read and written once.
+        first_s += 2 * hot.row_bytes / bytes_per_s
         saved_s = plan.steps * (fresh_s - replay_s)
         bytes_per_epoch = int(per_batch * plan.steps) + feature_bytes // 4096 + 16384
         return Estimate(
             epochs=len(self._epochs),
             batches=plan.steps,
             bytes_per_epoch=bytes_per_epoch,
-            total_bytes=bytes_per_epoch * len(self._epochs),
+            total_bytes=bytes_per_epoch * len(self._epochs) + hot.row_bytes,
             feature_bytes=feature_bytes,
             free_bytes=self._free_bytes(),
             hot_rows=hot.num_rows,
@@ -191,7 +193,9 @@ class EpochCompiler:
         name = self._name or _set_name(key, hot, self._epochs)
         make_directory(self.directory, self._sampler.snapshot.path)
         missing = [e for e in self._epochs if overwrite or not self._is_there(name, e, key, hot)]
-        self.check_room(expected * len(missing) // len(self._epochs))
+        # The file of the first epoch has the hot rows of the set.
+        hot_bytes = hot.row_bytes if self._epochs.start in missing else 0
+        self.check_room(expected * len(missing) // len(self._epochs) + hot_bytes)
         written = 0
         for done, epoch in enumerate(missing):
             args = (str(self.directory), file_name(name, epoch), key, epoch, self._set, hot)

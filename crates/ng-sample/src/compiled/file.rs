@@ -19,6 +19,8 @@ pub struct EpochFile {
     pub(crate) reader: Reader,
     pub(crate) file: FileId,
     name: Arc<str>,
+    /// Where hot rows or records begin.
+    pub(super) start: u64,
     pub(crate) head: Head,
     pub(crate) tail: Tail,
     pub(crate) entries: Vec<Entry>,
@@ -49,16 +51,22 @@ impl EpochFile {
         if tail.rows_max.len() != head.hot.tables.len() || tail.index_offset > sealed.end {
             return Err(not("its last block is of another file".into()).into());
         }
+        let hot_bytes = if head.id.has_hot_rows() { head.hot.part_bytes() } else { 0 };
+        if hot_bytes == 0 && tail.hot_crc != 0 {
+            return Err(not("it has a checksum of hot rows that it does not have".into()).into());
+        }
+        let first = sealed.start.saturating_add(hot_bytes);
         let index_bytes = (sealed.end - tail.index_offset) as usize;
         let index = reader.read_at(sealed.file, tail.index_offset, index_bytes);
-        let entries = tail.decode_index(&index.map_err(SealedError::from)?, sealed.start);
+        let entries = tail.decode_index(&index.map_err(SealedError::from)?, first);
         let (entries, reader) = (entries.map_err(not)?, reader.clone());
-        let Sealed { file, name, .. } = sealed;
-        Ok(Self { reader, file, name, head, tail, entries })
+        let Sealed { file, name, start, .. } = sealed;
+        Ok(Self { reader, file, name, start, head, tail, entries })
     }
 
-    /// Reads every batch and compares it with its checksum; `progress` gets bytes that are done and
-    /// all bytes, and stops with false. Says what is damaged, if `progress` has not stopped.
+    /// Reads every batch and the hot rows and compares them with their checksums; `progress` gets
+    /// bytes that are done and all bytes, and stops with false. Says what is damaged, if `progress`
+    /// has not stopped.
     ///
     /// # Errors
     /// Those of reading.
@@ -66,7 +74,15 @@ impl EpochFile {
         &self,
         progress: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<Vec<CompiledError>, CompiledError> {
-        let (all, mut done, mut damaged) = (self.record_bytes(), 0, Vec::new());
+        let all = self.record_bytes() + self.hot_bytes();
+        let (mut done, mut damaged) = (0, Vec::new());
+        let goes_on = || progress(0, all);
+        match self.read_hot(goes_on, &mut |_, _, _| ()) {
+            Ok(true) => done += self.hot_bytes(),
+            Ok(false) => return Ok(Vec::new()),
+            Err(error @ CompiledError::Sealed(SealedError::NotWhole { .. })) => damaged.push(error),
+            Err(error) => return Err(error),
+        }
         for (batch, entry) in (0_u64..).zip(&self.entries) {
             let mut crcs = Vec::new();
             for start in (0..entry.bytes).step_by(PIECE_BYTES) {
@@ -93,6 +109,11 @@ impl EpochFile {
             return Ok(());
         }
         Err(self.damaged(batch, format!("checksum {found:#010x}, expected {expected:#010x}")))
+    }
+
+    /// What is said of hot rows that are not what the format says.
+    pub(super) fn hot_damaged(&self, what: &str) -> CompiledError {
+        EPOCH.not_whole(&self.name, &format!("its hot rows: {what}")).into()
     }
 
     /// What is said of a batch that is not what the format says.

@@ -1,7 +1,8 @@
 //! The bytes of a compiled epoch's file; `docs/compiled.md` has the tables.
 //!
 //! A sealed file whose text says what the epoch was made from, whose maps are those of hot rows,
-//! and whose contents are one record for each batch and an index of the records. The invariant:
+//! and whose contents are the hot rows (once in a set), one record for each batch and an index of
+//! the records. The invariant:
 //! every byte is under a checksum, and what a `decode` returns was checked.
 
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ pub(crate) static EPOCH: SealedKind = SealedKind {
     suffix: ".epoch",
     magic: b"ngepoch\0",
     end_magic: Some(b"ngepoend"),
-    version: 2,
+    version: 3,
 };
 
 /// Bytes of an entry of the index.
@@ -46,6 +47,13 @@ pub struct EpochId {
     pub train_epoch: u64,
     /// The numbers of the epochs that were compiled together, each in a file of its own.
     pub set: Range<u64>,
+}
+
+impl EpochId {
+    /// Whether its file has the hot rows of the set.
+    pub fn has_hot_rows(&self) -> bool {
+        self.train_epoch == self.set.start
+    }
 }
 
 /// A tensor as the head names it.
@@ -193,12 +201,16 @@ pub(crate) struct Tail {
     pub record_bytes_max: u64,
     /// Of the arrays of the largest subgraph in memory.
     pub batch_bytes_max: u64,
+    /// Of the hot rows; 0 where the file has none.
+    pub hot_crc: u32,
     /// By table, of the batch that has the most.
     pub rows_max: Vec<u64>,
 }
 
 /// Bytes of a last block before the rows by table.
 const TAIL_BYTES: usize = 64;
+/// Where a last block has the checksum of the hot rows, behind that of the head.
+const HOT_CRC_AT: usize = TAIL_BYTES - 4;
 
 impl Tail {
     /// More tensors than this are not compiled.
@@ -217,7 +229,8 @@ impl Tail {
         ] {
             bytes.extend(value.to_le_bytes());
         }
-        bytes.resize(TAIL_BYTES, 0);
+        bytes.resize(HOT_CRC_AT, 0);
+        bytes.extend(self.hot_crc.to_le_bytes());
         bytes.extend(self.rows_max.iter().flat_map(|rows| rows.to_le_bytes()));
         bytes
     }
@@ -228,7 +241,6 @@ impl Tail {
         if tables > Self::TABLES_MAX {
             return Err(format!("{tables} tensors"));
         }
-        check_zero(&bytes[60..TAIL_BYTES])?;
         check_zero(&bytes[TAIL_BYTES + tables * 8..BLOCK_BYTES - 4])?;
         let rows_max = (0..tables).map(|table| u64_at(bytes, TAIL_BYTES + table * 8));
         Ok(Self {
@@ -237,6 +249,7 @@ impl Tail {
             num_batches: u64_at(bytes, 24)?,
             record_bytes_max: u64_at(bytes, 32)?,
             batch_bytes_max: u64_at(bytes, 40)?,
+            hot_crc: u32_at(bytes, HOT_CRC_AT)?,
             rows_max: rows_max.collect::<Result<_, _>>()?,
         })
     }
@@ -319,12 +332,13 @@ mod tests {
             num_batches: 2,
             record_bytes_max: 8192,
             batch_bytes_max: 100,
+            hot_crc: 77,
             rows_max: vec![9, 4],
         };
         let mut bytes = tail.encode();
         bytes.resize(BLOCK_BYTES, 0);
         assert_eq!(Tail::decode(&bytes), Ok(tail.clone()));
-        for at in (49..56).chain(60..64).chain(80..BLOCK_BYTES - 4) {
+        for at in (49..56).chain(80..BLOCK_BYTES - 4) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 4;
             assert!(Tail::decode(&damaged).is_err(), "byte {at}");

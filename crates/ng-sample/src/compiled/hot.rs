@@ -1,5 +1,8 @@
 //! Which rows a replay holds in memory, so that no batch in a file carries them.
 
+use std::ops::Range;
+
+use ng_io::BLOCK_BYTES;
 use ng_store::TensorRef;
 use ng_types::checksum;
 
@@ -35,6 +38,23 @@ impl HotSet {
     /// Bytes of the maps that tell them.
     pub(crate) fn map_bytes(&self) -> u64 {
         self.tables.iter().map(|table| HotRows::num_bytes(table.hot.num_rows())).sum()
+    }
+
+    /// Where the rows of each table stand in the part of a file that has them: whole blocks each.
+    pub(crate) fn places(&self) -> Vec<Range<u64>> {
+        let mut end: u64 = 0;
+        let place = |table: &PackedTable| {
+            let start = end.checked_next_multiple_of(BLOCK_BYTES as u64).unwrap_or(u64::MAX);
+            end = start.saturating_add(table.hot.len().saturating_mul(table.width));
+            start..end
+        };
+        self.tables.iter().map(place).collect()
+    }
+
+    /// Bytes of that part.
+    pub(crate) fn part_bytes(&self) -> u64 {
+        let end = self.places().last().map_or(0, |place| place.end);
+        end.checked_next_multiple_of(BLOCK_BYTES as u64).unwrap_or(u64::MAX)
     }
 
     /// The maps, as a file has them: table by table, a bit for each row.

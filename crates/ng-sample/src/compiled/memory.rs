@@ -6,7 +6,7 @@
 
 use ng_store::{Owner, Snapshot, TensorRef};
 
-use super::hot::{HotSet, PackedTable};
+use super::hot::HotSet;
 use ng_types::MemoryUser;
 
 use crate::Sampler;
@@ -35,9 +35,6 @@ pub struct ReplayMemory {
     pub others: u64,
 }
 
-/// Of a row and its place in memory, in a list that is sorted by row.
-pub(crate) const ORDERED_ROW_BYTES: u64 = size_of::<(u64, u32)>() as u64;
-
 /// The largest batch that a replay will meet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Largest {
@@ -52,7 +49,7 @@ impl ReplayMemory {
     pub(crate) fn new(sampler: &Sampler, hot: &HotSet, largest: &Largest, prefetch: u64) -> Self {
         let mut memory = Self { hot: hot.row_bytes() + hot.map_bytes(), ..Self::default() };
         let most_rows = largest.rows.iter().copied().max().unwrap_or(0);
-        let mut narrow = 0;
+        let (mut narrow, mut order) = (0, 0);
         for (tensor, decoder) in sampler.columns().tensors() {
             // Sparse rows come through the store's caches.
             let Some(out_bytes) = decoder.map(|decoder| decoder.out_bytes() as u64) else {
@@ -65,13 +62,14 @@ impl ReplayMemory {
                 None => {
                     memory.whole += whole_bytes(sampler.snapshot(), tensor);
                     narrow += most_rows * out_bytes;
+                    order = order_bytes(sampler.snapshot(), tensor).max(order);
                 }
             }
         }
         memory.record = largest.record_bytes;
         memory.others = (prefetch + 2) * (largest.batch_bytes + narrow)
             + STAGING_BYTES
-            + order_bytes(sampler.snapshot(), hot)
+            + order
             + sampler.snapshot().budget().share(MemoryUser::ReplaySlack);
         memory
     }
@@ -98,16 +96,12 @@ pub(crate) fn buffer_bytes(rows: u64, out_bytes: u64) -> u64 {
     (rows * out_bytes).next_multiple_of(2 << 20)
 }
 
-/// What finding the hot rows takes where rows do not lie in the order of ids.
-fn order_bytes(snapshot: &Snapshot, hot: &HotSet) -> u64 {
-    let bytes = |table: &PackedTable| match table.tensor.owner {
-        Owner::Node(node_type) => match snapshot.order_bytes(node_type) {
-            0 => 0,
-            order => order + table.hot.len() * ORDERED_ROW_BYTES,
-        },
+/// What loading a whole tensor takes for a moment where rows do not lie in the order of ids.
+fn order_bytes(snapshot: &Snapshot, tensor: TensorRef) -> u64 {
+    match tensor.owner {
+        Owner::Node(node_type) => snapshot.order_bytes(node_type),
         Owner::Edge(_) => 0,
-    };
-    hot.tables.iter().map(bytes).sum()
+    }
 }
 
 /// Bytes of a whole tensor, unless it is stored without its zeros.

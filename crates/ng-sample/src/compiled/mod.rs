@@ -2,7 +2,8 @@
 //! memory will hold, in the order in which they are used. Replaying one reads a file from front to
 //! back.
 //!
-//! What lives here: which rows are hot and left out ([`HotSet`], chosen by a [`Survey`]), the file
+//! What lives here: which rows are hot and left out ([`HotSet`], chosen by a [`Survey`]), how they
+//! stand in the file of a set's first epoch (`hot_rows.rs`), the file
 //! ([`EpochFile`], [`EpochWriter`]), its replay ([`Replay`]). What must not: draws, how rows are
 //! found in a store, the order of seeds. The invariants: a replayed batch has the bytes that
 //! [`crate::Sampler::sample`] gives for the same seeds and stream; a file that does not fit what is
@@ -12,6 +13,7 @@ mod error;
 mod file;
 mod format;
 mod hot;
+mod hot_rows;
 mod memory;
 mod replay;
 mod survey;

@@ -13,6 +13,7 @@ use ng_types::checksum;
 use super::error::CompiledError;
 use super::format::{ALIGN_BYTES, EPOCH, Entry, EpochId, HeadText, PIECE_BYTES, Tail};
 use super::hot::{HotSet, PackedTable};
+use super::hot_rows::write_hot;
 use crate::{MiniBatch, SampleError, record};
 
 /// Writes one epoch to a file of its own.
@@ -26,10 +27,11 @@ pub struct EpochWriter {
 }
 
 impl EpochWriter {
-    /// Begins the file `name` in `directory` for the epoch `id`, sampled from `snapshot`.
+    /// Begins the file `name` in `directory` for the epoch `id`, sampled from `snapshot`. The first
+    /// epoch of a set gets the hot rows, which are read here.
     ///
     /// # Errors
-    /// [`CompiledError`], [`SampleError::Budget`].
+    /// [`CompiledError`], [`SampleError::Budget`], [`SampleError::Read`].
     pub fn create(
         snapshot: Arc<Snapshot>,
         directory: &Path,
@@ -41,10 +43,14 @@ impl EpochWriter {
         if hot.tables.len() > Tail::TABLES_MAX {
             return Err(SampleError::Spec(format!("{} tensors are too many", hot.tables.len())));
         }
+        let has_hot_rows = id.has_hot_rows();
         let text = HeadText::new(id, &hot);
         let file = SealedWriter::create(directory, name, &EPOCH, &text, &hot.maps());
-        let file = file.map_err(CompiledError::from)?;
-        let tail = Tail { rows_max: vec![0; hot.tables.len()], ..Tail::default() };
+        let mut file = file.map_err(CompiledError::from)?;
+        let mut tail = Tail { rows_max: vec![0; hot.tables.len()], ..Tail::default() };
+        if has_hot_rows {
+            tail.hot_crc = write_hot(&snapshot, &hot, &mut file)?;
+        }
         Ok(Self { snapshot, hot, file, entries: Vec::new(), tail, _held: held })
     }
 
@@ -114,16 +120,16 @@ fn cold_rows(batch: &MiniBatch, table: &PackedTable) -> Vec<u32> {
     cold.map(|(number, _)| number).collect()
 }
 
-/// Bytes of one record on their way to the file.
-struct Record<'a> {
-    file: &'a mut SealedWriter,
+/// Bytes of one record, or of the hot rows, on their way to the file.
+pub(super) struct Record<'a> {
+    pub file: &'a mut SealedWriter,
     /// By piece.
-    crcs: Vec<u32>,
-    bytes: u64,
+    pub crcs: Vec<u32>,
+    pub bytes: u64,
 }
 
 impl Record<'_> {
-    fn put(&mut self, mut bytes: &[u8]) -> Result<(), CompiledError> {
+    pub fn put(&mut self, mut bytes: &[u8]) -> Result<(), CompiledError> {
         while !bytes.is_empty() {
             let begun = (self.bytes % PIECE_BYTES as u64) as usize;
             if begun == 0 {
@@ -140,7 +146,7 @@ impl Record<'_> {
         Ok(())
     }
 
-    fn pad(&mut self, to: usize) -> Result<(), CompiledError> {
+    pub fn pad(&mut self, to: usize) -> Result<(), CompiledError> {
         let missing = self.bytes.next_multiple_of(to as u64) - self.bytes;
         self.put(&[0; BLOCK_BYTES][..missing as usize])
     }

@@ -1,41 +1,23 @@
-//! What a replay holds in memory: hot rows, read in one pass, and whole tensors.
-
-use std::sync::Arc;
+//! What a replay holds in memory: hot rows, read from the file of the set's first epoch, and whole
+//! tensors.
 
 use ng_io::Region;
-use ng_store::{Merge, Owner, Planned, RowPart, RowPlan, Snapshot, TensorMeta, TensorRef};
-use ng_types::Reservation;
+use ng_simd::{copy_streaming, finish_streaming};
+use ng_store::{TensorMeta, TensorRef};
 
 use super::Replay;
 use super::gather::Loaded;
 use crate::SampleError;
 use crate::buffer::region;
 use crate::compiled::hot::PackedTable;
-use crate::compiled::memory::ORDERED_ROW_BYTES;
-use crate::pipeline::{Gatherer, HotRows, ResidentTensor, Source};
-
-/// Rows that are planned together.
-const ROWS_TOGETHER: usize = 1 << 15;
-
-/// Hot rows that follow each other in the file.
-struct Part {
-    plan: RowPlan,
-    /// The place in memory of each.
-    places: Vec<u32>,
-}
-
-impl Planned for Part {
-    fn plan(&self) -> &RowPlan {
-        &self.plan
-    }
-}
+use crate::pipeline::{Gatherer, ResidentTensor, Source};
 
 impl Replay {
     /// Reads what is held in memory.
     pub(super) fn load(&self) -> Result<Loaded, SampleError> {
         let snapshot = self.sampler.snapshot();
         let tables = &self.hot().tables;
-        let hot = tables.iter().map(|table| self.load_hot(table)).collect::<Result<_, _>>()?;
+        let hot = self.load_hot()?;
         let mut pools = self.pools.iter().cloned();
         let mut source = |tensor: TensorRef| {
             if let Some(at) = tables.iter().position(|table| table.tensor == tensor) {
@@ -56,55 +38,25 @@ impl Replay {
         }
     }
 
-    fn load_hot(&self, table: &PackedTable) -> Result<Region, SampleError> {
-        let (snapshot, tensor) = (self.sampler.snapshot(), table.tensor);
-        let (width, bytes) = (table.width as usize, table.hot.len() * table.width);
-        let mut region = region(bytes as usize)?;
-        let merge = Merge::Gaps(snapshot.disk_costs(tensor)?.gap_blocks());
-        let memory = region.as_mut_slice();
-        let (mut rows, _held) = in_file_order(snapshot, tensor, &table.hot)?;
-        let mut failure = None;
-        let mut next = || {
-            let (part, places): (Vec<u64>, Vec<u32>) = rows.by_ref().take(ROWS_TOGETHER).unzip();
-            if part.is_empty() || failure.is_some() || self.shared.is_stopping() {
-                return None;
-            }
-            let plan = snapshot.plan_rows(tensor, &part, merge);
-            let plan = plan.map_err(|error| failure = Some(error)).ok()?;
-            Some(Arc::new(Part { plan, places }))
+    /// Reads the hot rows, table by table one behind the other.
+    fn load_hot(&self) -> Result<Vec<Region>, SampleError> {
+        let bytes = |table: &PackedTable| (table.hot.len() * table.width) as usize;
+        let regions = self.hot().tables.iter().map(|table| region(bytes(table)));
+        let mut regions: Vec<Region> = regions.collect::<Result<_, _>>()?;
+        let file = self.files.iter().find(|file| file.id().has_hot_rows());
+        let Some(file) = file.filter(|_| self.hot().num_rows() > 0) else {
+            return match self.hot().num_rows() {
+                0 => Ok(regions),
+                _ => Err(SampleError::Spec("the epoch with the hot rows is not replayed".into())),
+            };
         };
-        let mut take = |part: &Part, rows: &mut [RowPart<'_>]| {
-            for RowPart { row, skip, bytes } in rows {
-                let at = part.places[*row] as usize * width + *skip;
-                memory[at..at + bytes.len()].copy_from_slice(bytes);
-            }
-        };
-        snapshot.read_plans(&mut next, &mut take, &mut |_| ())?;
-        match failure {
-            Some(error) => Err(error.into()),
-            None => Ok(region),
-        }
+        let before = file.reader.stats().counts();
+        let read = file.read_hot(|| !self.shared.is_stopping(), &mut |table, at, bytes| {
+            copy_streaming(bytes, &mut regions[table].as_mut_slice()[at..at + bytes.len()]);
+        });
+        finish_streaming();
+        let counts = file.reader.stats().counts().since(&before);
+        self.sampler.snapshot().io_stats().add(&counts);
+        if read? { Ok(regions) } else { Err(SampleError::Stopped) }
     }
-}
-
-/// Hot rows and their places in memory.
-type RowsAndPlaces<'a> = Box<dyn Iterator<Item = (u64, u32)> + 'a>;
-
-/// Hot rows with their places in memory, in the order in which they lie in the file, and what pays
-/// for the list.
-fn in_file_order<'a>(
-    snapshot: &Snapshot,
-    tensor: TensorRef,
-    hot: &'a HotRows,
-) -> Result<(RowsAndPlaces<'a>, Option<Reservation>), SampleError> {
-    let order = match tensor.owner {
-        Owner::Node(node_type) => snapshot.load_order(node_type)?,
-        Owner::Edge(_) => None,
-    };
-    let places = hot.iter().zip(0_u32..);
-    let Some(order) = order else { return Ok((Box::new(places), None)) };
-    let held = snapshot.reserve(hot.len() * ORDERED_ROW_BYTES)?;
-    let mut rows: Vec<(u64, u32)> = places.map(|(id, place)| (order.row(id), place)).collect();
-    rows.sort_unstable();
-    Ok((Box::new(rows.into_iter()), Some(held)))
 }
