@@ -4,15 +4,19 @@
 //! The invariant: a buffer's memory is taken from the budget once, until the pool rests or the last
 //! of pool and buffers is dropped.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ng_io::Region;
+use ng_io::{BLOCK_BYTES, Region};
 use ng_types::{BudgetExceeded, Reservation};
 
 use crate::SampleError;
 
 /// From this length on a page fault for every 4 KiB would take longer than what fills them.
 const LARGE_BYTES: usize = 8 << 20;
+
+/// A new buffer of a pool is longer than wanted by one of so many parts.
+const ROOM_PARTS: usize = 32;
 
 /// Bytes of a column. Equal content makes equal buffers.
 #[derive(Debug)]
@@ -57,7 +61,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         if let (Some(home), Ok(empty)) = (self.home.take(), Region::new(0)) {
             let empty = Pooled { region: empty, held: None };
-            home.lock().push(std::mem::replace(&mut self.pooled, empty));
+            home.take_back(std::mem::replace(&mut self.pooled, empty));
         }
     }
 }
@@ -67,10 +71,13 @@ pub(crate) fn region(bytes: usize) -> Result<Region, SampleError> {
     Region::with_huge_pages(bytes).map_err(|source| SampleError::NoMemory { bytes, source })
 }
 
-/// Buffers that come back: all of one length, but for those that had to become longer.
+/// Buffers that come back: all of one length, but for those that had to become longer; or of any
+/// length, as they were wanted.
 #[derive(Debug)]
 pub(crate) struct Pool {
     bytes: usize,
+    /// Buffers that stay while nobody has them.
+    most: AtomicUsize,
     free: Mutex<Vec<Pooled>>,
 }
 
@@ -93,7 +100,7 @@ impl Pool {
             Ok(Pooled { region: region(bytes)?, held })
         };
         let free = (0..count).map(&mut pooled).collect::<Result<_, SampleError>>()?;
-        Ok(Arc::new(Self { bytes, free: Mutex::new(free) }))
+        Ok(Arc::new(Self { bytes, most: AtomicUsize::new(usize::MAX), free: Mutex::new(free) }))
     }
 
     /// Gives back the memory of all buffers that are here, until they are taken.
@@ -129,6 +136,60 @@ impl Pool {
         }
         let pooled = free.swap_remove(at);
         Ok(Some(Buffer { pooled, len, home: Some(Arc::clone(self)) }))
+    }
+
+    /// A pool without buffers that keeps up to `most` of those that come back.
+    pub fn open(most: usize) -> Arc<Self> {
+        Arc::new(Self { bytes: 0, most: AtomicUsize::new(most), free: Mutex::default() })
+    }
+
+    /// What a new buffer of `len` bytes takes of the budget: batches differ in length, so the next
+    /// one shall fit, too.
+    pub fn room(len: usize) -> usize {
+        (len + len / ROOM_PARTS).next_multiple_of(BLOCK_BYTES)
+    }
+
+    /// A free buffer of `len` bytes with undefined content that does not waste much.
+    pub fn take_free(self: &Arc<Self>, len: usize) -> Option<Buffer> {
+        let mut free = self.lock();
+        let bytes = |at: &usize| free[*at].region.as_slice().len();
+        let most = Self::room(len).saturating_mul(2);
+        let fits = (0..free.len()).filter(|at| (len..=most).contains(&bytes(at)));
+        let pooled = fits.min_by_key(bytes).map(|at| free.swap_remove(at))?;
+        Some(Buffer { pooled, len, home: Some(Arc::clone(self)) })
+    }
+
+    /// A new buffer of `len` bytes that comes back; `held` has [`Pool::room`] for it.
+    pub fn make(self: &Arc<Self>, len: usize, held: Reservation) -> Result<Buffer, SampleError> {
+        let Buffer { pooled, .. } = &mut Buffer::new(Self::room(len))?;
+        let empty = Region::new(0).map_err(|source| SampleError::NoMemory { bytes: 0, source })?;
+        let region = std::mem::replace(&mut pooled.region, empty);
+        let pooled = Pooled { region, held: Some(held) };
+        Ok(Buffer { pooled, len, home: Some(Arc::clone(self)) })
+    }
+
+    /// Gives back all buffers that nobody has; returns their bytes.
+    pub fn drop_all(&self) -> u64 {
+        let free = std::mem::take(&mut *self.lock());
+        free.iter().filter_map(|pooled| pooled.held.as_ref()).map(Reservation::bytes).sum()
+    }
+
+    /// Keeps nothing from now on.
+    pub fn close(&self) {
+        self.most.store(0, Ordering::Relaxed);
+        self.drop_all();
+    }
+
+    fn take_back(&self, pooled: Pooled) {
+        let mut free = self.lock();
+        free.push(pooled);
+        if free.len() <= self.most.load(Ordering::Relaxed) {
+            return;
+        }
+        // The one that was too short most often, as it is the oldest.
+        let oldest = free.remove(0);
+        drop(free);
+        drop(oldest);
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Pooled>> {

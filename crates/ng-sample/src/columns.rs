@@ -3,6 +3,8 @@
 //! Columns are gathered when the subgraph is known. Invariant: memory for all of them is admitted
 //! at once, so a batch never waits while it holds half of its rows.
 
+use std::sync::Arc;
+
 use ng_simd::RowDecoder;
 use ng_store::{
     GATHER_BYTES_PER_ROW, Owner, SPARSE_BYTES_PER_ROW, Snapshot, SparseSpans, TensorMeta, TensorRef,
@@ -10,6 +12,7 @@ use ng_store::{
 use ng_types::{Dtype, Reservation};
 
 use crate::admission::{Admit, Stage};
+use crate::buffer::Pool;
 use crate::compact::CompactSample;
 use crate::{Buffer, Column, SampleError, SparseIndex};
 
@@ -63,7 +66,21 @@ struct Wanted<'a> {
     place: usize,
     tensor: TensorRef,
     rows: Wants<'a>,
+    /// Bytes of the column, if its rows come with their zeros.
+    len: usize,
+    /// One that came back from an earlier batch.
+    buffer: Option<Buffer>,
+    /// What is to be admitted for it.
     bytes: u64,
+}
+
+impl Wanted<'_> {
+    /// Takes a free buffer of the pool, or asks for memory for one of it.
+    fn find_buffer(&mut self, pool: Option<&Arc<Pool>>) {
+        let (Some(pool), Wants::Dense(_)) = (pool, &self.rows) else { return };
+        self.buffer = pool.take_free(self.len);
+        self.bytes = if self.buffer.is_some() { 0 } else { Pool::room(self.len) as u64 };
+    }
 }
 
 /// How rows come.
@@ -90,30 +107,45 @@ impl Columns {
         Ok(this)
     }
 
-    /// Gathers the columns for a subgraph through the store's caches.
+    /// Gathers the columns for a subgraph from memory of the store or through its caches, into
+    /// buffers of `pool` if there is one.
     pub fn gather(
         &self,
         snapshot: &Snapshot,
         sample: &CompactSample,
+        pool: Option<&Arc<Pool>>,
         admit: &Admit<'_>,
     ) -> Result<Vec<Gathered>, SampleError> {
-        let (wanted, _spans_held) = self.measure(snapshot, sample, admit)?;
+        let (mut wanted, _spans_held) = self.measure(snapshot, sample, admit)?;
+        for column in &mut wanted {
+            column.find_buffer(pool);
+        }
         // One admission for all columns. The lists that a gather works with are in it, and end with
         // it.
         let row_scratch = GATHER_BYTES_PER_ROW + ROW_ID_BYTES + self.row_scratch;
         let scratch = sample.most_rows() as u64 * row_scratch;
         let sum: u64 = wanted.iter().map(|column| column.bytes).sum();
         let mut held = admit(Stage::Columns, sum + scratch)?;
-        let gather = |wanted: &Wanted<'_>| {
-            let held = Some(held.split(wanted.bytes));
-            let Wanted { place, tensor, rows, .. } = wanted;
+        let gather = |wanted: Wanted<'_>| {
+            let mut held = Some(held.split(wanted.bytes));
+            let Wanted { place, tensor, rows, len, buffer, .. } = wanted;
             let column = match rows {
-                Wants::Dense(decoder) => gather_dense(snapshot, *tensor, decoder, sample)?,
-                Wants::Sparse(spans) => gather_sparse(snapshot, *tensor, spans)?,
+                Wants::Dense(decoder) => {
+                    let bytes = match (buffer, pool, held.take()) {
+                        (Some(buffer), ..) => buffer,
+                        (None, Some(pool), Some(of_buffer)) => pool.make(len, of_buffer)?,
+                        (None, _, own) => {
+                            held = own;
+                            Buffer::new(len)?
+                        }
+                    };
+                    gather_dense(snapshot, tensor, decoder, sample, bytes)?
+                }
+                Wants::Sparse(spans) => gather_sparse(snapshot, tensor, &spans)?,
             };
-            Ok(Gathered { place: *place, column, held })
+            Ok(Gathered { place, column, held })
         };
-        wanted.iter().map(gather).collect()
+        wanted.into_iter().map(gather).collect()
     }
 
     /// The tensors, and how their rows are decoded where they come with their zeros.
@@ -151,7 +183,8 @@ impl Columns {
                     (Wants::Sparse(spans), bytes)
                 }
             };
-            wanted.push(Wanted { place, tensor, rows, bytes });
+            let len = bytes as usize;
+            wanted.push(Wanted { place, tensor, rows, len, buffer: None, bytes });
         }
         Ok((wanted, held))
     }
@@ -200,9 +233,9 @@ fn gather_dense(
     tensor: TensorRef,
     decoder: &RowDecoder,
     sample: &CompactSample,
+    mut bytes: Buffer,
 ) -> Result<Column, SampleError> {
     let rows = row_ids(sample, tensor);
-    let mut bytes = Buffer::new(rows.len() * decoder.out_bytes())?;
     snapshot.gather_decoded(tensor, decoder, &rows, bytes.as_mut_slice())?;
     Ok(Column { tensor, dtype: decoder.wanted(), sparse: None, bytes })
 }

@@ -4,10 +4,14 @@
 
 use std::sync::Arc;
 
-use ng_store::{DirectFile, Owner, ReadError, ResidentTopology, RowOrder, Snapshot, TensorRef};
+use ng_io::BLOCK_BYTES;
+use ng_store::{
+    DirectFile, Owner, ReadError, ResidentTopology, RowOrder, Snapshot, Spare, TensorRef,
+};
 use ng_types::{EdgeTypeId, MemoryUser, NodeId, NodeTypeId};
 
 use crate::admission::{Admit, Growing, Stage};
+use crate::buffer::Pool;
 use crate::clock::{Clock, Work};
 use crate::columns::Columns;
 use crate::compact::CompactSample;
@@ -39,6 +43,26 @@ pub struct Sampler {
     /// What batches are made from instead of all of the above.
     direct: Option<Arc<Direct>>,
     clock: Arc<Clock>,
+    /// Buffers of batches that were dropped.
+    pool: Option<Arc<Kept>>,
+}
+
+/// A pool whose free buffers go first when anybody lacks memory, and at last when its pipeline ends.
+struct Kept {
+    pool: Arc<Pool>,
+    _spare: Arc<Spare>,
+}
+
+impl Kept {
+    fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.pool.close();
+    }
 }
 
 impl Sampler {
@@ -87,6 +111,7 @@ impl Sampler {
             streaming: Arc::default(),
             direct: None,
             clock: Arc::default(),
+            pool: None,
         })
     }
 
@@ -198,7 +223,7 @@ impl Sampler {
         drop(scratch);
         let held = admit(Stage::Topology, sample.batch_bytes())?;
         let columns = self.clock.time(Work::Gather, admit, |admit| {
-            self.columns.gather(&self.snapshot, &sample, admit)
+            self.columns.gather(&self.snapshot, &sample, self.pool.as_deref().map(Kept::pool), admit)
         })?;
         Ok(sample.into_batch(held, columns))
     }
@@ -208,13 +233,56 @@ impl Sampler {
         self.direct.is_some()
     }
 
-    /// Whether the rows of the tensors pass what the budget can hold, so that looking ahead pays.
+    /// Whether the rows of the tensors pass what the budget can hold, with or without the caches, so
+    /// that looking ahead pays.
     pub fn is_larger_than_memory(&self) -> bool {
         let catalog = self.snapshot.catalog();
         let metas = self.columns.tensors().filter_map(|(tensor, _)| catalog.tensor(tensor));
         let dense = metas.filter(|meta| !meta.is_sparse());
         let bytes: u64 = dense.map(|meta| meta.num_rows.saturating_mul(meta.row_bytes())).sum();
+        let (edge_types, tensors) = self.sources();
         bytes > self.snapshot.budget().share(MemoryUser::Rows)
+            && !self.snapshot.can_hold(&edge_types, &tensors, 0)
+    }
+
+    /// The same sampler, keeping up to `most` buffers of its batches for the next ones.
+    pub(crate) fn with_pool(self, most: usize) -> Self {
+        let pool = Pool::open(most * self.columns.tensors().count());
+        let of_spare = Arc::downgrade(&pool);
+        let spare = Spare::new(move || of_spare.upgrade().map_or(0, |pool| pool.drop_all()));
+        self.snapshot.tenants().add_spare(&spare);
+        Self { pool: Some(Arc::new(Kept { pool, _spare: spare })), ..self }
+    }
+
+    /// The topologies and tensors that batches are made from.
+    fn sources(&self) -> (Vec<EdgeTypeId>, Vec<TensorRef>) {
+        let edge_types = (0..self.ends.len() as u16).map(EdgeTypeId);
+        let drawn = edge_types.filter(|id| self.spec.fanouts.draws_from(*id)).collect();
+        (drawn, self.columns.tensors().map(|(tensor, _)| tensor).collect())
+    }
+
+    /// Holds what batches are made from in memory, if it fits beside `in_flight` of them, and
+    /// `batches` like this one would read as much as all of it.
+    pub(crate) fn hold_for(&self, batch: &MiniBatch, batches: u64, in_flight: u64) {
+        if self.direct.is_some() || !self.borrows {
+            return;
+        }
+        let (edge_types, tensors) = self.sources();
+        let (block, catalog) = (BLOCK_BYTES as u64, self.snapshot.catalog());
+        let of_rows = tensors.iter().filter_map(|tensor| {
+            let meta = catalog.tensor(*tensor).filter(|meta| !meta.is_sparse())?;
+            let rows = batch.row_ids(tensor.owner).len() as u64;
+            Some(rows * meta.row_bytes().next_multiple_of(block))
+        });
+        let of_lists = edge_types.iter().map(|id| {
+            let last = batch.edges[usize::from(id.0)].cols.last();
+            last.map_or(0, |last| (*last as u64 + 1) * block)
+        });
+        let read_bytes = of_rows.sum::<u64>() + of_lists.sum::<u64>();
+        if read_bytes.saturating_mul(batches) >= self.snapshot.lacking_bytes(&edge_types, &tensors)
+        {
+            self.snapshot.hold(&edge_types, &tensors, batch.num_bytes().saturating_mul(in_flight));
+        }
     }
 
     /// The same with every topology that is drawn from in memory, if all fit beside the rest: what

@@ -34,7 +34,9 @@ users! {
     Slack "slack" 1 / 32,
     /// Topologies in memory, if all fit.
     Topology "topology" 1 / 2,
-    /// The same where they make room for rows after sampling.
+    /// Topologies and tables of rows that a store holds, if all of them fit.
+    Resident "resident" 17 / 20,
+    /// Topologies in memory where they make room for rows after sampling.
     PassingTopology "passing_topology" 3 / 4,
     /// What sampling wants of the block cache while rows are read ahead.
     SampledBlocks "sampled_blocks" 1 / 4,

@@ -90,7 +90,7 @@ impl Direct {
             *ids = found;
             let mut columns = rows.finish();
             if let Some(others) = &self.others {
-                columns.extend(others.gather(sampler.snapshot(), &sample, admit)?);
+                columns.extend(others.gather(sampler.snapshot(), &sample, None, admit)?);
             }
             Ok(columns)
         })?;

@@ -6,6 +6,7 @@
 //! who waits for it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ng_types::Reservation;
 use ng_types::canary::planted;
@@ -32,6 +33,8 @@ pub(crate) struct Turns {
 pub(crate) struct Each {
     pub shared: Shared<Turns>,
     sampler: Sampler,
+    /// It was found out whether holding all in memory pays.
+    is_weighed: AtomicBool,
 }
 
 impl Each {
@@ -45,9 +48,9 @@ impl Each {
             let what = "the number of threads and of batches prepared ahead must be at least 1";
             return Err(SampleError::Spec(what.into()));
         }
-        let sampler = sampler.with_orders_that_fit()?;
+        let sampler = sampler.with_orders_that_fit()?.with_pool(prefetch + threads);
         let shared = Shared::new(sampler.clock(), jobs, prefetch);
-        Ok(Arc::new(Self { shared, sampler }))
+        Ok(Arc::new(Self { shared, sampler, is_weighed: AtomicBool::new(false) }))
     }
 
     /// A thread's work.
@@ -72,6 +75,12 @@ impl Each {
             }
             if let Err(SampleError::Stopped) = batch {
                 return Ok(());
+            }
+            if let Ok(batch) = &batch
+                && !self.is_weighed.swap(true, Ordering::Relaxed)
+            {
+                let left = shared.jobs.len() - index;
+                self.sampler.hold_for(batch, left, shared.prefetch + 1);
             }
             // A batch that failed before its turn must not block those behind it.
             self.wait_for_turn(index)?;

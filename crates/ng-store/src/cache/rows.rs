@@ -62,6 +62,13 @@ impl RowCache {
         worth
     }
 
+    /// Gives back all that is held of a tensor and not being read.
+    pub fn empty(&self, tensor: usize) {
+        if let Some(Some(pool)) = self.pools.get(tensor).and_then(OnceLock::get) {
+            while pool.drop_chunk(&self.share) > 0 {}
+        }
+    }
+
     /// Gives back one chunk of the largest pool; returns its bytes.
     pub fn drop_chunk(&self) -> u64 {
         let pools = self.pools.iter().filter_map(|pool| pool.get()?.as_ref());

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use ng_io::NamedDir;
+use ng_io::{BackendChoice, NamedDir};
 use ng_types::{Budget, MemoryUser, Reservation};
 
 use crate::cache::rows::RowCache;
@@ -21,9 +21,11 @@ use crate::error::{OpenError, ReadError};
 use crate::io::{BLOCK_BYTES, Disk, Reader, device_name};
 use crate::page::{Metadata, Pages};
 use crate::rows::order::HeldOrders;
+use crate::store::hold::limit_to_hold;
 use crate::store::load::pin_version;
 use crate::store::memory::{WORKING_BYTES_MIN, divide, slack_bytes};
 use crate::store::{Inner, OpenOptions, Snapshot, StoreStats, Tenants, load_version};
+use crate::tensor::held::HeldTables;
 use crate::tensor::layout::RowLayout;
 use crate::topology::HeldTopologies;
 use crate::version::base::Version;
@@ -99,7 +101,11 @@ impl Store {
             staging_bytes,
             ..Default::default()
         };
-        let opened = ng_io::open_named(place, options.backend, &io_options);
+        let backend = match options.backend {
+            BackendChoice::Memory => BackendChoice::Auto,
+            other => other,
+        };
+        let opened = ng_io::open_named(place, backend, &io_options);
         let opened = opened.map_err(|error| open_error(path, error))?;
         let reader = Reader::in_directory(opened.disk, path);
         let staging = opened.staging_bytes_per_queue;
@@ -107,7 +113,13 @@ impl Store {
             KeptCosts::of(&device, reader.disk().backend(), options.queue_depth)
         });
         let place = Some(Arc::clone(place));
-        Self::open_reader(reader, &name, options, staging, (opened.note, place), kept)
+        let note = match options.backend {
+            BackendChoice::Memory => {
+                format!("memory: asked for; everything is held in RAM, read by {}", opened.note)
+            }
+            _ => opened.note,
+        };
+        Self::open_reader(reader, &name, options, staging, (note, place), kept)
     }
 
     /// Opens the store on any disk, as tests do; staging memory is not counted.
@@ -133,6 +145,11 @@ impl Store {
             return Err(OpenError::BudgetTooSmall { limit_bytes: limit, minimum_bytes });
         }
         let version = pin_version(&reader, path, &[])?;
+        let holds_all = options.backend == BackendChoice::Memory;
+        let limit = match options.memory {
+            None if holds_all => limit_to_hold(&version, limit),
+            _ => limit,
+        };
         let catalog = &version.catalog;
         let budget = Budget::new(limit);
         let threads = (budget.share(MemoryUser::Staging) / staging_per_thread.max(1))
@@ -159,6 +176,7 @@ impl Store {
             kept_costs,
             orders: HeldOrders::default(),
             topologies: HeldTopologies::default(),
+            tables: HeldTables::new(holds_all),
             tenants: Tenants::default(),
             note,
             place,
@@ -167,6 +185,7 @@ impl Store {
             division: Mutex::new(division),
             calm_batches: AtomicU64::new(0),
             staging,
+            staging_per_thread,
         };
         let counted_from = inner.pages.reader.stats().counts();
         let goes_on = options.recover && log_goes_on(&inner.pages.reader, &version)?;
@@ -184,6 +203,9 @@ impl Store {
         };
         if goes_on {
             store.recover()?;
+        }
+        if holds_all {
+            store.snapshot().hold_everything()?;
         }
         Ok(store)
     }
@@ -341,9 +363,10 @@ impl Store {
         Arc::new(Snapshot { inner: Arc::clone(&self.inner), version })
     }
 
-    /// The name of the back end that reads: `uring`, `pread`, ...
+    /// The name of the back end that reads: `uring`, `pread`, ...; `memory` where everything is
+    /// held in memory.
     pub fn backend(&self) -> &'static str {
-        self.inner.pages.reader.disk().backend()
+        self.inner.backend()
     }
 
     /// The memory budget that caches and batches share.

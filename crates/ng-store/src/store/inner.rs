@@ -18,6 +18,7 @@ use crate::error::ReadError;
 use crate::page::{Pages, Placed};
 use crate::rows::order::HeldOrders;
 use crate::store::Tenants;
+use crate::tensor::held::HeldTables;
 use crate::tensor::layout::RowLayout;
 use crate::topology::HeldTopologies;
 use crate::version::base::Version;
@@ -45,6 +46,8 @@ pub(crate) struct Inner {
     pub orders: HeldOrders,
     /// Topologies that it holds for whoever samples.
     pub topologies: HeldTopologies,
+    /// Rows that it holds for whoever reads them.
+    pub tables: HeldTables,
     pub tenants: Tenants,
     pub note: String,
     /// The directory; a disk of tests has none.
@@ -55,9 +58,16 @@ pub(crate) struct Inner {
     pub calm_batches: AtomicU64,
     /// Staging frames of the back end and slack, held as long as the store is open.
     pub staging: Reservation,
+    /// Staging frames of one reading thread.
+    pub staging_per_thread: u64,
 }
 
 impl Inner {
+    /// The name of the back end that reads, or `memory` where everything is held there.
+    pub fn backend(&self) -> &'static str {
+        if self.tables.stay { "memory" } else { self.pages.reader.disk().backend() }
+    }
+
     /// Notes a version that new snapshots will see.
     pub fn see(&self, version: &Arc<Version>) {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).publish(version);

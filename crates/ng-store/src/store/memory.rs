@@ -63,6 +63,7 @@ impl Inner {
             MemoryUser::RowCache => (rows, Some(self.rows.bytes())),
             MemoryUser::Metadata => (share, Some(self.metadata_bytes())),
             MemoryUser::DirectPages => (share, Some(self.direct_bytes())),
+            MemoryUser::Resident => (share, Some(self.tables.bytes() + self.topologies.bytes())),
             MemoryUser::Orders => (share, Some(held(&self.orders))),
             MemoryUser::Staging => (share, Some(self.staging.bytes() - slack)),
             MemoryUser::Slack => (slack, Some(slack)),
@@ -76,6 +77,7 @@ impl Inner {
         let caches = self.rows.bytes()
             + self.direct_bytes()
             + self.topologies.bytes()
+            + if self.tables.stay { 0 } else { self.tables.bytes() }
             + self.pages.share.used_bytes();
         let others = self.budget.used_bytes().saturating_sub(caches);
         let blocks = block_bytes.min(self.pages.share.cap_bytes());
@@ -89,19 +91,12 @@ impl Inner {
     pub fn reclaim(&self, bytes: u64) -> u64 {
         let mut given = 0;
         while given < bytes {
-            let from_blocks = || {
-                let cache = self.pages.cache.as_ref();
-                cache.map_or(0, |cache| cache.drop_chunk(&self.pages.share))
-            };
-            let mut chunk = self.rows.drop_chunk();
-            if chunk == 0 {
-                chunk = self.drop_direct_chunk();
-            }
-            if chunk == 0 {
-                chunk = from_blocks();
-            }
-            if chunk == 0 {
+            let mut chunk = self.drop_cached_chunk();
+            if chunk == 0 && !self.tables.stay {
                 chunk = self.topologies.drop_one();
+            }
+            if chunk == 0 {
+                chunk = self.tables.drop_one();
             }
             if chunk == 0 {
                 // The last: every other lookup begins there.
@@ -118,6 +113,34 @@ impl Inner {
             self.calm_batches.store(0, Ordering::Relaxed);
         }
         given
+    }
+
+    /// Gives back a piece of what is cheap to get again; returns its bytes.
+    fn drop_cached_chunk(&self) -> u64 {
+        let from_blocks = || {
+            let cache = self.pages.cache.as_ref();
+            cache.map_or(0, |cache| cache.drop_chunk(&self.pages.share))
+        };
+        let chunk = match self.tenants.drop_spare() {
+            0 => self.rows.drop_chunk(),
+            chunk => chunk,
+        };
+        let chunk = if chunk == 0 { self.drop_direct_chunk() } else { chunk };
+        if chunk == 0 { from_blocks() } else { chunk }
+    }
+
+    /// Reserves from what is free, else from what [`Self::reclaim`] gives first; nothing that takes
+    /// a pass to read goes for it.
+    pub fn reserve_of_caches(&self, bytes: u64) -> Option<Reservation> {
+        loop {
+            if let Ok(held) = self.budget.reserve(bytes) {
+                self.rows.share().set_cap_bytes(self.rows.bytes());
+                return Some(held);
+            }
+            if self.drop_cached_chunk() == 0 {
+                return None;
+            }
+        }
     }
 
     pub fn reserve_batch(&self, bytes: u64) -> Result<Reservation, ReadError> {
@@ -191,6 +214,10 @@ impl Inner {
     /// share of the row cache as long as nobody reads rows. Then what the latter is.
     fn room_for_topologies(&self, division: &Division) -> (u64, u64) {
         let most = self.budget.share(MemoryUser::Topology);
+        if self.tables.bytes() > 0 {
+            // Where rows are held, the caches serve hardly anything.
+            return (self.budget.limit_bytes(), self.budget.limit_bytes());
+        }
         if self.pages.cache.is_none() {
             return (most, most);
         }

@@ -4,6 +4,7 @@
 //! What must not live here: formats, and how updates are done.
 
 mod handle;
+mod hold;
 mod inner;
 mod load;
 mod memory;
@@ -20,4 +21,4 @@ pub use snapshot::{
     EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, GATHER_BYTES_PER_ROW,
     SPARSE_BYTES_PER_ROW, Snapshot,
 };
-pub use tenants::{Tenant, Tenants};
+pub use tenants::{Spare, Tenant, Tenants};

@@ -149,10 +149,19 @@ impl Snapshot {
         }
         let width = layout.row_bytes();
         let wide = width >= crate::cache::rows::ROW_BYTES_MIN;
-        let pool = if wide { inner.rows.pool(segment.id as usize, width) } else { None };
+        let table = inner.tables.get(&segment.placed);
+        let is_cached = wide && table.is_none();
+        let pool = if is_cached { inner.rows.pool(segment.id as usize, width) } else { None };
         let reader = TensorReader { pages: &inner.pages, segment, layout, pool };
-        let stats = reader.gather(&self.rows_of(tensor.owner, ids)?, out)?;
+        let rows = self.rows_of(tensor.owner, ids)?;
+        let stats = match &table {
+            Some(table) => reader.gather_beside(table, &rows, out)?,
+            None => reader.gather(&rows, out)?,
+        };
         self.count_rows(stats);
+        if table.is_none() && stats.rows_cached < stats.rows {
+            self.count_rows_read(tensor, stats.rows - stats.rows_cached)?;
+        }
         Ok(stats)
     }
 
@@ -240,7 +249,7 @@ impl Snapshot {
 
     /// The name of the back end that reads.
     pub fn backend(&self) -> &'static str {
-        self.inner.pages.reader.disk().backend()
+        self.inner.backend()
     }
 
     /// Counts rows that were handed out, and how many of them were in memory.

@@ -30,16 +30,42 @@ impl Tenant {
     }
 }
 
+/// Memory that somebody keeps for its next use and that holds nothing.
+pub struct Spare(Box<dyn Fn() -> u64 + Send + Sync>);
+
+impl Spare {
+    /// Memory that `drop_all` gives back; it returns how many bytes that was.
+    pub fn new(drop_all: impl Fn() -> u64 + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self(Box::new(drop_all)))
+    }
+}
+
 /// The tenants of a store.
 #[derive(Default)]
-pub struct Tenants(Mutex<Vec<Weak<Tenant>>>);
+pub struct Tenants {
+    tenants: Mutex<Vec<Weak<Tenant>>>,
+    spare: Mutex<Vec<Weak<Spare>>>,
+}
 
 impl Tenants {
     /// From now on `tenant` is asked when others lack memory.
     pub fn add(&self, tenant: &Arc<Tenant>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|one| one.strong_count() > 0 && one.as_ptr() != Arc::as_ptr(tenant));
         all.push(Arc::downgrade(tenant));
+    }
+
+    /// From now on `spare` goes first when anybody lacks memory.
+    pub fn add_spare(&self, spare: &Arc<Spare>) {
+        let mut all = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| one.strong_count() > 0);
+        all.push(Arc::downgrade(spare));
+    }
+
+    /// Gives back memory that is kept for its next use; returns its bytes.
+    pub(crate) fn drop_spare(&self) -> u64 {
+        let all = self.spare.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        all.iter().filter_map(Weak::upgrade).map(|one| (one.0)()).sum()
     }
 
     /// Makes all but one give their memory back; whether anybody had some.
@@ -59,7 +85,7 @@ impl Tenants {
     }
 
     fn others(&self, but: Option<&Arc<Tenant>>) -> Vec<Arc<Tenant>> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
         let others = all.iter().filter_map(Weak::upgrade);
         others.filter(|one| but.is_none_or(|but| !Arc::ptr_eq(but, one))).collect()
     }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ng_simd::{DecodeError, RowDecoder, RowEncoder};
+use ng_simd::{DecodeError, RowDecoder, RowEncoder, finish_streaming};
 use ng_types::Dtype;
 
 use crate::catalog::{TensorMeta, TensorRef};
@@ -59,6 +59,9 @@ impl Snapshot {
         if out.len() != expected {
             return Err(ReadError::OutputSize { expected, found: out.len() });
         }
+        if let Some(stats) = self.take_decoded(tensor, decoder, rows, out)? {
+            return Ok(stats);
+        }
         let stored_bytes = rows.len() * decoder.stored_bytes();
         if stored_bytes > out.len() {
             let mut stored = vec![0; stored_bytes];
@@ -70,6 +73,38 @@ impl Snapshot {
         let stats = self.gather(tensor, rows, &mut out[start..])?;
         decoder.decode_in_place(out);
         Ok(stats)
+    }
+}
+
+impl Snapshot {
+    /// Decodes rows straight from memory, if the store holds all of them.
+    fn take_decoded(
+        &self,
+        tensor: TensorRef,
+        decoder: &RowDecoder,
+        ids: &[u64],
+        out: &mut [u8],
+    ) -> Result<Option<GatherStats>, ReadError> {
+        let (meta, segment, _) = self.version.tensor(tensor)?;
+        let table = self.inner.tables.get(&segment.placed);
+        let Some(table) = table.filter(|table| table.is_whole()) else { return Ok(None) };
+        meta.check_rows(ids)?;
+        let rows = self.rows_of(tensor.owner, ids)?;
+        let (width, mut near) = (decoder.out_bytes(), Vec::new());
+        let missing = table.each(segment, &rows, |place, row| {
+            let target = &mut out[place * width..(place + 1) * width];
+            decoder.decode_streaming(row, &mut near, target);
+        });
+        finish_streaming();
+        let taken = (rows.len() - missing.len()) as u64;
+        self.count_rows(GatherStats { rows: taken, rows_cached: taken });
+        // Commits have changed these, so they are in memory, too.
+        let mut stored = vec![0; decoder.stored_bytes()];
+        for place in missing {
+            self.gather(tensor, &ids[place..=place], &mut stored)?;
+            decoder.decode(&stored, &mut out[place * width..(place + 1) * width]);
+        }
+        Ok(Some(GatherStats { rows: rows.len() as u64, rows_cached: rows.len() as u64 }))
     }
 }
 

@@ -5,11 +5,14 @@
 //! what did not change between them. Narrow rows: their blocks go through the block cache. A read
 //! takes only the 4 KiB blocks that hold a row.
 
+use ng_simd::{copy_streaming, finish_streaming};
+
 use crate::cache::rows::{ROW_BYTES_MIN, RowPool};
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
 use crate::page::{Located, Pages, Segment};
 use crate::tensor::layout::{RowLayout, RowPlace};
+use crate::tensor::table::ResidentTable;
 
 /// What [`crate::Snapshot::gather`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,12 +48,39 @@ struct Wanted {
 impl TensorReader<'_> {
     /// Copies `rows` to `out`, in request order. Rows and the length of `out` were checked.
     pub fn gather(&self, rows: &[u64], out: &mut [u8]) -> Result<GatherStats, ReadError> {
-        let mut stats = GatherStats { rows: rows.len() as u64, rows_cached: 0 };
-        let want = |(place, row): (usize, &u64)| {
-            let key = self.layout.cache_key(self.layout.place(*row));
-            Wanted { row: *row, place, first: 0, offset: 0, key }
-        };
-        let mut wanted: Vec<Wanted> = rows.iter().enumerate().map(want).collect();
+        let wanted = rows.iter().enumerate().map(|(place, row)| self.want(place, *row));
+        let rows_cached = self.gather_wanted(wanted.collect(), out)?;
+        Ok(GatherStats { rows: rows.len() as u64, rows_cached })
+    }
+
+    /// As [`Self::gather`], with the rows that `table` has taken from there.
+    pub fn gather_beside(
+        &self,
+        table: &ResidentTable,
+        rows: &[u64],
+        out: &mut [u8],
+    ) -> Result<GatherStats, ReadError> {
+        let width = self.layout.row_bytes();
+        let missing = table.each(self.segment, rows, |place, bytes| {
+            copy_streaming(bytes, &mut out[place * width..(place + 1) * width]);
+        });
+        finish_streaming();
+        let mut rows_cached = (rows.len() - missing.len()) as u64;
+        if !missing.is_empty() {
+            let wanted = missing.iter().map(|place| self.want(*place, rows[*place]));
+            rows_cached += self.gather_wanted(wanted.collect(), out)?;
+        }
+        Ok(GatherStats { rows: rows.len() as u64, rows_cached })
+    }
+
+    fn want(&self, place: usize, row: u64) -> Wanted {
+        let key = self.layout.cache_key(self.layout.place(row));
+        Wanted { row, place, first: 0, offset: 0, key }
+    }
+
+    /// Copies rows to their places; returns how many of them took no device read.
+    fn gather_wanted(&self, mut wanted: Vec<Wanted>, out: &mut [u8]) -> Result<u64, ReadError> {
+        let rows = wanted.len() as u64;
         let is_identity = self.segment.is_identity();
         if self.is_wide() && is_identity {
             self.take_cached(&mut wanted, out);
@@ -60,20 +90,19 @@ impl TensorReader<'_> {
         }
         if !self.is_wide() {
             let blocks = self.list_blocks(&mut wanted);
-            stats.rows_cached = self.read_narrow(&wanted, &blocks, out)?;
-            return Ok(stats);
+            return self.read_narrow(&wanted, &blocks, out);
         }
         if !is_identity {
             self.take_changed(&mut wanted, out)?;
             self.locate_keys(&mut wanted)?;
             self.take_cached(&mut wanted, out);
         }
-        stats.rows_cached = stats.rows - wanted.len() as u64;
+        let rows_cached = rows - wanted.len() as u64;
         if !wanted.is_empty() {
             let blocks = self.list_blocks(&mut wanted);
             self.read_wide(&wanted, &blocks, out)?;
         }
-        Ok(stats)
+        Ok(rows_cached)
     }
 
     /// Copies the rows that the row cache has and leaves the others in `wanted`.

@@ -54,6 +54,15 @@ impl HeldTopologies {
         })
     }
 
+    /// Whether it is neither held nor being read by somebody; then the caller reads it.
+    pub fn claim(&self, key: Key) -> bool {
+        self.with(key, |held| {
+            let is_free = !held.is_closed && held.topology.is_none();
+            held.is_closed |= is_free;
+            is_free
+        })
+    }
+
     /// Holds what was read. `None` where it was not: it is tried again when as much has been read
     /// once more, if it `may_come`.
     pub fn keep(&self, key: Key, topology: Option<Arc<ResidentTopology>>, may_come: bool) {

@@ -19,18 +19,13 @@ use crate::topology::resident::Shape;
 use crate::topology::unpack::{Content, Unpacker};
 use crate::topology::{EntryLayout, HLayout, ResidentTopology, degree_of};
 use crate::tree::{Record, TreeCursor, TreeKind};
+use crate::version::base::Version;
 
 impl Snapshot {
     /// What [`Snapshot::load_topology`] takes of the budget for as long as its answer lives: known
     /// before anything is read. 0 if there is no such edge type.
     pub fn resident_bytes(&self, edge_type: EdgeTypeId) -> u64 {
-        self.shape(edge_type).map_or(0, |shape| shape.num_bytes())
-    }
-
-    fn shape(&self, edge_type: EdgeTypeId) -> Result<Shape, ReadError> {
-        let meta = self.version.edge_type(edge_type)?;
-        let nodes = |id| Ok::<_, ReadError>(self.version.node_type(id)?.num_nodes);
-        Ok(Shape::new(meta, nodes(meta.source)?, nodes(meta.destination)?))
+        topology_bytes(&self.version, edge_type).unwrap_or(0)
     }
 
     /// The topology of an edge type, if the store holds it for whoever samples.
@@ -50,6 +45,12 @@ impl Snapshot {
         if !self.inner.make_room_for_topology(bytes) {
             return held.keep(key, None, true);
         }
+        self.load_claimed_topology(edge_type);
+    }
+
+    /// Reads the topology of an edge type and holds it: whoever calls this has claimed it.
+    pub(crate) fn load_claimed_topology(&self, edge_type: EdgeTypeId) {
+        let (held, key) = (&self.inner.topologies, (edge_type, self.fingerprint()));
         match self.load_topology(edge_type) {
             Ok(topology) => held.keep(key, Some(topology), true),
             Err(error) => held.keep(key, None, matches!(error, ReadError::Budget(_))),
@@ -68,7 +69,7 @@ impl Snapshot {
             return Ok(held);
         }
         let (meta, topo, index) = self.version.topology(edge_type)?;
-        let shape = self.shape(edge_type)?;
+        let shape = shape(&self.version, edge_type)?;
         let held = self.reserve(shape.num_bytes())?;
         let of = (edge_type, self.fingerprint());
         let inner = &*self.inner;
@@ -90,6 +91,17 @@ impl Snapshot {
         lists.load(&mut unpacker)?;
         unpacker.finish().map(Arc::new)
     }
+}
+
+fn shape(version: &Version, edge_type: EdgeTypeId) -> Result<Shape, ReadError> {
+    let meta = version.edge_type(edge_type)?;
+    let nodes = |id| Ok::<_, ReadError>(version.node_type(id)?.num_nodes);
+    Ok(Shape::new(meta, nodes(meta.source)?, nodes(meta.destination)?))
+}
+
+/// Bytes that the topology of an edge type takes in memory.
+pub(crate) fn topology_bytes(version: &Version, edge_type: EdgeTypeId) -> Result<u64, ReadError> {
+    Ok(shape(version, edge_type)?.num_bytes())
 }
 
 /// A page of the topology, and what it must hold.

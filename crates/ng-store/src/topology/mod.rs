@@ -28,6 +28,7 @@ pub use expansion::{Draw, Expansion};
 pub(crate) use h_page::{HLayout, ROOM_BIT, check_h_page, degree_of};
 pub(crate) use held::HeldTopologies;
 pub(crate) use l_page::LPage;
+pub(crate) use load::topology_bytes;
 pub(crate) use page::PageHeader;
 pub(crate) use reader::TopologyReader;
 pub(crate) use resident::Column;
