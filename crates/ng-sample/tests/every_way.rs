@@ -41,16 +41,19 @@ fn build(dir: &Path) {
     one_type::build(dir, NODES, Edges::All, &list, &tensors);
 }
 
+const TENSORS: [TensorRef; 3] = [
+    TensorRef { owner: Owner::Node(NODE), index: 1 },
+    TensorRef { owner: Owner::Edge(TO), index: 0 },
+    TensorRef { owner: Owner::Node(NODE), index: 0 },
+];
+
 const UNIFORM: Method = Method::Uniform { replace: false };
 
 fn sampler(store: &Store, method: Method) -> Sampler {
     let fanouts: &[i64] = if method == Method::Induced { &[-1] } else { &[6, 4] };
     let spec = SampleSpec::uniform(Fanouts::uniform(fanouts, 1).expect("fanouts"), 11);
     let spec = SampleSpec { method, ..spec };
-    let tensor = |owner, index| TensorRef { owner, index };
-    let (node, edge) = (Owner::Node(NODE), Owner::Edge(TO));
-    let tensors = vec![tensor(node, 1), tensor(edge, 0), tensor(node, 0)];
-    Sampler::new(store.snapshot(), spec, tensors).expect("sampler")
+    Sampler::new(store.snapshot(), spec, TENSORS.to_vec()).expect("sampler")
 }
 
 /// Shuffled epochs from a batch on.
@@ -98,11 +101,21 @@ fn cases(dir: &Path) -> Vec<Case> {
         let file = DirectFile::open(Arc::clone(sampler.snapshot()), &direct, "t.direct");
         sampler.with_direct(Arc::new(file.expect("opens"))).expect("fits")
     };
+    let held = |sampler: Sampler| {
+        let snapshot = Arc::clone(sampler.snapshot());
+        if snapshot.hold(&[TO], &TENSORS, 0) {
+            while !snapshot.holds(&[TO], &TENSORS) {
+                std::thread::yield_now();
+            }
+        }
+        sampler
+    };
     let in_memory = |sampler: Sampler| sampler.with_topology_that_fits().expect("loads");
     let mut cases: Vec<Case> = vec![
         ("each".into(), Box::new(|sampler| sampler), each()),
         ("one".into(), Box::new(|sampler| sampler), Way::Each { prefetch: 1, threads: 1 }),
         ("each, in memory if it fits".into(), Box::new(in_memory), each()),
+        ("each, held if it fits".into(), Box::new(held), each()),
         ("direct".into(), Box::new(direct), each()),
         ("replay".into(), Box::new(|sampler| sampler), Way::Replay { files, prefetch: 2 }),
     ];

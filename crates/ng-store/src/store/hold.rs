@@ -78,7 +78,7 @@ impl Snapshot {
                 is_all = false;
                 continue;
             };
-            let table = Arc::new(ResidentTable::new(placed, layout, held));
+            let table = Arc::new(ResidentTable::new(placed, layout, inner.tables.stay, held));
             if inner.tables.keep(&table) {
                 tables.push(table);
             }
@@ -185,8 +185,11 @@ impl Snapshot {
             wanted.for_each(|id| self.load_claimed_topology(*id));
             load_chunks();
         });
+        tables.iter().for_each(|table| table.end_loading());
         drop(chunks);
-        inner.drop_needless_blocks();
+        let rows: u64 = tables.iter().map(|table| table.num_bytes()).sum();
+        let lists: u64 = edge_types.iter().map(|id| self.resident_bytes(*id)).sum();
+        inner.drop_needless_blocks((rows + lists) / 4);
     }
 
     /// Holds all topologies and tensors of the store, but for sparse tensors.
@@ -243,10 +246,10 @@ pub(super) fn limit_to_hold(version: &Version, limit: u64) -> u64 {
 }
 
 impl Inner {
-    /// What is read from memory from now on needs no blocks.
-    fn drop_needless_blocks(&self) {
+    /// Gives back about so many bytes of blocks: what is read from memory from now on needs none.
+    fn drop_needless_blocks(&self, bytes: u64) {
         let (share, Some(cache)) = (&self.pages.share, &self.pages.cache) else { return };
-        let most = self.budget.share(MemoryUser::Slack);
-        while share.used_bytes() > most && cache.drop_chunk(share) > 0 {}
+        let left = share.used_bytes().saturating_sub(bytes);
+        while share.used_bytes() > left && cache.drop_chunk(share) > 0 {}
     }
 }

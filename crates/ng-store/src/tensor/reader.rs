@@ -61,9 +61,17 @@ impl TensorReader<'_> {
         out: &mut [u8],
     ) -> Result<GatherStats, ReadError> {
         let width = self.layout.row_bytes();
-        let missing = table.each(self.segment, rows, |place, bytes| {
+        let mut take = |place: usize, bytes: &[u8]| {
             copy_streaming(bytes, &mut out[place * width..(place + 1) * width]);
-        });
+        };
+        let mut missing = table.each(self.segment, rows, &mut take);
+        if !missing.is_empty() && !table.is_whole() {
+            let blocks = (missing.len() * width.div_ceil(BLOCK_BYTES)) as u64;
+            table.wait_for_turn((blocks * BLOCK_BYTES as u64).min(table.num_bytes()));
+            let left: Vec<u64> = missing.iter().map(|place| rows[*place]).collect();
+            let found = table.each(self.segment, &left, |at, bytes| take(missing[at], bytes));
+            missing = found.iter().map(|at| missing[*at]).collect();
+        }
         finish_streaming();
         let mut rows_cached = (rows.len() - missing.len()) as u64;
         if !missing.is_empty() {

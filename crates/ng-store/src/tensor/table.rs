@@ -6,7 +6,8 @@
 //! not taken from it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use ng_simd::prefetch;
 use ng_types::Reservation;
@@ -20,6 +21,15 @@ use crate::tensor::layout::RowLayout;
 /// Bytes of a chunk. Longer than what a full queue has in flight, so that the queue drains rarely.
 const CHUNK_BYTES: usize = 64 << 20;
 
+/// While a table is loaded, one of so many bytes is read on behalf of a batch that cannot wait.
+const BESIDE_PARTS: u64 = 4;
+
+/// How long a batch waits for loading at most: after that its consumer would.
+const WAIT_MAX: Duration = Duration::from_secs(2);
+/// The same where everything was to be in memory from the start.
+const PATIENT_WAIT_MAX: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(50);
+
 /// The part of a row that is fetched early; the processor foresees the rest.
 const NEAR_BYTES: usize = 1024;
 
@@ -31,8 +41,21 @@ pub(crate) struct ResidentTable {
     rows_per_chunk: u64,
     chunks: Box<[OnceLock<Region>]>,
     loaded: AtomicUsize,
+    progress: Mutex<Progress>,
+    has_progressed: Condvar,
     is_stopped: AtomicBool,
+    /// Whoever wants a row waits for it rather than reading it twice.
+    is_patient: bool,
     held: Reservation,
+}
+
+/// How far loading is.
+#[derive(Debug, Default)]
+struct Progress {
+    is_over: bool,
+    loaded_bytes: u64,
+    /// Bytes that were read one by one meanwhile.
+    beside_bytes: u64,
 }
 
 impl ResidentTable {
@@ -43,12 +66,29 @@ impl ResidentTable {
     }
 
     /// A table that nothing is loaded of yet, in memory that `held` pays for.
-    pub fn new(placed: Arc<Placed>, layout: RowLayout, held: Reservation) -> Self {
+    pub fn new(
+        placed: Arc<Placed>,
+        layout: RowLayout,
+        is_patient: bool,
+        held: Reservation,
+    ) -> Self {
         let shape = Shape::of(&placed, layout);
         let chunks = (0..shape.chunks()).map(|_| OnceLock::new()).collect();
         let rows_per_chunk = shape.units_per_chunk * layout.unit_rows();
         let (loaded, is_stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Self { placed, layout, rows_per_chunk, chunks, loaded, is_stopped, held }
+        let (progress, has_progressed) = (Mutex::default(), Condvar::new());
+        Self {
+            placed,
+            layout,
+            rows_per_chunk,
+            chunks,
+            loaded,
+            progress,
+            has_progressed,
+            is_stopped,
+            is_patient,
+            held,
+        }
     }
 
     /// Where its rows were read from.
@@ -115,8 +155,39 @@ impl ResidentTable {
         pages.reader.stats().add_useful(bytes as u64);
         if self.chunks.get(chunk).is_some_and(|place| place.set(region).is_ok()) {
             self.loaded.fetch_add(1, Ordering::Release);
+            self.lock().loaded_bytes += bytes as u64;
+            self.has_progressed.notify_all();
         }
         Ok(())
+    }
+
+    /// Says that no more chunks come.
+    pub fn end_loading(&self) {
+        self.lock().is_over = true;
+        self.has_progressed.notify_all();
+    }
+
+    /// Waits, before so many bytes of it are read one by one, until the disk has mostly loaded it:
+    /// what is read twice delays all batches after the next few.
+    pub fn wait_for_turn(&self, bytes: u64) {
+        let most = if self.is_patient { PATIENT_WAIT_MAX } else { WAIT_MAX };
+        let deadline = Instant::now() + most;
+        let mut progress = self.lock();
+        loop {
+            let may_read = progress.beside_bytes + bytes;
+            let is_first = !self.is_patient && progress.loaded_bytes / BESIDE_PARTS >= may_read;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if progress.is_over || is_first || left.is_zero() || self.is_stopped() {
+                progress.beside_bytes += bytes;
+                return;
+            }
+            let waited = self.has_progressed.wait_timeout(progress, left.min(POLL));
+            progress = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The bytes of a row of a version of the tensor; `None` where they have not been loaded or
