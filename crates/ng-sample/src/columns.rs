@@ -16,6 +16,9 @@ use crate::buffer::Pool;
 use crate::compact::CompactSample;
 use crate::{Buffer, Column, SampleError, SparseIndex};
 
+/// Shorter columns cost few page faults, so their memory is not kept.
+const POOLED_BYTES_MIN: usize = 256 << 10;
+
 /// Bytes of the list of row ids that a gather is asked with.
 const ROW_ID_BYTES: u64 = 8;
 
@@ -78,6 +81,9 @@ impl Wanted<'_> {
     /// Takes a free buffer of the pool, or asks for memory for one of it.
     fn find_buffer(&mut self, pool: Option<&Arc<Pool>>) {
         let (Some(pool), Wants::Dense(_)) = (pool, &self.rows) else { return };
+        if self.len < POOLED_BYTES_MIN {
+            return;
+        }
         self.buffer = pool.take_free(self.len);
         self.bytes = if self.buffer.is_some() { 0 } else { Pool::room(self.len) as u64 };
     }
@@ -133,7 +139,9 @@ impl Columns {
                 Wants::Dense(decoder) => {
                     let bytes = match (buffer, pool, held.take()) {
                         (Some(buffer), ..) => buffer,
-                        (None, Some(pool), Some(of_buffer)) => pool.make(len, of_buffer)?,
+                        (None, Some(pool), Some(of_buffer)) if len >= POOLED_BYTES_MIN => {
+                            pool.make(len, of_buffer)?
+                        }
                         (None, _, own) => {
                             held = own;
                             Buffer::new(len)?

@@ -47,7 +47,8 @@ pub struct Sampler {
     pool: Option<Arc<Kept>>,
 }
 
-/// A pool whose free buffers go first when anybody lacks memory, and at last when its pipeline ends.
+/// A pool whose free buffers go first when anybody lacks memory, and at last when its pipeline
+/// ends.
 struct Kept {
     pool: Arc<Pool>,
     _spare: Arc<Spare>,
@@ -223,7 +224,12 @@ impl Sampler {
         drop(scratch);
         let held = admit(Stage::Topology, sample.batch_bytes())?;
         let columns = self.clock.time(Work::Gather, admit, |admit| {
-            self.columns.gather(&self.snapshot, &sample, self.pool.as_deref().map(Kept::pool), admit)
+            self.columns.gather(
+                &self.snapshot,
+                &sample,
+                self.pool.as_deref().map(Kept::pool),
+                admit,
+            )
         })?;
         Ok(sample.into_batch(held, columns))
     }
@@ -233,8 +239,8 @@ impl Sampler {
         self.direct.is_some()
     }
 
-    /// Whether the rows of the tensors pass what the budget can hold, with or without the caches, so
-    /// that looking ahead pays.
+    /// Whether the rows of the tensors pass what the budget can hold, in caches or whole, so that
+    /// looking ahead pays.
     pub fn is_larger_than_memory(&self) -> bool {
         let catalog = self.snapshot.catalog();
         let metas = self.columns.tensors().filter_map(|(tensor, _)| catalog.tensor(tensor));

@@ -226,9 +226,8 @@ fn damage_that_loading_meets_is_told_to_whoever_reads_it_and_to_nobody_else() {
     let dir = build();
     let files = std::fs::read_dir(dir.path()).expect("directory");
     let mut paths = files.map(|file| file.expect("file").path());
-    let is_x = |path: &std::path::PathBuf| {
-        path.metadata().is_ok_and(|data| data.len() == NODES * 1024)
-    };
+    let is_x =
+        |path: &std::path::PathBuf| path.metadata().is_ok_and(|data| data.len() == NODES * 1024);
     let path = paths.find(is_x).expect("the file of x");
     let mut content = std::fs::read(&path).expect("read");
     content[5 * 4096 + 9] ^= 1;

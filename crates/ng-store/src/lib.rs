@@ -47,7 +47,7 @@ pub use rows::plan::{Merge, Planned, RowPart, RowPlan, TakeItem};
 pub use sealed::{Sealed, SealedError, SealedKind, SealedWriter};
 pub use store::{
     EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, GATHER_BYTES_PER_ROW, MemoryShare,
-    OpenOptions, SPARSE_BYTES_PER_ROW, Snapshot, Store, Spare, StoreStats, Tenant, Tenants,
+    OpenOptions, SPARSE_BYTES_PER_ROW, Snapshot, Spare, Store, StoreStats, Tenant, Tenants,
 };
 pub use tensor::reader::GatherStats;
 pub use tensor::sparse::SparseRows;

@@ -123,7 +123,8 @@ impl Gatherer {
     ) -> Result<Vec<Gathered>, SampleError> {
         let admit =
             |_: Stage, bytes: u64| self.snapshot.reserve_batch(bytes).map_err(SampleError::from);
-        self.clock.time(Work::Gather, &admit, |admit| columns.gather(&self.snapshot, sample, None, admit))
+        self.clock
+            .time(Work::Gather, &admit, |admit| columns.gather(&self.snapshot, sample, None, admit))
     }
 
     /// Gives back the memory of buffers that nobody has, until they are wanted again.

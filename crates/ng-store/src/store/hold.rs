@@ -93,10 +93,10 @@ impl Snapshot {
         let thread = Builder::new().name("ng-load".into());
         let started = thread.spawn({
             let (edge_types, tables) = (edge_types.clone(), tables.clone());
-            move || of_thread.load(&edge_types, &tables)
+            move || of_thread.load(&edge_types, tables)
         });
         if started.is_err() {
-            self.load(&edge_types, &tables);
+            self.load(&edge_types, tables);
         }
         is_all
     }
@@ -161,7 +161,7 @@ impl Snapshot {
     }
 
     /// Reads what was claimed. What cannot be read is left to whoever wants it.
-    fn load(&self, edge_types: &[EdgeTypeId], tables: &[Arc<ResidentTable>]) {
+    fn load(&self, edge_types: &[EdgeTypeId], tables: Vec<Arc<ResidentTable>>) {
         let inner = &self.inner;
         let _passing = inner.reserve_of_caches(LOADING_THREADS * inner.staging_per_thread);
         let chunks = |table: &Arc<ResidentTable>| {
@@ -185,11 +185,13 @@ impl Snapshot {
             wanted.for_each(|id| self.load_claimed_topology(*id));
             load_chunks();
         });
-        tables.iter().for_each(|table| table.end_loading());
         drop(chunks);
         let rows: u64 = tables.iter().map(|table| table.num_bytes()).sum();
         let lists: u64 = edge_types.iter().map(|id| self.resident_bytes(*id)).sum();
         inner.drop_needless_blocks((rows + lists) / 4);
+        for table in tables {
+            table.end_loading();
+        }
     }
 
     /// Holds all topologies and tensors of the store, but for sparse tensors.

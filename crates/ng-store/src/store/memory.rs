@@ -77,7 +77,7 @@ impl Inner {
         let caches = self.rows.bytes()
             + self.direct_bytes()
             + self.topologies.bytes()
-            + if self.tables.stay { 0 } else { self.tables.bytes() }
+            + self.tables.bytes_to_spare()
             + self.pages.share.used_bytes();
         let others = self.budget.used_bytes().saturating_sub(caches);
         let blocks = block_bytes.min(self.pages.share.cap_bytes());

@@ -1,7 +1,7 @@
 //! Tables of rows that a store holds for whoever reads them: another of its caches.
 //!
 //! As with topologies (`topology/held.rs`), rows that are read one by one cost a request each, and
-//! all of them at once cost one pass. When as much has been read as the pass would read, it is made.
+//! all of them at once cost one pass. When as much has been read as the pass would, it is made.
 //! What must not live here: loading. The invariant: what is held here goes when a batch lacks the
 //! memory, unless the whole store shall be held.
 
@@ -36,7 +36,14 @@ impl HeldTables {
         self.lock().iter().filter_map(|held| held.table.as_ref()).map(|t| t.num_bytes()).sum()
     }
 
-    /// The same without those of some segments.
+    /// The same of those that go when others lack the memory: none while it is being loaded.
+    pub fn bytes_to_spare(&self) -> u64 {
+        let all = self.lock();
+        let tables = all.iter().filter_map(|held| held.table.as_ref()).filter(|t| t.is_over());
+        if self.stay { 0 } else { tables.map(|table| table.num_bytes()).sum() }
+    }
+
+    /// Bytes of all but those of some segments.
     pub fn bytes_beside(&self, segments: &[u32]) -> u64 {
         let all = self.lock();
         let others = all.iter().filter(|held| !segments.contains(&held.placed.id));

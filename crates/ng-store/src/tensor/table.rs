@@ -167,6 +167,11 @@ impl ResidentTable {
         self.has_progressed.notify_all();
     }
 
+    /// Whether no more chunks come.
+    pub fn is_over(&self) -> bool {
+        self.lock().is_over
+    }
+
     /// Waits, before so many bytes of it are read one by one, until the disk has mostly loaded it:
     /// what is read twice delays all batches after the next few.
     pub fn wait_for_turn(&self, bytes: u64) {
