@@ -46,7 +46,9 @@ class Store(PygReader):
             ``"256MB"`` (10^6) or ``"1GiB"`` (2^30). None is a quarter of the machine's memory
             or of the cgroup's limit.
         backend: ``"auto"``, ``"uring"``, ``"direct"``, ``"pread"``, ``"mmap"`` or ``"memory"``.
-            Compiled epochs of the store are read with it, too.
+            ``"memory"`` reads all topologies and dense tensors once, in the background, and keeps
+            them: within ``memory``, or within what the store takes and an eighth of the machine's
+            memory. Compiled epochs of the store are read with it, too.
         queue_depth: How many reads are kept in flight.
         recover: Whether commits that a crashed writer has left in the log are put into the store.
             If not, the last checkpoint is what is read, even where the log is damaged.

@@ -13,7 +13,8 @@ pub enum BackendChoice {
     /// Whatever suits the place; see [`crate::open_dir`].
     #[default]
     Auto,
-    /// Every file is read into RAM when it is opened.
+    /// Every file is read into RAM when it is opened. A store opens its files as with `Auto` and
+    /// holds what it reads of them.
     Memory,
     /// Files are mapped. A truncated file or a failing drive raises SIGBUS.
     Mmap,

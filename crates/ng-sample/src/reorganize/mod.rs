@@ -159,7 +159,7 @@ pub fn reorganize(
     phases: &mut Phases<'_>,
 ) -> Result<ReorganizeReport, ReorganizeError> {
     if wanted.dry_run {
-        let store = ng_store::Store::open(path, options).map_err(UpdateError::from)?;
+        let store = ng_store::Store::open(path, &options.passing()).map_err(UpdateError::from)?;
         let snapshot = store.snapshot();
         let orders = make_orders(&snapshot, wanted, phases)?;
         return report(&snapshot, wanted, &orders, phases);

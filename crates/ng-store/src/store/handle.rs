@@ -101,11 +101,7 @@ impl Store {
             staging_bytes,
             ..Default::default()
         };
-        let backend = match options.backend {
-            BackendChoice::Memory => BackendChoice::Auto,
-            other => other,
-        };
-        let opened = ng_io::open_named(place, backend, &io_options);
+        let opened = ng_io::open_named(place, options.passing().backend, &io_options);
         let opened = opened.map_err(|error| open_error(path, error))?;
         let reader = Reader::in_directory(opened.disk, path);
         let staging = opened.staging_bytes_per_queue;

@@ -10,7 +10,12 @@ use ng_types::MemoryUser;
 pub struct OpenOptions {
     /// Memory budget in bytes; `None` is a quarter of the cgroup limit or of RAM.
     pub memory: Option<u64>,
-    /// How files are read.
+    /// How files are read. With [`BackendChoice::Memory`] all topologies and dense tensors are read
+    /// once, in the background, and stay in memory; [`OpenError::BudgetTooSmall`] if they do not
+    /// fit. The budget is what they take and a share of the machine's memory then, unless `memory`
+    /// says what it is.
+    ///
+    /// [`OpenError::BudgetTooSmall`]: crate::OpenError::BudgetTooSmall
     pub backend: BackendChoice,
     /// Most reads in flight for each reading thread.
     pub queue_depth: usize,
@@ -30,6 +35,17 @@ pub struct OpenOptions {
     /// Asked many times a second by long work without a progress function, such as reading the
     /// log; `false` stops it.
     pub go_on: fn() -> bool,
+}
+
+impl OpenOptions {
+    /// The same for work that goes once through the files: nothing is held for later.
+    pub fn passing(&self) -> Self {
+        let backend = match self.backend {
+            BackendChoice::Memory => BackendChoice::Auto,
+            other => other,
+        };
+        Self { backend, ..self.clone() }
+    }
 }
 
 impl Default for OpenOptions {

@@ -179,9 +179,9 @@ pub fn verify_on(
     run(&Store::open_on(disk, &as_it_is(options))?, progress)
 }
 
-/// Recovery would change the store.
+/// Recovery would change the store, and nothing is read twice.
 fn as_it_is(options: &OpenOptions) -> OpenOptions {
-    OpenOptions { recover: false, ..options.clone() }
+    OpenOptions { recover: false, ..options.passing() }
 }
 
 fn run(store: &Store, progress: &mut Progress<'_>) -> Result<VerifyReport, OpenError> {

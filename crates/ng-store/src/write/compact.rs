@@ -72,10 +72,11 @@ pub fn reorganize<E: From<UpdateError>>(
     orders: &mut MakeOrders<'_, E>,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<CompactReport, E> {
-    // The old files go away under this handle, so nothing may be mapped or copied.
-    let plain = matches!(options.backend, BackendChoice::Memory | BackendChoice::Mmap);
-    let backend = if plain { BackendChoice::Auto } else { options.backend };
-    let options = OpenOptions { backend, ..options.clone() };
+    let mut options = options.passing();
+    // The old files go away under this handle, so nothing may be mapped.
+    if options.backend == BackendChoice::Mmap {
+        options.backend = BackendChoice::Auto;
+    }
     let store = open_to_rewrite(path, &options, &mut || progress(0, 1))?;
     store.checkpoint()?;
     let snapshot = store.snapshot();
