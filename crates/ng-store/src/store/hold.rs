@@ -25,6 +25,9 @@ use crate::version::base::Version;
 /// copying and checking of one core would be slower than fast disks.
 pub(super) const LOADING_THREADS: u64 = 2;
 
+/// Less than this is loaded at once: a thread would take longer.
+const SMALL_BYTES: u64 = 4 << 20;
+
 /// What is not held yet of some topologies and tensors.
 #[derive(Default)]
 struct Lacking {
@@ -87,6 +90,10 @@ impl Snapshot {
         let mut edge_types = lacking.edge_types;
         edge_types.retain(|id| inner.topologies.claim(key(*id)));
         if edge_types.is_empty() && tables.is_empty() {
+            return is_all;
+        }
+        if lacking.bytes <= SMALL_BYTES {
+            self.load(&edge_types, tables);
             return is_all;
         }
         let of_thread = Self { inner: Arc::clone(inner), version: Arc::clone(&self.version) };
@@ -163,12 +170,14 @@ impl Snapshot {
     /// Reads what was claimed. What cannot be read is left to whoever wants it.
     fn load(&self, edge_types: &[EdgeTypeId], tables: Vec<Arc<ResidentTable>>) {
         let inner = &self.inner;
-        let _passing = inner.reserve_of_caches(LOADING_THREADS * inner.staging_per_thread);
         let chunks = |table: &Arc<ResidentTable>| {
             let table = Arc::clone(table);
             (0..table.num_chunks()).map(move |chunk| (Arc::clone(&table), chunk))
         };
         let chunks: Vec<(Arc<ResidentTable>, usize)> = tables.iter().flat_map(chunks).collect();
+        let has_helper = chunks.len() > 1;
+        let _passing =
+            has_helper.then(|| inner.reserve_of_caches(LOADING_THREADS * inner.staging_per_thread));
         let next = AtomicUsize::new(0);
         let load_chunks = || {
             while let Some((table, chunk)) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -180,7 +189,8 @@ impl Snapshot {
         };
         std::thread::scope(|scope| {
             // Without a second thread this one reads all.
-            let _ = Builder::new().name("ng-load".into()).spawn_scoped(scope, load_chunks);
+            let of_helper = Builder::new().name("ng-load".into());
+            let _ = has_helper.then(|| of_helper.spawn_scoped(scope, load_chunks));
             let wanted = edge_types.iter().take_while(|_| self.is_wanted());
             wanted.for_each(|id| self.load_claimed_topology(*id));
             load_chunks();
@@ -209,7 +219,7 @@ impl Snapshot {
         Err(OpenError::BudgetTooSmall { limit_bytes, minimum_bytes })
     }
 
-    /// Whether there is anybody but the threads that load.
+    /// Whether there is anybody but the thread that loads.
     fn is_wanted(&self) -> bool {
         Arc::strong_count(&self.inner) > 1
     }

@@ -6,9 +6,13 @@
 //! memory, unless the whole store shall be held.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::page::Placed;
 use crate::tensor::table::ResidentTable;
+
+/// How often a table that others have is looked at again, a millisecond apart.
+const LOOKS: u32 = 20;
 
 /// What is known of the tables of a store.
 pub(crate) struct HeldTables {
@@ -36,11 +40,9 @@ impl HeldTables {
         self.lock().iter().filter_map(|held| held.table.as_ref()).map(|t| t.num_bytes()).sum()
     }
 
-    /// The same of those that go when others lack the memory: none while it is being loaded.
+    /// The same of those that go when others lack the memory.
     pub fn bytes_to_spare(&self) -> u64 {
-        let all = self.lock();
-        let tables = all.iter().filter_map(|held| held.table.as_ref()).filter(|t| t.is_over());
-        if self.stay { 0 } else { tables.map(|table| table.num_bytes()).sum() }
+        if self.stay { 0 } else { self.bytes() }
     }
 
     /// Bytes of all but those of some segments.
@@ -91,7 +93,7 @@ impl HeldTables {
     }
 
     /// Lets go of the one that was met first; the bytes that come free by that, which are none as
-    /// long as a batch uses it or it is being loaded.
+    /// long as a batch uses it. One that is being loaded is waited for: that ends with a chunk.
     pub fn drop_one(&self) -> u64 {
         if self.stay {
             return 0;
@@ -99,6 +101,14 @@ impl HeldTables {
         let table = self.lock().iter_mut().find_map(|held| held.table.take());
         table.map_or(0, |table| {
             table.stop();
+            table.wait_for_end();
+            // The thread that loaded it lets go of it next.
+            for _ in 0..LOOKS {
+                if Arc::strong_count(&table) == 1 {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
             Arc::into_inner(table).map_or(0, |table| table.num_bytes())
         })
     }

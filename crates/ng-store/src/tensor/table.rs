@@ -167,9 +167,14 @@ impl ResidentTable {
         self.has_progressed.notify_all();
     }
 
-    /// Whether no more chunks come.
-    pub fn is_over(&self) -> bool {
-        self.lock().is_over
+    /// Waits until no more chunks come: a moment after [`Self::stop`].
+    pub fn wait_for_end(&self) {
+        let deadline = Instant::now() + WAIT_MAX;
+        let mut progress = self.lock();
+        while !progress.is_over && Instant::now() < deadline {
+            let waited = self.has_progressed.wait_timeout(progress, POLL);
+            progress = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Waits, before so many bytes of it are read one by one, until the disk has mostly loaded it:
