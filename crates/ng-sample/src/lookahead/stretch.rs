@@ -19,7 +19,7 @@ use crate::clock::Wait;
 use crate::pipeline::{Gatherer, Memory, Rows, Slots};
 
 /// Batches that are planned at most before it is decided how the others are read.
-const UNDECIDED_MAX: u64 = 4;
+const UNDECIDED_MAX: u64 = 8;
 
 /// Where a stretch ended.
 pub(super) struct End {
