@@ -5,7 +5,9 @@
 A build is the folder that its package `neargraph` lies in. Every run is a process of its own that
 opens the store and takes the batches of one epoch, or its first `--batches`. For each way and
 figure the table has the medians of both builds and the median and range of the ratios B / A, pair
-by pair: seeds a second, processor seconds, reads and bytes of the device.
+by pair: seeds a second in all and from the 30th batch on, processor seconds, reads and bytes of the
+device, the first wait for a batch and the longest later one, bytes written for a while, and the
+peak of anonymous memory.
 
 `training` puts each batch through a two-layer GraphSAGE and its optimizer. `sample()` asks for
 batches one after the other. Ways that end in `again` count a second epoch, after all of the first.
@@ -23,7 +25,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +48,26 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "sample()": ({"attrs": []}, {}, {}),
     "sample() again": ({"attrs": []}, {}, {}),
     "training": ({"attrs": ["x", "y"]}, {}, {}),
-    "in memory": ({}, {}, {"backend": "memory", "memory": "64GB"}),
+    "nothing written": ({}, {"temporary_writes": "never"}, {}),
+    "in memory": ({}, {}, {"backend": "memory", "memory": "12GB"}),
+    "12 GB": ({}, {}, {"memory": "12GB"}),
 }
 
-FIGURES = ("seeds_per_s", "processor_s", "reads", "read_bytes", "first_batch_s")
+FIGURES = (
+    "seeds_per_s",
+    "processor_s",
+    "reads",
+    "read_bytes",
+    "first_batch_s",
+    "longest_wait_s",
+    "from_30_seeds_per_s",
+    "written_bytes",
+    "anonymous_bytes",
+)
+
+
+# Batches after which a rate is steady.
+STEADY_FROM = 30
 
 
 def take(way: str, args: argparse.Namespace) -> dict[str, float]:
@@ -66,11 +84,23 @@ def take(way: str, args: argparse.Namespace) -> dict[str, float]:
             deque(batches(way, graph, args), maxlen=0)
         graph.reset_stats()
         used = resource.getrusage(resource.RUSAGE_SELF)
-        start, seeds, first = time.perf_counter(), 0, 0.0
-        for count in islice(batches(way, graph, args), args.batches):
-            first = first or time.perf_counter() - start
+        start, seeds, waits, later = time.perf_counter(), 0, [], (0, 0.0)
+        making, peak = batches(way, graph, args), 0
+        while args.batches is None or len(waits) < args.batches:
+            asked = time.perf_counter()
+            count, use = next(making, (0, None))
+            if count == 0:
+                break
+            waits.append(time.perf_counter() - asked)
+            if use is not None:
+                use()
+            del use
             seeds += count
+            peak = max(peak, anonymous_bytes())
+            if len(waits) == STEADY_FROM:
+                later = (seeds, time.perf_counter())
         seconds = time.perf_counter() - start
+        steady = (seeds - later[0]) / (start + seconds - later[1]) if later[0] else 0.0
         now = resource.getrusage(resource.RUSAGE_SELF)
         stats = graph.stats()
     return {
@@ -78,12 +108,25 @@ def take(way: str, args: argparse.Namespace) -> dict[str, float]:
         "processor_s": now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime,
         "reads": float(stats["reads"]),
         "read_bytes": float(stats["read_bytes"]),
-        "first_batch_s": first,
+        "first_batch_s": waits[0],
+        "longest_wait_s": max(waits[1:], default=0.0),
+        "from_30_seeds_per_s": steady,
+        "written_bytes": float(stats["temporary_write_bytes"]),
+        "anonymous_bytes": float(peak),
     }
 
 
-def batches(way: str, graph: Any, args: argparse.Namespace) -> Iterator[int]:
-    """How many seeds each batch of an epoch has, once it is made and used."""
+def anonymous_bytes() -> int:
+    """Anonymous memory of this process that is resident."""
+    status = Path("/proc/self/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("RssAnon:"))
+    return int(line.split()[1]) * 1024
+
+
+def batches(
+    way: str, graph: Any, args: argparse.Namespace
+) -> Iterator[tuple[int, Callable[[], None] | None]]:
+    """How many seeds each batch of an epoch has, once it is made, and what uses it."""
     import neargraph as ng
 
     sampler_options, options, _ = WAYS[way]
@@ -92,17 +135,21 @@ def batches(way: str, graph: Any, args: argparse.Namespace) -> Iterator[int]:
         options = {"batch_size": args.batch, "shuffle": True}
         learn = learner()
         for data in ng.NeighborLoader(graph, [15, 10], "train", **options, **shared):
-            learn(data)
-            yield data.batch_size
+            size, use = data.batch_size, partial(learn, data)
+            del data
+            yield size, use
+            del use
         return
     sampler = ng.NeighborSampler(graph, [15, 10], **shared)
     if not way.startswith("sample()"):
         for batch in sampler.batches("train", args.batch, shuffle=True, **options):
-            yield batch.num_seeds
+            size = batch.num_seeds
+            del batch
+            yield size, None
         return
     seeds = np.random.default_rng(1).permutation(graph.split("train"))
     for number, first in enumerate(range(0, len(seeds), args.batch)):
-        yield sampler.sample(seeds[first : first + args.batch], stream=number).num_seeds
+        yield sampler.sample(seeds[first : first + args.batch], stream=number).num_seeds, None
 
 
 def learner() -> Callable[[Any], None]:

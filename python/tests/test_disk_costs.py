@@ -33,7 +33,7 @@ def cache(tmp_path, monkeypatch):
 
 def plan(path):
     """(reads, bytes) that choosing a plan took, what it chose."""
-    with ng.open(path, memory="24MB") as store:
+    with ng.open(path, memory="32MB") as store:
         if store.info()["backend"] not in ("uring", "direct"):
             pytest.skip("only what goes past the page cache is kept")
         loader = ng.NeighborLoader(store, [5], batch_size=64, reading="window", seed=1)
@@ -71,12 +71,12 @@ def test_doctor_measures_the_disk_of_a_store_and_keeps_it(path, cache, tmp_path,
 
 
 def test_rates_that_are_told_are_kept_and_not_measured(path, cache):
-    with ng.open(path, memory="24MB") as store:
+    with ng.open(path, memory="32MB") as store:
         store.set_disk_rates(16_000, 1e9)
     assert plan(path) < 4096
     (file,) = cache.iterdir()
     assert file.read_text().endswith("reads_per_s 16000.0\nbytes_per_s 1000000000.0\n")
-    with ng.open(path, memory="24MB") as store:
+    with ng.open(path, memory="32MB") as store:
         for reads, bytes_ in ((0, 1e9), (-5, 1e9), (float("nan"), 1e9), (1e4, float("inf"))):
             with pytest.raises(ValueError, match="no disk gives"):
                 store.set_disk_rates(reads, bytes_)
@@ -84,7 +84,7 @@ def test_rates_that_are_told_are_kept_and_not_measured(path, cache):
 
 
 def test_rates_that_are_told_after_a_plan_hold_for_the_next_plan_of_the_same_store(path, cache):
-    with ng.open(path, memory="24MB") as store:
+    with ng.open(path, memory="32MB") as store:
 
         def seconds():
             loader = ng.NeighborLoader(store, [5], batch_size=64, reading="window", seed=1)
@@ -111,7 +111,7 @@ def test_a_cache_folder_that_cannot_be_made_is_no_error(path, tmp_path, monkeypa
 
 
 def test_a_trace_has_the_reads_and_bytes_that_were_counted(path, tmp_path):
-    with ng.open(path, memory="24MB") as store:
+    with ng.open(path, memory="32MB") as store:
         ids = np.random.default_rng(2).integers(0, ROWS, 5000)
         store.reset_stats()
         with store.trace_reads(tmp_path / "reads"):

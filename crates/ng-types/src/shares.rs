@@ -50,8 +50,8 @@ users! {
     WholeTensor "whole_tensor" 1 / 32,
     /// The same for narrow rows: to keep account of them takes as much as to keep them.
     NarrowTensor "narrow_tensor" 1 / 8,
-    /// Batches that are sampled before looking ahead is planned.
-    Study "study" 1 / 12,
+    /// Sampled batches of a look-ahead: those that are studied, and then those of the window.
+    Study "study" 1 / 16,
     /// What looking ahead leaves free for what is taken for moments.
     LookAheadSlack "look_ahead_slack" 1 / 64,
     /// The same of a replay.

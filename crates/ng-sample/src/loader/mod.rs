@@ -142,9 +142,14 @@ impl Loader {
         timeout: Duration,
     ) -> Result<Option<Chosen>, SampleError> {
         let mut state = self.lock();
-        let pipeline = match &mut state.pipeline {
+        let State { pipeline, next, .. } = &mut *state;
+        let pipeline = match pipeline {
             Some(pipeline) => pipeline,
-            none => none.insert(self.start((epoch, 0))?),
+            none => {
+                // A run of that epoch takes it over.
+                *next = Some((epoch, 0));
+                none.insert(self.start((epoch, 0))?)
+            }
         };
         Ok(pipeline.choose_within(timeout)?.cloned())
     }

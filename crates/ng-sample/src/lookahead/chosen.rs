@@ -12,9 +12,9 @@ pub struct Chosen {
     pub reading: Reading,
     /// Batches that it looks ahead.
     pub window: u64,
-    /// With two phases: batches that are sampled before the rows of the first are read, at most.
+    /// With two phases: batches that are sampled ahead before the topology goes, at most.
     pub sampled_first: Option<u64>,
-    /// Rows that stay in memory.
+    /// Rows that stay in memory all the time: those of a distribution.
     pub hot_rows: u64,
     /// Rows that memory has room for, the hot ones included.
     pub slots: u64,

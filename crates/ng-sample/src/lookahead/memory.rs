@@ -1,4 +1,4 @@
-//! How the budget is divided before the first read: window, hot rows, slots, buffers.
+//! How the budget is divided before the first read: window, slots, regions.
 //!
 //! The invariant: what is chosen here is all that the look-ahead takes for rows, reserved before it
 //! is used; a policy that foresaw too little reads rows again, it never takes more.
@@ -199,8 +199,8 @@ pub(super) fn longest_scan(tables: &[TableStudy], slots: &[usize], longest: u64)
 
 fn scan_slots(table: &TableStudy, window: usize) -> u64 {
     let slots = table.scan_slots(window, LAG);
-    // The number of rows varies a little from batch to batch.
-    slots + slots / 32
+    // The number of rows varies a little from batch to batch. No table needs more slots than rows.
+    (slots + slots / 32).min(table.rows)
 }
 
 fn layout(

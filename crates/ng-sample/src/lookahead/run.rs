@@ -1,5 +1,7 @@
 //! The planning thread's work, from the first batch to the last.
 
+use std::collections::VecDeque;
+
 use ng_io::trim_allocator;
 use ng_store::TensorRef;
 use ng_types::Reservation;
@@ -227,7 +229,7 @@ impl LookAhead {
         rest: &mut Vec<Sampled>,
     ) -> Result<Spill, SampleError> {
         let mut spill = Spill::create(from, self.settings.spill_dir.as_deref(), self.snapshot())?;
-        let mut waiting: std::collections::VecDeque<Sampled> = rest.drain(..).collect();
+        let mut waiting: VecDeque<Sampled> = rest.drain(..).collect();
         let mut result = Ok(());
         loop {
             while spill.end() < from + longest

@@ -42,7 +42,7 @@ pub(crate) struct Ahead {
     pub sample_until: u64,
     /// Nor are those from this one on, before the topology is in memory.
     pub sample_before: Option<u64>,
-    /// It is on its way there.
+    /// Whether it is on its way there.
     pub topology_comes: bool,
     /// Samples from this batch on go to disk.
     pub spill_from: Option<u64>,

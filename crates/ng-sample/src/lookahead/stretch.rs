@@ -5,7 +5,7 @@ use std::thread::Scope;
 use ng_types::Reservation;
 
 use super::engine::LookAhead;
-use super::memory::{Layout, longest_scan};
+use super::memory::{Layout, longest_scan, table_bytes};
 use super::pieces::{Resolved, Sampled};
 use super::planner::Planner;
 use super::policy::{Reading, Table};
@@ -65,15 +65,8 @@ impl LookAhead {
         from: u64,
         (rest, studies): (Vec<Sampled>, Option<Vec<TableStudy>>),
     ) -> Result<End, SampleError> {
-        let (mut held, grown_bytes) = (0, self.grown_bytes(prepared, layout));
-        for (table, (slots, grown)) in
-            prepared.tables.iter().zip(layout.slots.iter().zip(&layout.grown))
-        {
-            held += Slots::num_bytes(table.width as usize, *grown);
-            held += Table::num_bytes(layout.chosen.reading, table.rows as usize, *grown);
-            let _ = slots;
-        }
-        let _held = self.admit(held - grown_bytes)?;
+        let (all_bytes, grown_bytes) = slot_bytes(prepared, layout);
+        let _held = self.admit(all_bytes - grown_bytes)?;
         let (mut planner, slots) = self.planner(prepared, layout, from)?;
         rest.into_iter().for_each(|sampled| planner.push(sampled));
         self.shared.change(|state| state.way.stretch_end = None);
@@ -100,17 +93,6 @@ impl LookAhead {
                     SampleError::Stopped
                 })
         })
-    }
-
-    /// Bytes of the slots that come when the topology goes.
-    fn grown_bytes(&self, prepared: &Prepared, layout: &Layout) -> u64 {
-        let tables = prepared.tables.iter().zip(layout.slots.iter().zip(&layout.grown));
-        let of = |(table, (slots, grown)): (&super::prepare::PreparedTable, (&usize, &usize))| {
-            let width = table.width as usize;
-            let bytes = Slots::num_bytes(width, *grown);
-            if slots == grown { 0 } else { bytes - (slots * width) as u64 }
-        };
-        tables.map(of).sum()
     }
 
     /// The gathering thread's work, until the stretch ends.
@@ -367,4 +349,19 @@ impl LookAhead {
         });
         Ok(())
     }
+}
+
+/// Bytes of all slots with their bookkeeping, and those of them that come when the topology goes.
+fn slot_bytes(prepared: &Prepared, layout: &Layout) -> (u64, u64) {
+    let (mut all, mut later) = (0, 0);
+    for (table, (slots, grown)) in
+        prepared.tables.iter().zip(layout.slots.iter().zip(&layout.grown))
+    {
+        all += table_bytes(layout.chosen.reading, (table.rows, table.width), *grown as u64);
+        if slots < grown {
+            let width = table.width as usize;
+            later += Slots::num_bytes(width, *grown) - (slots * width) as u64;
+        }
+    }
+    (all, later)
 }

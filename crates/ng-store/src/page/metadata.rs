@@ -231,20 +231,19 @@ impl Pages {
         if !file.is_due(blocks) {
             return file.get();
         }
-        file.read_bytes.store(0, Ordering::Relaxed);
         // What is there goes first. It is lent for moments only.
         if let Some(old) = file.set(None) {
             while Arc::strong_count(&old) > 1 {
                 std::thread::yield_now();
             }
         }
-        if !metadata.make_room(file, Resident::bytes_of(blocks)) {
-            return None;
-        }
-        let loaded = self.load(segment, place, blocks).map(Arc::new);
+        let has_room = metadata.make_room(file, Resident::bytes_of(blocks));
+        let loaded = has_room.then(|| self.load(segment, place, blocks)).flatten().map(Arc::new);
         // A batch may have taken the memory while the file was read.
         let held = metadata.lock();
         file.set(loaded.filter(|_| held.is_some()));
+        // Only now: until then others wait for the file instead of reading its blocks one by one.
+        file.read_bytes.store(0, Ordering::Relaxed);
         file.get()
     }
 
