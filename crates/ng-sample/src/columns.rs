@@ -161,6 +161,14 @@ impl Columns {
         self.plans.iter().map(|plan| (plan.tensor, plan.decoder.as_ref()))
     }
 
+    /// Whether these are the same columns, if both are of one version.
+    pub fn are(&self, other: &Self) -> bool {
+        let of = |columns: &Self| -> Vec<_> {
+            columns.tensors().map(|(t, decoder)| (t, decoder.map(RowDecoder::wanted))).collect()
+        };
+        of(self) == of(other)
+    }
+
     /// The same columns, those at `places` alone.
     pub fn only(&self, places: &[usize]) -> Self {
         let plans = places.iter().filter_map(|at| self.plans.get(*at).cloned()).collect();

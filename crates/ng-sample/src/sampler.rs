@@ -425,6 +425,23 @@ impl Sampler {
         Self { borrows: false, ..self }
     }
 
+    /// The same draws, with the lists and orders that another sampler has in memory.
+    pub(crate) fn with_memory_of(&self, other: &Self) -> Self {
+        let (resident, orders) = (Arc::clone(&other.resident), Arc::clone(&other.orders));
+        Self { resident, orders, ..self.clone() }
+    }
+
+    /// Whether batches of both carry the same columns of one version.
+    pub(crate) fn has_columns_of(&self, other: &Self) -> bool {
+        self.snapshot.fingerprint() == other.snapshot.fingerprint()
+            && self.columns.are(&other.columns)
+    }
+
+    /// Whether both make the same batches of the same seeds.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.spec == other.spec && self.has_columns_of(other)
+    }
+
     /// The same for one batch, with what the store holds of topologies that this one lacks.
     fn with_held_topologies(&self) -> Option<Self> {
         let mut resident = self.resident.to_vec();

@@ -81,6 +81,18 @@ impl Inputs {
         Ok(Self { node_type, which })
     }
 
+    /// Whether these are the same seeds, of the same version of a store.
+    pub fn are(&self, other: &Self) -> bool {
+        let same = match (&self.which, &other.which) {
+            (Which::Listed(a), Which::Listed(b)) => a == b,
+            (Which::Live(a), Which::Live(b)) => a == b,
+            // Rows lie in one order in a version of a store.
+            (Which::Clusters(a), Which::Clusters(b)) => a.count == b.count,
+            _ => false,
+        };
+        same && self.node_type == other.node_type
+    }
+
     /// The nodes at some places, in their order; those of clusters in the order of rows.
     pub fn nodes(&self, mut places: Vec<u64>) -> Vec<NodeId> {
         match &self.which {
@@ -200,6 +212,8 @@ impl SeedPlan {
 /// The seeds of a batch and its random stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
+    /// The type of its seeds.
+    pub node_type: NodeTypeId,
     /// The seeds.
     pub seeds: Vec<NodeId>,
     /// What its draws are keyed by, beside the seed of the sampler.
@@ -207,6 +221,9 @@ pub struct Job {
 }
 
 /// Batches that are made one after the other, by number.
+///
+/// After an epoch of their own seeds may come passes over other seeds, such as a validation, and
+/// then the next epoch.
 #[derive(Clone, Debug)]
 pub struct Jobs {
     /// The seeds.
@@ -217,19 +234,59 @@ pub struct Jobs {
     pub first: (u64, u64),
     /// After an epoch the next one follows.
     pub goes_on: bool,
+    /// Batches of an epoch before the next one follows, where that is not all of them.
+    pub cut: Option<u64>,
+    /// What comes between two epochs.
+    pub passes: Vec<Pass>,
+}
+
+/// Batches of other seeds, once in each epoch.
+#[derive(Clone, Debug)]
+pub struct Pass {
+    /// The seeds.
+    pub inputs: std::sync::Arc<Inputs>,
+    /// Their order.
+    pub plan: SeedPlan,
+    /// The epoch of the first pass.
+    pub epoch: u64,
+    /// The epoch of a pass less that of the one before it.
+    pub step: u64,
+    /// Batches of a pass.
+    pub batches: u64,
+}
+
+/// A job by its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Which of the passes it is part of; `None` for the jobs' own seeds.
+    pub pass: Option<usize>,
+    /// The epoch.
+    pub epoch: u64,
+    /// The batch of that epoch.
+    pub batch: u64,
 }
 
 impl Jobs {
+    /// Batches of one kind of seeds.
+    pub fn new(
+        inputs: std::sync::Arc<Inputs>,
+        plan: SeedPlan,
+        first: (u64, u64),
+        goes_on: bool,
+    ) -> Self {
+        Self { inputs, plan, first, goes_on, cut: None, passes: Vec::new() }
+    }
+
     /// The batches of one epoch of seeds in the order given.
     pub fn once(node_type: NodeTypeId, seeds: Vec<NodeId>, batch_size: u64) -> Self {
         let plan = SeedPlan::in_order(seeds.len() as u64, batch_size);
         let inputs = std::sync::Arc::new(Inputs::listed(node_type, seeds));
-        Self { inputs, plan, first: (0, 0), goes_on: false }
+        Self::new(inputs, plan, (0, 0), false)
     }
 
     /// How many there are; `u64::MAX` where epoch follows epoch.
     pub fn len(&self) -> u64 {
-        let steps = self.plan.steps();
+        let steps = self.steps();
         if self.goes_on && steps > 0 { u64::MAX } else { steps.saturating_sub(self.first.1) }
     }
 
@@ -238,16 +295,107 @@ impl Jobs {
         self.len() == 0
     }
 
-    /// The epoch of a job, and its batch there.
-    pub fn number(&self, job: u64) -> (u64, u64) {
-        let (steps, batch) = (self.plan.steps(), self.first.1 + job);
-        (self.first.0 + batch / steps, batch % steps)
+    /// Batches of an epoch of the jobs' own seeds.
+    fn steps(&self) -> u64 {
+        let steps = self.plan.steps();
+        self.cut.filter(|cut| self.first.1 < *cut).map_or(steps, |cut| steps.min(cut))
+    }
+
+    /// Batches between two epochs.
+    pub fn between(&self) -> u64 {
+        self.passes.iter().map(|pass| pass.batches).sum()
+    }
+
+    /// What job number `job` is.
+    pub fn place(&self, job: u64) -> Place {
+        let (steps, between) = (self.steps(), self.between());
+        // As if the first epoch had begun with its first batch.
+        let at = self.first.1 + job;
+        let (round, mut batch) = (at / (steps + between), at % (steps + between));
+        if batch < steps {
+            return Place { pass: None, epoch: self.first.0 + round, batch };
+        }
+        batch -= steps;
+        for (index, pass) in self.passes.iter().enumerate() {
+            if batch < pass.batches {
+                return Place { pass: Some(index), epoch: pass.epoch + round * pass.step, batch };
+            }
+            batch -= pass.batches;
+        }
+        unreachable!("a place is in its epoch or in one of the passes after it")
+    }
+
+    /// The first job from `from` on that is at `place`, `most` jobs later at most.
+    pub fn find(&self, place: Place, from: u64, most: u64) -> Option<u64> {
+        let end = self.len().min(from.saturating_add(most).saturating_add(1));
+        (from..end).find(|job| self.place(*job) == place)
     }
 
     /// The job with a number below [`Jobs::len`].
     pub fn job(&self, job: u64) -> Job {
-        let (epoch, batch) = self.number(job);
-        let seeds = self.inputs.nodes(self.plan.places(epoch, batch..batch + 1));
-        Job { seeds, stream: self.plan.stream(epoch, batch) }
+        let place = self.place(job);
+        let (inputs, plan) = self.seeds_of(place.pass);
+        let seeds = inputs.nodes(plan.places(place.epoch, place.batch..place.batch + 1));
+        let stream = plan.stream(place.epoch, place.batch);
+        Job { node_type: inputs.node_type, seeds, stream }
+    }
+
+    fn seeds_of(&self, pass: Option<usize>) -> (&Inputs, &SeedPlan) {
+        match pass.map(|index| &self.passes[index]) {
+            Some(pass) => (&pass.inputs, &pass.plan),
+            None => (&self.inputs, &self.plan),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn jobs(first: (u64, u64), cut: Option<u64>, passes: &[(u64, u64, u64)]) -> Jobs {
+        let seeds = |count| Arc::new(Inputs::listed(NodeTypeId(0), (0..count).collect()));
+        let pass = |(epoch, step, batches): &(u64, u64, u64)| Pass {
+            inputs: seeds(100),
+            plan: SeedPlan::in_order(100, 10),
+            epoch: *epoch,
+            step: *step,
+            batches: *batches,
+        };
+        let passes = passes.iter().map(pass).collect();
+        Jobs { cut, passes, ..Jobs::new(seeds(40), SeedPlan::in_order(40, 10), first, true) }
+    }
+
+    fn places(jobs: &Jobs, count: u64) -> Vec<(Option<usize>, u64, u64)> {
+        let plain = |place: Place| (place.pass, place.epoch, place.batch);
+        (0..count).map(|job| plain(jobs.place(job))).collect()
+    }
+
+    #[test]
+    fn passes_over_other_seeds_come_between_epochs() {
+        let jobs = jobs((5, 2), None, &[(7, 1, 2), (3, 0, 1)]);
+        let (own, val, test) = (None, Some(0), Some(1));
+        let expected = [
+            vec![(own, 5, 2), (own, 5, 3), (val, 7, 0), (val, 7, 1), (test, 3, 0)],
+            vec![(own, 6, 0), (own, 6, 1), (own, 6, 2), (own, 6, 3)],
+            vec![(val, 8, 0), (val, 8, 1), (test, 3, 0), (own, 7, 0)],
+        ];
+        assert_eq!(places(&jobs, 13), expected.concat());
+        assert_eq!(jobs.len(), u64::MAX);
+        let place = |pass, epoch, batch| Place { pass, epoch, batch };
+        assert_eq!(jobs.find(place(own, 6, 0), 2, 3), Some(5), "three jobs are left out");
+        assert_eq!(jobs.find(place(own, 6, 0), 2, 2), None, "too many would be left out");
+        assert_eq!(jobs.find(place(val, 7, 0), 3, 9), None, "it is over");
+    }
+
+    #[test]
+    fn an_epoch_that_is_cut_short_is_followed_by_the_next_one() {
+        let jobs = jobs((0, 0), Some(2), &[]);
+        let own = None;
+        assert_eq!(places(&jobs, 4), [(own, 0, 0), (own, 0, 1), (own, 1, 0), (own, 1, 1)]);
+        // Who begins beyond the cut takes the whole epoch.
+        let jobs = Jobs { first: (0, 2), ..jobs };
+        assert_eq!(places(&jobs, 3), [(own, 0, 2), (own, 0, 3), (own, 1, 0)]);
     }
 }

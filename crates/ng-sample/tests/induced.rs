@@ -78,7 +78,7 @@ fn batches_of_clusters_have_every_node_once_and_ranks_share_them() {
     assert!(clusters.concat().into_iter().eq(0..PAPERS));
     let whole = SeedPlan { shuffle: true, seed: 3, ..SeedPlan::in_order(17, 4) };
     let inputs = Arc::new(inputs);
-    let jobs = |plan| Jobs { inputs: Arc::clone(&inputs), plan, first: (1, 0), goes_on: false };
+    let jobs = |plan| Jobs::new(Arc::clone(&inputs), plan, (1, 0), false);
     let mut seen = Vec::new();
     for batch in 0..whole.steps() {
         let mut nodes = jobs(whole).job(batch).seeds;

@@ -283,7 +283,7 @@ fn a_window_grows_to_its_length_in_few_passes_over_the_file() {
         let plan = Settings { two_phase: Some(two_phase), ..settings(Reading::Scan, Some(24)) };
         let ahead = start(&store, plan, jobs(48));
         assert_eq!(ahead.filter(Result::is_ok).count(), 48);
-        // Revolutions of 1, 1, 1, 4, 16 and 24 batches, and the topology.
+        // Revolutions of 1, 1, 2, 4, 16 and 24 batches, and the topology.
         let bytes = store.stats().read_bytes;
         println!("{bytes} of {file}");
         assert!(bytes < 8 * file, "{bytes} of {file}");

@@ -1,22 +1,24 @@
 //! From seeds to batches, epoch after epoch, by whatever way serves best.
 //!
-//! What lives here: the choice between ways, which compiled epochs serve a loader, and who gives
-//! memory back to whom. What must not: how a way works. The invariant: which batches come, and
-//! their bytes, depend on sampler, seeds and plan alone.
+//! What lives here: the choice between ways, which compiled epochs serve a loader, whose batches
+//! one pipeline makes, and who gives memory back to whom. What must not: how a way works. The
+//! invariant: which batches come, and their bytes, depend on sampler, seeds and plan alone.
 
 mod epochs;
+mod passes;
 mod pipeline;
 mod run;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
 use ng_store::Tenant;
 use ng_types::{ErrorKind, Explain};
 
-use crate::seeds::{Inputs, Jobs, SeedPlan};
+use crate::seeds::{Inputs, Jobs, Place, SeedPlan};
 use crate::{Chosen, Reading, ReplayMemory, SampleError, Sampler, Settings};
 pub use epochs::Epochs;
+use passes::{Origin, Passes, Seen};
 pub use pipeline::{Pipeline, Way};
 pub use run::Run;
 
@@ -25,6 +27,9 @@ const PREFETCH: usize = 4;
 
 /// Epochs that need fewer batches than this are over before looking ahead has paid.
 const LOOKED_AHEAD_MIN: u64 = 4;
+
+/// The first pass over so many batches or more prepares a second one before anybody asks for it.
+const GOES_ON_MIN: u64 = 64;
 
 /// Who takes batches from what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +40,37 @@ enum Owner {
     Shared,
 }
 
+/// A pipeline that is kept from epoch to epoch.
+struct Kept {
+    pipeline: Pipeline,
+    /// Whose passes it makes between epochs.
+    others: Vec<Origin>,
+    /// The job of the batch that it gives next.
+    next: u64,
+}
+
+impl Kept {
+    /// The batch that it gives after the next `skipped` ones.
+    fn place(&self, skipped: u64) -> Place {
+        self.pipeline.jobs().place(self.next + skipped)
+    }
+
+    /// How many batches come before the one at `place`, if there are `most` at most.
+    fn find(&self, place: Place, most: u64) -> Option<u64> {
+        let job = self.pipeline.jobs().find(place, self.next, most)?;
+        Some(job - self.next)
+    }
+
+    /// Batches between two epochs.
+    fn between(&self) -> u64 {
+        self.pipeline.jobs().between()
+    }
+}
+
 struct State {
-    pipeline: Option<Pipeline>,
-    /// The epoch and batch that it gives next, while nobody takes any.
-    next: Option<(u64, u64)>,
+    kept: Option<Kept>,
+    /// How a pipeline has read that is gone, or that another loader keeps.
+    last: Option<Chosen>,
     owner: Owner,
     /// A batch is being waited for, so the memory is in use.
     is_busy: bool,
@@ -54,10 +86,12 @@ struct State {
 /// speed, and gives it up when somebody else starts to read from the same store. Where that is in
 /// the midst of an epoch, it takes the memory back when its next batch is asked for, or leaves the
 /// rest of the epoch to what makes batches one by one, if the others have not ended.
+///
+/// Where another loader of the same columns makes a pass after each epoch, such as a validation,
+/// its batches are prepared after those of the next epoch, by the same threads and in the same
+/// memory.
 pub struct Loader {
-    sampler: Sampler,
-    inputs: Arc<Inputs>,
-    plan: SeedPlan,
+    origin: Origin,
     settings: Settings,
     /// Compiled epochs, and whether it is an error if they cannot serve.
     compiled: Option<(Epochs, bool)>,
@@ -67,6 +101,8 @@ pub struct Loader {
     keeps_memory: bool,
     tenant: Arc<Tenant>,
     state: Mutex<State>,
+    /// Never held while another lock is taken.
+    passes: Mutex<Passes>,
 }
 
 impl Loader {
@@ -85,13 +121,20 @@ impl Loader {
         let compiled = compiled.filter(|_| !sampler.is_direct());
         let keeps_memory = compiled.is_some() || looks_ahead(&sampler, &plan, &settings);
         let is_optional = matches!(compiled, Some((_, false)));
-        let loader = Arc::new_cyclic(|me: &std::sync::Weak<Self>| {
-            let me = me.clone();
+        let loader = Arc::new_cyclic(|me: &Weak<Self>| {
+            let (owner, me) = (me.clone(), me.clone());
             let give_way = move |for_good| me.upgrade().is_some_and(|me| me.give_way(for_good));
-            let (pipeline, next, owner) = (None, None, Owner::Nobody);
-            let state = State { pipeline, next, owner, is_busy: false, gave_up: false, runs: 0 };
-            let (tenant, state) = (Tenant::new(give_way), Mutex::new(state));
-            Self { sampler, inputs, plan, settings, compiled, goes_on, keeps_memory, tenant, state }
+            let tenant = Tenant::new(owner, give_way);
+            let state = Mutex::new(State {
+                kept: None,
+                last: None,
+                owner: Owner::Nobody,
+                is_busy: false,
+                gave_up: false,
+                runs: 0,
+            });
+            let (origin, passes) = (Origin { sampler, inputs, plan }, Mutex::default());
+            Self { origin, settings, compiled, goes_on, keeps_memory, tenant, state, passes }
         });
         if is_optional { loader.unless_it_does_not_fit() } else { Ok(loader) }
     }
@@ -99,11 +142,12 @@ impl Loader {
     /// The loader, or one that does without compiled epochs where the budget has no room for them
     /// now.
     fn unless_it_does_not_fit(self: Arc<Self>) -> Result<Arc<Self>, SampleError> {
-        self.sampler.snapshot().tenants().make_room(Some(&self.tenant));
+        self.sampler().snapshot().tenants().make_room(Some(&self.tenant));
         match self.start((0, 0)) {
             Err(error) if error.kind() == ErrorKind::BudgetTooSmall => {
-                let (inputs, settings) = (Arc::clone(&self.inputs), self.settings.clone());
-                Self::new(self.sampler.clone(), inputs, self.plan, settings, None, self.goes_on)
+                let (Origin { sampler, inputs, plan }, settings) =
+                    (self.origin.clone(), self.settings.clone());
+                Self::new(sampler, inputs, plan, settings, None, self.goes_on)
             }
             Err(error) => Err(error),
             Ok(_) => Ok(self),
@@ -112,9 +156,11 @@ impl Loader {
 
     /// Batches `first` ... of an epoch.
     pub fn run(self: &Arc<Self>, epoch: u64, first: u64) -> Run {
-        let mut state = self.lock();
-        state.runs += 1;
-        Run::new(Arc::clone(self), state.runs, epoch, first)
+        Run::new(Arc::clone(self), epoch, first)
+    }
+
+    fn sampler(&self) -> &Sampler {
+        &self.origin.sampler
     }
 
     /// The compiled epochs that serve it.
@@ -122,14 +168,16 @@ impl Loader {
         self.compiled.as_ref().map(|(epochs, _)| epochs)
     }
 
-    /// How a look-ahead reads, once that is chosen.
+    /// How a look-ahead reads, once that is chosen, or how the last one did.
     pub fn chosen(&self) -> Option<Chosen> {
-        self.lock().pipeline.as_ref().and_then(Pipeline::chosen).cloned()
+        let state = self.lock();
+        let chosen = state.kept.as_ref().and_then(|kept| kept.pipeline.chosen());
+        chosen.or(state.last.as_ref()).cloned()
     }
 
     /// What a replay takes of the budget, while it does.
     pub fn memory(&self) -> Option<ReplayMemory> {
-        self.lock().pipeline.as_ref().and_then(Pipeline::memory).copied()
+        self.lock().kept.as_ref().and_then(|kept| kept.pipeline.memory()).copied()
     }
 
     /// Waits up to `timeout` until it is chosen how an epoch will be read; `None` if time ran out.
@@ -142,50 +190,57 @@ impl Loader {
         timeout: Duration,
     ) -> Result<Option<Chosen>, SampleError> {
         let mut state = self.lock();
-        let State { pipeline, next, .. } = &mut *state;
-        let pipeline = match pipeline {
-            Some(pipeline) => pipeline,
-            none => {
-                // A run of that epoch takes it over.
-                *next = Some((epoch, 0));
-                none.insert(self.start((epoch, 0))?)
-            }
+        let kept = match &mut state.kept {
+            Some(kept) => kept,
+            // A run of that epoch takes it over.
+            none => none.insert(self.start((epoch, 0))?),
         };
-        Ok(pipeline.choose_within(timeout)?.cloned())
+        Ok(kept.pipeline.choose_within(timeout)?.cloned())
     }
 
     /// Gives back what is kept between epochs.
     pub fn close(&self) {
-        let mut state = self.lock();
-        state.pipeline = None;
-        state.next = None;
+        self.lock().kept = None;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn passes(&self) -> MutexGuard<'_, Passes> {
+        self.passes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What is kept, begun anew at an epoch and batch.
-    fn start(&self, first: (u64, u64)) -> Result<Pipeline, SampleError> {
-        let way = match self.epochs() {
+    fn start(&self, first: (u64, u64)) -> Result<Kept, SampleError> {
+        let (jobs, others, way) = match self.epochs() {
             Some(epochs) => {
-                let files = epochs.open(self.sampler.snapshot())?;
-                Way::Replay { files, prefetch: self.settings.prefetch() }
+                let files = epochs.open(self.sampler().snapshot())?;
+                let way = Way::Replay { files, prefetch: self.settings.prefetch() };
+                (self.jobs(first, self.goes_on), Vec::new(), way)
             }
-            None => Way::Ahead(self.settings.clone()),
+            None => {
+                let passes = self.passes();
+                let is_long = self.origin.plan.steps() >= GOES_ON_MIN;
+                let jobs = self.jobs(first, self.goes_on && (is_long || passes.are_many()));
+                let (jobs, others) = passes.expect(&self.origin, jobs);
+                (jobs, others, Way::Ahead(self.settings.clone()))
+            }
         };
-        Pipeline::new(self.sampler.clone(), self.jobs(first, self.goes_on), way)
+        let samplers = others.iter().map(|origin| origin.sampler.clone()).collect();
+        let pipeline = Pipeline::with_others(self.sampler().clone(), samplers, jobs, way)?;
+        Ok(Kept { pipeline, others, next: 0 })
     }
 
     /// Batches one by one, to the end of an epoch.
     fn start_each(&self, first: (u64, u64)) -> Result<Pipeline, SampleError> {
         let prefetch = self.settings.prefetch.unwrap_or(PREFETCH);
         let way = Way::Each { prefetch, threads: self.settings.threads() };
-        Pipeline::new(self.sampler.clone(), self.jobs(first, false), way)
+        Pipeline::new(self.sampler().clone(), self.jobs(first, false), way)
     }
 
     fn jobs(&self, first: (u64, u64), goes_on: bool) -> Jobs {
-        Jobs { inputs: Arc::clone(&self.inputs), plan: self.plan, first, goes_on }
+        Jobs::new(Arc::clone(&self.origin.inputs), self.origin.plan, first, goes_on)
     }
 
     /// Gives memory back unless a batch is just being made; whether there was any.
@@ -198,12 +253,11 @@ impl Loader {
         if state.is_busy {
             return false;
         }
-        state.next = None;
         if state.owner != Owner::Nobody {
             state.owner = if for_good { Owner::Shared } else { Owner::Nobody };
             self.tenant.set_reading(false);
         }
-        state.pipeline.take().is_some()
+        state.kept.take().is_some()
     }
 }
 

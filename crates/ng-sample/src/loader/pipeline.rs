@@ -64,6 +64,16 @@ impl Pipeline {
     /// [`SampleError::Budget`] if compiled epochs do not fit the memory that is free; those of
     /// reading the order of rows.
     pub fn new(sampler: Sampler, jobs: Jobs, way: Way) -> Result<Self, SampleError> {
+        Self::with_others(sampler, Vec::new(), jobs, way)
+    }
+
+    /// The same with what samples each of the passes between epochs; only [`Way::Ahead`] makes any.
+    pub(super) fn with_others(
+        sampler: Sampler,
+        others: Vec<Sampler>,
+        jobs: Jobs,
+        way: Way,
+    ) -> Result<Self, SampleError> {
         jobs.plan.checked()?;
         let mut threads: Vec<(&str, Work)> = Vec::new();
         let engine = match way {
@@ -76,7 +86,7 @@ impl Pipeline {
             }
             Way::Ahead(settings) => {
                 let count = settings.threads();
-                let ahead = LookAhead::new(sampler, jobs, settings)?;
+                let ahead = LookAhead::new(sampler, others, jobs, settings)?;
                 let run = |run| work(&ahead, |ahead| &ahead.shared, run);
                 threads.extend((0..count).map(|_| ("ng-sample", run(LookAhead::run_sampler))));
                 threads.push(("ng-plan", run(LookAhead::run_planner)));
@@ -96,6 +106,15 @@ impl Pipeline {
             this.workers.push(started.map_err(|source| SampleError::NoThread { source })?);
         }
         Ok(this)
+    }
+
+    /// What it makes.
+    pub fn jobs(&self) -> &Jobs {
+        match &self.engine {
+            Engine::Each(each) => &each.shared.jobs,
+            Engine::Ahead(ahead) => &ahead.shared.jobs,
+            Engine::Replay(replay) => &replay.shared.jobs,
+        }
     }
 
     /// Waits up to `timeout` for the next batch: `Ok(None)` after the last one, `Err(())` if time

@@ -8,6 +8,10 @@ use super::policy::Reading;
 use super::prepare::Prepared;
 use super::study::TableStudy;
 
+/// Epochs of fewer batches write nothing unless a limit for that is given: most of it would be for
+/// batches that nobody takes.
+const WRITING_MIN: u64 = 64;
+
 /// Windows of a stretch, where these are more batches than [`STRETCH_MIN`].
 const STRETCH_WINDOWS: u64 = 8;
 
@@ -83,7 +87,13 @@ impl LookAhead {
         let is_asked = self.settings.two_phase == Some(true);
         let pays = grown.seconds <= held.seconds * WITHOUT_TOPOLOGY_SHARE;
         let is_long = stretch >= STRETCH_LEAST.max(4 * grown.window);
-        (is_asked || pays && is_long).then_some((grown, stretch))
+        (is_asked || pays && is_long && self.writes_unasked()).then_some((grown, stretch))
+    }
+
+    /// Whether epochs are long enough to write to disk for a while.
+    fn writes_unasked(&self) -> bool {
+        let is_asked = self.settings.temporary_writes.is_some();
+        is_asked || self.shared.jobs.plan.steps() >= WRITING_MIN
     }
 
     /// Rows distributed on disk, where that is worth the writing.
@@ -95,7 +105,7 @@ impl LookAhead {
     ) -> Option<Layout> {
         let is_wide = room.tables.iter().all(|study| study.width >= DISTRIBUTED_BYTES);
         let may = self.settings.reading == Reading::Auto && self.settings.may_have_two_phases();
-        if !may || !is_wide {
+        if !may || !is_wide || !self.writes_unasked() {
             return None;
         }
         let bytes = room.bytes + prepared.topology_bytes;

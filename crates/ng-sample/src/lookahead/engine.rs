@@ -116,6 +116,8 @@ pub(crate) struct LookAhead {
     pub(super) given: Sampler,
     /// The same, with the topologies that are held in memory.
     sampler: Mutex<Sampler>,
+    /// What samples the passes that come between epochs.
+    others: Vec<Sampler>,
     pub(super) settings: Settings,
     /// How the first batches are read.
     pub(super) begun_with: OnceLock<Chosen>,
@@ -126,12 +128,21 @@ pub(crate) struct LookAhead {
 }
 
 impl LookAhead {
-    pub fn new(sampler: Sampler, jobs: Jobs, settings: Settings) -> Result<Arc<Self>, SampleError> {
+    /// Makes `jobs` of what `sampler` draws and, for each of their passes, one of `others`.
+    pub fn new(
+        sampler: Sampler,
+        others: Vec<Sampler>,
+        jobs: Jobs,
+        settings: Settings,
+    ) -> Result<Arc<Self>, SampleError> {
         settings.check()?;
+        assert_eq!(others.len(), jobs.passes.len(), "each pass has a sampler");
         let sampler = sampler.without_held_topologies();
+        let others = others.into_iter().map(Sampler::without_held_topologies).collect();
         Ok(Arc::new(Self {
             shared: Shared::new(sampler.clock(), jobs, settings.prefetch()),
             sampler: Mutex::new(sampler.clone()),
+            others,
             given: sampler,
             settings,
             begun_with: OnceLock::new(),
@@ -171,6 +182,13 @@ impl LookAhead {
         self.sampler.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What samples a job: those of other passes with the memory of this one.
+    fn sampler_of(&self, job: u64) -> Sampler {
+        let own = self.sampler();
+        let pass = self.shared.jobs.place(job).pass;
+        pass.map_or_else(|| own.clone(), |pass| self.others[pass].with_memory_of(&own))
+    }
+
     pub(super) fn set_sampler(&self, sampler: Sampler) {
         *self.sampler.lock().unwrap_or_else(PoisonError::into_inner) = sampler;
     }
@@ -196,12 +214,11 @@ impl LookAhead {
     }
 
     fn sample_job(&self, index: u64, scratch: &mut SampleScratch) -> Result<(), SampleError> {
-        let jobs = &self.shared.jobs;
-        let job = jobs.job(index);
-        let seeds = [(jobs.inputs.node_type, job.seeds.as_slice())];
+        let job = self.shared.jobs.job(index);
+        let seeds = [(job.node_type, job.seeds.as_slice())];
         let admit = |_: Stage, bytes| self.shared.admit(self.snapshot(), index, bytes);
         // Gone before anybody learns of the sample, so that its memory can go then, too.
-        let sampler = self.sampler();
+        let sampler = self.sampler_of(index);
         let sample = sampler.sample_compact_admitted(&seeds, job.stream, scratch, &admit)?;
         let sampled = self.in_rows(&sampler, index, sample)?;
         drop(sampler);

@@ -27,13 +27,11 @@ const NAIVE_GROUP: usize = 256;
 /// Batches that may be planned and not gathered.
 const OUTSTANDING_MAX: u64 = 3;
 
-/// A revolution of the scan is at most so many times as long as the one before it.
-const GROWTH: u64 = 4;
-
 /// One pass of the scan over the file: a slice for each of `len` batches.
 ///
-/// The first passes are short, so that the first batches come early. Each one knows how long the
-/// next one is: a row is read if a batch needs it before the scan comes by its place again.
+/// The first passes are short, so that the first batches come early: 1, 1, 2, 4, 16, 256 batches
+/// and so on, up to the window. Each one knows how long the next one is: a row is read if a batch
+/// needs it before the scan comes by its place again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Revolution {
     /// The batch of its first slice.
@@ -134,7 +132,9 @@ impl<'a> Planner<'a> {
         if t < from + len {
             return self.revolution;
         }
-        Revolution { from: from + len, len: next, next: self.window.min(next * GROWTH) }
+        // No step of it reads more for the next one than this one reads for a batch or two.
+        let longer = next.saturating_mul(next).max(2);
+        Revolution { from: from + len, len: next, next: self.window.min(longer) }
     }
 
     /// Takes the next sampled batch.

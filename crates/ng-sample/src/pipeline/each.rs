@@ -94,7 +94,7 @@ impl Each {
     }
 
     fn make(&self, index: u64, job: &Job) -> Result<MiniBatch, SampleError> {
-        let seeds = [(self.shared.jobs.inputs.node_type, job.seeds.as_slice())];
+        let seeds = [(job.node_type, job.seeds.as_slice())];
         let admit = |stage, bytes| self.admit(index, stage, bytes);
         self.sampler.sample_admitted(&seeds, job.stream, &admit)
     }

@@ -4,6 +4,7 @@
 //! What must not live here: what the memory is for. The invariant: nobody is asked for the memory
 //! of another store.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -13,15 +14,20 @@ type GiveWay = dyn Fn(bool) -> bool + Send + Sync;
 
 /// Somebody who holds memory of a store.
 pub struct Tenant {
+    owner: Weak<dyn Any + Send + Sync>,
     give_way: Box<GiveWay>,
     is_reading: AtomicBool,
 }
 
 impl Tenant {
-    /// A tenant that is asked by `give_way`: for good where its argument is `true`. It returns
-    /// whether there was anything to give back, and nothing is given back that is in use.
-    pub fn new(give_way: impl Fn(bool) -> bool + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { give_way: Box::new(give_way), is_reading: AtomicBool::new(false) })
+    /// A tenant for `owner` that is asked by `give_way`: for good where its argument is `true`. It
+    /// returns whether there was anything to give back, and nothing is given back that is in use.
+    pub fn new(
+        owner: Weak<dyn Any + Send + Sync>,
+        give_way: impl Fn(bool) -> bool + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let (give_way, is_reading) = (Box::new(give_way), AtomicBool::new(false));
+        Arc::new(Self { owner, give_way, is_reading })
     }
 
     /// Says whether somebody takes batches from it.
@@ -82,6 +88,13 @@ impl Tenants {
             (one.give_way)(true);
         }
         !readers.is_empty()
+    }
+
+    /// What tenants are for that is of one type, but one of them: users of one store may know each
+    /// other.
+    pub fn owners<T: Any + Send + Sync>(&self, but: &Arc<Tenant>) -> Vec<Arc<T>> {
+        let owners = self.others(Some(but)).into_iter().filter_map(|one| one.owner.upgrade());
+        owners.filter_map(|owner| owner.downcast().ok()).collect()
     }
 
     fn others(&self, but: Option<&Arc<Tenant>>) -> Vec<Arc<Tenant>> {

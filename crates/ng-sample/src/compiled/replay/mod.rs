@@ -20,7 +20,7 @@ use super::hot::HotSet;
 use super::memory::{Largest, RECORDS, ReplayMemory, buffer_bytes, room};
 use crate::buffer::{Pool, region};
 use crate::pipeline::{Shared, State};
-use crate::seeds::Jobs;
+use crate::seeds::{Jobs, Place};
 use crate::{SampleError, Sampler};
 use gather::Loaded;
 
@@ -101,7 +101,7 @@ impl Replay {
     /// Where the batch of a job is: the file, and the batch's number there. The seeds are those of
     /// the epoch that was compiled.
     fn place(&self, job: u64) -> (usize, u64) {
-        let (epoch, batch) = self.shared.jobs.number(job);
+        let Place { epoch, batch, .. } = self.shared.jobs.place(job);
         let own = self.files.iter().position(|file| file.id().train_epoch == epoch);
         (own.unwrap_or((epoch % self.files.len() as u64) as usize), batch)
     }
