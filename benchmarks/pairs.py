@@ -133,7 +133,7 @@ def batches(
     shared = {"seed": 7, "attrs": ["x"], **sampler_options}
     if way == "training":
         options = {"batch_size": args.batch, "shuffle": True}
-        learn = learner()
+        learn = learner(model())
         for data in ng.NeighborLoader(graph, [15, 10], "train", **options, **shared):
             size, use = data.batch_size, partial(learn, data)
             del data
@@ -152,14 +152,20 @@ def batches(
         yield sampler.sample(seeds[first : first + args.batch], stream=number).num_seeds, None
 
 
-def learner() -> Callable[[Any], None]:
-    """Takes a step of training on a batch; two layers of GraphSAGE over 64 classes."""
+def model() -> Any:
+    """Two layers of GraphSAGE over 64 classes."""
     import torch
 
     from neargraph.nn import GraphSAGE
 
     torch.manual_seed(0)
-    model = GraphSAGE(256, 64, 64)
+    return GraphSAGE(256, 64, 64)
+
+
+def learner(model: Any) -> Callable[[Any], None]:
+    """Takes a step of training on a batch."""
+    import torch
+
     optimizer = torch.optim.Adam(model.parameters())
 
     def learn(data: Any) -> None:

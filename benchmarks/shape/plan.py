@@ -22,7 +22,7 @@ REPEATED_POWER = -0.244
 # are sorted by batch on disk, and of how many batches at once.
 SAMPLE_BYTES = 1 << 20
 BATCHES_AHEAD = 1024
-BATCHES_TOGETHER = 250
+BATCHES_TOGETHER = 1000
 NODES_A_SEED = 1 + 15 + 15 * 10
 # A loader has to hold some batches whatever the scale is.
 MEMORY_MIN = 256_000_000

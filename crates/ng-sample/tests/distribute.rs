@@ -190,7 +190,8 @@ fn more_batches_than_a_stretch_may_have_are_made_in_several() {
         |batch| if batch < 9 * BATCHES - 1 { seeds(batch % (BATCHES - 1)) } else { vec![7] };
     for jobs in [Jobs { goes_on: true, ..jobs(BATCHES) }, common::jobs(NODE, 9 * BATCHES, whole)] {
         let store = open(dir.path(), 48);
-        let mut ahead = start_with(sampler(&store), settings(dir.path()), jobs.clone());
+        let how = Settings { window: Some(250), ..settings(dir.path()) };
+        let mut ahead = start_with(sampler(&store), how, jobs.clone());
         for index in 0..9 * BATCHES {
             let batch = ahead.next().expect("one").expect("batch");
             let seeds = if jobs.goes_on { seeds(index % BATCHES) } else { whole(index) };

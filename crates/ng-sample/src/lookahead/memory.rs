@@ -46,6 +46,8 @@ pub(crate) struct Room<'a> {
     pub slots: Option<&'a [usize]>,
     /// Batches that are known to come: no window is longer.
     pub given: u64,
+    /// Batches to the end of all jobs.
+    pub left: u64,
     /// Bytes on disk for batches and their rows.
     pub disk_bytes: u64,
 }
@@ -109,12 +111,13 @@ pub(crate) fn distribution(room: &Room<'_>) -> Option<Layout> {
     let bytes = room.bytes.saturating_sub(2 * LAG * room.sample_bytes);
     let extents: Vec<Extent> = tables.iter().map(TableStudy::extent).collect();
     let studied = room.batches().max(1) as f64;
-    let mut batches = BATCHES_MAX.min(window.unwrap_or(u64::MAX));
-    let (hot_rows, cold_bytes) = loop {
+    let mut most = BATCHES_MAX.min(window.unwrap_or(u64::MAX));
+    let (batches, hot_rows, cold_bytes) = loop {
+        let batches = in_equal_parts(room.left, most);
         let scale = batches as f64 / studied;
         let hot = room_for_hot(bytes, batches, &extents, scale);
         let Some(hot) = hot else {
-            batches = Some(batches / 2).filter(|n| *n > 0)?;
+            most = Some(batches / 2).filter(|n| *n > 0)?;
             continue;
         };
         let cold = cold(&extents, hot);
@@ -122,12 +125,12 @@ pub(crate) fn distribution(room: &Room<'_>) -> Option<Layout> {
         let each: f64 = cold.iter().zip(tables).map(of).sum();
         let fit = (room.disk_bytes as f64 / (each + room.sample_bytes as f64)) as u64;
         if fit >= batches || batches == 1 {
-            break (cold.iter().map(|cold| cold.hot).sum(), each);
+            break (batches, cold.iter().map(|cold| cold.hot).sum(), each);
         }
-        batches = fit.clamp(1, batches - 1);
+        most = fit.clamp(1, batches - 1);
     };
     // What more batches than were studied want is nearly the same.
-    let known = batches.min(room.given.max(1));
+    let known = batches.min(room.left.max(1));
     let passed = known.min(room.batches() as u64).max(1) as usize;
     let pass = tables.iter().map(|table| table.scan_cost(passed, costs));
     let pass = pass.fold(Cost::default(), Cost::plus);
@@ -146,6 +149,12 @@ pub(crate) fn distribution(room: &Room<'_>) -> Option<Layout> {
     };
     let slots = vec![0; tables.len()];
     Some(Layout { chosen, grown: slots.clone(), slots })
+}
+
+/// Batches of a stretch, `most` at most, where so many are left: a last one that is short would
+/// read as much as a long one.
+fn in_equal_parts(left: u64, most: u64) -> u64 {
+    left.max(1).div_ceil(left.max(1).div_ceil(most))
 }
 
 /// The window, or a baseline: all memory is slots.
@@ -304,6 +313,7 @@ mod tests {
                 samples: 1_004,
                 slots: None,
                 given,
+                left: given,
                 disk_bytes: 0,
             };
             choose(Reading::Scan, &room).expect("fits").chosen.window
@@ -330,6 +340,7 @@ mod tests {
                 samples: 104,
                 slots: None,
                 given: 1_000,
+                left: 1_000,
                 disk_bytes: 0,
             };
             let best = choose(Reading::Auto, &room).expect("fits");

@@ -201,6 +201,10 @@ impl LookAhead {
 
     /// What there is to divide, with what is known of the batches.
     pub(super) fn room<'a>(&self, prepared: &Prepared, studies: &'a [TableStudy]) -> Room<'a> {
+        let (given, left) = {
+            let state = self.shared.lock();
+            (self.known(&state), self.shared.jobs.len() - state.delivered)
+        };
         Room {
             tables: studies,
             costs: prepared.costs,
@@ -210,7 +214,8 @@ impl LookAhead {
             sample_bytes: prepared.sample_bytes,
             samples: prepared.samples,
             slots: None,
-            given: self.known(&self.shared.lock()),
+            given,
+            left,
             disk_bytes: self.settings.spill_room(),
         }
     }

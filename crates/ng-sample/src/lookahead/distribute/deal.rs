@@ -25,7 +25,7 @@ const WRITERS: usize = 4;
 pub(super) struct Deal {
     /// By row: where its batches end; they begin where those of the row before end.
     ends: Vec<u32>,
-    batches: Vec<u8>,
+    batches: Vec<u16>,
     /// By batch: its cold rows.
     cold: Vec<u64>,
 }
@@ -53,7 +53,7 @@ impl Deal {
         let mut batches = vec_in_huge_pages(0, sum as usize);
         let mut cold = Vec::new();
         for index in spill.first()..spill.end() {
-            let batch = (index - spill.first()) as u8;
+            let batch = (index - spill.first()) as u16;
             let sampled = engine.read_back(spill, index)?;
             let mut rows = 0;
             for row in sampled.rows(table.tensor.owner).iter() {
@@ -85,7 +85,7 @@ impl Deal {
         (self.cold.iter().map(place).collect(), offset)
     }
 
-    pub fn batches_of(&self, row: usize) -> &[u8] {
+    pub fn batches_of(&self, row: usize) -> &[u16] {
         // Batches of ascending rows lie one behind the other without a gap.
         let start = row.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.batches[start as usize..self.ends[row] as usize]

@@ -6,9 +6,8 @@ use ng_io::BLOCK_BYTES;
 use super::sizes::Sizes;
 use crate::pipeline::HotRows;
 
-/// Batches that rows are distributed to at a time, at most. Their numbers have one byte, and a few
-/// more may have been sampled by then.
-pub(crate) const BATCHES_MAX: u64 = 250;
+/// Batches that rows are distributed to at a time, at most. The consumer waits while they are.
+pub(crate) const BATCHES_MAX: u64 = 1000;
 
 /// Regions in memory: one being gathered, one on its way.
 pub(crate) const RECORDS: u64 = 2;

@@ -39,7 +39,7 @@ impl Sizes {
     /// Bytes to deal out `uses` rows of a table.
     pub fn num_bytes(&self, rows: u64, width: u64, uses: u64) -> u64 {
         let buffers = if uses == 0 { 0 } else { (self.batches + SPARE) * self.piece_bytes };
-        rows * 4 + uses + buffers + PARTS * self.part_rows(width) * width
+        rows * 4 + uses * 2 + buffers + PARTS * self.part_rows(width) * width
     }
 
     pub fn part_rows(&self, width: u64) -> u64 {

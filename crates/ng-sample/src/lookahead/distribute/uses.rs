@@ -5,21 +5,21 @@ use ng_io::vec_in_huge_pages;
 use super::memory::Extent;
 
 /// Marks a row that no batch has wanted.
-const NEVER: u8 = u8::MAX;
+const NEVER: u16 = u16::MAX;
 
 #[derive(Debug, Default)]
 pub(super) struct Uses {
     counts: Vec<u16>,
     /// By row: the last batch that wanted it.
-    last: Vec<u8>,
-    batches: u8,
+    last: Vec<u16>,
+    batches: u16,
     largest: u64,
 }
 
 impl Uses {
     /// Bytes for a table of `rows` rows.
     pub fn num_bytes(rows: u64) -> u64 {
-        rows * 3
+        rows * 4
     }
 
     pub fn new(rows: usize) -> Self {
@@ -30,7 +30,7 @@ impl Uses {
     /// Counts the rows of the next batch, of which there are fewer than [`NEVER`].
     pub fn count(&mut self, rows: &[u32]) {
         // The number would come round to that of an earlier batch, whose rows would not be counted.
-        assert!(self.batches < NEVER, "more batches than numbers of one byte tell apart");
+        assert!(self.batches < NEVER, "more batches than numbers of two bytes tell apart");
         let before = self.batches;
         let mut distinct = 0;
         for row in rows {
@@ -51,7 +51,7 @@ impl Uses {
     }
 
     /// By row: what [`Uses::count`] worked with, empty now.
-    pub fn take_last(&mut self) -> Vec<u8> {
+    pub fn take_last(&mut self) -> Vec<u16> {
         assert_eq!(self.last.len(), self.counts.len(), "it was taken before");
         let mut last = std::mem::take(&mut self.last);
         last.fill(NEVER);
