@@ -11,6 +11,7 @@ mod importer;
 mod loader;
 mod lock;
 mod method;
+mod notes;
 mod progress;
 mod reorganize;
 mod sampler;

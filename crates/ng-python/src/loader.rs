@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ng_sample::{Chosen, EpochKey, ReplayMemory, Settings};
 use ng_types::NodeTypeId;
-use pyo3::exceptions::{PyStopIteration, PyUserWarning, PyValueError};
+use pyo3::exceptions::{PyStopIteration, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
@@ -14,6 +14,7 @@ use crate::arrays::Ids;
 use crate::compiled::EpochWriter;
 use crate::errors::{self, detached};
 use crate::lock::locked;
+use crate::notes;
 use crate::sampler::{MiniBatch, Sampler};
 use crate::snapshot::Snapshot;
 
@@ -289,7 +290,7 @@ impl Run {
                 (run.next_within(SIGNAL_POLL), run.take_note())
             });
             if let Some(note) = note {
-                warn(py, &note)?;
+                notes::tell(py, note)?;
             }
             match found {
                 Err(()) => py.check_signals()?,
@@ -326,12 +327,8 @@ impl Run {
     }
 }
 
-fn warn(py: Python<'_>, note: &str) -> PyResult<()> {
-    let text = std::ffi::CString::new(note).map_err(PyErr::from)?;
-    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 3)
-}
-
-fn chosen_dict<'py>(py: Python<'py>, chosen: &Chosen) -> PyResult<Bound<'py, PyDict>> {
+/// How rows are read as plain data.
+pub fn chosen_dict<'py>(py: Python<'py>, chosen: &Chosen) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("reading", chosen.reading.name())?;
     dict.set_item("window", chosen.window)?;

@@ -85,6 +85,10 @@ impl Sampler {
         self.inner.worked_seconds()
     }
 
+    fn busy(&self) -> Vec<&'static str> {
+        self.inner.busy_stages()
+    }
+
     fn waits(&self) -> Vec<(&'static str, f64)> {
         self.inner.waited_seconds()
     }

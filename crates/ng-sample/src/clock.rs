@@ -6,7 +6,7 @@
 //! the time of each.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::admission::{Admit, Stage};
@@ -14,6 +14,8 @@ use crate::admission::{Admit, Stage};
 /// A stage of the pipeline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
+    /// A topology read into memory.
+    Load,
     /// Hops: lists read, neighbours drawn and numbered.
     Sample,
     /// Rows, or records of compiled epochs, read ahead of their batches.
@@ -44,7 +46,7 @@ pub(crate) enum Wait {
 }
 
 /// Names for reports, in the order of the variants.
-const WORK: [&str; 3] = ["sample", "read", "gather"];
+const WORK: [&str; 4] = ["load", "sample", "read", "gather"];
 const WAITS: [&str; 8] = [
     "sample_for_demand",
     "plan_for_samples",
@@ -61,6 +63,18 @@ const WAITS: [&str; 8] = [
 pub(crate) struct Clock {
     worked_us: [AtomicU64; WORK.len()],
     waited_us: [AtomicU64; WAITS.len()],
+    /// Threads that are at it now.
+    busy: [AtomicU32; WORK.len()],
+}
+
+/// A thread is at some work until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Busy<'a>(&'a AtomicU32);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Clock {
@@ -72,6 +86,32 @@ impl Clock {
     /// Seconds waited so far, by name.
     pub fn waited(&self) -> Vec<(&'static str, f64)> {
         seconds(&WAITS, &self.waited_us)
+    }
+
+    /// Seconds worked so far at one work.
+    pub fn seconds(&self, work: Work) -> f64 {
+        self.worked_us[work as usize].load(Ordering::Relaxed) as f64 / 1e6
+    }
+
+    /// The works that threads are at now, by name.
+    pub fn busy(&self) -> Vec<&'static str> {
+        let at_it = |(_, busy): &(_, &AtomicU32)| busy.load(Ordering::Relaxed) > 0;
+        WORK.iter().zip(&self.busy).filter(at_it).map(|(name, _)| *name).collect()
+    }
+
+    /// Begins some work; whoever asks hears of it until what this returns is dropped.
+    pub fn begin(&self, work: Work) -> Busy<'_> {
+        let busy = &self.busy[work as usize];
+        busy.fetch_add(1, Ordering::Relaxed);
+        Busy(busy)
+    }
+
+    /// Does some work and counts it.
+    pub fn count<R>(&self, work: Work, run: impl FnOnce() -> R) -> R {
+        let (start, _busy) = (Instant::now(), self.begin(work));
+        let result = run();
+        self.add(work, start.elapsed());
+        result
     }
 
     /// Counts work that took so long.
@@ -88,6 +128,7 @@ impl Clock {
     /// Does some work and counts it, without the time that memory was waited for.
     pub fn time<R>(&self, work: Work, admit: &Admit<'_>, run: impl FnOnce(&Admit<'_>) -> R) -> R {
         let (start, waited) = (Instant::now(), Cell::new(Duration::ZERO));
+        let _busy = self.begin(work);
         let counted = |stage: Stage, bytes: u64| {
             let since = Instant::now();
             let held = admit(stage, bytes);
@@ -115,7 +156,8 @@ mod tests {
         let clock = Clock::default();
         clock.add(Work::Read, Duration::from_secs(2));
         clock.add(Work::Read, Duration::from_millis(500));
-        assert_eq!(clock.worked(), [("sample", 0.0), ("read", 2.5), ("gather", 0.0)]);
+        let expected = [("load", 0.0), ("sample", 0.0), ("read", 2.5), ("gather", 0.0)];
+        assert_eq!(clock.worked(), expected);
         let wait = Duration::from_secs(1);
         let refuse = |_: Stage, bytes: u64| {
             std::thread::sleep(wait);
@@ -123,7 +165,7 @@ mod tests {
         };
         let refused = clock.time(Work::Gather, &refuse, |admit| admit(Stage::Columns, 7));
         assert_eq!(refused.map_err(|error| error.to_string()).err().as_deref(), Some("7"));
-        let gathered = clock.worked()[2].1;
+        let gathered = clock.worked()[3].1;
         assert!(gathered < wait.as_secs_f64(), "{gathered}");
     }
 }

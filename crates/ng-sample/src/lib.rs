@@ -22,6 +22,7 @@ mod loader;
 mod lookahead;
 mod mini_batch;
 mod node_map;
+mod note;
 mod pipeline;
 mod record;
 mod reorganize;
@@ -44,6 +45,7 @@ pub use ids::Ids;
 pub use loader::{Epochs, Loader, Pipeline, Run, Way};
 pub use lookahead::{Chosen, Reading, Settings};
 pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock, SparseIndex};
+pub use note::{Decided, Note, Times, Writes};
 pub use reorganize::{
     BATCHES_TOGETHER, Batches, By, Heat, PageCounts, Phases, Reorganization, ReorganizeError,
     ReorganizeReport, heat, reorganize,

@@ -179,8 +179,9 @@ impl Sampler {
     }
 
     /// Seconds that each stage of all pipelines over this sampler has worked, summed over threads:
-    /// `sample`, `read` (rows and records read ahead of their batches) and `gather` (rows put into
-    /// batches, and read where nothing reads ahead). Waiting for memory is left out.
+    /// `load` (topologies read into memory), `sample`, `read` (rows and records read ahead of their
+    /// batches) and `gather` (rows put into batches, and read where nothing reads ahead). Waiting
+    /// for memory is left out.
     pub fn worked_seconds(&self) -> Vec<(&'static str, f64)> {
         self.clock.worked()
     }
@@ -189,6 +190,11 @@ impl Sampler {
     /// stage that waits least bounds the whole.
     pub fn waited_seconds(&self) -> Vec<(&'static str, f64)> {
         self.clock.waited()
+    }
+
+    /// The stages that threads of pipelines over this sampler are at now, by name.
+    pub fn busy_stages(&self) -> Vec<&'static str> {
+        self.clock.busy()
     }
 
     pub(crate) fn clock(&self) -> &Arc<Clock> {

@@ -199,7 +199,9 @@ fn more_batches_than_a_stretch_may_have_are_made_in_several() {
             assert!(batch == expected, "batch {index}");
         }
         assert!(jobs.goes_on || ahead.next().is_none());
-        assert!(ahead.chosen().is_some_and(|chosen| chosen.window == 250));
+        // 540 batches are three equal stretches.
+        let window = if jobs.goes_on { 250 } else { 180 };
+        assert!(ahead.chosen().is_some_and(|chosen| chosen.window == window));
         drop(ahead);
         assert!(store.budget().peak_bytes() <= 48 << 20);
     }

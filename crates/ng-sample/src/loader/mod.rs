@@ -172,7 +172,7 @@ impl Loader {
     pub fn chosen(&self) -> Option<Chosen> {
         let state = self.lock();
         let chosen = state.kept.as_ref().and_then(|kept| kept.pipeline.chosen());
-        chosen.or(state.last.as_ref()).cloned()
+        chosen.or_else(|| state.last.clone())
     }
 
     /// What a replay takes of the budget, while it does.
@@ -195,7 +195,7 @@ impl Loader {
             // A run of that epoch takes it over.
             none => none.insert(self.start((epoch, 0))?),
         };
-        Ok(kept.pipeline.choose_within(timeout)?.cloned())
+        kept.pipeline.choose_within(timeout)
     }
 
     /// Gives back what is kept between epochs.

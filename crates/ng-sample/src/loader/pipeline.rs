@@ -10,7 +10,7 @@ use crate::compiled::Replay;
 use crate::lookahead::LookAhead;
 use crate::pipeline::{Each, Shared};
 use crate::seeds::Jobs;
-use crate::{Chosen, EpochFile, MiniBatch, ReplayMemory, SampleError, Sampler, Settings};
+use crate::{Chosen, EpochFile, MiniBatch, Note, ReplayMemory, SampleError, Sampler, Settings};
 
 /// How a pipeline makes its batches. They are the same.
 pub enum Way {
@@ -134,7 +134,7 @@ impl Pipeline {
 
     /// How a look-ahead reads at present: the first batches with a short window, the others as was
     /// chosen.
-    pub fn chosen(&self) -> Option<&Chosen> {
+    pub fn chosen(&self) -> Option<Chosen> {
         match &self.engine {
             Engine::Ahead(ahead) => ahead.reads_by(),
             Engine::Each(_) | Engine::Replay(_) => None,
@@ -146,10 +146,18 @@ impl Pipeline {
     ///
     /// # Errors
     /// What ended the threads before that.
-    pub fn choose_within(&self, timeout: Duration) -> Result<Option<&Chosen>, SampleError> {
+    pub fn choose_within(&self, timeout: Duration) -> Result<Option<Chosen>, SampleError> {
         let Engine::Ahead(ahead) = &self.engine else { return Ok(None) };
         let are_gone = || self.workers.iter().all(JoinHandle::is_finished);
-        ahead.shared.find_within(timeout, are_gone, || ahead.chosen.get())
+        ahead.shared.find_within(timeout, are_gone, || ahead.chosen())
+    }
+
+    /// What the user should hear, once each.
+    pub fn take_note(&self) -> Option<Note> {
+        match &self.engine {
+            Engine::Ahead(ahead) => ahead.shared.take_note(),
+            Engine::Each(_) | Engine::Replay(_) => None,
+        }
     }
 
     /// What a replay takes of the budget.

@@ -7,7 +7,7 @@ use ng_types::{ErrorKind, Explain};
 
 use super::{Kept, Loader, Owner, Pipeline, Seen, State};
 use crate::seeds::Place;
-use crate::{MiniBatch, Reading, SampleError, Sampler};
+use crate::{MiniBatch, Note, Reading, SampleError, Sampler};
 
 /// So often an epoch gets its memory back from others; after that it shares.
 const REGAINED_MAX: u32 = 3;
@@ -33,7 +33,7 @@ pub struct Run {
     /// Bytes of the largest batch.
     largest: u64,
     source: Source,
-    note: Option<String>,
+    note: Option<Note>,
 }
 
 enum Source {
@@ -74,8 +74,13 @@ impl Run {
     }
 
     /// What the user of the loader should hear, once.
-    pub fn take_note(&mut self) -> Option<String> {
-        self.note.take()
+    pub fn take_note(&mut self) -> Option<Note> {
+        self.note.take().or_else(|| {
+            let Source::Kept(seat) = &self.source else { return None };
+            let state = seat.keeper.lock();
+            let is_owner = state.owner == Owner::Run(seat.id);
+            state.kept.as_ref().filter(|_| is_owner)?.pipeline.take_note()
+        })
     }
 
     /// Waits up to `timeout` for the next batch: `Ok(None)` after the last one, `Err(())` if time
@@ -248,6 +253,7 @@ impl Run {
             return None;
         }
         if !is_guest && self.gives_up(&error, &mut state) {
+            self.note_fall_back(error);
             return self.leave(state);
         }
         Some(Err(error))
@@ -279,16 +285,12 @@ impl Run {
 
     /// Whether an error is no reason to end: memory is too small and no way of reading was asked
     /// for, or compiled epochs are damaged that nobody insists on.
-    fn gives_up(&mut self, error: &SampleError, state: &mut State) -> bool {
+    fn gives_up(&self, error: &SampleError, state: &mut State) -> bool {
         if self.regained > 0 && error.kind() == ErrorKind::BudgetTooSmall {
             return true;
         }
         state.gave_up = match &self.loader.compiled {
-            Some((_, insists)) => {
-                let gives_up = !insists && error.kind() == ErrorKind::StoreDamaged;
-                self.note = gives_up.then(|| format!("{error}; batches are sampled instead"));
-                gives_up
-            }
+            Some((_, insists)) => !insists && error.kind() == ErrorKind::StoreDamaged,
             None => {
                 let settings = &self.loader.settings;
                 let is_asked = settings.reading != Reading::Auto || settings.ask_to_look_ahead();
@@ -296,6 +298,16 @@ impl Run {
             }
         };
         state.gave_up
+    }
+
+    /// Notes why batches are made one by one from now on, unless it is to share memory.
+    fn note_fall_back(&mut self, error: SampleError) {
+        let is_replay = self.loader.compiled.is_some();
+        self.note = match error.kind() {
+            ErrorKind::StoreDamaged if is_replay => Some(Note::NotReplayed(error)),
+            _ if self.regained == 0 => Some(Note::NotAhead(error)),
+            _ => None,
+        };
     }
 
     /// Leaves what is kept to others.
@@ -367,7 +379,7 @@ impl Run {
             goes_on && (pass.is_some() || kept.place(0) != self.place(None))
         };
         if let Some(kept) = state.kept.take_if(|kept| !goes_on(&*kept)) {
-            state.last = kept.pipeline.chosen().cloned();
+            state.last = kept.pipeline.chosen();
         }
     }
 }

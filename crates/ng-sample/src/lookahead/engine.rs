@@ -1,13 +1,13 @@
 //! [`LookAhead`]: what its threads have in common, and the sampling threads' work.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ng_io::ScratchFile;
 use ng_simd::RowDecoder;
 use ng_store::{DiskCosts, RowOrder, Snapshot, TensorRef};
 
-use super::chosen::{Chosen, STRETCH_MIN};
+use super::chosen::{Chosen, InForce};
 use super::pieces::Sampled;
 use super::policy::Reading;
 use super::spill::Spill;
@@ -90,13 +90,14 @@ impl Settings {
 
     /// Bytes on disk for batches and their rows.
     pub(super) fn spill_room(&self) -> u64 {
-        let quarter = || {
-            let can = |directory: &&PathBuf| ScratchFile::create_in(directory).is_ok();
-            let beside = self.spill_dir.as_ref().filter(can).cloned();
-            let directory = beside.unwrap_or_else(std::env::temp_dir);
-            ng_io::free_bytes(&directory).unwrap_or(0) / 4
-        };
+        let quarter = || ng_io::free_bytes(&self.scratch_dir()).unwrap_or(0) / 4;
         self.spill_bytes.unwrap_or_else(quarter)
+    }
+
+    /// Where files without a name are made.
+    pub(super) fn scratch_dir(&self) -> PathBuf {
+        let can = |directory: &&PathBuf| ScratchFile::create_in(directory).is_ok();
+        self.spill_dir.as_ref().filter(can).cloned().unwrap_or_else(std::env::temp_dir)
     }
 
     pub(super) fn may_have_two_phases(&self) -> bool {
@@ -119,10 +120,7 @@ pub(crate) struct LookAhead {
     /// What samples the passes that come between epochs.
     others: Vec<Sampler>,
     pub(super) settings: Settings,
-    /// How the first batches are read.
-    pub(super) begun_with: OnceLock<Chosen>,
-    /// How the others are.
-    pub chosen: OnceLock<Chosen>,
+    pub(super) in_force: InForce,
     /// Samples on disk, stretch after stretch.
     spills: Mutex<Vec<Spill>>,
 }
@@ -145,24 +143,24 @@ impl LookAhead {
             others,
             given: sampler,
             settings,
-            begun_with: OnceLock::new(),
-            chosen: OnceLock::new(),
+            in_force: InForce::default(),
             spills: Mutex::default(),
         }))
     }
 
     /// Jobs that are known to come: as many as are of use before the consumer takes another.
     pub(super) fn known(&self, state: &AheadState) -> u64 {
-        let ahead = match self.chosen.get() {
-            Some(chosen) => chosen.sampled_first.unwrap_or(2 * chosen.window + 16),
-            None => STRETCH_MIN,
-        };
-        self.shared.jobs.len().min(state.delivered + ahead)
+        self.shared.jobs.len().min(state.delivered + self.in_force.ahead())
     }
 
     /// How batches are read at present.
-    pub fn reads_by(&self) -> Option<&Chosen> {
-        self.chosen.get().or_else(|| self.begun_with.get())
+    pub fn reads_by(&self) -> Option<Chosen> {
+        self.in_force.reads_by()
+    }
+
+    /// How batches are read by decision.
+    pub fn chosen(&self) -> Option<Chosen> {
+        self.in_force.chosen()
     }
 
     pub(super) fn snapshot(&self) -> &Arc<Snapshot> {

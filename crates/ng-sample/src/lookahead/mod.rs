@@ -18,6 +18,7 @@ mod chosen;
 mod decide;
 mod distribute;
 mod engine;
+mod known;
 mod memory;
 mod pieces;
 mod places;
@@ -30,6 +31,7 @@ mod spill;
 mod state;
 mod stretch;
 mod study;
+mod tell;
 
 pub use chosen::Chosen;
 pub(crate) use engine::LookAhead;

@@ -183,6 +183,11 @@ impl<'a> Planner<'a> {
         self.ahead.into_iter().filter_map(|registered| registered.sampled).collect()
     }
 
+    /// Batches that were planned so far.
+    pub fn planned(&self) -> u64 {
+        self.base + self.outstanding.len() as u64
+    }
+
     /// Whether the next step waits for a batch to be gathered.
     pub fn has_to_wait(&self) -> bool {
         self.outstanding.len() as u64 >= OUTSTANDING_MAX
@@ -204,8 +209,7 @@ impl<'a> Planner<'a> {
 
     /// Plans batch `t`.
     pub fn step(&mut self, t: u64) -> Result<Resolved, SampleError> {
-        let planned = self.base + self.outstanding.len() as u64;
-        assert_eq!(t, planned, "batches are planned one after the other");
+        assert_eq!(t, self.planned(), "batches are planned one after the other");
         // Slots of a batch stay until it has been gathered: each that is outstanding takes slots
         // from those that are read ahead.
         while t >= self.gathered + OUTSTANDING_MAX {

@@ -13,6 +13,7 @@ use super::pieces::Sampled;
 use super::policy::Reading;
 use super::study::{BATCHES_MAX, TableStudy};
 use crate::SampleError;
+use crate::clock::Work;
 use crate::pipeline::{ResidentTensor, Slots};
 
 /// Rows of so many bytes are narrow.
@@ -38,6 +39,8 @@ pub(super) struct Prepared {
     samples: u64,
     /// Of the topology in memory; 0 where it stays on disk.
     pub topology_bytes: u64,
+    /// How a scan divides its memory, if one has begun.
+    pub scan: Option<Layout>,
 }
 
 /// Tensors that go through slots.
@@ -59,6 +62,11 @@ impl Prepared {
     /// Batches that are studied before it is decided how rows are read.
     pub fn studied(&self) -> u64 {
         self.samples.min(BATCHES_MAX as u64 - 1)
+    }
+
+    /// Bytes of a sampled batch.
+    pub fn sample_bytes(&self) -> u64 {
+        self.sample_bytes
     }
 
     /// Bytes of tables that go through slots.
@@ -136,6 +144,7 @@ impl LookAhead {
             sample_bytes,
             samples: samples.clamp(1 + 2 * LAG, STRETCH_MIN),
             topology_bytes,
+            scan: None,
         })
     }
 
@@ -243,7 +252,8 @@ impl LookAhead {
 
     /// Reads the topologies into memory.
     pub(super) fn load_topology(&self) -> Result<(), SampleError> {
-        let sampler = self.given.clone().with_topology_within(u64::MAX)?;
+        let load = || self.given.clone().with_topology_within(u64::MAX);
+        let sampler = self.shared.clock.count(Work::Load, load)?;
         self.set_sampler(sampler.with_orders()?);
         Ok(())
     }

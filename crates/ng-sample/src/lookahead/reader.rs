@@ -25,6 +25,7 @@ pub(crate) fn read(
         true => state.way.stretch_end.map(|_| false),
     };
     while shared.wait_until(Wait::ReadForPlans, waiting)? {
+        let _busy = shared.clock.begin(Work::Read);
         // A naive reader lets each group end before it begins the next.
         let mut groups = if reading.is_naive() { 1 } else { usize::MAX };
         let mut next = || {

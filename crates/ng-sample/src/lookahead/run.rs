@@ -7,13 +7,14 @@ use ng_store::TensorRef;
 use ng_types::Reservation;
 
 use super::engine::LookAhead;
+use super::known::{Known, TRIED_MIN};
 use super::memory::{Layout, distribution};
 use super::pieces::Sampled;
 use super::policy::Reading;
 use super::prepare::Prepared;
 use super::spill::Spill;
 use super::state::{Ahead, AheadState, Kept};
-use super::study::TableStudy;
+use super::stretch::End;
 use crate::SampleError;
 use crate::buffer::Pool;
 use crate::clock::Wait;
@@ -42,22 +43,24 @@ impl LookAhead {
             state.way.topology_comes = waits;
         });
         let mut rest = Vec::new();
-        let (mut prepared, mut studies) = self.prepare(&mut rest)?;
-        if self.settings.reading == Reading::Distribute {
-            let layout = self.study_to_distribute(&prepared, &mut studies, &mut rest)?;
-            let gatherer = self.gatherer(&mut prepared)?;
-            return self.distribute_all(&prepared, &layout, &gatherer, 0, rest);
-        }
-        let mut layout = self.first_layout(&mut prepared, &studies)?;
-        // Set once, by this thread alone.
-        let _ = self.begun_with.set(layout.chosen.clone());
+        let (mut prepared, studies) = self.prepare(&mut rest)?;
+        let mut known = Known::new(studies);
+        let mut layout = if self.settings.reading == Reading::Distribute {
+            self.study_to_distribute(&prepared, &mut known, &mut rest)?
+        } else {
+            self.first_layout(&mut prepared, &known.studies)?
+        };
+        let is_scan = layout.chosen.reading == Reading::Scan;
+        prepared.scan = is_scan.then(|| layout.clone());
+        self.in_force.begin(layout.chosen.clone());
         let gatherer = self.gatherer(&mut prepared)?;
-        let (mut from, mut studies) = (0, Some(studies));
+        let mut from = 0;
         while from < self.shared.jobs.len() {
-            if layout.chosen.reading == Reading::Distribute {
-                return self.distribute_all(&prepared, &layout, &gatherer, from, rest);
-            }
-            let end = self.stretch(&prepared, &layout, &gatherer, from, (rest, studies.take()))?;
+            let end = if layout.chosen.reading == Reading::Distribute {
+                self.distribute_all(&prepared, &layout, &gatherer, (from, rest), &mut known)?
+            } else {
+                self.stretch(&prepared, &layout, &gatherer, (from, rest), &mut known)?
+            };
             (from, rest) = (end.at, end.rest);
             layout = end.next.unwrap_or(layout);
         }
@@ -138,10 +141,14 @@ impl LookAhead {
         };
         // Memory is waited for without the lock: others who hold memory wait for the lock.
         let held = self.shared.admit(self.snapshot(), index, held)?;
-        match self.spills().first_mut() {
-            Some(spill) => spill.read(index, |_| Ok(held)),
-            None => Err(SampleError::ThreadLost),
+        let mut spills = self.spills();
+        let Some(spill) = spills.first_mut() else { return Err(SampleError::ThreadLost) };
+        let sampled = spill.read(index, |_| Ok(held))?;
+        let is_last = spills.len() == 1 && spills[0].end() == index + 1;
+        if is_last && self.shared.lock().way.spill_from.is_none() {
+            spills.clear();
         }
+        Ok(sampled)
     }
 
     // Distribution.
@@ -150,43 +157,55 @@ impl LookAhead {
     fn study_to_distribute(
         &self,
         prepared: &Prepared,
-        studies: &mut [TableStudy],
+        known: &mut Known,
         first: &mut Vec<Sampled>,
     ) -> Result<Layout, SampleError> {
         self.load_topology_if_it_fits(prepared)?;
         self.take_sampled(prepared.studied(), u64::MAX, &mut |sampled| {
-            studies.iter_mut().for_each(|study| study.add(&sampled));
+            known.add(&sampled);
             first.push(sampled);
         })?;
-        let mut room = self.room(prepared, studies);
+        let mut room = self.room(prepared, &known.studies);
         room.bytes += prepared.topology_bytes;
         let layout = match distribution(&room) {
             Some(layout) => layout,
             None => self.lay_out(&room)?,
         };
-        // Set once, by this thread alone.
-        let _ = self.chosen.set(layout.chosen.clone());
+        known.is_decided = true;
+        self.put_in_force(prepared, known, layout.chosen.clone(), Vec::new())?;
         Ok(layout)
     }
 
     /// Makes the batches from `from` on by distributing rows, stretch after stretch; `rest` was
-    /// sampled already.
+    /// sampled already. Ends where another way is better.
     fn distribute_all(
         &self,
         prepared: &Prepared,
         layout: &Layout,
         gatherer: &Gatherer,
-        mut from: u64,
-        mut rest: Vec<Sampled>,
-    ) -> Result<(), SampleError> {
-        let mut regions = None;
+        (mut from, mut rest): (u64, Vec<Sampled>),
+        known: &mut Known,
+    ) -> Result<End, SampleError> {
+        let (mut regions, mut is_tried) = (None, false);
+        let end = self.shared.jobs.len();
         loop {
             self.load_topology_again(prepared, gatherer)?;
+            let may_change = self.settings.reading == Reading::Auto && end - from >= TRIED_MIN;
+            if is_tried
+                && may_change
+                && let Some(decision) = self.decide_and_tell(prepared, layout, known, from)?
+            {
+                return Ok(End { at: from, rest, next: decision.other });
+            }
+            is_tried = true;
+            self.begin_trial(known, from);
+            self.watch(known, from);
             let longest = layout.chosen.window;
             let spill = self.sample_first(from, longest, &mut rest)?;
             from = self.distribute(prepared, layout, gatherer, spill, &mut regions)?;
-            if from == self.shared.jobs.len() {
-                return Ok(());
+            self.end_trial(known, from);
+            if from == end {
+                return Ok(End { at: from, rest, next: None });
             }
             let more = |state: &mut AheadState| (self.known(state) > from).then_some(());
             self.shared.wait_until(Wait::PlanForSamples, more)?;

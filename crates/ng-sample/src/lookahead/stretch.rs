@@ -5,6 +5,7 @@ use std::thread::Scope;
 use ng_types::Reservation;
 
 use super::engine::LookAhead;
+use super::known::Known;
 use super::memory::{Layout, longest_scan, table_bytes};
 use super::pieces::{Resolved, Sampled};
 use super::planner::Planner;
@@ -13,7 +14,6 @@ use super::prepare::Prepared;
 use super::reader;
 use super::spill::Spill;
 use super::state::AheadState;
-use super::study::TableStudy;
 use crate::SampleError;
 use crate::clock::Wait;
 use crate::pipeline::{Gatherer, Memory, Rows, Slots};
@@ -62,8 +62,8 @@ impl LookAhead {
         prepared: &Prepared,
         layout: &Layout,
         gatherer: &Gatherer,
-        from: u64,
-        (rest, studies): (Vec<Sampled>, Option<Vec<TableStudy>>),
+        (from, rest): (u64, Vec<Sampled>),
+        known: &mut Known,
     ) -> Result<End, SampleError> {
         let (all_bytes, grown_bytes) = slot_bytes(prepared, layout);
         let _held = self.admit(all_bytes - grown_bytes)?;
@@ -85,7 +85,7 @@ impl LookAhead {
             let started = self.shared.start_in(scope, "ng-read", read);
             let started = started.and_then(|()| self.shared.start_in(scope, "ng-gather", gather));
             let end = started
-                .and_then(|()| self.run(scope, (prepared, layout), planner, studies, memories));
+                .and_then(|()| self.run(scope, (prepared, layout), planner, known, memories));
             // The other threads end by either.
             end.inspect(|end| self.shared.change(|state| state.way.stretch_end = Some(end.at)))
                 .map_err(|error| {
@@ -137,37 +137,40 @@ impl LookAhead {
         scope: &'scope Scope<'scope, '_>,
         (prepared, layout): (&Prepared, &Layout),
         mut planner: Planner<'_>,
-        mut studies: Option<Vec<TableStudy>>,
+        known: &mut Known,
         mut memories: Memories<'_>,
     ) -> Result<End, SampleError> {
         let end = self.shared.jobs.len();
         let from = planner.first();
         let mut t = from;
         let mut lists = Lists::Needed;
-        if studies.is_some() && prepared.topology_bytes > 0 {
+        if known.is_decided {
+            planner.set_window(layout.chosen.window);
+        } else if prepared.topology_bytes > 0 {
             let bring = move || self.bring_topology(1, None);
             self.shared.start_in(scope, "ng-topology", bring)?;
-        } else if studies.is_none() {
-            planner.set_window(layout.chosen.window);
         }
         while t < end {
-            if let Some(known) = &mut studies {
-                let count = prepared.studied();
+            self.watch(known, t);
+            let is_time = if known.is_decided {
+                lists == Lists::Needed && known.is_due(t, end) && self.has_topology(prepared)
+            } else {
                 let is_late = t - from >= UNDECIDED_MAX;
-                if self.study(known, layout, &mut planner, (count, is_late))? {
-                    let known = studies.take().unwrap_or_default();
-                    let next =
-                        self.decide_now((prepared, layout), &known, &mut planner, &mut memories);
-                    if let Some(next) = next {
-                        return Ok(End { at: t, rest: planner.into_rest(), next: Some(next) });
-                    }
-                    if memories.longest > 0 {
-                        lists = self.sample_ahead(memories.longest)?;
-                    }
+                self.study(known, layout, &mut planner, (prepared.studied(), is_late))?
+            };
+            if is_time {
+                let how = (prepared, layout);
+                let next = self.decide_now(how, known, &mut planner, &mut memories, t)?;
+                if let Some(next) = next {
+                    return Ok(End { at: t, rest: planner.into_rest(), next: Some(next) });
+                }
+                if memories.longest > 0 {
+                    lists = self.sample_ahead(memories.longest)?;
                 }
             }
-            lists = self.turn(scope, lists, layout, &mut planner, &mut memories)?;
-            self.feed(&mut planner, t, &mut studies)?;
+            let how = (prepared, layout);
+            lists = self.turn(scope, (lists, t), how, &mut planner, (known, &mut memories))?;
+            self.feed(&mut planner, t, known)?;
             if planner.available() <= t {
                 if matches!(lists, Lists::Gone { end } | Lists::Leaving { end } if end <= t) {
                     // The topology comes back once the slots are free.
@@ -182,10 +185,16 @@ impl LookAhead {
             t += 1;
             self.shared.change(|state| state.way.resolved.push_back(resolved));
         }
-        if let Some(studies) = studies {
-            self.decide_now((prepared, layout), &studies, &mut planner, &mut memories);
+        if !known.is_decided {
+            // Nothing follows from it any more.
+            self.in_force.decide(self.decide(prepared, layout, known, t).chosen);
         }
         Ok(End { at: end, rest: Vec::new(), next: None })
+    }
+
+    /// Whether the topology is where it is sampled from, and not on its way there.
+    fn has_topology(&self, prepared: &Prepared) -> bool {
+        prepared.topology_bytes == 0 || !self.shared.lock().way.topology_comes
     }
 
     /// Gives the planner the samples that step `t` needs.
@@ -193,14 +202,16 @@ impl LookAhead {
         &self,
         planner: &mut Planner<'_>,
         t: u64,
-        studies: &mut Option<Vec<TableStudy>>,
+        known: &mut Known,
     ) -> Result<(), SampleError> {
         let needs = planner.needs(t);
         if planner.available() >= needs {
             return Ok(());
         }
         self.take_sampled(needs, u64::MAX, &mut |sampled| {
-            studies.iter_mut().flatten().for_each(|study| study.add(&sampled));
+            if !known.is_decided {
+                known.add(&sampled);
+            }
             planner.push(sampled);
         })
     }
@@ -209,7 +220,7 @@ impl LookAhead {
     /// samples if the next step would have to wait anyway, or if the decision is late.
     fn study(
         &self,
-        studies: &mut [TableStudy],
+        known: &mut Known,
         layout: &Layout,
         planner: &mut Planner<'_>,
         (count, is_late): (u64, bool),
@@ -217,7 +228,7 @@ impl LookAhead {
         let mut is_enough = false;
         while !is_enough {
             let mut add = |sampled| {
-                studies.iter_mut().for_each(|study| study.add(&sampled));
+                known.add(&sampled);
                 planner.push(sampled);
             };
             self.take_what_is_sampled(count, &mut add)?;
@@ -238,30 +249,47 @@ impl LookAhead {
         let samples = planner.available() - planner.first();
         let window = if layout.chosen.reading == Reading::Scan {
             let longest = self.settings.window.unwrap_or(u64::MAX).min(samples.div_ceil(2));
-            longest_scan(studies, &layout.slots, longest)
+            longest_scan(&known.studies, &layout.slots, longest)
         } else {
             layout.chosen.window.min(samples)
         };
         planner.set_window(window);
-        Ok(is_enough)
+        Ok(is_enough && (is_late || self.consumer_is_known(planner)?))
     }
 
-    /// Decides how rows are read, and sets the window.
+    /// Whether it is known how long the consumer keeps a batch, or somebody wants a decision
+    /// without that. Waits for it if the next step would have to wait for the consumer anyway.
+    fn consumer_is_known(&self, planner: &mut Planner<'_>) -> Result<bool, SampleError> {
+        let (first, planned) = (planner.first(), planner.planned());
+        let must_wait = planner.has_to_wait();
+        let is_known = self.shared.wait_until(Wait::PlanForSlots, |state| {
+            let is_known = state.pace.seconds().is_some() || state.is_asked;
+            // A step may wait for all batches before it. While nobody takes any, that has no end.
+            let is_taken = state.delivered > 0 || planned <= self.shared.prefetch;
+            let may_go_on = is_taken && (!must_wait || state.way.gathered > first);
+            (is_known || may_go_on).then_some(is_known)
+        })?;
+        planner.look_for_gathered();
+        Ok(is_known)
+    }
+
+    /// Decides how rows are read from batch `t` on, and sets the window.
     fn decide_now(
         &self,
         (prepared, layout): (&Prepared, &Layout),
-        studies: &[TableStudy],
+        known: &mut Known,
         planner: &mut Planner<'_>,
         memories: &mut Memories<'_>,
-    ) -> Option<Layout> {
-        let decision = self.decide(prepared, layout, studies);
+        t: u64,
+    ) -> Result<Option<Layout>, SampleError> {
+        let Some(decision) = self.decide_and_tell(prepared, layout, known, t)? else {
+            return Ok(None);
+        };
         memories.window = decision.window;
-        memories.grown_window = decision.grown;
+        memories.grown_window = decision.chosen.window;
         memories.longest = decision.chosen.sampled_first.unwrap_or(0);
         planner.set_window(decision.window);
-        // Set once, by this thread alone.
-        let _ = self.chosen.set(decision.chosen);
-        decision.other
+        Ok(decision.other)
     }
 
     // Memory that is slots or topology.
@@ -289,10 +317,10 @@ impl LookAhead {
     fn turn<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        lists: Lists,
-        layout: &Layout,
+        (lists, t): (Lists, u64),
+        (prepared, layout): (&Prepared, &Layout),
         planner: &mut Planner<'_>,
-        memories: &mut Memories<'_>,
+        (known, memories): (&mut Known, &mut Memories<'_>),
     ) -> Result<Lists, SampleError> {
         match lists {
             Lists::Ahead { end } if self.shared.lock().way.is_sampled_through(end) => {
@@ -302,6 +330,9 @@ impl LookAhead {
                 if memories.grown.is_some() {
                     planner.grow();
                     planner.set_window(memories.grown_window);
+                    self.begin_trial(known, t);
+                } else {
+                    known.forget_trial();
                 }
                 Ok(Lists::Gone { end })
             }
@@ -309,6 +340,7 @@ impl LookAhead {
                 if end < self.shared.jobs.len()
                     && planner.available() + 2 * memories.grown_window >= end =>
             {
+                self.end_trial(known, t);
                 planner.set_window(memories.window);
                 planner.shrink(&layout.slots);
                 Ok(Lists::Leaving { end })
@@ -319,17 +351,32 @@ impl LookAhead {
                         slots.rest_from(*first)?;
                     }
                 }
-                let directory = self.settings.spill_dir.as_deref();
-                let spill = Spill::create(end, directory, self.snapshot())?;
-                self.spills().push(spill);
-                let next = self.shared.jobs.len().min(end + memories.longest);
-                self.shared.change(|state| state.way.topology_comes = true);
-                let bring = move || self.bring_topology(0, Some(next));
+                self.decide_now((prepared, layout), known, planner, memories, t)?;
+                let next = self.begin_again(end, memories.longest)?;
+                let bring = move || self.bring_topology(0, next);
                 self.shared.start_in(scope, "ng-topology", bring)?;
-                Ok(Lists::Ahead { end: next })
+                Ok(next.map_or(Lists::Needed, |end| Lists::Ahead { end }))
             }
             lists => Ok(lists),
         }
+    }
+
+    /// Prepares sampling from batch `end` on, which begins when the topology is in memory: to disk
+    /// for the next `longest` batches, or as batches are needed if `longest` is 0. Returns where
+    /// samples on disk will end.
+    fn begin_again(&self, end: u64, longest: u64) -> Result<Option<u64>, SampleError> {
+        if longest == 0 {
+            self.shared.change(|state| {
+                state.way.topology_comes = true;
+                state.way.spill_from = None;
+            });
+            return Ok(None);
+        }
+        let directory = self.settings.spill_dir.as_deref();
+        let spill = Spill::create(end, directory, self.snapshot())?;
+        self.spills().push(spill);
+        self.shared.change(|state| state.way.topology_comes = true);
+        Ok(Some(self.shared.jobs.len().min(end + longest)))
     }
 
     /// Reads the topology into memory once `after` batches have been made, and has batches sampled

@@ -103,12 +103,10 @@ impl Gatherer {
                     (Buffer::new(len)?, Some(held))
                 }
             };
-            let start = Instant::now();
-            match source {
+            self.clock.count(Work::Gather, || match source {
                 Source::Table(table, _) => rows.copy(*table, decoder, bytes.as_mut_slice()),
                 Source::Resident(all) => all.gather(ids, decoder, bytes.as_mut_slice()),
-            }
-            self.clock.add(Work::Gather, start.elapsed());
+            });
             let (tensor, dtype) = (*tensor, decoder.wanted());
             let column = Column { tensor, dtype, sparse: None, bytes };
             gathered.push(Gathered { place, column, held });

@@ -11,6 +11,7 @@
 
 mod each;
 mod gather;
+mod pace;
 mod rows;
 mod shared;
 

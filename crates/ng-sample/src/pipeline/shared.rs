@@ -6,7 +6,7 @@
 //! thread that waits is woken by every change, and ends when the pipeline is closed; a thread that
 //! panicked with the lock leaves a state that others still see.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 use ng_store::Snapshot;
 use ng_types::Reservation;
 
+use super::pace::Pace;
 use crate::clock::{Clock, Wait};
 use crate::seeds::Jobs;
-use crate::{MiniBatch, SampleError};
+use crate::{MiniBatch, Note, SampleError};
 
 /// How long a wait lasts before the world is looked at again.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
@@ -36,6 +37,13 @@ pub(crate) struct State<W> {
     pub delivered: u64,
     /// The consumer stands in `next`.
     pub consumer_waits: bool,
+    pub pace: Pace,
+    /// Somebody waits in [`Shared::find_within`], perhaps the consumer itself.
+    pub is_asked: bool,
+    /// What the consumer should hear.
+    pub notes: VecDeque<Note>,
+    /// It asks for notes.
+    pub listens: bool,
     /// What ends everything, whatever is ready.
     pub failure: Option<SampleError>,
     pub closed: bool,
@@ -177,10 +185,12 @@ impl<W> Shared<W> {
             if let Some(since) = since.replace(Instant::now()) {
                 self.clock.add_wait(Wait::Consumer, since);
             }
+            state.pace.ask();
             let batch = state.ready.remove(&state.delivered);
             state.consumer_waits = batch.is_none();
             if let Some(batch) = batch {
                 state.delivered += 1;
+                state.pace.take();
                 state.closed |= batch.is_err();
                 return Some(Some(batch));
             }
@@ -207,6 +217,7 @@ impl<W> Shared<W> {
         found: impl Fn() -> Option<R>,
     ) -> Result<Option<R>, SampleError> {
         let look = |state: &mut State<W>| {
+            state.is_asked = true;
             if let Some(error) = state.failure.take() {
                 state.closed = true;
                 return Some(Err(error));
@@ -215,6 +226,15 @@ impl<W> Shared<W> {
             found.or_else(|| is_lost().then_some(Err(SampleError::ThreadLost)))
         };
         self.look_within(timeout, POLL, look).unwrap_or(Ok(None))
+    }
+
+    /// What the consumer should hear next. Once this was called, whoever has something to say waits
+    /// for a while until it was heard.
+    pub fn take_note(&self) -> Option<Note> {
+        self.change(|state| {
+            state.listens = true;
+            state.notes.pop_front()
+        })
     }
 
     /// Ends all waits, and drops what was prepared.

@@ -118,6 +118,7 @@ impl Replay {
             let now = Instant::now();
             self.shared.clock.add(Work::Read, now - since.replace(now));
         };
+        let _busy = self.shared.clock.begin(Work::Read);
         file.reader.read(&mut next, &mut done).map_err(failed)?;
         session.into_inner().failure.map_or(Ok(()), Err)
     }

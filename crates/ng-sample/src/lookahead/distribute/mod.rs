@@ -23,6 +23,7 @@ use super::prepare::Prepared;
 use super::spill::{Spill, scratch_in};
 use crate::SampleError;
 use crate::buffer::region;
+use crate::clock::Work;
 use crate::pipeline::{Gatherer, HotRows, hottest};
 use deal::Deal;
 use sizes::Sizes;
@@ -80,7 +81,9 @@ impl LookAhead {
             let deal = Deal::new(self, table, &mut spill)?;
             (table.regions, end) = deal.regions(end, table.width);
             file.allocate(end)?;
-            self.deal(table, &deal, file, (sizes, prepared.costs.gap_blocks()))?;
+            let gap_blocks = prepared.costs.gap_blocks();
+            let read = || self.deal(table, &deal, file, (sizes, gap_blocks));
+            self.shared.clock.count(Work::Read, read)?;
             table.uses = Uses::default();
         }
         self.replay_regions(&tables, gatherer, &mut spill, file, room)

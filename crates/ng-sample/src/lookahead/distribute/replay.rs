@@ -9,7 +9,7 @@ use super::memory::{RECORDS, region_bytes};
 use super::{LookAhead, Spill, Table};
 use crate::SampleError;
 use crate::buffer::region;
-use crate::clock::Wait;
+use crate::clock::{Wait, Work};
 use crate::lookahead::pieces::Sampled;
 use crate::lookahead::state::AheadState;
 use crate::pipeline::{COLD, Gatherer, HotRows, Memory, Rows};
@@ -86,7 +86,8 @@ impl LookAhead {
             let len = region_bytes(place.rows, table.width) as usize;
             let target = &mut memory.as_mut_slice()[at..at + len];
             for (step, part) in target.chunks_mut(READ_BYTES).enumerate() {
-                file.read_exact_at(place.offset + (step * READ_BYTES) as u64, part)?;
+                let read = || file.read_exact_at(place.offset + (step * READ_BYTES) as u64, part);
+                self.shared.clock.count(Work::Read, read)?;
             }
             starts.push(at);
             at += len;
