@@ -160,7 +160,7 @@ def test_stages_are_timed(homo):
     loader = loader_of(homo)
     list(loader)
     stages = loader.stages()
-    assert list(stages) == ["sample", "read", "gather", "copy", "wait"]
+    assert list(stages) == ["load", "sample", "read", "gather", "copy", "wait"]
     assert stages["sample"] > 0
     assert stages["gather"] > 0
     assert stages["wait"] > 0

@@ -233,7 +233,9 @@ impl Loader {
     }
 
     fn run(&self, train_epoch: u64, first: u64) -> Run {
-        Run { inner: Mutex::new(Some(self.inner.run(train_epoch, first))) }
+        let mut run = self.inner.run(train_epoch, first);
+        run.listen();
+        Run { inner: Mutex::new(Some(run)) }
     }
 
     fn epoch_of(&self, train_epoch: u64) -> u64 {

@@ -47,6 +47,7 @@ fn decided_dict<'py>(py: Python<'py>, decided: &Decided) -> PyResult<Bound<'py, 
     if let Some(writes) = &decided.writes {
         dict.set_item("epoch_write_bytes", writes.epoch_bytes)?;
         dict.set_item("write_directory", writes.directory.display().to_string())?;
+        dict.set_item("is_asked", writes.is_asked)?;
     }
     Ok(dict)
 }

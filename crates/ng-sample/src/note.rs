@@ -57,4 +57,6 @@ pub struct Writes {
     pub epoch_bytes: u64,
     /// Where.
     pub directory: PathBuf,
+    /// The user of the loader has asked for it.
+    pub is_asked: bool,
 }

@@ -141,14 +141,16 @@ fn a_slow_loop_gets_no_distribution_unless_it_asks_for_one() {
     assert_eq!(kind(&fast), DISTRIBUTION);
     let writes = fast.writes.expect("writes");
     assert!(writes.epoch_bytes as f64 >= 60.0 * fast.chosen.write_bytes, "{writes:?}");
-    assert_eq!(writes.directory, case.dir.path());
+    assert_eq!((writes.directory.as_path(), writes.is_asked), (case.dir.path(), false));
     let slow = case.first(SLOW);
     assert_eq!((kind(&slow), slow.writes), (SCAN, None));
     assert!(slow.others.iter().any(|other| how(other) == DISTRIBUTION), "{:?}", slow.others);
     assert!(slow.measured.consumer.is_some_and(|seconds| seconds >= SLOW.as_secs_f64()));
     case.settings.reading = Reading::Distribute;
     case.settings.temporary_writes = None;
-    assert_eq!(kind(&case.first(SLOW)), DISTRIBUTION);
+    let asked = case.first(SLOW);
+    assert_eq!(kind(&asked), DISTRIBUTION);
+    assert!(asked.writes.is_some_and(|writes| writes.is_asked));
 }
 
 #[test]

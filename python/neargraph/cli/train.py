@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .show import Backend, Recover, bars, print_report, size
+from .show import Backend, Recover, print_report, size
+from .training_line import training_line
 
 
 def train(
@@ -53,8 +54,8 @@ def train(
         checkpoint_steps=checkpoint_steps,
     )
     opened = neargraph.open(store, memory=memory, backend=backend, recover=recover)
-    with opened as handle, bars(as_json) as progress:
-        result = fit(handle, config, checkpoint=checkpoint, progress=progress)
+    with opened as handle, training_line(epochs, as_json) as line:
+        result = fit(handle, config, checkpoint=checkpoint, watch=line)
         note = handle.core.backend_note
     report = {"store": str(store), "config": config.plain(), "backend": note, **result.plain()}
     print_report(as_json, report, f"Trained on {store}", _rows(note, result))

@@ -35,6 +35,7 @@ class EpochLoader(ABC):
     def __init__(self, copy: CopyStage | None) -> None:
         self._copy = copy
         self._waited = 0.0
+        self._waits_since: float | None = None
         self._position = Position()
         self._next = Position()
         self._loaded: Position | None = None
@@ -66,12 +67,13 @@ class EpochLoader(ABC):
         # No local name may hold a batch: the budget counts it until the caller drops it.
         holder: list[Any] = []
         while True:
-            start = time.perf_counter()
+            start = self._waits_since = time.perf_counter()
             try:
                 holder.append(next(batches))
             except StopIteration:
                 return
             finally:
+                self._waits_since = None
                 self._waited += time.perf_counter() - start
             position.batches += 1
             yield holder.pop()
@@ -89,9 +91,9 @@ class EpochLoader(ABC):
 
     def stages(self) -> dict[str, float]:
         """Seconds that each stage has worked since the loader was made, and that its consumer has
-        waited: ``sample``, ``read`` (rows, or records of compiled epochs, read ahead of their
-        batches), ``gather`` (rows put into batches, and read where nothing reads ahead), ``copy``,
-        ``wait``.
+        waited: ``load`` (topologies read into memory to look ahead), ``sample``, ``read`` (rows, or
+        records of compiled epochs, read ahead of their batches), ``gather`` (rows put into batches,
+        and read where nothing reads ahead), ``copy``, ``wait``.
 
         Stages work at the same time, and each may have several threads whose times are added, so
         the sum may pass the wall time. Processes of ``num_workers`` count for themselves.
@@ -107,6 +109,16 @@ class EpochLoader(ABC):
         The stage that waits least bounds the others. Each may have several threads whose times are
         added. Processes of ``num_workers`` count for themselves."""
         return dict(self._source.sampler.core.waits())
+
+    def waiting(self) -> float:
+        """Seconds that the consumer has waited for the batch that it wants now; 0 while it has one.
+        Another thread may ask."""
+        since = self._waits_since
+        return 0.0 if since is None else time.perf_counter() - since
+
+    def busy(self) -> list[str]:
+        """The stages that threads are at now, by the names of `stages`. Another thread may ask."""
+        return self._source.sampler.core.busy()
 
     def set_epoch(self, train_epoch: int) -> None:
         """Makes the next pass that of `train_epoch`, or its rest if a loaded state stands in it."""

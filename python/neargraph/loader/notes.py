@@ -39,11 +39,15 @@ takes 200 ms'
     known = "is not known yet" if consumer is None else f"takes {_milliseconds(consumer)}"
     parts.append(f"the consumer {known}")
     if "epoch_write_bytes" in decided:
-        parts.append(
-            f"temporary files take at most {format_bytes(decided['epoch_write_bytes'], up=True)} "
-            f"an epoch in {decided['write_directory']}, and temporary_writes=\"never\" forbids them"
-        )
+        parts.append(_writes(decided))
     return "; ".join(parts)
+
+
+def _writes(decided: Mapping[str, Any]) -> str:
+    """What is written to disk for a while. What was asked for cannot be forbidden as well."""
+    count = format_bytes(decided["epoch_write_bytes"], up=True)
+    line = f"an epoch writes at most {count} of temporary files in {decided['write_directory']}"
+    return line if decided["is_asked"] else f'{line}, which temporary_writes="never" forbids'
 
 
 def _measured(decided: Mapping[str, Any]) -> list[str]:

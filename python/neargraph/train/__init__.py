@@ -8,6 +8,7 @@ with torch_for("training"):
 
 from .config import TrainConfig
 from .engine import fit
+from .passes import Pass
 from .result import TrainResult
 
-__all__ = ["TrainConfig", "TrainResult", "fit"]
+__all__ = ["Pass", "TrainConfig", "TrainResult", "fit"]

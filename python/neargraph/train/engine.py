@@ -27,10 +27,14 @@ from neargraph.store import Store
 
 from .checkpoint import load_checkpoint, save_checkpoint
 from .config import TrainConfig
+from .passes import Pass
 from .result import TrainResult
 
 Progress = Callable[[str, int, int, float], None]
 """Called with (phase, step, steps, loss or accuracy); phases: "epoch 1", ..., "val", "test"."""
+
+Watch = Callable[[Pass], None]
+"""Called with each pass when it begins; what it is given changes while the pass goes on."""
 
 _CHUNK_NODES = 1 << 18
 
@@ -42,6 +46,7 @@ def fit(
     in_memory: bool = False,
     checkpoint: Path | str | None = None,
     progress: Progress | None = None,
+    watch: Watch | None = None,
 ) -> TrainResult:
     """Trains and tests a model on the splits of a store with one node type and one edge type.
 
@@ -53,6 +58,7 @@ def fit(
             rows through the store (topology stays with the store's back end).
         checkpoint: A file to write after each epoch and to go on from where it exists.
         progress: Called after each step.
+        watch: Called when a pass begins, with what tells how it goes on.
 
     Raises:
         NameNotFound: A tensor or split is missing.
@@ -69,7 +75,8 @@ def fit(
     _check_store(store)
     with _deterministic(config.seed):
         path = None if checkpoint is None else Path(checkpoint)
-        return Trainer(store, config, in_memory, path, progress or (lambda *_: None)).run()
+        shown = progress or (lambda *_: None)
+        return Trainer(store, config, in_memory, path, shown, watch=watch).run()
 
 
 @contextmanager
@@ -126,8 +133,9 @@ class Trainer:
         checkpoint: Path | None,
         progress: Progress,
         device: torch.device | None = None,
+        watch: Watch | None = None,
     ) -> None:
-        self._device = device
+        self._device, self._watch = device, watch
         self._store, self._config = store, config
         self._checkpoint, self._progress = checkpoint, progress
         owner = store.schema.node_types[0]
@@ -264,19 +272,31 @@ class Trainer:
         done = len(result.losses) - self._epoch * steps
         self._store.reset_stats()
         begin = time.perf_counter()
+        now = self._begin_pass(f"epoch {self._epoch + 1}", self.loader, done)
         for batch in self.loader:
             where = f"epoch {self._epoch + 1}, batch {done + 1} of {steps}"
             result.losses.append(self.step(batch, where))
             seeds = self._seeds(batch)
-            result.seeds += int(seeds.stop if isinstance(seeds, slice) else seeds.sum())
+            now.seeds += int(seeds.stop if isinstance(seeds, slice) else seeds.sum())
             del batch
             done += 1
-            self._progress(f"epoch {self._epoch + 1}", done, steps, result.losses[-1])
+            now.step, now.value = done, result.losses[-1]
+            self._progress(now.phase, done, steps, result.losses[-1])
             every = self._config.checkpoint_steps
             if every and done % every == 0 and done < steps:
                 self._save()
         result.train_seconds += time.perf_counter() - begin
+        result.seeds += now.seeds
         self._add_stats()
+
+    def _begin_pass(
+        self, phase: str, loader: NeighborLoader | ClusterLoader, step: int = 0
+    ) -> Pass:
+        """A pass of which `step` batches were done before."""
+        now = Pass(phase, loader, step)
+        if self._watch is not None:
+            self._watch(now)
+        return now
 
     def _add_stats(self) -> None:
         totals, now = self._result.store_stats, self._store.stats()
@@ -292,6 +312,7 @@ class Trainer:
         loader = self._make_loader(split, shuffle=False)
         self.model.eval()
         right, seen, step = 0, 0, 0
+        now = self._begin_pass(split, loader)
         # `enumerate` would keep the batch before while the next one looks for memory.
         for batch in loader:
             logits, labels = self._forward(batch)
@@ -300,8 +321,10 @@ class Trainer:
                 raise self._not_finite(f"{where}: outputs of the model are not finite", batch)
             right += int((logits.argmax(dim=1) == labels).sum())
             seen += len(labels)
+            now.seeds += batch.batch_size
             del batch
             step += 1  # noqa: SIM113
+            now.step, now.value = step, right / max(1, seen)
             self._progress(split, step, len(loader), right / max(1, seen))
         return right / seen if seen else None
 

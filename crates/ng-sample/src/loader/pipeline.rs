@@ -152,6 +152,13 @@ impl Pipeline {
         ahead.shared.find_within(timeout, are_gone, || ahead.chosen())
     }
 
+    /// Somebody takes notes from now on.
+    pub fn listen(&self) {
+        if let Engine::Ahead(ahead) = &self.engine {
+            ahead.shared.lock().listens = true;
+        }
+    }
+
     /// What the user should hear, once each.
     pub fn take_note(&self) -> Option<Note> {
         match &self.engine {

@@ -34,6 +34,7 @@ pub struct Run {
     largest: u64,
     source: Source,
     note: Option<Note>,
+    listens: bool,
 }
 
 enum Source {
@@ -62,15 +63,30 @@ struct Seat {
 type Found = Option<Result<MiniBatch, SampleError>>;
 
 impl Run {
-    pub(super) fn new(loader: Arc<Loader>, epoch: u64, batch: u64) -> Self {
-        let (source, note) = (Source::NotYet, None);
-        let (first, made, regained, largest) = (batch, 0, 0, 0);
-        Self { loader, epoch, first, batch, made, regained, largest, source, note }
+    pub(super) fn new(loader: Arc<Loader>, epoch: u64, first: u64) -> Self {
+        Self {
+            loader,
+            epoch,
+            first,
+            batch: first,
+            made: 0,
+            regained: 0,
+            largest: 0,
+            source: Source::NotYet,
+            note: None,
+            listens: false,
+        }
     }
 
     /// What is sampled.
     pub fn sampler(&self) -> &Sampler {
         self.loader.sampler()
+    }
+
+    /// Notes will be taken while batches are waited for: what is decided to write to disk begins
+    /// once it was heard, or after a while.
+    pub fn listen(&mut self) {
+        self.listens = true;
     }
 
     /// What the user of the loader should hear, once.
@@ -212,6 +228,9 @@ impl Run {
             Err(error) => Some(Err(error)),
             Ok(Kept { pipeline, next, .. }) => {
                 *is_busy = true;
+                if self.listens {
+                    pipeline.listen();
+                }
                 let found = pipeline.next_within(timeout)?;
                 *next += u64::from(matches!(found, Some(Ok(_))));
                 found

@@ -5,7 +5,7 @@
 //! disk alone is not worth a change, nor what it writes.
 
 use super::chosen::{Chosen, STRETCH_MIN};
-use super::engine::LookAhead;
+use super::engine::{LookAhead, Settings};
 use super::known::Known;
 use super::memory::{Layout, Room, choose, distribution};
 use super::policy::Reading;
@@ -196,7 +196,9 @@ impl LookAhead {
         chosen.sampled_first?;
         let steps = self.shared.jobs.plan.steps();
         let epoch_bytes = steps * (chosen.write_bytes as u64 + prepared.sample_bytes());
-        Some(Writes { epoch_bytes, directory: self.settings.scratch_dir() })
+        let Settings { reading, two_phase, .. } = self.settings;
+        let is_asked = reading == Reading::Distribute || two_phase == Some(true);
+        Some(Writes { epoch_bytes, directory: self.settings.scratch_dir(), is_asked })
     }
 }
 

@@ -71,8 +71,8 @@ impl LookAhead {
     fn wait_until_heard(&self) -> Result<(), SampleError> {
         let since = Instant::now();
         let heard = |state: &mut AheadState| {
-            let is_heard = state.notes.is_empty() || !state.listens;
-            (is_heard || since.elapsed() > HEARD_WITHIN).then_some(())
+            let is_heard = state.notes.is_empty() && !state.is_hearing;
+            (is_heard || !state.listens || since.elapsed() > HEARD_WITHIN).then_some(())
         };
         self.shared.wait_until(Wait::PlanForSlots, heard)
     }

@@ -42,8 +42,10 @@ pub(crate) struct State<W> {
     pub is_asked: bool,
     /// What the consumer should hear.
     pub notes: VecDeque<Note>,
-    /// It asks for notes.
+    /// Somebody takes notes: whoever has something to say waits for a while until it was heard.
     pub listens: bool,
+    /// It has taken a note and not come back since.
+    pub is_hearing: bool,
     /// What ends everything, whatever is ready.
     pub failure: Option<SampleError>,
     pub closed: bool,
@@ -186,6 +188,7 @@ impl<W> Shared<W> {
                 self.clock.add_wait(Wait::Consumer, since);
             }
             state.pace.ask();
+            state.is_hearing = false;
             let batch = state.ready.remove(&state.delivered);
             state.consumer_waits = batch.is_none();
             if let Some(batch) = batch {
@@ -228,12 +231,12 @@ impl<W> Shared<W> {
         self.look_within(timeout, POLL, look).unwrap_or(Ok(None))
     }
 
-    /// What the consumer should hear next. Once this was called, whoever has something to say waits
-    /// for a while until it was heard.
+    /// What the consumer should hear next.
     pub fn take_note(&self) -> Option<Note> {
         self.change(|state| {
-            state.listens = true;
-            state.notes.pop_front()
+            let note = state.notes.pop_front();
+            state.is_hearing |= note.is_some();
+            note
         })
     }
 
