@@ -134,7 +134,8 @@ impl LookAhead {
     fn unspill(&self, index: u64) -> Result<Sampled, SampleError> {
         let held = {
             let mut spills = self.spills();
-            while spills.len() > 1 && spills[0].end() <= index {
+            // Samples are read in order, and a file begins where the one before it was complete.
+            while spills.len() > 1 && !spills[0].has(index) {
                 spills.remove(0);
             }
             spills.first().map_or(0, |spill| spill.num_bytes(index))
@@ -144,7 +145,7 @@ impl LookAhead {
         let mut spills = self.spills();
         let Some(spill) = spills.first_mut() else { return Err(SampleError::ThreadLost) };
         let sampled = spill.read(index, |_| Ok(held))?;
-        let is_last = spills.len() == 1 && spills[0].end() == index + 1;
+        let is_last = spills.len() == 1 && spills[0].ends_with(index);
         if is_last && self.shared.lock().way.spill_from.is_none() {
             spills.clear();
         }

@@ -66,6 +66,16 @@ impl Spill {
         self.first + self.places.len() as u64
     }
 
+    /// Whether a batch is here.
+    pub fn has(&self, index: u64) -> bool {
+        self.places.contains_key(&index)
+    }
+
+    /// Whether a batch is the last one here.
+    pub fn ends_with(&self, index: u64) -> bool {
+        self.places.last_key_value().is_some_and(|(last, _)| *last == index)
+    }
+
     /// Writes a batch.
     pub fn write(&mut self, sampled: &Sampled) -> Result<(), ScratchError> {
         let (bytes, catalog) = (&mut self.bytes, self.snapshot.catalog());

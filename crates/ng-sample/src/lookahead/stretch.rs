@@ -84,8 +84,10 @@ impl LookAhead {
             let gather = || self.gather_slots(gatherer, &slots);
             let started = self.shared.start_in(scope, "ng-read", read);
             let started = started.and_then(|()| self.shared.start_in(scope, "ng-gather", gather));
-            let end = started
-                .and_then(|()| self.run(scope, (prepared, layout), planner, known, memories));
+            let end = started.and_then(|()| {
+                let run = || self.run(scope, (prepared, layout), planner, known, memories);
+                self.shared.watch(run)
+            });
             // The other threads end by either.
             end.inspect(|end| self.shared.change(|state| state.way.stretch_end = Some(end.at)))
                 .map_err(|error| {
@@ -299,9 +301,9 @@ impl LookAhead {
         let mut spills = self.spills();
         let mut spill = Spill::create(0, self.settings.spill_dir.as_deref(), self.snapshot())?;
         let end = self.shared.change(|state| {
-            let end = self.known(state);
             let from = state.way.begun;
-            let end = end.min(from + longest);
+            // More may have been sampled than is known to be of use by now.
+            let end = self.known(state).min(from + longest).max(from);
             state.way.spill_from = Some(from);
             state.way.sample_until = state.way.sample_until.max(end);
             state.way.sample_before = Some(end);

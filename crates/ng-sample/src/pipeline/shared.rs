@@ -269,6 +269,14 @@ impl<W> Shared<W> {
         }
     }
 
+    /// Does work that other threads of a scope wait for: they end if it panics.
+    pub fn watch<R>(&self, work: impl FnOnce() -> R) -> R {
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+            self.fail(SampleError::ThreadLost);
+            resume_unwind(panic)
+        })
+    }
+
     /// Whether everything stops.
     pub fn is_stopping(&self) -> bool {
         let state = self.lock();
