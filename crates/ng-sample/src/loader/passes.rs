@@ -110,8 +110,12 @@ impl Passes {
             return (jobs, Vec::new());
         }
         let most = self.largest + self.largest / LARGER_PART;
+        let steps = self.cut.unwrap_or(origin.plan.steps());
+        // A training prepares its validation, and not the other way round.
         let fits = |Between { seen, .. }: &&Between| {
-            seen.largest <= most && seen.origin.sampler.has_columns_of(&origin.sampler)
+            seen.batches <= steps
+                && seen.largest <= most
+                && seen.origin.sampler.has_columns_of(&origin.sampler)
         };
         let pass = |Between { seen, step }: &Between| {
             let Origin { inputs, plan, .. } = seen.origin.clone();
