@@ -14,7 +14,7 @@ use crate::note::Writes;
 
 /// Epochs of fewer batches write nothing unless a limit for that is given: most of it would be for
 /// batches that nobody takes.
-const WRITING_MIN: u64 = 64;
+const WRITING_MIN: u64 = 256;
 
 /// Windows of a stretch, where these are more batches than [`STRETCH_MIN`].
 const STRETCH_WINDOWS: u64 = 8;
