@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ng_sample::Buffer;
 use ng_simd::RowDecoder;
 use ng_store::{Expansion, Owner, ReadError, TensorMeta, TensorRef};
-use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
+use ng_types::{Dtype, EdgeTypeId, NodeTypeId, Reservation};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
@@ -100,7 +100,7 @@ impl Snapshot {
         let meta = meta(snapshot, tensor)?;
         let decoder = decoder(py, snapshot, tensor, dtype)?;
         let len = ids.len() as u64 * decoder.out_bytes() as u64;
-        let held = detached(py, || snapshot.reserve_batch(len))?;
+        let held = detached(py, || reserve(snapshot, len))?;
         let mut bytes = region(len)?;
         detached(py, || snapshot.gather_decoded(tensor, &decoder, &ids, bytes.as_mut_slice()))?;
         arrays::owned_rows(py, bytes, Some(Arc::new(held)), decoder.wanted(), &meta.shape)
@@ -119,7 +119,7 @@ impl Snapshot {
         let tensor = tensor(snapshot, kind, type_id, name)?;
         let spans = detached(py, || snapshot.sparse_spans(tensor, &ids.0))?;
         let entries = spans.num_entries() as u64;
-        let held = detached(py, || snapshot.reserve_batch(entries * 12))?;
+        let held = detached(py, || reserve(snapshot, entries * 12))?;
         let (mut columns, mut values) = (region(entries * 8)?, region(entries * 4)?);
         detached(py, || {
             snapshot.gather_sparse(&spans, columns.as_mut_slice(), values.as_mut_slice())
@@ -239,6 +239,15 @@ fn decoder(
 ) -> PyResult<RowDecoder> {
     let wanted = arrays::dtype(dtype)?.unwrap_or(meta(snapshot, tensor)?.read_dtype());
     detached(py, || snapshot.decoder(tensor, wanted))
+}
+
+/// Memory for what is read. What loaders keep between batches goes first; others are waited for.
+fn reserve(snapshot: &ng_store::Snapshot, bytes: u64) -> Result<Reservation, ReadError> {
+    if let Ok(held) = snapshot.reserve(bytes) {
+        return Ok(held);
+    }
+    snapshot.tenants().make_room(None);
+    snapshot.reserve_batch(bytes)
 }
 
 fn region(len: u64) -> PyResult<Buffer> {
