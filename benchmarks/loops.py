@@ -38,7 +38,7 @@ class Waits:
         self.seconds, self.waits = 0.0, [0.0]
 
     def take(self, loader: Any, most: int | None, use: Callable[[Any], object] | None) -> Waits:
-        """Takes the batches of a pass, at most so many."""
+        """Takes the batches of a pass, or its first `most` ones."""
         start = last = time.perf_counter()
         self.waits = []
         for data in islice(loader, most):

@@ -93,7 +93,7 @@ impl Clock {
         self.worked_us[work as usize].load(Ordering::Relaxed) as f64 / 1e6
     }
 
-    /// The works that threads are at now, by name.
+    /// Names of the stages that work at this moment.
     pub fn busy(&self) -> Vec<&'static str> {
         let at_it = |(_, busy): &(_, &AtomicU32)| busy.load(Ordering::Relaxed) > 0;
         WORK.iter().zip(&self.busy).filter(at_it).map(|(name, _)| *name).collect()

@@ -192,7 +192,7 @@ impl Sampler {
         self.clock.waited()
     }
 
-    /// The stages that threads of pipelines over this sampler are at now, by name.
+    /// Names of the stages that work at this moment, in any pipeline over this sampler.
     pub fn busy_stages(&self) -> Vec<&'static str> {
         self.clock.busy()
     }

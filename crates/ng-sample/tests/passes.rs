@@ -43,7 +43,7 @@ struct User {
 }
 
 impl User {
-    /// Batches of so many seeds, from `store`; `plain` has memory for everything.
+    /// A loader of `batches` batches from `store`, and the same from `plain` to compare with.
     fn new(
         (store, plain): (&Store, &Store),
         (first, batches): (u64, u64),

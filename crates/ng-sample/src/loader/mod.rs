@@ -28,7 +28,7 @@ const PREFETCH: usize = 4;
 /// Epochs that need fewer batches than this are over before looking ahead has paid.
 const LOOKED_AHEAD_MIN: u64 = 4;
 
-/// The first pass over so many batches or more prepares a second one before anybody asks for it.
+/// If an epoch has at least this many batches, the first one prepares the second unasked.
 const GOES_ON_MIN: u64 = 64;
 
 /// Who takes batches from what is kept.

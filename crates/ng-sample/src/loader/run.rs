@@ -12,8 +12,8 @@ use crate::{MiniBatch, Note, Reading, SampleError, Sampler};
 /// So often an epoch gets its memory back from others; after that it shares.
 const REGAINED_MAX: u32 = 3;
 
-/// Batches that were prepared for somebody who did not come are dropped, if they are so many at
-/// most, or this part of an epoch; else what is kept begins anew.
+/// A pass may be prepared that nobody makes. Its batches are dropped if there are at most
+/// `SKIPPED_MIN`, or at most one in `SKIPPED_PART` of an epoch; otherwise the pipeline is replaced.
 const SKIPPED_MIN: u64 = 16;
 const SKIPPED_PART: u64 = 4;
 
@@ -384,7 +384,7 @@ impl Run {
         }
     }
 
-    /// Gives up the seat. What is kept goes, unless it goes on with what others want next.
+    /// Leaves the seat. The pipeline is kept if it goes on with another pass, and dropped otherwise.
     fn give_back(&self, state: &mut State) {
         let Source::Kept(Seat { keeper, id, pass, .. }) = &self.source else { return };
         if state.owner != Owner::Run(*id) {

@@ -151,8 +151,8 @@ pub(crate) fn distribution(room: &Room<'_>) -> Option<Layout> {
     Some(Layout { chosen, grown: slots.clone(), slots })
 }
 
-/// Batches of a stretch, `most` at most, where so many are left: a last one that is short would
-/// read as much as a long one.
+/// Divides the `left` batches into the fewest equal stretches of up to `most`, and returns the
+/// length of one. Unequal ones cost more: a short stretch reads as much as a long one.
 fn in_equal_parts(left: u64, most: u64) -> u64 {
     left.max(1).div_ceil(left.max(1).div_ceil(most))
 }
