@@ -384,7 +384,7 @@ impl Run {
         }
     }
 
-    /// Leaves the seat. The pipeline is kept if it goes on with another pass, and dropped otherwise.
+    /// Leaves the seat. The pipeline is kept if it goes on with another pass, else it is dropped.
     fn give_back(&self, state: &mut State) {
         let Source::Kept(Seat { keeper, id, pass, .. }) = &self.source else { return };
         if state.owner != Owner::Run(*id) {

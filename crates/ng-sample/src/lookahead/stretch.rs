@@ -259,8 +259,8 @@ impl LookAhead {
         Ok(is_enough && (is_late || self.consumer_is_known(planner)?))
     }
 
-    /// Whether the consumer's pace is known, or a decision is wanted without it. Where the next step
-    /// has to wait for the consumer anyway, this waits for its pace.
+    /// Whether the consumer's pace is known, or a decision is wanted without it. Where the next
+    /// step has to wait for the consumer anyway, this waits for its pace.
     fn consumer_is_known(&self, planner: &mut Planner<'_>) -> Result<bool, SampleError> {
         let (first, planned) = (planner.first(), planner.planned());
         let must_wait = planner.has_to_wait();
