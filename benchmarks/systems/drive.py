@@ -4,7 +4,8 @@
 
 Batches before the steady state are made, used and not counted. In the mode `gather` a batch is
 dropped as soon as it is there; in `train` it is trained on; `accuracy` trains for some epochs and
-then tests. Nothing here knows a system.
+then tests. With the option `tuned` the process is prepared for training as `neargraph train` does
+it. Nothing here knows a system.
 """
 
 from __future__ import annotations
@@ -252,6 +253,10 @@ def trained(peer: Peer, spec: Spec) -> dict[str, Any]:
 
 def main() -> None:
     spec = Spec(**json.loads(sys.argv[1]))
+    if spec.mode != "gather" and spec.options.get("tuned"):
+        from neargraph.tuning import tune_process
+
+        tune_process()
     peer: Peer = importlib.import_module(f"benchmarks.systems.{spec.module}").System(spec)
     result = trained(peer, spec) if spec.mode == "accuracy" else steady(peer, spec)
     result["vm_hwm_bytes"] = status_bytes("VmHWM")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from neargraph.loader.sampler import NeighborSampler
     from neargraph.snapshot import Snapshot
     from neargraph.store import Store, open
+    from neargraph.tuning import tune_process
     from neargraph.update.batch import Batch
 
 __version__ = "0.1.0"
@@ -43,6 +44,7 @@ _LAZY = {
     "open": "neargraph.store",
     "pyg": "neargraph.pyg",
     "sim": "neargraph.sim",
+    "tune_process": "neargraph.tuning",
 }
 
 __all__ = [
@@ -56,6 +58,7 @@ __all__ = [
     "Store",
     "__version__",
     "open",
+    "tune_process",
 ]
 __all__ += exceptions.__all__
 

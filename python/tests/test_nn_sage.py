@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
 from neargraph.nn import GraphSAGE  # noqa: E402
-from neargraph.nn.dropout import dropout  # noqa: E402
+from neargraph.nn.dropout import dropout, relu_dropout  # noqa: E402
 from neargraph.nn.sage import adjacency  # noqa: E402
 from neargraph.nn.trim import Hops  # noqa: E402
 
@@ -82,6 +82,27 @@ def test_dropout_follows_the_seed_and_is_absent_in_evaluation():
     for share in (-0.1, 1.1):
         with pytest.raises(ValueError, match="between 0 and 1"):
             dropout(x, share, True)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("training", [True, False])
+def test_relu_with_dropout_equals_one_after_the_other(share, training):
+    torch.manual_seed(3)
+    values = torch.randn(101, 33)
+    values[0, :4] = torch.tensor([0.0, -0.0, float("nan"), float("inf")])
+    grad = torch.randn(101, 33)
+
+    def run(function):
+        x = values.clone().requires_grad_()
+        torch.manual_seed(5)
+        out = function(x)
+        out.backward(grad)
+        return out.detach(), x.grad
+
+    both = run(lambda x: relu_dropout(x, share, training))
+    apart = run(lambda x: dropout(x.relu(), share, training))
+    for one, other in zip(both, apart, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
 
 
 def test_hops_are_cut_one_per_layer():

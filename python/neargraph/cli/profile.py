@@ -64,6 +64,9 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Trains models on back ends and says where the time went."""
+    import neargraph
+
+    neargraph.tune_process()
     from neargraph.profile import ProfileConfig, load_times, profile_training
 
     names = _listed("--models", models, list(_NAMES))

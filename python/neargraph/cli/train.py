@@ -35,6 +35,8 @@ def train(
 ) -> None:
     """Trains and tests a node classifier from disk."""
     import neargraph
+
+    neargraph.tune_process()
     from neargraph.train import TrainConfig, fit
 
     config = TrainConfig(

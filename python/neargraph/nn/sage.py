@@ -8,7 +8,7 @@ from torch_geometric.nn import SAGEConv
 
 from neargraph.loader.collate import csr_tensor
 
-from .dropout import dropout
+from .dropout import relu_dropout
 from .layered import LayeredModel
 from .trim import Hops
 
@@ -67,7 +67,7 @@ class GraphSAGE(LayeredModel):
             else:
                 x = conv((x, x[:targets]), edge_index, size=size)
             if layer + 1 < layers:
-                x = dropout(x.relu(), self.dropout, self.training)
+                x = relu_dropout(x, self.dropout, self.training)
         return x
 
 
