@@ -1,14 +1,16 @@
-"""Loops as users write them: a validation after each epoch, and one start after the other.
+"""Loops as users write them: a validation after each epoch, one start after the other, loading.
 
     python -m benchmarks.loops validation --store GRAPH.ng --memory 2GB
     python -m benchmarks.loops validation --store GRAPH.ng --memory 2GB --plain
     python -m benchmarks.loops starts --store GRAPH.ng --memory 2GB
+    python -m benchmarks.loops load --store GRAPH.ng --memory 12GB
 
 `validation` trains for `--epochs`, with `--validation` batches of the split `val` after each, and
 says how long the batches of both take; the model is a GraphSAGE of two layers, and `--plain` leaves
 it out. `starts` opens the store `--starts` times, each time in a process of its own with nothing in
-the page cache, takes one epoch, and says what was chosen and how fast it was. Prints a table;
-`--out` also writes JSON.
+the page cache, takes one epoch, and says what was chosen and how fast it was. `load` opens it as
+often with `backend="memory"` and compares the rate at which it is loaded with that of fio's long
+reads before. Prints a table; `--out` also writes JSON.
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from .machine import drop_caches, fio
 from .pairs import learner, model
 from .shape.steps import drop_from_cache
+from .systems.drive import status_bytes
 
 LOADED = {"batch_size": 1024, "seed": 7, "attrs": ["x", "y"]}
 
@@ -69,6 +73,7 @@ def validation(args: argparse.Namespace) -> dict[str, Any]:
 
     use = check = None
     if not args.plain:
+        ng.tune_process()
         net = model()
         use, check = learner(net), forward(net)
     drop_from_cache(args.store)
@@ -177,11 +182,51 @@ def starts(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def load(args: argparse.Namespace) -> dict[str, Any]:
+    """How fast everything is read into memory, beside long reads of fio right before."""
+    import neargraph as ng
+
+    probe = max(Path(args.store).glob("*.dat"), key=lambda file: file.stat().st_size)
+    found = []
+    for _ in range(args.starts):
+        long_reads = fio(probe, 3.0)["sequential_bytes_per_s"]
+        drop_caches()
+        start = time.perf_counter()
+        with ng.open(args.store, memory=args.memory, backend="memory") as graph:
+            read_bytes, seconds = until_quiet(graph, start)
+            peak = status_bytes("RssAnon")
+        rate = read_bytes / seconds
+        found.append(
+            {
+                "read_bytes": read_bytes,
+                "seconds": seconds,
+                "bytes_per_s": rate,
+                "fio_bytes_per_s": long_reads,
+                "of_fio": rate / long_reads,
+                "anonymous_of_read": peak / read_bytes,
+            }
+        )
+        print(json.dumps(found[-1]), flush=True)
+    return {"starts": found, "of_fio": statistics.median(one["of_fio"] for one in found)}
+
+
+def until_quiet(graph: Any, start: float) -> tuple[int, float]:
+    """(bytes read, seconds since `start`) at the last read before half a second without any."""
+    last = time.perf_counter()
+    read_bytes = 0
+    while time.perf_counter() - last < 0.5 or read_bytes == 0:
+        now = graph.stats()["read_bytes"]
+        if now != read_bytes:
+            read_bytes, last = now, time.perf_counter()
+        time.sleep(0.01)
+    return read_bytes, last - start
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("loop", choices=["validation", "starts", "once"])
+    parser.add_argument("loop", choices=["validation", "starts", "once", "load"])
     parser.add_argument("--store", required=True)
     parser.add_argument("--memory", default="2GB")
     parser.add_argument("--epochs", type=int, default=10)
@@ -191,7 +236,8 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=10)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
-    found = {"validation": validation, "starts": starts, "once": start_once}[args.loop](args)
+    loops = {"validation": validation, "starts": starts, "once": start_once, "load": load}
+    found = loops[args.loop](args)
     if args.out:
         args.out.write_text(json.dumps(found, indent=1) + "\n")
     details = ("passes", "starts")
