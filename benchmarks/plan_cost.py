@@ -104,10 +104,15 @@ def row(name: str, run: dict[str, Any]) -> list[str]:
         f"{run['traced_reads'] / run['batches']:,.0f}",
         f"{run['traced_bytes'] / run['batches'] / 1e6:.1f}",
         f"{plan:.1f}",
-        f"{busy / plan:.2f}",
+        share(busy, plan),
         f"{curve:.1f}",
-        f"{busy / curve:.2f}",
+        share(busy, curve),
     ]
+
+
+def share(busy: float, price: float) -> str:
+    """The quotient; nothing where nothing was read."""
+    return f"{busy / price:.2f}" if price else "-"
 
 
 COLUMNS = [
