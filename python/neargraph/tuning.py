@@ -31,7 +31,9 @@ def tune_process() -> dict[str, bool]:
 
     Returns:
         ``passive_wait`` and ``kept_memory``: whether each setting is in force. The first is False
-        if torch was imported already, or if ``OMP_WAIT_POLICY`` has another value.
+        if torch was imported before, which a warning in the log says, or if ``OMP_WAIT_POLICY`` has
+        another value. A variable that is set after torch was imported cannot be told from one that
+        was set in time.
 
     Example:
         >>> import neargraph as ng
