@@ -335,7 +335,8 @@ class Store(PygReader):
 
         Ids, the order of lists and the content stay. It needs room for a second store on the disk
         while it works; a crash leaves the old one or the new one. Snapshots and loaders that are
-        alive go on with the old files.
+        alive go on with the old files. Files in ``STORE/compiled`` belong to the old files and are
+        removed with them, of which it warns before it begins.
 
         Args:
             progress: Called with how many of how many lists and rows are done.
@@ -370,6 +371,7 @@ class Store(PygReader):
         with minimum_of(lambda minimum: 2 * minimum):
             if dry_run:
                 return rewrite()
+            _warn_of_compiled(self._state.path)
             self.core.close_writer()
             self._local.take()
             try:
@@ -393,7 +395,8 @@ class Store(PygReader):
 
         Ids stay, and so does every batch, byte for byte. It needs room for a second store on the
         disk, and may use half of the store's memory; a crash leaves the old store or the new one.
-        Snapshots and loaders that are alive go on with the old files. See ``docs/reading.md``.
+        Snapshots and loaders that are alive go on with the old files. Files in ``STORE/compiled``
+        are removed with them, of which it warns before it begins. See ``docs/reading.md``.
 
         Args:
             by: ``"heat"`` (what most batches want first) or ``"locality"`` (neighbours together).
@@ -513,6 +516,20 @@ def _warn_of(leftover: str | None) -> None:
             "reorganize removes them",
             RuntimeWarning,
             stacklevel=3,
+        )
+
+
+def _warn_of_compiled(path: str) -> None:
+    from neargraph.loader.compiled import default_directory
+
+    directory = default_directory(path)
+    size = sum(_file_bytes(str(file)) for file in directory.rglob("*") if file.is_file())
+    if size and not directory.is_symlink():
+        warnings.warn(
+            "the store is rewritten, and what was compiled from its old files is removed with "
+            f"them: {format_bytes(size)} in {directory}; compile again afterwards",
+            RuntimeWarning,
+            stacklevel=4,
         )
 
 

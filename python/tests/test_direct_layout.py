@@ -1,6 +1,7 @@
 """The direct layout: made by command, the same batches from it, refused where it does not fit."""
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -196,6 +197,25 @@ def test_a_store_that_moved_on_refuses_the_file_by_name(tmp_path):
             ng.NeighborSampler(store, [2], layout="direct")
     compiled(out, "--overwrite")
     same(batches(out, "direct"), batches(out, "paged"))
+
+
+@pytest.mark.parametrize("rewrite", ["compact", "reorganize"])
+def test_a_rewrite_warns_before_it_removes_what_was_compiled(rewrite, tmp_path):
+    out = tmp_path / "g.ng"
+    ng.from_pyg(graph(), out)
+    file = Path(out, "compiled", compiled(out)["file"])
+    there = []
+    with ng.open(out, memory="64MB") as store:
+        run = getattr(store, rewrite)
+        if rewrite == "reorganize":
+            run(num_neighbors=[3], batch_size=50, dry_run=True)  # Which warns of nothing.
+        with pytest.warns(RuntimeWarning, match="kB in .*compiled; compile again") as told:
+            run(progress=lambda *_: there.append(file.exists()))
+    assert there[0] and not file.exists()
+    assert told[0].filename == __file__
+    with warnings.catch_warnings(), ng.open(out, memory="64MB") as store:
+        warnings.simplefilter("error")
+        store.compact()  # There is nothing left to remove.
 
 
 def test_info_and_verify_know_the_file_and_damage_is_named(tmp_path):

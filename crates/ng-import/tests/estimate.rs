@@ -43,7 +43,8 @@ fn the_estimate_is_near_what_is_used_and_temporary_data_stays_in_its_bound() {
         };
         near(expected.disk_bytes, report.disk_bytes);
         near(expected.temp_bytes, report.temp_bytes);
-        let bound = expected.entries_bytes * 5 / 2;
+        // Where sorting is slow more of the runs are shorter, and each ends with a part of a block.
+        let bound = expected.entries_bytes * 5 / 2 + (256 << 10);
         assert!(report.temp_bytes <= bound, "{spec:?}: {} of {bound}", report.temp_bytes);
     }
 }
