@@ -31,8 +31,9 @@ for _ in range(20):
 """
 
 WAIT = """
-import sys, threading, time
+import signal, sys, threading, time
 import neargraph as ng
+signal.signal(signal.SIGINT, signal.default_int_handler)  # Background jobs of a shell ignore it.
 store = ng.open(sys.argv[1], memory="64MB", busy_timeout=float("inf"))
 def tick():
     for _ in range(20):

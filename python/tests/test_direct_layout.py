@@ -211,7 +211,8 @@ def test_a_rewrite_warns_before_it_removes_what_was_compiled(rewrite, tmp_path):
             run(num_neighbors=[3], batch_size=50, dry_run=True)  # Which warns of nothing.
         with pytest.warns(RuntimeWarning, match="kB in .*compiled; compile again") as told:
             run(progress=lambda *_: there.append(file.exists()))
-    assert there[0] and not file.exists()
+    assert there[0]
+    assert not file.exists()
     assert told[0].filename == __file__
     with warnings.catch_warnings(), ng.open(out, memory="64MB") as store:
         warnings.simplefilter("error")

@@ -61,6 +61,26 @@ def test_every_reading_gives_the_same_batches(path, reading):
         assert store.stats()["budget_peak"] <= 96_000_000
 
 
+@pytest.mark.parametrize("reading", ["auto", "scan", "window", "distribute"])
+def test_rows_that_are_stored_without_zeros_get_their_memory(reading, tmp_path):
+    torch = pytest.importorskip("torch")
+    pyg = pytest.importorskip("torch_geometric.data")
+    rng = np.random.default_rng(6)
+    edges = torch.from_numpy(rng.integers(0, NODES, (2, 200_000)))
+    places = torch.from_numpy(np.stack([np.arange(NODES), rng.integers(0, 900, NODES)]))
+    words = torch.sparse_coo_tensor(places, torch.ones(NODES), (NODES, 900), check_invariants=True)
+    dense = torch.from_numpy(rng.standard_normal((NODES, 768), dtype=np.float32))
+    ng.from_pyg(pyg.Data(edge_index=edges, x=words, dense=dense), tmp_path / "g.ng")
+    seeds = np.arange(1_500)
+    with ng.open(tmp_path / "g.ng", memory="112MB") as store:
+        sampler = ng.NeighborSampler(store, [5, 4], seed=3)
+        # A batch of them takes some 10 MB with its zeros, and three are there at a time.
+        for batch in sampler.batches(seeds, 128, reading=reading):
+            rows = batch.features("x")
+            assert np.array_equal(rows.argmax(axis=1), places[1].numpy()[batch.nodes()])
+        assert store.stats()["budget_peak"] <= 112_000_000
+
+
 def test_what_was_chosen_can_be_asked_while_the_first_batch_is_awaited(path):
     with ng.open(path, memory="96MB") as store:
         sampler = ng.NeighborSampler(store, [5, 4], seed=3)

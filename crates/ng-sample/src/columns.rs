@@ -128,10 +128,8 @@ impl Columns {
         }
         // One admission for all columns. The lists that a gather works with are in it, and end with
         // it.
-        let row_scratch = GATHER_BYTES_PER_ROW + ROW_ID_BYTES + self.row_scratch;
-        let scratch = sample.most_rows() as u64 * row_scratch;
         let sum: u64 = wanted.iter().map(|column| column.bytes).sum();
-        let mut held = admit(Stage::Columns, sum + scratch)?;
+        let mut held = admit(Stage::Columns, sum + self.scratch_bytes(sample))?;
         let gather = |wanted: Wanted<'_>| {
             let mut held = Some(held.split(wanted.bytes));
             let Wanted { place, tensor, rows, len, buffer, .. } = wanted;
@@ -154,6 +152,23 @@ impl Columns {
             Ok(Gathered { place, column, held })
         };
         wanted.into_iter().map(gather).collect()
+    }
+
+    /// Bytes that the columns take for a subgraph.
+    pub fn num_bytes(
+        &self,
+        snapshot: &Snapshot,
+        sample: &CompactSample,
+        admit: &Admit<'_>,
+    ) -> Result<u64, SampleError> {
+        let (wanted, _spans_held) = self.measure(snapshot, sample, admit)?;
+        Ok(wanted.iter().map(|column| column.bytes).sum())
+    }
+
+    /// Bytes that are held while [`Self::gather`] works.
+    pub fn scratch_bytes(&self, sample: &CompactSample) -> u64 {
+        let row_scratch = GATHER_BYTES_PER_ROW + ROW_ID_BYTES + self.row_scratch;
+        sample.most_rows() as u64 * row_scratch
     }
 
     /// The tensors, and how their rows are decoded where they come with their zeros.

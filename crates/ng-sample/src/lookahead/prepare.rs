@@ -13,6 +13,7 @@ use super::pieces::Sampled;
 use super::policy::Reading;
 use super::study::{BATCHES_MAX, TableStudy};
 use crate::SampleError;
+use crate::admission::Stage;
 use crate::clock::Work;
 use crate::pipeline::{ResidentTensor, Slots};
 
@@ -84,6 +85,7 @@ impl LookAhead {
         self.take_sampled(1, u64::MAX, &mut |sampled| first.push(sampled))?;
         let budget = self.snapshot().budget().limit_bytes();
         let (tables, residents) = self.split_tensors(budget)?;
+        let beside = self.bytes_beside(&tables, &residents, &first[0])?;
         let study = |(tensor, meta): (TensorRef, &TensorMeta)| {
             let mut study = TableStudy::new(tensor, meta.num_rows, meta.row_bytes());
             study.add(&first[0]);
@@ -95,7 +97,7 @@ impl LookAhead {
             (None, Some(study)) => self.snapshot().disk_costs(study.tensor)?,
             (None, None) => DiskCosts::default(),
         };
-        Ok((self.divide(&studies, costs, residents, &first[0])?, studies))
+        Ok((self.divide(&studies, costs, residents, (&first[0], beside))?, studies))
     }
 
     /// Divides what is free of the budget.
@@ -104,7 +106,7 @@ impl LookAhead {
         studies: &[TableStudy],
         costs: DiskCosts,
         residents: Residents,
-        first: &Sampled,
+        (first, beside): (&Sampled, u64),
     ) -> Result<Prepared, SampleError> {
         let (snapshot, threads) = (self.snapshot(), self.settings.threads() as u64);
         let table = |study: &TableStudy| PreparedTable {
@@ -126,6 +128,7 @@ impl LookAhead {
             + studies.iter().map(|s| TableStudy::num_bytes(s.rows)).sum::<u64>()
             + (128 << 10) * ng_store::RowPlan::BYTES_PER_ROW
             + snapshot.budget().share(MemoryUser::LookAheadSlack)
+            + beside
             + topology_bytes;
         let free = snapshot.free_beside_blocks(blocks) + first.num_bytes();
         let used = snapshot.budget().limit_bytes() - snapshot.free_beside_blocks(0);
@@ -146,6 +149,27 @@ impl LookAhead {
             topology_bytes,
             scan: None,
         })
+    }
+
+    /// Bytes of columns that are no rows of `tables`: those of `residents`, and those that come
+    /// through the store's caches.
+    fn bytes_beside(
+        &self,
+        tables: &Tables<'_>,
+        residents: &Residents,
+        first: &Sampled,
+    ) -> Result<u64, SampleError> {
+        let columns = self.given.columns();
+        let tensors = || columns.tensors().map(|(tensor, _)| tensor);
+        let is_table = |wanted| tables.iter().any(|(tensor, _)| *tensor == wanted);
+        let is_resident = |wanted| residents.iter().any(|(tensor, _)| *tensor == wanted);
+        let others = tensors().enumerate().filter(|(_, tensor)| !is_table(*tensor));
+        let places: Vec<usize> = others.map(|(place, _)| place).collect();
+        let admit = |_: Stage, bytes: u64| self.admit(bytes);
+        let batch = columns.only(&places).num_bytes(self.snapshot(), &first.sample, &admit)?;
+        let is_gathered = tensors().any(|tensor| !is_table(tensor) && !is_resident(tensor));
+        let scratch = if is_gathered { columns.scratch_bytes(&first.sample) } else { 0 };
+        Ok((self.settings.buffers() * batch + scratch) * 9 / 8)
     }
 
     /// Bytes of a buffer for the rows of a batch.
