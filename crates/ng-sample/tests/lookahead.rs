@@ -283,10 +283,9 @@ fn a_window_grows_to_its_length_in_few_passes_over_the_file() {
         let plan = Settings { two_phase: Some(two_phase), ..settings(Reading::Scan, Some(24)) };
         let ahead = start(&store, plan, jobs(48));
         assert_eq!(ahead.filter(Result::is_ok).count(), 48);
-        // Revolutions of 1, 1, 2, 4, 16 and 24 batches, and the topology. Until it is decided how
-        // rows are read, which takes at most 8 batches, a scan is no longer than half of what is
-        // sampled: where sampling is slow, those are 8 revolutions of one batch. Then come
-        // 2, 4, 16 and 24.
+        // Mostly revolutions of 1, 1, 2, 4, 16 and 24 batches, and the topology. Where sampling is
+        // slow, each of the first 8 batches has a revolution of its own: so long may it take until
+        // the window is chosen. Those of 2, 4, 16 and 24 batches follow.
         let bytes = store.stats().read_bytes;
         println!("{bytes} of {file}");
         assert!(bytes < 14 * file, "{bytes} of {file}");

@@ -151,7 +151,7 @@ impl LookAhead {
         })
     }
 
-    /// Bytes of columns that are no rows of `tables`: those of `residents`, and those that come
+    /// Bytes of the columns whose rows do not come from `tables`. They come from `residents`, or
     /// through the store's caches.
     fn bytes_beside(
         &self,
