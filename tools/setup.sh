@@ -20,10 +20,10 @@ command -v cc >/dev/null ||
     missing "no C compiler found" "Debian/Ubuntu: sudo apt-get install build-essential"
 command -v cargo >/dev/null ||
     missing "no Rust toolchain found" \
-        "Rust >= 1.88: https://rustup.rs, or sudo apt-get install rustup && rustup default stable"
+        "Rust >= 1.89: https://rustup.rs, or sudo apt-get install rustup && rustup default stable"
 rust=$(rustc --version | cut -d' ' -f2)
-[ "$(printf '%s\n1.88\n' "$rust" | sort -V | head -n1)" = 1.88 ] ||
-    missing "rustc $rust is too old, 1.88 or newer is needed" "rustup update stable"
+[ "$(printf '%s\n1.89\n' "$rust" | sort -V | head -n1)" = 1.89 ] ||
+    missing "rustc $rust is too old, 1.89 or newer is needed" "rustup update stable"
 
 if [ ! -x $venv/bin/python ] || ! $venv/bin/python -m pip --version >/dev/null 2>&1; then
     "$python" -m venv --clear $venv

@@ -29,6 +29,7 @@ LAYERS = [
     "ng-store",
     "ng-import",
     "ng-sample",
+    "ng-infer",
     "ng-ssdsim",
     "ng-python",
 ]

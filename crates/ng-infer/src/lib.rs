@@ -1,0 +1,5 @@
+//! Dataflow graphs (DFGs) of graph neural networks: what a trained model computes for a batch.
+//!
+//! What must not live here: sampling, reading rows, serving.
+
+#![forbid(unsafe_code)]
