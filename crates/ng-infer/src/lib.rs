@@ -1,5 +1,13 @@
 //! Dataflow graphs (DFGs) of graph neural networks: what a trained model computes for a batch.
 //!
+//! - [`dfg`]: the graph, its operations, its text form, its checks;
+//! - [`kernel`]: what computes an operation, and the reference device;
+//! - [`run`]: devices, the choice of kernels, and one run.
+//!
 //! What must not live here: sampling, reading rows, serving.
 
 #![forbid(unsafe_code)]
+
+pub mod dfg;
+pub mod kernel;
+pub mod run;

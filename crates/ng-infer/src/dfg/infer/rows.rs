@@ -1,0 +1,170 @@
+//! Products, reductions, and operations on graphs.
+
+use ng_types::Dtype;
+
+use super::{Known, Unknown, broadcast, place, same};
+use crate::dfg::Dim;
+
+pub(super) fn mat_mul(one: &Known, other: &Known) -> Result<Known, String> {
+    one.wants(Dtype::F32)?;
+    other.wants(Dtype::F32)?;
+    let ([.., m, k], [.., inner, n]) = (&one.shape[..], &other.shape[..]) else {
+        return Err("wanted matrices".to_owned());
+    };
+    same(k, inner, "inner lengths that differ")?;
+    let stacks = |known: &Known| known.shape[..known.rank() - 2].to_vec();
+    let mut shape = broadcast(&stacks(one), &stacks(other))?;
+    shape.extend([m.clone(), n.clone()]);
+    Ok(Known::new(Dtype::F32, shape))
+}
+
+pub(super) fn gemm(inputs: &[&Known], trans_a: bool, trans_b: bool) -> Result<Known, String> {
+    let side = |known: &Known, is_turned: bool| match (&known.shape[..], is_turned) {
+        ([rows, columns], false) => Ok((rows.clone(), columns.clone())),
+        ([rows, columns], true) => Ok((columns.clone(), rows.clone())),
+        _ => Err("wanted matrices".to_owned()),
+    };
+    for known in inputs {
+        known.wants(Dtype::F32)?;
+    }
+    let ((m, k), (inner, n)) = (side(inputs[0], trans_a)?, side(inputs[1], trans_b)?);
+    same(&k, &inner, "inner lengths that differ")?;
+    let shape = vec![m, n];
+    if let Some(added) = inputs.get(2)
+        && broadcast(&shape, &added.shape)?.len() != 2
+    {
+        return Err("C has more than two dimensions".to_owned());
+    }
+    Ok(Known::new(Dtype::F32, shape))
+}
+
+pub(super) fn reduce(
+    inputs: &[&Known],
+    keep_dims: bool,
+    unknown: &mut Unknown,
+) -> Result<Known, String> {
+    let of = inputs[0];
+    if of.dtype == Dtype::Bool {
+        return Err("wanted numbers, found bool".to_owned());
+    }
+    let rank = of.rank();
+    let axes = match inputs.get(1) {
+        None => (0..rank).collect(),
+        Some(list) => {
+            list.wants(Dtype::I64)?;
+            match list.numbers() {
+                Some(axes) if axes.is_empty() => (0..rank).collect(),
+                Some(axes) => {
+                    axes.iter().map(|a| place(*a, rank)).collect::<Result<Vec<_>, _>>()?
+                }
+                None if keep_dims => {
+                    let shape = (0..rank).map(|_| unknown.next()).collect();
+                    return Ok(Known::new(of.dtype, shape));
+                }
+                None => return Err("the axes are not known".to_owned()),
+            }
+        }
+    };
+    let dim = |(axis, dim): (usize, &Dim)| match (axes.contains(&axis), keep_dims) {
+        (true, true) => Some(Dim::from(1)),
+        (true, false) => None,
+        (false, _) => Some(dim.clone()),
+    };
+    Ok(Known::new(of.dtype, of.shape.iter().enumerate().filter_map(dim).collect()))
+}
+
+/// How many there are, as a number of its own.
+fn count(known: &Known, unknown: &mut Unknown) -> Result<Dim, String> {
+    known.wants(Dtype::I64)?;
+    if !known.is_number() {
+        return Err("wanted one number as the count".to_owned());
+    }
+    let content = known.content.as_ref().and_then(|all| all.first().cloned());
+    match content {
+        Some(dim) if dim.number().is_some_and(|n| n < 0) => Err(format!("{dim} is no count")),
+        Some(dim) => Ok(dim),
+        None => Ok(unknown.next()),
+    }
+}
+
+/// An index with one entry for each of the first axis of `of`.
+fn indexed(of: &Known, index: &Known) -> Result<(), String> {
+    index.wants(Dtype::I64)?;
+    index.wants_rank(1)?;
+    let first = of.shape.first().ok_or("wanted rows, found a number")?;
+    same(first, &index.shape[0], "rows and index differ in length").map(drop)
+}
+
+pub(super) fn scatter(inputs: &[&Known], unknown: &mut Unknown) -> Result<Known, String> {
+    let of = inputs[0];
+    of.wants(Dtype::F32)?;
+    indexed(of, inputs[1])?;
+    let mut known = Known::new(of.dtype, of.shape.clone());
+    known.shape[0] = count(inputs[2], unknown)?;
+    Ok(known)
+}
+
+pub(super) fn edge_softmax(inputs: &[&Known]) -> Result<Known, String> {
+    inputs[0].wants(Dtype::F32)?;
+    indexed(inputs[0], inputs[1])?;
+    inputs[2].wants(Dtype::I64)?;
+    Ok(Known::new(Dtype::F32, inputs[0].shape.clone()))
+}
+
+/// Edges as `[2, edges]`; how many.
+fn edges(known: &Known) -> Result<Dim, String> {
+    known.wants(Dtype::I64)?;
+    known.wants_rank(2)?;
+    same(&known.shape[0], &Dim::from(2), "edges are [2, edges]")?;
+    Ok(known.shape[1].clone())
+}
+
+pub(super) fn spmm(inputs: &[&Known]) -> Result<Known, String> {
+    let (count, rows) = (edges(inputs[0])?, inputs[1]);
+    rows.wants(Dtype::F32)?;
+    rows.wants_rank(2)?;
+    if let Some(weights) = inputs.get(2) {
+        weights.wants(Dtype::F32)?;
+        weights.wants_rank(1)?;
+        same(&count, &weights.shape[0], "edges and weights differ in number")?;
+    }
+    Ok(Known::new(Dtype::F32, rows.shape.clone()))
+}
+
+pub(super) fn self_loops(
+    of: &Known,
+    nodes: &Known,
+    unknown: &mut Unknown,
+) -> Result<Known, String> {
+    edges(of)?;
+    let nodes = count(nodes, unknown)?;
+    Ok(Known::new(Dtype::I64, vec![Dim::from(2), unknown.next() + nodes]))
+}
+
+pub(super) fn degree(index: &Known, nodes: &Known, unknown: &mut Unknown) -> Result<Known, String> {
+    index.wants(Dtype::I64)?;
+    index.wants_rank(1)?;
+    Ok(Known::new(Dtype::F32, vec![count(nodes, unknown)?]))
+}
+
+pub(super) fn segment_mat_mul(inputs: &[&Known]) -> Result<Known, String> {
+    let (rows, begins, matrices) = (inputs[0], inputs[1], inputs[2]);
+    rows.wants(Dtype::F32)?;
+    rows.wants_rank(2)?;
+    begins.wants(Dtype::I64)?;
+    begins.wants_rank(1)?;
+    matrices.wants(Dtype::F32)?;
+    matrices.wants_rank(3)?;
+    let segments = matrices.shape[0].clone() + Dim::from(1);
+    same(&begins.shape[0], &segments, "wanted a beginning for each matrix and one end")?;
+    same(&rows.shape[1], &matrices.shape[1], "inner lengths that differ")?;
+    Ok(Known::new(Dtype::F32, vec![rows.shape[0].clone(), matrices.shape[2].clone()]))
+}
+
+pub(super) fn batch_pre(nodes: &Known) -> Result<Vec<Known>, String> {
+    nodes.wants(Dtype::I64)?;
+    nodes.wants_rank(1)?;
+    let edges = vec![Dim::from(2), Dim::symbol("edges")];
+    let rows = vec![Dim::symbol("nodes"), Dim::symbol("width")];
+    Ok(vec![Known::new(Dtype::I64, edges), Known::new(Dtype::F32, rows)])
+}

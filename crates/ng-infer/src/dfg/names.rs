@@ -1,0 +1,259 @@
+//! Operations by name, and names of operations.
+//!
+//! A name is found whatever its case, with or without underscores: HolisticGNN writes `SpMM_Mean`
+//! and `SpMMMean`.
+
+use std::collections::BTreeMap;
+
+use ng_types::Dtype;
+
+use super::attributes::{Attribute, Attributes};
+use super::constant::Elements;
+use super::error::DfgError;
+use super::op::{Binary, Op, Reduction, Unary};
+
+/// Those that are alone of their kind.
+const ALONE: [&str; 26] = [
+    "Elu",
+    "LeakyRelu",
+    "Where",
+    "Cast",
+    "Identity",
+    "MatMul",
+    "GEMM",
+    "Softmax",
+    "LogSoftmax",
+    "Shape",
+    "Reshape",
+    "Expand",
+    "Transpose",
+    "Concat",
+    "Slice",
+    "Squeeze",
+    "Unsqueeze",
+    "Gather",
+    "Compress",
+    "Range",
+    "ConstantOfShape",
+    "EdgeSoftmax",
+    "SelfLoops",
+    "Degree",
+    "SegmentMatMul",
+    "BatchPre",
+];
+
+impl Op {
+    /// The names of all operations.
+    pub fn names() -> impl Iterator<Item = String> {
+        let alone = ALONE.iter().map(|name| (*name).to_owned());
+        let unary = Unary::ALL.iter().map(|(_, name)| (*name).to_owned());
+        let binary = Binary::ALL.iter().map(|(_, name)| (*name).to_owned());
+        let families = ["Reduce", "Scatter", "SpMM_"]
+            .into_iter()
+            .flat_map(|family| Reduction::ALL.iter().map(move |(_, how)| format!("{family}{how}")));
+        alone.chain(unary).chain(binary).chain(families)
+    }
+
+    /// Its name in files and messages.
+    pub fn name(&self) -> String {
+        let name = match self {
+            Self::Unary(unary) => unary.name(),
+            Self::Binary(binary) => binary.name(),
+            Self::Reduce { how, .. } => return format!("Reduce{}", how.name()),
+            Self::Scatter(how) => return format!("Scatter{}", how.name()),
+            Self::Spmm(how) => return format!("SpMM_{}", how.name()),
+            Self::Elu { .. } => "Elu",
+            Self::LeakyRelu { .. } => "LeakyRelu",
+            Self::Where => "Where",
+            Self::Cast(_) => "Cast",
+            Self::Identity => "Identity",
+            Self::MatMul => "MatMul",
+            Self::Gemm { .. } => "GEMM",
+            Self::Softmax { .. } => "Softmax",
+            Self::LogSoftmax { .. } => "LogSoftmax",
+            Self::Shape { .. } => "Shape",
+            Self::Reshape => "Reshape",
+            Self::Expand => "Expand",
+            Self::Transpose { .. } => "Transpose",
+            Self::Concat { .. } => "Concat",
+            Self::Slice => "Slice",
+            Self::Squeeze => "Squeeze",
+            Self::Unsqueeze => "Unsqueeze",
+            Self::Gather { .. } => "Gather",
+            Self::Compress { .. } => "Compress",
+            Self::Range => "Range",
+            Self::ConstantOfShape { .. } => "ConstantOfShape",
+            Self::EdgeSoftmax => "EdgeSoftmax",
+            Self::SelfLoops => "SelfLoops",
+            Self::Degree => "Degree",
+            Self::SegmentMatMul => "SegmentMatMul",
+            Self::BatchPre => "BatchPre",
+        };
+        name.to_owned()
+    }
+
+    /// What a file says of it beside its name; those of [`Op::from_name`].
+    pub fn attributes(&self) -> BTreeMap<String, Attribute> {
+        let int = |number: i64| Attribute::Int(number);
+        let all: Vec<(&str, Attribute)> = match self {
+            Self::Elu { alpha } | Self::LeakyRelu { alpha } => {
+                vec![("alpha", Attribute::Float(*alpha))]
+            }
+            Self::Cast(dtype) => vec![("to", Attribute::Text(dtype.name().to_owned()))],
+            Self::Gemm { alpha, beta, trans_a, trans_b } => vec![
+                ("alpha", Attribute::Float(*alpha)),
+                ("beta", Attribute::Float(*beta)),
+                ("transA", int((*trans_a).into())),
+                ("transB", int((*trans_b).into())),
+            ],
+            Self::Reduce { keep_dims, .. } => vec![("keepdims", int((*keep_dims).into()))],
+            Self::Softmax { axis }
+            | Self::LogSoftmax { axis }
+            | Self::Concat { axis }
+            | Self::Gather { axis }
+            | Self::Compress { axis: Some(axis) } => vec![("axis", int(*axis))],
+            Self::Shape { start, end } => {
+                let end = end.map(|end| ("end", int(end)));
+                [("start", int(*start))].into_iter().chain(end).collect()
+            }
+            Self::Transpose { perm: Some(perm) } => {
+                let perm = perm.iter().map(|axis| *axis as i64).collect();
+                vec![("perm", Attribute::Ints(perm))]
+            }
+            Self::ConstantOfShape { value, dtype } => vec![
+                ("value", Attribute::Float(*value as f32)),
+                ("to", Attribute::Text(dtype.name().to_owned())),
+            ],
+            _ => Vec::new(),
+        };
+        all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// The operation of a name, with the attributes that it has.
+    ///
+    /// # Errors
+    ///
+    /// There is none of the name; an attribute is unknown, missing, or of the wrong kind.
+    pub fn from_name(mut given: Attributes<'_>) -> Result<Self, DfgError> {
+        let op = match given.op().replace('_', "").to_lowercase().as_str() {
+            "elu" => Self::Elu { alpha: given.float("alpha")?.unwrap_or(1.0) },
+            "leakyrelu" => Self::LeakyRelu { alpha: given.float("alpha")?.unwrap_or(0.01) },
+            "where" => Self::Where,
+            "cast" => Self::Cast(dtype(&mut given)?),
+            "identity" => Self::Identity,
+            "matmul" => Self::MatMul,
+            "gemm" => Self::Gemm {
+                alpha: given.float("alpha")?.unwrap_or(1.0),
+                beta: given.float("beta")?.unwrap_or(1.0),
+                trans_a: given.flag("transA")?.unwrap_or(false),
+                trans_b: given.flag("transB")?.unwrap_or(false),
+            },
+            "softmax" => Self::Softmax { axis: given.int("axis")?.unwrap_or(-1) },
+            "logsoftmax" => Self::LogSoftmax { axis: given.int("axis")?.unwrap_or(-1) },
+            "shape" => {
+                Self::Shape { start: given.int("start")?.unwrap_or(0), end: given.int("end")? }
+            }
+            "reshape" => reshape(&mut given)?,
+            "expand" => Self::Expand,
+            "transpose" => Self::Transpose { perm: perm(&mut given)? },
+            "concat" => Self::Concat { axis: required(&mut given, "axis")? },
+            "slice" => Self::Slice,
+            "squeeze" => Self::Squeeze,
+            "unsqueeze" => Self::Unsqueeze,
+            "gather" => Self::Gather { axis: given.int("axis")?.unwrap_or(0) },
+            "compress" => Self::Compress { axis: given.int("axis")? },
+            "range" => Self::Range,
+            "constantofshape" => filled(&mut given)?,
+            "edgesoftmax" => Self::EdgeSoftmax,
+            "selfloops" => Self::SelfLoops,
+            "degree" => Self::Degree,
+            "segmentmatmul" => Self::SegmentMatMul,
+            "batchpre" => Self::BatchPre,
+            name => of_family(name, &mut given)?.ok_or_else(|| DfgError::UnknownOp {
+                node: given.node().to_owned(),
+                name: given.op().to_owned(),
+            })?,
+        };
+        given.finish()?;
+        Ok(op)
+    }
+}
+
+/// Those that are many of one kind.
+fn of_family(name: &str, given: &mut Attributes<'_>) -> Result<Option<Op>, DfgError> {
+    let is = |known: &&(Unary, &str)| known.1.eq_ignore_ascii_case(name);
+    if let Some((unary, _)) = Unary::ALL.iter().find(is) {
+        return Ok(Some(Op::Unary(*unary)));
+    }
+    if let Some((binary, _)) =
+        Binary::ALL.iter().find(|(_, known)| known.eq_ignore_ascii_case(name))
+    {
+        return Ok(Some(Op::Binary(*binary)));
+    }
+    let reduction = |prefix: &str| {
+        let rest = name.strip_prefix(prefix)?;
+        let found = Reduction::ALL.iter().find(|(_, known)| known.eq_ignore_ascii_case(rest));
+        found.map(|(how, _)| *how)
+    };
+    if let Some(how) = reduction("scatter") {
+        return Ok(Some(Op::Scatter(how)));
+    }
+    if let Some(how) = reduction("spmm") {
+        return Ok(Some(Op::Spmm(how)));
+    }
+    let Some(how) = reduction("reduce") else { return Ok(None) };
+    if given.flag("noop_with_empty_axes")? == Some(true) {
+        return Err(given.wrong("noop_with_empty_axes", "only 0 is supported"));
+    }
+    let keep_dims = given.flag("keepdims")?.unwrap_or(true);
+    Ok(Some(Op::Reduce { how, keep_dims }))
+}
+
+fn required(given: &mut Attributes<'_>, name: &str) -> Result<i64, DfgError> {
+    given.int(name)?.ok_or_else(|| given.wrong(name, "is missing"))
+}
+
+/// The types that are computed with.
+fn dtype(given: &mut Attributes<'_>) -> Result<Dtype, DfgError> {
+    let name = given.text("to")?.ok_or_else(|| given.wrong("to", "is missing"))?;
+    let known = name.parse().ok().filter(|d| matches!(d, Dtype::F32 | Dtype::I64 | Dtype::Bool));
+    known.ok_or_else(|| given.wrong("to", format!("{name:?} is not f32, i64 or bool")))
+}
+
+fn reshape(given: &mut Attributes<'_>) -> Result<Op, DfgError> {
+    match given.flag("allowzero")? {
+        Some(true) => Err(given.wrong("allowzero", "only 0 is supported")),
+        _ => Ok(Op::Reshape),
+    }
+}
+
+fn perm(given: &mut Attributes<'_>) -> Result<Option<Vec<usize>>, DfgError> {
+    let Some(perm) = given.ints("perm")? else { return Ok(None) };
+    let mut sorted = perm.clone();
+    sorted.sort_unstable();
+    if !sorted.iter().copied().eq(0..perm.len() as i64) {
+        let problem = format!("{perm:?} does not name each axis once");
+        return Err(given.wrong("perm", problem));
+    }
+    Ok(Some(perm.into_iter().map(|axis| axis as usize).collect()))
+}
+
+/// The number is a tensor in ONNX, and a number with its type in the text form.
+fn filled(given: &mut Attributes<'_>) -> Result<Op, DfgError> {
+    let tensor = match given.any("value") {
+        None => return Ok(Op::ConstantOfShape { value: 0.0, dtype: Dtype::F32 }),
+        Some(Attribute::Float(value)) => {
+            return Ok(Op::ConstantOfShape { value: value.into(), dtype: dtype(given)? });
+        }
+        Some(Attribute::Tensor(tensor)) => tensor,
+        Some(other) => return Err(given.wrong("value", format!("wanted a tensor, found {other}"))),
+    };
+    let value = match tensor.elements() {
+        Elements::F32(all) => all.first().map(|first| f64::from(*first)),
+        Elements::I64(all) => all.first().map(|first| *first as f64),
+        Elements::Bool(all) => all.first().map(|first| f64::from(u8::from(*first))),
+    };
+    let value = value.filter(|_| tensor.elements().len() == 1);
+    let value = value.ok_or_else(|| given.wrong("value", "wanted one element"))?;
+    Ok(Op::ConstantOfShape { value, dtype: tensor.elements().dtype() })
+}

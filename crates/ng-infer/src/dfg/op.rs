@@ -1,0 +1,225 @@
+//! The operations of a dataflow graph.
+//!
+//! What lives here: which there are, and how many values each takes and gives. What must not: how
+//! any of them is computed. Those of ONNX mean what its operator set 20 says.
+
+use ng_types::Dtype;
+
+/// An operation. [`Op::Scatter`], [`Op::Spmm`] and those after them are of graphs; the others are
+/// those of ONNX with the same name.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// Each element by itself.
+    Unary(Unary),
+    /// Two tensors of shapes that broadcast.
+    Binary(Binary),
+    /// `alpha * (exp(x) - 1)` below 0, x above.
+    Elu {
+        /// The factor.
+        alpha: f32,
+    },
+    /// `alpha * x` below 0, x above.
+    LeakyRelu {
+        /// The factor.
+        alpha: f32,
+    },
+    /// Condition, then, else.
+    Where,
+    /// Elements as another type.
+    Cast(Dtype),
+    /// The same value.
+    Identity,
+    /// Product of matrices, or of stacks of them.
+    MatMul,
+    /// `alpha * A * B + beta * C`, where A and B may be transposed; C may be missing.
+    Gemm {
+        /// Factor of the product.
+        alpha: f32,
+        /// Factor of C.
+        beta: f32,
+        /// Whether A is transposed first.
+        trans_a: bool,
+        /// Whether B is transposed first.
+        trans_b: bool,
+    },
+    /// A value over axes, which are the second input; all axes if that is missing.
+    Reduce {
+        /// Which value.
+        how: Reduction,
+        /// Whether the axes stay, with length 1.
+        keep_dims: bool,
+    },
+    /// Exponentials over their sum along an axis.
+    Softmax {
+        /// The axis; negative from the end.
+        axis: i64,
+    },
+    /// The logarithm of that.
+    LogSoftmax {
+        /// The axis; negative from the end.
+        axis: i64,
+    },
+    /// The dimensions from `start` to `end`, as I64.
+    Shape {
+        /// The first; negative from the end.
+        start: i64,
+        /// Behind the last; negative from the end. The rank if `None`.
+        end: Option<i64>,
+    },
+    /// The same elements in the shape of the second input, where 0 keeps a dimension and -1 is
+    /// what is left.
+    Reshape,
+    /// Broadcast to the shape of the second input.
+    Expand,
+    /// Axes in another order; reversed if `None`.
+    Transpose {
+        /// For each axis of the result the axis that it was.
+        perm: Option<Vec<usize>>,
+    },
+    /// Tensors one behind the other.
+    Concat {
+        /// The axis; negative from the end.
+        axis: i64,
+    },
+    /// Ranges: data, starts, ends, axes and steps; the last two may be missing.
+    Slice,
+    /// Without the axes of length 1 that the second input names; without all if that is missing.
+    Squeeze,
+    /// With axes of length 1 at the places that the second input names.
+    Unsqueeze,
+    /// Slices along an axis, by index.
+    Gather {
+        /// The axis; negative from the end.
+        axis: i64,
+    },
+    /// Those slices along an axis for which a flag is set.
+    Compress {
+        /// The axis; negative from the end. The flattened tensor if `None`.
+        axis: Option<i64>,
+    },
+    /// Numbers from a start up to a limit, in steps.
+    Range,
+    /// A shape filled with a number.
+    ConstantOfShape {
+        /// The number.
+        value: f64,
+        /// Its type: F32, I64 or Bool.
+        dtype: Dtype,
+    },
+    /// Slices of the first input that are combined by the index of the second along axis 0, into
+    /// as many as the third says. Where an index never occurs, the result is 0.
+    Scatter(Reduction),
+    /// Edges (`[2, edges]`), rows (`[nodes, width]`), and a weight for each edge, which may be
+    /// missing: for each node the rows of its sources, combined. 0 for nodes without edges.
+    Spmm(Reduction),
+    /// Exponentials over their sum among those with the same index: values, index, and how many
+    /// there are.
+    EdgeSoftmax,
+    /// Edges without those from a node to itself, then one for each of so many nodes.
+    SelfLoops,
+    /// How many elements of an index are each of so many numbers, as F32.
+    Degree,
+    /// Rows that come in segments, each times a matrix of its own: rows (`[n, in]`), where segments
+    /// begin and the last one ends (`[k + 1]`), matrices (`[k, in, out]`).
+    SegmentMatMul,
+    /// Nodes to the edges of their sampled subgraph and the rows of its nodes. Only an engine with
+    /// a store has a kernel for it.
+    BatchPre,
+}
+
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[allow(missing_docs)]
+        pub enum $name { $($variant),+ }
+
+        impl $name {
+            /// Each of them with its name.
+            pub const ALL: &'static [(Self, &'static str)] = &[$((Self::$variant, $text)),+];
+
+            /// Its name.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+        }
+    };
+}
+
+named! {
+    /// Operations on each element. Not is of Bool, Neg and Abs also of I64, the others of F32 alone.
+    Unary {
+        Abs = "Abs", Erf = "Erf", Exp = "Exp", Log = "Log", Neg = "Neg", Not = "Not",
+        Reciprocal = "Reciprocal", Relu = "Relu", Sigmoid = "Sigmoid", Softplus = "Softplus",
+        Sqrt = "Sqrt", Tanh = "Tanh",
+    }
+}
+
+named! {
+    /// Operations on pairs of elements of one type. Comparisons and And and Or give Bool.
+    Binary {
+        Add = "Add", And = "And", Div = "Div", Equal = "Equal", Greater = "Greater",
+        GreaterOrEqual = "GreaterOrEqual", Less = "Less", LessOrEqual = "LessOrEqual", Max = "Max",
+        Min = "Min", Mul = "Mul", Or = "Or", Pow = "Pow", Sub = "Sub",
+    }
+}
+
+named! {
+    /// How many values become one.
+    Reduction { Sum = "Sum", Mean = "Mean", Max = "Max", Min = "Min" }
+}
+
+impl Binary {
+    /// Whether it is a question, whose answer is Bool.
+    pub fn is_comparison(self) -> bool {
+        use Binary::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual};
+        matches!(self, Equal | Greater | GreaterOrEqual | Less | LessOrEqual)
+    }
+
+    /// Whether it is of Bool.
+    pub fn is_logical(self) -> bool {
+        matches!(self, Self::And | Self::Or)
+    }
+}
+
+impl Op {
+    /// How many values it takes: at least and at most.
+    pub fn inputs(&self) -> (usize, usize) {
+        match self {
+            Self::Unary(_)
+            | Self::Elu { .. }
+            | Self::LeakyRelu { .. }
+            | Self::Cast(_)
+            | Self::Identity
+            | Self::Softmax { .. }
+            | Self::LogSoftmax { .. }
+            | Self::Shape { .. }
+            | Self::Transpose { .. }
+            | Self::ConstantOfShape { .. }
+            | Self::BatchPre => (1, 1),
+            Self::Binary(_)
+            | Self::MatMul
+            | Self::Reshape
+            | Self::Expand
+            | Self::Unsqueeze
+            | Self::Gather { .. }
+            | Self::Compress { .. }
+            | Self::SelfLoops
+            | Self::Degree => (2, 2),
+            Self::Reduce { .. } | Self::Squeeze => (1, 2),
+            Self::Gemm { .. } | Self::Spmm(_) => (2, 3),
+            Self::Where
+            | Self::Range
+            | Self::Scatter(_)
+            | Self::EdgeSoftmax
+            | Self::SegmentMatMul => (3, 3),
+            Self::Slice => (3, 5),
+            Self::Concat { .. } => (1, usize::MAX),
+        }
+    }
+
+    /// How many values it gives.
+    pub fn outputs(&self) -> usize {
+        if *self == Self::BatchPre { 2 } else { 1 }
+    }
+}

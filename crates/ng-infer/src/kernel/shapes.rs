@@ -1,0 +1,63 @@
+//! Types and shapes of what an operation gives, for tensors that are there.
+
+use ng_types::Dtype;
+
+use super::KernelError;
+use super::view::{Data, View};
+use crate::dfg::{Exact, Op, exact, place};
+
+/// More elements than this are an error, not a reason to end the process.
+const ELEMENTS_MAX: usize = 1 << 36;
+
+/// Types and shapes of what `op` gives.
+///
+/// # Errors
+///
+/// What it is given does not fit, or the result would be larger than any memory.
+pub fn shapes(op: &Op, inputs: &[View<'_>]) -> Result<Vec<(Dtype, Vec<usize>)>, KernelError> {
+    let known: Vec<_> = inputs
+        .iter()
+        .map(|view| {
+            let numbers = if let Data::I64(all) = view.data { Some(all) } else { None };
+            (view.dtype(), view.dims, numbers)
+        })
+        .collect();
+    let found = match exact(op, &known).map_err(KernelError::Misfit)? {
+        Some(found) => found,
+        None => vec![told_by_elements(op, inputs)?],
+    };
+    for (_, dims) in &found {
+        let count = dims.iter().try_fold(1_usize, |all, dim| all.checked_mul(*dim));
+        if count.is_none_or(|count| count > ELEMENTS_MAX) {
+            return Err(KernelError::Misfit(format!("a result of shape {dims:?} is too large")));
+        }
+    }
+    Ok(found)
+}
+
+/// Where how much there is depends on the elements.
+fn told_by_elements(op: &Op, inputs: &[View<'_>]) -> Result<Exact, KernelError> {
+    match op {
+        Op::Compress { axis } => {
+            let kept = inputs[1].bool().iter().filter(|is_kept| **is_kept).count();
+            let mut dims = inputs[0].dims.to_vec();
+            match axis {
+                None => dims = vec![kept],
+                Some(axis) => dims[place(*axis, inputs[0].dims.len()).map_err(misfit)?] = kept,
+            }
+            Ok((inputs[0].dtype(), dims))
+        }
+        Op::SelfLoops => {
+            let edges = inputs[0].i64();
+            let (sources, destinations) = edges.split_at(edges.len() / 2);
+            let others = sources.iter().zip(destinations).filter(|(s, d)| s != d).count();
+            Ok((Dtype::I64, vec![2, others + super::scalar::count(&inputs[1])?]))
+        }
+        Op::Range => Ok((inputs[0].dtype(), vec![super::scalar::range_len(inputs)?])),
+        _ => Err(misfit("the shape of the result is not known".to_owned())),
+    }
+}
+
+fn misfit(problem: String) -> KernelError {
+    KernelError::Misfit(problem)
+}

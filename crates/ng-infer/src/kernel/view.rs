@@ -1,0 +1,150 @@
+//! Tensors as kernels see them: dimensions, and elements in row-major order.
+
+use ng_types::Dtype;
+
+use crate::dfg::Elements;
+
+/// A tensor to read.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The length of each dimension.
+    pub dims: &'a [usize],
+    /// As many elements as the lengths say.
+    pub data: Data<'a>,
+}
+
+/// Elements to read.
+#[derive(Clone, Copy, Debug)]
+pub enum Data<'a> {
+    /// Single precision.
+    F32(&'a [f32]),
+    /// Whole numbers.
+    I64(&'a [i64]),
+    /// Flags.
+    Bool(&'a [bool]),
+}
+
+/// A tensor to fill. What is in it before has no meaning.
+#[derive(Debug)]
+pub struct ViewMut<'a> {
+    /// The length of each dimension.
+    pub dims: &'a [usize],
+    /// As many elements as the lengths say.
+    pub data: DataMut<'a>,
+}
+
+/// Elements to fill.
+#[derive(Debug)]
+pub enum DataMut<'a> {
+    /// Single precision.
+    F32(&'a mut [f32]),
+    /// Whole numbers.
+    I64(&'a mut [i64]),
+    /// Flags.
+    Bool(&'a mut [bool]),
+}
+
+impl<'a> View<'a> {
+    /// Of elements in the shape `dims`.
+    pub fn new(dims: &'a [usize], elements: &'a Elements) -> Self {
+        let data = match elements {
+            Elements::F32(all) => Data::F32(all),
+            Elements::I64(all) => Data::I64(all),
+            Elements::Bool(all) => Data::Bool(all),
+        };
+        Self { dims, data }
+    }
+
+    /// The type of an element.
+    pub fn dtype(&self) -> Dtype {
+        match self.data {
+            Data::F32(_) => Dtype::F32,
+            Data::I64(_) => Dtype::I64,
+            Data::Bool(_) => Dtype::Bool,
+        }
+    }
+
+    /// The elements, which are F32.
+    ///
+    /// # Panics
+    ///
+    /// They are not: types are checked before a kernel runs.
+    pub fn f32(&self) -> &'a [f32] {
+        match self.data {
+            Data::F32(all) => all,
+            _ => panic!("f32 expected, {} found", self.dtype().name()),
+        }
+    }
+
+    /// The elements, which are I64.
+    ///
+    /// # Panics
+    ///
+    /// They are not: types are checked before a kernel runs.
+    pub fn i64(&self) -> &'a [i64] {
+        match self.data {
+            Data::I64(all) => all,
+            _ => panic!("i64 expected, {} found", self.dtype().name()),
+        }
+    }
+
+    /// The elements, which are Bool.
+    ///
+    /// # Panics
+    ///
+    /// They are not: types are checked before a kernel runs.
+    pub fn bool(&self) -> &'a [bool] {
+        match self.data {
+            Data::Bool(all) => all,
+            _ => panic!("bool expected, {} found", self.dtype().name()),
+        }
+    }
+}
+
+impl<'a> ViewMut<'a> {
+    /// Of elements in the shape `dims`.
+    pub fn new(dims: &'a [usize], elements: &'a mut Elements) -> Self {
+        let data = match elements {
+            Elements::F32(all) => DataMut::F32(all),
+            Elements::I64(all) => DataMut::I64(all),
+            Elements::Bool(all) => DataMut::Bool(all),
+        };
+        Self { dims, data }
+    }
+
+    /// The elements, which are F32.
+    ///
+    /// # Panics
+    ///
+    /// They are not: types are checked before a kernel runs.
+    pub fn f32(&mut self) -> &mut [f32] {
+        match &mut self.data {
+            DataMut::F32(all) => all,
+            _ => panic!("f32 expected"),
+        }
+    }
+
+    /// The elements, which are I64.
+    ///
+    /// # Panics
+    ///
+    /// They are not: types are checked before a kernel runs.
+    pub fn i64(&mut self) -> &mut [i64] {
+        match &mut self.data {
+            DataMut::I64(all) => all,
+            _ => panic!("i64 expected"),
+        }
+    }
+
+    /// The elements, which are Bool.
+    ///
+    /// # Panics
+    ///
+    /// They are not: types are checked before a kernel runs.
+    pub fn bool(&mut self) -> &mut [bool] {
+        match &mut self.data {
+            DataMut::Bool(all) => all,
+            _ => panic!("bool expected"),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! HolisticGNN's device table and operation table (section 4.2): which devices there are, how much
+//! each is preferred, and which operations each has kernels for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::dfg::Op;
+use crate::kernel::{Kernel, Scalar};
+
+/// Why something cannot be registered.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum RegisterError {
+    /// A kernel is for a device that nobody registered.
+    #[error("there is no device {device:?}; register it first")]
+    NoDevice {
+        /// The device's name.
+        device: String,
+    },
+    /// A kernel is for an operation that graphs do not have.
+    #[error("there is no operation {op:?}")]
+    NoOp {
+        /// The operation's name.
+        op: String,
+    },
+}
+
+/// A kernel for an operation, and the device that it is of.
+#[derive(Clone)]
+pub struct Binding {
+    /// The device's name.
+    pub device: Arc<str>,
+    /// What computes it.
+    pub kernel: Arc<dyn Kernel>,
+}
+
+/// The device table and the operation table. Copies share the kernels.
+///
+/// ```
+/// use std::sync::Arc;
+/// use ng_infer::dfg::{Op, Reduction};
+/// use ng_infer::kernel::Scalar;
+/// use ng_infer::run::Devices;
+/// let mut devices = Devices::default();
+/// devices.register_device("quick", 10);
+/// devices.register_op_definition("SpMM_Mean", "quick", Arc::new(Scalar))?;
+/// let device = |op: &Op| devices.choose(op).map(|binding| binding.device.to_string());
+/// assert_eq!(device(&Op::Spmm(Reduction::Mean)).as_deref(), Some("quick"));
+/// assert_eq!(device(&Op::MatMul).as_deref(), Some("cpu-scalar"));
+/// # Ok::<(), ng_infer::run::RegisterError>(())
+/// ```
+#[derive(Clone)]
+pub struct Devices {
+    priorities: HashMap<Arc<str>, i32>,
+    /// By operation, all that do it, in the order in which they came.
+    kernels: HashMap<String, Vec<Binding>>,
+}
+
+impl Default for Devices {
+    /// The reference device, `cpu-scalar`, with priority 0.
+    fn default() -> Self {
+        let mut this = Self { priorities: HashMap::new(), kernels: HashMap::new() };
+        let device: Arc<str> = Arc::from("cpu-scalar");
+        let kernel: Arc<dyn Kernel> = Arc::new(Scalar);
+        for op in Op::names().filter(|name| name != "BatchPre") {
+            let (device, kernel) = (Arc::clone(&device), Arc::clone(&kernel));
+            this.kernels.entry(op).or_default().push(Binding { device, kernel });
+        }
+        this.priorities.insert(device, 0);
+        this
+    }
+}
+
+impl Devices {
+    /// HolisticGNN's `RegisterDevice`: adds a device, or gives it another priority.
+    pub fn register_device(&mut self, name: &str, priority: i32) {
+        self.priorities.insert(Arc::from(name), priority);
+    }
+
+    /// HolisticGNN's `RegisterOpDefinition`: adds the kernel of a device for an operation, in place
+    /// of the one that it has.
+    ///
+    /// # Errors
+    ///
+    /// There is no such device or operation.
+    pub fn register_op_definition(
+        &mut self,
+        op: &str,
+        device: &str,
+        kernel: Arc<dyn Kernel>,
+    ) -> Result<(), RegisterError> {
+        let Some((device, _)) = self.priorities.get_key_value(device) else {
+            return Err(RegisterError::NoDevice { device: device.to_owned() });
+        };
+        let plain = |name: &str| name.replace('_', "").to_lowercase();
+        let known = Op::names().find(|name| plain(name) == plain(op));
+        let name = known.ok_or_else(|| RegisterError::NoOp { op: op.to_owned() })?;
+        let all = self.kernels.entry(name).or_default();
+        all.retain(|binding| binding.device != *device);
+        all.push(Binding { device: Arc::clone(device), kernel });
+        Ok(())
+    }
+
+    /// The kernel of the device with the highest priority; of equal ones, of the one that came
+    /// first. `None` if no device has one.
+    pub fn choose(&self, op: &Op) -> Option<&Binding> {
+        let all = self.kernels.get(&op.name())?;
+        let priority = |binding: &&Binding| self.priorities.get(&binding.device);
+        // The last of equal ones is the largest, so the first has to be.
+        all.iter().rev().max_by_key(priority)
+    }
+}

@@ -1,0 +1,286 @@
+//! The reference device does what the definitions say, and refuses what does not fit.
+
+#![allow(clippy::expect_used)]
+
+mod common;
+
+use common::{bools, f32s, i64s, run_op, type_of};
+use ng_infer::dfg::{Attribute, Attributes, Binary, Constant, DfgError, Op, Reduction, Unary};
+use ng_infer::run::Devices;
+use ng_types::Dtype;
+
+const INF: f32 = f32::INFINITY;
+
+fn check(op: Op, inputs: &[Constant], wanted: Constant) {
+    let found = run_op(&op, inputs).unwrap_or_else(|error| panic!("{op:?}: {error}"));
+    assert_eq!(found, wanted, "{op:?} of {inputs:?}");
+    // What is said before the run fits what comes out: all of it where elements say nothing.
+    let dfg = common::graph_of(&op, inputs.len());
+    let named = ["a", "b", "c", "d", "e"].into_iter().zip(inputs.iter().map(type_of));
+    if let Ok(types) = dfg.check(&named.collect::<Vec<_>>()) {
+        let last = types.last().expect("the result");
+        assert_eq!(last.dtype, wanted.elements().dtype(), "{op:?}");
+        assert_eq!(last.shape.len(), wanted.dims().len(), "{op:?}");
+        for (dim, found) in last.shape.iter().zip(wanted.dims()) {
+            assert!(dim.number().is_none_or(|n| n == *found as i64), "{op:?}: {dim} and {found}");
+        }
+    }
+}
+
+fn refused(op: Op, inputs: &[Constant], words: &str) {
+    let error = run_op(&op, inputs).expect_err("does not fit").to_string();
+    assert!(error.contains(words), "{op:?}: {error}");
+}
+
+#[test]
+fn elements_by_themselves() {
+    let x = f32s(&[4], &[-2.0, -0.5, 0.0, 3.0]);
+    check(Op::Unary(Unary::Relu), &[x.clone()], f32s(&[4], &[0.0, 0.0, 0.0, 3.0]));
+    let leaky = Op::LeakyRelu { alpha: 0.5 };
+    check(leaky, &[x.clone()], f32s(&[4], &[-1.0, -0.25, 0.0, 3.0]));
+    let elu = f32s(&[4], &[(-2_f32).exp_m1(), (-0.5_f32).exp_m1(), 0.0, 3.0]);
+    check(Op::Elu { alpha: 1.0 }, &[x.clone()], elu);
+    check(Op::Unary(Unary::Abs), &[x], f32s(&[4], &[2.0, 0.5, 0.0, 3.0]));
+    check(Op::Unary(Unary::Neg), &[i64s(&[2], &[3, i64::MIN])], i64s(&[2], &[-3, i64::MIN]));
+    check(Op::Unary(Unary::Not), &[bools(&[2], &[0, 1])], bools(&[2], &[1, 0]));
+    check(Op::Unary(Unary::Sigmoid), &[f32s(&[1], &[0.0])], f32s(&[1], &[0.5]));
+    check(Op::Unary(Unary::Softplus), &[f32s(&[1], &[90.0])], f32s(&[1], &[90.0]));
+    let kept = run_op(&Op::Unary(Unary::Relu), &[f32s(&[1], &[f32::NAN])]).expect("fits");
+    assert!(format!("{kept:?}").contains("NaN"), "ReLU keeps NaN: {kept:?}");
+    refused(Op::Unary(Unary::Exp), &[i64s(&[1], &[1])], "wanted f32, found i64");
+}
+
+#[test]
+fn pairs_broadcast() {
+    let (column, row) = (f32s(&[2, 1], &[1.0, 2.0]), f32s(&[3], &[10.0, 20.0, 30.0]));
+    let sum = f32s(&[2, 3], &[11.0, 21.0, 31.0, 12.0, 22.0, 32.0]);
+    check(Op::Binary(Binary::Add), &[column.clone(), row.clone()], sum);
+    let less = bools(&[2, 3], &[1, 1, 1, 1, 1, 1]);
+    check(Op::Binary(Binary::Less), &[column.clone(), row], less);
+    check(Op::Binary(Binary::Div), &[i64s(&[1], &[-7]), i64s(&[1], &[2])], i64s(&[1], &[-3]));
+    check(
+        Op::Binary(Binary::And),
+        &[bools(&[2], &[1, 1]), bools(&[1], &[0])],
+        bools(&[2], &[0, 0]),
+    );
+    let choice = [bools(&[2, 1], &[1, 0]), f32s(&[1, 2], &[1.0, 2.0]), f32s(&[], &[9.0])];
+    check(Op::Where, &choice, f32s(&[2, 2], &[1.0, 2.0, 9.0, 9.0]));
+    let nothing = f32s(&[0, 3], &[]);
+    check(Op::Binary(Binary::Mul), &[nothing.clone(), f32s(&[1], &[2.0])], nothing);
+    refused(Op::Binary(Binary::Div), &[i64s(&[1], &[1]), i64s(&[1], &[0])], "division by 0");
+    refused(
+        Op::Binary(Binary::Add),
+        &[column, f32s(&[3, 3], &[0.0; 9])],
+        "do not broadcast: 2 and 3",
+    );
+    refused(
+        Op::Binary(Binary::Add),
+        &[f32s(&[1], &[1.0]), i64s(&[1], &[1])],
+        "wanted f32, found i64",
+    );
+}
+
+#[test]
+fn softmax_runs_along_an_axis_and_stands_large_numbers() {
+    let x = f32s(&[2, 2], &[1000.0, 1000.0, 0.0, 1000.0]);
+    check(Op::Softmax { axis: -1 }, &[x.clone()], f32s(&[2, 2], &[0.5, 0.5, 0.0, 1.0]));
+    check(Op::Softmax { axis: 0 }, &[x.clone()], f32s(&[2, 2], &[1.0, 0.5, 0.0, 0.5]));
+    let log = f32s(&[2, 2], &[-(2_f32.ln()), -(2_f32.ln()), -1000.0, 0.0]);
+    check(Op::LogSoftmax { axis: 1 }, &[x.clone()], log);
+    refused(Op::Softmax { axis: 2 }, &[x], "no axis 2 of 2");
+}
+
+#[test]
+fn products_of_matrices() {
+    let a = f32s(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let b = f32s(&[3, 2], &[1.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
+    let product = f32s(&[2, 2], &[4.0, 5.0, 10.0, 11.0]);
+    check(Op::MatMul, &[a.clone(), b.clone()], product.clone());
+    let gemm = |trans_a, trans_b| Op::Gemm { alpha: 1.0, beta: 2.0, trans_a, trans_b };
+    check(gemm(false, false), &[a.clone(), b.clone()], product);
+    let with_bias = f32s(&[2, 2], &[6.0, 9.0, 12.0, 15.0]);
+    check(gemm(false, false), &[a.clone(), b.clone(), f32s(&[2], &[1.0, 2.0])], with_bias);
+    let (turned_a, turned_b) = (
+        f32s(&[3, 2], &[1.0, 4.0, 2.0, 5.0, 3.0, 6.0]),
+        f32s(&[2, 3], &[1.0, 0.0, 1.0, 0.0, 1.0, 1.0]),
+    );
+    let product = f32s(&[2, 2], &[4.0, 5.0, 10.0, 11.0]);
+    check(gemm(true, true), &[turned_a, turned_b], product);
+    let stacks = f32s(&[2, 1, 1], &[2.0, 3.0]);
+    check(Op::MatMul, &[stacks, f32s(&[1, 1], &[5.0])], f32s(&[2, 1, 1], &[10.0, 15.0]));
+    check(Op::MatMul, &[f32s(&[0, 3], &[]), b.clone()], f32s(&[0, 2], &[]));
+    check(Op::MatMul, &[f32s(&[1, 0], &[]), f32s(&[0, 2], &[])], f32s(&[1, 2], &[0.0, 0.0]));
+    refused(Op::MatMul, &[a.clone(), a.clone()], "inner lengths that differ: 3 and 2");
+    refused(Op::MatMul, &[a, f32s(&[3], &[0.0; 3])], "wanted matrices");
+    let segments = [f32s(&[3, 1], &[1.0, 2.0, 3.0]), i64s(&[3], &[0, 0, 3])];
+    let matrices = f32s(&[2, 1, 1], &[7.0, 10.0]);
+    let all = [segments[0].clone(), segments[1].clone(), matrices.clone()];
+    check(Op::SegmentMatMul, &all, f32s(&[3, 1], &[10.0, 20.0, 30.0]));
+    for (wrong, words) in
+        [([0, 2, 2], "of 3 rows"), ([0, 4, 3], "index 4"), ([0, -1, 3], "index -1")]
+    {
+        let all = [segments[0].clone(), i64s(&[3], &wrong), matrices.clone()];
+        refused(Op::SegmentMatMul, &all, words);
+    }
+}
+
+#[test]
+fn reductions_over_axes() {
+    let x = f32s(&[2, 3], &[1.0, 5.0, 3.0, 4.0, 2.0, 6.0]);
+    let reduce = |how, keep_dims| Op::Reduce { how, keep_dims };
+    let axis = |axis| i64s(&[1], &[axis]);
+    check(reduce(Reduction::Sum, true), &[x.clone(), axis(-1)], f32s(&[2, 1], &[9.0, 12.0]));
+    check(reduce(Reduction::Mean, false), &[x.clone(), axis(0)], f32s(&[3], &[2.5, 3.5, 4.5]));
+    check(reduce(Reduction::Max, false), &[x.clone()], f32s(&[], &[6.0]));
+    check(reduce(Reduction::Min, false), &[i64s(&[2], &[3, 2])], i64s(&[], &[2]));
+    let nothing = f32s(&[0, 2], &[]);
+    check(reduce(Reduction::Sum, false), &[nothing.clone(), axis(0)], f32s(&[2], &[0.0, 0.0]));
+    refused(reduce(Reduction::Max, false), &[nothing, axis(0)], "Max of nothing");
+    refused(reduce(Reduction::Sum, false), &[x, axis(2)], "no axis 2 of 2");
+}
+
+#[test]
+fn elements_that_move() {
+    let x = i64s(&[2, 3], &[1, 2, 3, 4, 5, 6]);
+    check(Op::Shape { start: 0, end: None }, &[x.clone()], i64s(&[2], &[2, 3]));
+    check(Op::Shape { start: -1, end: None }, &[x.clone()], i64s(&[1], &[3]));
+    check(Op::Shape { start: 2, end: Some(1) }, &[x.clone()], i64s(&[0], &[]));
+    check(Op::Reshape, &[x.clone(), i64s(&[2], &[-1, 2])], i64s(&[3, 2], &[1, 2, 3, 4, 5, 6]));
+    check(Op::Reshape, &[x.clone(), i64s(&[2], &[0, -1])], x.clone());
+    check(Op::Expand, &[i64s(&[1, 2], &[1, 2]), i64s(&[2], &[2, 1])], i64s(&[2, 2], &[1, 2, 1, 2]));
+    check(Op::Transpose { perm: None }, &[x.clone()], i64s(&[3, 2], &[1, 4, 2, 5, 3, 6]));
+    check(
+        Op::Concat { axis: 1 },
+        &[x.clone(), i64s(&[2, 1], &[7, 8])],
+        i64s(&[2, 4], &[1, 2, 3, 7, 4, 5, 6, 8]),
+    );
+    let one = |n| i64s(&[1], &[n]);
+    check(Op::Slice, &[x.clone(), one(1), one(9), one(1)], i64s(&[2, 2], &[2, 3, 5, 6]));
+    let reversed = [x.clone(), one(-1), one(i64::MIN), one(1), one(-2)];
+    check(Op::Slice, &reversed, i64s(&[2, 2], &[3, 1, 6, 4]));
+    check(Op::Squeeze, &[i64s(&[1, 2, 1], &[1, 2]), one(-1)], i64s(&[1, 2], &[1, 2]));
+    check(Op::Unsqueeze, &[i64s(&[2], &[1, 2]), i64s(&[2], &[0, -1])], i64s(&[1, 2, 1], &[1, 2]));
+    let index = i64s(&[1, 2], &[-1, 0]);
+    check(Op::Gather { axis: 1 }, &[x.clone(), index.clone()], i64s(&[2, 1, 2], &[3, 1, 6, 4]));
+    check(
+        Op::Compress { axis: Some(1) },
+        &[x.clone(), bools(&[2], &[0, 1])],
+        i64s(&[2, 1], &[2, 5]),
+    );
+    check(
+        Op::Compress { axis: None },
+        &[x.clone(), bools(&[5], &[1, 0, 0, 0, 1])],
+        i64s(&[2], &[1, 5]),
+    );
+    check(Op::Range, &[i64s(&[], &[2]), i64s(&[], &[7]), i64s(&[], &[2])], i64s(&[3], &[2, 4, 6]));
+    check(Op::Range, &[i64s(&[], &[2]), i64s(&[], &[0]), i64s(&[], &[1])], i64s(&[0], &[]));
+    check(
+        Op::Range,
+        &[f32s(&[], &[0.0]), f32s(&[], &[1.0]), f32s(&[], &[0.5])],
+        f32s(&[2], &[0.0, 0.5]),
+    );
+    let filled = Op::ConstantOfShape { value: 7.0, dtype: Dtype::I64 };
+    check(filled, &[i64s(&[2], &[1, 2])], i64s(&[1, 2], &[7, 7]));
+    check(Op::Cast(Dtype::I64), &[f32s(&[2], &[-1.9, 2.9])], i64s(&[2], &[-1, 2]));
+    refused(
+        Op::Gather { axis: 1 },
+        &[x.clone(), i64s(&[1], &[3])],
+        "index 3 at place 0 is out of range",
+    );
+    refused(Op::Gather { axis: 1 }, &[x.clone(), i64s(&[1], &[-4])], "index -4 at place 0");
+    refused(
+        Op::Reshape,
+        &[x.clone(), i64s(&[1], &[5])],
+        "numbers of elements that differ: 6 and 5",
+    );
+    refused(Op::Reshape, &[x.clone(), i64s(&[2], &[-2, -3])], "negative");
+    refused(Op::Unsqueeze, &[x.clone(), i64s(&[2], &[0, 0])], "names an axis twice");
+    refused(Op::Slice, &[x.clone(), one(0), one(1), one(0), one(0)], "a step is 0");
+    refused(Op::Range, &[i64s(&[], &[0]), i64s(&[], &[1]), i64s(&[], &[0])], "the step is 0");
+    refused(
+        Op::Compress { axis: Some(0) },
+        &[x, bools(&[3], &[1, 1, 1])],
+        "3 flags for a length of 2",
+    );
+    let huge = Op::ConstantOfShape { value: 0.0, dtype: Dtype::F32 };
+    refused(huge, &[i64s(&[2], &[1 << 40, 1 << 40])], "too large");
+}
+
+#[test]
+fn messages_come_to_their_nodes() {
+    let rows = f32s(&[3, 2], &[1.0, 2.0, 3.0, -4.0, -5.0, 6.0]);
+    let index = i64s(&[3], &[2, 0, 2]);
+    let count = i64s(&[], &[4]);
+    let scatter = |how| (Op::Scatter(how), [rows.clone(), index.clone(), count.clone()]);
+    let wanted = [
+        (Reduction::Sum, [3.0, -4.0, 0.0, 0.0, -4.0, 8.0, 0.0, 0.0]),
+        (Reduction::Mean, [3.0, -4.0, 0.0, 0.0, -2.0, 4.0, 0.0, 0.0]),
+        (Reduction::Max, [3.0, -4.0, 0.0, 0.0, 1.0, 6.0, 0.0, 0.0]),
+        (Reduction::Min, [3.0, -4.0, 0.0, 0.0, -5.0, 2.0, 0.0, 0.0]),
+    ];
+    for (how, wanted) in wanted {
+        let (op, inputs) = scatter(how);
+        check(op, &inputs, f32s(&[4, 2], &wanted));
+    }
+    let edges = i64s(&[2, 3], &[0, 1, 2, 2, 0, 2]);
+    let sums = f32s(&[3, 2], &[3.0, -4.0, 0.0, 0.0, -4.0, 8.0]);
+    check(Op::Spmm(Reduction::Sum), &[edges.clone(), rows.clone()], sums);
+    let weighted = f32s(&[3, 2], &[6.0, -8.0, 0.0, 0.0, 1.0, 2.0]);
+    let weights = f32s(&[3], &[1.0, 2.0, 0.0]);
+    check(Op::Spmm(Reduction::Sum), &[edges.clone(), rows.clone(), weights], weighted);
+    let no_edges = i64s(&[2, 0], &[]);
+    check(Op::Spmm(Reduction::Max), &[no_edges, rows.clone()], f32s(&[3, 2], &[0.0; 6]));
+    check(Op::Degree, &[index.clone(), count.clone()], f32s(&[4], &[1.0, 0.0, 2.0, 0.0]));
+    let loops = i64s(&[2, 4], &[0, 1, 0, 1, 2, 0, 0, 1]);
+    check(Op::SelfLoops, &[i64s(&[2, 3], &[0, 1, 2, 2, 0, 2]), i64s(&[], &[2])], loops);
+    let logits = f32s(&[3, 1], &[500.0, 3.0, 500.0]);
+    let halves = f32s(&[3, 1], &[0.5, 1.0, 0.5]);
+    check(Op::EdgeSoftmax, &[logits, index.clone(), count.clone()], halves);
+    let infinite = f32s(&[2], &[INF, -INF]);
+    check(
+        Op::Scatter(Reduction::Max),
+        &[infinite, i64s(&[2], &[0, 1]), i64s(&[], &[2])],
+        f32s(&[2], &[INF, -INF]),
+    );
+    refused(
+        Op::Spmm(Reduction::Sum),
+        &[i64s(&[2, 1], &[3, 0]), rows.clone()],
+        "index 3 at place 0",
+    );
+    refused(
+        Op::Spmm(Reduction::Sum),
+        &[i64s(&[2, 1], &[0, -1]), rows.clone()],
+        "index -1 at place 0",
+    );
+    refused(
+        Op::Spmm(Reduction::Sum),
+        &[i64s(&[3, 1], &[0; 3]), rows.clone()],
+        "edges are [2, edges]",
+    );
+    refused(
+        Op::Scatter(Reduction::Sum),
+        &[rows.clone(), i64s(&[2], &[0; 2]), count],
+        "differ in length: 3 and 2",
+    );
+    refused(Op::Scatter(Reduction::Sum), &[rows, index, i64s(&[], &[-1])], "-1 is no count");
+}
+
+#[test]
+fn every_operation_is_found_by_its_name_and_served_but_those_of_a_store() {
+    for name in Op::names() {
+        let needs = match name.as_str() {
+            "Cast" => vec![("to".to_owned(), Attribute::Text("i64".to_owned()))],
+            "Concat" => vec![("axis".to_owned(), Attribute::Int(1))],
+            _ => Vec::new(),
+        };
+        let given = Attributes::new("node", &name, needs.into_iter().collect());
+        let op = Op::from_name(given).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(op.name(), name);
+        let again = Op::from_name(Attributes::new("node", &name, op.attributes()));
+        assert_eq!(again, Ok(op.clone()));
+        assert_eq!(Devices::default().choose(&op).is_some(), name != "BatchPre");
+        let strange = [("colour".to_owned(), Attribute::Int(3))].into();
+        let refused = Op::from_name(Attributes::new("node", &name, strange));
+        assert!(matches!(refused, Err(DfgError::Attribute { .. })), "{name}: {refused:?}");
+    }
+}
