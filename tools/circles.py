@@ -101,7 +101,8 @@ class _Crate:
             if tokens[at].kind != "name" or (at and tokens[at - 1].text in {".", "::"}):
                 at += 1
                 continue
-            if text == "use":
+            # Behind a type, `use<..>` names lifetimes.
+            if text == "use" and tokens[at + 1].text != "<":
                 is_public = tokens[at - 1].text in {"pub", ")"} if at else False
                 for route, name in _use_tree(tokens, at + 1, ()):
                     self._bind(module, scope, route, name, is_public)

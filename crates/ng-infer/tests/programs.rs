@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -140,7 +141,7 @@ fn a_run_that_cannot_be_says_why() {
     };
     let [batch, weight] = inputs();
     check(&Devices::default(), &inputs(), "node 1: no device has a kernel for BatchPre");
-    check(&devices(), &[batch.clone()], "input \"Weight\" is missing");
+    check(&devices(), from_ref(&batch), "input \"Weight\" is missing");
     let more = [batch.clone(), weight, ("Wieght", i64s(&[], &[1]))];
     check(&devices(), &more, "the graph has no input \"Wieght\"");
     let wide = [batch, ("Weight", f32s(&[3, 1], &[0.0; 3]))];

@@ -147,7 +147,7 @@ macro_rules! named {
 }
 
 named! {
-    /// Operations on each element. Not is of Bool, Neg and Abs also of I64, the others of F32 alone.
+    /// Operations on each element: Not of Bool, Neg and Abs also of I64, the others of F32 alone.
     Unary {
         Abs = "Abs", Erf = "Erf", Exp = "Exp", Log = "Log", Neg = "Neg", Not = "Not",
         Reciprocal = "Reciprocal", Relu = "Relu", Sigmoid = "Sigmoid", Softplus = "Softplus",

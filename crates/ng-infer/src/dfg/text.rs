@@ -31,25 +31,25 @@ impl Dfg {
         let list = |values: &[Value]| values.iter().map(name).collect::<Vec<_>>().join(", ");
         let given = |value: &Value| !matches!(self.source(*value), Source::Node { .. });
         let inputs: Vec<Value> = self.values().filter(given).collect();
-        let mut text = format!("in={{{}}}\n", list(&inputs));
+        let line = |key: &str, list: String| format!("{key}={{{list}}}\n");
+        let mut text = line("in", list(&inputs));
         for (at, node) in self.nodes().iter().enumerate() {
-            let (inputs, outputs) = (list(&node.inputs), list(&node.outputs));
-            let attributes = node.op.attributes();
             // Writing to a text does not fail.
             let _ = writeln!(text, "{}: {:?}", at + 1, node.op.name());
-            let _ = write!(text, "  in={{{inputs}}}\n  out={{{outputs}}}\n");
+            text += &line("  in", list(&node.inputs));
+            text += &line("  out", list(&node.outputs));
+            let attributes = node.op.attributes();
             if !attributes.is_empty() {
                 let pair = |(name, value): (&String, &Attribute)| {
                     format!("{name:?}={:?}", value.to_string())
                 };
                 let pairs: Vec<String> = attributes.iter().map(pair).collect();
-                let _ = writeln!(text, "  with={{{}}}", pairs.join(", "));
+                text += &line("  with", pairs.join(", "));
             }
         }
         let output = |(name, value): &(String, Value)| format!("{name:?}={:?}", self.name(*value));
         let outputs: Vec<String> = self.outputs().iter().map(output).collect();
-        let _ = writeln!(text, "out={{{}}}", outputs.join(", "));
-        text
+        text + &line("out", outputs.join(", "))
     }
 
     /// Reads the text form.
@@ -100,7 +100,7 @@ impl Parsed {
             self.nodes.push(NamedNode { name, op, ..NamedNode::default() });
             return Ok(());
         }
-        let form = "wanted NUMBER: \"OPERATION\", in={...}, out={...} or with={...}";
+        let form = "wanted NUMBER: \"OPERATION\", or in, out or with, a sign = and {...}";
         let (key, list) = line.split_once('=').ok_or(form)?;
         let (key, items) = (key.trim(), items(list.trim())?);
         // Behind a node that has all it needs, `out` is that of the graph.

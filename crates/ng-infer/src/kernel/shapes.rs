@@ -2,7 +2,8 @@
 
 use ng_types::Dtype;
 
-use super::KernelError;
+use super::error::KernelError;
+use super::numbers::{count, range_len};
 use super::view::{Data, View};
 use crate::dfg::{Exact, Op, exact, place};
 
@@ -51,9 +52,9 @@ fn told_by_elements(op: &Op, inputs: &[View<'_>]) -> Result<Exact, KernelError> 
             let edges = inputs[0].i64();
             let (sources, destinations) = edges.split_at(edges.len() / 2);
             let others = sources.iter().zip(destinations).filter(|(s, d)| s != d).count();
-            Ok((Dtype::I64, vec![2, others + super::scalar::count(&inputs[1])?]))
+            Ok((Dtype::I64, vec![2, others + count(&inputs[1])?]))
         }
-        Op::Range => Ok((inputs[0].dtype(), vec![super::scalar::range_len(inputs)?])),
+        Op::Range => Ok((inputs[0].dtype(), vec![range_len(inputs)?])),
         _ => Err(misfit("the shape of the result is not known".to_owned())),
     }
 }

@@ -1,15 +1,11 @@
 //! Operations on edges: what messages come to.
 
-use super::checked;
+use super::places::checked;
 use super::products::{combine, start};
 use crate::dfg::Reduction;
-use crate::kernel::{KernelError, View, ViewMut};
-
-/// A count that is not negative.
-pub(in crate::kernel) fn count(view: &View<'_>) -> Result<usize, KernelError> {
-    let number = view.i64()[0];
-    usize::try_from(number).map_err(|_| KernelError::Misfit(format!("{number} is not a count")))
-}
+use crate::kernel::error::KernelError;
+use crate::kernel::numbers::count;
+use crate::kernel::view::{View, ViewMut};
 
 /// Combines messages by the index of each; `message(i)` gives the row of message i and a factor.
 fn aggregate<'a>(

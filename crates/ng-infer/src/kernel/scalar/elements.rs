@@ -1,8 +1,9 @@
 //! Each element by itself, and softmax.
 
-use super::{around, axis_of, broadcast_places};
+use super::places::{around, axis_of, broadcast_places};
 use crate::dfg::{Binary, Op, Unary};
-use crate::kernel::{Data, DataMut, KernelError, View, ViewMut};
+use crate::kernel::error::KernelError;
+use crate::kernel::view::{Data, DataMut, View, ViewMut};
 
 pub(super) fn unary(op: &Op, of: &View<'_>, out: &mut ViewMut<'_>) {
     match (of.data, &mut out.data) {

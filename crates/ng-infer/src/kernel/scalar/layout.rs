@@ -1,8 +1,9 @@
 //! Elements that only move.
 
-use super::{around, axis_of, broadcast_places, checked, strided};
+use super::places::{around, axis_of, broadcast_places, checked, strided};
 use crate::dfg::{place, places};
-use crate::kernel::{Data, DataMut, KernelError, View, ViewMut};
+use crate::kernel::error::KernelError;
+use crate::kernel::view::{Data, DataMut, View, ViewMut};
 
 /// Runs a body for the elements of whatever type two tensors have.
 macro_rules! with_elements {
@@ -135,25 +136,6 @@ pub(super) fn compress(
     let lines = (0..before).flat_map(|line| kept.iter().map(move |at| line * len + at));
     copy_from_places(of, out, lines.flat_map(|line| line * behind..(line + 1) * behind));
     Ok(())
-}
-
-/// How many numbers a range has.
-pub(in crate::kernel) fn range_len(inputs: &[View<'_>]) -> Result<usize, KernelError> {
-    let len = match inputs[0].data {
-        Data::I64(_) => {
-            let number = |at: usize| i128::from(inputs[at].i64()[0]);
-            let (start, end, step) = (number(0), number(1), number(2));
-            if step == 0 { f64::NAN } else { (end - start) as f64 / step as f64 }
-        }
-        _ => {
-            let number = |at: usize| f64::from(inputs[at].f32()[0]);
-            (number(1) - number(0)) / number(2)
-        }
-    };
-    if !len.is_finite() {
-        return Err(KernelError::Misfit("the range has no end".to_owned()));
-    }
-    Ok(len.ceil().max(0.0) as usize)
 }
 
 pub(super) fn range(inputs: &[View<'_>], out: &mut ViewMut<'_>) {

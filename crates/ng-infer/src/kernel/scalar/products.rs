@@ -1,8 +1,9 @@
 //! Products of matrices, and reductions over axes.
 
-use super::{broadcast_places, checked, strided};
+use super::places::{broadcast_places, checked, strided};
 use crate::dfg::{Op, Reduction, place};
-use crate::kernel::{Data, DataMut, KernelError, View, ViewMut};
+use crate::kernel::error::KernelError;
+use crate::kernel::view::{Data, DataMut, View, ViewMut};
 
 /// `to = a * b` for matrices of `(m, k)` and `(k, n)`; an element of either is at
 /// `row * strides.0 + column * strides.1`.
