@@ -114,16 +114,12 @@ fn products_of_matrices() {
     check(Op::MatMul, &[f32s(&[1, 0], &[]), f32s(&[0, 2], &[])], f32s(&[1, 2], &[0.0, 0.0]));
     refused(Op::MatMul, &[a.clone(), a.clone()], "inner lengths that differ: 3 and 2");
     refused(Op::MatMul, &[a, f32s(&[3], &[0.0; 3])], "wanted matrices");
-    let segments = [f32s(&[3, 1], &[1.0, 2.0, 3.0]), i64s(&[3], &[0, 0, 3])];
-    let matrices = f32s(&[2, 1, 1], &[7.0, 10.0]);
-    let all = [segments[0].clone(), segments[1].clone(), matrices.clone()];
-    check(Op::SegmentMatMul, &all, f32s(&[3, 1], &[10.0, 20.0, 30.0]));
-    for (wrong, words) in
-        [([0, 2, 2], "of 3 rows"), ([0, 4, 3], "index 4"), ([0, -1, 3], "index -1")]
-    {
-        let all = [segments[0].clone(), i64s(&[3], &wrong), matrices.clone()];
-        refused(Op::SegmentMatMul, &all, words);
-    }
+    let of_kinds = |kinds: [i64; 3]| {
+        let rows = f32s(&[3, 1], &[1.0, 2.0, 3.0]);
+        [rows, i64s(&[3], &kinds), f32s(&[2, 1, 1], &[7.0, 10.0])]
+    };
+    check(Op::SegmentMatmul, &of_kinds([1, 0, 1]), f32s(&[3, 1], &[10.0, 14.0, 30.0]));
+    refused(Op::SegmentMatmul, &of_kinds([1, 2, 1]), "index 2 at place 1 is out of range");
 }
 
 #[test]
@@ -219,6 +215,7 @@ fn messages_come_to_their_nodes() {
         (Reduction::Mean, [3.0, -4.0, 0.0, 0.0, -2.0, 4.0, 0.0, 0.0]),
         (Reduction::Max, [3.0, -4.0, 0.0, 0.0, 1.0, 6.0, 0.0, 0.0]),
         (Reduction::Min, [3.0, -4.0, 0.0, 0.0, -5.0, 2.0, 0.0, 0.0]),
+        (Reduction::Mul, [3.0, -4.0, 1.0, 1.0, -5.0, 12.0, 1.0, 1.0]),
     ];
     for (how, wanted) in wanted {
         let (op, inputs) = scatter(how);
@@ -233,8 +230,7 @@ fn messages_come_to_their_nodes() {
     let no_edges = i64s(&[2, 0], &[]);
     check(Op::Spmm(Reduction::Max), &[no_edges, rows.clone()], f32s(&[3, 2], &[0.0; 6]));
     check(Op::Degree, &[index.clone(), count.clone()], f32s(&[4], &[1.0, 0.0, 2.0, 0.0]));
-    let loops = i64s(&[2, 4], &[0, 1, 0, 1, 2, 0, 0, 1]);
-    check(Op::SelfLoops, &[i64s(&[2, 3], &[0, 1, 2, 2, 0, 2]), i64s(&[], &[2])], loops);
+    check_loops();
     let logits = f32s(&[3, 1], &[500.0, 3.0, 500.0]);
     let halves = f32s(&[3, 1], &[0.5, 1.0, 0.5]);
     check(Op::EdgeSoftmax, &[logits, index.clone(), count.clone()], halves);
@@ -265,6 +261,34 @@ fn messages_come_to_their_nodes() {
         "differ in length: 3 and 2",
     );
     refused(Op::Scatter(Reduction::Sum), &[rows, index, i64s(&[], &[-1])], "-1 is no count");
+}
+
+fn check_loops() {
+    // 0 to 2, 1 to 1, 2 to 0, 1 to 1 again.
+    let edges = i64s(&[2, 4], &[0, 1, 2, 1, 2, 1, 0, 1]);
+    let rows = f32s(&[4, 1], &[1.0, 2.0, 3.0, 4.0]);
+    let kept = i64s(&[2, 2], &[0, 2, 2, 0]);
+    check(Op::RemoveSelfLoops, from_ref(&edges), kept.clone());
+    let both = [edges.clone(), rows.clone()];
+    let dfg = common::graph_of(&Op::RemoveSelfLoopsAttr, 2);
+    let second = dfg.value("1_1").expect("the rows");
+    let mut of_rows = dfg.clone();
+    of_rows.create_out("rows", second).expect("new");
+    let named = [("a", both[0].clone()), ("b", both[1].clone())];
+    let found = ng_infer::run::run(&of_rows, &Devices::default(), &named);
+    assert_eq!(found, Ok(vec![kept, f32s(&[2, 1], &[1.0, 3.0])]));
+    let added = i64s(&[2, 6], &[0, 1, 2, 1, 0, 1, 2, 1, 0, 1, 0, 1]);
+    check(Op::AddSelfLoops, &[edges.clone(), i64s(&[1], &[2])], added);
+    let fill = f32s(&[3, 1], &[9.0, 9.0, 9.0]);
+    let of_nodes = f32s(&[3, 1], &[9.0, 4.0, 9.0]);
+    check(Op::SelfLoopAttr, &[edges.clone(), rows, fill], of_nodes);
+    let weights = f32s(&[4], &[4.0, 1.0, 1.0, 3.0]);
+    // Sums of weights that come in: 1, 4 and 4.
+    let norm = f32s(&[4], &[2.0, 0.25, 0.5, 0.75]);
+    check(Op::GcnNorm, &[edges.clone(), weights.clone(), i64s(&[], &[3])], norm);
+    refused(Op::GcnNorm, &[edges, weights, i64s(&[], &[2])], "index 2 at place 0");
+    let one_way = [i64s(&[2, 1], &[0, 1]), f32s(&[1], &[1.0]), i64s(&[], &[2])];
+    check(Op::GcnNorm, &one_way, f32s(&[1], &[0.0]));
 }
 
 #[test]

@@ -21,7 +21,8 @@ fn normalisation(dfg: &mut Dfg) -> Result<Vec<Value>, DfgError> {
     let one = dfg.create_weight("one", i64s(&[], &[1]))?;
     let shape = dfg.create_op(Op::Shape { start: 0, end: None }, &[x])?[0];
     let nodes = dfg.create_op(Op::Gather { axis: 0 }, &[shape, zero])?[0];
-    let looped = dfg.create_op(Op::SelfLoops, &[edges, nodes])?[0];
+    let looped = dfg.create_op(Op::RemoveSelfLoops, &[edges])?[0];
+    let looped = dfg.create_op(Op::AddSelfLoops, &[looped, nodes])?[0];
     let to = dfg.create_op(Op::Gather { axis: 0 }, &[looped, one])?[0];
     let degree = dfg.create_op(Op::Degree, &[to, nodes])?[0];
     let of_edge = dfg.create_op(Op::Gather { axis: 0 }, &[degree, to])?[0];

@@ -13,33 +13,37 @@ use super::error::DfgError;
 use super::op::{Binary, Op, Reduction, Unary};
 
 /// Those that are alone of their kind.
-const ALONE: [&str; 26] = [
-    "Elu",
-    "LeakyRelu",
-    "Where",
-    "Cast",
-    "Identity",
-    "MatMul",
-    "GEMM",
-    "Softmax",
-    "LogSoftmax",
-    "Shape",
-    "Reshape",
-    "Expand",
-    "Transpose",
-    "Concat",
-    "Slice",
-    "Squeeze",
-    "Unsqueeze",
-    "Gather",
-    "Compress",
-    "Range",
-    "ConstantOfShape",
-    "EdgeSoftmax",
-    "SelfLoops",
-    "Degree",
-    "SegmentMatMul",
+const ALONE: [&str; 30] = [
+    "AddSelfLoops",
     "BatchPre",
+    "Cast",
+    "Compress",
+    "Concat",
+    "ConstantOfShape",
+    "Degree",
+    "EdgeSoftmax",
+    "Elu",
+    "Expand",
+    "GEMM",
+    "Gather",
+    "GcnNorm",
+    "Identity",
+    "LeakyRelu",
+    "LogSoftmax",
+    "MatMul",
+    "Range",
+    "RemoveSelfLoops",
+    "RemoveSelfLoopsAttr",
+    "Reshape",
+    "SegmentMatmul",
+    "SelfLoopAttr",
+    "Shape",
+    "Slice",
+    "Softmax",
+    "Squeeze",
+    "Transpose",
+    "Unsqueeze",
+    "Where",
 ];
 
 impl Op {
@@ -51,7 +55,8 @@ impl Op {
         let families = ["Reduce", "Scatter", "SpMM_"]
             .into_iter()
             .flat_map(|family| Reduction::ALL.iter().map(move |(_, how)| format!("{family}{how}")));
-        alone.chain(unary).chain(binary).chain(families)
+        let named = |name| if name == "ReduceMul" { "ReduceProd".to_owned() } else { name };
+        alone.chain(unary).chain(binary).chain(families.map(named))
     }
 
     /// Its name in files and messages.
@@ -59,6 +64,7 @@ impl Op {
         let name = match self {
             Self::Unary(unary) => unary.name(),
             Self::Binary(binary) => binary.name(),
+            Self::Reduce { how: Reduction::Mul, .. } => "ReduceProd",
             Self::Reduce { how, .. } => return format!("Reduce{}", how.name()),
             Self::Scatter(how) => return format!("Scatter{}", how.name()),
             Self::Spmm(how) => return format!("SpMM_{}", how.name()),
@@ -84,9 +90,13 @@ impl Op {
             Self::Range => "Range",
             Self::ConstantOfShape { .. } => "ConstantOfShape",
             Self::EdgeSoftmax => "EdgeSoftmax",
-            Self::SelfLoops => "SelfLoops",
+            Self::AddSelfLoops => "AddSelfLoops",
+            Self::RemoveSelfLoops => "RemoveSelfLoops",
+            Self::RemoveSelfLoopsAttr => "RemoveSelfLoopsAttr",
+            Self::SelfLoopAttr => "SelfLoopAttr",
+            Self::GcnNorm => "GcnNorm",
             Self::Degree => "Degree",
-            Self::SegmentMatMul => "SegmentMatMul",
+            Self::SegmentMatmul => "SegmentMatmul",
             Self::BatchPre => "BatchPre",
         };
         name.to_owned()
@@ -165,9 +175,13 @@ impl Op {
             "range" => Self::Range,
             "constantofshape" => filled(&mut given)?,
             "edgesoftmax" => Self::EdgeSoftmax,
-            "selfloops" => Self::SelfLoops,
+            "addselfloops" => Self::AddSelfLoops,
+            "removeselfloops" => Self::RemoveSelfLoops,
+            "removeselfloopsattr" => Self::RemoveSelfLoopsAttr,
+            "selfloopattr" => Self::SelfLoopAttr,
+            "gcnnorm" => Self::GcnNorm,
             "degree" => Self::Degree,
-            "segmentmatmul" => Self::SegmentMatMul,
+            "segmentmatmul" => Self::SegmentMatmul,
             "batchpre" => Self::BatchPre,
             name => of_family(name, &mut given)?.ok_or_else(|| DfgError::UnknownOp {
                 node: given.node().to_owned(),
@@ -201,7 +215,8 @@ fn of_family(name: &str, given: &mut Attributes<'_>) -> Result<Option<Op>, DfgEr
     if let Some(how) = reduction("spmm") {
         return Ok(Some(Op::Spmm(how)));
     }
-    let Some(how) = reduction("reduce") else { return Ok(None) };
+    let how = if name == "reduceprod" { Some(Reduction::Mul) } else { reduction("reduce") };
+    let Some(how) = how else { return Ok(None) };
     if given.flag("noop_with_empty_axes")? == Some(true) {
         return Err(given.wrong("noop_with_empty_axes", "only 0 is supported"));
     }

@@ -107,21 +107,31 @@ pub enum Op {
         dtype: Dtype,
     },
     /// Slices of the first input that are combined by the index of the second along axis 0, into
-    /// as many as the third says. Where an index never occurs, the result is 0.
+    /// as many as the third says. Where an index never occurs, the result is 0, or 1 for Mul.
     Scatter(Reduction),
     /// Edges (`[2, edges]`), rows (`[nodes, width]`), and a weight for each edge, which may be
-    /// missing: for each node the rows of its sources, combined. 0 for nodes without edges.
+    /// missing: for each node the rows of its sources, combined. Without edges as above.
     Spmm(Reduction),
     /// Exponentials over their sum among those with the same index: values, index, and how many
     /// there are.
     EdgeSoftmax,
-    /// Edges without those from a node to itself, then one for each of so many nodes.
-    SelfLoops,
+    /// Edges, then one from each of so many nodes to itself.
+    AddSelfLoops,
+    /// Edges without those from a node to itself.
+    RemoveSelfLoops,
+    /// Edges, and a row for each: both without the edges from a node to itself.
+    RemoveSelfLoopsAttr,
+    /// Edges, a row for each, and a row for each node: the latter with those of the edges from a
+    /// node to itself, the last of which stays.
+    SelfLoopAttr,
+    /// Edges, a weight for each, and how many nodes: weights divided by the roots of the sums of
+    /// weights that come to either end (Kipf and Welling 2017); 0 where such a sum is 0.
+    GcnNorm,
     /// How many elements of an index are each of so many numbers, as F32.
     Degree,
-    /// Rows that come in segments, each times a matrix of its own: rows (`[n, in]`), where segments
-    /// begin and the last one ends (`[k + 1]`), matrices (`[k, in, out]`).
-    SegmentMatMul,
+    /// Rows of several kinds, each times the matrix of its kind: rows (`[n, in]`), kinds (`[n]`),
+    /// matrices (`[kinds, in, out]`).
+    SegmentMatmul,
     /// Nodes to the edges of their sampled subgraph and the rows of its nodes. Only an engine with
     /// a store has a kernel for it.
     BatchPre,
@@ -166,7 +176,7 @@ named! {
 
 named! {
     /// How many values become one.
-    Reduction { Sum = "Sum", Mean = "Mean", Max = "Max", Min = "Min" }
+    Reduction { Sum = "Sum", Mean = "Mean", Max = "Max", Min = "Min", Mul = "Mul" }
 }
 
 impl Binary {
@@ -196,6 +206,7 @@ impl Op {
             | Self::Shape { .. }
             | Self::Transpose { .. }
             | Self::ConstantOfShape { .. }
+            | Self::RemoveSelfLoops
             | Self::BatchPre => (1, 1),
             Self::Binary(_)
             | Self::MatMul
@@ -204,7 +215,8 @@ impl Op {
             | Self::Unsqueeze
             | Self::Gather { .. }
             | Self::Compress { .. }
-            | Self::SelfLoops
+            | Self::AddSelfLoops
+            | Self::RemoveSelfLoopsAttr
             | Self::Degree => (2, 2),
             Self::Reduce { .. } | Self::Squeeze => (1, 2),
             Self::Gemm { .. } | Self::Spmm(_) => (2, 3),
@@ -212,7 +224,9 @@ impl Op {
             | Self::Range
             | Self::Scatter(_)
             | Self::EdgeSoftmax
-            | Self::SegmentMatMul => (3, 3),
+            | Self::SelfLoopAttr
+            | Self::GcnNorm
+            | Self::SegmentMatmul => (3, 3),
             Self::Slice => (3, 5),
             Self::Concat { .. } => (1, usize::MAX),
         }
@@ -220,6 +234,9 @@ impl Op {
 
     /// How many values it gives.
     pub fn outputs(&self) -> usize {
-        if *self == Self::BatchPre { 2 } else { 1 }
+        match self {
+            Self::BatchPre | Self::RemoveSelfLoopsAttr => 2,
+            _ => 1,
+        }
     }
 }

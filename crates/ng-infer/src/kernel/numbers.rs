@@ -1,4 +1,4 @@
-//! Single numbers that say how much an operation gives.
+//! What in the elements says how much an operation gives.
 
 use super::error::KernelError;
 use super::view::{Data, View};
@@ -26,4 +26,11 @@ pub(super) fn range_len(inputs: &[View<'_>]) -> Result<usize, KernelError> {
         return Err(KernelError::Misfit("the range has no end".to_owned()));
     }
     Ok(len.ceil().max(0.0) as usize)
+}
+
+/// The places of edges that lead from a node to another.
+pub(super) fn others<'a>(edges: &View<'a>) -> impl Iterator<Item = usize> + use<'a> {
+    let edges = edges.i64();
+    let (sources, destinations) = edges.split_at(edges.len() / 2);
+    (0..sources.len()).filter(move |at| sources[*at] != destinations[*at])
 }

@@ -3,7 +3,7 @@
 use ng_types::Dtype;
 
 use super::error::KernelError;
-use super::numbers::{count, range_len};
+use super::numbers::{others, range_len};
 use super::view::{Data, View};
 use crate::dfg::{Exact, Op, exact, place};
 
@@ -25,7 +25,7 @@ pub fn shapes(op: &Op, inputs: &[View<'_>]) -> Result<Vec<(Dtype, Vec<usize>)>, 
         .collect();
     let found = match exact(op, &known).map_err(KernelError::Misfit)? {
         Some(found) => found,
-        None => vec![told_by_elements(op, inputs)?],
+        None => told_by_elements(op, inputs)?,
     };
     for (_, dims) in &found {
         let count = dims.iter().try_fold(1_usize, |all, dim| all.checked_mul(*dim));
@@ -37,7 +37,7 @@ pub fn shapes(op: &Op, inputs: &[View<'_>]) -> Result<Vec<(Dtype, Vec<usize>)>, 
 }
 
 /// Where how much there is depends on the elements.
-fn told_by_elements(op: &Op, inputs: &[View<'_>]) -> Result<Exact, KernelError> {
+fn told_by_elements(op: &Op, inputs: &[View<'_>]) -> Result<Vec<Exact>, KernelError> {
     match op {
         Op::Compress { axis } => {
             let kept = inputs[1].bool().iter().filter(|is_kept| **is_kept).count();
@@ -46,15 +46,19 @@ fn told_by_elements(op: &Op, inputs: &[View<'_>]) -> Result<Exact, KernelError> 
                 None => dims = vec![kept],
                 Some(axis) => dims[place(*axis, inputs[0].dims.len()).map_err(misfit)?] = kept,
             }
-            Ok((inputs[0].dtype(), dims))
+            Ok(vec![(inputs[0].dtype(), dims)])
         }
-        Op::SelfLoops => {
-            let edges = inputs[0].i64();
-            let (sources, destinations) = edges.split_at(edges.len() / 2);
-            let others = sources.iter().zip(destinations).filter(|(s, d)| s != d).count();
-            Ok((Dtype::I64, vec![2, others + count(&inputs[1])?]))
+        Op::RemoveSelfLoops | Op::RemoveSelfLoopsAttr => {
+            let kept = others(&inputs[0]).count();
+            let mut found = vec![(Dtype::I64, vec![2, kept])];
+            if let Some(rows) = inputs.get(1) {
+                let mut dims = rows.dims.to_vec();
+                dims[0] = kept;
+                found.push((rows.dtype(), dims));
+            }
+            Ok(found)
         }
-        Op::Range => Ok((inputs[0].dtype(), vec![range_len(inputs)?])),
+        Op::Range => Ok(vec![(inputs[0].dtype(), vec![range_len(inputs)?])]),
         _ => Err(misfit("the shape of the result is not known".to_owned())),
     }
 }

@@ -214,9 +214,13 @@ fn of_op(op: &Op, inputs: &[&Known], unknown: &mut Unknown) -> Result<Vec<Known>
         Scatter(_) => rows::scatter(inputs, unknown)?,
         EdgeSoftmax => rows::edge_softmax(inputs)?,
         Spmm(_) => rows::spmm(inputs)?,
-        SelfLoops => rows::self_loops(inputs[0], inputs[1], unknown)?,
+        AddSelfLoops => rows::add_self_loops(inputs[0], inputs[1], unknown)?,
+        RemoveSelfLoops => rows::remove_self_loops(inputs[0], unknown)?,
+        RemoveSelfLoopsAttr => return rows::remove_self_loops_attr(inputs[0], inputs[1], unknown),
+        SelfLoopAttr => rows::self_loop_attr(inputs)?,
+        GcnNorm => rows::gcn_norm(inputs, unknown)?,
         Degree => rows::degree(inputs[0], inputs[1], unknown)?,
-        SegmentMatMul => rows::segment_mat_mul(inputs)?,
+        SegmentMatmul => rows::segment_matmul(inputs)?,
         BatchPre => return rows::batch_pre(inputs[0]),
     };
     Ok(vec![one])

@@ -131,14 +131,55 @@ pub(super) fn spmm(inputs: &[&Known]) -> Result<Known, String> {
     Ok(Known::new(Dtype::F32, rows.shape.clone()))
 }
 
-pub(super) fn self_loops(
+pub(super) fn add_self_loops(
     of: &Known,
     nodes: &Known,
     unknown: &mut Unknown,
 ) -> Result<Known, String> {
+    let all = edges(of)? + count(nodes, unknown)?;
+    Ok(Known::new(Dtype::I64, vec![Dim::from(2), all]))
+}
+
+pub(super) fn remove_self_loops(of: &Known, unknown: &mut Unknown) -> Result<Known, String> {
     edges(of)?;
-    let nodes = count(nodes, unknown)?;
-    Ok(Known::new(Dtype::I64, vec![Dim::from(2), unknown.next() + nodes]))
+    Ok(Known::new(Dtype::I64, vec![Dim::from(2), unknown.next()]))
+}
+
+pub(super) fn remove_self_loops_attr(
+    of: &Known,
+    rows: &Known,
+    unknown: &mut Unknown,
+) -> Result<Vec<Known>, String> {
+    of_edges(&edges(of)?, rows)?;
+    let kept = remove_self_loops(of, unknown)?;
+    let mut shape = rows.shape.clone();
+    shape[0] = kept.shape[1].clone();
+    Ok(vec![kept, Known::new(rows.dtype, shape)])
+}
+
+/// F32 rows, one for each of `edges`.
+fn of_edges(edges: &Dim, rows: &Known) -> Result<(), String> {
+    rows.wants(Dtype::F32)?;
+    let first = rows.shape.first().ok_or("wanted rows, found a number")?;
+    same(edges, first, "edges and rows differ in number").map(drop)
+}
+
+pub(super) fn self_loop_attr(inputs: &[&Known]) -> Result<Known, String> {
+    let (rows, fill) = (inputs[1], inputs[2]);
+    of_edges(&edges(inputs[0])?, rows)?;
+    fill.wants(Dtype::F32)?;
+    fill.wants_rank(rows.rank())?;
+    for (one, other) in rows.shape.iter().zip(&fill.shape).skip(1) {
+        same(one, other, "rows that differ in shape")?;
+    }
+    Ok(Known::new(Dtype::F32, fill.shape.clone()))
+}
+
+pub(super) fn gcn_norm(inputs: &[&Known], unknown: &mut Unknown) -> Result<Known, String> {
+    inputs[1].wants_rank(1)?;
+    of_edges(&edges(inputs[0])?, inputs[1])?;
+    count(inputs[2], unknown)?;
+    Ok(Known::new(Dtype::F32, inputs[1].shape.clone()))
 }
 
 pub(super) fn degree(index: &Known, nodes: &Known, unknown: &mut Unknown) -> Result<Known, String> {
@@ -147,16 +188,13 @@ pub(super) fn degree(index: &Known, nodes: &Known, unknown: &mut Unknown) -> Res
     Ok(Known::new(Dtype::F32, vec![count(nodes, unknown)?]))
 }
 
-pub(super) fn segment_mat_mul(inputs: &[&Known]) -> Result<Known, String> {
-    let (rows, begins, matrices) = (inputs[0], inputs[1], inputs[2]);
+pub(super) fn segment_matmul(inputs: &[&Known]) -> Result<Known, String> {
+    let (rows, matrices) = (inputs[0], inputs[2]);
     rows.wants(Dtype::F32)?;
     rows.wants_rank(2)?;
-    begins.wants(Dtype::I64)?;
-    begins.wants_rank(1)?;
+    indexed(rows, inputs[1])?;
     matrices.wants(Dtype::F32)?;
     matrices.wants_rank(3)?;
-    let segments = matrices.shape[0].clone() + Dim::from(1);
-    same(&begins.shape[0], &segments, "wanted a beginning for each matrix and one end")?;
     same(&rows.shape[1], &matrices.shape[1], "inner lengths that differ")?;
     Ok(Known::new(Dtype::F32, vec![rows.shape[0].clone(), matrices.shape[2].clone()]))
 }

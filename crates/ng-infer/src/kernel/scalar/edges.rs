@@ -4,7 +4,7 @@ use super::places::checked;
 use super::products::{combine, start};
 use crate::dfg::Reduction;
 use crate::kernel::error::KernelError;
-use crate::kernel::numbers::count;
+use crate::kernel::numbers::{count, others};
 use crate::kernel::view::{View, ViewMut};
 
 /// Combines messages by the index of each; `message(i)` gives the row of message i and a factor.
@@ -30,6 +30,7 @@ fn aggregate<'a>(
     }
     for (to, count) in to.chunks_exact_mut(width.max(1)).zip(&counts) {
         match (how, count) {
+            (Reduction::Mul, _) => {}
             (_, 0) => to.fill(0.0),
             (Reduction::Mean, count) => to.iter_mut().for_each(|to| *to /= *count as f32),
             _ => {}
@@ -92,7 +93,7 @@ pub(super) fn softmax(inputs: &[View<'_>], out: &mut ViewMut<'_>) -> Result<(), 
     Ok(())
 }
 
-pub(super) fn self_loops(
+pub(super) fn add_self_loops(
     edges: &View<'_>,
     nodes: &View<'_>,
     out: &mut ViewMut<'_>,
@@ -100,10 +101,61 @@ pub(super) fn self_loops(
     let edges = edges.i64();
     let (sources, destinations) = edges.split_at(edges.len() / 2);
     let nodes = 0..count(nodes)? as i64;
-    let others = || sources.iter().zip(destinations).filter(|(s, d)| s != d);
-    let first = others().map(|(source, _)| *source).chain(nodes.clone());
-    let second = others().map(|(_, destination)| *destination).chain(nodes);
+    let first = sources.iter().copied().chain(nodes.clone());
+    let second = destinations.iter().copied().chain(nodes);
     out.i64().iter_mut().zip(first.chain(second)).for_each(|(to, node)| *to = node);
+    Ok(())
+}
+
+pub(super) fn remove_self_loops(edges: &View<'_>, out: &mut ViewMut<'_>) {
+    let all = edges.i64();
+    let second = all.len() / 2;
+    let kept = others(edges).chain(others(edges).map(|at| second + at));
+    out.i64().iter_mut().zip(kept).for_each(|(to, at)| *to = all[at]);
+}
+
+/// The rows of edges that lead from a node to another.
+pub(super) fn keep_others(edges: &View<'_>, rows: &View<'_>, out: &mut ViewMut<'_>) {
+    let width: usize = rows.dims[1..].iter().product();
+    let from = rows.f32();
+    let places = others(edges).flat_map(|at| at * width..(at + 1) * width);
+    out.f32().iter_mut().zip(places).for_each(|(to, at)| *to = from[at]);
+}
+
+pub(super) fn self_loop_attr(
+    inputs: &[View<'_>],
+    out: &mut ViewMut<'_>,
+) -> Result<(), KernelError> {
+    let (edges, rows, fill) = (inputs[0].i64(), &inputs[1], &inputs[2]);
+    let width: usize = rows.dims[1..].iter().product();
+    let (sources, destinations) = edges.split_at(edges.len() / 2);
+    let (from, to) = (rows.f32(), out.f32());
+    to.copy_from_slice(fill.f32());
+    for (place, (source, destination)) in sources.iter().zip(destinations).enumerate() {
+        if source == destination {
+            let at = checked(*source, place, fill.dims[0])?;
+            to[at * width..(at + 1) * width]
+                .copy_from_slice(&from[place * width..(place + 1) * width]);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn gcn_norm(inputs: &[View<'_>], out: &mut ViewMut<'_>) -> Result<(), KernelError> {
+    let (edges, weights, nodes) = (inputs[0].i64(), inputs[1].f32(), count(&inputs[2])?);
+    let (sources, destinations) = edges.split_at(edges.len() / 2);
+    let mut root = vec![0.0_f32; nodes];
+    for (place, (destination, weight)) in destinations.iter().zip(weights).enumerate() {
+        root[checked(*destination, place, nodes)?] += weight;
+    }
+    for sum in &mut root {
+        *sum = if *sum == 0.0 { 0.0 } else { sum.powf(-0.5) };
+    }
+    for (place, to) in out.f32().iter_mut().enumerate() {
+        let source = checked(sources[place], place, nodes)?;
+        let destination = destinations[place] as usize;
+        *to = root[source] * weights[place] * root[destination];
+    }
     Ok(())
 }
 

@@ -27,6 +27,11 @@ impl Kernel for Scalar {
         outputs: &mut [ViewMut<'_>],
     ) -> Result<(), KernelError> {
         use Op::*;
+        if let (RemoveSelfLoopsAttr, [edges, rows]) = (op, &mut *outputs) {
+            edges::remove_self_loops(&inputs[0], edges);
+            edges::keep_others(&inputs[0], &inputs[1], rows);
+            return Ok(());
+        }
         let [out] = outputs else { return Err(KernelError::NotServed(op.name())) };
         match op {
             Unary(_) | Elu { .. } | LeakyRelu { .. } => elements::unary(op, &inputs[0], out),
@@ -53,10 +58,13 @@ impl Kernel for Scalar {
             Scatter(how) => edges::scatter(*how, inputs, out)?,
             Spmm(how) => edges::spmm(*how, inputs, out)?,
             EdgeSoftmax => edges::softmax(inputs, out)?,
-            SelfLoops => edges::self_loops(&inputs[0], &inputs[1], out)?,
+            AddSelfLoops => edges::add_self_loops(&inputs[0], &inputs[1], out)?,
+            RemoveSelfLoops => edges::remove_self_loops(&inputs[0], out),
+            SelfLoopAttr => edges::self_loop_attr(inputs, out)?,
+            GcnNorm => edges::gcn_norm(inputs, out)?,
             Degree => edges::degree(&inputs[0], out)?,
-            SegmentMatMul => products::segment_mat_mul(inputs, out)?,
-            BatchPre => return Err(KernelError::NotServed(op.name())),
+            SegmentMatmul => products::segment_matmul(inputs, out)?,
+            BatchPre | RemoveSelfLoopsAttr => return Err(KernelError::NotServed(op.name())),
         }
         Ok(())
     }

@@ -88,12 +88,14 @@ pub(super) fn reduce(
                 Reduction::Sum | Reduction::Mean => 0,
                 Reduction::Max => i64::MIN,
                 Reduction::Min => i64::MAX,
+                Reduction::Mul => 1,
             });
             for (x, at) in from.iter().zip(places) {
                 to[at] = match how {
                     Reduction::Sum | Reduction::Mean => to[at].wrapping_add(*x),
                     Reduction::Max => to[at].max(*x),
                     Reduction::Min => to[at].min(*x),
+                    Reduction::Mul => to[at].wrapping_mul(*x),
                 };
             }
             if how == Reduction::Mean {
@@ -118,6 +120,7 @@ pub(super) fn start(how: Reduction) -> f32 {
         Reduction::Sum | Reduction::Mean => 0.0,
         Reduction::Max => f32::NEG_INFINITY,
         Reduction::Min => f32::INFINITY,
+        Reduction::Mul => 1.0,
     }
 }
 
@@ -125,32 +128,25 @@ pub(super) fn start(how: Reduction) -> f32 {
 pub(super) fn combine(how: Reduction, so_far: f32, x: f32) -> f32 {
     match how {
         Reduction::Sum | Reduction::Mean => so_far + x,
+        Reduction::Mul => so_far * x,
         _ if so_far.is_nan() || x.is_nan() => f32::NAN,
         Reduction::Max => so_far.max(x),
         Reduction::Min => so_far.min(x),
     }
 }
 
-pub(super) fn segment_mat_mul(
+pub(super) fn segment_matmul(
     inputs: &[View<'_>],
     out: &mut ViewMut<'_>,
 ) -> Result<(), KernelError> {
-    let (rows, begins, matrices) = (&inputs[0], inputs[1].i64(), &inputs[2]);
-    let (count, k, n) = (rows.dims[0], matrices.dims[1], matrices.dims[2]);
-    let mut at = Vec::with_capacity(begins.len());
-    for (place, begin) in begins.iter().enumerate() {
-        at.push(checked(*begin, place, count + 1)?);
-    }
-    let is_whole = at.first().is_none_or(|first| *first == 0) && at.last() == Some(&count);
-    if !is_whole || !at.is_sorted() {
-        return Err(KernelError::Misfit(format!("segments {begins:?} of {count} rows")));
-    }
+    let (rows, kinds, matrices) = (inputs[0].f32(), inputs[1].i64(), &inputs[2]);
+    let (count, k, n) = (matrices.dims[0], matrices.dims[1], matrices.dims[2]);
     let to = out.f32();
-    for (segment, range) in at.windows(2).enumerate() {
-        let (from, m) = (range[0], range[1] - range[0]);
-        let a = (&rows.f32()[from * k..(from + m) * k], (k, 1));
-        let b = (&matrices.f32()[segment * k * n..(segment + 1) * k * n], (n, 1));
-        product((m, k, n), a, b, &mut to[from * n..(from + m) * n]);
+    for (place, kind) in kinds.iter().enumerate() {
+        let kind = checked(*kind, place, count)?;
+        let row = (&rows[place * k..(place + 1) * k], (k, 1));
+        let matrix = (&matrices.f32()[kind * k * n..(kind + 1) * k * n], (n, 1));
+        product((1, k, n), row, matrix, &mut to[place * n..(place + 1) * n]);
     }
     Ok(())
 }
