@@ -3,3 +3,5 @@
 //! What must not live here: sampling, reading rows, serving.
 
 #![forbid(unsafe_code)]
+
+pub mod onnx;
