@@ -1,13 +1,18 @@
 //! Models that the tests of the ONNX reader start from, built from its own messages.
 //!
 //! What lives here: builders of messages, and two valid models. What must not: damage to them.
-#![allow(dead_code, missing_docs)] // Each user needs a part of it.
+#![allow(dead_code, missing_docs, clippy::expect_used)] // Each user needs a part of it.
 
+pub mod fuzz;
+mod wire;
+
+use ng_infer::onnx::Model;
 use ng_infer::onnx::proto::{
     AttributeProto, DimensionProto, FunctionProto, GraphProto, ModelProto, NodeProto,
     OperatorSetIdProto, StringStringEntryProto, TensorProto, TensorShapeProto, TensorTypeProto,
     TypeProto, ValueInfoProto,
 };
+use prost::Message;
 
 /// Numbers of element types.
 pub const FLOAT: i32 = 1;
@@ -97,8 +102,8 @@ pub fn small() -> ModelProto {
         initializer: vec![raw("w", FLOAT, &[2, 2], &[0; 16])],
         node: vec![
             node("", "MatMul", &["x", "w"], &["xw"]),
-            node("ai.neargraph", "Turn", &["xw"], &["t"]),
-            node("", "Relu", &["t"], &["y"]),
+            node("ai.neargraph", "Turn", &["xw"], &["turned"]),
+            node("", "Relu", &["turned"], &["y"]),
         ],
         ..GraphProto::default()
     };
@@ -189,4 +194,27 @@ pub fn full() -> ModelProto {
         graph.output.push(value("last", FLOAT, &[]));
     }
     model
+}
+
+/// The graph of the small model after a change, refused with all of `words` in the message.
+pub fn refuse_graph(change: impl FnOnce(&mut GraphProto), words: &[&str]) {
+    refuse(|model| change(model.graph.as_mut().expect("a graph")), words);
+}
+
+/// The small model after a change, refused with all of `words` in the message.
+pub fn refuse(change: impl FnOnce(&mut ModelProto), words: &[&str]) {
+    let mut model = small();
+    change(&mut model);
+    refuse_bytes(&model.encode_to_vec(), words);
+}
+
+/// Bytes that are refused with all of `words` in the message.
+pub fn refuse_bytes(bytes: &[u8], words: &[&str]) {
+    let message = match Model::decode(bytes) {
+        Ok(model) => panic!("accepted, expected {words:?}: {model:?}"),
+        Err(error) => error.to_string(),
+    };
+    for word in words {
+        assert!(message.contains(word), "{message:?} does not say {word:?}");
+    }
 }
