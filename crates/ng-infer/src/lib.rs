@@ -2,6 +2,7 @@
 //!
 //! - [`dfg`]: the graph, its operations, its text form, its checks;
 //! - [`kernel`]: what computes an operation, and the reference device;
+//! - [`onnx`]: the reader of model files;
 //! - [`run`]: devices, the choice of kernels, and one run.
 //!
 //! What must not live here: sampling, reading rows, serving.
@@ -10,4 +11,5 @@
 
 pub mod dfg;
 pub mod kernel;
+pub mod onnx;
 pub mod run;

@@ -1,0 +1,115 @@
+//! Why a model file is refused.
+//!
+//! What lives here: the error of the reader and how it quotes names. What must not: checks. The
+//! invariant: names of the file are quoted with escapes and cut, so that a message stays one short
+//! line whatever the file holds.
+
+use std::io;
+
+/// Characters of a name that a message shows at most.
+const SHOWN_CHARS_MAX: usize = 80;
+
+/// A name of the file in quotes, with escapes, cut after 80 characters.
+pub(super) fn quoted(name: &str) -> String {
+    let shown: String = name.chars().take(SHOWN_CHARS_MAX).collect();
+    let cut = if shown.len() < name.len() { "..." } else { "" };
+    format!("{shown:?}{cut}")
+}
+
+/// Why a model file is refused. `place` is a node, a tensor, a value or a function, with its name.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The messages say what the fields are.
+pub enum OnnxError {
+    /// More bytes than the caller allows.
+    #[error(
+        "the model file has {bytes} bytes, at most {limit} are read; move its weights to \
+         external data"
+    )]
+    TooLarge { bytes: u64, limit: u64 },
+    /// The bytes are not what protobuf or ONNX makes.
+    #[error("not an ONNX file: {reason}; export the model again")]
+    NotProtobuf { reason: String },
+    /// More of something than the reader takes.
+    #[error("the model has {count} {what}, at most {limit} are read; export a smaller model")]
+    TooMany { what: &'static str, count: u64, limit: u64 },
+    /// A field that must be there.
+    #[error("{place} has no {what}; export the model again")]
+    Missing { place: String, what: &'static str },
+    /// Another version of the standard operators.
+    #[error("{place} imports opset {found} of the standard operators; export with one of 18 to 22")]
+    Opset { place: String, found: i64 },
+    /// A body with another version than the model.
+    #[error("{place} imports opset {found}, its model {model}; export both with the same one")]
+    FunctionOpset { place: String, found: i64, model: i64 },
+    /// Operators that nobody defines.
+    #[error(
+        "{place} is of domain {domain}, which is neither standard, nor ai.neargraph, nor that of \
+         a function of the file; remove the node or add its function"
+    )]
+    Domain { place: String, domain: String },
+    /// A call of a function that is not there.
+    #[error("{place} calls a function that the file does not define in domain {domain}; add it")]
+    NoFunction { place: String, domain: String },
+    /// Branches and loops.
+    #[error("{place} holds {what}, and control flow is not supported; export without it")]
+    ControlFlow { place: String, what: String },
+    /// Something else that the reader does not know.
+    #[error("{place} has {what}, which is not supported; export without it")]
+    Unsupported { place: String, what: String },
+    /// An element type that the engine does not have.
+    #[error("{place} has elements of type {dtype}, which is not supported; cast it")]
+    Dtype { place: String, dtype: String },
+    /// A shape that cannot be.
+    #[error("{place} has the shape {dims}: {reason}; export the model again")]
+    Dims { place: String, dims: String, reason: &'static str },
+    /// Data that does not fit the shape.
+    #[error("{place} has {found} {unit} of data, its shape needs {expected}; export it again")]
+    DataLength { place: String, unit: &'static str, found: u64, expected: u64 },
+    /// Data in the wrong field, or in two.
+    #[error("{place} keeps its data in {found}, expected {expected}; export the model again")]
+    DataField { place: String, found: String, expected: &'static str },
+    /// An element that its type cannot hold.
+    #[error("{place} has the element {value} at index {index}, which is not a {dtype}")]
+    Element { place: String, index: u64, value: i64, dtype: &'static str },
+    /// A weight that no computation survives.
+    #[error("{place} has {value} at index {index}, and weights must be finite; train again")]
+    NotFinite { place: String, index: u64, value: f64 },
+    /// A name that may lead out of the model's directory.
+    #[error(
+        "{place} has its data in {file}, which is not a plain file name; keep it beside the model"
+    )]
+    ExternalName { place: String, file: String },
+    /// A range that cannot be.
+    #[error("{place} has external data with {reason}; write the external data again")]
+    ExternalRange { place: String, reason: String },
+    /// Two tensors that share bytes.
+    #[error("{first} and {second} overlap in file {file}; write the external data again")]
+    Overlap { first: String, second: String, file: String },
+    /// A range behind the end of its file.
+    #[error("{place} ends at byte {end} of file {file}, which has {len}; restore the file")]
+    OutsideFile { place: String, file: String, end: u64, len: u64 },
+    /// The file beside the model cannot be read.
+    #[error("{place} cannot be read from file {file}: {source}")]
+    Read { place: String, file: String, source: io::Error },
+    /// A name that must be unique.
+    #[error("{place} defines {what} {name} a second time; give each its own name")]
+    DefinedTwice { place: String, what: &'static str, name: String },
+    /// A name without a definition.
+    #[error("{place} needs {what} {name}, which nothing defines; export the model again")]
+    Undefined { place: String, what: &'static str, name: String },
+    /// Nodes that do not stand in topological order.
+    #[error(
+        "{place} reads {name} before {later} makes it; nodes must be in topological order, \
+         without cycles"
+    )]
+    Order { place: String, name: String, later: String },
+    /// An attribute that cannot be.
+    #[error("{place} has the attribute {name} {reason}; export the model again")]
+    Attribute { place: String, name: String, reason: String },
+    /// A function that calls itself.
+    #[error("{place} calls itself through {through}; recursion is not supported")]
+    Recursion { place: String, through: String },
+    /// Functions in functions in functions.
+    #[error("{place} calls {callee}, which calls {deepest}: more than one level; inline one")]
+    CallDepth { place: String, callee: String, deepest: String },
+}
