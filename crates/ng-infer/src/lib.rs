@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod convert;
 pub mod dfg;
 pub mod kernel;
 pub mod onnx;

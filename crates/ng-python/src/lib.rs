@@ -4,6 +4,7 @@
 mod arrays;
 mod catalog;
 mod compiled;
+mod dfg;
 mod direct;
 mod errors;
 mod host;
@@ -40,6 +41,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<compiled::HotSet>()?;
     module.add_class::<compiled::EpochWriter>()?;
     module.add_class::<compiled::EpochFile>()?;
+    module.add_class::<dfg::Dfg>()?;
     module.add_class::<direct::DirectPlan>()?;
     module.add_class::<sim::Trace>()?;
     module.add_class::<importer::Importer>()?;

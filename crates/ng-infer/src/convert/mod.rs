@@ -1,0 +1,97 @@
+//! From model files to dataflow graphs.
+//!
+//! What lives here: which operators of ONNX are which operations, functions of strangers in line,
+//! weights as tensors. What must not: checks of the file, which its reader did. The invariant: what
+//! a file says is done, or the file is refused; nothing of it is left out.
+
+mod adapt;
+mod inline;
+mod weights;
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use crate::dfg::{Dfg, DfgError, Dim, TensorType};
+use crate::onnx::{self, Model, OnnxError, Tensor};
+use inline::Scope;
+pub use weights::widened;
+
+/// Why a model file does not become a graph.
+#[derive(Debug, Error)]
+pub enum ConvertError {
+    /// Its weights cannot be read.
+    #[error(transparent)]
+    Onnx(#[from] OnnxError),
+    /// Its graph is not one.
+    #[error(transparent)]
+    Dfg(#[from] DfgError),
+    /// An operator, or a form of it, that the engine does not have.
+    #[error("{node}: {op}: {problem}")]
+    Unsupported {
+        /// Which node.
+        node: String,
+        /// Its operator.
+        op: String,
+        /// What is not supported.
+        problem: String,
+    },
+    /// A tensor of a type that the engine does not compute with.
+    #[error("{tensor} is of {dtype}; the engine takes f32, f16, bf16, bool and whole numbers")]
+    Dtype {
+        /// Which tensor.
+        tensor: String,
+        /// Its type.
+        dtype: String,
+    },
+}
+
+/// Gives the elements of a tensor of the model, little-endian.
+pub type ReadTensor<'a> = dyn FnMut(&Tensor) -> Result<Vec<u8>, OnnxError> + 'a;
+
+impl Dfg {
+    /// The graph of a model file; `read` gives the elements of its tensors, as
+    /// [`onnx::ExternalFiles`] does.
+    ///
+    /// Narrow weights are widened: the engine computes in f32, and whole numbers are I64.
+    ///
+    /// # Errors
+    ///
+    /// An operator is not supported, a weight cannot be read, or types do not fit.
+    pub fn from_onnx(model: &Model, read: &mut ReadTensor<'_>) -> Result<Self, ConvertError> {
+        let mut dfg = Self::default();
+        for input in &model.graph.inputs {
+            if model.graph.initializers.iter().any(|tensor| tensor.name == input.name) {
+                continue; // A default that the caller cannot see: it is a weight.
+            }
+            dfg.create_in(&input.name, input_type(input)?)?;
+        }
+        for tensor in &model.graph.initializers {
+            let bytes = read(tensor)?;
+            dfg.create_weight(&tensor.name, widened(tensor, &bytes)?)?;
+        }
+        let mut scope = Scope::new(model, read);
+        scope.add(&mut dfg, &model.graph.nodes, "", &BTreeMap::new())?;
+        for output in &model.graph.outputs {
+            let value = dfg.value(&output.name).ok_or_else(|| DfgError::Undefined {
+                node: format!("output {:?}", output.name),
+                value: output.name.clone(),
+            })?;
+            dfg.create_out(&output.name, value)?;
+        }
+        Ok(dfg)
+    }
+}
+
+/// `None` where the file does not say the shape.
+fn input_type(input: &onnx::Value) -> Result<Option<TensorType>, ConvertError> {
+    let dtype = weights::computed(&format!("input {:?}", input.name), input.dtype)?;
+    let Some(dims) = &input.dims else { return Ok(None) };
+    let dim = |(axis, dim): (usize, &onnx::Dim)| match dim {
+        onnx::Dim::Fixed(len) => Dim::from(i64::try_from(*len).unwrap_or(i64::MAX)),
+        onnx::Dim::Symbol(name) => Dim::symbol(name),
+        onnx::Dim::Unknown => Dim::symbol(&format!("{}.{axis}", input.name)),
+    };
+    let shape = dims.iter().enumerate().map(dim).collect();
+    Ok(Some(TensorType { dtype, shape }))
+}
