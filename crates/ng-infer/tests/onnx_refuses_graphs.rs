@@ -153,8 +153,8 @@ fn names_are_defined_once() {
         &["graph \"small\" defines the value \"x\" a second time"],
     );
     twice(
-        |graph| graph.initializer.push(raw("x", FLOAT, &[0], &[])),
-        &["the value \"x\" a second time"],
+        |graph| graph.initializer.push(raw("w", FLOAT, &[0], &[])),
+        &["the value \"w\" a second time"],
     );
     twice(
         |graph| graph.node.push(node("", "Relu", &["x"], &["w"])),
@@ -169,6 +169,12 @@ fn names_are_defined_once() {
     let keys = |model: &mut ModelProto| model.metadata_props = vec![entry("k", ""); 2];
     refuse(keys, &["the metadata key \"k\" a second time"]);
     refuse(|model| model.metadata_props = vec![entry("", "v")], &["no key"]);
+}
+
+#[test]
+fn initializers_that_are_inputs_too_are_refused() {
+    let words = ["input \"x\"", "an initializer as its default value"];
+    refuse_graph(|graph| graph.initializer.push(raw("x", FLOAT, &[0], &[])), &words);
 }
 
 #[test]
