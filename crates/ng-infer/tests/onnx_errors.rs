@@ -20,6 +20,7 @@ fn messages_name_nothing_of_a_face() {
         FunctionOpset { place: text(), found: 20, model: 21 },
         Domain { place: text(), domain: text() },
         NoFunction { place: text(), domain: text() },
+        Call { place: text(), what: "inputs", given: 2, taken: 1 },
         ControlFlow { place: text(), what: text() },
         Unsupported { place: text(), what: text() },
         Dtype { place: text(), dtype: text() },

@@ -9,7 +9,7 @@ use ng_infer::onnx::{INITIALIZERS_MAX, Model, NODES_MAX};
 use onnx_support::{
     FLOAT, attribute, entry, node, opset, raw, refuse, refuse_bytes, refuse_graph, small, value,
 };
-use prost::Message;
+use prost::{Message, encode_length_delimiter};
 
 #[test]
 fn bytes_that_are_not_a_model_are_refused() {
@@ -30,15 +30,33 @@ fn files_larger_than_the_caller_allows_are_refused() {
     assert!(message.contains(&expected), "{message}");
 }
 
+/// A model with a graph with an initializer of these fields.
+fn around_tensor(fields: &[u8]) -> Vec<u8> {
+    let delimited = |key: u8, content: &[u8]| {
+        let mut bytes = vec![key];
+        encode_length_delimiter(content.len(), &mut bytes).expect("room");
+        bytes.extend(content);
+        bytes
+    };
+    delimited(7 << 3 | 2, &delimited(5 << 3 | 2, fields))
+}
+
 #[test]
 fn small_files_that_decode_to_much_memory_are_refused() {
-    // Two bytes each, and more than a hundred in memory.
-    let mut bytes = [0x72, 0x00].repeat(30_000);
-    let message = Model::decode_within(&bytes, 60_000).expect_err("refused").to_string();
-    assert!(message.contains("bytes of decoded messages, at most 240000"), "{message}");
-    bytes.extend([0xFF]);
-    let message = Model::decode_within(&bytes, 60_001).expect_err("refused").to_string();
-    assert!(message.contains("bytes of decoded messages"), "also if malformed: {message}");
+    // Two bytes each, and many times that in memory.
+    let entries = [14 << 3 | 2, 0].repeat(30_000);
+    let strings = around_tensor(&[6 << 3 | 2, 0].repeat(30_000));
+    let unpacked = around_tensor(&[7 << 3, 0].repeat(30_000));
+    // A byte each.
+    let zeros = [vec![7 << 3 | 2, 0xE0, 0xD4, 0x03], vec![0; 60_000]].concat();
+    let packed = around_tensor(&zeros);
+    let behind_group = [vec![0x0B, 0x0C], entries.clone()].concat();
+    let malformed = [entries.clone(), vec![0xFF]].concat();
+    for bytes in [entries, strings, unpacked, packed, behind_group, malformed] {
+        let result = Model::decode_within(&bytes, bytes.len() as u64);
+        let message = result.expect_err("refused").to_string();
+        assert!(message.contains("bytes of decoded messages, at most 240"), "{message}");
+    }
 }
 
 #[test]

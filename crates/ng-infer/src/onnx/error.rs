@@ -53,6 +53,9 @@ pub enum OnnxError {
     /// Branches and loops.
     #[error("{place} holds {what}, and control flow is not supported; export without it")]
     ControlFlow { place: String, what: String },
+    /// A call with more values than its function has.
+    #[error("{place} has {given} {what}, its function {taken}; export the model again")]
+    Call { place: String, what: &'static str, given: usize, taken: usize },
     /// Something else that the reader does not know.
     #[error("{place} has {what}, which is not supported; export without it")]
     Unsupported { place: String, what: String },
