@@ -107,8 +107,14 @@ fn control_flow_is_refused() {
         let words = ["a graph in its attribute \"body\""];
         refuse_graph(|graph| graph.node[0].attribute.push(attribute("body", of)), &words);
     }
-    let hidden = AttributeProto { graphs: vec![vec![]], ..attribute("n", 2) };
-    refuse_graph(|graph| graph.node[0].attribute.push(hidden), &["a graph in its attribute"]);
+    let hidden = [
+        AttributeProto { g: Some(vec![]), ..attribute("n", 2) },
+        AttributeProto { graphs: vec![vec![]], ..attribute("n", 2) },
+    ];
+    for hidden in hidden {
+        let words = ["a graph in its attribute \"n\""];
+        refuse_graph(|graph| graph.node[0].attribute.push(hidden), &words);
+    }
 }
 
 #[test]
