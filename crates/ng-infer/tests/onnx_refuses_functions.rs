@@ -3,7 +3,7 @@
 mod onnx_support;
 
 use ng_infer::onnx::proto::{AttributeProto, FunctionProto, NodeProto};
-use onnx_support::{attribute, function, node, opset, refuse};
+use onnx_support::{attribute, function, node, opset, refuse, refuse_graph};
 
 /// The small model with more functions.
 fn check(functions: &[FunctionProto], words: &[&str]) {
@@ -44,6 +44,14 @@ fn functions_are_defined_once_in_a_domain_of_their_own() {
 #[test]
 fn functions_that_are_not_there_are_refused() {
     check(&[calling("A", "B")], &["node 0 \"at_b\"", "does not define", "\"f\""]);
+}
+
+#[test]
+fn calls_give_and_take_no_more_values_than_the_function_has() {
+    let words = ["node 1 \"at_turned\"", "2 inputs, its function 1"];
+    refuse_graph(|graph| graph.node[1].input.push("x".into()), &words);
+    let words = ["node 1 \"at_turned\"", "2 outputs, its function 1"];
+    refuse_graph(|graph| graph.node[1].output.push("v".into()), &words);
 }
 
 #[test]

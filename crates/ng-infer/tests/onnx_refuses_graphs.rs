@@ -9,7 +9,7 @@ use ng_infer::onnx::{INITIALIZERS_MAX, Model, NODES_MAX};
 use onnx_support::{
     FLOAT, attribute, entry, node, opset, raw, refuse, refuse_bytes, refuse_graph, small, value,
 };
-use prost::Message;
+use prost::{Message, encode_length_delimiter};
 
 #[test]
 fn bytes_that_are_not_a_model_are_refused() {
@@ -30,15 +30,33 @@ fn files_larger_than_the_caller_allows_are_refused() {
     assert!(message.contains(&expected), "{message}");
 }
 
+/// A model with a graph with an initializer of these fields.
+fn around_tensor(fields: &[u8]) -> Vec<u8> {
+    let delimited = |key: u8, content: &[u8]| {
+        let mut bytes = vec![key];
+        encode_length_delimiter(content.len(), &mut bytes).expect("room");
+        bytes.extend(content);
+        bytes
+    };
+    delimited(7 << 3 | 2, &delimited(5 << 3 | 2, fields))
+}
+
 #[test]
 fn small_files_that_decode_to_much_memory_are_refused() {
-    // Two bytes each, and more than a hundred in memory.
-    let mut bytes = [0x72, 0x00].repeat(30_000);
-    let message = Model::decode_within(&bytes, 60_000).expect_err("refused").to_string();
-    assert!(message.contains("bytes of decoded messages, at most 240000"), "{message}");
-    bytes.extend([0xFF]);
-    let message = Model::decode_within(&bytes, 60_001).expect_err("refused").to_string();
-    assert!(message.contains("bytes of decoded messages"), "also if malformed: {message}");
+    // Two bytes each, and many times that in memory.
+    let entries = [14 << 3 | 2, 0].repeat(30_000);
+    let strings = around_tensor(&[6 << 3 | 2, 0].repeat(30_000));
+    let unpacked = around_tensor(&[7 << 3, 0].repeat(30_000));
+    // A byte each.
+    let zeros = [vec![7 << 3 | 2, 0xE0, 0xD4, 0x03], vec![0; 60_000]].concat();
+    let packed = around_tensor(&zeros);
+    let behind_group = [vec![0x0B, 0x0C], entries.clone()].concat();
+    let malformed = [entries.clone(), vec![0xFF]].concat();
+    for bytes in [entries, strings, unpacked, packed, behind_group, malformed] {
+        let result = Model::decode_within(&bytes, bytes.len() as u64);
+        let message = result.expect_err("refused").to_string();
+        assert!(message.contains("bytes of decoded messages, at most 240"), "{message}");
+    }
 }
 
 #[test]
@@ -89,8 +107,14 @@ fn control_flow_is_refused() {
         let words = ["a graph in its attribute \"body\""];
         refuse_graph(|graph| graph.node[0].attribute.push(attribute("body", of)), &words);
     }
-    let hidden = AttributeProto { graphs: vec![vec![]], ..attribute("n", 2) };
-    refuse_graph(|graph| graph.node[0].attribute.push(hidden), &["a graph in its attribute"]);
+    let hidden = [
+        AttributeProto { g: Some(vec![]), ..attribute("n", 2) },
+        AttributeProto { graphs: vec![vec![]], ..attribute("n", 2) },
+    ];
+    for hidden in hidden {
+        let words = ["a graph in its attribute \"n\""];
+        refuse_graph(|graph| graph.node[0].attribute.push(hidden), &words);
+    }
 }
 
 #[test]
@@ -153,8 +177,8 @@ fn names_are_defined_once() {
         &["graph \"small\" defines the value \"x\" a second time"],
     );
     twice(
-        |graph| graph.initializer.push(raw("x", FLOAT, &[0], &[])),
-        &["the value \"x\" a second time"],
+        |graph| graph.initializer.push(raw("w", FLOAT, &[0], &[])),
+        &["the value \"w\" a second time"],
     );
     twice(
         |graph| graph.node.push(node("", "Relu", &["x"], &["w"])),
@@ -169,6 +193,12 @@ fn names_are_defined_once() {
     let keys = |model: &mut ModelProto| model.metadata_props = vec![entry("k", ""); 2];
     refuse(keys, &["the metadata key \"k\" a second time"]);
     refuse(|model| model.metadata_props = vec![entry("", "v")], &["no key"]);
+}
+
+#[test]
+fn initializers_that_are_inputs_too_are_refused() {
+    let words = ["input \"x\"", "an initializer as its default value"];
+    refuse_graph(|graph| graph.initializer.push(raw("x", FLOAT, &[0], &[])), &words);
 }
 
 #[test]

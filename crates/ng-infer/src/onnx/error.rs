@@ -53,6 +53,9 @@ pub enum OnnxError {
     /// Branches and loops.
     #[error("{place} holds {what}, and control flow is not supported; export without it")]
     ControlFlow { place: String, what: String },
+    /// A call with more values than its function has.
+    #[error("{place} has {given} {what}, its function {taken}; export the model again")]
+    Call { place: String, what: &'static str, given: usize, taken: usize },
     /// Something else that the reader does not know.
     #[error("{place} has {what}, which is not supported; export without it")]
     Unsupported { place: String, what: String },
@@ -69,7 +72,10 @@ pub enum OnnxError {
     #[error("{place} keeps its data in {found}, expected {expected}; export the model again")]
     DataField { place: String, found: String, expected: &'static str },
     /// An element that its type cannot hold.
-    #[error("{place} has the element {value} at index {index}, which is not a {dtype}")]
+    #[error(
+        "{place} has the element {value} at index {index}, which is not of type \
+         {dtype}; export it again"
+    )]
     Element { place: String, index: u64, value: i64, dtype: &'static str },
     /// A weight that no computation survives.
     #[error("{place} has {value} at index {index}, and weights must be finite; train again")]
@@ -89,7 +95,7 @@ pub enum OnnxError {
     #[error("{place} ends at byte {end} of file {file}, which has {len}; restore the file")]
     OutsideFile { place: String, file: String, end: u64, len: u64 },
     /// The file beside the model cannot be read.
-    #[error("{place} cannot be read from file {file}: {source}")]
+    #[error("{place} cannot be read from file {file}: {source}; restore the file")]
     Read { place: String, file: String, source: io::Error },
     /// A name that must be unique.
     #[error("{place} defines {what} {name} a second time; give each its own name")]
@@ -107,7 +113,7 @@ pub enum OnnxError {
     #[error("{place} has the attribute {name} {reason}; export the model again")]
     Attribute { place: String, name: String, reason: String },
     /// A function that calls itself.
-    #[error("{place} calls itself through {through}; recursion is not supported")]
+    #[error("{place} calls itself through {through}; recursion is not supported; inline it")]
     Recursion { place: String, through: String },
     /// Functions in functions in functions.
     #[error("{place} calls {callee}, which calls {deepest}: more than one level; inline one")]

@@ -10,7 +10,7 @@ use super::attributes::read_attributes;
 use super::error::{OnnxError, quoted};
 use super::model::{AttributeValue, Function, Model};
 use super::names::{check_unique, required};
-use super::nodes::{Catalog, check_calls, check_references, read_nodes};
+use super::nodes::{Callee, Catalog, check_calls, check_references, read_nodes};
 use super::opsets::{canonical, function_place, read_opsets, standard_opset};
 use super::proto::FunctionProto;
 use super::scan::NODES_MAX;
@@ -75,7 +75,8 @@ fn catalog(functions: &[Function]) -> Result<Catalog<'_>, OnnxError> {
     let mut catalog = Catalog::new();
     for (at, function) in functions.iter().enumerate() {
         let domain = catalog.entry(function.domain.as_str()).or_default();
-        if domain.insert(function.name.as_str(), at).is_some() {
+        let (inputs, outputs) = (function.inputs.len(), function.outputs.len());
+        if domain.insert(function.name.as_str(), Callee { at, inputs, outputs }).is_some() {
             let (place, what) = ("the model".to_owned(), "the function");
             return Err(OnnxError::DefinedTwice { place, what, name: quoted(&function.name) });
         }

@@ -57,8 +57,19 @@ fn read_node(at: usize, node: NodeProto) -> Result<Node, OnnxError> {
     Ok(Node { name, domain, op_type, inputs, outputs, attributes })
 }
 
-/// Functions of the file: by domain, by name, with their index.
-pub(super) type Catalog<'a> = HashMap<&'a str, HashMap<&'a str, usize>>;
+/// A function that nodes may call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Callee {
+    /// Its index in the model.
+    pub(super) at: usize,
+    /// Its number of inputs; a call may leave out the last ones.
+    pub(super) inputs: usize,
+    /// Its number of outputs; a call may leave out the last ones.
+    pub(super) outputs: usize,
+}
+
+/// Functions of the file, by domain, by name.
+pub(super) type Catalog<'a> = HashMap<&'a str, HashMap<&'a str, Callee>>;
 
 /// Checks whose operators the nodes call; returns the functions that they call, in node order.
 pub(super) fn check_calls(nodes: &[Node], catalog: &Catalog<'_>) -> Result<Vec<usize>, OnnxError> {
@@ -66,7 +77,10 @@ pub(super) fn check_calls(nodes: &[Node], catalog: &Catalog<'_>) -> Result<Vec<u
     for (at, node) in nodes.iter().enumerate() {
         let functions = catalog.get(node.domain.as_str());
         match functions.and_then(|functions| functions.get(node.op_type.as_str())) {
-            Some(function) => calls.push(*function),
+            Some(callee) => {
+                check_call(at, node, *callee)?;
+                calls.push(callee.at);
+            }
             None if node.domain.is_empty() || node.domain == OWN_DOMAIN => {}
             None => {
                 let (place, domain) = (node_place(at, node), quoted(&node.domain));
@@ -78,6 +92,20 @@ pub(super) fn check_calls(nodes: &[Node], catalog: &Catalog<'_>) -> Result<Vec<u
         }
     }
     Ok(calls)
+}
+
+/// A call gives and takes no more values than the function has.
+fn check_call(at: usize, node: &Node, callee: Callee) -> Result<(), OnnxError> {
+    let sides = [
+        ("inputs", node.inputs.len(), callee.inputs),
+        ("outputs", node.outputs.len(), callee.outputs),
+    ];
+    match sides.into_iter().find(|(_, given, taken)| given > taken) {
+        Some((what, given, taken)) => {
+            Err(OnnxError::Call { place: node_place(at, node), what, given, taken })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Refuses references to attributes that the function around the nodes does not have.

@@ -3,12 +3,14 @@
 //! What lives here: the order of the checks. What must not: checks of parts. The invariant: bounds
 //! come before decoding, and each part is checked before what refers to it.
 
+use std::collections::HashSet;
+
 use prost::Message;
 
 use super::error::{OnnxError, quoted};
 use super::external::{check_finite, check_overlaps};
 use super::functions::{check_functions, read_function};
-use super::model::{Data, Graph, Model, Tensor};
+use super::model::{Data, Graph, Model, Tensor, Value};
 use super::names::{check_unique, required};
 use super::nodes::{check_references, read_nodes};
 use super::opsets::{read_opsets, standard_opset};
@@ -36,8 +38,9 @@ impl Model {
         Self::decode_within(bytes, FILE_BYTES)
     }
 
-    /// Reads a model file of at most `file_bytes` and at most [`FILE_BYTES_MAX`]. Decoding takes
-    /// at most about [`EXPANSION_MAX`](super::EXPANSION_MAX) times as much memory.
+    /// Reads a model file of at most `file_bytes` and at most [`FILE_BYTES_MAX`]. The decoded
+    /// messages take at most [`EXPANSION_MAX`](super::EXPANSION_MAX) times as much memory, and the
+    /// spare room of growing vectors may double that.
     ///
     /// # Errors
     /// An [`OnnxError`] for the first thing that is refused.
@@ -103,6 +106,7 @@ fn read_graph(graph: GraphProto) -> Result<Graph, OnnxError> {
     let outputs = outputs.collect::<Result<Vec<_>, _>>()?;
     let initializers = graph.initializer.into_iter().map(read_initializer);
     let initializers = initializers.collect::<Result<Vec<_>, _>>()?;
+    check_defaults(&inputs, &initializers)?;
     let nodes = read_nodes(graph.node, &place)?;
     check_references(&nodes, &[].into())?;
     let wanted = || outputs.iter().map(|value| value.name.as_str());
@@ -111,6 +115,20 @@ fn read_graph(graph: GraphProto) -> Result<Graph, OnnxError> {
     let given = given.chain(initializers.iter().map(|tensor| tensor.name.as_str()));
     check_order(&nodes, given, wanted(), &place)?;
     Ok(Graph { name, inputs, outputs, initializers, nodes })
+}
+
+/// ONNX lets an initializer be the default value of an input, which old exporters did with all of
+/// them. Then the weights are not constant, so it is refused.
+fn check_defaults(inputs: &[Value], initializers: &[Tensor]) -> Result<(), OnnxError> {
+    let names: HashSet<&str> = initializers.iter().map(|tensor| tensor.name.as_str()).collect();
+    match inputs.iter().find(|input| names.contains(input.name.as_str())) {
+        Some(input) => {
+            let place = format!("input {}", quoted(&input.name));
+            let what = "an initializer as its default value".to_owned();
+            Err(OnnxError::Unsupported { place, what })
+        }
+        None => Ok(()),
+    }
 }
 
 /// Reads an initializer. One of several elements is a weight, and weights are finite; a scalar may

@@ -11,7 +11,7 @@
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ng_infer::onnx::{Data, Model, OnnxError};
+use ng_infer::onnx::{Data, ExternalFiles, Graph, Model, OnnxError, Range};
 use ng_testing::Random;
 use prost::Message;
 
@@ -22,6 +22,9 @@ use super::{full, small};
 const CORPUS_MAX: usize = 512;
 /// Bytes of a message at most.
 const MESSAGE_BYTES_MAX: usize = 4096;
+
+/// Bytes of each file beside a model.
+const FILE_BYTES: u64 = 64;
 
 /// What a run did.
 #[derive(Debug, Default)]
@@ -101,7 +104,27 @@ fn check(result: &Result<Model, OnnxError>) {
             return;
         }
     };
-    let graph = &model.graph;
+    check_graph(&model.graph);
+    check_files(model);
+}
+
+/// Weights are read inside files of any length, or refused.
+fn check_files(model: &Model) {
+    let read = |range: &Range, into: &mut [u8]| {
+        assert_eq!(into.len() as u64, range.length);
+        assert!(range.offset + range.length <= FILE_BYTES);
+        Ok(())
+    };
+    if let Ok(mut files) = ExternalFiles::new(model, |_| Ok(FILE_BYTES), read) {
+        for tensor in &model.graph.initializers {
+            let bytes = files.bytes(tensor).map(|bytes| bytes.len() as u64);
+            assert_eq!(bytes.ok(), Some(tensor.bytes_len()), "zeros are finite");
+        }
+    }
+}
+
+/// Values are defined before they are read, and data fits its shape.
+fn check_graph(graph: &Graph) {
     let mut defined: HashSet<&str> = graph.inputs.iter().map(|value| value.name.as_str()).collect();
     for tensor in &graph.initializers {
         assert!(defined.insert(&tensor.name), "{}", tensor.name);
