@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from neargraph.loader.minibatch import MiniBatch
     from neargraph.loader.neighbor import NeighborLoader
     from neargraph.loader.sampler import NeighborSampler
+    from neargraph.modelfile import export as export
     from neargraph.snapshot import Snapshot
     from neargraph.store import Store, open
     from neargraph.tuning import tune_process
@@ -39,6 +40,7 @@ _LAZY = {
     "Snapshot": "neargraph.snapshot",
     "SparseRows": "neargraph.dtypes",
     "Store": "neargraph.store",
+    "export": "neargraph.modelfile",
     "from_pyg": "neargraph.importers",
     "nn": "neargraph.nn",
     "open": "neargraph.store",
