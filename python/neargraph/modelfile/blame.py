@@ -40,16 +40,16 @@ def line_of_node(node: Any) -> str:
 
 
 def cause_of(error: BaseException) -> str:
-    """The first line of the innermost cause that says something."""
-    texts = []
+    """What the innermost cause says: its first line, and the lines of a list below it."""
+    said = type(error).__name__
     link: BaseException | None = error
     while link is not None:
-        texts.append(
-            f"{type(link).__name__}: {str(link).strip().splitlines()[0]}" if str(link) else ""
-        )
+        lines = [line.strip() for line in str(link).splitlines() if line.strip()]
+        if lines:
+            listed = [line for line in lines[1:] if line.startswith("- ")]
+            said = f"{type(link).__name__}: {' '.join([lines[0], *listed])}"
         link = link.__cause__
-    found = [text for text in texts if text]
-    return found[-1] if found else type(error).__name__
+    return said
 
 
 def _traces(error: BaseException) -> list[TracebackType]:

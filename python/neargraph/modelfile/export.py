@@ -104,7 +104,10 @@ def _checked(file: Path, wanted: Wanted, names: Sequence[str]) -> tuple[str | No
         return None, 0.0
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    try:
+        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise ExportFailed(f"onnxruntime cannot run the model: {error}") from error
     taken = {entry.name for entry in session.get_inputs()}
 
     def run(values: Sequence[Any]) -> Sequence[Any]:

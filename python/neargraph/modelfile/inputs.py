@@ -44,7 +44,9 @@ class Inputs:
                 keys = [_key(part) for part in path]
                 self.names.append(_joined(arguments[keys[0]], keys[1:]))
                 self.values.append(leaf)
-                self._keys.append(keys[-1] if len(keys) > 1 else None)
+                # Places in a list say nothing of types.
+                of_type = len(keys) > 1 and not isinstance(keys[-1], int)
+                self._keys.append(keys[-1] if of_type else None)
                 self.counts.append(_counts(leaf, self._keys[-1]))
         self._places = [i for i, (_, leaf) in enumerate(leaves) if _is_input(leaf)]
         self._check()
@@ -74,15 +76,16 @@ class Inputs:
 
     @property
     def node_counts(self) -> set[Count]:
-        """First sizes of tables of floats; without dictionaries, that of the first table alone."""
-        found = [
-            counts[0]
-            for value, counts in zip(self.values, self.counts, strict=True)
-            if isinstance(value, Tensor) and value.is_floating_point() and value.dim() > 1
-        ]
-        plain = [count for count in found if count[0] is None]
-        keyed = {count for count in found if count[0] is not None and _ends(count[0]) is None}
-        return keyed | set(plain[:1])
+        """First sizes of tables of a node type; without types, that of the first table alone.
+
+        Where no argument is a table of floats, such as ``x``, the first ids count as one.
+        """
+        found = zip(self.values, self.counts, strict=True)
+        rows = [(value, counts[0]) for value, counts in found if 0 in counts]
+        tables = [n for value, n in rows if value.is_floating_point() and value.dim() > 1]
+        of_types = {n for n in tables if n[0] is not None and _ends(n[0]) is None}
+        plain = [n for n in (*tables, *(n for _, n in rows)) if n[0] is None]
+        return of_types | set(plain[:1])
 
     def count_names(self) -> dict[Count, str]:
         """A name for each count, such as ``nodes`` or ``edges_a__to__b``."""
