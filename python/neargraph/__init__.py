@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from neargraph.loader.minibatch import MiniBatch
     from neargraph.loader.neighbor import NeighborLoader
     from neargraph.loader.sampler import NeighborSampler
-    from neargraph.modelfile import export as export
     from neargraph.snapshot import Snapshot
     from neargraph.store import Store, open
     from neargraph.tuning import tune_process

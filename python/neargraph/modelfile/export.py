@@ -7,6 +7,7 @@ gets its name after every comparison, so a file that exists gave what the model 
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,24 @@ import torch
 from torch import nn
 
 from neargraph.exceptions import ExportFailed
+from neargraph.reader import Reader
 
 from .comparing import Wanted
+from .functions import DOMAIN
 from .inputs import Inputs, output_names
 from .refusals import refuse_unfit
 from .result import Exported
+from .sampling import described, sampled
 from .tracing import onnx_model, traced
 from .writing import write
 
 
 def export(
     model: nn.Module,
-    example: Sequence[Any],
+    example: Reader | Sequence[Any],
     path: str | os.PathLike[str],
     *,
+    fanouts: Any = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Exported:
     """Writes a trained model, so that it can be served without torch and without its Python code.
@@ -40,13 +45,16 @@ def export(
 
     Args:
         model: The model in evaluation mode, on the CPU.
-        example: Arguments of the model: tensors, dictionaries of tensors by type, integers. In
-            order of PyG: ``x`` [n, width], ``edge_index`` [2, e], and what else the model takes,
-            with n and e at least 2 and not equal. Sizes that are equal are taken for the same
-            count.
+        example: The open store that the model was trained on, from which a small batch is sampled
+            for the arguments of ``forward`` without a default. Or the arguments: tensors,
+            dictionaries of tensors by type, integers, such as ``x`` [n, width] and ``edge_index``
+            [2, e], with n and e at least 2 and not equal. Sizes that are equal are taken for the
+            same count.
         path: A path that ends in ``.ngm`` becomes a zip archive, another one a folder. It has
             ``model.onnx``, ``model.safetensors`` and ``manifest.json`` with the SHA-256 of both.
-        metadata: Kept in the file by name, as JSON: fanouts, names of tensors, hash of the schema.
+        fanouts: Neighbours per node and hop, as of `NeighborLoader`: kept in the file, and needed
+            with a store, whose schema is kept as a hash.
+        metadata: More to keep in the file by name, as JSON.
 
     Returns:
         What was written and how it was compared.
@@ -56,9 +64,11 @@ def export(
 
     Example:
         >>> model.eval()                                                # doctest: +SKIP
+        >>> ng.export(model, store, "sage.ngm", fanouts=[25, 10])       # doctest: +SKIP
         >>> ng.export(model, (x, edge_index), "sage.ngm")               # doctest: +SKIP
     """
     refuse_unfit(model)
+    example, said = _example(model, example, fanouts)
     inputs = Inputs(model, example)
     wanted = Wanted(model, inputs)
     with torch.no_grad():
@@ -67,33 +77,38 @@ def export(
     run = program.module()
     largest = wanted.largest_difference(lambda values: run(*values), "the traced program")
     proto = onnx_model(program, inputs, outputs)
-    for name, value in (metadata or {}).items():
+    for name, value in (said | dict(metadata or {})).items():
         proto.metadata_props.add(key=f"neargraph.{name}", value=json.dumps(value))
-    num_nodes = len(proto.graph.node)
-    checks: list[tuple[str | None, float]] = []
-
-    def check(file: Path) -> None:
-        checks.append(_checked(file, wanted, inputs.names))
-
-    write(proto, Path(path), check)
-    ((runtime, difference),) = checks
-    notes = wanted.notes
-    if runtime is None:
-        notes = [*notes, "onnxruntime is not installed, so the file was not run"]
-    return Exported(
+    result = Exported(
         path=Path(path),
         inputs=tuple(inputs.names),
         outputs=tuple(outputs),
-        num_nodes=num_nodes,
-        functions=tuple(sorted({f.name for f in proto.functions if f.domain == "ai.neargraph"})),
-        largest_difference=max(largest, difference),
-        checked_in=runtime,
-        notes=tuple(notes),
+        num_nodes=len(proto.graph.node),
+        functions=tuple(sorted({f.name for f in proto.functions if f.domain == DOMAIN})),
+        largest_difference=largest,
+        checked_in=None,
+        notes=tuple(wanted.notes),
     )
+    checked: list[Exported] = []
+    write(proto, Path(path), lambda file: checked.append(_checked(file, wanted, result)))
+    return checked[0]
 
 
-def _checked(file: Path, wanted: Wanted, names: Sequence[str]) -> tuple[str | None, float]:
-    """Checks a file by onnx, and runs it where onnxruntime is installed."""
+def _example(
+    model: nn.Module, example: Reader | Sequence[Any], fanouts: Any
+) -> tuple[Sequence[Any], dict[str, Any]]:
+    """The arguments of the model, and what the file says of them."""
+    if not isinstance(example, Reader):
+        return example, {} if fanouts is None else {"fanouts": fanouts}
+    if fanouts is None:
+        raise ExportFailed(
+            "a store needs fanouts, the neighbours per node and hop: give fanouts=[25, 10]"
+        )
+    return sampled(model, example, fanouts), described(example, fanouts)
+
+
+def _checked(file: Path, wanted: Wanted, result: Exported) -> Exported:
+    """The result of a file that the checker of onnx takes, and that onnxruntime runs if there."""
     try:
         onnx.checker.check_model(file, full_check=True)
     except Exception as error:
@@ -101,7 +116,8 @@ def _checked(file: Path, wanted: Wanted, names: Sequence[str]) -> tuple[str | No
     try:
         import onnxruntime
     except ImportError:
-        return None, 0.0
+        unchecked = "onnxruntime is not installed, so the file was not run"
+        return replace(result, notes=(*result.notes, unchecked))
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     try:
@@ -113,10 +129,12 @@ def _checked(file: Path, wanted: Wanted, names: Sequence[str]) -> tuple[str | No
     def run(values: Sequence[Any]) -> Sequence[Any]:
         feed = {
             name: torch.as_tensor(value).numpy()
-            for name, value in zip(names, values, strict=True)
+            for name, value in zip(result.inputs, values, strict=True)
             if name in taken
         }
         found: Sequence[Any] = session.run(None, feed)
         return found
 
-    return "onnxruntime", wanted.largest_difference(run, "the model file in onnxruntime")
+    difference = wanted.largest_difference(run, "the model file in onnxruntime")
+    largest = max(difference, result.largest_difference)
+    return replace(result, checked_in="onnxruntime", largest_difference=largest)

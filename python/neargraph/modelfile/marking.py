@@ -22,7 +22,7 @@ from torch_geometric.nn.conv import gcn_conv
 from torch_geometric.utils import loop
 
 from . import ops
-from .replaced import FORWARDS
+from .replaced import REPLACED
 
 # Versions of PyG (major.minor) whose helpers were compared with `ops.py`.
 TESTED_VERSIONS = ("2.8",)
@@ -70,9 +70,9 @@ def _put(helpers: dict[int, Callable[..., Any]], undo: list[tuple[Any, str, Any]
             if id(value) in helpers and not name.startswith("__"):
                 undo.append((module, name, value))
                 setattr(module, name, helpers[id(value)])
-    for layer, forward in FORWARDS.items():
-        undo.append((layer, "forward", layer.forward))
-        layer.forward = forward
+    for layer, name, value in REPLACED:
+        undo.append((layer, name, getattr(layer, name)))
+        setattr(layer, name, value)
 
 
 def _helpers() -> dict[int, Callable[..., Any]]:

@@ -12,6 +12,8 @@ from torch.nn import functional
 from torch_geometric.nn import HeteroDictLinear, HeteroLinear, RGCNConv
 from torch_geometric.nn.aggr import MultiAggregation
 
+from neargraph.nn import GraphSAGE
+
 from . import ops
 
 
@@ -68,10 +70,12 @@ def multi_aggregation(
     return out
 
 
-# What `marking.py` puts in the place of `forward`.
-FORWARDS: dict[Any, Any] = {
-    HeteroLinear: hetero_linear,
-    HeteroDictLinear: hetero_dict_linear,
-    RGCNConv: rgcn,
-    MultiAggregation: multi_aggregation,
-}
+# What `marking.py` puts in place: (class, attribute, value).
+REPLACED: list[tuple[Any, str, Any]] = [
+    (HeteroLinear, "forward", hetero_linear),
+    (HeteroDictLinear, "forward", hetero_dict_linear),
+    (RGCNConv, "forward", rgcn),
+    (MultiAggregation, "forward", multi_aggregation),
+    # Messages instead of a sparse product, which sorts edges that are not sorted.
+    (GraphSAGE, "fused", False),
+]
