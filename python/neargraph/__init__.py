@@ -39,6 +39,7 @@ _LAZY = {
     "Snapshot": "neargraph.snapshot",
     "SparseRows": "neargraph.dtypes",
     "Store": "neargraph.store",
+    "export": "neargraph.modelfile",
     "from_pyg": "neargraph.importers",
     "nn": "neargraph.nn",
     "open": "neargraph.store",

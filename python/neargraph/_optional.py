@@ -20,3 +20,19 @@ def torch_for(what: str, instead: str = "") -> Iterator[None]:
             f"{what} needs torch and PyG ({missing.name} is missing): "
             f"pip install 'neargraph[torch]'{instead}"
         ) from missing
+
+
+@contextmanager
+def onnx_for(what: str) -> Iterator[None]:
+    """Within it the packages of ONNX are imported; the error says that `what` needs them.
+
+    Raises:
+        MissingDependency: One of them is not installed.
+    """
+    try:
+        yield
+    except ImportError as missing:
+        raise MissingDependency(
+            f"{what} needs onnx and onnxscript ({missing.name} is missing): "
+            "pip install 'neargraph[export]'"
+        ) from missing

@@ -16,6 +16,7 @@ __all__ = [
     "CompiledMismatch",
     "CompiledOutdated",
     "EdgeNotFound",
+    "ExportFailed",
     "ImportFailed",
     "IoFailed",
     "LogDamaged",
@@ -171,6 +172,13 @@ class ImportFailed(NeargraphError, ValueError):
         refused = (note for note in self.notes if not note["requested"])
         listed = "; ".join("[{code}] {where}: {message}".format(**note) for note in refused)
         return super().with_advice(words) + (f": {listed}" if listed else "")
+
+
+class ExportFailed(NeargraphError, ValueError):
+    """A model cannot be written as a model file; the message names the layer or the line.
+
+    Nothing is left behind.
+    """
 
 
 class UnsupportedArgument(NeargraphError, ValueError):

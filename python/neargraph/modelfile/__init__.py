@@ -1,0 +1,20 @@
+"""Trained PyG models as model files: this package writes them and never serves them.
+
+This module is a list of names. The package needs torch, PyG, onnx and onnxscript; with onnxruntime
+it also runs what it wrote before the file gets its name.
+"""
+
+from neargraph._optional import onnx_for, torch_for
+
+with torch_for("neargraph.export"):
+    import torch  # noqa: F401
+    import torch_geometric  # noqa: F401
+
+with onnx_for("neargraph.export"):
+    import onnx  # noqa: F401
+    import onnxscript  # noqa: F401
+
+from .export import export
+from .result import Exported
+
+__all__ = ["Exported", "export"]

@@ -1,0 +1,106 @@
+"""Whether a traced program and a model file give what the model gives, at several sizes.
+
+The bound is that of the engine: 1e-5 times the largest value of the output, or times 1. The
+invariant: nothing is named as compared that was not run.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from neargraph.exceptions import ExportFailed
+
+from .inputs import Count, Flat, Inputs
+
+BOUND = 1e-5
+
+Run = Callable[[Sequence[Any]], Sequence[Any]]
+
+
+def cases(inputs: Inputs) -> list[tuple[str, list[Any]]]:
+    """(what it is, flat values) of the example, a larger one, a smaller one, and one without edges.
+
+    Example:
+        >>> [name for name, _ in cases(inputs)]                         # doctest: +SKIP
+        ['example', 'larger', 'smaller', 'no edges']
+    """
+    known = list(inputs.count_names())
+    larger = {count: count[1] + count[1] // 2 + 3 + i for i, count in enumerate(known)}
+    smaller = {count: max(2, count[1] // 3) + i for i, count in enumerate(known)}
+    no_edges: dict[Count, int] = {
+        count: 0 if _is_of_edges(inputs, count) else size for count, size in smaller.items()
+    }
+    return [
+        ("example", inputs.values),
+        ("larger", inputs.resized(larger, seed=1)),
+        ("smaller", inputs.resized(smaller, seed=2)),
+        ("no edges", inputs.resized(no_edges, seed=3)),
+    ]
+
+
+def _is_of_edges(inputs: Inputs, count: Count) -> bool:
+    return count in inputs.edge_counts
+
+
+class Wanted:
+    """What the model gives for each case; cases that the model itself refuses are in `notes`."""
+
+    def __init__(self, model: nn.Module, inputs: Inputs) -> None:
+        flat = Flat(model, inputs).eval()
+        self.cases: list[tuple[str, list[Any], tuple[Tensor, ...]]] = []
+        self.notes: list[str] = []
+        for name, values in cases(inputs):
+            try:
+                with torch.no_grad():
+                    self.cases.append((name, values, flat(*values)))
+            except Exception as error:
+                if name == "example":
+                    raise ExportFailed(f"the model fails on the example: {error}") from error
+                self.notes.append(f"{name}: not compared, the model itself fails: {error}")
+
+    def largest_difference(self, run: Run, what: str) -> float:
+        """The largest difference of all cases, relative to the largest value or to 1.
+
+        Raises:
+            ExportFailed: It is above `BOUND`, or `run` fails.
+        """
+        return max(self._difference(run, what, *case) for case in self.cases)
+
+    def _difference(
+        self, run: Run, what: str, name: str, values: list[Any], wanted: Sequence[Tensor]
+    ) -> float:
+        sizes = ", ".join(str(list(v.shape)) for v in values if isinstance(v, Tensor))
+        try:
+            found = [torch.as_tensor(one) for one in run(values)]
+        except Exception as error:
+            text = str(error).strip().splitlines()[0] if str(error) else ""
+            raise ExportFailed(
+                f"{what} fails on inputs of shapes {sizes}: {type(error).__name__}: {text}"
+            ) from error
+        worst = 0.0
+        for one, other in zip(found, wanted, strict=True):
+            if one.shape != other.shape:
+                raise ExportFailed(
+                    f"{what} gives shape {list(one.shape)} and the model {list(other.shape)} on "
+                    f"inputs of shapes {sizes}"
+                )
+            worst = max(worst, _relative(one, other))
+        if not worst <= BOUND:
+            raise ExportFailed(
+                f"{what} differs from the model by {worst:.1e} on inputs of shapes {sizes} "
+                f"({name}), more than {BOUND}: please report it with the layers of the model"
+            )
+        return worst
+
+
+def _relative(found: Tensor, wanted: Tensor) -> float:
+    if wanted.numel() == 0:
+        return 0.0
+    found, wanted = found.double(), wanted.double()
+    same = (found == wanted) | (found.isnan() & wanted.isnan())
+    difference = torch.where(same, 0.0, (found - wanted).abs()).max()
+    finite = wanted[wanted.isfinite()]
+    largest = finite.abs().max().item() if finite.numel() else 0.0
+    return difference.item() / max(1.0, largest)

@@ -1,0 +1,203 @@
+"""The operators of `ops.py` as ONNX functions of the domain ``ai.neargraph``, version 1.
+
+A model file has one node for each, and a body of standard operators for runtimes that do not know
+it. Bodies are in the text form of ONNX. The invariant: a body gives what the operator of torch
+gives, also for no edges, with each floating-point type.
+"""
+
+from typing import Any
+
+import onnx.parser
+from onnx import FunctionProto
+
+DOMAIN = "ai.neargraph"
+VERSION = 1
+# Of the models, and so of the bodies: ONNX wants them equal.
+OPSET = 20
+
+# From src [e, ...], index [e] and size: `to`, the index in the shape of src, and `shape`,
+# [size, ...]. ScatterElements wants an index for each element.
+_TARGET = """
+    one = Constant <value_ints = [1]> ()
+    zero_f = Constant <value_float = 0.0> ()
+    zero = CastLike (zero_f, src)
+    one_f = Constant <value_float = 1.0> ()
+    unit = CastLike (one_f, src)
+    rows = Reshape (size, one)
+    tail = Shape <start = 1> (src)
+    shape = Concat <axis = 0> (rows, tail)
+    tail_rank = Shape (tail)
+    tail_ones = Expand (one, tail_rank)
+    count_shape = Concat <axis = 0> (rows, tail_ones)
+    entries = Shape (index)
+    to_shape = Concat <axis = 0> (entries, tail_ones)
+    column = Reshape (index, to_shape)
+    all = Shape (src)
+    to = Expand (column, all)
+"""
+
+# `count` [size, 1, ...]: how many rows of src go to each row of the result.
+_COUNT = """
+    none = Expand (zero, rows)
+    units = Expand (unit, entries)
+    counted = ScatterElements <axis = 0, reduction = "add"> (none, index, units)
+    count = Reshape (counted, count_shape)
+"""
+
+_ADD = """
+    start = Expand (zero, shape)
+    total = ScatterElements <axis = 0, reduction = "add"> (start, to, src)
+"""
+
+
+def _extreme(reduction: str, start: str) -> str:
+    """The largest or smallest of each row, and 0 where there is none."""
+    return f"""{_TARGET}{_COUNT}
+    bound_f = Constant <value_float = {start}> ()
+    bound = CastLike (bound_f, src)
+    start = Expand (bound, shape)
+    best = ScatterElements <axis = 0, reduction = "{reduction}"> (start, to, src)
+    empty = Equal (count, zero)
+    out = Where (empty, zero, best)
+"""
+
+
+_SCATTERED = {
+    "ScatterSum": f"{_TARGET}{_ADD} out = Identity (total)",
+    "ScatterMean": f"{_TARGET}{_COUNT}{_ADD} least = Max (count, unit) out = Div (total, least)",
+    "ScatterMax": _extreme("max", "-inf"),
+    "ScatterMin": _extreme("min", "inf"),
+    "ScatterMul": f"""{_TARGET}
+    start = Expand (unit, shape)
+    out = ScatterElements <axis = 0, reduction = "mul"> (start, to, src)
+""",
+    "EdgeSoftmax": f"""{_TARGET}
+    bound_f = Constant <value_float = -inf> ()
+    bound = CastLike (bound_f, src)
+    low = Expand (bound, shape)
+    top = ScatterElements <axis = 0, reduction = "max"> (low, to, src)
+    top_e = Gather <axis = 0> (top, index)
+    lowered = Sub (src, top_e)
+    raised = Exp (lowered)
+    start = Expand (zero, shape)
+    total = ScatterElements <axis = 0, reduction = "add"> (start, to, raised)
+    total_e = Gather <axis = 0> (total, index)
+    little_f = Constant <value_float = 1e-16> ()
+    little = CastLike (little_f, src)
+    divisor = Add (total_e, little)
+    out = Div (raised, divisor)
+""",
+}
+
+_ENDS = """
+    first = Constant <value_int = 0> ()
+    second = Constant <value_int = 1> ()
+    source = Gather <axis = 0> (edge_index, first)
+    destination = Gather <axis = 0> (edge_index, second)
+"""
+
+_KEPT = f"""{_ENDS}
+    loop = Equal (source, destination)
+    other = Not (loop)
+    kept = Compress <axis = 1> (edge_index, other)
+"""
+
+_OTHERS = {
+    "Degree(index, size) => (out)": """
+    one = Constant <value_ints = [1]> ()
+    zero = Constant <value_float = 0.0> ()
+    unit = Constant <value_float = 1.0> ()
+    rows = Reshape (size, one)
+    none = Expand (zero, rows)
+    entries = Shape (index)
+    units = Expand (unit, entries)
+    out = ScatterElements <axis = 0, reduction = "add"> (none, index, units)
+""",
+    "GcnNorm(edge_index, weight, size) => (out)": f"""{_ENDS}
+    one = Constant <value_ints = [1]> ()
+    zero_f = Constant <value_float = 0.0> ()
+    zero = CastLike (zero_f, weight)
+    rows = Reshape (size, one)
+    none = Expand (zero, rows)
+    degree = ScatterElements <axis = 0, reduction = "add"> (none, destination, weight)
+    power_f = Constant <value_float = -0.5> ()
+    power = CastLike (power_f, weight)
+    power_of = Pow (degree, power)
+    endless = IsInf <detect_negative = 0> (power_of)
+    root = Where (endless, zero, power_of)
+    root_s = Gather <axis = 0> (root, source)
+    root_d = Gather <axis = 0> (root, destination)
+    half = Mul (root_s, weight)
+    out = Mul (half, root_d)
+""",
+    "RemoveSelfLoops(edge_index) => (edge_index_out)": f"""{_KEPT}
+    edge_index_out = Identity (kept)
+""",
+    "RemoveSelfLoopsAttr(edge_index, attr) => (edge_index_out, attr_out)": f"""{_KEPT}
+    edge_index_out = Identity (kept)
+    attr_out = Compress <axis = 0> (attr, other)
+""",
+    "AddSelfLoops(edge_index, size) => (edge_index_out)": """
+    first = Constant <value_ints = [0]> ()
+    one = Constant <value_ints = [1]> ()
+    rows = Reshape (size, one)
+    nodes = Squeeze (rows, first)
+    zero = Constant <value_int = 0> ()
+    step = Constant <value_int = 1> ()
+    ids = Range (zero, nodes, step)
+    row = Unsqueeze (ids, first)
+    own = Concat <axis = 0> (row, row)
+    edge_index_out = Concat <axis = 1> (edge_index, own)
+""",
+    "SelfLoopAttr(edge_index, attr, fill) => (out)": f"""{_ENDS}
+    loop = Equal (source, destination)
+    looped = Compress <axis = 0> (source, loop)
+    last = Constant <value_ints = [1]> ()
+    places = Unsqueeze (looped, last)
+    rows = Compress <axis = 0> (attr, loop)
+    out = ScatterND (fill, places, rows)
+""",
+    "SegmentMatmul(x, kind, weight) => (out)": """
+    middle = Constant <value_ints = [1]> ()
+    wide = Unsqueeze (x, middle)
+    matrices = Gather <axis = 0> (weight, kind)
+    product = MatMul (wide, matrices)
+    out = Squeeze (product, middle)
+""",
+}
+
+_TEXTS = {f"{name}(src, index, size) => (out)": body for name, body in _SCATTERED.items()} | _OTHERS
+
+
+def function(name: str) -> FunctionProto:
+    """The function of that name, such as ``"ScatterMean"``; KeyError where there is none.
+
+    Example:
+        >>> function("Degree").domain
+        'ai.neargraph'
+    """
+    head = next((text for text in _TEXTS if text.startswith(f"{name}(")), None)
+    if head is None:
+        raise KeyError(name)
+    opsets = f'<opset_import: ["" : {OPSET}], domain: "{DOMAIN}">'
+    return onnx.parser.parse_function(f"{opsets}\n{head} {{\n{_TEXTS[head]}\n}}")
+
+
+def names() -> list[str]:
+    """The names of all functions."""
+    return [head.split("(")[0] for head in _TEXTS]
+
+
+def append(model: Any, domain: str = DOMAIN) -> list[str]:
+    """Gives the `ModelProto` the functions that its nodes call, and returns their names.
+
+    Example:
+        >>> append(onnx.load("sage.onnx"))                              # doctest: +SKIP
+        ['ScatterMean']
+    """
+    used = sorted({node.op_type for node in model.graph.node if node.domain == domain})
+    model.functions.extend(function(name) for name in used)
+    known = {entry.domain for entry in model.opset_import}
+    if used and domain not in known:
+        model.opset_import.append(onnx.helper.make_opsetid(domain, VERSION))
+    return used

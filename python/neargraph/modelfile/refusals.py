@@ -1,0 +1,52 @@
+"""Models that must not be exported, found before anything is traced.
+
+A file of such a model would be wrong, or tracing would fail far from the cause. The invariant: each
+refusal names the module by its path in the model, and says what to do.
+"""
+
+from torch import nn
+from torch_geometric.nn import aggr
+
+from neargraph.exceptions import ExportFailed
+
+_REDUCTIONS = "use mean, sum, max, min, std or softmax"
+_UNTRACEABLE: dict[type[nn.Module], str] = {
+    aggr.LSTMAggregation: "its padding depends on the degrees",
+    aggr.GRUAggregation: "its padding depends on the degrees",
+    aggr.QuantileAggregation: "its sorting depends on the number of edges",
+    aggr.SortAggregation: "its padding depends on the degrees",
+}
+
+
+def refuse_unfit(model: nn.Module) -> None:
+    """Raises `ExportFailed` for a model in training mode, a filled cache, or lstm and median.
+
+    Example:
+        >>> refuse_unfit(nn.Linear(2, 2))                               # doctest: +SKIP
+        ExportFailed: the model is in training mode: call model.eval() first
+    """
+    if model.training:
+        raise ExportFailed("the model is in training mode: call model.eval() first")
+    for name, module in model.named_modules():
+        what = f"{name or 'the model'} ({type(module).__name__})"
+        if module.training:
+            raise ExportFailed(f"{what} is in training mode: call model.eval() first")
+        if _cache_is_filled(module):
+            raise ExportFailed(
+                f"{what} has cached=True, and its cache holds the edges of the training graph, so "
+                "it would ignore edge_index: make it with cached=False, or call its "
+                "reset_parameters() before the trained weights are loaded"
+            )
+        for kind, why in _UNTRACEABLE.items():
+            if isinstance(module, kind):
+                raise ExportFailed(f"{what} cannot be exported, since {why}: {_REDUCTIONS}")
+    for name, parameter in model.named_parameters():
+        if isinstance(parameter, nn.parameter.UninitializedParameter):
+            raise ExportFailed(f"{name} has no shape yet: run the model once before the export")
+        if parameter.device.type != "cpu":
+            raise ExportFailed(f"{name} is on {parameter.device}: call model.cpu() first")
+
+
+def _cache_is_filled(module: nn.Module) -> bool:
+    caches = ("_cached_edge_index", "_cached_adj_t", "_cached_x")
+    return any(getattr(module, name, None) is not None for name in caches)

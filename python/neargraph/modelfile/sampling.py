@@ -1,0 +1,94 @@
+"""The example of an export, sampled from a store, and what a file says of that store.
+
+Nothing here knows torch's tracing or ONNX. The invariant: an example is a batch as training gets
+it, so a model that takes batches of the store takes the example.
+"""
+
+import hashlib
+import inspect
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from neargraph import __version__
+from neargraph.exceptions import ExportFailed
+from neargraph.loader.neighbor import NeighborLoader
+from neargraph.reader import Reader
+from neargraph.schema import Schema, TensorMeta
+
+from .inputs import Inputs
+
+# Seeds of the batches that are tried, until one has two nodes and edges of each type.
+_SEEDS = (8, 13, 64, 512)
+
+
+def sampled(model: nn.Module, store: Reader, fanouts: Any) -> tuple[Any, ...]:
+    """The arguments of a model from a small batch: those that ``forward`` has no default for.
+
+    Raises:
+        ExportFailed: A batch has no tensor of an argument's name, or has too few nodes or edges.
+
+    Example:
+        >>> x, edge_index = sampled(model, store, [25, 10])             # doctest: +SKIP
+    """
+    refused: ExportFailed | None = None
+    for seeds in _SEEDS:
+        example = _example(model, store, fanouts, seeds)
+        try:
+            Inputs(model, example)
+        except ExportFailed as error:
+            refused = error
+        else:
+            return example
+    assert refused is not None
+    raise ExportFailed(f"batches of the store do not serve as an example: {refused}") from refused
+
+
+def _example(model: nn.Module, store: Reader, fanouts: Any, seeds: int) -> tuple[Any, ...]:
+    wanted = [
+        parameter.name
+        for parameter in inspect.signature(model.forward).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    node_type = None if store.schema.is_homogeneous else store.schema.node_types[0].name
+    loader = NeighborLoader(store, fanouts, node_type, batch_size=seeds, shuffle=True, threads=1)
+    batch = next(iter(loader))
+    missing = [name for name in wanted if getattr(batch, name, None) is None]
+    if missing:
+        raise ExportFailed(
+            f"forward takes {', '.join(missing)}, and a batch of the store has "
+            f"{', '.join(sorted(batch.keys()))}: give the arguments of the model in place of the "
+            "store"
+        )
+    return tuple(getattr(batch, name) for name in wanted)
+
+
+def described(store: Reader, fanouts: Any) -> dict[str, Any]:
+    """What a file says of its store: fanouts, hash of the schema, version of neargraph.
+
+    Example:
+        >>> described(store, [25, 10])["fanouts"]                       # doctest: +SKIP
+        [25, 10]
+    """
+    if isinstance(fanouts, Mapping):
+        fanouts = {key if isinstance(key, str) else "__".join(key): n for key, n in fanouts.items()}
+    return {
+        "fanouts": fanouts,
+        "schema_sha256": schema_sha256(store.schema),
+        "neargraph_version": __version__,
+    }
+
+
+def schema_sha256(schema: Schema) -> str:
+    """Digest of types and of their tensors' names, dtypes and row shapes, but not of counts."""
+    nodes = [[one.name, _tensors(one.tensors)] for one in schema.node_types]
+    edges = [[list(one.triple), _tensors(one.tensors)] for one in schema.edge_types]
+    text = json.dumps({"nodes": nodes, "edges": edges}, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _tensors(tensors: tuple[TensorMeta, ...]) -> list[list[Any]]:
+    return sorted([one.name, one.read_dtype or one.dtype, list(one.shape)] for one in tensors)

@@ -1,0 +1,144 @@
+"""A model as a program of torch, and the program as an ONNX model.
+
+Tracing runs with PyG's helpers marked, and with all counts free. The invariant: a program that is
+returned has no size of the example in it, and each failure is an `ExportFailed` with the operator
+and the line.
+"""
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import Dim, ExportedProgram
+
+from neargraph.exceptions import ExportFailed
+
+from . import functions, translations
+from .blame import cause_of, line_of, line_of_node
+from .inputs import Flat, Inputs
+from .marking import marked
+from .naming import tidy, weight_names
+
+
+def traced(model: nn.Module, inputs: Inputs) -> ExportedProgram:
+    """The program of a model, from flat inputs to the tensors of its output.
+
+    Raises:
+        ExportFailed: The model branches on data, or works for one size alone.
+    """
+    names = inputs.count_names()
+    # torch refuses a named size for an integer.
+    has_ints = any(isinstance(value, int) for value in inputs.values)
+    named = {count: Dim(name, min=0) for count, name in names.items()}
+    shapes: list[Any] = [
+        Dim.AUTO
+        if isinstance(value, int)
+        else {at: Dim.AUTO if has_ints else named[count] for at, count in counts.items()}
+        for value, counts in zip(inputs.values, inputs.counts, strict=True)
+    ]
+    flat = Flat(model, inputs).eval()
+    try:
+        with marked(), torch.no_grad(), _quiet():
+            program: ExportedProgram = torch.export.export(
+                flat, tuple(inputs.values), dynamic_shapes=(tuple(shapes),), strict=False
+            ).run_decompositions()
+    except ExportFailed:
+        raise
+    except Exception as error:
+        where = line_of(error)
+        raise ExportFailed(
+            f"the model cannot be traced{f' at {where}' if where else ''}: {cause_of(error)}; "
+            "what a layer computes must not depend on values or on a size of its inputs"
+        ) from error
+    _refuse_frozen(program, inputs)
+    return program
+
+
+def _refuse_frozen(program: ExportedProgram, inputs: Inputs) -> None:
+    """Refuses programs in which a size of the example became a constant."""
+    wanted = program.graph_signature.user_inputs
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    for node_name, name, counts in zip(wanted, inputs.names, inputs.counts, strict=True):
+        value = nodes[str(node_name)].meta["val"]
+        for dimension in counts:
+            size = value.shape[dimension]
+            if isinstance(size, int):
+                raise ExportFailed(
+                    f"the model works only for {name} of size {size} in dimension {dimension}, "
+                    "as in the example: a layer depends on that size"
+                )
+
+
+def onnx_model(program: ExportedProgram, inputs: Inputs, outputs: list[str]) -> Any:
+    """The `onnx.ModelProto` of a program, with the functions that it calls.
+
+    Raises:
+        ExportFailed: An operator has no counterpart in ONNX.
+    """
+    try:
+        with torch.no_grad(), _quiet():
+            made = torch.onnx.export(
+                program,
+                dynamo=True,
+                opset_version=functions.OPSET,
+                optimize=True,
+                input_names=inputs.names,
+                output_names=outputs,
+                custom_translation_table=translations.table(),
+                verbose=False,
+            )
+    except Exception as error:
+        raise ExportFailed(
+            f"no ONNX model can be made of the model: {cause_of(error)}{_culprit(program, error)}"
+        ) from error
+    assert made is not None
+    proto = made.model_proto
+    functions.append(proto)
+    tidy(proto, weight_names(program), _size_names(program, inputs))
+    return proto
+
+
+def _size_names(program: ExportedProgram, inputs: Inputs) -> dict[str, str]:
+    """The names of counts, by the symbols that torch gave them."""
+    known = inputs.count_names()
+    wanted = program.graph_signature.user_inputs
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    return {
+        str(nodes[str(node_name)].meta["val"].shape[dimension]): known[count]
+        for node_name, counts in zip(wanted, inputs.counts, strict=True)
+        for dimension, count in counts.items()
+    }
+
+
+def _culprit(program: ExportedProgram, error: BaseException) -> str:
+    """The operator that an error of the exporter names, and the line that called it."""
+    text, link = "", error
+    while link is not None:
+        text += str(link)
+        link = link.__cause__ or link.__context__  # type: ignore[assignment]
+    for node in program.graph.nodes:
+        if node.op == "call_function" and str(node.target).removesuffix(".default") in text:
+            return f" ({node.target} at {line_of_node(node)})"
+    return ""
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps back what the exporters of torch print; their errors say the same."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
