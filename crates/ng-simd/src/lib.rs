@@ -31,6 +31,7 @@ mod kernels;
 mod lanes;
 mod lists;
 mod portable;
+mod quantised;
 mod scale;
 mod select;
 #[cfg(target_arch = "x86_64")]
@@ -44,5 +45,6 @@ pub use edge::EdgePairs;
 pub use encode::{Misfit, RowEncoder};
 pub use kernels::GraphKernels;
 pub use lists::{EdgeLists, ListError, ShapeError};
+pub use quantised::{PackError, PackedWeights, QuantiseError, QuantisedRows, StepRange};
 pub use scale::ColumnRange;
 pub use select::SourceSelector;
