@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use super::canonical;
+#[cfg(target_arch = "x86_64")]
 use crate::dispatch::Path;
 use crate::kernels::GraphKernels;
 #[cfg(target_arch = "x86_64")]

@@ -7,6 +7,7 @@ use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
 use super::canonical;
+#[cfg(target_arch = "x86_64")]
 use crate::dispatch::Path;
 use crate::kernels::GraphKernels;
 use crate::lists::{EdgeLists, ShapeError, check_length};
@@ -48,58 +49,77 @@ impl GraphKernels {
         if heads == 0 {
             return Ok(());
         }
+        let job = Job { lists: *lists, logits, heads, destinations };
         match self.path() {
             // SAFETY: both paths are given only where the processor has AVX2.
             #[cfg(target_arch = "x86_64")]
-            Path::Avx2 | Path::Avx512 => unsafe {
-                softmax_avx2(lists, logits, heads, destinations, out);
-            },
-            _ => softmax(lists, logits, heads, destinations, out),
+            Path::Avx2 | Path::Avx512 => unsafe { softmax_avx2(&job, out) },
+            _ => softmax(&job, out),
         }
         Ok(())
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn softmax_avx2(
-    lists: &EdgeLists<'_>,
-    logits: &[f32],
+/// What softmax is taken of, and for which destinations.
+struct Job<'a> {
+    lists: EdgeLists<'a>,
+    logits: &'a [f32],
     heads: usize,
     destinations: Range<usize>,
-    out: &mut [f32],
-) {
-    softmax(lists, logits, heads, destinations, out);
 }
 
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn softmax_avx2(job: &Job<'_>, out: &mut [f32]) {
+    softmax(job, out);
+}
+
+/// The usual numbers of heads have loops of their own, which the compiler unrolls.
 #[inline(always)]
-fn softmax(
-    lists: &EdgeLists<'_>,
-    logits: &[f32],
-    heads: usize,
-    destinations: Range<usize>,
-    mut out: &mut [f32],
-) {
-    let mut largest = vec![0.0; heads];
-    let mut sums = vec![0.0; heads];
-    for destination in destinations {
-        let edges = lists.edges(destination);
-        let logits = &logits[edges.start * heads..edges.end * heads];
-        let (list, rest) = std::mem::take(&mut out).split_at_mut(logits.len());
-        out = rest;
-        softmax_of_list(logits, &mut largest, &mut sums, list);
+fn softmax(job: &Job<'_>, out: &mut [f32]) {
+    match job.heads {
+        1 => softmax_of_heads::<1>(job, out),
+        4 => softmax_of_heads::<4>(job, out),
+        8 => softmax_of_heads::<8>(job, out),
+        _ => softmax_of_heads::<0>(job, out),
     }
 }
 
-/// The softmax of one list. The passes are separate so that each is vectorised.
+/// Softmax of `HEADS` heads, or of any number if that is 0. The exponentials have a pass of their
+/// own, so that short lists do not keep them from being vectorised.
 #[inline(always)]
-fn softmax_of_list(logits: &[f32], largest: &mut [f32], sums: &mut [f32], out: &mut [f32]) {
+fn softmax_of_heads<const HEADS: usize>(job: &Job<'_>, out: &mut [f32]) {
+    let Job { lists, logits, heads, .. } = *job;
+    let heads = if HEADS == 0 { heads } else { HEADS };
+    let mut of_heads = vec![0.0; heads];
+    let mut rest = &mut *out;
+    for destination in job.destinations.clone() {
+        let edges = lists.edges(destination);
+        let logits = &logits[edges.start * heads..edges.end * heads];
+        let (list, after) = rest.split_at_mut(logits.len());
+        rest = after;
+        subtract_largest(logits, &mut of_heads[..heads], list);
+    }
+    for value in &mut *out {
+        *value = exp_of_negative(*value);
+    }
+    let mut rest = &mut *out;
+    for destination in job.destinations.clone() {
+        let (list, after) = rest.split_at_mut(lists.edges(destination).len() * heads);
+        rest = after;
+        divide_by_sum(&mut of_heads[..heads], list);
+    }
+}
+
+/// The logits of a list less the largest of each head.
+#[inline(always)]
+fn subtract_largest(logits: &[f32], largest: &mut [f32], out: &mut [f32]) {
     let heads = largest.len();
     largest.fill(f32::NEG_INFINITY);
     for edge in logits.chunks_exact(heads) {
         for (largest, logit) in largest.iter_mut().zip(edge) {
-            let is_kept = *logit <= *largest || largest.is_nan();
-            *largest = if is_kept { *largest } else { *logit };
+            let is_larger = *logit > *largest || logit.is_nan();
+            *largest = if is_larger { *logit } else { *largest };
         }
     }
     for (edge, out) in logits.chunks_exact(heads).zip(out.chunks_exact_mut(heads)) {
@@ -107,16 +127,17 @@ fn softmax_of_list(logits: &[f32], largest: &mut [f32], sums: &mut [f32], out: &
             *out = logit - largest;
         }
     }
-    for value in &mut *out {
-        *value = exp_of_negative(*value);
-    }
+}
+
+/// The values of a list over their sum, for each head.
+#[inline(always)]
+fn divide_by_sum(sums: &mut [f32], list: &mut [f32]) {
+    let heads = sums.len();
     sums.fill(0.0);
-    for edge in out.chunks_exact(heads) {
-        for (sum, value) in sums.iter_mut().zip(edge) {
-            *sum += value;
-        }
+    for edge in list.chunks_exact(heads) {
+        sums.iter_mut().zip(edge).for_each(|(sum, value)| *sum += value);
     }
-    for edge in out.chunks_exact_mut(heads) {
+    for edge in list.chunks_exact_mut(heads) {
         for (value, sum) in edge.iter_mut().zip(&*sums) {
             *value = canonical(*value / (sum + LEAST_SUM));
         }

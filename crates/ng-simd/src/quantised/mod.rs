@@ -11,6 +11,7 @@ mod weights;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+#[cfg(target_arch = "x86_64")]
 use crate::dispatch::Path;
 use crate::kernels::GraphKernels;
 use crate::lists::{ShapeError, check_length};

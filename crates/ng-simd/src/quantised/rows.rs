@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+#[cfg(target_arch = "x86_64")]
 use crate::dispatch::Path;
 use crate::encode::Misfit;
 use crate::kernels::GraphKernels;
