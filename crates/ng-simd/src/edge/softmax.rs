@@ -118,8 +118,8 @@ fn subtract_largest(logits: &[f32], largest: &mut [f32], out: &mut [f32]) {
     largest.fill(f32::NEG_INFINITY);
     for edge in logits.chunks_exact(heads) {
         for (largest, logit) in largest.iter_mut().zip(edge) {
-            let is_larger = *logit > *largest || logit.is_nan();
-            *largest = if is_larger { *logit } else { *largest };
+            // A NaN need not become the largest: it makes the sum one.
+            *largest = if *logit > *largest { *logit } else { *largest };
         }
     }
     for (edge, out) in logits.chunks_exact(heads).zip(out.chunks_exact_mut(heads)) {
