@@ -10,8 +10,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use ng_simd::{
-    Aggregation, EdgeLists, EdgePairs, GraphKernels, How, PackedWeights, Path, QuantisedRows, Rows,
-    StepRange,
+    Aggregation, EdgeLists, EdgePairs, GraphKernels, PackedWeights, Path, QuantisedRows, Reduction,
+    Rows, StepRange,
 };
 use ng_testing::Random;
 
@@ -71,7 +71,7 @@ fn aggregations(num_destinations: usize, num_rows: usize) -> Result<(), Box<dyn 
     println!("{num_destinations} x {FANOUT} x {WIDTH} from {num_rows} rows, seed {SEED:#x}");
     for kernels in PATHS.into_iter().filter_map(GraphKernels::on) {
         for (name, rows_of) in all {
-            let how = How::Sum;
+            let how = Reduction::Sum;
             let job = Aggregation { lists, rows: rows_of, width: WIDTH, weights: None, how };
             let mut ratios = Vec::new();
             let mut rate = 0.0_f64;

@@ -2,7 +2,7 @@
 
 use crate::dispatch::{Kernels, Path};
 
-/// The kernels that compute on sampled batches, by what the processor has. Cheap to copy.
+/// The kernels that compute on sampled batches, dispatched to the processor. Cheap to copy.
 ///
 /// A kernel works on a range of destinations or rows and starts no threads: the caller splits the
 /// work. Its bytes do not depend on the split, nor on the [`Path`].

@@ -37,7 +37,7 @@ mod select;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use aggregate::{Aggregation, How, Rows};
+pub use aggregate::{Aggregation, Reduction, Rows};
 pub use copy::{copy_streaming, finish_streaming, prefetch, prefetch_at};
 pub use decode::{DecodeError, RowDecoder};
 pub use dispatch::Path;

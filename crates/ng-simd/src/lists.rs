@@ -168,7 +168,7 @@ pub(crate) fn check_length(
     shape: &[usize],
 ) -> Result<(), ShapeError> {
     let product = shape.iter().try_fold(1_usize, |product, side| product.checked_mul(*side));
-    // A side of 0 makes the product 0, whatever the others would overflow to.
+    // A side of 0 makes the product 0, even where the product of the others overflows.
     let needed = if shape.contains(&0) { 0 } else { product.unwrap_or(usize::MAX) };
     if found == needed { Ok(()) } else { Err(ShapeError::Length { operand, needed, found }) }
 }

@@ -19,7 +19,7 @@ pub(crate) fn is_there() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c")
 }
 
-/// Whether the processor has what the kernels of [`Path::Avx512`](crate::Path::Avx512) need.
+/// Whether the processor has the instructions of [`Path::Avx512`](crate::Path::Avx512).
 pub(crate) fn has_avx512() -> bool {
     let has_wide = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
     is_there() && has_wide && is_x86_feature_detected!("avx512vnni")

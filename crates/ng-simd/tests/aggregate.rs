@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 use ng_simd::{
-    Aggregation, EdgeLists, GraphKernels, How, ListError, Path, RowDecoder, Rows, ShapeError,
+    Aggregation, EdgeLists, GraphKernels, ListError, Path, Reduction, RowDecoder, Rows, ShapeError,
 };
 use ng_testing::Random;
 use ng_types::Dtype;
 
 const PATHS: [Path; 3] = [Path::Portable, Path::Avx2, Path::Avx512];
 const WIDTHS: [usize; 11] = [1, 3, 7, 16, 17, 33, 47, 64, 100, 256, 300];
-const HOWS: [How; 4] = [How::Sum, How::Mean, How::Max, How::Min];
+const HOWS: [Reduction; 4] = [Reduction::Sum, Reduction::Mean, Reduction::Max, Reduction::Min];
 const SEED: u64 = 0xA66;
 
 /// One hub, empty lists at the start, between and at the end.
@@ -43,15 +43,15 @@ fn expected(job: &Aggregation<'_>, rows: &[f32]) -> Vec<f32> {
             };
             let one = match job.how {
                 _ if edges.is_empty() => 0.0,
-                How::Sum => edges.clone().fold(0.0, |sum, edge| sum + value(edge)),
-                How::Mean => {
+                Reduction::Sum => edges.clone().fold(0.0, |sum, edge| sum + value(edge)),
+                Reduction::Mean => {
                     edges.clone().fold(0.0, |sum, edge| sum + value(edge)) / edges.len() as f32
                 }
                 _ if edges.clone().any(|edge| value(edge).is_nan()) => f32::NAN,
-                How::Max => {
+                Reduction::Max => {
                     edges.clone().map(value).reduce(|a, b| if b > a { b } else { a }).unwrap()
                 }
-                How::Min => {
+                Reduction::Min => {
                     edges.clone().map(value).reduce(|a, b| if b < a { b } else { a }).unwrap()
                 }
             };
@@ -179,7 +179,8 @@ fn lists_that_are_wrong_are_refused_by_what_is_wrong() {
 fn operands_of_the_wrong_length_are_refused_by_name() {
     let lists = EdgeLists::new(&[0, 1, 2], &[0, 2], 3).unwrap();
     let (rows, weights) = ([1.0; 12], [1.0; 1]);
-    let job = Aggregation { lists, rows: Rows::F32(&rows), width: 4, weights: None, how: How::Sum };
+    let job =
+        Aggregation { lists, rows: Rows::F32(&rows), width: 4, weights: None, how: Reduction::Sum };
     let kernels = GraphKernels::best();
     let run = |job: &Aggregation<'_>, range, len| {
         let mut out = vec![7.0; len];

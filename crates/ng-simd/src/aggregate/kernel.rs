@@ -1,8 +1,8 @@
 //! The loop over destinations, columns and edges, written once for all lanes, rows and steps.
 //!
 //! A block of columns stays in registers while all edges of a list pass, so the output is written
-//! once. What is left of a row is covered by a register that overlaps columns already done: they
-//! are computed again, to the same bits.
+//! once. A register that overlaps columns already done covers the rest of a row: these columns are
+//! computed again, to the same bits.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::lists::EdgeLists;
 /// How many edges ahead rows are brought near: enough to hide memory, few enough to stay in L1.
 const AHEAD: usize = 8;
 
-/// What a kernel runs on.
+/// The operands of a kernel.
 pub(super) struct Job<'a, R> {
     pub lists: EdgeLists<'a>,
     pub rows: R,
@@ -27,13 +27,13 @@ pub(super) struct Job<'a, R> {
     pub destinations: Range<usize>,
 }
 
-/// What one more edge does to what was kept of those before it.
+/// Combines the value of one more edge with the value kept of the edges before it.
 pub(super) trait Step {
-    /// What is kept before the first edge.
+    /// The value kept before the first edge.
     const START: f32;
 
     /// # Safety
-    /// The processor has what the lanes need.
+    /// The processor has the instructions of the lanes.
     unsafe fn step<L: Lanes>(kept: L, value: L) -> L;
 }
 

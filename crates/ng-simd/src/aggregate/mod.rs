@@ -19,10 +19,10 @@ pub use rows::Rows;
 
 /// How the rows of a list become one.
 ///
-/// An empty list gives 0. A column with a NaN gives [`f32::NAN`], whatever NaN it was. Of -0 and 0,
+/// An empty list gives 0. A column with any NaN gives [`f32::NAN`]. Of -0 and 0,
 /// `Max` and `Min` take the first in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum Reduction {
     /// The sum, which begins with 0.
     Sum,
     /// The sum divided by the number of edges, also where edges have weights.
@@ -33,13 +33,13 @@ pub enum How {
     Min,
 }
 
-/// What to aggregate.
+/// The operands of [`GraphKernels::aggregate`].
 ///
 /// ```
-/// use ng_simd::{Aggregation, EdgeLists, GraphKernels, How, Rows};
+/// use ng_simd::{Aggregation, EdgeLists, GraphKernels, Reduction, Rows};
 /// let lists = EdgeLists::new(&[0, 2, 2], &[2, 0], 3)?;
 /// let rows = Rows::F32(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-/// let job = Aggregation { lists, rows, width: 2, weights: None, how: How::Mean };
+/// let job = Aggregation { lists, rows, width: 2, weights: None, how: Reduction::Mean };
 /// let mut out = [9.0; 4];
 /// GraphKernels::best().aggregate(&job, 0..2, &mut out)?;
 /// assert_eq!(out, [3.0, 4.0, 0.0, 0.0]);
@@ -47,8 +47,8 @@ pub enum How {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Aggregation<'a> {
-    /// The edges; their sources are numbers of rows. Where rows lie in a larger table, these are
-    /// the numbers of that table.
+    /// The edges; their sources are numbers of rows. To aggregate straight from a larger table, let
+    /// them be row numbers of that table.
     pub lists: EdgeLists<'a>,
     /// `num_rows` x `width` elements, row by row.
     pub rows: Rows<'a>,
@@ -56,8 +56,8 @@ pub struct Aggregation<'a> {
     pub width: usize,
     /// A factor for the row of each edge, if any.
     pub weights: Option<&'a [f32]>,
-    /// What becomes of the rows of a list.
-    pub how: How,
+    /// How the rows of a list become one.
+    pub how: Reduction,
 }
 
 impl GraphKernels {
@@ -101,11 +101,12 @@ impl GraphKernels {
         out: &mut [f32],
     ) {
         let Aggregation { lists, width, weights, how, .. } = *job;
-        let job = Job { lists, rows, width, weights, is_mean: how == How::Mean, destinations };
+        let job =
+            Job { lists, rows, width, weights, is_mean: how == Reduction::Mean, destinations };
         match how {
-            How::Sum | How::Mean => self.aggregate_by::<R, Sum>(&job, out),
-            How::Max => self.aggregate_by::<R, Larger>(&job, out),
-            How::Min => self.aggregate_by::<R, Smaller>(&job, out),
+            Reduction::Sum | Reduction::Mean => self.aggregate_by::<R, Sum>(&job, out),
+            Reduction::Max => self.aggregate_by::<R, Larger>(&job, out),
+            Reduction::Min => self.aggregate_by::<R, Smaller>(&job, out),
         }
     }
 

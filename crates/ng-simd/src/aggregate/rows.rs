@@ -45,7 +45,7 @@ pub(super) trait Load: Copy {
     ///
     /// # Safety
     /// There are as many elements from `at` as there are lanes, all of one row, and the processor
-    /// has what the lanes need.
+    /// has the instructions of the lanes.
     unsafe fn load<L: Lanes>(&self, at: usize, column: usize) -> L;
 }
 

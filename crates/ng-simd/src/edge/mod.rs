@@ -1,4 +1,4 @@
-//! One value, or one row, for each edge: what attention needs.
+//! One value, or one row, for each edge, as attention needs them.
 //!
 //! What lives here: [`GraphKernels::edge_softmax`], [`GraphKernels::edge_dot`] and
 //! [`GraphKernels::edge_add`]. What must not: learned weights and activations. The invariant: the

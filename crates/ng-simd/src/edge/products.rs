@@ -146,7 +146,7 @@ fn sums_avx2(pairs: &EdgePairs<'_>, destinations: Range<usize>, out: &mut [f32])
 }
 
 /// # Safety
-/// The processor has what the lanes need.
+/// The processor has the instructions of the lanes.
 #[inline(always)]
 unsafe fn dots<L: Lanes>(pairs: &EdgePairs<'_>, destinations: Range<usize>, out: &mut [f32]) {
     let mut out = out.iter_mut();
@@ -160,7 +160,7 @@ unsafe fn dots<L: Lanes>(pairs: &EdgePairs<'_>, destinations: Range<usize>, out:
 }
 
 /// # Safety
-/// The processor has what the lanes need.
+/// The processor has the instructions of the lanes.
 #[inline(always)]
 unsafe fn dot<L: Lanes>(a: &[f32], b: &[f32]) -> f32 {
     let (a_parts, a_rest) = a.as_chunks::<PARTS>();

@@ -60,7 +60,7 @@ impl GraphKernels {
     }
 }
 
-/// What softmax is taken of, and for which destinations.
+/// The operands of softmax.
 struct Job<'a> {
     lists: EdgeLists<'a>,
     logits: &'a [f32],

@@ -1,9 +1,9 @@
 //! [`Lanes`]: a register of f32, so that a kernel is written once for every processor.
 //!
-//! What lives here: the operations that kernels need, by what the processor has. What must not: the
-//! kernels. The invariant: each operation rounds each lane as plain f32 arithmetic does, and none
-//! mixes lanes or fuses a product with a sum, so that registers of all widths give the same bits.
-//! The bits of a NaN do depend on the processor; kernels store [`Lanes::canonical`] values.
+//! What lives here: the operations that kernels need, for each kind of processor. What must not:
+//! the kernels. The invariant: each operation rounds each lane as plain f32 arithmetic does, and
+//! none mixes lanes or fuses a product with a sum, so that registers of all widths give the same
+//! bits. The bits of a NaN do depend on the processor; kernels store [`Lanes::canonical`] values.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -16,10 +16,10 @@ pub(crate) use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::Avx512;
 
-/// What plain Rust takes for a register: that of the oldest x86-64 and of aarch64.
+/// Registers of plain Rust: as wide as those of the oldest x86-64 and of aarch64.
 pub(crate) type Portable = [f32; 4];
 
-/// One column at a time, for what is left.
+/// One column at a time, for rows narrower than a register.
 pub(crate) type Single = [f32; 1];
 
 /// Some f32 side by side.

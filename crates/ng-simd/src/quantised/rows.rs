@@ -10,7 +10,7 @@ use crate::lists::{ShapeError, check_length};
 use crate::portable::STEPS;
 use crate::scale::scale_of;
 
-/// What the steps of activations stand for. Each is a byte.
+/// The meaning of the steps of activations. Each is a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepRange {
     /// -127 to 127, stored as 1 to 255: an i8 with its upper bit flipped.
@@ -43,13 +43,13 @@ impl StepRange {
 pub struct QuantisedRows<'a> {
     /// m x k bytes, row by row.
     pub steps: &'a [u8],
-    /// What one step of each row is worth: m elements.
+    /// The value of one step in each row: m elements.
     pub scales: &'a [f32],
-    /// What the bytes stand for.
+    /// The meaning of the bytes.
     pub range: StepRange,
 }
 
-/// Why rows cannot be quantised. What was written is unspecified.
+/// Why rows cannot be quantised. Steps and scales may have been written in part.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 pub enum QuantiseError {
     /// Slices do not fit together. Nothing was written.

@@ -8,7 +8,7 @@ use super::weights::{COLUMNS, PackedWeights, Quads};
 /// that they stay in L1 themselves.
 const STRIP: usize = 48;
 
-/// What is multiplied.
+/// The operands of a product.
 pub(super) struct Product<'a> {
     pub rows: QuantisedRows<'a>,
     pub weights: &'a PackedWeights,
@@ -34,7 +34,7 @@ impl<'a, const M: usize> RowQuads<'a, M> {
         Self { whole: std::array::from_fn(|at| row(at).0), rest: std::array::from_fn(rest) }
     }
 
-    /// Four steps of a row. What is missing at its end is 0.
+    /// Four steps of a row, filled up with 0 at its end.
     #[inline(always)]
     pub(super) fn quad(&self, row: usize, at: usize) -> [u8; 4] {
         self.whole[row].get(at).copied().unwrap_or(self.rest[row])
@@ -46,7 +46,7 @@ pub(super) trait Tile {
     /// Writes the sums of `M` rows and a block of weights.
     ///
     /// # Safety
-    /// The processor has what the implementing type is named after.
+    /// The processor has the instructions of the implementing type.
     unsafe fn sums<const M: usize>(
         rows: &RowQuads<'_, M>,
         block: &[Quads],
@@ -54,7 +54,7 @@ pub(super) trait Tile {
     );
 }
 
-/// What every processor can do.
+/// Plain Rust, for every processor.
 pub(super) struct Plain;
 
 impl Tile for Plain {
@@ -80,7 +80,7 @@ impl Tile for Plain {
 /// Writes the product.
 ///
 /// # Safety
-/// The processor has what `T` is named after.
+/// The processor has the instructions of `T`.
 #[inline(always)]
 pub(super) unsafe fn multiply<T: Tile>(product: &Product<'_>, out: &mut [f32]) {
     let num_rows = product.rows.scales.len();
@@ -129,7 +129,7 @@ unsafe fn multiply_tile<T: Tile, const M: usize>(
     }
 }
 
-/// Turns sums of one row, by the sums and scales of the columns, into what they stand for.
+/// Turns the sums of steps of one row into values, by the sums and scales of the columns.
 #[inline(always)]
 fn scale(
     sums: &[i32; COLUMNS],

@@ -1,8 +1,8 @@
 //! [`PackedWeights`]: weights in the order in which the kernels read them.
 //!
 //! A block is 64 columns. In it, four rows stand together for each column: `[row / 4][column][row
-//! % 4]`. That is what `vpdpbusd` multiplies with four steps of an activation. What is missing of
-//! the last block and of the last four rows is 0.
+//! % 4]`. `vpdpbusd` multiplies them with four steps of an activation. The last block and the last
+//! four rows are filled up with 0.
 
 use thiserror::Error;
 
@@ -35,7 +35,7 @@ pub enum PackError {
     Scale {
         /// The column.
         column: usize,
-        /// What was given for it.
+        /// The number given for it.
         scale: f32,
     },
 }

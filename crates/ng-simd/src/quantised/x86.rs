@@ -14,13 +14,13 @@ use super::weights::{COLUMNS, Quads};
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni,avx2,f16c")]
 pub(super) fn multiply_avx512(product: &Product<'_>, out: &mut [f32]) {
-    // SAFETY: the processor has what this function is compiled for.
+    // SAFETY: the processor has the instructions that this function is compiled for.
     unsafe { multiply::<Vnni>(product, out) };
 }
 
 #[target_feature(enable = "avx2,f16c")]
 pub(super) fn multiply_avx2(product: &Product<'_>, out: &mut [f32]) {
-    // SAFETY: the processor has what this function is compiled for.
+    // SAFETY: the processor has the instructions that this function is compiled for.
     unsafe { multiply::<Pairs>(product, out) };
 }
 
