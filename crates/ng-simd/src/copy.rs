@@ -5,7 +5,7 @@
 //! plain copy.
 
 /// Bytes of a cache line.
-const LINE_BYTES: usize = 64;
+pub(crate) const LINE_BYTES: usize = 64;
 
 /// Brings the first bytes of `row` near, without waiting for them.
 #[inline]
@@ -31,6 +31,19 @@ pub fn prefetch_at<T>(items: &[T], at: usize) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = (items, at);
+}
+
+/// Brings the line of an address near, without waiting for it. There need be nothing at it.
+#[inline(always)]
+pub(crate) fn prefetch_address(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing that the program could see, and never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 /// Copies `from` to `to`, which are equally long, with stores that leave the caches alone. Call

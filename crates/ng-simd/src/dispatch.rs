@@ -15,6 +15,9 @@ pub enum Path {
     Portable,
     /// AVX2 and F16C.
     Avx2,
+    /// AVX-512 F, BW and VNNI, beside AVX2 and F16C. Conversions of rows and selection of sources
+    /// have no kernels of their own here: they run those of AVX2.
+    Avx512,
 }
 
 /// The processor's kernels; a witness that it has them.
@@ -24,7 +27,8 @@ pub(crate) struct Kernels(Path);
 impl Kernels {
     /// The fastest that the processor has.
     pub fn best() -> Self {
-        Self::of(Path::Avx2).unwrap_or(Self(Path::Portable))
+        let fast = Self::of(Path::Avx512).or_else(|| Self::of(Path::Avx2));
+        fast.unwrap_or(Self(Path::Portable))
     }
 
     /// Those of `path`, or `None` where the processor lacks them.
@@ -33,7 +37,9 @@ impl Kernels {
             Path::Portable => Some(Self(path)),
             #[cfg(target_arch = "x86_64")]
             Path::Avx2 if x86::is_there() => Some(Self(path)),
-            Path::Avx2 => None,
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 if x86::has_avx512() => Some(Self(path)),
+            Path::Avx2 | Path::Avx512 => None,
         }
     }
 
@@ -49,9 +55,9 @@ macro_rules! kernels {
                 #[inline]
                 pub fn $name(self, $($argument: $kind),*) $(-> $result)? {
                     match self.0 {
-                        // SAFETY: `of` gives this path only where the processor has AVX2 and F16C.
+                        // SAFETY: `of` gives these only where the processor has AVX2 and F16C.
                         #[cfg(target_arch = "x86_64")]
-                        Path::Avx2 => unsafe { x86::$name($($argument),*) },
+                        Path::Avx2 | Path::Avx512 => unsafe { x86::$name($($argument),*) },
                         _ => portable::$name($($argument),*),
                     }
                 }

@@ -1,9 +1,10 @@
-//! Rows of narrow elements: f16, bf16, and int8 with a scale for each column, to f32 and back.
+//! Rows of narrow elements: f16, bf16, and int8 with a scale for each column, to f32 and back; and
+//! computation on sampled batches.
 //!
-//! What lives here: [`RowDecoder`], [`RowEncoder`], [`ColumnRange`], [`SourceSelector`], the
-//! kernels under them, and copies of rows between large memories, dispatched to what the processor
-//! has. What must not: I/O, and where rows or lists lie in a store. The invariant: every kernel
-//! gives the bits of the portable one, so that a batch does not depend on the machine.
+//! What lives here: [`RowDecoder`], [`RowEncoder`], [`ColumnRange`], [`SourceSelector`],
+//! [`GraphKernels`], and copies of rows between large memories, dispatched to what the processor
+//! has. What must not: I/O, threads, and where rows or lists lie in a store. The invariant: every
+//! kernel gives the bits of the portable one, so that no result depends on the machine.
 //!
 //! Rounding is to nearest, ties to even. What each conversion does with odd values:
 //!
@@ -20,19 +21,30 @@
 //! A conversion between two narrow types goes through f32, and a finite value that the wanted type
 //! cannot hold becomes an infinity on reading: it is the caller who chose the type.
 
+mod aggregate;
 mod copy;
 mod decode;
 mod dispatch;
+mod edge;
 mod encode;
+mod kernels;
+mod lanes;
+mod lists;
 mod portable;
+mod quantised;
 mod scale;
 mod select;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub use aggregate::{Aggregation, Reduction, Rows};
 pub use copy::{copy_streaming, finish_streaming, prefetch, prefetch_at};
 pub use decode::{DecodeError, RowDecoder};
 pub use dispatch::Path;
+pub use edge::EdgePairs;
 pub use encode::{Misfit, RowEncoder};
+pub use kernels::GraphKernels;
+pub use lists::{EdgeLists, ListError, ShapeError};
+pub use quantised::{PackError, PackedWeights, QuantiseError, QuantisedRows, StepRange};
 pub use scale::ColumnRange;
 pub use select::SourceSelector;

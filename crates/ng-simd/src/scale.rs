@@ -50,17 +50,19 @@ impl ColumnRange {
 
     /// One scale for each column.
     pub fn scales(&self) -> Vec<f32> {
-        self.largest.iter().map(|largest| scale_of(*largest)).collect()
+        self.largest.iter().map(|largest| scale_of(*largest, STEPS)).collect()
     }
 }
 
-fn scale_of(largest: f32) -> f32 {
-    let scale = largest / STEPS;
+/// The scale by which the largest magnitude has the largest step, of which there are `steps` above
+/// 0.
+pub(crate) fn scale_of(largest: f32, steps: f32) -> f32 {
+    let scale = largest / steps;
     if scale < f32::MIN_POSITIVE {
         return 0.0;
     }
     // Next to the largest f32 the quotient may have been rounded up to where it overflows.
-    if (scale * STEPS).is_finite() { scale } else { f32::from_bits(scale.to_bits() - 1) }
+    if (scale * steps).is_finite() { scale } else { f32::from_bits(scale.to_bits() - 1) }
 }
 
 /// Whether a number read from somewhere is a scale.

@@ -19,6 +19,12 @@ pub(crate) fn is_there() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c")
 }
 
+/// Whether the processor has the instructions of [`Path::Avx512`](crate::Path::Avx512).
+pub(crate) fn has_avx512() -> bool {
+    let has_wide = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
+    is_there() && has_wide && is_x86_feature_detected!("avx512vnni")
+}
+
 #[target_feature(enable = "avx2,f16c")]
 pub(crate) fn f16_to_f32(stored: &[u8], out: &mut [u8]) {
     let (eights, rest) = stored.as_chunks::<16>();

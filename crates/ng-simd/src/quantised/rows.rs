@@ -1,0 +1,130 @@
+//! [`QuantisedRows`]: activations in steps, with a scale for each row.
+
+use thiserror::Error;
+
+#[cfg(target_arch = "x86_64")]
+use crate::dispatch::Path;
+use crate::encode::Misfit;
+use crate::kernels::GraphKernels;
+use crate::lists::{ShapeError, check_length};
+use crate::portable::STEPS;
+use crate::scale::scale_of;
+
+/// The meaning of the steps of activations. Each is a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepRange {
+    /// -127 to 127, stored as 1 to 255: an i8 with its upper bit flipped.
+    Signed,
+    /// 0 to 255: twice as fine, for values that are not negative, as after a ReLU.
+    Unsigned,
+}
+
+impl StepRange {
+    /// The byte of a zero.
+    #[inline(always)]
+    pub(super) fn zero(self) -> i32 {
+        match self {
+            Self::Signed => 128,
+            Self::Unsigned => 0,
+        }
+    }
+
+    /// The largest step.
+    fn largest(self) -> f32 {
+        match self {
+            Self::Signed => STEPS,
+            Self::Unsigned => 255.0,
+        }
+    }
+}
+
+/// Rows of activations in steps.
+#[derive(Clone, Copy, Debug)]
+pub struct QuantisedRows<'a> {
+    /// m x k bytes, row by row.
+    pub steps: &'a [u8],
+    /// The value of one step in each row: m elements.
+    pub scales: &'a [f32],
+    /// The meaning of the bytes.
+    pub range: StepRange,
+}
+
+/// Why rows cannot be quantised. Steps and scales may have been written in part.
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
+pub enum QuantiseError {
+    /// Slices do not fit together. Nothing was written.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// A NaN, an infinity, or a negative value where the range has none.
+    #[error("{0}, which has no step")]
+    Value(Misfit),
+}
+
+impl GraphKernels {
+    /// Quantises rows of f32 (m x `width`) to `steps` (m x `width`) and `scales` (m).
+    ///
+    /// The scale of a row is its largest magnitude over the largest step, and 0 where that would be
+    /// subnormal; then all its steps are 0. Steps are rounded to nearest, ties to even.
+    ///
+    /// # Errors
+    /// [`QuantiseError`]
+    pub fn quantise_rows(
+        self,
+        rows: &[f32],
+        width: usize,
+        range: StepRange,
+        steps: &mut [u8],
+        scales: &mut [f32],
+    ) -> Result<(), QuantiseError> {
+        check_length("rows", rows.len(), &[scales.len(), width])?;
+        check_length("steps", steps.len(), &[scales.len(), width])?;
+        if width == 0 {
+            scales.fill(0.0);
+            return Ok(());
+        }
+        let each = rows.chunks_exact(width).zip(steps.chunks_exact_mut(width));
+        for (number, ((row, steps), scale)) in each.zip(scales).enumerate() {
+            let found = match self.path() {
+                // SAFETY: both paths are given only where the processor has AVX2.
+                #[cfg(target_arch = "x86_64")]
+                Path::Avx2 | Path::Avx512 => unsafe { quantise_avx2(row, range, steps) },
+                _ => quantise(row, range, steps),
+            };
+            let misfit = || QuantiseError::Value(misfit(row, range).in_row(number as u64));
+            *scale = found.ok_or_else(misfit)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn quantise_avx2(row: &[f32], range: StepRange, steps: &mut [u8]) -> Option<f32> {
+    quantise(row, range, steps)
+}
+
+/// The scale of a row, or `None` if a value has no step.
+#[inline(always)]
+fn quantise(row: &[f32], range: StepRange, steps: &mut [u8]) -> Option<f32> {
+    // The bits of positive numbers are ordered as the numbers are; NaN comes after infinity.
+    let largest = row.iter().fold(0, |largest, value| value.abs().to_bits().max(largest));
+    let has_negative = row.iter().fold(false, |found, value| found | (*value < 0.0));
+    let largest = f32::from_bits(largest);
+    if !largest.is_finite() || has_negative && range == StepRange::Unsigned {
+        return None;
+    }
+    let scale = scale_of(largest, range.largest());
+    // Without a scale every step is 0, and dividing by infinity makes it so.
+    let divisor = if scale == 0.0 { f32::INFINITY } else { scale };
+    for (step, value) in steps.iter_mut().zip(row) {
+        *step = ((value / divisor).round_ties_even() as i32 + range.zero()) as u8;
+    }
+    Some(scale)
+}
+
+/// The first value without a step.
+fn misfit(row: &[f32], range: StepRange) -> Misfit {
+    let is_bad = |value: &f32| !value.is_finite() || range == StepRange::Unsigned && *value < 0.0;
+    let column = row.iter().position(is_bad).unwrap_or_default();
+    Misfit { row: 0, column, value: row[column] }
+}

@@ -1,0 +1,117 @@
+//! [`PackedWeights`]: weights in the order in which the kernels read them.
+//!
+//! A block is 64 columns. In it, four rows stand together for each column: `[row / 4][column][row
+//! % 4]`. `vpdpbusd` multiplies them with four steps of an activation. The last block and the last
+//! four rows are filled up with 0.
+
+use thiserror::Error;
+
+use crate::lists::{ShapeError, check_length};
+use crate::scale::is_scale;
+
+/// Columns of a block.
+pub(super) const COLUMNS: usize = 64;
+
+/// Four rows of a block.
+pub(super) type Quads = [[i8; 4]; COLUMNS];
+
+/// The most rows of weights: 65,536 products of 255 and -128 fit into an i32.
+const DEPTH_MAX: usize = 1 << 16;
+
+/// Why weights cannot be packed.
+#[derive(Clone, Copy, Debug, PartialEq, Error)]
+pub enum PackError {
+    /// The weights do not fill whole rows of one element for each scale.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// Sums of so many products could exceed an i32.
+    #[error("weights have {depth} rows, at most {DEPTH_MAX}")]
+    Depth {
+        /// Their rows.
+        depth: usize,
+    },
+    /// A number that is not a scale.
+    #[error("column {column}: {scale} is not a scale; it must be 0 or a positive normal number")]
+    Scale {
+        /// The column.
+        column: usize,
+        /// The number given for it.
+        scale: f32,
+    },
+}
+
+/// Weights of k x n steps of 8 bits, with a scale for each of the n columns. Packed once for a
+/// model, they are shared by all threads.
+///
+/// Their steps and scales can be made by [`RowEncoder`](crate::RowEncoder) and
+/// [`ColumnRange`](crate::ColumnRange).
+#[derive(Clone, Debug)]
+pub struct PackedWeights {
+    depth: usize,
+    scales: Vec<f32>,
+    quads: Vec<Quads>,
+    sums: Vec<i32>,
+}
+
+impl PackedWeights {
+    /// Packs `weights` (k x n, row by row), which have n `scales`.
+    ///
+    /// # Errors
+    /// [`PackError`]
+    pub fn pack(weights: &[i8], scales: &[f32]) -> Result<Self, PackError> {
+        let width = scales.len();
+        let depth = weights.len().checked_div(width).unwrap_or(0);
+        check_length("weights", weights.len(), &[depth, width])?;
+        if depth > DEPTH_MAX {
+            return Err(PackError::Depth { depth });
+        }
+        if let Some(column) = scales.iter().position(|scale| !is_scale(*scale)) {
+            return Err(PackError::Scale { column, scale: scales[column] });
+        }
+        let deep = depth.div_ceil(4);
+        let mut quads = vec![[[0; 4]; COLUMNS]; deep * width.div_ceil(COLUMNS)];
+        let mut sums = vec![0; width];
+        for (row, weights) in weights.chunks_exact(width.max(1)).enumerate() {
+            for (column, weight) in weights.iter().enumerate() {
+                let quad = &mut quads[column / COLUMNS * deep + row / 4];
+                quad[column % COLUMNS][row % 4] = *weight;
+                sums[column] += i32::from(*weight);
+            }
+        }
+        Ok(Self { depth, scales: scales.to_vec(), quads, sums })
+    }
+
+    /// k, the rows: elements of a row that they multiply.
+    pub fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// n, the columns: elements of a row of the product.
+    pub fn width(&self) -> usize {
+        self.scales.len()
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.quads) + size_of_val(&*self.sums) + size_of_val(&*self.scales)
+    }
+
+    /// The rows of a block of columns, by fours.
+    #[inline(always)]
+    pub(super) fn block(&self, block: usize) -> &[Quads] {
+        let deep = self.depth.div_ceil(4);
+        &self.quads[block * deep..(block + 1) * deep]
+    }
+
+    /// The scale of each column.
+    #[inline(always)]
+    pub(super) fn scales(&self) -> &[f32] {
+        &self.scales
+    }
+
+    /// The sum of each column.
+    #[inline(always)]
+    pub(super) fn sums(&self) -> &[i32] {
+        &self.sums
+    }
+}
