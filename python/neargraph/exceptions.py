@@ -18,6 +18,7 @@ __all__ = [
     "EdgeNotFound",
     "ExportFailed",
     "ImportFailed",
+    "InvalidModel",
     "IoFailed",
     "LogDamaged",
     "LossNotFinite",
@@ -178,6 +179,13 @@ class ExportFailed(NeargraphError, ValueError):
     """A model cannot be written as a model file; the message names the layer or the line.
 
     Nothing is left behind.
+    """
+
+
+class InvalidModel(NeargraphError, ValueError):
+    """A model file or dataflow graph is not valid, or does not fit what it is run on.
+
+    The message names the node, tensor or input.
     """
 
 

@@ -143,8 +143,12 @@ fn elements_that_move() {
     check(Op::Shape { start: 0, end: None }, from_ref(&x), i64s(&[2], &[2, 3]));
     check(Op::Shape { start: -1, end: None }, from_ref(&x), i64s(&[1], &[3]));
     check(Op::Shape { start: 2, end: Some(1) }, from_ref(&x), i64s(&[0], &[]));
-    check(Op::Reshape, &[x.clone(), i64s(&[2], &[-1, 2])], i64s(&[3, 2], &[1, 2, 3, 4, 5, 6]));
-    check(Op::Reshape, &[x.clone(), i64s(&[2], &[0, -1])], x.clone());
+    check(
+        Op::Reshape { allow_zero: false },
+        &[x.clone(), i64s(&[2], &[-1, 2])],
+        i64s(&[3, 2], &[1, 2, 3, 4, 5, 6]),
+    );
+    check(Op::Reshape { allow_zero: false }, &[x.clone(), i64s(&[2], &[0, -1])], x.clone());
     check(Op::Expand, &[i64s(&[1, 2], &[1, 2]), i64s(&[2], &[2, 1])], i64s(&[2, 2], &[1, 2, 1, 2]));
     check(Op::Transpose { perm: None }, from_ref(&x), i64s(&[3, 2], &[1, 4, 2, 5, 3, 6]));
     check(
@@ -158,6 +162,17 @@ fn elements_that_move() {
     check(Op::Slice, &reversed, i64s(&[2, 2], &[3, 1, 6, 4]));
     check(Op::Squeeze, &[i64s(&[1, 2, 1], &[1, 2]), one(-1)], i64s(&[1, 2], &[1, 2]));
     check(Op::Unsqueeze, &[i64s(&[2], &[1, 2]), i64s(&[2], &[0, -1])], i64s(&[1, 2, 1], &[1, 2]));
+    let nothing = [i64s(&[0, 3], &[]), i64s(&[2], &[0, 5])];
+    check(Op::Reshape { allow_zero: true }, &nothing, i64s(&[0, 5], &[]));
+    let index = i64s(&[1, 3], &[1, -1, 0]);
+    check(Op::GatherElements { axis: 0 }, &[x.clone(), index], i64s(&[1, 3], &[4, 5, 3]));
+    let tiled = i64s(&[2, 4], &[1, 2, 1, 2, 1, 2, 1, 2]);
+    check(Op::Tile, &[i64s(&[1, 2], &[1, 2]), i64s(&[2], &[2, 2])], tiled);
+    check(Op::Tile, &[i64s(&[2], &[1, 2]), i64s(&[1], &[0])], i64s(&[0], &[]));
+    let pairs = i64s(&[3, 2], &[0, 2, 1, 0, -1, -1]);
+    check(Op::GatherNd, &[x.clone(), pairs], i64s(&[3], &[3, 4, 6]));
+    check(Op::GatherNd, &[x.clone(), i64s(&[1, 1], &[1])], i64s(&[1, 3], &[4, 5, 6]));
+    refused(Op::GatherNd, &[x.clone(), i64s(&[1, 2], &[0, 3])], "index 3 at place 1");
     let index = i64s(&[1, 2], &[-1, 0]);
     check(Op::Gather { axis: 1 }, &[x.clone(), index.clone()], i64s(&[2, 1, 2], &[3, 1, 6, 4]));
     check(
@@ -185,13 +200,22 @@ fn elements_that_move() {
         &[x.clone(), i64s(&[1], &[3])],
         "index 3 at place 0 is out of range",
     );
+}
+
+#[test]
+fn elements_that_cannot_move() {
+    let x = i64s(&[2, 3], &[1, 2, 3, 4, 5, 6]);
+    let one = |n| i64s(&[1], &[n]);
     refused(Op::Gather { axis: 1 }, &[x.clone(), i64s(&[1], &[-4])], "index -4 at place 0");
     refused(
-        Op::Reshape,
+        Op::Reshape { allow_zero: false },
         &[x.clone(), i64s(&[1], &[5])],
         "numbers of elements that differ: 6 and 5",
     );
-    refused(Op::Reshape, &[x.clone(), i64s(&[2], &[-2, -3])], "negative");
+    let long = [x.clone(), i64s(&[1, 4], &[0; 4])];
+    refused(Op::GatherElements { axis: 0 }, &long, "length 4 along axis 1, which has 3");
+    refused(Op::Tile, &[x.clone(), i64s(&[1], &[1])], "1 numbers for 2 axes");
+    refused(Op::Reshape { allow_zero: false }, &[x.clone(), i64s(&[2], &[-2, -3])], "negative");
     refused(Op::Unsqueeze, &[x.clone(), i64s(&[2], &[0, 0])], "names an axis twice");
     refused(Op::Slice, &[x.clone(), one(0), one(1), one(0), one(0)], "a step is 0");
     refused(Op::Range, &[i64s(&[], &[0]), i64s(&[], &[1]), i64s(&[], &[0])], "the step is 0");

@@ -67,9 +67,9 @@ fn reshapes_keep_symbols() {
     let heads = |dfg: &mut Dfg| -> Result<(), DfgError> {
         let x = dfg.create_in("x", Some(typed(Dtype::F32, &["nodes", "8"])))?;
         let split = dfg.create_weight("split", i64s(&[3], &[-1, 2, 4]))?;
-        let split = dfg.create_op(Op::Reshape, &[x, split])?[0];
+        let split = dfg.create_op(Op::Reshape { allow_zero: false }, &[x, split])?[0];
         let joined = dfg.create_weight("joined", i64s(&[2], &[0, -1]))?;
-        let joined = dfg.create_op(Op::Reshape, &[split, joined])?[0];
+        let joined = dfg.create_op(Op::Reshape { allow_zero: false }, &[split, joined])?[0];
         dfg.create_out("split", split)?;
         dfg.create_out("joined", joined)
     };

@@ -13,7 +13,7 @@ use super::error::DfgError;
 use super::op::{Binary, Op, Reduction, Unary};
 
 /// Those that are alone of their kind.
-const ALONE: [&str; 30] = [
+const ALONE: [&str; 33] = [
     "AddSelfLoops",
     "BatchPre",
     "Cast",
@@ -26,6 +26,9 @@ const ALONE: [&str; 30] = [
     "Expand",
     "GEMM",
     "Gather",
+    "GatherElements",
+    "GatherND",
+    "Tile",
     "GcnNorm",
     "Identity",
     "LeakyRelu",
@@ -78,7 +81,7 @@ impl Op {
             Self::Softmax { .. } => "Softmax",
             Self::LogSoftmax { .. } => "LogSoftmax",
             Self::Shape { .. } => "Shape",
-            Self::Reshape => "Reshape",
+            Self::Reshape { .. } => "Reshape",
             Self::Expand => "Expand",
             Self::Transpose { .. } => "Transpose",
             Self::Concat { .. } => "Concat",
@@ -86,6 +89,9 @@ impl Op {
             Self::Squeeze => "Squeeze",
             Self::Unsqueeze => "Unsqueeze",
             Self::Gather { .. } => "Gather",
+            Self::GatherNd => "GatherND",
+            Self::GatherElements { .. } => "GatherElements",
+            Self::Tile => "Tile",
             Self::Compress { .. } => "Compress",
             Self::Range => "Range",
             Self::ConstantOfShape { .. } => "ConstantOfShape",
@@ -109,6 +115,7 @@ impl Op {
             Self::Elu { alpha } | Self::LeakyRelu { alpha } => {
                 vec![("alpha", Attribute::Float(*alpha))]
             }
+            Self::Reshape { allow_zero } => vec![("allowzero", int((*allow_zero).into()))],
             Self::Cast(dtype) => vec![("to", Attribute::Text(dtype.name().to_owned()))],
             Self::Gemm { alpha, beta, trans_a, trans_b } => vec![
                 ("alpha", Attribute::Float(*alpha)),
@@ -121,6 +128,7 @@ impl Op {
             | Self::LogSoftmax { axis }
             | Self::Concat { axis }
             | Self::Gather { axis }
+            | Self::GatherElements { axis }
             | Self::Compress { axis: Some(axis) } => vec![("axis", int(*axis))],
             Self::Shape { start, end } => {
                 let end = end.map(|end| ("end", int(end)));
@@ -163,7 +171,7 @@ impl Op {
             "shape" => {
                 Self::Shape { start: given.int("start")?.unwrap_or(0), end: given.int("end")? }
             }
-            "reshape" => reshape(&mut given)?,
+            "reshape" => Self::Reshape { allow_zero: given.flag("allowzero")?.unwrap_or(false) },
             "expand" => Self::Expand,
             "transpose" => Self::Transpose { perm: perm(&mut given)? },
             "concat" => Self::Concat { axis: required(&mut given, "axis")? },
@@ -171,6 +179,9 @@ impl Op {
             "squeeze" => Self::Squeeze,
             "unsqueeze" => Self::Unsqueeze,
             "gather" => Self::Gather { axis: given.int("axis")?.unwrap_or(0) },
+            "gatherelements" => Self::GatherElements { axis: given.int("axis")?.unwrap_or(0) },
+            "tile" => Self::Tile,
+            "gathernd" => gather_nd(&mut given)?,
             "compress" => Self::Compress { axis: given.int("axis")? },
             "range" => Self::Range,
             "constantofshape" => filled(&mut given)?,
@@ -235,10 +246,10 @@ fn dtype(given: &mut Attributes<'_>) -> Result<Dtype, DfgError> {
     known.ok_or_else(|| given.wrong("to", format!("{name:?} is not f32, i64 or bool")))
 }
 
-fn reshape(given: &mut Attributes<'_>) -> Result<Op, DfgError> {
-    match given.flag("allowzero")? {
-        Some(true) => Err(given.wrong("allowzero", "only 0 is supported")),
-        _ => Ok(Op::Reshape),
+fn gather_nd(given: &mut Attributes<'_>) -> Result<Op, DfgError> {
+    match given.int("batch_dims")? {
+        None | Some(0) => Ok(Op::GatherNd),
+        Some(_) => Err(given.wrong("batch_dims", "only 0 is supported")),
     }
 }
 

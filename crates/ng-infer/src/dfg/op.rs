@@ -66,9 +66,11 @@ pub enum Op {
         /// Behind the last; negative from the end. The rank if `None`.
         end: Option<i64>,
     },
-    /// The same elements in the shape of the second input, where 0 keeps a dimension and -1 is
-    /// what is left.
-    Reshape,
+    /// The same elements in the shape of the second input, where -1 is what is left.
+    Reshape {
+        /// Whether 0 is a length; it keeps the dimension at its place otherwise.
+        allow_zero: bool,
+    },
     /// Broadcast to the shape of the second input.
     Expand,
     /// Axes in another order; reversed if `None`.
@@ -92,6 +94,16 @@ pub enum Op {
         /// The axis; negative from the end.
         axis: i64,
     },
+    /// Slices by the lists of indices along the last axis of the second input: one for each of the
+    /// first axes.
+    GatherNd,
+    /// Elements along an axis, by an index of the shape of the result.
+    GatherElements {
+        /// The axis; negative from the end.
+        axis: i64,
+    },
+    /// The tensor beside itself, as often along each axis as the second input says.
+    Tile,
     /// Those slices along an axis for which a flag is set.
     Compress {
         /// The axis; negative from the end. The flattened tensor if `None`.
@@ -210,7 +222,10 @@ impl Op {
             | Self::BatchPre => (1, 1),
             Self::Binary(_)
             | Self::MatMul
-            | Self::Reshape
+            | Self::Reshape { .. }
+            | Self::GatherNd
+            | Self::GatherElements { .. }
+            | Self::Tile
             | Self::Expand
             | Self::Unsqueeze
             | Self::Gather { .. }

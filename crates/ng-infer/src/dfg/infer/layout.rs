@@ -54,9 +54,15 @@ fn product(dims: &[Dim]) -> Option<Dim> {
     dims.iter().try_fold(Dim::from(1), |all, dim| all.times(dim))
 }
 
-pub(super) fn reshape(of: &Known, list: &Known, unknown: &mut Unknown) -> Result<Known, String> {
+pub(super) fn reshape(
+    of: &Known,
+    list: &Known,
+    allow_zero: bool,
+    unknown: &mut Unknown,
+) -> Result<Known, String> {
     let mut shape = lengths(list, unknown)?;
     let kept = |(at, dim): (usize, &Dim)| match (dim.number(), of.shape.get(at)) {
+        (Some(0), _) if allow_zero => Ok(dim.clone()),
         (Some(0), Some(kept)) => Ok(kept.clone()),
         (Some(0), None) => Err(format!("there is no dimension {at} to keep")),
         _ => Ok(dim.clone()),
@@ -220,6 +226,38 @@ pub(super) fn gather(of: &Known, index: &Known, axis: i64) -> Result<Known, Stri
         known.content = Some(index.iter().map(get).collect::<Result<_, String>>()?);
     }
     Ok(known)
+}
+
+pub(super) fn gather_elements(of: &Known, index: &Known, axis: i64) -> Result<Known, String> {
+    index.wants(Dtype::I64)?;
+    index.wants_rank(of.rank())?;
+    let axis = of.axis(axis)?;
+    for (at, (dim, len)) in index.shape.iter().zip(&of.shape).enumerate() {
+        let too_long = |(dim, len)| at != axis && dim > len;
+        if dim.number().zip(len.number()).is_some_and(too_long) {
+            return Err(format!("the index has length {dim} along axis {at}, which has {len}"));
+        }
+    }
+    Ok(Known::new(of.dtype, index.shape.clone()))
+}
+
+pub(super) fn tile(of: &Known, list: &Known, unknown: &mut Unknown) -> Result<Known, String> {
+    let times = lengths(list, unknown)?;
+    if times.len() != of.rank() {
+        return Err(format!("{} numbers for {} axes", times.len(), of.rank()));
+    }
+    let dim = |(dim, times): (&Dim, &Dim)| dim.times(times).unwrap_or_else(|| unknown.next());
+    Ok(Known::new(of.dtype, of.shape.iter().zip(&times).map(dim).collect()))
+}
+
+pub(super) fn gather_nd(of: &Known, index: &Known) -> Result<Known, String> {
+    index.wants(Dtype::I64)?;
+    let Some((last, lists)) = index.shape.split_last() else {
+        return Err("wanted lists of indices, found a number".to_owned());
+    };
+    let depth = last.number().ok_or("the length of the lists is not known")? as usize;
+    let rest = of.shape.get(depth..).ok_or("lists are longer than there are axes")?;
+    Ok(Known::new(of.dtype, [lists, rest].concat()))
 }
 
 pub(super) fn compress(

@@ -95,16 +95,8 @@ pub(super) fn gather(
     out: &mut ViewMut<'_>,
 ) -> Result<(), KernelError> {
     let (before, len, behind) = around(of.dims, axis);
-    let from_end = |index: i64| if index < 0 { index.saturating_add(len as i64) } else { index };
     let each = index.i64().iter().enumerate();
-    // The index is named as it was given.
-    let at = |(place, index): (usize, &i64)| {
-        checked(from_end(*index), place, len).map_err(|_| KernelError::Index {
-            index: *index,
-            place,
-            len,
-        })
-    };
+    let at = |(place, index): (usize, &i64)| from_end(*index, place, len);
     let rows = each.map(at).collect::<Result<Vec<usize>, _>>()?;
     with_elements!(of, out, |from, to| {
         for line in 0..before {
@@ -115,6 +107,61 @@ pub(super) fn gather(
             }
         }
     });
+    Ok(())
+}
+
+/// An index that may count from the end; errors name it as it was given.
+fn from_end(index: i64, place: usize, len: usize) -> Result<usize, KernelError> {
+    let at = if index < 0 { index.saturating_add(len as i64) } else { index };
+    checked(at, place, len).map_err(|_| KernelError::Index { index, place, len })
+}
+
+pub(super) fn gather_elements(
+    of: &View<'_>,
+    index: &View<'_>,
+    axis: usize,
+    out: &mut ViewMut<'_>,
+) -> Result<(), KernelError> {
+    let strides = unit_strides(of.dims);
+    let beside = (0..strides.len()).map(|at| if at == axis { 0 } else { strides[at] }).collect();
+    let walk = strided(out.dims.to_vec(), beside);
+    let mut places = Vec::with_capacity(index.i64().len());
+    for (place, (start, index)) in walk.zip(index.i64()).enumerate() {
+        places.push(start + from_end(*index, place, of.dims[axis])? * strides[axis]);
+    }
+    copy_from_places(of, out, places.into_iter());
+    Ok(())
+}
+
+pub(super) fn tile(of: &View<'_>, out: &mut ViewMut<'_>) {
+    let (dims, strides) = (out.dims, unit_strides(of.dims));
+    let steps = unit_strides(dims);
+    let place = |at: usize| {
+        let each = (0..dims.len()).map(|axis| at / steps[axis] % dims[axis]);
+        each.zip(of.dims).zip(&strides).map(|((i, len), stride)| i % len * stride).sum()
+    };
+    let count: usize = dims.iter().product();
+    copy_from_places(of, out, (0..count).map(place));
+}
+
+pub(super) fn gather_nd(
+    of: &View<'_>,
+    index: &View<'_>,
+    out: &mut ViewMut<'_>,
+) -> Result<(), KernelError> {
+    let depth = index.dims.last().copied().unwrap_or(0);
+    let behind: usize = of.dims[depth..].iter().product();
+    let lists: usize = index.dims.iter().rev().skip(1).product();
+    let mut starts = Vec::with_capacity(lists);
+    for list in 0..lists {
+        let mut start = 0;
+        for axis in 0..depth {
+            let place = list * depth + axis;
+            start = start * of.dims[axis] + from_end(index.i64()[place], place, of.dims[axis])?;
+        }
+        starts.push(start * behind);
+    }
+    copy_from_places(of, out, starts.into_iter().flat_map(|start| start..start + behind));
     Ok(())
 }
 

@@ -40,7 +40,7 @@ impl Kernel for Scalar {
             Binary(binary) => elements::binary(*binary, &inputs[0], &inputs[1], out)?,
             Where => elements::choose(inputs, out),
             Cast(_) => elements::cast(&inputs[0], out),
-            Identity | Reshape | Squeeze | Unsqueeze => layout::copy(&inputs[0], out),
+            Identity | Reshape { .. } | Squeeze | Unsqueeze => layout::copy(&inputs[0], out),
             MatMul => products::mat_mul(&inputs[0], &inputs[1], out),
             Gemm { .. } => products::gemm(op, inputs, out),
             Reduce { how, .. } => products::reduce(*how, inputs, out)?,
@@ -52,6 +52,12 @@ impl Kernel for Scalar {
             Gather { axis } => {
                 layout::gather(&inputs[0], &inputs[1], axis_of(*axis, &inputs[0])?, out)?;
             }
+            GatherElements { axis } => {
+                let axis = axis_of(*axis, &inputs[0])?;
+                layout::gather_elements(&inputs[0], &inputs[1], axis, out)?;
+            }
+            Tile => layout::tile(&inputs[0], out),
+            GatherNd => layout::gather_nd(&inputs[0], &inputs[1], out)?,
             Compress { axis } => layout::compress(&inputs[0], &inputs[1], *axis, out)?,
             Range => layout::range(inputs, out),
             ConstantOfShape { value, .. } => layout::fill(*value, out),
