@@ -6,204 +6,241 @@
 //! so a hostile file cannot make the decoder recurse.
 //!
 //! Names and meanings are those of `onnx.proto3`, release 1.23; fields that are missing here are
-//! skipped.
+//! skipped. The messages are written with a macro instead of prost's own derive, which needs a
+//! second version of `syn`.
 #![allow(missing_docs)] // The fields are documented by ONNX.
 
-/// A model file.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct ModelProto {
-    #[prost(int64, optional, tag = "1")]
-    pub ir_version: Option<i64>,
-    #[prost(message, optional, tag = "7")]
-    pub graph: Option<GraphProto>,
-    #[prost(message, repeated, tag = "8")]
-    pub opset_import: Vec<OperatorSetIdProto>,
-    #[prost(message, repeated, tag = "14")]
-    pub metadata_props: Vec<StringStringEntryProto>,
-    #[prost(bytes = "vec", repeated, tag = "20")]
-    pub training_info: Vec<Vec<u8>>,
-    #[prost(message, repeated, tag = "25")]
-    pub functions: Vec<FunctionProto>,
+use prost::bytes::{Buf, BufMut};
+use prost::encoding::{
+    DecodeContext, WireType, bytes, double, float, int32, int64, message, skip_field, string,
+    uint64,
+};
+use prost::{DecodeError, Message};
+
+/// Merges a field that is there once (`one`), a list of messages or texts (`many`), or a list of
+/// numbers (`packed`).
+macro_rules! merge {
+    (one $of:ident, $field:expr, $wire:expr, $from:expr, $context:expr) => {
+        $of::merge($wire, $field.get_or_insert_with(Default::default), $from, $context)
+    };
+    ($list:ident $of:ident, $field:expr, $wire:expr, $from:expr, $context:expr) => {
+        $of::merge_repeated($wire, &mut $field, $from, $context)
+    };
 }
 
-/// A key with its value.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct StringStringEntryProto {
-    #[prost(string, optional, tag = "1")]
-    pub key: Option<String>,
-    #[prost(string, optional, tag = "2")]
-    pub value: Option<String>,
+/// Writes a field.
+macro_rules! encode {
+    (one $of:ident, $number:literal, $field:expr, $into:expr) => {
+        if let Some(value) = &$field {
+            $of::encode($number, value, $into);
+        }
+    };
+    (many $of:ident, $number:literal, $field:expr, $into:expr) => {
+        $of::encode_repeated($number, &$field, $into)
+    };
+    (packed $of:ident, $number:literal, $field:expr, $into:expr) => {
+        $of::encode_packed($number, &$field, $into)
+    };
 }
 
-/// The version of a set of operators.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct OperatorSetIdProto {
-    #[prost(string, optional, tag = "1")]
-    pub domain: Option<String>,
-    #[prost(int64, optional, tag = "2")]
-    pub version: Option<i64>,
+/// Bytes of a field.
+macro_rules! length {
+    (one $of:ident, $number:literal, $field:expr) => {
+        $field.as_ref().map_or(0, |value| $of::encoded_len($number, value))
+    };
+    (many $of:ident, $number:literal, $field:expr) => {
+        $of::encoded_len_repeated($number, &$field)
+    };
+    (packed $of:ident, $number:literal, $field:expr) => {
+        $of::encoded_len_packed($number, &$field)
+    };
 }
 
-/// The graph of a model.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct GraphProto {
-    #[prost(message, repeated, tag = "1")]
-    pub node: Vec<NodeProto>,
-    #[prost(string, optional, tag = "2")]
-    pub name: Option<String>,
-    #[prost(message, repeated, tag = "5")]
-    pub initializer: Vec<TensorProto>,
-    #[prost(message, repeated, tag = "11")]
-    pub input: Vec<ValueInfoProto>,
-    #[prost(message, repeated, tag = "12")]
-    pub output: Vec<ValueInfoProto>,
-    #[prost(bytes = "vec", repeated, tag = "15")]
-    pub sparse_initializer: Vec<Vec<u8>>,
+/// A message: each field with its type, how often it is there, its kind and its number.
+macro_rules! message {
+    ($(#[$doc:meta])* $name:ident {
+        $($field:ident: $type:ty = $often:ident $of:ident $number:literal,)*
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct $name {
+            $(pub $field: $type,)*
+        }
+
+        impl Message for $name {
+            fn encode_raw(&self, into: &mut impl BufMut) {
+                $(encode!($often $of, $number, self.$field, into);)*
+            }
+
+            fn merge_field(
+                &mut self,
+                number: u32,
+                wire: WireType,
+                from: &mut impl Buf,
+                context: DecodeContext,
+            ) -> Result<(), DecodeError> {
+                match number {
+                    $($number => merge!($often $of, self.$field, wire, from, context)
+                        .map_err(|mut error| {
+                            error.push(stringify!($name), stringify!($field));
+                            error
+                        }),)*
+                    _ => skip_field(wire, number, from, context),
+                }
+            }
+
+            fn encoded_len(&self) -> usize {
+                0 $(+ length!($often $of, $number, self.$field))*
+            }
+
+            fn clear(&mut self) {
+                *self = Self::default();
+            }
+        }
+    };
 }
 
-/// One operation.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct NodeProto {
-    #[prost(string, repeated, tag = "1")]
-    pub input: Vec<String>,
-    #[prost(string, repeated, tag = "2")]
-    pub output: Vec<String>,
-    #[prost(string, optional, tag = "3")]
-    pub name: Option<String>,
-    #[prost(string, optional, tag = "4")]
-    pub op_type: Option<String>,
-    #[prost(message, repeated, tag = "5")]
-    pub attribute: Vec<AttributeProto>,
-    #[prost(string, optional, tag = "7")]
-    pub domain: Option<String>,
-    #[prost(string, optional, tag = "8")]
-    pub overload: Option<String>,
+message! {
+    /// A model file.
+    ModelProto {
+        ir_version: Option<i64> = one int64 1,
+        graph: Option<GraphProto> = one message 7,
+        opset_import: Vec<OperatorSetIdProto> = many message 8,
+        metadata_props: Vec<StringStringEntryProto> = many message 14,
+        training_info: Vec<Vec<u8>> = many bytes 20,
+        functions: Vec<FunctionProto> = many message 25,
+    }
 }
 
-/// A named constant of a node.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct AttributeProto {
-    #[prost(string, optional, tag = "1")]
-    pub name: Option<String>,
-    #[prost(float, optional, tag = "2")]
-    pub f: Option<f32>,
-    #[prost(int64, optional, tag = "3")]
-    pub i: Option<i64>,
-    #[prost(bytes = "vec", optional, tag = "4")]
-    pub s: Option<Vec<u8>>,
-    #[prost(message, optional, boxed, tag = "5")]
-    pub t: Option<Box<TensorProto>>,
-    #[prost(bytes = "vec", optional, tag = "6")]
-    pub g: Option<Vec<u8>>,
-    #[prost(float, repeated, tag = "7")]
-    pub floats: Vec<f32>,
-    #[prost(int64, repeated, tag = "8")]
-    pub ints: Vec<i64>,
-    #[prost(bytes = "vec", repeated, tag = "9")]
-    pub strings: Vec<Vec<u8>>,
-    #[prost(bytes = "vec", repeated, tag = "11")]
-    pub graphs: Vec<Vec<u8>>,
-    #[prost(int32, optional, tag = "20")]
-    pub r#type: Option<i32>,
-    #[prost(string, optional, tag = "21")]
-    pub ref_attr_name: Option<String>,
-    #[prost(bytes = "vec", optional, tag = "22")]
-    pub sparse_tensor: Option<Vec<u8>>,
-    #[prost(bytes = "vec", repeated, tag = "23")]
-    pub sparse_tensors: Vec<Vec<u8>>,
+message! {
+    /// A key with its value.
+    StringStringEntryProto {
+        key: Option<String> = one string 1,
+        value: Option<String> = one string 2,
+    }
 }
 
-/// A tensor with its values, or with the place of them in another file.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct TensorProto {
-    #[prost(int64, repeated, tag = "1")]
-    pub dims: Vec<i64>,
-    #[prost(int32, optional, tag = "2")]
-    pub data_type: Option<i32>,
-    #[prost(bytes = "vec", optional, tag = "3")]
-    pub segment: Option<Vec<u8>>,
-    #[prost(float, repeated, tag = "4")]
-    pub float_data: Vec<f32>,
-    #[prost(int32, repeated, tag = "5")]
-    pub int32_data: Vec<i32>,
-    #[prost(bytes = "vec", repeated, tag = "6")]
-    pub string_data: Vec<Vec<u8>>,
-    #[prost(int64, repeated, tag = "7")]
-    pub int64_data: Vec<i64>,
-    #[prost(string, optional, tag = "8")]
-    pub name: Option<String>,
-    #[prost(bytes = "vec", optional, tag = "9")]
-    pub raw_data: Option<Vec<u8>>,
-    #[prost(double, repeated, tag = "10")]
-    pub double_data: Vec<f64>,
-    #[prost(uint64, repeated, tag = "11")]
-    pub uint64_data: Vec<u64>,
-    #[prost(message, repeated, tag = "13")]
-    pub external_data: Vec<StringStringEntryProto>,
-    #[prost(int32, optional, tag = "14")]
-    pub data_location: Option<i32>,
+message! {
+    /// The version of a set of operators.
+    OperatorSetIdProto {
+        domain: Option<String> = one string 1,
+        version: Option<i64> = one int64 2,
+    }
 }
 
-/// An input or an output of a graph.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct ValueInfoProto {
-    #[prost(string, optional, tag = "1")]
-    pub name: Option<String>,
-    #[prost(message, optional, tag = "2")]
-    pub r#type: Option<TypeProto>,
+message! {
+    /// The graph of a model.
+    GraphProto {
+        node: Vec<NodeProto> = many message 1,
+        name: Option<String> = one string 2,
+        initializer: Vec<TensorProto> = many message 5,
+        input: Vec<ValueInfoProto> = many message 11,
+        output: Vec<ValueInfoProto> = many message 12,
+        sparse_initializer: Vec<Vec<u8>> = many bytes 15,
+    }
 }
 
-/// The type of a value: of the kinds of ONNX, tensors alone.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct TypeProto {
-    #[prost(message, optional, tag = "1")]
-    pub tensor_type: Option<TensorTypeProto>,
+message! {
+    /// One operation.
+    NodeProto {
+        input: Vec<String> = many string 1,
+        output: Vec<String> = many string 2,
+        name: Option<String> = one string 3,
+        op_type: Option<String> = one string 4,
+        attribute: Vec<AttributeProto> = many message 5,
+        domain: Option<String> = one string 7,
+        overload: Option<String> = one string 8,
+    }
 }
 
-/// Element type and shape of a tensor.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct TensorTypeProto {
-    #[prost(int32, optional, tag = "1")]
-    pub elem_type: Option<i32>,
-    #[prost(message, optional, tag = "2")]
-    pub shape: Option<TensorShapeProto>,
+message! {
+    /// A named constant of a node.
+    AttributeProto {
+        name: Option<String> = one string 1,
+        f: Option<f32> = one float 2,
+        i: Option<i64> = one int64 3,
+        s: Option<Vec<u8>> = one bytes 4,
+        t: Option<Box<TensorProto>> = one message 5,
+        g: Option<Vec<u8>> = one bytes 6,
+        floats: Vec<f32> = packed float 7,
+        ints: Vec<i64> = packed int64 8,
+        strings: Vec<Vec<u8>> = many bytes 9,
+        graphs: Vec<Vec<u8>> = many bytes 11,
+        r#type: Option<i32> = one int32 20,
+        ref_attr_name: Option<String> = one string 21,
+        sparse_tensor: Option<Vec<u8>> = one bytes 22,
+        sparse_tensors: Vec<Vec<u8>> = many bytes 23,
+    }
 }
 
-/// A shape, one dimension after the other.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct TensorShapeProto {
-    #[prost(message, repeated, tag = "1")]
-    pub dim: Vec<DimensionProto>,
+message! {
+    /// A tensor with its values, or with the place of them in another file.
+    TensorProto {
+        dims: Vec<i64> = packed int64 1,
+        data_type: Option<i32> = one int32 2,
+        segment: Option<Vec<u8>> = one bytes 3,
+        float_data: Vec<f32> = packed float 4,
+        int32_data: Vec<i32> = packed int32 5,
+        string_data: Vec<Vec<u8>> = many bytes 6,
+        int64_data: Vec<i64> = packed int64 7,
+        name: Option<String> = one string 8,
+        raw_data: Option<Vec<u8>> = one bytes 9,
+        double_data: Vec<f64> = packed double 10,
+        uint64_data: Vec<u64> = packed uint64 11,
+        external_data: Vec<StringStringEntryProto> = many message 13,
+        data_location: Option<i32> = one int32 14,
+    }
 }
 
-/// A dimension: a number, a symbol, or neither.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct DimensionProto {
-    #[prost(int64, optional, tag = "1")]
-    pub dim_value: Option<i64>,
-    #[prost(string, optional, tag = "2")]
-    pub dim_param: Option<String>,
+message! {
+    /// An input or an output of a graph.
+    ValueInfoProto {
+        name: Option<String> = one string 1,
+        r#type: Option<TypeProto> = one message 2,
+    }
 }
 
-/// A function: a node with a body of nodes.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct FunctionProto {
-    #[prost(string, optional, tag = "1")]
-    pub name: Option<String>,
-    #[prost(string, repeated, tag = "4")]
-    pub input: Vec<String>,
-    #[prost(string, repeated, tag = "5")]
-    pub output: Vec<String>,
-    #[prost(string, repeated, tag = "6")]
-    pub attribute: Vec<String>,
-    #[prost(message, repeated, tag = "7")]
-    pub node: Vec<NodeProto>,
-    #[prost(message, repeated, tag = "9")]
-    pub opset_import: Vec<OperatorSetIdProto>,
-    #[prost(string, optional, tag = "10")]
-    pub domain: Option<String>,
-    #[prost(message, repeated, tag = "11")]
-    pub attribute_proto: Vec<AttributeProto>,
-    #[prost(string, optional, tag = "13")]
-    pub overload: Option<String>,
+message! {
+    /// The type of a value: of the kinds of ONNX, tensors alone.
+    TypeProto {
+        tensor_type: Option<TensorTypeProto> = one message 1,
+    }
+}
+
+message! {
+    /// Element type and shape of a tensor.
+    TensorTypeProto {
+        elem_type: Option<i32> = one int32 1,
+        shape: Option<TensorShapeProto> = one message 2,
+    }
+}
+
+message! {
+    /// A shape, one dimension after the other.
+    TensorShapeProto {
+        dim: Vec<DimensionProto> = many message 1,
+    }
+}
+
+message! {
+    /// A dimension: a number, a symbol, or neither.
+    DimensionProto {
+        dim_value: Option<i64> = one int64 1,
+        dim_param: Option<String> = one string 2,
+    }
+}
+
+message! {
+    /// A function: a node with a body of nodes.
+    FunctionProto {
+        name: Option<String> = one string 1,
+        input: Vec<String> = many string 4,
+        output: Vec<String> = many string 5,
+        attribute: Vec<String> = many string 6,
+        node: Vec<NodeProto> = many message 7,
+        opset_import: Vec<OperatorSetIdProto> = many message 9,
+        domain: Option<String> = one string 10,
+        attribute_proto: Vec<AttributeProto> = many message 11,
+        overload: Option<String> = one string 13,
+    }
 }
