@@ -68,7 +68,13 @@ fn aggregations(num_destinations: usize, num_rows: usize) -> Result<(), Box<dyn 
         ("bf16", Rows::Bf16(&halves)),
         ("int8", Rows::I8 { steps: &steps, scales: &scales }),
     ];
-    println!("{num_destinations} x {FANOUT} x {WIDTH} from {num_rows} rows, seed {SEED:#x}");
+    let megabytes = |values: usize| (4 * values * WIDTH) as f64 / 1e6;
+    println!(
+        "{num_destinations} x {FANOUT} x {WIDTH} from {num_rows} rows, seed {SEED:#x}: \
+         {:.0} MB of f32 read, {:.0} MB written",
+        megabytes(num_edges),
+        megabytes(num_destinations)
+    );
     for kernels in PATHS.into_iter().filter_map(GraphKernels::on) {
         for (name, rows_of) in all {
             let how = Reduction::Sum;

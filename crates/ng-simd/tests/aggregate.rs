@@ -9,7 +9,8 @@ use ng_types::Dtype;
 
 const PATHS: [Path; 3] = [Path::Portable, Path::Avx2, Path::Avx512];
 const WIDTHS: [usize; 11] = [1, 3, 7, 16, 17, 33, 47, 64, 100, 256, 300];
-const HOWS: [Reduction; 4] = [Reduction::Sum, Reduction::Mean, Reduction::Max, Reduction::Min];
+const REDUCTIONS: [Reduction; 4] =
+    [Reduction::Sum, Reduction::Mean, Reduction::Max, Reduction::Min];
 const SEED: u64 = 0xA66;
 
 /// One hub, empty lists at the start, between and at the end.
@@ -86,7 +87,7 @@ fn every_path_adds_rows_in_the_order_of_the_list_at_every_width() {
     let weights = floats(&mut random, sources.len());
     for width in WIDTHS {
         let rows = floats(&mut random, 40 * width);
-        for how in HOWS {
+        for how in REDUCTIONS {
             for weights in [None, Some(&weights[..])] {
                 let job = Aggregation { lists, rows: Rows::F32(&rows), width, weights, how };
                 check(&job, &rows, "f32");
@@ -119,7 +120,7 @@ fn narrow_rows_aggregate_as_their_decoded_form_does() {
                 Dtype::Bf16 => Rows::Bf16(bytes),
                 _ => Rows::I8 { steps: bytes, scales: &scales },
             };
-            for how in HOWS {
+            for how in REDUCTIONS {
                 for weights in [None, Some(&weights[..])] {
                     let job = Aggregation { lists, rows, width, weights, how };
                     check(&job, &decoded, &stored.to_string());
@@ -139,7 +140,7 @@ fn every_nan_becomes_one_and_the_first_of_equal_zeros_stays() {
         let offsets: Vec<u32> = (0..=30).map(|at| at * 3).collect();
         let sources: Vec<u32> = (0..90).map(|_| random.below(20) as u32).collect();
         let lists = EdgeLists::new(&offsets, &sources, 20).unwrap();
-        for how in HOWS {
+        for how in REDUCTIONS {
             let job = Aggregation { lists, rows: Rows::F32(&rows), width, weights: None, how };
             check(&job, &rows, "odd values");
         }
@@ -150,7 +151,7 @@ fn every_nan_becomes_one_and_the_first_of_equal_zeros_stays() {
 fn nothing_to_aggregate_is_not_an_error() {
     let lists = EdgeLists::new(&[0], &[], 0).unwrap();
     let empty = EdgeLists::new(&[0, 0, 0], &[], 0).unwrap();
-    for how in HOWS {
+    for how in REDUCTIONS {
         let mut job = Aggregation { lists, rows: Rows::F32(&[]), width: 5, weights: None, how };
         check(&job, &[], "no destinations");
         job.lists = empty;
@@ -198,11 +199,12 @@ fn operands_of_the_wrong_length_are_refused_by_name() {
     assert_eq!(run(&weighted, 0..2, 8), length("weights", 2, 1));
     let short = Aggregation { rows: Rows::F32(&rows[1..]), ..job };
     assert_eq!(run(&short, 0..2, 8), length("rows", 12, 11));
-    let odd = Aggregation { rows: Rows::F16(&[0; 23]), ..job };
-    assert_eq!(
-        run(&Aggregation { rows: Rows::F16(&[0; 25]), ..odd }, 0..2, 8),
-        length("rows", 12, 13)
-    );
+    for len in [23, 25] {
+        let bytes = vec![0; len];
+        for rows in [Rows::F16(&bytes), Rows::Bf16(&bytes)] {
+            assert_eq!(run(&Aggregation { rows, ..job }, 0..2, 8), length("rows", 24, len));
+        }
+    }
     let unscaled = Aggregation { rows: Rows::I8 { steps: &[0; 12], scales: &[1.0] }, ..job };
     assert_eq!(run(&unscaled, 0..2, 8), length("scales", 4, 1));
     let huge = Aggregation { width: usize::MAX, ..job };

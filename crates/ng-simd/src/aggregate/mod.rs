@@ -64,7 +64,7 @@ impl GraphKernels {
     /// Aggregates for `destinations`; `out` has `width` elements for each of them.
     ///
     /// # Errors
-    /// [`ShapeError`]
+    /// [`ShapeError`]; it counts f16 and bf16 rows in bytes.
     pub fn aggregate(
         self,
         job: &Aggregation<'_>,
@@ -72,8 +72,8 @@ impl GraphKernels {
         out: &mut [f32],
     ) -> Result<(), ShapeError> {
         job.lists.edges_of(&destinations)?;
-        let shape = [job.lists.num_rows(), job.width];
-        check_length("rows", job.rows.len(), &shape)?;
+        let (len, step) = job.rows.len_and_step();
+        check_length("rows", len, &[job.lists.num_rows(), job.width, step])?;
         if let Some(weights) = job.weights {
             check_length("weights", weights.len(), &[job.lists.num_edges()])?;
         }

@@ -22,13 +22,12 @@ pub enum Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// How many elements there are. An incomplete last element counts as one, so that no shape
-    /// fits.
-    pub(super) fn len(&self) -> usize {
+    /// The length of the slice, and the part of it that one element takes.
+    pub(super) fn len_and_step(&self) -> (usize, usize) {
         match self {
-            Rows::F32(values) => values.len(),
-            Rows::F16(bytes) | Rows::Bf16(bytes) => bytes.len().div_ceil(2),
-            Rows::I8 { steps, .. } => steps.len(),
+            Rows::F32(values) => (values.len(), 1),
+            Rows::F16(bytes) | Rows::Bf16(bytes) => (bytes.len(), 2),
+            Rows::I8 { steps, .. } => (steps.len(), 1),
         }
     }
 }
