@@ -37,6 +37,13 @@ class Sizeless(nn.Module):
         return gnn.global_mean_pool(x, batch)
 
 
+class Counts(nn.Module):
+    def forward(self, x, edge_index, times):
+        for _ in range(times):
+            x = x + 1
+        return x
+
+
 class Singular(nn.Module):
     def forward(self, x, edge_index):
         return torch.linalg.svdvals(x)
@@ -82,6 +89,7 @@ def test_aggregations_that_pad_or_sort_are_refused_by_name(aggr, text, tmp_path)
             (torch.arange(NODES) // 8,),
             r"_scatter\.py:\d+ \(dim_size = int\(index\.max.*test_export_refuses\.py:\d+",
         ),
+        (Counts(), (3,), r"the model works only for times=3.*module around the model"),
         (Singular(), (), r"svd.*test_export_refuses\.py.*svdvals"),
         (Noisy(), (), r"the traced program differs from the model by .* shapes \[37, 16\]"),
     ],

@@ -21,8 +21,8 @@ def line_of(error: BaseException) -> str:
     frames = [frame for trace in _traces(error) for frame in traceback.extract_tb(trace)]
     own = [f for f in frames if not f.filename.startswith((_TORCH + "/", _PYG, _HERE, "<"))]
     pyg = [f for f in frames if f.filename.startswith(_PYG)]
-    # What stands above `export` in the caller's program is not a line of the model.
-    own = own[own.index(own[-1]) :] if _in_model(frames, own) else []
+    if not _in_model(frames, own):
+        own = []
     return ", called from ".join(
         f"{frame.filename}:{frame.lineno} ({frame.line})"
         for found in (pyg, own)
@@ -63,5 +63,5 @@ def _traces(error: BaseException) -> list[TracebackType]:
 
 
 def _in_model(frames: list[Any], own: list[Any]) -> bool:
-    """Whether the last line of the user was reached through torch's tracing."""
+    """Whether the last line of the user was reached through torch: else it called `export`."""
     return bool(own) and any(f.filename.startswith(_TORCH) for f in frames[: frames.index(own[-1])])

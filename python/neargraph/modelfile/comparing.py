@@ -30,7 +30,7 @@ def cases(inputs: Inputs) -> list[tuple[str, list[Any]]]:
     larger = {count: count[1] + count[1] // 2 + 3 + i for i, count in enumerate(known)}
     smaller = {count: max(2, count[1] // 3) + i for i, count in enumerate(known)}
     no_edges: dict[Count, int] = {
-        count: 0 if _is_of_edges(inputs, count) else size for count, size in smaller.items()
+        count: 0 if count in inputs.edge_counts else size for count, size in smaller.items()
     }
     return [
         ("example", inputs.values),
@@ -38,10 +38,6 @@ def cases(inputs: Inputs) -> list[tuple[str, list[Any]]]:
         ("smaller", inputs.resized(smaller, seed=2)),
         ("no edges", inputs.resized(no_edges, seed=3)),
     ]
-
-
-def _is_of_edges(inputs: Inputs, count: Count) -> bool:
-    return count in inputs.edge_counts
 
 
 class Wanted:

@@ -110,7 +110,10 @@ class Inputs:
         return arguments
 
     def resized(self, sizes: Mapping[Count, int], seed: int) -> list[Any]:
-        """Values of other sizes: rows drawn from the example, edges between nodes that exist."""
+        """Values of other sizes: rows drawn from the example, edges between nodes that exist.
+
+        Integers grow by one, since an integer of a model is a size.
+        """
         draws = torch.Generator().manual_seed(seed)
         found = zip(self.values, self.counts, self._keys, strict=True)
         return [self._one(value, counts, key, sizes, draws) for value, counts, key in found]
@@ -124,7 +127,7 @@ class Inputs:
         draws: torch.Generator,
     ) -> Any:
         if not counts:
-            return value
+            return value + 1 if isinstance(value, int) else value
         ((dimension, count),) = counts.items()
         size = sizes[count]
         if _is_pairs(value):
@@ -149,11 +152,11 @@ class Flat(nn.Module):
     def __init__(self, model: nn.Module, inputs: Inputs) -> None:
         super().__init__()
         self.model = model
-        self._inputs = [inputs]
+        self._inputs = inputs
 
     def forward(self, *values: Any) -> tuple[Tensor, ...]:
         """The tensors of the model's output, in the order of `output_names`."""
-        out = self.model(*self._inputs[0].restored(values))
+        out = self.model(*self._inputs.restored(values))
         return tuple(leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, Tensor))
 
 

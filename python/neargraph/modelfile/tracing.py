@@ -65,9 +65,15 @@ def _refuse_frozen(program: ExportedProgram, inputs: Inputs) -> None:
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     for node_name, name, counts in zip(wanted, inputs.names, inputs.counts, strict=True):
         value = nodes[str(node_name)].meta["val"]
+        # torch writes a size that became a constant as a number.
+        if not isinstance(value, torch.Tensor) and str(value).isdecimal():
+            raise ExportFailed(
+                f"the model works only for {name}={value}, as in the example: fix the argument in "
+                "a module around the model"
+            )
         for dimension in counts:
             size = value.shape[dimension]
-            if isinstance(size, int):
+            if str(size).isdecimal():
                 raise ExportFailed(
                     f"the model works only for {name} of size {size} in dimension {dimension}, "
                     "as in the example: a layer depends on that size"
