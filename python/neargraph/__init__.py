@@ -17,6 +17,7 @@ from neargraph import exceptions
 from neargraph.exceptions import *  # noqa: F403
 
 if TYPE_CHECKING:
+    from neargraph.dfg import Dfg
     from neargraph.dtypes import SparseRows
     from neargraph.loader.cluster import ClusterLoader
     from neargraph.loader.minibatch import MiniBatch
@@ -33,6 +34,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "Batch": "neargraph.update.batch",
     "ClusterLoader": "neargraph.loader.cluster",
+    "Dfg": "neargraph.dfg",
     "MiniBatch": "neargraph.loader.minibatch",
     "NeighborLoader": "neargraph.loader.neighbor",
     "NeighborSampler": "neargraph.loader.sampler",
@@ -51,6 +53,7 @@ _LAZY = {
 __all__ = [
     "Batch",
     "ClusterLoader",
+    "Dfg",
     "MiniBatch",
     "NeighborLoader",
     "NeighborSampler",

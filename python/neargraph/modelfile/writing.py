@@ -17,11 +17,9 @@ from typing import Any
 
 import onnx
 
+from neargraph._modelfiles import FORMAT, FORMAT_VERSION, MANIFEST, MODEL, WEIGHTS
 from neargraph.exceptions import ExportFailed
 
-MODEL, WEIGHTS, MANIFEST = "model.onnx", "model.safetensors", "manifest.json"
-# Of the manifest.
-FORMAT_VERSION = 1
 # Smaller tensors stay in the ONNX file: the header of a weight would be larger than it.
 _SMALLEST_BYTES = 64
 _ALIGNMENT_BYTES = 64
@@ -77,7 +75,7 @@ def manifest(hashes: Mapping[str, str]) -> bytes:
         >>> manifest({})
         b'{"files": {}, "format": "neargraph model", "version": 1}\\n'
     """
-    said = {"format": "neargraph model", "version": FORMAT_VERSION, "files": dict(hashes)}
+    said = {"format": FORMAT, "version": FORMAT_VERSION, "files": dict(hashes)}
     return (json.dumps(said, sort_keys=True) + "\n").encode()
 
 
