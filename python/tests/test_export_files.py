@@ -90,11 +90,11 @@ def test_weights_lie_in_safetensors_under_the_names_of_the_state(tmp_path):
 
 def test_the_file_keeps_metadata_and_no_path_of_the_machine(tmp_path):
     model, example = sage()
-    said = {"fanouts": [25, 10], "schema_sha256": "00" * 32}
-    ng.export(model, example, tmp_path / "sage", metadata=said)
+    fanouts = {("a", "to", "a"): [25, 10]}
+    ng.export(model, example, tmp_path / "sage", fanouts=fanouts, metadata={"classes": ["x"]})
     proto = onnx.load(tmp_path / "sage" / "model.onnx")
     found = {entry.key: json.loads(entry.value) for entry in proto.metadata_props}
-    assert found == {f"neargraph.{name}": value for name, value in said.items()}
+    assert found == {"neargraph.fanouts": {"a__to__a": [25, 10]}, "neargraph.classes": ["x"]}
     data = (tmp_path / "sage" / "model.onnx").read_bytes()
     for place in (os.path.dirname(__file__), os.path.dirname(torch.__file__), str(tmp_path)):
         assert place.encode() not in data

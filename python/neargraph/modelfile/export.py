@@ -23,7 +23,7 @@ from .functions import DOMAIN
 from .inputs import Inputs, output_names
 from .refusals import refuse_unfit
 from .result import Exported
-from .sampling import described, sampled
+from .sampling import by_name, described, sampled
 from .tracing import onnx_model, traced
 from .writing import write
 
@@ -99,7 +99,7 @@ def _example(
 ) -> tuple[Sequence[Any], dict[str, Any]]:
     """The arguments of the model, and what the file says of them."""
     if not isinstance(example, Reader):
-        return example, {} if fanouts is None else {"fanouts": fanouts}
+        return example, {} if fanouts is None else {"fanouts": by_name(fanouts)}
     if fanouts is None:
         raise ExportFailed(
             "a store needs fanouts, the neighbours per node and hop: give fanouts=[25, 10]"

@@ -73,13 +73,18 @@ def described(store: Reader, fanouts: Any) -> dict[str, Any]:
         >>> described(store, [25, 10])["fanouts"]                       # doctest: +SKIP
         [25, 10]
     """
-    if isinstance(fanouts, Mapping):
-        fanouts = {key if isinstance(key, str) else "__".join(key): n for key, n in fanouts.items()}
     return {
-        "fanouts": fanouts,
+        "fanouts": by_name(fanouts),
         "schema_sha256": schema_sha256(store.schema),
         "neargraph_version": __version__,
     }
+
+
+def by_name(fanouts: Any) -> Any:
+    """Fanouts as JSON has them: triples of edge types become ``a__to__b``."""
+    if not isinstance(fanouts, Mapping):
+        return fanouts
+    return {key if isinstance(key, str) else "__".join(key): n for key, n in fanouts.items()}
 
 
 def schema_sha256(schema: Schema) -> str:
