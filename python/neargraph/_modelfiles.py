@@ -77,4 +77,6 @@ def _check(path: Path, found: dict[str, bytes]) -> None:
         )
     for name, wanted in hashes.items():
         if hashlib.sha256(found[name]).hexdigest() != wanted:
-            raise InvalidModel(f"{path}: {name} is not the file that its manifest names: copy it again")
+            raise InvalidModel(
+                f"{path}: {name} is not the file that its manifest names: copy it again"
+            )

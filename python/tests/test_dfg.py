@@ -1,4 +1,4 @@
-"""Dataflow graphs from Python: model files that were changed are refused, runs name what is wrong."""
+"""Dataflow graphs from Python: changed model files are refused, runs name what is wrong."""
 
 import hashlib
 import json
@@ -43,9 +43,9 @@ def test_a_graph_in_the_form_of_the_paper_runs_on_arrays():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"Weight": None}, "input \"Weight\" is missing"),
+        ({"Weight": None}, 'input "Weight" is missing'),
         ({"weight": np.zeros(1)}, "not a contiguous array of f32, i64 or bool"),
-        ({"weight": np.zeros(1, np.float32)}, "no input \"weight\""),
+        ({"weight": np.zeros(1, np.float32)}, 'no input "weight"'),
         ({"edge_index": np.array([[3], [0]])}, "SpMM_Mean: index 3 at place 0 is out of range"),
         ({"edge_index": np.zeros((1, 2), np.int64)}, "edges are"),
         ({"x": np.zeros((3, 2), np.int64)}, "wanted f32, found i64"),

@@ -93,6 +93,7 @@ pub(super) fn adapt(dfg: &Dfg, node: NamedNode, is_own: bool) -> Result<Adapted,
             let first = draft.node.inputs[0].clone();
             Ok(draft.finish("Identity", vec![first]))
         }
+        "Gelu" => gelu(draft),
         "Max" | "Min" | "Sum" => chain(draft),
         "Mod" | "IsNaN" | "IsInf" | "CastLike" => draft.refused("the engine does not have it"),
         "Size" => {
@@ -167,6 +168,24 @@ fn clip(mut draft: Draft) -> Result<Adapted, ConvertError> {
             Ok(draft.finish("Min", vec![raised, most]))
         }
     }
+}
+
+/// `x * (1 + erf(x / sqrt(2))) / 2`.
+fn gelu(mut draft: Draft) -> Result<Adapted, ConvertError> {
+    match draft.attribute("approximate") {
+        None => {}
+        Some(Attribute::Text(text)) if text == "none" => {}
+        Some(_) => return draft.refused("only the exact form is supported"),
+    }
+    let x = draft.node.inputs[0].clone();
+    let [root, one, half] =
+        [("root", std::f32::consts::FRAC_1_SQRT_2), ("one", 1.0), ("half", 0.5)]
+            .map(|(what, number)| draft.scalar(what, number));
+    let scaled = draft.step("scaled", "Mul", vec![x.clone(), root]);
+    let erf = draft.step("erf", "Erf", vec![scaled]);
+    let sum = draft.step("sum", "Add", vec![erf, one]);
+    let halved = draft.step("halved", "Mul", vec![x, half]);
+    Ok(draft.finish("Mul", vec![halved, sum]))
 }
 
 /// Operators of any number of values.
