@@ -165,12 +165,15 @@ fn fits(
         return Err(format!("wanted {} dimensions, found {dims:?}", wanted.shape.len()));
     }
     for (axis, (dim, found)) in wanted.shape.iter().zip(dims).enumerate() {
-        let known = match dim.number() {
-            Some(number) => number,
-            None => *lengths.entry(dim.clone()).or_insert(*found) as i64,
+        let (known, meaning) = match dim.number() {
+            Some(number) => (number, String::new()),
+            None => {
+                let known = *lengths.entry(dim.clone()).or_insert(*found);
+                (known as i64, format!(", which is {known}"))
+            }
         };
         if known != *found as i64 {
-            return Err(format!("axis {axis} has length {found}; wanted {dim}, which is {known}"));
+            return Err(format!("axis {axis} has length {found}; wanted {dim}{meaning}"));
         }
     }
     Ok(())
