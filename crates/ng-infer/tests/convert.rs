@@ -8,6 +8,7 @@ mod common;
 use common::{f32s, i64s};
 use ng_infer::convert::ConvertError;
 use ng_infer::dfg::{Constant, Dfg};
+use ng_infer::kernel::Context;
 use ng_infer::onnx::{
     Attribute, AttributeValue, Data, Dim, Function, Graph, Model, Node, Tensor, Value,
 };
@@ -78,7 +79,7 @@ fn convert(model: &Model) -> Result<Dfg, ConvertError> {
 
 fn y_of(model: &Model, x: Constant) -> Constant {
     let dfg = convert(model).expect("supported");
-    run(&dfg, &Devices::default(), &[("x", x)]).expect("runs").remove(0)
+    run(&dfg, &Devices::default(), &[("x", x)], &Context::default()).expect("runs").remove(0)
 }
 
 fn near(found: &Constant, wanted: &Constant) {
@@ -140,7 +141,8 @@ fn norms_and_gelu_give_what_their_formulas_say() {
     let norm = model(parts, vec![node("BatchNormalization", &inputs, &["y"], &epsilon)]);
     near(&y_of(&norm, x.clone()), &f32s(&[2, 2], &[0.5, 2.0, 4.5, 8.0]));
     let dfg = convert(&norm).expect("supported");
-    let deep = run(&dfg, &Devices::default(), &[("x", f32s(&[1, 2, 2], &[0.0; 4]))]);
+    let deep =
+        run(&dfg, &Devices::default(), &[("x", f32s(&[1, 2, 2], &[0.0; 4]))], &Context::default());
     assert!(deep.is_err(), "channels are axis 1, which is the last one of rows alone");
     let weights = vec![numbers("scale", &[2.0, 1.0]), numbers("bias", &[0.0, 1.0])];
     let layer = node("LayerNormalization", &["x", "scale", "bias"], &["y"], &epsilon);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{f32s, i64s};
 use ng_infer::dfg::{Constant, Dfg, DfgError, Op, Reduction};
-use ng_infer::kernel::{Kernel, KernelError, Scalar, View, ViewMut};
+use ng_infer::kernel::{Context, Kernel, KernelError, Scalar, View, ViewMut};
 use ng_infer::run::{Devices, RegisterError, RunError, run};
 use ng_types::Dtype;
 
@@ -39,7 +39,13 @@ impl Kernel for Store {
         Ok(vec![(Dtype::I64, vec![2, 3]), (Dtype::F32, vec![3, 2])])
     }
 
-    fn run(&self, _: &Op, _: &[View<'_>], out: &mut [ViewMut<'_>]) -> Result<(), KernelError> {
+    fn run(
+        &self,
+        _: &Op,
+        _: &[View<'_>],
+        out: &mut [ViewMut<'_>],
+        _: &Context,
+    ) -> Result<(), KernelError> {
         out[0].i64().copy_from_slice(&[1, 2, 0, 0, 0, 1]);
         out[1].f32().copy_from_slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         Ok(())
@@ -67,10 +73,13 @@ fn the_program_of_the_paper_runs_from_its_file() {
     let dfg = Dfg::from_text(FIGURE_10).expect("the paper's form");
     assert_eq!(dfg.nodes().len(), 4);
     let inputs = inputs();
-    assert_eq!(run(&dfg, &devices(), &inputs), Ok(vec![wanted()]));
+    assert_eq!(run(&dfg, &devices(), &inputs, &Context::default()), Ok(vec![wanted()]));
     let [batch, _] = inputs;
     let positive = [batch, ("Weight", f32s(&[2, 1], &[1.0, 1.5]))];
-    assert_eq!(run(&dfg, &devices(), &positive), Ok(vec![f32s(&[3, 1], &[11.5, 4.0, 0.0])]));
+    assert_eq!(
+        run(&dfg, &devices(), &positive, &Context::default()),
+        Ok(vec![f32s(&[3, 1], &[11.5, 4.0, 0.0])])
+    );
 }
 
 #[test]
@@ -101,9 +110,10 @@ impl Kernel for Counting {
         op: &Op,
         inputs: &[View<'_>],
         outputs: &mut [ViewMut<'_>],
+        context: &Context,
     ) -> Result<(), KernelError> {
         self.0.fetch_add(1, Ordering::Relaxed);
-        Scalar.run(op, inputs, outputs)
+        Scalar.run(op, inputs, outputs, context)
     }
 }
 
@@ -118,13 +128,13 @@ fn the_device_with_the_highest_priority_does_an_operation() {
     devices.register_op_definition("GEMM", "quick", quick.clone()).expect("known");
     let counts = || (quick.0.load(Ordering::Relaxed), slow.0.load(Ordering::Relaxed));
     let before = devices.clone();
-    assert_eq!(run(&dfg, &devices, &inputs()), Ok(vec![wanted()]));
+    assert_eq!(run(&dfg, &devices, &inputs(), &Context::default()), Ok(vec![wanted()]));
     assert_eq!(counts(), (1, 0));
     devices.register_device("quick", 10);
-    assert_eq!(run(&dfg, &devices, &inputs()), Ok(vec![wanted()]));
+    assert_eq!(run(&dfg, &devices, &inputs(), &Context::default()), Ok(vec![wanted()]));
     assert_eq!(counts(), (1, 1));
     // A run that began with the table of before goes on with it.
-    assert_eq!(run(&dfg, &before, &inputs()), Ok(vec![wanted()]));
+    assert_eq!(run(&dfg, &before, &inputs(), &Context::default()), Ok(vec![wanted()]));
     assert_eq!(counts(), (2, 1));
     let nobody = devices.register_op_definition("GEMM", "gpu", quick.clone());
     assert_eq!(nobody, Err(RegisterError::NoDevice { device: "gpu".to_owned() }));
@@ -136,7 +146,8 @@ fn the_device_with_the_highest_priority_does_an_operation() {
 fn a_run_that_cannot_be_says_why() {
     let dfg = Dfg::from_text(FIGURE_10).expect("the paper's form");
     let check = |devices: &Devices, inputs: &[(&str, Constant)], words: &str| {
-        let error: RunError = run(&dfg, devices, inputs).expect_err("cannot be");
+        let error: RunError =
+            run(&dfg, devices, inputs, &Context::default()).expect_err("cannot be");
         assert!(error.to_string().contains(words), "{error}");
     };
     let [batch, weight] = inputs();

@@ -8,6 +8,7 @@ use std::slice::from_ref;
 
 use common::{bools, f32s, i64s, run_op, type_of};
 use ng_infer::dfg::{Attribute, Attributes, Binary, Constant, DfgError, Op, Reduction, Unary};
+use ng_infer::kernel::Context;
 use ng_infer::run::Devices;
 use ng_types::Dtype;
 
@@ -299,7 +300,7 @@ fn check_loops() {
     let mut of_rows = dfg.clone();
     of_rows.create_out("rows", second).expect("new");
     let named = [("a", both[0].clone()), ("b", both[1].clone())];
-    let found = ng_infer::run::run(&of_rows, &Devices::default(), &named);
+    let found = ng_infer::run::run(&of_rows, &Devices::default(), &named, &Context::default());
     assert_eq!(found, Ok(vec![kept, f32s(&[2, 1], &[1.0, 3.0])]));
     let added = i64s(&[2, 6], &[0, 1, 2, 1, 0, 1, 2, 1, 0, 1, 0, 1]);
     check(Op::AddSelfLoops, &[edges.clone(), i64s(&[1], &[2])], added);

@@ -6,6 +6,7 @@ mod common;
 
 use common::{f32s, i64s};
 use ng_infer::dfg::{Binary, Dfg, DfgError, Dim, Op, Reduction, TensorType, Value};
+use ng_infer::kernel::Context;
 use ng_types::Dtype;
 
 fn typed(dtype: Dtype, dims: &[&str]) -> TensorType {
@@ -118,7 +119,8 @@ fn one_symbol_is_one_length_in_a_run() {
     build(&mut dfg).expect("builds");
     let run = |a, b| {
         let devices = ng_infer::run::Devices::default();
-        ng_infer::run::run(&dfg, &devices, &[("a", a), ("b", b)]).map_err(|e| e.to_string())
+        ng_infer::run::run(&dfg, &devices, &[("a", a), ("b", b)], &Context::default())
+            .map_err(|e| e.to_string())
     };
     assert!(run(f32s(&[3, 2], &[0.0; 6]), f32s(&[3], &[0.0; 3])).is_ok());
     let cases = [

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 
 use ng_infer::dfg::{Constant, Dfg as Graph, Elements};
+use ng_infer::kernel::Context;
 use ng_infer::onnx::{ExternalFiles, Model, Range};
 use ng_infer::run::{Devices, run};
 use numpy::PyReadonlyArrayDyn;
@@ -91,7 +92,8 @@ impl Dfg {
     ) -> PyResult<Vec<(Vec<usize>, Bound<'py, PyAny>)>> {
         let tensors = inputs.iter().map(|(name, array)| Ok((name.as_str(), tensor(name, array)?)));
         let tensors = tensors.collect::<PyResult<Vec<_>>>()?;
-        let found = py.detach(|| run(&self.graph, &Devices::default(), &tensors));
+        let found =
+            py.detach(|| run(&self.graph, &Devices::default(), &tensors, &Context::default()));
         let found = found.map_err(invalid)?;
         found.into_iter().map(|tensor| flat(py, &tensor)).collect()
     }

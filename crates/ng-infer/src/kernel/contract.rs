@@ -1,7 +1,10 @@
 //! The trait that every kernel implements.
 
+use std::sync::Arc;
+
 use ng_types::Dtype;
 
+use super::context::Context;
 use super::error::KernelError;
 use super::shapes::shapes;
 use super::view::{View, ViewMut};
@@ -9,6 +12,21 @@ use crate::dfg::Op;
 
 /// What computes operations: HolisticGNN's C-kernel.
 pub trait Kernel: Send + Sync {
+    /// A kernel for one node alone, made from those of its inputs that are the same in each run:
+    /// weights in the order that it likes best. `None` if this one does the node itself.
+    ///
+    /// # Errors
+    ///
+    /// What it is given does not fit.
+    fn prepare(
+        &self,
+        op: &Op,
+        constants: &[Option<View<'_>>],
+    ) -> Result<Option<Arc<dyn Kernel>>, KernelError> {
+        let _ = (op, constants);
+        Ok(None)
+    }
+
     /// Types and shapes of what the operation gives.
     ///
     /// # Errors
@@ -22,7 +40,8 @@ pub trait Kernel: Send + Sync {
         shapes(op, inputs)
     }
 
-    /// Fills `outputs`, which have the shapes that [`Kernel::shapes`] gives.
+    /// Fills `outputs`, which have the shapes that [`Kernel::shapes`] gives. The bytes are the same
+    /// for any number of threads.
     ///
     /// # Errors
     ///
@@ -32,5 +51,6 @@ pub trait Kernel: Send + Sync {
         op: &Op,
         inputs: &[View<'_>],
         outputs: &mut [ViewMut<'_>],
+        context: &Context,
     ) -> Result<(), KernelError>;
 }

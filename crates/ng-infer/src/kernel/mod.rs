@@ -3,6 +3,7 @@
 //! What lives here: the trait, the tensors that it sees, and the reference device. What must not:
 //! which kernel is chosen. The invariant: a kernel gives the same bytes each time.
 
+mod context;
 mod contract;
 mod error;
 mod numbers;
@@ -10,6 +11,7 @@ mod scalar;
 mod shapes;
 mod view;
 
+pub use context::Context;
 pub use contract::Kernel;
 pub use error::KernelError;
 pub use scalar::Scalar;

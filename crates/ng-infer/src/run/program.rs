@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::devices::{Binding, Devices};
 use crate::dfg::{Constant, Dfg, Dim, Elements, Source, TensorType, Value};
-use crate::kernel::{KernelError, View, ViewMut};
+use crate::kernel::{Context, KernelError, View, ViewMut};
 
 /// Why a run cannot begin, or ended.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -60,8 +60,8 @@ pub enum RunError {
     },
 }
 
-/// Runs `dfg` on `inputs`, by name, and returns its outputs in order. Nodes that no output needs
-/// are not run; a value is given up after the last node that takes it.
+/// Runs `dfg` on `inputs`, by name, with the threads of `context`, and returns its outputs in order.
+/// Nodes that no output needs are not run; a value is given up after the last node that takes it.
 ///
 /// # Errors
 ///
@@ -70,12 +70,13 @@ pub fn run(
     dfg: &Dfg,
     devices: &Devices,
     inputs: &[(&str, Constant)],
+    context: &Context,
 ) -> Result<Vec<Constant>, RunError> {
     let (needed, mut last_use) = uses(dfg);
     let bound = bind(dfg, devices, &needed)?;
     let mut values = given(dfg, inputs)?;
     for (at, binding) in bound {
-        let outputs = run_node(dfg, at, &binding, &values)?;
+        let outputs = run_node(dfg, at, &binding, &values, context)?;
         let node = &dfg.nodes()[at];
         for value in &node.inputs {
             if last_use.get(value) == Some(&at) {
@@ -184,6 +185,7 @@ fn run_node(
     at: usize,
     binding: &Binding,
     values: &HashMap<Value, Constant>,
+    context: &Context,
 ) -> Result<Vec<Constant>, RunError> {
     let node = &dfg.nodes()[at];
     let failed = |source| RunError::Kernel { node: node.name.clone(), op: node.op.name(), source };
@@ -201,7 +203,7 @@ fn run_node(
     let pairs = shapes.iter().zip(&mut memory);
     let mut outputs: Vec<ViewMut<'_>> =
         pairs.map(|((_, dims), elements)| ViewMut::new(dims, elements)).collect();
-    binding.kernel.run(&node.op, &inputs, &mut outputs).map_err(failed)?;
+    binding.kernel.run(&node.op, &inputs, &mut outputs, context).map_err(failed)?;
     drop(outputs);
     let made = shapes.into_iter().zip(memory);
     Ok(made.filter_map(|((_, dims), elements)| Constant::new(dims, elements)).collect())

@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 use ng_infer::dfg::{Constant, Dfg, Elements, Op, TensorType};
+use ng_infer::kernel::Context;
 use ng_infer::run::{Devices, RunError, run};
 
 /// Single precision.
@@ -36,7 +37,7 @@ pub fn run_op(op: &Op, inputs: &[Constant]) -> Result<Constant, RunError> {
     let dfg = graph_of(op, inputs.len());
     let named = ["a", "b", "c", "d", "e"].into_iter().zip(inputs.iter().cloned());
     let named: Vec<_> = named.collect();
-    Ok(run(&dfg, &Devices::default(), &named)?.remove(0))
+    Ok(run(&dfg, &Devices::default(), &named, &Context::default())?.remove(0))
 }
 
 /// The type of a tensor that is there.

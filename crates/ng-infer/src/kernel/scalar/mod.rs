@@ -9,6 +9,7 @@ mod layout;
 mod places;
 mod products;
 
+use super::context::Context;
 use super::contract::Kernel;
 use super::error::KernelError;
 use super::view::{View, ViewMut};
@@ -25,6 +26,7 @@ impl Kernel for Scalar {
         op: &Op,
         inputs: &[View<'_>],
         outputs: &mut [ViewMut<'_>],
+        _: &Context,
     ) -> Result<(), KernelError> {
         use Op::*;
         if let (RemoveSelfLoopsAttr, [edges, rows]) = (op, &mut *outputs) {
