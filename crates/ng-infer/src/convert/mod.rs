@@ -12,6 +12,7 @@ mod weights;
 
 use std::collections::BTreeMap;
 
+use ng_types::explain;
 use thiserror::Error;
 
 use crate::dfg::{Dfg, DfgError, Dim, TensorType};
@@ -55,6 +56,14 @@ pub enum ConvertError {
         /// Its key.
         key: &'static str,
     },
+}
+
+explain! {
+    ConvertError {
+        Unsupported | Dtype => UnsupportedModel [ExportAgain],
+        Metadata => InvalidModel,
+    }
+    of Onnx.0, Dfg.0
 }
 
 /// Gives the elements of a tensor of the model, little-endian.

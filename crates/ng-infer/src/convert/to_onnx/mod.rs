@@ -11,6 +11,7 @@ mod weights;
 
 use std::collections::{BTreeSet, HashMap};
 
+use ng_types::explain;
 use prost::Message;
 use thiserror::Error;
 
@@ -72,6 +73,15 @@ pub enum SaveError {
         /// How many.
         bytes: usize,
     },
+}
+
+explain! {
+    SaveError {
+        NoCounterpart | TooLarge => UnsupportedModel,
+        Name | NoName => InvalidModel,
+        NotFinite => InvalidModel [TrainAgain],
+    }
+    of Dfg.0
 }
 
 /// The bytes of a model file.
