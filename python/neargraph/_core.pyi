@@ -453,6 +453,10 @@ class Dfg:
         self,
         inputs: dict[str, NDArray[Any]],
         kernels: dict[str, Callable[..., Any]] | None = None,
+        cpu: bool = False,
+        fuse: bool = True,
+        hops: list[tuple[str, list[int]]] = ...,
+        threads: int = 1,
     ) -> list[tuple[list[int], NDArray[Any]]]: ...
 
 def format_bytes(count: int, up: bool) -> str: ...
