@@ -73,8 +73,8 @@ impl Cpu {
     }
 
     /// The same with constant weights of products in steps of 8 bits: each column has a scale, and
-    /// each row that is multiplied gets one. A row with a NaN or an infinity gives NaN. Weights with
-    /// one stay f32.
+    /// each row that is multiplied gets one. A row with a NaN or an infinity gives NaN. Weights
+    /// with one stay f32.
     #[must_use]
     pub fn with_int8_weights(self) -> Self {
         Self { precision: Precision::Int8, ..self }
