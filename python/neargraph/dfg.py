@@ -123,9 +123,7 @@ class Dfg:
         self._core.create_weight(name, made)
         return Value(name, self)
 
-    def create_op(
-        self, name: str, inputs: Value | Sequence[Value], **attributes: Any
-    ) -> Any:
+    def create_op(self, name: str, inputs: Value | Sequence[Value], **attributes: Any) -> Any:
         """Adds a node.
 
         Args:
@@ -235,7 +233,9 @@ class Dfg:
             "weights": weights,
             "num_parameters": sum(prod(w["shape"]) for w in weights if _is_parameter(w)),
             "num_nodes": len(parts["nodes"]),
-            "nodes": [{key: node[key] for key in ("name", "op", "device")} for node in parts["nodes"]],
+            "nodes": [
+                {key: node[key] for key in ("name", "op", "device")} for node in parts["nodes"]
+            ],
             "opset": file.get("opset"),
             "domains": file.get("domains", []),
             "functions": file.get("functions", []),

@@ -112,5 +112,3 @@ def _worst(found, wanted) -> float:
     for one, other in pairs:
         assert tuple(one.shape) == tuple(other.shape), (one.shape, other.shape)
     return max(relative_difference(torch.as_tensor(one), other) for one, other in pairs)
-
-

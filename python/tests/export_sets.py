@@ -6,7 +6,6 @@ odd ones of type ``b``. The invariant: a set gives the same batch in each run.
 """
 
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -136,7 +135,9 @@ def _batch(store, kind=None):
 
 def _graphs(name, store):
     """Twelve graphs from the middle of the set."""
-    graph_of = store.snapshot().features("node", np.arange(min(store.num_nodes, 50_000)), "graph_id")
+    graph_of = store.snapshot().features(
+        "node", np.arange(min(store.num_nodes, 50_000)), "graph_id"
+    )
     first = int(graph_of[len(graph_of) // 2])
     nodes = np.flatnonzero((graph_of >= first) & (graph_of < first + 12))
     loader = ng.NeighborLoader(store, [-1], nodes, batch_size=len(nodes), threads=1)

@@ -63,7 +63,7 @@ impl Note {
             let is_input = |name: &String| model.graph.inputs.iter().any(|i| i.name == *name);
             note.out.iter().all(is_input) && note.out[0] != note.out[1]
         });
-        note.map(Some).ok_or_else(|| ConvertError::Metadata { key: BATCH_PRE_KEY })
+        note.map(Some).ok_or(ConvertError::Metadata { key: BATCH_PRE_KEY })
     }
 
     fn parsed(text: &str) -> Option<Self> {

@@ -1,0 +1,65 @@
+"""Exported models on real graphs: the engine and onnxruntime give what PyG gives on a batch.
+
+These are some cells of the table layer x set; `python -m benchmarks.export_matrix` does them all,
+and `make long-tier` runs it.
+"""
+
+import pytest
+from realdata import data
+
+pytest.importorskip("torch")
+pytest.importorskip("torch_geometric")
+pytest.importorskip("onnxscript")
+pytest.importorskip("onnxruntime")
+
+from export_cells import compare, layers_of  # noqa: E402
+from export_sets import NODE_SETS, OF_GRAPHS, SETS, store_of  # noqa: E402
+
+import neargraph as ng  # noqa: E402
+from neargraph.modelfile.comparing import BOUND  # noqa: E402
+
+# For each set layers of another kind, so that all sets and most kinds are seen.
+CELLS = [
+    ("cora", "GCN"),
+    ("citeseer", "SAGE mean"),
+    ("cora_ml", "GATv2"),
+    ("amazon_photo", "PNA"),
+    ("planetoid_cora", "RGCN"),
+    ("planetoid_citeseer", "Transformer"),
+    ("actor", "GINE"),
+    ("minesweeper", "JK lstm"),
+    ("chameleon", "HGT"),
+    ("squirrel", "HeteroConv"),
+    ("polblogs", "SAGE std"),
+    ("dblp_coauthor", "EdgeConv"),
+    ("git_trace", "APPNP"),
+    ("gowalla", "LightGCN + dot"),
+    ("gowalla", "PinSAGE + mlp"),
+    ("MUTAG", "pool mean"),
+    ("ENZYMES", "pool attention"),
+    ("PROTEINS", "pool max"),
+]
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    return tmp_path_factory.mktemp("export_sets")
+
+
+@pytest.mark.parametrize(("name", "layer"), CELLS, ids=lambda part: part)
+def test_the_engine_gives_what_pyg_gives(name, layer, stores, tmp_path):
+    data(*SETS[name].split("/"))
+    path = store_of(name, data(), stores)
+    with ng.open(path, memory="256MB") as store:
+        found = compare(name, layer, store, tmp_path / "m", lambda dfg, given: dfg.run(given))
+    assert found["largest"] > 0
+    assert found["engine"] <= BOUND
+    assert found["onnxruntime"] <= BOUND
+
+
+def test_the_table_has_each_kind_of_layer_and_each_set():
+    assert {name for name, _ in CELLS} < set(SETS)
+    assert all(layer in layers_of(name) for name, layer in CELLS)
+    # Sets of nodes have all layers but pooling; sets of graphs have pooling.
+    assert {len(layers_of(name)) for name in NODE_SETS} == {49, 52, 58}
+    assert {len(layers_of(name)) for name in OF_GRAPHS} == {4}
