@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use ng_engine::{Answer, EngineError, EngineOptions, Prepare};
+use ng_engine::{Answer, EngineError, EngineOptions, EngineStats, Prepare};
 use ng_infer::dfg::Elements;
 use ng_infer::run::Devices;
 use ng_sample::Fanouts;
 use ng_types::Reservation;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::arrays::{self, Ids};
 use crate::dfg::Dfg;
@@ -82,6 +83,27 @@ impl Engine {
     fn prepared(&self) -> (bool, Option<String>) {
         let over = self.inner.prepared();
         (over.is_some(), over.and_then(Result::err))
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let EngineStats {
+            batches,
+            lists,
+            rows,
+            rows_prepared,
+            sample_seconds,
+            gather_seconds,
+            run_seconds,
+        } = self.inner.stats();
+        let stats = PyDict::new(py);
+        stats.set_item("batches", batches)?;
+        stats.set_item("lists", lists)?;
+        stats.set_item("rows", rows)?;
+        stats.set_item("rows_prepared", rows_prepared)?;
+        stats.set_item("sample_seconds", sample_seconds)?;
+        stats.set_item("gather_seconds", gather_seconds)?;
+        stats.set_item("run_seconds", run_seconds)?;
+        Ok(stats)
     }
 
     fn explain(&self) -> String {
