@@ -165,7 +165,8 @@ def arguments(example, made: Sample):
         if isinstance(value, int):
             return value if made.graph_of is None else int(made.graph_of.max()) + 1
         if value.dim() == 2 and value.size(0) == 2:
-            return torch.randint(len(made.x), (2, 29), generator=draws)
+            # Pairs of seeds: others may have no edges in the batch.
+            return torch.randint(min(SEEDS, len(made.x)), (2, 29), generator=draws)
         if value.size(0) == NODES and made.graph_of is not None:
             return made.graph_of
         count = counts.get(value.size(0), value.size(0))
