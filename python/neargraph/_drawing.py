@@ -8,6 +8,7 @@ bytes.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 from xml.sax.saxutils import escape
 
@@ -28,10 +29,11 @@ _KINDS = {
     "layout": "#ececec",
 }
 _DEVICES = ["#cbdcf5", "#cfe8cf", "#fbe9b7", "#f6cfb3", "#e2d0ee", "#cdeaea"]
-_LAYOUT = set(
-    "Cast Compress Concat ConstantOfShape Expand Gather GatherElements GatherND Identity Range "
-    "Reshape Shape Slice Squeeze Tile Transpose Unsqueeze".split()
-)
+_LAYOUT = {
+    *("Cast", "Compress", "Concat", "ConstantOfShape", "Expand", "Gather", "GatherElements"),
+    *("GatherND", "Identity", "Range", "Reshape", "Shape", "Slice", "Squeeze", "Tile"),
+    *("Transpose", "Unsqueeze"),
+}
 _PRODUCTS = {"GEMM", "Linear", "MatMul", "SegmentMatmul"}
 _OF_EDGES = ("Scatter", "SpMM", "SDDMM", "Aggregate", "Edge", "AddSelf", "RemoveSelf", "SelfLoop")
 _OTHERS_OF_EDGES = {"BatchPre", "Degree", "GcnNorm"}
@@ -211,7 +213,7 @@ def _ordered(boxes: list[_Box], chains: list[list[int]]) -> list[list[int]]:
 def _neighbours(chains: list[list[int]]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
     above: dict[int, list[int]] = defaultdict(list)
     below: dict[int, list[int]] = defaultdict(list)
-    pairs = (pair for chain in chains for pair in zip(chain, chain[1:], strict=False))
+    pairs = (pair for chain in chains for pair in pairwise(chain))
     for start, end in dict.fromkeys(pairs):
         above[end].append(start)
         below[start].append(end)

@@ -46,13 +46,13 @@ class Paper(dict):
         super().__init__(g=self)
         self.dfg, self.types, self.last = ng.Dfg(), types, None
 
-    def CreateIn(self):  # noqa: N802
+    def CreateIn(self):
         return self.CreateIn
 
-    def CreateOut(self):  # noqa: N802
+    def CreateOut(self):
         return self.CreateOut
 
-    def CreateOp(self, name, *inputs):  # noqa: N802
+    def CreateOp(self, name, *inputs):
         self.last = self.dfg.create_op(name, list(inputs))
         return self.last
 
@@ -96,7 +96,9 @@ def test_the_program_of_the_paper_runs_on_a_store_with_a_kernel_of_python(make, 
     assert found.shape == wanted.shape
     assert wanted.max() > 0
     assert np.abs(found - wanted).max() <= 1e-5 * max(1, wanted.max())
-    with pytest.raises(ng.UnsupportedModel, match="no device has a kernel for BatchPre; give a func"):
+    with pytest.raises(
+        ng.UnsupportedModel, match="no device has a kernel for BatchPre; give a func"
+    ):
         dfg.run(given)
 
 

@@ -12,11 +12,11 @@ pytest.importorskip("torch_geometric")
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
-from export_cells import compare, layers_of  # noqa: E402
-from export_sets import NODE_SETS, OF_GRAPHS, SETS, store_of  # noqa: E402
+from export_cells import compare, layers_of
+from export_sets import NODE_SETS, OF_GRAPHS, SETS, store_of
 
-import neargraph as ng  # noqa: E402
-from neargraph.modelfile.comparing import BOUND  # noqa: E402
+import neargraph as ng
+from neargraph.modelfile.comparing import BOUND
 
 # For each set layers of another kind, so that all sets and most kinds are seen.
 CELLS = [

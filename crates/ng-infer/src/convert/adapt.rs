@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::ConvertError;
+use super::error::ConvertError;
 use crate::dfg::{Attribute, Constant, Dfg, Elements, NamedNode, Op, Source};
 
 /// What an operator becomes.
