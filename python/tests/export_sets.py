@@ -61,10 +61,11 @@ DEBIAN = ([PACKAGE, SOURCE], [DEPENDS, (PACKAGE, "built_from", SOURCE)])
 
 @dataclass
 class Sample:
-    """A batch: rows, edges, and the graph of each node where it holds whole graphs."""
+    """A batch: rows and edges; nodes of each hop, or the graph of each node of whole graphs."""
 
     x: torch.Tensor
     edge_index: torch.Tensor
+    hops: list[int] | None = None
     graph_of: torch.Tensor | None = None
 
 
@@ -123,7 +124,7 @@ def sample(name: str, store: ng.Store) -> Sample:
     batch = _batch(store, PACKAGE if name in TYPED else None)
     if name in TYPED:
         return _uneven(Sample(batch[PACKAGE].x.float(), batch[DEPENDS].edge_index))
-    return _uneven(Sample(batch.x.float(), batch.edge_index))
+    return _uneven(Sample(batch.x.float(), batch.edge_index, list(batch.num_sampled_nodes)))
 
 
 def _batch(store, kind=None):
@@ -144,7 +145,7 @@ def _graphs(name, store):
     batch = next(iter(loader))
     if name == "MUTAG":
         batch.x = torch.nn.functional.one_hot(batch.node_label, 7)
-    return _uneven(Sample(batch.x.float(), batch.edge_index, batch.graph_id - first))
+    return _uneven(Sample(batch.x.float(), batch.edge_index, None, batch.graph_id - first))
 
 
 def _uneven(made):

@@ -12,7 +12,7 @@ pytest.importorskip("torch_geometric")
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
-from export_cells import compare, layers_of
+from export_cells import VARIANTS, compare, layers_of
 from export_sets import NODE_SETS, OF_GRAPHS, SETS, store_of
 
 import neargraph as ng
@@ -44,10 +44,11 @@ def test_the_engine_gives_what_pyg_gives(name, layer, stores, tmp_path):
     data(*SETS[name].split("/"))
     path = store_of(name, data(), stores)
     with ng.open(path, memory="256MB") as store:
-        found = compare(name, layer, store, tmp_path / "m", lambda dfg, given: dfg.run(given))
+        found = compare(name, layer, store, tmp_path / "m")
     assert found["largest"] > 0
-    assert found["engine"] <= BOUND
-    assert found["onnxruntime"] <= BOUND
+    done = {variant: found[variant] for variant in ("onnxruntime", *VARIANTS) if variant in found}
+    assert len(done) >= len(VARIANTS)
+    assert {variant: worst for variant, worst in done.items() if not worst <= BOUND} == {}
 
 
 def test_the_table_has_each_kind_of_layer_and_each_set():
