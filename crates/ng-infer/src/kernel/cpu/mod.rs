@@ -12,6 +12,7 @@ mod lists;
 mod parallel;
 mod products;
 mod reduce;
+mod walk;
 mod weights;
 
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use crate::dfg::{Op, Reduction};
 use weights::{Matrix, Precision};
 
 /// Operations that are alone of their kind and have a kernel here.
-const ALONE: [&str; 17] = [
+const ALONE: [&str; 18] = [
     "AddSelfLoops",
     "Concat",
     "EdgeLists",
@@ -42,6 +43,7 @@ const ALONE: [&str; 17] = [
     "LogSoftmax",
     "MatMul",
     "SegmentMatmul",
+    "Slice",
     "Softmax",
     "Transpose",
     "Where",
@@ -125,6 +127,8 @@ impl Cpu {
             Op::Where => elements::choose(inputs, out, context)?,
             Op::Expand => elements::expand(&inputs[0], out, context)?,
             Op::Concat { axis } => layout::concat(inputs, *axis, out, context)?,
+            Op::Transpose { perm } => layout::transpose(&inputs[0], perm.as_deref(), out, context)?,
+            Op::Slice => walk::slice(inputs, out, context)?,
             Op::GcnNorm => edges::gcn_norm(inputs, out, context)?,
             Op::AddSelfLoops => edges::add_self_loops(&inputs[0], &inputs[1], out)?,
             _ => {
@@ -154,7 +158,6 @@ impl Cpu {
             Op::LogSoftmax { axis } => reduce::softmax(kernels, first, *axis, true, out, context),
             Op::Reduce { how, .. } => reduce::reduce(*how, inputs, out, context),
             Op::Gather { axis } => layout::gather(first, &inputs[1], *axis, out, context),
-            Op::Transpose { perm } => layout::transpose(first, perm.as_deref(), out, context),
             Op::Scatter(how) => edges::scatter(kernels, *how, inputs, out, context),
             Op::Spmm(how) => edges::spmm(kernels, *how, inputs, out, context),
             Op::EdgeSoftmax => edges::softmax(kernels, inputs, out, context),
