@@ -49,7 +49,7 @@ impl<'a, const M: usize> RowQuads<'a, M> {
 
 /// Sums of products of steps.
 pub(super) trait Tile {
-    /// Writes the sums of `M` rows and the first `R` x 16 columns of a block of weights, or of more.
+    /// Writes the sums of `M` rows and at least the first `R` x 16 columns of a block of weights.
     ///
     /// # Safety
     /// The processor has the instructions of the implementing type.
