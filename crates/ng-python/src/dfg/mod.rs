@@ -2,24 +2,31 @@
 
 mod facts;
 mod kernels;
+mod plan;
 mod tensors;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use ng_infer::dfg::{Attribute, Attributes, Dfg as Graph, DfgError, Dim, Op, TensorType, Value};
-use ng_infer::kernel::Context;
+use ng_engine::ModelFile;
+use ng_infer::dfg::{
+    Attribute, Attributes, Constant, Dfg as Graph, DfgError, Dim, Op, TensorType, Value,
+};
+use ng_infer::kernel::{Context, View};
 use ng_infer::onnx::{ExternalFiles, Model, Range};
-use ng_infer::run::{Devices, run};
+use ng_infer::plan::{Options, Plan};
+use ng_infer::run::RunError;
 use ng_types::Dtype;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use crate::errors::{named, raised};
+use crate::engine::preferring;
+use crate::errors::{named, plain, raised};
 use facts::FileFacts;
-use tensors::{flat, tensor};
+pub use plan::PyPlan;
+use tensors::tensor;
 
 /// A type and the lengths of a shape, as texts.
 type Shown = (String, Vec<String>);
@@ -55,6 +62,12 @@ impl Dfg {
     /// The graph as it is now.
     pub fn graph(&self) -> Arc<Graph> {
         Arc::clone(&self.graph.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The graph with what its file says, for an engine.
+    pub fn model(&self) -> ModelFile {
+        let metadata = self.file.as_ref().map(|file| file.metadata.clone());
+        ModelFile { graph: self.graph(), metadata: metadata.unwrap_or_default() }
     }
 
     fn changed<T>(&self, change: impl FnOnce(&mut Graph) -> Result<T, DfgError>) -> PyResult<T> {
@@ -157,6 +170,11 @@ impl Dfg {
         self.changed(|graph| graph.create_out(name, value))
     }
 
+    /// Keys and values of the model file.
+    fn metadata(&self) -> Vec<(String, String)> {
+        self.model().metadata
+    }
+
     fn text(&self) -> String {
         self.graph().text()
     }
@@ -178,35 +196,69 @@ impl Dfg {
     }
 
     /// The graph as dictionaries: inputs, weights, nodes with the device of each, outputs.
-    fn parts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        crate::errors::plain(py, &facts::parts(&self.graph(), &Devices::default()))
+    fn parts<'py>(&self, py: Python<'py>, devices: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
+        plain(py, &facts::parts(&self.graph(), &preferring(&devices)))
     }
 
     /// What the file says beside the graph; None if there is no file.
     fn file_facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        crate::errors::plain(py, &self.file)
+        plain(py, &self.file)
     }
 
-    /// What the graph gives: shapes, and elements as flat arrays. `kernels` are functions of
-    /// arrays, by operation.
-    #[pyo3(signature = (inputs, kernels=None))]
-    fn run<'py>(
+    /// The graph made ready to run. `kernels` are functions of arrays, by operation.
+    #[pyo3(signature = (kernels, *, devices, fuse, threads))]
+    fn plan(
+        &self,
+        py: Python<'_>,
+        kernels: HashMap<String, Py<PyAny>>,
+        devices: Vec<String>,
+        fuse: bool,
+        threads: usize,
+    ) -> PyResult<PyPlan> {
+        let mut options = Options { fuse, ..Options::default() };
+        options.fuse &= kernels.is_empty();
+        let mut devices = preferring(&devices);
+        kernels::add(kernels, &mut devices).map_err(raised)?;
+        let graph = self.graph();
+        let plan = py.detach(|| Plan::new(&graph, &devices, &options)).map_err(raised)?;
+        Ok(PyPlan::new(plan, threads))
+    }
+
+    /// The steps of a run, with what each cost if there are inputs.
+    #[pyo3(signature = (inputs, *, devices, fuse, threads))]
+    fn explain<'py>(
         &self,
         py: Python<'py>,
-        inputs: HashMap<String, Bound<'py, PyAny>>,
-        kernels: Option<HashMap<String, Py<PyAny>>>,
-    ) -> PyResult<Vec<(Vec<usize>, Bound<'py, PyAny>)>> {
-        let devices = kernels::devices(kernels.unwrap_or_default()).map_err(raised)?;
-        let named = |(name, array): (&String, &Bound<'py, PyAny>)| {
-            Ok((name.clone(), tensor(&format!("input {name:?}"), array)?))
-        };
-        let tensors = inputs.iter().map(named).collect::<PyResult<Vec<_>>>()?;
-        let tensors: Vec<_> =
-            tensors.iter().map(|(name, tensor)| (name.as_str(), tensor.clone())).collect();
+        inputs: Option<HashMap<String, Bound<'py, PyAny>>>,
+        devices: Vec<String>,
+        fuse: bool,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let tensors = inputs.as_ref().map(tensors_of).transpose()?;
+        let options = Options { fuse, ..Options::default() };
         let graph = self.graph();
-        let found = py.detach(|| run(&graph, &devices, &tensors, &Context::default()));
-        found.map_err(raised)?.into_iter().map(|tensor| flat(py, &tensor)).collect()
+        let steps = py.detach(|| {
+            let plan = Plan::new(&graph, &preferring(&devices), &options)?;
+            let Some(tensors) = tensors else { return Ok(facts::steps(&plan.explain(), &[])) };
+            let (_, costs) = plan.profile(&views(&tensors), &[], &Context::new(threads))?;
+            Ok(facts::steps(&plan.explain(), &costs))
+        });
+        plain(py, &steps.map_err(|error: RunError| raised(error))?)
     }
+}
+
+fn tensors_of(inputs: &HashMap<String, Bound<'_, PyAny>>) -> PyResult<Vec<(String, Constant)>> {
+    let named = |(name, array): (&String, &Bound<'_, PyAny>)| {
+        Ok((name.clone(), tensor(&format!("input {name:?}"), array)?))
+    };
+    inputs.iter().map(named).collect()
+}
+
+fn views(tensors: &[(String, Constant)]) -> Vec<(&str, View<'_>)> {
+    fn named((name, tensor): &(String, Constant)) -> (&str, View<'_>) {
+        (name, View::new(tensor.dims(), tensor.elements()))
+    }
+    tensors.iter().map(named).collect()
 }
 
 fn input_type(name: &str, dtype: &str, shape: Vec<Length>) -> PyResult<TensorType> {
