@@ -7,7 +7,6 @@
 mod broadcast;
 mod edges;
 mod elements;
-mod in_place;
 mod layout;
 mod lists;
 mod parallel;
@@ -24,7 +23,7 @@ use super::context::Context;
 use super::contract::Kernel;
 use super::error::KernelError;
 use super::scalar::Scalar;
-use super::view::{Data, DataMut, View, ViewMut};
+use super::view::{DataMut, View, ViewMut};
 use crate::dfg::{Op, Reduction};
 use weights::{Matrix, Precision};
 
@@ -180,21 +179,6 @@ impl Kernel for Cpu {
         Ok(matrices.map(prepared))
     }
 
-    fn in_place(&self, op: &Op, input: usize) -> bool {
-        in_place::is_done(op, input)
-    }
-
-    fn run_in_place(
-        &self,
-        op: &Op,
-        at: usize,
-        others: &[View<'_>],
-        to: &mut ViewMut<'_>,
-        context: &Context,
-    ) -> Result<(), KernelError> {
-        in_place::run(op, at, others, to, context)
-    }
-
     fn takes_rows(&self, op: &Op, input: usize) -> bool {
         // Products of messages are left to the reference.
         let reads_rows = match op {
@@ -208,7 +192,7 @@ impl Kernel for Cpu {
 
     fn in_place(&self, op: &Op, input: usize) -> bool {
         match op {
-            Op::Binary(binary) => elements::is_in_place(*binary),
+            Op::Binary(binary) => input < 2 && elements::is_in_place(*binary),
             _ => input == 0 && elements::cost(op).is_some(),
         }
     }
@@ -228,16 +212,7 @@ impl Kernel for Cpu {
             (_, DataMut::F32(all), []) if elements::cost(op).is_some() => {
                 elements::unary_in_place(self.kernels, op, all, context)
             }
-            // Whole numbers, which are few: from a copy.
-            (_, DataMut::I64(all), _) => {
-                let copy = all.to_vec();
-                let dims = to.dims;
-                let mut inputs = others.to_vec();
-                inputs.insert(at.min(others.len()), View { dims, data: Data::I64(&copy) });
-                let to = ViewMut { dims, data: DataMut::I64(all) };
-                self.run(op, &inputs, &mut [to], context)
-            }
-            _ => Err(KernelError::NotServed(op.name())),
+            _ => Scalar.run_in_place(op, at, others, to, context),
         }
     }
 
