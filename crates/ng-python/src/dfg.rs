@@ -123,6 +123,9 @@ fn flat<'py>(py: Python<'py>, of: &Constant) -> PyResult<(Vec<usize>, Bound<'py,
         Elements::F32(all) => arrays::owned(py, all.clone(), None)?.into_any(),
         Elements::I64(all) => arrays::owned(py, all.clone(), None)?.into_any(),
         Elements::Bool(all) => arrays::owned(py, all.clone(), None)?.into_any(),
+        Elements::F16(_) | Elements::I8(_) => {
+            return Err(invalid("an output of f16 or i8 has to be cast in the graph"));
+        }
     };
     Ok((of.dims().to_vec(), array))
 }

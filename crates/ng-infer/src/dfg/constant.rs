@@ -13,6 +13,10 @@ pub enum Elements {
     I64(Vec<i64>),
     /// Flags.
     Bool(Vec<bool>),
+    /// Half precision, as bits: weights that are kept narrow until a cast widens them.
+    F16(Vec<u16>),
+    /// Steps of quantised weights.
+    I8(Vec<i8>),
 }
 
 impl Elements {
@@ -22,6 +26,8 @@ impl Elements {
             Self::F32(_) => Dtype::F32,
             Self::I64(_) => Dtype::I64,
             Self::Bool(_) => Dtype::Bool,
+            Self::F16(_) => Dtype::F16,
+            Self::I8(_) => Dtype::I8,
         }
     }
 
@@ -31,6 +37,8 @@ impl Elements {
             Self::F32(all) => all.len(),
             Self::I64(all) => all.len(),
             Self::Bool(all) => all.len(),
+            Self::F16(all) => all.len(),
+            Self::I8(all) => all.len(),
         }
     }
 

@@ -22,6 +22,10 @@ pub enum Data<'a> {
     I64(&'a [i64]),
     /// Flags.
     Bool(&'a [bool]),
+    /// Half precision, as bits.
+    F16(&'a [u16]),
+    /// Steps of quantised weights.
+    I8(&'a [i8]),
 }
 
 /// A tensor to fill. What is in it before has no meaning.
@@ -42,6 +46,10 @@ pub enum DataMut<'a> {
     I64(&'a mut [i64]),
     /// Flags.
     Bool(&'a mut [bool]),
+    /// Half precision, as bits.
+    F16(&'a mut [u16]),
+    /// Steps of quantised weights.
+    I8(&'a mut [i8]),
 }
 
 impl<'a> View<'a> {
@@ -51,6 +59,8 @@ impl<'a> View<'a> {
             Elements::F32(all) => Data::F32(all),
             Elements::I64(all) => Data::I64(all),
             Elements::Bool(all) => Data::Bool(all),
+            Elements::F16(all) => Data::F16(all),
+            Elements::I8(all) => Data::I8(all),
         };
         Self { dims, data }
     }
@@ -61,6 +71,8 @@ impl<'a> View<'a> {
             Data::F32(_) => Dtype::F32,
             Data::I64(_) => Dtype::I64,
             Data::Bool(_) => Dtype::Bool,
+            Data::F16(_) => Dtype::F16,
+            Data::I8(_) => Dtype::I8,
         }
     }
 
@@ -99,6 +111,18 @@ impl<'a> View<'a> {
             _ => panic!("bool expected, {} found", self.dtype().name()),
         }
     }
+
+    /// The elements, which are I8.
+    ///
+    /// # Panics
+    ///
+    /// They are not: types are checked before a kernel runs.
+    pub fn i8(&self) -> &'a [i8] {
+        match self.data {
+            Data::I8(all) => all,
+            _ => panic!("i8 expected, {} found", self.dtype().name()),
+        }
+    }
 }
 
 impl<'a> ViewMut<'a> {
@@ -108,6 +132,8 @@ impl<'a> ViewMut<'a> {
             Elements::F32(all) => DataMut::F32(all),
             Elements::I64(all) => DataMut::I64(all),
             Elements::Bool(all) => DataMut::Bool(all),
+            Elements::F16(all) => DataMut::F16(all),
+            Elements::I8(all) => DataMut::I8(all),
         };
         Self { dims, data }
     }

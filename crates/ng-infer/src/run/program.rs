@@ -220,6 +220,8 @@ fn allocate(dtype: Dtype, len: usize) -> Option<Elements> {
         Dtype::F32 => zeros(0.0, len).map(Elements::F32),
         Dtype::I64 => zeros(0, len).map(Elements::I64),
         Dtype::Bool => zeros(false, len).map(Elements::Bool),
+        Dtype::F16 => zeros(0, len).map(Elements::F16),
+        Dtype::I8 => zeros(0, len).map(Elements::I8),
         _ => None,
     }
 }

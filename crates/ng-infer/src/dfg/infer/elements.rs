@@ -62,10 +62,13 @@ pub(super) fn choose(condition: &Known, one: &Known, other: &Known) -> Result<Kn
     Ok(Known::new(one.dtype, broadcast(&condition.shape, &shape)?))
 }
 
-pub(super) fn cast(dtype: Dtype, of: &Known) -> Known {
+pub(super) fn cast(dtype: Dtype, of: &Known) -> Result<Known, String> {
+    if of.dtype == Dtype::I8 || of.dtype == Dtype::F16 && dtype != Dtype::F32 {
+        return Err(format!("{} is not cast to {}", of.dtype.name(), dtype.name()));
+    }
     let mut known = Known::new(dtype, of.shape.clone());
     if dtype == of.dtype {
         known.content.clone_from(&of.content);
     }
-    known
+    Ok(known)
 }

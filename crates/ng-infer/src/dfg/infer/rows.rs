@@ -95,9 +95,13 @@ fn indexed(of: &Known, index: &Known) -> Result<(), String> {
     same(first, &index.shape[0], "rows and index differ in length").map(drop)
 }
 
-pub(super) fn scatter(inputs: &[&Known], unknown: &mut Unknown) -> Result<Known, String> {
+pub(super) fn scatter(
+    dtype: Dtype,
+    inputs: &[&Known],
+    unknown: &mut Unknown,
+) -> Result<Known, String> {
     let of = inputs[0];
-    of.wants(Dtype::F32)?;
+    of.wants(dtype)?;
     indexed(of, inputs[1])?;
     let mut known = Known::new(of.dtype, of.shape.clone());
     known.shape[0] = count(inputs[2], unknown)?;
