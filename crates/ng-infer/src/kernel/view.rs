@@ -2,6 +2,7 @@
 
 use ng_types::Dtype;
 
+use super::rows::TableRows;
 use crate::dfg::Elements;
 
 /// A tensor to read.
@@ -26,6 +27,9 @@ pub enum Data<'a> {
     F16(&'a [u16]),
     /// Steps of quantised weights.
     I8(&'a [i8]),
+    /// Single precision, in rows that lie elsewhere. Only kernels that say so by
+    /// [`Kernel::takes_rows`](super::Kernel::takes_rows) see it.
+    Rows(TableRows<'a>),
 }
 
 /// A tensor to fill. What is in it before has no meaning.
@@ -68,7 +72,7 @@ impl<'a> View<'a> {
     /// The type of an element.
     pub fn dtype(&self) -> Dtype {
         match self.data {
-            Data::F32(_) => Dtype::F32,
+            Data::F32(_) | Data::Rows(_) => Dtype::F32,
             Data::I64(_) => Dtype::I64,
             Data::Bool(_) => Dtype::Bool,
             Data::F16(_) => Dtype::F16,
@@ -76,7 +80,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The elements, which are F32.
+    /// The elements, which are F32 and lie here.
     ///
     /// # Panics
     ///
