@@ -3,6 +3,7 @@
 //! - [`dfg`]: the graph, its operations, its text form, its checks;
 //! - [`kernel`]: what computes an operation, and the reference device;
 //! - [`onnx`]: the reader of model files;
+//! - [`quantise`]: the same graph in fewer bits;
 //! - [`run`]: devices, the choice of kernels, and one run.
 //!
 //! What must not live here: sampling, reading rows, serving.
@@ -13,4 +14,5 @@ pub mod convert;
 pub mod dfg;
 pub mod kernel;
 pub mod onnx;
+pub mod quantise;
 pub mod run;

@@ -137,7 +137,7 @@ fn formats_in_files_are_bounded() {
     assert_eq!(of("ToFixed", &[("bits", 8), ("fraction", -3)]), Ok(fixed(8, -3)));
     for (op, pairs, words) in [
         ("ToFixed", &[("bits", 1), ("fraction", 0)][..], "1 is not from 2 to 62"),
-        ("ToFixed", &[("bits", 8), ("fraction", 63)], "63 is not from -62 to 62"),
+        ("ToFixed", &[("bits", 8), ("fraction", 253)], "253 is not from -252 to 252"),
         ("FixedRescale", &[("bits", 8)], "\"shift\" of FixedRescale: is missing"),
         ("FromFixed", &[], "is missing"),
     ] {

@@ -117,7 +117,17 @@ pub(super) fn adapt(dfg: &Dfg, node: NamedNode, is_own: bool) -> Result<Adapted,
 }
 
 fn is_standard(op: &str) -> bool {
-    let own = ["batchpre", "spmm", "scatter", "edgesoftmax", "degree", "gcnnorm", "selfloop"];
+    let own = [
+        "batchpre",
+        "spmm",
+        "scatter",
+        "edgesoftmax",
+        "degree",
+        "gcnnorm",
+        "selfloop",
+        "fixed",
+        "quantisedlinear",
+    ];
     let own = own.iter().any(|name| op.to_lowercase().contains(name));
     !own && op != "SegmentMatmul" && !op.contains('_') && op != "GEMM"
 }

@@ -4,12 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::adapt::{Adapted, adapt};
-use super::{ConvertError, ReadTensor, widened};
+use super::{ConvertError, OWN, ReadTensor, widened};
 use crate::dfg::{Attribute, Constant, Dfg, NamedNode, Op};
 use crate::onnx::{AttributeValue, Function, Model, Node};
-
-/// The domain of operations on graphs, whose functions are kept whole.
-const OWN: &str = "ai.neargraph";
 
 /// The names of values inside a body, and what they are called outside.
 type Names = BTreeMap<String, String>;

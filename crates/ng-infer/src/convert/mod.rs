@@ -6,6 +6,7 @@
 
 mod adapt;
 mod inline;
+mod narrow;
 mod weights;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,9 @@ use crate::dfg::{Dfg, DfgError, Dim, TensorType};
 use crate::onnx::{self, Model, OnnxError, Tensor};
 use inline::Scope;
 pub use weights::widened;
+
+/// The domain of operations on graphs, whose functions are kept whole.
+const OWN: &str = "ai.neargraph";
 
 /// Why a model file does not become a graph.
 #[derive(Debug, Error)]
@@ -53,7 +57,8 @@ impl Dfg {
     /// The graph of a model file; `read` gives the elements of its tensors, as
     /// [`onnx::ExternalFiles`] does.
     ///
-    /// Narrow weights are widened: the engine computes in f32, and whole numbers are I64.
+    /// Narrow weights are widened: the engine computes in f32, and whole numbers are I64. Those
+    /// stay narrow that the graph casts itself, and the steps of quantised products.
     ///
     /// # Errors
     ///
@@ -66,9 +71,14 @@ impl Dfg {
             }
             dfg.create_in(&input.name, input_type(input)?)?;
         }
+        let narrow = narrow::narrow(model);
         for tensor in &model.graph.initializers {
             let bytes = read(tensor)?;
-            dfg.create_weight(&tensor.name, widened(tensor, &bytes)?)?;
+            let constant = match narrow.contains(tensor.name.as_str()) {
+                true => weights::as_stored(tensor, &bytes)?,
+                false => widened(tensor, &bytes)?,
+            };
+            dfg.create_weight(&tensor.name, constant)?;
         }
         let mut scope = Scope::new(model, read);
         scope.add(&mut dfg, &model.graph.nodes, "", &BTreeMap::new())?;

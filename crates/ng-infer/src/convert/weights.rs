@@ -45,9 +45,29 @@ pub fn widened(tensor: &Tensor, bytes: &[u8]) -> Result<Constant, ConvertError> 
         Dtype::I64 => Elements::I64(each!(8, i64::from_le_bytes)),
         Dtype::Bool => Elements::Bool(each!(1, |raw: [u8; 1]| raw[0] != 0)),
     };
+    Ok(shaped(tensor, elements, bytes.len()))
+}
+
+/// The elements as they are, of f16 or i8.
+///
+/// # Errors
+///
+/// As of [`widened`], which does all other types.
+pub(super) fn as_stored(tensor: &Tensor, bytes: &[u8]) -> Result<Constant, ConvertError> {
+    let elements = match tensor.dtype {
+        Dtype::F16 => {
+            let halves = bytes.as_chunks::<2>().0.iter().map(|raw| u16::from_le_bytes(*raw));
+            Elements::F16(halves.collect())
+        }
+        Dtype::I8 => Elements::I8(bytes.iter().map(|raw| *raw as i8).collect()),
+        _ => return widened(tensor, bytes),
+    };
+    Ok(shaped(tensor, elements, bytes.len()))
+}
+
+fn shaped(tensor: &Tensor, elements: Elements, len: usize) -> Constant {
     let dims = tensor.dims.iter().map(|dim| *dim as usize).collect();
     // The reader of the file compared the bytes with the shape.
-    Ok(Constant::new(dims, elements).unwrap_or_else(|| {
-        panic!("tensor {:?} of {:?} has {} bytes", tensor.name, tensor.dims, bytes.len())
-    }))
+    Constant::new(dims, elements)
+        .unwrap_or_else(|| panic!("tensor {:?} of {:?} has {len} bytes", tensor.name, tensor.dims))
 }

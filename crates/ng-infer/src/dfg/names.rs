@@ -303,8 +303,8 @@ fn bits(given: &mut Attributes<'_>) -> Result<u32, DfgError> {
 /// Places of the point of fixed-point numbers.
 fn places(given: &mut Attributes<'_>, name: &str) -> Result<i32, DfgError> {
     let places = required(given, name)?;
-    let known = i32::try_from(places).ok().filter(|places| (-62..=62).contains(places));
-    known.ok_or_else(|| given.wrong(name, format!("{places} is not from -62 to 62")))
+    let known = i32::try_from(places).ok().filter(|places| (-252..=252).contains(places));
+    known.ok_or_else(|| given.wrong(name, format!("{places} is not from -252 to 252")))
 }
 
 /// The types that are computed with.

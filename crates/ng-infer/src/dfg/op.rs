@@ -196,7 +196,7 @@ pub enum Op {
 pub struct FixedFormat {
     /// Width of a number, with its sign: 2 to 62. What is beyond becomes the largest or smallest.
     pub bits: u32,
-    /// Bits behind the point: -62 to 62. All bits may be behind it, or it may be behind all bits.
+    /// Bits behind the point: -252 to 252. All bits may be behind it, or it behind all bits.
     pub fraction: i32,
 }
 

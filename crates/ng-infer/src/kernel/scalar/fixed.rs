@@ -47,10 +47,11 @@ fn rounded(x: i128, by: i128) -> i128 {
 
 pub(super) fn rescale(bits: u32, shift: i32, of: &View<'_>, out: &mut ViewMut<'_>) {
     let (low, high) = limits(bits);
-    let by = 1_i128 << shift.unsigned_abs().min(62);
+    // More places than a number has make 0 of it, or saturate.
+    let by = 1_i128 << shift.unsigned_abs().min(126);
     for (to, x) in out.i64().iter_mut().zip(of.i64()) {
         let x = i128::from(*x);
-        let scaled = if shift < 0 { x * by } else { rounded(x, by) };
+        let scaled = if shift < 0 { x.saturating_mul(by) } else { rounded(x, by) };
         *to = scaled.clamp(low.into(), high.into()) as i64;
     }
 }
