@@ -75,7 +75,7 @@ def scatter_homes():
     ],
 )
 def test_aggregations_that_pad_or_sort_are_refused_by_name(aggr, text, tmp_path):
-    model, example = two(gnn.SAGEConv, aggr=aggr)
+    model, example = two(gnn.SAGEConv, 16, aggr=aggr)
     refused(model.eval(), example, tmp_path, text)
 
 
@@ -99,30 +99,30 @@ def test_a_model_that_depends_on_its_data_is_refused_with_its_line(model, more, 
 
 
 def test_blocks_of_rgcn_are_refused_with_what_to_use(tmp_path):
-    model, example = one(gnn.RGCNConv(16, 8, 4, num_blocks=2), relations())
+    model, example = one(gnn.RGCNConv(16, 8, 4, num_blocks=2), 16, relations())
     refused(model.eval(), example, tmp_path, "num_blocks.*use num_bases")
 
 
 def test_training_mode_of_any_module_is_refused(tmp_path):
-    model, example = two(gnn.SAGEConv)
+    model, example = two(gnn.SAGEConv, 16)
     refused(model, example, tmp_path, r"the model is in training mode: call model\.eval\(\)")
     model.eval().second.train()
     refused(model, example, tmp_path, r"second \(SAGEConv\) is in training mode")
 
 
 def test_a_filled_cache_is_refused_and_an_empty_one_is_not(tmp_path):
-    model, example = two(gnn.GCNConv, cached=True)
+    model, example = two(gnn.GCNConv, 16, cached=True)
     model.eval()
     model(*example)
     refused(model, example, tmp_path, r"first \(GCNConv\) has cached=True.*reset_parameters")
-    model, example = two(gnn.GCNConv)
+    model, example = two(gnn.GCNConv, 16)
     model.eval()
     model(*example)
     ng.export(model, example, tmp_path / "model.ngm")
 
 
 def test_examples_that_do_not_tell_sizes_apart_are_refused(tmp_path):
-    model, (x, edge_index) = two(gnn.SAGEConv)
+    model, (x, edge_index) = two(gnn.SAGEConv, 16)
     model.eval()
     refused(model, (x, edge_index[:, :NODES]), tmp_path, "37 nodes and as many edges")
     refused(model, (x, edge_index[:, :1]), tmp_path, "edge_index.*size 1.*at least 2")
@@ -136,7 +136,7 @@ def test_a_lazy_layer_that_never_ran_is_refused(tmp_path):
 
 def test_a_wrong_marked_operator_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setitem(marking._REDUCES, "mean", "sum")
-    model, example = two(gnn.SAGEConv)
+    model, example = two(gnn.SAGEConv, 16)
     refused(model.eval(), example, tmp_path, "the traced program differs from the model")
 
 
@@ -147,7 +147,7 @@ def test_a_difference_beyond_the_bound_is_noticed_in_the_file(tmp_path, monkeypa
         "ScatterMean(src, index, size) => (out)",
         functions._TEXTS["ScatterSum(src, index, size) => (out)"],
     )
-    model, example = two(gnn.SAGEConv)
+    model, example = two(gnn.SAGEConv, 16)
     text = refused(model.eval(), example, tmp_path, "the model file in onnxruntime differs")
     assert re.search(rf"\[2, {EDGES}\]", text)
 

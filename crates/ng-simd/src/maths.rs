@@ -203,16 +203,21 @@ mod tests {
     #[test]
     fn the_others_are_near_their_definitions() {
         let elu = |x: f64| if x < 0.0 { x.exp_m1() } else { x };
-        let cases: [(Function, &dyn Fn(f64) -> f64, f64); 3] = [
-            (Function::Sigmoid, &|x| 1.0 / (1.0 + (-x).exp()), 2e-7),
-            (Function::Tanh, &f64::tanh, 4e-7),
-            (Function::Elu { alpha: 1.0 }, &elu, 3e-7),
+        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+        let cases = [
+            (Function::Sigmoid, 2e-7),
+            (Function::Tanh, 4e-7),
+            (Function::Elu { alpha: 1.0 }, 3e-7),
         ];
-        for (function, exact, gap) in cases {
+        for (function, gap) in cases {
             for x in numbers(100.0) {
                 let mut found = [x];
                 apply(function, &mut found);
-                let exact = exact(x.into());
+                let exact = match function {
+                    Function::Sigmoid => sigmoid(x.into()),
+                    Function::Tanh => f64::from(x).tanh(),
+                    _ => elu(x.into()),
+                };
                 let gap = gap * exact.abs().max(1.0);
                 assert!((f64::from(found[0]) - exact).abs() <= gap, "{function:?} of {x}");
             }
@@ -220,7 +225,7 @@ mod tests {
             apply(function, &mut odd);
             assert!(odd[0].is_nan());
         }
-        let table = [(0.0, 0.0), (0.5, 0.520_499_88), (1.0, 0.842_700_8), (2.4, 0.999_311_5)];
+        let table = [(0.0, 0.0), (0.5, 0.520_499_9), (1.0, 0.842_700_8), (2.4, 0.999_311_5)];
         for (x, wanted) in table {
             assert!((erf(x) - wanted).abs() <= 5e-7, "{x}: {}", erf(x));
             assert!((erf(-x) + wanted).abs() <= 5e-7);

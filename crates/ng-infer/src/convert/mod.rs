@@ -1,25 +1,28 @@
-//! From model files to dataflow graphs.
+//! From model files to dataflow graphs, and back.
 //!
 //! What lives here: which operators of ONNX are which operations, functions of strangers in line,
-//! weights as tensors. What must not: checks of the file, which its reader did. The invariant: what
+//! weights as tensors, and the files of graphs (`to_onnx/`). What must not: checks of the file, which its reader did. The invariant: what
 //! a file says is done, or the file is refused; nothing of it is left out.
 
 mod adapt;
+mod batch_pre;
 mod inline;
 mod narrow;
+mod to_onnx;
 mod weights;
 
 use std::collections::BTreeMap;
 
+use ng_types::explain;
 use thiserror::Error;
 
 use crate::dfg::{Dfg, DfgError, Dim, TensorType};
 use crate::onnx::{self, Model, OnnxError, Tensor};
+pub use batch_pre::BATCH_PRE_KEY;
+use batch_pre::Note;
 use inline::Scope;
+pub use to_onnx::{ModelFiles, SaveError, has_counterpart};
 pub use weights::widened;
-
-/// The domain of operations on graphs, whose functions are kept whole.
-const OWN: &str = "ai.neargraph";
 
 /// Why a model file does not become a graph.
 #[derive(Debug, Error)]
@@ -48,6 +51,20 @@ pub enum ConvertError {
         /// Its type.
         dtype: String,
     },
+    /// A note of the file that cannot be read.
+    #[error("the metadata entry {key:?} is not what this program writes; save the model again")]
+    Metadata {
+        /// Its key.
+        key: &'static str,
+    },
+}
+
+explain! {
+    ConvertError {
+        Unsupported | Dtype => UnsupportedModel [ExportAgain],
+        Metadata => InvalidModel,
+    }
+    of Onnx.0, Dfg.0
 }
 
 /// Gives the elements of a tensor of the model, little-endian.
@@ -65,7 +82,12 @@ impl Dfg {
     /// An operator is not supported, a weight cannot be read, or types do not fit.
     pub fn from_onnx(model: &Model, read: &mut ReadTensor<'_>) -> Result<Self, ConvertError> {
         let mut dfg = Self::default();
-        for input in &model.graph.inputs {
+        let note = Note::of(model)?;
+        if let Some(note) = &note {
+            note.create_in(&mut dfg)?;
+        }
+        let is_given = |name: &str| note.as_ref().is_some_and(|note| note.gives(name));
+        for input in model.graph.inputs.iter().filter(|input| !is_given(&input.name)) {
             if model.graph.initializers.iter().any(|tensor| tensor.name == input.name) {
                 continue; // A default that the caller cannot see: it is a weight.
             }
@@ -79,6 +101,9 @@ impl Dfg {
                 false => widened(tensor, &bytes)?,
             };
             dfg.create_weight(&tensor.name, constant)?;
+        }
+        if let Some(note) = &note {
+            note.create_op(&mut dfg)?;
         }
         let mut scope = Scope::new(model, read);
         scope.add(&mut dfg, &model.graph.nodes, "", &BTreeMap::new())?;

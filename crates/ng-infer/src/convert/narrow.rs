@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 
 use ng_types::Dtype;
 
+use super::to_onnx::DOMAIN;
 use crate::onnx::{AttributeValue, Model, Node};
 
 /// A node, and at which place it takes a value.
@@ -47,5 +48,5 @@ fn is_widening((node, _): &Taker<'_>) -> bool {
 
 fn is_product((node, at): &Taker<'_>) -> bool {
     let is_one = ["QuantisedLinear", "FixedMatMul"].contains(&node.op_type.as_str());
-    node.domain == super::OWN && is_one && *at == 1
+    node.domain == DOMAIN && is_one && *at == 1
 }

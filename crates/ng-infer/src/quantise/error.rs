@@ -1,5 +1,6 @@
 //! Why a graph cannot be quantised.
 
+use ng_types::explain;
 use thiserror::Error;
 
 use crate::dfg::DfgError;
@@ -57,6 +58,16 @@ pub enum QuantiseError {
     /// A run on the calibration data failed.
     #[error(transparent)]
     Run(#[from] RunError),
+}
+
+explain! {
+    QuantiseError {
+        Weight => InvalidModel [TrainAgain],
+        Nothing => UnsupportedModel,
+        NotFinite | Bits | Formats | Labels => WrongInput,
+        Ended => Stopped,
+    }
+    of Dfg.0, Run.0
 }
 
 fn why(kept: &[(String, String)]) -> String {

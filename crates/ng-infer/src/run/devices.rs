@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ng_types::explain;
 use thiserror::Error;
 
 use crate::dfg::Op;
@@ -24,6 +25,12 @@ pub enum RegisterError {
         /// The operation's name.
         op: String,
     },
+}
+
+explain! {
+    RegisterError {
+        NoDevice | NoOp => UnsupportedArgument,
+    }
 }
 
 /// A kernel for an operation, and the device that it is of.

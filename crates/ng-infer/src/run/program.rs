@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use ng_types::Dtype;
+use ng_types::{Dtype, explain};
 use thiserror::Error;
 
 use super::devices::{Binding, Devices};
@@ -58,6 +58,15 @@ pub enum RunError {
         /// The shape.
         dims: Vec<usize>,
     },
+}
+
+explain! {
+    RunError {
+        MissingInput | UnknownInput | WrongInput => WrongInput [ShowModel],
+        Kernel => WrongInput,
+        NoKernel => UnsupportedModel [GiveKernel],
+        Memory => BudgetTooSmall [SmallerBatches],
+    }
 }
 
 /// Runs `dfg` on `inputs`, by name, with the threads of `context`, and returns its outputs in

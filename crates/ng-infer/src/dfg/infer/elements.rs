@@ -72,3 +72,14 @@ pub(super) fn cast(dtype: Dtype, of: &Known) -> Result<Known, String> {
     }
     Ok(known)
 }
+
+pub(super) fn converted(of: &Known, from: Dtype, to: Dtype) -> Result<Known, String> {
+    of.wants(from)?;
+    Ok(Known::new(to, of.shape.clone()))
+}
+
+/// Whether an operation takes elements that are kept narrow. The others compute with them.
+pub(super) fn takes_narrow(op: &Op) -> bool {
+    use Op::{Cast, FixedMatMul, Gather, Identity, QuantisedLinear};
+    matches!(op, Cast(_) | FixedMatMul | Gather { .. } | Identity | QuantisedLinear)
+}

@@ -7,7 +7,6 @@
 
 mod elements;
 mod layout;
-mod narrow;
 mod rows;
 
 pub(crate) use layout::places;
@@ -141,12 +140,11 @@ impl Dfg {
                 Source::Weight(tensor) => Known::of_constant(tensor),
                 Source::Input { wanted } => {
                     let found = given.iter().find(|(known, _)| *known == name).map(|(_, t)| t);
-                    let TensorType { dtype, shape } =
-                        wanted.as_ref().or(found).cloned().ok_or_else(|| DfgError::Type {
-                            node: format!("input {name:?}"),
-                            op: "input".to_owned(),
-                            problem: "has no type; give one".to_owned(),
-                        })?;
+                    let TensorType { dtype, shape } = wanted
+                        .as_ref()
+                        .or(found)
+                        .cloned()
+                        .ok_or_else(|| DfgError::NoType { name: name.to_owned() })?;
                     check_input(name, dtype, &shape)?;
                     Known::new(dtype, shape)
                 }
@@ -180,7 +178,7 @@ impl Dfg {
 /// What an operation gives.
 fn infer(op: &Op, inputs: &[&Known], unknown: &mut Unknown) -> Result<Vec<Known>, String> {
     let narrow = inputs.iter().find(|known| matches!(known.dtype, Dtype::F16 | Dtype::I8));
-    if let (Some(known), false) = (narrow, narrow::is_taken(op)) {
+    if let (Some(known), false) = (narrow, elements::takes_narrow(op)) {
         return Err(format!("{} has to be cast first", known.dtype.name()));
     }
     let all = of_op(op, inputs, unknown)?;
@@ -202,11 +200,11 @@ fn of_op(op: &Op, inputs: &[&Known], unknown: &mut Unknown) -> Result<Vec<Known>
         Cast(dtype) => elements::cast(*dtype, inputs[0])?,
         Identity => inputs[0].clone(),
         MatMul => rows::mat_mul(inputs[0], inputs[1])?,
-        QuantisedLinear => narrow::quantised_linear(inputs)?,
-        ToFixed(_) => narrow::converted(inputs[0], Dtype::F32, Dtype::I64)?,
-        FromFixed { .. } => narrow::converted(inputs[0], Dtype::I64, Dtype::F32)?,
-        FixedRescale { .. } => narrow::converted(inputs[0], Dtype::I64, Dtype::I64)?,
-        FixedMatMul => narrow::fixed_mat_mul(inputs[0], inputs[1])?,
+        QuantisedLinear => rows::quantised_linear(inputs)?,
+        ToFixed(_) => elements::converted(inputs[0], Dtype::F32, Dtype::I64)?,
+        FromFixed { .. } => elements::converted(inputs[0], Dtype::I64, Dtype::F32)?,
+        FixedRescale { .. } => elements::converted(inputs[0], Dtype::I64, Dtype::I64)?,
+        FixedMatMul => rows::fixed_mat_mul(inputs[0], inputs[1])?,
         FixedScatter(_) => rows::scatter(Dtype::I64, inputs, unknown)?,
         Gemm { trans_a, trans_b, .. } => rows::gemm(inputs, *trans_a, *trans_b)?,
         Reduce { keep_dims, .. } => rows::reduce(inputs, *keep_dims, unknown)?,
