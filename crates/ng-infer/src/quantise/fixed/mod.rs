@@ -1,8 +1,8 @@
 //! Fixed point with a static search of fraction bits, as GLIST quantises (section 5.3).
 //!
 //! Scales are powers of two. Each weight, and each value that is multiplied, gathered or given, has
-//! a width and a number of fraction bits of its own. What the search finds is a graph of whole numbers,
-//! which has the same bits wherever it runs.
+//! a width and a number of fraction bits of its own. What the search finds is a graph of whole
+//! numbers, which has the same bits wherever it runs.
 
 mod formats;
 mod kinds;
