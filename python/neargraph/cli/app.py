@@ -17,6 +17,7 @@ from .compile import compile_
 from .doctor import doctor
 from .import_ import import_
 from .info import info
+from .model import model
 from .profile import profile
 from .reorganize import reorganize
 from .scrub import scrub
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 app.command("import")(import_)
 app.command()(info)
+app.command()(model)
 app.command()(verify)
 app.command()(update)
 app.command()(checkpoint)
