@@ -455,6 +455,19 @@ class Dfg:
         kernels: dict[str, Callable[..., Any]] | None = None,
     ) -> list[tuple[list[int], NDArray[Any]]]: ...
 
+def quantise_steps(dfg: Dfg) -> tuple[Dfg, list[str], list[tuple[str, str]]]: ...
+def quantise_half(dfg: Dfg) -> tuple[Dfg, list[str], list[tuple[str, str]]]: ...
+def fixed_point_graph(
+    dfg: Dfg, formats: list[tuple[str, int, int]]
+) -> tuple[Dfg, list[str], list[tuple[str, str]]]: ...
+def search_formats(
+    dfg: Dfg,
+    inputs: dict[str, NDArray[Any]],
+    bits: int,
+    rounds: int,
+    labels: tuple[list[int], list[int]] | None = None,
+    progress: Progress | None = None,
+) -> tuple[list[tuple[str, int, int]], float, float, int]: ...
 def format_bytes(count: int, up: bool) -> str: ...
 def open_store(
     path: str,

@@ -19,6 +19,7 @@ from .import_ import import_
 from .info import info
 from .model import model
 from .profile import profile
+from .quantise import quantise
 from .reorganize import reorganize
 from .scrub import scrub
 from .simulate import simulate
@@ -46,6 +47,7 @@ app.command()(reorganize)
 app.command()(scrub)
 app.command()(train)
 app.command()(doctor)
+app.command()(quantise)
 app.command()(simulate)
 app.add_typer(profile, name="profile")
 
