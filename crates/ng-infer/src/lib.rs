@@ -14,5 +14,6 @@ pub mod convert;
 pub mod dfg;
 pub mod kernel;
 pub mod onnx;
+pub mod plan;
 pub mod quantise;
 pub mod run;

@@ -68,6 +68,8 @@ fn graphs() {
 #[test]
 fn runs() {
     let errors = every_variant!(RunError {
+        Graph(DfgError::NoOutput),
+        Hops { nodes: text(), problem: text() },
         MissingInput { name: text() },
         UnknownInput { name: text() },
         WrongInput { name: text(), problem: text() },
@@ -76,7 +78,8 @@ fn runs() {
         Memory { node: text(), dims: vec![1] },
     });
     assert_for_every_face(&errors);
-    assert_eq!(of_kind(&errors, ErrorKind::WrongInput).len(), 4);
+    assert_eq!(of_kind(&errors, ErrorKind::WrongInput).len(), 5);
+    assert_eq!(of_kind(&errors, ErrorKind::InvalidModel).len(), 1);
     assert_eq!(of_kind(&errors, ErrorKind::BudgetTooSmall), [[Remedy::SmallerBatches]]);
     assert_eq!(of_kind(&errors, ErrorKind::UnsupportedModel), [[Remedy::GiveKernel]]);
     let errors = every_variant!(RegisterError {

@@ -21,6 +21,6 @@ pub use dim::Dim;
 pub use error::DfgError;
 pub use graph::{Dfg, Node, Source, TensorType, Value};
 pub(crate) use half::from_f16;
-pub(crate) use infer::{Exact, exact, place, places};
+pub(crate) use infer::{Exact, Known, exact, place, places};
 pub use op::{Binary, FixedFormat, Op, Reduction, Unary};
 pub use order::NamedNode;

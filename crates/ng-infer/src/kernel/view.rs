@@ -56,6 +56,40 @@ pub enum DataMut<'a> {
     I8(&'a mut [i8]),
 }
 
+impl<'a> Data<'a> {
+    /// The elements of a tensor of shape `dims` that begins at element `start`; the rows, if they
+    /// lie elsewhere.
+    pub(crate) fn part(self, start: usize, dims: &[usize]) -> Self {
+        let len: usize = dims.iter().product();
+        let end = start + len;
+        match self {
+            Self::F32(all) => Self::F32(&all[start..end]),
+            Self::I64(all) => Self::I64(&all[start..end]),
+            Self::Bool(all) => Self::Bool(&all[start..end]),
+            Self::F16(all) => Self::F16(&all[start..end]),
+            Self::I8(all) => Self::I8(&all[start..end]),
+            Self::Rows(mut table) => {
+                let (count, width) = (dims[0], dims[1..].iter().product());
+                let first = start.checked_div(width).unwrap_or(0);
+                table.rows = &table.rows[first..first + count];
+                Self::Rows(table)
+            }
+        }
+    }
+
+    /// How many elements there are; rows, if they lie elsewhere.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::F32(all) => all.len(),
+            Self::I64(all) => all.len(),
+            Self::Bool(all) => all.len(),
+            Self::F16(all) => all.len(),
+            Self::I8(all) => all.len(),
+            Self::Rows(table) => table.rows.len(),
+        }
+    }
+}
+
 impl<'a> View<'a> {
     /// Of elements in the shape `dims`.
     pub fn new(dims: &'a [usize], elements: &'a Elements) -> Self {
@@ -138,6 +172,19 @@ impl<'a> ViewMut<'a> {
             Elements::Bool(all) => DataMut::Bool(all),
             Elements::F16(all) => DataMut::F16(all),
             Elements::I8(all) => DataMut::I8(all),
+        };
+        Self { dims, data }
+    }
+
+    /// Of the first of elements, in the shape `dims`.
+    pub(crate) fn first(dims: &'a [usize], elements: &'a mut Elements) -> Self {
+        let len: usize = dims.iter().product();
+        let data = match elements {
+            Elements::F32(all) => DataMut::F32(&mut all[..len]),
+            Elements::I64(all) => DataMut::I64(&mut all[..len]),
+            Elements::Bool(all) => DataMut::Bool(&mut all[..len]),
+            Elements::F16(all) => DataMut::F16(&mut all[..len]),
+            Elements::I8(all) => DataMut::I8(&mut all[..len]),
         };
         Self { dims, data }
     }

@@ -54,7 +54,7 @@ impl Kernel for Scalar {
             Cast(_) => elements::cast(&inputs[0], out),
             Identity | Reshape { .. } | Squeeze | Unsqueeze => layout::copy(&inputs[0], out),
             MatMul => products::mat_mul(&inputs[0], &inputs[1], out),
-            QuantisedLinear => quantised::linear(inputs, out)?,
+            QuantisedLinear => quantised::linear(inputs, out),
             ToFixed(format) => fixed::to_fixed(*format, &inputs[0], out)?,
             FromFixed { fraction } => fixed::from_fixed(*fraction, &inputs[0], out),
             FixedRescale { bits, shift } => fixed::rescale(*bits, *shift, &inputs[0], out),
