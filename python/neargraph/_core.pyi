@@ -453,6 +453,10 @@ class Dfg:
         self,
         inputs: dict[str, NDArray[Any]],
         kernels: dict[str, Callable[..., Any]] | None = None,
+        cpu: bool = False,
+        fuse: bool = True,
+        hops: list[tuple[str, list[int]]] = ...,
+        threads: int = 1,
     ) -> list[tuple[list[int], NDArray[Any]]]: ...
 
 def quantise_steps(dfg: Dfg) -> tuple[Dfg, list[str], list[tuple[str, str]]]: ...

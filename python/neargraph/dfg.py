@@ -266,7 +266,14 @@ class Dfg:
         self._core.check()
 
     def run(
-        self, inputs: Mapping[str, Any], *, kernels: Mapping[str, Kernel] | None = None
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        kernels: Mapping[str, Kernel] | None = None,
+        device: str = "cpu-scalar",
+        fuse: bool = True,
+        hops: Mapping[str, Sequence[int]] | None = None,
+        threads: int = 1,
     ) -> dict[str, NDArray[Any]]:
         """What the graph gives.
 
@@ -274,6 +281,13 @@ class Dfg:
             inputs: By name, arrays of float32, int64 or bool.
             kernels: By operation, functions that do it in place of the device: of the arrays that
                 the node takes, to an array or a tuple of arrays. `BatchPre` needs one here.
+            device: "cpu-scalar", the reference, or "cpu", which uses what the processor has.
+            fuse: Whether operations become one where that is faster.
+            hops: For a batch whose nodes are in hop order, the number of nodes of each hop from
+                the seeds on, by the name of the count of nodes ("nodes"). Rows are then computed
+                only as far from the seeds as outputs need them, and outputs with a row for each
+                node are those of the seeds. By default all rows are computed.
+            threads: Threads of the device "cpu". Results do not depend on them.
 
         Raises:
             WrongInput: An input is missing, unknown or of another type or shape, or an operation
@@ -285,7 +299,16 @@ class Dfg:
         for name, array in arrays.items():
             if np.ndim(inputs[name]) == 0:
                 arrays[name] = array.reshape(())
-        found = self._core.run(arrays, dict(kernels) if kernels else None)
+        if device not in ("cpu-scalar", "cpu"):
+            raise UnsupportedArgument(f'device={device!r} is neither "cpu-scalar" nor "cpu"')
+        found = self._core.run(
+            arrays,
+            dict(kernels) if kernels else None,
+            cpu=device == "cpu",
+            fuse=fuse,
+            hops=[(name, list(counts)) for name, counts in (hops or {}).items()],
+            threads=threads,
+        )
         named = zip(self.outputs, found, strict=True)
         return {name: flat.reshape(dims) for name, (dims, flat) in named}
 

@@ -10,9 +10,10 @@ use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ng_infer::dfg::{Attribute, Attributes, Dfg as Graph, DfgError, Dim, Op, TensorType, Value};
-use ng_infer::kernel::Context;
+use ng_infer::kernel::{Context, Cpu, View};
 use ng_infer::onnx::{ExternalFiles, Model, Range};
-use ng_infer::run::{Devices, run};
+use ng_infer::plan::{Options, Plan};
+use ng_infer::run::{Devices, RunError};
 use ng_types::Dtype;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -189,23 +190,38 @@ impl Dfg {
     }
 
     /// What the graph gives: shapes, and elements as flat arrays. `kernels` are functions of
-    /// arrays, by operation.
-    #[pyo3(signature = (inputs, kernels=None))]
+    /// arrays, by operation; `hops` has the nodes of each hop, by what counts them.
+    #[pyo3(signature = (inputs, kernels=None, cpu=false, fuse=true, hops=Vec::new(), threads=1))]
+    #[allow(clippy::too_many_arguments)]
     fn run<'py>(
         &self,
         py: Python<'py>,
         inputs: HashMap<String, Bound<'py, PyAny>>,
         kernels: Option<HashMap<String, Py<PyAny>>>,
+        cpu: bool,
+        fuse: bool,
+        hops: Vec<(String, Vec<usize>)>,
+        threads: usize,
     ) -> PyResult<Vec<(Vec<usize>, Bound<'py, PyAny>)>> {
-        let devices = kernels::devices(kernels.unwrap_or_default()).map_err(raised)?;
+        let mut devices = kernels::devices(kernels.unwrap_or_default()).map_err(raised)?;
+        if cpu {
+            devices.add_cpu("cpu", 10, Cpu::default());
+        }
         let named = |(name, array): (&String, &Bound<'py, PyAny>)| {
             Ok((name.clone(), tensor(&format!("input {name:?}"), array)?))
         };
         let tensors = inputs.iter().map(named).collect::<PyResult<Vec<_>>>()?;
-        let tensors: Vec<_> =
-            tensors.iter().map(|(name, tensor)| (name.as_str(), tensor.clone())).collect();
+        let hops: Vec<_> = hops.iter().map(|(name, all)| (name.as_str(), &all[..])).collect();
+        let views: Vec<_> = tensors
+            .iter()
+            .map(|(name, tensor)| (name.as_str(), View::new(tensor.dims(), tensor.elements())))
+            .collect();
         let graph = self.graph();
-        let found = py.detach(|| run(&graph, &devices, &tensors, &Context::default()));
+        let options = Options { fuse, trim: !hops.is_empty(), ..Options::default() };
+        let found = py.detach(|| {
+            let plan = Plan::new(&graph, &devices, &options)?;
+            Ok::<_, RunError>(plan.run(&views, &hops, &Context::new(threads))?.to_constants())
+        });
         found.map_err(raised)?.into_iter().map(|tensor| flat(py, &tensor)).collect()
     }
 }
