@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neargraph import _core
+from neargraph.dfg import Dfg
 from neargraph.exceptions import NameNotFound, UnsupportedArgument
 from neargraph.reader import Reader
 
@@ -27,13 +27,13 @@ class Calibration:
     evaluate: NDArray[np.int64] | None
 
     @classmethod
-    def of(cls, graph: _core.Dfg, data: Any) -> "Calibration":
+    def of(cls, graph: Dfg, data: Any) -> "Calibration":
         """From a PyG ``Data``, a mapping of arrays, or an open store.
 
         Raises:
             UnsupportedArgument: An input is missing; names it.
         """
-        wanted = dict(graph.inputs())
+        wanted = graph.inputs
         found = _of_store(data, wanted) if isinstance(data, Reader) else _named(data)
         inputs = {name: _array(name, found(name), of) for name, of in wanted.items()}
         labels = found("y")

@@ -6,8 +6,9 @@ bytes.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 from xml.sax.saxutils import escape
 
@@ -28,13 +29,18 @@ _KINDS = {
     "layout": "#ececec",
 }
 _DEVICES = ["#cbdcf5", "#cfe8cf", "#fbe9b7", "#f6cfb3", "#e2d0ee", "#cdeaea"]
-_LAYOUT = set(
-    "Cast Compress Concat ConstantOfShape Expand Gather GatherElements GatherND Identity Range "
-    "Reshape Shape Slice Squeeze Tile Transpose Unsqueeze".split()
-)
+_LAYOUT = {
+    *("Cast", "Compress", "Concat", "ConstantOfShape", "Expand", "Gather", "GatherElements"),
+    *("GatherND", "Identity", "Range", "Reshape", "Shape", "Slice", "Squeeze", "Tile"),
+    *("Transpose", "Unsqueeze"),
+}
 _PRODUCTS = {"GEMM", "Linear", "MatMul", "SegmentMatmul"}
 _OF_EDGES = ("Scatter", "SpMM", "SDDMM", "Aggregate", "Edge", "AddSelf", "RemoveSelf", "SelfLoop")
 _OTHERS_OF_EDGES = {"BatchPre", "Degree", "GcnNorm"}
+
+# Attributes that say nothing where they are as in most graphs.
+_USUAL = {(name, "0") for name in ("allowzero", "transA", "transB", "relu")}
+_USUAL |= {("allowzero", "1"), ("alpha", "1.0"), ("beta", "1.0")}
 
 
 @dataclass
@@ -47,6 +53,7 @@ class _Box:
     layer: int = 0
     x: float = 0.0
     y: float = 0.0
+    layer_height: float = 0.0
 
     @property
     def width(self) -> float:
@@ -99,9 +106,10 @@ def _boxes(
         if group not in legend:
             known = _DEVICES[len(legend) % len(_DEVICES)]
             legend[group] = _KINDS[group] if colours == "kind" else known
-        attributes = [f"{key} = {value}" for key, value in node["attributes"].items()]
+        said = node["attributes"].items()
+        attributes = [f"{key} = {value}" for key, value in said if (key, value) not in _USUAL]
         taken = [_weight(weights[name]) for name in node["inputs"] if name in weights]
-        shown = [", ".join(attributes)] if attributes and not _is_usual(node) else []
+        shown = [", ".join(attributes)] if attributes else []
         lines = [node["op"], *map(_short, shown), *taken, *_type_of(parts, node["outputs"][0])]
         boxes.append(_Box(lines, legend[group]))
         arrows += [(maker[name], at) for name in dict.fromkeys(node["inputs"]) if name in maker]
@@ -131,12 +139,6 @@ def kind_of(op: str) -> str:
     return "reductions" if op.startswith("Reduce") else "elements"
 
 
-def _is_usual(node: dict[str, Any]) -> bool:
-    """Whether the attributes are those that nobody has to read."""
-    usual = [{"allowzero": "0"}, {"alpha": "1.0", "beta": "1.0", "transA": "0", "transB": "0"}]
-    return node["attributes"] in usual
-
-
 def _type_of(parts: dict[str, Any], value: str) -> list[str]:
     found = parts["types"].get(value)
     return [] if found is None else [_short(f"{found[0]} [{', '.join(found[1])}]")]
@@ -161,7 +163,10 @@ def _short(text: str, most: int = _TEXT_MAX) -> str:
 
 
 def _layered(boxes: list[_Box], arrows: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """Gives each box a layer, and each arrow a chain of boxes with one in each layer."""
+    """Gives each box a layer, and each arrow a chain of boxes with one in each layer.
+
+    Arrows from one box share their way as long as they can.
+    """
     arrows = list(arrows)
     takers: dict[int, list[int]] = defaultdict(list)
     for start, end in arrows:
@@ -173,11 +178,14 @@ def _layered(boxes: list[_Box], arrows: Iterable[tuple[int, int]]) -> list[list[
         if at not in has_maker and takers[at]:
             boxes[at].layer = min(boxes[end].layer for end in takers[at]) - 1
     chains = []
+    passed: dict[tuple[int, int], int] = {}
     for start, end in arrows:
         chain = [start]
         for layer in range(boxes[start].layer + 1, boxes[end].layer):
-            chain.append(len(boxes))
-            boxes.append(_Box(layer=layer))
+            if (start, layer) not in passed:
+                passed[start, layer] = len(boxes)
+                boxes.append(_Box(layer=layer))
+            chain.append(passed[start, layer])
         chains.append([*chain, end])
     return chains
 
@@ -205,10 +213,10 @@ def _ordered(boxes: list[_Box], chains: list[list[int]]) -> list[list[int]]:
 def _neighbours(chains: list[list[int]]) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
     above: dict[int, list[int]] = defaultdict(list)
     below: dict[int, list[int]] = defaultdict(list)
-    for chain in chains:
-        for start, end in zip(chain, chain[1:], strict=False):
-            above[end].append(start)
-            below[start].append(end)
+    pairs = (pair for chain in chains for pair in pairwise(chain))
+    for start, end in dict.fromkeys(pairs):
+        above[end].append(start)
+        below[start].append(end)
     return above, below
 
 
@@ -232,6 +240,7 @@ def _placed(boxes: list[_Box], layers: list[list[int]], chains: list[list[int]])
         for at in layer:
             boxes[at].x += _MARGIN - left
             boxes[at].y = top + height / 2
+            boxes[at].layer_height = height
         top += height + _GAP_Y
 
 
@@ -271,39 +280,41 @@ def _written(
         f'markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="#777777"/></marker></defs>\n'
         f'<rect width="100%" height="100%" fill="#ffffff"/>\n'
     )
-    lines = [_arrow(boxes, chain, ends) for chain, ends in _ports(boxes, chains)]
+    lines = list(_arrows(boxes, chains))
     shapes = [_shape(box) for box in boxes if box.lines]
     return head + "".join(lines) + "".join(shapes) + _key(legend, height) + "</svg>\n"
 
 
-def _ports(
-    boxes: list[_Box], chains: list[list[int]]
-) -> list[tuple[list[int], tuple[float, float]]]:
-    """For each chain where it leaves and enters: side by side, in the order of the other ends."""
-    found: list[list[float]] = [[0.0, 0.0] for _ in chains]
-    for side, (end, near) in enumerate([(0, 1), (-1, -2)]):
-        of_box: dict[int, list[int]] = defaultdict(list)
-        for i, chain in enumerate(chains):
-            of_box[chain[end]].append(i)
-        for at, ones in of_box.items():
-            ones.sort(key=lambda i: boxes[chains[i][near]].x)
-            room = min(boxes[at].width * 0.7, 26.0 * (len(ones) - 1))
-            for i, one in enumerate(ones):
-                share = i / (len(ones) - 1) - 0.5 if len(ones) > 1 else 0.0
-                found[one][side] = boxes[at].x + room * share
-    return [(chain, (ends[0], ends[1])) for chain, ends in zip(chains, found, strict=True)]
+def _arrows(boxes: list[_Box], chains: list[list[int]]) -> Iterator[str]:
+    """The parts of arrows from layer to layer, each once."""
+    above, below = _neighbours(chains)
+    leaves, enters = _ports(boxes, below), _ports(boxes, above)
+    for start, ends in below.items():
+        for end in ends:
+            box, to = boxes[start], boxes[end]
+            x, to_x = leaves[start, end], enters[end, start]
+            # Straight down beside the boxes of each layer, and bent between layers.
+            y = box.y + box.layer_height / 2
+            to_y = to.y - to.layer_height / 2
+            last = to.y - to.height / 2 if to.lines else to.y + to.layer_height / 2
+            middle = (y + to_y) / 2
+            tip = ' marker-end="url(#tip)"' if to.lines else ""
+            yield (
+                f'<path d="M{x:.1f} {box.y + box.height / 2 if box.lines else y:.1f}V{y:.1f}'
+                f"C{x:.1f} {middle:.1f} {to_x:.1f} {middle:.1f} {to_x:.1f} {to_y:.1f}"
+                f'V{last:.1f}" fill="none" stroke="#777777"{tip}/>\n'
+            )
 
 
-def _arrow(boxes: list[_Box], chain: list[int], ends: tuple[float, float]) -> str:
-    first, last = boxes[chain[0]], boxes[chain[-1]]
-    points = [(ends[0], first.y + first.height / 2)]
-    points += [(boxes[at].x, boxes[at].y) for at in chain[1:-1]]
-    points.append((ends[1], last.y - last.height / 2))
-    text = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
-    for (x, y), (to_x, to_y) in zip(points, points[1:], strict=False):
-        middle = (y + to_y) / 2
-        text += f"C{x:.1f} {middle:.1f} {to_x:.1f} {middle:.1f} {to_x:.1f} {to_y:.1f}"
-    return f'<path d="{text}" fill="none" stroke="#777777" marker-end="url(#tip)"/>\n'
+def _ports(boxes: list[_Box], near: dict[int, list[int]]) -> dict[tuple[int, int], float]:
+    """Where arrows leave or enter a box: side by side, in the order of the other ends."""
+    place: dict[tuple[int, int], float] = {}
+    for at, others in near.items():
+        room = min(boxes[at].width * 0.7, 26.0 * (len(others) - 1)) if boxes[at].lines else 0.0
+        for i, other in enumerate(sorted(others, key=lambda one: (boxes[one].x, one))):
+            share = i / (len(others) - 1) - 0.5 if len(others) > 1 else 0.0
+            place[at, other] = boxes[at].x + room * share
+    return place
 
 
 def _shape(box: _Box) -> str:

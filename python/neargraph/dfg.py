@@ -18,6 +18,9 @@ from neargraph import _core, _drawing
 from neargraph._modelfiles import MODEL, WEIGHTS, read_model, write_model
 from neargraph.exceptions import InvalidModel, UnsupportedArgument
 
+DEVICES = ("cpu",)
+"""What computes unless somebody says otherwise."""
+
 Kernel = Callable[..., Any]
 """A function of arrays that returns an array, or a tuple of them."""
 
@@ -33,7 +36,7 @@ class Value:
 class Dfg:
     """A dataflow graph: built node by node, read from a model file or from the text form.
 
-    It runs on the reference device, which is exact and plain: for tests, and to look at a model.
+    It runs on arrays; `neargraph.Engine` runs it on a store.
 
     Example:
         >>> dfg = ng.Dfg()
@@ -47,12 +50,12 @@ class Dfg:
     """
 
     def __init__(self) -> None:
-        self._core = _core.Dfg()
+        self.core = _core.Dfg()
 
     @classmethod
     def _of(cls, core: _core.Dfg) -> "Dfg":
         made = cls.__new__(cls)
-        made._core = core
+        made.core = core
         return made
 
     @classmethod
@@ -98,7 +101,7 @@ class Dfg:
         if (dtype is None) != (shape is None):
             raise UnsupportedArgument(f"input {name!r}: give both dtype and shape, or neither")
         wanted = None if shape is None else (_dtype_name(dtype), list(shape))
-        self._core.create_in(name, wanted)
+        self.core.create_in(name, wanted)
         return Value(name, self)
 
     def create_weight(self, name: str, array: Any) -> Value:
@@ -120,12 +123,10 @@ class Dfg:
             raise InvalidModel(
                 f"weight {name!r} has {found} at index {places[0]}, and weights must be finite"
             )
-        self._core.create_weight(name, made)
+        self.core.create_weight(name, made)
         return Value(name, self)
 
-    def create_op(
-        self, name: str, inputs: Value | Sequence[Value], **attributes: Any
-    ) -> Any:
+    def create_op(self, name: str, inputs: Value | Sequence[Value], **attributes: Any) -> Any:
         """Adds a node.
 
         Args:
@@ -144,7 +145,7 @@ class Dfg:
         for value in taken:
             self._check_own(f"node of {name}", value)
         plain = {key: _plain(name, key, value) for key, value in attributes.items()}
-        made = self._core.create_op(name, [value.name for value in taken], plain)
+        made = self.core.create_op(name, [value.name for value in taken], plain)
         values = tuple(Value(one, self) for one in made)
         return values if len(values) > 1 else values[0]
 
@@ -156,7 +157,7 @@ class Dfg:
         """
         _check_name("an output", name)
         self._check_own(f"output {name!r}", value)
-        self._core.create_out(name, value.name)
+        self.core.create_out(name, value.name)
 
     def _check_own(self, taker: str, value: Any) -> None:
         if not isinstance(value, Value) or value._of is not self:
@@ -187,15 +188,19 @@ class Dfg:
             InvalidModel: Types do not fit, an input has no type, or an operation has no
                 counterpart; names it. Nothing is written.
         """
-        said: dict[str, str] = dict((self._core.file_facts() or {}).get("metadata", []))
+        said: dict[str, str] = dict((self.core.file_facts() or {}).get("metadata", []))
         said.pop("neargraph.batch_pre", None)
         given = dict(metadata or {}) | ({} if fanouts is None else {"fanouts": _by_name(fanouts)})
         said |= {f"neargraph.{key}": json.dumps(value) for key, value in given.items()}
-        model, weights = self._core.to_onnx(list(said.items()), WEIGHTS)
+        model, weights = self.core.to_onnx(list(said.items()), WEIGHTS)
         write_model(Path(path), model, weights)
 
     def draw(
-        self, path: str | os.PathLike[str], colours: Literal["kind", "device"] = "kind"
+        self,
+        path: str | os.PathLike[str],
+        colours: Literal["kind", "device"] = "kind",
+        *,
+        devices: Sequence[str] = DEVICES,
     ) -> None:
         """Draws the graph from its inputs down to its outputs, as SVG.
 
@@ -204,21 +209,22 @@ class Dfg:
         Args:
             path: The picture, NAME.svg.
             colours: By what an operation does, or by the device whose kernel would run.
+            devices: As of `run`.
 
         Raises:
             UnsupportedArgument: The graph has too many nodes for a picture.
         """
-        picture = _drawing.svg(self._core.parts(), colours)
+        picture = _drawing.svg(self.core.parts(list(devices)), colours)
         Path(path).write_text(picture, encoding="utf-8")
 
-    def info(self) -> dict[str, Any]:
+    def info(self, devices: Sequence[str] = DEVICES) -> dict[str, Any]:
         """What the graph holds, as plain data: what `neargraph model` prints.
 
         ``inputs`` and ``outputs`` have names, dtypes and shapes; ``tensors`` are what a batch of a
         store has to have; ``weights`` are as in the file, ``nodes`` with the device whose kernel
         would run; ``metadata`` is what the file says beside, ``problems`` is why it cannot run.
         """
-        parts, file = self._core.parts(), self._core.file_facts() or {}
+        parts, file = self.core.parts(list(devices)), self.core.file_facts() or {}
         inputs = [_typed(name, self.inputs[name]) for name in parts["inputs"]]
         types = parts["types"]
         outputs = [_typed(name, types.get(value)) for name, value in parts["outputs"]]
@@ -235,7 +241,9 @@ class Dfg:
             "weights": weights,
             "num_parameters": sum(prod(w["shape"]) for w in weights if _is_parameter(w)),
             "num_nodes": len(parts["nodes"]),
-            "nodes": [{key: node[key] for key in ("name", "op", "device")} for node in parts["nodes"]],
+            "nodes": [
+                {key: node[key] for key in ("name", "op", "device")} for node in parts["nodes"]
+            ],
             "opset": file.get("opset"),
             "domains": file.get("domains", []),
             "functions": file.get("functions", []),
@@ -245,17 +253,17 @@ class Dfg:
 
     def text(self) -> str:
         """The graph in HolisticGNN's text form. Weights become inputs."""
-        return self._core.text()
+        return self.core.text()
 
     @property
     def inputs(self) -> dict[str, tuple[str, list[str]] | None]:
         """For each input its dtype and shape, where counts have names; None if it may be any."""
-        return dict(self._core.inputs())
+        return dict(self.core.inputs())
 
     @property
     def outputs(self) -> list[str]:
         """Names of the outputs."""
-        return self._core.outputs()
+        return self.core.outputs()
 
     def check(self) -> None:
         """Checks the types and shapes of all operations.
@@ -263,54 +271,95 @@ class Dfg:
         Raises:
             InvalidModel: Names the node, or an input that has no type.
         """
-        self._core.check()
+        self.core.check()
 
     def run(
         self,
         inputs: Mapping[str, Any],
         *,
         kernels: Mapping[str, Kernel] | None = None,
-        device: str = "cpu-scalar",
-        fuse: bool = True,
         hops: Mapping[str, Sequence[int]] | None = None,
+        devices: Sequence[str] = DEVICES,
+        fuse: bool = True,
         threads: int = 1,
     ) -> dict[str, NDArray[Any]]:
         """What the graph gives.
 
         Args:
             inputs: By name, arrays of float32, int64 or bool.
-            kernels: By operation, functions that do it in place of the device: of the arrays that
-                the node takes, to an array or a tuple of arrays. `BatchPre` needs one here.
-            device: "cpu-scalar", the reference, or "cpu", which uses what the processor has.
-            fuse: Whether operations become one where that is faster.
-            hops: For a batch whose nodes are in hop order, the number of nodes of each hop from
-                the seeds on, by the name of the count of nodes ("nodes"). Rows are then computed
-                only as far from the seeds as outputs need them, and outputs with a row for each
-                node are those of the seeds. By default all rows are computed.
-            threads: Threads of the device "cpu". Results do not depend on them.
+            kernels: By operation, functions that do it in place of a device: of the arrays that
+                the node takes, to an array or a tuple of arrays. `BatchPre` needs one here. With
+                kernels nothing is fused, so that they see the operations of the graph.
+            hops: By the name that counts nodes, such as ``"nodes"``, how many there are in each
+                hop of a batch, the seeds first. Rows are then computed only as far from the seeds
+                as outputs need them, and outputs with a row for each node are those of the seeds.
+            devices: What computes, the preferred one first: ``"cpu"``, or ``"cpu-scalar"``, the
+                exact and slow reference, which does what no other can.
+            fuse: Whether operations become one where that is quicker.
+            threads: How many threads compute. The bytes of the result do not depend on it.
 
         Raises:
             WrongInput: An input is missing, unknown or of another type or shape, or an operation
                 cannot be done; names it.
             UnsupportedModel: There is no kernel for an operation.
-            UnsupportedArgument: An array of another dtype.
+            UnsupportedArgument: An array of another dtype, or a device that there is not.
         """
-        arrays = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
-        for name, array in arrays.items():
-            if np.ndim(inputs[name]) == 0:
-                arrays[name] = array.reshape(())
-        if device not in ("cpu-scalar", "cpu"):
-            raise UnsupportedArgument(f'device={device!r} is neither "cpu-scalar" nor "cpu"')
-        found = self._core.run(
-            arrays,
-            dict(kernels) if kernels else None,
-            cpu=device == "cpu",
-            fuse=fuse,
-            hops=[(name, list(counts)) for name, counts in (hops or {}).items()],
-            threads=threads,
-        )
+        arrays = _arrays(inputs)
+        of_batch = [(name, list(counts)) for name, counts in (hops or {}).items()]
+        settings = _settings(devices, fuse, threads)
+        found = self.core.run(arrays, dict(kernels or {}), of_batch, **settings)
         named = zip(self.outputs, found, strict=True)
         return {name: flat.reshape(dims) for name, (dims, flat) in named}
+
+    def explain(
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        devices: Sequence[str] = DEVICES,
+        fuse: bool = True,
+        threads: int = 1,
+    ) -> list[dict[str, Any]]:
+        """The steps of a run, in their order.
+
+        Args:
+            inputs: As of `run`, to measure each step in one run; None only looks at the plan.
+            devices: As of `run`.
+            fuse: As of `run`.
+            threads: As of `run`.
+
+        Returns:
+            For each step ``op``; ``device``, None where no element moves; ``in_place``, whether it
+            takes the memory of an input; ``nodes`` of the graph whose work it is, with their
+            operations; ``shapes`` of what it gives. With inputs also ``seconds`` and ``bytes``
+            taken and given.
+
+        Raises:
+            WrongInput: As `run`.
+
+        Example:
+            >>> dfg = ng.Dfg.from_text('1: "Abs"\\n in={"x"}\\n out={"y"}')
+            >>> [(step["op"], step["device"]) for step in dfg.explain()]
+            [('Abs', 'cpu')]
+        """
+        arrays = None if inputs is None else _arrays(inputs)
+        steps: list[dict[str, Any]] = self.core.explain(arrays, **_settings(devices, fuse, threads))
+        return steps
+
+
+def _arrays(inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    arrays = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
+    for name, array in arrays.items():
+        if np.ndim(inputs[name]) == 0:
+            arrays[name] = array.reshape(())
+    return arrays
+
+
+def _settings(devices: Sequence[str], fuse: bool, threads: int) -> dict[str, Any]:
+    if isinstance(devices, str) or not devices or not set(devices) <= {*DEVICES, "cpu-scalar"}:
+        raise UnsupportedArgument(f"devices={devices!r}: give a list of 'cpu' and 'cpu-scalar'")
+    if threads < 1:
+        raise UnsupportedArgument(f"threads={threads} is not at least 1")
+    return {"devices": list(devices), "fuse": fuse, "threads": threads}
 
 
 def _typed(name: str, found: tuple[str, list[str]] | None) -> dict[str, Any]:
@@ -318,7 +367,7 @@ def _typed(name: str, found: tuple[str, list[str]] | None) -> dict[str, Any]:
     return {"name": name, "dtype": dtype, "shape": shape}
 
 
-_BYTES = {"f32": 4, "i64": 8, "bool": 1}
+_BYTES = {"f32": 4, "i64": 8, "bool": 1, "f16": 2, "i8": 1}
 
 
 def _sized(weight: dict[str, Any]) -> dict[str, Any]:

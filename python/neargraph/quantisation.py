@@ -4,13 +4,13 @@ What must not live here: how a graph is quantised, which the compiled core knows
 file gets its name after it was compared with its source, so the numbers are those of the file.
 """
 
+import json
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from neargraph import _core
 from neargraph._calibration import Calibration
-from neargraph._modelfiles import MODEL, WEIGHTS, read_model, write_model
+from neargraph._modelfiles import WEIGHTS, write_model
+from neargraph.dfg import Dfg
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.units import format_bytes
 
@@ -36,7 +37,7 @@ class Measured:
         evaluated: How many nodes were evaluated.
         largest_difference: From the first output of the source, in absolute terms.
         weight_bytes: Bytes of the weights in the file.
-        seconds: The median of the runs.
+        seconds: The median of the runs on the device ``cpu`` with one thread, without planning.
     """
 
     name: str
@@ -132,16 +133,15 @@ def quantise(
         >>> done = ng.quantise("sage.ngm", "sage-int8.ngm", data=data)      # doctest: +SKIP
         >>> print(done.table())                                             # doctest: +SKIP
     """
-    files = read_model(Path(source))
-    source_graph = _core.Dfg.from_onnx(files.pop(MODEL), files)
-    found = None if data is None else Calibration.of(source_graph, data)
-    graph, narrowed, kept, searched = _narrow(source_graph, to, found, rounds, progress)
-    said = dict((source_graph.file_facts() or {}).get("metadata", []))
+    before = Dfg.open(source)
+    found = None if data is None else Calibration.of(before, data)
+    graph, narrowed, kept, searched = _narrow(before.core, to, found, rounds, progress)
+    said = dict((before.core.file_facts() or {}).get("metadata", []))
     said.pop("neargraph.batch_pre", None)
-    said["neargraph.quantised"] = f'"{to}"'
+    said["neargraph.quantised"] = json.dumps(to)
     model, weights = graph.to_onnx(list(said.items()), WEIGHTS)
-    written = _core.Dfg.from_onnx(model, {WEIGHTS: weights})
-    measured = () if found is None else _measured(source_graph, written, to, found)
+    after = Dfg._of(_core.Dfg.from_onnx(model, {WEIGHTS: weights}))
+    measured = () if found is None else _measured({"float": before, to: after}, found)
     write_model(Path(target), model, weights)
     return Quantised(
         path=Path(target),
@@ -183,27 +183,20 @@ def _narrow(
     return *_core.fixed_point_graph(graph, formats), searched
 
 
-def _measured(
-    source: _core.Dfg, written: _core.Dfg, to: str, data: Calibration
-) -> tuple[Measured, ...]:
-    """Both graphs on the data, run in turns."""
-    graphs = {"float": source, to: written}
-    outputs: dict[str, NDArray[Any]] = {}
+def _measured(graphs: dict[str, Dfg], data: Calibration) -> tuple[Measured, ...]:
+    """All graphs on the data, run in turns; the first is what the others are compared with."""
+    outputs: list[NDArray[Any]] = []
     seconds: dict[str, list[float]] = {name: [] for name in graphs}
     for _ in range(_TIMED_RUNS):
         for name, graph in graphs.items():
-            start = perf_counter()
-            dims, flat = graph.run(data.inputs)[0]
-            seconds[name].append(perf_counter() - start)
-            outputs[name] = flat.reshape(dims)
-    wanted = outputs["float"]
+            steps = graph.explain(data.inputs)
+            seconds[name].append(sum(step["seconds"] for step in steps))
     rows = []
     for name, graph in graphs.items():
-        right, evaluated = data.right(outputs[name])
-        difference = np.abs(outputs[name] - wanted).max(initial=0.0)
-        facts = graph.file_facts() or {}
-        weight_bytes = sum(weight["bytes"] for weight in facts.get("weights", []))
-        rows.append(
-            Measured(name, right, evaluated, float(difference), weight_bytes, median(seconds[name]))
-        )
+        outputs.append(graph.run(data.inputs)[graph.outputs[0]])
+        right, evaluated = data.right(outputs[-1])
+        difference = float(np.abs(outputs[-1] - outputs[0]).max(initial=0.0))
+        weight_bytes = sum(weight["bytes"] for weight in graph.info()["weights"])
+        time = median(seconds[name])
+        rows.append(Measured(name, right, evaluated, difference, weight_bytes, time))
     return tuple(rows)

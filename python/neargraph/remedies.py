@@ -67,7 +67,7 @@ _WORDS: dict[str, str | tuple[str, str]] = {
         "save the graph with types of its inputs",
     ),
     "GiveKernel": (
-        "give kernels={name: function} for it, or run the model by neargraph.Engine on a store",
+        "give a function for it by kernels=, or run the model on a store",
         "run the model on a store",
     ),
     "ShowModel": "see what the model takes with `neargraph model FILE`",

@@ -6,7 +6,6 @@ odd ones of type ``b``. The invariant: a set gives the same batch in each run.
 """
 
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -62,10 +61,11 @@ DEBIAN = ([PACKAGE, SOURCE], [DEPENDS, (PACKAGE, "built_from", SOURCE)])
 
 @dataclass
 class Sample:
-    """A batch: rows, edges, and the graph of each node where it holds whole graphs."""
+    """A batch: rows and edges; nodes of each hop, or the graph of each node of whole graphs."""
 
     x: torch.Tensor
     edge_index: torch.Tensor
+    hops: list[int] | None = None
     graph_of: torch.Tensor | None = None
 
 
@@ -124,7 +124,7 @@ def sample(name: str, store: ng.Store) -> Sample:
     batch = _batch(store, PACKAGE if name in TYPED else None)
     if name in TYPED:
         return _uneven(Sample(batch[PACKAGE].x.float(), batch[DEPENDS].edge_index))
-    return _uneven(Sample(batch.x.float(), batch.edge_index))
+    return _uneven(Sample(batch.x.float(), batch.edge_index, list(batch.num_sampled_nodes)))
 
 
 def _batch(store, kind=None):
@@ -136,14 +136,16 @@ def _batch(store, kind=None):
 
 def _graphs(name, store):
     """Twelve graphs from the middle of the set."""
-    graph_of = store.snapshot().features("node", np.arange(min(store.num_nodes, 50_000)), "graph_id")
+    graph_of = store.snapshot().features(
+        "node", np.arange(min(store.num_nodes, 50_000)), "graph_id"
+    )
     first = int(graph_of[len(graph_of) // 2])
     nodes = np.flatnonzero((graph_of >= first) & (graph_of < first + 12))
     loader = ng.NeighborLoader(store, [-1], nodes, batch_size=len(nodes), threads=1)
     batch = next(iter(loader))
     if name == "MUTAG":
         batch.x = torch.nn.functional.one_hot(batch.node_label, 7)
-    return _uneven(Sample(batch.x.float(), batch.edge_index, batch.graph_id - first))
+    return _uneven(Sample(batch.x.float(), batch.edge_index, None, batch.graph_id - first))
 
 
 def _uneven(made):
@@ -164,7 +166,8 @@ def arguments(example, made: Sample):
         if isinstance(value, int):
             return value if made.graph_of is None else int(made.graph_of.max()) + 1
         if value.dim() == 2 and value.size(0) == 2:
-            return torch.randint(len(made.x), (2, 29), generator=draws)
+            # Pairs of seeds: others may have no edges in the batch.
+            return torch.randint(min(SEEDS, len(made.x)), (2, 29), generator=draws)
         if value.size(0) == NODES and made.graph_of is not None:
             return made.graph_of
         count = counts.get(value.size(0), value.size(0))

@@ -4,6 +4,7 @@ import re
 import sys
 import threading
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -199,4 +200,12 @@ def test_every_operator_of_torch_has_a_function_of_onnx():
     known = {name for name in dir(torch.ops.neargraph) if not name.startswith("_")} - {"name"}
     table = {target.name().split("::")[1].split(".")[0] for target in translations.table()}
     assert known == table
-    assert len(functions.names()) == len(known) + 4  # One for each reduction of scatter.
+    products = {name for name in functions.names() if name.startswith("SpMM_")}
+    assert len(products) == 10
+    # One for each reduction of scatter.
+    assert len(functions.names()) == len(known) + 4 + len(products)
+
+
+def test_the_engine_writes_the_functions_that_exports_write():
+    kept = Path(__file__).parents[2] / "crates/ng-infer/src/convert/to_onnx/functions.onnx"
+    assert kept.read_bytes() == functions.all_bodies(), "run tools/function_bodies.py"

@@ -18,6 +18,7 @@ from .doctor import doctor
 from .import_ import import_
 from .info import info
 from .model import model
+from .predict import predict
 from .profile import profile
 from .quantise import quantise
 from .reorganize import reorganize
@@ -46,6 +47,7 @@ app.command("compile")(compile_)
 app.command()(reorganize)
 app.command()(scrub)
 app.command()(train)
+app.command()(predict)
 app.command()(doctor)
 app.command()(quantise)
 app.command()(simulate)

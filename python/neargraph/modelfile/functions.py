@@ -168,7 +168,6 @@ _OTHERS = {
 }
 
 
-
 def _spmm(how: str, weight: str) -> str:
     """Rows of the sources of edges, times weights if there are any, scattered."""
     rows = "taken = Gather <axis = 0> (x, source)\n"

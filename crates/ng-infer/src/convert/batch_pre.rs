@@ -5,13 +5,13 @@
 
 use serde_json::{Value as Json, json};
 
-use super::ConvertError;
+use super::error::ConvertError;
 use crate::dfg::{Dfg, Dim, Op, Source, TensorType, Value};
 use crate::onnx::Model;
 use ng_types::Dtype;
 
 /// The key of the note.
-pub const BATCH_PRE_KEY: &str = "neargraph.batch_pre";
+pub const BATCH_PRE_KEY: &str = concat!("neargraph.", "batch_pre");
 
 /// The node in a graph that is written.
 pub(super) struct BatchPreNode {
@@ -63,7 +63,7 @@ impl Note {
             let is_input = |name: &String| model.graph.inputs.iter().any(|i| i.name == *name);
             note.out.iter().all(is_input) && note.out[0] != note.out[1]
         });
-        note.map(Some).ok_or_else(|| ConvertError::Metadata { key: BATCH_PRE_KEY })
+        note.map(Some).ok_or(ConvertError::Metadata { key: BATCH_PRE_KEY })
     }
 
     fn parsed(text: &str) -> Option<Self> {

@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use super::ReadTensor;
 use super::adapt::{Adapted, adapt};
+use super::error::ConvertError;
 use super::to_onnx::{DOMAIN, op_of};
-use super::{ConvertError, ReadTensor, widened};
+use super::weights::widened;
 use crate::dfg::{Attribute, Constant, Dfg, NamedNode};
 use crate::onnx::{AttributeValue, Function, Model, Node};
 

@@ -1,11 +1,13 @@
 //! From model files to dataflow graphs, and back.
 //!
 //! What lives here: which operators of ONNX are which operations, functions of strangers in line,
-//! weights as tensors, and the files of graphs (`to_onnx/`). What must not: checks of the file, which its reader did. The invariant: what
-//! a file says is done, or the file is refused; nothing of it is left out.
+//! weights as tensors, and the files of graphs (`to_onnx/`). What must not: checks of the file,
+//! which its reader did. The invariant: what a file says is done, or the file is refused; nothing
+//! of it is left out.
 
 mod adapt;
 mod batch_pre;
+mod error;
 mod inline;
 mod narrow;
 mod to_onnx;
@@ -13,59 +15,14 @@ mod weights;
 
 use std::collections::BTreeMap;
 
-use ng_types::explain;
-use thiserror::Error;
-
 use crate::dfg::{Dfg, DfgError, Dim, TensorType};
 use crate::onnx::{self, Model, OnnxError, Tensor};
 pub use batch_pre::BATCH_PRE_KEY;
 use batch_pre::Note;
+pub use error::ConvertError;
 use inline::Scope;
 pub use to_onnx::{ModelFiles, SaveError, has_counterpart};
 pub use weights::widened;
-
-/// Why a model file does not become a graph.
-#[derive(Debug, Error)]
-pub enum ConvertError {
-    /// Its weights cannot be read.
-    #[error(transparent)]
-    Onnx(#[from] OnnxError),
-    /// Its graph is not one.
-    #[error(transparent)]
-    Dfg(#[from] DfgError),
-    /// An operator, or a form of it, that the engine does not have.
-    #[error("{node}: {op}: {problem}")]
-    Unsupported {
-        /// Which node.
-        node: String,
-        /// Its operator.
-        op: String,
-        /// What is not supported.
-        problem: String,
-    },
-    /// A tensor of a type that the engine does not compute with.
-    #[error("{tensor} is of {dtype}; the engine takes f32, f16, bf16, bool and whole numbers")]
-    Dtype {
-        /// Which tensor.
-        tensor: String,
-        /// Its type.
-        dtype: String,
-    },
-    /// A note of the file that cannot be read.
-    #[error("the metadata entry {key:?} is not what this program writes; save the model again")]
-    Metadata {
-        /// Its key.
-        key: &'static str,
-    },
-}
-
-explain! {
-    ConvertError {
-        Unsupported | Dtype => UnsupportedModel [ExportAgain],
-        Metadata => InvalidModel,
-    }
-    of Onnx.0, Dfg.0
-}
 
 /// Gives the elements of a tensor of the model, little-endian.
 pub type ReadTensor<'a> = dyn FnMut(&Tensor) -> Result<Vec<u8>, OnnxError> + 'a;

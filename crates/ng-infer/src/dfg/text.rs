@@ -12,10 +12,10 @@
 //! ```
 //!
 //! Three things are ours. Names may hold any character: quotes, backslashes and control characters
-//! are escaped as in Rust (`\"`, `\\`, `\n`, `\u{1f}`). A line `with={"alpha"="0.2"}` after `out` holds attributes. The lines at
-//! the edge name the inputs and outputs of the graph; without the first, names that nothing gives
-//! are inputs, and without the last, values that nothing takes are outputs. Weights have no place
-//! in this form: they become inputs.
+//! are escaped as in Rust (`\"`, `\\`, `\n`, `\u{1f}`). A line `with={"alpha"="0.2"}` after `out`
+//! holds attributes. The lines at the edge name the inputs and outputs of the graph; without the
+//! first, names that nothing gives are inputs, and without the last, values that nothing takes are
+//! outputs. Weights have no place in this form: they become inputs.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;

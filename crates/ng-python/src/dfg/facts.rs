@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ng_infer::dfg::{Constant, Dfg, Elements, Value};
 use ng_infer::onnx::{Data, Model};
+use ng_infer::plan::{Cost, Explanation};
 use ng_infer::run::Devices;
 use serde::Serialize;
 
@@ -28,7 +29,7 @@ pub struct FileFacts {
     opset: i64,
     domains: Vec<(String, i64)>,
     functions: Vec<String>,
-    metadata: Vec<(String, String)>,
+    pub metadata: Vec<(String, String)>,
     weights: Vec<Weight>,
 }
 
@@ -138,4 +139,32 @@ pub fn parts(graph: &Dfg, devices: &Devices) -> Parts {
         types,
         problem,
     }
+}
+
+/// A step of a run.
+#[derive(Serialize)]
+pub struct Step {
+    op: String,
+    device: Option<String>,
+    in_place: bool,
+    nodes: Vec<(String, String)>,
+    shapes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+}
+
+/// The steps of a plan, with what they cost in a run, if there was one.
+pub fn steps(explained: &Explanation, costs: &[Cost]) -> Vec<Step> {
+    let step = |(at, step): (usize, &ng_infer::plan::StepInfo)| Step {
+        op: step.op.clone(),
+        device: step.device.clone(),
+        in_place: step.in_place,
+        nodes: step.nodes.clone(),
+        shapes: step.shapes.clone(),
+        seconds: costs.get(at).map(|cost| cost.time.as_secs_f64()),
+        bytes: costs.get(at).map(|cost| cost.bytes),
+    };
+    explained.steps.iter().enumerate().map(step).collect()
 }

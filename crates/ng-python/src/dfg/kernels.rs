@@ -15,9 +15,11 @@ use super::tensors::{flat, tensor};
 /// The name of the device that functions of Python are.
 const DEVICE: &str = "python";
 
-/// The devices of this program, and `kernels` before all of them.
-pub fn devices(kernels: HashMap<String, Py<PyAny>>) -> Result<Devices, RegisterError> {
-    let mut devices = Devices::default();
+/// Puts `kernels` before all devices.
+pub fn add(
+    kernels: HashMap<String, Py<PyAny>>,
+    devices: &mut Devices,
+) -> Result<(), RegisterError> {
     if !kernels.is_empty() {
         devices.register_device(DEVICE, i32::MAX);
     }
@@ -25,7 +27,7 @@ pub fn devices(kernels: HashMap<String, Py<PyAny>>) -> Result<Devices, RegisterE
         let kernel = Arc::new(PyKernel { function, found: Mutex::new(None) });
         devices.register_op_definition(&op, DEVICE, kernel)?;
     }
-    Ok(devices)
+    Ok(())
 }
 
 /// A function that takes arrays and returns one, or a tuple of them.

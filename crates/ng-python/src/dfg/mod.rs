@@ -9,17 +9,21 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use ng_infer::dfg::{Attribute, Attributes, Dfg as Graph, DfgError, Dim, Op, TensorType, Value};
-use ng_infer::kernel::{Context, Cpu, View};
+use ng_engine::ModelFile;
+use ng_infer::dfg::{
+    Attribute, Attributes, Constant, Dfg as Graph, DfgError, Dim, Op, TensorType, Value,
+};
+use ng_infer::kernel::{Context, View};
 use ng_infer::onnx::{ExternalFiles, Model, Range};
 use ng_infer::plan::{Options, Plan};
-use ng_infer::run::{Devices, RunError};
+use ng_infer::run::RunError;
 use ng_types::Dtype;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use crate::errors::{named, raised};
+use crate::engine::preferring;
+use crate::errors::{named, plain, raised};
 use facts::FileFacts;
 use tensors::{flat, tensor};
 
@@ -57,6 +61,12 @@ impl Dfg {
     /// The graph as it is now.
     pub fn graph(&self) -> Arc<Graph> {
         Arc::clone(&self.graph.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The graph with what its file says, for an engine.
+    pub fn model(&self) -> ModelFile {
+        let metadata = self.file.as_ref().map(|file| file.metadata.clone());
+        ModelFile { graph: self.graph(), metadata: metadata.unwrap_or_default() }
     }
 
     fn changed<T>(&self, change: impl FnOnce(&mut Graph) -> Result<T, DfgError>) -> PyResult<T> {
@@ -159,6 +169,11 @@ impl Dfg {
         self.changed(|graph| graph.create_out(name, value))
     }
 
+    /// Keys and values of the model file.
+    fn metadata(&self) -> Vec<(String, String)> {
+        self.model().metadata
+    }
+
     fn text(&self) -> String {
         self.graph().text()
     }
@@ -180,50 +195,79 @@ impl Dfg {
     }
 
     /// The graph as dictionaries: inputs, weights, nodes with the device of each, outputs.
-    fn parts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        crate::errors::plain(py, &facts::parts(&self.graph(), &Devices::default()))
+    fn parts<'py>(&self, py: Python<'py>, devices: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
+        plain(py, &facts::parts(&self.graph(), &preferring(&devices)))
     }
 
     /// What the file says beside the graph; None if there is no file.
     fn file_facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        crate::errors::plain(py, &self.file)
+        plain(py, &self.file)
     }
 
     /// What the graph gives: shapes, and elements as flat arrays. `kernels` are functions of
-    /// arrays, by operation; `hops` has the nodes of each hop, by what counts them.
-    #[pyo3(signature = (inputs, kernels=None, cpu=false, fuse=true, hops=Vec::new(), threads=1))]
+    /// arrays, by operation.
+    #[pyo3(signature = (inputs, kernels, hops, *, devices, fuse, threads))]
     #[allow(clippy::too_many_arguments)]
     fn run<'py>(
         &self,
         py: Python<'py>,
         inputs: HashMap<String, Bound<'py, PyAny>>,
-        kernels: Option<HashMap<String, Py<PyAny>>>,
-        cpu: bool,
-        fuse: bool,
+        kernels: HashMap<String, Py<PyAny>>,
         hops: Vec<(String, Vec<usize>)>,
+        devices: Vec<String>,
+        fuse: bool,
         threads: usize,
     ) -> PyResult<Vec<(Vec<usize>, Bound<'py, PyAny>)>> {
-        let mut devices = kernels::devices(kernels.unwrap_or_default()).map_err(raised)?;
-        if cpu {
-            devices.add_cpu("cpu", 10, Cpu::default());
-        }
-        let named = |(name, array): (&String, &Bound<'py, PyAny>)| {
-            Ok((name.clone(), tensor(&format!("input {name:?}"), array)?))
-        };
-        let tensors = inputs.iter().map(named).collect::<PyResult<Vec<_>>>()?;
-        let hops: Vec<_> = hops.iter().map(|(name, all)| (name.as_str(), &all[..])).collect();
-        let views: Vec<_> = tensors
-            .iter()
-            .map(|(name, tensor)| (name.as_str(), View::new(tensor.dims(), tensor.elements())))
-            .collect();
-        let graph = self.graph();
-        let options = Options { fuse, trim: !hops.is_empty(), ..Options::default() };
+        let mut options = Options { fuse, ..Options::default() };
+        options.fuse &= kernels.is_empty();
+        let mut devices = preferring(&devices);
+        kernels::add(kernels, &mut devices).map_err(raised)?;
+        let (graph, tensors) = (self.graph(), tensors_of(&inputs)?);
+        let hops: Vec<(&str, &[usize])> =
+            hops.iter().map(|(name, counts)| (name.as_str(), counts.as_slice())).collect();
         let found = py.detach(|| {
             let plan = Plan::new(&graph, &devices, &options)?;
-            Ok::<_, RunError>(plan.run(&views, &hops, &Context::new(threads))?.to_constants())
+            Ok(plan.run(&views(&tensors), &hops, &Context::new(threads))?.to_constants())
         });
-        found.map_err(raised)?.into_iter().map(|tensor| flat(py, &tensor)).collect()
+        let found = found.map_err(|error: RunError| raised(error))?;
+        found.iter().map(|tensor| flat(py, tensor)).collect()
     }
+
+    /// The steps of a run, with what each cost if there are inputs.
+    #[pyo3(signature = (inputs, *, devices, fuse, threads))]
+    fn explain<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: Option<HashMap<String, Bound<'py, PyAny>>>,
+        devices: Vec<String>,
+        fuse: bool,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let tensors = inputs.as_ref().map(tensors_of).transpose()?;
+        let options = Options { fuse, ..Options::default() };
+        let graph = self.graph();
+        let steps = py.detach(|| {
+            let plan = Plan::new(&graph, &preferring(&devices), &options)?;
+            let Some(tensors) = tensors else { return Ok(facts::steps(&plan.explain(), &[])) };
+            let (_, costs) = plan.profile(&views(&tensors), &[], &Context::new(threads))?;
+            Ok(facts::steps(&plan.explain(), &costs))
+        });
+        plain(py, &steps.map_err(|error: RunError| raised(error))?)
+    }
+}
+
+fn tensors_of(inputs: &HashMap<String, Bound<'_, PyAny>>) -> PyResult<Vec<(String, Constant)>> {
+    let named = |(name, array): (&String, &Bound<'_, PyAny>)| {
+        Ok((name.clone(), tensor(&format!("input {name:?}"), array)?))
+    };
+    inputs.iter().map(named).collect()
+}
+
+fn views(tensors: &[(String, Constant)]) -> Vec<(&str, View<'_>)> {
+    fn named((name, tensor): &(String, Constant)) -> (&str, View<'_>) {
+        (name, View::new(tensor.dims(), tensor.elements()))
+    }
+    tensors.iter().map(named).collect()
 }
 
 fn input_type(name: &str, dtype: &str, shape: Vec<Length>) -> PyResult<TensorType> {

@@ -83,7 +83,7 @@ pub fn search_formats(
         let inputs: Vec<(&str, Constant)> =
             tensors.iter().map(|(name, tensor)| (name.as_str(), tensor.clone())).collect();
         let calibration = Calibration { inputs: &inputs, target };
-        let (devices, context) = (Devices::default(), Context::default());
+        let (devices, context) = (Devices::with_cpu(), Context::default());
         let mut report = |done: usize, total: usize, _| callback.call((done, total));
         Search { bits, rounds }.search(&graph, &calibration, &devices, &context, &mut report)
     })?;

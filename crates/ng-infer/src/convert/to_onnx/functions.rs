@@ -1,8 +1,8 @@
 //! The functions of the domain `ai.neargraph`, with bodies of standard operators.
 //!
 //! `functions.onnx` holds them: a model of functions alone, which `tools/function_bodies.py` makes
-//! of the texts in `python/neargraph/modelfile/functions.py`. The invariant: exports and graphs that
-//! are saved have the same bodies.
+//! of the texts in `python/neargraph/modelfile/functions.py`. The invariant: exports and graphs
+//! that are saved have the same bodies.
 
 use std::sync::LazyLock;
 

@@ -142,7 +142,7 @@ impl Dfg {
             }
             graph.output.push(values::described(name, &types[value.0]));
         }
-        let mut metadata: Vec<_> = metadata.iter().cloned().collect();
+        let mut metadata = metadata.to_vec();
         metadata.extend(batch_pre.map(|node| node.entry(self)));
         let model = finished(graph, &used, metadata).encode_to_vec();
         match i32::try_from(model.len()) {

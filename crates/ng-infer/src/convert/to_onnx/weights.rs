@@ -131,7 +131,7 @@ fn header<'a>(weights: impl Iterator<Item = &'a Weight<'a>>) -> Vec<u8> {
         );
     }
     text.push('}');
-    while (8 + text.len()) % ALIGNMENT_BYTES != 0 {
+    while !(8 + text.len()).is_multiple_of(ALIGNMENT_BYTES) {
         text.push(' ');
     }
     let mut file = (text.len() as u64).to_le_bytes().to_vec();

@@ -1,0 +1,267 @@
+//! One batch of a request: sampled, its rows gathered, the graph run.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use ng_infer::dfg::Elements;
+use ng_infer::kernel::{Context, View};
+use ng_infer::plan::{Answer as Outputs, Plan};
+use ng_sample::{CompactSample, SampleScratch, Sampler};
+use ng_simd::f32_bytes_mut;
+use ng_store::Owner;
+use ng_types::{Dtype, NodeId, NodeTypeId};
+
+use crate::bind::{Binding, Given, RowsOf};
+use crate::counts::{Counters, Stage};
+use crate::helper::Helper;
+use crate::pinned::Pinned;
+use crate::rows::Gathering;
+use crate::{EngineError, ModelFile};
+
+/// Activations take about as much as inputs, and as much again while they are made.
+const BYTES_PER_INPUT_BYTE: u64 = 3;
+
+/// What a batch is asked for.
+pub(crate) struct Ask<'a> {
+    /// Nodes, each once.
+    pub seeds: &'a [(NodeTypeId, &'a [NodeId])],
+    /// Which draws.
+    pub stream: u64,
+    /// Pairs of the seeds, by their place: sources, destinations.
+    pub pairs: Option<(&'a [i64], &'a [i64])>,
+    /// For graphs: the sampler of their edges, the place of each seed's graph, how many there are.
+    pub graphs: Option<(&'a Sampler, &'a [i64], u64)>,
+}
+
+/// What answers batches: shared by all threads that ask.
+pub(crate) struct Server {
+    pub model: ModelFile,
+    pub binding: Arc<Binding>,
+    pub plan: Plan,
+    pub context: Context,
+    pub helper: Helper,
+    pub kept: Mutex<Vec<Kept>>,
+    pub counters: Counters,
+}
+
+/// Memory of a request that the next one uses again.
+#[derive(Default)]
+pub(crate) struct Kept {
+    scratch: SampleScratch,
+    ids: Vec<u64>,
+    /// By input of the model.
+    values: Vec<Value>,
+}
+
+/// An input of a run.
+struct Value {
+    dims: Vec<usize>,
+    elements: Elements,
+}
+
+impl Default for Value {
+    fn default() -> Self {
+        Self { dims: Vec::new(), elements: Elements::F32(Vec::new()) }
+    }
+}
+
+impl Server {
+    /// Has `take` look at what the model gives for the batch around `ask`'s seeds: rows of nodes
+    /// begin with those of the seeds.
+    pub fn answer<T>(
+        &self,
+        pinned: &Arc<Pinned>,
+        ask: &Ask<'_>,
+        take: impl FnOnce(&Outputs<'_>) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        let mut kept = self.lock().pop().unwrap_or_default();
+        let answered = self.answer_with(pinned, ask, &mut kept, take);
+        // After an error of memory it is the scratch that others lack.
+        if answered.is_ok() {
+            self.lock().push(kept);
+        }
+        answered
+    }
+
+    fn answer_with<T>(
+        &self,
+        pinned: &Arc<Pinned>,
+        ask: &Ask<'_>,
+        kept: &mut Kept,
+        take: impl FnOnce(&Outputs<'_>) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        let mut gathering = Gathering::new(pinned, &self.binding, &self.helper);
+        let (sampler, reads_ahead) = match ask.graphs {
+            Some((induced, ..)) => (induced, false),
+            // Lists in memory take no time that reads of rows could use.
+            None => (pinned.sampler(), !pinned.has_lists()),
+        };
+        let (hops, start) = (sampler.hops(), Instant::now());
+        let sample = sampler.sample_hearing(
+            ask.seeds,
+            ask.stream,
+            &mut kept.scratch,
+            &mut |hop, of, ids| {
+                if reads_ahead && hop < hops {
+                    gathering.hear(of, ids);
+                }
+            },
+        )?;
+        let start = self.counters.count(Stage::Sample, start);
+        let lists: usize = sample.edges.iter().map(|edges| edges.counts.len()).sum();
+        self.counters.lists.fetch_add(lists as u64, Ordering::Relaxed);
+        let bytes = self.input_bytes(&sample);
+        let _held = pinned.snapshot.reserve_batch(bytes.saturating_mul(BYTES_PER_INPUT_BYTE))?;
+        let Kept { ids, values, .. } = kept;
+        values.resize_with(self.binding.inputs.len(), Value::default);
+        for ((at, input), value) in self.binding.inputs.iter().enumerate().zip(values.iter_mut()) {
+            match &input.given {
+                Given::Rows(of) => {
+                    row_ids(of, &sample, ids);
+                    self.rows(&mut gathering, (at, of), ids, value)?;
+                }
+                other => fill(other, &sample, ask, value),
+            }
+        }
+        let start = self.counters.count(Stage::Gather, start);
+        self.counters.rows.fetch_add(gathering.rows, Ordering::Relaxed);
+        self.counters.rows_prepared.fetch_add(gathering.rows_prepared, Ordering::Relaxed);
+        let named = self.binding.inputs.iter().zip(values.iter());
+        let inputs: Vec<(&str, View<'_>)> = named
+            .map(|(input, value)| (input.name.as_str(), View::new(&value.dims, &value.elements)))
+            .collect();
+        // Graphs and pairs want rows of more nodes than those of the first hop.
+        let trims = ask.graphs.is_none() && ask.pairs.is_none();
+        let counted: Vec<(&str, &[usize])> = self
+            .binding
+            .nodes
+            .iter()
+            .filter(|(name, _)| trims && self.plan.counted_nodes().any(|known| known == name))
+            .map(|(name, id)| (name.as_str(), &*sample.nodes[usize::from(id.0)].per_hop))
+            .collect();
+        let outputs = self.plan.run(&inputs, &counted, &self.context)?;
+        self.counters.count(Stage::Run, start);
+        self.counters.batches.fetch_add(1, Ordering::Relaxed);
+        take(&outputs)
+    }
+
+    fn rows(
+        &self,
+        gathering: &mut Gathering<'_>,
+        (input, of): (usize, &RowsOf),
+        ids: &[u64],
+        value: &mut Value,
+    ) -> Result<(), EngineError> {
+        value.dims.clear();
+        value.dims.push(ids.len());
+        value.dims.extend_from_slice(&of.shape);
+        if of.decoder.wanted() == Dtype::F32 {
+            if !matches!(value.elements, Elements::F32(_)) {
+                value.elements = Elements::F32(Vec::new());
+            }
+            if let Elements::F32(floats) = &mut value.elements {
+                floats.resize(ids.len() * of.width(), 0.0);
+                gathering.finish(input, of, ids, f32_bytes_mut(floats), &self.context)?;
+            }
+            return Ok(());
+        }
+        let mut bytes = vec![0; ids.len() * of.decoder.out_bytes()];
+        gathering.finish(input, of, ids, &mut bytes, &self.context)?;
+        value.elements = widened(of.decoder.wanted(), &bytes);
+        Ok(())
+    }
+
+    /// Bytes of all inputs.
+    fn input_bytes(&self, sample: &CompactSample) -> u64 {
+        let rows = |of: &RowsOf| match of.tensor.owner {
+            Owner::Node(id) => sample.nodes[usize::from(id.0)].ids.len(),
+            Owner::Edge(id) => sample.edges[usize::from(id.0)].edge_ids.len(),
+        };
+        let all = self.binding.rows().map(|(_, of)| rows(of) * of.width() * 4);
+        all.sum::<usize>() as u64 + sample.batch_bytes()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The ids whose rows an input has.
+fn row_ids(of: &RowsOf, sample: &CompactSample, ids: &mut Vec<u64>) {
+    ids.clear();
+    match of.tensor.owner {
+        Owner::Node(id) => ids.extend(sample.nodes[usize::from(id.0)].ids.iter()),
+        Owner::Edge(id) => ids.extend(sample.edges[usize::from(id.0)].edge_ids.iter()),
+    }
+}
+
+/// Whole numbers and flags as the engine computes with them.
+fn widened(dtype: Dtype, bytes: &[u8]) -> Elements {
+    let ints = |width: usize, read: fn(&[u8]) -> i64| {
+        Elements::I64(bytes.chunks_exact(width).map(read).collect())
+    };
+    fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+        bytes.first_chunk().copied().unwrap_or([0; N])
+    }
+    match dtype {
+        Dtype::I64 => ints(8, |b| i64::from_le_bytes(array(b))),
+        Dtype::I32 => ints(4, |b| i64::from(i32::from_le_bytes(array(b)))),
+        Dtype::I16 => ints(2, |b| i64::from(i16::from_le_bytes(array(b)))),
+        Dtype::I8 => ints(1, |b| i64::from(i8::from_le_bytes(array(b)))),
+        Dtype::Bool => Elements::Bool(bytes.iter().map(|byte| *byte != 0).collect()),
+        // The others are not bound.
+        _ => ints(1, |b| i64::from(b[0])),
+    }
+}
+
+/// Fills an input that comes of the sample or of the request.
+fn fill(given: &Given, sample: &CompactSample, ask: &Ask<'_>, value: &mut Value) {
+    let of_edges = |id: &ng_types::EdgeTypeId| &sample.edges[usize::from(id.0)];
+    let Value { dims, elements } = value;
+    dims.clear();
+    if let Given::Weights(id) = given {
+        let all = &of_edges(id).weights;
+        dims.push(all.len());
+        *elements = Elements::F32(all.clone());
+        return;
+    }
+    if !matches!(elements, Elements::I64(_)) {
+        *elements = Elements::I64(Vec::new());
+    }
+    let Elements::I64(out) = elements else { return };
+    out.clear();
+    match given {
+        Given::EdgeIndex(id) => {
+            let edges = of_edges(id);
+            out.extend(edges.rows.iter().map(|row| i64::from(*row)));
+            for (destination, count) in (0..).zip(&edges.counts) {
+                out.resize(out.len() + *count as usize, destination);
+            }
+            dims.push(2);
+        }
+        Given::Pairs => {
+            let (from, to) = ask.pairs.unwrap_or_default();
+            out.extend_from_slice(from);
+            out.extend_from_slice(to);
+            dims.push(2);
+        }
+        Given::Times(id) => out.extend_from_slice(&of_edges(id).times),
+        Given::EdgeIds(id) => out.extend(of_edges(id).edge_ids.iter().map(|id| id as i64)),
+        Given::NodeIds(id) => {
+            out.extend(sample.nodes[usize::from(id.0)].ids.iter().map(|id| id as i64));
+        }
+        Given::GraphOf(_) => out.extend_from_slice(ask.graphs.map_or(&[], |(_, of, _)| of)),
+        Given::NumSeeds => {
+            out.push(ask.seeds.iter().map(|(_, ids)| ids.len() as i64).sum());
+            return;
+        }
+        Given::NumGraphs => {
+            out.push(ask.graphs.map_or(0, |(.., count)| count as i64));
+            return;
+        }
+        // The others have elements of other types.
+        Given::Rows(_) | Given::Weights(_) => {}
+    }
+    dims.push(out.len() / dims.first().copied().unwrap_or(1));
+}
