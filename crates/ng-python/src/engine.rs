@@ -55,7 +55,7 @@ impl Engine {
             threads,
             batch_nodes,
         };
-        let (snapshot, model) = (Arc::clone(&snapshot.inner), model.model.clone());
+        let (snapshot, model) = (Arc::clone(&snapshot.inner), model.model());
         let inner = detached(py, || ng_engine::Engine::open(snapshot, model, options))?;
         Ok(Self { inner })
     }
@@ -130,7 +130,7 @@ impl Engine {
 }
 
 /// The devices that are named, the first one preferred.
-fn preferring(names: &[String]) -> Devices {
+pub fn preferring(names: &[String]) -> Devices {
     let has_cpu = names.iter().any(|name| name == "cpu");
     let mut devices = if has_cpu { Devices::with_cpu() } else { Devices::default() };
     for (priority, name) in (1..).zip(names.iter().rev()) {
@@ -149,6 +149,7 @@ fn answered<'py>(
         Elements::F32(all) => arrays::owned(py, all, held)?.into_any(),
         Elements::I64(all) => arrays::owned(py, all, held)?.into_any(),
         Elements::Bool(all) => arrays::owned(py, all, held)?.into_any(),
+        Elements::F16(_) | Elements::I8(_) => return Err(arrays::narrow()),
     };
     Ok((dims, array))
 }

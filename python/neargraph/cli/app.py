@@ -17,8 +17,10 @@ from .compile import compile_
 from .doctor import doctor
 from .import_ import import_
 from .info import info
+from .model import model
 from .predict import predict
 from .profile import profile
+from .quantise import quantise
 from .reorganize import reorganize
 from .scrub import scrub
 from .simulate import simulate
@@ -36,6 +38,7 @@ app = typer.Typer(
 )
 app.command("import")(import_)
 app.command()(info)
+app.command()(model)
 app.command()(verify)
 app.command()(update)
 app.command()(checkpoint)
@@ -46,6 +49,7 @@ app.command()(scrub)
 app.command()(train)
 app.command()(predict)
 app.command()(doctor)
+app.command()(quantise)
 app.command()(simulate)
 app.add_typer(profile, name="profile")
 
