@@ -89,8 +89,7 @@ impl Pinned {
 
     /// Bytes that [`Self::load_lists`] takes.
     pub fn list_bytes(&self, fanouts: &Fanouts) -> u64 {
-        let drawn = drawn_types(&self.snapshot, fanouts);
-        drawn.into_iter().map(|id| self.snapshot.resident_bytes(id)).sum()
+        self.snapshot.lacking_bytes(&drawn_types(&self.snapshot, fanouts), &[])
     }
 
     /// A sampler of whole graphs: nodes, and the edges between them.

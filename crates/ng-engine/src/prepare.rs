@@ -130,7 +130,11 @@ impl Preparing {
 
     /// The inputs whose rows can be in a table, and how many rows there are.
     fn tables(&self, snapshot: &Snapshot) -> Vec<(usize, &RowsOf, u64)> {
-        let rows = self.binding.rows().filter(|(_, of)| has_table(snapshot, of.tensor));
+        // What the store holds by itself is in memory already.
+        let is_wanted = |of: &RowsOf| {
+            has_table(snapshot, of.tensor) && snapshot.lacking_bytes(&[], &[of.tensor]) > 0
+        };
+        let rows = self.binding.rows().filter(|(_, of)| is_wanted(of));
         let count = |of: &RowsOf| snapshot.catalog().tensor(of.tensor).map_or(0, |m| m.num_rows);
         rows.map(|(input, of)| (input, of, count(of))).collect()
     }
