@@ -197,7 +197,8 @@ impl Preparing {
             let heat = &heat[usize::from(id.0)];
             let is_hot = |node: &u64| density(heat[*node as usize], width) > least;
             let nodes: Vec<u64> = (0..heat.len() as u64).filter(is_hot).collect();
-            let wanted = RowTable::bytes_for(nodes.len() as u64, width)
+            let all_bytes = width + RowTable::BYTES_PER_SLOT;
+            let wanted = RowTable::bytes_for(nodes.len() as u64, all_bytes)
                 + num_nodes * RowTable::BYTES_PER_NODE;
             let held = snapshot.reserve(wanted).map_err(ReadError::from)?;
             let order = order_of(pinned, of)?;
@@ -239,7 +240,7 @@ fn threshold(heat: &[Vec<f32>], tables: &[(usize, &RowsOf, u64)], bytes: u64) ->
             let width = of.decoder.stored_bytes();
             let all = heat[usize::from(id.0)].iter();
             let hot = all.filter(|heat| density(**heat, width) > least).count() as u64;
-            RowTable::bytes_for(hot, width)
+            RowTable::bytes_for(hot, width + RowTable::BYTES_PER_SLOT)
         };
         tables.iter().map(of_table).sum()
     };
