@@ -152,20 +152,20 @@ def steady(
 def in_memory(args: argparse.Namespace, size: int, draws: np.random.Generator) -> dict[str, Any]:
     """Requests with everything in memory, without a limit; turn by turn."""
     count = args.reps * 2
-    pyg, ours = Worker("pyg", args, Cap(None)), Worker("ours", args, Cap(None))
-    try:
+    with Cap(None, "-pyg") as a, Cap(None, "-ours") as b:
+        pyg, ours = Worker("pyg", args, a), Worker("ours", args, b)
         pyg.ask("load")
         ours.ask("open", prepare="all", memory=args.whole)
         seconds: dict[str, list[float]] = {"pyg": [], "all": []}
+        before: dict[str, Any] = {}
         for step, ids in enumerate(uniform(args.nodes, args.warm_in_memory + count, size, draws)):
-            first, second = pyg.ask("run", ids=ids, seed=step), ours.ask("run", ids=ids, seed=step)
             if step == args.warm_in_memory:
                 before = ours.ask("stats")
+            first, second = pyg.ask("run", ids=ids, seed=step), ours.ask("run", ids=ids, seed=step)
             if step >= args.warm_in_memory:
                 seconds["pyg"].append(first["seconds"])
                 seconds["all"].append(second["seconds"])
         after = ours.ask("stats")
-    finally:
         pyg.close()
         ours.close()
     stages = {key: after[key] - before[key] for key in after}

@@ -28,7 +28,9 @@ pub struct Engine {
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (snapshot, model, fanouts, *, devices, output, prepare, threads, batch_nodes))]
+    #[pyo3(signature = (
+        snapshot, model, fanouts, *, devices, output, prepare, threads, batch_nodes
+    ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
@@ -149,6 +151,7 @@ fn answered<'py>(
         Elements::F32(all) => arrays::owned(py, all, held)?.into_any(),
         Elements::I64(all) => arrays::owned(py, all, held)?.into_any(),
         Elements::Bool(all) => arrays::owned(py, all, held)?.into_any(),
+        Elements::F16(_) | Elements::I8(_) => return Err(arrays::narrow()),
     };
     Ok((dims, array))
 }
