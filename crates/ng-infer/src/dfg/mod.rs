@@ -9,6 +9,7 @@ mod dim;
 mod error;
 mod graph;
 mod infer;
+pub mod levels;
 mod names;
 mod op;
 mod order;
