@@ -2,10 +2,10 @@
 
 use crate::dfg::Op;
 
+use super::facts::{Cut, Domain, Fact, Level, MadeOf, Pointer, Rows};
 use super::layout::row_of;
 use super::rules::{Analysis, Step, mix, place};
 use super::spaces::{End, Loops, Space, SpaceId};
-use super::{Cut, Domain, Fact, MadeOf, Pointer, Rows};
 
 /// Rows, ends of edges, or constants, by an index.
 pub(super) fn gathered(
@@ -79,7 +79,7 @@ fn along(
 }
 
 /// Functions of the edges alone are made of all edges of a batch, so they cost no hop.
-fn level_at_sources(fact: &Fact) -> super::Level {
+fn level_at_sources(fact: &Fact) -> Level {
     if fact.made_of <= MadeOf::EdgeRows { fact.level } else { fact.level.gathered() }
 }
 
@@ -142,7 +142,7 @@ fn destination(of: &Analysis<'_>, index: &Fact) -> Result<(SpaceId, Pointer), St
     if pointer.end == End::Source {
         return Err("reduces at the sources of edges".to_owned());
     }
-    if !index.rows().is_some_and(|rows| rows.axis == 0) {
+    if index.rows().is_none_or(|rows| rows.axis != 0) {
         return Err("takes an index that is not a list".to_owned());
     }
     Ok((pointer.edges, pointer))

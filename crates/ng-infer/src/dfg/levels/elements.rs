@@ -2,8 +2,8 @@
 
 use crate::dfg::{Binary, Op};
 
+use super::facts::{Domain, Fact, Pointer, Rows};
 use super::rules::{Analysis, Step, mix, place};
-use super::{Domain, Fact, Pointer, Rows};
 
 pub(super) fn facts(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Fact, String> {
     match step.op {

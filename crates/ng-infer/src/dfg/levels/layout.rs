@@ -3,9 +3,9 @@
 use crate::dfg::{Dim, Op};
 
 use super::elements::aligned;
+use super::facts::{Domain, Fact, Pointer, Rows};
 use super::rules::{Analysis, Step, mix, place};
 use super::spaces::{End, Loops, Space};
-use super::{Domain, Fact, Pointer, Rows};
 
 /// The product of lengths that are numbers.
 fn product(lengths: &[Dim]) -> Option<usize> {

@@ -4,8 +4,9 @@ use crate::dfg::constant::Elements;
 use crate::dfg::{Dfg, Dim, Op, Source, TensorType, Value};
 
 use super::error::LevelsError;
-use super::spaces::{Space, Spaces, is_pairs};
-use super::{Barrier, Cut, Domain, Fact, Level, MadeOf, Rows, SpaceId, edges, elements, layout};
+use super::facts::{Barrier, Cut, Domain, Fact, Level, MadeOf, Rows};
+use super::spaces::{Space, SpaceId, Spaces, is_pairs};
+use super::{edges, elements, layout};
 
 /// The facts so far.
 pub(super) struct Analysis<'a> {

@@ -1,8 +1,6 @@
 //! Sets of rows: nodes of a type, edges of a type with or without loops, and others.
 
-use crate::dfg::{Dfg, Dim, Source, TensorType, Value};
-
-use super::of_edges;
+use crate::dfg::{Dfg, Dim, Op, Source, TensorType, Value};
 
 /// Which set of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -179,4 +177,20 @@ impl Spaces {
 /// How many times `of` a length is.
 fn times(length: &Dim, of: &Dim) -> Option<usize> {
     length.ratio(of).and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0)
+}
+
+/// Whether an operation reduces along edges, or makes edges of others: what says that pairs of
+/// nodes are edges. The second is the place of the input that holds the edges or their ends.
+fn of_edges(op: &Op) -> Option<usize> {
+    match op {
+        Op::Scatter(_) | Op::EdgeSoftmax => Some(1),
+        Op::Spmm(_)
+        | Op::AddSelfLoops
+        | Op::RemoveSelfLoops
+        | Op::RemoveSelfLoopsAttr
+        | Op::SelfLoopAttr
+        | Op::GcnNorm
+        | Op::Degree => Some(0),
+        _ => None,
+    }
 }
