@@ -30,6 +30,7 @@ LAYERS = [
     "ng-import",
     "ng-sample",
     "ng-infer",
+    "ng-engine",
     "ng-ssdsim",
     "ng-python",
 ]
