@@ -40,6 +40,13 @@ pub trait Kernel: Send + Sync {
         shapes(op, inputs)
     }
 
+    /// Whether the input at a place may be [`Data::Rows`](super::Data::Rows). Others are given
+    /// copies of the rows.
+    fn takes_rows(&self, op: &Op, input: usize) -> bool {
+        let _ = (op, input);
+        false
+    }
+
     /// Fills `outputs`, which have the shapes that [`Kernel::shapes`] gives. The bytes are the same
     /// for any number of threads.
     ///

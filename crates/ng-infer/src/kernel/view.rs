@@ -2,6 +2,7 @@
 
 use ng_types::Dtype;
 
+use super::rows::TableRows;
 use crate::dfg::Elements;
 
 /// A tensor to read.
@@ -22,6 +23,9 @@ pub enum Data<'a> {
     I64(&'a [i64]),
     /// Flags.
     Bool(&'a [bool]),
+    /// Single precision, in rows that lie elsewhere. Only kernels that say so by
+    /// [`Kernel::takes_rows`](super::Kernel::takes_rows) see it.
+    Rows(TableRows<'a>),
 }
 
 /// A tensor to fill. What is in it before has no meaning.
@@ -58,13 +62,13 @@ impl<'a> View<'a> {
     /// The type of an element.
     pub fn dtype(&self) -> Dtype {
         match self.data {
-            Data::F32(_) => Dtype::F32,
+            Data::F32(_) | Data::Rows(_) => Dtype::F32,
             Data::I64(_) => Dtype::I64,
             Data::Bool(_) => Dtype::Bool,
         }
     }
 
-    /// The elements, which are F32.
+    /// The elements, which are F32 and lie here.
     ///
     /// # Panics
     ///
