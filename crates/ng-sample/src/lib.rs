@@ -50,6 +50,6 @@ pub use reorganize::{
     BATCHES_TOGETHER, Batches, By, Heat, PageCounts, Phases, Reorganization, ReorganizeError,
     ReorganizeReport, heat, reorganize,
 };
-pub use sampler::{SampleScratch, Sampler};
+pub use sampler::{HearNodes, SampleScratch, Sampler};
 pub use seeds::{Inputs, Job, Jobs, SeedPlan};
 pub use spec::{Fanouts, SampleSpec};

@@ -20,14 +20,15 @@ use crate::compact::CompactSample;
 use crate::draw::{Around, BatchKey, Rule, Source};
 use crate::ids::Id;
 use crate::node_map::NodeMap;
+use crate::sampler::HearNodes;
 use crate::{SampleError, Sampler};
 
 impl Sampler {
     pub(crate) fn sample_hops<I: Id>(
         &self,
-        seeds: &[(NodeTypeId, &[NodeId])],
-        stream: u64,
+        (seeds, stream): (&[(NodeTypeId, &[NodeId])], u64),
         (hops, held): (&mut Hops<I>, &mut Growing),
+        mut hear: Option<&mut HearNodes<'_>>,
         admit: &Admit<'_>,
     ) -> Result<CompactSample, SampleError> {
         let catalog = self.snapshot().catalog();
@@ -50,7 +51,13 @@ impl Sampler {
         let key = BatchKey::new(self.spec().seed ^ budget_state, stream);
         let mut early = self.read_early(key, seeds, admit)?;
         for hop in 0..self.spec().fanouts.hops() {
+            if let Some(hear) = hear.as_deref_mut() {
+                hops.tell_newest(hop, hear);
+            }
             self.sample_hop((key, hop), early.as_mut(), (hops, held), admit)?;
+        }
+        if let Some(hear) = hear {
+            hops.tell_newest(self.spec().fanouts.hops(), hear);
         }
         if let Some(lists) = early {
             self.streaming.count(&lists);
