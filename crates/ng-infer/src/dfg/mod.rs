@@ -10,6 +10,7 @@ mod error;
 mod graph;
 mod infer;
 pub mod levels;
+mod lower;
 mod names;
 mod op;
 mod order;

@@ -21,8 +21,10 @@ pub use error::LevelsError;
 pub use facts::{Barrier, Cut, Domain, Fact, Level, MadeOf, Pointer, Rows};
 pub use spaces::{End, Loops, Space, SpaceId};
 
+use super::dim::Dim;
 use super::graph::{Dfg, Source, TensorType, Value};
 use rules::Analysis;
+use spaces::Spaces;
 
 /// Domains, levels and cuts of a graph.
 ///
@@ -49,7 +51,7 @@ use rules::Analysis;
 pub struct Levels {
     facts: Vec<Fact>,
     types: Vec<TensorType>,
-    spaces: Vec<Space>,
+    spaces: Spaces,
     cuts: Vec<Cut>,
     barriers: Vec<Barrier>,
 }
@@ -67,12 +69,18 @@ impl Levels {
 
     /// A set of rows.
     pub fn space(&self, id: SpaceId) -> &Space {
-        &self.spaces[id.0]
+        &self.spaces.all[id.0]
     }
 
     /// All sets of rows.
     pub fn spaces(&self) -> impl Iterator<Item = (SpaceId, &Space)> {
-        self.spaces.iter().enumerate().map(|(at, space)| (SpaceId(at), space))
+        self.spaces.all.iter().enumerate().map(|(at, space)| (SpaceId(at), space))
+    }
+
+    /// Whose rows there are so many of, and how many for each member; `None` for a number, and for
+    /// what no input has.
+    pub fn rows_of_length(&self, length: &Dim) -> Option<(SpaceId, usize)> {
+        self.spaces.of_multiple(length)
     }
 
     /// The gathers by source, in the order of the nodes.
@@ -115,6 +123,6 @@ impl Dfg {
         }
         let Analysis { facts, spaces, cuts, barriers, .. } = analysis;
         let all = facts.into_iter().map(|fact| fact.unwrap_or(Fact::CONSTANT)).collect();
-        Ok(Levels { facts: all, types, spaces: spaces.all, cuts, barriers })
+        Ok(Levels { facts: all, types, spaces, cuts, barriers })
     }
 }

@@ -56,7 +56,7 @@ pub enum Space {
 }
 
 /// All sets of rows, and by which lengths each is known.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Spaces {
     pub all: Vec<Space>,
     lengths: Vec<(Dim, SpaceId)>,
