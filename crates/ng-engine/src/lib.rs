@@ -16,6 +16,7 @@ mod engine;
 mod error;
 mod graphs;
 mod helper;
+mod layerwise;
 mod model;
 mod pinned;
 mod prepare;
@@ -27,5 +28,9 @@ mod table;
 pub use answer::Answer;
 pub use engine::{Engine, EngineOptions};
 pub use error::EngineError;
+pub use layerwise::{
+    Begun, Hear, Inferred, InferredOutput, Layerwise, LayerwiseError, LayerwisePlan, PassPlan,
+    Progress,
+};
 pub use model::ModelFile;
 pub use prepare::Prepare;

@@ -182,7 +182,9 @@ impl Lowering<'_> {
     }
 
     fn softmax(&mut self, node: &Node, inputs: &[Value]) -> Result<(), DfgError> {
-        let &[logits, index, size] = inputs else { return self.last(node, node.op.clone(), inputs) };
+        let &[logits, index, size] = inputs else {
+            return self.last(node, node.op.clone(), inputs);
+        };
         let gather = Op::Gather { axis: 0 };
         let top = self.step(node, "max", Op::Scatter(Reduction::Max), &[logits, index, size])?;
         let top = self.step(node, "max.of", gather.clone(), &[top, index])?;
