@@ -16,6 +16,9 @@ use crate::schema::edge_types;
 /// The node tensor that names the graph of each node.
 pub(crate) const GRAPH_ID: &str = "graph_id";
 
+/// What batches in PyG call how many nodes, or graphs, are asked for.
+const NUM_SEEDS: &str = concat!("batch", "_size");
+
 /// What gives an input.
 #[derive(Clone, Debug)]
 pub(crate) enum Given {
@@ -188,10 +191,11 @@ impl Finder<'_> {
                      {GRAPH_ID:?}"
                 )),
             },
-            ("size" | "batch_size" | "num_graphs", _) if self.asks_for_graphs => {
+            ("size" | "num_graphs", _) if self.asks_for_graphs => {
                 expect(Given::NumGraphs, wanted, Dtype::I64)
             }
-            ("batch_size", _) => expect(Given::NumSeeds, wanted, Dtype::I64),
+            (NUM_SEEDS, _) if self.asks_for_graphs => expect(Given::NumGraphs, wanted, Dtype::I64),
+            (NUM_SEEDS, _) => expect(Given::NumSeeds, wanted, Dtype::I64),
             _ => Err(self.nothing(argument, key)),
         }
     }

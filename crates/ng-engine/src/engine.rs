@@ -45,7 +45,7 @@ pub struct EngineOptions {
 
 /// A trained model that answers from one snapshot of a store at a time. Many threads may ask.
 pub struct Engine {
-    server: Server,
+    pub(crate) server: Server,
     options: EngineOptions,
     pinned: RwLock<Arc<Pinned>>,
     preparing: Preparing,
@@ -127,7 +127,7 @@ impl Engine {
         Ok(true)
     }
 
-    fn pinned(&self) -> Arc<Pinned> {
+    pub(crate) fn pinned(&self) -> Arc<Pinned> {
         Arc::clone(&self.pinned.read().unwrap_or_else(PoisonError::into_inner))
     }
 

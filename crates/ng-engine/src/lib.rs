@@ -14,6 +14,7 @@ mod answer;
 mod bind;
 mod engine;
 mod error;
+mod explain;
 mod graphs;
 mod helper;
 mod layerwise;

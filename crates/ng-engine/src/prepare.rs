@@ -251,7 +251,7 @@ fn threshold(heat: &[Vec<f32>], tables: &[(usize, &RowsOf, u64)], bytes: u64) ->
 /// Loads all chunks of all tables, as long as anybody but this thread has the version.
 fn load_tables(pinned: &Weak<Pinned>, of: &Arc<Pinned>) -> Result<(), EngineError> {
     let tables = || of.tables.iter().filter_map(|table| table.get());
-    let bytes: u64 = tables().map(|t| t.num_chunks() as u64 * t.chunk_bytes()).sum();
+    let bytes: u64 = tables().map(RowTable::num_bytes).sum();
     let lists = of.progress.loaded.load(Ordering::Relaxed);
     of.progress.wanted.store(lists + bytes, Ordering::Relaxed);
     for table in tables() {
@@ -263,5 +263,7 @@ fn load_tables(pinned: &Weak<Pinned>, of: &Arc<Pinned>) -> Result<(), EngineErro
             of.progress.loaded.fetch_add(table.chunk_bytes(), Ordering::Relaxed);
         }
     }
+    // The last chunk of a table may be shorter.
+    of.progress.loaded.store(lists + bytes, Ordering::Relaxed);
     Ok(())
 }

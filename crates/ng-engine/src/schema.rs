@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::{EngineError, ModelFile};
 
 /// The entry of the file.
-const ENTRY: &str = "neargraph.schema";
+const ENTRY: &str = "schema";
 
 /// A tensor: name, dtype, shape of a row.
 type Tensor = (String, String, Vec<u64>);

@@ -35,6 +35,7 @@ pub(crate) struct RowTable {
     /// Slots of a chunk are `1 << shift`.
     shift: u32,
     chunks: Box<[OnceLock<Region>]>,
+    count: u64,
     _held: Reservation,
 }
 
@@ -50,8 +51,9 @@ enum Rows {
 impl RowTable {
     /// Bytes that a table of `rows` rows takes, beside what it takes for each node.
     pub fn bytes_for(rows: u64, width: usize) -> u64 {
-        let per_chunk = 1_u64 << shift(width);
-        rows.div_ceil(per_chunk) * chunk_bytes(width)
+        let (per_chunk, width) = (1_u64 << shift(width), width as u64);
+        let part = |rows: u64| (rows * width).next_multiple_of(ng_io::BLOCK_BYTES as u64);
+        (rows / per_chunk) * part(per_chunk) + part(rows % per_chunk)
     }
 
     /// Bytes for each node of a table that has some of the rows.
@@ -98,7 +100,7 @@ impl RowTable {
         let shift = shift(width);
         let chunks = count.div_ceil(1 << shift) as usize;
         let chunks = (0..chunks).map(|_| OnceLock::new()).collect();
-        Self { tensor, width, slots, rows, shift, chunks, _held: held }
+        Self { tensor, width, slots, rows, shift, chunks, count, _held: held }
     }
 
     /// How many chunks there are.
@@ -106,9 +108,14 @@ impl RowTable {
         self.chunks.len()
     }
 
-    /// Bytes of a chunk.
+    /// Bytes of all rows.
+    pub fn num_bytes(&self) -> u64 {
+        Self::bytes_for(self.count, self.width)
+    }
+
+    /// Bytes of a chunk; the last one may have fewer.
     pub fn chunk_bytes(&self) -> u64 {
-        chunk_bytes(self.width)
+        Self::bytes_for(self.count.min(1 << self.shift), self.width)
     }
 
     /// The stored bytes of the row of a node, if they are here.
@@ -193,8 +200,4 @@ impl Planned for OnePlan {
 
 fn shift(width: usize) -> u32 {
     (CHUNK_BYTES / width.max(1)).max(1).ilog2()
-}
-
-fn chunk_bytes(width: usize) -> u64 {
-    ((1_u64 << shift(width)) * width as u64).next_multiple_of(ng_io::BLOCK_BYTES as u64)
 }

@@ -83,6 +83,10 @@ impl Engine {
         (over.is_some(), over.and_then(Result::err))
     }
 
+    fn explain(&self) -> String {
+        self.inner.explain()
+    }
+
     fn run<'py>(&self, py: Python<'py>, ids: Ids, seed: u64) -> PyResult<Flat<'py>> {
         answered(py, || self.inner.run(&ids.0, seed))
     }

@@ -40,6 +40,7 @@ pub use compiled::{
 };
 pub use draw::{METHODS, Method, MethodRow, Needs, Source};
 pub use error::SampleError;
+pub use hops::HearNodes;
 pub use hops::streaming::{Engine, StreamingStats};
 pub use ids::Ids;
 pub use loader::{Epochs, Loader, Pipeline, Run, Way};
@@ -50,6 +51,6 @@ pub use reorganize::{
     BATCHES_TOGETHER, Batches, By, Heat, PageCounts, Phases, Reorganization, ReorganizeError,
     ReorganizeReport, heat, reorganize,
 };
-pub use sampler::{HearNodes, SampleScratch, Sampler};
+pub use sampler::{SampleScratch, Sampler};
 pub use seeds::{Inputs, Job, Jobs, SeedPlan};
 pub use spec::{Fanouts, SampleSpec};

@@ -17,7 +17,7 @@ use crate::columns::Columns;
 use crate::compact::CompactSample;
 use crate::direct::Direct;
 use crate::hops::streaming::{self, Engine, StreamingStats};
-use crate::hops::{Ends, Hops};
+use crate::hops::{Ends, HearNodes, Hops};
 use crate::{ColumnSpec, HotSet, MiniBatch, SampleError, SampleSpec};
 
 /// Samples mini-batches from one snapshot.
@@ -501,9 +501,6 @@ impl Sampler {
         }
     }
 }
-
-/// Hears which nodes of a type a hop has added; hop 0 are the seeds.
-pub type HearNodes<'a> = dyn FnMut(usize, NodeTypeId, &[NodeId]) + 'a;
 
 /// Memory that sampling works with, kept from sample to sample and counted in the store's budget.
 /// One for each thread that calls [`Sampler::sample_compact`].

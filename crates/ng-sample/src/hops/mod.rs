@@ -14,13 +14,13 @@ use ng_types::canary::planted;
 use ng_types::{EdgeTypeId, MemoryUser, NodeId, NodeTypeId};
 
 use self::streaming::{Engine, Extent, Lists};
+pub use self::subgraph::HearNodes;
 pub(crate) use self::subgraph::{Edges, Ends, Expanding, Hops, Step, append, num_bytes};
 use crate::admission::{Admit, Growing, Stage};
 use crate::compact::CompactSample;
 use crate::draw::{Around, BatchKey, Rule, Source};
 use crate::ids::Id;
 use crate::node_map::NodeMap;
-use crate::sampler::HearNodes;
 use crate::{SampleError, Sampler};
 
 impl Sampler {

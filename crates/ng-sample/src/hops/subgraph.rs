@@ -14,7 +14,9 @@ use crate::compact::{CompactEdges, CompactNodes};
 use crate::draw::count;
 use crate::ids::{Id, Ids};
 use crate::node_map::NodeMap;
-use crate::sampler::HearNodes;
+
+/// Hears which nodes of a type a hop has added; hop 0 are the seeds.
+pub type HearNodes<'a> = dyn FnMut(usize, NodeTypeId, &[NodeId]) + 'a;
 
 /// The edges of one type so far, in columns; a column that the type lacks is empty.
 #[derive(Default)]

@@ -247,8 +247,8 @@ impl Pages {
         file.get()
     }
 
-    /// Reads the page table of a segment into memory, and its pages where they are an index, without
-    /// waiting until that pays; whether they are there.
+    /// Reads the page table of a segment into memory, and its pages where they are an index, before
+    /// that pays; whether they are there.
     pub(crate) fn load_metadata(&self, segment: &Placed, is_index: bool) -> bool {
         let load = |place: Place| {
             let blocks = num_blocks(&segment.meta, place);
