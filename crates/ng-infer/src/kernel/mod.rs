@@ -5,6 +5,7 @@
 
 mod context;
 mod contract;
+mod cpu;
 mod error;
 mod numbers;
 mod rows;
@@ -14,6 +15,7 @@ mod view;
 
 pub use context::Context;
 pub use contract::Kernel;
+pub use cpu::Cpu;
 pub use error::KernelError;
 pub use rows::TableRows;
 pub use scalar::Scalar;

@@ -41,11 +41,7 @@ impl TableRows<'_> {
             let problem = format!("{rows} rows of {width} elements do not fill {found}");
             return if found == 0 { Ok(()) } else { Err(KernelError::Misfit(problem)) };
         }
-        let is_outside = |row: &u32| *row as usize >= self.len;
-        if let Some(place) = self.rows.iter().position(is_outside) {
-            let index = self.rows[place].into();
-            return Err(KernelError::Index { index, place, len: self.len });
-        }
+        self.check()?;
         let each = self.rows.len().div_ceil(context.threads() * 4).max(ROWS_MIN);
         let copy = |(out, rows): (&mut [f32], &[u32])| self.copy_part(rows, width, out);
         match context.pool().filter(|_| self.rows.len() > each) {
@@ -53,6 +49,17 @@ impl TableRows<'_> {
             Some(pool) => pool.install(|| {
                 out.par_chunks_mut(each * width).zip(self.rows.par_chunks(each)).try_for_each(copy)
             }),
+        }
+    }
+
+    /// That all rows are in the table.
+    pub(super) fn check(&self) -> Result<(), KernelError> {
+        let is_outside = |row: &u32| *row as usize >= self.len;
+        match self.rows.iter().position(is_outside) {
+            None => Ok(()),
+            Some(place) => {
+                Err(KernelError::Index { index: self.rows[place].into(), place, len: self.len })
+            }
         }
     }
 
