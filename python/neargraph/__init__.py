@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from neargraph.dfg import Dfg
     from neargraph.dtypes import SparseRows
     from neargraph.engine import Engine
+    from neargraph.layerwise import Inference, infer
     from neargraph.loader.cluster import ClusterLoader
     from neargraph.loader.minibatch import MiniBatch
     from neargraph.loader.neighbor import NeighborLoader
@@ -37,6 +38,7 @@ _LAZY = {
     "ClusterLoader": "neargraph.loader.cluster",
     "Dfg": "neargraph.dfg",
     "Engine": "neargraph.engine",
+    "Inference": "neargraph.layerwise",
     "MiniBatch": "neargraph.loader.minibatch",
     "NeighborLoader": "neargraph.loader.neighbor",
     "NeighborSampler": "neargraph.loader.sampler",
@@ -45,6 +47,7 @@ _LAZY = {
     "Store": "neargraph.store",
     "export": "neargraph.modelfile",
     "from_pyg": "neargraph.importers",
+    "infer": "neargraph.layerwise",
     "nn": "neargraph.nn",
     "open": "neargraph.store",
     "pyg": "neargraph.pyg",
@@ -57,6 +60,7 @@ __all__ = [
     "ClusterLoader",
     "Dfg",
     "Engine",
+    "Inference",
     "MiniBatch",
     "NeighborLoader",
     "NeighborSampler",
@@ -64,6 +68,7 @@ __all__ = [
     "SparseRows",
     "Store",
     "__version__",
+    "infer",
     "open",
     "tune_process",
 ]

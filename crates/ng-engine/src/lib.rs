@@ -30,8 +30,8 @@ pub use answer::Answer;
 pub use engine::{Engine, EngineOptions};
 pub use error::EngineError;
 pub use layerwise::{
-    Begun, Hear, Inferred, InferredOutput, Layerwise, LayerwiseError, LayerwisePlan, PassPlan,
-    Progress,
+    Begun, Hear, Inferred, InferredOutput, Layerwise, LayerwiseError, LayerwiseOptions,
+    LayerwisePlan, PassPlan, Progress,
 };
 pub use model::ModelFile;
 pub use prepare::Prepare;

@@ -16,6 +16,7 @@ from .compact import compact
 from .compile import compile_
 from .doctor import doctor
 from .import_ import import_
+from .infer import infer
 from .info import info
 from .profile import profile
 from .reorganize import reorganize
@@ -43,6 +44,7 @@ app.command("compile")(compile_)
 app.command()(reorganize)
 app.command()(scrub)
 app.command()(train)
+app.command()(infer)
 app.command()(doctor)
 app.command()(simulate)
 app.add_typer(profile, name="profile")

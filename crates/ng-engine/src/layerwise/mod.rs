@@ -31,7 +31,7 @@ use ng_io::IoCounts;
 use ng_store::{ReadError, Snapshot};
 
 pub use error::LayerwiseError;
-pub use plan::{LayerwisePlan, PassPlan};
+pub use plan::{LayerwiseOptions, LayerwisePlan, PassPlan};
 pub use run::{Hear, Progress};
 pub use work::Begun;
 
@@ -80,17 +80,22 @@ impl Layerwise {
     pub fn new(
         snapshot: Arc<Snapshot>,
         model: &ModelFile,
-        devices: Devices,
-        threads: usize,
+        options: &LayerwiseOptions,
     ) -> Result<Self, LayerwiseError> {
         let model = Model::new(snapshot, model)?;
-        let plan = LayerwisePlan::new(&model, threads.max(1))?;
-        Ok(Self { model, plan, devices, context: Context::new(threads) })
+        let plan = LayerwisePlan::new(&model, options)?;
+        let context = Context::new(options.threads);
+        Ok(Self { model, plan, devices: options.devices.clone(), context })
     }
 
     /// What a run will read, write and hold.
     pub fn plan(&self) -> &LayerwisePlan {
         &self.plan
+    }
+
+    /// Tells this model on this snapshot from others.
+    pub fn key(&self) -> String {
+        self.model.key()
     }
 
     /// Computes all outputs, with tables in `folder`, which is there. It goes on where an earlier

@@ -12,7 +12,7 @@ use ng_infer::dfg::{Dfg, Node, Op, Reduction, Source, Value};
 use ng_types::Dtype;
 
 use super::error::LayerwiseError;
-use super::part::{Part, PartMaker, joins_loops, refused, scaled};
+use super::part::{Part, PartMaker, refused, scaled};
 
 /// A model that is computed pass by pass.
 #[derive(Clone, Debug)]

@@ -3,7 +3,9 @@
 //! The invariant: what a plan counts on is reserved from the budget of the store before the first
 //! block, and blocks get shorter where lists are longer than the average.
 
+use ng_infer::run::Devices;
 use ng_types::format_bytes;
+use serde::Serialize;
 
 use super::accumulate::Accumulators;
 use super::error::LayerwiseError;
@@ -36,8 +38,21 @@ const BYTES_PER_LISTED_EDGE: u64 = 96;
 /// Lists of a block may be so much longer than the average before the block gets shorter.
 const LISTS_SLACK: u64 = 4;
 
+/// How a run computes.
+#[derive(Clone)]
+pub struct LayerwiseOptions {
+    /// What computes.
+    pub devices: Devices,
+    /// Threads that compute.
+    pub threads: usize,
+    /// Nodes of a block at most; as many as fit if `None`.
+    pub block_rows: Option<u64>,
+    /// Sources that are read together at most.
+    pub chunk_rows: Option<u64>,
+}
+
 /// One pass over the nodes of a type.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PassPlan {
     /// The type of the nodes.
     pub node_type: String,
@@ -59,8 +74,10 @@ pub struct PassPlan {
     pub write_bytes: u64,
     /// Bytes of memory.
     pub memory_bytes: u64,
-    pub(super) chunk_rows: u64,
-    pub(super) lists_bytes: u64,
+    /// Sources that are read together.
+    pub chunk_rows: u64,
+    /// Bytes of the lists of a block.
+    pub lists_bytes: u64,
 }
 
 impl PassPlan {
@@ -71,7 +88,7 @@ impl PassPlan {
 }
 
 /// All passes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LayerwisePlan {
     /// In the order in which they run.
     pub passes: Vec<PassPlan>,
@@ -82,12 +99,12 @@ pub struct LayerwisePlan {
 }
 
 impl LayerwisePlan {
-    pub(super) fn new(model: &Model, threads: usize) -> Result<Self, LayerwiseError> {
+    pub(super) fn new(model: &Model, options: &LayerwiseOptions) -> Result<Self, LayerwiseError> {
         let snapshot = &model.snapshot;
         let limit_bytes = snapshot.budget().limit_bytes();
         let caches = (limit_bytes / CACHES_SHARE).min(CACHES_BYTES_MAX);
         let free = snapshot.free_beside_blocks(caches).min(limit_bytes);
-        let planner = Planner { model, threads: threads as u64, limit_bytes, free };
+        let planner = Planner { model, options, limit_bytes, free };
         let passes = model.passes.passes.iter().map(|pass| planner.pass(pass));
         let passes = passes.collect::<Result<Vec<_>, _>>()?;
         Ok(Self { passes, hops: model.passes.depth(), limit_bytes })
@@ -111,9 +128,15 @@ impl std::fmt::Display for LayerwisePlan {
     }
 }
 
+/// As many whole pieces as `rows` and `most` allow, at least one where rows do.
+fn pieces(rows: u64, most: Option<u64>) -> u64 {
+    let most = most.map_or(u64::MAX, |most| most.max(PIECE_ROWS));
+    rows.min(most) / PIECE_ROWS * PIECE_ROWS
+}
+
 struct Planner<'a> {
     model: &'a Model,
-    threads: u64,
+    options: &'a LayerwiseOptions,
     limit_bytes: u64,
     free: u64,
 }
@@ -124,14 +147,14 @@ impl Planner<'_> {
         let num_nodes = model.num_nodes(pass.nodes);
         let chunk = self.chunk_bytes_per_row(pass);
         let share = (self.limit_bytes / CHUNK_SHARE).min(CHUNK_BYTES_MAX);
-        let chunk_rows = (share / chunk.max(1) / PIECE_ROWS).max(1) * PIECE_ROWS;
+        let chunk_rows = pieces(share / chunk.max(1), self.options.chunk_rows).max(PIECE_ROWS);
         let listed = pass.scans.iter().map(|scan| self.listed_bytes(scan)).max().unwrap_or(0);
         let fixed = CHUNKS * chunk * chunk_rows + self.working_bytes(pass) + listed + READS_BYTES;
         let lists = pass.scans.iter().map(|scan| self.list_bytes(scan)).max().unwrap_or(0);
         let held = self.held_bytes_per_row(pass);
         let per_row = (held + lists + lists / LISTS_SLACK).max(1);
         let room = self.free.saturating_sub(fixed);
-        let rows_max = room / per_row / PIECE_ROWS * PIECE_ROWS;
+        let rows_max = pieces(room / per_row, self.options.block_rows);
         if rows_max == 0 && num_nodes > 0 {
             let least = fixed + per_row * PIECE_ROWS;
             let minimum_bytes = self.limit_bytes + least.saturating_sub(self.free);
@@ -233,6 +256,7 @@ impl Planner<'_> {
         let edges = pass.scans.iter().map(|scan| widths(&scan.messages)).max().unwrap_or(0);
         let rows = pass.scans.iter().map(|scan| widths(&scan.before)).max().unwrap_or(0);
         let rows = rows.max(widths(&pass.finish));
-        self.threads * (edges * EDGES_TOGETHER as u64).max(rows * ROWS_TOGETHER)
+        self.options.threads.max(1) as u64
+            * (edges * EDGES_TOGETHER as u64).max(rows * ROWS_TOGETHER)
     }
 }
