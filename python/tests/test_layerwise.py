@@ -295,8 +295,8 @@ def test_what_is_left_of_another_model_or_snapshot_is_never_used(gat, exported, 
     copied = shutil.copytree(store, tmp_path / "copy.ng")
     with small(copied, path) as inference, pytest.raises(KeyboardInterrupt):
         inference.run(folder=work, progress=stop_after(30))
-    with ng.open(copied) as changed, changed.update() as batch:
-        batch.set_features("x", [3], np.ones((1, WIDTH), np.float32))
+    with ng.open(copied) as changed, changed.write() as batch:
+        batch.update_features(None, [3], "x", np.ones((1, WIDTH), np.float32))
     with small(copied, path) as inference:
         result = inference.run(folder=work)
     assert result.begun[0] == "anew" and not np.array_equal(result.arrays["out"], wanted)
