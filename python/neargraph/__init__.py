@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from neargraph.loader.minibatch import MiniBatch
     from neargraph.loader.neighbor import NeighborLoader
     from neargraph.loader.sampler import NeighborSampler
+    from neargraph.nearest import topk
     from neargraph.snapshot import Snapshot
     from neargraph.store import Store, open
     from neargraph.tuning import tune_process
@@ -52,6 +53,7 @@ _LAZY = {
     "open": "neargraph.store",
     "pyg": "neargraph.pyg",
     "sim": "neargraph.sim",
+    "topk": "neargraph.nearest",
     "tune_process": "neargraph.tuning",
 }
 
@@ -70,6 +72,7 @@ __all__ = [
     "__version__",
     "infer",
     "open",
+    "topk",
     "tune_process",
 ]
 __all__ += exceptions.__all__

@@ -186,7 +186,8 @@ def test_tables_are_cut_where_edges_gather_and_no_wider_than_needed(name, export
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_split_is_refused_by_node(name, exported, tmp_path):
     _, path = exported(name)
-    store, _ = prepared(name if name in ("HGT", "GCN with weights") else "GCN", drawn(13), tmp_path / "g.ng")
+    graph = name if name in ("HGT", "GCN with weights") else "GCN"
+    store, _ = prepared(graph, drawn(13), tmp_path / "g.ng")
     with pytest.raises(InvalidModel, match=REFUSED[name]):
         ng.Inference(store, path, memory="128MB")
 

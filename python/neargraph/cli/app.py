@@ -22,6 +22,7 @@ from .profile import profile
 from .reorganize import reorganize
 from .scrub import scrub
 from .simulate import simulate
+from .topk import topk
 from .train import train
 from .update import update
 from .verify import verify
@@ -45,6 +46,7 @@ app.command()(reorganize)
 app.command()(scrub)
 app.command()(train)
 app.command()(infer)
+app.command()(topk)
 app.command()(doctor)
 app.command()(simulate)
 app.add_typer(profile, name="profile")

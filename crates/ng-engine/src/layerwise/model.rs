@@ -36,6 +36,11 @@ pub(super) struct Model {
 impl Model {
     pub fn new(snapshot: Arc<Snapshot>, model: &ModelFile) -> Result<Self, LayerwiseError> {
         crate::schema::check(model, snapshot.catalog())?;
+        let types = &snapshot.catalog().node_types;
+        if let Some(large) = types.iter().find(|meta| meta.num_nodes > u64::from(u32::MAX)) {
+            let problem = format!("{} nodes of type {:?} are too many", large.num_nodes, large.name);
+            return Err(EngineError::Question { problem }.into());
+        }
         let binding = Binding::new(&model.graph, &snapshot)?;
         let passes = Passes::new(&model.graph)?;
         let mut this = Self {

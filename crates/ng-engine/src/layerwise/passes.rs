@@ -236,8 +236,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Whether a table is as good as what it is made of: nothing but elements of an input in another
-    /// order.
+    /// Whether a table is as good as what it is made of: nothing but elements of an input in
+    /// another order.
     fn recomputes(&self, value: Value) -> bool {
         match maker(self.graph, value) {
             None => true,

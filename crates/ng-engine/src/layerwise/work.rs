@@ -186,7 +186,10 @@ impl Work {
         rows: &[f32],
     ) -> Result<(), LayerwiseError> {
         let Some(table) = self.table(name) else { return Ok(()) };
-        let bytes: Vec<u8> = rows.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let mut bytes = vec![0; 4 * rows.len()];
+        for (to, x) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(rows) {
+            *to = x.to_le_bytes();
+        }
         let row_bytes = row_bytes(table.width);
         let record = self.record.get_mut().unwrap_or_else(PoisonError::into_inner);
         let pieces = record.pieces.entry(name.to_owned()).or_default();
