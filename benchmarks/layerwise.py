@@ -39,7 +39,8 @@ def model_file(graph: Path, classes: int, folder: Path) -> Path:
     import neargraph as ng
 
     with ng.open(graph, memory="256MB") as store:
-        width = store.schema.node_types[0].tensor("x").shape[0]
+        tensors = store.schema.node_types[0].tensors
+        width = next(one.shape[0] for one in tensors if one.name == "x")
         path = folder / f"sage_{width}_{HIDDEN}_{classes}.ngm"
         if not path.exists():
             import torch

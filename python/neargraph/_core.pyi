@@ -7,6 +7,7 @@ and then `MiniBatch.tensor` gives (indptr, columns, values).
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -481,7 +482,7 @@ class Layerwise:
     def key(self) -> str: ...
     def run(
         self,
-        folder: str | PathLike[str],
+        folder: Path,
         *,
         fresh: bool,
         progress: Callable[[int, int, int, int], None] | None,

@@ -1,7 +1,7 @@
 """`ng.topk`: the nearest rows of a table of embeddings, exact, in blocks that fit in memory.
 
-What must not live here: indexes that approximate. The invariant: ties are broken by the lower id, so
-the answer does not depend on the size of blocks.
+What must not live here: indexes that approximate. The invariant: ties are broken by the lower id,
+so the answer does not depend on the size of blocks.
 """
 
 import os

@@ -110,9 +110,7 @@ def prepared(name, random, path):
     if isinstance(CASES[name]()[1][0], dict):
         counts = {"a": NODES, "b": NODES - 700}
         x = {key: random.standard_normal((n, WIDTH), np.float32) for key, n in counts.items()}
-        edges = {
-            kind: ends(random, counts[kind[0]], counts[kind[2]], EDGES) for kind in TYPES[1]
-        }
+        edges = {kind: ends(random, counts[kind[0]], counts[kind[2]], EDGES) for kind in TYPES[1]}
         nodes = {key: Nodes(counts[key], named(name, rows)) for key, rows in x.items()}
         graph = Graph(nodes, {kind: Edges(*pair) for kind, pair in edges.items()})
         given = (
@@ -241,11 +239,13 @@ def test_results_are_written_whole_to_the_file_that_is_asked_for(gat, tmp_path):
     with small(store, path) as inference:
         done = []
         result = inference.run(tmp_path / "h.npy", progress=lambda *at: done.append(at))
-        assert result.paths == {"out": tmp_path / "h.npy"} and result.begun[0] == "new"
+        assert result.paths == {"out": tmp_path / "h.npy"}
+        assert result.begun[0] == "new"
         close({"out": np.load(tmp_path / "h.npy")}, {"out": wanted})
         assert not inference.folder.exists()
-        assert done[0][:2] == (0, 3) and done[-1] == (2, 3, NODES, NODES)
-        with pytest.raises(UnsupportedArgument, match="is a .npy or .parquet file"):
+        assert done[0][:2] == (0, 3)
+        assert done[-1] == (2, 3, NODES, NODES)
+        with pytest.raises(UnsupportedArgument, match=r"is a \.npy or \.parquet file"):
             inference.run(tmp_path / "h.txt")
         parquet = pytest.importorskip("pyarrow.parquet")
         inference.run(tmp_path / "h.parquet")
@@ -276,11 +276,13 @@ def test_a_run_that_is_stopped_goes_on_and_gives_the_same_bytes(gat, tmp_path):
             inference.run(folder=work, progress=stop_after(30))
         assert work.exists()
         result = inference.run(folder=work)
-        assert result.begun[0] == "resumed" and result.arrays["out"].tobytes() == wanted
+        assert result.begun[0] == "resumed"
+        assert result.arrays["out"].tobytes() == wanted
         with pytest.raises(KeyboardInterrupt):
             inference.run(folder=work, progress=stop_after(30))
         fresh = inference.run(folder=work, fresh=True)
-        assert fresh.begun[0] == "anew" and fresh.arrays["out"].tobytes() == wanted
+        assert fresh.begun[0] == "anew"
+        assert fresh.arrays["out"].tobytes() == wanted
 
 
 def test_what_is_left_of_another_model_or_snapshot_is_never_used(gat, exported, tmp_path):
@@ -300,7 +302,8 @@ def test_what_is_left_of_another_model_or_snapshot_is_never_used(gat, exported, 
         batch.update_features(None, [3], "x", np.ones((1, WIDTH), np.float32))
     with small(copied, path) as inference:
         result = inference.run(folder=work)
-    assert result.begun[0] == "anew" and not np.array_equal(result.arrays["out"], wanted)
+    assert result.begun[0] == "anew"
+    assert not np.array_equal(result.arrays["out"], wanted)
 
 
 def test_damaged_tables_and_records_are_noticed(gat, tmp_path):
@@ -388,7 +391,8 @@ def test_runs_that_are_killed_at_any_moment_end_with_the_same_bytes(gat, tmp_pat
             break
     assert kills >= 5
     subprocess.run([*command, str(out), str(work)], check=True, capture_output=True)
-    assert out.read_bytes() == wanted.read_bytes() and not work.exists()
+    assert out.read_bytes() == wanted.read_bytes()
+    assert not work.exists()
 
 
 def test_the_command_prints_its_plan_and_goes_on_after_it_was_stopped(gat, tmp_path):
@@ -410,4 +414,5 @@ def test_the_command_prints_its_plan_and_goes_on_after_it_was_stopped(gat, tmp_p
     refused = subprocess.run(
         [*command, str(tmp_path / "h.txt")], check=False, capture_output=True, text=True
     )
-    assert refused.returncode == 2 and ".npy or .parquet" in refused.stderr
+    assert refused.returncode == 2
+    assert ".npy or .parquet" in refused.stderr

@@ -38,7 +38,8 @@ impl Model {
         crate::schema::check(model, snapshot.catalog())?;
         let types = &snapshot.catalog().node_types;
         if let Some(large) = types.iter().find(|meta| meta.num_nodes > u64::from(u32::MAX)) {
-            let problem = format!("{} nodes of type {:?} are too many", large.num_nodes, large.name);
+            let problem =
+                format!("{} nodes of type {:?} are too many", large.num_nodes, large.name);
             return Err(EngineError::Question { problem }.into());
         }
         let binding = Binding::new(&model.graph, &snapshot)?;

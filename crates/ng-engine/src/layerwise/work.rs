@@ -74,18 +74,28 @@ impl Work {
     /// Opens a folder, which is there. Whatever another run left there goes, unless its key is
     /// `key` and it is not to begin anew; the second is how that was.
     pub fn open(path: &Path, key: &str, is_fresh: bool) -> Result<(Self, Begun), LayerwiseError> {
-        let folder = path.display().to_string();
         let disk = open_dir(path, BackendChoice::Auto, &OpenOptions::default())?.disk;
+        let reader = Reader::in_directory(Arc::clone(&disk), path);
+        Self::open_on(disk, reader, path.display().to_string(), key, is_fresh)
+    }
+
+    /// The same on any disk.
+    fn open_on(
+        disk: Arc<dyn Disk>,
+        reader: Reader,
+        folder: String,
+        key: &str,
+        is_fresh: bool,
+    ) -> Result<(Self, Begun), LayerwiseError> {
         let failed = |action| {
             let folder = folder.clone();
             move |source| LayerwiseError::Folder { action, folder, source }
         };
         let lock = disk.lock_writer().map_err(failed("lock"))?;
         let Some(lock) = lock else { return Err(LayerwiseError::Busy { folder }) };
-        let reader = Reader::in_directory(Arc::clone(&disk), path);
         let found = read_record(&reader);
         let (record, begun) = match found {
-            Some(record) if is_fresh => (Record::new(key), Begun::Anew(dropped(&record))),
+            Some(_) if is_fresh => (Record::new(key), Begun::Anew("it was asked for")),
             Some(record) if record.key == key => {
                 let (passes, rows) = (record.passes, record.rows);
                 (record, Begun::Resumed { passes, rows })
@@ -301,10 +311,6 @@ pub enum Begun {
     Anew(&'static str),
 }
 
-fn dropped(_: &Record) -> &'static str {
-    "it was asked for"
-}
-
 fn row_bytes(width: usize) -> u64 {
     4 * width as u64
 }
@@ -337,4 +343,96 @@ fn read_record(reader: &Reader) -> Option<Record> {
         (record.version == RECORD_VERSION).then_some(record)
     };
     SLOTS.iter().filter_map(read).max_by_key(|record| record.serial)
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used)]
+mod tests {
+    use ng_testing::{MemDisk, Room};
+
+    use super::*;
+
+    const ROWS: u64 = 3 * PIECE_ROWS + 7;
+
+    fn open(disk: &MemDisk, key: &str) -> Result<(Work, Begun), LayerwiseError> {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let reader = Reader::new(Arc::clone(&disk));
+        Work::open_on(disk, reader, "work".to_owned(), key, false)
+    }
+
+    fn rows(from: u64, to: u64) -> Vec<f32> {
+        (2 * from..2 * to).map(|x| x as f32).collect()
+    }
+
+    /// Two blocks of a table, of which the first is done.
+    fn begun(disk: &MemDisk) -> Work {
+        let (mut work, begun) = open(disk, "a").expect("opens");
+        assert_eq!(begun, Begun::New);
+        work.begin_table("t", 2, ROWS).expect("has room");
+        work.write_rows("t", 0, &rows(0, 2 * PIECE_ROWS)).expect("has room");
+        work.commit(0, 2 * PIECE_ROWS).expect("is durable");
+        work.write_rows("t", 2 * PIECE_ROWS, &rows(2 * PIECE_ROWS, ROWS)).expect("has room");
+        work
+    }
+
+    #[test]
+    fn what_was_committed_is_there_after_a_crash_and_what_was_not_is_written_again() {
+        let disk = MemDisk::new();
+        drop(begun(&disk));
+        let (mut work, begun) = open(&disk, "a").expect("opens");
+        assert_eq!(begun, Begun::Resumed { passes: 0, rows: 2 * PIECE_ROWS });
+        work.begin_table("t", 2, ROWS).expect("is there");
+        work.write_rows("t", 2 * PIECE_ROWS, &rows(2 * PIECE_ROWS, ROWS)).expect("has room");
+        work.commit(1, 0).expect("is durable");
+        let table = work.table("t").expect("is known");
+        for some in [0..ROWS, 5..9, PIECE_ROWS - 1..2 * PIECE_ROWS + 1, ROWS - 1..ROWS] {
+            let found = work.read_rows(&table, some.clone()).expect("is sound");
+            assert_eq!(found, rows(some.start, some.end));
+        }
+    }
+
+    #[test]
+    fn a_power_cut_loses_nothing_that_the_record_names() {
+        let disk = MemDisk::new();
+        drop(begun(&disk));
+        let after = MemDisk::from_image(disk.durable_image());
+        let (work, begun) = open(&after, "a").expect("opens");
+        assert_eq!(begun, Begun::Resumed { passes: 0, rows: 2 * PIECE_ROWS });
+        work.open_table("t", 2, 2 * PIECE_ROWS).expect("is there");
+        let table = work.table("t").expect("is known");
+        let found = work.read_rows(&table, 0..2 * PIECE_ROWS).expect("is durable");
+        assert_eq!(found, rows(0, 2 * PIECE_ROWS));
+    }
+
+    #[test]
+    fn another_key_begins_anew() {
+        let disk = MemDisk::new();
+        drop(begun(&disk));
+        let (work, begun) = open(&disk, "b").expect("opens");
+        assert!(matches!(begun, Begun::Anew(_)));
+        assert_eq!(work.done(), Record::new("b"));
+    }
+
+    #[test]
+    fn a_full_disk_is_one_error_and_the_run_goes_on_once_there_is_room() {
+        let disk = MemDisk::new();
+        let (mut work, _) = open(&disk, "a").expect("opens");
+        disk.set_room(Room::Full);
+        let full =
+            work.begin_table("t", 2, ROWS).and_then(|()| work.write_rows("t", 0, &rows(0, 9)));
+        let message = full.expect_err("is full").to_string();
+        assert!(message.contains("the next run goes on from there"), "{message}");
+        drop(work);
+        disk.set_room(Room::Free);
+        drop(begun(&disk));
+        assert!(matches!(open(&disk, "a"), Ok((_, Begun::Resumed { .. }))));
+    }
+
+    #[test]
+    fn two_runs_at_once_are_refused() {
+        let disk = MemDisk::new();
+        let _work = begun(&disk);
+        let other = open(&disk.other_process(), "a");
+        assert!(matches!(other, Err(LayerwiseError::Busy { .. })));
+    }
 }
