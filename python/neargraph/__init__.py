@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from neargraph.loader.neighbor import NeighborLoader
     from neargraph.loader.sampler import NeighborSampler
     from neargraph.nearest import topk
+    from neargraph.quantisation import quantise
     from neargraph.snapshot import Snapshot
     from neargraph.store import Store, open
     from neargraph.tuning import tune_process
@@ -52,6 +53,7 @@ _LAZY = {
     "nn": "neargraph.nn",
     "open": "neargraph.store",
     "pyg": "neargraph.pyg",
+    "quantise": "neargraph.quantisation",
     "sim": "neargraph.sim",
     "topk": "neargraph.nearest",
     "tune_process": "neargraph.tuning",
@@ -72,6 +74,7 @@ __all__ = [
     "__version__",
     "infer",
     "open",
+    "quantise",
     "topk",
     "tune_process",
 ]

@@ -41,7 +41,8 @@ class Engine:
     Args:
         store: The open store, or the path of one, which the engine then opens and closes.
         model: The path of a model file that `neargraph.export` wrote, or a `Dfg`.
-        devices: What computes, the preferred one first: ``"cpu"``, ``"cpu-scalar"``.
+        devices: What computes, the preferred one first: ``"cpu"``, or ``"cpu-scalar"``, the exact
+            and slow reference, which also does what no other can.
         prepare: What is brought into memory. ``"metadata"``: page tables and indexes, before the
             engine is open. ``"hot"``: also the neighbour lists, if they fit, and the rows that
             requests want most often, as many as fit. ``"all"``: all lists, and all rows that the
@@ -83,6 +84,7 @@ class Engine:
         _check(devices, prepare, threads, batch_nodes)
         self.model = model if isinstance(model, Dfg) else Dfg.open(model)
         self._settings: dict[str, Any] = {
+            "devices": list(devices),
             "output": output,
             "prepare": prepare,
             "threads": threads or min(os.cpu_count() or 1, _THREADS_MAX),
@@ -92,7 +94,8 @@ class Engine:
         self._memory = memory
         self._shares = isinstance(store, Store) and memory is None
         self._path = store.path if isinstance(store, Store) else os.fspath(store)
-        self._store = store if self._shares else self._open()
+        shared = store if isinstance(store, Store) and memory is None else None
+        self._store: Store = self._open() if shared is None else shared
         self._closed = False
         try:
             self._local: ProcessLocal[_core.Engine] = ProcessLocal(self._build)
@@ -205,6 +208,15 @@ class Engine:
     def explain(self) -> str:
         """What gives each input, what computes each operation, and what is in memory, as text."""
         return self.core.explain()
+
+    def stats(self) -> dict[str, Any]:
+        """Counters of this process since the engine was opened.
+
+        ``batches`` that were answered, neighbour ``lists`` that they drew from, ``rows`` that they
+        took and how many of these were prepared (``rows_prepared``), and the seconds of threads
+        that asked: ``sample_seconds``, ``gather_seconds``, ``run_seconds``.
+        """
+        return self.core.stats()
 
     @property
     def ready(self) -> float:

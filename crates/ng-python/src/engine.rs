@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use ng_engine::{Answer, EngineError, EngineOptions, Prepare};
+use ng_engine::{Answer, EngineError, EngineOptions, EngineStats, Prepare};
 use ng_infer::dfg::Elements;
 use ng_infer::run::Devices;
 use ng_sample::Fanouts;
 use ng_types::Reservation;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::arrays::{self, Ids};
 use crate::dfg::Dfg;
@@ -27,13 +28,16 @@ pub struct Engine {
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (snapshot, model, fanouts, *, output, prepare, threads, batch_nodes))]
+    #[pyo3(signature = (
+        snapshot, model, fanouts, *, devices, output, prepare, threads, batch_nodes
+    ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         snapshot: &Snapshot,
         model: &Dfg,
         fanouts: Vec<Vec<i64>>,
+        devices: Vec<String>,
         output: Option<String>,
         prepare: &str,
         threads: usize,
@@ -48,12 +52,12 @@ impl Engine {
         let options = EngineOptions {
             fanouts: Fanouts::new(fanouts).map_err(errors::raised)?,
             output,
-            devices: Devices::default(),
+            devices: preferring(&devices),
             prepare,
             threads,
             batch_nodes,
         };
-        let (snapshot, model) = (Arc::clone(&snapshot.inner), model.model.clone());
+        let (snapshot, model) = (Arc::clone(&snapshot.inner), model.model());
         let inner = detached(py, || ng_engine::Engine::open(snapshot, model, options))?;
         Ok(Self { inner })
     }
@@ -83,6 +87,27 @@ impl Engine {
         (over.is_some(), over.and_then(Result::err))
     }
 
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let EngineStats {
+            batches,
+            lists,
+            rows,
+            rows_prepared,
+            sample_seconds,
+            gather_seconds,
+            run_seconds,
+        } = self.inner.stats();
+        let stats = PyDict::new(py);
+        stats.set_item("batches", batches)?;
+        stats.set_item("lists", lists)?;
+        stats.set_item("rows", rows)?;
+        stats.set_item("rows_prepared", rows_prepared)?;
+        stats.set_item("sample_seconds", sample_seconds)?;
+        stats.set_item("gather_seconds", gather_seconds)?;
+        stats.set_item("run_seconds", run_seconds)?;
+        Ok(stats)
+    }
+
     fn explain(&self) -> String {
         self.inner.explain()
     }
@@ -106,6 +131,16 @@ impl Engine {
     }
 }
 
+/// The devices that are named, the first one preferred.
+pub fn preferring(names: &[String]) -> Devices {
+    let has_cpu = names.iter().any(|name| name == "cpu");
+    let mut devices = if has_cpu { Devices::with_cpu() } else { Devices::default() };
+    for (priority, name) in (1..).zip(names.iter().rev()) {
+        devices.register_device(name, priority);
+    }
+    devices
+}
+
 fn answered<'py>(
     py: Python<'py>,
     ask: impl FnOnce() -> Result<Answer, EngineError> + Send,
@@ -116,6 +151,7 @@ fn answered<'py>(
         Elements::F32(all) => arrays::owned(py, all, held)?.into_any(),
         Elements::I64(all) => arrays::owned(py, all, held)?.into_any(),
         Elements::Bool(all) => arrays::owned(py, all, held)?.into_any(),
+        Elements::F16(_) | Elements::I8(_) => return Err(arrays::narrow()),
     };
     Ok((dims, array))
 }

@@ -18,7 +18,10 @@ from .doctor import doctor
 from .import_ import import_
 from .infer import infer
 from .info import info
+from .model import model
+from .predict import predict
 from .profile import profile
+from .quantise import quantise
 from .reorganize import reorganize
 from .scrub import scrub
 from .simulate import simulate
@@ -37,6 +40,7 @@ app = typer.Typer(
 )
 app.command("import")(import_)
 app.command()(info)
+app.command()(model)
 app.command()(verify)
 app.command()(update)
 app.command()(checkpoint)
@@ -47,7 +51,9 @@ app.command()(scrub)
 app.command()(train)
 app.command()(infer)
 app.command()(topk)
+app.command()(predict)
 app.command()(doctor)
+app.command()(quantise)
 app.command()(simulate)
 app.add_typer(profile, name="profile")
 

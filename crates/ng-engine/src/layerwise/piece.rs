@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use ng_infer::dfg::{Constant, Elements, Value};
 use ng_infer::kernel::Context;
 use ng_infer::run::Devices;
+use ng_simd::prefetch;
 
 use super::accumulate::Part as Sums;
 use super::chunk::Chunk;
@@ -88,8 +89,14 @@ impl Piece<'_> {
         for (at, end) in ends.iter().enumerate() {
             let start = shared.lists.edges(self.first + at).start;
             for edge in start + self.cursors[at] as usize..start + *end as usize {
-                let from = (u64::from(shared.lists.sources[edge]) - chunk.rows.start) as usize;
-                sums.add(at, &rows[from * width..(from + 1) * width]);
+                let row = |edge: usize| {
+                    let source = u64::from(*shared.lists.sources.get(edge)?);
+                    let from = source.checked_sub(chunk.rows.start)? as usize * width;
+                    rows.get(from..from + width)
+                };
+                // The row of the next edge is on its way while this one is added.
+                row(edge + 1).into_iter().for_each(prefetch);
+                row(edge).into_iter().for_each(|row| sums.add(at, row));
             }
         }
     }

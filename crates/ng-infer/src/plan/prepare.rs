@@ -88,10 +88,10 @@ impl Plan {
         let draft = Draft::new(dfg);
         let known = draft.known(types)?;
         let follows_rows = known.is_some() && (options.fuse || options.trim);
-        let mut draft = if follows_rows { unfold(&draft)? } else { draft };
+        let mut draft = if follows_rows { unfold(&draft, devices)? } else { draft };
         draft = simplify(&draft, draft.known(types)?.as_deref())?;
         if options.fuse {
-            draft = linear_layers(&draft)?;
+            draft = linear_layers(&draft, devices)?;
         }
         let known = draft.known(types)?;
         let (mut hops, mut nodes, mut whole) = (Vec::new(), Vec::new(), Vec::new());
@@ -103,7 +103,7 @@ impl Plan {
                 .iter()
                 .map(|(name, input)| (name.clone(), draft.dfg.name(*input).to_owned()));
             let names: Vec<_> = names.collect();
-            let forms = Forms::find(facts, options.fuse, options.trim);
+            let forms = Forms::find(facts, options.fuse.then_some(devices), options.trim);
             let node = |at: &usize| draft.origins[*at].last();
             let origins = forms.whole.iter().filter_map(node);
             whole = origins.map(|of| (of.node.clone(), of.op.clone())).collect();

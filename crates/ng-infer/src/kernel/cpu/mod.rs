@@ -27,7 +27,7 @@ use crate::dfg::{Op, Reduction};
 use weights::{Matrix, Precision};
 
 /// Operations that are alone of their kind and have a kernel here.
-const ALONE: [&str; 17] = [
+const ALONE: [&str; 18] = [
     "AddSelfLoops",
     "Concat",
     "EdgeLists",
@@ -41,6 +41,7 @@ const ALONE: [&str; 17] = [
     "Linear",
     "LogSoftmax",
     "MatMul",
+    "QuantisedLinear",
     "SegmentMatmul",
     "Softmax",
     "Transpose",
@@ -73,8 +74,8 @@ impl Cpu {
     }
 
     /// The same with constant weights of products in steps of 8 bits: each column has a scale, and
-    /// each row that is multiplied gets one. A row with a NaN or an infinity gives NaN. Weights with
-    /// one stay f32.
+    /// each row that is multiplied gets one. A row with a NaN or an infinity gives NaN. Weights
+    /// with one stay f32.
     #[must_use]
     pub fn with_int8_weights(self) -> Self {
         Self { precision: Precision::Int8, ..self }
@@ -118,6 +119,9 @@ impl Cpu {
             Op::Gemm { .. } => products::gemm(kernels, packed, (op, inputs), out, context)?,
             Op::Linear { relu } => {
                 products::linear(kernels, packed, inputs, *relu, out, context)?;
+            }
+            Op::QuantisedLinear => {
+                products::quantised_linear(kernels, packed, inputs, out, context)?;
             }
             Op::SegmentMatmul => {
                 products::segment_matmul(kernels, packed, inputs, out, context)?;
@@ -181,7 +185,7 @@ impl Kernel for Cpu {
         let reads_rows = match op {
             Op::Aggregate(how) => *how != Reduction::Mul,
             Op::Gather { axis } => *axis == 0,
-            Op::Linear { .. } => true,
+            Op::Linear { .. } | Op::QuantisedLinear => true,
             _ => false,
         };
         reads_rows && input == 0

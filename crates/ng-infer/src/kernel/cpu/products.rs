@@ -19,6 +19,9 @@ pub(super) fn prepare(
         let view = constants.get(at).copied().flatten()?;
         if let Data::F32(elements) = view.data { Some((view.dims, elements)) } else { None }
     };
+    if let (Op::QuantisedLinear, [_, Some(steps), Some(scales), ..]) = (op, constants) {
+        return Ok(Some(vec![Matrix::of_steps(steps.i8(), scales.f32())?]));
+    }
     let is_turned = matches!(op, Op::Gemm { trans_b: true, .. });
     match (op, constant(1), constant(2)) {
         (Op::MatMul | Op::Gemm { .. } | Op::Linear { .. }, Some(([rows, columns], all)), _) => {
@@ -64,6 +67,26 @@ pub(super) fn linear(
     layer.run(kernels, &inputs[0], out.f32(), context)
 }
 
+/// Rows times steps with scales, which [`Matrix::of_steps`] packs.
+pub(super) fn quantised_linear(
+    kernels: GraphKernels,
+    packed: &[Matrix],
+    inputs: &[View<'_>],
+    out: &mut ViewMut<'_>,
+    context: &Context,
+) -> Result<(), KernelError> {
+    let made;
+    let matrix = match packed.first() {
+        Some(matrix) => matrix,
+        None => {
+            made = Matrix::of_steps(inputs[1].i8(), inputs[2].f32())?;
+            &made
+        }
+    };
+    let layer = Layer { matrix, bias: Some(inputs[3].f32()), is_rectified: false };
+    layer.run(kernels, &inputs[0], out.f32(), context)
+}
+
 pub(super) fn mat_mul(
     kernels: GraphKernels,
     packed: &[Matrix],
@@ -86,7 +109,7 @@ pub(super) fn mat_mul(
     let [rows_len, matrix_len, out_len] = [one.dims, other.dims, out.dims].map(of_stack);
     let rows = one.f32();
     for (stack, out) in out.f32().chunks_exact_mut(out_len.max(1)).enumerate() {
-        let [row, column] = lines.parts(stack, 1).map(|part| part.start);
+        let [row, column] = lines.places(stack);
         let elements = &other.f32()[column * matrix_len..(column + 1) * matrix_len];
         let matrix = &Matrix::pack(elements, (dims[0], dims[1]), false)?;
         let rows = Data::F32(&rows[row * rows_len..(row + 1) * rows_len]);
@@ -129,13 +152,12 @@ pub(super) fn gemm(
     if *alpha != 1.0 {
         to.iter_mut().for_each(|to| *to *= alpha);
     }
-    if let Some(added) = added.filter(|_| bias.is_none() && !to.is_empty()) {
-        let lines = Lines::new(dims, [added.dims]);
-        for (line, to) in to.chunks_mut(lines.len).enumerate() {
-            let [part] = lines.parts(line * lines.len, to.len());
+    if let Some(added) = added.filter(|_| bias.is_none()) {
+        let mut to = to.iter_mut();
+        Lines::new(dims, [added.dims]).each(0, to.len(), |count, [part]| {
             let added = added.f32()[part].iter().cycle();
-            to.iter_mut().zip(added).for_each(|(to, added)| *to += beta * added);
-        }
+            to.by_ref().take(count).zip(added).for_each(|(to, added)| *to += beta * added);
+        });
     }
     Ok(())
 }

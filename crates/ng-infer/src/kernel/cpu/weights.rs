@@ -75,6 +75,11 @@ impl Matrix {
         Self::pack(elements, dims, is_turned)
     }
 
+    /// Packs steps that were made before, with the scale of each column.
+    pub fn of_steps(steps: &[i8], scales: &[f32]) -> Result<Self, KernelError> {
+        PackedWeights::pack(steps, scales).map(Self::Int8).map_err(misfit)
+    }
+
     pub fn depth(&self) -> usize {
         match self {
             Self::Single(packed) => packed.depth(),
@@ -172,7 +177,7 @@ fn quantise(
     match kernels.quantise_rows(rows, depth, range, steps, scales) {
         Ok(()) => return Ok(()),
         Err(QuantiseError::Value(_)) => {}
-        Err(error) => return Err(misfit(error)),
+        Err(QuantiseError::Shape(error)) => return Err(misfit(error)),
     }
     for (at, scale) in scales.iter_mut().enumerate() {
         let place = at * depth..(at + 1) * depth;
