@@ -21,7 +21,8 @@ fn check(op: Op, inputs: &[Constant], wanted: Constant) {
     let dfg = common::graph_of(&op, inputs.len());
     let named = ["a", "b", "c", "d", "e"].into_iter().zip(inputs.iter().map(type_of));
     if let Ok(types) = dfg.check(&named.collect::<Vec<_>>()) {
-        let last = types.last().expect("the result");
+        let place = dfg.values().position(|value| value == dfg.outputs()[0].1);
+        let last = &types[place.expect("the result")];
         assert_eq!(last.dtype, wanted.elements().dtype(), "{op:?}");
         assert_eq!(last.shape.len(), wanted.dims().len(), "{op:?}");
         for (dim, found) in last.shape.iter().zip(wanted.dims()) {
@@ -334,4 +335,112 @@ fn every_operation_is_found_by_its_name_and_served_but_those_of_a_store() {
         let refused = Op::from_name(Attributes::new("node", &name, strange));
         assert!(matches!(refused, Err(DfgError::Attribute { .. })), "{name}: {refused:?}");
     }
+}
+
+#[test]
+fn lists_of_edges_keep_the_order_of_each_destination() {
+    let (sources, destinations) = (i64s(&[5], &[4, 3, 2, 1, 0]), i64s(&[5], &[2, 0, 2, 0, 2]));
+    let dfg = common::graph_of(&Op::EdgeLists, 3);
+    let mut all = dfg.clone();
+    for (name, value) in [("sources", "1_1"), ("places", "1_2")] {
+        all.create_out(name, dfg.value(value).expect("given")).expect("new");
+    }
+    let named = [("a", sources.clone()), ("b", destinations.clone()), ("c", i64s(&[], &[3]))];
+    let found = ng_infer::run::run(&all, &Devices::default(), &named, &Context::default());
+    let lists = [i64s(&[4], &[0, 2, 2, 5]), i64s(&[5], &[3, 1, 4, 2, 0])];
+    let places = i64s(&[5], &[1, 3, 0, 2, 4]);
+    assert_eq!(found, Ok(lists.into_iter().chain([places]).collect()));
+    let none = i64s(&[0], &[]);
+    check(Op::EdgeLists, &[none.clone(), none.clone(), i64s(&[1], &[2])], i64s(&[3], &[0; 3]));
+    check(Op::EdgeLists, &[none.clone(), none.clone(), i64s(&[], &[0])], i64s(&[1], &[0]));
+    let edges = |size| [sources.clone(), destinations.clone(), i64s(&[], &[size])];
+    refused(Op::EdgeLists, &edges(2), "index 2 at place 0 is out of range: there are 2");
+    refused(Op::EdgeLists, &edges(-1), "-1 is no count");
+    refused(Op::EdgeLists, &[sources, none, i64s(&[], &[3])], "differ in number: 5 and 0");
+}
+
+#[test]
+fn lists_are_aggregated_as_scattered_messages_are() {
+    let rows = f32s(&[3, 2], &[1.0, 2.0, 3.0, -4.0, -5.0, 6.0]);
+    let lists = [rows.clone(), i64s(&[4], &[0, 2, 2, 3]), i64s(&[3], &[2, 0, 1])];
+    let wanted = [
+        (Reduction::Sum, [-4.0, 8.0, 0.0, 0.0, 3.0, -4.0]),
+        (Reduction::Mean, [-2.0, 4.0, 0.0, 0.0, 3.0, -4.0]),
+        (Reduction::Max, [1.0, 6.0, 0.0, 0.0, 3.0, -4.0]),
+        (Reduction::Min, [-5.0, 2.0, 0.0, 0.0, 3.0, -4.0]),
+        (Reduction::Mul, [-5.0, 12.0, 1.0, 1.0, 3.0, -4.0]),
+    ];
+    for (how, wanted) in wanted {
+        check(Op::Aggregate(how), &lists, f32s(&[3, 2], &wanted));
+    }
+    let weighted = |dims: &[usize], weights: &[f32]| {
+        let [rows, offsets, sources] = lists.clone();
+        [rows, offsets, sources, f32s(dims, weights)]
+    };
+    let sum = || Op::Aggregate(Reduction::Sum);
+    let one_each = f32s(&[3, 2], &[-1.0, 16.0, 0.0, 0.0, -3.0, 4.0]);
+    check(
+        sum(),
+        &weighted(&[3], &[1.0, 4.0, -1.0]),
+        f32s(&[3, 2], &[-1.0, 14.0, 0.0, 0.0, -3.0, 4.0]),
+    );
+    check(
+        sum(),
+        &weighted(&[3, 1], &[1.0, 4.0, -1.0]),
+        f32s(&[3, 2], &[-1.0, 14.0, 0.0, 0.0, -3.0, 4.0]),
+    );
+    let heads = weighted(&[3, 2], &[1.0, 2.0, 4.0, 2.0, -1.0, -1.0]);
+    check(sum(), &heads, one_each);
+    let none = [f32s(&[0, 2], &[]), i64s(&[2], &[0, 0]), i64s(&[0], &[])];
+    check(sum(), &none, f32s(&[1, 2], &[0.0, 0.0]));
+    let narrow = [f32s(&[1, 0], &[]), i64s(&[2], &[0, 1]), i64s(&[1], &[0])];
+    check(sum(), &narrow, f32s(&[1, 0], &[]));
+    refused(sum(), &weighted(&[2], &[1.0; 2]), "edges and weights differ in number: 3 and 2");
+    refused(sum(), &weighted(&[3, 3], &[1.0; 9]), "weights and messages differ in length: 3 and 2");
+    refused(sum(), &weighted(&[3, 1, 2], &[1.0; 6]), "more dimensions than messages");
+    let with = |offsets: &[i64], sources: &[i64]| {
+        [rows.clone(), i64s(&[offsets.len()], offsets), i64s(&[sources.len()], sources)]
+    };
+    for offsets in [&[0, 2, 1, 3][..], &[1, 3], &[0, 2], &[0, 4], &[-1, 3]] {
+        refused(sum(), &with(offsets, &[0, 0, 0]), "do not ascend from 0 to the 3 edges");
+    }
+    refused(sum(), &with(&[0, 1], &[3]), "index 3 at place 0 is out of range");
+    refused(sum(), &with(&[], &[]), "a length of -1");
+}
+
+#[test]
+fn pairs_of_rows_of_edges() {
+    let (a, b) = (f32s(&[2, 2], &[1.0, 2.0, 3.0, 4.0]), f32s(&[1, 2], &[10.0, 20.0]));
+    let ends = [i64s(&[3], &[1, 0, 1]), i64s(&[3], &[0, 0, 0])];
+    let [from, to] = ends.clone();
+    let inputs = [a.clone(), b.clone(), from, to];
+    let less = f32s(&[3, 2], &[-7.0, -16.0, -9.0, -18.0, -7.0, -16.0]);
+    check(Op::Sddmm(Binary::Sub), &inputs, less);
+    let numbers = [f32s(&[2], &[1.0, 2.0]), f32s(&[1], &[3.0]), ends[0].clone(), ends[1].clone()];
+    check(Op::Sddmm(Binary::Mul), &numbers, f32s(&[3], &[6.0, 3.0, 6.0]));
+    let none = [a.clone(), b.clone(), i64s(&[0], &[]), i64s(&[0], &[])];
+    check(Op::Sddmm(Binary::Add), &none, f32s(&[0, 2], &[]));
+    refused(Op::Sddmm(Binary::Less), &inputs, "no device has a kernel for SDDMM_Less");
+    let named: Vec<_> = ["a", "b", "c", "d"].into_iter().zip(inputs.iter().map(type_of)).collect();
+    let error = common::graph_of(&Op::Sddmm(Binary::Less), 4).check(&named);
+    let error = error.expect_err("does not fit").to_string();
+    assert!(error.contains("Less does not give numbers"), "{error}");
+    let far = [a.clone(), b.clone(), ends[0].clone(), ends[0].clone()];
+    refused(Op::Sddmm(Binary::Add), &far, "index 1 at place 0 is out of range: there are 1");
+    let wide = [a, f32s(&[1, 3], &[0.0; 3]), ends[0].clone(), ends[1].clone()];
+    refused(Op::Sddmm(Binary::Add), &wide, "rows that differ in length: 2 and 3");
+}
+
+#[test]
+fn linear_is_product_and_bias_and_relu() {
+    let (x, weight) = (f32s(&[2, 1, 2], &[1.0, 2.0, 3.0, -4.0]), f32s(&[2, 1], &[1.0, 2.0]));
+    let bias = f32s(&[1], &[0.5]);
+    let linear = |relu| Op::Linear { relu };
+    check(linear(false), &[x.clone(), weight.clone()], f32s(&[2, 1, 1], &[5.0, -5.0]));
+    let inputs = [x.clone(), weight.clone(), bias];
+    check(linear(false), &inputs, f32s(&[2, 1, 1], &[5.5, -4.5]));
+    check(linear(true), &inputs, f32s(&[2, 1, 1], &[5.5, 0.0]));
+    check(linear(true), &[f32s(&[0, 2], &[]), weight.clone()], f32s(&[0, 1], &[]));
+    refused(linear(false), &[f32s(&[2, 3], &[0.0; 6]), weight.clone()], "differ: 3 and 2");
+    refused(linear(false), &[x, weight, f32s(&[2], &[0.0; 2])], "differ in length: 1 and 2");
 }

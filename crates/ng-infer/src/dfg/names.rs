@@ -13,7 +13,7 @@ use super::error::DfgError;
 use super::op::{Binary, Op, Reduction, Unary};
 
 /// Those that are alone of their kind.
-const ALONE: [&str; 33] = [
+const ALONE: [&str; 35] = [
     "AddSelfLoops",
     "BatchPre",
     "Cast",
@@ -21,6 +21,7 @@ const ALONE: [&str; 33] = [
     "Concat",
     "ConstantOfShape",
     "Degree",
+    "EdgeLists",
     "EdgeSoftmax",
     "Elu",
     "Expand",
@@ -32,6 +33,7 @@ const ALONE: [&str; 33] = [
     "GcnNorm",
     "Identity",
     "LeakyRelu",
+    "Linear",
     "LogSoftmax",
     "MatMul",
     "Range",
@@ -55,11 +57,13 @@ impl Op {
         let alone = ALONE.iter().map(|name| (*name).to_owned());
         let unary = Unary::ALL.iter().map(|(_, name)| (*name).to_owned());
         let binary = Binary::ALL.iter().map(|(_, name)| (*name).to_owned());
-        let families = ["Reduce", "Scatter", "SpMM_"]
+        let families = ["Aggregate", "Reduce", "Scatter", "SpMM_"]
             .into_iter()
             .flat_map(|family| Reduction::ALL.iter().map(move |(_, how)| format!("{family}{how}")));
         let named = |name| if name == "ReduceMul" { "ReduceProd".to_owned() } else { name };
-        alone.chain(unary).chain(binary).chain(families.map(named))
+        let pairs = Binary::ALL.iter().filter(|(binary, _)| binary.is_arithmetic());
+        let pairs = pairs.map(|(_, name)| format!("SDDMM_{name}"));
+        alone.chain(unary).chain(binary).chain(families.map(named)).chain(pairs)
     }
 
     /// Its name in files and messages.
@@ -71,6 +75,10 @@ impl Op {
             Self::Reduce { how, .. } => return format!("Reduce{}", how.name()),
             Self::Scatter(how) => return format!("Scatter{}", how.name()),
             Self::Spmm(how) => return format!("SpMM_{}", how.name()),
+            Self::Aggregate(how) => return format!("Aggregate{}", how.name()),
+            Self::Sddmm(binary) => return format!("SDDMM_{}", binary.name()),
+            Self::EdgeLists => "EdgeLists",
+            Self::Linear { .. } => "Linear",
             Self::Elu { .. } => "Elu",
             Self::LeakyRelu { .. } => "LeakyRelu",
             Self::Where => "Where",
@@ -123,6 +131,7 @@ impl Op {
                 ("transA", int((*trans_a).into())),
                 ("transB", int((*trans_b).into())),
             ],
+            Self::Linear { relu } => vec![("relu", int((*relu).into()))],
             Self::Reduce { keep_dims, .. } => vec![("keepdims", int((*keep_dims).into()))],
             Self::Softmax { axis }
             | Self::LogSoftmax { axis }
@@ -185,6 +194,8 @@ impl Op {
             "compress" => Self::Compress { axis: given.int("axis")? },
             "range" => Self::Range,
             "constantofshape" => filled(&mut given)?,
+            "edgelists" => Self::EdgeLists,
+            "linear" => Self::Linear { relu: given.flag("relu")?.unwrap_or(false) },
             "edgesoftmax" => Self::EdgeSoftmax,
             "addselfloops" => Self::AddSelfLoops,
             "removeselfloops" => Self::RemoveSelfLoops,
@@ -225,6 +236,15 @@ fn of_family(name: &str, given: &mut Attributes<'_>) -> Result<Option<Op>, DfgEr
     }
     if let Some(how) = reduction("spmm") {
         return Ok(Some(Op::Spmm(how)));
+    }
+    if let Some(how) = reduction("aggregate") {
+        return Ok(Some(Op::Aggregate(how)));
+    }
+    if let Some(rest) = name.strip_prefix("sddmm") {
+        let is = |(binary, known): &&(Binary, &str)| {
+            binary.is_arithmetic() && known.eq_ignore_ascii_case(rest)
+        };
+        return Ok(Binary::ALL.iter().find(is).map(|(binary, _)| Op::Sddmm(*binary)));
     }
     let how = if name == "reduceprod" { Some(Reduction::Mul) } else { reduction("reduce") };
     let Some(how) = how else { return Ok(None) };

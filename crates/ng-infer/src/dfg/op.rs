@@ -5,8 +5,8 @@
 
 use ng_types::Dtype;
 
-/// An operation. [`Op::Scatter`], [`Op::Spmm`] and those after them are of graphs; the others are
-/// those of ONNX with the same name.
+/// An operation. [`Op::Scatter`], [`Op::Spmm`] and those after them are of graphs, and
+/// [`Op::Linear`] is several in one; the others are those of ONNX with the same name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// Each element by itself.
@@ -124,6 +124,25 @@ pub enum Op {
     /// Edges (`[2, edges]`), rows (`[nodes, width]`), and a weight for each edge, which may be
     /// missing: for each node the rows of its sources, combined. Without edges as above.
     Spmm(Reduction),
+    /// Sources and destinations of edges (`[edges]` each), and the number of nodes: the edges as
+    /// lists of destinations. Gives offsets (`[nodes + 1]`: the list of node i goes from offset i
+    /// to offset i + 1), the sources in the order of the lists, and for each edge of the lists its
+    /// place among the edges that were given. Edges of one destination keep their order.
+    EdgeLists,
+    /// Rows (`[n, ...]`), the offsets and sources of lists, and weights, which may be missing: for
+    /// each list the rows of its sources, combined; an empty list as in [`Op::Scatter`]. Weights
+    /// come in the order of the lists. Without 1s at its end, their shape begins that of the
+    /// messages, `[edges, ...]`: a weight for each edge, or for each of its heads.
+    Aggregate(Reduction),
+    /// Rows `a` and `b`, and two indices of one length: for each pair of indices `a` at the first
+    /// with `b` at the second. The operation is one that gives F32.
+    Sddmm(Binary),
+    /// `x * weight + bias` for rows of `x` (`[..., in]`) and a weight of `[in, out]`; the bias
+    /// (`[out]`) may be missing.
+    Linear {
+        /// Whether numbers below 0 become 0.
+        relu: bool,
+    },
     /// Exponentials over their sum among those with the same index: values, index, and how many
     /// there are.
     EdgeSoftmax,
@@ -198,6 +217,11 @@ impl Binary {
         matches!(self, Equal | Greater | GreaterOrEqual | Less | LessOrEqual)
     }
 
+    /// Whether it makes numbers of numbers.
+    pub fn is_arithmetic(self) -> bool {
+        !self.is_comparison() && !self.is_logical()
+    }
+
     /// Whether it is of Bool.
     pub fn is_logical(self) -> bool {
         matches!(self, Self::And | Self::Or)
@@ -234,10 +258,13 @@ impl Op {
             | Self::RemoveSelfLoopsAttr
             | Self::Degree => (2, 2),
             Self::Reduce { .. } | Self::Squeeze => (1, 2),
-            Self::Gemm { .. } | Self::Spmm(_) => (2, 3),
+            Self::Gemm { .. } | Self::Spmm(_) | Self::Linear { .. } => (2, 3),
+            Self::Aggregate(_) => (3, 4),
+            Self::Sddmm(_) => (4, 4),
             Self::Where
             | Self::Range
             | Self::Scatter(_)
+            | Self::EdgeLists
             | Self::EdgeSoftmax
             | Self::SelfLoopAttr
             | Self::GcnNorm
@@ -251,6 +278,7 @@ impl Op {
     pub fn outputs(&self) -> usize {
         match self {
             Self::BatchPre | Self::RemoveSelfLoopsAttr => 2,
+            Self::EdgeLists => 3,
             _ => 1,
         }
     }

@@ -60,8 +60,9 @@ pub enum RunError {
     },
 }
 
-/// Runs `dfg` on `inputs`, by name, with the threads of `context`, and returns its outputs in order.
-/// Nodes that no output needs are not run; a value is given up after the last node that takes it.
+/// Runs `dfg` on `inputs`, by name, with the threads of `context`, and returns its outputs in
+/// order. Nodes that no output needs are not run; a value is given up after the last node that
+/// takes it.
 ///
 /// # Errors
 ///

@@ -4,6 +4,7 @@ use ng_types::Dtype;
 
 use super::{Known, Unknown, broadcast, place, same};
 use crate::dfg::Dim;
+use crate::dfg::op::Binary;
 
 pub(super) fn mat_mul(one: &Known, other: &Known) -> Result<Known, String> {
     one.wants(Dtype::F32)?;
@@ -36,6 +37,23 @@ pub(super) fn gemm(inputs: &[&Known], trans_a: bool, trans_b: bool) -> Result<Kn
         return Err("C has more than two dimensions".to_owned());
     }
     Ok(Known::new(Dtype::F32, shape))
+}
+
+pub(super) fn linear(inputs: &[&Known]) -> Result<Known, String> {
+    for known in inputs {
+        known.wants(Dtype::F32)?;
+    }
+    inputs[1].wants_rank(2)?;
+    let Some((inner, rest)) = inputs[0].shape.split_last() else {
+        return Err("wanted rows, found a number".to_owned());
+    };
+    same(inner, &inputs[1].shape[0], "inner lengths that differ")?;
+    let width = &inputs[1].shape[1];
+    if let Some(bias) = inputs.get(2) {
+        bias.wants_rank(1)?;
+        same(width, &bias.shape[0], "columns and bias differ in length")?;
+    }
+    Ok(Known::new(Dtype::F32, [rest, std::slice::from_ref(width)].concat()))
 }
 
 pub(super) fn reduce(
@@ -102,6 +120,67 @@ pub(super) fn scatter(inputs: &[&Known], unknown: &mut Unknown) -> Result<Known,
     let mut known = Known::new(of.dtype, of.shape.clone());
     known.shape[0] = count(inputs[2], unknown)?;
     Ok(known)
+}
+
+/// Two indices of one length; which.
+fn ends(one: &Known, other: &Known) -> Result<Dim, String> {
+    for index in [one, other] {
+        index.wants(Dtype::I64)?;
+        index.wants_rank(1)?;
+    }
+    same(&one.shape[0], &other.shape[0], "sources and destinations differ in number")
+}
+
+pub(super) fn edge_lists(inputs: &[&Known], unknown: &mut Unknown) -> Result<Vec<Known>, String> {
+    let edges = ends(inputs[0], inputs[1])?;
+    let offsets = count(inputs[2], unknown)? + Dim::from(1);
+    let list = |len: Dim| Known::new(Dtype::I64, vec![len]);
+    Ok(vec![list(offsets), list(edges.clone()), list(edges)])
+}
+
+/// Lengths of a row.
+fn row_shape(rows: &Known) -> Result<&[Dim], String> {
+    rows.wants(Dtype::F32)?;
+    rows.shape.get(1..).ok_or_else(|| "wanted rows, found a number".to_owned())
+}
+
+pub(super) fn aggregate(inputs: &[&Known]) -> Result<Known, String> {
+    let (rows, offsets, sources) = (inputs[0], inputs[1], inputs[2]);
+    let row = row_shape(rows)?;
+    for list in [offsets, sources] {
+        list.wants(Dtype::I64)?;
+        list.wants_rank(1)?;
+    }
+    if let Some(weights) = inputs.get(3) {
+        weights.wants(Dtype::F32)?;
+        let first = weights.shape.first().ok_or("wanted a weight for each edge, found a number")?;
+        same(&sources.shape[0], first, "edges and weights differ in number")?;
+        let heads = weights.shape.iter().rposition(|dim| dim.number() != Some(1)).unwrap_or(0);
+        let heads = weights.shape.get(1..=heads).unwrap_or_default();
+        if heads.len() > row.len() {
+            return Err("weights have more dimensions than messages".to_owned());
+        }
+        for (head, dim) in heads.iter().zip(row) {
+            same(head, dim, "weights and messages differ in length")?;
+        }
+    }
+    let lists = offsets.shape[0].clone() - Dim::from(1);
+    Ok(Known::new(Dtype::F32, [std::slice::from_ref(&lists), row].concat()))
+}
+
+pub(super) fn sddmm(binary: Binary, inputs: &[&Known]) -> Result<Known, String> {
+    if !binary.is_arithmetic() {
+        return Err(format!("{} does not give numbers", binary.name()));
+    }
+    let (one, other) = (row_shape(inputs[0])?, row_shape(inputs[1])?);
+    if one.len() != other.len() {
+        return Err(format!("rows of {} and {} dimensions", one.len(), other.len()));
+    }
+    let mut shape = vec![ends(inputs[2], inputs[3])?];
+    for (one, other) in one.iter().zip(other) {
+        shape.push(same(one, other, "rows that differ in length")?);
+    }
+    Ok(Known::new(Dtype::F32, shape))
 }
 
 pub(super) fn edge_softmax(inputs: &[&Known]) -> Result<Known, String> {

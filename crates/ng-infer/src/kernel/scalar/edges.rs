@@ -7,26 +7,30 @@ use crate::kernel::error::KernelError;
 use crate::kernel::numbers::{count, others};
 use crate::kernel::view::{View, ViewMut};
 
-/// Combines messages by the index of each; `message(i)` gives the row of message i and a factor.
-fn aggregate<'a>(
+/// Combines messages by the index of each; `message(i)` gives the row of message i, and a factor
+/// for each of the equal parts of the row.
+pub(super) fn combine_all<'a>(
     how: Reduction,
-    index: &[i64],
+    index: impl Iterator<Item = i64>,
     width: usize,
     to: &mut [f32],
-    message: impl Fn(usize) -> Result<(&'a [f32], f32), KernelError>,
+    message: impl Fn(usize) -> Result<(&'a [f32], &'a [f32]), KernelError>,
 ) -> Result<(), KernelError> {
     let rows = to.len().checked_div(width).unwrap_or(0);
     let mut counts = vec![0_u32; rows];
     to.fill(start(how));
-    for (place, at) in index.iter().enumerate() {
+    for (place, at) in index.enumerate() {
         if width == 0 {
             break;
         }
-        let at = checked(*at, place, rows)?;
-        let (row, factor) = message(place)?;
+        let at = checked(at, place, rows)?;
         counts[at] += 1;
         let to = &mut to[at * width..(at + 1) * width];
-        to.iter_mut().zip(row).for_each(|(to, x)| *to = combine(how, *to, x * factor));
+        let (row, factors) = message(place)?;
+        let part = width / factors.len();
+        for ((to, row), factor) in to.chunks_mut(part).zip(row.chunks(part)).zip(factors) {
+            to.iter_mut().zip(row).for_each(|(to, x)| *to = combine(how, *to, x * factor));
+        }
     }
     for (to, count) in to.chunks_exact_mut(width.max(1)).zip(&counts) {
         match (how, count) {
@@ -46,8 +50,8 @@ pub(super) fn scatter(
 ) -> Result<(), KernelError> {
     let width = inputs[0].dims[1..].iter().product();
     let from = inputs[0].f32();
-    let message = |place: usize| Ok((&from[place * width..(place + 1) * width], 1.0));
-    aggregate(how, inputs[1].i64(), width, out.f32(), message)
+    let message = |place: usize| Ok((&from[place * width..(place + 1) * width], &[1.0][..]));
+    combine_all(how, inputs[1].i64().iter().copied(), width, out.f32(), message)
 }
 
 pub(super) fn spmm(
@@ -62,10 +66,10 @@ pub(super) fn spmm(
     let from = rows.f32();
     let message = |place: usize| {
         let source = checked(sources[place], place, count)?;
-        let weight = weights.map_or(1.0, |weights| weights[place]);
+        let weight = weights.map_or(&[1.0][..], |weights| &weights[place..=place]);
         Ok((&from[source * width..(source + 1) * width], weight))
     };
-    aggregate(how, destinations, width, out.f32(), message)
+    combine_all(how, destinations.iter().copied(), width, out.f32(), message)
 }
 
 pub(super) fn softmax(inputs: &[View<'_>], out: &mut ViewMut<'_>) -> Result<(), KernelError> {

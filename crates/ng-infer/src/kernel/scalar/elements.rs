@@ -45,14 +45,7 @@ fn number(op: &Op, x: f32) -> f32 {
             Unary::Log => x.ln(),
             Unary::Neg | Unary::Not => -x,
             Unary::Reciprocal => 1.0 / x,
-            // NaN stays NaN.
-            Unary::Relu => {
-                if x < 0.0 {
-                    0.0
-                } else {
-                    x
-                }
-            }
+            Unary::Relu => relu(x),
             Unary::Sigmoid => 1.0 / (1.0 + (-x).exp()),
             Unary::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
             Unary::Sqrt => x.sqrt(),
@@ -60,6 +53,11 @@ fn number(op: &Op, x: f32) -> f32 {
         },
         _ => x,
     }
+}
+
+/// 0 for what is below it; NaN stays NaN.
+pub(super) fn relu(x: f32) -> f32 {
+    if x < 0.0 { 0.0 } else { x }
 }
 
 /// The error function: its series near 0, its continued fraction far from it.
@@ -129,7 +127,7 @@ pub(super) fn binary(
     Ok(())
 }
 
-fn of_f32(binary: Binary, x: f32, y: f32) -> f32 {
+pub(super) fn of_f32(binary: Binary, x: f32, y: f32) -> f32 {
     let either_nan = x.is_nan() || y.is_nan();
     match binary {
         Binary::Add => x + y,

@@ -6,6 +6,7 @@
 mod edges;
 mod elements;
 mod layout;
+mod lists;
 mod places;
 mod products;
 
@@ -33,6 +34,9 @@ impl Kernel for Scalar {
             edges::remove_self_loops(&inputs[0], edges);
             edges::keep_others(&inputs[0], &inputs[1], rows);
             return Ok(());
+        }
+        if let (EdgeLists, [offsets, sources, places]) = (op, &mut *outputs) {
+            return lists::edge_lists(inputs, offsets.i64(), sources.i64(), places.i64());
         }
         let [out] = outputs else { return Err(KernelError::NotServed(op.name())) };
         match op {
@@ -65,6 +69,9 @@ impl Kernel for Scalar {
             ConstantOfShape { value, .. } => layout::fill(*value, out),
             Scatter(how) => edges::scatter(*how, inputs, out)?,
             Spmm(how) => edges::spmm(*how, inputs, out)?,
+            Aggregate(how) => lists::aggregate(*how, inputs, out)?,
+            Sddmm(binary) => lists::sddmm(*binary, inputs, out)?,
+            Linear { relu } => products::linear(*relu, inputs, out),
             EdgeSoftmax => edges::softmax(inputs, out)?,
             AddSelfLoops => edges::add_self_loops(&inputs[0], &inputs[1], out)?,
             RemoveSelfLoops => edges::remove_self_loops(&inputs[0], out),
@@ -72,7 +79,9 @@ impl Kernel for Scalar {
             GcnNorm => edges::gcn_norm(inputs, out)?,
             Degree => edges::degree(&inputs[0], out)?,
             SegmentMatmul => products::segment_matmul(inputs, out)?,
-            BatchPre | RemoveSelfLoopsAttr => return Err(KernelError::NotServed(op.name())),
+            BatchPre | RemoveSelfLoopsAttr | EdgeLists => {
+                return Err(KernelError::NotServed(op.name()));
+            }
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Products of matrices, and reductions over axes.
 
+use super::elements::relu;
 use super::places::{broadcast_places, checked, strided};
 use crate::dfg::{Op, Reduction, place};
 use crate::kernel::error::KernelError;
@@ -52,6 +53,20 @@ pub(super) fn gemm(op: &Op, inputs: &[View<'_>], out: &mut ViewMut<'_>) {
     if let Some(added) = inputs.get(2) {
         let places = broadcast_places(added.dims, dims);
         to.iter_mut().zip(places).for_each(|(to, at)| *to += beta * added.f32()[at]);
+    }
+}
+
+pub(super) fn linear(is_relu: bool, inputs: &[View<'_>], out: &mut ViewMut<'_>) {
+    let (k, n) = (inputs[1].dims[0], inputs[1].dims[1]);
+    let rows = out.dims[..out.dims.len() - 1].iter().product();
+    let to = out.f32();
+    product((rows, k, n), (inputs[0].f32(), (k, 1)), (inputs[1].f32(), (n, 1)), to);
+    if let Some(bias) = inputs.get(2) {
+        let bias = bias.f32().iter().cycle();
+        to.iter_mut().zip(bias).for_each(|(to, bias)| *to += bias);
+    }
+    if is_relu {
+        to.iter_mut().for_each(|to| *to = relu(*to));
     }
 }
 
