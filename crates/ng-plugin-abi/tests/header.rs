@@ -97,7 +97,8 @@ fn sizes_offsets_and_constants_are_those_of_the_header() {
 fn every_constant_and_struct_of_the_header_is_compared() {
     let text = std::fs::read_to_string(header().join("ng_plugin.h")).expect("the header");
     let compared = rust();
-    let is_compared = |name: &str| compared.lines().any(|line| line.split(' ').next() == Some(name));
+    let is_compared =
+        |name: &str| compared.lines().any(|line| line.split(' ').next() == Some(name));
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("#define ") {
             let name = rest.split(' ').next().expect("a name");

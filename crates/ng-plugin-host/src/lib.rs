@@ -1,0 +1,25 @@
+//! The host of plug-ins: shared objects that bring devices and kernels (`docs/plugin-abi.md`).
+//!
+//! - [`Plugin`]: a file is checked against an [`AllowList`], tried in another process by a
+//!   [`Probe`], and only then loaded; nothing is ever unloaded;
+//! - [`run_probe`]: what that other process does.
+//!
+//! What must not live here: what an operation means, which the reference device knows. The
+//! invariant: a plug-in that crashes, hangs, writes out of shape or computes wrongly does so in the
+//! other process, and is an error here.
+
+mod call;
+mod cases;
+mod error;
+mod file;
+mod kernel;
+mod library;
+mod load;
+mod probe;
+mod register;
+mod structs;
+
+pub use error::PluginError;
+pub use file::{AllowList, digest};
+pub use load::{KernelInfo, Plugin};
+pub use probe::{Probe, run_probe};
