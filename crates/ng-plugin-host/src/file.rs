@@ -6,8 +6,7 @@
 //! loads, whatever becomes of the file.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -17,7 +16,7 @@ use sha2::{Digest, Sha256};
 use crate::error::PluginError;
 
 /// Larger files are not plug-ins.
-const FILE_BYTES_MAX: u64 = 256 << 20;
+const FILE_BYTES_MAX: usize = 256 << 20;
 
 /// Of an ELF header: up to and with the machine.
 const ELF_HEAD_BYTES: usize = 20;
@@ -112,11 +111,26 @@ fn checked_bytes(path: &Path) -> Result<Vec<u8>, PluginError> {
     if let Some(problem) = writable_by_others(&stat) {
         return unsafe_(&format!("the file {problem}"));
     }
-    let mut bytes = Vec::new();
-    File::from(file).take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
+    let bytes = read_all(&file, FILE_BYTES_MAX + 1).map_err(failed)?;
+    if bytes.len() > FILE_BYTES_MAX {
         return unsafe_(&format!("it has more than {FILE_BYTES_MAX} bytes"));
     }
+    Ok(bytes)
+}
+
+/// What a descriptor holds, up to `most` bytes.
+pub(crate) fn read_all(from: impl AsFd, most: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut chunk = [0; 1 << 14];
+    while bytes.len() < most {
+        match rustix::io::read(&from, &mut chunk) {
+            Ok(0) => break,
+            Ok(len) => bytes.extend_from_slice(&chunk[..len]),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    bytes.truncate(most);
     Ok(bytes)
 }
 
@@ -165,9 +179,16 @@ fn check_elf(bytes: &[u8]) -> Result<(), String> {
 /// Memory with these bytes, which nobody can change from now on.
 fn sealed(bytes: &[u8]) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let mut memory = File::from(rustix::fs::memfd_create("neargraph-plugin", flags)?);
-    memory.write_all(bytes)?;
+    let memory = rustix::fs::memfd_create("neargraph-plugin", flags)?;
+    let mut left = bytes;
+    while !left.is_empty() {
+        match rustix::io::write(&memory, left) {
+            Ok(len) => left = &left[len..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
     let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(memory.as_fd(), seals)?;
-    Ok(memory.into())
+    rustix::fs::fcntl_add_seals(&memory, seals)?;
+    Ok(memory)
 }

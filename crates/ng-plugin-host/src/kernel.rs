@@ -173,8 +173,8 @@ fn stage(
 /// Copies staged outputs to where they belong.
 fn unstage((_, staged): &mut (Vec<Aligned>, Staged), outputs: &mut [ViewMut<'_>]) {
     fn filled<T: Copy>(copy: &mut Aligned, len: usize) -> &[T] {
-        // SAFETY: the memory has as many bytes, all of them written. Memory of a T has its alignment
-        // already, so a tensor of it is only staged for a larger one, which the copy has.
+        // SAFETY: the memory has as many bytes, all of them written. Memory of a T has its
+        // alignment already, so a tensor of it is only staged for a larger one.
         unsafe { std::slice::from_raw_parts(copy.data().cast::<T>(), len) }
     }
     for (place, copy) in staged {

@@ -3,8 +3,8 @@
 use ng_infer::dfg::{Binary, Constant, Op, Unary};
 use ng_types::Dtype;
 
+use super::case::{Case, EMPTY, ODD, ORDINARY};
 use super::draws::{bools, f32s, float, i64s, positive};
-use super::{Case, EMPTY, ODD, ORDINARY};
 
 /// Shapes for one tensor.
 pub(super) const SHAPES: [(&str, &[usize]); 7] = [

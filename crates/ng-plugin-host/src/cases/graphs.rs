@@ -2,8 +2,8 @@
 
 use ng_infer::dfg::{Binary, Constant, Op, Reduction};
 
+use super::case::{Case, EMPTY, MISFIT, ODD, ORDINARY};
 use super::draws::{f32s, given, indices, list, number, positive};
-use super::{Case, EMPTY, MISFIT, ODD, ORDINARY};
 
 /// How many nodes, edges and columns there are. Some nodes have no edge.
 const SIZES: [(&str, usize, usize, usize); 8] = [

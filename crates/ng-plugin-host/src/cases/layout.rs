@@ -3,8 +3,8 @@
 use ng_infer::dfg::Op;
 use ng_types::Dtype;
 
+use super::case::{Case, EMPTY, MISFIT, ODD, ORDINARY};
 use super::draws::{bools, f32s, float, given, i64s, indices, list, number};
-use super::{Case, EMPTY, MISFIT, ODD, ORDINARY};
 
 /// Those that are alone of their kind.
 pub(super) fn alone(name: &str) -> Option<Vec<Case>> {
@@ -63,6 +63,14 @@ pub(super) fn alone(name: &str) -> Option<Vec<Case>> {
             Case::new(ODD, Op::Unsqueeze, [f32s(&[7]), list(&[0, 2])]),
             Case::new(EMPTY, Op::Unsqueeze, [f32s(&[0]), list(&[-1])]),
         ],
+        _ => return chosen(name),
+    };
+    Some(all)
+}
+
+/// Those that choose elements, or make them of nothing.
+fn chosen(name: &str) -> Option<Vec<Case>> {
+    let all = match name {
         "Gather" => gather(),
         "GatherND" => vec![
             Case::new(ORDINARY, Op::GatherNd, [f32s(&[16, 8]), indices(&[9, 1], 16)]),

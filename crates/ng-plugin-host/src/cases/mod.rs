@@ -4,34 +4,16 @@
 //! plug-in may have a kernel for has cases of the first three sorts, and they are the same each
 //! time.
 
+mod case;
 mod draws;
 mod elements;
 mod graphs;
 mod layout;
 mod products;
 
-use ng_infer::dfg::{Binary, Constant, Op, Reduction, Unary};
+use ng_infer::dfg::{Binary, Reduction, Unary};
 
-/// What an operation is given.
-#[derive(Clone, Debug)]
-pub(crate) struct Case {
-    /// Which sort it is of.
-    pub what: &'static str,
-    pub op: Op,
-    pub inputs: Vec<Constant>,
-}
-
-const ORDINARY: &str = "ordinary";
-const ODD: &str = "odd";
-const EMPTY: &str = "empty";
-/// The elements do not fit, and kernels have to say so.
-const MISFIT: &str = "unfitting";
-
-impl Case {
-    fn new(what: &'static str, op: Op, inputs: impl Into<Vec<Constant>>) -> Self {
-        Self { what, op, inputs: inputs.into() }
-    }
-}
+pub(crate) use case::Case;
 
 /// The cases of an operation, by its name; `None` if there are none.
 pub(crate) fn cases(name: &str) -> Option<Vec<Case>> {
@@ -68,7 +50,9 @@ pub(crate) fn cases(name: &str) -> Option<Vec<Case>> {
 
 #[cfg(test)]
 mod tests {
+    use super::case::{EMPTY, MISFIT, ODD, ORDINARY};
     use super::*;
+    use ng_infer::dfg::{Constant, Op};
     use ng_infer::kernel::{Context, Kernel, Scalar, View, ViewMut};
 
     fn runs(case: &Case) -> Result<(), String> {

@@ -2,8 +2,8 @@
 
 use ng_infer::dfg::{Op, Reduction};
 
+use super::case::{Case, EMPTY, MISFIT, ODD, ORDINARY};
 use super::draws::{f32s, given, indices, list};
-use super::{Case, EMPTY, MISFIT, ODD, ORDINARY};
 
 pub(super) fn reduce(how: Reduction) -> Vec<Case> {
     let op = |keep_dims| Op::Reduce { how, keep_dims };

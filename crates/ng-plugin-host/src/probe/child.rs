@@ -1,7 +1,5 @@
 //! The process that tries one plug-in.
 
-use std::fs::File;
-use std::io::Read;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -9,6 +7,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 use super::floats::rounding;
 use super::report::Pipe;
 use super::{signals, trial};
+use crate::file::read_all;
 use crate::library::Library;
 use crate::register::{Registration, registration};
 
@@ -137,11 +136,10 @@ impl State {
 /// The threads of this process: field 20 of its state, which follows the name in brackets.
 fn threads() -> usize {
     use rustix::fs::{Mode, OFlags};
-    let mut text = String::new();
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    if let Ok(file) = rustix::fs::open("/proc/self/stat", flags, Mode::empty()) {
-        let _ = File::from(file).read_to_string(&mut text);
-    }
+    let file = rustix::fs::open("/proc/self/stat", flags, Mode::empty());
+    let bytes = file.ok().and_then(|file| read_all(file, 4096).ok()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
     let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
     behind.split_whitespace().nth(17).and_then(|field| field.parse().ok()).unwrap_or(1)
 }

@@ -1,5 +1,6 @@
-//! How this thread rounds. Libraries that were linked with fast mathematics switch subnormal numbers
-//! off for the whole thread when they are loaded, and every later result would depend on it.
+//! How this thread rounds. Libraries that were linked with fast mathematics switch subnormal
+//! numbers off for the whole thread when they are loaded, and every later result would depend on
+//! it.
 
 use std::hint::black_box;
 

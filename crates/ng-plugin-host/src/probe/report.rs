@@ -1,7 +1,7 @@
 //! What the child tells its parent, line by line, through a pipe.
 //!
-//! `at TEXT` says what comes next, `fault TEXT` why the plug-in is refused, `kernel OP DEVICE` which
-//! kernels there are, and `passed N` that all of them passed N cases.
+//! `at TEXT` says what comes next, `fault TEXT` why the plug-in is refused, `kernel OP DEVICE`
+//! which kernels there are, and `passed N` that all of them passed N cases.
 
 use std::fmt::Write;
 use std::os::fd::RawFd;

@@ -92,7 +92,7 @@ fn at_once(definition: &Definition, case: &Case, wanted: &[Constant]) -> Result<
         let ended = |thread: std::thread::ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned()))
         };
-        threads.into_iter().map(ended).collect()
+        threads.into_iter().try_for_each(ended)
     })
 }
 
@@ -218,7 +218,9 @@ fn difference(found: &[u8], wanted: &Elements) -> Option<String> {
             let found = found.iter().map(|bytes| f32::from_ne_bytes(*bytes));
             let is_wrong = |found: f32, wanted: f32| {
                 let same = found == wanted || (found.is_nan() && wanted.is_nan());
-                !same && !((found - wanted).abs() <= TOLERANCE * largest)
+                // The distance of a number that is not finite is not below anything.
+                let is_near = (found - wanted).abs() <= TOLERANCE * largest;
+                !same && !is_near
             };
             let mut pairs = found.zip(wanted).enumerate();
             let (at, (found, wanted)) = pairs.find(|(_, (x, y))| is_wrong(*x, **y))?;
