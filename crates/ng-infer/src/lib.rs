@@ -13,4 +13,5 @@ pub mod convert;
 pub mod dfg;
 pub mod kernel;
 pub mod onnx;
+pub mod plan;
 pub mod run;

@@ -7,14 +7,14 @@
 /// Bytes of a cache line.
 pub(crate) const LINE_BYTES: usize = 64;
 
-/// Brings the first bytes of `row` near, without waiting for them.
+/// Brings all of `row` near, without waiting for them.
 #[inline]
-pub fn prefetch(row: &[u8]) {
+pub fn prefetch<T>(row: &[T]) {
     #[cfg(target_arch = "x86_64")]
-    for at in (0..row.len()).step_by(LINE_BYTES) {
+    for at in (0..size_of_val(row)).step_by(LINE_BYTES) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: a prefetch reads nothing that the program could see, and `at` is inside `row`.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(row.as_ptr().add(at).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(row.as_ptr().cast::<i8>().add(at)) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = row;

@@ -13,10 +13,10 @@ use crate::x86;
 pub enum Path {
     /// Plain Rust.
     Portable,
-    /// AVX2 and F16C.
+    /// AVX2, FMA and F16C.
     Avx2,
-    /// AVX-512 F, BW and VNNI, beside AVX2 and F16C. Conversions of rows and selection of sources
-    /// have no kernels of their own here: they run those of AVX2.
+    /// AVX-512 F, BW and VNNI, beside those of AVX2. Conversions of rows and selection of
+    /// sources have no kernels of their own here: they run those of AVX2.
     Avx512,
 }
 

@@ -1,4 +1,4 @@
-//! The kernels for x86-64 with AVX2 and F16C.
+//! The kernels for x86-64 with AVX2, FMA and F16C.
 //!
 //! Where nothing is said the code is that of `portable`, compiled for AVX2. Invariant: these are
 //! called only after [`is_there`] said yes.
@@ -16,7 +16,8 @@ use crate::portable;
 
 /// Whether the processor has what this module needs.
 pub(crate) fn is_there() -> bool {
-    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c")
+    let has_halves = is_x86_feature_detected!("f16c");
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && has_halves
 }
 
 /// Whether the processor has the instructions of [`Path::Avx512`](crate::Path::Avx512).

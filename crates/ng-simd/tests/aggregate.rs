@@ -40,7 +40,10 @@ fn expected(job: &Aggregation<'_>, rows: &[f32]) -> Vec<f32> {
             let value = |edge: usize| {
                 let row = job.lists.sources()[edge] as usize;
                 let value = rows[row * job.width + column];
-                job.weights.map_or(value, |weights| weights[edge] * value)
+                let weights = job.weights.map(|all| (all, all.len() / job.lists.num_edges()));
+                weights.map_or(value, |(all, heads)| {
+                    all[edge * heads + column * heads / job.width] * value
+                })
             };
             let one = match job.how {
                 _ if edges.is_empty() => 0.0,
@@ -92,6 +95,24 @@ fn every_path_adds_rows_in_the_order_of_the_list_at_every_width() {
                 let job = Aggregation { lists, rows: Rows::F32(&rows), width, weights, how };
                 check(&job, &rows, "f32");
             }
+        }
+    }
+}
+
+#[test]
+fn heads_of_a_row_have_weights_of_their_own() {
+    println!("seed {SEED:#x}");
+    let mut random = Random::new(SEED);
+    let (offsets, sources) = lists(&mut random, 40);
+    let lists = EdgeLists::new(&offsets, &sources, 40).unwrap();
+    for (heads, part) in [(2, 1), (3, 5), (8, 8), (4, 16), (2, 50), (2, 256), (5, 47)] {
+        let width = heads * part;
+        let rows = floats(&mut random, 40 * width);
+        let weights = floats(&mut random, heads * sources.len());
+        for how in REDUCTIONS {
+            let weights = Some(&weights[..]);
+            let job = Aggregation { lists, rows: Rows::F32(&rows), width, weights, how };
+            check(&job, &rows, "heads");
         }
     }
 }
@@ -197,6 +218,11 @@ fn operands_of_the_wrong_length_are_refused_by_name() {
     assert_eq!(run(&job, 0..3, 12), Some(outside));
     let weighted = Aggregation { weights: Some(&weights), ..job };
     assert_eq!(run(&weighted, 0..2, 8), length("weights", 2, 1));
+    // Neither whole heads, nor heads that divide a row.
+    for len in [3, 6] {
+        let weighted = Aggregation { weights: Some(&[1.0; 6][..len]), ..job };
+        assert_eq!(run(&weighted, 0..2, 8), length("weights", 2, len));
+    }
     let short = Aggregation { rows: Rows::F32(&rows[1..]), ..job };
     assert_eq!(run(&short, 0..2, 8), length("rows", 12, 11));
     for len in [23, 25] {

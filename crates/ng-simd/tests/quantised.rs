@@ -186,3 +186,35 @@ fn operands_of_the_wrong_length_are_refused_by_name() {
     let found = kernels.quantise_rows(&[0.0; 6], 3, StepRange::Signed, &mut [0; 6], &mut [0.0]);
     assert_eq!(found, Err(QuantiseError::Shape(length("rows", 3, 6))));
 }
+
+#[test]
+fn weights_become_the_nearest_steps_of_the_largest_of_their_column() {
+    let weights = [1.0, -0.0, -127.0, 0.25, 63.4, 0.0, 2.5, 0.0];
+    let packed = PackedWeights::quantise(&weights, 2, 4).unwrap();
+    let by_hand = PackedWeights::pack(
+        &[2, 0, -127, 127, 127, 0, 3, 0],
+        &[63.4 / 127.0, 0.0, 1.0, 0.25 / 127.0],
+    );
+    let steps = [255, 1, 128, 200];
+    let rows = QuantisedRows { steps: &steps, scales: &[0.5, 2.0], range: StepRange::Signed };
+    let of = |weights: &PackedWeights| {
+        let mut out = [0.0; 8];
+        GraphKernels::best().multiply_quantised(&rows, weights, None, &mut out).unwrap();
+        out
+    };
+    // 2.5 steps are as far from 2 as from 3: ties go to the even one.
+    let even = PackedWeights::pack(
+        &[2, 0, -127, 127, 127, 0, 2, 0],
+        &[63.4 / 127.0, 0.0, 1.0, 0.25 / 127.0],
+    );
+    assert_eq!(of(&packed), of(&even.unwrap()));
+    assert_ne!(of(&packed), of(&by_hand.unwrap()));
+    assert_eq!(
+        PackedWeights::quantise(&[f32::NAN], 1, 1).err().unwrap().to_string(),
+        "row 0, column 0 is NaN, which has no step"
+    );
+    assert_eq!(PackedWeights::quantise(&[], 0, 3).unwrap().width(), 3);
+    let ragged = PackedWeights::quantise(&[0.0; 3], 2, 2).err();
+    let length = ShapeError::Length { operand: "weights", needed: 4, found: 3 };
+    assert_eq!(ragged, Some(PackError::Shape(length)));
+}

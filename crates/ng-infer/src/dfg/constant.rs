@@ -34,6 +34,55 @@ impl Elements {
         }
     }
 
+    /// So many zeros; `None` if the type is not computed with, or memory is not there.
+    pub(crate) fn zeros(dtype: Dtype, len: usize) -> Option<Self> {
+        fn zeros<T: Clone>(zero: T, len: usize) -> Option<Vec<T>> {
+            let mut all = Vec::new();
+            all.try_reserve_exact(len).ok()?;
+            all.resize(len, zero);
+            Some(all)
+        }
+        match dtype {
+            Dtype::F32 => zeros(0.0, len).map(Self::F32),
+            Dtype::I64 => zeros(0, len).map(Self::I64),
+            Dtype::Bool => zeros(false, len).map(Self::Bool),
+            _ => None,
+        }
+    }
+
+    /// Makes room for `len` elements, and says whether memory was needed; `None` if it is not
+    /// there.
+    pub(crate) fn grow(&mut self, len: usize) -> Option<bool> {
+        fn grow<T: Clone>(all: &mut Vec<T>, filler: T, len: usize) -> Option<bool> {
+            let grows = all.capacity() < len;
+            if grows {
+                all.try_reserve_exact(len - all.len()).ok()?;
+            }
+            if all.len() < len {
+                all.resize(len, filler.clone());
+            }
+            // Whoever reads what nobody wrote is to be seen in tests.
+            if cfg!(debug_assertions) {
+                all[..len].fill(filler);
+            }
+            Some(grows)
+        }
+        match self {
+            Self::F32(all) => grow(all, f32::NAN, len),
+            Self::I64(all) => grow(all, i64::MIN, len),
+            Self::Bool(all) => grow(all, true, len),
+        }
+    }
+
+    /// Bytes of the memory that is held.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::F32(all) => all.capacity() * 4,
+            Self::I64(all) => all.capacity() * 8,
+            Self::Bool(all) => all.capacity(),
+        }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -52,6 +101,16 @@ impl Constant {
     pub fn new(dims: Vec<usize>, elements: Elements) -> Option<Self> {
         let count = dims.iter().try_fold(1_usize, |all, dim| all.checked_mul(*dim));
         (count == Some(elements.len())).then(|| Self { dims, elements: Arc::new(elements) })
+    }
+
+    /// A list of whole numbers.
+    pub(crate) fn list(numbers: Vec<i64>) -> Self {
+        Self { dims: vec![numbers.len()], elements: Arc::new(Elements::I64(numbers)) }
+    }
+
+    /// A whole number without dimensions.
+    pub(crate) fn number(number: i64) -> Self {
+        Self { dims: Vec::new(), elements: Arc::new(Elements::I64(vec![number])) }
     }
 
     /// The length of each dimension.

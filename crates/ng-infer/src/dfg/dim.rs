@@ -32,6 +32,14 @@ impl Dim {
         self.multiples.is_empty().then_some(self.number)
     }
 
+    /// The symbol, if it is one alone.
+    pub fn as_symbol(&self) -> Option<&str> {
+        match self.multiples.first_key_value() {
+            Some((name, 1)) if self.number == 0 && self.multiples.len() == 1 => Some(name),
+            _ => None,
+        }
+    }
+
     /// The product; `None` if both have symbols, or the numbers are too large.
     pub fn times(&self, other: &Self) -> Option<Self> {
         let (form, factor) = match (self.number(), other.number()) {

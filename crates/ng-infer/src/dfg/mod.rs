@@ -19,6 +19,6 @@ pub use constant::{Constant, Elements};
 pub use dim::Dim;
 pub use error::DfgError;
 pub use graph::{Dfg, Node, Source, TensorType, Value};
-pub(crate) use infer::{Exact, exact, place, places};
+pub(crate) use infer::{Exact, Known, exact, place, places};
 pub use op::{Binary, Op, Reduction, Unary};
 pub use order::NamedNode;

@@ -40,6 +40,37 @@ pub trait Kernel: Send + Sync {
         shapes(op, inputs)
     }
 
+    /// Whether the input at a place may be [`Data::Rows`](super::Data::Rows). Others are given
+    /// copies of the rows.
+    fn takes_rows(&self, op: &Op, input: usize) -> bool {
+        let _ = (op, input);
+        false
+    }
+
+    /// Whether [`Kernel::run_in_place`] does `op` in the elements of the input at a place.
+    fn in_place(&self, op: &Op, input: usize) -> bool {
+        let _ = (op, input);
+        false
+    }
+
+    /// Does `op` in the elements of the input at place `at`: `to` is that input, with the shape of
+    /// the result, and `others` are the other inputs in order. Gives what [`Kernel::run`] would.
+    ///
+    /// # Errors
+    ///
+    /// As [`Kernel::run`], or the operation is not done in place.
+    fn run_in_place(
+        &self,
+        op: &Op,
+        at: usize,
+        others: &[View<'_>],
+        to: &mut ViewMut<'_>,
+        context: &Context,
+    ) -> Result<(), KernelError> {
+        let _ = (at, others, to, context);
+        Err(KernelError::NotServed(op.name()))
+    }
+
     /// Fills `outputs`, which have the shapes that [`Kernel::shapes`] gives. The bytes are the same
     /// for any number of threads.
     ///

@@ -22,3 +22,8 @@ pub enum KernelError {
     #[error("the kernel does not do {0}")]
     NotServed(String),
 }
+
+/// A misfit in the words of another error.
+pub(super) fn misfit(error: impl ToString) -> KernelError {
+    KernelError::Misfit(error.to_string())
+}

@@ -5,15 +5,19 @@
 
 mod context;
 mod contract;
+mod cpu;
 mod error;
 mod numbers;
+mod rows;
 mod scalar;
 mod shapes;
 mod view;
 
 pub use context::Context;
 pub use contract::Kernel;
+pub use cpu::Cpu;
 pub use error::KernelError;
+pub use rows::TableRows;
 pub use scalar::Scalar;
 pub use shapes::shapes;
 pub use view::{Data, DataMut, View, ViewMut};

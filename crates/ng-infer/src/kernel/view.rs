@@ -2,6 +2,7 @@
 
 use ng_types::Dtype;
 
+use super::rows::TableRows;
 use crate::dfg::Elements;
 
 /// A tensor to read.
@@ -22,6 +23,9 @@ pub enum Data<'a> {
     I64(&'a [i64]),
     /// Flags.
     Bool(&'a [bool]),
+    /// Single precision, in rows that lie elsewhere. Only kernels that say so by
+    /// [`Kernel::takes_rows`](super::Kernel::takes_rows) see it.
+    Rows(TableRows<'a>),
 }
 
 /// A tensor to fill. What is in it before has no meaning.
@@ -44,6 +48,36 @@ pub enum DataMut<'a> {
     Bool(&'a mut [bool]),
 }
 
+impl<'a> Data<'a> {
+    /// The elements of a tensor of shape `dims` that begins at element `start`; the rows, if they
+    /// lie elsewhere.
+    pub(crate) fn part(self, start: usize, dims: &[usize]) -> Self {
+        let len: usize = dims.iter().product();
+        let end = start + len;
+        match self {
+            Self::F32(all) => Self::F32(&all[start..end]),
+            Self::I64(all) => Self::I64(&all[start..end]),
+            Self::Bool(all) => Self::Bool(&all[start..end]),
+            Self::Rows(mut table) => {
+                let (count, width) = (dims[0], dims[1..].iter().product());
+                let first = start.checked_div(width).unwrap_or(0);
+                table.rows = &table.rows[first..first + count];
+                Self::Rows(table)
+            }
+        }
+    }
+
+    /// How many elements there are; rows, if they lie elsewhere.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::F32(all) => all.len(),
+            Self::I64(all) => all.len(),
+            Self::Bool(all) => all.len(),
+            Self::Rows(table) => table.rows.len(),
+        }
+    }
+}
+
 impl<'a> View<'a> {
     /// Of elements in the shape `dims`.
     pub fn new(dims: &'a [usize], elements: &'a Elements) -> Self {
@@ -58,13 +92,13 @@ impl<'a> View<'a> {
     /// The type of an element.
     pub fn dtype(&self) -> Dtype {
         match self.data {
-            Data::F32(_) => Dtype::F32,
+            Data::F32(_) | Data::Rows(_) => Dtype::F32,
             Data::I64(_) => Dtype::I64,
             Data::Bool(_) => Dtype::Bool,
         }
     }
 
-    /// The elements, which are F32.
+    /// The elements, which are F32 and lie here.
     ///
     /// # Panics
     ///
@@ -108,6 +142,17 @@ impl<'a> ViewMut<'a> {
             Elements::F32(all) => DataMut::F32(all),
             Elements::I64(all) => DataMut::I64(all),
             Elements::Bool(all) => DataMut::Bool(all),
+        };
+        Self { dims, data }
+    }
+
+    /// Of the first of elements, in the shape `dims`.
+    pub(crate) fn first(dims: &'a [usize], elements: &'a mut Elements) -> Self {
+        let len: usize = dims.iter().product();
+        let data = match elements {
+            Elements::F32(all) => DataMut::F32(&mut all[..len]),
+            Elements::I64(all) => DataMut::I64(&mut all[..len]),
+            Elements::Bool(all) => DataMut::Bool(&mut all[..len]),
         };
         Self { dims, data }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::dfg::Op;
-use crate::kernel::{Kernel, Scalar};
+use crate::kernel::{Cpu, Kernel, Scalar};
 
 /// Why something cannot be registered.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -73,6 +73,24 @@ impl Default for Devices {
 }
 
 impl Devices {
+    /// The reference device, and the device `cpu` with priority 10 for all that it has kernels for.
+    pub fn with_cpu() -> Self {
+        let mut this = Self::default();
+        this.add_cpu("cpu", 10, Cpu::default());
+        this
+    }
+
+    /// Registers `cpu` under a name, with a priority.
+    pub fn add_cpu(&mut self, name: &str, priority: i32, cpu: Cpu) {
+        self.register_device(name, priority);
+        let (device, kernel): (Arc<str>, Arc<dyn Kernel>) = (Arc::from(name), Arc::new(cpu));
+        for op in Cpu::op_names() {
+            let all = self.kernels.entry(op).or_default();
+            all.retain(|binding| binding.device != device);
+            all.push(Binding { device: Arc::clone(&device), kernel: Arc::clone(&kernel) });
+        }
+    }
+
     /// HolisticGNN's `RegisterDevice`: adds a device, or gives it another priority.
     pub fn register_device(&mut self, name: &str, priority: i32) {
         self.priorities.insert(Arc::from(name), priority);

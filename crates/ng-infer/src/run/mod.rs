@@ -1,10 +1,12 @@
-//! Running a graph: which kernel does an operation, and in what order values come and go.
+//! Devices: which kernel does an operation.
 //!
 //! What must not live here: how an operation is computed. The invariant: a run sees one table of
 //! devices from its begin to its end.
 
-mod devices;
+pub(crate) mod devices;
+pub(crate) mod error;
 mod program;
 
 pub use devices::{Binding, Devices, RegisterError};
-pub use program::{RunError, run};
+pub use error::RunError;
+pub use program::run;

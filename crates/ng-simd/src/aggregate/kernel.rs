@@ -23,6 +23,7 @@ pub(super) struct Job<'a, R> {
     pub rows: R,
     pub width: usize,
     pub weights: Option<&'a [f32]>,
+    pub heads: usize,
     pub is_mean: bool,
     pub destinations: Range<usize>,
 }
@@ -74,7 +75,8 @@ impl Step for Smaller {
 /// Aggregates `job` to `out`, by the lanes of `path`.
 ///
 /// # Safety
-/// The processor has `path`; rows, scales and weights are as long as lists and width say; the
+/// The processor has `path`; rows, scales and weights are as long as lists, width and heads say;
+/// heads divide the width, and there is at least one; the
 /// destinations exist; `out` has a row for each; the width is not 0.
 pub(super) unsafe fn run<R: Load, S: Step>(path: Path, job: &Job<'_, R>, out: &mut [f32]) {
     match path {
@@ -105,48 +107,60 @@ unsafe fn run_avx2<R: Load, S: Step>(job: &Job<'_, R>, out: &mut [f32]) {
 
 #[inline(always)]
 unsafe fn lists<L: Lanes, R: Load, S: Step>(job: &Job<'_, R>, out: &mut [f32]) {
+    let part = job.width / job.heads;
     for (destination, out) in job.destinations.clone().zip(out.chunks_exact_mut(job.width)) {
         let edges = job.lists.edges(destination);
         if edges.is_empty() {
             out.fill(0.0);
-        } else if job.width >= L::LEN {
-            // SAFETY: the caller's promise.
-            unsafe { columns::<L, R, S>(job, edges, out) };
-        } else {
-            // SAFETY: the caller's promise.
-            unsafe { columns::<Single, R, S>(job, edges, out) };
+            continue;
+        }
+        for head in 0..job.heads {
+            let list = List { edges: edges.clone(), head };
+            // SAFETY: the caller's promise, and the lanes are not more than the columns.
+            unsafe {
+                if part >= L::LEN {
+                    columns::<L, R, S>(job, &list, out);
+                } else if part >= Portable::LEN {
+                    columns::<Portable, R, S>(job, &list, out);
+                } else {
+                    columns::<Single, R, S>(job, &list, out);
+                }
+            }
         }
     }
 }
 
-/// All columns of one destination; a row has at least as many as there are lanes.
-#[inline(always)]
-unsafe fn columns<L: Lanes, R: Load, S: Step>(
-    job: &Job<'_, R>,
+/// The edges of a destination, and the head whose columns are combined.
+struct List {
     edges: Range<usize>,
-    out: &mut [f32],
-) {
-    let width = job.width;
-    let mut column = 0;
-    // SAFETY: the caller's promise, and every block lies inside a row.
+    head: usize,
+}
+
+/// All columns of one head of a destination; it has at least as many as there are lanes.
+#[inline(always)]
+unsafe fn columns<L: Lanes, R: Load, S: Step>(job: &Job<'_, R>, list: &List, out: &mut [f32]) {
+    let part = job.width / job.heads;
+    let mut column = list.head * part;
+    let end = column + part;
+    // SAFETY: the caller's promise, and every block lies inside a head.
     unsafe {
         // AVX-512 has 32 registers, the others have 16.
         if L::LEN == 16 {
-            while column + 16 * L::LEN <= width {
-                block::<L, R, S, 16>(job, edges.clone(), column, out);
+            while column + 16 * L::LEN <= end {
+                block::<L, R, S, 16>(job, list, column, out);
                 column += 16 * L::LEN;
             }
         }
-        while column + 8 * L::LEN <= width {
-            block::<L, R, S, 8>(job, edges.clone(), column, out);
+        while column + 8 * L::LEN <= end {
+            block::<L, R, S, 8>(job, list, column, out);
             column += 8 * L::LEN;
         }
-        while column + 2 * L::LEN <= width {
-            block::<L, R, S, 2>(job, edges.clone(), column, out);
+        while column + 2 * L::LEN <= end {
+            block::<L, R, S, 2>(job, list, column, out);
             column += 2 * L::LEN;
         }
-        while column < width {
-            block::<L, R, S, 1>(job, edges.clone(), column.min(width - L::LEN), out);
+        while column < end {
+            block::<L, R, S, 1>(job, list, column.min(end - L::LEN), out);
             column += L::LEN;
         }
     }
@@ -156,21 +170,23 @@ unsafe fn columns<L: Lanes, R: Load, S: Step>(
 #[inline(always)]
 unsafe fn block<L: Lanes, R: Load, S: Step, const B: usize>(
     job: &Job<'_, R>,
-    edges: Range<usize>,
+    list: &List,
     column: usize,
     out: &mut [f32],
 ) {
     let sources = job.lists.sources();
-    let count = edges.len() as f32;
-    // SAFETY: every edge of a list has a source, every source a row, and the columns lie in it.
+    let count = list.edges.len() as f32;
+    // SAFETY: every edge of a list has a source, every source a row, and the columns lie in it;
+    // every edge has a weight for each head.
     unsafe {
         let mut kept = [L::splat(S::START); B];
-        for edge in edges {
+        for edge in list.edges.clone() {
             if column == 0 {
                 bring_near(job, edge + AHEAD);
             }
             let at = *sources.get_unchecked(edge) as usize * job.width + column;
-            let weight = job.weights.map(|weights| L::splat(*weights.get_unchecked(edge)));
+            let of_edge = edge * job.heads + list.head;
+            let weight = job.weights.map(|weights| L::splat(*weights.get_unchecked(of_edge)));
             for (register, kept) in kept.iter_mut().enumerate() {
                 let skipped = register * L::LEN;
                 let value = job.rows.load::<L>(at + skipped, column + skipped);

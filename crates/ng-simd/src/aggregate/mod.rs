@@ -54,10 +54,23 @@ pub struct Aggregation<'a> {
     pub rows: Rows<'a>,
     /// Elements of a row.
     pub width: usize,
-    /// A factor for the row of each edge, if any.
+    /// A factor for the row of each edge, if any; or as many for each edge as a row has heads, which
+    /// are equal parts of it.
     pub weights: Option<&'a [f32]>,
     /// How the rows of a list become one.
     pub how: Reduction,
+}
+
+impl Aggregation<'_> {
+    /// Weights of each edge, or an error if they do not divide a row.
+    fn heads(&self) -> Result<usize, ShapeError> {
+        let Some(weights) = self.weights else { return Ok(1) };
+        let num_edges = self.lists.num_edges();
+        let heads = weights.len().checked_div(num_edges).unwrap_or(1);
+        let divides = heads > 0 && self.width.is_multiple_of(heads);
+        check_length("weights", weights.len(), &[num_edges, if divides { heads } else { 1 }])?;
+        Ok(heads)
+    }
 }
 
 impl GraphKernels {
@@ -74,20 +87,18 @@ impl GraphKernels {
         job.lists.edges_of(&destinations)?;
         let (len, step) = job.rows.len_and_step();
         check_length("rows", len, &[job.lists.num_rows(), job.width, step])?;
-        if let Some(weights) = job.weights {
-            check_length("weights", weights.len(), &[job.lists.num_edges()])?;
-        }
+        let heads = job.heads()?;
         check_length("out", out.len(), &[destinations.len(), job.width])?;
         if job.width == 0 {
             return Ok(());
         }
         match job.rows {
-            Rows::F32(values) => self.aggregate_rows(job, F32(values), destinations, out),
-            Rows::F16(bytes) => self.aggregate_rows(job, F16(bytes), destinations, out),
-            Rows::Bf16(bytes) => self.aggregate_rows(job, Bf16(bytes), destinations, out),
+            Rows::F32(values) => self.aggregate_rows(job, F32(values), heads, destinations, out),
+            Rows::F16(bytes) => self.aggregate_rows(job, F16(bytes), heads, destinations, out),
+            Rows::Bf16(bytes) => self.aggregate_rows(job, Bf16(bytes), heads, destinations, out),
             Rows::I8 { steps, scales } => {
                 check_length("scales", scales.len(), &[job.width])?;
-                self.aggregate_rows(job, I8 { steps, scales }, destinations, out);
+                self.aggregate_rows(job, I8 { steps, scales }, heads, destinations, out);
             }
         }
         Ok(())
@@ -97,12 +108,13 @@ impl GraphKernels {
         self,
         job: &Aggregation<'_>,
         rows: R,
+        heads: usize,
         destinations: Range<usize>,
         out: &mut [f32],
     ) {
         let Aggregation { lists, width, weights, how, .. } = *job;
-        let job =
-            Job { lists, rows, width, weights, is_mean: how == Reduction::Mean, destinations };
+        let is_mean = how == Reduction::Mean;
+        let job = Job { lists, rows, width, weights, heads, is_mean, destinations };
         match how {
             Reduction::Sum | Reduction::Mean => self.aggregate_by::<R, Sum>(&job, out),
             Reduction::Max => self.aggregate_by::<R, Larger>(&job, out),

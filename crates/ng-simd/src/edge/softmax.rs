@@ -1,9 +1,5 @@
 //! Softmax over the edges of each destination.
-//!
-//! The exponential is a polynomial of our own: that of a system's library differs between systems,
-//! and no compiler vectorises it.
 
-use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
 use super::canonical;
@@ -11,6 +7,7 @@ use super::canonical;
 use crate::dispatch::Path;
 use crate::kernels::GraphKernels;
 use crate::lists::{EdgeLists, ShapeError, check_length};
+use crate::maths::exp_of_negative;
 
 /// Keeps the divisor from being 0, as PyTorch Geometric does.
 const LEAST_SUM: f32 = 1e-16;
@@ -140,46 +137,6 @@ fn divide_by_sum(sums: &mut [f32], list: &mut [f32]) {
     for edge in list.chunks_exact_mut(heads) {
         for (value, sum) in edge.iter_mut().zip(&*sums) {
             *value = canonical(*value / (sum + LEAST_SUM));
-        }
-    }
-}
-
-/// e to the power of a number that is not positive, by the polynomial of Cephes' `expf` (Moshier).
-#[inline(always)]
-fn exp_of_negative(power: f32) -> f32 {
-    /// Added to a small number, it leaves the nearest integer in the low bits of the sum.
-    const ROUNDING: f32 = 12_582_912.0;
-    /// The logarithm of 2 in two parts. The upper one has few bits, so its products are exact.
-    const LN_2: [f32; 2] = [355.0 / 512.0, -2.121_944_4e-4];
-    /// The logarithm of the smallest normal number.
-    const LOWEST: f32 = -87.336_54;
-    let rounded = power * LOG2_E + ROUNDING;
-    let exponent = rounded - ROUNDING;
-    let rest = power - exponent * LN_2[0] - exponent * LN_2[1];
-    let mut sum = 1.987_569_1e-4;
-    for factor in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5] {
-        sum = sum * rest + factor;
-    }
-    let fraction = sum * (rest * rest) + rest + 1.0;
-    let scale = f32::from_bits((rounded.to_bits() << 23).wrapping_add(1.0_f32.to_bits()));
-    if power < LOWEST { 0.0 } else { fraction * scale }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_exponential_is_within_two_ulps_and_exact_at_0() {
-        assert_eq!((exp_of_negative(0.0), exp_of_negative(-0.0)), (1.0, 1.0));
-        assert_eq!(exp_of_negative(f32::NEG_INFINITY), 0.0);
-        assert!(exp_of_negative(f32::NAN).is_nan());
-        assert!(exp_of_negative(-87.336_54) >= f32::MIN_POSITIVE);
-        for bits in ((-1e-30_f32).to_bits()..(-87.33_f32).to_bits()).step_by(977) {
-            let power = f32::from_bits(bits);
-            let (found, exact) = (f64::from(exp_of_negative(power)), f64::from(power).exp());
-            let ulp = exact * f64::from(f32::EPSILON);
-            assert!((found - exact).abs() <= 2.0 * ulp, "{power}: {found}, not {exact}");
         }
     }
 }

@@ -3,8 +3,9 @@
 use std::arch::x86_64::{
     __m256, _CMP_UNORD_Q, _mm_loadl_epi64, _mm_loadu_si128, _mm256_add_ps, _mm256_blendv_ps,
     _mm256_castsi256_ps, _mm256_cmp_ps, _mm256_cvtepi8_epi32, _mm256_cvtepi32_ps,
-    _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_div_ps, _mm256_loadu_ps, _mm256_max_ps,
-    _mm256_min_ps, _mm256_mul_ps, _mm256_set1_ps, _mm256_slli_epi32, _mm256_storeu_ps,
+    _mm256_cvtepu16_epi32, _mm256_cvtph_ps, _mm256_div_ps, _mm256_fmadd_ps, _mm256_loadu_ps,
+    _mm256_max_ps, _mm256_min_ps, _mm256_mul_ps, _mm256_set1_ps, _mm256_slli_epi32,
+    _mm256_storeu_ps,
 };
 
 use super::Lanes;
@@ -69,6 +70,12 @@ impl Lanes for Avx2 {
     #[target_feature(enable = "avx2,f16c")]
     unsafe fn mul(self, other: Self) -> Self {
         Self(_mm256_mul_ps(self.0, other.0))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2,fma,f16c")]
+    unsafe fn mul_add(self, factor: Self, addend: Self) -> Self {
+        Self(_mm256_fmadd_ps(self.0, factor.0, addend.0))
     }
 
     #[inline]

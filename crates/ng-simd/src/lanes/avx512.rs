@@ -3,8 +3,9 @@
 use std::arch::x86_64::{
     __m512, _CMP_UNORD_Q, _mm_loadu_si128, _mm256_loadu_si256, _mm512_add_ps, _mm512_castsi512_ps,
     _mm512_cmp_ps_mask, _mm512_cvtepi8_epi32, _mm512_cvtepi32_ps, _mm512_cvtepu16_epi32,
-    _mm512_cvtph_ps, _mm512_div_ps, _mm512_loadu_ps, _mm512_mask_mov_ps, _mm512_max_ps,
-    _mm512_min_ps, _mm512_mul_ps, _mm512_set1_ps, _mm512_slli_epi32, _mm512_storeu_ps,
+    _mm512_cvtph_ps, _mm512_div_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mask_mov_ps,
+    _mm512_max_ps, _mm512_min_ps, _mm512_mul_ps, _mm512_set1_ps, _mm512_slli_epi32,
+    _mm512_storeu_ps,
 };
 
 use super::Lanes;
@@ -69,6 +70,12 @@ impl Lanes for Avx512 {
     #[target_feature(enable = "avx512f")]
     unsafe fn mul(self, other: Self) -> Self {
         Self(_mm512_mul_ps(self.0, other.0))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn mul_add(self, factor: Self, addend: Self) -> Self {
+        Self(_mm512_fmadd_ps(self.0, factor.0, addend.0))
     }
 
     #[inline]

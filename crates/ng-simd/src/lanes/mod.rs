@@ -1,9 +1,9 @@
 //! [`Lanes`]: a register of f32, so that a kernel is written once for every processor.
 //!
 //! What lives here: the operations that kernels need, for each kind of processor. What must not:
-//! the kernels. The invariant: each operation rounds each lane as plain f32 arithmetic does, and
-//! none mixes lanes or fuses a product with a sum, so that registers of all widths give the same
-//! bits. The bits of a NaN do depend on the processor; kernels store [`Lanes::canonical`] values.
+//! the kernels. The invariant: each operation rounds each lane as plain f32 arithmetic does, none
+//! mixes lanes, and only [`Lanes::mul_add`] fuses a product with a sum, on every processor, so that
+//! registers of all widths give the same bits. The bits of a NaN do depend on the processor; kernels store [`Lanes::canonical`] values.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -48,6 +48,8 @@ pub(crate) trait Lanes: Copy {
     unsafe fn add(self, other: Self) -> Self;
     /// Product.
     unsafe fn mul(self, other: Self) -> Self;
+    /// `self * factor + addend`, rounded once. Without an instruction for it this is slow.
+    unsafe fn mul_add(self, factor: Self, addend: Self) -> Self;
     /// Quotient.
     unsafe fn div(self, other: Self) -> Self;
     /// `other` where it is larger than `self` or not a number, otherwise `self`.

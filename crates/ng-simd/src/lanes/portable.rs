@@ -70,6 +70,11 @@ impl<const N: usize> Lanes for [f32; N] {
     }
 
     #[inline(always)]
+    unsafe fn mul_add(self, factor: Self, addend: Self) -> Self {
+        std::array::from_fn(|lane| self[lane].mul_add(factor[lane], addend[lane]))
+    }
+
+    #[inline(always)]
     unsafe fn div(self, other: Self) -> Self {
         both(self, other, |a, b| a / b)
     }

@@ -6,8 +6,11 @@
 
 use thiserror::Error;
 
+use super::rows::QuantiseError;
+use crate::encode::Misfit;
 use crate::lists::{ShapeError, check_length};
-use crate::scale::is_scale;
+use crate::portable::STEPS;
+use crate::scale::{is_scale, scale_of};
 
 /// Columns of a block.
 pub(super) const COLUMNS: usize = 64;
@@ -30,6 +33,9 @@ pub enum PackError {
         /// Their rows.
         depth: usize,
     },
+    /// A weight that has no step.
+    #[error(transparent)]
+    Value(QuantiseError),
     /// A number that is not a scale.
     #[error("column {column}: {scale} is not a scale; it must be 0 or a positive normal number")]
     Scale {
@@ -79,6 +85,31 @@ impl PackedWeights {
             }
         }
         Ok(Self { depth, scales: scales.to_vec(), quads, sums })
+    }
+
+    /// Quantises `depth` x `width` weights of f32, row by row, and packs them. The scale of a column
+    /// is its largest magnitude over 127.
+    ///
+    /// # Errors
+    /// [`PackError`]
+    pub fn quantise(weights: &[f32], depth: usize, width: usize) -> Result<Self, PackError> {
+        check_length("weights", weights.len(), &[depth, width])?;
+        let mut scales = vec![0.0_f32; width];
+        for (row, weights) in weights.chunks_exact(width.max(1)).enumerate() {
+            for (column, (largest, weight)) in scales.iter_mut().zip(weights).enumerate() {
+                if !weight.is_finite() {
+                    let misfit = Misfit { row: row as u64, column, value: *weight };
+                    return Err(PackError::Value(QuantiseError::Value(misfit)));
+                }
+                *largest = largest.max(weight.abs());
+            }
+        }
+        scales.iter_mut().for_each(|largest| *largest = scale_of(*largest, STEPS));
+        let step = |(weight, scale): (&f32, &f32)| {
+            if *scale == 0.0 { 0 } else { (weight / scale).round_ties_even() as i8 }
+        };
+        let steps: Vec<i8> = weights.iter().zip(scales.iter().cycle()).map(step).collect();
+        Self::pack(&steps, &scales)
     }
 
     /// k, the rows: elements of a row that they multiply.

@@ -24,11 +24,11 @@ const CONTENT_MAX: usize = 64;
 
 /// What is known of a value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Known {
-    dtype: Dtype,
-    shape: Vec<Dim>,
+pub(crate) struct Known {
+    pub(crate) dtype: Dtype,
+    pub(crate) shape: Vec<Dim>,
     /// The elements of a list, or of a single number, of I64.
-    content: Option<Vec<Dim>>,
+    pub(crate) content: Option<Vec<Dim>>,
 }
 
 impl Known {
@@ -48,7 +48,7 @@ impl Known {
     }
 
     /// The elements as numbers.
-    fn numbers(&self) -> Option<Vec<i64>> {
+    pub(crate) fn numbers(&self) -> Option<Vec<i64>> {
         self.content.as_ref()?.iter().map(Dim::number).collect()
     }
 
@@ -128,6 +128,12 @@ impl Dfg {
     /// A type or shape does not fit an operation, an input has no type, there is no output, or two
     /// lengths that must be equal are different numbers.
     pub fn check(&self, given: &[(&str, TensorType)]) -> Result<Vec<TensorType>, DfgError> {
+        let typed = |Known { dtype, shape, .. }| TensorType { dtype, shape };
+        Ok(self.known(given)?.into_iter().map(typed).collect())
+    }
+
+    /// What is known of all values, in the order of [`Dfg::values`].
+    pub(crate) fn known(&self, given: &[(&str, TensorType)]) -> Result<Vec<Known>, DfgError> {
         if self.outputs().is_empty() {
             return Err(DfgError::NoOutput);
         }
@@ -157,8 +163,7 @@ impl Dfg {
                 }
             });
         }
-        let typed = |Known { dtype, shape, .. }| TensorType { dtype, shape };
-        Ok(known.into_iter().map(typed).collect())
+        Ok(known)
     }
 
     fn check_node(

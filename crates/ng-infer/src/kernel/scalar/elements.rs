@@ -188,6 +188,7 @@ pub(super) fn cast(of: &View<'_>, out: &mut ViewMut<'_>) {
         (Data::I64(from), DataMut::Bool(to)) => each!(to, from, |x: i64| x != 0),
         (Data::Bool(from), DataMut::F32(to)) => each!(to, from, |x: bool| f32::from(u8::from(x))),
         (Data::Bool(from), DataMut::I64(to)) => each!(to, from, i64::from),
+        (Data::Rows(_), _) => panic!("rows that lie elsewhere are refused before"),
     }
 }
 

@@ -13,7 +13,7 @@ mod products;
 use super::context::Context;
 use super::contract::Kernel;
 use super::error::KernelError;
-use super::view::{View, ViewMut};
+use super::view::{Data, View, ViewMut};
 use crate::dfg::Op;
 use places::axis_of;
 
@@ -30,6 +30,10 @@ impl Kernel for Scalar {
         _: &Context,
     ) -> Result<(), KernelError> {
         use Op::*;
+        if inputs.iter().any(|view| matches!(view.data, Data::Rows(_))) {
+            let problem = format!("{} takes no rows that lie elsewhere", op.name());
+            return Err(KernelError::Misfit(problem));
+        }
         if let (RemoveSelfLoopsAttr, [edges, rows]) = (op, &mut *outputs) {
             edges::remove_self_loops(&inputs[0], edges);
             edges::keep_others(&inputs[0], &inputs[1], rows);

@@ -1,0 +1,216 @@
+//! Each element by itself, and shapes that broadcast.
+
+use ng_simd::{Function, GraphKernels};
+
+use super::broadcast::Lines;
+use super::parallel::{EXPONENTIAL, by_rows};
+use crate::dfg::{Binary, Op, Unary};
+use crate::kernel::context::Context;
+use crate::kernel::error::KernelError;
+use crate::kernel::view::{Data, DataMut, View, ViewMut};
+
+/// Elements that stay in L1 between two passes over them.
+const BLOCK: usize = 4096;
+
+/// Whether it was done; the reference does the others.
+pub(super) fn unary(
+    kernels: GraphKernels,
+    op: &Op,
+    of: &View<'_>,
+    out: &mut ViewMut<'_>,
+    context: &Context,
+) -> Result<bool, KernelError> {
+    let (Data::F32(from), DataMut::F32(to)) = (of.data, &mut out.data) else { return Ok(false) };
+    macro_rules! each {
+        ($work:expr, $of:expr) => {
+            by_rows(context, $work * from.len(), 1, to, |first, to| {
+                to.iter_mut().zip(&from[first..]).for_each(|(to, x)| *to = $of(*x));
+                Ok(())
+            })
+        };
+    }
+    let function = match op {
+        Op::Elu { alpha } => Function::Elu { alpha: *alpha },
+        Op::Unary(Unary::Erf) => Function::Erf,
+        Op::Unary(Unary::Exp) => Function::Exp,
+        Op::Unary(Unary::Sigmoid) => Function::Sigmoid,
+        Op::Unary(Unary::Tanh) => Function::Tanh,
+        _ => {
+            match op {
+                Op::LeakyRelu { alpha } => each!(1, |x| if x < 0.0 { alpha * x } else { x }),
+                Op::Unary(unary) => match unary {
+                    Unary::Abs => each!(1, f32::abs),
+                    Unary::Log => each!(8 * EXPONENTIAL, f32::ln),
+                    Unary::Neg => each!(1, |x: f32| -x),
+                    Unary::Reciprocal => each!(1, |x: f32| 1.0 / x),
+                    Unary::Relu => each!(1, |x: f32| if x < 0.0 { 0.0 } else { x }),
+                    Unary::Softplus => {
+                        each!(16 * EXPONENTIAL, |x: f32| { x.max(0.0) + (-x.abs()).exp().ln_1p() })
+                    }
+                    Unary::Sqrt => each!(2, f32::sqrt),
+                    _ => return Ok(false),
+                },
+                _ => return Ok(false),
+            }?;
+            return Ok(true);
+        }
+    };
+    by_rows(context, EXPONENTIAL * from.len(), 1, to, |first, to| {
+        for (to, from) in to.chunks_mut(BLOCK).zip(from[first..].chunks(BLOCK)) {
+            to.copy_from_slice(&from[..to.len()]);
+            kernels.apply(function, to);
+        }
+        Ok(())
+    })?;
+    Ok(true)
+}
+
+/// Calls `each` with a line of the result and those of two tensors.
+fn pairs<A: Copy + Sync, B: Copy + Sync, T: Send>(
+    lines: &Lines<2>,
+    (a, b): (&[A], &[B]),
+    to: &mut [T],
+    context: &Context,
+    of: impl Fn(A, B) -> T + Sync,
+) -> Result<(), KernelError> {
+    by_rows(context, to.len(), 1, to, |first, mut to| {
+        let mut start = first;
+        while !to.is_empty() {
+            let count = to.len().min(lines.len - start % lines.len);
+            let (line, rest) = to.split_at_mut(count);
+            let [one, other] = lines.parts(start, count);
+            match (&a[one], &b[other]) {
+                ([a], b) if b.len() == count => {
+                    line.iter_mut().zip(b).for_each(|(to, b)| *to = of(*a, *b));
+                }
+                (a, [b]) => line.iter_mut().zip(a).for_each(|(to, a)| *to = of(*a, *b)),
+                (a, b) => {
+                    line.iter_mut().zip(a.iter().zip(b)).for_each(|(to, (a, b))| *to = of(*a, *b));
+                }
+            }
+            (to, start) = (rest, start + count);
+        }
+        Ok(())
+    })
+}
+
+/// Whether it was done; the reference does the others.
+pub(super) fn binary(
+    binary: Binary,
+    one: &View<'_>,
+    other: &View<'_>,
+    out: &mut ViewMut<'_>,
+    context: &Context,
+) -> Result<bool, KernelError> {
+    let lines = Lines::new(out.dims, [one.dims, other.dims]);
+    let (Data::F32(a), Data::F32(b)) = (one.data, other.data) else { return Ok(false) };
+    macro_rules! each {
+        ($to:expr, $of:expr) => {
+            pairs(&lines, (a, b), $to, context, $of)
+        };
+    }
+    match &mut out.data {
+        DataMut::F32(to) => match binary {
+            Binary::Add => each!(to, |x, y| x + y),
+            Binary::Sub => each!(to, |x, y| x - y),
+            Binary::Mul => each!(to, |x, y| x * y),
+            Binary::Div => each!(to, |x, y| x / y),
+            Binary::Max => each!(to, larger),
+            Binary::Min => each!(to, smaller),
+            // Squares are the usual powers.
+            Binary::Pow if *b == [2.0] => each!(to, |x, _| x * x),
+            Binary::Pow => each!(to, f32::powf),
+            _ => return Ok(false),
+        },
+        DataMut::Bool(to) => match binary {
+            Binary::Equal => each!(to, |x, y| x == y),
+            Binary::Greater => each!(to, |x, y| x > y),
+            Binary::GreaterOrEqual => each!(to, |x, y| x >= y),
+            Binary::Less => each!(to, |x, y| x < y),
+            Binary::LessOrEqual => each!(to, |x, y| x <= y),
+            _ => return Ok(false),
+        },
+        DataMut::I64(_) => return Ok(false),
+    }?;
+    Ok(true)
+}
+
+/// As in PyTorch, NaN wins.
+pub(super) fn larger(x: f32, y: f32) -> f32 {
+    if x > y || x.is_nan() { x } else { y }
+}
+
+/// As in PyTorch, NaN wins.
+pub(super) fn smaller(x: f32, y: f32) -> f32 {
+    if x < y || x.is_nan() { x } else { y }
+}
+
+pub(super) fn choose(
+    inputs: &[View<'_>],
+    out: &mut ViewMut<'_>,
+    context: &Context,
+) -> Result<(), KernelError> {
+    fn each<T: Copy + Send + Sync>(
+        inputs: &[View<'_>],
+        (a, b): (&[T], &[T]),
+        (dims, to): (&[usize], &mut [T]),
+        context: &Context,
+    ) -> Result<(), KernelError> {
+        let lines = Lines::new(dims, [inputs[0].dims, inputs[1].dims, inputs[2].dims]);
+        let flags = inputs[0].bool();
+        by_rows(context, to.len(), 1, to, |first, mut to| {
+            let mut start = first;
+            while !to.is_empty() {
+                let count = to.len().min(lines.len - start % lines.len);
+                let (line, rest) = to.split_at_mut(count);
+                let [flag, one, other] = lines.parts(start, count);
+                let at = |range: &std::ops::Range<usize>, i| range.start + i % range.len();
+                for (i, to) in line.iter_mut().enumerate() {
+                    *to = if flags[at(&flag, i)] { a[at(&one, i)] } else { b[at(&other, i)] };
+                }
+                (to, start) = (rest, start + count);
+            }
+            Ok(())
+        })
+    }
+    let dims = out.dims;
+    match (inputs[1].data, inputs[2].data, &mut out.data) {
+        (Data::F32(a), Data::F32(b), DataMut::F32(to)) => each(inputs, (a, b), (dims, to), context),
+        (Data::I64(a), Data::I64(b), DataMut::I64(to)) => each(inputs, (a, b), (dims, to), context),
+        _ => each(inputs, (inputs[1].bool(), inputs[2].bool()), (dims, out.bool()), context),
+    }
+}
+
+pub(super) fn expand(
+    of: &View<'_>,
+    out: &mut ViewMut<'_>,
+    context: &Context,
+) -> Result<(), KernelError> {
+    fn each<T: Copy + Send + Sync>(
+        lines: &Lines<1>,
+        from: &[T],
+        to: &mut [T],
+        context: &Context,
+    ) -> Result<(), KernelError> {
+        by_rows(context, to.len(), 1, to, |first, mut to| {
+            let mut start = first;
+            while !to.is_empty() {
+                let count = to.len().min(lines.len - start % lines.len);
+                let (line, rest) = to.split_at_mut(count);
+                let [part] = lines.parts(start, count);
+                match &from[part] {
+                    [one] => line.fill(*one),
+                    all => line.copy_from_slice(all),
+                }
+                (to, start) = (rest, start + count);
+            }
+            Ok(())
+        })
+    }
+    let lines = Lines::new(out.dims, [of.dims]);
+    match (of.data, &mut out.data) {
+        (Data::F32(from), DataMut::F32(to)) => each(&lines, from, to, context),
+        (Data::I64(from), DataMut::I64(to)) => each(&lines, from, to, context),
+        _ => each(&lines, of.bool(), out.bool(), context),
+    }
+}

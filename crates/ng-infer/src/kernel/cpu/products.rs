@@ -1,0 +1,196 @@
+//! Products of matrices. Weights are packed, once for a model where they are constants.
+
+use ng_simd::GraphKernels;
+
+use super::broadcast::Lines;
+use super::weights::{Layer, Matrix, Precision};
+use crate::dfg::Op;
+use crate::kernel::context::Context;
+use crate::kernel::error::KernelError;
+use crate::kernel::view::{Data, View, ViewMut};
+
+/// The matrices of a node whose weights are constants; `None` if they are not, or not matrices.
+pub(super) fn prepare(
+    op: &Op,
+    constants: &[Option<View<'_>>],
+    precision: Precision,
+) -> Result<Option<Vec<Matrix>>, KernelError> {
+    let constant = |at: usize| {
+        let view = constants.get(at).copied().flatten()?;
+        if let Data::F32(elements) = view.data { Some((view.dims, elements)) } else { None }
+    };
+    let is_turned = matches!(op, Op::Gemm { trans_b: true, .. });
+    match (op, constant(1), constant(2)) {
+        (Op::MatMul | Op::Gemm { .. } | Op::Linear { .. }, Some(([rows, columns], all)), _) => {
+            let matrix = Matrix::of_constant(all, (*rows, *columns), is_turned, precision)?;
+            Ok(Some(vec![matrix]))
+        }
+        (Op::SegmentMatmul, _, Some(([kinds, k, n], all))) => {
+            let each = (0..*kinds).map(|kind| &all[kind * k * n..(kind + 1) * k * n]);
+            let pack = |all| Matrix::of_constant(all, (*k, *n), false, precision);
+            Ok(Some(each.map(pack).collect::<Result<_, _>>()?))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The one matrix that was packed before, or one that is packed now.
+fn matrix_of<'a>(
+    packed: &'a [Matrix],
+    view: &View<'_>,
+    is_turned: bool,
+    made: &'a mut Option<Matrix>,
+) -> Result<&'a Matrix, KernelError> {
+    match packed.first() {
+        Some(matrix) => Ok(matrix),
+        None => {
+            let dims = (view.dims[0], view.dims[1]);
+            Ok(made.insert(Matrix::pack(view.f32(), dims, is_turned)?))
+        }
+    }
+}
+
+pub(super) fn linear(
+    kernels: GraphKernels,
+    packed: &[Matrix],
+    inputs: &[View<'_>],
+    is_rectified: bool,
+    out: &mut ViewMut<'_>,
+    context: &Context,
+) -> Result<(), KernelError> {
+    let mut made = None;
+    let matrix = matrix_of(packed, &inputs[1], false, &mut made)?;
+    let layer = Layer { matrix, bias: inputs.get(2).map(View::f32), is_rectified };
+    layer.run(kernels, &inputs[0], out.f32(), context)
+}
+
+pub(super) fn mat_mul(
+    kernels: GraphKernels,
+    packed: &[Matrix],
+    inputs: &[View<'_>],
+    out: &mut ViewMut<'_>,
+    context: &Context,
+) -> Result<(), KernelError> {
+    let (one, other) = (&inputs[0], &inputs[1]);
+    let mut made = None;
+    if other.dims.len() == 2 {
+        let matrix = matrix_of(packed, other, false, &mut made)?;
+        let layer = Layer { matrix, bias: None, is_rectified: false };
+        return layer.run(kernels, one, out.f32(), context);
+    }
+    let of_stack = |dims: &[usize]| dims[dims.len() - 2] * dims[dims.len() - 1];
+    let stacks = |dims: &[usize]| dims[..dims.len() - 2].to_vec();
+    let all = stacks(out.dims);
+    let lines = Lines::new(&all, [&stacks(one.dims), &stacks(other.dims)]);
+    let dims = &other.dims[other.dims.len() - 2..];
+    let [rows_len, matrix_len, out_len] = [one.dims, other.dims, out.dims].map(of_stack);
+    let rows = one.f32();
+    for (stack, out) in out.f32().chunks_exact_mut(out_len.max(1)).enumerate() {
+        let [row, column] = lines.parts(stack, 1).map(|part| part.start);
+        let elements = &other.f32()[column * matrix_len..(column + 1) * matrix_len];
+        let matrix = &Matrix::pack(elements, (dims[0], dims[1]), false)?;
+        let rows = Data::F32(&rows[row * rows_len..(row + 1) * rows_len]);
+        let rows = View { dims: &one.dims[one.dims.len() - 2..], data: rows };
+        Layer { matrix, bias: None, is_rectified: false }.run(kernels, &rows, out, context)?;
+    }
+    Ok(())
+}
+
+pub(super) fn gemm(
+    kernels: GraphKernels,
+    packed: &[Matrix],
+    (op, inputs): (&Op, &[View<'_>]),
+    out: &mut ViewMut<'_>,
+    context: &Context,
+) -> Result<(), KernelError> {
+    let Op::Gemm { alpha, beta, trans_a, trans_b } = op else {
+        return Err(KernelError::NotServed(op.name()));
+    };
+    let mut made = None;
+    let matrix = matrix_of(packed, &inputs[1], *trans_b, &mut made)?;
+    let mut rows = inputs[0];
+    let turned: Vec<f32>;
+    if *trans_a {
+        let (depth, count) = (rows.dims[0], rows.dims[1]);
+        let from = rows.f32();
+        turned = (0..from.len()).map(|at| from[at % depth * count + at / depth]).collect();
+        rows.data = Data::F32(&turned);
+    }
+    let added = inputs.get(2);
+    let of_columns = |view: &&View<'_>| {
+        let is_row = view.dims.iter().rev().skip(1).all(|len| *len == 1);
+        is_row && view.dims.last() == Some(&out.dims[1])
+    };
+    let bias = added.filter(of_columns).filter(|_| *alpha == 1.0 && *beta == 1.0);
+    let layer = Layer { matrix, bias: bias.map(View::f32), is_rectified: false };
+    let dims = out.dims;
+    let to = out.f32();
+    layer.run(kernels, &rows, to, context)?;
+    if *alpha != 1.0 {
+        to.iter_mut().for_each(|to| *to *= alpha);
+    }
+    if let Some(added) = added.filter(|_| bias.is_none() && !to.is_empty()) {
+        let lines = Lines::new(dims, [added.dims]);
+        for (line, to) in to.chunks_mut(lines.len).enumerate() {
+            let [part] = lines.parts(line * lines.len, to.len());
+            let added = added.f32()[part].iter().cycle();
+            to.iter_mut().zip(added).for_each(|(to, added)| *to += beta * added);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn segment_matmul(
+    kernels: GraphKernels,
+    packed: &[Matrix],
+    inputs: &[View<'_>],
+    out: &mut ViewMut<'_>,
+    context: &Context,
+) -> Result<(), KernelError> {
+    let (rows, kinds, dims) = (inputs[0].f32(), inputs[1].i64(), inputs[2].dims);
+    let (len, k, n) = (dims[0], dims[1], dims[2]);
+    let is_kind = |kind: &i64| usize::try_from(*kind).is_ok_and(|kind| kind < len);
+    if let Some(place) = kinds.iter().position(|kind| !is_kind(kind)) {
+        return Err(KernelError::Index { index: kinds[place], place, len });
+    }
+    let to = out.f32();
+    if to.is_empty() {
+        return Ok(());
+    }
+    let runs = |kinds: &[i64], rows: &[f32], to: &mut [f32]| {
+        let mut first = 0;
+        for run in kinds.chunk_by(|one, other| one == other) {
+            let kind = run[0] as usize;
+            let of_kind = &inputs[2].f32()[kind * k * n..(kind + 1) * k * n];
+            let dims = [run.len(), k];
+            let end = first + run.len();
+            let rows = View { dims: &dims, data: Data::F32(&rows[first * k..end * k]) };
+            let made;
+            let matrix = match packed.get(kind) {
+                Some(matrix) => matrix,
+                None => {
+                    made = Matrix::pack(of_kind, (k, n), false)?;
+                    &made
+                }
+            };
+            let layer = Layer { matrix, bias: None, is_rectified: false };
+            layer.run(kernels, &rows, &mut to[first * n..end * n], context)?;
+            first = end;
+        }
+        Ok(())
+    };
+    if kinds.is_sorted() {
+        return runs(kinds, rows, to);
+    }
+    let mut order: Vec<usize> = (0..kinds.len()).collect();
+    order.sort_by_key(|place| kinds[*place]);
+    let sorted: Vec<i64> = order.iter().map(|place| kinds[*place]).collect();
+    let mut moved = Vec::with_capacity(rows.len());
+    order.iter().for_each(|place| moved.extend_from_slice(&rows[place * k..(place + 1) * k]));
+    let mut found = vec![0.0; to.len()];
+    runs(&sorted, &moved, &mut found)?;
+    for (place, row) in order.iter().zip(found.chunks_exact(n)) {
+        to[place * n..(place + 1) * n].copy_from_slice(row);
+    }
+    Ok(())
+}

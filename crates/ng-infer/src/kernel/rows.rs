@@ -1,0 +1,74 @@
+//! [`TableRows`]: a tensor whose rows lie in a larger table.
+//!
+//! Rows of features are picked from a table that stays in memory. A kernel that only adds them up
+//! reads them there, and no copy is made.
+
+use ng_simd::{Aggregation, EdgeLists, GraphKernels, Reduction, Rows};
+use rayon::prelude::*;
+
+use super::context::Context;
+use super::error::{KernelError, misfit};
+
+/// Rows that one thread copies before the next is worth its start.
+const ROWS_MIN: usize = 256;
+
+/// Rows of F32 in a table, which may hold them in a narrower type. The first dimension of the
+/// tensor is the number of rows, and the others are those of a row.
+#[derive(Clone, Copy, Debug)]
+pub struct TableRows<'a> {
+    /// The table.
+    pub table: Rows<'a>,
+    /// How many rows the table has.
+    pub len: usize,
+    /// The row of the table that each row of the tensor is.
+    pub rows: &'a [u32],
+}
+
+impl TableRows<'_> {
+    /// Copies the rows, which have `width` elements each, to `out`. Every NaN becomes [`f32::NAN`].
+    ///
+    /// # Errors
+    ///
+    /// A row is not in the table, or lengths do not fit.
+    pub fn copy_to(
+        &self,
+        width: usize,
+        out: &mut [f32],
+        context: &Context,
+    ) -> Result<(), KernelError> {
+        if width == 0 || out.len() != self.rows.len() * width {
+            let (rows, found) = (self.rows.len(), out.len());
+            let problem = format!("{rows} rows of {width} elements do not fill {found}");
+            return if found == 0 { Ok(()) } else { Err(KernelError::Misfit(problem)) };
+        }
+        self.check()?;
+        let each = self.rows.len().div_ceil(context.threads() * 4).max(ROWS_MIN);
+        let copy = |(out, rows): (&mut [f32], &[u32])| self.copy_part(rows, width, out);
+        match context.pool().filter(|_| self.rows.len() > each) {
+            None => copy((out, self.rows)),
+            Some(pool) => pool.install(|| {
+                out.par_chunks_mut(each * width).zip(self.rows.par_chunks(each)).try_for_each(copy)
+            }),
+        }
+    }
+
+    /// That all rows are in the table.
+    pub(super) fn check(&self) -> Result<(), KernelError> {
+        let is_outside = |row: &u32| *row as usize >= self.len;
+        match self.rows.iter().position(is_outside) {
+            None => Ok(()),
+            Some(place) => {
+                Err(KernelError::Index { index: self.rows[place].into(), place, len: self.len })
+            }
+        }
+    }
+
+    /// A list of one row each, whose largest value is the value itself.
+    fn copy_part(&self, rows: &[u32], width: usize, out: &mut [f32]) -> Result<(), KernelError> {
+        let offsets: Vec<u32> = (0..=rows.len() as u32).collect();
+        let lists = EdgeLists::new(&offsets, rows, self.len).map_err(misfit)?;
+        let how = Reduction::Max;
+        let job = Aggregation { lists, rows: self.table, width, weights: None, how };
+        GraphKernels::best().aggregate(&job, 0..rows.len(), out).map_err(misfit)
+    }
+}

@@ -1,0 +1,110 @@
+//! What a run is given: inputs by name, and the hops of its batch.
+
+use std::collections::HashMap;
+
+use crate::dfg::{Dim, TensorType};
+use crate::kernel::{Data, View};
+use crate::run::error::RunError;
+
+/// An input of the user's graph.
+#[derive(Clone, Debug)]
+pub(super) struct PlanInput {
+    pub name: String,
+    pub wanted: Option<TensorType>,
+}
+
+/// The inputs in the order of the plan.
+pub(super) fn in_order<'a>(
+    wanted: &[PlanInput],
+    given: &[(&str, View<'a>)],
+) -> Result<Vec<View<'a>>, RunError> {
+    for (name, _) in given {
+        if !wanted.iter().any(|input| input.name == *name) {
+            return Err(RunError::UnknownInput { name: (*name).to_owned() });
+        }
+    }
+    let mut lengths = HashMap::new();
+    let mut views = Vec::with_capacity(wanted.len());
+    for PlanInput { name, wanted, .. } in wanted {
+        let found = given.iter().find(|(given, _)| given == name);
+        let view = found.ok_or_else(|| RunError::MissingInput { name: name.clone() })?.1;
+        let wrong = |problem| RunError::WrongInput { name: name.clone(), problem };
+        is_whole(&view).map_err(wrong)?;
+        if let Some(wanted) = wanted {
+            fits(&view, wanted, &mut lengths).map_err(wrong)?;
+        }
+        views.push(view);
+    }
+    Ok(views)
+}
+
+/// Whether there are as many elements as the shape says.
+fn is_whole(view: &View<'_>) -> Result<(), String> {
+    let count = match view.data {
+        Data::Rows(_) if view.dims.is_empty() => return Err("rows without dimensions".to_owned()),
+        Data::Rows(_) => Some(view.dims[0]),
+        _ => view.dims.iter().try_fold(1_usize, |all, dim| all.checked_mul(*dim)),
+    };
+    let found = view.data.len();
+    if count == Some(found) {
+        return Ok(());
+    }
+    Err(format!("a shape of {:?} with {found} elements", view.dims))
+}
+
+/// Whether an input is what the graph wants; the same symbol stands for one length.
+fn fits(
+    view: &View<'_>,
+    wanted: &TensorType,
+    lengths: &mut HashMap<Dim, usize>,
+) -> Result<(), String> {
+    let (dtype, dims) = (view.dtype(), view.dims);
+    if dtype != wanted.dtype {
+        return Err(format!("wanted {}, found {}", wanted.dtype.name(), dtype.name()));
+    }
+    if dims.len() != wanted.shape.len() {
+        return Err(format!("wanted {} dimensions, found {dims:?}", wanted.shape.len()));
+    }
+    for (axis, (dim, found)) in wanted.shape.iter().zip(dims).enumerate() {
+        let (known, meaning) = match dim.number() {
+            Some(number) => (number, String::new()),
+            None => {
+                let known = *lengths.entry(dim.clone()).or_insert(*found);
+                (known as i64, format!(", which is {known}"))
+            }
+        };
+        if known != *found as i64 {
+            return Err(format!("axis {axis} has length {found}; wanted {dim}{meaning}"));
+        }
+    }
+    Ok(())
+}
+
+/// How many nodes there are in each hop of a batch, from the seeds on, by what counts the nodes:
+/// the symbol of the first dimension of their rows.
+pub type Hops<'a> = [(&'a str, &'a [usize])];
+
+/// Checks hops: `nodes` are the symbols that there may be, with the number of all nodes.
+pub(super) fn check_hops(hops: &Hops<'_>, nodes: &[(&str, usize)]) -> Result<(), RunError> {
+    for (at, (name, counts)) in hops.iter().enumerate() {
+        let wrong = |problem| Err(RunError::Hops { nodes: (*name).to_owned(), problem });
+        if hops[..at].iter().any(|(known, _)| known == name) {
+            return wrong("are given twice".to_owned());
+        }
+        let Some((_, all)) = nodes.iter().find(|(known, _)| known == name) else {
+            let known: Vec<&str> = nodes.iter().map(|(name, _)| *name).collect();
+            return wrong(format!("the graph counts {known:?}"));
+        };
+        let sum = counts.iter().try_fold(0_usize, |sum, count| sum.checked_add(*count));
+        if sum != Some(*all) {
+            return wrong(format!("{counts:?} are not all of the {all} nodes"));
+        }
+    }
+    Ok(())
+}
+
+/// How many nodes there are up to a hop.
+pub(super) fn up_to(hops: &Hops<'_>, nodes: &str, hop: usize, all: usize) -> usize {
+    let counts = hops.iter().find(|(name, _)| *name == nodes).map(|(_, counts)| *counts);
+    counts.map_or(all, |counts| counts.iter().take(hop.saturating_add(1)).sum())
+}

@@ -1,0 +1,125 @@
+//! Linear layers: products with weights, and what is done to them.
+//!
+//! What must not live here: fusion along edges, which depends on the rows that are computed.
+
+use super::draft::{Draft, Rewrite};
+use crate::dfg::{Binary, Constant, DfgError, Elements, Node, Op, Unary, Value};
+
+/// The graph with `Linear` in place of what it is made of.
+pub(super) fn linear_layers(draft: &Draft) -> Result<Draft, DfgError> {
+    let needed = draft.needed();
+    let mut uses = vec![0_usize; draft.dfg.values().count()];
+    let taken = needed.iter().flat_map(|at| &draft.dfg.nodes()[*at].inputs);
+    taken.for_each(|value| uses[value.0] += 1);
+    draft.dfg.outputs().iter().for_each(|(_, value)| uses[value.0] += 1);
+    let mut fuse = Fuse { draft, uses, to: Rewrite::new(draft)? };
+    for at in needed {
+        fuse.to.work_of(&[at]);
+        let node = &draft.dfg.nodes()[at];
+        let made = match &node.op {
+            Op::MatMul | Op::Gemm { .. } => fuse.product(node)?,
+            Op::Binary(Binary::Add) => fuse.bias(at)?,
+            Op::Unary(Unary::Relu) => fuse.relu(at)?,
+            _ => None,
+        };
+        match made {
+            Some(made) => fuse.to.set(node.outputs[0], made),
+            None => fuse.to.copy(at)?,
+        }
+    }
+    fuse.to.finish()
+}
+
+struct Fuse<'a> {
+    draft: &'a Draft,
+    uses: Vec<usize>,
+    to: Rewrite<'a>,
+}
+
+impl Fuse<'_> {
+    /// The constant that a value has become, in `dims` dimensions.
+    fn tensor(&self, value: Value, dims: usize) -> Option<&Constant> {
+        self.to.made().constant(value).filter(|tensor| tensor.dims().len() == dims)
+    }
+
+    /// A product with a matrix of the model.
+    fn product(&mut self, node: &Node) -> Result<Option<Value>, DfgError> {
+        let (rows, mut weight) = (self.to.value(node.inputs[0])?, self.to.value(node.inputs[1])?);
+        if self.tensor(weight, 2).is_none() {
+            return Ok(None);
+        }
+        let (is_plain, is_turned) = match node.op {
+            Op::Gemm { alpha, beta, trans_a, trans_b } => {
+                (alpha == 1.0 && beta == 1.0 && !trans_a, trans_b)
+            }
+            _ => (true, false),
+        };
+        if !is_plain {
+            return Ok(None);
+        }
+        let mut inputs = vec![rows];
+        if is_turned {
+            weight = self.to.one(Op::Transpose { perm: None }, &[weight])?;
+        }
+        inputs.push(weight);
+        if let Some(bias) = node.inputs.get(2) {
+            let bias = self.to.value(*bias)?;
+            let Some(bias) = self.bias_of(bias, weight)? else { return Ok(None) };
+            inputs.push(bias);
+        }
+        self.to.one(Op::Linear { relu: false }, &inputs).map(Some)
+    }
+
+    /// A constant as the bias of a weight, if it is one.
+    fn bias_of(&mut self, bias: Value, weight: Value) -> Result<Option<Value>, DfgError> {
+        let Some(width) = self.tensor(weight, 2).map(|weight| weight.dims()[1]) else {
+            return Ok(None);
+        };
+        let Some(tensor) = self.to.made().constant(bias) else { return Ok(None) };
+        let is_f32 = matches!(tensor.elements(), Elements::F32(_));
+        match tensor.dims() {
+            [len] if is_f32 && *len == width => Ok(Some(bias)),
+            [1, len] if is_f32 && *len == width => {
+                let shape = self.to.list(&[-1])?;
+                self.to.one(Op::Reshape { allow_zero: false }, &[bias, shape]).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The linear layer that a value has become, if nobody else takes the value: what it gives and
+    /// what it takes.
+    fn linear(&mut self, value: Value) -> Result<Option<(Value, Vec<Value>)>, DfgError> {
+        let made = self.to.value(value)?;
+        let is_alone = self.uses[value.0] == 1;
+        let linear = self.to.made().maker(made);
+        let linear = linear.filter(|made| is_alone && made.op == Op::Linear { relu: false });
+        Ok(linear.map(|linear| (made, linear.inputs.clone())))
+    }
+
+    /// A linear layer and a sum with a constant.
+    fn bias(&mut self, at: usize) -> Result<Option<Value>, DfgError> {
+        let node = &self.draft.dfg.nodes()[at];
+        let [one, other] = node.inputs[..] else { return Ok(None) };
+        for (product, bias) in [(one, other), (other, one)] {
+            let Some((made, mut inputs)) = self.linear(product)? else { continue };
+            let bias = self.to.value(bias)?;
+            if inputs.len() > 2 {
+                continue;
+            }
+            let Some(bias) = self.bias_of(bias, inputs[1])? else { continue };
+            inputs.push(bias);
+            self.to.work_on(made, at);
+            return self.to.one(Op::Linear { relu: false }, &inputs).map(Some);
+        }
+        Ok(None)
+    }
+
+    /// A linear layer whose numbers below 0 become 0.
+    fn relu(&mut self, at: usize) -> Result<Option<Value>, DfgError> {
+        let node = &self.draft.dfg.nodes()[at];
+        let Some((made, inputs)) = self.linear(node.inputs[0])? else { return Ok(None) };
+        self.to.work_on(made, at);
+        self.to.one(Op::Linear { relu: true }, &inputs).map(Some)
+    }
+}

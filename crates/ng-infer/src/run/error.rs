@@ -1,0 +1,68 @@
+//! Why a graph does not run.
+
+use thiserror::Error;
+
+use crate::dfg::DfgError;
+use crate::kernel::KernelError;
+
+/// Why a run cannot begin, or ended.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum RunError {
+    /// The graph cannot run, whatever the batch.
+    #[error(transparent)]
+    Graph(#[from] DfgError),
+    /// The hops of a batch do not fit.
+    #[error("hops of {nodes:?}: {problem}")]
+    Hops {
+        /// What counts the nodes.
+        nodes: String,
+        /// What does not fit.
+        problem: String,
+    },
+    /// An input of the graph was not given.
+    #[error("input {name:?} is missing")]
+    MissingInput {
+        /// Its name.
+        name: String,
+    },
+    /// Something was given that is not an input of the graph.
+    #[error("the graph has no input {name:?}")]
+    UnknownInput {
+        /// Its name.
+        name: String,
+    },
+    /// An input has another type or shape than the graph wants.
+    #[error("input {name:?}: {problem}")]
+    WrongInput {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// No device has a kernel for an operation.
+    #[error("{node}: no device has a kernel for {op}")]
+    NoKernel {
+        /// Which node.
+        node: String,
+        /// Its operation.
+        op: String,
+    },
+    /// A kernel cannot do what it was given.
+    #[error("{node}: {op}: {source}")]
+    Kernel {
+        /// Which node.
+        node: String,
+        /// Its operation.
+        op: String,
+        /// Why.
+        source: KernelError,
+    },
+    /// Memory is not there.
+    #[error("{node}: no memory for a result of shape {dims:?}")]
+    Memory {
+        /// Which node.
+        node: String,
+        /// The shape.
+        dims: Vec<usize>,
+    },
+}
