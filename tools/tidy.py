@@ -31,6 +31,7 @@ LAYERS = [
     "ng-import",
     "ng-sample",
     "ng-infer",
+    "ng-engine",
     "ng-ssdsim",
     "ng-plugin-host",
     "ng-python",

@@ -19,6 +19,7 @@ from neargraph.exceptions import *  # noqa: F403
 if TYPE_CHECKING:
     from neargraph.dfg import Dfg
     from neargraph.dtypes import SparseRows
+    from neargraph.engine import Engine
     from neargraph.loader.cluster import ClusterLoader
     from neargraph.loader.minibatch import MiniBatch
     from neargraph.loader.neighbor import NeighborLoader
@@ -35,6 +36,7 @@ _LAZY = {
     "Batch": "neargraph.update.batch",
     "ClusterLoader": "neargraph.loader.cluster",
     "Dfg": "neargraph.dfg",
+    "Engine": "neargraph.engine",
     "MiniBatch": "neargraph.loader.minibatch",
     "NeighborLoader": "neargraph.loader.neighbor",
     "NeighborSampler": "neargraph.loader.sampler",
@@ -54,6 +56,7 @@ __all__ = [
     "Batch",
     "ClusterLoader",
     "Dfg",
+    "Engine",
     "MiniBatch",
     "NeighborLoader",
     "NeighborSampler",

@@ -32,7 +32,7 @@ class Dfg:
     """
 
     def __init__(self, core: _core.Dfg) -> None:
-        self._core = core
+        self.core = core
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "Dfg":
@@ -59,17 +59,17 @@ class Dfg:
 
     def text(self) -> str:
         """The graph in HolisticGNN's text form. Weights become inputs."""
-        return self._core.text()
+        return self.core.text()
 
     @property
     def inputs(self) -> dict[str, tuple[str, list[str]] | None]:
         """For each input its dtype and shape, where counts have names; None if it may be any."""
-        return dict(self._core.inputs())
+        return dict(self.core.inputs())
 
     @property
     def outputs(self) -> list[str]:
         """Names of the outputs."""
-        return self._core.outputs()
+        return self.core.outputs()
 
     def check(self) -> None:
         """Checks the types and shapes of all operations.
@@ -77,7 +77,7 @@ class Dfg:
         Raises:
             InvalidModel: Names the node, or an input that has no type.
         """
-        self._core.check()
+        self.core.check()
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """What the graph gives.
@@ -94,6 +94,6 @@ class Dfg:
         for name, array in arrays.items():
             if np.ndim(inputs[name]) == 0:
                 arrays[name] = array.reshape(())
-        found = self._core.run(arrays)
+        found = self.core.run(arrays)
         named = zip(self.outputs, found, strict=True)
         return {name: flat.reshape(dims) for name, (dims, flat) in named}

@@ -15,7 +15,7 @@ from torch_geometric import nn as gnn  # noqa: E402
 
 import neargraph as ng  # noqa: E402
 from neargraph.modelfile.comparing import BOUND  # noqa: E402
-from neargraph.modelfile.sampling import schema_sha256  # noqa: E402
+from neargraph.modelfile.sampling import schema_parts, schema_sha256  # noqa: E402
 
 
 def said_by(path):
@@ -32,6 +32,7 @@ def test_our_own_models_are_exported_from_a_store(name, homo, tmp_path):
     assert done.largest_difference <= BOUND
     assert said_by(tmp_path / "model") == {
         "neargraph.fanouts": [5, 3],
+        "neargraph.schema": schema_parts(homo.schema),
         "neargraph.schema_sha256": schema_sha256(homo.schema),
         "neargraph.neargraph_version": ng.__version__,
     }

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 
+use ng_engine::ModelFile;
 use ng_infer::dfg::{Constant, Dfg as Graph, Elements};
 use ng_infer::kernel::Context;
 use ng_infer::onnx::{ExternalFiles, Model, Range};
@@ -19,7 +21,13 @@ type Shown = (String, Vec<String>);
 
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Dfg {
-    graph: Graph,
+    pub model: ModelFile,
+}
+
+impl Dfg {
+    fn of(graph: Graph) -> Self {
+        Self { model: ModelFile { graph: Arc::new(graph), metadata: Vec::new() } }
+    }
 }
 
 fn invalid(error: impl std::fmt::Display) -> PyErr {
@@ -49,17 +57,23 @@ impl Dfg {
             let len = |name: &str| Ok(file(name)?.len() as u64);
             let mut external = ExternalFiles::new(&model, len, read).map_err(invalid)?;
             let mut bytes = |tensor: &_| external.bytes(tensor).map(|bytes| bytes.into_owned());
-            Ok(Self { graph: Graph::from_onnx(&model, &mut bytes).map_err(invalid)? })
+            let graph = Graph::from_onnx(&model, &mut bytes).map_err(invalid)?;
+            Ok(Self { model: ModelFile { metadata: model.metadata, graph: Arc::new(graph) } })
         })
     }
 
     #[staticmethod]
     fn from_text(text: &str) -> PyResult<Self> {
-        Ok(Self { graph: Graph::from_text(text).map_err(invalid)? })
+        Ok(Self::of(Graph::from_text(text).map_err(invalid)?))
+    }
+
+    /// Keys and values of the model file.
+    fn metadata(&self) -> Vec<(String, String)> {
+        self.model.metadata.clone()
     }
 
     fn text(&self) -> String {
-        self.graph.text()
+        self.model.graph.text()
     }
 
     /// Names of the inputs, with what each has to be.
@@ -69,19 +83,19 @@ impl Dfg {
                 let dims = wanted.shape.iter().map(ToString::to_string).collect();
                 (wanted.dtype.name().to_owned(), dims)
             });
-            (self.graph.name(value).to_owned(), wanted)
+            (self.model.graph.name(value).to_owned(), wanted)
         };
-        self.graph.inputs().map(shown).collect()
+        self.model.graph.inputs().map(shown).collect()
     }
 
     /// Names of the outputs.
     fn outputs(&self) -> Vec<String> {
-        self.graph.outputs().iter().map(|(name, _)| name.clone()).collect()
+        self.model.graph.outputs().iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// Checks types and shapes; raises if the inputs have no types.
     fn check(&self) -> PyResult<()> {
-        self.graph.check(&[]).map(drop).map_err(invalid)
+        self.model.graph.check(&[]).map(drop).map_err(invalid)
     }
 
     /// What the graph gives: shapes, and elements as flat arrays.
@@ -92,8 +106,8 @@ impl Dfg {
     ) -> PyResult<Vec<(Vec<usize>, Bound<'py, PyAny>)>> {
         let tensors = inputs.iter().map(|(name, array)| Ok((name.as_str(), tensor(name, array)?)));
         let tensors = tensors.collect::<PyResult<Vec<_>>>()?;
-        let found =
-            py.detach(|| run(&self.graph, &Devices::default(), &tensors, &Context::default()));
+        let found = py
+            .detach(|| run(&self.model.graph, &Devices::default(), &tensors, &Context::default()));
         let found = found.map_err(invalid)?;
         found.into_iter().map(|tensor| flat(py, &tensor)).collect()
     }

@@ -40,6 +40,7 @@ pub use compiled::{
 };
 pub use draw::{METHODS, Method, MethodRow, Needs, Source};
 pub use error::SampleError;
+pub use hops::HearNodes;
 pub use hops::streaming::{Engine, StreamingStats};
 pub use ids::Ids;
 pub use loader::{Epochs, Loader, Pipeline, Run, Way};

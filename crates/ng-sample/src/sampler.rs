@@ -17,7 +17,7 @@ use crate::columns::Columns;
 use crate::compact::CompactSample;
 use crate::direct::Direct;
 use crate::hops::streaming::{self, Engine, StreamingStats};
-use crate::hops::{Ends, Hops};
+use crate::hops::{Ends, HearNodes, Hops};
 use crate::{ColumnSpec, HotSet, MiniBatch, SampleError, SampleSpec};
 
 /// Samples mini-batches from one snapshot.
@@ -370,6 +370,11 @@ impl Sampler {
         &self.ends
     }
 
+    /// How many hops a batch has.
+    pub fn hops(&self) -> usize {
+        self.spec.fanouts.hops()
+    }
+
     /// What is sampled.
     pub(crate) fn spec(&self) -> &SampleSpec {
         &self.spec
@@ -402,6 +407,22 @@ impl Sampler {
         self.sample_compact_admitted(seeds, stream, scratch, &admit)
     }
 
+    /// As [`Sampler::sample_compact`]; `hear` is told of the nodes that each hop has added, seeds
+    /// first, before the next hop is drawn, so that their rows can be on their way meanwhile.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample_compact`].
+    pub fn sample_hearing(
+        &self,
+        seeds: &[(NodeTypeId, &[NodeId])],
+        stream: u64,
+        scratch: &mut SampleScratch,
+        hear: &mut HearNodes<'_>,
+    ) -> Result<CompactSample, SampleError> {
+        let admit = |_: Stage, bytes: u64| self.snapshot.reserve(bytes).map_err(SampleError::from);
+        self.sample_into((seeds, stream), scratch, Some(hear), &admit)
+    }
+
     pub(crate) fn sample_compact_admitted(
         &self,
         seeds: &[(NodeTypeId, &[NodeId])],
@@ -409,14 +430,24 @@ impl Sampler {
         scratch: &mut SampleScratch,
         admit: &Admit<'_>,
     ) -> Result<CompactSample, SampleError> {
+        self.sample_into((seeds, stream), scratch, None, admit)
+    }
+
+    fn sample_into(
+        &self,
+        (seeds, stream): (&[(NodeTypeId, &[NodeId])], u64),
+        scratch: &mut SampleScratch,
+        hear: Option<&mut HearNodes<'_>>,
+        admit: &Admit<'_>,
+    ) -> Result<CompactSample, SampleError> {
         let SampleScratch { narrow, wide, held } = scratch;
         self.clock.time(Work::Sample, admit, |admit| {
             let borrowing = self.with_held_topologies();
             let sampler = borrowing.as_ref().unwrap_or(self);
             let sample = if self.ids_are_narrow {
-                sampler.sample_hops(seeds, stream, (narrow, held), admit)
+                sampler.sample_hops((seeds, stream), (narrow, held), hear, admit)
             } else {
-                sampler.sample_hops(seeds, stream, (wide, held), admit)
+                sampler.sample_hops((seeds, stream), (wide, held), hear, admit)
             }?;
             if self.borrows {
                 sampler.count_lists(&sample);

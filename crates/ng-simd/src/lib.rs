@@ -22,6 +22,7 @@
 //! cannot hold becomes an infinity on reading: it is the caller who chose the type.
 
 mod aggregate;
+mod bytes;
 mod copy;
 mod decode;
 mod dispatch;
@@ -40,6 +41,7 @@ mod select;
 mod x86;
 
 pub use aggregate::{Aggregation, Reduction, Rows};
+pub use bytes::f32_bytes_mut;
 pub use copy::{copy_streaming, finish_streaming, prefetch, prefetch_at};
 pub use decode::{DecodeError, RowDecoder};
 pub use dispatch::Path;

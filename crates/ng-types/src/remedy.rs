@@ -46,6 +46,8 @@ pub enum ErrorKind {
     StorePoisoned,
     /// Compiled files were made from other data or settings.
     CompiledMismatch,
+    /// A model is not valid, or does not fit what it is run on.
+    InvalidModel,
     /// Compiled files have another version of the format.
     CompiledOutdated,
     /// The input or the target of an import is bad.

@@ -67,7 +67,7 @@ def _example(model: nn.Module, store: Reader, fanouts: Any, seeds: int) -> tuple
 
 
 def described(store: Reader, fanouts: Any) -> dict[str, Any]:
-    """What a file says of its store: fanouts, hash of the schema, version of neargraph.
+    """What a file says of its store: fanouts, schema and its hash, version of neargraph.
 
     Example:
         >>> described(store, [25, 10])["fanouts"]                       # doctest: +SKIP
@@ -75,6 +75,7 @@ def described(store: Reader, fanouts: Any) -> dict[str, Any]:
     """
     return {
         "fanouts": by_name(fanouts),
+        "schema": schema_parts(store.schema),
         "schema_sha256": schema_sha256(store.schema),
         "neargraph_version": __version__,
     }
@@ -89,10 +90,16 @@ def by_name(fanouts: Any) -> Any:
 
 def schema_sha256(schema: Schema) -> str:
     """Digest of types and of their tensors' names, dtypes and row shapes, but not of counts."""
+    text = json.dumps(schema_parts(schema), separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def schema_parts(schema: Schema) -> dict[str, Any]:
+    """Types and their tensors as lists: [name, tensors] of nodes, [triple, tensors] of edges; each
+    tensor is [name, dtype, shape of a row]."""
     nodes = [[one.name, _tensors(one.tensors)] for one in schema.node_types]
     edges = [[list(one.triple), _tensors(one.tensors)] for one in schema.edge_types]
-    text = json.dumps({"nodes": nodes, "edges": edges}, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return {"nodes": nodes, "edges": edges}
 
 
 def _tensors(tensors: tuple[TensorMeta, ...]) -> list[list[Any]]:

@@ -118,6 +118,11 @@ impl Constant {
         &self.dims
     }
 
+    /// The elements, for their memory to be used again; `None` where a copy shares them.
+    pub fn into_elements(self) -> Option<Elements> {
+        Arc::into_inner(self.elements)
+    }
+
     /// The elements in row-major order.
     pub fn elements(&self) -> &Elements {
         &self.elements

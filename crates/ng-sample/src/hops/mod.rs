@@ -14,6 +14,7 @@ use ng_types::canary::planted;
 use ng_types::{EdgeTypeId, MemoryUser, NodeId, NodeTypeId};
 
 use self::streaming::{Engine, Extent, Lists};
+pub use self::subgraph::HearNodes;
 pub(crate) use self::subgraph::{Edges, Ends, Expanding, Hops, Step, append, num_bytes};
 use crate::admission::{Admit, Growing, Stage};
 use crate::compact::CompactSample;
@@ -25,9 +26,9 @@ use crate::{SampleError, Sampler};
 impl Sampler {
     pub(crate) fn sample_hops<I: Id>(
         &self,
-        seeds: &[(NodeTypeId, &[NodeId])],
-        stream: u64,
+        (seeds, stream): (&[(NodeTypeId, &[NodeId])], u64),
         (hops, held): (&mut Hops<I>, &mut Growing),
+        mut hear: Option<&mut HearNodes<'_>>,
         admit: &Admit<'_>,
     ) -> Result<CompactSample, SampleError> {
         let catalog = self.snapshot().catalog();
@@ -50,7 +51,13 @@ impl Sampler {
         let key = BatchKey::new(self.spec().seed ^ budget_state, stream);
         let mut early = self.read_early(key, seeds, admit)?;
         for hop in 0..self.spec().fanouts.hops() {
+            if let Some(hear) = hear.as_deref_mut() {
+                hops.tell_newest(hop, hear);
+            }
             self.sample_hop((key, hop), early.as_mut(), (hops, held), admit)?;
+        }
+        if let Some(hear) = hear {
+            hops.tell_newest(self.spec().fanouts.hops(), hear);
         }
         if let Some(lists) = early {
             self.streaming.count(&lists);

@@ -7,13 +7,16 @@
 use std::ops::Range;
 
 use ng_store::{Catalog, EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, Expansion};
-use ng_types::NodeId;
+use ng_types::{NodeId, NodeTypeId};
 
 use crate::SampleError;
 use crate::compact::{CompactEdges, CompactNodes};
 use crate::draw::count;
 use crate::ids::{Id, Ids};
 use crate::node_map::NodeMap;
+
+/// Hears which nodes of a type a hop has added; hop 0 are the seeds.
+pub type HearNodes<'a> = dyn FnMut(usize, NodeTypeId, &[NodeId]) + 'a;
 
 /// The edges of one type so far, in columns; a column that the type lacks is empty.
 #[derive(Default)]
@@ -193,6 +196,17 @@ impl<I: Id> Hops<I> {
         {
             *frontier = frontier.end..map.len();
             per_hop.push(frontier.len());
+        }
+    }
+
+    /// Tells of the nodes that `hop`, the last one, added.
+    pub fn tell_newest(&self, hop: usize, hear: &mut HearNodes<'_>) {
+        for (node_type, (map, frontier)) in (0..).zip(self.nodes.iter().zip(&self.frontier)) {
+            if !frontier.is_empty() {
+                let newest = &map.ids()[frontier.clone()];
+                let ids: Vec<NodeId> = newest.iter().map(|id| id.get()).collect();
+                hear(hop, NodeTypeId(node_type), &ids);
+            }
         }
     }
 

@@ -247,6 +247,21 @@ impl Pages {
         file.get()
     }
 
+    /// Reads the page table of a segment into memory, and its pages where they are an index, before
+    /// that pays; whether they are there.
+    pub(crate) fn load_metadata(&self, segment: &Placed, is_index: bool) -> bool {
+        let load = |place: Place| {
+            let blocks = num_blocks(&segment.meta, place);
+            let file = self.metadata.as_ref().and_then(|all| all.file(segment.id, place));
+            let Some(file) = file else { return false };
+            if file.get().is_none() {
+                file.read_bytes.fetch_max(blocks * BLOCK, Ordering::Relaxed);
+            }
+            blocks == 0 || self.resident(segment, place).is_some()
+        };
+        load(Place::Table) && (!is_index || load(Place::Data))
+    }
+
     fn load(&self, segment: &Placed, place: Place, blocks: u64) -> Option<Resident> {
         let mut loaded = Resident::new(blocks)?;
         // A failure is left to whoever needs a block that is not there for it.

@@ -137,6 +137,21 @@ impl Snapshot {
         ids: &[u64],
         out: &mut [u8],
     ) -> Result<GatherStats, ReadError> {
+        let stats = self.gather_uncounted(tensor, ids, out)?;
+        if stats.rows_cached < stats.rows {
+            self.count_rows_read(tensor, stats.rows - stats.rows_cached)?;
+        }
+        Ok(stats)
+    }
+
+    /// As [`Snapshot::gather`], and never brings the store to hold the whole tensor: for those who
+    /// cannot wait for that, and who say by themselves what is in memory.
+    pub(crate) fn gather_uncounted(
+        &self,
+        tensor: TensorRef,
+        ids: &[u64],
+        out: &mut [u8],
+    ) -> Result<GatherStats, ReadError> {
         let inner = &self.inner;
         let (meta, segment, layout) = self.version.tensor(tensor)?;
         meta.check_rows(ids)?;
@@ -159,10 +174,28 @@ impl Snapshot {
             None => reader.gather(&rows, out)?,
         };
         self.count_rows(stats);
-        if table.is_none() && stats.rows_cached < stats.rows {
-            self.count_rows_read(tensor, stats.rows - stats.rows_cached)?;
-        }
         Ok(stats)
+    }
+
+    /// Brings the page tables and indexes that reading lists of `edge_types` and rows of `tensors`
+    /// goes through into memory; whether all of them fit their share of the budget.
+    ///
+    /// # Errors
+    /// [`ReadError::Missing`].
+    pub fn load_metadata(
+        &self,
+        edge_types: &[EdgeTypeId],
+        tensors: &[TensorRef],
+    ) -> Result<bool, ReadError> {
+        let (pages, mut all) = (&self.inner.pages, true);
+        for id in edge_types {
+            let (_, topo, index) = self.version.topology(*id)?;
+            all &= pages.load_metadata(index, true) & pages.load_metadata(topo, false);
+        }
+        for tensor in tensors {
+            all &= pages.load_metadata(self.version.tensor(*tensor)?.1, false);
+        }
+        Ok(all)
     }
 
     /// Reads a whole tensor front to back: `visit(first_row, bytes)` gets whole rows, without

@@ -14,6 +14,9 @@ use crate::page::{Pages, Segment};
 use crate::store::Snapshot;
 use crate::tensor::reader::{GatherStats, TensorReader};
 
+/// Gathers rows as they are stored.
+type Gather = fn(&Snapshot, TensorRef, &[u64], &mut [u8]) -> Result<GatherStats, ReadError>;
+
 impl Snapshot {
     /// The scales of the columns of a tensor, or `None` where its elements are what they are.
     ///
@@ -52,8 +55,34 @@ impl Snapshot {
         rows: &[u64],
         out: &mut [u8],
     ) -> Result<GatherStats, ReadError> {
+        self.decoded(tensor, decoder, rows, out, Self::gather)
+    }
+
+    /// As [`Snapshot::gather_decoded`], and never brings the store to hold the whole tensor: for
+    /// those who cannot wait for that, and who say by themselves what is in memory.
+    ///
+    /// # Errors
+    /// As [`Snapshot::gather`].
+    pub fn gather_once(
+        &self,
+        tensor: TensorRef,
+        decoder: &RowDecoder,
+        rows: &[u64],
+        out: &mut [u8],
+    ) -> Result<GatherStats, ReadError> {
+        self.decoded(tensor, decoder, rows, out, Self::gather_uncounted)
+    }
+
+    fn decoded(
+        &self,
+        tensor: TensorRef,
+        decoder: &RowDecoder,
+        rows: &[u64],
+        out: &mut [u8],
+        gather: Gather,
+    ) -> Result<GatherStats, ReadError> {
         if decoder.is_copy() {
-            return self.gather(tensor, rows, out);
+            return gather(self, tensor, rows, out);
         }
         let expected = rows.len().saturating_mul(decoder.out_bytes());
         if out.len() != expected {
@@ -65,12 +94,12 @@ impl Snapshot {
         let stored_bytes = rows.len() * decoder.stored_bytes();
         if stored_bytes > out.len() {
             let mut stored = vec![0; stored_bytes];
-            let stats = self.gather(tensor, rows, &mut stored)?;
+            let stats = gather(self, tensor, rows, &mut stored)?;
             decoder.decode_rows(&stored, out);
             return Ok(stats);
         }
         let start = out.len() - stored_bytes;
-        let stats = self.gather(tensor, rows, &mut out[start..])?;
+        let stats = gather(self, tensor, rows, &mut out[start..])?;
         decoder.decode_in_place(out);
         Ok(stats)
     }

@@ -52,6 +52,22 @@ pub(crate) struct HubEntry {
     pub arrival: usize,
 }
 
+/// What is read for a request: the page of some short lists, or entries in one block of long ones.
+enum Part<'a> {
+    Short(&'a Hit),
+    Long(&'a [HubEntry]),
+}
+
+impl Part<'_> {
+    /// The first block of it.
+    fn block(&self, blocks_per_page: u64) -> u64 {
+        match self {
+            Self::Short(hit) => hit.record.page.saturating_mul(blocks_per_page),
+            Self::Long(entries) => entries.first().map_or(0, |entry| entry.block),
+        }
+    }
+}
+
 /// Entries in order of arrival, and where each destination's are.
 pub(crate) struct Arrivals {
     pub layout: EntryLayout,
@@ -81,8 +97,7 @@ impl TopologyReader<'_> {
         }
         let mut arrivals = self.arrivals(destinations.len());
         let lists = self.locate(&wanted)?;
-        self.read_l_pages(&lists, draw, &mut arrivals)?;
-        self.read_h_pages(&lists, draw, &mut arrivals)?;
+        self.read_pages(&lists, draw, &mut arrivals)?;
         arrivals.into_request_order(out);
         Ok(())
     }
@@ -152,39 +167,9 @@ impl TopologyReader<'_> {
         Ok((pick(true), pick(false)))
     }
 
-    fn read_l_pages(
-        &self,
-        lists: &Lists,
-        draw: &mut Draw<'_>,
-        arrivals: &mut Arrivals,
-    ) -> Result<(), ReadError> {
-        let Lists { short: wanted, short_hits: hits, .. } = lists;
-        let blocks_per_page = self.topo.blocks_per_page();
-        let firsts: Vec<u64> =
-            hits.iter().map(|hit| hit.record.page.saturating_mul(blocks_per_page)).collect();
-        let mut visit = |index: usize, bytes: &[u8]| {
-            let hit = &hits[index];
-            let wrong = |damage: Damage| self.topo.damaged(hit.record.page, &damage);
-            let page = self.l_page(bytes).map_err(wrong)?;
-            for w in &wanted[hit.keys.clone()] {
-                let list = page.list(w.node).map_err(wrong)?;
-                arrivals.take_list(*w, list, draw, wrong)?;
-            }
-            Ok(())
-        };
-        self.pages.fetch(self.topo, &firsts, blocks_per_page as usize, &mut visit)?;
-        for w in lists.without_page() {
-            arrivals.take_list(*w, &[], draw, |damage| self.topo.damaged(0, &damage))?;
-        }
-        Ok(())
-    }
-
-    /// Types an L-type page of this edge type.
-    pub fn l_page<'b>(&self, bytes: &'b [u8]) -> Result<LPage<'b>, Damage> {
-        LPage::decode(bytes, u32::from(self.edge_type.0), EntryLayout::of(self.meta))
-    }
-
-    fn read_h_pages(
+    /// Reads the pages of short lists and the blocks of long ones; in one go where pages are
+    /// blocks, so that nothing waits for the last of the former.
+    fn read_pages(
         &self,
         lists: &Lists,
         draw: &mut Draw<'_>,
@@ -196,7 +181,61 @@ impl TopologyReader<'_> {
                 self.draw_hub(hit, *w, draw, arrivals, &mut entries)?;
             }
         }
-        self.read_hub_entries(entries, arrivals)
+        if !entries.is_sorted_by_key(|entry| entry.block) {
+            entries.sort_unstable_by_key(|entry| (entry.block, entry.arrival));
+        }
+        let long = entries.chunk_by(|a, b| a.block == b.block).map(Part::Long);
+        let mut parts: Vec<Part<'_>> = long.collect();
+        let per_page = self.topo.blocks_per_page();
+        let short = lists.short_hits.iter().map(Part::Short);
+        if per_page == 1 {
+            parts.extend(short);
+            parts.sort_unstable_by_key(|part| part.block(per_page));
+        } else {
+            self.read_parts(lists, &short.collect::<Vec<_>>(), per_page, (draw, arrivals))?;
+        }
+        self.read_parts(lists, &parts, 1, (draw, arrivals))?;
+        for w in lists.without_page() {
+            arrivals.take_list(*w, &[], draw, |damage| self.topo.damaged(0, &damage))?;
+        }
+        Ok(())
+    }
+
+    /// Reads `span` blocks for each of `parts`, whose blocks ascend.
+    fn read_parts(
+        &self,
+        lists: &Lists,
+        parts: &[Part<'_>],
+        span: u64,
+        (draw, arrivals): (&mut Draw<'_>, &mut Arrivals),
+    ) -> Result<(), ReadError> {
+        let per_page = self.topo.blocks_per_page();
+        let firsts: Vec<u64> = parts.iter().map(|part| part.block(per_page)).collect();
+        let mut visit = |index: usize, bytes: &[u8]| match parts[index] {
+            Part::Short(hit) => {
+                let wrong = |damage: Damage| self.topo.damaged(hit.record.page, &damage);
+                let page = self.l_page(bytes).map_err(wrong)?;
+                for w in &lists.short[hit.keys.clone()] {
+                    let list = page.list(w.node).map_err(wrong)?;
+                    arrivals.take_list(*w, list, draw, wrong)?;
+                }
+                Ok(())
+            }
+            Part::Long(entries) => {
+                for entry in entries {
+                    arrivals
+                        .take_hub_entry(entry, bytes)
+                        .map_err(|damage| self.topo.damaged(entry.block / per_page, &damage))?;
+                }
+                Ok(())
+            }
+        };
+        self.pages.fetch(self.topo, &firsts, span as usize, &mut visit).map(drop)
+    }
+
+    /// Types an L-type page of this edge type.
+    pub fn l_page<'b>(&self, bytes: &'b [u8]) -> Result<LPage<'b>, Damage> {
+        LPage::decode(bytes, u32::from(self.edge_type.0), EntryLayout::of(self.meta))
     }
 
     /// Draws positions of one long list.
@@ -225,29 +264,6 @@ impl TopologyReader<'_> {
             });
         }
         arrivals.entries.grow(arrivals.layout, count);
-        Ok(())
-    }
-
-    fn read_hub_entries(
-        &self,
-        mut entries: Vec<HubEntry>,
-        arrivals: &mut Arrivals,
-    ) -> Result<(), ReadError> {
-        if !entries.is_sorted_by_key(|entry| entry.block) {
-            entries.sort_unstable_by_key(|entry| (entry.block, entry.arrival));
-        }
-        let groups: Vec<&[HubEntry]> = entries.chunk_by(|a, b| a.block == b.block).collect();
-        let blocks: Vec<u64> =
-            groups.iter().filter_map(|group| group.first()).map(|entry| entry.block).collect();
-        let mut visit = |index: usize, bytes: &[u8]| {
-            for entry in groups[index] {
-                arrivals.take_hub_entry(entry, bytes).map_err(|damage| {
-                    self.topo.damaged(entry.block / self.topo.blocks_per_page(), &damage)
-                })?;
-            }
-            Ok(())
-        };
-        self.pages.fetch(self.topo, &blocks, 1, &mut visit)?;
         Ok(())
     }
 }

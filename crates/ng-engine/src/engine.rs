@@ -1,0 +1,431 @@
+//! [`Engine`]: a model on a store, and the questions that it answers.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::thread::Builder;
+
+use ng_infer::dfg::{Constant, Elements};
+use ng_infer::kernel::Context;
+use ng_infer::run::Devices;
+use ng_sample::Fanouts;
+use ng_store::Snapshot;
+use ng_types::{NodeId, NodeTypeId};
+
+use crate::answer::{Answer, Collected};
+use crate::bind::{Binding, Counts, Given};
+use crate::graphs::GraphsOf;
+use crate::helper::Helper;
+use crate::pinned::Pinned;
+use crate::prepare::{Prepare, Preparing};
+use crate::request::{Ask, Server};
+use crate::{EngineError, ModelFile, schema};
+
+/// Threads that read rows for requests while hops are drawn.
+const READING_THREADS: usize = 2;
+
+/// Ids that an error names.
+const NAMED_IDS: usize = 5;
+
+/// How an engine is opened.
+#[derive(Clone)]
+pub struct EngineOptions {
+    /// Neighbours by edge type and hop.
+    pub fanouts: Fanouts,
+    /// The output that answers, if the model has several.
+    pub output: Option<String>,
+    /// What computes.
+    pub devices: Devices,
+    /// What is brought into memory.
+    pub prepare: Prepare,
+    /// Threads of a request.
+    pub threads: usize,
+    /// Nodes of a request that are sampled together at most. Another number is another draw.
+    pub batch_nodes: usize,
+}
+
+/// A trained model that answers from one snapshot of a store at a time. Many threads may ask.
+pub struct Engine {
+    pub(crate) server: Server,
+    options: EngineOptions,
+    pinned: RwLock<Arc<Pinned>>,
+    preparing: Preparing,
+    /// One version comes after the other.
+    refreshing: Mutex<()>,
+}
+
+impl Engine {
+    /// A model on `snapshot`. What is prepared beside page tables and indexes comes in the
+    /// background.
+    ///
+    /// # Errors
+    /// [`EngineError::Schema`], [`EngineError::Input`] if the model takes what the store does not
+    /// have, [`EngineError::Output`], [`EngineError::TooLarge`], [`EngineError::Sample`] if the
+    /// fanouts do not fit the store, [`EngineError::Read`].
+    pub fn open(
+        snapshot: Arc<Snapshot>,
+        model: ModelFile,
+        options: EngineOptions,
+    ) -> Result<Self, EngineError> {
+        schema::check(&model, snapshot.catalog())?;
+        let binding = Arc::new(Binding::new(&model.graph, &snapshot)?);
+        let node_type = asked_type(&binding, options.output.as_deref(), &snapshot)?;
+        let preparing = Preparing {
+            how: options.prepare,
+            binding: Arc::clone(&binding),
+            fanouts: options.fanouts.clone(),
+            node_type,
+        };
+        let pinned = Arc::new(Pinned::new(snapshot, &binding, &options.fanouts)?);
+        preparing.check(&pinned)?;
+        let this = Self {
+            server: Server {
+                model,
+                binding,
+                devices: options.devices.clone(),
+                context: Context::new(options.threads),
+                helper: Helper::new(READING_THREADS)?,
+                kept: Mutex::default(),
+            },
+            options,
+            pinned: RwLock::new(Arc::clone(&pinned)),
+            preparing,
+            refreshing: Mutex::default(),
+        };
+        this.prepare(&pinned, &Weak::new())?;
+        Ok(this)
+    }
+
+    fn prepare(&self, pinned: &Arc<Pinned>, before: &Weak<Pinned>) -> Result<(), EngineError> {
+        let (preparing, weak) = (self.preparing.clone(), Arc::downgrade(pinned));
+        if preparing.how == Prepare::Metadata {
+            preparing.run(&weak, &Weak::new());
+            return Ok(());
+        }
+        let before = Weak::clone(before);
+        let thread = Builder::new().name("ng-engine-load".into());
+        let started = thread.spawn(move || preparing.run(&weak, &before));
+        started.map(drop).map_err(|source| EngineError::NoThread { source })
+    }
+
+    /// Answers from `snapshot` from now on; requests under way finish on the one before. Returns
+    /// whether it has other content.
+    ///
+    /// # Errors
+    /// As [`Engine::open`]; the engine goes on with what it has.
+    pub fn refresh(&self, snapshot: Arc<Snapshot>) -> Result<bool, EngineError> {
+        let _turn = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = self.pinned();
+        if old.snapshot.fingerprint() == snapshot.fingerprint() {
+            return Ok(false);
+        }
+        let new = Arc::new(Pinned::new(snapshot, &self.server.binding, &self.options.fanouts)?);
+        self.preparing.check(&new)?;
+        *self.pinned.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
+        let before = Arc::downgrade(&old);
+        drop(old);
+        self.prepare(&new, &before)?;
+        Ok(true)
+    }
+
+    pub(crate) fn pinned(&self) -> Arc<Pinned> {
+        Arc::clone(&self.pinned.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The snapshot that answers come from.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.pinned().snapshot)
+    }
+
+    /// The model.
+    pub fn model(&self) -> &ModelFile {
+        &self.server.model
+    }
+
+    /// The type of the nodes that [`Engine::run`] is asked for.
+    pub fn node_type(&self) -> NodeTypeId {
+        self.preparing.node_type
+    }
+
+    /// The share of what shall be in memory that is there, from 0 to 1.
+    pub fn ready(&self) -> f64 {
+        self.pinned().progress.ready()
+    }
+
+    /// Whether preparing has come to its end, and why it did not bring all that it should.
+    pub fn prepared(&self) -> Option<Result<(), String>> {
+        let pinned = self.pinned();
+        pinned.progress.is_over().then(|| pinned.progress.failure().map_or(Ok(()), Err))
+    }
+
+    /// What the model gives for nodes, a row for each in the order of `ids`, which may repeat.
+    /// Equal ids, `seed` and snapshot give equal bytes.
+    ///
+    /// # Errors
+    /// [`EngineError::Unknown`], [`EngineError::Question`] if the model answers for graphs or
+    /// pairs, [`EngineError::Sample`], [`EngineError::Read`], [`EngineError::Run`].
+    pub fn run(&self, ids: &[NodeId], seed: u64) -> Result<Answer, EngineError> {
+        let (place, counts) = self.output(|counts| matches!(counts, Counts::Nodes(_)))?;
+        if self.server.binding.has(|given| matches!(given, Given::Pairs | Given::NumGraphs)) {
+            let problem = "the model takes pairs or graphs; ask it for scores or for graphs";
+            return Err(EngineError::Question { problem: problem.to_owned() });
+        }
+        let node_type = match counts {
+            Some(Counts::Nodes(id)) => id,
+            _ => self.node_type(),
+        };
+        let pinned = self.pinned();
+        check_ids(&pinned, node_type, ids)?;
+        let (unique, numbers) = distinct(ids);
+        let mut collected = Collected::new(ids.len());
+        let batch = self.options.batch_nodes.max(1);
+        for (first, seeds) in (0..).step_by(batch).zip(unique.chunks(batch)) {
+            let ask = Ask { seeds: &[(node_type, seeds)], stream: seed, pairs: None, graphs: None };
+            let outputs = self.server.answer(&pinned, &ask)?;
+            let of_batch = first..first + seeds.len();
+            let pairs = numbers.iter().enumerate().filter(|(_, n)| of_batch.contains(n));
+            collected.take(of(&outputs, place)?, pairs.map(|(to, n)| (n - first, to)))?;
+        }
+        Ok(collected.into_answer())
+    }
+
+    /// A score for each pair of nodes: what the model gives for pairs, or the dot product of what
+    /// it gives for both nodes.
+    ///
+    /// # Errors
+    /// As [`Engine::run`]; [`EngineError::Question`] if the model gives nothing to score with.
+    pub fn scores(&self, pairs: (&[NodeId], &[NodeId]), seed: u64) -> Result<Answer, EngineError> {
+        let pinned = self.pinned();
+        let decodes = self.server.binding.has(|given| matches!(given, Given::Pairs));
+        let batch = (self.options.batch_nodes / 2).max(1);
+        let mut collected = Collected::new(pairs.0.len());
+        let ends = self.ends(&pinned)?;
+        check_ids(&pinned, ends[0], pairs.0)?;
+        check_ids(&pinned, ends[1], pairs.1)?;
+        let together = pairs.0.chunks(batch).zip(pairs.1.chunks(batch));
+        for (first, (from, to)) in (0..).step_by(batch).zip(together) {
+            let scored = self.score(&pinned, ends, (from, to), (decodes, seed))?;
+            collected.take(&scored, (0..from.len()).map(|at| (at, first + at)))?;
+        }
+        Ok(collected.into_answer())
+    }
+
+    fn score(
+        &self,
+        pinned: &Arc<Pinned>,
+        ends: [NodeTypeId; 2],
+        (from, to): (&[NodeId], &[NodeId]),
+        (decodes, seed): (bool, u64),
+    ) -> Result<Constant, EngineError> {
+        let is_one_type = ends[0] == ends[1];
+        let all = [from, if is_one_type { to } else { &[] }].concat();
+        let (sources, mut numbers) = distinct(&all);
+        let (destinations, of_destinations) =
+            if is_one_type { (Vec::new(), numbers.split_off(from.len())) } else { distinct(to) };
+        let one = [(ends[0], sources.as_slice())];
+        let two = [(ends[0], sources.as_slice()), (ends[1], destinations.as_slice())];
+        let seeds: &[(NodeTypeId, &[NodeId])] = if is_one_type { &one } else { &two };
+        let local = |all: &[usize]| all.iter().map(|n| *n as i64).collect::<Vec<i64>>();
+        let (rows, cols) = (local(&numbers), local(&of_destinations));
+        let pairs = decodes.then_some((rows.as_slice(), cols.as_slice()));
+        let outputs =
+            self.server.answer(pinned, &Ask { seeds, stream: seed, pairs, graphs: None })?;
+        if decodes {
+            let (place, _) = self.output(|counts| *counts == Counts::Pairs)?;
+            return of(&outputs, place).cloned();
+        }
+        let find = |id: NodeTypeId| {
+            let is_of = |counts: &Counts| *counts == Counts::Nodes(id);
+            self.output(is_of).and_then(|(place, _)| of(&outputs, place))
+        };
+        dot((find(ends[0])?, &numbers), (find(ends[1])?, &of_destinations))
+    }
+
+    /// The node types of both ends of pairs.
+    fn ends(&self, pinned: &Pinned) -> Result<[NodeTypeId; 2], EngineError> {
+        let catalog = pinned.snapshot.catalog();
+        if let [_] = catalog.node_types.as_slice() {
+            return Ok([NodeTypeId(0); 2]);
+        }
+        let named: Vec<_> = schema::edge_types(catalog).collect();
+        match named.first() {
+            Some((id, _)) if catalog.node_types.len() == 2 => {
+                let meta = &catalog.edge_types[usize::from(id.0)];
+                Ok([meta.source, meta.destination])
+            }
+            _ => Err(EngineError::Question {
+                problem: "pairs can be scored between nodes of one type or of two, and this store \
+                          has more types"
+                    .to_owned(),
+            }),
+        }
+    }
+
+    /// What the model gives for whole graphs, a row for each.
+    ///
+    /// # Errors
+    /// As [`Engine::run`]; [`EngineError::Question`] if the model is none of graphs.
+    pub fn graphs(&self, graphs: &[u64]) -> Result<Answer, EngineError> {
+        let found = self.server.binding.inputs.iter().find_map(|input| match input.given {
+            Given::GraphOf(id) => Some(id),
+            _ => None,
+        });
+        let node_type = found.ok_or_else(|| EngineError::Question {
+            problem: "the model takes no batch, which says the graph of each node, so it is not a \
+                      model of graphs"
+                .to_owned(),
+        })?;
+        let pinned = self.pinned();
+        let of_graphs = match pinned.graphs.get() {
+            Some(known) => known,
+            None => {
+                let read = GraphsOf::read(&pinned.snapshot, node_type)?;
+                pinned.graphs.get_or_init(|| read)
+            }
+        };
+        check_below("graphs", graphs, of_graphs.len())?;
+        let induced = pinned.induced()?;
+        let (unique, numbers) = distinct(graphs);
+        let (place, _) = self.output(|counts| *counts == Counts::Graphs)?;
+        let mut collected = Collected::new(graphs.len());
+        let mut first = 0;
+        while first < unique.len() {
+            let (mut nodes, mut of_nodes, mut end) = (Vec::new(), Vec::new(), first);
+            while end < unique.len() && (end == first || nodes.len() < self.options.batch_nodes) {
+                nodes.extend(of_graphs.nodes(unique[end]));
+                of_nodes.resize(nodes.len(), (end - first) as i64);
+                end += 1;
+            }
+            let graphs = Some((&induced, of_nodes.as_slice(), (end - first) as u64));
+            let seeds = [(node_type, nodes.as_slice())];
+            let ask = Ask { seeds: &seeds, stream: 0, pairs: None, graphs };
+            let outputs = self.server.answer(&pinned, &ask)?;
+            let pairs = numbers.iter().enumerate().filter(|(_, n)| (first..end).contains(n));
+            collected.take(of(&outputs, place)?, pairs.map(|(to, n)| (n - first, to)))?;
+            first = end;
+        }
+        Ok(collected.into_answer())
+    }
+
+    /// The place of the output that answers: the one that was asked for, the only one, or the only
+    /// one that counts what is wanted.
+    fn output(
+        &self,
+        is_wanted: impl Fn(&Counts) -> bool,
+    ) -> Result<(usize, Option<Counts>), EngineError> {
+        choose(&self.server.binding, self.options.output.as_deref(), is_wanted)
+    }
+}
+
+fn choose(
+    binding: &Binding,
+    name: Option<&str>,
+    is_wanted: impl Fn(&Counts) -> bool,
+) -> Result<(usize, Option<Counts>), EngineError> {
+    let all = &binding.outputs;
+    let names = || {
+        let names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+        names.join(", ")
+    };
+    if let Some(name) = name {
+        let at = all.iter().position(|(known, _)| known == name);
+        let missing = || EngineError::Output {
+            problem: format!("the model has no output {name:?}; it has {}", names()),
+        };
+        let at = at.ok_or_else(missing)?;
+        return Ok((at, all[at].1));
+    }
+    let fitting: Vec<usize> =
+        (0..all.len()).filter(|at| all[*at].1.as_ref().is_some_and(&is_wanted)).collect();
+    match (fitting.as_slice(), all.len()) {
+        ([at], _) => Ok((*at, all[*at].1)),
+        ([], 1) => Ok((0, all[0].1)),
+        _ => Err(EngineError::Output {
+            problem: format!("the model has several outputs; name one of {}", names()),
+        }),
+    }
+}
+
+/// The type of the nodes that the model answers for.
+fn asked_type(
+    binding: &Binding,
+    output: Option<&str>,
+    snapshot: &Snapshot,
+) -> Result<NodeTypeId, EngineError> {
+    if let [_] = snapshot.catalog().node_types.as_slice() {
+        if output.is_some() {
+            choose(binding, output, |_| true)?;
+        }
+        return Ok(NodeTypeId(0));
+    }
+    let of_nodes = |counts: &Counts| matches!(counts, Counts::Nodes(_));
+    match choose(binding, output, of_nodes) {
+        Ok((_, Some(Counts::Nodes(id)))) => Ok(id),
+        Err(error) if output.is_some() => Err(error),
+        _ => Ok(NodeTypeId(0)),
+    }
+}
+
+fn of(outputs: &[Constant], place: usize) -> Result<&Constant, EngineError> {
+    outputs.get(place).ok_or_else(|| EngineError::Output {
+        problem: format!("the model gave {} outputs, and number {place} is wanted", outputs.len()),
+    })
+}
+
+/// The distinct ids in the order in which they are met, and which of them each is.
+fn distinct(ids: &[u64]) -> (Vec<u64>, Vec<usize>) {
+    let mut unique = Vec::with_capacity(ids.len());
+    let mut known = HashMap::with_capacity(ids.len());
+    let number = |id: &u64| {
+        *known.entry(*id).or_insert_with(|| {
+            unique.push(*id);
+            unique.len() - 1
+        })
+    };
+    let numbers = ids.iter().map(number).collect();
+    (unique, numbers)
+}
+
+fn check_ids(pinned: &Pinned, node_type: NodeTypeId, ids: &[u64]) -> Result<(), EngineError> {
+    let meta = pinned.snapshot.catalog().node_types.get(usize::from(node_type.0));
+    let name = meta.map_or("", |meta| meta.name.as_str());
+    check_below(&format!("nodes of {name:?}"), ids, pinned.num_nodes(node_type))
+}
+
+fn check_below(what: &str, ids: &[u64], bound: u64) -> Result<(), EngineError> {
+    let mut unknown = ids.iter().filter(|id| **id >= bound);
+    let named: Vec<String> = unknown.by_ref().take(NAMED_IDS).map(u64::to_string).collect();
+    if named.is_empty() {
+        return Ok(());
+    }
+    let more = unknown.count();
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let ids = format!("{}{rest}", named.join(", "));
+    Err(EngineError::Unknown { what: what.to_owned(), ids, bound })
+}
+
+/// The dot products of rows.
+fn dot(
+    (from, sources): (&Constant, &[usize]),
+    (to, destinations): (&Constant, &[usize]),
+) -> Result<Constant, EngineError> {
+    let wrong = |problem: &str| EngineError::Question { problem: problem.to_owned() };
+    let width = |of: &Constant| match of.dims() {
+        [_, width] => Some(*width),
+        _ => None,
+    };
+    let (Elements::F32(a), Elements::F32(b)) = (from.elements(), to.elements()) else {
+        return Err(wrong("the model gives whole numbers or flags, which have no dot product"));
+    };
+    let width = width(from).filter(|one| width(to) == Some(*one)).ok_or_else(|| {
+        wrong("the model gives no embeddings of one length for both ends of a pair")
+    })?;
+    let row = |all: &[f32], at: usize| all.get(at * width..(at + 1) * width).map(<[f32]>::to_vec);
+    let one = |(i, j): (&usize, &usize)| {
+        let (a, b) = (row(a, *i)?, row(b, *j)?);
+        Some(a.iter().zip(&b).map(|(a, b)| a * b).sum::<f32>())
+    };
+    let scores: Option<Vec<f32>> = sources.iter().zip(destinations).map(one).collect();
+    let scores = scores.ok_or_else(|| wrong("the model gives fewer rows than there are nodes"))?;
+    let count = scores.len();
+    Constant::new(vec![count], Elements::F32(scores)).ok_or_else(|| wrong("no scores"))
+}

@@ -1,0 +1,67 @@
+//! What an engine does, as text for people.
+
+use std::fmt::Write;
+
+use ng_store::{Catalog, Owner, TensorRef};
+use ng_types::format_bytes;
+
+use crate::Engine;
+use crate::bind::{Given, RowsOf};
+use crate::schema::edge_types;
+
+impl Engine {
+    /// What gives each input, what computes each operation, and what is in memory.
+    pub fn explain(&self) -> String {
+        let (pinned, server) = (self.pinned(), &self.server);
+        let catalog = pinned.snapshot.catalog();
+        let mut out = String::from("inputs\n");
+        for (at, input) in server.binding.inputs.iter().enumerate() {
+            let held = pinned.tables[at].get().map_or(String::new(), |table| {
+                format!(", {} of rows in memory", format_bytes(table.num_bytes()))
+            });
+            let _ = writeln!(out, "  {}: {}{held}", input.name, described(&input.given, catalog));
+        }
+        out.push_str("operations\n");
+        for node in server.model.graph.nodes() {
+            let device = server.devices.choose(&node.op);
+            let device = device.map_or("no device", |binding| &binding.device);
+            let _ = writeln!(out, "  {}: {} on {device}", node.name, node.op.name());
+        }
+        let lists = if pinned.has_lists() { "in memory" } else { "read from the store" };
+        let _ = writeln!(out, "neighbour lists: {lists}");
+        let _ = writeln!(out, "ready: {:.0} %", pinned.progress.ready() * 100.0);
+        if let Some(failure) = pinned.progress.failure() {
+            let _ = writeln!(out, "not all was prepared: {failure}");
+        }
+        out
+    }
+}
+
+fn described(given: &Given, catalog: &Catalog) -> String {
+    let node = |id: &ng_types::NodeTypeId| {
+        catalog.node_types.get(usize::from(id.0)).map_or("", |meta| meta.name.as_str())
+    };
+    let edge = |id: &ng_types::EdgeTypeId| {
+        edge_types(catalog).find(|(known, _)| known == id).map_or(String::new(), |(_, name)| name)
+    };
+    match given {
+        Given::Rows(RowsOf { tensor, .. }) => {
+            let TensorRef { owner, .. } = tensor;
+            let name = catalog.tensor(*tensor).map_or("", |meta| meta.name.as_str());
+            let of = match owner {
+                Owner::Node(id) => node(id).to_owned(),
+                Owner::Edge(id) => edge(id),
+            };
+            format!("rows of tensor {name:?} of {of}")
+        }
+        Given::EdgeIndex(id) => format!("edges of {}", edge(id)),
+        Given::Weights(id) => format!("weights of {}", edge(id)),
+        Given::Times(id) => format!("times of {}", edge(id)),
+        Given::EdgeIds(id) => format!("ids of {}", edge(id)),
+        Given::NodeIds(id) => format!("ids of {}", node(id)),
+        Given::NumSeeds => "how many nodes are asked for".to_owned(),
+        Given::Pairs => "the pairs that are asked for".to_owned(),
+        Given::GraphOf(id) => format!("the graph of each of {}", node(id)),
+        Given::NumGraphs => "how many graphs are asked for".to_owned(),
+    }
+}

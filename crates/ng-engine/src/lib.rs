@@ -1,0 +1,32 @@
+//! Trained models that answer from a store: batches are sampled, rows read, the graph run.
+//!
+//! - [`ModelFile`]: a graph and what its file says of it;
+//! - [`Engine`]: a model on a snapshot, and its answers for nodes, edges and graphs;
+//! - [`Prepare`]: what is brought into memory before requests come.
+//!
+//! What must not live here: how operations are computed, formats, Python. The invariants: an answer
+//! comes from one snapshot, and is the same, byte for byte, whatever is in memory and however many
+//! threads there are.
+
+#![forbid(unsafe_code)]
+
+mod answer;
+mod bind;
+mod engine;
+mod error;
+mod explain;
+mod graphs;
+mod helper;
+mod model;
+mod pinned;
+mod prepare;
+mod request;
+mod rows;
+mod schema;
+mod table;
+
+pub use answer::Answer;
+pub use engine::{Engine, EngineOptions};
+pub use error::EngineError;
+pub use model::ModelFile;
+pub use prepare::Prepare;

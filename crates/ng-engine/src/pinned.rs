@@ -1,0 +1,119 @@
+//! The snapshot that answers come from, and what is in memory of it.
+
+use std::sync::{Arc, OnceLock};
+
+use ng_sample::{Engine as Reading, Fanouts, Method, SampleSpec, Sampler};
+use ng_store::{Owner, RowOrder, Snapshot};
+use ng_types::{EdgeTypeId, MemoryUser, NodeTypeId};
+
+use crate::EngineError;
+use crate::bind::Binding;
+use crate::graphs::GraphsOf;
+use crate::prepare::Progress;
+use crate::table::RowTable;
+
+/// One version of the store.
+pub(crate) struct Pinned {
+    pub snapshot: Arc<Snapshot>,
+    /// Samples from pages.
+    cold: Sampler,
+    /// Samples from memory, once the lists are there.
+    warm: OnceLock<Sampler>,
+    /// By input of the model.
+    pub tables: Vec<OnceLock<RowTable>>,
+    pub progress: Progress,
+    /// Which nodes make which graph, once somebody has asked.
+    pub graphs: OnceLock<GraphsOf>,
+    /// Orders of rows, which all reads find as long as they are held.
+    pub orders: Vec<Option<Arc<RowOrder>>>,
+}
+
+impl Pinned {
+    /// A version of which nothing but page tables and indexes is in memory.
+    pub fn new(
+        snapshot: Arc<Snapshot>,
+        binding: &Binding,
+        fanouts: &Fanouts,
+    ) -> Result<Self, EngineError> {
+        let spec = SampleSpec::uniform(fanouts.clone(), 0);
+        // What the store comes to hold by itself is loaded in the midst of a request.
+        let cold = Sampler::new(Arc::clone(&snapshot), spec, Vec::new())?
+            .without_held_topologies()
+            .with_engine(Reading::Hops);
+        let drawn = drawn_types(&snapshot, fanouts);
+        let tensors: Vec<_> = binding.rows().map(|(_, rows)| rows.tensor).collect();
+        snapshot.load_metadata(&drawn, &tensors)?;
+        let mut orders = vec![None; snapshot.catalog().node_types.len()];
+        for tensor in &tensors {
+            let Owner::Node(id) = tensor.owner else { continue };
+            let fits = snapshot.order_bytes(id) <= snapshot.budget().share(MemoryUser::Orders);
+            if fits && orders[usize::from(id.0)].is_none() {
+                orders[usize::from(id.0)] = snapshot.load_order(id)?;
+            }
+        }
+        Ok(Self {
+            snapshot,
+            cold,
+            warm: OnceLock::new(),
+            tables: binding.inputs.iter().map(|_| OnceLock::new()).collect(),
+            progress: Progress::default(),
+            graphs: OnceLock::new(),
+            orders,
+        })
+    }
+
+    /// What samples: from memory if the lists are there.
+    pub fn sampler(&self) -> &Sampler {
+        self.warm.get().unwrap_or(&self.cold)
+    }
+
+    /// Whether lists are in memory.
+    pub fn has_lists(&self) -> bool {
+        self.warm.get().is_some()
+    }
+
+    /// Loads the lists that are drawn from.
+    pub fn load_lists(&self, fanouts: &Fanouts) -> Result<(), EngineError> {
+        let snapshot = &self.snapshot;
+        let mut resident = vec![None; snapshot.catalog().edge_types.len()];
+        for id in drawn_types(snapshot, fanouts) {
+            let held = snapshot.held_topology(id);
+            resident[usize::from(id.0)] =
+                Some(held.map_or_else(|| snapshot.load_topology(id), Ok)?);
+        }
+        let warm = self.cold.clone().with_resident(resident)?;
+        // Another thread may have done the same.
+        let _ = self.warm.set(warm);
+        Ok(())
+    }
+
+    /// Bytes that [`Self::load_lists`] takes.
+    pub fn list_bytes(&self, fanouts: &Fanouts) -> u64 {
+        let drawn = drawn_types(&self.snapshot, fanouts);
+        drawn.into_iter().map(|id| self.snapshot.resident_bytes(id)).sum()
+    }
+
+    /// A sampler of whole graphs: nodes, and the edges between them.
+    pub fn induced(&self) -> Result<Sampler, EngineError> {
+        let edge_types = self.snapshot.catalog().edge_types.iter().enumerate();
+        let fanouts = edge_types.map(|(id, meta)| {
+            let is_of_graph = !self.snapshot.catalog().is_reverse_index(EdgeTypeId(id as u16));
+            vec![if is_of_graph && meta.source == meta.destination { -1 } else { 0 }]
+        });
+        let fanouts = Fanouts::new(fanouts.collect())?;
+        let spec = SampleSpec { method: Method::Induced, ..SampleSpec::uniform(fanouts, 0) };
+        Ok(Sampler::new(Arc::clone(&self.snapshot), spec, Vec::new())?.without_held_topologies())
+    }
+
+    /// Nodes of a type.
+    pub fn num_nodes(&self, node_type: NodeTypeId) -> u64 {
+        let meta = self.snapshot.catalog().node_types.get(usize::from(node_type.0));
+        meta.map_or(0, |meta| meta.num_nodes)
+    }
+}
+
+/// The edge types that any hop draws from.
+pub(crate) fn drawn_types(snapshot: &Snapshot, fanouts: &Fanouts) -> Vec<EdgeTypeId> {
+    let ids = (0..snapshot.catalog().edge_types.len() as u16).map(EdgeTypeId);
+    ids.filter(|id| (0..fanouts.hops()).any(|hop| fanouts.get(*id, hop) != 0)).collect()
+}

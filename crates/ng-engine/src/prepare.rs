@@ -1,0 +1,269 @@
+//! What is brought into memory before requests come, on a thread of its own: lists, then rows.
+//!
+//! Requests are answered meanwhile, from what is there. What must not live here: how rows are kept
+//! (`table.rs`) and what reads them. The invariant: all of it is paid for by the store's budget.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use ng_sample::{Batches, Fanouts, heat};
+use ng_store::{Owner, ReadError, Snapshot};
+use ng_types::{MemoryUser, NodeTypeId};
+
+use crate::EngineError;
+use crate::bind::{Binding, RowsOf};
+use crate::pinned::Pinned;
+use crate::table::{RowTable, has_table};
+
+/// What an engine brings into memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prepare {
+    /// Page tables and indexes, before it is open.
+    #[default]
+    Metadata,
+    /// Also the lists that are drawn from, if they fit, and then the rows that requests want most
+    /// often, as many as fit.
+    Hot,
+    /// All lists and all dense rows that the model takes; refused if they do not fit.
+    All,
+}
+
+/// Seeds of the batches that rows are hot for: so many that probabilities of most nodes are far
+/// above what f32 can tell from 0, and few enough that not all nodes are wanted.
+const SEEDS_TOGETHER: usize = 256;
+
+/// The least that requests have beside what is prepared.
+const REQUEST_BYTES_MIN: u64 = 16 << 20;
+
+/// How long memory of a snapshot that was left is waited for: requests under way still use it.
+const LEAVING_LOOKS: u32 = 3_000;
+const LEAVING_POLL: Duration = Duration::from_millis(10);
+
+/// How far it is.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    wanted: AtomicU64,
+    loaded: AtomicU64,
+    is_over: AtomicBool,
+    failure: Mutex<Option<String>>,
+}
+
+impl Progress {
+    /// The share of what shall be in memory that is there, 0 to 1.
+    pub fn ready(&self) -> f64 {
+        let (wanted, loaded) =
+            (self.wanted.load(Ordering::Relaxed), self.loaded.load(Ordering::Relaxed));
+        if self.is_over.load(Ordering::Acquire) {
+            return if wanted == 0 { 1.0 } else { loaded as f64 / wanted as f64 };
+        }
+        // It is not over as long as nobody has said so.
+        (loaded as f64 / wanted.max(1) as f64).min(0.999)
+    }
+
+    /// Whether nothing more will come.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Why not all of it came.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn end(&self, result: Result<(), EngineError>) {
+        if let Err(error) = result {
+            let text = Some(error.to_string());
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = text;
+        }
+        self.is_over.store(true, Ordering::Release);
+    }
+}
+
+/// What to prepare, and of what.
+#[derive(Clone)]
+pub(crate) struct Preparing {
+    pub how: Prepare,
+    pub binding: Arc<Binding>,
+    pub fanouts: Fanouts,
+    /// The type of the nodes that are asked for.
+    pub node_type: NodeTypeId,
+}
+
+impl Preparing {
+    /// Refuses what can never fit.
+    pub fn check(&self, pinned: &Pinned) -> Result<(), EngineError> {
+        if self.how != Prepare::All {
+            return Ok(());
+        }
+        let tables = self.tables(&pinned.snapshot);
+        let rows: u64 = tables.iter().map(|(_, of, count)| whole_bytes(of, *count)).sum();
+        let wanted_bytes = pinned.list_bytes(&self.fanouts).saturating_add(rows);
+        let budget = pinned.snapshot.budget();
+        let (limit, staging) = (budget.limit_bytes(), budget.share(MemoryUser::Slack));
+        let free_bytes = limit.saturating_sub(request_bytes(limit) + staging);
+        if wanted_bytes <= free_bytes {
+            return Ok(());
+        }
+        let minimum_bytes = wanted_bytes.saturating_add(wanted_bytes / 4 + REQUEST_BYTES_MIN);
+        Err(EngineError::TooLarge { wanted_bytes, free_bytes, minimum_bytes })
+    }
+
+    /// Does it, for a version that may be left meanwhile; `before` is the one before it.
+    pub fn run(&self, pinned: &Weak<Pinned>, before: &Weak<Pinned>) {
+        for _ in 0..LEAVING_LOOKS {
+            if before.strong_count() == 0 {
+                break;
+            }
+            std::thread::sleep(LEAVING_POLL);
+        }
+        let Some(of) = pinned.upgrade() else { return };
+        let done = match self.how {
+            Prepare::Metadata => Ok(()),
+            Prepare::Hot => self.load_hot(&of),
+            Prepare::All => self.load_all(&of),
+        };
+        let progress = &of.progress;
+        let result = done.and_then(|()| load_tables(pinned, &of));
+        progress.end(result);
+    }
+
+    /// The inputs whose rows can be in a table, and how many rows there are.
+    fn tables(&self, snapshot: &Snapshot) -> Vec<(usize, &RowsOf, u64)> {
+        let rows = self.binding.rows().filter(|(_, of)| has_table(snapshot, of.tensor));
+        let count = |of: &RowsOf| snapshot.catalog().tensor(of.tensor).map_or(0, |m| m.num_rows);
+        rows.map(|(input, of)| (input, of, count(of))).collect()
+    }
+
+    fn load_all(&self, pinned: &Pinned) -> Result<(), EngineError> {
+        let snapshot = &pinned.snapshot;
+        let tables = self.tables(snapshot);
+        let rows: u64 = tables.iter().map(|(_, of, count)| whole_bytes(of, *count)).sum();
+        let lists = pinned.list_bytes(&self.fanouts);
+        pinned.progress.wanted.store(rows + lists, Ordering::Relaxed);
+        pinned.load_lists(&self.fanouts)?;
+        pinned.progress.loaded.fetch_add(lists, Ordering::Relaxed);
+        for (input, of, count) in tables {
+            let held = snapshot.reserve(whole_bytes(of, count)).map_err(ReadError::from)?;
+            let order = order_of(pinned, of)?;
+            let shape = (count, of.decoder.stored_bytes());
+            let table = RowTable::of_all(of.tensor, shape, order, held);
+            let _ = pinned.tables[input].set(table);
+        }
+        Ok(())
+    }
+
+    fn load_hot(&self, pinned: &Pinned) -> Result<(), EngineError> {
+        let snapshot = &pinned.snapshot;
+        let limit = snapshot.budget().limit_bytes();
+        let free = || snapshot.free_beside_blocks(0).saturating_sub(request_bytes(limit));
+        let lists = pinned.list_bytes(&self.fanouts);
+        if lists <= free() {
+            pinned.progress.wanted.store(lists, Ordering::Relaxed);
+            pinned.load_lists(&self.fanouts)?;
+            pinned.progress.loaded.fetch_add(lists, Ordering::Relaxed);
+        }
+        let tables = self.tables(snapshot);
+        let whole: u64 = tables.iter().map(|(_, of, count)| whole_bytes(of, *count)).sum();
+        if whole <= free() {
+            for (input, of, count) in tables {
+                let held = snapshot.reserve(whole_bytes(of, count)).map_err(ReadError::from)?;
+                let shape = (count, of.decoder.stored_bytes());
+                let table = RowTable::of_all(of.tensor, shape, order_of(pinned, of)?, held);
+                let _ = pinned.tables[input].set(table);
+            }
+            return Ok(());
+        }
+        let batches = Batches {
+            node_type: self.node_type,
+            seeds: None,
+            batch_size: SEEDS_TOGETHER,
+            fanouts: self.fanouts.clone(),
+        };
+        let heat = heat(snapshot, &batches, &mut |_, _, _| true)?.by_type;
+        let mut bytes = free();
+        for (_, of, _) in &tables {
+            let Owner::Node(id) = of.tensor.owner else { continue };
+            bytes = bytes.saturating_sub(pinned.num_nodes(id) * RowTable::BYTES_PER_NODE);
+        }
+        let least = threshold(&heat, &tables, bytes);
+        for (input, of, _) in tables {
+            let Owner::Node(id) = of.tensor.owner else { continue };
+            let (width, num_nodes) = (of.decoder.stored_bytes(), pinned.num_nodes(id));
+            let heat = &heat[usize::from(id.0)];
+            let is_hot = |node: &u64| density(heat[*node as usize], width) > least;
+            let nodes: Vec<u64> = (0..heat.len() as u64).filter(is_hot).collect();
+            let wanted = RowTable::bytes_for(nodes.len() as u64, width)
+                + num_nodes * RowTable::BYTES_PER_NODE;
+            let held = snapshot.reserve(wanted).map_err(ReadError::from)?;
+            let order = order_of(pinned, of)?;
+            let of_some = (nodes, num_nodes);
+            let table = RowTable::of_some(of.tensor, width, of_some, order.as_deref(), held);
+            let _ = pinned.tables[input].set(table);
+        }
+        Ok(())
+    }
+}
+
+/// What requests have beside what is prepared.
+fn request_bytes(limit_bytes: u64) -> u64 {
+    (limit_bytes / 10).max(REQUEST_BYTES_MIN)
+}
+
+fn whole_bytes(of: &RowsOf, count: u64) -> u64 {
+    RowTable::bytes_for(count, of.decoder.stored_bytes())
+}
+
+fn order_of(pinned: &Pinned, of: &RowsOf) -> Result<Option<Arc<ng_store::RowOrder>>, EngineError> {
+    let Owner::Node(id) = of.tensor.owner else { return Ok(None) };
+    match &pinned.orders[usize::from(id.0)] {
+        Some(order) => Ok(Some(Arc::clone(order))),
+        None => Ok(pinned.snapshot.load_order(id)?),
+    }
+}
+
+/// How much a byte is worth.
+fn density(heat: f32, width: usize) -> f32 {
+    heat / width.max(1) as f32
+}
+
+/// The density that rows have to pass for all of them to fit into `bytes`.
+fn threshold(heat: &[Vec<f32>], tables: &[(usize, &RowsOf, u64)], bytes: u64) -> f32 {
+    let takes = |least: f32| -> u64 {
+        let of_table = |(_, of, _): &(usize, &RowsOf, u64)| {
+            let Owner::Node(id) = of.tensor.owner else { return 0 };
+            let width = of.decoder.stored_bytes();
+            let all = heat[usize::from(id.0)].iter();
+            let hot = all.filter(|heat| density(**heat, width) > least).count() as u64;
+            RowTable::bytes_for(hot, width)
+        };
+        tables.iter().map(of_table).sum()
+    };
+    // Densities are not negative, so their bits are in their order.
+    let (mut low, mut high) = (0_u32, f32::MAX.to_bits());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if takes(f32::from_bits(middle)) <= bytes { high = middle } else { low = middle + 1 }
+    }
+    f32::from_bits(low)
+}
+
+/// Loads all chunks of all tables, as long as anybody but this thread has the version.
+fn load_tables(pinned: &Weak<Pinned>, of: &Arc<Pinned>) -> Result<(), EngineError> {
+    let tables = || of.tables.iter().filter_map(|table| table.get());
+    let bytes: u64 = tables().map(RowTable::num_bytes).sum();
+    let lists = of.progress.loaded.load(Ordering::Relaxed);
+    of.progress.wanted.store(lists + bytes, Ordering::Relaxed);
+    for table in tables() {
+        for chunk in 0..table.num_chunks() {
+            if pinned.strong_count() == 1 {
+                return Ok(());
+            }
+            table.load(&of.snapshot, chunk)?;
+            of.progress.loaded.fetch_add(table.chunk_bytes(), Ordering::Relaxed);
+        }
+    }
+    // The last chunk of a table may be shorter.
+    of.progress.loaded.store(lists + bytes, Ordering::Relaxed);
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! Rows of a tensor in memory, all or the hottest, found by division and one number a node.
+//!
+//! A warm row of the store's cache costs a hash and a lock; here it costs a load of its slot and
+//! the copy. What must not live here: which rows are worth it. The invariant: a table has the rows
+//! of one snapshot, and a row can be taken as soon as its chunk is there.
+
+use std::sync::{Arc, OnceLock};
+
+use ng_io::Region;
+use ng_simd::{prefetch, prefetch_at};
+use ng_store::{Merge, Owner, Planned, ReadError, RowOrder, RowPart, RowPlan, Snapshot, TensorRef};
+use ng_types::Reservation;
+
+/// Bytes of a chunk: long enough for huge pages and a full queue, and soon there.
+const CHUNK_BYTES: usize = 32 << 20;
+
+/// Blocks between hot rows that are read for the sake of longer requests.
+const GAP_BLOCKS: u32 = 4;
+
+/// Where there is no row.
+const NONE: u32 = u32::MAX;
+
+/// Bytes of a row that are brought near before it is copied; the processor foresees the rest.
+const NEAR_BYTES: usize = 256;
+
+/// Rows of a tensor in memory, as they are stored.
+#[derive(Debug)]
+pub(crate) struct RowTable {
+    tensor: TensorRef,
+    width: usize,
+    /// By node; `None` where all rows are here, in the order of nodes.
+    slots: Option<Vec<u32>>,
+    /// The row in the file of each slot, until all are loaded; of all nodes, their order.
+    rows: Rows,
+    /// Slots of a chunk are `1 << shift`.
+    shift: u32,
+    chunks: Box<[OnceLock<Region>]>,
+    count: u64,
+    _held: Reservation,
+}
+
+/// Which rows of the file the slots are.
+#[derive(Debug)]
+enum Rows {
+    /// So many, and where each node's is.
+    All(u64, Option<Arc<RowOrder>>),
+    /// These, ascending.
+    Some(Vec<u64>),
+}
+
+impl RowTable {
+    /// Bytes that a table of `rows` rows takes, beside what it takes for each node.
+    pub fn bytes_for(rows: u64, width: usize) -> u64 {
+        let (per_chunk, width) = (1_u64 << shift(width), width as u64);
+        let part = |rows: u64| (rows * width).next_multiple_of(ng_io::BLOCK_BYTES as u64);
+        (rows / per_chunk) * part(per_chunk) + part(rows % per_chunk)
+    }
+
+    /// Bytes for each node of a table that has some of the rows.
+    pub const BYTES_PER_NODE: u64 = 4;
+
+    /// A table for all rows of a tensor. Nothing is loaded yet.
+    pub fn of_all(
+        tensor: TensorRef,
+        (num_rows, width): (u64, usize),
+        order: Option<Arc<RowOrder>>,
+        held: Reservation,
+    ) -> Self {
+        Self::new((tensor, width), None, Rows::All(num_rows, order), num_rows, held)
+    }
+
+    /// A table for the rows of `nodes`, which are below `num_nodes` and distinct. Nothing is loaded
+    /// yet.
+    pub fn of_some(
+        tensor: TensorRef,
+        width: usize,
+        (nodes, num_nodes): (Vec<u64>, u64),
+        order: Option<&RowOrder>,
+        held: Reservation,
+    ) -> Self {
+        let row = |node: u64| order.map_or(node, |order| order.row(node));
+        let mut pairs: Vec<(u64, u64)> = nodes.into_iter().map(|node| (row(node), node)).collect();
+        pairs.sort_unstable();
+        let mut slots = vec![NONE; num_nodes as usize];
+        for (slot, (_, node)) in (0..).zip(&pairs) {
+            slots[*node as usize] = slot;
+        }
+        let rows: Vec<u64> = pairs.into_iter().map(|(row, _)| row).collect();
+        let count = rows.len() as u64;
+        Self::new((tensor, width), Some(slots), Rows::Some(rows), count, held)
+    }
+
+    fn new(
+        (tensor, width): (TensorRef, usize),
+        slots: Option<Vec<u32>>,
+        rows: Rows,
+        count: u64,
+        held: Reservation,
+    ) -> Self {
+        let shift = shift(width);
+        let chunks = count.div_ceil(1 << shift) as usize;
+        let chunks = (0..chunks).map(|_| OnceLock::new()).collect();
+        Self { tensor, width, slots, rows, shift, chunks, count, _held: held }
+    }
+
+    /// How many chunks there are.
+    pub fn num_chunks(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// Bytes of all rows.
+    pub fn num_bytes(&self) -> u64 {
+        Self::bytes_for(self.count, self.width)
+    }
+
+    /// Bytes of a chunk; the last one may have fewer.
+    pub fn chunk_bytes(&self) -> u64 {
+        Self::bytes_for(self.count.min(1 << self.shift), self.width)
+    }
+
+    /// The stored bytes of the row of a node, if they are here.
+    #[inline]
+    pub fn row(&self, node: u64) -> Option<&[u8]> {
+        let slot = self.slot(node)?;
+        let chunk = self.chunks.get(slot >> self.shift)?.get()?;
+        let at = (slot & ((1 << self.shift) - 1)) * self.width;
+        chunk.as_slice().get(at..at + self.width)
+    }
+
+    #[inline]
+    fn slot(&self, node: u64) -> Option<usize> {
+        match (&self.slots, &self.rows) {
+            (Some(slots), _) => {
+                slots.get(node as usize).filter(|slot| **slot != NONE).map(|slot| *slot as usize)
+            }
+            (None, Rows::All(_, Some(order))) => Some(order.row(node) as usize),
+            (None, _) => Some(node as usize),
+        }
+    }
+
+    /// Brings near where the row of a node stands.
+    #[inline]
+    pub fn foresee_slot(&self, node: u64) {
+        if let Some(slots) = &self.slots {
+            prefetch_at(slots, node as usize);
+        }
+    }
+
+    /// Brings near the row of a node.
+    #[inline]
+    pub fn foresee(&self, node: u64) {
+        if let Some(row) = self.row(node) {
+            prefetch(&row[..row.len().min(NEAR_BYTES)]);
+        }
+    }
+
+    /// Reads one chunk.
+    pub fn load(&self, snapshot: &Snapshot, chunk: usize) -> Result<(), ReadError> {
+        let per_chunk = 1_u64 << self.shift;
+        let first = chunk as u64 * per_chunk;
+        let rows: Vec<u64> = match &self.rows {
+            Rows::All(count, _) => (first..(first + per_chunk).min(*count)).collect(),
+            Rows::Some(rows) => {
+                let end = rows.len().min((first + per_chunk) as usize);
+                rows[first as usize..end].to_vec()
+            }
+        };
+        let bytes = rows.len() * self.width;
+        let no_memory = |source| ReadError::NoMemory { bytes: bytes as u64, source };
+        let mut region = Region::with_huge_pages(bytes).map_err(no_memory)?;
+        let plan = snapshot.plan_rows(self.tensor, &rows, Merge::Gaps(GAP_BLOCKS))?;
+        let mut item = Some(Arc::new(OnePlan(plan)));
+        let memory = region.as_mut_slice();
+        let mut take = |_: &OnePlan, parts: &mut [RowPart<'_>]| {
+            for part in parts {
+                let at = part.row * self.width + part.skip;
+                memory[at..at + part.bytes.len()].copy_from_slice(part.bytes);
+            }
+        };
+        snapshot.read_plans(&mut || item.take(), &mut take, &mut |_| ())?;
+        // Nobody else loads it.
+        let _ = self.chunks.get(chunk).map(|place| place.set(region));
+        Ok(())
+    }
+}
+
+/// Whether rows of a tensor can be in a table.
+pub(crate) fn has_table(snapshot: &Snapshot, tensor: TensorRef) -> bool {
+    let meta = snapshot.catalog().tensor(tensor);
+    matches!(tensor.owner, Owner::Node(_)) && meta.is_some_and(|meta| !meta.is_sparse())
+}
+
+struct OnePlan(RowPlan);
+
+impl Planned for OnePlan {
+    fn plan(&self) -> &RowPlan {
+        &self.0
+    }
+}
+
+fn shift(width: usize) -> u32 {
+    (CHUNK_BYTES / width.max(1)).max(1).ilog2()
+}

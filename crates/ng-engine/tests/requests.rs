@@ -1,0 +1,142 @@
+//! What a request reads, in how many rounds, and that it depends on nothing but itself.
+#![allow(clippy::expect_used)]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{Counts, build, model, open};
+use ng_engine::{Engine, EngineOptions, Prepare};
+use ng_infer::run::Devices;
+use ng_sample::{Fanouts, SampleSpec, Sampler};
+use ng_store::Store;
+use ng_types::NodeTypeId;
+
+const NODES: u64 = 40_000;
+const FANOUTS: [i64; 2] = [25, 10];
+
+fn engine(store: &Store, prepare: Prepare, threads: usize) -> Engine {
+    let options = EngineOptions {
+        fanouts: Fanouts::uniform(&FANOUTS, 1).expect("fanouts"),
+        output: None,
+        devices: Devices::default(),
+        prepare,
+        threads,
+        batch_nodes: 1024,
+    };
+    let engine = Engine::open(store.snapshot(), model(), options).expect("engine");
+    let start = Instant::now();
+    while engine.prepared().is_none() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{}", engine.explain());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert_eq!(engine.prepared(), Some(Ok(())));
+    engine
+}
+
+/// Lists and rows of the batch around `seeds`.
+fn sizes(store: &Store, seeds: &[u64]) -> (u64, u64) {
+    let spec = SampleSpec::uniform(Fanouts::uniform(&FANOUTS, 1).expect("fanouts"), 0);
+    let sampler = Sampler::new(store.snapshot(), spec, Vec::new()).expect("sampler");
+    let batch = sampler.sample(&[(NodeTypeId(0), seeds)], 0).expect("batch");
+    let per_hop = &batch.nodes[0].per_hop;
+    ((per_hop[0] + per_hop[1]) as u64, batch.nodes[0].ids.len() as u64)
+}
+
+#[test]
+fn a_cold_request_reads_its_lists_and_rows_alone_in_three_rounds() {
+    let dir = tempfile::tempdir().expect("directory");
+    build(dir.path(), NODES, 1);
+    for (seed, prepare) in [(17, Prepare::Metadata), (7, Prepare::Metadata), (9_999, Prepare::Hot)]
+    {
+        let (store, counts) = open(dir.path(), 24 << 20);
+        let engine = engine(&store, prepare, 2);
+        counts.take();
+        engine.run(&[seed], 0).expect("answer");
+        let by_thread = counts.take();
+        let reads: u64 = by_thread.values().flatten().sum();
+        let (other, _) = open(dir.path(), 256 << 20);
+        let (lists, rows) = sizes(&other, &[seed]);
+        assert!(rows > 60, "{rows} rows");
+        assert!(reads <= lists + rows, "{reads} reads for {lists} lists and {rows} rows");
+        // The lists of the seed, those of its neighbours beside the seed's row, the other rows:
+        // what other threads read meanwhile is waited for in the last round.
+        let mine = by_thread.get(&std::thread::current().id()).map_or(0, Vec::len);
+        assert!(mine <= 3, "{mine} rounds: {by_thread:?}");
+        if prepare == Prepare::Metadata {
+            assert!(reads > rows / 2, "{reads} reads for {rows} rows: the disk is not counted");
+            let helped: u64 = by_thread.values().flatten().sum::<u64>()
+                - by_thread[&std::thread::current().id()].iter().sum::<u64>();
+            assert!(helped > 0, "rows of the first hops are not read beside the lists");
+        }
+    }
+}
+
+#[test]
+fn a_second_request_finds_what_the_first_one_read_and_all_in_memory_reads_nothing() {
+    let dir = tempfile::tempdir().expect("directory");
+    build(dir.path(), NODES, 2);
+    let total = |counts: &Arc<Counts>| counts.take().values().flatten().sum::<u64>();
+    let (store, counts) = open(dir.path(), 256 << 20);
+    let cold = engine(&store, Prepare::Metadata, 1);
+    counts.take();
+    let seeds: Vec<u64> = (0..64).map(|at| at * 601 % NODES).collect();
+    let first = cold.run(&seeds, 3).expect("answer");
+    let reads = total(&counts);
+    let (lists, rows) = sizes(&store, &seeds);
+    assert!(reads <= lists + rows, "{reads} reads for {lists} lists and {rows} rows");
+    assert!(cold.run(&seeds, 3).expect("answer") == first);
+    let again = total(&counts);
+    // The cache of rows is cut into parts that fill unevenly.
+    assert!(again * 20 < reads, "{again} of {reads} reads once more");
+    drop(cold);
+    let (store, counts) = open(dir.path(), 256 << 20);
+    let whole = engine(&store, Prepare::All, 2);
+    counts.take();
+    assert!(whole.run(&seeds, 3).expect("answer") == first);
+    assert_eq!(total(&counts), 0);
+}
+
+#[test]
+fn hot_rows_fill_the_budget_and_requests_still_have_room() {
+    let dir = tempfile::tempdir().expect("directory");
+    build(dir.path(), NODES, 3);
+    let (store, counts) = open(dir.path(), 40 << 20);
+    let seeds: Vec<u64> = (0..16).map(|at| at * 2_311 % NODES).collect();
+    let cold = engine(&store, Prepare::Metadata, 1).run(&seeds, 1).expect("answer");
+    let (store, counts_of_hot) = open(dir.path(), 40 << 20);
+    let hot = engine(&store, Prepare::Hot, 2);
+    assert!(hot.explain().contains("of rows in memory"), "{}", hot.explain());
+    let used = store.budget().used_bytes();
+    assert!(used > 20 << 20, "{used} bytes are used");
+    counts_of_hot.take();
+    assert!(hot.run(&seeds, 1).expect("answer") == cold);
+    let reads: u64 = counts_of_hot.take().values().flatten().sum();
+    let all: u64 = counts.take().values().flatten().sum();
+    assert!(reads * 10 < all * 8, "{reads} reads, {all} without hot rows");
+    assert!(store.budget().peak_bytes() <= 40 << 20);
+}
+
+#[test]
+fn answers_do_not_depend_on_threads_or_memory_or_other_requests() {
+    let dir = tempfile::tempdir().expect("directory");
+    build(dir.path(), 5_000, 4);
+    let (store, _) = open(dir.path(), 64 << 20);
+    let seeds = [3, 7, 4_999, 3];
+    let wanted = engine(&store, Prepare::Metadata, 1).run(&seeds, 8).expect("answer");
+    for (prepare, threads) in [(Prepare::Hot, 2), (Prepare::All, 3), (Prepare::Metadata, 2)] {
+        let engine = engine(&store, prepare, threads);
+        std::thread::scope(|scope| {
+            for turn in 0..3 {
+                let (engine, wanted) = (&engine, &wanted);
+                scope.spawn(move || {
+                    for step in 0..10 {
+                        engine.run(&[turn * 100 + step], step).expect("answer");
+                        assert!(engine.run(&seeds, 8).expect("answer") == *wanted);
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,121 @@
+//! `Engine`: a model that answers from a store.
+
+use std::sync::Arc;
+
+use ng_engine::{Answer, EngineError, EngineOptions, Prepare};
+use ng_infer::dfg::Elements;
+use ng_infer::run::Devices;
+use ng_sample::Fanouts;
+use ng_types::Reservation;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::arrays::{self, Ids};
+use crate::dfg::Dfg;
+use crate::errors::{self, detached};
+use crate::snapshot::Snapshot;
+
+/// The shape of an answer, and its elements as a flat array.
+type Flat<'py> = (Vec<usize>, Bound<'py, PyAny>);
+
+/// A model on a store; see `_core.pyi`.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct Engine {
+    inner: ng_engine::Engine,
+}
+
+#[pymethods]
+impl Engine {
+    #[new]
+    #[pyo3(signature = (snapshot, model, fanouts, *, output, prepare, threads, batch_nodes))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        snapshot: &Snapshot,
+        model: &Dfg,
+        fanouts: Vec<Vec<i64>>,
+        output: Option<String>,
+        prepare: &str,
+        threads: usize,
+        batch_nodes: usize,
+    ) -> PyResult<Self> {
+        let prepare = match prepare {
+            "metadata" => Prepare::Metadata,
+            "hot" => Prepare::Hot,
+            "all" => Prepare::All,
+            other => return Err(PyValueError::new_err(format!("no way to prepare: {other:?}"))),
+        };
+        let options = EngineOptions {
+            fanouts: Fanouts::new(fanouts).map_err(errors::raised)?,
+            output,
+            devices: Devices::default(),
+            prepare,
+            threads,
+            batch_nodes,
+        };
+        let (snapshot, model) = (Arc::clone(&snapshot.inner), model.model.clone());
+        let inner = detached(py, || ng_engine::Engine::open(snapshot, model, options))?;
+        Ok(Self { inner })
+    }
+
+    /// Answers from another version from now on; whether its content is another.
+    fn refresh(&self, py: Python<'_>, snapshot: &Snapshot) -> PyResult<bool> {
+        detached(py, || self.inner.refresh(Arc::clone(&snapshot.inner)))
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot { inner: self.inner.snapshot() }
+    }
+
+    #[getter]
+    fn node_type(&self) -> u16 {
+        self.inner.node_type().0
+    }
+
+    #[getter]
+    fn ready(&self) -> f64 {
+        self.inner.ready()
+    }
+
+    /// Whether preparing is over, and what went wrong.
+    fn prepared(&self) -> (bool, Option<String>) {
+        let over = self.inner.prepared();
+        (over.is_some(), over.and_then(Result::err))
+    }
+
+    fn explain(&self) -> String {
+        self.inner.explain()
+    }
+
+    fn run<'py>(&self, py: Python<'py>, ids: Ids, seed: u64) -> PyResult<Flat<'py>> {
+        answered(py, || self.inner.run(&ids.0, seed))
+    }
+
+    fn scores<'py>(
+        &self,
+        py: Python<'py>,
+        sources: Ids,
+        destinations: Ids,
+        seed: u64,
+    ) -> PyResult<Flat<'py>> {
+        answered(py, || self.inner.scores((&sources.0, &destinations.0), seed))
+    }
+
+    fn graphs<'py>(&self, py: Python<'py>, ids: Ids) -> PyResult<Flat<'py>> {
+        answered(py, || self.inner.graphs(&ids.0))
+    }
+}
+
+fn answered<'py>(
+    py: Python<'py>,
+    ask: impl FnOnce() -> Result<Answer, EngineError> + Send,
+) -> PyResult<Flat<'py>> {
+    let Answer { dims, elements, held } = detached(py, ask)?;
+    let held: Option<Arc<Reservation>> = held.map(Arc::new);
+    let array = match elements {
+        Elements::F32(all) => arrays::owned(py, all, held)?.into_any(),
+        Elements::I64(all) => arrays::owned(py, all, held)?.into_any(),
+        Elements::Bool(all) => arrays::owned(py, all, held)?.into_any(),
+    };
+    Ok((dims, array))
+}
