@@ -45,13 +45,15 @@ impl Tensor {
         }
     }
 
-    pub fn of_view(view: &View<'_>) -> Self {
+    /// `None` if its rows lie elsewhere, which kernels of plug-ins never ask for.
+    pub fn of_view(view: &View<'_>) -> Option<Self> {
         let data: *const c_void = match view.data {
             Data::F32(all) => all.as_ptr().cast(),
             Data::I64(all) => all.as_ptr().cast(),
             Data::Bool(all) => all.as_ptr().cast(),
+            Data::Rows(_) => return None,
         };
-        Self::new(data.cast_mut(), view.dtype(), view.dims)
+        Some(Self::new(data.cast_mut(), view.dtype(), view.dims))
     }
 
     pub fn of_view_mut(view: &mut ViewMut<'_>) -> Self {

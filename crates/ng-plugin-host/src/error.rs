@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use ng_types::explain;
 use thiserror::Error;
 
 /// Why a plug-in is refused. Nothing of it is registered then.
@@ -74,4 +75,12 @@ pub enum PluginError {
         /// What it did.
         problem: String,
     },
+}
+
+explain! {
+    PluginError {
+        AllowList => UnsupportedArgument,
+        Unreadable => IoFailed,
+        Unsafe | NotAllowed | NotAPlugin | NoProbe | Failed | Changed => PluginRefused,
+    }
 }

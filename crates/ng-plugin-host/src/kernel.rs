@@ -94,7 +94,8 @@ impl Kernel for PluginKernel {
         // A poisoned lock guards nothing but whose turn it is.
         let turn = || self.turn.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let _turn = (!definition.is_thread_safe()).then(turn);
-        let mut tensors: Vec<Tensor> = inputs.iter().map(Tensor::of_view).collect();
+        let tensors: Option<Vec<Tensor>> = inputs.iter().map(Tensor::of_view).collect();
+        let mut tensors = tensors.ok_or_else(|| KernelError::NotServed(op.name()))?;
         let mut made: Vec<Tensor> = outputs.iter_mut().map(Tensor::of_view_mut).collect();
         let (answer, bytes) = if definition.takes(inputs.iter().map(View::dtype)) {
             definition.ask(op, &tensors, &made, context.threads())

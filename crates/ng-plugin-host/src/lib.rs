@@ -2,12 +2,14 @@
 //!
 //! - [`Plugin`]: a file is checked against an [`AllowList`], tried in another process by a
 //!   [`Probe`], and only then loaded; nothing is ever unloaded;
-//! - [`run_probe`]: what that other process does.
+//! - [`run_probe`]: what that other process does;
+//! - [`Program`]: the accelerator that graphs run on, a [`Bundle`] that is swapped while they run.
 //!
 //! What must not live here: what an operation means, which the reference device knows. The
 //! invariant: a plug-in that crashes, hangs, writes out of shape or computes wrongly does so in the
 //! other process, and is an error here.
 
+mod bundle;
 mod call;
 mod cases;
 mod error;
@@ -16,10 +18,13 @@ mod kernel;
 mod library;
 mod load;
 mod probe;
+mod program;
 mod register;
 mod structs;
 
+pub use bundle::Bundle;
 pub use error::PluginError;
 pub use file::{AllowList, digest};
 pub use load::{KernelInfo, Plugin};
 pub use probe::{Probe, run_probe};
+pub use program::{Program, ProgramError, Served};

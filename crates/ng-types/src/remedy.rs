@@ -48,6 +48,8 @@ pub enum ErrorKind {
     CompiledMismatch,
     /// A model is not valid, or does not fit what it is run on.
     InvalidModel,
+    /// A plug-in is not allowed, not safe where it lies, or did not pass its trial.
+    PluginRefused,
     /// Compiled files have another version of the format.
     CompiledOutdated,
     /// The input or the target of an import is bad.

@@ -1,0 +1,135 @@
+//! Accelerators: devices with priorities, and what the simulator knows of them.
+//!
+//! What must not live here: which bundle runs now. The three presets are those of HolisticGNN's
+//! section 5; the publication says how many cores, vector units and elements they have, and
+//! 730 MHz. Where it is silent, the field below says what was assumed.
+
+use std::sync::Arc;
+
+use ng_infer::kernel::{Cpu, Kernel};
+use ng_infer::run::Devices;
+use ng_simd::Path;
+use ng_ssdsim::Accelerator;
+
+/// Cycles a second of the programmable logic.
+const HERTZ: f64 = 730e6;
+
+/// Operations that a systolic array does.
+const PRODUCTS: [&str; 4] = ["GEMM", "Linear", "MatMul", "SegmentMatmul"];
+
+/// Table 3 of the publication.
+const CPU_PRIORITY: i32 = 50;
+const VECTOR_PRIORITY: i32 = 150;
+const ARRAY_PRIORITY: i32 = 300;
+
+/// An accelerator: what computes, and the simulator's configuration of it.
+#[derive(Clone)]
+pub struct Bundle {
+    /// Its name.
+    pub name: String,
+    /// The device table and the operation table.
+    pub devices: Devices,
+    /// The simulator's array and vector unit.
+    pub accelerator: Accelerator,
+}
+
+impl std::fmt::Debug for Bundle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (name, accelerator) = (&self.name, &self.accelerator);
+        f.debug_struct("Bundle")
+            .field("name", name)
+            .field("accelerator", accelerator)
+            .finish_non_exhaustive()
+    }
+}
+
+fn accelerator(rows: u32, columns: u32, lanes: u32) -> Accelerator {
+    Accelerator { rows, columns, lanes, hertz: HERTZ, words_per_cycle: 0, timed: true }
+}
+
+impl Bundle {
+    /// The names of the presets.
+    pub const PRESETS: [&str; 4] = ["cpu", "octa", "lsap", "hetero"];
+
+    /// The preset of a name.
+    pub fn preset(name: &str) -> Option<Self> {
+        match name {
+            "cpu" => Some(Self::cpu()),
+            "octa" => Some(Self::octa()),
+            "lsap" => Some(Self::lsap()),
+            "hetero" => Some(Self::hetero()),
+            _ => None,
+        }
+    }
+
+    /// All that this processor has, as one device.
+    fn cpu() -> Self {
+        let devices = Devices::with_cpu();
+        Self { name: "cpu".to_owned(), devices, accelerator: accelerator(8, 8, 32) }
+    }
+
+    /// Octa-HGNN: eight cores and software that uses them. Here: all operations on all threads of
+    /// the run, without instructions for vectors. Simulated: a multiplication with its addition in
+    /// each cycle of a core.
+    fn octa() -> Self {
+        let mut devices = Devices::default();
+        // The portable kernels are there on every processor.
+        let cores = Cpu::on(Path::Portable).unwrap_or_default();
+        devices.add_cpu("CPU", CPU_PRIORITY, cores);
+        Self { name: "octa".to_owned(), devices, accelerator: accelerator(8, 1, 8) }
+    }
+
+    /// Lsap-HGNN: large systolic arrays, which do products of matrices alone; the core of the shell
+    /// does everything else. Simulated: an array of 16 x 16, four times that of Hetero-HGNN, which
+    /// is an assumption, and a vector unit of one lane.
+    fn lsap() -> Self {
+        let mut devices = Devices::default();
+        add_array(&mut devices);
+        Self { name: "lsap".to_owned(), devices, accelerator: accelerator(16, 16, 1) }
+    }
+
+    /// Hetero-HGNN: a vector processor and a systolic array. Simulated: 64 elements and four vector
+    /// units, of 8 lanes each by assumption.
+    fn hetero() -> Self {
+        let mut devices = Devices::default();
+        devices.add_cpu("Vector processor", VECTOR_PRIORITY, Cpu::default());
+        add_array(&mut devices);
+        Self { name: "hetero".to_owned(), devices, accelerator: accelerator(8, 8, 32) }
+    }
+}
+
+/// A device that does products of matrices.
+fn add_array(devices: &mut Devices) {
+    const ARRAY: &str = "Systolic array";
+    devices.register_device(ARRAY, ARRAY_PRIORITY);
+    let kernel: Arc<dyn Kernel> = Arc::new(Cpu::default());
+    for op in PRODUCTS {
+        let added = devices.register_op_definition(op, ARRAY, Arc::clone(&kernel));
+        // The device is registered, and the names are those of operations.
+        debug_assert!(added.is_ok(), "{added:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ng_infer::dfg::{Op, Reduction};
+
+    #[test]
+    fn presets_bind_products_and_aggregation_as_the_publication_says() {
+        let bound = |name: &str, op: &Op| {
+            let bundle = Bundle::preset(name).expect("a preset");
+            bundle.devices.choose(op).map(|binding| binding.device.to_string())
+        };
+        let (sum, product) = (Op::Spmm(Reduction::Sum), Op::MatMul);
+        for (name, of_sum, of_product) in [
+            ("octa", "CPU", "CPU"),
+            ("lsap", "cpu-scalar", "Systolic array"),
+            ("hetero", "Vector processor", "Systolic array"),
+        ] {
+            assert_eq!(bound(name, &sum).as_deref(), Some(of_sum), "{name}");
+            assert_eq!(bound(name, &product).as_deref(), Some(of_product), "{name}");
+        }
+        assert!(Bundle::preset("none").is_none());
+    }
+}
