@@ -447,6 +447,7 @@ class Engine:
         model: Dfg,
         fanouts: list[list[int]],
         *,
+        devices: list[str],
         output: str | None,
         prepare: str,
         threads: int,

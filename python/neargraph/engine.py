@@ -41,7 +41,8 @@ class Engine:
     Args:
         store: The open store, or the path of one, which the engine then opens and closes.
         model: The path of a model file that `neargraph.export` wrote, or a `Dfg`.
-        devices: What computes, the preferred one first: ``"cpu"``, ``"cpu-scalar"``.
+        devices: What computes, the preferred one first: ``"cpu"``, or ``"cpu-scalar"``, the exact
+            and slow reference, which also does what no other can.
         prepare: What is brought into memory. ``"metadata"``: page tables and indexes, before the
             engine is open. ``"hot"``: also the neighbour lists, if they fit, and the rows that
             requests want most often, as many as fit. ``"all"``: all lists, and all rows that the
@@ -83,6 +84,7 @@ class Engine:
         _check(devices, prepare, threads, batch_nodes)
         self.model = model if isinstance(model, Dfg) else Dfg.open(model)
         self._settings: dict[str, Any] = {
+            "devices": list(devices),
             "output": output,
             "prepare": prepare,
             "threads": threads or min(os.cpu_count() or 1, _THREADS_MAX),

@@ -1,6 +1,7 @@
 //! What an engine answers: a row for each node, pair or graph that was asked for.
 
-use ng_infer::dfg::{Constant, Elements};
+use ng_infer::dfg::Elements;
+use ng_infer::kernel::{Data, View};
 use ng_types::Reservation;
 
 use crate::EngineError;
@@ -39,16 +40,16 @@ impl Collected {
     /// Takes row `from[i]` of a result as row `to[i]` of the answer.
     pub fn take(
         &mut self,
-        result: &Constant,
+        result: View<'_>,
         pairs: impl Iterator<Item = (usize, usize)>,
     ) -> Result<(), EngineError> {
-        let (first, row) = result.dims().split_first().ok_or_else(|| EngineError::Output {
+        let (first, row) = result.dims.split_first().ok_or_else(|| EngineError::Output {
             problem: "the model gives one number, and not a row for each thing".to_owned(),
         })?;
         let width: usize = row.iter().product();
         if self.elements.is_none() {
             self.dims = [&[self.rows], row].concat();
-            self.elements = Some(zeros(result.elements(), self.rows * width));
+            self.elements = Some(zeros(result.data, self.rows * width));
         }
         let Some(elements) = self.elements.as_mut().filter(|_| self.dims[1..] == *row) else {
             let problem = "the model gives rows of different lengths for parts of a request";
@@ -60,12 +61,12 @@ impl Collected {
                     problem: format!("the model gives {first} rows, and row {from} is wanted"),
                 });
             }
-            copy_row(result.elements(), from, elements, to, width);
+            copy_row(result.data, from, elements, to, width);
         }
         Ok(())
     }
 
-    /// All rows. `width` is asked for where nothing was collected.
+    /// All rows.
     pub fn into_answer(self) -> Answer {
         let elements = self.elements.unwrap_or(Elements::F32(Vec::new()));
         let dims = if self.dims.is_empty() { vec![0] } else { self.dims };
@@ -73,22 +74,23 @@ impl Collected {
     }
 }
 
-fn zeros(like: &Elements, len: usize) -> Elements {
+fn zeros(like: Data<'_>, len: usize) -> Elements {
     match like {
-        Elements::F32(_) => Elements::F32(vec![0.0; len]),
-        Elements::I64(_) => Elements::I64(vec![0; len]),
-        Elements::Bool(_) => Elements::Bool(vec![false; len]),
+        // Outputs are never rows of a table.
+        Data::F32(_) | Data::Rows(_) => Elements::F32(vec![0.0; len]),
+        Data::I64(_) => Elements::I64(vec![0; len]),
+        Data::Bool(_) => Elements::Bool(vec![false; len]),
     }
 }
 
-fn copy_row(from: &Elements, row: usize, to: &mut Elements, at: usize, width: usize) {
+fn copy_row(from: Data<'_>, row: usize, to: &mut Elements, at: usize, width: usize) {
     fn copy<T: Copy>(from: &[T], row: usize, to: &mut [T], at: usize, width: usize) {
         to[at * width..(at + 1) * width].copy_from_slice(&from[row * width..(row + 1) * width]);
     }
     match (from, to) {
-        (Elements::F32(from), Elements::F32(to)) => copy(from, row, to, at, width),
-        (Elements::I64(from), Elements::I64(to)) => copy(from, row, to, at, width),
-        (Elements::Bool(from), Elements::Bool(to)) => copy(from, row, to, at, width),
+        (Data::F32(from), Elements::F32(to)) => copy(from, row, to, at, width),
+        (Data::I64(from), Elements::I64(to)) => copy(from, row, to, at, width),
+        (Data::Bool(from), Elements::Bool(to)) => copy(from, row, to, at, width),
         _ => {}
     }
 }

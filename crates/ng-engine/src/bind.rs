@@ -81,6 +81,10 @@ pub(crate) struct Binding {
     pub inputs: Vec<Input>,
     /// By output, what it has a row for; `None` where the graph does not tell.
     pub outputs: Vec<(String, Option<Counts>)>,
+    /// Types of inputs that have none in the graph.
+    pub types: Vec<(String, TensorType)>,
+    /// What counts nodes in the graph, and of which type they are.
+    pub nodes: Vec<(String, NodeTypeId)>,
 }
 
 impl Binding {
@@ -89,22 +93,35 @@ impl Binding {
         let asks_for_graphs =
             graph.inputs().any(|(value, _)| argument(graph.name(value)).0 == "batch");
         let finder = Finder { snapshot, catalog: snapshot.catalog(), asks_for_graphs };
-        let (mut inputs, mut counts) = (Vec::new(), HashMap::new());
+        let (mut inputs, mut counts, mut types) = (Vec::new(), HashMap::new(), Vec::new());
         for (value, wanted) in graph.inputs() {
             let name = graph.name(value).to_owned();
             let wrong = |problem| EngineError::Input { input: name.clone(), problem };
             let given = finder.find(&name, wanted).map_err(wrong)?;
-            note_counts(&given, wanted, &mut counts);
+            let own = own_type(&given);
+            note_counts(&given, wanted.unwrap_or(&own), &mut counts);
+            if wanted.is_none() {
+                types.push((name.clone(), own));
+            }
             inputs.push(Input { name, given });
         }
-        let types = graph.check(&[]).ok();
+        let given: Vec<(&str, TensorType)> =
+            types.iter().map(|(name, own)| (name.as_str(), own.clone())).collect();
+        let known = graph.check(&given).ok();
         let outputs = graph.outputs().iter().map(|(name, value)| {
             let at = graph.values().position(|one| one == *value);
-            let found = types.as_ref().zip(at).and_then(|(types, at)| types.get(at));
+            let found = known.as_ref().zip(at).and_then(|(known, at)| known.get(at));
             let first = found.and_then(|found| found.shape.first());
             (name.clone(), first.and_then(|first| counts.get(first)).copied())
         });
-        Ok(Self { outputs: outputs.collect(), inputs })
+        let outputs = outputs.collect();
+        let nodes = counts.iter().filter_map(|(dim, counted)| match counted {
+            Counts::Nodes(id) => Some((dim.as_symbol()?.to_owned(), *id)),
+            _ => None,
+        });
+        let mut nodes: Vec<_> = nodes.collect();
+        nodes.sort_unstable();
+        Ok(Self { inputs, outputs, types, nodes })
     }
 
     /// Node types and tensors whose rows the model takes.
@@ -120,21 +137,42 @@ impl Binding {
     }
 }
 
+/// What an input is, where the graph takes anything.
+fn own_type(given: &Given) -> TensorType {
+    let symbol = |kind: &str, id: u16| Dim::symbol(&format!("{kind}_{id}"));
+    let (dtype, shape) = match given {
+        Given::Rows(RowsOf { tensor, decoder, shape }) => {
+            let first = match tensor.owner {
+                Owner::Node(id) => symbol("nodes", id.0),
+                Owner::Edge(id) => symbol("edges", id.0),
+            };
+            let row = shape.iter().map(|len| Dim::from(*len as i64));
+            let dtype = match decoder.wanted() {
+                Dtype::F32 | Dtype::Bool => decoder.wanted(),
+                _ => Dtype::I64,
+            };
+            (dtype, std::iter::once(first).chain(row).collect())
+        }
+        Given::EdgeIndex(id) => (Dtype::I64, vec![Dim::from(2), symbol("edges", id.0)]),
+        Given::Weights(id) => (Dtype::F32, vec![symbol("edges", id.0)]),
+        Given::Times(id) | Given::EdgeIds(id) => (Dtype::I64, vec![symbol("edges", id.0)]),
+        Given::NodeIds(id) | Given::GraphOf(id) => (Dtype::I64, vec![symbol("nodes", id.0)]),
+        Given::Pairs => (Dtype::I64, vec![Dim::from(2), Dim::symbol("pairs")]),
+        Given::NumSeeds | Given::NumGraphs => (Dtype::I64, Vec::new()),
+    };
+    TensorType { dtype, shape }
+}
+
 /// Learns what the symbol of a first dimension counts.
-fn note_counts(given: &Given, wanted: Option<&TensorType>, counts: &mut HashMap<Dim, Counts>) {
-    let Some(shape) = wanted.map(|wanted| &wanted.shape) else { return };
+fn note_counts(given: &Given, of: &TensorType, counts: &mut HashMap<Dim, Counts>) {
     let (axis, counted) = match given {
         Given::Rows(RowsOf { tensor: TensorRef { owner: Owner::Node(id), .. }, .. })
         | Given::NodeIds(id)
         | Given::GraphOf(id) => (0, Counts::Nodes(*id)),
         Given::Pairs => (1, Counts::Pairs),
-        Given::NumGraphs => {
-            // Such an integer becomes a count of the same name.
-            return;
-        }
         _ => return,
     };
-    if let Some(dim) = shape.get(axis).filter(|dim| dim.number().is_none()) {
+    if let Some(dim) = of.shape.get(axis).filter(|dim| dim.number().is_none()) {
         counts.insert(dim.clone(), counted);
     }
 }

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::thread::Builder;
 
 use ng_infer::dfg::{Constant, Elements};
-use ng_infer::kernel::Context;
+use ng_infer::kernel::{Context, Data, View};
+use ng_infer::plan::{Answer as Outputs, Options, Plan};
 use ng_infer::run::Devices;
 use ng_sample::Fanouts;
 use ng_store::Snapshot;
@@ -75,13 +76,15 @@ impl Engine {
             fanouts: options.fanouts.clone(),
             node_type,
         };
+        let wanted = Options { types: binding.types.clone(), ..Options::default() };
+        let plan = Plan::new(&model.graph, &options.devices, &wanted)?;
         let pinned = Arc::new(Pinned::new(snapshot, &binding, &options.fanouts)?);
         preparing.check(&pinned)?;
         let this = Self {
             server: Server {
                 model,
                 binding,
-                devices: options.devices.clone(),
+                plan,
                 context: Context::new(options.threads),
                 helper: Helper::new(READING_THREADS)?,
                 kept: Mutex::default(),
@@ -180,10 +183,11 @@ impl Engine {
         let batch = self.options.batch_nodes.max(1);
         for (first, seeds) in (0..).step_by(batch).zip(unique.chunks(batch)) {
             let ask = Ask { seeds: &[(node_type, seeds)], stream: seed, pairs: None, graphs: None };
-            let outputs = self.server.answer(&pinned, &ask)?;
             let of_batch = first..first + seeds.len();
             let pairs = numbers.iter().enumerate().filter(|(_, n)| of_batch.contains(n));
-            collected.take(of(&outputs, place)?, pairs.map(|(to, n)| (n - first, to)))?;
+            self.server.answer(&pinned, &ask, |outputs| {
+                collected.take(of(outputs, place)?, pairs.map(|(to, n)| (n - first, to)))
+            })?;
         }
         Ok(collected.into_answer())
     }
@@ -204,7 +208,8 @@ impl Engine {
         let together = pairs.0.chunks(batch).zip(pairs.1.chunks(batch));
         for (first, (from, to)) in (0..).step_by(batch).zip(together) {
             let scored = self.score(&pinned, ends, (from, to), (decodes, seed))?;
-            collected.take(&scored, (0..from.len()).map(|at| (at, first + at)))?;
+            let scored = View::new(scored.dims(), scored.elements());
+            collected.take(scored, (0..from.len()).map(|at| (at, first + at)))?;
         }
         Ok(collected.into_answer())
     }
@@ -227,17 +232,18 @@ impl Engine {
         let local = |all: &[usize]| all.iter().map(|n| *n as i64).collect::<Vec<i64>>();
         let (rows, cols) = (local(&numbers), local(&of_destinations));
         let pairs = decodes.then_some((rows.as_slice(), cols.as_slice()));
-        let outputs =
-            self.server.answer(pinned, &Ask { seeds, stream: seed, pairs, graphs: None })?;
-        if decodes {
-            let (place, _) = self.output(|counts| *counts == Counts::Pairs)?;
-            return of(&outputs, place).cloned();
-        }
-        let find = |id: NodeTypeId| {
-            let is_of = |counts: &Counts| *counts == Counts::Nodes(id);
-            self.output(is_of).and_then(|(place, _)| of(&outputs, place))
-        };
-        dot((find(ends[0])?, &numbers), (find(ends[1])?, &of_destinations))
+        let ask = Ask { seeds, stream: seed, pairs, graphs: None };
+        self.server.answer(pinned, &ask, |outputs| {
+            if decodes {
+                let (place, _) = self.output(|counts| *counts == Counts::Pairs)?;
+                return copied(of(outputs, place)?);
+            }
+            let find = |id: NodeTypeId| {
+                let is_of = |counts: &Counts| *counts == Counts::Nodes(id);
+                self.output(is_of).and_then(|(place, _)| of(outputs, place))
+            };
+            dot((find(ends[0])?, &numbers), (find(ends[1])?, &of_destinations))
+        })
     }
 
     /// The node types of both ends of pairs.
@@ -298,9 +304,10 @@ impl Engine {
             let graphs = Some((&induced, of_nodes.as_slice(), (end - first) as u64));
             let seeds = [(node_type, nodes.as_slice())];
             let ask = Ask { seeds: &seeds, stream: 0, pairs: None, graphs };
-            let outputs = self.server.answer(&pinned, &ask)?;
             let pairs = numbers.iter().enumerate().filter(|(_, n)| (first..end).contains(n));
-            collected.take(of(&outputs, place)?, pairs.map(|(to, n)| (n - first, to)))?;
+            self.server.answer(&pinned, &ask, |outputs| {
+                collected.take(of(outputs, place)?, pairs.map(|(to, n)| (n - first, to)))
+            })?;
             first = end;
         }
         Ok(collected.into_answer())
@@ -365,10 +372,22 @@ fn asked_type(
     }
 }
 
-fn of(outputs: &[Constant], place: usize) -> Result<&Constant, EngineError> {
-    outputs.get(place).ok_or_else(|| EngineError::Output {
+fn of<'a>(outputs: &'a Outputs<'_>, place: usize) -> Result<View<'a>, EngineError> {
+    let found = (place < outputs.len()).then(|| outputs.output(place));
+    found.ok_or_else(|| EngineError::Output {
         problem: format!("the model gave {} outputs, and number {place} is wanted", outputs.len()),
     })
+}
+
+fn copied(of: View<'_>) -> Result<Constant, EngineError> {
+    let elements = match of.data {
+        Data::F32(all) => Elements::F32(all.to_vec()),
+        Data::I64(all) => Elements::I64(all.to_vec()),
+        Data::Bool(all) => Elements::Bool(all.to_vec()),
+        Data::Rows(_) => Elements::F32(Vec::new()),
+    };
+    let wrong = || EngineError::Output { problem: "the model gave part of an output".to_owned() };
+    Constant::new(of.dims.to_vec(), elements).ok_or_else(wrong)
 }
 
 /// The distinct ids in the order in which they are met, and which of them each is.
@@ -405,24 +424,24 @@ fn check_below(what: &str, ids: &[u64], bound: u64) -> Result<(), EngineError> {
 
 /// The dot products of rows.
 fn dot(
-    (from, sources): (&Constant, &[usize]),
-    (to, destinations): (&Constant, &[usize]),
+    (from, sources): (View<'_>, &[usize]),
+    (to, destinations): (View<'_>, &[usize]),
 ) -> Result<Constant, EngineError> {
     let wrong = |problem: &str| EngineError::Question { problem: problem.to_owned() };
-    let width = |of: &Constant| match of.dims() {
+    let width = |of: View<'_>| match of.dims {
         [_, width] => Some(*width),
         _ => None,
     };
-    let (Elements::F32(a), Elements::F32(b)) = (from.elements(), to.elements()) else {
+    let (Data::F32(a), Data::F32(b)) = (from.data, to.data) else {
         return Err(wrong("the model gives whole numbers or flags, which have no dot product"));
     };
     let width = width(from).filter(|one| width(to) == Some(*one)).ok_or_else(|| {
         wrong("the model gives no embeddings of one length for both ends of a pair")
     })?;
-    let row = |all: &[f32], at: usize| all.get(at * width..(at + 1) * width).map(<[f32]>::to_vec);
+    let row = |at: usize| at * width..(at + 1) * width;
     let one = |(i, j): (&usize, &usize)| {
-        let (a, b) = (row(a, *i)?, row(b, *j)?);
-        Some(a.iter().zip(&b).map(|(a, b)| a * b).sum::<f32>())
+        let (a, b) = (a.get(row(*i))?, b.get(row(*j))?);
+        Some(a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>())
     };
     let scores: Option<Vec<f32>> = sources.iter().zip(destinations).map(one).collect();
     let scores = scores.ok_or_else(|| wrong("the model gives fewer rows than there are nodes"))?;

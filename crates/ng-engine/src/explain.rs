@@ -22,10 +22,12 @@ impl Engine {
             let _ = writeln!(out, "  {}: {}{held}", input.name, described(&input.given, catalog));
         }
         out.push_str("operations\n");
-        for node in server.model.graph.nodes() {
-            let device = server.devices.choose(&node.op);
-            let device = device.map_or("no device", |binding| &binding.device);
-            let _ = writeln!(out, "  {}: {} on {device}", node.name, node.op.name());
+        for step in server.plan.explain().steps {
+            let nodes: Vec<String> =
+                step.nodes.iter().map(|(name, op)| format!("{name} ({op})")).collect();
+            let device = step.device.as_deref().unwrap_or("no device, as nothing moves");
+            let (shapes, nodes) = (step.shapes.join(", "), nodes.join(", "));
+            let _ = writeln!(out, "  {} on {device}: {shapes} from {nodes}", step.op);
         }
         let lists = if pinned.has_lists() { "in memory" } else { "read from the store" };
         let _ = writeln!(out, "neighbour lists: {lists}");

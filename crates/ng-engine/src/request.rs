@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ng_infer::dfg::{Constant, Elements};
-use ng_infer::kernel::Context;
-use ng_infer::run::{Devices, run};
-use ng_sample::{CompactEdges, CompactSample, SampleScratch, Sampler};
+use ng_infer::dfg::Elements;
+use ng_infer::kernel::{Context, View};
+use ng_infer::plan::{Answer as Outputs, Plan};
+use ng_sample::{CompactSample, SampleScratch, Sampler};
 use ng_simd::f32_bytes_mut;
 use ng_store::Owner;
 use ng_types::{Dtype, NodeId, NodeTypeId};
@@ -35,7 +35,7 @@ pub(crate) struct Ask<'a> {
 pub(crate) struct Server {
     pub model: ModelFile,
     pub binding: Arc<Binding>,
-    pub devices: Devices,
+    pub plan: Plan,
     pub context: Context,
     pub helper: Helper,
     pub kept: Mutex<Vec<Kept>>,
@@ -45,19 +45,34 @@ pub(crate) struct Server {
 #[derive(Default)]
 pub(crate) struct Kept {
     scratch: SampleScratch,
-    /// By input, for rows of f32.
-    floats: Vec<Vec<f32>>,
+    ids: Vec<u64>,
+    /// By input of the model.
+    values: Vec<Value>,
+}
+
+/// An input of a run.
+struct Value {
+    dims: Vec<usize>,
+    elements: Elements,
+}
+
+impl Default for Value {
+    fn default() -> Self {
+        Self { dims: Vec::new(), elements: Elements::F32(Vec::new()) }
+    }
 }
 
 impl Server {
-    /// The outputs of the model on the batch around `ask`'s seeds, which are its first nodes.
-    pub fn answer(
+    /// Has `take` look at what the model gives for the batch around `ask`'s seeds: rows of nodes
+    /// begin with those of the seeds.
+    pub fn answer<T>(
         &self,
         pinned: &Arc<Pinned>,
         ask: &Ask<'_>,
-    ) -> Result<Vec<Constant>, EngineError> {
+        take: impl FnOnce(&Outputs<'_>) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
         let mut kept = self.lock().pop().unwrap_or_default();
-        let answered = self.answer_with(pinned, ask, &mut kept);
+        let answered = self.answer_with(pinned, ask, &mut kept, take);
         // After an error of memory it is the scratch that others lack.
         if answered.is_ok() {
             self.lock().push(kept);
@@ -65,12 +80,13 @@ impl Server {
         answered
     }
 
-    fn answer_with(
+    fn answer_with<T>(
         &self,
         pinned: &Arc<Pinned>,
         ask: &Ask<'_>,
         kept: &mut Kept,
-    ) -> Result<Vec<Constant>, EngineError> {
+        take: impl FnOnce(&Outputs<'_>) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
         let mut gathering = Gathering::new(pinned, &self.binding, &self.helper);
         let (sampler, reads_ahead) = match ask.graphs {
             Some((induced, ..)) => (induced, false),
@@ -90,49 +106,57 @@ impl Server {
         )?;
         let bytes = self.input_bytes(&sample);
         let _held = pinned.snapshot.reserve_batch(bytes.saturating_mul(BYTES_PER_INPUT_BYTE))?;
-        let mut inputs = Vec::with_capacity(self.binding.inputs.len());
-        kept.floats.resize_with(self.binding.inputs.len(), Vec::new);
-        for (at, input) in self.binding.inputs.iter().enumerate() {
-            let value = match &input.given {
+        let Kept { ids, values, .. } = kept;
+        values.resize_with(self.binding.inputs.len(), Value::default);
+        for ((at, input), value) in self.binding.inputs.iter().enumerate().zip(values.iter_mut()) {
+            match &input.given {
                 Given::Rows(of) => {
-                    let floats = std::mem::take(&mut kept.floats[at]);
-                    self.rows(&mut gathering, (at, of), &sample, floats)?
+                    row_ids(of, &sample, ids);
+                    self.rows(&mut gathering, (at, of), ids, value)?;
                 }
-                other => other_input(other, &sample, ask),
-            };
-            inputs.push((input.name.as_str(), value));
-        }
-        let outputs = run(&self.model.graph, &self.devices, &inputs, &self.context)?;
-        for ((_, value), floats) in inputs.into_iter().zip(&mut kept.floats) {
-            if let Some(Elements::F32(all)) = value.into_elements() {
-                *floats = all;
+                other => fill(other, &sample, ask, value),
             }
         }
-        Ok(outputs)
+        let named = self.binding.inputs.iter().zip(values.iter());
+        let inputs: Vec<(&str, View<'_>)> = named
+            .map(|(input, value)| (input.name.as_str(), View::new(&value.dims, &value.elements)))
+            .collect();
+        // Graphs and pairs want rows of more nodes than those of the first hop.
+        let trims = ask.graphs.is_none() && ask.pairs.is_none();
+        let counted: Vec<(&str, &[usize])> = self
+            .binding
+            .nodes
+            .iter()
+            .filter(|(name, _)| trims && self.plan.counted_nodes().any(|known| known == name))
+            .map(|(name, id)| (name.as_str(), &*sample.nodes[usize::from(id.0)].per_hop))
+            .collect();
+        take(&self.plan.run(&inputs, &counted, &self.context)?)
     }
 
     fn rows(
         &self,
         gathering: &mut Gathering<'_>,
         (input, of): (usize, &RowsOf),
-        sample: &CompactSample,
-        mut floats: Vec<f32>,
-    ) -> Result<Constant, EngineError> {
-        let ids: Vec<u64> = match of.tensor.owner {
-            Owner::Node(id) => sample.nodes[usize::from(id.0)].ids.iter().collect(),
-            Owner::Edge(id) => sample.edges[usize::from(id.0)].edge_ids.iter().collect(),
-        };
-        let dims = [&[ids.len()], of.shape.as_slice()].concat();
-        let len = ids.len() * of.width();
+        ids: &[u64],
+        value: &mut Value,
+    ) -> Result<(), EngineError> {
+        value.dims.clear();
+        value.dims.push(ids.len());
+        value.dims.extend_from_slice(&of.shape);
         if of.decoder.wanted() == Dtype::F32 {
-            floats.resize(len, 0.0);
-            let bytes = f32_bytes_mut(&mut floats);
-            gathering.finish(input, of, &ids, bytes, &self.context)?;
-            return Ok(constant(dims, Elements::F32(floats)));
+            if !matches!(value.elements, Elements::F32(_)) {
+                value.elements = Elements::F32(Vec::new());
+            }
+            if let Elements::F32(floats) = &mut value.elements {
+                floats.resize(ids.len() * of.width(), 0.0);
+                gathering.finish(input, of, ids, f32_bytes_mut(floats), &self.context)?;
+            }
+            return Ok(());
         }
         let mut bytes = vec![0; ids.len() * of.decoder.out_bytes()];
-        gathering.finish(input, of, &ids, &mut bytes, &self.context)?;
-        Ok(constant(dims, widened(of.decoder.wanted(), &bytes)))
+        gathering.finish(input, of, ids, &mut bytes, &self.context)?;
+        value.elements = widened(of.decoder.wanted(), &bytes);
+        Ok(())
     }
 
     /// Bytes of all inputs.
@@ -150,10 +174,13 @@ impl Server {
     }
 }
 
-/// A tensor of so many elements as `dims` say, which all callers here make sure of.
-fn constant(dims: Vec<usize>, elements: Elements) -> Constant {
-    let empty = || Constant::new(vec![0], Elements::F32(Vec::new()));
-    Constant::new(dims, elements).or_else(empty).unwrap_or_else(|| unreachable!("0 elements are 0"))
+/// The ids whose rows an input has.
+fn row_ids(of: &RowsOf, sample: &CompactSample, ids: &mut Vec<u64>) {
+    ids.clear();
+    match of.tensor.owner {
+        Owner::Node(id) => ids.extend(sample.nodes[usize::from(id.0)].ids.iter()),
+        Owner::Edge(id) => ids.extend(sample.edges[usize::from(id.0)].edge_ids.iter()),
+    }
 }
 
 /// Whole numbers and flags as the engine computes with them.
@@ -175,41 +202,53 @@ fn widened(dtype: Dtype, bytes: &[u8]) -> Elements {
     }
 }
 
-/// An input that comes of the sample or of the request.
-fn other_input(given: &Given, sample: &CompactSample, ask: &Ask<'_>) -> Constant {
+/// Fills an input that comes of the sample or of the request.
+fn fill(given: &Given, sample: &CompactSample, ask: &Ask<'_>, value: &mut Value) {
     let of_edges = |id: &ng_types::EdgeTypeId| &sample.edges[usize::from(id.0)];
-    let ints = |all: Vec<i64>| constant(vec![all.len()], Elements::I64(all));
-    let number = |n: u64| constant(Vec::new(), Elements::I64(vec![n as i64]));
+    let Value { dims, elements } = value;
+    dims.clear();
+    if let Given::Weights(id) = given {
+        let all = &of_edges(id).weights;
+        dims.push(all.len());
+        *elements = Elements::F32(all.clone());
+        return;
+    }
+    if !matches!(elements, Elements::I64(_)) {
+        *elements = Elements::I64(Vec::new());
+    }
+    let Elements::I64(out) = elements else { return };
+    out.clear();
     match given {
-        Given::EdgeIndex(id) => edge_index(of_edges(id)),
-        Given::Weights(id) => {
-            let all = of_edges(id).weights.clone();
-            constant(vec![all.len()], Elements::F32(all))
+        Given::EdgeIndex(id) => {
+            let edges = of_edges(id);
+            out.extend(edges.rows.iter().map(|row| i64::from(*row)));
+            for (destination, count) in (0..).zip(&edges.counts) {
+                out.resize(out.len() + *count as usize, destination);
+            }
+            dims.push(2);
         }
-        Given::Times(id) => ints(of_edges(id).times.clone()),
-        Given::EdgeIds(id) => ints(of_edges(id).edge_ids.iter().map(|id| id as i64).collect()),
-        Given::NodeIds(id) => {
-            let ids = &sample.nodes[usize::from(id.0)].ids;
-            ints(ids.iter().map(|id| id as i64).collect())
-        }
-        Given::NumSeeds => number(ask.seeds.iter().map(|(_, ids)| ids.len() as u64).sum()),
         Given::Pairs => {
             let (from, to) = ask.pairs.unwrap_or_default();
-            constant(vec![2, from.len()], Elements::I64([from, to].concat()))
+            out.extend_from_slice(from);
+            out.extend_from_slice(to);
+            dims.push(2);
         }
-        Given::GraphOf(_) => ints(ask.graphs.map_or_else(Vec::new, |(_, of, _)| of.to_vec())),
-        Given::NumGraphs => number(ask.graphs.map_or(0, |(.., count)| count)),
-        // Rows are gathered by the caller.
-        Given::Rows(_) => ints(Vec::new()),
+        Given::Times(id) => out.extend_from_slice(&of_edges(id).times),
+        Given::EdgeIds(id) => out.extend(of_edges(id).edge_ids.iter().map(|id| id as i64)),
+        Given::NodeIds(id) => {
+            out.extend(sample.nodes[usize::from(id.0)].ids.iter().map(|id| id as i64));
+        }
+        Given::GraphOf(_) => out.extend_from_slice(ask.graphs.map_or(&[], |(_, of, _)| of)),
+        Given::NumSeeds => {
+            out.push(ask.seeds.iter().map(|(_, ids)| ids.len() as i64).sum());
+            return;
+        }
+        Given::NumGraphs => {
+            out.push(ask.graphs.map_or(0, |(.., count)| count as i64));
+            return;
+        }
+        // The others have elements of other types.
+        Given::Rows(_) | Given::Weights(_) => {}
     }
-}
-
-fn edge_index(edges: &CompactEdges) -> Constant {
-    let count = edges.rows.len();
-    let mut all: Vec<i64> = Vec::with_capacity(2 * count);
-    all.extend(edges.rows.iter().map(|row| i64::from(*row)));
-    for (destination, count) in (0..).zip(&edges.counts) {
-        all.resize(all.len() + *count as usize, destination);
-    }
-    constant(vec![2, count], Elements::I64(all))
+    dims.push(out.len() / dims.first().copied().unwrap_or(1));
 }

@@ -27,13 +27,14 @@ pub struct Engine {
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (snapshot, model, fanouts, *, output, prepare, threads, batch_nodes))]
+    #[pyo3(signature = (snapshot, model, fanouts, *, devices, output, prepare, threads, batch_nodes))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
         snapshot: &Snapshot,
         model: &Dfg,
         fanouts: Vec<Vec<i64>>,
+        devices: Vec<String>,
         output: Option<String>,
         prepare: &str,
         threads: usize,
@@ -48,7 +49,7 @@ impl Engine {
         let options = EngineOptions {
             fanouts: Fanouts::new(fanouts).map_err(errors::raised)?,
             output,
-            devices: Devices::default(),
+            devices: preferring(&devices),
             prepare,
             threads,
             batch_nodes,
@@ -104,6 +105,16 @@ impl Engine {
     fn graphs<'py>(&self, py: Python<'py>, ids: Ids) -> PyResult<Flat<'py>> {
         answered(py, || self.inner.graphs(&ids.0))
     }
+}
+
+/// The devices that are named, the first one preferred.
+fn preferring(names: &[String]) -> Devices {
+    let has_cpu = names.iter().any(|name| name == "cpu");
+    let mut devices = if has_cpu { Devices::with_cpu() } else { Devices::default() };
+    for (priority, name) in (1..).zip(names.iter().rev()) {
+        devices.register_device(name, priority);
+    }
+    devices
 }
 
 fn answered<'py>(
