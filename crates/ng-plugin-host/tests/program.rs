@@ -199,5 +199,8 @@ fn every_run_sees_one_whole_bundle_while_others_swap_it() {
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    assert_eq!(first_of(&Devices::default().choose(&Op::MatMul).map(|_| served.plan()).expect("one")), 199.0);
+    assert_eq!(
+        first_of(&Devices::default().choose(&Op::MatMul).map(|_| served.plan()).expect("one")),
+        199.0
+    );
 }
