@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from neargraph.loader.minibatch import MiniBatch
     from neargraph.loader.neighbor import NeighborLoader
     from neargraph.loader.sampler import NeighborSampler
+    from neargraph.plugins import Devices
     from neargraph.snapshot import Snapshot
     from neargraph.store import Store, open
     from neargraph.tuning import tune_process
@@ -35,6 +36,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "Batch": "neargraph.update.batch",
     "ClusterLoader": "neargraph.loader.cluster",
+    "Devices": "neargraph.plugins",
     "Dfg": "neargraph.dfg",
     "Engine": "neargraph.engine",
     "MiniBatch": "neargraph.loader.minibatch",
@@ -47,6 +49,7 @@ _LAZY = {
     "from_pyg": "neargraph.importers",
     "nn": "neargraph.nn",
     "open": "neargraph.store",
+    "plugins": "neargraph.plugins",
     "pyg": "neargraph.pyg",
     "sim": "neargraph.sim",
     "tune_process": "neargraph.tuning",
@@ -55,6 +58,7 @@ _LAZY = {
 __all__ = [
     "Batch",
     "ClusterLoader",
+    "Devices",
     "Dfg",
     "Engine",
     "MiniBatch",

@@ -112,3 +112,30 @@ fn every_constant_and_struct_of_the_header_is_compared() {
     let fields = text.lines().filter(|line| line.starts_with("    ") && line.ends_with(';'));
     assert_eq!(fields.count(), compared.lines().filter(|line| line.contains('.')).count());
 }
+
+#[test]
+fn sizes_and_offsets_of_the_document_are_those_of_the_header() {
+    let path = header().join("../../../docs/plugin-abi.md");
+    let text = std::fs::read_to_string(path).expect("the document");
+    let compared = rust();
+    let layout = |name: &str| {
+        let line = compared.lines().find(|line| line.split(' ').next() == Some(name));
+        line.and_then(|line| line.split(' ').nth(1)).map(str::to_owned)
+    };
+    let (mut structs, mut fields) = (0, 0);
+    for line in text.lines().filter(|line| line.starts_with("| `Ng")) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        for name in cells[1].split(", ").map(|name| name.trim_matches('`')) {
+            assert_eq!(layout(name).as_deref(), Some(cells[2]), "{name}");
+            structs += 1;
+            for field in cells[3].split(':').next().unwrap_or_default().split(", ") {
+                let (field, offset) = field.split_once("` ").expect("a field and its offset");
+                let field = format!("{name}.{}", field.trim_start_matches('`'));
+                assert_eq!(layout(&field).as_deref(), Some(offset), "{field}");
+                fields += 1;
+            }
+        }
+    }
+    let all = compared.lines().filter(|line| line.contains('.')).count();
+    assert_eq!((structs, fields), (12, all));
+}

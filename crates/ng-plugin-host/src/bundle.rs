@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ng_infer::kernel::{Cpu, Kernel};
 use ng_infer::run::Devices;
 use ng_simd::Path;
-use ng_ssdsim::Accelerator;
+use ng_ssdsim::{Accelerator, Model, Work};
 
 /// Cycles a second of the programmable logic.
 const HERTZ: f64 = 730e6;
@@ -60,6 +60,16 @@ impl Bundle {
             "hetero" => Some(Self::hetero()),
             _ => None,
         }
+    }
+
+    /// How many seconds the simulated accelerator takes for the products and for the sums of a
+    /// batch; `visits` counts the nodes of each hop. Rows are there already.
+    pub fn simulated(&self, model: &Model, visits: &[u64]) -> (f64, f64) {
+        let (array, work) = (&self.accelerator, Work::of_batch(model, visits));
+        let products: u64 = work.gemms.iter().map(|gemm| array.gemm_cycles(*gemm)).sum();
+        let sums: u64 =
+            work.sums.iter().map(|(count, width)| array.sum_cycles(*count, *width)).sum();
+        (products as f64 / array.hertz, sums as f64 / array.hertz)
     }
 
     /// All that this processor has, as one device.
@@ -114,6 +124,17 @@ fn add_array(devices: &mut Devices) {
 mod tests {
     use super::*;
     use ng_infer::dfg::{Op, Reduction};
+
+    #[test]
+    fn simulated_times_are_those_of_the_simulator() {
+        let bundle = Bundle::preset("hetero").expect("a preset");
+        let layer = ng_ssdsim::Layer::Gin;
+        let model = Model { columns: 300, hidden: 128, outputs: 7, backward: false, layer };
+        let (products, sums) = bundle.simulated(&model, &[10, 50, 200]);
+        assert!(products > 0.0 && sums > 0.0);
+        let whole = bundle.accelerator.time_of(&Work::of_batch(&model, &[10, 50, 200]));
+        assert!((products + sums - ng_ssdsim::to_seconds(whole)).abs() < 1e-12);
+    }
 
     #[test]
     fn presets_bind_products_and_aggregation_as_the_publication_says() {

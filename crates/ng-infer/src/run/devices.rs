@@ -120,6 +120,18 @@ impl Devices {
         Ok(())
     }
 
+    /// The devices and their priorities, by name.
+    pub fn priorities(&self) -> Vec<(&str, i32)> {
+        let mut all: Vec<_> = self.priorities.iter().map(|(name, n)| (&**name, *n)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// All kernels of an operation, in the order in which they came.
+    pub fn kernels(&self, op: &str) -> &[Binding] {
+        self.kernels.get(op).map_or(&[], Vec::as_slice)
+    }
+
     /// The kernel of the device with the highest priority; of equal ones, of the one that came
     /// first. `None` if no device has one.
     pub fn choose(&self, op: &Op) -> Option<&Binding> {
