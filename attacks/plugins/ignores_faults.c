@@ -1,4 +1,4 @@
-/* Refused: it did not end within 1 s: while Relu runs */
+/* Refused: it did not end within 2 s: while Relu runs */
 /* The fault happens again and again. */
 #include <signal.h>
 

@@ -1,4 +1,4 @@
-/* Refused: it did not end within 1 s: while it is loaded */
+/* Refused: it did not end within 2 s: while it is loaded */
 #include "honest.h"
 
 __attribute__((constructor)) static void start(void) {
