@@ -20,13 +20,16 @@ UNLIMITED = 1 << 62
 
 
 class Cap:
-    """A memory cgroup with a limit in bytes, or without one; use it in a ``with`` block."""
+    """A memory cgroup with a limit in bytes, or without one; use it in a ``with`` block.
 
-    def __init__(self, limit: int | None) -> None:
+    A process that has several at a time gives each a name.
+    """
+
+    def __init__(self, limit: int | None, name: str = "") -> None:
         self.limit = limit
         self.v2 = (ROOT / "cgroup.controllers").exists()
         base = ROOT if self.v2 else ROOT / "memory"
-        self.path = base / f"neargraph-bench-{os.getpid()}"
+        self.path = base / f"neargraph-bench-{os.getpid()}{name}"
         self.why_not: str | None = None
         self.peak_anon_bytes = 0
         self._stop = threading.Event()

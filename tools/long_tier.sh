@@ -33,4 +33,7 @@ failed=0
 one deny tools/deny.sh || failed=1
 (suite model fuzz_corpus killed isolation beside_maintenance faults damage) || failed=1
 wait $! || failed=1
+if [ -n "${NEARGRAPH_DATA:-}" ]; then
+    one export_matrix .venv/bin/python -m benchmarks.export_matrix || failed=1
+fi
 exit $failed

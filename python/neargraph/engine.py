@@ -208,6 +208,13 @@ class Engine:
         """What gives each input, what computes each operation, and what is in memory, as text."""
         return self.core.explain()
 
+    def stats(self) -> dict[str, Any]:
+        """Counters of this process since the engine was opened: ``batches`` that were answered,
+        neighbour ``lists`` that they drew from, ``rows`` that they took and how many of these were copied from what was prepared
+        (``rows_prepared``), and the seconds of threads that asked: ``sample_seconds``,
+        ``gather_seconds``, ``run_seconds``."""
+        return self.core.stats()
+
     @property
     def ready(self) -> float:
         """The share of what shall be in memory that is there, 0 to 1."""

@@ -40,7 +40,9 @@ __all__ = [
     "StoreNotFound",
     "StorePoisoned",
     "UnsupportedArgument",
+    "UnsupportedModel",
     "UpdateFailed",
+    "WrongInput",
     "WrongRow",
 ]
 
@@ -188,6 +190,14 @@ class InvalidModel(NeargraphError, ValueError):
 
     The message names the node, tensor or input.
     """
+
+
+class UnsupportedModel(InvalidModel):
+    """A model file or graph has something that the engine does not have; the message names it."""
+
+
+class WrongInput(InvalidModel):
+    """What a model is run on is missing, unknown, or of another type or shape; names the input."""
 
 
 class UnsupportedArgument(NeargraphError, ValueError):

@@ -149,9 +149,8 @@ class Devices:
         If anything is wrong with the new bundle, the old one stays.
 
         Args:
-            bundle: ``"octa"``: all operations on all threads, without instructions for vectors.
-                ``"lsap"``: products of matrices on a device of their own, all else on
-                ``cpu-scalar``. ``"hetero"``: products and all else on two devices. ``"cpu"``: one
+            bundle: ``"octa"``: what ``cpu-scalar`` does, on all threads. ``"lsap"``: products of
+                matrices on a device of their own, all else on ``cpu-scalar``. ``"hetero"``: products and all else on two devices. ``"cpu"``: one
                 device for all. Any other name, if ``base`` is given.
             base: The bundle that a new one is made of.
             plugins: Plug-ins that belong to it.
@@ -223,7 +222,8 @@ class Devices:
             fuse: Whether operations become one where there is an operation for both.
 
         Raises:
-            InvalidModel: The graph cannot run.
+            InvalidModel: The graph is wrong.
+            UnsupportedModel: There is no kernel for an operation.
         """
         return Served(self.core.serve(dfg.core, fuse))
 
@@ -242,7 +242,7 @@ class Served:
             threads: How many threads compute. The bytes do not depend on it.
 
         Raises:
-            InvalidModel: An input is missing, unknown or wrong, or an operation cannot be done.
+            WrongInput: An input is missing, unknown or wrong, or an operation cannot be done.
             UnsupportedArgument: An array of another dtype.
         """
         return _named(self._core.run(_arrays(inputs), threads, False)[0])

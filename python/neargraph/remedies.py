@@ -56,6 +56,21 @@ _WORDS: dict[str, str | tuple[str, str]] = {
         "--columns time=..,weight=.. stores a time and a weight",
     ),
     "NoHeader": "if it is an edge, leave out --header",
+    "ExportAgain": (
+        "export the model again with neargraph.export, which writes what the engine has",
+        "export the model again with neargraph.export of Python",
+    ),
+    "CopyModel": "copy the model file again from where it is whole, or export it again",
+    "TrainAgain": "train the model again with a smaller learning rate, and export it then",
+    "TypeInputs": (
+        'give each input a type, as in create_in(name, "f32", ["nodes", 16])',
+        "save the graph with types of its inputs",
+    ),
+    "GiveKernel": (
+        "give a function for it by kernels=, or run the model on a store",
+        "run the model on a store",
+    ),
+    "ShowModel": "see what the model takes with `neargraph model FILE`",
 }
 
 

@@ -1,7 +1,7 @@
 """Models of each kind that `ng.export` takes, with the arguments to export them by.
 
-`CASES` has a name and a function that makes (model, example). Sizes of the examples differ from
-each other, so that each count is told apart.
+`CASES` has a name and a function that makes (model, example) for rows of a width. Sizes of the
+examples differ from each other, so that each count is told apart.
 """
 
 import torch
@@ -14,12 +14,12 @@ NODES, EDGES, WIDTH = 37, 111, 16
 TYPES = (["a", "b"], [("a", "x", "b"), ("b", "y", "a"), ("a", "z", "a")])
 
 
-def graph(seed=0):
-    """x [37, 16] and edge_index [2, 111] with loops and repeated edges."""
+def graph(width=WIDTH, seed=0):
+    """x [37, width] and edge_index [2, 111] with loops and repeated edges."""
     draws = torch.Generator().manual_seed(seed)
     edge_index = torch.randint(0, NODES, (2, EDGES), generator=draws)
     edge_index[:, :3] = torch.tensor([[1, 1, 2], [1, 1, 5]])
-    return torch.randn(NODES, WIDTH, generator=draws), edge_index
+    return torch.randn(NODES, width, generator=draws), edge_index
 
 
 class Two(nn.Module):
@@ -45,18 +45,18 @@ class One(nn.Module):
 
 
 class Normed(nn.Module):
-    def __init__(self, norm):
+    def __init__(self, norm, width):
         super().__init__()
-        self.layer, self.norm = gnn.SAGEConv(WIDTH, 8), norm
+        self.layer, self.norm = gnn.SAGEConv(width, 8), norm
 
     def forward(self, x, edge_index):
         return self.norm(self.layer(x, edge_index)).relu()
 
 
 class Jumping(nn.Module):
-    def __init__(self, mode):
+    def __init__(self, mode, width):
         super().__init__()
-        self.first, self.second = gnn.SAGEConv(WIDTH, 8), gnn.SAGEConv(8, 8)
+        self.first, self.second = gnn.SAGEConv(width, 8), gnn.SAGEConv(8, 8)
         self.jump = gnn.JumpingKnowledge(mode, 8, 2)
 
     def forward(self, x, edge_index):
@@ -65,9 +65,9 @@ class Jumping(nn.Module):
 
 
 class Pooled(nn.Module):
-    def __init__(self, pool):
+    def __init__(self, pool, width=WIDTH):
         super().__init__()
-        self.layer, self.last, self.pool = gnn.GINConv(nn.Linear(WIDTH, 8)), nn.Linear(8, 3), pool
+        self.layer, self.last, self.pool = gnn.GINConv(nn.Linear(width, 8)), nn.Linear(8, 3), pool
 
     def forward(self, x, edge_index, batch, num_graphs: int):
         return self.last(self.pool(self.layer(x, edge_index).relu(), batch, num_graphs))
@@ -85,11 +85,11 @@ class Attention(nn.Module):
 class Decoded(nn.Module):
     """Scores of pairs of nodes."""
 
-    def __init__(self, kind):
+    def __init__(self, kind, layer, out=8):
         super().__init__()
-        self.layer, self.kind = gnn.SAGEConv(WIDTH, 8), kind
-        self.mlp = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 1))
-        self.relations = nn.Parameter(torch.randn(5, 8))
+        self.layer, self.kind = layer, kind
+        self.mlp = nn.Sequential(nn.Linear(2 * out, 8), nn.ReLU(), nn.Linear(8, 1))
+        self.relations = nn.Parameter(torch.randn(5, out))
 
     def forward(self, x, edge_index, pairs, relation):
         z = self.layer(x, edge_index)
@@ -102,9 +102,9 @@ class Decoded(nn.Module):
 class Ngcf(gnn.MessagePassing):
     """As Wang et al., SIGIR 2019, one layer."""
 
-    def __init__(self):
+    def __init__(self, width, out=WIDTH):
         super().__init__(aggr="add")
-        self.one, self.two = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.one, self.two = nn.Linear(width, out), nn.Linear(width, out)
 
     def forward(self, x, edge_index):
         source, target = edge_index
@@ -119,9 +119,9 @@ class Ngcf(gnn.MessagePassing):
 class PinSage(gnn.MessagePassing):
     """As Ying et al., KDD 2018, one layer."""
 
-    def __init__(self):
+    def __init__(self, width, out=WIDTH):
         super().__init__(aggr="add")
-        self.q, self.w = nn.Linear(WIDTH, WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+        self.q, self.w = nn.Linear(width, WIDTH), nn.Linear(WIDTH + width, out)
 
     def forward(self, x, edge_index, weight):
         h = self.propagate(edge_index, x=self.q(x).relu(), w=weight)
@@ -134,9 +134,9 @@ class PinSage(gnn.MessagePassing):
 
 
 class Custom(gnn.MessagePassing):
-    def __init__(self, aggr="max"):
+    def __init__(self, width, aggr="max"):
         super().__init__(aggr=aggr)
-        self.m, self.u = nn.Linear(2 * WIDTH, 8), nn.Linear(WIDTH + 8, 4)
+        self.m, self.u = nn.Linear(2 * width, 8), nn.Linear(width + 8, 4)
 
     def forward(self, x, edge_index):
         return self.propagate(edge_index, x=x)
@@ -157,13 +157,31 @@ class Typed(nn.Module):
         return self.layer(x_dict, edge_index_dict)
 
 
-def two(layer, *args, **options):
-    first = layer(WIDTH, 8, *args, **options)
-    return Two(first, layer(8, 8, *args, **options)), graph()
+class Narrowed(nn.Module):
+    """Rows of 64 columns first: some layers hold a matrix of width by width."""
+
+    def __init__(self, model, width):
+        super().__init__()
+        self.narrow, self.model = nn.Linear(width, 64), model
+
+    def forward(self, x, edge_index):
+        return self.model(self.narrow(x), edge_index)
 
 
-def one(layer, rows):
-    return One(layer), (*graph(), rows)
+def narrowed(make, width):
+    """The model that `make` gives for a width, of at most 1,024 columns."""
+    if width <= 1024:
+        return make(width), graph(width)
+    return Narrowed(make(64), width), graph(width)
+
+
+def two(layer, width, *args, **options):
+    first = layer(width, 8, *args, **options)
+    return Two(first, layer(8, 8, *args, **options)), graph(width)
+
+
+def one(layer, width, rows):
+    return One(layer), (*graph(width), rows)
 
 
 def weights():
@@ -178,21 +196,22 @@ def relations():
     return torch.randint(0, 4, (EDGES,), generator=torch.Generator().manual_seed(3))
 
 
-def pooled(pool):
+def pooled(pool, width):
     batch = torch.randint(0, 6, (NODES,), generator=torch.Generator().manual_seed(4))
-    return Pooled(pool), (*graph(), batch.sort().values, 6)
+    return Pooled(pool, width), (*graph(width), batch.sort().values, 6)
 
 
-def decoded(kind):
+def decoded(kind, layer, width, out=8):
     draws = torch.Generator().manual_seed(5)
     pairs = torch.randint(0, NODES, (2, 29), generator=draws)
-    return Decoded(kind), (*graph(), pairs, torch.randint(0, 5, (29,), generator=draws))
+    example = (*graph(width), pairs, torch.randint(0, 5, (29,), generator=draws))
+    return Decoded(kind, layer, out), example
 
 
-def typed_example():
+def typed_example(width):
     draws = torch.Generator().manual_seed(6)
     counts = {"a": NODES, "b": NODES + 3}
-    rows = {name: torch.randn(n, WIDTH, generator=draws) for name, n in counts.items()}
+    rows = {name: torch.randn(n, width, generator=draws) for name, n in counts.items()}
     edges = {
         kind: torch.stack(
             [
@@ -205,91 +224,111 @@ def typed_example():
     return rows, edges
 
 
-def hetero_conv():
+def hetero_conv(width):
     layers = {
-        ("a", "x", "b"): gnn.SAGEConv((WIDTH, WIDTH), 8),
-        ("b", "y", "a"): gnn.GATConv((WIDTH, WIDTH), 8, add_self_loops=False),
-        ("a", "z", "a"): gnn.SAGEConv(WIDTH, 8),
+        ("a", "x", "b"): gnn.SAGEConv((width, width), 8),
+        ("b", "y", "a"): gnn.GATConv((width, width), 8, add_self_loops=False),
+        ("a", "z", "a"): gnn.SAGEConv(width, 8),
     }
-    return Typed(gnn.HeteroConv(layers, aggr="sum")), typed_example()
+    return Typed(gnn.HeteroConv(layers, aggr="sum")), typed_example(width)
 
 
-def to_hetero():
+def to_hetero(width, types=TYPES, example=None):
     model = Two(gnn.SAGEConv((-1, -1), 8), gnn.SAGEConv((-1, -1), 8))
-    example = typed_example()
-    model = gnn.to_hetero(model, TYPES)
+    example = example or typed_example(width)
+    model = gnn.to_hetero(model, types)
     with torch.no_grad():
         model(*example)
     return model, example
 
 
-def pna():
+def pna(width):
     scalers = ["identity", "amplification", "attenuation"]
     histogram = torch.tensor([0, 3, 5, 4, 2, 1])
-    return gnn.PNAConv(WIDTH, 8, ["mean", "min", "max", "std"], scalers, histogram), graph()
+    return gnn.PNAConv(width, 8, ["mean", "min", "max", "std"], scalers, histogram)
 
 
-def gin():
-    norm = nn.Sequential(nn.Linear(WIDTH, 8), nn.BatchNorm1d(8), nn.ReLU())
-    return Two(gnn.GINConv(norm), gnn.GINConv(nn.Linear(8, 8))), graph()
+def gin(width):
+    norm = nn.Sequential(nn.Linear(width, 8), nn.BatchNorm1d(8), nn.ReLU())
+    return Two(gnn.GINConv(norm), gnn.GINConv(nn.Linear(8, 8)))
 
 
-def heads(layer, **options):
-    return Two(layer(WIDTH, 4, heads=2, **options), layer(8, 8, **options)), graph()
+def heads(layer, width, **options):
+    return Two(layer(width, 4, heads=2, **options), layer(8, 8, **options)), graph(width)
 
 
-CASES = {
-    "SAGE mean": lambda: two(gnn.SAGEConv),
-    "SAGE sum": lambda: two(gnn.SAGEConv, aggr="sum"),
-    "SAGE max": lambda: two(gnn.SAGEConv, aggr="max"),
-    "SAGE pool": lambda: two(gnn.SAGEConv, aggr="max", project=True),
-    "SAGE softmax": lambda: two(gnn.SAGEConv, aggr="softmax"),
-    "SAGE std": lambda: two(gnn.SAGEConv, aggr="std"),
-    "SAGE mean, std, max": lambda: two(gnn.SAGEConv, aggr=["mean", "std", "max"]),
-    "GCN": lambda: two(gnn.GCNConv),
-    "GCN improved": lambda: two(gnn.GCNConv, improved=True),
-    "GCN without loops": lambda: two(gnn.GCNConv, add_self_loops=False),
-    "GCN with weights": lambda: one(gnn.GCNConv(WIDTH, 8), weights()),
-    "GCN normalized before": lambda: one(gnn.GCNConv(WIDTH, 8, normalize=False), weights()),
-    "GIN": gin,
-    "GINE": lambda: one(gnn.GINEConv(nn.Linear(WIDTH, 8), edge_dim=5), attributes()),
-    "GAT": lambda: heads(gnn.GATConv),
-    "GAT without loops": lambda: heads(gnn.GATConv, add_self_loops=False),
-    "GAT with attributes": lambda: one(gnn.GATConv(WIDTH, 4, 2, edge_dim=5), attributes()),
-    "GATv2": lambda: heads(gnn.GATv2Conv),
-    "GATv2 without loops": lambda: heads(gnn.GATv2Conv, add_self_loops=False),
-    "Transformer": lambda: heads(gnn.TransformerConv, beta=True),
-    "PNA": pna,
-    "RGCN": lambda: one(gnn.RGCNConv(WIDTH, 8, 4), relations()),
-    "RGCN sum": lambda: one(gnn.RGCNConv(WIDTH, 8, 4, aggr="sum"), relations()),
-    "RGCN bases": lambda: one(gnn.RGCNConv(WIDTH, 8, 4, num_bases=2), relations()),
-    "FastRGCN": lambda: one(gnn.FastRGCNConv(WIDTH, 8, 4), relations()),
-    "HGT": lambda: (Typed(gnn.HGTConv(WIDTH, 8, TYPES, heads=2)), typed_example()),
+def pool_sage(width):
+    return Two(*(gnn.SAGEConv(n, 8, aggr="max", project=True) for n in (width, 8)))
+
+
+def hgt(width):
+    return Typed(gnn.HGTConv(width, 8, TYPES, heads=2)), typed_example(width)
+
+
+_MAKERS = {
+    "SAGE mean": lambda w: two(gnn.SAGEConv, w),
+    "SAGE sum": lambda w: two(gnn.SAGEConv, w, aggr="sum"),
+    "SAGE max": lambda w: two(gnn.SAGEConv, w, aggr="max"),
+    "SAGE pool": lambda w: narrowed(pool_sage, w),
+    "SAGE softmax": lambda w: two(gnn.SAGEConv, w, aggr="softmax"),
+    "SAGE std": lambda w: two(gnn.SAGEConv, w, aggr="std"),
+    "SAGE mean, std, max": lambda w: two(gnn.SAGEConv, w, aggr=["mean", "std", "max"]),
+    "GCN": lambda w: two(gnn.GCNConv, w),
+    "GCN improved": lambda w: two(gnn.GCNConv, w, improved=True),
+    "GCN without loops": lambda w: two(gnn.GCNConv, w, add_self_loops=False),
+    "GCN with weights": lambda w: one(gnn.GCNConv(w, 8), w, weights()),
+    "GCN normalized before": lambda w: one(gnn.GCNConv(w, 8, normalize=False), w, weights()),
+    "GIN": lambda w: (gin(w), graph(w)),
+    "GINE": lambda w: one(gnn.GINEConv(nn.Linear(w, 8), edge_dim=5), w, attributes()),
+    "GAT": lambda w: heads(gnn.GATConv, w),
+    "GAT without loops": lambda w: heads(gnn.GATConv, w, add_self_loops=False),
+    "GAT with attributes": lambda w: one(gnn.GATConv(w, 4, 2, edge_dim=5), w, attributes()),
+    "GATv2": lambda w: heads(gnn.GATv2Conv, w),
+    "GATv2 without loops": lambda w: heads(gnn.GATv2Conv, w, add_self_loops=False),
+    "Transformer": lambda w: heads(gnn.TransformerConv, w, beta=True),
+    "PNA": lambda w: narrowed(pna, w),
+    "RGCN": lambda w: one(gnn.RGCNConv(w, 8, 4), w, relations()),
+    "RGCN sum": lambda w: one(gnn.RGCNConv(w, 8, 4, aggr="sum"), w, relations()),
+    "RGCN bases": lambda w: one(gnn.RGCNConv(w, 8, 4, num_bases=2), w, relations()),
+    "FastRGCN": lambda w: one(gnn.FastRGCNConv(w, 8, 4), w, relations()),
+    "HGT": hgt,
     "HeteroConv": hetero_conv,
     "to_hetero": to_hetero,
-    "JK cat": lambda: (Jumping("cat"), graph()),
-    "JK max": lambda: (Jumping("max"), graph()),
-    "JK lstm": lambda: (Jumping("lstm"), graph()),
-    "BatchNorm": lambda: (Normed(gnn.BatchNorm(8)), graph()),
-    "LayerNorm node": lambda: (Normed(gnn.LayerNorm(8, mode="node")), graph()),
-    "LayerNorm graph": lambda: (Normed(gnn.LayerNorm(8)), graph()),
-    "GraphNorm": lambda: (Normed(gnn.GraphNorm(8)), graph()),
-    "pool mean": lambda: pooled(gnn.global_mean_pool),
-    "pool add": lambda: pooled(gnn.global_add_pool),
-    "pool max": lambda: pooled(gnn.global_max_pool),
-    "pool attention": lambda: pooled(Attention()),
-    "decoder dot": lambda: decoded("dot"),
-    "decoder mlp": lambda: decoded("mlp"),
-    "decoder DistMult": lambda: decoded("distmult"),
-    "NGCF": lambda: (Ngcf(), graph()),
-    "PinSAGE": lambda: one(PinSage(), weights()),
-    "custom max": lambda: (Custom(), graph()),
-    "custom min": lambda: (Custom("min"), graph()),
-    "custom mul": lambda: (Custom("mul"), graph()),
-    "LightGCN": lambda: (gnn.LGConv(), graph()),
-    "APPNP": lambda: (gnn.APPNP(3, 0.1), graph()),
-    "SGConv": lambda: (gnn.SGConv(WIDTH, 8, K=2), graph()),
-    "GraphConv": lambda: one(gnn.GraphConv(WIDTH, 8), weights()),
-    "EdgeConv": lambda: (gnn.EdgeConv(nn.Linear(2 * WIDTH, 8)), graph()),
-    "GraphSAGE": lambda: (gnn.GraphSAGE(WIDTH, 8, 2, 4), graph()),
+    "JK cat": lambda w: (Jumping("cat", w), graph(w)),
+    "JK max": lambda w: (Jumping("max", w), graph(w)),
+    "JK lstm": lambda w: (Jumping("lstm", w), graph(w)),
+    "BatchNorm": lambda w: (Normed(gnn.BatchNorm(8), w), graph(w)),
+    "LayerNorm node": lambda w: (Normed(gnn.LayerNorm(8, mode="node"), w), graph(w)),
+    "LayerNorm graph": lambda w: (Normed(gnn.LayerNorm(8), w), graph(w)),
+    "GraphNorm": lambda w: (Normed(gnn.GraphNorm(8), w), graph(w)),
+    "pool mean": lambda w: pooled(gnn.global_mean_pool, w),
+    "pool add": lambda w: pooled(gnn.global_add_pool, w),
+    "pool max": lambda w: pooled(gnn.global_max_pool, w),
+    "pool attention": lambda w: pooled(Attention(), w),
+    "decoder dot": lambda w: decoded("dot", gnn.SAGEConv(w, 8), w),
+    "decoder mlp": lambda w: decoded("mlp", gnn.SAGEConv(w, 8), w),
+    "decoder DistMult": lambda w: decoded("distmult", gnn.SAGEConv(w, 8), w),
+    "NGCF": lambda w: (Ngcf(w), graph(w)),
+    "PinSAGE": lambda w: one(PinSage(w), w, weights()),
+    "custom max": lambda w: (Custom(w), graph(w)),
+    "custom min": lambda w: (Custom(w, "min"), graph(w)),
+    "custom mul": lambda w: (Custom(w, "mul"), graph(w)),
+    "LightGCN": lambda w: (gnn.LGConv(), graph(w)),
+    "APPNP": lambda w: (gnn.APPNP(3, 0.1), graph(w)),
+    "SGConv": lambda w: (gnn.SGConv(w, 8, K=2), graph(w)),
+    "GraphConv": lambda w: one(gnn.GraphConv(w, 8), w, weights()),
+    "EdgeConv": lambda w: (gnn.EdgeConv(nn.Linear(2 * w, 8)), graph(w)),
+    "GraphSAGE": lambda w: (gnn.GraphSAGE(w, 8, 2, 4), graph(w)),
 }
+
+
+def _case(make):
+    def case(width=WIDTH):
+        torch.manual_seed(0)
+        model, example = make(width)
+        return model.eval(), example
+
+    return case
+
+
+CASES = {name: _case(make) for name, make in _MAKERS.items()}

@@ -27,7 +27,7 @@ PARTS = {"manifest.json", "model.onnx", "model.safetensors"}
 
 def sage():
     torch.manual_seed(0)
-    model, example = two(gnn.SAGEConv)
+    model, example = two(gnn.SAGEConv, 16)
     return model.eval(), example
 
 
@@ -157,7 +157,7 @@ def test_without_onnxruntime_the_result_says_so(tmp_path, monkeypatch):
 
 def test_a_model_of_double_precision_is_exported(tmp_path):
     pytest.importorskip("onnxruntime")
-    model, (x, edge_index) = two(gnn.SAGEConv, aggr="max")
+    model, (x, edge_index) = two(gnn.SAGEConv, 16, aggr="max")
     done = ng.export(model.eval().double(), (x.double(), edge_index), tmp_path / "sage")
     assert done.largest_difference < 1e-12
     data = (tmp_path / "sage" / "model.safetensors").read_bytes()
@@ -166,7 +166,7 @@ def test_a_model_of_double_precision_is_exported(tmp_path):
 
 def test_loops_keep_their_weights_and_infinite_values_stay(tmp_path):
     pytest.importorskip("onnxruntime")
-    model, (x, edge_index, weight) = one(gnn.GCNConv(16, 8), weights())
+    model, (x, edge_index, weight) = one(gnn.GCNConv(16, 8), 16, weights())
     edge_index[:, 50:60] = torch.arange(10)  # Loops.
     ng.export(model.eval(), (x, edge_index, weight), tmp_path / "gcn")
     model = gnn.SimpleConv(aggr="max")

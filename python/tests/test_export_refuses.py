@@ -4,6 +4,7 @@ import re
 import sys
 import threading
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -75,7 +76,7 @@ def scatter_homes():
     ],
 )
 def test_aggregations_that_pad_or_sort_are_refused_by_name(aggr, text, tmp_path):
-    model, example = two(gnn.SAGEConv, aggr=aggr)
+    model, example = two(gnn.SAGEConv, 16, aggr=aggr)
     refused(model.eval(), example, tmp_path, text)
 
 
@@ -99,30 +100,30 @@ def test_a_model_that_depends_on_its_data_is_refused_with_its_line(model, more, 
 
 
 def test_blocks_of_rgcn_are_refused_with_what_to_use(tmp_path):
-    model, example = one(gnn.RGCNConv(16, 8, 4, num_blocks=2), relations())
+    model, example = one(gnn.RGCNConv(16, 8, 4, num_blocks=2), 16, relations())
     refused(model.eval(), example, tmp_path, "num_blocks.*use num_bases")
 
 
 def test_training_mode_of_any_module_is_refused(tmp_path):
-    model, example = two(gnn.SAGEConv)
+    model, example = two(gnn.SAGEConv, 16)
     refused(model, example, tmp_path, r"the model is in training mode: call model\.eval\(\)")
     model.eval().second.train()
     refused(model, example, tmp_path, r"second \(SAGEConv\) is in training mode")
 
 
 def test_a_filled_cache_is_refused_and_an_empty_one_is_not(tmp_path):
-    model, example = two(gnn.GCNConv, cached=True)
+    model, example = two(gnn.GCNConv, 16, cached=True)
     model.eval()
     model(*example)
     refused(model, example, tmp_path, r"first \(GCNConv\) has cached=True.*reset_parameters")
-    model, example = two(gnn.GCNConv)
+    model, example = two(gnn.GCNConv, 16)
     model.eval()
     model(*example)
     ng.export(model, example, tmp_path / "model.ngm")
 
 
 def test_examples_that_do_not_tell_sizes_apart_are_refused(tmp_path):
-    model, (x, edge_index) = two(gnn.SAGEConv)
+    model, (x, edge_index) = two(gnn.SAGEConv, 16)
     model.eval()
     refused(model, (x, edge_index[:, :NODES]), tmp_path, "37 nodes and as many edges")
     refused(model, (x, edge_index[:, :1]), tmp_path, "edge_index.*size 1.*at least 2")
@@ -136,7 +137,7 @@ def test_a_lazy_layer_that_never_ran_is_refused(tmp_path):
 
 def test_a_wrong_marked_operator_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setitem(marking._REDUCES, "mean", "sum")
-    model, example = two(gnn.SAGEConv)
+    model, example = two(gnn.SAGEConv, 16)
     refused(model.eval(), example, tmp_path, "the traced program differs from the model")
 
 
@@ -147,7 +148,7 @@ def test_a_difference_beyond_the_bound_is_noticed_in_the_file(tmp_path, monkeypa
         "ScatterMean(src, index, size) => (out)",
         functions._TEXTS["ScatterSum(src, index, size) => (out)"],
     )
-    model, example = two(gnn.SAGEConv)
+    model, example = two(gnn.SAGEConv, 16)
     text = refused(model.eval(), example, tmp_path, "the model file in onnxruntime differs")
     assert re.search(rf"\[2, {EDGES}\]", text)
 
@@ -199,4 +200,12 @@ def test_every_operator_of_torch_has_a_function_of_onnx():
     known = {name for name in dir(torch.ops.neargraph) if not name.startswith("_")} - {"name"}
     table = {target.name().split("::")[1].split(".")[0] for target in translations.table()}
     assert known == table
-    assert len(functions.names()) == len(known) + 4  # One for each reduction of scatter.
+    products = {name for name in functions.names() if name.startswith("SpMM_")}
+    assert len(products) == 10
+    # One for each reduction of scatter.
+    assert len(functions.names()) == len(known) + 4 + len(products)
+
+
+def test_the_engine_writes_the_functions_that_exports_write():
+    kept = Path(__file__).parents[2] / "crates/ng-infer/src/convert/to_onnx/functions.onnx"
+    assert kept.read_bytes() == functions.all_bodies(), "run tools/function_bodies.py"

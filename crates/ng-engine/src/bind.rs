@@ -116,7 +116,7 @@ impl Binding {
         });
         let outputs = outputs.collect();
         let nodes = counts.iter().filter_map(|(dim, counted)| match counted {
-            Counts::Nodes(id) => Some((dim.as_symbol()?.to_owned(), *id)),
+            Counts::Nodes(id) => Some((dim.name()?.to_owned(), *id)),
             _ => None,
         });
         let mut nodes: Vec<_> = nodes.collect();

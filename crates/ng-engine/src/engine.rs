@@ -14,6 +14,7 @@ use ng_types::{NodeId, NodeTypeId};
 
 use crate::answer::{Answer, Collected};
 use crate::bind::{Binding, Counts, Given};
+use crate::counts::{Counters, EngineStats};
 use crate::graphs::GraphsOf;
 use crate::helper::Helper;
 use crate::pinned::Pinned;
@@ -88,6 +89,7 @@ impl Engine {
                 context: Context::new(options.threads),
                 helper: Helper::new(READING_THREADS)?,
                 kept: Mutex::default(),
+                counters: Counters::default(),
             },
             options,
             pinned: RwLock::new(Arc::clone(&pinned)),
@@ -152,6 +154,11 @@ impl Engine {
     /// The share of what shall be in memory that is there, from 0 to 1.
     pub fn ready(&self) -> f64 {
         self.pinned().progress.ready()
+    }
+
+    /// What was done since it was opened.
+    pub fn stats(&self) -> EngineStats {
+        self.server.counters.stats()
     }
 
     /// Whether preparing has come to its end, and why it did not bring all that it should.

@@ -12,6 +12,7 @@
 
 mod answer;
 mod bind;
+mod counts;
 mod engine;
 mod error;
 mod explain;
@@ -26,6 +27,7 @@ mod schema;
 mod table;
 
 pub use answer::Answer;
+pub use counts::EngineStats;
 pub use engine::{Engine, EngineOptions};
 pub use error::EngineError;
 pub use model::ModelFile;

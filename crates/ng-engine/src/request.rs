@@ -1,6 +1,8 @@
 //! One batch of a request: sampled, its rows gathered, the graph run.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use ng_infer::dfg::Elements;
 use ng_infer::kernel::{Context, View};
@@ -11,6 +13,7 @@ use ng_store::Owner;
 use ng_types::{Dtype, NodeId, NodeTypeId};
 
 use crate::bind::{Binding, Given, RowsOf};
+use crate::counts::{Counters, Stage};
 use crate::helper::Helper;
 use crate::pinned::Pinned;
 use crate::rows::Gathering;
@@ -39,6 +42,7 @@ pub(crate) struct Server {
     pub context: Context,
     pub helper: Helper,
     pub kept: Mutex<Vec<Kept>>,
+    pub counters: Counters,
 }
 
 /// Memory of a request that the next one uses again.
@@ -93,7 +97,7 @@ impl Server {
             // Lists in memory take no time that reads of rows could use.
             None => (pinned.sampler(), !pinned.has_lists()),
         };
-        let hops = sampler.hops();
+        let (hops, start) = (sampler.hops(), Instant::now());
         let sample = sampler.sample_hearing(
             ask.seeds,
             ask.stream,
@@ -104,6 +108,9 @@ impl Server {
                 }
             },
         )?;
+        let start = self.counters.count(Stage::Sample, start);
+        let lists: usize = sample.edges.iter().map(|edges| edges.counts.len()).sum();
+        self.counters.lists.fetch_add(lists as u64, Ordering::Relaxed);
         let bytes = self.input_bytes(&sample);
         let _held = pinned.snapshot.reserve_batch(bytes.saturating_mul(BYTES_PER_INPUT_BYTE))?;
         let Kept { ids, values, .. } = kept;
@@ -117,6 +124,9 @@ impl Server {
                 other => fill(other, &sample, ask, value),
             }
         }
+        let start = self.counters.count(Stage::Gather, start);
+        self.counters.rows.fetch_add(gathering.rows, Ordering::Relaxed);
+        self.counters.rows_prepared.fetch_add(gathering.rows_prepared, Ordering::Relaxed);
         let named = self.binding.inputs.iter().zip(values.iter());
         let inputs: Vec<(&str, View<'_>)> = named
             .map(|(input, value)| (input.name.as_str(), View::new(&value.dims, &value.elements)))
@@ -130,7 +140,10 @@ impl Server {
             .filter(|(name, _)| trims && self.plan.counted_nodes().any(|known| known == name))
             .map(|(name, id)| (name.as_str(), &*sample.nodes[usize::from(id.0)].per_hop))
             .collect();
-        take(&self.plan.run(&inputs, &counted, &self.context)?)
+        let outputs = self.plan.run(&inputs, &counted, &self.context)?;
+        self.counters.count(Stage::Run, start);
+        self.counters.batches.fetch_add(1, Ordering::Relaxed);
+        take(&outputs)
     }
 
     fn rows(

@@ -39,13 +39,16 @@ pub(crate) struct Gathering<'a> {
     ahead: Vec<Vec<Ahead>>,
     /// By node type, how many nodes were looked at.
     heard: Vec<usize>,
+    /// Rows so far, and those that were copied from tables.
+    pub rows: u64,
+    pub rows_prepared: u64,
 }
 
 impl<'a> Gathering<'a> {
     pub fn new(pinned: &'a Arc<Pinned>, binding: &'a Binding, helper: &'a Helper) -> Self {
         let ahead = binding.inputs.iter().map(|_| Vec::new()).collect();
         let heard = vec![0; pinned.snapshot.catalog().node_types.len()];
-        Self { pinned, binding, helper, ahead, heard }
+        Self { pinned, binding, helper, ahead, heard, rows: 0, rows_prepared: 0 }
     }
 
     /// Has the rows of nodes that a hop has added read, beside the next hop.
@@ -92,6 +95,9 @@ impl<'a> Gathering<'a> {
             Some(table) => copy_all((table, of), ids, known, out, context),
             None => (known..ids.len()).collect(),
         };
+        self.rows += ids.len() as u64;
+        let ahead: usize = self.ahead[input].iter().map(|ahead| ahead.places.len()).sum();
+        self.rows_prepared += (ids.len() - missing.len()).saturating_sub(ahead) as u64;
         let is_run = missing.last().is_some_and(|last| last + 1 - missing[0] == missing.len());
         if is_run {
             let run = missing[0]..missing[0] + missing.len();

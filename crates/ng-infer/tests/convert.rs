@@ -215,7 +215,7 @@ fn what_is_not_supported_is_refused_by_name() {
     let of = |op: &str, attributes: &[(&str, AttributeValue)]| {
         model(Vec::new(), vec![node(op, &["x"], &["y"], attributes)])
     };
-    refused(&of("Conv", &[]), "node \"of_y\": there is no operation \"Conv\"");
+    refused(&of("Conv", &[]), "node \"of_y\": Conv: the engine does not have it");
     refused(&of("BatchPre", &[]), "BatchPre: the engine does not have it");
     refused(&of("SpMM_Mean", &[]), "SpMM_Mean: the engine does not have it");
     refused(

@@ -113,8 +113,7 @@ fn errors_of_the_files_name_the_tensor() {
     let refused = || io::Error::new(io::ErrorKind::NotFound, "a symbolic link");
     let read = |_: &Range, _: &mut [u8]| Err(refused());
     let missing = ExternalFiles::new(&model, |_| Err(refused()), read).err().expect("refused");
-    let expected =
-        "tensor \"w\" cannot be read from file \"w.bin\": a symbolic link; restore the file";
+    let expected = "tensor \"w\" cannot be read from file \"w.bin\": a symbolic link";
     assert_eq!(missing.to_string(), expected);
     let mut files = ExternalFiles::new(&model, |_| Ok(16), read).expect("inside");
     let unread = files.bytes(&model.graph.initializers[0]).expect_err("refused");

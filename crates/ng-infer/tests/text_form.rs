@@ -113,3 +113,49 @@ fn a_long_chain_in_reverse_is_sorted_and_a_long_cycle_is_named() {
     };
     assert_eq!(nodes.len(), 50_000);
 }
+
+#[test]
+fn names_of_any_characters_are_read_as_they_were() {
+    let seed = 20;
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let letters = [
+        '"', '\\', '\'', '\n', '\r', '\t', '\0', '\u{7f}', '\u{2028}', ' ', ',', '=', '{', '}',
+        'n', 'u', 'é', '字', '\u{301}',
+    ];
+    for _ in 0..500 {
+        let mut name = |at: u64| -> String {
+            let length = 1 + random.below(12);
+            let letter = |_| letters[random.below(letters.len() as u64) as usize];
+            (0..length).map(letter).chain(at.to_string().chars()).collect()
+        };
+        let mut dfg = Dfg::default();
+        let build = |dfg: &mut Dfg, names: [String; 4]| -> Result<(), DfgError> {
+            let [input, other, out, alias] = names;
+            dfg.create_in(&input, None)?;
+            dfg.create_in(&other, None)?;
+            let node = NamedNode {
+                name: "node 1".to_owned(),
+                op: "Add".to_owned(),
+                inputs: vec![input, other],
+                outputs: vec![out.clone()],
+                attributes: BTreeMap::new(),
+            };
+            dfg.create_nodes(vec![node])?;
+            let value = dfg.value(&out).expect("was added");
+            dfg.create_out(&alias, value)
+        };
+        let names = [name(0), name(1), name(2), name(3)];
+        build(&mut dfg, names).expect("builds");
+        assert_eq!(Dfg::from_text(&dfg.text()), Ok(dfg.clone()), "{}", dfg.text());
+    }
+}
+
+#[test]
+fn a_backslash_that_escapes_nothing_is_refused() {
+    for name in ["\\q", "\\u{110000}", "\\u{}", "\\u0041", "\\u{0000041}"] {
+        refused(&format!("1: \"Relu\"\n in={{\"{name}\"}}"), "line 2: a backslash");
+    }
+    refused("1: \"Relu\"\n in={\"x\\\"}", "line 2: wanted a name in quotes");
+    refused("1: \"Relu\"\n in={\"\"}", "line 2: a name is empty");
+}

@@ -101,7 +101,7 @@ fn what_does_not_fit_is_named_before_a_batch_is_there() {
     check([f32s(&["n", "1"]), typed(Dtype::F16, &["1", "1"])], Op::MatMul, words);
     let dfg = common::graph_of(&Op::MatMul, 2);
     let error = dfg.check(&[("a", f32s(&["1", "1"]))]).expect_err("unknown").to_string();
-    assert!(error.contains("input \"b\": input: has no type; give one"), "{error}");
+    assert_eq!(error, "input \"b\" has no type");
     let mut dfg = Dfg::default();
     dfg.create_weight("w", common::f32s(&[1], &[1.0])).expect("new");
     assert_eq!(dfg.check(&[]), Err(DfgError::NoOutput));

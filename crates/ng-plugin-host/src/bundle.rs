@@ -6,10 +6,12 @@
 
 use std::sync::Arc;
 
+use ng_infer::dfg::Op;
 use ng_infer::kernel::{Cpu, Kernel};
 use ng_infer::run::Devices;
-use ng_simd::Path;
 use ng_ssdsim::{Accelerator, Model, Work};
+
+use crate::cores::Cores;
 
 /// Cycles a second of the programmable logic.
 const HERTZ: f64 = 730e6;
@@ -20,7 +22,7 @@ const PRODUCTS: [&str; 4] = ["GEMM", "Linear", "MatMul", "SegmentMatmul"];
 /// Table 3 of the publication.
 const CPU_PRIORITY: i32 = 50;
 const VECTOR_PRIORITY: i32 = 150;
-const ARRAY_PRIORITY: i32 = 300;
+const ARRAY: (&str, i32) = ("Systolic array", 300);
 
 /// An accelerator: what computes, and the simulator's configuration of it.
 #[derive(Clone)]
@@ -78,14 +80,13 @@ impl Bundle {
         Self { name: "cpu".to_owned(), devices, accelerator: accelerator(8, 8, 32) }
     }
 
-    /// Octa-HGNN: eight cores and software that uses them. Here: all operations on all threads of
-    /// the run, without instructions for vectors. Simulated: a multiplication with its addition in
-    /// each cycle of a core.
+    /// Octa-HGNN: eight cores and software that uses them. Here: what `cpu-scalar` does, on all
+    /// threads of the run. Simulated: a multiplication with its addition in each cycle of a core.
     fn octa() -> Self {
         let mut devices = Devices::default();
-        // The portable kernels are there on every processor.
-        let cores = Cpu::on(Path::Portable).unwrap_or_default();
-        devices.add_cpu("CPU", CPU_PRIORITY, cores);
+        let all: Vec<String> = Op::names().filter(|name| name != "BatchPre").collect();
+        let names: Vec<&str> = all.iter().map(String::as_str).collect();
+        add(&mut devices, ("CPU", CPU_PRIORITY), &names, Arc::new(Cores));
         Self { name: "octa".to_owned(), devices, accelerator: accelerator(8, 1, 8) }
     }
 
@@ -94,7 +95,7 @@ impl Bundle {
     /// is an assumption, and a vector unit of one lane.
     fn lsap() -> Self {
         let mut devices = Devices::default();
-        add_array(&mut devices);
+        add(&mut devices, ARRAY, &PRODUCTS, Arc::new(Cpu::default()));
         Self { name: "lsap".to_owned(), devices, accelerator: accelerator(16, 16, 1) }
     }
 
@@ -103,18 +104,21 @@ impl Bundle {
     fn hetero() -> Self {
         let mut devices = Devices::default();
         devices.add_cpu("Vector processor", VECTOR_PRIORITY, Cpu::default());
-        add_array(&mut devices);
+        add(&mut devices, ARRAY, &PRODUCTS, Arc::new(Cpu::default()));
         Self { name: "hetero".to_owned(), devices, accelerator: accelerator(8, 8, 32) }
     }
 }
 
-/// A device that does products of matrices.
-fn add_array(devices: &mut Devices) {
-    const ARRAY: &str = "Systolic array";
-    devices.register_device(ARRAY, ARRAY_PRIORITY);
-    let kernel: Arc<dyn Kernel> = Arc::new(Cpu::default());
-    for op in PRODUCTS {
-        let added = devices.register_op_definition(op, ARRAY, Arc::clone(&kernel));
+/// Registers a device, and a kernel of it for some operations.
+fn add(
+    devices: &mut Devices,
+    (name, priority): (&str, i32),
+    ops: &[&str],
+    kernel: Arc<dyn Kernel>,
+) {
+    devices.register_device(name, priority);
+    for op in ops {
+        let added = devices.register_op_definition(op, name, Arc::clone(&kernel));
         // The device is registered, and the names are those of operations.
         debug_assert!(added.is_ok(), "{added:?}");
     }

@@ -13,6 +13,7 @@
 mod bundle;
 mod call;
 mod cases;
+mod cores;
 mod error;
 mod file;
 mod kernel;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use ng_engine::{Answer, EngineError, EngineOptions, Prepare};
+use ng_engine::{Answer, EngineError, EngineOptions, EngineStats, Prepare};
 use ng_infer::dfg::Elements;
 use ng_infer::run::Devices;
 use ng_sample::Fanouts;
 use ng_types::Reservation;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::arrays::{self, Ids};
 use crate::dfg::Dfg;
@@ -54,7 +55,7 @@ impl Engine {
             threads,
             batch_nodes,
         };
-        let (snapshot, model) = (Arc::clone(&snapshot.inner), model.model.clone());
+        let (snapshot, model) = (Arc::clone(&snapshot.inner), model.model());
         let inner = detached(py, || ng_engine::Engine::open(snapshot, model, options))?;
         Ok(Self { inner })
     }
@@ -84,6 +85,27 @@ impl Engine {
         (over.is_some(), over.and_then(Result::err))
     }
 
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let EngineStats {
+            batches,
+            lists,
+            rows,
+            rows_prepared,
+            sample_seconds,
+            gather_seconds,
+            run_seconds,
+        } = self.inner.stats();
+        let stats = PyDict::new(py);
+        stats.set_item("batches", batches)?;
+        stats.set_item("lists", lists)?;
+        stats.set_item("rows", rows)?;
+        stats.set_item("rows_prepared", rows_prepared)?;
+        stats.set_item("sample_seconds", sample_seconds)?;
+        stats.set_item("gather_seconds", gather_seconds)?;
+        stats.set_item("run_seconds", run_seconds)?;
+        Ok(stats)
+    }
+
     fn explain(&self) -> String {
         self.inner.explain()
     }
@@ -108,7 +130,7 @@ impl Engine {
 }
 
 /// The devices that are named, the first one preferred.
-fn preferring(names: &[String]) -> Devices {
+pub fn preferring(names: &[String]) -> Devices {
     let has_cpu = names.iter().any(|name| name == "cpu");
     let mut devices = if has_cpu { Devices::with_cpu() } else { Devices::default() };
     for (priority, name) in (1..).zip(names.iter().rev()) {

@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::arrays;
 use crate::dfg::Dfg;
 use crate::errors::{detached, named, plain, raised};
-use crate::onnxruntime::tensor;
+use crate::onnxruntime::named_tensor;
 
 /// The SHA-256 of a file that may be loaded if it is allowed.
 #[pyfunction]
@@ -234,11 +234,10 @@ impl Devices {
 
     /// Makes a graph ready to run on whatever is in force.
     fn serve(&self, py: Python<'_>, dfg: &Dfg, fuse: bool) -> PyResult<Served> {
-        let graph = Arc::clone(&dfg.model.graph);
+        let graph = dfg.graph();
         let options = Options { fuse, ..Options::default() };
         let served = py.detach(|| self.program.serve(graph, options));
-        let invalid = |error: ng_infer::run::RunError| named("InvalidModel", error.to_string());
-        Ok(Served { inner: served.map_err(invalid)? })
+        Ok(Served { inner: served.map_err(raised)? })
     }
 }
 
@@ -265,11 +264,11 @@ impl Served {
         profile: bool,
     ) -> PyResult<(Vec<Output<'py>>, Vec<Step>)> {
         // Copies, because other threads of Python may write to arrays while the graph runs.
-        let tensors = inputs.iter().map(|(name, array)| Ok((name, tensor(name, array)?)));
+        let tensors = inputs.iter().map(|(name, array)| named_tensor(name, array));
         let tensors = tensors.collect::<PyResult<Vec<_>>>()?;
         let view = |of| View::new(Constant::dims(of), of.elements());
         let views: Vec<(&str, View<'_>)> =
-            tensors.iter().map(|(name, of)| (name.as_str(), view(of))).collect();
+            tensors.iter().map(|(name, of)| (*name, view(of))).collect();
         let plan = self.inner.plan();
         let found = py.detach(|| {
             let context = Context::new(threads);
@@ -279,8 +278,7 @@ impl Served {
                 plan.run(&views, &[], &context).map(|answer| (answer, Vec::new()))
             }
         });
-        let invalid = |error: ng_infer::run::RunError| named("InvalidModel", error.to_string());
-        let (answer, costs) = found.map_err(invalid)?;
+        let (answer, costs) = found.map_err(raised)?;
         let outputs = plan.outputs().enumerate();
         let outputs = outputs.map(|(at, name)| output(py, &answer, at, name));
         let outputs = outputs.collect::<PyResult<_>>()?;

@@ -48,6 +48,10 @@ pub enum ErrorKind {
     CompiledMismatch,
     /// A model is not valid, or does not fit what it is run on.
     InvalidModel,
+    /// A model asks for something that the engine does not have.
+    UnsupportedModel,
+    /// What a model is run on is not what it takes.
+    WrongInput,
     /// A plug-in is not allowed, not safe where it lies, or did not pass its trial.
     PluginRefused,
     /// Compiled files have another version of the format.
@@ -122,6 +126,18 @@ pub enum Remedy {
     NameColumns,
     /// Do not declare a header line.
     NoHeader,
+    /// Export the model again, from what it was trained as.
+    ExportAgain,
+    /// Bring the files of the model from where they are whole.
+    CopyModel,
+    /// Train the model again: its weights are not numbers.
+    TrainAgain,
+    /// Say what type and shape the inputs have.
+    TypeInputs,
+    /// Bring a kernel for an operation, or an engine that has one.
+    GiveKernel,
+    /// Look at what a model takes.
+    ShowModel,
 }
 
 /// An error that callers act on.

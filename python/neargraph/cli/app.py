@@ -17,6 +17,8 @@ from .compile import compile_
 from .doctor import doctor
 from .import_ import import_
 from .info import info
+from .model import model
+from .predict import predict
 from .profile import profile
 from .reorganize import reorganize
 from .scrub import scrub
@@ -35,6 +37,7 @@ app = typer.Typer(
 )
 app.command("import")(import_)
 app.command()(info)
+app.command()(model)
 app.command()(verify)
 app.command()(update)
 app.command()(checkpoint)
@@ -43,6 +46,7 @@ app.command("compile")(compile_)
 app.command()(reorganize)
 app.command()(scrub)
 app.command()(train)
+app.command()(predict)
 app.command()(doctor)
 app.command()(simulate)
 app.add_typer(profile, name="profile")

@@ -82,7 +82,7 @@ class Wanted:
                     f"{what} gives shape {list(one.shape)} and the model {list(other.shape)} on "
                     f"inputs of shapes {sizes}"
                 )
-            worst = max(worst, _relative(one, other))
+            worst = max(worst, relative_difference(one, other))
         if not worst <= BOUND:
             raise ExportFailed(
                 f"{what} differs from the model by {worst:.1e} on inputs of shapes {sizes} "
@@ -91,7 +91,13 @@ class Wanted:
         return worst
 
 
-def _relative(found: Tensor, wanted: Tensor) -> float:
+def relative_difference(found: Tensor, wanted: Tensor) -> float:
+    """The largest difference of two tensors of one shape, over the largest of `wanted` or over 1.
+
+    Example:
+        >>> relative_difference(torch.tensor([1.0, 4.0]), torch.tensor([1.0, 5.0]))
+        0.2
+    """
     if wanted.numel() == 0:
         return 0.0
     found, wanted = found.double(), wanted.double()

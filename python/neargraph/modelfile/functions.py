@@ -31,9 +31,9 @@ _TARGET = """
     count_shape = Concat <axis = 0> (rows, tail_ones)
     entries = Shape (index)
     to_shape = Concat <axis = 0> (entries, tail_ones)
-    column = Reshape (index, to_shape)
+    target = Reshape (index, to_shape)
     all = Shape (src)
-    to = Expand (column, all)
+    to = Expand (target, all)
 """
 
 # `count` [size, 1, ...]: how many rows of src go to each row of the result.
@@ -166,7 +166,27 @@ _OTHERS = {
 """,
 }
 
-_TEXTS = {f"{name}(src, index, size) => (out)": body for name, body in _SCATTERED.items()} | _OTHERS
+
+def _spmm(how: str, weight: str) -> str:
+    """Rows of the sources of edges, times weights if there are any, scattered."""
+    rows = "taken = Gather <axis = 0> (x, source)\n"
+    if weight:
+        rows += "column = Constant <value_ints = [1]> ()\n"
+        rows += "weights = Unsqueeze (weight, column)\nsrc = Mul (taken, weights)\n"
+    else:
+        rows += "src = Identity (taken)\n"
+    size = "index = Identity (destination)\nsize = Shape <start = 0, end = 1> (x)\n"
+    return f"{_ENDS}{rows}{size}" + _SCATTERED[f"Scatter{how}"]
+
+
+_SPMM = {
+    f"SpMM_{how}{suffix}(edge_index, x{weight}) => (out)": _spmm(how, weight)
+    for how in ("Sum", "Mean", "Max", "Min", "Mul")
+    for suffix, weight in (("", ""), ("Weighted", ", weight"))
+}
+
+_TEXTS = {f"{name}(src, index, size) => (out)": body for name, body in _SCATTERED.items()}
+_TEXTS |= _OTHERS | _SPMM
 
 
 def function(name: str) -> FunctionProto:
@@ -186,6 +206,20 @@ def function(name: str) -> FunctionProto:
 def names() -> list[str]:
     """The names of all functions."""
     return [head.split("(")[0] for head in _TEXTS]
+
+
+def all_bodies() -> bytes:
+    """A model of all functions and nothing else, as the engine keeps it to write files.
+
+    Example:
+        >>> len(onnx.ModelProto.FromString(all_bodies()).functions) == len(names())
+        True
+    """
+    opsets = [onnx.helper.make_opsetid("", OPSET), onnx.helper.make_opsetid(DOMAIN, VERSION)]
+    made = onnx.ModelProto(ir_version=10, opset_import=opsets)
+    made.functions.extend(map(function, sorted(names())))
+    bodies: bytes = made.SerializeToString(deterministic=True)
+    return bodies
 
 
 def append(model: Any, domain: str = DOMAIN) -> list[str]:

@@ -1,24 +1,18 @@
-"""The files of a model: ONNX, its weights as safetensors, and a manifest with both hashes.
+"""An exported model as ONNX, with its larger weights as safetensors.
 
-Weights are external data of the ONNX model by offset and length, so both readers see the same
-bytes. The invariant: a path has a whole model file or what it had before.
+Weights are external data of the ONNX model by offset and length. The invariant: readers of either
+file see the same bytes.
 """
 
-import hashlib
 import json
-import os
-import shutil
 import struct
-import tempfile
-import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import onnx
 
-from neargraph._modelfiles import FORMAT, FORMAT_VERSION, MANIFEST, MODEL, WEIGHTS
-from neargraph.exceptions import ExportFailed
+from neargraph._modelfiles import WEIGHTS, write_model
 
 # Smaller tensors stay in the ONNX file: the header of a weight would be larger than it.
 _SMALLEST_BYTES = 64
@@ -39,44 +33,14 @@ _DTYPES = {
 def write(model: Any, path: Path, check: Callable[[Path], None]) -> None:
     """Writes a model to `path`: a zip archive if it ends in ``.ngm``, else a folder.
 
-    The files are made in a temporary folder beside it, then `check` is called with the path of the
-    ONNX file there. If it raises, nothing is left.
+    `check` is called with the path of the ONNX file before it gets its name. If it raises, nothing
+    is left.
 
     Raises:
         ExportFailed: Something is at `path` already, or its folder does not exist.
     """
-    if path.exists() or path.is_symlink():
-        raise ExportFailed(f"{path} exists already: remove it, or give another path")
-    if not path.parent.is_dir():
-        raise ExportFailed(f"{path.parent} is not a folder: make it first, or give another path")
-    room = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
-        files = room / "model"
-        files.mkdir()
-        weights = _take_weights(model)
-        _put(files / WEIGHTS, weights)
-        _put(files / MODEL, model.SerializeToString())
-        check(files / MODEL)
-        hashes = {name: _sha256(files / name) for name in (MODEL, WEIGHTS)}
-        _put(files / MANIFEST, manifest(hashes))
-        if path.suffix == ".ngm":
-            files = _zipped(files, room / "model.ngm")
-        _sync(files)
-        os.rename(files, path)
-        _sync(path.parent)
-    finally:
-        shutil.rmtree(room, ignore_errors=True)
-
-
-def manifest(hashes: Mapping[str, str]) -> bytes:
-    """The manifest for files with these SHA-256 hashes.
-
-    Example:
-        >>> manifest({})
-        b'{"files": {}, "format": "neargraph model", "version": 1}\\n'
-    """
-    said = {"format": FORMAT, "version": FORMAT_VERSION, "files": dict(hashes)}
-    return (json.dumps(said, sort_keys=True) + "\n").encode()
+    weights = _take_weights(model)
+    write_model(path, model.SerializeToString(), weights, check)
 
 
 def _take_weights(model: Any) -> bytes:
@@ -111,31 +75,3 @@ def _take_weights(model: Any) -> bytes:
         ):
             tensor.external_data.add(key=key, value=value)
     return b"".join(parts)
-
-
-def _put(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _zipped(files: Path, archive: Path) -> Path:
-    """The files as an archive without compression, so that weights can be mapped into memory."""
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as out:
-        for name in (MANIFEST, MODEL, WEIGHTS):
-            out.writestr(zipfile.ZipInfo(name), (files / name).read_bytes())
-    return archive
-
-
-def _sync(path: Path) -> None:
-    """Brings a file or a folder's names to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::ConvertError;
-use crate::dfg::{Attribute, Constant, Dfg, Elements, NamedNode, Source};
+use super::error::ConvertError;
+use crate::dfg::{Attribute, Constant, Dfg, Elements, NamedNode, Op, Source};
 
 /// What an operator becomes.
 #[derive(Default)]
@@ -110,16 +110,29 @@ pub(super) fn adapt(dfg: &Dfg, node: NamedNode, is_own: bool) -> Result<Adapted,
         _ if draft.node.inputs.iter().any(String::is_empty) => {
             draft.refused("an input in the middle is left out")
         }
-        // Names of the text form and of the engine's own are not operators of ONNX.
         op if is_standard(op) => Ok(draft.keep()),
         _ => draft.refused("the engine does not have it"),
     }
 }
 
+/// Whether ONNX has an operator of the name that is an operation. Names of the text form and those
+/// of graphs are not operators of ONNX.
 fn is_standard(op: &str) -> bool {
-    let own = ["batchpre", "spmm", "scatter", "edgesoftmax", "degree", "gcnnorm", "selfloop"];
+    let own = [
+        "batchpre",
+        "spmm",
+        "sddmm",
+        "scatter",
+        "edge",
+        "degree",
+        "gcnnorm",
+        "selfloop",
+        "linear",
+        "aggregate",
+        "segmentmatmul",
+    ];
     let own = own.iter().any(|name| op.to_lowercase().contains(name));
-    !own && op != "SegmentMatmul" && !op.contains('_') && op != "GEMM"
+    !own && (op == "Gemm" || op != "GEMM" && Op::names().any(|name| name == op))
 }
 
 fn constant(mut draft: Draft) -> Result<Adapted, ConvertError> {

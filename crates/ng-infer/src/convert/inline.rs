@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use super::ReadTensor;
 use super::adapt::{Adapted, adapt};
-use super::{ConvertError, ReadTensor, widened};
-use crate::dfg::{Attribute, Constant, Dfg, NamedNode, Op};
+use super::error::ConvertError;
+use super::to_onnx::{DOMAIN, op_of};
+use super::weights::widened;
+use crate::dfg::{Attribute, Constant, Dfg, NamedNode};
 use crate::onnx::{AttributeValue, Function, Model, Node};
-
-/// The domain of operations on graphs, whose functions are kept whole.
-const OWN: &str = "ai.neargraph";
 
 /// The names of values inside a body, and what they are called outside.
 type Names = BTreeMap<String, String>;
@@ -51,9 +51,11 @@ impl<'a, 'r> Scope<'a, 'r> {
             (Some(outside), _) => outside.clone(),
             (None, _) => format!("{prefix}{value}"),
         };
+        // BatchPre is a node before those of a file.
+        let first = if prefix.is_empty() { dfg.nodes().len() + 1 } else { 1 };
         for (at, node) in nodes.iter().enumerate() {
             let label = match node.name.is_empty() {
-                true => format!("{prefix}node {}", at + 1),
+                true => format!("{prefix}node {}", first + at),
                 false => format!("{prefix}node {:?}", node.name),
             };
             let named = NamedNode {
@@ -72,9 +74,10 @@ impl<'a, 'r> Scope<'a, 'r> {
         &mut self,
         dfg: &mut Dfg,
         domain: &str,
-        node: NamedNode,
+        mut node: NamedNode,
     ) -> Result<(), ConvertError> {
-        let is_own = domain == OWN && Op::names().any(|name| name == node.op);
+        let own = op_of(&node.op).filter(|_| domain == DOMAIN);
+        let is_own = own.is_some();
         let function =
             self.model.functions.iter().find(|f| f.domain == domain && f.name == node.op);
         if let (false, Some(function)) = (is_own, function) {
@@ -84,6 +87,7 @@ impl<'a, 'r> Scope<'a, 'r> {
             let problem = "the engine does not have it, and the file has no body for it".to_owned();
             return Err(ConvertError::Unsupported { node: node.name, op: node.op, problem });
         }
+        node.op = own.unwrap_or(node.op);
         let Adapted { weights, nodes } = adapt(dfg, node, is_own)?;
         for (name, tensor) in weights {
             dfg.create_weight(&name, tensor)?;

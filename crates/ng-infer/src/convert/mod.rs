@@ -1,50 +1,27 @@
-//! From model files to dataflow graphs.
+//! From model files to dataflow graphs, and back.
 //!
 //! What lives here: which operators of ONNX are which operations, functions of strangers in line,
-//! weights as tensors. What must not: checks of the file, which its reader did. The invariant: what
-//! a file says is done, or the file is refused; nothing of it is left out.
+//! weights as tensors, and the files of graphs (`to_onnx/`). What must not: checks of the file,
+//! which its reader did. The invariant: what a file says is done, or the file is refused; nothing
+//! of it is left out.
 
 mod adapt;
+mod batch_pre;
+mod error;
 mod inline;
+mod to_onnx;
 mod weights;
 
 use std::collections::BTreeMap;
 
-use thiserror::Error;
-
 use crate::dfg::{Dfg, DfgError, Dim, TensorType};
 use crate::onnx::{self, Model, OnnxError, Tensor};
+pub use batch_pre::BATCH_PRE_KEY;
+use batch_pre::Note;
+pub use error::ConvertError;
 use inline::Scope;
+pub use to_onnx::{ModelFiles, SaveError, has_counterpart};
 pub use weights::widened;
-
-/// Why a model file does not become a graph.
-#[derive(Debug, Error)]
-pub enum ConvertError {
-    /// Its weights cannot be read.
-    #[error(transparent)]
-    Onnx(#[from] OnnxError),
-    /// Its graph is not one.
-    #[error(transparent)]
-    Dfg(#[from] DfgError),
-    /// An operator, or a form of it, that the engine does not have.
-    #[error("{node}: {op}: {problem}")]
-    Unsupported {
-        /// Which node.
-        node: String,
-        /// Its operator.
-        op: String,
-        /// What is not supported.
-        problem: String,
-    },
-    /// A tensor of a type that the engine does not compute with.
-    #[error("{tensor} is of {dtype}; the engine takes f32, f16, bf16, bool and whole numbers")]
-    Dtype {
-        /// Which tensor.
-        tensor: String,
-        /// Its type.
-        dtype: String,
-    },
-}
 
 /// Gives the elements of a tensor of the model, little-endian.
 pub type ReadTensor<'a> = dyn FnMut(&Tensor) -> Result<Vec<u8>, OnnxError> + 'a;
@@ -60,7 +37,12 @@ impl Dfg {
     /// An operator is not supported, a weight cannot be read, or types do not fit.
     pub fn from_onnx(model: &Model, read: &mut ReadTensor<'_>) -> Result<Self, ConvertError> {
         let mut dfg = Self::default();
-        for input in &model.graph.inputs {
+        let note = Note::of(model)?;
+        if let Some(note) = &note {
+            note.create_in(&mut dfg)?;
+        }
+        let is_given = |name: &str| note.as_ref().is_some_and(|note| note.gives(name));
+        for input in model.graph.inputs.iter().filter(|input| !is_given(&input.name)) {
             if model.graph.initializers.iter().any(|tensor| tensor.name == input.name) {
                 continue; // A default that the caller cannot see: it is a weight.
             }
@@ -69,6 +51,9 @@ impl Dfg {
         for tensor in &model.graph.initializers {
             let bytes = read(tensor)?;
             dfg.create_weight(&tensor.name, widened(tensor, &bytes)?)?;
+        }
+        if let Some(note) = &note {
+            note.create_op(&mut dfg)?;
         }
         let mut scope = Scope::new(model, read);
         scope.add(&mut dfg, &model.graph.nodes, "", &BTreeMap::new())?;

@@ -2,7 +2,7 @@
 
 use ng_types::Dtype;
 
-use super::ConvertError;
+use super::error::ConvertError;
 use crate::dfg::{Constant, Elements};
 use crate::onnx::Tensor;
 

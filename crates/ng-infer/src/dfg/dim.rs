@@ -32,10 +32,10 @@ impl Dim {
         self.multiples.is_empty().then_some(self.number)
     }
 
-    /// The symbol, if it is one alone.
-    pub fn as_symbol(&self) -> Option<&str> {
+    /// The symbol, if the length is one alone.
+    pub fn name(&self) -> Option<&str> {
         match self.multiples.first_key_value() {
-            Some((name, 1)) if self.number == 0 && self.multiples.len() == 1 => Some(name),
+            Some((name, 1)) if self.multiples.len() == 1 && self.number == 0 => Some(name),
             _ => None,
         }
     }

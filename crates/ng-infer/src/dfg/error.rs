@@ -1,5 +1,6 @@
 //! What is wrong with a dataflow graph.
 
+use ng_types::explain;
 use thiserror::Error;
 
 /// Why a graph cannot be built, read or run.
@@ -58,6 +59,12 @@ pub enum DfgError {
     /// The graph has no output.
     #[error("the graph has no output")]
     NoOutput,
+    /// The type of an input is not known.
+    #[error("input {name:?} has no type")]
+    NoType {
+        /// Its name.
+        name: String,
+    },
     /// Types or shapes do not fit.
     #[error("{node}: {op}: {problem}")]
     Type {
@@ -76,4 +83,12 @@ pub enum DfgError {
         /// What is wrong.
         problem: String,
     },
+}
+
+explain! {
+    DfgError {
+        UnknownOp => UnsupportedModel,
+        Attribute | Arity | Undefined | Twice | Cycle | NoOutput | Type | Text => InvalidModel,
+        NoType => InvalidModel [TypeInputs],
+    }
 }

@@ -291,6 +291,9 @@ fn filled(given: &mut Attributes<'_>) -> Result<Op, DfgError> {
         Some(Attribute::Float(value)) => {
             return Ok(Op::ConstantOfShape { value: value.into(), dtype: dtype(given)? });
         }
+        Some(Attribute::Int(value)) => {
+            return Ok(Op::ConstantOfShape { value: value as f64, dtype: dtype(given)? });
+        }
         Some(Attribute::Tensor(tensor)) => tensor,
         Some(other) => return Err(given.wrong("value", format!("wanted a tensor, found {other}"))),
     };

@@ -11,13 +11,15 @@
 //! out={"Result"="2_0"}
 //! ```
 //!
-//! Two things are ours. A line `with={"alpha"="0.2"}` after `out` holds attributes. The lines at
-//! the edge name the inputs and outputs of the graph; without the first, names that nothing gives
-//! are inputs, and without the last, values that nothing takes are outputs. Weights have no place
-//! in this form: they become inputs.
+//! Three things are ours. Names may hold any character: quotes, backslashes and control characters
+//! are escaped as in Rust (`\"`, `\\`, `\n`, `\u{1f}`). A line `with={"alpha"="0.2"}` after `out`
+//! holds attributes. The lines at the edge name the inputs and outputs of the graph; without the
+//! first, names that nothing gives are inputs, and without the last, values that nothing takes are
+//! outputs. Weights have no place in this form: they become inputs.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
+use std::str::Chars;
 
 use super::attributes::Attribute;
 use super::error::DfgError;
@@ -158,12 +160,43 @@ impl Parsed {
 fn quoted(text: &str) -> Result<(String, &str), String> {
     let wrong = || format!("wanted a name in quotes, found {text:?}");
     let text = text.trim();
-    let (name, rest) =
-        text.strip_prefix('"').ok_or_else(wrong)?.split_once('"').ok_or_else(wrong)?;
-    if name.is_empty() || name.contains('\\') {
-        return Err(format!("{name:?} is no name"));
+    let inner = text.strip_prefix('"').ok_or_else(wrong)?;
+    let mut name = String::new();
+    let mut rest = inner.chars();
+    loop {
+        match rest.next().ok_or_else(wrong)? {
+            '"' => break,
+            '\\' => name.push(escaped(&mut rest)?),
+            plain => name.push(plain),
+        }
     }
-    Ok((name.to_owned(), rest.trim()))
+    if name.is_empty() {
+        return Err("a name is empty".to_owned());
+    }
+    Ok((name, rest.as_str().trim()))
+}
+
+/// The character behind a backslash.
+fn escaped(rest: &mut Chars<'_>) -> Result<char, String> {
+    let wrong = || "a backslash is followed by none of \" \\ ' n r t 0 u{...}".to_owned();
+    Ok(match rest.next().ok_or_else(wrong)? {
+        same @ ('"' | '\\' | '\'') => same,
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        '0' => '\0',
+        'u' => {
+            let (digits, behind) = rest
+                .as_str()
+                .strip_prefix('{')
+                .and_then(|rest| rest.split_once('}'))
+                .ok_or_else(wrong)?;
+            *rest = behind.chars();
+            let code = u32::from_str_radix(digits, 16).ok().filter(|_| digits.len() <= 6);
+            code.and_then(char::from_u32).ok_or_else(wrong)?
+        }
+        _ => return Err(wrong()),
+    })
 }
 
 /// `{"a", "b"="c"}`.

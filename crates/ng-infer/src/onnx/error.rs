@@ -6,6 +6,8 @@
 
 use std::io;
 
+use ng_types::explain;
+
 /// Characters of a name that a message shows at most.
 const SHOWN_CHARS_MAX: usize = 80;
 
@@ -27,19 +29,19 @@ pub enum OnnxError {
     )]
     TooLarge { bytes: u64, limit: u64 },
     /// The bytes are not what protobuf or ONNX makes.
-    #[error("not an ONNX file: {reason}; export the model again")]
+    #[error("not an ONNX file: {reason}")]
     NotProtobuf { reason: String },
     /// More of something than the reader takes.
-    #[error("the model has {count} {what}, at most {limit} are read; export a smaller model")]
+    #[error("the model has {count} {what}, at most {limit} are read")]
     TooMany { what: &'static str, count: u64, limit: u64 },
     /// A field that must be there.
-    #[error("{place} has no {what}; export the model again")]
+    #[error("{place} has no {what}")]
     Missing { place: String, what: &'static str },
     /// Another version of the standard operators.
-    #[error("{place} imports opset {found} of the standard operators; export with one of 18 to 22")]
+    #[error("{place} imports opset {found} of the standard operators, and 18 to 22 are read")]
     Opset { place: String, found: i64 },
     /// A body with another version than the model.
-    #[error("{place} imports opset {found}, its model {model}; export both with the same one")]
+    #[error("{place} imports opset {found}, and its model {model}")]
     FunctionOpset { place: String, found: i64, model: i64 },
     /// Operators that nobody defines.
     #[error(
@@ -51,34 +53,34 @@ pub enum OnnxError {
     #[error("{place} calls a function that the file does not define in domain {domain}; add it")]
     NoFunction { place: String, domain: String },
     /// Branches and loops.
-    #[error("{place} holds {what}, and control flow is not supported; export without it")]
+    #[error("{place} holds {what}, and control flow is not supported")]
     ControlFlow { place: String, what: String },
     /// A call with more values than its function has.
-    #[error("{place} has {given} {what}, its function {taken}; export the model again")]
+    #[error("{place} has {given} {what}, its function {taken}")]
     Call { place: String, what: &'static str, given: usize, taken: usize },
     /// Something else that the reader does not know.
-    #[error("{place} has {what}, which is not supported; export without it")]
+    #[error("{place} has {what}, which is not supported")]
     Unsupported { place: String, what: String },
     /// An element type that the engine does not have.
     #[error("{place} has elements of type {dtype}, which is not supported; cast it")]
     Dtype { place: String, dtype: String },
     /// A shape that cannot be.
-    #[error("{place} has the shape {dims}: {reason}; export the model again")]
+    #[error("{place} has the shape {dims}: {reason}")]
     Dims { place: String, dims: String, reason: &'static str },
     /// Data that does not fit the shape.
-    #[error("{place} has {found} {unit} of data, its shape needs {expected}; export it again")]
+    #[error("{place} has {found} {unit} of data, its shape needs {expected}")]
     DataLength { place: String, unit: &'static str, found: u64, expected: u64 },
     /// Data in the wrong field, or in two.
-    #[error("{place} keeps its data in {found}, expected {expected}; export the model again")]
+    #[error("{place} keeps its data in {found}, expected {expected}")]
     DataField { place: String, found: String, expected: &'static str },
     /// An element that its type cannot hold.
     #[error(
         "{place} has the element {value} at index {index}, which is not of type \
-         {dtype}; export it again"
+         {dtype}"
     )]
     Element { place: String, index: u64, value: i64, dtype: &'static str },
     /// A weight that no computation survives.
-    #[error("{place} has {value} at index {index}, and weights must be finite; train again")]
+    #[error("{place} has {value} at index {index}, and weights must be finite")]
     NotFinite { place: String, index: u64, value: f64 },
     /// A name that may lead out of the model's directory.
     #[error(
@@ -86,22 +88,22 @@ pub enum OnnxError {
     )]
     ExternalName { place: String, file: String },
     /// A range that cannot be.
-    #[error("{place} has external data with {reason}; write the external data again")]
+    #[error("{place} has external data with {reason}")]
     ExternalRange { place: String, reason: String },
     /// Two tensors that share bytes.
-    #[error("{first} and {second} overlap in file {file}; write the external data again")]
+    #[error("{first} and {second} overlap in file {file}")]
     Overlap { first: String, second: String, file: String },
     /// A range behind the end of its file.
-    #[error("{place} ends at byte {end} of file {file}, which has {len}; restore the file")]
+    #[error("{place} ends at byte {end} of file {file}, which has {len}")]
     OutsideFile { place: String, file: String, end: u64, len: u64 },
     /// The file beside the model cannot be read.
-    #[error("{place} cannot be read from file {file}: {source}; restore the file")]
+    #[error("{place} cannot be read from file {file}: {source}")]
     Read { place: String, file: String, source: io::Error },
     /// A name that must be unique.
     #[error("{place} defines {what} {name} a second time; give each its own name")]
     DefinedTwice { place: String, what: &'static str, name: String },
     /// A name without a definition.
-    #[error("{place} needs {what} {name}, which nothing defines; export the model again")]
+    #[error("{place} needs {what} {name}, which nothing defines")]
     Undefined { place: String, what: &'static str, name: String },
     /// Nodes that do not stand in topological order.
     #[error(
@@ -110,7 +112,7 @@ pub enum OnnxError {
     )]
     Order { place: String, name: String, later: String },
     /// An attribute that cannot be.
-    #[error("{place} has the attribute {name} {reason}; export the model again")]
+    #[error("{place} has the attribute {name} {reason}")]
     Attribute { place: String, name: String, reason: String },
     /// A function that calls itself.
     #[error("{place} calls itself through {through}; recursion is not supported; inline it")]
@@ -118,4 +120,16 @@ pub enum OnnxError {
     /// Functions in functions in functions.
     #[error("{place} calls {callee}, which calls {deepest}: more than one level; inline one")]
     CallDepth { place: String, callee: String, deepest: String },
+}
+
+explain! {
+    OnnxError {
+        TooLarge | TooMany | Domain | Dtype | CallDepth | Recursion => UnsupportedModel,
+        Opset | ControlFlow | Unsupported => UnsupportedModel [ExportAgain],
+        NotProtobuf | OutsideFile | Read => InvalidModel [CopyModel],
+        NotFinite => InvalidModel [TrainAgain],
+        Missing | FunctionOpset | Call | Dims | DataLength | DataField | Element | ExternalRange
+            | Overlap | Undefined | Attribute => InvalidModel [ExportAgain],
+        NoFunction | ExternalName | DefinedTwice | Order => InvalidModel,
+    }
 }

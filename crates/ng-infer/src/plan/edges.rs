@@ -34,7 +34,7 @@ impl<'a> Facts<'a> {
         let mut this = Self { draft, known, nodes: BTreeSet::new() };
         let named = draft.dfg.inputs().filter_map(|(value, _)| known[value.0].shape.first());
         let mut nodes: BTreeSet<String> = named
-            .filter_map(Dim::as_symbol)
+            .filter_map(Dim::name)
             .filter(|name| name.starts_with("nodes"))
             .map(str::to_owned)
             .collect();
@@ -50,7 +50,7 @@ impl<'a> Facts<'a> {
                 }
                 _ => None,
             };
-            nodes.extend(counts.and_then(Dim::as_symbol).map(str::to_owned));
+            nodes.extend(counts.and_then(Dim::name).map(str::to_owned));
         }
         nodes.retain(|name| this.input_of(name).is_some());
         this.nodes = nodes;
@@ -63,15 +63,14 @@ impl<'a> Facts<'a> {
 
     /// An input whose first length is a symbol.
     pub fn input_of(&self, symbol: &str) -> Option<Value> {
-        let has = |value: &Value| {
-            self.known[value.0].shape.first().and_then(Dim::as_symbol) == Some(symbol)
-        };
+        let has =
+            |value: &Value| self.known[value.0].shape.first().and_then(Dim::name) == Some(symbol);
         self.draft.dfg.inputs().map(|(value, _)| value).find(has)
     }
 
     /// The symbol of the nodes that a value has rows of.
     pub fn nodes_of(&self, value: Value) -> Option<&'a str> {
-        let symbol = self.known(value).shape.first().and_then(Dim::as_symbol)?;
+        let symbol = self.known(value).shape.first().and_then(Dim::name)?;
         self.nodes.contains(symbol).then_some(symbol)
     }
 
@@ -108,7 +107,7 @@ impl<'a> Facts<'a> {
     pub fn edge_set(&self, index: Value, size: Value, is_cut: bool) -> EdgeSet {
         let ends = self.end(index).filter(|(_, end)| *end == 1).map(|(edges, _)| edges);
         let count = self.known(size).content.as_ref().and_then(|content| content.first());
-        let symbol = count.and_then(Dim::as_symbol).filter(|name| self.nodes.contains(*name));
+        let symbol = count.and_then(Dim::name).filter(|name| self.nodes.contains(*name));
         let nodes = symbol.filter(|_| is_cut && ends.is_some()).map(str::to_owned);
         EdgeSet { index, size, ends, nodes }
     }

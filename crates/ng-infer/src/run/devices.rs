@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ng_types::explain;
 use thiserror::Error;
 
 use crate::dfg::Op;
@@ -24,6 +25,12 @@ pub enum RegisterError {
         /// The operation's name.
         op: String,
     },
+}
+
+explain! {
+    RegisterError {
+        NoDevice | NoOp => UnsupportedArgument,
+    }
 }
 
 /// A kernel for an operation, and the device that it is of.
@@ -130,6 +137,17 @@ impl Devices {
     /// All kernels of an operation, in the order in which they came.
     pub fn kernels(&self, op: &str) -> &[Binding] {
         self.kernels.get(op).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether `op` may be done in place of `others`: no device that is preferred for one of them is
+    /// passed over.
+    pub(crate) fn may_replace(&self, others: &[&Op], op: &Op) -> bool {
+        let priority = |op: &Op| {
+            let binding = self.choose(op)?;
+            self.priorities.get(&binding.device).copied()
+        };
+        let own = priority(op);
+        own.is_some() && others.iter().all(|other| priority(other) <= own)
     }
 
     /// The kernel of the device with the highest priority; of equal ones, of the one that came

@@ -1,5 +1,6 @@
 //! Why a graph does not run.
 
+use ng_types::explain;
 use thiserror::Error;
 
 use crate::dfg::DfgError;
@@ -65,4 +66,13 @@ pub enum RunError {
         /// The shape.
         dims: Vec<usize>,
     },
+}
+
+explain! {
+    RunError {
+        Hops | MissingInput | UnknownInput | WrongInput => WrongInput [ShowModel],
+        Kernel => WrongInput,
+        NoKernel => UnsupportedModel [GiveKernel],
+        Memory => BudgetTooSmall [SmallerBatches],
+    } of Graph.0
 }

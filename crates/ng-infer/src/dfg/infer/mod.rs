@@ -146,12 +146,11 @@ impl Dfg {
                 Source::Weight(tensor) => Known::of_constant(tensor),
                 Source::Input { wanted } => {
                     let found = given.iter().find(|(known, _)| *known == name).map(|(_, t)| t);
-                    let TensorType { dtype, shape } =
-                        wanted.as_ref().or(found).cloned().ok_or_else(|| DfgError::Type {
-                            node: format!("input {name:?}"),
-                            op: "input".to_owned(),
-                            problem: "has no type; give one".to_owned(),
-                        })?;
+                    let TensorType { dtype, shape } = wanted
+                        .as_ref()
+                        .or(found)
+                        .cloned()
+                        .ok_or_else(|| DfgError::NoType { name: name.to_owned() })?;
                     check_input(name, dtype, &shape)?;
                     Known::new(dtype, shape)
                 }

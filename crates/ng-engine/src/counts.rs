@@ -1,0 +1,67 @@
+//! What an engine has done, and how long its stages took: counters that all threads add to.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Counters since an engine was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EngineStats {
+    /// Batches that were answered; a long request has several.
+    pub batches: u64,
+    /// Neighbour lists that were drawn from.
+    pub lists: u64,
+    /// Rows of nodes and edges that they took.
+    pub rows: u64,
+    /// Those that were copied from what was prepared.
+    pub rows_prepared: u64,
+    /// Time in which batches were sampled, summed over threads that asked.
+    pub sample_seconds: f64,
+    /// The same for gathering rows: reading and copying.
+    pub gather_seconds: f64,
+    /// The same for the model.
+    pub run_seconds: f64,
+}
+
+/// A stage of a batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stage {
+    Sample,
+    Gather,
+    Run,
+}
+
+/// The counters.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub batches: AtomicU64,
+    pub lists: AtomicU64,
+    pub rows: AtomicU64,
+    pub rows_prepared: AtomicU64,
+    nanoseconds: [AtomicU64; 3],
+}
+
+impl Counters {
+    /// Adds the time since `start` to a stage; returns the time now.
+    pub fn count(&self, stage: Stage, start: Instant) -> Instant {
+        let now = Instant::now();
+        let took = now.duration_since(start).as_nanos() as u64;
+        self.nanoseconds[stage as usize].fetch_add(took, Ordering::Relaxed);
+        now
+    }
+
+    pub fn stats(&self) -> EngineStats {
+        let seconds = |stage: Stage| {
+            let all = self.nanoseconds[stage as usize].load(Ordering::Relaxed);
+            Duration::from_nanos(all).as_secs_f64()
+        };
+        EngineStats {
+            batches: self.batches.load(Ordering::Relaxed),
+            lists: self.lists.load(Ordering::Relaxed),
+            rows: self.rows.load(Ordering::Relaxed),
+            rows_prepared: self.rows_prepared.load(Ordering::Relaxed),
+            sample_seconds: seconds(Stage::Sample),
+            gather_seconds: seconds(Stage::Gather),
+            run_seconds: seconds(Stage::Run),
+        }
+    }
+}

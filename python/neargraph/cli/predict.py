@@ -1,0 +1,168 @@
+"""`neargraph predict G.ng sage.ngm`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from neargraph.splits import SPLITS
+
+from .show import Backend, Recover, bars, print_json, print_report
+
+# Nodes whose answers are shown as a table; more belong into a file.
+_SHOWN = 20
+# Nodes between two steps of the progress bar.
+_TOGETHER = 4096
+
+_Nodes = Annotated[
+    str, typer.Option(help="Ids like 17,4, train, val, test, all, or a .npy file of ids.")
+]
+_Out = Annotated[Path | None, typer.Option(help="Write here: .npy, or .parquet with the ids.")]
+_Top = Annotated[int, typer.Option(help="Classes per node, with their probabilities.")]
+
+
+def predict(
+    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    model: Annotated[Path, typer.Argument(help="The model file, NAME.ngm.")],
+    nodes: _Nodes = "test",
+    node_type: Annotated[str | None, typer.Option(help="Type of the nodes.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the draws of neighbours.")] = 0,
+    top: _Top = 1,
+    raw: Annotated[bool, typer.Option("--raw", help="What the model gives, as it is.")] = False,
+    out: _Out = None,
+    memory: Annotated[str | None, typer.Option(help="Memory of the store, like 2GB.")] = None,
+    prepare: Annotated[
+        str, typer.Option(help="Brought into memory: metadata, hot or all.")
+    ] = "metadata",
+    threads: Annotated[int | None, typer.Option(help="Threads of a request.")] = None,
+    backend: Backend = "auto",
+    recover: Recover = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Has a trained model classify nodes of a store; no torch is needed."""
+    import numpy as np
+
+    import neargraph
+    from neargraph.loader.seeds import resolve_input_nodes
+
+    _check(out, top)
+    opened = neargraph.open(store, memory=memory, backend=backend, recover=recover)
+    how: dict[str, Any] = {"prepare": prepare, "threads": threads}
+    with opened as handle, neargraph.Engine(handle, model, **how) as engine, bars(as_json) as bar:
+        given = (node_type or engine.node_type, _wanted(nodes))
+        inputs = resolve_input_nodes(handle.snapshot(), given)
+        ids = inputs.nodes(np.arange(len(inputs), dtype=np.int64))
+        parts = []
+        for first in range(0, len(ids), _TOGETHER):
+            parts.append(engine.run(ids[first : first + _TOGETHER], seed))
+            bar("nodes", first + len(parts[-1]), len(ids))
+        rows = np.concatenate(parts) if parts else engine.run(ids, seed)
+        names = _class_names(handle.schema.node_type(engine.node_type))
+    if out is not None:
+        _write(out, ids, rows)
+    report: dict[str, Any] = {"store": str(store), "model": str(model), "seed": seed}
+    report |= {"nodes": len(ids), "shape": list(rows.shape)}
+    if out is not None:
+        report["out"] = str(out)
+        print_report(as_json, report, f"Predicted by {model}", list(report.items()))
+        return
+    answers = _raw(ids, rows) if raw else _classes(ids, rows, top, names)
+    if as_json:
+        print_json({**report, "answers": answers})
+        return
+    shown = [(f"node {one['node']}", _text(one)) for one in answers[:_SHOWN]]
+    if len(answers) > _SHOWN:
+        shown.append(("and more", f"{len(answers) - _SHOWN:,}; --json or --out gives all"))
+    print_report(False, report, f"Predicted by {model}", shown)
+
+
+def _check(out: Path | None, top: int) -> None:
+    if top < 1:
+        raise ValueError(f"--top is {top}; it has to be at least 1")
+    if out is not None and out.suffix not in (".npy", ".parquet"):
+        raise ValueError(f"--out {str(out)!r} is neither a .npy nor a .parquet file")
+
+
+def _wanted(text: str) -> Any:
+    """What loaders take as ``input_nodes``."""
+    import numpy as np
+
+    if text in SPLITS:
+        return text
+    if text == "all":
+        return None
+    if text.endswith(".npy"):
+        return np.load(text)
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() for part in parts):
+        raise ValueError(
+            f"--nodes {text!r} is none of {', '.join(SPLITS)}, all, ids like 17,4, or a .npy file"
+        )
+    return np.array([int(part) for part in parts], dtype=np.int64)
+
+
+def _class_names(owner: Any) -> Sequence[str]:
+    return next((tensor.class_names for tensor in owner.tensors if tensor.name == "y"), ())
+
+
+def _raw(ids: Any, rows: Any) -> list[dict[str, Any]]:
+    pairs = zip(ids.tolist(), rows.tolist(), strict=True)
+    return [{"node": node, "row": row} for node, row in pairs]
+
+
+def _classes(ids: Any, rows: Any, top: int, names: Sequence[str]) -> list[dict[str, Any]]:
+    """The most probable classes of each node; rows are taken for logits.
+
+    >>> import numpy as np
+    >>> _classes(np.array([7]), np.float32([[0, 9]]), 1, ["a", "b"])[0]["classes"][0]["name"]
+    'b'
+    """
+    import numpy as np
+
+    if rows.ndim != 2 or rows.dtype.kind != "f" or rows.shape[1] < 2:
+        raise ValueError(
+            f"the model gives rows of shape {list(rows.shape[1:])}, which are no classes: add --raw"
+        )
+    shifted = np.exp(rows - rows.max(axis=1, keepdims=True))
+    shares = shifted / shifted.sum(axis=1, keepdims=True)
+    best = np.argsort(-shares, axis=1, kind="stable")[:, :top]
+    answers = []
+    for node, of_node, all_shares in zip(ids.tolist(), best.tolist(), shares, strict=True):
+        classes = []
+        for kind in of_node:
+            found: dict[str, Any] = {"class": kind, "probability": float(all_shares[kind])}
+            if kind < len(names):
+                found["name"] = names[kind]
+            classes.append(found)
+        answers.append({"node": node, "classes": classes})
+    return answers
+
+
+def _text(answer: dict[str, Any]) -> str:
+    if "row" in answer:
+        return str(answer["row"])
+    named = (
+        f"{one.get('name', one['class'])} ({one['probability']:.3f})" for one in answer["classes"]
+    )
+    return ", ".join(named)
+
+
+def _write(out: Path, ids: Any, rows: Any) -> None:
+    import numpy as np
+
+    if out.suffix == ".npy":
+        np.save(out, rows)
+        return
+    from neargraph.exceptions import MissingDependency
+
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as missing:
+        raise MissingDependency(
+            "Parquet needs pyarrow: pip install 'neargraph[parquet]', or give a .npy file"
+        ) from missing
+    flat = rows.reshape(len(rows), -1)
+    columns = {"node": ids, **{f"out_{at}": flat[:, at] for at in range(flat.shape[1])}}
+    parquet.write_table(pyarrow.table(columns), out)
