@@ -162,9 +162,7 @@ def _measure(layer: str, batch: Batch, rounds: int, threads: int) -> Result:
     }
 
 
-def _run(
-    served: Served, inputs: Result, threads: int
-) -> tuple[np.ndarray[Any, Any], list[Step]]:
+def _run(served: Served, inputs: Result, threads: int) -> tuple[np.ndarray[Any, Any], list[Step]]:
     found, steps = served.profile(inputs, threads)
     (values,) = found.values()
     return values, steps

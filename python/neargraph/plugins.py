@@ -150,8 +150,9 @@ class Devices:
 
         Args:
             bundle: ``"octa"``: what ``cpu-scalar`` does, on all threads. ``"lsap"``: products of
-                matrices on a device of their own, all else on ``cpu-scalar``. ``"hetero"``: products and all else on two devices. ``"cpu"``: one
-                device for all. Any other name, if ``base`` is given.
+                matrices on a device of their own, all else on ``cpu-scalar``. ``"hetero"``:
+                products and all else on two devices. ``"cpu"``: one device for all. Any other name,
+                if ``base`` is given.
             base: The bundle that a new one is made of.
             plugins: Plug-ins that belong to it.
             allow: As for `load_plugin`.
