@@ -313,6 +313,11 @@ def sha256(path: str | os.PathLike[str]) -> str:
     return _core.plugin_sha256(os.fspath(path))
 
 
+def include_folder() -> Path:
+    """The folder of ``ng_plugin.h``, for the compiler of a plug-in."""
+    return Path(__file__).with_name("include")
+
+
 def _library() -> Path:
     from importlib.util import find_spec
 

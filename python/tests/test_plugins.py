@@ -177,6 +177,11 @@ def test_onnxruntime_and_the_reference_device_agree_on_an_exported_model(tmp_pat
         plugins.OnnxRuntime(path, library="libm.so.6")
 
 
+def test_the_header_of_the_package_is_that_of_the_sources() -> None:
+    header = ROOT / "crates/ng-plugin-abi/include/ng_plugin.h"
+    assert (plugins.include_folder() / "ng_plugin.h").read_bytes() == header.read_bytes()
+
+
 def test_the_probe_needs_neither_the_package_nor_site_packages() -> None:
     probe = Path(plugins.__file__).with_name("_plugin_probe.py")
     command = [sys.executable, "-I", "-S", str(probe), "5"]
