@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from neargraph.loader.neighbor import NeighborLoader
     from neargraph.loader.sampler import NeighborSampler
     from neargraph.nearest import topk
+    from neargraph.plugins import Devices
     from neargraph.quantisation import quantise
     from neargraph.snapshot import Snapshot
     from neargraph.store import Store, open
@@ -38,6 +39,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "Batch": "neargraph.update.batch",
     "ClusterLoader": "neargraph.loader.cluster",
+    "Devices": "neargraph.plugins",
     "Dfg": "neargraph.dfg",
     "Engine": "neargraph.engine",
     "Inference": "neargraph.layerwise",
@@ -52,6 +54,7 @@ _LAZY = {
     "infer": "neargraph.layerwise",
     "nn": "neargraph.nn",
     "open": "neargraph.store",
+    "plugins": "neargraph.plugins",
     "pyg": "neargraph.pyg",
     "quantise": "neargraph.quantisation",
     "sim": "neargraph.sim",
@@ -62,6 +65,7 @@ _LAZY = {
 __all__ = [
     "Batch",
     "ClusterLoader",
+    "Devices",
     "Dfg",
     "Engine",
     "Inference",

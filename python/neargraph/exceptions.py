@@ -29,6 +29,7 @@ __all__ = [
     "NodeNotFound",
     "NodeOutOfRange",
     "NotAStore",
+    "PluginRefused",
     "ReverseMissing",
     "RowWidth",
     "SnapshotGone",
@@ -217,6 +218,10 @@ class CompiledMismatch(NeargraphError, ValueError):
 
 class CompiledOutdated(CompiledMismatch):
     """A compiled file is of a version of the format that this release does not read."""
+
+
+class PluginRefused(NeargraphError, RuntimeError):
+    """A plug-in is not allowed, not safe where it lies, or did not pass its trial."""
 
 
 class MissingDependency(NeargraphError, ImportError):

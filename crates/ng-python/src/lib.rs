@@ -15,6 +15,8 @@ mod loader;
 mod lock;
 mod method;
 mod notes;
+mod onnxruntime;
+mod plugins;
 mod progress;
 mod reorganize;
 mod sampler;
@@ -48,6 +50,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<engine::Engine>()?;
     module.add_class::<layerwise::Layerwise>()?;
     module.add_class::<layerwise::Inferred>()?;
+    module.add_class::<plugins::Devices>()?;
+    module.add_class::<plugins::Served>()?;
+    module.add_class::<onnxruntime::OnnxRuntime>()?;
     module.add_class::<direct::DirectPlan>()?;
     module.add_class::<sim::Trace>()?;
     module.add_class::<importer::Importer>()?;
@@ -60,6 +65,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(store::open_store, module)?)?;
     module.add_function(wrap_pyfunction!(store::verify, module)?)?;
     module.add_function(wrap_pyfunction!(store::compact, module)?)?;
+    module.add_function(wrap_pyfunction!(plugins::plugin_sha256, module)?)?;
+    module.add_function(wrap_pyfunction!(plugins::run_plugin_probe, module)?)?;
     module.add_function(wrap_pyfunction!(direct::describe_direct, module)?)?;
     module.add_function(wrap_pyfunction!(direct::find_direct, module)?)?;
     module.add_function(wrap_pyfunction!(direct::verify_direct, module)?)?;

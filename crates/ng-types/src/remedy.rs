@@ -52,6 +52,8 @@ pub enum ErrorKind {
     UnsupportedModel,
     /// What a model is run on is not what it takes.
     WrongInput,
+    /// A plug-in is not allowed, not safe where it lies, or did not pass its trial.
+    PluginRefused,
     /// Compiled files have another version of the format.
     CompiledOutdated,
     /// The input or the target of an import is bad.

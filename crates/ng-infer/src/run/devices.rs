@@ -127,6 +127,18 @@ impl Devices {
         Ok(())
     }
 
+    /// The devices and their priorities, by name.
+    pub fn priorities(&self) -> Vec<(&str, i32)> {
+        let mut all: Vec<_> = self.priorities.iter().map(|(name, n)| (&**name, *n)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// All kernels of an operation, in the order in which they came.
+    pub fn kernels(&self, op: &str) -> &[Binding] {
+        self.kernels.get(op).map_or(&[], Vec::as_slice)
+    }
+
     /// Whether `op` may be done in place of `others`: no device that is preferred for one of them is
     /// passed over.
     pub(crate) fn may_replace(&self, others: &[&Op], op: &Op) -> bool {

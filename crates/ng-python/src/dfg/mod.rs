@@ -4,7 +4,7 @@ mod facts;
 mod kernels;
 mod plan;
 pub mod quantise;
-mod tensors;
+pub mod tensors;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;

@@ -28,7 +28,7 @@ use crate::dfg::{Op, Reduction};
 use weights::{Matrix, Precision};
 
 /// Operations that are alone of their kind and have a kernel here.
-const ALONE: [&str; 18] = [
+const ALONE: [&str; 19] = [
     "AddSelfLoops",
     "Concat",
     "EdgeLists",

@@ -1,0 +1,5 @@
+/* Refused: it reads or writes into input 0, which is constant */
+/* Remembers where an output lay, and writes there in the next call. */
+static float *last;
+#define AFTER_RUN if (last && call->threads > 1) ((float *)x)[0] = 0; last = y;
+#include "honest.h"

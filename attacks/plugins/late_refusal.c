@@ -1,0 +1,3 @@
+/* Refused: run returned NG_NOT_SERVED, which only query may */
+#define IN_RUN return NG_NOT_SERVED;
+#include "honest.h"

@@ -1,0 +1,3 @@
+/* Refused: kernel of Relu: query is NULL */
+#define CHANGE_KERNEL kernel.query = NULL;
+#include "honest.h"

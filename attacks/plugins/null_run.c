@@ -1,0 +1,3 @@
+/* Refused: kernel of Relu: run is NULL */
+#define CHANGE_KERNEL kernel.run = NULL;
+#include "honest.h"

@@ -1,0 +1,3 @@
+/* Refused: there is no operation "BatchPre" for a kernel */
+#define OP "BatchPre"
+#include "honest.h"

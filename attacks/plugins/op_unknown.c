@@ -1,0 +1,3 @@
+/* Refused: there is no operation "Frobnicate" for a kernel */
+#define OP "Frobnicate"
+#include "honest.h"

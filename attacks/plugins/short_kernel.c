@@ -1,0 +1,3 @@
+/* Refused: NgKernel has struct_size 8; version 1 has */
+#define CHANGE_KERNEL kernel.struct_size = 8;
+#include "honest.h"

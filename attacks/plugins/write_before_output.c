@@ -1,0 +1,3 @@
+/* Refused: it writes outside of output 0: while Relu runs on ordinary */
+#define AFTER_RUN y[-1] = 1;
+#include "honest.h"

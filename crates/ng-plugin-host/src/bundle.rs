@@ -1,0 +1,160 @@
+//! Accelerators: devices with priorities, and what the simulator knows of them.
+//!
+//! What must not live here: which bundle runs now. The three presets are those of HolisticGNN's
+//! section 5; the publication says how many cores, vector units and elements they have, and
+//! 730 MHz. Where it is silent, the field below says what was assumed.
+
+use std::sync::Arc;
+
+use ng_infer::dfg::Op;
+use ng_infer::kernel::{Cpu, Kernel};
+use ng_infer::run::Devices;
+use ng_ssdsim::{Accelerator, Model, Work};
+
+use crate::cores::Cores;
+
+/// Cycles a second of the programmable logic.
+const HERTZ: f64 = 730e6;
+
+/// Operations that a systolic array does.
+const PRODUCTS: [&str; 4] = ["GEMM", "Linear", "MatMul", "SegmentMatmul"];
+
+/// Table 3 of the publication.
+const CPU_PRIORITY: i32 = 50;
+const VECTOR_PRIORITY: i32 = 150;
+const ARRAY: (&str, i32) = ("Systolic array", 300);
+
+/// An accelerator: what computes, and the simulator's configuration of it.
+#[derive(Clone)]
+pub struct Bundle {
+    /// Its name.
+    pub name: String,
+    /// The device table and the operation table.
+    pub devices: Devices,
+    /// The simulator's array and vector unit.
+    pub accelerator: Accelerator,
+}
+
+impl std::fmt::Debug for Bundle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (name, accelerator) = (&self.name, &self.accelerator);
+        f.debug_struct("Bundle")
+            .field("name", name)
+            .field("accelerator", accelerator)
+            .finish_non_exhaustive()
+    }
+}
+
+fn accelerator(rows: u32, columns: u32, lanes: u32) -> Accelerator {
+    Accelerator { rows, columns, lanes, hertz: HERTZ, words_per_cycle: 0, timed: true }
+}
+
+impl Bundle {
+    /// The names of the presets.
+    pub const PRESETS: [&str; 4] = ["cpu", "octa", "lsap", "hetero"];
+
+    /// The preset of a name.
+    pub fn preset(name: &str) -> Option<Self> {
+        match name {
+            "cpu" => Some(Self::cpu()),
+            "octa" => Some(Self::octa()),
+            "lsap" => Some(Self::lsap()),
+            "hetero" => Some(Self::hetero()),
+            _ => None,
+        }
+    }
+
+    /// How many seconds the simulated accelerator takes for the products and for the sums of a
+    /// batch; `visits` counts the nodes of each hop. Rows are there already.
+    pub fn simulated(&self, model: &Model, visits: &[u64]) -> (f64, f64) {
+        let (array, work) = (&self.accelerator, Work::of_batch(model, visits));
+        let products: u64 = work.gemms.iter().map(|gemm| array.gemm_cycles(*gemm)).sum();
+        let sums: u64 =
+            work.sums.iter().map(|(count, width)| array.sum_cycles(*count, *width)).sum();
+        (products as f64 / array.hertz, sums as f64 / array.hertz)
+    }
+
+    /// All that this processor has, as one device.
+    fn cpu() -> Self {
+        let devices = Devices::with_cpu();
+        Self { name: "cpu".to_owned(), devices, accelerator: accelerator(8, 8, 32) }
+    }
+
+    /// Octa-HGNN: eight cores and software that uses them. Here: what `cpu-scalar` does, on all
+    /// threads of the run. Simulated: a multiplication with its addition in each cycle of a core.
+    fn octa() -> Self {
+        let mut devices = Devices::default();
+        let all: Vec<String> = Op::names().filter(|name| name != "BatchPre").collect();
+        let names: Vec<&str> = all.iter().map(String::as_str).collect();
+        add(&mut devices, ("CPU", CPU_PRIORITY), &names, Arc::new(Cores));
+        Self { name: "octa".to_owned(), devices, accelerator: accelerator(8, 1, 8) }
+    }
+
+    /// Lsap-HGNN: large systolic arrays, which do products of matrices alone; the core of the shell
+    /// does everything else. Simulated: an array of 16 x 16, four times that of Hetero-HGNN, which
+    /// is an assumption, and a vector unit of one lane.
+    fn lsap() -> Self {
+        let mut devices = Devices::default();
+        add(&mut devices, ARRAY, &PRODUCTS, Arc::new(Cpu::default()));
+        Self { name: "lsap".to_owned(), devices, accelerator: accelerator(16, 16, 1) }
+    }
+
+    /// Hetero-HGNN: a vector processor and a systolic array. Simulated: 64 elements and four vector
+    /// units, of 8 lanes each by assumption.
+    fn hetero() -> Self {
+        let mut devices = Devices::default();
+        devices.add_cpu("Vector processor", VECTOR_PRIORITY, Cpu::default());
+        add(&mut devices, ARRAY, &PRODUCTS, Arc::new(Cpu::default()));
+        Self { name: "hetero".to_owned(), devices, accelerator: accelerator(8, 8, 32) }
+    }
+}
+
+/// Registers a device, and a kernel of it for some operations.
+fn add(
+    devices: &mut Devices,
+    (name, priority): (&str, i32),
+    ops: &[&str],
+    kernel: Arc<dyn Kernel>,
+) {
+    devices.register_device(name, priority);
+    for op in ops {
+        let added = devices.register_op_definition(op, name, Arc::clone(&kernel));
+        // The device is registered, and the names are those of operations.
+        debug_assert!(added.is_ok(), "{added:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ng_infer::dfg::{Op, Reduction};
+
+    #[test]
+    fn simulated_times_are_those_of_the_simulator() {
+        let bundle = Bundle::preset("hetero").expect("a preset");
+        let layer = ng_ssdsim::Layer::Gin;
+        let model = Model { columns: 300, hidden: 128, outputs: 7, backward: false, layer };
+        let (products, sums) = bundle.simulated(&model, &[10, 50, 200]);
+        assert!(products > 0.0 && sums > 0.0);
+        let whole = bundle.accelerator.time_of(&Work::of_batch(&model, &[10, 50, 200]));
+        assert!((products + sums - ng_ssdsim::to_seconds(whole)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn presets_bind_products_and_aggregation_as_the_publication_says() {
+        let bound = |name: &str, op: &Op| {
+            let bundle = Bundle::preset(name).expect("a preset");
+            bundle.devices.choose(op).map(|binding| binding.device.to_string())
+        };
+        let (sum, product) = (Op::Spmm(Reduction::Sum), Op::MatMul);
+        for (name, of_sum, of_product) in [
+            ("octa", "CPU", "CPU"),
+            ("lsap", "cpu-scalar", "Systolic array"),
+            ("hetero", "Vector processor", "Systolic array"),
+        ] {
+            assert_eq!(bound(name, &sum).as_deref(), Some(of_sum), "{name}");
+            assert_eq!(bound(name, &product).as_deref(), Some(of_product), "{name}");
+        }
+        assert!(Bundle::preset("none").is_none());
+    }
+}

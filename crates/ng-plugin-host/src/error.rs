@@ -1,0 +1,86 @@
+//! Why a plug-in is refused. Each variant is of another stage, and the stages come in this order.
+
+use std::io;
+use std::path::PathBuf;
+
+use ng_types::explain;
+use thiserror::Error;
+
+/// Why a plug-in is refused. Nothing of it is registered then.
+#[derive(Debug, Error)]
+pub enum PluginError {
+    /// An entry of the allow-list is not a SHA-256.
+    #[error("{entry:?} is not a SHA-256: it needs 64 hexadecimal digits")]
+    AllowList {
+        /// The entry.
+        entry: String,
+    },
+    /// The file cannot be read.
+    #[error("plug-in {}: cannot be read: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Others than its owner could change the file, or it is not a file.
+    #[error("plug-in {}: {problem}", path.display())]
+    Unsafe {
+        /// The file.
+        path: PathBuf,
+        /// What is unsafe.
+        problem: String,
+    },
+    /// The allow-list does not have the file.
+    #[error(
+        "plug-in {}: its SHA-256 is {sha256}, which is not in the allow-list; \
+         allow it if you trust the file",
+        path.display()
+    )]
+    NotAllowed {
+        /// The file.
+        path: PathBuf,
+        /// What was read.
+        sha256: String,
+    },
+    /// The file is not a shared object for this machine.
+    #[error("plug-in {}: {problem}", path.display())]
+    NotAPlugin {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        problem: String,
+    },
+    /// The process that tries the plug-in cannot be started.
+    #[error("plug-in {}: the process that tries it cannot be started: {source}", path.display())]
+    NoProbe {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It did not pass its trial in another process.
+    #[error("plug-in {}: refused after a trial in a process of its own: {problem}", path.display())]
+    Failed {
+        /// The file.
+        path: PathBuf,
+        /// What it did.
+        problem: String,
+    },
+    /// It passed its trial, and does otherwise here.
+    #[error("plug-in {}: {problem}", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+        /// What it did.
+        problem: String,
+    },
+}
+
+explain! {
+    PluginError {
+        AllowList => UnsupportedArgument,
+        Unreadable => IoFailed,
+        Unsafe | NotAllowed | NotAPlugin | NoProbe | Failed | Changed => PluginRefused,
+    }
+}
