@@ -428,6 +428,11 @@ class SparseProbe:
     @property
     def value(self) -> str: ...
 
+class Plan:
+    def run(
+        self, inputs: dict[str, NDArray[Any]], hops: list[tuple[str, list[int]]]
+    ) -> list[tuple[list[int], NDArray[Any]]]: ...
+
 class Dfg:
     def __init__(self) -> None: ...
     @staticmethod
@@ -448,16 +453,14 @@ class Dfg:
     def check(self) -> None: ...
     def parts(self, devices: list[str]) -> dict[str, Any]: ...
     def file_facts(self) -> dict[str, Any] | None: ...
-    def run(
+    def plan(
         self,
-        inputs: dict[str, NDArray[Any]],
         kernels: dict[str, Callable[..., Any]],
-        hops: list[tuple[str, list[int]]],
         *,
         devices: list[str],
         fuse: bool,
         threads: int,
-    ) -> list[tuple[list[int], NDArray[Any]]]: ...
+    ) -> Plan: ...
     def explain(
         self,
         inputs: dict[str, NDArray[Any]] | None,

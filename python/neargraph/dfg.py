@@ -303,12 +303,31 @@ class Dfg:
             UnsupportedModel: There is no kernel for an operation.
             UnsupportedArgument: An array of another dtype, or a device that there is not.
         """
-        arrays = _arrays(inputs)
-        of_batch = [(name, list(counts)) for name, counts in (hops or {}).items()]
+        plan = self.plan(kernels=kernels, devices=devices, fuse=fuse, threads=threads)
+        return plan.run(inputs, hops=hops)
+
+    def plan(
+        self,
+        *,
+        kernels: Mapping[str, Kernel] | None = None,
+        devices: Sequence[str] = DEVICES,
+        fuse: bool = True,
+        threads: int = 1,
+    ) -> "Plan":
+        """The graph as it is now, ready to run more than once.
+
+        Args:
+            kernels: As of `run`.
+            devices: As of `run`.
+            fuse: As of `run`.
+            threads: As of `run`.
+
+        Raises:
+            InvalidModel: The graph is wrong; names the node.
+            UnsupportedModel: There is no kernel for an operation.
+        """
         settings = _settings(devices, fuse, threads)
-        found = self.core.run(arrays, dict(kernels or {}), of_batch, **settings)
-        named = zip(self.outputs, found, strict=True)
-        return {name: flat.reshape(dims) for name, (dims, flat) in named}
+        return Plan(self.core.plan(dict(kernels or {}), **settings), self.outputs)
 
     def explain(
         self,
@@ -343,6 +362,22 @@ class Dfg:
         arrays = None if inputs is None else _arrays(inputs)
         steps: list[dict[str, Any]] = self.core.explain(arrays, **_settings(devices, fuse, threads))
         return steps
+
+
+class Plan:
+    """A graph that is ready to run, as `Dfg.plan` makes it. Runs share its weights and its memory."""
+
+    def __init__(self, core: _core.Plan, outputs: list[str]) -> None:
+        self._core, self._outputs = core, outputs
+
+    def run(
+        self, inputs: Mapping[str, Any], *, hops: Mapping[str, Sequence[int]] | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """What the graph gives; see `Dfg.run`."""
+        of_batch = [(name, list(counts)) for name, counts in (hops or {}).items()]
+        found = self._core.run(_arrays(inputs), of_batch)
+        named = zip(self._outputs, found, strict=True)
+        return {name: flat.reshape(dims) for name, (dims, flat) in named}
 
 
 def _arrays(inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:

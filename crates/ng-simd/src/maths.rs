@@ -134,7 +134,8 @@ fn exp(power: f32) -> f32 {
     }
 }
 
-/// Two factors of e to the power of a number between the logarithms of the smallest and the largest.
+/// Two factors of e to the power of a number that is between the logarithms of the smallest and
+/// the largest number.
 #[inline(always)]
 fn exp_of_half(power: f32) -> (f32, f32) {
     let (grown, rounded) = powers(power);

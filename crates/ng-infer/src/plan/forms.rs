@@ -18,6 +18,7 @@ use ng_types::Dtype;
 use super::edges::{EdgeSet, Facts};
 use super::row_by_row::{RowByRow, row_by_row};
 use crate::dfg::{Binary, Node, Op, Reduction, Source, Value};
+use crate::run::devices::Devices;
 
 /// The nodes whose edges are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,16 +101,17 @@ pub(super) struct Forms<'a> {
     /// Nodes that were asked for some rows and compute all of them.
     pub whole: BTreeSet<usize>,
     by_index: HashMap<(Value, Value), usize>,
-    is_fused: bool,
+    /// The devices by which operations are fused, if they are.
+    fused: Option<&'a Devices>,
     is_trimmed: bool,
 }
 
 impl<'a> Forms<'a> {
     /// Walks from the outputs to the inputs.
-    pub fn find(facts: Facts<'a>, is_fused: bool, is_trimmed: bool) -> Self {
+    pub fn find(facts: Facts<'a>, fused: Option<&'a Devices>, is_trimmed: bool) -> Self {
         let needs = vec![Needs::default(); facts.known.len()];
         let (sets, whole, by_index) = (Vec::new(), BTreeSet::new(), HashMap::new());
-        let mut this = Self { facts, sets, needs, whole, by_index, is_fused, is_trimmed };
+        let mut this = Self { facts, sets, needs, whole, by_index, fused, is_trimmed };
         let draft = this.facts.draft;
         for (_, value) in draft.dfg.outputs() {
             let form = this.output(*value);
@@ -185,7 +187,7 @@ impl<'a> Forms<'a> {
             Op::Scatter(how) => self.scatter(*how, node, form),
             Op::EdgeSoftmax => self.softmax(node, form),
             Op::Gather { .. } => self.gather(node, form),
-            Op::Binary(binary) if self.is_fused => self.pairs(*binary, node, form),
+            Op::Binary(binary) => self.pairs(*binary, node, form),
             _ => None,
         };
         if special.is_some() {
@@ -247,7 +249,9 @@ impl<'a> Forms<'a> {
         let (known, other) = (self.facts.known(a), self.facts.known(b));
         let is_same = known.shape[1..] == other.shape[1..];
         let is_f32 = known.dtype == Dtype::F32 && other.dtype == Dtype::F32;
-        if !binary.is_arithmetic() || !is_same || !is_f32 {
+        let gather = Op::Gather { axis: 0 };
+        let fits = binary.is_arithmetic() && is_same && is_f32;
+        if !fits || !self.may_fuse(&[&node.op, &gather], &Op::Sddmm(binary)) {
             return None;
         }
         let of = |rows, index| match form {
@@ -281,7 +285,8 @@ impl<'a> Forms<'a> {
         let (set, depth) = self.edges_to(node, form)?;
         let (messages, index) = (node.inputs[0], node.inputs[1]);
         let list = Form::List(set, depth);
-        if !self.is_fused {
+        let aggregate = Op::Aggregate(how);
+        if !self.may_fuse(&[&node.op], &aggregate) {
             let inputs = vec![
                 Input::Value(messages, list),
                 Input::Value(index, list),
@@ -290,7 +295,7 @@ impl<'a> Forms<'a> {
             return (depth != Depth::All).then_some(Recipe { op: node.op.clone(), inputs });
         }
         let offsets = Input::Offsets(set, depth);
-        let inputs = if let Some((rows, index, weights)) = self.messages(messages) {
+        let inputs = if let Some((rows, index, weights)) = self.fused_messages(messages, how) {
             let of = self.rows_of(rows, index, set, depth);
             let weights = weights.map(|weights| Input::Value(weights, list));
             let rows = [Input::Value(rows, of), offsets, Input::Value(index, list)];
@@ -300,7 +305,23 @@ impl<'a> Forms<'a> {
         } else {
             vec![Input::Value(messages, Form::Whole), offsets, Input::Places(set, depth)]
         };
-        Some(Recipe { op: Op::Aggregate(how), inputs })
+        Some(Recipe { op: aggregate, inputs })
+    }
+
+    fn may_fuse(&self, ops: &[&Op], into: &Op) -> bool {
+        self.fused.is_some_and(|devices| devices.may_replace(ops, into))
+    }
+
+    /// Messages that an aggregation makes itself.
+    fn fused_messages(
+        &self,
+        value: Value,
+        how: Reduction,
+    ) -> Option<(Value, Value, Option<Value>)> {
+        let found = self.messages(value)?;
+        let (gather, product) = (Op::Gather { axis: 0 }, Op::Binary(Binary::Mul));
+        let replaced = if found.2.is_some() { vec![&gather, &product] } else { vec![&gather] };
+        self.may_fuse(&replaced, &Op::Aggregate(how)).then_some(found)
     }
 
     /// Messages that are rows gathered by an index, perhaps with a weight for each edge or head.
@@ -348,7 +369,7 @@ impl<'a> Forms<'a> {
         let gathers = |node: &Node| node.inputs.iter().filter_map(of).filter(is_gather).collect();
         match node.op {
             Op::Binary(_) => gathers(node),
-            Op::Scatter(_) if self.messages(node.inputs[0]).is_some() => {
+            Op::Scatter(how) if self.fused_messages(node.inputs[0], how).is_some() => {
                 let Some(message) = of(&node.inputs[0]) else { return Vec::new() };
                 let mut all: Vec<usize> = match draft.dfg.nodes()[message].op {
                     Op::Binary(_) => gathers(&draft.dfg.nodes()[message]),

@@ -4,19 +4,22 @@
 
 use super::draft::{Draft, Rewrite};
 use crate::dfg::{Binary, Constant, DfgError, Elements, Node, Op, Unary, Value};
+use crate::run::devices::Devices;
 
 /// The graph with `Linear` in place of what it is made of.
-pub(super) fn linear_layers(draft: &Draft) -> Result<Draft, DfgError> {
+pub(super) fn linear_layers(draft: &Draft, devices: &Devices) -> Result<Draft, DfgError> {
     let needed = draft.needed();
     let mut uses = vec![0_usize; draft.dfg.values().count()];
     let taken = needed.iter().flat_map(|at| &draft.dfg.nodes()[*at].inputs);
     taken.for_each(|value| uses[value.0] += 1);
     draft.dfg.outputs().iter().for_each(|(_, value)| uses[value.0] += 1);
     let mut fuse = Fuse { draft, uses, to: Rewrite::new(draft)? };
+    let is_better = |op: &Op| devices.may_replace(&[op], &Op::Linear { relu: false });
     for at in needed {
         fuse.to.work_of(&[at]);
         let node = &draft.dfg.nodes()[at];
         let made = match &node.op {
+            op if !is_better(op) => None,
             Op::MatMul | Op::Gemm { .. } => fuse.product(node)?,
             Op::Binary(Binary::Add) => fuse.bias(at)?,
             Op::Unary(Unary::Relu) => fuse.relu(at)?,

@@ -14,7 +14,7 @@ use super::inputs::PlanInput;
 use super::linear::linear_layers;
 use super::simplify::simplify;
 use super::unfold::unfold;
-use crate::dfg::{Dfg, Dim, Known, Op, TensorType, Value};
+use crate::dfg::{Binary, Dfg, Dim, Known, Op, TensorType, Value};
 use crate::run::devices::Devices;
 use crate::run::error::RunError;
 
@@ -88,10 +88,10 @@ impl Plan {
         let draft = Draft::new(dfg);
         let known = draft.known(types)?;
         let follows_rows = known.is_some() && (options.fuse || options.trim);
-        let mut draft = if follows_rows { unfold(&draft)? } else { draft };
+        let mut draft = if follows_rows { unfold(&draft, devices)? } else { draft };
         draft = simplify(&draft, draft.known(types)?.as_deref())?;
         if options.fuse {
-            draft = linear_layers(&draft)?;
+            draft = linear_layers(&draft, devices)?;
         }
         let known = draft.known(types)?;
         let (mut hops, mut nodes, mut whole) = (Vec::new(), Vec::new(), Vec::new());
@@ -103,7 +103,7 @@ impl Plan {
                 .iter()
                 .map(|(name, input)| (name.clone(), draft.dfg.name(*input).to_owned()));
             let names: Vec<_> = names.collect();
-            let forms = Forms::find(facts, options.fuse, options.trim);
+            let forms = Forms::find(facts, options.fuse.then_some(devices), options.trim);
             let node = |at: &usize| draft.origins[*at].last();
             let origins = forms.whole.iter().filter_map(node);
             whole = origins.map(|of| (of.node.clone(), of.op.clone())).collect();
@@ -185,14 +185,28 @@ impl Plan {
     /// Symbols of lengths that hops tell, and what they are.
     fn labels(&self) -> Vec<(Dim, String)> {
         let Some(known) = &self.known else { return Vec::new() };
+        let label = |value: Value| {
+            let name = self.draft.dfg.name(value);
+            self.hops.iter().find(|count| count.input == name).map(|count| count.input.clone())
+        };
         let mut labels = Vec::new();
         for node in self.draft.dfg.nodes().iter().filter(|node| node.op == Op::Slice) {
-            let end = self.draft.dfg.name(node.inputs[2]);
             let dim = known[node.outputs[0].0].shape.first().filter(|dim| dim.number().is_none());
-            if let (Some(count), Some(dim)) =
-                (self.hops.iter().find(|count| count.input == end), dim)
-            {
-                labels.push((dim.clone(), count.input.clone()));
+            let Some(dim) = dim.cloned() else { continue };
+            if let Some(nodes) = label(node.inputs[2]) {
+                labels.push((dim, nodes));
+                continue;
+            }
+            let Some(end) = self.draft.maker(node.inputs[2]) else { continue };
+            match (&end.op, label(end.inputs[0]), end.inputs.get(1).and_then(|at| label(*at))) {
+                // Offsets, of which there is one more than nodes.
+                (Op::Binary(Binary::Add), Some(nodes), _) => {
+                    labels.push((dim.clone() - Dim::from(1), nodes));
+                }
+                (Op::Gather { .. }, _, Some(nodes)) => {
+                    labels.push((dim, format!("edges to {nodes}")))
+                }
+                _ => {}
             }
         }
         labels

@@ -2,15 +2,16 @@
 
 use super::draft::{Draft, Rewrite};
 use crate::dfg::{Binary, DfgError, Node, Op, Reduction, Value};
+use crate::run::devices::Devices;
 
 /// The graph with `Gather` and `Scatter` in place of `SpMM`, whose inputs are known to fit.
-pub(super) fn unfold(draft: &Draft) -> Result<Draft, DfgError> {
+pub(super) fn unfold(draft: &Draft, devices: &Devices) -> Result<Draft, DfgError> {
     let mut to = Rewrite::new(draft)?;
     for at in draft.needed() {
         let node = &draft.dfg.nodes()[at];
         to.work_of(&[at]);
         match node.op {
-            Op::Spmm(how) => {
+            Op::Spmm(how) if devices.may_replace(&[&node.op], &Op::Aggregate(how)) => {
                 let made = spmm(how, node, &mut to)?;
                 to.set(node.outputs[0], made);
             }

@@ -127,6 +127,17 @@ impl Devices {
         Ok(())
     }
 
+    /// Whether `op` may be done in place of `others`: no device that is preferred for one of them is
+    /// passed over.
+    pub(crate) fn may_replace(&self, others: &[&Op], op: &Op) -> bool {
+        let priority = |op: &Op| {
+            let binding = self.choose(op)?;
+            self.priorities.get(&binding.device).copied()
+        };
+        let own = priority(op);
+        own.is_some() && others.iter().all(|other| priority(other) <= own)
+    }
+
     /// The kernel of the device with the highest priority; of equal ones, of the one that came
     /// first. `None` if no device has one.
     pub fn choose(&self, op: &Op) -> Option<&Binding> {

@@ -54,8 +54,8 @@ pub struct Aggregation<'a> {
     pub rows: Rows<'a>,
     /// Elements of a row.
     pub width: usize,
-    /// A factor for the row of each edge, if any; or as many for each edge as a row has heads, which
-    /// are equal parts of it.
+    /// A factor for the row of each edge, if any; or as many for each edge as a row has heads,
+    /// which are equal parts of it.
     pub weights: Option<&'a [f32]>,
     /// How the rows of a list become one.
     pub how: Reduction,

@@ -3,7 +3,8 @@
 //! What lives here: the operations that kernels need, for each kind of processor. What must not:
 //! the kernels. The invariant: each operation rounds each lane as plain f32 arithmetic does, none
 //! mixes lanes, and only [`Lanes::mul_add`] fuses a product with a sum, on every processor, so that
-//! registers of all widths give the same bits. The bits of a NaN do depend on the processor; kernels store [`Lanes::canonical`] values.
+//! registers of all widths give the same bits. The bits of a NaN do depend on the processor;
+//! kernels store [`Lanes::canonical`] values.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

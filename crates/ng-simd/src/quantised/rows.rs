@@ -85,9 +85,12 @@ impl GraphKernels {
         let each = rows.chunks_exact(width).zip(steps.chunks_exact_mut(width));
         for (number, ((row, steps), scale)) in each.zip(scales).enumerate() {
             let found = match self.path() {
-                // SAFETY: both paths are given only where the processor has AVX2.
+                // SAFETY: the path is given only where the processor has it.
                 #[cfg(target_arch = "x86_64")]
-                Path::Avx2 | Path::Avx512 => unsafe { quantise_avx2(row, range, steps) },
+                Path::Avx512 => unsafe { quantise_avx512(row, range, steps) },
+                // SAFETY: the path is given only where the processor has it.
+                #[cfg(target_arch = "x86_64")]
+                Path::Avx2 => unsafe { quantise_avx2(row, range, steps) },
                 _ => quantise(row, range, steps),
             };
             let misfit = || QuantiseError::Value(misfit(row, range).in_row(number as u64));
@@ -95,6 +98,12 @@ impl GraphKernels {
         }
         Ok(())
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx2")]
+fn quantise_avx512(row: &[f32], range: StepRange, steps: &mut [u8]) -> Option<f32> {
+    quantise(row, range, steps)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -106,18 +115,28 @@ fn quantise_avx2(row: &[f32], range: StepRange, steps: &mut [u8]) -> Option<f32>
 /// The scale of a row, or `None` if a value has no step.
 #[inline(always)]
 fn quantise(row: &[f32], range: StepRange, steps: &mut [u8]) -> Option<f32> {
-    // The bits of positive numbers are ordered as the numbers are; NaN comes after infinity.
-    let largest = row.iter().fold(0, |largest, value| value.abs().to_bits().max(largest));
-    let has_negative = row.iter().fold(false, |found, value| found | (*value < 0.0));
+    /// Added to a small number, it leaves the nearest integer in the low bits of the sum; ties go
+    /// to the even one.
+    const ROUNDING: f32 = 12_582_912.0;
+    // The bits of positive numbers are ordered as the numbers are; NaN comes after infinity. The
+    // bits of a number that is less than 0 are greater than those of -0.
+    let mut largest = 0;
+    let mut most = 0;
+    for value in row {
+        largest = value.abs().to_bits().max(largest);
+        most = value.to_bits().max(most);
+    }
+    let has_negative = most > (-0.0_f32).to_bits();
     let largest = f32::from_bits(largest);
     if !largest.is_finite() || has_negative && range == StepRange::Unsigned {
         return None;
     }
     let scale = scale_of(largest, range.largest());
-    // Without a scale every step is 0, and dividing by infinity makes it so.
-    let divisor = if scale == 0.0 { f32::INFINITY } else { scale };
+    // Without a scale every step is 0.
+    let steps_of_one = if scale == 0.0 { 0.0 } else { 1.0 / scale };
+    let zero = range.zero() as u8;
     for (step, value) in steps.iter_mut().zip(row) {
-        *step = ((value / divisor).round_ties_even() as i32 + range.zero()) as u8;
+        *step = ((value * steps_of_one + ROUNDING).to_bits() as u8).wrapping_add(zero);
     }
     Some(scale)
 }

@@ -87,8 +87,8 @@ impl PackedWeights {
         Ok(Self { depth, scales: scales.to_vec(), quads, sums })
     }
 
-    /// Quantises `depth` x `width` weights of f32, row by row, and packs them. The scale of a column
-    /// is its largest magnitude over 127.
+    /// Quantises `depth` x `width` weights of f32, row by row, and packs them. The scale of a
+    /// column is its largest magnitude over 127.
     ///
     /// # Errors
     /// [`PackError`]

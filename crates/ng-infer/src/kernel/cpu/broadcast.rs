@@ -1,6 +1,8 @@
 //! Shapes that broadcast, as lines: runs of elements along which each tensor either goes on or
 //! stands still.
 
+use std::ops::Range;
+
 /// How the elements of some tensors come to those of a result.
 pub(super) struct Lines<const N: usize> {
     /// The axes of the result but the last; axes that all tensors pass alike are one.
@@ -8,7 +10,7 @@ pub(super) struct Lines<const N: usize> {
     /// For each of them the step of each tensor.
     steps: Vec<[usize; N]>,
     /// Elements of a line.
-    pub len: usize,
+    len: usize,
     /// Whether each tensor goes on along a line.
     goes_on: [bool; N],
 }
@@ -42,22 +44,55 @@ impl<const N: usize> Lines<N> {
         Self { outer, steps, len, goes_on: inner.map(|step| step != 0) }
     }
 
-    /// For each tensor the place and the number of its elements for `count` elements of the result
-    /// from `start`, which are of one line. A tensor that stands still has one element.
-    pub fn parts(&self, start: usize, count: usize) -> [std::ops::Range<usize>; N] {
-        let (mut line, along) = (start / self.len, start % self.len);
-        let mut places = [0; N];
-        for (len, steps) in self.outer.iter().zip(&self.steps).rev() {
-            let at = line % len;
-            line /= len;
-            places.iter_mut().zip(steps).for_each(|(place, step)| *place += at * step);
+    /// Calls `each` for `count` elements of the result from `start`, line by line: with the number
+    /// of elements, and for each tensor the places of its own. A tensor that stands still has one.
+    pub fn each(&self, start: usize, count: usize, mut each: impl FnMut(usize, [Range<usize>; N])) {
+        if count == 0 {
+            return;
         }
-        let mut tensor = 0;
-        places.map(|place| {
-            let goes_on = self.goes_on[tensor];
-            tensor += 1;
-            if goes_on { place + along..place + along + count } else { place..place + 1 }
-        })
+        let (mut line, mut along) = (start / self.len, start % self.len);
+        let mut index = vec![0; self.outer.len()];
+        let mut places = [0; N];
+        for (axis, len) in self.outer.iter().enumerate().rev() {
+            index[axis] = line % len;
+            line /= len;
+            let steps = places.iter_mut().zip(self.steps[axis]);
+            steps.for_each(|(place, step)| *place += index[axis] * step);
+        }
+        let mut rest = count;
+        loop {
+            let part = rest.min(self.len - along);
+            let range = |tensor: usize| {
+                let place = places[tensor];
+                if self.goes_on[tensor] {
+                    place + along..place + along + part
+                } else {
+                    place..place + 1
+                }
+            };
+            each(part, std::array::from_fn(range));
+            (rest, along) = (rest - part, 0);
+            if rest == 0 {
+                return;
+            }
+            for axis in (0..index.len()).rev() {
+                index[axis] += 1;
+                let steps = places.iter_mut().zip(self.steps[axis]);
+                if index[axis] < self.outer[axis] {
+                    steps.for_each(|(place, step)| *place += step);
+                    break;
+                }
+                index[axis] = 0;
+                steps.for_each(|(place, step)| *place -= step * (self.outer[axis] - 1));
+            }
+        }
+    }
+
+    /// For each tensor the place of its element that comes to an element of the result.
+    pub fn places(&self, element: usize) -> [usize; N] {
+        let mut places = [0; N];
+        self.each(element, 1, |_, parts| places = parts.map(|part| part.start));
+        places
     }
 }
 

@@ -3,7 +3,7 @@
 use ng_simd::{EdgeLists, GraphKernels, Rows};
 use rayon::prelude::*;
 
-use super::lists::{Lists, Messages, check, combine, fit};
+use super::lists::{Lists, Messages, check, combine, fit, outside};
 use super::parallel::{EXPONENTIAL, by_rows};
 use crate::dfg::{Binary, Reduction};
 use crate::kernel::context::Context;
@@ -68,13 +68,10 @@ fn check_pairs(
     second: &[i64],
     second_len: usize,
 ) -> Result<(), KernelError> {
-    let place = |error: &KernelError| match error {
-        KernelError::Index { place, .. } => *place,
-        _ => usize::MAX,
-    };
-    match (check(first, first_len), check(second, second_len)) {
-        (Err(one), Err(other)) if place(&other) < place(&one) => Err(other),
-        (one, other) => one.and(other),
+    match (outside(first, first_len), outside(second, second_len)) {
+        (Some(one), Some(other)) if other < one => check(second, second_len),
+        (Some(_), _) => check(first, first_len),
+        (None, _) => check(second, second_len),
     }
 }
 

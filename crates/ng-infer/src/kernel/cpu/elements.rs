@@ -74,11 +74,8 @@ fn pairs<A: Copy + Sync, B: Copy + Sync, T: Send>(
     of: impl Fn(A, B) -> T + Sync,
 ) -> Result<(), KernelError> {
     by_rows(context, to.len(), 1, to, |first, mut to| {
-        let mut start = first;
-        while !to.is_empty() {
-            let count = to.len().min(lines.len - start % lines.len);
-            let (line, rest) = to.split_at_mut(count);
-            let [one, other] = lines.parts(start, count);
+        lines.each(first, to.len(), |count, [one, other]| {
+            let line = to.split_off_mut(..count).unwrap_or_default();
             match (&a[one], &b[other]) {
                 ([a], b) if b.len() == count => {
                     line.iter_mut().zip(b).for_each(|(to, b)| *to = of(*a, *b));
@@ -88,8 +85,7 @@ fn pairs<A: Copy + Sync, B: Copy + Sync, T: Send>(
                     line.iter_mut().zip(a.iter().zip(b)).for_each(|(to, (a, b))| *to = of(*a, *b));
                 }
             }
-            (to, start) = (rest, start + count);
-        }
+        });
         Ok(())
     })
 }
@@ -159,17 +155,15 @@ pub(super) fn choose(
         let lines = Lines::new(dims, [inputs[0].dims, inputs[1].dims, inputs[2].dims]);
         let flags = inputs[0].bool();
         by_rows(context, to.len(), 1, to, |first, mut to| {
-            let mut start = first;
-            while !to.is_empty() {
-                let count = to.len().min(lines.len - start % lines.len);
-                let (line, rest) = to.split_at_mut(count);
-                let [flag, one, other] = lines.parts(start, count);
-                let at = |range: &std::ops::Range<usize>, i| range.start + i % range.len();
+            lines.each(first, to.len(), |count, [flag, one, other]| {
+                let line = to.split_off_mut(..count).unwrap_or_default();
+                let (flags, a, b) = (&flags[flag], &a[one], &b[other]);
+                let step = |len: usize| usize::from(len > 1);
+                let steps = (step(flags.len()), step(a.len()), step(b.len()));
                 for (i, to) in line.iter_mut().enumerate() {
-                    *to = if flags[at(&flag, i)] { a[at(&one, i)] } else { b[at(&other, i)] };
+                    *to = if flags[i * steps.0] { a[i * steps.1] } else { b[i * steps.2] };
                 }
-                (to, start) = (rest, start + count);
-            }
+            });
             Ok(())
         })
     }
@@ -193,17 +187,13 @@ pub(super) fn expand(
         context: &Context,
     ) -> Result<(), KernelError> {
         by_rows(context, to.len(), 1, to, |first, mut to| {
-            let mut start = first;
-            while !to.is_empty() {
-                let count = to.len().min(lines.len - start % lines.len);
-                let (line, rest) = to.split_at_mut(count);
-                let [part] = lines.parts(start, count);
+            lines.each(first, to.len(), |count, [part]| {
+                let line = to.split_off_mut(..count).unwrap_or_default();
                 match &from[part] {
                     [one] => line.fill(*one),
                     all => line.copy_from_slice(all),
                 }
-                (to, start) = (rest, start + count);
-            }
+            });
             Ok(())
         })
     }

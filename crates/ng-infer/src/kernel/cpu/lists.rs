@@ -16,15 +16,22 @@ pub(super) struct Lists {
     pub order: Option<Vec<u32>>,
 }
 
-/// That all of an index are below `len`.
-pub(super) fn check(index: &[i64], len: usize) -> Result<(), KernelError> {
+/// The first place of an index that is not below `len`.
+pub(super) fn outside(index: &[i64], len: usize) -> Option<usize> {
     // As an unsigned number, what is negative is too large.
     let largest = index.iter().fold(0, |largest, at| largest.max(*at as u64));
     if index.is_empty() || largest < len as u64 {
-        return Ok(());
+        return None;
     }
-    let place = index.iter().position(|at| *at as u64 >= len as u64).unwrap_or_default();
-    Err(KernelError::Index { index: index[place], place, len })
+    index.iter().position(|at| *at as u64 >= len as u64)
+}
+
+/// That all of an index are below `len`.
+pub(super) fn check(index: &[i64], len: usize) -> Result<(), KernelError> {
+    match outside(index, len) {
+        None => Ok(()),
+        Some(place) => Err(KernelError::Index { index: index[place], place, len }),
+    }
 }
 
 /// Whether kernels can count these things.

@@ -7,6 +7,7 @@
 mod broadcast;
 mod edges;
 mod elements;
+mod in_place;
 mod layout;
 mod lists;
 mod parallel;
@@ -73,8 +74,8 @@ impl Cpu {
     }
 
     /// The same with constant weights of products in steps of 8 bits: each column has a scale, and
-    /// each row that is multiplied gets one. A row with a NaN or an infinity gives NaN. Weights with
-    /// one stay f32.
+    /// each row that is multiplied gets one. A row with a NaN or an infinity gives NaN. Weights
+    /// with one stay f32.
     #[must_use]
     pub fn with_int8_weights(self) -> Self {
         Self { precision: Precision::Int8, ..self }
@@ -174,6 +175,21 @@ impl Kernel for Cpu {
         let matrices = products::prepare(op, constants, self.precision)?;
         let prepared = |matrices| Arc::new(Prepared { cpu: *self, matrices }) as Arc<dyn Kernel>;
         Ok(matrices.map(prepared))
+    }
+
+    fn in_place(&self, op: &Op, input: usize) -> bool {
+        in_place::is_done(op, input)
+    }
+
+    fn run_in_place(
+        &self,
+        op: &Op,
+        at: usize,
+        others: &[View<'_>],
+        to: &mut ViewMut<'_>,
+        context: &Context,
+    ) -> Result<(), KernelError> {
+        in_place::run(op, at, others, to, context)
     }
 
     fn takes_rows(&self, op: &Op, input: usize) -> bool {

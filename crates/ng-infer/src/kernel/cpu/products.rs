@@ -86,7 +86,7 @@ pub(super) fn mat_mul(
     let [rows_len, matrix_len, out_len] = [one.dims, other.dims, out.dims].map(of_stack);
     let rows = one.f32();
     for (stack, out) in out.f32().chunks_exact_mut(out_len.max(1)).enumerate() {
-        let [row, column] = lines.parts(stack, 1).map(|part| part.start);
+        let [row, column] = lines.places(stack);
         let elements = &other.f32()[column * matrix_len..(column + 1) * matrix_len];
         let matrix = &Matrix::pack(elements, (dims[0], dims[1]), false)?;
         let rows = Data::F32(&rows[row * rows_len..(row + 1) * rows_len]);
@@ -129,13 +129,12 @@ pub(super) fn gemm(
     if *alpha != 1.0 {
         to.iter_mut().for_each(|to| *to *= alpha);
     }
-    if let Some(added) = added.filter(|_| bias.is_none() && !to.is_empty()) {
-        let lines = Lines::new(dims, [added.dims]);
-        for (line, to) in to.chunks_mut(lines.len).enumerate() {
-            let [part] = lines.parts(line * lines.len, to.len());
+    if let Some(added) = added.filter(|_| bias.is_none()) {
+        let mut to = to.iter_mut();
+        Lines::new(dims, [added.dims]).each(0, to.len(), |count, [part]| {
             let added = added.f32()[part].iter().cycle();
-            to.iter_mut().zip(added).for_each(|(to, added)| *to += beta * added);
-        }
+            to.by_ref().take(count).zip(added).for_each(|(to, added)| *to += beta * added);
+        });
     }
     Ok(())
 }

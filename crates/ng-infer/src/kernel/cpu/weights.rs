@@ -172,7 +172,7 @@ fn quantise(
     match kernels.quantise_rows(rows, depth, range, steps, scales) {
         Ok(()) => return Ok(()),
         Err(QuantiseError::Value(_)) => {}
-        Err(error) => return Err(misfit(error)),
+        Err(QuantiseError::Shape(error)) => return Err(misfit(error)),
     }
     for (at, scale) in scales.iter_mut().enumerate() {
         let place = at * depth..(at + 1) * depth;
