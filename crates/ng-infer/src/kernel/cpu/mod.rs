@@ -23,7 +23,7 @@ use super::context::Context;
 use super::contract::Kernel;
 use super::error::KernelError;
 use super::scalar::Scalar;
-use super::view::{Data, DataMut, View, ViewMut};
+use super::view::{View, ViewMut};
 use crate::dfg::{Op, Reduction};
 use weights::{Matrix, Precision};
 
@@ -201,41 +201,6 @@ impl Kernel for Cpu {
             _ => false,
         };
         reads_rows && input == 0
-    }
-
-    fn in_place(&self, op: &Op, input: usize) -> bool {
-        match op {
-            Op::Binary(binary) => elements::is_in_place(*binary),
-            _ => input == 0 && elements::cost(op).is_some(),
-        }
-    }
-
-    fn run_in_place(
-        &self,
-        op: &Op,
-        at: usize,
-        others: &[View<'_>],
-        to: &mut ViewMut<'_>,
-        context: &Context,
-    ) -> Result<(), KernelError> {
-        match (op, &mut to.data, others) {
-            (Op::Binary(binary), DataMut::F32(_), [other]) => {
-                elements::binary_in_place(*binary, at == 1, other, to, context)
-            }
-            (_, DataMut::F32(all), []) if elements::cost(op).is_some() => {
-                elements::unary_in_place(self.kernels, op, all, context)
-            }
-            // Whole numbers, which are few: from a copy.
-            (_, DataMut::I64(all), _) => {
-                let copy = all.to_vec();
-                let dims = to.dims;
-                let mut inputs = others.to_vec();
-                inputs.insert(at.min(others.len()), View { dims, data: Data::I64(&copy) });
-                let to = ViewMut { dims, data: DataMut::I64(all) };
-                self.run(op, &inputs, &mut [to], context)
-            }
-            _ => Err(KernelError::NotServed(op.name())),
-        }
     }
 
     fn run(
