@@ -365,7 +365,7 @@ class Dfg:
 
 
 class Plan:
-    """A graph that is ready to run, as `Dfg.plan` makes it. Runs share its weights and its memory."""
+    """A graph that is ready to run, as `Dfg.plan` makes it. Runs share weights and memory."""
 
     def __init__(self, core: _core.Plan, outputs: list[str]) -> None:
         self._core, self._outputs = core, outputs
