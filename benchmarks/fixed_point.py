@@ -1,7 +1,8 @@
 """GLIST's Table 6 on this engine: accuracy of fixed point by width, and of int8 with scales.
 
     NEARGRAPH_DATA=... python -m benchmarks.fixed_point                # Cora, GCN, 10 seeds
-    NEARGRAPH_DATA=... python -m benchmarks.fixed_point --models gcn sage gat --sets cora citeseer --to int8 f16
+    NEARGRAPH_DATA=... python -m benchmarks.fixed_point --models gcn sage gat \\
+        --sets cora citeseer --to int8 f16
 
 A model is trained with PyG on the public split for each seed, exported, quantised by
 `neargraph.quantise`, and evaluated by the engine on the test nodes of the whole graph. Formats of

@@ -1,5 +1,7 @@
 """`neargraph quantise sage.ngm sage-int8.ngm`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -52,25 +54,19 @@ def quantise(
         out.print(done.table(), markup=False)
 
 
-class _opened:
+@contextmanager
+def _opened(path: Path | None) -> Iterator[Any]:
     """The data of a path, open while it is needed."""
+    if path is None:
+        yield None
+    elif path.is_dir():
+        import neargraph
 
-    def __init__(self, path: Path | None) -> None:
-        self._path, self._store = path, None
-
-    def __enter__(self) -> Any:
-        if self._path is None:
-            return None
-        if self._path.is_dir():
-            import neargraph
-
-            self._store = neargraph.open(self._path)
-            return self._store.__enter__()
-        if self._path.suffix != ".npz":
-            raise UnsupportedArgument(f"{self._path} is neither a store nor NAME.npz")
-        with np.load(self._path, allow_pickle=False) as arrays:
-            return dict(arrays)
-
-    def __exit__(self, *exception: Any) -> None:
-        if self._store is not None:
-            self._store.__exit__(*exception)
+        with neargraph.open(path) as store:
+            yield store
+    elif path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as arrays:
+            found = dict(arrays)
+        yield found
+    else:
+        raise UnsupportedArgument(f"{path} is neither a store nor NAME.npz")

@@ -31,9 +31,9 @@ pub enum Op {
     Identity,
     /// Product of matrices, or of stacks of them.
     MatMul,
-    /// Rows times a matrix in steps of 8 bits: rows, steps (`[in, out]`, I8), the value of a step in
-    /// each column, and what is added to each. Each row is rounded to 127 steps to either side of 0,
-    /// and the products of steps are summed exactly. A row that is not finite gives NaN.
+    /// Rows times a matrix in steps of 8 bits: rows, steps (`[in, out]`, I8), the value of a step
+    /// in each column, and what is added to each. Each row is rounded to 127 steps to either side
+    /// of 0, and the products of steps are summed exactly. A row that is not finite gives NaN.
     QuantisedLinear,
     /// Numbers in a fixed-point format, as I64: the nearest multiple, ties to the even one.
     ToFixed(FixedFormat),
