@@ -6,8 +6,8 @@ use std::mem::size_of;
 use ng_infer::dfg::Op;
 use ng_infer::kernel::{Data, DataMut, View, ViewMut};
 use ng_plugin_abi::{
-    NG_BOOL, NG_CPU, NG_F32, NG_I64, NG_MISFIT, NG_NOT_SERVED, NG_OK, NgAttribute, NgCall, NgOp,
-    NgView, NgViewMut,
+    NG_BOOL, NG_CPU, NG_F16, NG_F32, NG_I8, NG_I64, NG_MISFIT, NG_NOT_SERVED, NG_OK, NgAttribute,
+    NgCall, NgOp, NgView, NgViewMut,
 };
 use ng_types::Dtype;
 
@@ -28,6 +28,8 @@ pub(crate) fn dtype_number(dtype: Dtype) -> u32 {
     match dtype {
         Dtype::I64 => NG_I64,
         Dtype::Bool => NG_BOOL,
+        Dtype::F16 => NG_F16,
+        Dtype::I8 => NG_I8,
         // Graphs have no other type.
         _ => NG_F32,
     }
@@ -51,6 +53,8 @@ impl Tensor {
             Data::F32(all) => all.as_ptr().cast(),
             Data::I64(all) => all.as_ptr().cast(),
             Data::Bool(all) => all.as_ptr().cast(),
+            Data::F16(all) => all.as_ptr().cast(),
+            Data::I8(all) => all.as_ptr().cast(),
             Data::Rows(_) => return None,
         };
         Some(Self::new(data.cast_mut(), view.dtype(), view.dims))
@@ -61,17 +65,18 @@ impl Tensor {
             DataMut::F32(all) => (all.as_mut_ptr().cast(), Dtype::F32),
             DataMut::I64(all) => (all.as_mut_ptr().cast(), Dtype::I64),
             DataMut::Bool(all) => (all.as_mut_ptr().cast(), Dtype::Bool),
+            DataMut::F16(all) => (all.as_mut_ptr().cast(), Dtype::F16),
+            DataMut::I8(all) => (all.as_mut_ptr().cast(), Dtype::I8),
         };
         Self::new(data, dtype, view.dims)
     }
 
     pub fn bytes(&self) -> usize {
-        let each = if self.dtype == NG_F32 {
-            4
-        } else if self.dtype == NG_I64 {
-            8
-        } else {
-            1
+        let each = match self.dtype {
+            NG_I64 => 8,
+            NG_F32 => 4,
+            NG_F16 => 2,
+            _ => 1,
         };
         self.dims.iter().product::<i64>() as usize * each
     }

@@ -111,6 +111,14 @@ impl Kernel for Cores {
                 let parts = all.par_chunks_mut(len).map(DataMut::Bool).enumerate();
                 parts.try_for_each(part)
             }
+            DataMut::F16(all) => {
+                let parts = all.par_chunks_mut(len).map(DataMut::F16).enumerate();
+                parts.try_for_each(part)
+            }
+            DataMut::I8(all) => {
+                let parts = all.par_chunks_mut(len).map(DataMut::I8).enumerate();
+                parts.try_for_each(part)
+            }
         });
         // An error names places in the whole tensor, and the first one.
         done.or_else(|_: KernelError| Scalar.run(op, inputs, outputs, context))
@@ -173,6 +181,8 @@ impl Owned {
             (None, Data::F32(all)) => Data::F32(&all[range]),
             (None, Data::I64(all)) => Data::I64(&all[range]),
             (None, Data::Bool(all)) => Data::Bool(&all[range]),
+            (None, Data::F16(all)) => Data::F16(&all[range]),
+            (None, Data::I8(all)) => Data::I8(&all[range]),
             (None, Data::Rows(rows)) => Data::Rows(rows),
         };
         View { dims: &self.dims, data }

@@ -182,6 +182,8 @@ fn unstage((_, staged): &mut (Vec<Aligned>, Staged), outputs: &mut [ViewMut<'_>]
         match &mut outputs[*place].data {
             DataMut::F32(all) => all.copy_from_slice(filled(copy, all.len())),
             DataMut::I64(all) => all.copy_from_slice(filled(copy, all.len())),
+            DataMut::F16(all) => all.copy_from_slice(filled(copy, all.len())),
+            DataMut::I8(all) => all.copy_from_slice(filled(copy, all.len())),
             DataMut::Bool(all) => {
                 let bytes: &[u8] = filled(copy, all.len());
                 all.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte != 0);

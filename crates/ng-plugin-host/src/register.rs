@@ -213,7 +213,7 @@ fn definition(kernel: &NgKernel, op: &str, device: String) -> Result<Definition,
             "kernel of {name}: alignment {alignment} is not a power of 2 to {most}"
         ));
     }
-    if kernel.traits & !3 != 0 || kernel.dtypes & !7 != 0 || kernel.dtypes == 0 {
+    if kernel.traits & !3 != 0 || kernel.dtypes & !31 != 0 || kernel.dtypes == 0 {
         let (traits, dtypes) = (kernel.traits, kernel.dtypes);
         let bits = format!("traits {traits:#x} and dtypes {dtypes:#x}");
         return Err(format!("kernel of {name}: {bits} are not bits that version 1 knows"));

@@ -301,6 +301,7 @@ fn output<'py>(
         Data::F32(all) => arrays::owned(py, all.to_vec(), None)?.into_any(),
         Data::I64(all) => arrays::owned(py, all.to_vec(), None)?.into_any(),
         Data::Bool(all) => arrays::owned(py, all.to_vec(), None)?.into_any(),
+        Data::F16(_) | Data::I8(_) => return Err(arrays::narrow()),
         // Outputs are copied to memory of the run before it ends.
         Data::Rows(_) => return Err(named("NeargraphError", format!("output {name:?} is lent"))),
     };

@@ -117,6 +117,8 @@ fn zeros(dtype: Dtype, len: usize) -> Elements {
     match dtype {
         Dtype::I64 => Elements::I64(vec![0; len]),
         Dtype::Bool => Elements::Bool(vec![false; len]),
+        Dtype::F16 => Elements::F16(vec![0; len]),
+        Dtype::I8 => Elements::I8(vec![0; len]),
         _ => Elements::F32(vec![0.0; len]),
     }
 }
@@ -126,6 +128,8 @@ fn bytes_of(elements: &Elements) -> Vec<u8> {
         Elements::F32(all) => all.iter().flat_map(|x| x.to_ne_bytes()).collect(),
         Elements::I64(all) => all.iter().flat_map(|x| x.to_ne_bytes()).collect(),
         Elements::Bool(all) => all.iter().map(|flag| u8::from(*flag)).collect(),
+        Elements::F16(all) => all.iter().flat_map(|x| x.to_ne_bytes()).collect(),
+        Elements::I8(all) => all.iter().flat_map(|x| x.to_ne_bytes()).collect(),
     }
 }
 
@@ -229,6 +233,19 @@ fn difference(found: &[u8], wanted: &Elements) -> Option<String> {
         Elements::I64(wanted) => {
             let (found, _) = found.as_chunks::<8>();
             let found = found.iter().map(|bytes| i64::from_ne_bytes(*bytes));
+            let (at, (found, wanted)) =
+                found.zip(wanted).enumerate().find(|(_, (x, y))| x != *y)?;
+            told(at, &found, wanted)
+        }
+        Elements::F16(wanted) => {
+            let (found, _) = found.as_chunks::<2>();
+            let found = found.iter().map(|bytes| u16::from_ne_bytes(*bytes));
+            let (at, (found, wanted)) =
+                found.zip(wanted).enumerate().find(|(_, (x, y))| x != *y)?;
+            told(at, &found, wanted)
+        }
+        Elements::I8(wanted) => {
+            let found = found.iter().map(|byte| byte.cast_signed());
             let (at, (found, wanted)) =
                 found.zip(wanted).enumerate().find(|(_, (x, y))| x != *y)?;
             told(at, &found, wanted)
