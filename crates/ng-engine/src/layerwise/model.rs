@@ -214,6 +214,8 @@ impl Model {
                 Elements::F32(all) => all.iter().flat_map(|x| x.to_le_bytes()).collect(),
                 Elements::I64(all) => all.iter().flat_map(|x| x.to_le_bytes()).collect(),
                 Elements::Bool(all) => all.iter().map(|flag| u8::from(*flag)).collect(),
+                Elements::F16(all) => all.iter().flat_map(|x| x.to_le_bytes()).collect(),
+                Elements::I8(all) => all.iter().map(|x| x.cast_unsigned()).collect(),
             };
             checksum::extended(before, &bytes)
         });

@@ -104,6 +104,8 @@ pub(super) fn gathered(
         Elements::F32(all) => Elements::F32(pick(all, width, places)),
         Elements::I64(all) => Elements::I64(pick(all, width, places)),
         Elements::Bool(all) => Elements::Bool(pick(all, width, places)),
+        Elements::F16(all) => Elements::F16(pick(all, width, places)),
+        Elements::I8(all) => Elements::I8(pick(all, width, places)),
     }
 }
 
@@ -114,5 +116,7 @@ pub(super) fn slice(from: &Elements, width: usize, rows: Range<usize>) -> Elemen
         Elements::F32(all) => Elements::F32(all[range].to_vec()),
         Elements::I64(all) => Elements::I64(all[range].to_vec()),
         Elements::Bool(all) => Elements::Bool(all[range].to_vec()),
+        Elements::F16(all) => Elements::F16(all[range].to_vec()),
+        Elements::I8(all) => Elements::I8(all[range].to_vec()),
     }
 }
