@@ -9,7 +9,14 @@ pub(super) fn facts(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Res
     match step.op {
         Op::Identity => Ok(all[0]),
         Op::Cast(_) => Ok(Fact { pointer: None, ..row_wise(of, step, all)? }),
-        Op::Unary(_) | Op::Elu { .. } | Op::LeakyRelu { .. } | Op::Where => row_wise(of, step, all),
+        Op::Unary(_)
+        | Op::Elu { .. }
+        | Op::LeakyRelu { .. }
+        | Op::Where
+        | Op::ToFixed(_)
+        | Op::FromFixed { .. }
+        | Op::FixedRescale { .. } => row_wise(of, step, all),
+        Op::Linear { .. } | Op::QuantisedLinear | Op::FixedMatMul => linear(of, step, all),
         Op::Binary(binary) => {
             let pointer = places(of, step, all, *binary);
             Ok(Fact { pointer, ..row_wise(of, step, all)? })
@@ -95,6 +102,16 @@ pub(super) fn aligned(
 pub(super) fn row_wise(of: &Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Fact, String> {
     let rows = aligned(of, step.inputs, of.rank(step.outputs[0]))?;
     Ok(Fact { domain: Domain::Rows(rows), ..mix(all) })
+}
+
+/// Rows times a matrix of the model; each row by itself.
+fn linear(of: &Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Fact, String> {
+    let last = of.rank(step.inputs[0]).saturating_sub(1);
+    let rows = all[0].rows().filter(|rows| rows.axis != last);
+    if rows.is_none() || all[1..].iter().any(|fact| fact.rows().is_some()) {
+        return Err("multiplies rows with rows".to_owned());
+    }
+    Ok(Fact { domain: all[0].domain, ..mix(all) })
 }
 
 /// Ends times a number, or plus a kind that each edge has: still ends.
