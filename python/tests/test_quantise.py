@@ -173,8 +173,11 @@ def test_what_does_not_fit_is_named_and_nothing_is_written(model_file, tmp_path)
     bad = data["x"].copy()
     bad[3, 3] = np.nan
     refused(WrongInput, '"x" is NaN on the calibration data', to="fixed8", data=data | {"x": bad})
-    stop = KeyboardInterrupt
-    refused(stop, "", to="fixed8", progress=lambda *_: (_ for _ in ()).throw(stop))
+
+    def interrupt(runs, most):
+        raise KeyboardInterrupt(f"at {runs} of {most}")
+
+    refused(KeyboardInterrupt, "at 1 of", to="fixed8", progress=interrupt)
     with pytest.raises(ExportFailed, match="exists already"):
         ng.quantise(model_file, model_file)
 
@@ -213,7 +216,7 @@ def test_the_command_prints_both_and_reads_a_store(model_file, tmp_path, capsys)
     said = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in said["measured"]] == ["float", "int8"]
     tensors = {name: torch.as_tensor(array) for name, array in data.items()}
-    ng.from_pyg(Data(**tensors), tmp_path / "g.ng").close()
+    ng.from_pyg(Data(**tensors), tmp_path / "g.ng")
     with pytest.raises(SystemExit):
         main(
             ["quantise", str(model_file), str(tmp_path / "b.ngm"), "--data", str(tmp_path / "g.ng")]
