@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from neargraph.loader.minibatch import MiniBatch
     from neargraph.loader.neighbor import NeighborLoader
     from neargraph.loader.sampler import NeighborSampler
+    from neargraph.quantisation import quantise
     from neargraph.snapshot import Snapshot
     from neargraph.store import Store, open
     from neargraph.tuning import tune_process
@@ -48,6 +49,7 @@ _LAZY = {
     "nn": "neargraph.nn",
     "open": "neargraph.store",
     "pyg": "neargraph.pyg",
+    "quantise": "neargraph.quantisation",
     "sim": "neargraph.sim",
     "tune_process": "neargraph.tuning",
 }
@@ -65,6 +67,7 @@ __all__ = [
     "Store",
     "__version__",
     "open",
+    "quantise",
     "tune_process",
 ]
 __all__ += exceptions.__all__

@@ -401,7 +401,7 @@ def _typed(name: str, found: tuple[str, list[str]] | None) -> dict[str, Any]:
     return {"name": name, "dtype": dtype, "shape": shape}
 
 
-_BYTES = {"f32": 4, "i64": 8, "bool": 1}
+_BYTES = {"f32": 4, "i64": 8, "bool": 1, "f16": 2, "i8": 1}
 
 
 def _sized(weight: dict[str, Any]) -> dict[str, Any]:

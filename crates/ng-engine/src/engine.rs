@@ -394,6 +394,8 @@ fn copied(of: View<'_>) -> Result<Constant, EngineError> {
         Data::F32(all) => Elements::F32(all.to_vec()),
         Data::I64(all) => Elements::I64(all.to_vec()),
         Data::Bool(all) => Elements::Bool(all.to_vec()),
+        Data::F16(all) => Elements::F16(all.to_vec()),
+        Data::I8(all) => Elements::I8(all.to_vec()),
         Data::Rows(_) => Elements::F32(Vec::new()),
     };
     let wrong = || EngineError::Output { problem: "the model gave part of an output".to_owned() };

@@ -121,6 +121,7 @@ fn alone(name: &str, maker: &mut Maker<'_>) -> Vec<Case> {
         "MatMul" => products(maker),
         "GEMM" => gemms(maker),
         "Linear" => linears(maker),
+        "QuantisedLinear" => steps(maker),
         "SegmentMatmul" => segments(maker),
         "Gather" => gathers(maker),
         "Concat" => concats(maker),
@@ -301,6 +302,24 @@ fn gemms(maker: &mut Maker<'_>) -> Vec<Case> {
         }
     }
     all
+}
+
+/// Rows of ordinary and of odd numbers, and rows of zeros, times steps.
+fn steps(maker: &mut Maker<'_>) -> Vec<Case> {
+    let sizes = [(1, 1, 1), (5, 17, 3), (97, 64, 65), (300, 130, 120), (0, 4, 4), (4, 0, 3)];
+    let case = |(m, k, n): (usize, usize, usize)| {
+        let all = (0..k * n).map(|_| maker.below(255) as u8 as i8).collect();
+        let steps = constant(&[k, n], Elements::I8(all));
+        let scales = (0..n).map(|column| 0.001 * column as f32).collect();
+        let scales = constant(&[n], Elements::F32(scales));
+        let rows = [maker.floats(&[m, k]), maker.odd(&[m, k])];
+        let zeros = constant(&[m, k], Elements::F32(vec![0.0; m * k]));
+        let bias = maker.floats(&[n]);
+        rows.into_iter().chain([zeros]).map(move |rows| {
+            (Op::QuantisedLinear, vec![rows, steps.clone(), scales.clone(), bias.clone()])
+        })
+    };
+    sizes.into_iter().flat_map(case).collect()
 }
 
 fn linears(maker: &mut Maker<'_>) -> Vec<Case> {

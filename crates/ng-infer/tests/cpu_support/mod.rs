@@ -42,6 +42,8 @@ fn bits_of(tensor: &Constant) -> (Vec<usize>, Vec<u64>) {
         Elements::F32(all) => all.iter().map(|x| u64::from(x.to_bits())).collect(),
         Elements::I64(all) => all.iter().map(|x| *x as u64).collect(),
         Elements::Bool(all) => all.iter().map(|x| u64::from(*x)).collect(),
+        Elements::F16(all) => all.iter().map(|x| u64::from(*x)).collect(),
+        Elements::I8(all) => all.iter().map(|x| *x as u64).collect(),
     };
     (tensor.dims().to_vec(), bits)
 }

@@ -3,6 +3,7 @@
 mod facts;
 mod kernels;
 mod plan;
+pub mod quantise;
 mod tensors;
 
 use std::collections::{BTreeMap, HashMap};

@@ -151,7 +151,7 @@ pub(super) fn binary(
             Binary::LessOrEqual => each!(to, |x, y| x <= y),
             _ => return Ok(false),
         },
-        DataMut::I64(_) => return Ok(false),
+        _ => return Ok(false),
     }?;
     Ok(true)
 }

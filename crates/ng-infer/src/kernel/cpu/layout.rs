@@ -21,6 +21,8 @@ macro_rules! with_elements {
             (Data::F32($from), DataMut::F32($to)) => $body,
             (Data::I64($from), DataMut::I64($to)) => $body,
             (Data::Bool($from), DataMut::Bool($to)) => $body,
+            (Data::F16($from), DataMut::F16($to)) => $body,
+            (Data::I8($from), DataMut::I8($to)) => $body,
             _ => return Err(KernelError::Misfit("types that differ".to_owned())),
         }
     };

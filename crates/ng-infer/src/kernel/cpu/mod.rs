@@ -28,7 +28,7 @@ use crate::dfg::{Op, Reduction};
 use weights::{Matrix, Precision};
 
 /// Operations that are alone of their kind and have a kernel here.
-const ALONE: [&str; 18] = [
+const ALONE: [&str; 19] = [
     "AddSelfLoops",
     "Concat",
     "EdgeLists",
@@ -42,6 +42,7 @@ const ALONE: [&str; 18] = [
     "Linear",
     "LogSoftmax",
     "MatMul",
+    "QuantisedLinear",
     "SegmentMatmul",
     "Slice",
     "Softmax",
@@ -121,6 +122,9 @@ impl Cpu {
             Op::Linear { relu } => {
                 products::linear(kernels, packed, inputs, *relu, out, context)?;
             }
+            Op::QuantisedLinear => {
+                products::quantised_linear(kernels, packed, inputs, out, context)?;
+            }
             Op::SegmentMatmul => {
                 products::segment_matmul(kernels, packed, inputs, out, context)?;
             }
@@ -184,7 +188,7 @@ impl Kernel for Cpu {
         let reads_rows = match op {
             Op::Aggregate(how) => *how != Reduction::Mul,
             Op::Gather { axis } => *axis == 0,
-            Op::Linear { .. } => true,
+            Op::Linear { .. } | Op::QuantisedLinear => true,
             _ => false,
         };
         reads_rows && input == 0
