@@ -44,7 +44,7 @@ impl Layerwise {
             _ => Devices::with_cpu(),
         };
         let options = LayerwiseOptions { devices, threads, block_rows, chunk_rows };
-        let (snapshot, model) = (Arc::clone(&snapshot.inner), model.model.clone());
+        let (snapshot, model) = (Arc::clone(&snapshot.inner), model.model());
         let inner = detached(py, || ng_engine::Layerwise::new(snapshot, &model, &options))?;
         Ok(Self { inner })
     }
