@@ -66,7 +66,8 @@ def _scaled(rows: NDArray[np.float32], metric: str) -> NDArray[np.float32]:
     if metric == "dot":
         return rows
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.maximum(norms, np.finfo(np.float32).tiny)
+    scaled: NDArray[np.float32] = rows / np.maximum(norms, np.finfo(np.float32).tiny)
+    return scaled
 
 
 def _search(
