@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from neargraph.dfg import Dfg
     from neargraph.dtypes import SparseRows
     from neargraph.engine import Engine
+    from neargraph.layerwise import Inference, infer
     from neargraph.loader.cluster import ClusterLoader
     from neargraph.loader.minibatch import MiniBatch
     from neargraph.loader.neighbor import NeighborLoader
     from neargraph.loader.sampler import NeighborSampler
+    from neargraph.nearest import topk
     from neargraph.quantisation import quantise
     from neargraph.snapshot import Snapshot
     from neargraph.store import Store, open
@@ -38,6 +40,7 @@ _LAZY = {
     "ClusterLoader": "neargraph.loader.cluster",
     "Dfg": "neargraph.dfg",
     "Engine": "neargraph.engine",
+    "Inference": "neargraph.layerwise",
     "MiniBatch": "neargraph.loader.minibatch",
     "NeighborLoader": "neargraph.loader.neighbor",
     "NeighborSampler": "neargraph.loader.sampler",
@@ -46,11 +49,13 @@ _LAZY = {
     "Store": "neargraph.store",
     "export": "neargraph.modelfile",
     "from_pyg": "neargraph.importers",
+    "infer": "neargraph.layerwise",
     "nn": "neargraph.nn",
     "open": "neargraph.store",
     "pyg": "neargraph.pyg",
     "quantise": "neargraph.quantisation",
     "sim": "neargraph.sim",
+    "topk": "neargraph.nearest",
     "tune_process": "neargraph.tuning",
 }
 
@@ -59,6 +64,7 @@ __all__ = [
     "ClusterLoader",
     "Dfg",
     "Engine",
+    "Inference",
     "MiniBatch",
     "NeighborLoader",
     "NeighborSampler",
@@ -66,8 +72,10 @@ __all__ = [
     "SparseRows",
     "Store",
     "__version__",
+    "infer",
     "open",
     "quantise",
+    "topk",
     "tune_process",
 ]
 __all__ += exceptions.__all__

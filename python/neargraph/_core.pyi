@@ -7,6 +7,7 @@ and then `MiniBatch.tensor` gives (indptr, columns, values).
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -494,6 +495,33 @@ class Engine:
         self, sources: NDArray[np.int64], destinations: NDArray[np.int64], seed: int
     ) -> tuple[list[int], NDArray[Any]]: ...
     def graphs(self, ids: NDArray[np.int64]) -> tuple[list[int], NDArray[Any]]: ...
+
+class Layerwise:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        model: Dfg,
+        *,
+        threads: int,
+        device: str,
+        block_rows: int | None,
+        chunk_rows: int | None,
+    ) -> None: ...
+    def plan(self) -> dict[str, Any]: ...
+    def key(self) -> str: ...
+    def run(
+        self,
+        folder: Path,
+        *,
+        fresh: bool,
+        progress: Callable[[int, int, int, int], None] | None,
+    ) -> Inferred: ...
+
+class Inferred:
+    def outputs(self) -> list[tuple[str, str, list[int], int]]: ...
+    def rows(self, output: int, first: int, end: int) -> NDArray[np.float32]: ...
+    def begun(self) -> tuple[str, str]: ...
+    def table_read_bytes(self) -> int: ...
 
 def quantise_steps(dfg: Dfg) -> tuple[Dfg, list[str], list[tuple[str, str]]]: ...
 def quantise_half(dfg: Dfg) -> tuple[Dfg, list[str], list[tuple[str, str]]]: ...

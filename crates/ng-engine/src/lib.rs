@@ -18,6 +18,7 @@ mod error;
 mod explain;
 mod graphs;
 mod helper;
+mod layerwise;
 mod model;
 mod pinned;
 mod prepare;
@@ -30,5 +31,9 @@ pub use answer::Answer;
 pub use counts::EngineStats;
 pub use engine::{Engine, EngineOptions};
 pub use error::EngineError;
+pub use layerwise::{
+    Begun, Hear, Inferred, InferredOutput, Layerwise, LayerwiseError, LayerwiseOptions,
+    LayerwisePlan, PassPlan, Progress,
+};
 pub use model::ModelFile;
 pub use prepare::Prepare;

@@ -130,7 +130,11 @@ impl Preparing {
 
     /// The inputs whose rows can be in a table, and how many rows there are.
     fn tables(&self, snapshot: &Snapshot) -> Vec<(usize, &RowsOf, u64)> {
-        let rows = self.binding.rows().filter(|(_, of)| has_table(snapshot, of.tensor));
+        // What the store holds by itself is in memory already.
+        let is_wanted = |of: &RowsOf| {
+            has_table(snapshot, of.tensor) && snapshot.lacking_bytes(&[], &[of.tensor]) > 0
+        };
+        let rows = self.binding.rows().filter(|(_, of)| is_wanted(of));
         let count = |of: &RowsOf| snapshot.catalog().tensor(of.tensor).map_or(0, |m| m.num_rows);
         rows.map(|(input, of)| (input, of, count(of))).collect()
     }
@@ -147,7 +151,7 @@ impl Preparing {
             let held = snapshot.reserve(whole_bytes(of, count)).map_err(ReadError::from)?;
             let order = order_of(pinned, of)?;
             let shape = (count, of.decoder.stored_bytes());
-            let table = RowTable::of_all(of.tensor, shape, order, held);
+            let table = RowTable::of_all(of.tensor, shape, order, held)?;
             let _ = pinned.tables[input].set(table);
         }
         Ok(())
@@ -169,7 +173,7 @@ impl Preparing {
             for (input, of, count) in tables {
                 let held = snapshot.reserve(whole_bytes(of, count)).map_err(ReadError::from)?;
                 let shape = (count, of.decoder.stored_bytes());
-                let table = RowTable::of_all(of.tensor, shape, order_of(pinned, of)?, held);
+                let table = RowTable::of_all(of.tensor, shape, order_of(pinned, of)?, held)?;
                 let _ = pinned.tables[input].set(table);
             }
             return Ok(());
@@ -193,12 +197,13 @@ impl Preparing {
             let heat = &heat[usize::from(id.0)];
             let is_hot = |node: &u64| density(heat[*node as usize], width) > least;
             let nodes: Vec<u64> = (0..heat.len() as u64).filter(is_hot).collect();
-            let wanted = RowTable::bytes_for(nodes.len() as u64, width)
+            let all_bytes = width + RowTable::BYTES_PER_SLOT;
+            let wanted = RowTable::bytes_for(nodes.len() as u64, all_bytes)
                 + num_nodes * RowTable::BYTES_PER_NODE;
             let held = snapshot.reserve(wanted).map_err(ReadError::from)?;
             let order = order_of(pinned, of)?;
             let of_some = (nodes, num_nodes);
-            let table = RowTable::of_some(of.tensor, width, of_some, order.as_deref(), held);
+            let table = RowTable::of_some(of.tensor, width, of_some, order.as_deref(), held)?;
             let _ = pinned.tables[input].set(table);
         }
         Ok(())
@@ -235,7 +240,7 @@ fn threshold(heat: &[Vec<f32>], tables: &[(usize, &RowsOf, u64)], bytes: u64) ->
             let width = of.decoder.stored_bytes();
             let all = heat[usize::from(id.0)].iter();
             let hot = all.filter(|heat| density(**heat, width) > least).count() as u64;
-            RowTable::bytes_for(hot, width)
+            RowTable::bytes_for(hot, width + RowTable::BYTES_PER_SLOT)
         };
         tables.iter().map(of_table).sum()
     };

@@ -1,22 +1,23 @@
 //! One batch of a request: sampled, its rows gathered, the graph run.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
 use ng_infer::dfg::Elements;
-use ng_infer::kernel::{Context, View};
+use ng_infer::kernel::{Context, Data, TableRows, View};
 use ng_infer::plan::{Answer as Outputs, Plan};
 use ng_sample::{CompactSample, SampleScratch, Sampler};
-use ng_simd::f32_bytes_mut;
-use ng_store::Owner;
-use ng_types::{Dtype, NodeId, NodeTypeId};
+use ng_simd::{Rows, bytes_as_f32, f32_bytes_mut};
+use ng_store::{Owner, Spare};
+use ng_types::{Dtype, NodeId, NodeTypeId, Reservation};
 
 use crate::bind::{Binding, Given, RowsOf};
 use crate::counts::{Counters, Stage};
 use crate::helper::Helper;
 use crate::pinned::Pinned;
 use crate::rows::Gathering;
+use crate::table::RowTable;
 use crate::{EngineError, ModelFile};
 
 /// Activations take about as much as inputs, and as much again while they are made.
@@ -38,32 +39,95 @@ pub(crate) struct Ask<'a> {
 pub(crate) struct Server {
     pub model: ModelFile,
     pub binding: Arc<Binding>,
-    pub plan: Plan,
+    pub plan: Arc<Plan>,
     pub context: Context,
     pub helper: Helper,
-    pub kept: Mutex<Vec<Kept>>,
+    pub kept: Arc<Mutex<Vec<Kept>>>,
     pub counters: Counters,
 }
 
 /// Memory of a request that the next one uses again.
 #[derive(Default)]
 pub(crate) struct Kept {
+    /// Whose budget it is of.
+    of: Weak<Pinned>,
     scratch: SampleScratch,
     ids: Vec<u64>,
     /// By input of the model.
     values: Vec<Value>,
+    /// What pays for values, and for those of the plan while it runs.
+    held: Option<Reservation>,
+}
+
+impl Kept {
+    /// Makes sure that so many bytes are paid for.
+    fn pay(&mut self, pinned: &Pinned, bytes: u64) -> Result<(), EngineError> {
+        let have = self.held.as_ref().map_or(0, Reservation::bytes);
+        if bytes > have {
+            let more = pinned.snapshot.reserve_batch(bytes - have)?;
+            match &mut self.held {
+                Some(held) => held.merge(more),
+                none => *none = Some(more),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Memory of requests that others of the store may have when they lack it.
+pub(crate) fn spare(kept: &Arc<Mutex<Vec<Kept>>>, plan: &Arc<Plan>) -> Arc<Spare> {
+    let (kept, plan) = (Arc::downgrade(kept), Arc::downgrade(plan));
+    Spare::new(move || {
+        let (Some(kept), Some(plan)) = (kept.upgrade(), plan.upgrade()) else { return 0 };
+        let all = std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner));
+        plan.release();
+        let held = all.iter().filter_map(|kept| kept.held.as_ref()).map(Reservation::bytes);
+        held.sum::<u64>() + all.iter().map(|kept| kept.scratch.num_bytes()).sum::<u64>()
+    })
 }
 
 /// An input of a run.
 struct Value {
     dims: Vec<usize>,
     elements: Elements,
+    /// Where its rows are in the table of the input, in place of elements.
+    slots: Option<Vec<u32>>,
 }
 
 impl Default for Value {
     fn default() -> Self {
-        Self { dims: Vec::new(), elements: Elements::F32(Vec::new()) }
+        Self { dims: Vec::new(), elements: Elements::F32(Vec::new()), slots: None }
     }
+}
+
+impl Value {
+    /// Finds the rows in the table; whether all are there.
+    fn take_slots(&mut self, table: Option<&RowTable>, of: &RowsOf, ids: &[u64]) -> bool {
+        self.dims.clear();
+        self.dims.push(ids.len());
+        self.dims.extend_from_slice(&of.shape);
+        let slots = self.slots.get_or_insert_default();
+        table.is_some_and(|table| table.slots_of(ids, slots))
+    }
+
+    fn view<'a>(&'a self, table: Option<&'a RowTable>) -> View<'a> {
+        let rows = || {
+            let (bytes, len) = table?.whole()?;
+            let table = Rows::F32(bytes_as_f32(bytes)?);
+            Some(Data::Rows(TableRows { table, len, rows: self.slots.as_ref()? }))
+        };
+        match rows() {
+            Some(data) => View { dims: &self.dims, data },
+            None => View::new(&self.dims, &self.elements),
+        }
+    }
+}
+
+/// Whether the model may read rows where they lie: all are in memory, as f32.
+fn lies_in_table(table: Option<&RowTable>, of: &RowsOf) -> bool {
+    let is_f32 = of.decoder.is_copy() && of.decoder.wanted() == Dtype::F32;
+    let bytes = table.filter(|_| is_f32).and_then(RowTable::whole);
+    bytes.is_some_and(|(bytes, _)| bytes_as_f32(bytes).is_some())
 }
 
 impl Server {
@@ -75,7 +139,9 @@ impl Server {
         ask: &Ask<'_>,
         take: impl FnOnce(&Outputs<'_>) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
-        let mut kept = self.lock().pop().unwrap_or_default();
+        let of = Arc::downgrade(pinned);
+        let kept = self.lock().pop().filter(|kept| kept.of.ptr_eq(&of));
+        let mut kept = kept.unwrap_or_else(|| Kept { of, ..Kept::default() });
         let answered = self.answer_with(pinned, ask, &mut kept, take);
         // After an error of memory it is the scratch that others lack.
         if answered.is_ok() {
@@ -112,13 +178,19 @@ impl Server {
         let lists: usize = sample.edges.iter().map(|edges| edges.counts.len()).sum();
         self.counters.lists.fetch_add(lists as u64, Ordering::Relaxed);
         let bytes = self.input_bytes(&sample);
-        let _held = pinned.snapshot.reserve_batch(bytes.saturating_mul(BYTES_PER_INPUT_BYTE))?;
+        kept.pay(pinned, bytes.saturating_mul(BYTES_PER_INPUT_BYTE))?;
         let Kept { ids, values, .. } = kept;
         values.resize_with(self.binding.inputs.len(), Value::default);
         for ((at, input), value) in self.binding.inputs.iter().enumerate().zip(values.iter_mut()) {
             match &input.given {
                 Given::Rows(of) => {
                     row_ids(of, &sample, ids);
+                    let table = pinned.tables[at].get();
+                    if lies_in_table(table, of) && value.take_slots(table, of, ids) {
+                        gathering.count(ids.len());
+                        continue;
+                    }
+                    value.slots = None;
                     self.rows(&mut gathering, (at, of), ids, value)?;
                 }
                 other => fill(other, &sample, ask, value),
@@ -127,9 +199,9 @@ impl Server {
         let start = self.counters.count(Stage::Gather, start);
         self.counters.rows.fetch_add(gathering.rows, Ordering::Relaxed);
         self.counters.rows_prepared.fetch_add(gathering.rows_prepared, Ordering::Relaxed);
-        let named = self.binding.inputs.iter().zip(values.iter());
+        let named = self.binding.inputs.iter().zip(values.iter()).zip(&pinned.tables);
         let inputs: Vec<(&str, View<'_>)> = named
-            .map(|(input, value)| (input.name.as_str(), View::new(&value.dims, &value.elements)))
+            .map(|((input, value), table)| (input.name.as_str(), value.view(table.get())))
             .collect();
         // Graphs and pairs want rows of more nodes than those of the first hop.
         let trims = ask.graphs.is_none() && ask.pairs.is_none();
@@ -218,7 +290,8 @@ fn widened(dtype: Dtype, bytes: &[u8]) -> Elements {
 /// Fills an input that comes of the sample or of the request.
 fn fill(given: &Given, sample: &CompactSample, ask: &Ask<'_>, value: &mut Value) {
     let of_edges = |id: &ng_types::EdgeTypeId| &sample.edges[usize::from(id.0)];
-    let Value { dims, elements } = value;
+    let Value { dims, elements, slots } = value;
+    *slots = None;
     dims.clear();
     if let Given::Weights(id) = given {
         let all = &of_edges(id).weights;

@@ -10,6 +10,7 @@ mod engine;
 mod errors;
 mod host;
 mod importer;
+mod layerwise;
 mod loader;
 mod lock;
 mod method;
@@ -44,6 +45,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<compiled::EpochFile>()?;
     module.add_class::<dfg::Dfg>()?;
     module.add_class::<engine::Engine>()?;
+    module.add_class::<layerwise::Layerwise>()?;
+    module.add_class::<layerwise::Inferred>()?;
     module.add_class::<direct::DirectPlan>()?;
     module.add_class::<sim::Trace>()?;
     module.add_class::<importer::Importer>()?;

@@ -16,6 +16,7 @@ from .compact import compact
 from .compile import compile_
 from .doctor import doctor
 from .import_ import import_
+from .infer import infer
 from .info import info
 from .model import model
 from .predict import predict
@@ -24,6 +25,7 @@ from .quantise import quantise
 from .reorganize import reorganize
 from .scrub import scrub
 from .simulate import simulate
+from .topk import topk
 from .train import train
 from .update import update
 from .verify import verify
@@ -47,6 +49,8 @@ app.command("compile")(compile_)
 app.command()(reorganize)
 app.command()(scrub)
 app.command()(train)
+app.command()(infer)
+app.command()(topk)
 app.command()(predict)
 app.command()(doctor)
 app.command()(quantise)

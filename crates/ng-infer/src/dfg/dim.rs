@@ -64,6 +64,13 @@ impl Dim {
         Some(Self { number: exact(self.number)?, multiples: multiples.collect::<Option<_>>()? })
     }
 
+    /// How many times `of` it is; `None` if it is a number, or not a whole multiple.
+    pub(crate) fn ratio(&self, of: &Self) -> Option<i64> {
+        let (name, n) = of.multiples.first_key_value()?;
+        let by = self.multiples.get(name)?.checked_div(*n)?;
+        (of.times(&Self::from(by)).as_ref() == Some(self)).then_some(by)
+    }
+
     fn plus(mut self, other: &Self, sign: i64) -> Self {
         self.number = self.number.saturating_add(other.number.saturating_mul(sign));
         for (name, n) in &other.multiples {

@@ -119,8 +119,12 @@ impl Dfg {
         self.create_named(&format!("node {id}"), op, inputs, &outputs)
     }
 
-    /// Adds a node whose name and values are called otherwise.
-    pub(crate) fn create_named(
+    /// Adds a node that is called `name`, and whose values are called `outputs`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Dfg::create_op`].
+    pub fn create_named(
         &mut self,
         name: &str,
         op: Op,

@@ -10,6 +10,8 @@ mod error;
 mod graph;
 mod half;
 mod infer;
+pub mod levels;
+mod lower;
 mod names;
 mod op;
 mod order;

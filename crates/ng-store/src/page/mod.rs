@@ -25,7 +25,7 @@ pub(crate) use map::{Page, PageMap, PagePool, Slot};
 pub(crate) use metadata::Metadata;
 pub(crate) use reader::Pages;
 pub use scan::VisitRows;
-pub(crate) use scan::{Window, read_blocks, scan_blocks, scan_rows};
+pub(crate) use scan::{Window, read_blocks, scan_blocks, scan_rows, scan_some_rows};
 pub(crate) use segment::{Placed, Segment, data_file, segment_of, table_file, verify_blocks};
 pub(crate) use set::PageSet;
 pub(crate) use table::{

@@ -1,5 +1,7 @@
 //! Sequential reading of whole segments, in windows that fit the budget and past the caches.
 
+use std::ops::Range;
+
 use ng_types::Reservation;
 
 use crate::bytes::put;
@@ -52,11 +54,24 @@ pub(crate) fn scan_blocks<E: From<ReadError>>(
     unit_blocks: u64,
     visit: &mut VisitRows<'_, E>,
 ) -> Result<(), E> {
+    scan_some(inner, segment, unit_blocks, 0..u64::MAX, visit)
+}
+
+/// The same of some of the units.
+fn scan_some<E: From<ReadError>>(
+    inner: &Inner,
+    segment: &Segment,
+    unit_blocks: u64,
+    units: Range<u64>,
+    visit: &mut VisitRows<'_, E>,
+) -> Result<(), E> {
     let unit_bytes = unit_blocks as usize * BLOCK_BYTES;
-    let end = segment.num_pages * segment.blocks_per_page();
-    let mut window = Window::reserve(inner, unit_bytes, end / unit_blocks)?;
+    let all = segment.num_pages * segment.blocks_per_page();
+    let end = units.end.saturating_mul(unit_blocks).min(all);
+    let mut first = units.start.saturating_mul(unit_blocks);
+    let count = end.saturating_sub(first) / unit_blocks;
+    let mut window = Window::reserve(inner, unit_bytes, count)?;
     let per_window = (window.bytes.len() / BLOCK_BYTES) as u64;
-    let mut first = 0;
     while first < end {
         let last = end.min(first + per_window);
         let blocks: Vec<u64> = (first..last).collect();
@@ -118,7 +133,19 @@ pub(crate) fn scan_rows<E: From<ReadError>>(
     num_rows: u64,
     visit: &mut VisitRows<'_, E>,
 ) -> Result<(), E> {
+    scan_some_rows(inner, segment, layout, 0..num_rows, visit)
+}
+
+/// The same of some of the rows, and of those that share a page with them.
+pub(crate) fn scan_some_rows<E: From<ReadError>>(
+    inner: &Inner,
+    segment: &Segment,
+    layout: RowLayout,
+    wanted: Range<u64>,
+    visit: &mut VisitRows<'_, E>,
+) -> Result<(), E> {
     let (unit, width) = (layout.unit_bytes(), layout.row_bytes());
+    let units = wanted.start / layout.unit_rows()..wanted.end.div_ceil(layout.unit_rows());
     let unit_blocks = (unit / BLOCK_BYTES) as u64;
     let mut rows = Vec::new();
     let mut take = |first_block: u64, bytes: &[u8]| {
@@ -128,9 +155,9 @@ pub(crate) fn scan_rows<E: From<ReadError>>(
             let packed = layout.unit_rows() as usize * width;
             rows.extend_from_slice(&unit[..packed]);
         }
-        let left = num_rows.saturating_sub(first_row).saturating_mul(width as u64);
+        let left = wanted.end.saturating_sub(first_row).saturating_mul(width as u64);
         rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         visit(first_row, &rows)
     };
-    scan_blocks(inner, segment, unit_blocks, &mut take)
+    scan_some(inner, segment, unit_blocks, units, &mut take)
 }

@@ -3,17 +3,19 @@
 //! A snapshot may be used by many threads at once. Answers come in request order and do not depend
 //! on caches, back end or the order of completions.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use ng_io::IoStats;
 use ng_types::{Budget, BudgetExceeded, EdgeTypeId, Epoch, NodeId, NodeTypeId, Reservation};
 
+use crate::bytes::put;
 use crate::catalog::{Catalog, TensorRef};
 use crate::costs::{DiskCosts, RequestRate, curve, file_bytes};
 use crate::dictionary::reader::DictionaryReader;
 use crate::error::ReadError;
-use crate::page::{Pages, Placed, VisitRows, scan_rows};
+use crate::page::{Pages, Placed, VisitRows, scan_rows, scan_some_rows};
 use crate::store::{Inner, Tenants};
 use crate::tensor::reader::{GatherStats, TensorReader};
 use crate::topology::{Draw, Expansion, TopologyReader};
@@ -216,6 +218,40 @@ impl Snapshot {
             return self.scan_dense(tensor, visit);
         }
         scan_rows(&self.inner, segment, layout, meta.num_rows, visit)
+    }
+
+    /// Reads consecutive rows of a tensor past the caches: `out` gets them one after the other, as
+    /// they are stored. Rows are those of the file, as with [`Snapshot::scan_tensor`].
+    ///
+    /// # Errors
+    /// [`ReadError::RowOutOfRange`], [`ReadError::OutputSize`] unless `out` has exactly rows x row
+    /// bytes, [`ReadError::Missing`] of a tensor that is stored sparse, and those of reading.
+    pub fn read_rows(
+        &self,
+        tensor: TensorRef,
+        rows: Range<u64>,
+        out: &mut [u8],
+    ) -> Result<(), ReadError> {
+        let (meta, segment, layout) = self.version.tensor(tensor)?;
+        if meta.is_sparse() {
+            let what = format!("dense rows of tensor {:?}", meta.name);
+            return Err(ReadError::Missing { what });
+        }
+        meta.check_rows(&[rows.end.saturating_sub(1)])?;
+        let width = layout.row_bytes();
+        let expected = (rows.end.saturating_sub(rows.start) as usize).saturating_mul(width);
+        if out.len() != expected {
+            return Err(ReadError::OutputSize { expected, found: out.len() });
+        }
+        let first = rows.start;
+        let mut take = |first_row: u64, bytes: &[u8]| {
+            // A page may begin before the rows that are wanted.
+            let skipped = (first.saturating_sub(first_row) as usize * width).min(bytes.len());
+            let at = first_row.saturating_sub(first) as usize * width;
+            put(out, at, &bytes[skipped..]);
+            Ok(())
+        };
+        scan_some_rows::<ReadError>(&self.inner, segment, layout, rows, &mut take)
     }
 
     /// What reads cost on the disk below: as measured within the last day, or else measured at the

@@ -1,0 +1,204 @@
+"""All nodes of a graph: layer by layer beside batches, under one memory budget.
+
+Layer-wise inference computes a SAGE model of 2 layers with all neighbours. Batches are those of
+[25, 10] neighbours: `batches` only makes them with the loader, which reads ahead, and computes
+nothing, so it is the least that batch-wise inference takes; `engine` also computes them. A share of
+the batches is measured, and the rest is extrapolated. The ways take turns, each in a process of its
+own, after the page cache was emptied where that is allowed.
+
+    python -m benchmarks.layerwise --graph .bench/graphs/planted_4m.ng --memory 2GB
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .machine import drop_caches
+from .places import BENCH, ROOT
+
+FANOUTS = [25, 10]
+HIDDEN = 256
+BATCH = 1024
+WARM_BATCHES = 5
+WAYS = ("layerwise", "batches", "engine")
+
+
+def model_file(graph: Path, classes: int, folder: Path) -> Path:
+    """The model, exported once."""
+    import neargraph as ng
+
+    with ng.open(graph, memory="256MB") as store:
+        tensors = store.schema.node_types[0].tensors
+        width = next(one.shape[0] for one in tensors if one.name == "x")
+        path = folder / f"sage_{width}_{HIDDEN}_{classes}.ngm"
+        if not path.exists():
+            import torch
+
+            folder.mkdir(parents=True, exist_ok=True)
+            torch.manual_seed(0)
+            model = ng.nn.GraphSAGE(width, HIDDEN, classes, len(FANOUTS)).eval()
+            ng.export(model, store, path, fanouts=FANOUTS)
+    return path
+
+
+def layerwise(settings: dict[str, Any]) -> dict[str, Any]:
+    """One run to a file, with the plan and what was read."""
+    import neargraph as ng
+
+    out, work = Path(settings["out"]), Path(settings["work"])
+    begun = time.perf_counter()
+    with ng.Inference(settings["graph"], settings["model"], memory=settings["memory"]) as run:
+        plan, before = run.plan, run.store.stats()["read_bytes"]
+        times: dict[int, float] = {}
+        result = run.run(
+            out,
+            folder=work,
+            fresh=True,
+            progress=lambda at, *_: times.__setitem__(at, time.perf_counter() - begun),
+        )
+        store_bytes = run.store.stats()["read_bytes"] - before
+    seconds = time.perf_counter() - begun
+    out.unlink()
+    return {
+        "seconds": seconds,
+        "pass_seconds": list(np.diff([0.0, *times.values()])),
+        "plan": plan,
+        "read_bytes": store_bytes + result.table_read_bytes,
+    }
+
+
+def batches(settings: dict[str, Any]) -> dict[str, Any]:
+    """Making a share of the batches of all nodes, in order."""
+    import neargraph as ng
+
+    with ng.open(settings["graph"], memory=settings["memory"]) as store:
+        count = store.num_nodes
+        loader = ng.NeighborSampler(store, FANOUTS, seed=0, attrs=["x"])
+        made = iter(loader.batches(np.arange(count), batch_size=BATCH))
+        seconds = _timed(lambda: next(made), settings["batches"])
+    return {"seconds": seconds * -(-count // BATCH), "batch_seconds": seconds}
+
+
+def engine(settings: dict[str, Any]) -> dict[str, Any]:
+    """Answering a share of the nodes in order, with what requests want most often in memory."""
+    import neargraph as ng
+
+    options = {"memory": settings["memory"], "prepare": "hot"}
+    with ng.Engine(settings["graph"], settings["model"], **options) as served:
+        served.wait_until_ready(600)
+        with ng.open(settings["graph"], memory="64MB") as store:
+            count = store.num_nodes
+        firsts = iter(range(0, count, BATCH))
+
+        def one() -> None:
+            first = next(firsts)
+            served.run(np.arange(first, min(first + BATCH, count)))
+
+        seconds = _timed(one, settings["batches"])
+    return {"seconds": seconds * -(-count // BATCH), "batch_seconds": seconds}
+
+
+def _timed(one: Any, count: int) -> float:
+    """Seconds of each of so many batches, after a few others."""
+    for _ in range(WARM_BATCHES):
+        one()
+    begun = time.perf_counter()
+    for _ in range(count):
+        one()
+    return (time.perf_counter() - begun) / count
+
+
+def run_way(way: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """One way in a process of its own."""
+    drop_caches()
+    command = [sys.executable, "-m", "benchmarks.layerwise", "--way", way, json.dumps(settings)]
+    done = subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def report(args: argparse.Namespace, runs: dict[str, list[dict[str, Any]]]) -> str:
+    """The table, and the bar of bytes."""
+    plan = runs["layerwise"][0]["plan"]
+    lines = [
+        f"{args.graph.name}, {args.memory}, {args.runs} runs in turn; seconds for all nodes",
+        "",
+        "| way | median | range | / layer-wise | peak memory |",
+        "|---|---|---|---|---|",
+    ]
+    base = statistics.median(one["seconds"] for one in runs["layerwise"])
+    for way, found in runs.items():
+        seconds = sorted(one["seconds"] for one in found)
+        middle = statistics.median(seconds)
+        peak = max(one["peak_bytes"] for one in found) / 1e9
+        spread = f"{seconds[0]:.1f} to {seconds[-1]:.1f}"
+        lines.append(f"| {way} | {middle:.1f} | {spread} | {middle / base:.2f} | {peak:.2f} GB |")
+    lines += ["", "| pass | tables | blocks P | P x scanned | own rows | seconds |"]
+    lines.append("|---|---|---|---|---|---|")
+    passes = zip(plan["passes"], runs["layerwise"][0]["pass_seconds"], strict=False)
+    for at, (one, seconds) in enumerate(passes):
+        tables = ", ".join(f"{name} ({width})" for name, width in one["tables"])
+        scanned, own = one["blocks"] * one["scanned_bytes"] / 1e9, one["own_bytes"] / 1e9
+        cells = f"{at + 1} | {tables} | {one['blocks']} | {scanned:.2f} GB | {own:.2f} GB"
+        lines.append(f"| {cells} | {seconds:.1f} |")
+    scanned = sum(one["blocks"] * one["scanned_bytes"] for one in plan["passes"])
+    planned = sum(one["read_bytes"] for one in plan["passes"])
+    found = runs["layerwise"][0]["read_bytes"]
+    lines += [
+        "",
+        f"Read: {found / 1e9:.2f} GB, lists included. Planned: {planned / 1e9:.2f} GB of rows. "
+        f"{found / scanned:.2f} of P x tables, {found / planned:.2f} of the plan.",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--graph", type=Path, default=BENCH / "graphs" / "planted_4m.ng")
+    parser.add_argument("--memory", default="2GB")
+    parser.add_argument("--classes", type=int, default=47)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--batches", type=int, default=100, help="How many are measured.")
+    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--work", type=Path, default=BENCH / "layerwise")
+    parser.add_argument("--way", nargs=2, metavar=("WAY", "SETTINGS"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.way:
+        way = {"layerwise": layerwise, "batches": batches, "engine": engine}[args.way[0]]
+        found = way(json.loads(args.way[1]))
+        found["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(json.dumps(found))
+        return
+    model = model_file(args.graph, args.classes, args.work)
+    settings = {
+        "graph": str(args.graph),
+        "model": str(model),
+        "memory": args.memory,
+        "batches": args.batches,
+        "out": str(args.work / "out.npy"),
+        "work": str(args.work / "tables"),
+    }
+    runs: dict[str, list[dict[str, Any]]] = {way: [] for way in args.ways.split(",")}
+    for _ in range(args.runs):
+        for way, found in runs.items():
+            found.append(run_way(way, settings))
+    shutil.rmtree(args.work / "tables", ignore_errors=True)
+    text = report(args, runs)
+    print(text)
+    (args.work / "result.json").write_text(json.dumps(runs, indent=2))
+    (args.work / "result.md").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+//! What messages come to: accumulators of a block of destinations.
+
+use ng_infer::dfg::Reduction;
+
+/// Accumulators: `places` rows of `width` elements for each destination.
+#[derive(Debug)]
+pub(super) struct Accumulators {
+    how: Reduction,
+    places: usize,
+    width: usize,
+    sums: Vec<f32>,
+    /// How many messages each place got; for what depends on it alone.
+    counts: Vec<u32>,
+}
+
+/// The accumulators of some destinations, which one thread fills.
+pub(super) struct Part<'a> {
+    how: Reduction,
+    width: usize,
+    sums: &'a mut [f32],
+    counts: &'a mut [u32],
+}
+
+fn start(how: Reduction) -> f32 {
+    match how {
+        Reduction::Sum | Reduction::Mean => 0.0,
+        Reduction::Max => f32::NEG_INFINITY,
+        Reduction::Min => f32::INFINITY,
+        Reduction::Mul => 1.0,
+    }
+}
+
+/// The larger or smaller of two; NaN stays.
+fn chosen(so_far: f32, x: f32, is_max: bool) -> f32 {
+    if so_far.is_nan() || x.is_nan() {
+        return f32::NAN;
+    }
+    if is_max { so_far.max(x) } else { so_far.min(x) }
+}
+
+impl Accumulators {
+    /// Bytes for each destination.
+    pub fn bytes_per_row(places: usize, width: usize) -> u64 {
+        (places * (width * 4 + 4)) as u64
+    }
+
+    pub fn new(how: Reduction, places: usize, width: usize, rows: usize) -> Self {
+        let sums = vec![start(how); rows * places * width];
+        Self { how, places, width, sums, counts: vec![0; rows * places] }
+    }
+
+    /// Parts of `lens` destinations each.
+    pub fn split<'a>(&'a mut self, lens: &[usize]) -> Vec<Part<'a>> {
+        let (how, width) = (self.how, self.width);
+        let (mut sums, mut counts) = (self.sums.as_mut_slice(), self.counts.as_mut_slice());
+        let mut parts = Vec::with_capacity(lens.len());
+        for len in lens {
+            let (own_sums, other_sums) = sums.split_at_mut(len * self.places * width);
+            let (own_counts, other_counts) = counts.split_at_mut(len * self.places);
+            parts.push(Part { how, width, sums: own_sums, counts: own_counts });
+            (sums, counts) = (other_sums, other_counts);
+        }
+        parts
+    }
+
+    /// Turns what was accumulated into what the reduction gives.
+    pub fn finish(&mut self) {
+        let rows = self.sums.chunks_exact_mut(self.width.max(1)).zip(&self.counts);
+        for (row, count) in rows {
+            match (self.how, count) {
+                (Reduction::Mul, _) => {}
+                (_, 0) => row.fill(0.0),
+                (Reduction::Mean, count) => row.iter_mut().for_each(|x| *x /= *count as f32),
+                _ => {}
+            }
+        }
+    }
+
+    /// All elements, once it is finished.
+    pub fn elements(&self) -> &[f32] {
+        &self.sums
+    }
+}
+
+impl Part<'_> {
+    /// How many places there are.
+    pub fn len(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// Adds a row at a place.
+    #[inline]
+    pub fn add(&mut self, place: usize, row: &[f32]) {
+        self.counts[place] += 1;
+        let to = &mut self.sums[place * self.width..(place + 1) * self.width];
+        let pairs = to.iter_mut().zip(row);
+        match self.how {
+            Reduction::Sum | Reduction::Mean => pairs.for_each(|(to, x)| *to += x),
+            Reduction::Mul => pairs.for_each(|(to, x)| *to *= x),
+            Reduction::Max => pairs.for_each(|(to, x)| *to = chosen(*to, *x, true)),
+            Reduction::Min => pairs.for_each(|(to, x)| *to = chosen(*to, *x, false)),
+        }
+    }
+
+    /// Adds a row whose heads, of equal width, are multiplied by `factors`.
+    #[inline]
+    pub fn add_scaled(&mut self, place: usize, row: &[f32], factors: &[f32]) {
+        let width = (self.width / factors.len().max(1)).max(1);
+        if !matches!(self.how, Reduction::Sum | Reduction::Mean) {
+            let scaled = |(row, factor): (&[f32], &f32)| row.iter().map(|x| x * factor).collect();
+            let scaled: Vec<Vec<f32>> = row.chunks(width).zip(factors).map(scaled).collect();
+            return self.add(place, &scaled.concat());
+        }
+        self.counts[place] += 1;
+        let to = &mut self.sums[place * self.width..(place + 1) * self.width];
+        for ((to, row), factor) in to.chunks_mut(width).zip(row.chunks(width)).zip(factors) {
+            to.iter_mut().zip(row).for_each(|(to, x)| *to += x * factor);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Why a model cannot be computed layer by layer, or why that ended.
+
+use ng_infer::dfg::DfgError;
+use ng_infer::dfg::levels::LevelsError;
+use ng_infer::run::RunError;
+use ng_io::{OpenError, WriteError};
+use ng_store::ReadError;
+use ng_types::{explain, format_bytes};
+use thiserror::Error;
+
+use crate::EngineError;
+
+/// An error of layer-wise inference.
+#[derive(Debug, Error)]
+pub enum LayerwiseError {
+    /// The model does something that cannot be done for some nodes at a time.
+    #[error("{node}: {op}: {problem}")]
+    Model {
+        /// Which node.
+        node: String,
+        /// Its operation.
+        op: String,
+        /// What it does.
+        problem: String,
+    },
+    /// Rows cannot be followed through the model.
+    #[error(transparent)]
+    Levels(#[from] LevelsError),
+    /// The graph of a part cannot be built.
+    #[error(transparent)]
+    Dfg(#[from] DfgError),
+    /// The model does not fit the store.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A part of the model could not be run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The store could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Not even a small block of nodes fits.
+    #[error(
+        "the memory budget of {} is too small for layer-wise inference of this model: it needs {}",
+        format_bytes(*limit_bytes), format_bytes(*minimum_bytes)
+    )]
+    TooSmall {
+        /// The budget.
+        limit_bytes: u64,
+        /// What the smallest blocks take.
+        minimum_bytes: u64,
+    },
+    /// The folder of intermediate tables cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A table cannot be read.
+    #[error(transparent)]
+    ReadTable(#[from] ng_io::ReadError),
+    /// A table or the record of what is done cannot be written.
+    #[error("{source}; what is done stays in {folder}, and the next run goes on from there")]
+    Write {
+        /// The folder.
+        folder: String,
+        /// Why not.
+        source: WriteError,
+    },
+    /// The folder does not do what it is asked to.
+    #[error("cannot {action} {folder}: {source}")]
+    Folder {
+        /// What was tried.
+        action: &'static str,
+        /// The folder.
+        folder: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Another process computes into the folder.
+    #[error("another process computes into {folder}; let it end, or stop it")]
+    Busy {
+        /// The folder.
+        folder: String,
+    },
+    /// A table is not what was written.
+    #[error("rows {first} to {last} of {file} are not those that were written; start anew")]
+    Damaged {
+        /// The table.
+        file: String,
+        /// The first row of the piece.
+        first: u64,
+        /// Its last row.
+        last: u64,
+    },
+    /// The caller stopped it.
+    #[error("stopped; what is done stays in {folder}, and the next run goes on from there")]
+    Stopped {
+        /// The folder.
+        folder: String,
+    },
+}
+
+explain! {
+    LayerwiseError {
+        Model | Levels | Dfg | Run => InvalidModel,
+        TooSmall { minimum_bytes } => BudgetTooSmall [RaiseMemory(*minimum_bytes)],
+        Open | Folder => IoFailed,
+        Busy => StoreBusy [CloseOther],
+        Damaged => StoreDamaged,
+        Stopped => Stopped,
+        Write => IoFailed,
+    }
+    of Engine.0, Read.0, ReadTable.0
+}

@@ -1,0 +1,153 @@
+//! The edges into a block of destinations: sources in ascending order, list by list.
+//!
+//! Sources ascend so that a scan of their rows from front to back meets the edges of a list one
+//! after the other, and so that sums have one order, however nodes are cut into blocks and chunks.
+//! Edges from one source keep the order of the list; a loop that is added comes last of them.
+
+use std::ops::Range;
+
+use ng_infer::dfg::levels::Loops;
+use ng_store::{Expansion, ReadError, Snapshot};
+use ng_types::EdgeTypeId;
+
+/// Destinations whose lists are asked for together.
+const TOGETHER: u64 = 8192;
+
+/// Bytes that an edge takes, and what else it takes where edges have rows.
+pub(super) const EDGE_BYTES: u64 = 4;
+pub(super) const EDGE_ID_BYTES: u64 = 8;
+pub(super) const EDGE_WEIGHT_BYTES: u64 = 4;
+/// Bytes that a destination takes: where its list begins, and how far a scan has come in it.
+pub(super) const LIST_BYTES: u64 = 12;
+
+/// What is wanted of edges beside their sources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub ids: bool,
+    pub weights: bool,
+}
+
+impl Wanted {
+    /// Bytes of an edge.
+    pub fn edge_bytes(self) -> u64 {
+        let ids = if self.ids { EDGE_ID_BYTES } else { 0 };
+        let weights = if self.weights { EDGE_WEIGHT_BYTES } else { 0 };
+        EDGE_BYTES + ids + weights
+    }
+}
+
+/// Edges into a block of destinations.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    /// The first destination.
+    pub first: u64,
+    /// Edges of the destination at place `i` are `starts[i]..starts[i + 1]`.
+    pub starts: Vec<u64>,
+    pub sources: Vec<u32>,
+    pub ids: Vec<u64>,
+    pub weights: Vec<f32>,
+    /// Whether the last edge from a node to itself is one that was added.
+    pub loops: Loops,
+}
+
+/// An edge while its list is sorted.
+#[derive(Clone, Copy)]
+struct Edge {
+    source: u32,
+    id: u64,
+    weight: f32,
+}
+
+impl Lists {
+    /// Reads lists until all of `nodes` have theirs, or the next ones would not fit in `bytes`. At
+    /// least those that are asked for together are read.
+    pub fn read(
+        snapshot: &Snapshot,
+        edge_type: EdgeTypeId,
+        loops: Loops,
+        wanted: Wanted,
+        nodes: Range<u64>,
+        bytes: u64,
+    ) -> Result<Self, ReadError> {
+        let mut this = Self { first: nodes.start, starts: vec![0], loops, ..Self::default() };
+        let edges_max = bytes / wanted.edge_bytes();
+        let (mut expansion, mut list) = (Expansion::default(), Vec::new());
+        let mut from = nodes.start;
+        while from < nodes.end {
+            let to = nodes.end.min(from + TOGETHER);
+            let ids: Vec<u64> = (from..to).collect();
+            snapshot.neighbors(edge_type, &ids, &mut expansion)?;
+            let is_first = from == nodes.start;
+            let all = this.sources.len() + expansion.sources.len() + ids.len();
+            if !is_first && all as u64 > edges_max {
+                break;
+            }
+            for (at, node) in ids.iter().enumerate() {
+                this.push(*node as u32, &expansion, at, wanted, &mut list);
+            }
+            from = to;
+        }
+        Ok(this)
+    }
+
+    /// Appends the list of a destination.
+    fn push(
+        &mut self,
+        node: u32,
+        from: &Expansion,
+        at: usize,
+        wanted: Wanted,
+        list: &mut Vec<Edge>,
+    ) {
+        list.clear();
+        for place in from.offsets[at]..from.offsets[at + 1] {
+            let source = from.sources[place] as u32;
+            if !self.loops.removed || source != node {
+                let id = from.edge_ids.get(place).copied().unwrap_or(0);
+                let weight = from.weights.get(place).copied().unwrap_or(1.0);
+                list.push(Edge { source, id, weight });
+            }
+        }
+        if self.loops.added {
+            list.push(Edge { source: node, id: 0, weight: 0.0 });
+        }
+        if !list.is_sorted_by_key(|edge| edge.source) {
+            list.sort_by_key(|edge| edge.source);
+        }
+        self.sources.extend(list.iter().map(|edge| edge.source));
+        if wanted.ids {
+            self.ids.extend(list.iter().map(|edge| edge.id));
+        }
+        if wanted.weights {
+            self.weights.extend(list.iter().map(|edge| edge.weight));
+        }
+        self.starts.push(self.sources.len() as u64);
+    }
+
+    /// How many destinations there are.
+    pub fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// Leaves out the destinations behind the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        self.starts.truncate(len + 1);
+        let edges = self.starts.last().map_or(0, |end| *end as usize);
+        self.sources.truncate(edges);
+        self.ids.truncate(edges);
+        self.weights.truncate(edges);
+    }
+
+    /// The edges of the destination at a place.
+    pub fn edges(&self, place: usize) -> Range<usize> {
+        self.starts[place] as usize..self.starts[place + 1] as usize
+    }
+
+    /// Whether an edge of a destination is a loop that was added.
+    pub fn is_added(&self, place: usize, edge: usize) -> bool {
+        let node = (self.first + place as u64) as u32;
+        self.loops.added
+            && self.sources[edge] == node
+            && (edge + 1 == self.edges(place).end || self.sources[edge + 1] != node)
+    }
+}

@@ -1,0 +1,167 @@
+//! Inference over all nodes of a store, layer by layer, in bounded memory.
+//!
+//! A model is split where edges gather rows from their sources: these values become tables with a
+//! row for each node, written to a folder. A pass computes the next tables, block by block of
+//! destinations. In a block, rows of sources come by in the order of the files and are added to
+//! accumulators, so a block reads each table once, from front to back.
+//!
+//! What must not live here: what operations mean, formats of stores. The invariants: memory is that
+//! of the plan, whatever the graph; results are the same, byte for byte, for any number of threads
+//! and after any number of interruptions.
+
+mod accumulate;
+mod chunk;
+mod error;
+mod lists;
+mod model;
+mod part;
+mod passes;
+mod piece;
+mod plan;
+mod rows;
+mod run;
+mod work;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ng_infer::kernel::Context;
+use ng_infer::run::Devices;
+use ng_io::IoCounts;
+use ng_store::{ReadError, Snapshot};
+
+pub use error::LayerwiseError;
+pub use plan::{LayerwiseOptions, LayerwisePlan, PassPlan};
+pub use run::{Hear, Progress};
+pub use work::Begun;
+
+use crate::ModelFile;
+use model::Model;
+use run::Runner;
+use work::Work;
+
+/// A model that is computed for all nodes of a snapshot.
+pub struct Layerwise {
+    model: Model,
+    plan: LayerwisePlan,
+    devices: Devices,
+    context: Context,
+}
+
+/// A run that came to its end.
+pub struct Inferred {
+    work: Work,
+    outputs: Vec<InferredOutput>,
+    /// How it began.
+    pub begun: Begun,
+}
+
+/// A value of the model for all nodes of a type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InferredOutput {
+    /// Its name.
+    pub name: String,
+    /// The type of the nodes.
+    pub node_type: String,
+    /// Lengths of a row's dimensions.
+    pub dims: Vec<usize>,
+    /// How many nodes there are.
+    pub num_rows: u64,
+    table: String,
+}
+
+impl Layerwise {
+    /// Splits a model and plans the run.
+    ///
+    /// # Errors
+    /// [`LayerwiseError::Model`] and [`LayerwiseError::Levels`] name what cannot be done for some
+    /// nodes at a time, [`LayerwiseError::Engine`] what the store does not have,
+    /// [`LayerwiseError::TooSmall`].
+    pub fn new(
+        snapshot: Arc<Snapshot>,
+        model: &ModelFile,
+        options: &LayerwiseOptions,
+    ) -> Result<Self, LayerwiseError> {
+        let model = Model::new(snapshot, model)?;
+        let plan = LayerwisePlan::new(&model, options)?;
+        let context = Context::new(options.threads);
+        Ok(Self { model, plan, devices: options.devices.clone(), context })
+    }
+
+    /// What a run will read, write and hold.
+    pub fn plan(&self) -> &LayerwisePlan {
+        &self.plan
+    }
+
+    /// Tells this model on this snapshot from others.
+    pub fn key(&self) -> String {
+        self.model.key()
+    }
+
+    /// Computes all outputs, with tables in `folder`, which is there. It goes on where an earlier
+    /// run of the same model on the same snapshot ended, unless it `is_fresh`.
+    ///
+    /// # Errors
+    /// [`LayerwiseError::Stopped`] if `hear` says so; those of reading and writing. What is done
+    /// stays in the folder.
+    pub fn run(
+        &self,
+        folder: &Path,
+        is_fresh: bool,
+        hear: &mut Hear<'_>,
+    ) -> Result<Inferred, LayerwiseError> {
+        let most = self.plan.passes.iter().map(|pass| pass.memory_bytes).max().unwrap_or(0);
+        let _held = self.model.snapshot.reserve(most).map_err(ReadError::from)?;
+        let (mut work, begun) = Work::open(folder, &self.model.key(), is_fresh)?;
+        let runner = Runner {
+            model: &self.model,
+            plans: &self.plan.passes,
+            devices: &self.devices,
+            context: &self.context,
+        };
+        runner.run(&mut work, hear)?;
+        let passes = &self.model.passes;
+        let mut outputs = Vec::new();
+        for (name, value) in passes.graph.outputs() {
+            for (at, pass) in passes.passes.iter().enumerate() {
+                if let Some(place) = pass.targets.iter().position(|target| target == value) {
+                    outputs.push(InferredOutput {
+                        name: name.clone(),
+                        node_type: self.plan.passes[at].node_type.clone(),
+                        dims: passes.row_dims(*value),
+                        num_rows: self.plan.passes[at].num_nodes,
+                        table: Model::table(at, place),
+                    });
+                }
+            }
+        }
+        Ok(Inferred { work, outputs, begun })
+    }
+}
+
+impl Inferred {
+    /// What was computed.
+    pub fn outputs(&self) -> &[InferredOutput] {
+        &self.outputs
+    }
+
+    /// Rows of an output, one after the other.
+    ///
+    /// # Errors
+    /// [`LayerwiseError::Damaged`], [`LayerwiseError::ReadTable`].
+    pub fn rows(
+        &self,
+        output: &InferredOutput,
+        rows: std::ops::Range<u64>,
+    ) -> Result<Vec<f32>, LayerwiseError> {
+        match self.work.table(&output.table) {
+            Some(table) => self.work.read_rows(&table, rows),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// What was read of tables in the folder; reads of the store are counted there.
+    pub fn read_counts(&self) -> IoCounts {
+        self.work.read_counts()
+    }
+}

@@ -1,0 +1,350 @@
+//! Parts of a model's graph: what is computed for some rows, or for some edges, of values that are
+//! at hand.
+//!
+//! The invariant: a part takes lengths of rows as inputs, and never numbers of rows from elsewhere,
+//! so it may be run for any rows.
+
+use std::collections::HashMap;
+
+use ng_infer::dfg::levels::{Domain, End, Levels};
+use ng_infer::dfg::{Binary, Constant, Dfg, Elements, Op, Source, Value};
+use ng_infer::kernel::Context;
+use ng_infer::run::{Devices, RunError, run};
+
+use super::error::LayerwiseError;
+
+/// What a part takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Leaf {
+    /// Rows of a node value.
+    Own(Value),
+    /// For each edge the row of its source.
+    AtSource(Value),
+    /// For each edge the row of its destination.
+    AtDestination(Value),
+    /// For each edge its row of an input.
+    OfEdge(Value),
+    /// For each edge the number of its destination.
+    Destinations(Value),
+    /// The lengths of a value's dimensions.
+    Lengths(Value),
+    /// For each edge whether it is a loop that was added; as many dimensions as the value has.
+    IsAdded(Value),
+}
+
+/// A graph of its own.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Part {
+    pub graph: Dfg,
+    /// What its inputs are, by name.
+    pub leaves: Vec<(String, Leaf)>,
+}
+
+impl Part {
+    /// Runs it on what `give` has for each leaf.
+    pub fn run(
+        &self,
+        devices: &Devices,
+        context: &Context,
+        give: &mut dyn FnMut(Leaf) -> Result<Constant, LayerwiseError>,
+    ) -> Result<Vec<Constant>, LayerwiseError> {
+        let mut inputs = Vec::with_capacity(self.leaves.len());
+        for (name, leaf) in &self.leaves {
+            inputs.push((name.as_str(), give(*leaf)?));
+        }
+        Ok(run(&self.graph, devices, &inputs, context)?)
+    }
+}
+
+/// Makes one part.
+pub(super) struct PartMaker<'a> {
+    of: &'a Dfg,
+    levels: &'a Levels,
+    /// Node values that are at hand.
+    is_there: &'a dyn Fn(Value) -> bool,
+    part: Part,
+    made: HashMap<Value, Value>,
+    leaves: HashMap<Leaf, Value>,
+}
+
+impl<'a> PartMaker<'a> {
+    pub fn new(of: &'a Dfg, levels: &'a Levels, is_there: &'a dyn Fn(Value) -> bool) -> Self {
+        let (part, made, leaves) = (Part::default(), HashMap::new(), HashMap::new());
+        Self { of, levels, is_there, part, made, leaves }
+    }
+
+    /// Has the part give a value; its place among the outputs.
+    pub fn output(&mut self, value: Value) -> Result<usize, LayerwiseError> {
+        let made = self.get(value)?;
+        let place = self.part.graph.outputs().len();
+        self.part.graph.create_out(&format!("{place}"), made)?;
+        Ok(place)
+    }
+
+    pub fn finish(self) -> Part {
+        self.part
+    }
+
+    fn leaf(&mut self, leaf: Leaf) -> Result<Value, LayerwiseError> {
+        if let Some(known) = self.leaves.get(&leaf) {
+            return Ok(*known);
+        }
+        let (what, value) = match leaf {
+            Leaf::Own(value) => ("", value),
+            Leaf::AtSource(value) => (" of sources", value),
+            Leaf::AtDestination(value) => (" of destinations", value),
+            Leaf::OfEdge(value) => (" of edges", value),
+            Leaf::Destinations(value) => (" as destinations", value),
+            Leaf::Lengths(value) => (" lengths", value),
+            Leaf::IsAdded(value) => (" is a loop", value),
+        };
+        let name = format!("{}{what}", self.of.name(value));
+        let made = self.part.graph.create_in(&name, None)?;
+        self.part.leaves.push((name, leaf));
+        self.leaves.insert(leaf, made);
+        Ok(made)
+    }
+
+    /// The value in the part.
+    fn get(&mut self, value: Value) -> Result<Value, LayerwiseError> {
+        if let Some(made) = self.made.get(&value) {
+            return Ok(*made);
+        }
+        let made = self.make(value)?;
+        self.made.insert(value, made);
+        Ok(made)
+    }
+
+    fn make(&mut self, value: Value) -> Result<Value, LayerwiseError> {
+        if (self.is_there)(value) {
+            return self.leaf(Leaf::Own(value));
+        }
+        let fact = *self.levels.fact(value);
+        let (node, output) = match self.of.source(value) {
+            Source::Weight(tensor) => {
+                return Ok(self.part.graph.create_weight(self.of.name(value), tensor.clone())?);
+            }
+            Source::Input { .. } => return self.leaf(Leaf::OfEdge(value)),
+            Source::Node { node, output } => (&self.of.nodes()[*node], *output),
+        };
+        match fact.domain {
+            Domain::Constant => {
+                let tensor = folded(self.of, value)?;
+                return Ok(self.part.graph.create_weight(self.of.name(value), tensor)?);
+            }
+            Domain::Rows(_) => {}
+            _ => return self.refused(value, "its rows cannot be computed one by one"),
+        }
+        if let Some(pointer) = fact.pointer
+            && pointer.times == 1
+            && self.is_row_of_edges(value)
+        {
+            return match pointer.end {
+                End::Destination => self.leaf(Leaf::Destinations(value)),
+                End::Source => self.refused(value, "computes with the numbers of sources"),
+            };
+        }
+        match &node.op {
+            Op::Gather { .. } | Op::GatherNd => {
+                if let Some(pointer) = self.levels.fact(node.inputs[1]).pointer
+                    && let Domain::Rows(_) = self.levels.fact(node.inputs[0]).domain
+                {
+                    return self.gathered(value, node.inputs[0], pointer.end);
+                }
+            }
+            Op::RemoveSelfLoopsAttr if output == 1 => return self.get(node.inputs[1]),
+            Op::Concat { .. } if self.joins_loops(value) => {
+                let (edges, nodes) = (node.inputs[0], node.inputs[1]);
+                let inputs = [
+                    self.leaf(Leaf::IsAdded(value))?,
+                    self.leaf(Leaf::AtDestination(nodes))?,
+                    self.get(edges)?,
+                ];
+                return self.node(value, Op::Where, &inputs);
+            }
+            Op::Expand | Op::Reshape { .. } | Op::ConstantOfShape { .. } => {
+                let at = node.inputs.len() - 1;
+                let lengths = node.inputs[at];
+                if !matches!(self.of.source(lengths), Source::Weight(_))
+                    && self.levels.fact(lengths).domain != Domain::Constant
+                {
+                    let lengths = self.leaf(Leaf::Lengths(value))?;
+                    let inputs: Result<Vec<Value>, _> =
+                        node.inputs[..at].iter().map(|input| self.get(*input)).collect();
+                    let inputs = [inputs?, vec![lengths]].concat();
+                    // Lengths that are given in full keep nothing and leave nothing open.
+                    return self.node(value, node.op.clone(), &inputs);
+                }
+            }
+            _ => {}
+        }
+        let inputs: Result<Vec<Value>, _> =
+            node.inputs.iter().map(|input| self.get(*input)).collect();
+        self.node(value, node.op.clone(), &inputs?)
+    }
+
+    fn node(&mut self, value: Value, op: Op, inputs: &[Value]) -> Result<Value, LayerwiseError> {
+        if op.outputs() != 1 {
+            return self.refused(value, "gives several values of edges");
+        }
+        let Source::Node { node, .. } = self.of.source(value) else {
+            return self.refused(value, "is not computed");
+        };
+        let (node, name) = (&self.of.nodes()[*node], self.of.name(value).to_owned());
+        let made = self.part.graph.create_named(&node.name, op, inputs, &[name])?;
+        Ok(made[0])
+    }
+
+    fn gathered(&mut self, value: Value, of: Value, end: End) -> Result<Value, LayerwiseError> {
+        let is_plain = |value| match self.levels.fact(value).domain {
+            Domain::Rows(rows) => rows.is_plain(),
+            _ => false,
+        };
+        if !is_plain(value) || !is_plain(of) {
+            return self.refused(value, "gathers along another axis than the first");
+        }
+        match end {
+            End::Source => self.leaf(Leaf::AtSource(of)),
+            End::Destination => self.leaf(Leaf::AtDestination(of)),
+        }
+    }
+
+    /// Whether a value is one row of an edge index, as it is.
+    fn is_row_of_edges(&self, value: Value) -> bool {
+        let Source::Node { node, .. } = self.of.source(value) else { return false };
+        let node = &self.of.nodes()[*node];
+        matches!(node.op, Op::Gather { .. })
+            && matches!(self.levels.fact(node.inputs[0]).domain, Domain::Edges(_))
+    }
+
+    /// Whether a value has rows of edges and then those of loops.
+    fn joins_loops(&self, value: Value) -> bool {
+        joins_loops(self.of, self.levels, value)
+    }
+
+    fn refused<T>(&self, value: Value, problem: &str) -> Result<T, LayerwiseError> {
+        Err(refused(self.of, value, problem))
+    }
+}
+
+/// Whether a value has rows of edges and then those of the loops of nodes.
+pub(super) fn joins_loops(of: &Dfg, levels: &Levels, value: Value) -> bool {
+    let Source::Node { node, .. } = of.source(value) else { return false };
+    let node = &of.nodes()[*node];
+    let space = |value: Value| match levels.fact(value).domain {
+        Domain::Rows(rows) => Some(rows.space),
+        _ => None,
+    };
+    matches!(node.op, Op::Concat { .. })
+        && node.inputs.len() == 2
+        && space(node.inputs[0]) != space(node.inputs[1])
+}
+
+/// The error that a value cannot be computed layer by layer.
+pub(super) fn refused(of: &Dfg, value: Value, problem: &str) -> LayerwiseError {
+    let (node, op) = match of.source(value) {
+        Source::Node { node, .. } => (of.nodes()[*node].name.clone(), of.nodes()[*node].op.name()),
+        _ => (format!("input {:?}", of.name(value)), "input".to_owned()),
+    };
+    LayerwiseError::Model { node, op, problem: problem.to_owned() }
+}
+
+/// A value that is made of weights alone.
+fn folded(of: &Dfg, value: Value) -> Result<Constant, LayerwiseError> {
+    fn copy(
+        of: &Dfg,
+        value: Value,
+        to: &mut Dfg,
+        made: &mut HashMap<Value, Value>,
+    ) -> Result<Value, LayerwiseError> {
+        if let Some(made) = made.get(&value) {
+            return Ok(*made);
+        }
+        let new = match of.source(value) {
+            Source::Weight(tensor) => to.create_weight(of.name(value), tensor.clone())?,
+            Source::Input { .. } => return Err(refused(of, value, "is not a weight")),
+            Source::Node { node, output } => {
+                let node = &of.nodes()[*node];
+                let inputs: Result<Vec<Value>, _> =
+                    node.inputs.iter().map(|input| copy(of, *input, to, made)).collect();
+                let names: Vec<String> =
+                    node.outputs.iter().map(|value| of.name(*value).to_owned()).collect();
+                let all = to.create_named(&node.name, node.op.clone(), &inputs?, &names)?;
+                made.extend(node.outputs.iter().copied().zip(all.iter().copied()));
+                all[*output]
+            }
+        };
+        made.insert(value, new);
+        Ok(new)
+    }
+    let mut graph = Dfg::default();
+    let made = copy(of, value, &mut graph, &mut HashMap::new())?;
+    graph.create_out("folded", made)?;
+    let found = run(&graph, &Devices::default(), &[], &Context::default());
+    let missing = || refused(of, value, "gives nothing");
+    found
+        .map_err(RunError::into)
+        .and_then(|found: Vec<Constant>| found.into_iter().next().ok_or_else(missing))
+}
+
+/// A message that is the row of a source, or that row times something.
+pub(super) fn scaled(of: &Dfg, levels: &Levels, message: Value) -> Option<Scaled> {
+    let at_source = |value: Value| {
+        let Source::Node { node, .. } = of.source(value) else { return None };
+        let node = &of.nodes()[*node];
+        if !matches!(node.op, Op::Gather { .. } | Op::GatherNd) {
+            return None;
+        }
+        let pointer = levels.fact(node.inputs[1]).pointer?;
+        let is_plain =
+            |value| matches!(levels.fact(value).domain, Domain::Rows(rows) if rows.is_plain());
+        let is_rows = is_plain(value) && is_plain(node.inputs[0]);
+        (pointer.end == End::Source && is_rows).then_some(node.inputs[0])
+    };
+    if let Some(table) = at_source(message) {
+        return Some(Scaled { table, factor: None });
+    }
+    let Source::Node { node, .. } = of.source(message) else { return None };
+    let node = &of.nodes()[*node];
+    if node.op != Op::Binary(Binary::Mul) {
+        return None;
+    }
+    let [one, other] = node.inputs[..] else { return None };
+    let shape = |value: Value| levels.type_of(value).shape.get(1..).unwrap_or_default();
+    let number =
+        |value: Value| shape(value).iter().map(|dim| dim.number()).collect::<Option<Vec<i64>>>();
+    let pick = |rows: Value, factor: Value| {
+        let table = at_source(rows)?;
+        let (rows, factors) = (number(rows)?, number(factor)?);
+        // A factor for each edge, or for each head of it: leading lengths are equal, the others 1.
+        let leading = rows.iter().zip(&factors).take_while(|(a, b)| a == b).count();
+        let is_prefix = rows.len() == factors.len() && factors[leading..].iter().all(|n| *n == 1);
+        let is_whole = leading == rows.len() && rows.iter().product::<i64>() > 1;
+        let has_rows = matches!(levels.fact(factor).domain, Domain::Rows(rows) if rows.is_plain());
+        (is_prefix && !is_whole && has_rows).then_some(Scaled { table, factor: Some(factor) })
+    };
+    pick(one, other).or_else(|| pick(other, one))
+}
+
+/// Rows of sources, times a factor for each edge and head.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scaled {
+    pub table: Value,
+    pub factor: Option<Value>,
+}
+
+/// One element of each type, for lengths and flags.
+pub(super) fn numbers(all: Vec<i64>) -> Constant {
+    let dims = vec![all.len()];
+    // As many elements as the shape says.
+    Constant::new(dims, Elements::I64(all)).unwrap_or_else(empty)
+}
+
+/// Rows as a tensor.
+pub(super) fn tensor(rows: usize, row_dims: &[usize], elements: Elements) -> Constant {
+    Constant::new([&[rows], row_dims].concat(), elements).unwrap_or_else(empty)
+}
+
+fn empty() -> Constant {
+    unreachable!("callers give as many elements as the shape says")
+}

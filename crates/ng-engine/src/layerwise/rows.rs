@@ -1,0 +1,122 @@
+//! Rows of values that are stored: inputs in the store, tables in the folder of the run.
+
+use std::ops::Range;
+
+use ng_infer::dfg::Elements;
+use ng_store::Snapshot;
+use ng_types::Dtype;
+
+use super::error::LayerwiseError;
+use super::work::Work;
+use crate::bind::RowsOf;
+
+/// Where the rows of a value are.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// A tensor of the store.
+    Tensor(RowsOf),
+    /// A table of the run, by name.
+    Table(String),
+}
+
+/// How wide rows of a value are.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub place: Place,
+    /// Lengths of a row's dimensions, as the model has them.
+    pub dims: Vec<usize>,
+    /// Bytes of a row where it is read.
+    pub read_bytes: u64,
+    /// Whether the rows of the file are not those of the nodes, or have no zeros: they are read one
+    /// by one.
+    pub is_scattered: bool,
+}
+
+impl Stored {
+    /// Elements of a row.
+    pub fn width(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    /// Rows of consecutive nodes.
+    pub fn read(
+        &self,
+        snapshot: &Snapshot,
+        work: &Work,
+        rows: Range<u64>,
+    ) -> Result<Elements, LayerwiseError> {
+        let of = match &self.place {
+            Place::Table(name) => {
+                let found = work.table(name).map(|table| work.read_rows(&table, rows));
+                return found.map_or(Ok(Elements::F32(Vec::new())), |rows| rows.map(Elements::F32));
+            }
+            Place::Tensor(of) => of,
+        };
+        let count = (rows.end - rows.start) as usize;
+        let decoder = &of.decoder;
+        let mut decoded = vec![0; count * decoder.out_bytes()];
+        if self.is_scattered {
+            let ids: Vec<u64> = rows.collect();
+            snapshot.gather_decoded(of.tensor, decoder, &ids, &mut decoded)?;
+        } else if decoder.is_copy() {
+            snapshot.read_rows(of.tensor, rows, &mut decoded)?;
+        } else {
+            let mut stored = vec![0; count * decoder.stored_bytes()];
+            snapshot.read_rows(of.tensor, rows, &mut stored)?;
+            decoder.decode_rows(&stored, &mut decoded);
+        }
+        Ok(elements(decoder.wanted(), &decoded))
+    }
+}
+
+/// Bytes of a decoded type as elements of the model's.
+pub(super) fn elements(dtype: Dtype, bytes: &[u8]) -> Elements {
+    fn all<const N: usize, T>(bytes: &[u8], from: impl Fn([u8; N]) -> T) -> Vec<T> {
+        bytes.as_chunks::<N>().0.iter().map(|number| from(*number)).collect()
+    }
+    match dtype {
+        Dtype::F32 => Elements::F32(all(bytes, f32::from_le_bytes)),
+        Dtype::I64 => Elements::I64(all(bytes, i64::from_le_bytes)),
+        Dtype::I32 => Elements::I64(all(bytes, |n| i64::from(i32::from_le_bytes(n)))),
+        Dtype::I16 => Elements::I64(all(bytes, |n| i64::from(i16::from_le_bytes(n)))),
+        Dtype::I8 => Elements::I64(all(bytes, |[n]| i64::from(n.cast_signed()))),
+        Dtype::U8 => Elements::I64(all(bytes, |[n]| i64::from(n))),
+        _ => Elements::Bool(bytes.iter().map(|byte| *byte != 0).collect()),
+    }
+}
+
+/// Rows of `from` at `places`, one after the other.
+pub(super) fn gathered(
+    from: &Elements,
+    width: usize,
+    places: impl ExactSizeIterator<Item = usize>,
+) -> Elements {
+    fn pick<T: Copy>(
+        all: &[T],
+        width: usize,
+        places: impl ExactSizeIterator<Item = usize>,
+    ) -> Vec<T> {
+        let mut out = Vec::with_capacity(places.len() * width);
+        places.for_each(|at| out.extend_from_slice(&all[at * width..(at + 1) * width]));
+        out
+    }
+    match from {
+        Elements::F32(all) => Elements::F32(pick(all, width, places)),
+        Elements::I64(all) => Elements::I64(pick(all, width, places)),
+        Elements::Bool(all) => Elements::Bool(pick(all, width, places)),
+        Elements::F16(all) => Elements::F16(pick(all, width, places)),
+        Elements::I8(all) => Elements::I8(pick(all, width, places)),
+    }
+}
+
+/// A part of the rows.
+pub(super) fn slice(from: &Elements, width: usize, rows: Range<usize>) -> Elements {
+    let range = rows.start * width..rows.end * width;
+    match from {
+        Elements::F32(all) => Elements::F32(all[range].to_vec()),
+        Elements::I64(all) => Elements::I64(all[range].to_vec()),
+        Elements::Bool(all) => Elements::Bool(all[range].to_vec()),
+        Elements::F16(all) => Elements::F16(all[range].to_vec()),
+        Elements::I8(all) => Elements::I8(all[range].to_vec()),
+    }
+}

@@ -1,0 +1,86 @@
+"""`neargraph infer G.ng MODEL.ngm`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from neargraph.exceptions import UnsupportedArgument
+from neargraph.layerwise import Inference, InferenceResult
+
+from .show import bars, console, print_json, print_report, size, titled
+
+
+def infer(
+    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    model: Annotated[Path, typer.Argument(help="The model file, NAME.ngm.")],
+    out: Annotated[Path, typer.Option(help="The result: a .npy or .parquet file.")],
+    nodes: Annotated[str, typer.Option(help="Which nodes: all.")] = "all",
+    memory: Annotated[str | None, typer.Option(help="Memory budget, such as 2GB.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads that compute.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Folder of intermediate tables. Default: STORE.infer.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option(help="Do not go on where an earlier run ended.")] = False,
+    plan: Annotated[bool, typer.Option(help="Print the plan and stop.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Compute what a model gives for all nodes, layer by layer."""
+    if nodes != "all":
+        raise UnsupportedArgument(f"--nodes {nodes}: layer-wise inference computes all nodes")
+    with Inference(store, model, memory=memory, threads=threads) as inference:
+        planned = inference.plan
+        if plan:
+            _print_plan(as_json, planned)
+            return
+        if not as_json:
+            _print_plan(False, planned)
+        try:
+            result = _run(inference, planned, out, folder, fresh)
+        except KeyboardInterrupt:
+            place = folder or inference.folder
+            typer.echo(f"stopped; the same command goes on from what is in {place}", err=True)
+            raise typer.Exit(130) from None
+    _print_result(as_json, planned, result)
+
+
+def _run(
+    inference: Inference, plan: dict[str, Any], out: Path, folder: Path | None, fresh: bool
+) -> InferenceResult:
+    names = [", ".join(name for name, _ in one["tables"]) for one in plan["passes"]]
+    with bars() as progress:
+
+        def hear(at: int, _: int, done: int, total: int) -> None:
+            progress(f"pass {at + 1}: {names[at]}", done, total)
+
+        return inference.run(out, folder=folder, fresh=fresh, progress=hear)
+
+
+def _print_plan(as_json: bool, plan: dict[str, Any]) -> None:
+    if as_json:
+        print_json(plan)
+        return
+    table = Table()
+    for column in ("pass", "nodes", "tables (width)", "scans", "blocks", "reads", "writes"):
+        table.add_column(column, justify="left" if column.startswith("table") else "right")
+    for at, one in enumerate(plan["passes"]):
+        names = ", ".join(f"{name} ({width})" for name, width in one["tables"])
+        counts = (f"{one['num_nodes']:,}", names, str(one["scans"]), str(one["blocks"]))
+        read, written = size(one["read_bytes"]), size(one["write_bytes"])
+        table.add_row(str(at + 1), *counts, read, written)
+    console().print(titled("Plan; each block reads the tables of its scans once", table))
+
+
+def _print_result(as_json: bool, plan: dict[str, Any], result: InferenceResult) -> None:
+    how, meaning = result.begun
+    report = {
+        "outputs": {name: str(path) for name, path in result.paths.items()},
+        "begun": how,
+        "begun_because": meaning,
+        "table_read_bytes": result.table_read_bytes,
+        "plan": plan,
+    }
+    begun = [("begun", f"{how}: {meaning}")] if meaning else []
+    rows = [*((name, str(path)) for name, path in result.paths.items()), *begun]
+    print_report(as_json, report, "Inferred", rows)

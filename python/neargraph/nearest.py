@@ -1,0 +1,109 @@
+"""`ng.topk`: the nearest rows of a table of embeddings, exact, in blocks that fit in memory.
+
+What must not live here: indexes that approximate. The invariant: ties are broken by the lower id,
+so the answer does not depend on the size of blocks.
+"""
+
+import os
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from neargraph.exceptions import NodeOutOfRange, UnsupportedArgument
+
+Metric = Literal["dot", "cosine"]
+
+_METRICS = ("dot", "cosine")
+_BLOCK_BYTES = 64 << 20
+
+
+def topk(
+    table: str | os.PathLike[str] | NDArray[Any],
+    ids: ArrayLike,
+    k: int = 10,
+    *,
+    metric: Metric = "dot",
+    include_self: bool = False,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The `k` rows that are most like those of `ids`: (ids [n, k], scores [n, k]), best first.
+
+    The table is read once, from front to back, in blocks of 64 MB.
+
+    Args:
+        table: A ``.npy`` file that `ng.infer` wrote, or an array [nodes, width].
+        ids: Nodes whose neighbours are wanted, [n].
+        k: How many each; fewer if there are fewer nodes.
+        metric: ``"dot"`` or ``"cosine"``.
+        include_self: Whether a node may be its own neighbour.
+
+    Raises:
+        NodeOutOfRange: An id that the table does not have.
+        UnsupportedArgument: Another metric, a `k` below 1, or a table of other dimensions.
+
+    Example:
+        >>> rows = np.float32([[1, 0], [0.9, 0], [0, 1]])
+        >>> ids, scores = ng.topk(rows, [0], k=1)
+        >>> ids.tolist()
+        [[1]]
+    """
+    if metric not in _METRICS:
+        raise UnsupportedArgument(f"metric {metric!r}: there are {', '.join(_METRICS)}")
+    if k < 1:
+        raise UnsupportedArgument(f"k={k}: it must be 1 or more")
+    rows = table if isinstance(table, np.ndarray) else np.load(table, mmap_mode="r")
+    if rows.ndim != 2:
+        raise UnsupportedArgument(f"the table has {rows.ndim} dimensions; it must have 2")
+    wanted = np.asarray(ids, dtype=np.int64).reshape(-1)
+    outside = wanted[(wanted < 0) | (wanted >= len(rows))]
+    if len(outside):
+        raise NodeOutOfRange(f"there is no row {outside[0]} in a table of {len(rows)}")
+    asked = _scaled(np.asarray(rows[wanted], np.float32), metric)
+    return _search(rows, asked, None if include_self else wanted, k, metric)
+
+
+def _scaled(rows: NDArray[np.float32], metric: str) -> NDArray[np.float32]:
+    if metric == "dot":
+        return rows
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.maximum(norms, np.finfo(np.float32).tiny)
+
+
+def _search(
+    rows: NDArray[Any],
+    asked: NDArray[np.float32],
+    left_out: NDArray[np.int64] | None,
+    k: int,
+    metric: str,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    count = min(k, len(rows) - (left_out is not None))
+    best_ids = np.empty((len(asked), 0), np.int64)
+    best = np.empty((len(asked), 0), np.float32)
+    width = max(rows.shape[1], len(asked), 1)
+    step = max(1, _BLOCK_BYTES // (4 * width))
+    for first in range(0, len(rows), step):
+        block = _scaled(np.asarray(rows[first : first + step], np.float32), metric)
+        scores = asked @ block.T
+        ids = np.broadcast_to(np.arange(first, first + len(block)), scores.shape)
+        if left_out is not None:
+            scores = np.where(ids == left_out[:, None], -np.inf, scores)
+        best, best_ids = _kept(np.hstack([best, scores]), np.hstack([best_ids, ids]), count)
+    return best_ids, best
+
+
+def _kept(
+    scores: NDArray[np.float32], ids: NDArray[np.int64], count: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The best scores of each line in descending order, equal ones by id."""
+    if scores.shape[1] > 4 * count + 64:
+        # All that are as good as the last that stays: ties are broken below.
+        bound = -np.partition(-scores, count - 1, axis=1)[:, count - 1]
+        keep = scores >= bound[:, None]
+        most = int(keep.sum(axis=1).max())
+        places = np.argsort(~keep, axis=1, kind="stable")[:, :most]
+        scores = np.where(
+            np.take_along_axis(keep, places, 1), np.take_along_axis(scores, places, 1), -np.inf
+        )
+        ids = np.take_along_axis(ids, places, 1)
+    order = np.lexsort((ids, -scores), axis=1)[:, :count]
+    return np.take_along_axis(scores, order, 1), np.take_along_axis(ids, order, 1)
