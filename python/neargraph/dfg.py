@@ -221,7 +221,8 @@ class Dfg:
 
         ``inputs`` and ``outputs`` have names, dtypes and shapes; ``tensors`` are what a batch of a
         store has to have; ``weights`` are as in the file, ``nodes`` with the device whose kernel
-        would run; ``metadata`` is what the file says beside, ``problems`` is why it cannot run.
+        is preferred; ``steps`` are those of `explain`; ``metadata`` is what the file says beside,
+        ``problems`` is why it cannot run.
         """
         parts, file = self.core.parts(list(devices)), self.core.file_facts() or {}
         inputs = [_typed(name, self.inputs[name]) for name in parts["inputs"]]
@@ -243,6 +244,7 @@ class Dfg:
             "nodes": [
                 {key: node[key] for key in ("name", "op", "device")} for node in parts["nodes"]
             ],
+            "steps": [] if problems else self.explain(devices=devices),
             "opset": file.get("opset"),
             "domains": file.get("domains", []),
             "functions": file.get("functions", []),
