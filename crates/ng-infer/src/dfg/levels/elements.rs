@@ -29,7 +29,7 @@ pub(super) fn facts(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Res
             Ok(all[0])
         }
         Op::Reduce { keep_dims, .. } => reduced(of, step, all, *keep_dims),
-        Op::MatMul | Op::QuantisedLinear => product(of, step, all),
+        Op::MatMul => product(of, step, all),
         Op::Gemm { trans_a, .. } => {
             let is_plain = |fact: &Fact| fact.rows().is_some_and(|rows| rows.axis == 0);
             if *trans_a || !is_plain(&all[0]) || all[1].rows().is_some() {
