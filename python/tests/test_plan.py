@@ -1,4 +1,4 @@
-"""Plans of exported models: fused or not, trimmed or not, on any device, the results are the same."""
+"""Plans of exported models: fused or not, trimmed or not, on any device, results are the same."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ WHOLE = ("pool", "decoder", "HGT")
 
 
 def batch(draws, edge_types):
-    """Counts of nodes by hop, and edges, in hop order: edges of hop h lead to nodes of hop h - 1."""
+    """Counts of nodes by hop, and edges: those of hop h lead to nodes of hop h - 1."""
     counts = {end: [SEEDS] for _, *ends in edge_types for end in ends}
     edges = {name: ([], []) for name, *_ in edge_types}
     for hop in range(1, HOPS + 1):
