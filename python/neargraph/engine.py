@@ -94,7 +94,8 @@ class Engine:
         self._memory = memory
         self._shares = isinstance(store, Store) and memory is None
         self._path = store.path if isinstance(store, Store) else os.fspath(store)
-        self._store = store if self._shares else self._open()
+        shared = store if isinstance(store, Store) and memory is None else None
+        self._store: Store = self._open() if shared is None else shared
         self._closed = False
         try:
             self._local: ProcessLocal[_core.Engine] = ProcessLocal(self._build)
@@ -209,10 +210,12 @@ class Engine:
         return self.core.explain()
 
     def stats(self) -> dict[str, Any]:
-        """Counters of this process since the engine was opened: ``batches`` that were answered,
-        neighbour ``lists`` that they drew from, ``rows`` that they took and how many of these were copied from what was prepared
-        (``rows_prepared``), and the seconds of threads that asked: ``sample_seconds``,
-        ``gather_seconds``, ``run_seconds``."""
+        """Counters of this process since the engine was opened.
+
+        ``batches`` that were answered, neighbour ``lists`` that they drew from, ``rows`` that they
+        took and how many of these were prepared (``rows_prepared``), and the seconds of threads
+        that asked: ``sample_seconds``, ``gather_seconds``, ``run_seconds``.
+        """
         return self.core.stats()
 
     @property

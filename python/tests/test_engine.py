@@ -200,7 +200,9 @@ def test_ids_that_are_not_there_are_named_once(homo, models):
             engine.run(np.arange(300, 320))
         with pytest.raises(ng.NodeOutOfRange):
             engine.run([-1])
-        with pytest.raises(ng.UnsupportedArgument, match="none of graphs|no model of graphs|graph"):
+        with pytest.raises(
+            ng.UnsupportedArgument, match="so it is not a model of graphs"
+        ):
             engine.graphs([0])
 
 
@@ -209,13 +211,17 @@ def test_a_model_of_another_store_is_refused_by_what_differs(hetero, models, tmp
         ng.Engine(hetero, models["sage"][1])
     other = homogeneous()
     other.nodes["node"].tensors["x"] = np.zeros((300, 7), np.float32)
-    with ng.open(other.write(tmp_path / "wide.ng"), memory="64MB") as wide:
-        with pytest.raises(ng.InvalidModel, match=r"\[7\] here, and the model takes \[6\]"):
-            ng.Engine(wide, models["sage"][1])
+    with (
+        ng.open(other.write(tmp_path / "wide.ng"), memory="64MB") as wide,
+        pytest.raises(ng.InvalidModel, match=r"\[7\] here, and the model takes \[6\]"),
+    ):
+        ng.Engine(wide, models["sage"][1])
     del other.nodes["node"].tensors["x"]
-    with ng.open(other.write(tmp_path / "without.ng"), memory="64MB") as without:
-        with pytest.raises(ng.InvalidModel, match='no "x"; it has y, split_0, n_id, edge_index'):
-            ng.Engine(without, models["sage"][1])
+    with (
+        ng.open(other.write(tmp_path / "without.ng"), memory="64MB") as without,
+        pytest.raises(ng.InvalidModel, match='no "x"; it has y, split_0, n_id, edge_index'),
+    ):
+        ng.Engine(without, models["sage"][1])
 
 
 @pytest.mark.parametrize(
@@ -255,21 +261,23 @@ def test_threads_ask_at_once(homo, models):
 @pytest.mark.parametrize("memory", [None, "64MB"])
 def test_a_newer_commit_is_seen_after_refresh(memory, models, tmp_path):
     path = homogeneous().write(tmp_path / "changing.ng")
-    with ng.open(path, memory="64MB") as store:
-        with ng.Engine(store, models["sage"][1], prepare="all", memory=memory) as engine:
-            engine.wait_until_ready(60)
-            before = engine.run(IDS, seed=1)
-            assert not engine.refresh()
-            with store.write() as batch:
-                batch.update_features("node", np.array([7]), "x", np.ones((1, 6), np.float32))
-            store.checkpoint()
-            assert engine.run(IDS, seed=1).tobytes() == before.tobytes()
-            assert engine.refresh()
-            after = engine.run(IDS, seed=1)
-            assert after.tobytes() != before.tobytes()
-            close(after, eager(models["sage"][0], store, IDS, 1))
-            assert engine.wait_until_ready(60)
-            assert engine.run(IDS, seed=1).tobytes() == after.tobytes()
+    with (
+        ng.open(path, memory="64MB") as store,
+        ng.Engine(store, models["sage"][1], prepare="all", memory=memory) as engine,
+    ):
+        engine.wait_until_ready(60)
+        before = engine.run(IDS, seed=1)
+        assert not engine.refresh()
+        with store.write() as batch:
+            batch.update_features("node", np.array([7]), "x", np.ones((1, 6), np.float32))
+        store.checkpoint()
+        assert engine.run(IDS, seed=1).tobytes() == before.tobytes()
+        assert engine.refresh()
+        after = engine.run(IDS, seed=1)
+        assert after.tobytes() != before.tobytes()
+        close(after, eager(models["sage"][0], store, IDS, 1))
+        assert engine.wait_until_ready(60)
+        assert engine.run(IDS, seed=1).tobytes() == after.tobytes()
 
 
 def test_a_budget_that_does_not_hold_all_says_what_would(models, tmp_path):

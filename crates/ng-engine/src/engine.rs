@@ -19,7 +19,7 @@ use crate::graphs::GraphsOf;
 use crate::helper::Helper;
 use crate::pinned::Pinned;
 use crate::prepare::{Prepare, Preparing};
-use crate::request::{Ask, Server};
+use crate::request::{Ask, Server, spare};
 use crate::{EngineError, ModelFile, schema};
 
 /// Threads that read rows for requests while hops are drawn.
@@ -81,8 +81,10 @@ impl Engine {
             node_type,
         };
         let wanted = Options { types: binding.types.clone(), ..Options::default() };
-        let plan = Plan::new(&model.graph, &options.devices, &wanted)?;
-        let pinned = Arc::new(Pinned::new(snapshot, &binding, &options.fanouts)?);
+        let plan = Arc::new(Plan::new(&model.graph, &options.devices, &wanted)?);
+        let kept = Arc::default();
+        let spare = spare(&kept, &plan);
+        let pinned = Arc::new(Pinned::new(snapshot, &binding, &options.fanouts, spare)?);
         preparing.check(&pinned)?;
         let this = Self {
             server: Server {
@@ -91,7 +93,7 @@ impl Engine {
                 plan,
                 context: Context::new(options.threads),
                 helper: Helper::new(READING_THREADS)?,
-                kept: Mutex::default(),
+                kept,
                 counters: Counters::default(),
             },
             options,
@@ -126,9 +128,13 @@ impl Engine {
         if old.snapshot.fingerprint() == snapshot.fingerprint() {
             return Ok(false);
         }
-        let new = Arc::new(Pinned::new(snapshot, &self.server.binding, &self.options.fanouts)?);
+        let spare = spare(&self.server.kept, &self.server.plan);
+        let binding = &self.server.binding;
+        let new = Arc::new(Pinned::new(snapshot, binding, &self.options.fanouts, spare)?);
         self.preparing.check(&new)?;
         *self.pinned.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
+        // It belongs to the version that was left, and to its budget.
+        self.server.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let before = Arc::downgrade(&old);
         drop(old);
         self.prepare(&new, &before)?;

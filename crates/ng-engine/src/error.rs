@@ -88,11 +88,11 @@ pub enum EngineError {
 
 explain! {
     EngineError {
-        Input | Schema | Metadata | Run => InvalidModel,
+        Input | Schema | Metadata => InvalidModel,
         Output | Question => UnsupportedArgument,
         Unknown => NodeOutOfRange,
         TooLarge { minimum_bytes } => BudgetTooSmall [RaiseMemory(*minimum_bytes)],
         NoThread => IoFailed,
     }
-    of Sample.0, Read.0, Heat.0
+    of Sample.0, Read.0, Heat.0, Run.0
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use ng_sample::{Engine as Reading, Fanouts, Method, SampleSpec, Sampler};
-use ng_store::{Owner, RowOrder, Snapshot};
+use ng_store::{Owner, RowOrder, Snapshot, Spare};
 use ng_types::{EdgeTypeId, MemoryUser, NodeTypeId};
 
 use crate::EngineError;
@@ -24,6 +24,8 @@ pub(crate) struct Pinned {
     pub progress: Progress,
     /// Which nodes make which graph, once somebody has asked.
     pub graphs: OnceLock<GraphsOf>,
+    /// What others may have of the memory of requests.
+    _spare: Arc<Spare>,
     /// Orders of rows, which all reads find as long as they are held.
     pub orders: Vec<Option<Arc<RowOrder>>>,
 }
@@ -34,7 +36,9 @@ impl Pinned {
         snapshot: Arc<Snapshot>,
         binding: &Binding,
         fanouts: &Fanouts,
+        spare: Arc<Spare>,
     ) -> Result<Self, EngineError> {
+        snapshot.tenants().add_spare(&spare);
         let spec = SampleSpec::uniform(fanouts.clone(), 0);
         // What the store comes to hold by itself is loaded in the midst of a request.
         let cold = Sampler::new(Arc::clone(&snapshot), spec, Vec::new())?
@@ -58,6 +62,7 @@ impl Pinned {
             tables: binding.inputs.iter().map(|_| OnceLock::new()).collect(),
             progress: Progress::default(),
             graphs: OnceLock::new(),
+            _spare: spare,
             orders,
         })
     }
@@ -89,8 +94,7 @@ impl Pinned {
 
     /// Bytes that [`Self::load_lists`] takes.
     pub fn list_bytes(&self, fanouts: &Fanouts) -> u64 {
-        let drawn = drawn_types(&self.snapshot, fanouts);
-        drawn.into_iter().map(|id| self.snapshot.resident_bytes(id)).sum()
+        self.snapshot.lacking_bytes(&drawn_types(&self.snapshot, fanouts), &[])
     }
 
     /// A sampler of whole graphs: nodes, and the edges between them.

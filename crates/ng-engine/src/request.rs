@@ -1,7 +1,7 @@
 //! One batch of a request: sampled, its rows gathered, the graph run.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
 use ng_infer::dfg::Elements;
@@ -9,8 +9,8 @@ use ng_infer::kernel::{Context, Data, TableRows, View};
 use ng_infer::plan::{Answer as Outputs, Plan};
 use ng_sample::{CompactSample, SampleScratch, Sampler};
 use ng_simd::{Rows, bytes_as_f32, f32_bytes_mut};
-use ng_store::Owner;
-use ng_types::{Dtype, NodeId, NodeTypeId};
+use ng_store::{Owner, Spare};
+use ng_types::{Dtype, NodeId, NodeTypeId, Reservation};
 
 use crate::bind::{Binding, Given, RowsOf};
 use crate::counts::{Counters, Stage};
@@ -39,20 +39,51 @@ pub(crate) struct Ask<'a> {
 pub(crate) struct Server {
     pub model: ModelFile,
     pub binding: Arc<Binding>,
-    pub plan: Plan,
+    pub plan: Arc<Plan>,
     pub context: Context,
     pub helper: Helper,
-    pub kept: Mutex<Vec<Kept>>,
+    pub kept: Arc<Mutex<Vec<Kept>>>,
     pub counters: Counters,
 }
 
 /// Memory of a request that the next one uses again.
 #[derive(Default)]
 pub(crate) struct Kept {
+    /// Whose budget it is of.
+    of: Weak<Pinned>,
     scratch: SampleScratch,
     ids: Vec<u64>,
     /// By input of the model.
     values: Vec<Value>,
+    /// What pays for values, and for those of the plan while it runs.
+    held: Option<Reservation>,
+}
+
+impl Kept {
+    /// Makes sure that so many bytes are paid for.
+    fn pay(&mut self, pinned: &Pinned, bytes: u64) -> Result<(), EngineError> {
+        let have = self.held.as_ref().map_or(0, Reservation::bytes);
+        if bytes > have {
+            let more = pinned.snapshot.reserve_batch(bytes - have)?;
+            match &mut self.held {
+                Some(held) => held.merge(more),
+                none => *none = Some(more),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Memory of requests that others of the store may have when they lack it.
+pub(crate) fn spare(kept: &Arc<Mutex<Vec<Kept>>>, plan: &Arc<Plan>) -> Arc<Spare> {
+    let (kept, plan) = (Arc::downgrade(kept), Arc::downgrade(plan));
+    Spare::new(move || {
+        let (Some(kept), Some(plan)) = (kept.upgrade(), plan.upgrade()) else { return 0 };
+        let all = std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner));
+        plan.release();
+        let held = all.iter().filter_map(|kept| kept.held.as_ref()).map(Reservation::bytes);
+        held.sum::<u64>() + all.iter().map(|kept| kept.scratch.num_bytes()).sum::<u64>()
+    })
 }
 
 /// An input of a run.
@@ -108,7 +139,9 @@ impl Server {
         ask: &Ask<'_>,
         take: impl FnOnce(&Outputs<'_>) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
-        let mut kept = self.lock().pop().unwrap_or_default();
+        let of = Arc::downgrade(pinned);
+        let kept = self.lock().pop().filter(|kept| kept.of.ptr_eq(&of));
+        let mut kept = kept.unwrap_or_else(|| Kept { of, ..Kept::default() });
         let answered = self.answer_with(pinned, ask, &mut kept, take);
         // After an error of memory it is the scratch that others lack.
         if answered.is_ok() {
@@ -145,7 +178,7 @@ impl Server {
         let lists: usize = sample.edges.iter().map(|edges| edges.counts.len()).sum();
         self.counters.lists.fetch_add(lists as u64, Ordering::Relaxed);
         let bytes = self.input_bytes(&sample);
-        let _held = pinned.snapshot.reserve_batch(bytes.saturating_mul(BYTES_PER_INPUT_BYTE))?;
+        kept.pay(pinned, bytes.saturating_mul(BYTES_PER_INPUT_BYTE))?;
         let Kept { ids, values, .. } = kept;
         values.resize_with(self.binding.inputs.len(), Value::default);
         for ((at, input), value) in self.binding.inputs.iter().enumerate().zip(values.iter_mut()) {

@@ -54,6 +54,9 @@ impl RowTable {
         rows.saturating_mul(width as u64).next_multiple_of(ng_io::BLOCK_BYTES as u64)
     }
 
+    /// Bytes beside each row of a table that has some of the rows.
+    pub const BYTES_PER_SLOT: usize = 8;
+
     /// Bytes for each node of a table that has some of the rows.
     pub const BYTES_PER_NODE: u64 = 4;
 

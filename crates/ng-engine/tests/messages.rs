@@ -31,6 +31,6 @@ fn engines() {
     });
     assert_for_every_face(&errors);
     let count = |kind| errors.iter().filter(|error| error.kind() == kind).count();
-    assert_eq!(count(ErrorKind::InvalidModel), 4);
+    assert_eq!(count(ErrorKind::InvalidModel), 3);
     assert_eq!(count(ErrorKind::StoreDamaged), 1);
 }

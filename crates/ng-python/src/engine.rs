@@ -28,7 +28,9 @@ pub struct Engine {
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (snapshot, model, fanouts, *, devices, output, prepare, threads, batch_nodes))]
+    #[pyo3(signature = (
+        snapshot, model, fanouts, *, devices, output, prepare, threads, batch_nodes
+    ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         py: Python<'_>,
