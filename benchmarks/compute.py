@@ -1,4 +1,4 @@
-"""Pure compute of a batch, 2-layer SAGE 256-256-47: a plan of the engine beside PyG and torch.compile.
+"""Pure compute of a batch, 2-layer SAGE 256-256-47: a plan beside PyG and torch.compile.
 
     python -m benchmarks.compute GRAPH.ng [--seeds 1 64 1024] [--threads 1 2]
 
@@ -29,6 +29,8 @@ BAR = 0.3
 
 
 class Sage(torch.nn.Module):
+    """The model that is compared."""
+
     def __init__(self):
         super().__init__()
         self.first, self.second = SAGEConv(WIDTH, WIDTH), SAGEConv(WIDTH, CLASSES)

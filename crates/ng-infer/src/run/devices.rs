@@ -139,8 +139,8 @@ impl Devices {
         self.kernels.get(op).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether `op` may be done in place of `others`: no device that is preferred for one of them is
-    /// passed over.
+    /// Whether `op` may be done in place of `others`: no device that is preferred for one of them
+    /// is passed over.
     pub(crate) fn may_replace(&self, others: &[&Op], op: &Op) -> bool {
         let priority = |op: &Op| {
             let binding = self.choose(op)?;
