@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from neargraph.loader.neighbor import NeighborLoader
     from neargraph.loader.sampler import NeighborSampler
     from neargraph.plugins import Devices
+    from neargraph.quantisation import quantise
     from neargraph.snapshot import Snapshot
     from neargraph.store import Store, open
     from neargraph.tuning import tune_process
@@ -51,6 +52,7 @@ _LAZY = {
     "open": "neargraph.store",
     "plugins": "neargraph.plugins",
     "pyg": "neargraph.pyg",
+    "quantise": "neargraph.quantisation",
     "sim": "neargraph.sim",
     "tune_process": "neargraph.tuning",
 }
@@ -69,6 +71,7 @@ __all__ = [
     "Store",
     "__version__",
     "open",
+    "quantise",
     "tune_process",
 ]
 __all__ += exceptions.__all__

@@ -73,13 +73,19 @@ class Dfg:
         return cls._of(_core.Dfg.from_onnx(files.pop(MODEL), files))
 
     @classmethod
-    def from_text(cls, text: str) -> "Dfg":
+    def from_text(cls, text: str, weights: Mapping[str, Any] | None = None) -> "Dfg":
         """Reads HolisticGNN's text form (Figure 10c of its paper).
 
+        Args:
+            text: The form has no place for weights: they are inputs there.
+            weights: By name, arrays that inputs of the text stand for, as of `create_weight`.
+
         Raises:
-            InvalidModel: Names the line or node.
+            InvalidModel: Names the line or node, or a weight that is not an input of the text.
+            UnsupportedArgument: A weight is of another dtype.
         """
-        return cls._of(_core.Dfg.from_text(text))
+        arrays = {name: _weight(name, array) for name, array in (weights or {}).items()}
+        return cls._of(_core.Dfg.from_text(text, arrays))
 
     def create_in(
         self, name: str, dtype: Any = None, shape: Sequence[int | str] | None = None
@@ -116,14 +122,7 @@ class Dfg:
             UnsupportedArgument: The array is of another dtype.
         """
         _check_name("a weight", name)
-        made = _narrowed(name, np.asarray(array))
-        places = np.flatnonzero(~np.isfinite(made))
-        if places.size:
-            found = made.reshape(-1)[places[0]]
-            raise InvalidModel(
-                f"weight {name!r} has {found} at index {places[0]}, and weights must be finite"
-            )
-        self.core.create_weight(name, made)
+        self.core.create_weight(name, _weight(name, array))
         return Value(name, self)
 
     def create_op(self, name: str, inputs: Value | Sequence[Value], **attributes: Any) -> Any:
@@ -366,7 +365,7 @@ class Dfg:
 
 
 class Plan:
-    """A graph that is ready to run, as `Dfg.plan` makes it. Runs share its weights and its memory."""
+    """A graph that is ready to run, as `Dfg.plan` makes it. Runs share weights and memory."""
 
     def __init__(self, core: _core.Plan, outputs: list[str]) -> None:
         self._core, self._outputs = core, outputs
@@ -402,7 +401,7 @@ def _typed(name: str, found: tuple[str, list[str]] | None) -> dict[str, Any]:
     return {"name": name, "dtype": dtype, "shape": shape}
 
 
-_BYTES = {"f32": 4, "i64": 8, "bool": 1}
+_BYTES = {"f32": 4, "i64": 8, "bool": 1, "f16": 2, "i8": 1}
 
 
 def _sized(weight: dict[str, Any]) -> dict[str, Any]:
@@ -438,8 +437,9 @@ def _dtype_name(dtype: Any) -> str:
     return {"float32": "f32", "int64": "i64"}.get(text, text)
 
 
-def _narrowed(name: str, array: NDArray[Any]) -> NDArray[Any]:
+def _weight(name: str, given: Any) -> NDArray[Any]:
     """The array in a dtype that graphs compute with; nothing is rounded."""
+    array = np.asarray(given)
     if array.dtype == np.float16:
         array = array.astype(np.float32)
     elif array.dtype.kind in "iu" and np.can_cast(array.dtype, np.int64):
@@ -449,8 +449,13 @@ def _narrowed(name: str, array: NDArray[Any]) -> NDArray[Any]:
             f"weight {name!r} is of {array.dtype}, which graphs do not compute with: convert it, "
             "as with astype(numpy.float32)"
         )
-    shape = array.shape
-    return np.ascontiguousarray(array).reshape(shape)
+    places = np.flatnonzero(~np.isfinite(array))
+    if places.size:
+        found = array.reshape(-1)[places[0]]
+        raise InvalidModel(
+            f"weight {name!r} has {found} at index {places[0]}, and weights must be finite"
+        )
+    return np.ascontiguousarray(array).reshape(array.shape)
 
 
 def _plain(op: str, name: str, value: Any) -> Any:

@@ -80,6 +80,8 @@ fn zeros(like: Data<'_>, len: usize) -> Elements {
         Data::F32(_) | Data::Rows(_) => Elements::F32(vec![0.0; len]),
         Data::I64(_) => Elements::I64(vec![0; len]),
         Data::Bool(_) => Elements::Bool(vec![false; len]),
+        Data::F16(_) => Elements::F16(vec![0; len]),
+        Data::I8(_) => Elements::I8(vec![0; len]),
     }
 }
 
@@ -91,6 +93,8 @@ fn copy_row(from: Data<'_>, row: usize, to: &mut Elements, at: usize, width: usi
         (Data::F32(from), Elements::F32(to)) => copy(from, row, to, at, width),
         (Data::I64(from), Elements::I64(to)) => copy(from, row, to, at, width),
         (Data::Bool(from), Elements::Bool(to)) => copy(from, row, to, at, width),
+        (Data::F16(from), Elements::F16(to)) => copy(from, row, to, at, width),
+        (Data::I8(from), Elements::I8(to)) => copy(from, row, to, at, width),
         _ => {}
     }
 }

@@ -7,7 +7,7 @@ use std::thread::Builder;
 use ng_infer::dfg::{Constant, Elements};
 use ng_infer::kernel::{Context, Data, View};
 use ng_infer::plan::{Answer as Outputs, Options, Plan};
-use ng_infer::run::Devices;
+use ng_infer::run::{Devices, RunError};
 use ng_sample::Fanouts;
 use ng_store::Snapshot;
 use ng_types::{NodeId, NodeTypeId};
@@ -69,6 +69,9 @@ impl Engine {
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
         schema::check(&model, snapshot.catalog())?;
+        // A request samples and gathers by itself what this operation stands for.
+        let graph = model.graph.without_batch_pre("edge_index", "x").map_err(RunError::from)?;
+        let model = ModelFile { graph: Arc::new(graph), ..model };
         let binding = Arc::new(Binding::new(&model.graph, &snapshot)?);
         let node_type = asked_type(&binding, options.output.as_deref(), &snapshot)?;
         let preparing = Preparing {
@@ -391,6 +394,8 @@ fn copied(of: View<'_>) -> Result<Constant, EngineError> {
         Data::F32(all) => Elements::F32(all.to_vec()),
         Data::I64(all) => Elements::I64(all.to_vec()),
         Data::Bool(all) => Elements::Bool(all.to_vec()),
+        Data::F16(all) => Elements::F16(all.to_vec()),
+        Data::I8(all) => Elements::I8(all.to_vec()),
         Data::Rows(_) => Elements::F32(Vec::new()),
     };
     let wrong = || EngineError::Output { problem: "the model gave part of an output".to_owned() };

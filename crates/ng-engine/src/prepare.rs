@@ -147,7 +147,7 @@ impl Preparing {
             let held = snapshot.reserve(whole_bytes(of, count)).map_err(ReadError::from)?;
             let order = order_of(pinned, of)?;
             let shape = (count, of.decoder.stored_bytes());
-            let table = RowTable::of_all(of.tensor, shape, order, held);
+            let table = RowTable::of_all(of.tensor, shape, order, held)?;
             let _ = pinned.tables[input].set(table);
         }
         Ok(())
@@ -169,7 +169,7 @@ impl Preparing {
             for (input, of, count) in tables {
                 let held = snapshot.reserve(whole_bytes(of, count)).map_err(ReadError::from)?;
                 let shape = (count, of.decoder.stored_bytes());
-                let table = RowTable::of_all(of.tensor, shape, order_of(pinned, of)?, held);
+                let table = RowTable::of_all(of.tensor, shape, order_of(pinned, of)?, held)?;
                 let _ = pinned.tables[input].set(table);
             }
             return Ok(());
@@ -198,7 +198,7 @@ impl Preparing {
             let held = snapshot.reserve(wanted).map_err(ReadError::from)?;
             let order = order_of(pinned, of)?;
             let of_some = (nodes, num_nodes);
-            let table = RowTable::of_some(of.tensor, width, of_some, order.as_deref(), held);
+            let table = RowTable::of_some(of.tensor, width, of_some, order.as_deref(), held)?;
             let _ = pinned.tables[input].set(table);
         }
         Ok(())

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use ng_infer::dfg::Elements;
-use ng_infer::kernel::{Context, View};
+use ng_infer::kernel::{Context, Data, TableRows, View};
 use ng_infer::plan::{Answer as Outputs, Plan};
 use ng_sample::{CompactSample, SampleScratch, Sampler};
-use ng_simd::f32_bytes_mut;
+use ng_simd::{Rows, bytes_as_f32, f32_bytes_mut};
 use ng_store::Owner;
 use ng_types::{Dtype, NodeId, NodeTypeId};
 
@@ -17,6 +17,7 @@ use crate::counts::{Counters, Stage};
 use crate::helper::Helper;
 use crate::pinned::Pinned;
 use crate::rows::Gathering;
+use crate::table::RowTable;
 use crate::{EngineError, ModelFile};
 
 /// Activations take about as much as inputs, and as much again while they are made.
@@ -58,12 +59,44 @@ pub(crate) struct Kept {
 struct Value {
     dims: Vec<usize>,
     elements: Elements,
+    /// Where its rows are in the table of the input, in place of elements.
+    slots: Option<Vec<u32>>,
 }
 
 impl Default for Value {
     fn default() -> Self {
-        Self { dims: Vec::new(), elements: Elements::F32(Vec::new()) }
+        Self { dims: Vec::new(), elements: Elements::F32(Vec::new()), slots: None }
     }
+}
+
+impl Value {
+    /// Finds the rows in the table; whether all are there.
+    fn take_slots(&mut self, table: Option<&RowTable>, of: &RowsOf, ids: &[u64]) -> bool {
+        self.dims.clear();
+        self.dims.push(ids.len());
+        self.dims.extend_from_slice(&of.shape);
+        let slots = self.slots.get_or_insert_default();
+        table.is_some_and(|table| table.slots_of(ids, slots))
+    }
+
+    fn view<'a>(&'a self, table: Option<&'a RowTable>) -> View<'a> {
+        let rows = || {
+            let (bytes, len) = table?.whole()?;
+            let table = Rows::F32(bytes_as_f32(bytes)?);
+            Some(Data::Rows(TableRows { table, len, rows: self.slots.as_ref()? }))
+        };
+        match rows() {
+            Some(data) => View { dims: &self.dims, data },
+            None => View::new(&self.dims, &self.elements),
+        }
+    }
+}
+
+/// Whether the model may read rows where they lie: all are in memory, as f32.
+fn lies_in_table(table: Option<&RowTable>, of: &RowsOf) -> bool {
+    let is_f32 = of.decoder.is_copy() && of.decoder.wanted() == Dtype::F32;
+    let bytes = table.filter(|_| is_f32).and_then(RowTable::whole);
+    bytes.is_some_and(|(bytes, _)| bytes_as_f32(bytes).is_some())
 }
 
 impl Server {
@@ -119,6 +152,12 @@ impl Server {
             match &input.given {
                 Given::Rows(of) => {
                     row_ids(of, &sample, ids);
+                    let table = pinned.tables[at].get();
+                    if lies_in_table(table, of) && value.take_slots(table, of, ids) {
+                        gathering.count(ids.len());
+                        continue;
+                    }
+                    value.slots = None;
                     self.rows(&mut gathering, (at, of), ids, value)?;
                 }
                 other => fill(other, &sample, ask, value),
@@ -127,9 +166,9 @@ impl Server {
         let start = self.counters.count(Stage::Gather, start);
         self.counters.rows.fetch_add(gathering.rows, Ordering::Relaxed);
         self.counters.rows_prepared.fetch_add(gathering.rows_prepared, Ordering::Relaxed);
-        let named = self.binding.inputs.iter().zip(values.iter());
+        let named = self.binding.inputs.iter().zip(values.iter()).zip(&pinned.tables);
         let inputs: Vec<(&str, View<'_>)> = named
-            .map(|(input, value)| (input.name.as_str(), View::new(&value.dims, &value.elements)))
+            .map(|((input, value), table)| (input.name.as_str(), value.view(table.get())))
             .collect();
         // Graphs and pairs want rows of more nodes than those of the first hop.
         let trims = ask.graphs.is_none() && ask.pairs.is_none();
@@ -218,7 +257,8 @@ fn widened(dtype: Dtype, bytes: &[u8]) -> Elements {
 /// Fills an input that comes of the sample or of the request.
 fn fill(given: &Given, sample: &CompactSample, ask: &Ask<'_>, value: &mut Value) {
     let of_edges = |id: &ng_types::EdgeTypeId| &sample.edges[usize::from(id.0)];
-    let Value { dims, elements } = value;
+    let Value { dims, elements, slots } = value;
+    *slots = None;
     dims.clear();
     if let Given::Weights(id) = given {
         let all = &of_edges(id).weights;

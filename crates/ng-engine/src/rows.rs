@@ -77,6 +77,12 @@ impl<'a> Gathering<'a> {
         }
     }
 
+    /// Counts rows that stay where they lie.
+    pub fn count(&mut self, rows: usize) {
+        self.rows += rows as u64;
+        self.rows_prepared += rows as u64;
+    }
+
     /// Fills `out` with the rows of all of `ids`, which are those of the batch in their order.
     pub fn finish(
         &mut self,

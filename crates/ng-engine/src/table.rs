@@ -4,9 +4,9 @@
 //! the copy. What must not live here: which rows are worth it. The invariant: a table has the rows
 //! of one snapshot, and a row can be taken as soon as its chunk is there.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use ng_io::Region;
+use ng_io::FillingRegion;
 use ng_simd::{prefetch, prefetch_at};
 use ng_store::{Merge, Owner, Planned, ReadError, RowOrder, RowPart, RowPlan, Snapshot, TensorRef};
 use ng_types::Reservation;
@@ -34,7 +34,7 @@ pub(crate) struct RowTable {
     rows: Rows,
     /// Slots of a chunk are `1 << shift`.
     shift: u32,
-    chunks: Box<[OnceLock<Region>]>,
+    memory: FillingRegion,
     count: u64,
     _held: Reservation,
 }
@@ -51,9 +51,7 @@ enum Rows {
 impl RowTable {
     /// Bytes that a table of `rows` rows takes, beside what it takes for each node.
     pub fn bytes_for(rows: u64, width: usize) -> u64 {
-        let (per_chunk, width) = (1_u64 << shift(width), width as u64);
-        let part = |rows: u64| (rows * width).next_multiple_of(ng_io::BLOCK_BYTES as u64);
-        (rows / per_chunk) * part(per_chunk) + part(rows % per_chunk)
+        rows.saturating_mul(width as u64).next_multiple_of(ng_io::BLOCK_BYTES as u64)
     }
 
     /// Bytes for each node of a table that has some of the rows.
@@ -65,7 +63,7 @@ impl RowTable {
         (num_rows, width): (u64, usize),
         order: Option<Arc<RowOrder>>,
         held: Reservation,
-    ) -> Self {
+    ) -> Result<Self, ReadError> {
         Self::new((tensor, width), None, Rows::All(num_rows, order), num_rows, held)
     }
 
@@ -77,7 +75,7 @@ impl RowTable {
         (nodes, num_nodes): (Vec<u64>, u64),
         order: Option<&RowOrder>,
         held: Reservation,
-    ) -> Self {
+    ) -> Result<Self, ReadError> {
         let row = |node: u64| order.map_or(node, |order| order.row(node));
         let mut pairs: Vec<(u64, u64)> = nodes.into_iter().map(|node| (row(node), node)).collect();
         pairs.sort_unstable();
@@ -96,16 +94,16 @@ impl RowTable {
         rows: Rows,
         count: u64,
         held: Reservation,
-    ) -> Self {
-        let shift = shift(width);
-        let chunks = count.div_ceil(1 << shift) as usize;
-        let chunks = (0..chunks).map(|_| OnceLock::new()).collect();
-        Self { tensor, width, slots, rows, shift, chunks, count, _held: held }
+    ) -> Result<Self, ReadError> {
+        let (shift, bytes) = (shift(width), count * width as u64);
+        let no_memory = |source| ReadError::NoMemory { bytes, source };
+        let memory = FillingRegion::new(bytes as usize, width << shift).map_err(no_memory)?;
+        Ok(Self { tensor, width, slots, rows, shift, memory, count, _held: held })
     }
 
     /// How many chunks there are.
     pub fn num_chunks(&self) -> usize {
-        self.chunks.len()
+        self.memory.parts()
     }
 
     /// Bytes of all rows.
@@ -122,9 +120,9 @@ impl RowTable {
     #[inline]
     pub fn row(&self, node: u64) -> Option<&[u8]> {
         let slot = self.slot(node)?;
-        let chunk = self.chunks.get(slot >> self.shift)?.get()?;
+        let chunk = self.memory.part(slot >> self.shift)?;
         let at = (slot & ((1 << self.shift) - 1)) * self.width;
-        chunk.as_slice().get(at..at + self.width)
+        chunk.get(at..at + self.width)
     }
 
     #[inline]
@@ -165,22 +163,31 @@ impl RowTable {
                 rows[first as usize..end].to_vec()
             }
         };
-        let bytes = rows.len() * self.width;
-        let no_memory = |source| ReadError::NoMemory { bytes: bytes as u64, source };
-        let mut region = Region::with_huge_pages(bytes).map_err(no_memory)?;
         let plan = snapshot.plan_rows(self.tensor, &rows, Merge::Gaps(GAP_BLOCKS))?;
-        let mut item = Some(Arc::new(OnePlan(plan)));
-        let memory = region.as_mut_slice();
-        let mut take = |_: &OnePlan, parts: &mut [RowPart<'_>]| {
-            for part in parts {
-                let at = part.row * self.width + part.skip;
-                memory[at..at + part.bytes.len()].copy_from_slice(part.bytes);
-            }
-        };
-        snapshot.read_plans(&mut || item.take(), &mut take, &mut |_| ())?;
+        let filled = self.memory.fill(chunk, |memory| {
+            let mut item = Some(Arc::new(OnePlan(plan)));
+            let mut take = |_: &OnePlan, parts: &mut [RowPart<'_>]| {
+                for part in parts {
+                    let at = part.row * self.width + part.skip;
+                    memory[at..at + part.bytes.len()].copy_from_slice(part.bytes);
+                }
+            };
+            snapshot.read_plans(&mut || item.take(), &mut take, &mut |_| ())
+        });
         // Nobody else loads it.
-        let _ = self.chunks.get(chunk).map(|place| place.set(region));
-        Ok(())
+        filled.unwrap_or(Ok(()))
+    }
+
+    /// All rows in the order of their slots, if they are here; their number.
+    pub fn whole(&self) -> Option<(&[u8], usize)> {
+        Some((self.memory.whole()?, self.count as usize))
+    }
+
+    /// Appends the slots of nodes; whether all of them are here.
+    pub fn slots_of(&self, nodes: &[u64], out: &mut Vec<u32>) -> bool {
+        out.clear();
+        out.extend(nodes.iter().filter_map(|node| u32::try_from(self.slot(*node)?).ok()));
+        out.len() == nodes.len()
     }
 }
 

@@ -3,6 +3,7 @@
 //! - [`dfg`]: the graph, its operations, its text form, its checks;
 //! - [`kernel`]: what computes an operation, and the reference device;
 //! - [`onnx`]: the reader of model files;
+//! - [`quantise`]: the same graph in fewer bits;
 //! - [`run`]: devices, the choice of kernels, and one run.
 //!
 //! What must not live here: sampling, reading rows, serving.
@@ -14,4 +15,5 @@ pub mod dfg;
 pub mod kernel;
 pub mod onnx;
 pub mod plan;
+pub mod quantise;
 pub mod run;

@@ -9,9 +9,12 @@ use std::io;
 
 use common::{f32s, i64s};
 use ng_infer::convert::{ConvertError, ModelFiles, SaveError, has_counterpart};
-use ng_infer::dfg::{Attribute, Attributes, Dfg, DfgError, Dim, Op, Reduction, TensorType, Unary};
+use ng_infer::dfg::{
+    Attribute, Attributes, Dfg, DfgError, Dim, FixedFormat, Op, Reduction, TensorType, Unary,
+};
 use ng_infer::kernel::Context;
 use ng_infer::onnx::{ExternalFiles, Model, Range};
+use ng_infer::quantise::{fixed_point, fixed_values, half, steps};
 use ng_infer::run::{Devices, run};
 use ng_types::Dtype;
 
@@ -181,6 +184,9 @@ fn each_operation_is_saved_or_refused_by_name() {
         "Cast" => vec![("to", Attribute::Text("f32".to_owned()))],
         "Concat" => vec![("axis", Attribute::Int(0))],
         "GEMM" => vec![("transB", Attribute::Int(1))],
+        "FromFixed" => vec![("fraction", Attribute::Int(3))],
+        "ToFixed" => vec![("bits", Attribute::Int(8)), ("fraction", Attribute::Int(3))],
+        "FixedRescale" => vec![("bits", Attribute::Int(8)), ("shift", Attribute::Int(3))],
         _ => Vec::new(),
     };
     let mut unsaved = Vec::new();
@@ -197,4 +203,56 @@ fn each_operation_is_saved_or_refused_by_name() {
     let (fused, others): (Vec<_>, Vec<_>) = unsaved.iter().partition(fused);
     assert_eq!(others, ["BatchPre", "EdgeLists", "Linear"]);
     assert!(fused.len() > 5);
+}
+
+/// Rows, a product with a bias, and a gather from a table.
+fn narrowed() -> Result<Dfg, DfgError> {
+    let mut dfg = Dfg::default();
+    let x = dfg.create_in("x", typed(Dtype::F32, &[Dim::symbol("nodes"), 8.into()]))?;
+    let ids = dfg.create_in("ids", typed(Dtype::I64, &[Dim::symbol("nodes")]))?;
+    let all = |n: usize, by: f32| (0..n).map(|i| (i as f32 - 9.0) * by).collect::<Vec<_>>();
+    let matrix = dfg.create_weight("w", f32s(&[8, 16], &all(128, 0.01)))?;
+    let bias = dfg.create_weight("b", f32s(&[16], &all(16, 0.1)))?;
+    let table = dfg.create_weight("table", f32s(&[5, 16], &all(80, 0.02)))?;
+    let gemm = Op::Gemm { alpha: 1.0, beta: 1.0, trans_a: false, trans_b: false };
+    let product = dfg.create_op(gemm, &[x, matrix, bias])?[0];
+    let taken = dfg.create_op(Op::Gather { axis: 0 }, &[table, ids])?[0];
+    let y = dfg.create_op(Op::Binary(ng_infer::dfg::Binary::Add), &[product, taken])?[0];
+    dfg.create_out("y", y)?;
+    Ok(dfg)
+}
+
+#[test]
+fn graphs_in_fewer_bits_stay_narrow_in_files_and_behind_them() {
+    let dfg = narrowed().expect("builds");
+    let formats = |bits| {
+        let named = |name: &str| (name.to_owned(), FixedFormat { bits, fraction: 5 });
+        let all = fixed_values(&dfg, &[]).expect("types fit").into_iter().map(named);
+        all.collect::<Vec<_>>()
+    };
+    let fixed = |bits| fixed_point(&dfg, &[], &formats(bits)).expect("fits").dfg;
+    let inputs = || {
+        let x: Vec<f32> = (0..16).map(|i| (i % 5) as f32 * 0.3 - 0.5).collect();
+        vec![("x", f32s(&[2, 8], &x)), ("ids", i64s(&[2], &[4, 0]))]
+    };
+    let float = saved(&dfg).weights.len();
+    for (graph, bytes, dtypes) in [
+        (steps(&dfg).expect("linear").dfg, 128 + 4 * (16 + 16 + 80), vec![Dtype::I8]),
+        (half(&dfg).expect("weights").dfg, 2 * (128 + 80) + 32, vec![Dtype::F16]),
+        (fixed(8), 128 + 8 * (16 + 80), vec![Dtype::I8]),
+        (fixed(16), 128 + 8 * (16 + 80), vec![Dtype::I64]),
+    ] {
+        let files = saved(&graph);
+        let read = opened(&files).expect("is read");
+        let found: Vec<_> = read.weights().map(|(_, w)| w.elements().dtype()).collect();
+        for dtype in dtypes {
+            assert!(found.contains(&dtype), "{dtype:?} is not in {found:?}");
+        }
+        let data = files.weights.len()
+            - 8
+            - u64::from_le_bytes(*files.weights.first_chunk().expect("8")) as usize;
+        assert!(data <= bytes, "{data} bytes of weights, more than {bytes}; {float} in f32");
+        let out = |graph: &Dfg| run(graph, &Devices::default(), &inputs(), &Context::default());
+        assert_eq!(out(&read), out(&graph));
+    }
 }

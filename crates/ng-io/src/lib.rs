@@ -40,6 +40,7 @@ pub use open::{
     BackendChoice, Finding, OpenOptions, Opened, ProbeReport, open_dir, open_named, probe,
 };
 pub use os::cache_file::{CacheFile, device_name};
+pub use os::filling::FillingRegion;
 pub use os::machine::{
     MemoryLimit, memory_limit, peak_rss_bytes, ram_bytes, trim_allocator, usable_memory_bytes,
 };

@@ -136,3 +136,9 @@ impl<'py> IntoPyObject<'py> for Ids {
         owned(py, self.0.into_iter().map(|id| id as i64).collect(), None)
     }
 }
+
+/// Why weights that are kept narrow do not come out of a graph.
+pub fn narrow() -> PyErr {
+    let message = "a narrow tensor has no array: cast it in the graph".to_owned();
+    crate::errors::named("UnsupportedModel", message)
+}

@@ -149,6 +149,7 @@ fn answered<'py>(
         Elements::F32(all) => arrays::owned(py, all, held)?.into_any(),
         Elements::I64(all) => arrays::owned(py, all, held)?.into_any(),
         Elements::Bool(all) => arrays::owned(py, all, held)?.into_any(),
+        Elements::F16(_) | Elements::I8(_) => return Err(arrays::narrow()),
     };
     Ok((dims, array))
 }

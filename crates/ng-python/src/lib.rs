@@ -55,6 +55,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<importer::Importer>()?;
     module.add_class::<importer::SparseProbe>()?;
     module.add_function(wrap_pyfunction!(errors::format_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(dfg::quantise::quantise_steps, module)?)?;
+    module.add_function(wrap_pyfunction!(dfg::quantise::quantise_half, module)?)?;
+    module.add_function(wrap_pyfunction!(dfg::quantise::fixed_point_graph, module)?)?;
+    module.add_function(wrap_pyfunction!(dfg::quantise::search_formats, module)?)?;
     module.add_function(wrap_pyfunction!(store::open_store, module)?)?;
     module.add_function(wrap_pyfunction!(store::verify, module)?)?;
     module.add_function(wrap_pyfunction!(store::compact, module)?)?;

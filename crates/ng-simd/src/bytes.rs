@@ -10,6 +10,14 @@ pub fn f32_bytes_mut(numbers: &mut [f32]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
 }
 
+/// The numbers that bytes in memory are; `None` where they do not begin at a multiple of four.
+#[inline]
+pub fn bytes_as_f32(bytes: &[u8]) -> Option<&[f32]> {
+    // SAFETY: every four bytes are a number.
+    let (before, numbers, after) = unsafe { bytes.align_to() };
+    (before.is_empty() && after.is_empty()).then_some(numbers)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -22,6 +30,8 @@ mod tests {
         bytes[..4].copy_from_slice(&3.25_f32.to_le_bytes());
         assert_eq!(bytes[8..], (-2.5_f32).to_le_bytes());
         assert_eq!(numbers, [3.25, 1.0, -2.5]);
+        assert_eq!(bytes_as_f32(f32_bytes_mut(&mut numbers)), Some(&[3.25, 1.0, -2.5][..]));
+        assert_eq!(bytes_as_f32(&f32_bytes_mut(&mut numbers)[1..]), None);
         assert!(f32_bytes_mut(&mut []).is_empty());
     }
 }

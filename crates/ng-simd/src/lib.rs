@@ -41,7 +41,7 @@ mod select;
 mod x86;
 
 pub use aggregate::{Aggregation, Reduction, Rows};
-pub use bytes::f32_bytes_mut;
+pub use bytes::{bytes_as_f32, f32_bytes_mut};
 pub use copy::{copy_streaming, finish_streaming, prefetch, prefetch_at};
 pub use decode::{DecodeError, RowDecoder};
 pub use dispatch::Path;

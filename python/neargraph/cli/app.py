@@ -20,6 +20,7 @@ from .info import info
 from .model import model
 from .predict import predict
 from .profile import profile
+from .quantise import quantise
 from .reorganize import reorganize
 from .scrub import scrub
 from .simulate import simulate
@@ -48,6 +49,7 @@ app.command()(scrub)
 app.command()(train)
 app.command()(predict)
 app.command()(doctor)
+app.command()(quantise)
 app.command()(simulate)
 app.add_typer(profile, name="profile")
 

@@ -5,6 +5,7 @@ it. Bodies are in the text form of ONNX. The invariant: a body gives what the op
 gives, also for no edges, with each floating-point type.
 """
 
+import re
 from typing import Any
 
 import onnx.parser
@@ -185,8 +186,92 @@ _SPMM = {
     for suffix, weight in (("", ""), ("Weighted", ", weight"))
 }
 
+
+# Rows in 127 steps to either side of 0, each with a scale of its own, times columns of steps. Where
+# the largest value of a row is too small for a scale, all of its steps are 0.
+_QUANTISED_LINEAR = """
+    last = Constant <value_ints = [-1]> ()
+    zero = Constant <value_float = 0.0> ()
+    unit = Constant <value_float = 1.0> ()
+    most = Constant <value_float = 127.0> ()
+    least = Constant <value = float {1.17549435e-38}> ()
+    size = Abs (x)
+    largest = ReduceMax <keepdims = 1> (size, last)
+    scale_any = Div (largest, most)
+    tiny = Less (scale_any, least)
+    scale = Where (tiny, zero, scale_any)
+    divisor = Where (tiny, unit, scale_any)
+    inverse = Div (unit, divisor)
+    quotient = Mul (x, inverse)
+    rounded = Round (quotient)
+    step = Where (tiny, zero, rounded)
+    row = Cast <to = 3> (step)
+    sum = MatMulInteger (row, steps)
+    number = Cast <to = 1> (sum)
+    of_row = Mul (number, scale)
+    product = Mul (of_row, scales)
+    out = Add (product, bias)
+"""
+
+# `out`: `scaled`, of double, to the nearest whole number that `bits` bits hold.
+_ROUNDED = """
+    width = Constant <value_int: int = @bits> ()
+    width_d = Cast <to = 11> (width)
+    unit = Constant <value = double {1.0}> ()
+    two = Constant <value = double {2.0}> ()
+    upper = Sub (width_d, unit)
+    half = Pow (two, upper)
+    low = Neg (half)
+    high = Sub (half, unit)
+    near = Round (scaled)
+    raised = Max (near, low)
+    within = Min (raised, high)
+    out = Cast <to = 7> (within)
+"""
+
+
+def _shifted(places: str, sign: str) -> str:
+    """`scaled`: x times 2 to the power of an attribute, or of what is opposite to it."""
+    return f"""
+    base = Constant <value = double {{2.0}}> ()
+    places = Constant <value_int: int = @{places}> ()
+    places_d = Cast <to = 11> (places)
+    power = {sign} (places_d)
+    factor = Pow (base, power)
+    wide = Cast <to = 11> (x)
+    scaled = Mul (wide, factor)
+"""
+
+
+def _fixed_scatter(how: str) -> str:
+    """The scatter of the same name on doubles, which hold whole numbers of 53 bits."""
+    body = _SCATTERED[f"Scatter{how}"].replace("out = ", "found = ")
+    return f"""
+    src = Cast <to = 11> (x)
+{body}
+    near = Round (found)
+    out = Cast <to = 7> (near)
+"""
+
+
+_NARROW = {
+    "QuantisedLinear(x, steps, scales, bias) => (out)": _QUANTISED_LINEAR,
+    "ToFixed<bits, fraction>(x) => (out)": _shifted("fraction", "Identity") + _ROUNDED,
+    "FixedRescale<bits, shift>(x) => (out)": _shifted("shift", "Neg") + _ROUNDED,
+    "FromFixed<fraction>(x) => (out)": _shifted("fraction", "Neg")
+    + "    out = Cast <to = 1> (scaled)\n",
+    "FixedMatMul(x, weight) => (out)": """
+    rows = Cast <to = 7> (x)
+    matrix = Cast <to = 7> (weight)
+    out = MatMul (rows, matrix)
+""",
+} | {
+    f"FixedScatter{how}(x, index, size) => (out)": _fixed_scatter(how)
+    for how in ("Sum", "Mean", "Max", "Min")
+}
+
 _TEXTS = {f"{name}(src, index, size) => (out)": body for name, body in _SCATTERED.items()}
-_TEXTS |= _OTHERS | _SPMM
+_TEXTS |= _OTHERS | _SPMM | _NARROW
 
 
 def function(name: str) -> FunctionProto:
@@ -196,7 +281,7 @@ def function(name: str) -> FunctionProto:
         >>> function("Degree").domain
         'ai.neargraph'
     """
-    head = next((text for text in _TEXTS if text.startswith(f"{name}(")), None)
+    head = next((text for text in _TEXTS if re.split("[(<]", text)[0] == name), None)
     if head is None:
         raise KeyError(name)
     opsets = f'<opset_import: ["" : {OPSET}], domain: "{DOMAIN}">'
@@ -205,7 +290,7 @@ def function(name: str) -> FunctionProto:
 
 def names() -> list[str]:
     """The names of all functions."""
-    return [head.split("(")[0] for head in _TEXTS]
+    return [re.split("[(<]", head)[0] for head in _TEXTS]
 
 
 def all_bodies() -> bytes:

@@ -130,6 +130,7 @@ fn is_standard(op: &str) -> bool {
         "linear",
         "aggregate",
         "segmentmatmul",
+        "fixed",
     ];
     let own = own.iter().any(|name| op.to_lowercase().contains(name));
     !own && (op == "Gemm" || op != "GEMM" && Op::names().any(|name| name == op))

@@ -9,6 +9,7 @@ mod adapt;
 mod batch_pre;
 mod error;
 mod inline;
+mod narrow;
 mod to_onnx;
 mod weights;
 
@@ -30,7 +31,8 @@ impl Dfg {
     /// The graph of a model file; `read` gives the elements of its tensors, as
     /// [`onnx::ExternalFiles`] does.
     ///
-    /// Narrow weights are widened: the engine computes in f32, and whole numbers are I64.
+    /// Narrow weights are widened: the engine computes in f32, and whole numbers are I64. Those
+    /// stay narrow that the graph casts itself, and the steps of quantised products.
     ///
     /// # Errors
     ///
@@ -48,9 +50,14 @@ impl Dfg {
             }
             dfg.create_in(&input.name, input_type(input)?)?;
         }
+        let narrow = narrow::narrow(model);
         for tensor in &model.graph.initializers {
             let bytes = read(tensor)?;
-            dfg.create_weight(&tensor.name, widened(tensor, &bytes)?)?;
+            let constant = match narrow.contains(tensor.name.as_str()) {
+                true => weights::as_stored(tensor, &bytes)?,
+                false => widened(tensor, &bytes)?,
+            };
+            dfg.create_weight(&tensor.name, constant)?;
         }
         if let Some(note) = &note {
             note.create_op(&mut dfg)?;

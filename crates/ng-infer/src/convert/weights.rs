@@ -3,7 +3,7 @@
 use ng_types::Dtype;
 
 use super::error::ConvertError;
-use crate::dfg::{Constant, Elements};
+use crate::dfg::{Constant, Elements, from_f16};
 use crate::onnx::Tensor;
 
 /// The type that elements of `dtype` are computed with.
@@ -45,44 +45,29 @@ pub fn widened(tensor: &Tensor, bytes: &[u8]) -> Result<Constant, ConvertError> 
         Dtype::I64 => Elements::I64(each!(8, i64::from_le_bytes)),
         Dtype::Bool => Elements::Bool(each!(1, |raw: [u8; 1]| raw[0] != 0)),
     };
+    Ok(shaped(tensor, elements, bytes.len()))
+}
+
+/// The elements as they are, of f16 or i8.
+///
+/// # Errors
+///
+/// As of [`widened`], which does all other types.
+pub(super) fn as_stored(tensor: &Tensor, bytes: &[u8]) -> Result<Constant, ConvertError> {
+    let elements = match tensor.dtype {
+        Dtype::F16 => {
+            let halves = bytes.as_chunks::<2>().0.iter().map(|raw| u16::from_le_bytes(*raw));
+            Elements::F16(halves.collect())
+        }
+        Dtype::I8 => Elements::I8(bytes.iter().map(|raw| *raw as i8).collect()),
+        _ => return widened(tensor, bytes),
+    };
+    Ok(shaped(tensor, elements, bytes.len()))
+}
+
+fn shaped(tensor: &Tensor, elements: Elements, len: usize) -> Constant {
     let dims = tensor.dims.iter().map(|dim| *dim as usize).collect();
     // The reader of the file compared the bytes with the shape.
-    Ok(Constant::new(dims, elements).unwrap_or_else(|| {
-        panic!("tensor {:?} of {:?} has {} bytes", tensor.name, tensor.dims, bytes.len())
-    }))
-}
-
-/// Half precision as single: every value has its equal.
-fn from_f16(half: u16) -> f32 {
-    let sign = u32::from(half >> 15) << 31;
-    let (exponent, fraction) = (u32::from(half >> 10 & 0x1F), u32::from(half & 0x3FF));
-    match exponent {
-        0 => f32::from_bits(sign | 0x3F80_0000) * (fraction as f32 * 2_f32.powi(-24)),
-        0x1F => f32::from_bits(sign | 0x7F80_0000 | fraction << 13),
-        _ => f32::from_bits(sign | (exponent + 112) << 23 | fraction << 13),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::from_f16;
-
-    #[test]
-    fn halves_are_what_the_standard_says() {
-        let table = [
-            (0x0000, 0.0),
-            (0x0001, 5.960_464_5e-8),
-            (0x03FF, 6.097_555e-5),
-            (0x0400, 6.103_515_6e-5),
-            (0x3C00, 1.0),
-            (0xC500, -5.0),
-            (0x7BFF, 65_504.0),
-            (0xFC00, f32::NEG_INFINITY),
-        ];
-        for (half, wanted) in table {
-            assert_eq!(from_f16(half), wanted, "{half:#06x}");
-        }
-        assert!(from_f16(0x7E00).is_nan());
-        assert!(from_f16(0x8000).is_sign_negative());
-    }
+    Constant::new(dims, elements)
+        .unwrap_or_else(|| panic!("tensor {:?} of {:?} has {len} bytes", tensor.name, tensor.dims))
 }

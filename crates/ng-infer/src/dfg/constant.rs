@@ -13,6 +13,10 @@ pub enum Elements {
     I64(Vec<i64>),
     /// Flags.
     Bool(Vec<bool>),
+    /// Half precision, as bits: weights that are kept narrow until a cast widens them.
+    F16(Vec<u16>),
+    /// Steps of quantised weights.
+    I8(Vec<i8>),
 }
 
 impl Elements {
@@ -22,6 +26,8 @@ impl Elements {
             Self::F32(_) => Dtype::F32,
             Self::I64(_) => Dtype::I64,
             Self::Bool(_) => Dtype::Bool,
+            Self::F16(_) => Dtype::F16,
+            Self::I8(_) => Dtype::I8,
         }
     }
 
@@ -31,6 +37,8 @@ impl Elements {
             Self::F32(all) => all.len(),
             Self::I64(all) => all.len(),
             Self::Bool(all) => all.len(),
+            Self::F16(all) => all.len(),
+            Self::I8(all) => all.len(),
         }
     }
 
@@ -46,6 +54,8 @@ impl Elements {
             Dtype::F32 => zeros(0.0, len).map(Self::F32),
             Dtype::I64 => zeros(0, len).map(Self::I64),
             Dtype::Bool => zeros(false, len).map(Self::Bool),
+            Dtype::F16 => zeros(0, len).map(Self::F16),
+            Dtype::I8 => zeros(0, len).map(Self::I8),
             _ => None,
         }
     }
@@ -71,6 +81,8 @@ impl Elements {
             Self::F32(all) => grow(all, f32::NAN, len),
             Self::I64(all) => grow(all, i64::MIN, len),
             Self::Bool(all) => grow(all, true, len),
+            Self::F16(all) => grow(all, 0x7E00, len),
+            Self::I8(all) => grow(all, i8::MIN, len),
         }
     }
 
@@ -80,6 +92,8 @@ impl Elements {
             Self::F32(all) => all.capacity() * 4,
             Self::I64(all) => all.capacity() * 8,
             Self::Bool(all) => all.capacity(),
+            Self::F16(all) => all.capacity() * 2,
+            Self::I8(all) => all.capacity(),
         }
     }
 

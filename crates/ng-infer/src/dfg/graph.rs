@@ -160,6 +160,12 @@ impl Dfg {
         Ok(())
     }
 
+    /// The same graph with other outputs.
+    pub(crate) fn with_outputs(mut self, outputs: Vec<(String, Value)>) -> Self {
+        self.outputs = outputs;
+        self
+    }
+
     fn add(&mut self, name: &str, source: Source) -> Result<Value, DfgError> {
         let value = Value(self.values.len());
         match self.by_name.entry(name.to_owned()) {

@@ -4,10 +4,12 @@
 //! What must not live here: kernels, devices, and the elements of a batch.
 
 mod attributes;
+mod bind;
 mod constant;
 mod dim;
 mod error;
 mod graph;
+mod half;
 mod infer;
 mod names;
 mod op;
@@ -19,6 +21,7 @@ pub use constant::{Constant, Elements};
 pub use dim::Dim;
 pub use error::DfgError;
 pub use graph::{Dfg, Node, Source, TensorType, Value};
+pub(crate) use half::from_f16;
 pub(crate) use infer::{Exact, Known, exact, place, places};
-pub use op::{Binary, Op, Reduction, Unary};
+pub use op::{Binary, FixedFormat, Op, Reduction, Unary};
 pub use order::NamedNode;

@@ -10,10 +10,10 @@ use ng_types::Dtype;
 use super::attributes::{Attribute, Attributes};
 use super::constant::Elements;
 use super::error::DfgError;
-use super::op::{Binary, Op, Reduction, Unary};
+use super::op::{Binary, FixedFormat, Op, Reduction, Unary};
 
 /// Those that are alone of their kind.
-const ALONE: [&str; 35] = [
+const ALONE: [&str; 40] = [
     "AddSelfLoops",
     "BatchPre",
     "Cast",
@@ -25,6 +25,9 @@ const ALONE: [&str; 35] = [
     "EdgeSoftmax",
     "Elu",
     "Expand",
+    "FixedMatMul",
+    "FixedRescale",
+    "FromFixed",
     "GEMM",
     "Gather",
     "GatherElements",
@@ -36,6 +39,7 @@ const ALONE: [&str; 35] = [
     "Linear",
     "LogSoftmax",
     "MatMul",
+    "QuantisedLinear",
     "Range",
     "RemoveSelfLoops",
     "RemoveSelfLoopsAttr",
@@ -46,6 +50,7 @@ const ALONE: [&str; 35] = [
     "Slice",
     "Softmax",
     "Squeeze",
+    "ToFixed",
     "Transpose",
     "Unsqueeze",
     "Where",
@@ -61,9 +66,11 @@ impl Op {
             .into_iter()
             .flat_map(|family| Reduction::ALL.iter().map(move |(_, how)| format!("{family}{how}")));
         let named = |name| if name == "ReduceMul" { "ReduceProd".to_owned() } else { name };
+        let fixed = Reduction::ALL.iter().filter(|(how, _)| *how != Reduction::Mul);
+        let fixed = fixed.map(|(_, how)| format!("FixedScatter{how}"));
         let pairs = Binary::ALL.iter().filter(|(binary, _)| binary.is_arithmetic());
         let pairs = pairs.map(|(_, name)| format!("SDDMM_{name}"));
-        alone.chain(unary).chain(binary).chain(families.map(named)).chain(pairs)
+        alone.chain(unary).chain(binary).chain(families.map(named)).chain(pairs).chain(fixed)
     }
 
     /// Its name in files and messages.
@@ -75,6 +82,7 @@ impl Op {
             Self::Reduce { how, .. } => return format!("Reduce{}", how.name()),
             Self::Scatter(how) => return format!("Scatter{}", how.name()),
             Self::Spmm(how) => return format!("SpMM_{}", how.name()),
+            Self::FixedScatter(how) => return format!("FixedScatter{}", how.name()),
             Self::Aggregate(how) => return format!("Aggregate{}", how.name()),
             Self::Sddmm(binary) => return format!("SDDMM_{}", binary.name()),
             Self::EdgeLists => "EdgeLists",
@@ -85,6 +93,11 @@ impl Op {
             Self::Cast(_) => "Cast",
             Self::Identity => "Identity",
             Self::MatMul => "MatMul",
+            Self::QuantisedLinear => "QuantisedLinear",
+            Self::ToFixed(_) => "ToFixed",
+            Self::FromFixed { .. } => "FromFixed",
+            Self::FixedRescale { .. } => "FixedRescale",
+            Self::FixedMatMul => "FixedMatMul",
             Self::Gemm { .. } => "GEMM",
             Self::Softmax { .. } => "Softmax",
             Self::LogSoftmax { .. } => "LogSoftmax",
@@ -131,6 +144,13 @@ impl Op {
                 ("transA", int((*trans_a).into())),
                 ("transB", int((*trans_b).into())),
             ],
+            Self::ToFixed(FixedFormat { bits, fraction }) => {
+                vec![("bits", int((*bits).into())), ("fraction", int((*fraction).into()))]
+            }
+            Self::FromFixed { fraction } => vec![("fraction", int((*fraction).into()))],
+            Self::FixedRescale { bits, shift } => {
+                vec![("bits", int((*bits).into())), ("shift", int((*shift).into()))]
+            }
             Self::Linear { relu } => vec![("relu", int((*relu).into()))],
             Self::Reduce { keep_dims, .. } => vec![("keepdims", int((*keep_dims).into()))],
             Self::Softmax { axis }
@@ -169,6 +189,17 @@ impl Op {
             "cast" => Self::Cast(dtype(&mut given)?),
             "identity" => Self::Identity,
             "matmul" => Self::MatMul,
+            "quantisedlinear" => Self::QuantisedLinear,
+            "tofixed" => {
+                let (bits, fraction) = (bits(&mut given)?, places(&mut given, "fraction")?);
+                Self::ToFixed(FixedFormat { bits, fraction })
+            }
+            "fromfixed" => Self::FromFixed { fraction: places(&mut given, "fraction")? },
+            "fixedrescale" => {
+                let (bits, shift) = (bits(&mut given)?, places(&mut given, "shift")?);
+                Self::FixedRescale { bits, shift }
+            }
+            "fixedmatmul" => Self::FixedMatMul,
             "gemm" => Self::Gemm {
                 alpha: given.float("alpha")?.unwrap_or(1.0),
                 beta: given.float("beta")?.unwrap_or(1.0),
@@ -234,6 +265,9 @@ fn of_family(name: &str, given: &mut Attributes<'_>) -> Result<Option<Op>, DfgEr
     if let Some(how) = reduction("scatter") {
         return Ok(Some(Op::Scatter(how)));
     }
+    if let Some(how) = reduction("fixedscatter").filter(|how| *how != Reduction::Mul) {
+        return Ok(Some(Op::FixedScatter(how)));
+    }
     if let Some(how) = reduction("spmm") {
         return Ok(Some(Op::Spmm(how)));
     }
@@ -257,6 +291,20 @@ fn of_family(name: &str, given: &mut Attributes<'_>) -> Result<Option<Op>, DfgEr
 
 fn required(given: &mut Attributes<'_>, name: &str) -> Result<i64, DfgError> {
     given.int(name)?.ok_or_else(|| given.wrong(name, "is missing"))
+}
+
+/// Widths of fixed-point numbers.
+fn bits(given: &mut Attributes<'_>) -> Result<u32, DfgError> {
+    let bits = required(given, "bits")?;
+    let known = u32::try_from(bits).ok().filter(|bits| (2..=62).contains(bits));
+    known.ok_or_else(|| given.wrong("bits", format!("{bits} is not from 2 to 62")))
+}
+
+/// Places of the point of fixed-point numbers.
+fn places(given: &mut Attributes<'_>, name: &str) -> Result<i32, DfgError> {
+    let places = required(given, name)?;
+    let known = i32::try_from(places).ok().filter(|places| (-252..=252).contains(places));
+    known.ok_or_else(|| given.wrong(name, format!("{places} is not from -252 to 252")))
 }
 
 /// The types that are computed with.
@@ -301,6 +349,7 @@ fn filled(given: &mut Attributes<'_>) -> Result<Op, DfgError> {
         Elements::F32(all) => all.first().map(|first| f64::from(*first)),
         Elements::I64(all) => all.first().map(|first| *first as f64),
         Elements::Bool(all) => all.first().map(|first| f64::from(u8::from(*first))),
+        Elements::F16(_) | Elements::I8(_) => None,
     };
     let value = value.filter(|_| tensor.elements().len() == 1);
     let value = value.ok_or_else(|| given.wrong("value", "wanted one element"))?;

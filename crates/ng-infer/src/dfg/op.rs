@@ -31,6 +31,29 @@ pub enum Op {
     Identity,
     /// Product of matrices, or of stacks of them.
     MatMul,
+    /// Rows times a matrix in steps of 8 bits: rows, steps (`[in, out]`, I8), the value of a step
+    /// in each column, and what is added to each. Each row is rounded to 127 steps to either side
+    /// of 0, and the products of steps are summed exactly. A row that is not finite gives NaN.
+    QuantisedLinear,
+    /// Numbers in a fixed-point format, as I64: the nearest multiple, ties to the even one.
+    ToFixed(FixedFormat),
+    /// The numbers that fixed-point ones with so many fraction bits stand for.
+    FromFixed {
+        /// Bits behind the point.
+        fraction: i32,
+    },
+    /// Fixed-point numbers with fewer fraction bits, rounded as [`Op::ToFixed`] does.
+    FixedRescale {
+        /// Of the result, with the sign; what is beyond them becomes the largest or smallest.
+        bits: u32,
+        /// How many fraction bits fewer; more if negative.
+        shift: i32,
+    },
+    /// Rows times a matrix of whole numbers (I64 and I64 or I8): exact, or the largest or smallest
+    /// number.
+    FixedMatMul,
+    /// [`Op::Scatter`] of whole numbers, but for Mul. A mean is rounded to nearest, ties to even.
+    FixedScatter(Reduction),
     /// `alpha * A * B + beta * C`, where A and B may be transposed; C may be missing.
     Gemm {
         /// Factor of the product.
@@ -168,6 +191,15 @@ pub enum Op {
     BatchPre,
 }
 
+/// A fixed-point format: whole multiples of 2 to the power of `-fraction`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FixedFormat {
+    /// Width of a number, with its sign: 2 to 62. What is beyond becomes the largest or smallest.
+    pub bits: u32,
+    /// Bits behind the point: -252 to 252. All bits may be behind it, or it behind all bits.
+    pub fraction: i32,
+}
+
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -242,10 +274,14 @@ impl Op {
             | Self::Shape { .. }
             | Self::Transpose { .. }
             | Self::ConstantOfShape { .. }
+            | Self::ToFixed(_)
+            | Self::FromFixed { .. }
+            | Self::FixedRescale { .. }
             | Self::RemoveSelfLoops
             | Self::BatchPre => (1, 1),
             Self::Binary(_)
             | Self::MatMul
+            | Self::FixedMatMul
             | Self::Reshape { .. }
             | Self::GatherNd
             | Self::GatherElements { .. }
@@ -264,11 +300,13 @@ impl Op {
             Self::Where
             | Self::Range
             | Self::Scatter(_)
+            | Self::FixedScatter(_)
             | Self::EdgeLists
             | Self::EdgeSoftmax
             | Self::SelfLoopAttr
             | Self::GcnNorm
             | Self::SegmentMatmul => (3, 3),
+            Self::QuantisedLinear => (4, 4),
             Self::Slice => (3, 5),
             Self::Concat { .. } => (1, usize::MAX),
         }

@@ -23,6 +23,10 @@ pub enum Data<'a> {
     I64(&'a [i64]),
     /// Flags.
     Bool(&'a [bool]),
+    /// Half precision, as bits.
+    F16(&'a [u16]),
+    /// Steps of quantised weights.
+    I8(&'a [i8]),
     /// Single precision, in rows that lie elsewhere. Only kernels that say so by
     /// [`Kernel::takes_rows`](super::Kernel::takes_rows) see it.
     Rows(TableRows<'a>),
@@ -46,6 +50,10 @@ pub enum DataMut<'a> {
     I64(&'a mut [i64]),
     /// Flags.
     Bool(&'a mut [bool]),
+    /// Half precision, as bits.
+    F16(&'a mut [u16]),
+    /// Steps of quantised weights.
+    I8(&'a mut [i8]),
 }
 
 impl<'a> Data<'a> {
@@ -58,6 +66,8 @@ impl<'a> Data<'a> {
             Self::F32(all) => Self::F32(&all[start..end]),
             Self::I64(all) => Self::I64(&all[start..end]),
             Self::Bool(all) => Self::Bool(&all[start..end]),
+            Self::F16(all) => Self::F16(&all[start..end]),
+            Self::I8(all) => Self::I8(&all[start..end]),
             Self::Rows(mut table) => {
                 let (count, width) = (dims[0], dims[1..].iter().product());
                 let first = start.checked_div(width).unwrap_or(0);
@@ -73,6 +83,8 @@ impl<'a> Data<'a> {
             Self::F32(all) => all.len(),
             Self::I64(all) => all.len(),
             Self::Bool(all) => all.len(),
+            Self::F16(all) => all.len(),
+            Self::I8(all) => all.len(),
             Self::Rows(table) => table.rows.len(),
         }
     }
@@ -85,6 +97,8 @@ impl<'a> View<'a> {
             Elements::F32(all) => Data::F32(all),
             Elements::I64(all) => Data::I64(all),
             Elements::Bool(all) => Data::Bool(all),
+            Elements::F16(all) => Data::F16(all),
+            Elements::I8(all) => Data::I8(all),
         };
         Self { dims, data }
     }
@@ -95,6 +109,8 @@ impl<'a> View<'a> {
             Data::F32(_) | Data::Rows(_) => Dtype::F32,
             Data::I64(_) => Dtype::I64,
             Data::Bool(_) => Dtype::Bool,
+            Data::F16(_) => Dtype::F16,
+            Data::I8(_) => Dtype::I8,
         }
     }
 
@@ -133,6 +149,18 @@ impl<'a> View<'a> {
             _ => panic!("bool expected, {} found", self.dtype().name()),
         }
     }
+
+    /// The elements, which are I8.
+    ///
+    /// # Panics
+    ///
+    /// They are not: types are checked before a kernel runs.
+    pub fn i8(&self) -> &'a [i8] {
+        match self.data {
+            Data::I8(all) => all,
+            _ => panic!("i8 expected, {} found", self.dtype().name()),
+        }
+    }
 }
 
 impl<'a> ViewMut<'a> {
@@ -142,6 +170,8 @@ impl<'a> ViewMut<'a> {
             Elements::F32(all) => DataMut::F32(all),
             Elements::I64(all) => DataMut::I64(all),
             Elements::Bool(all) => DataMut::Bool(all),
+            Elements::F16(all) => DataMut::F16(all),
+            Elements::I8(all) => DataMut::I8(all),
         };
         Self { dims, data }
     }
@@ -153,6 +183,8 @@ impl<'a> ViewMut<'a> {
             Elements::F32(all) => DataMut::F32(&mut all[..len]),
             Elements::I64(all) => DataMut::I64(&mut all[..len]),
             Elements::Bool(all) => DataMut::Bool(&mut all[..len]),
+            Elements::F16(all) => DataMut::F16(&mut all[..len]),
+            Elements::I8(all) => DataMut::I8(&mut all[..len]),
         };
         Self { dims, data }
     }

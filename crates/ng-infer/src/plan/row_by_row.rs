@@ -35,16 +35,21 @@ pub(super) fn row_by_row(op: &Op, inputs: &[&Known], out: &Known) -> Option<RowB
         })
     };
     match op {
-        Op::Unary(_) | Op::Elu { .. } | Op::LeakyRelu { .. } | Op::Cast(_) | Op::Identity => {
-            of_first(true)
-        }
+        Op::Unary(_)
+        | Op::Elu { .. }
+        | Op::LeakyRelu { .. }
+        | Op::Cast(_)
+        | Op::ToFixed(_)
+        | Op::FromFixed { .. }
+        | Op::FixedRescale { .. }
+        | Op::Identity => of_first(true),
         Op::Softmax { axis } | Op::LogSoftmax { axis } => of_first(is_inner(*axis, rank)),
         Op::Binary(_) | Op::Where => broadcast(inputs, out),
         Op::MatMul => {
             let is_inner = rank > inputs[1].shape.len() || rank == 2;
             of_first(is_inner && first.shape.len() == rank)
         }
-        Op::Linear { .. } => of_first(rank > 1),
+        Op::Linear { .. } | Op::QuantisedLinear | Op::FixedMatMul => of_first(rank > 1),
         Op::Gemm { trans_a: false, .. } => {
             let has_matrix = inputs.get(2).is_some_and(|c| c.shape.len() == 2 && has_rows(c));
             let mut of = vec![has_rows(first), false];

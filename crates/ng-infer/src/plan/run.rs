@@ -312,6 +312,8 @@ fn elements(data: Data<'_>) -> Option<Elements> {
         Data::F32(all) => Some(Elements::F32(all.to_vec())),
         Data::I64(all) => Some(Elements::I64(all.to_vec())),
         Data::Bool(all) => Some(Elements::Bool(all.to_vec())),
+        Data::F16(all) => Some(Elements::F16(all.to_vec())),
+        Data::I8(all) => Some(Elements::I8(all.to_vec())),
         Data::Rows(_) => None,
     }
 }

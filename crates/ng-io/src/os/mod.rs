@@ -4,6 +4,7 @@
 //! What must not live here: data files, and anything that knows of a [`crate::Disk`].
 
 pub(crate) mod cache_file;
+pub(crate) mod filling;
 pub(crate) mod lockable;
 pub(crate) mod machine;
 pub(crate) mod process;

@@ -20,8 +20,10 @@ use owned::Owned;
 
 /// Elements as ONNX numbers their types.
 const FLOAT: i32 = 1;
+const INT8: i32 = 3;
 const INT64: i32 = 7;
 const BOOL: i32 = 9;
+const FLOAT16: i32 = 10;
 
 /// Only errors are logged.
 const LOG_ERRORS: i32 = 3;
@@ -228,6 +230,8 @@ impl Session {
             Elements::F32(all) => (all.as_ptr().cast::<u8>(), size_of_val(&all[..]), FLOAT),
             Elements::I64(all) => (all.as_ptr().cast(), size_of_val(&all[..]), INT64),
             Elements::Bool(all) => (all.as_ptr().cast(), size_of_val(&all[..]), BOOL),
+            Elements::F16(all) => (all.as_ptr().cast(), size_of_val(&all[..]), FLOAT16),
+            Elements::I8(all) => (all.as_ptr().cast(), size_of_val(&all[..]), INT8),
         };
         // SAFETY: the elements outlive the tensor, which lives in one run and is only read there.
         unsafe {

@@ -113,6 +113,10 @@ fn reference(case: &Case) -> Result<Wanted, String> {
     Ok(Some(made.filter_map(|((_, dims), all)| Constant::new(dims, all)).collect()))
 }
 
+fn unseen(dtype: Dtype) -> String {
+    format!("plug-ins see no tensors of {}", dtype.name())
+}
+
 fn zeros(dtype: Dtype, len: usize) -> Elements {
     match dtype {
         Dtype::I64 => Elements::I64(vec![0; len]),
@@ -126,6 +130,8 @@ fn bytes_of(elements: &Elements) -> Vec<u8> {
         Elements::F32(all) => all.iter().flat_map(|x| x.to_ne_bytes()).collect(),
         Elements::I64(all) => all.iter().flat_map(|x| x.to_ne_bytes()).collect(),
         Elements::Bool(all) => all.iter().map(|flag| u8::from(*flag)).collect(),
+        // No case has them.
+        Elements::F16(_) | Elements::I8(_) => Vec::new(),
     }
 }
 
@@ -147,7 +153,8 @@ impl Setup {
             let alignment = definition.alignment.max(dtype.size_bytes());
             let mut memory = Guarded::new(&name, bytes.len(), alignment, side)?;
             memory.fill_and_lock(&name, &bytes)?;
-            this.inputs.push(Tensor::new(memory.data(), dtype, input.dims()));
+            let tensor = Tensor::new(memory.data(), dtype, input.dims());
+            this.inputs.push(tensor.ok_or_else(|| unseen(dtype))?);
         }
         let view = |tensor| View::new(Constant::dims(tensor), tensor.elements());
         let inputs: Vec<View<'_>> = case.inputs.iter().map(view).collect();
@@ -157,7 +164,8 @@ impl Setup {
             let bytes = dims.iter().product::<usize>() * dtype.size_bytes();
             let alignment = definition.alignment.max(dtype.size_bytes());
             let memory = Guarded::new(&name, bytes, alignment, side)?;
-            this.outputs.push(Tensor::new(memory.data(), *dtype, dims));
+            let tensor = Tensor::new(memory.data(), *dtype, dims);
+            this.outputs.push(tensor.ok_or_else(|| unseen(*dtype))?);
             this.memory.push((name, memory));
         }
         Ok(this)
@@ -239,5 +247,6 @@ fn difference(found: &[u8], wanted: &Elements) -> Option<String> {
             let (at, (found, wanted)) = wrong.next()?;
             told(at, found, &u8::from(*wanted))
         }
+        Elements::F16(_) | Elements::I8(_) => Some("it has no such elements".to_owned()),
     }
 }

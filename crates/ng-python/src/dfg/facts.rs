@@ -101,6 +101,8 @@ fn few(elements: &Elements) -> Option<String> {
         Elements::F32(all) => listed(all),
         Elements::I64(all) => listed(all),
         Elements::Bool(all) => listed(all),
+        Elements::I8(all) => listed(all),
+        Elements::F16(_) => "f16".to_owned(),
     };
     (elements.len() <= ELEMENTS_MAX).then(text)
 }

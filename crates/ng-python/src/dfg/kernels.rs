@@ -65,6 +65,8 @@ fn array<'py>(py: Python<'py>, input: &View<'_>) -> PyResult<Bound<'py, PyAny>> 
         Data::F32(all) => Elements::F32(all.to_vec()),
         Data::I64(all) => Elements::I64(all.to_vec()),
         Data::Bool(all) => Elements::Bool(all.to_vec()),
+        Data::F16(all) => Elements::F16(all.to_vec()),
+        Data::I8(all) => Elements::I8(all.to_vec()),
         // Only kernels that say so see them.
         Data::Rows(_) => Elements::F32(Vec::new()),
     };

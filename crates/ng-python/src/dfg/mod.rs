@@ -3,6 +3,7 @@
 mod facts;
 mod kernels;
 mod plan;
+pub mod quantise;
 pub mod tensors;
 
 use std::collections::{BTreeMap, HashMap};
@@ -119,9 +120,12 @@ impl Dfg {
         })
     }
 
+    /// From the text form; inputs that `weights` names are tensors of the model.
     #[staticmethod]
-    fn from_text(text: &str) -> PyResult<Self> {
-        Ok(Self::of(Graph::from_text(text).map_err(raised)?, None))
+    fn from_text(text: &str, weights: HashMap<String, Bound<'_, PyAny>>) -> PyResult<Self> {
+        let graph = Graph::from_text(text).map_err(raised)?;
+        let weights = tensors_of(&weights)?.into_iter().collect();
+        Ok(Self::of(graph.with_weights(&weights).map_err(raised)?, None))
     }
 
     /// The bytes of an ONNX file, and of the weights beside it.

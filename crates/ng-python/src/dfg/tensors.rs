@@ -32,6 +32,7 @@ pub fn flat<'py>(py: Python<'py>, of: &Constant) -> PyResult<(Vec<usize>, Bound<
         Elements::F32(all) => arrays::owned(py, all.clone(), None)?.into_any(),
         Elements::I64(all) => arrays::owned(py, all.clone(), None)?.into_any(),
         Elements::Bool(all) => arrays::owned(py, all.clone(), None)?.into_any(),
+        Elements::F16(_) | Elements::I8(_) => return Err(arrays::narrow()),
     };
     Ok((of.dims().to_vec(), array))
 }

@@ -34,6 +34,12 @@ impl<'a, const M: usize> RowQuads<'a, M> {
         Self { whole: std::array::from_fn(|at| row(at).0), rest: std::array::from_fn(rest) }
     }
 
+    /// The whole fours of a row; all rows have as many.
+    #[inline(always)]
+    pub(super) fn whole(&self, row: usize) -> &'a [[u8; 4]] {
+        self.whole[row]
+    }
+
     /// Four steps of a row, filled up with 0 at its end.
     #[inline(always)]
     pub(super) fn quad(&self, row: usize, at: usize) -> [u8; 4] {
@@ -43,11 +49,11 @@ impl<'a, const M: usize> RowQuads<'a, M> {
 
 /// Sums of products of steps.
 pub(super) trait Tile {
-    /// Writes the sums of `M` rows and a block of weights.
+    /// Writes the sums of `M` rows and at least the first `R` x 16 columns of a block of weights.
     ///
     /// # Safety
     /// The processor has the instructions of the implementing type.
-    unsafe fn sums<const M: usize>(
+    unsafe fn sums<const M: usize, const R: usize>(
         rows: &RowQuads<'_, M>,
         block: &[Quads],
         sums: &mut [[i32; COLUMNS]; M],
@@ -59,7 +65,7 @@ pub(super) struct Plain;
 
 impl Tile for Plain {
     #[inline(always)]
-    unsafe fn sums<const M: usize>(
+    unsafe fn sums<const M: usize, const R: usize>(
         rows: &RowQuads<'_, M>,
         block: &[Quads],
         sums: &mut [[i32; COLUMNS]; M],
@@ -118,14 +124,28 @@ unsafe fn multiply_tile<T: Tile, const M: usize>(
     let (depth, width) = (weights.depth(), weights.width());
     let quads = RowQuads::<M>::new(&rows.steps[first * depth..], depth);
     let mut sums = [[0; COLUMNS]; M];
-    // SAFETY: the caller's promise.
-    unsafe { T::sums(&quads, weights.block(block), &mut sums) };
     let columns = block * COLUMNS..width.min((block + 1) * COLUMNS);
-    let of_columns = (&weights.sums()[columns.clone()], &weights.scales()[columns.clone()]);
-    let bias = bias.map(|bias| &bias[columns.clone()]);
+    let of_block = weights.block(block);
+    // SAFETY: the caller's promise.
+    unsafe {
+        match columns.len().div_ceil(16) {
+            1 => T::sums::<M, 1>(&quads, of_block, &mut sums),
+            2 => T::sums::<M, 2>(&quads, of_block, &mut sums),
+            3 => T::sums::<M, 3>(&quads, of_block, &mut sums),
+            _ => T::sums::<M, 4>(&quads, of_block, &mut sums),
+        }
+    }
+    let (column_sums, column_scales) = weights.of_columns(block);
+    let added = bias.map(|bias| {
+        let mut added = [0.0; COLUMNS];
+        added[..columns.len()].copy_from_slice(&bias[columns.clone()]);
+        added
+    });
     for (row, sums) in (first..).zip(&sums) {
+        let of_row = (rows.range.zero(), rows.scales[row]);
+        let values = scale(sums, (column_sums, column_scales), of_row, added.as_ref());
         let out = &mut out[row * width..][columns.clone()];
-        scale(sums, of_columns, (rows.range.zero(), rows.scales[row]), bias, out);
+        out.copy_from_slice(&values[..columns.len()]);
     }
 }
 
@@ -133,19 +153,20 @@ unsafe fn multiply_tile<T: Tile, const M: usize>(
 #[inline(always)]
 fn scale(
     sums: &[i32; COLUMNS],
-    (column_sums, column_scales): (&[i32], &[f32]),
+    (column_sums, column_scales): (&[i32; COLUMNS], &[f32; COLUMNS]),
     (zero, row_scale): (i32, f32),
-    bias: Option<&[f32]>,
-    out: &mut [f32],
-) {
-    let columns = sums.iter().zip(column_sums).zip(column_scales);
-    for (((sum, column_sum), column_scale), out) in columns.zip(&mut *out) {
-        *out = (sum - zero * column_sum) as f32 * row_scale * column_scale;
+    bias: Option<&[f32; COLUMNS]>,
+) -> [f32; COLUMNS] {
+    let mut values = [0.0; COLUMNS];
+    for (column, value) in values.iter_mut().enumerate() {
+        let exact = sums[column] - zero * column_sums[column];
+        *value = exact as f32 * row_scale * column_scales[column];
     }
-    for (out, bias) in out.iter_mut().zip(bias.unwrap_or_default()) {
-        *out += bias;
+    if let Some(bias) = bias {
+        values.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
     }
-    for out in out {
-        *out = if out.is_nan() { f32::NAN } else { *out };
+    for value in &mut values {
+        *value = if value.is_nan() { f32::NAN } else { *value };
     }
+    values
 }

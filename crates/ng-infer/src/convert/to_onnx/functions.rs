@@ -58,12 +58,14 @@ mod tests {
         let file = &include_bytes!("functions.onnx")[..];
         let file = ModelProto::decode(file).expect("is a model");
         assert_eq!(file.functions, *BODIES);
-        assert_eq!(BODIES.len(), 5 + 1 + 7 + 10);
+        assert_eq!(BODIES.len(), 5 + 1 + 7 + 10 + 9);
         for function in BODIES.iter() {
             let name = function.name.as_deref().expect("has a name");
             let op = op_of(name).expect("is an operation");
-            let attributes = crate::dfg::Attributes::new("", &op, Default::default());
-            let op = Op::from_name(attributes).expect("needs no attributes");
+            let eight = |name: &String| (name.clone(), crate::dfg::Attribute::Int(8));
+            let declared = function.attribute.iter().map(eight).collect();
+            let attributes = crate::dfg::Attributes::new("", &op, declared);
+            let op = Op::from_name(attributes).expect("needs no other attributes");
             let (least, most) = op.inputs();
             assert!((least..=most).contains(&function.input.len()), "{name}");
             assert_eq!(function.output.len(), op.outputs(), "{name}");

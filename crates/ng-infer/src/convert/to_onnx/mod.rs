@@ -122,11 +122,15 @@ impl Dfg {
         }
         let packed = weights::packed(self, weights_name)?;
         graph.initializer = packed.initializers;
-        let mut used = BTreeSet::new();
+        let (mut used, mut labels) = (BTreeSet::new(), BTreeSet::new());
         let first = usize::from(batch_pre.is_some());
         for node in self.nodes().iter().filter(|node| node.op != Op::BatchPre) {
             let label = format!("node {}", first + graph.node.len() + 1);
-            let proto = nodes::written(node, &names, &label)?;
+            let mut proto = nodes::written(node, &names, &label)?;
+            // Operations that one operator became have its name together.
+            if proto.name.as_ref().is_some_and(|name| !labels.insert(name.clone())) {
+                proto.name = None;
+            }
             if proto.domain.is_some() {
                 used.extend(proto.op_type.clone());
             }

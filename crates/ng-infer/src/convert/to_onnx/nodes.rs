@@ -26,6 +26,7 @@ pub(super) fn written(
     };
     if let Some(function) = name_of(&node.op, node.inputs.len()) {
         (proto.op_type, proto.domain) = (Some(function), Some(DOMAIN.to_owned()));
+        proto.attribute = node.op.attributes().iter().filter_map(attribute).collect();
         return Ok(proto);
     }
     let Some(standard) = standard(&node.op) else {

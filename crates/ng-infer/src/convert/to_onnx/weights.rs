@@ -6,7 +6,7 @@ use ng_types::Dtype;
 
 use super::SaveError;
 use super::values::number_of;
-use crate::dfg::{Constant, Dfg, Elements};
+use crate::dfg::{Constant, Dfg, Elements, Node, Op, Value};
 use crate::onnx::proto::{StringStringEntryProto, TensorProto};
 
 /// Smaller tensors stay in the ONNX file: the header of a weight would be larger than it.
@@ -37,8 +37,11 @@ pub(super) fn packed(dfg: &Dfg, file_name: &str) -> Result<Packed, SaveError> {
     for (value, tensor) in dfg.weights() {
         let name = dfg.name(value);
         check_finite(name, tensor)?;
-        let (dtype, dims) = (tensor.elements().dtype(), tensor.dims());
-        weights.push(Weight { name, dtype, dims, bytes: bytes(tensor.elements()), begin: None });
+        let (dtype, bytes) = match tensor.elements() {
+            Elements::I64(all) if is_factor(dfg, value) => narrowest(all),
+            elements => (elements.dtype(), bytes(elements)),
+        };
+        weights.push(Weight { name, dtype, dims: tensor.dims(), bytes, begin: None });
     }
     // Wide elements first, so that each tensor is aligned to its elements without gaps.
     let mut order: Vec<usize> =
@@ -75,6 +78,30 @@ fn bytes(elements: &Elements) -> Vec<u8> {
         Elements::F32(all) => all.iter().flat_map(|x| x.to_le_bytes()).collect(),
         Elements::I64(all) => all.iter().flat_map(|x| x.to_le_bytes()).collect(),
         Elements::Bool(all) => all.iter().map(|flag| u8::from(*flag)).collect(),
+        Elements::F16(all) => all.iter().flat_map(|x| x.to_le_bytes()).collect(),
+        Elements::I8(all) => all.iter().map(|x| *x as u8).collect(),
+    }
+}
+
+/// Whether only exact products take a weight: they take whole numbers of any width.
+fn is_factor(dfg: &Dfg, weight: Value) -> bool {
+    let mut takers = dfg.nodes().iter().filter(|node| node.inputs.contains(&weight)).peekable();
+    let is_output = dfg.outputs().iter().any(|(_, value)| *value == weight);
+    let is_one = |node: &Node| node.op == Op::FixedMatMul && node.inputs[0] != weight;
+    !is_output && takers.peek().is_some() && takers.all(is_one)
+}
+
+/// Whole numbers in the narrowest type that holds all.
+fn narrowest(all: &[i64]) -> (Dtype, Vec<u8>) {
+    let fits = |low: i64, high: i64| all.iter().all(|x| (low..=high).contains(x));
+    if fits(i8::MIN.into(), i8::MAX.into()) {
+        (Dtype::I8, all.iter().map(|x| *x as u8).collect())
+    } else if fits(i16::MIN.into(), i16::MAX.into()) {
+        (Dtype::I16, all.iter().flat_map(|x| (*x as i16).to_le_bytes()).collect())
+    } else if fits(i32::MIN.into(), i32::MAX.into()) {
+        (Dtype::I32, all.iter().flat_map(|x| (*x as i32).to_le_bytes()).collect())
+    } else {
+        (Dtype::I64, all.iter().flat_map(|x| x.to_le_bytes()).collect())
     }
 }
 
@@ -85,6 +112,10 @@ fn header<'a>(weights: impl Iterator<Item = &'a Weight<'a>>) -> Vec<u8> {
         let begin = weight.begin.unwrap_or(0);
         let end = begin + weight.bytes.len();
         let dtype = match weight.dtype {
+            Dtype::F16 => "F16",
+            Dtype::I8 => "I8",
+            Dtype::I16 => "I16",
+            Dtype::I32 => "I32",
             Dtype::I64 => "I64",
             Dtype::Bool => "BOOL",
             _ => "F32",

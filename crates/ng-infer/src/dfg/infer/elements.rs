@@ -62,10 +62,24 @@ pub(super) fn choose(condition: &Known, one: &Known, other: &Known) -> Result<Kn
     Ok(Known::new(one.dtype, broadcast(&condition.shape, &shape)?))
 }
 
-pub(super) fn cast(dtype: Dtype, of: &Known) -> Known {
+pub(super) fn cast(dtype: Dtype, of: &Known) -> Result<Known, String> {
+    if of.dtype == Dtype::I8 || of.dtype == Dtype::F16 && dtype != Dtype::F32 {
+        return Err(format!("{} is not cast to {}", of.dtype.name(), dtype.name()));
+    }
     let mut known = Known::new(dtype, of.shape.clone());
     if dtype == of.dtype {
         known.content.clone_from(&of.content);
     }
-    known
+    Ok(known)
+}
+
+pub(super) fn converted(of: &Known, from: Dtype, to: Dtype) -> Result<Known, String> {
+    of.wants(from)?;
+    Ok(Known::new(to, of.shape.clone()))
+}
+
+/// Whether an operation takes elements that are kept narrow. The others compute with them.
+pub(super) fn takes_narrow(op: &Op) -> bool {
+    use Op::{Cast, FixedMatMul, Gather, Identity, QuantisedLinear};
+    matches!(op, Cast(_) | FixedMatMul | Gather { .. } | Identity | QuantisedLinear)
 }

@@ -294,5 +294,8 @@ pub(super) fn range(inputs: &[&Known], unknown: &mut Unknown) -> Result<Known, S
 }
 
 pub(super) fn filled(dtype: Dtype, list: &Known, unknown: &mut Unknown) -> Result<Known, String> {
+    if !matches!(dtype, Dtype::F32 | Dtype::I64 | Dtype::Bool) {
+        return Err(format!("nothing is filled with {}", dtype.name()));
+    }
     Ok(Known::new(dtype, lengths(list, unknown)?))
 }

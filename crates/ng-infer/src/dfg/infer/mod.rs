@@ -182,6 +182,10 @@ impl Dfg {
 
 /// What an operation gives.
 fn infer(op: &Op, inputs: &[&Known], unknown: &mut Unknown) -> Result<Vec<Known>, String> {
+    let narrow = inputs.iter().find(|known| matches!(known.dtype, Dtype::F16 | Dtype::I8));
+    if let (Some(known), false) = (narrow, elements::takes_narrow(op)) {
+        return Err(format!("{} has to be cast first", known.dtype.name()));
+    }
     let all = of_op(op, inputs, unknown)?;
     let lengths = all.iter().flat_map(|known| &known.shape);
     match lengths.filter_map(Dim::number).find(|n| *n < 0) {
@@ -198,9 +202,15 @@ fn of_op(op: &Op, inputs: &[&Known], unknown: &mut Unknown) -> Result<Vec<Known>
         }
         Binary(binary) => elements::binary(*binary, inputs[0], inputs[1])?,
         Where => elements::choose(inputs[0], inputs[1], inputs[2])?,
-        Cast(dtype) => elements::cast(*dtype, inputs[0]),
+        Cast(dtype) => elements::cast(*dtype, inputs[0])?,
         Identity => inputs[0].clone(),
         MatMul => rows::mat_mul(inputs[0], inputs[1])?,
+        QuantisedLinear => rows::quantised_linear(inputs)?,
+        ToFixed(_) => elements::converted(inputs[0], Dtype::F32, Dtype::I64)?,
+        FromFixed { .. } => elements::converted(inputs[0], Dtype::I64, Dtype::F32)?,
+        FixedRescale { .. } => elements::converted(inputs[0], Dtype::I64, Dtype::I64)?,
+        FixedMatMul => rows::fixed_mat_mul(inputs[0], inputs[1])?,
+        FixedScatter(_) => rows::scatter(Dtype::I64, inputs, unknown)?,
         Gemm { trans_a, trans_b, .. } => rows::gemm(inputs, *trans_a, *trans_b)?,
         Reduce { keep_dims, .. } => rows::reduce(inputs, *keep_dims, unknown)?,
         Shape { start, end } => layout::shape(inputs[0], *start, *end)?,
@@ -218,7 +228,7 @@ fn of_op(op: &Op, inputs: &[&Known], unknown: &mut Unknown) -> Result<Vec<Known>
         Compress { axis } => layout::compress(inputs[0], inputs[1], *axis, unknown)?,
         Range => layout::range(inputs, unknown)?,
         ConstantOfShape { dtype, .. } => layout::filled(*dtype, inputs[0], unknown)?,
-        Scatter(_) => rows::scatter(inputs, unknown)?,
+        Scatter(_) => rows::scatter(Dtype::F32, inputs, unknown)?,
         EdgeLists => return rows::edge_lists(inputs, unknown),
         Aggregate(_) => rows::aggregate(inputs)?,
         Sddmm(binary) => rows::sddmm(*binary, inputs)?,

@@ -56,6 +56,35 @@ pub(super) fn linear(inputs: &[&Known]) -> Result<Known, String> {
     Ok(Known::new(Dtype::F32, [rest, std::slice::from_ref(width)].concat()))
 }
 
+/// The shape of rows times a matrix.
+fn product(rows: &Known, matrix: &Known) -> Result<Vec<Dim>, String> {
+    matrix.wants_rank(2)?;
+    let (inner, rest) = rows.shape.split_last().ok_or("wanted rows, found a number")?;
+    same(inner, &matrix.shape[0], "inner lengths that differ")?;
+    Ok([rest, &matrix.shape[1..]].concat())
+}
+
+pub(super) fn quantised_linear(inputs: &[&Known]) -> Result<Known, String> {
+    let (rows, steps) = (inputs[0], inputs[1]);
+    rows.wants(Dtype::F32)?;
+    steps.wants(Dtype::I8)?;
+    let shape = product(rows, steps)?;
+    for column in &inputs[2..] {
+        column.wants(Dtype::F32)?;
+        column.wants_rank(1)?;
+        same(&steps.shape[1], &column.shape[0], "columns and their numbers differ in length")?;
+    }
+    Ok(Known::new(Dtype::F32, shape))
+}
+
+pub(super) fn fixed_mat_mul(rows: &Known, matrix: &Known) -> Result<Known, String> {
+    rows.wants(Dtype::I64)?;
+    if matrix.dtype != Dtype::I8 {
+        matrix.wants(Dtype::I64)?;
+    }
+    Ok(Known::new(Dtype::I64, product(rows, matrix)?))
+}
+
 pub(super) fn reduce(
     inputs: &[&Known],
     keep_dims: bool,
@@ -113,9 +142,13 @@ fn indexed(of: &Known, index: &Known) -> Result<(), String> {
     same(first, &index.shape[0], "rows and index differ in length").map(drop)
 }
 
-pub(super) fn scatter(inputs: &[&Known], unknown: &mut Unknown) -> Result<Known, String> {
+pub(super) fn scatter(
+    dtype: Dtype,
+    inputs: &[&Known],
+    unknown: &mut Unknown,
+) -> Result<Known, String> {
     let of = inputs[0];
-    of.wants(Dtype::F32)?;
+    of.wants(dtype)?;
     indexed(of, inputs[1])?;
     let mut known = Known::new(of.dtype, of.shape.clone());
     known.shape[0] = count(inputs[2], unknown)?;

@@ -19,6 +19,9 @@ pub(super) fn prepare(
         let view = constants.get(at).copied().flatten()?;
         if let Data::F32(elements) = view.data { Some((view.dims, elements)) } else { None }
     };
+    if let (Op::QuantisedLinear, [_, Some(steps), Some(scales), ..]) = (op, constants) {
+        return Ok(Some(vec![Matrix::of_steps(steps.i8(), scales.f32())?]));
+    }
     let is_turned = matches!(op, Op::Gemm { trans_b: true, .. });
     match (op, constant(1), constant(2)) {
         (Op::MatMul | Op::Gemm { .. } | Op::Linear { .. }, Some(([rows, columns], all)), _) => {
@@ -61,6 +64,26 @@ pub(super) fn linear(
     let mut made = None;
     let matrix = matrix_of(packed, &inputs[1], false, &mut made)?;
     let layer = Layer { matrix, bias: inputs.get(2).map(View::f32), is_rectified };
+    layer.run(kernels, &inputs[0], out.f32(), context)
+}
+
+/// Rows times steps with scales, which [`Matrix::of_steps`] packs.
+pub(super) fn quantised_linear(
+    kernels: GraphKernels,
+    packed: &[Matrix],
+    inputs: &[View<'_>],
+    out: &mut ViewMut<'_>,
+    context: &Context,
+) -> Result<(), KernelError> {
+    let made;
+    let matrix = match packed.first() {
+        Some(matrix) => matrix,
+        None => {
+            made = Matrix::of_steps(inputs[1].i8(), inputs[2].f32())?;
+            &made
+        }
+    };
+    let layer = Layer { matrix, bias: Some(inputs[3].f32()), is_rectified: false };
     layer.run(kernels, &inputs[0], out.f32(), context)
 }
 

@@ -75,6 +75,11 @@ impl Matrix {
         Self::pack(elements, dims, is_turned)
     }
 
+    /// Packs steps that were made before, with the scale of each column.
+    pub fn of_steps(steps: &[i8], scales: &[f32]) -> Result<Self, KernelError> {
+        PackedWeights::pack(steps, scales).map(Self::Int8).map_err(misfit)
+    }
+
     pub fn depth(&self) -> usize {
         match self {
             Self::Single(packed) => packed.depth(),

@@ -1,7 +1,7 @@
 //! Each element by itself, and softmax.
 
 use super::places::{around, axis_of, broadcast_places};
-use crate::dfg::{Binary, Op, Unary};
+use crate::dfg::{Binary, Op, Unary, from_f16};
 use crate::kernel::error::KernelError;
 use crate::kernel::view::{Data, DataMut, View, ViewMut};
 
@@ -225,7 +225,8 @@ pub(super) fn cast(of: &View<'_>, out: &mut ViewMut<'_>) {
         (Data::I64(from), DataMut::Bool(to)) => each!(to, from, |x: i64| x != 0),
         (Data::Bool(from), DataMut::F32(to)) => each!(to, from, |x: bool| f32::from(u8::from(x))),
         (Data::Bool(from), DataMut::I64(to)) => each!(to, from, i64::from),
-        (Data::Rows(_), _) => panic!("rows that lie elsewhere are refused before"),
+        (Data::F16(from), DataMut::F32(to)) => each!(to, from, from_f16),
+        _ => panic!("types were checked before"),
     }
 }
 

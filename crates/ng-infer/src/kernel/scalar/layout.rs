@@ -12,6 +12,8 @@ macro_rules! with_elements {
             (Data::F32($from), DataMut::F32($to)) => $body,
             (Data::I64($from), DataMut::I64($to)) => $body,
             (Data::Bool($from), DataMut::Bool($to)) => $body,
+            (Data::F16($from), DataMut::F16($to)) => $body,
+            (Data::I8($from), DataMut::I8($to)) => $body,
             _ => panic!("types were checked before"),
         }
     };
@@ -204,5 +206,6 @@ pub(super) fn fill(value: f64, out: &mut ViewMut<'_>) {
         DataMut::F32(to) => to.fill(value as f32),
         DataMut::I64(to) => to.fill(value as i64),
         DataMut::Bool(to) => to.fill(value != 0.0),
+        _ => panic!("types were checked before"),
     }
 }

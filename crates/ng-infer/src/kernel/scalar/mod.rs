@@ -5,10 +5,12 @@
 
 mod edges;
 mod elements;
+mod fixed;
 mod layout;
 mod lists;
 mod places;
 mod products;
+mod quantised;
 
 use super::context::Context;
 use super::contract::Kernel;
@@ -77,6 +79,12 @@ impl Kernel for Scalar {
             Cast(_) => elements::cast(&inputs[0], out),
             Identity | Reshape { .. } | Squeeze | Unsqueeze => layout::copy(&inputs[0], out),
             MatMul => products::mat_mul(&inputs[0], &inputs[1], out),
+            QuantisedLinear => quantised::linear(inputs, out),
+            ToFixed(format) => fixed::to_fixed(*format, &inputs[0], out)?,
+            FromFixed { fraction } => fixed::from_fixed(*fraction, &inputs[0], out),
+            FixedRescale { bits, shift } => fixed::rescale(*bits, *shift, &inputs[0], out),
+            FixedMatMul => fixed::mat_mul(&inputs[0], &inputs[1], out),
+            FixedScatter(how) => fixed::scatter(*how, inputs, out)?,
             Gemm { .. } => products::gemm(op, inputs, out),
             Reduce { how, .. } => products::reduce(*how, inputs, out)?,
             Shape { start, .. } => layout::shape(&inputs[0], *start, out),

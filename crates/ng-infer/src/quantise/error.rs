@@ -1,0 +1,79 @@
+//! Why a graph cannot be quantised.
+
+use ng_types::explain;
+use thiserror::Error;
+
+use crate::dfg::DfgError;
+use crate::run::RunError;
+
+/// Why a graph cannot be quantised.
+#[derive(Clone, Debug, Error, PartialEq)]
+pub enum QuantiseError {
+    /// A weight has a value that the smaller type cannot hold.
+    #[error("weight {name:?}: {problem}")]
+    Weight {
+        /// Its name.
+        name: String,
+        /// Where it is, and what it is.
+        problem: String,
+    },
+    /// No weight can be made smaller.
+    #[error("no weight can be made smaller{}", why(.kept))]
+    Nothing {
+        /// Names of the weights, and why each stays as it is.
+        kept: Vec<(String, String)>,
+    },
+    /// A value is not finite on the data that ranges are found with.
+    #[error("value {name:?} is {value} on the calibration data; ranges need finite values")]
+    NotFinite {
+        /// Its name.
+        name: String,
+        /// What it is.
+        value: f32,
+    },
+    /// A width that fixed-point numbers cannot have.
+    #[error("{bits} bits: fixed-point numbers have 2 to 32")]
+    Bits {
+        /// The width.
+        bits: u32,
+    },
+    /// A value has no format, or a format belongs to no value.
+    #[error("formats: {problem}")]
+    Formats {
+        /// Which value.
+        problem: String,
+    },
+    /// Labels do not fit the output.
+    #[error("labels: {problem}")]
+    Labels {
+        /// What does not fit.
+        problem: String,
+    },
+    /// The caller ended the search.
+    #[error("the search was ended")]
+    Ended,
+    /// The graph does not fit together.
+    #[error(transparent)]
+    Dfg(#[from] DfgError),
+    /// A run on the calibration data failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+explain! {
+    QuantiseError {
+        Weight => InvalidModel [TrainAgain],
+        Nothing => UnsupportedModel,
+        NotFinite | Bits | Formats | Labels => WrongInput,
+        Ended => Stopped,
+    }
+    of Dfg.0, Run.0
+}
+
+fn why(kept: &[(String, String)]) -> String {
+    let one = |(name, why): &(String, String)| format!("{name:?} {why}");
+    match kept {
+        [] => ": the graph has none".to_owned(),
+        all => format!(": {}", all.iter().map(one).collect::<Vec<_>>().join("; ")),
+    }
+}
