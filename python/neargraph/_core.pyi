@@ -539,6 +539,7 @@ def search_formats(
     labels: tuple[list[int], list[int]] | None = None,
     progress: Progress | None = None,
 ) -> tuple[list[tuple[str, int, int]], float, float, int]: ...
+
 _Checks = tuple[list[str], list[str], float]
 _Change = tuple[str, list[str], list[tuple[str, int]], str | None]
 _Output = tuple[str, list[int], NDArray[Any]]

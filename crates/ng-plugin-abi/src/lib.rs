@@ -31,10 +31,6 @@ pub const NG_F32: u32 = 0;
 pub const NG_I64: u32 = 1;
 /// Elements that are flags, of one byte each.
 pub const NG_BOOL: u32 = 2;
-/// Elements in half precision, as bits.
-pub const NG_F16: u32 = 3;
-/// Elements that are whole numbers of 8 bits: steps of quantised weights.
-pub const NG_I8: u32 = 4;
 
 /// Elements are in the memory of the processor.
 pub const NG_CPU: u32 = 0;

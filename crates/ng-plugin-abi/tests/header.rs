@@ -50,8 +50,8 @@ macro_rules! layout {
 
 layout! {
     constants: [
-        NG_API_VERSION, NG_OK, NG_FAILED, NG_NOT_SERVED, NG_MISFIT, NG_F32, NG_I64, NG_BOOL, NG_F16,
-        NG_I8, NG_CPU, NG_TRAIT_THREAD_SAFE, NG_TRAIT_DETERMINISTIC,
+        NG_API_VERSION, NG_OK, NG_FAILED, NG_NOT_SERVED, NG_MISFIT, NG_F32, NG_I64, NG_BOOL, NG_CPU,
+        NG_TRAIT_THREAD_SAFE, NG_TRAIT_DETERMINISTIC,
     ],
     structs: [
         NgText { data, len },

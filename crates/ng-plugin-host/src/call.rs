@@ -6,8 +6,8 @@ use std::mem::size_of;
 use ng_infer::dfg::Op;
 use ng_infer::kernel::{Data, DataMut, View, ViewMut};
 use ng_plugin_abi::{
-    NG_BOOL, NG_CPU, NG_F16, NG_F32, NG_I8, NG_I64, NG_MISFIT, NG_NOT_SERVED, NG_OK, NgAttribute,
-    NgCall, NgOp, NgView, NgViewMut,
+    NG_BOOL, NG_CPU, NG_F32, NG_I64, NG_MISFIT, NG_NOT_SERVED, NG_OK, NgAttribute, NgCall, NgOp,
+    NgView, NgViewMut,
 };
 use ng_types::Dtype;
 
@@ -23,60 +23,57 @@ pub(crate) struct Tensor {
     strides: Vec<i64>,
 }
 
-/// The number of a dtype.
-pub(crate) fn dtype_number(dtype: Dtype) -> u32 {
+/// The number of a dtype; `None` if plug-ins do not see it.
+pub(crate) fn dtype_number(dtype: Dtype) -> Option<u32> {
     match dtype {
-        Dtype::I64 => NG_I64,
-        Dtype::Bool => NG_BOOL,
-        Dtype::F16 => NG_F16,
-        Dtype::I8 => NG_I8,
-        // Graphs have no other type.
-        _ => NG_F32,
+        Dtype::F32 => Some(NG_F32),
+        Dtype::I64 => Some(NG_I64),
+        Dtype::Bool => Some(NG_BOOL),
+        _ => None,
     }
 }
 
 impl Tensor {
-    /// In row-major order.
-    pub fn new(data: *mut c_void, dtype: Dtype, dims: &[usize]) -> Self {
+    /// In row-major order; `None` if plug-ins do not see the type.
+    pub fn new(data: *mut c_void, dtype: Dtype, dims: &[usize]) -> Option<Self> {
         let stride = |axis: usize| dims[axis + 1..].iter().product::<usize>() as i64;
-        Self {
+        Some(Self {
             data,
-            dtype: dtype_number(dtype),
+            dtype: dtype_number(dtype)?,
             dims: dims.iter().map(|dim| *dim as i64).collect(),
             strides: (0..dims.len()).map(stride).collect(),
-        }
+        })
     }
 
-    /// `None` if its rows lie elsewhere, which kernels of plug-ins never ask for.
+    /// `None` if plug-ins do not see such a tensor.
     pub fn of_view(view: &View<'_>) -> Option<Self> {
         let data: *const c_void = match view.data {
             Data::F32(all) => all.as_ptr().cast(),
             Data::I64(all) => all.as_ptr().cast(),
             Data::Bool(all) => all.as_ptr().cast(),
-            Data::F16(all) => all.as_ptr().cast(),
-            Data::I8(all) => all.as_ptr().cast(),
-            Data::Rows(_) => return None,
+            Data::F16(_) | Data::I8(_) | Data::Rows(_) => return None,
         };
-        Some(Self::new(data.cast_mut(), view.dtype(), view.dims))
+        Self::new(data.cast_mut(), view.dtype(), view.dims)
     }
 
-    pub fn of_view_mut(view: &mut ViewMut<'_>) -> Self {
+    /// `None` if plug-ins do not see such a tensor.
+    pub fn of_view_mut(view: &mut ViewMut<'_>) -> Option<Self> {
         let (data, dtype): (*mut c_void, _) = match &mut view.data {
             DataMut::F32(all) => (all.as_mut_ptr().cast(), Dtype::F32),
             DataMut::I64(all) => (all.as_mut_ptr().cast(), Dtype::I64),
             DataMut::Bool(all) => (all.as_mut_ptr().cast(), Dtype::Bool),
-            DataMut::F16(all) => (all.as_mut_ptr().cast(), Dtype::F16),
-            DataMut::I8(all) => (all.as_mut_ptr().cast(), Dtype::I8),
+            DataMut::F16(_) | DataMut::I8(_) => return None,
         };
         Self::new(data, dtype, view.dims)
     }
 
     pub fn bytes(&self) -> usize {
-        let each = match self.dtype {
-            NG_I64 => 8,
-            NG_F32 => 4,
-            NG_F16 => 2,
-            _ => 1,
+        let each = if self.dtype == NG_F32 {
+            4
+        } else if self.dtype == NG_I64 {
+            8
+        } else {
+            1
         };
         self.dims.iter().product::<i64>() as usize * each
     }

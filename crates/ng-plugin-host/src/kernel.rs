@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use ng_infer::dfg::Op;
 use ng_infer::kernel::{Context, DataMut, Kernel, KernelError, Scalar, View, ViewMut};
-use ng_plugin_abi::NG_TRAIT_THREAD_SAFE;
+use ng_plugin_abi::{NG_BOOL, NG_TRAIT_THREAD_SAFE};
 use ng_types::Dtype;
 
 use crate::call::{Answer, Scratch, Tensor, dtype_number};
@@ -53,7 +53,8 @@ pub(crate) fn check_scratch(wanted: u64, most: u64) -> Result<(), String> {
 impl Definition {
     /// Whether its inputs may have these types.
     pub fn takes(&self, dtypes: impl IntoIterator<Item = Dtype>) -> bool {
-        dtypes.into_iter().all(|dtype| self.dtypes >> dtype_number(dtype) & 1 == 1)
+        let takes = |number: u32| self.dtypes >> number & 1 == 1;
+        dtypes.into_iter().all(|dtype| dtype_number(dtype).is_some_and(takes))
     }
 
     pub fn is_thread_safe(&self) -> bool {
@@ -95,19 +96,15 @@ impl Kernel for PluginKernel {
         let turn = || self.turn.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let _turn = (!definition.is_thread_safe()).then(turn);
         let tensors: Option<Vec<Tensor>> = inputs.iter().map(Tensor::of_view).collect();
-        let mut tensors = tensors.ok_or_else(|| KernelError::NotServed(op.name()))?;
-        let mut made: Vec<Tensor> = outputs.iter_mut().map(Tensor::of_view_mut).collect();
-        let (answer, bytes) = if definition.takes(inputs.iter().map(View::dtype)) {
-            definition.ask(op, &tensors, &made, context.threads())
-        } else {
-            (Answer::NotServed, 0)
+        let made: Option<Vec<Tensor>> = outputs.iter_mut().map(Tensor::of_view_mut).collect();
+        let seen = tensors.zip(made).filter(|_| definition.takes(inputs.iter().map(View::dtype)));
+        let Some((mut tensors, mut made)) = seen else {
+            return self.leave(op, inputs, outputs, context);
         };
+        let (answer, bytes) = definition.ask(op, &tensors, &made, context.threads());
         match answer {
             Answer::Done => {}
-            Answer::NotServed => {
-                self.left_to_reference.fetch_add(1, Ordering::Relaxed);
-                return Scalar.run(op, inputs, outputs, context);
-            }
+            Answer::NotServed => return self.leave(op, inputs, outputs, context),
             Answer::Misfit(text) | Answer::Failed(text) => return Err(self.failed(&text)),
         }
         let most = scratch_bytes_max(&tensors, &made);
@@ -131,6 +128,18 @@ impl Kernel for PluginKernel {
 }
 
 impl PluginKernel {
+    /// Has the reference device do what this kernel does not serve.
+    fn leave(
+        &self,
+        op: &Op,
+        inputs: &[View<'_>],
+        outputs: &mut [ViewMut<'_>],
+        context: &Context,
+    ) -> Result<(), KernelError> {
+        self.left_to_reference.fetch_add(1, Ordering::Relaxed);
+        Scalar.run(op, inputs, outputs, context)
+    }
+
     fn failed(&self, problem: &str) -> KernelError {
         KernelError::Misfit(format!("device {:?}: {problem}", self.definition.device))
     }
@@ -157,7 +166,7 @@ fn stage(
     }
     let mut staged = Vec::new();
     for (place, output) in outputs.iter_mut().enumerate() {
-        if is_aligned(output.data) && output.dtype != dtype_number(Dtype::Bool) {
+        if is_aligned(output.data) && output.dtype != NG_BOOL {
             continue;
         }
         let bytes = output.bytes();
@@ -182,12 +191,12 @@ fn unstage((_, staged): &mut (Vec<Aligned>, Staged), outputs: &mut [ViewMut<'_>]
         match &mut outputs[*place].data {
             DataMut::F32(all) => all.copy_from_slice(filled(copy, all.len())),
             DataMut::I64(all) => all.copy_from_slice(filled(copy, all.len())),
-            DataMut::F16(all) => all.copy_from_slice(filled(copy, all.len())),
-            DataMut::I8(all) => all.copy_from_slice(filled(copy, all.len())),
             DataMut::Bool(all) => {
                 let bytes: &[u8] = filled(copy, all.len());
                 all.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte != 0);
             }
+            // Plug-ins see no such outputs.
+            DataMut::F16(_) | DataMut::I8(_) => {}
         }
     }
 }

@@ -15,6 +15,7 @@ use ng_plugin_abi::{
     NgPlugin, NgQuery, NgRegistry, NgRun, NgText,
 };
 
+use crate::cases::is_offered;
 use crate::library::Library;
 use crate::structs::{ErrorText, copied, text};
 
@@ -201,7 +202,7 @@ unsafe extern "C" fn register_op_definition(
 
 fn definition(kernel: &NgKernel, op: &str, device: String) -> Result<Definition, String> {
     let plain = |name: &str| name.replace('_', "").to_lowercase();
-    let known = Op::names().find(|name| name != "BatchPre" && plain(name) == plain(op));
+    let known = Op::names().find(|name| is_offered(name) && plain(name) == plain(op));
     let name = known.ok_or_else(|| format!("there is no operation {op:?} for a kernel"))?;
     let missing = |function: &str| format!("kernel of {name}: {function} is NULL");
     let query = kernel.query.ok_or_else(|| missing("query"))?;
@@ -213,7 +214,7 @@ fn definition(kernel: &NgKernel, op: &str, device: String) -> Result<Definition,
             "kernel of {name}: alignment {alignment} is not a power of 2 to {most}"
         ));
     }
-    if kernel.traits & !3 != 0 || kernel.dtypes & !31 != 0 || kernel.dtypes == 0 {
+    if kernel.traits & !3 != 0 || kernel.dtypes & !7 != 0 || kernel.dtypes == 0 {
         let (traits, dtypes) = (kernel.traits, kernel.dtypes);
         let bits = format!("traits {traits:#x} and dtypes {dtypes:#x}");
         return Err(format!("kernel of {name}: {bits} are not bits that version 1 knows"));

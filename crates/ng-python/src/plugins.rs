@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ng_infer::dfg::{Constant, Op};
-use ng_infer::kernel::{Context, Data, View};
-use ng_infer::plan::{Answer, Options};
+use ng_infer::kernel::{Context, View};
+use ng_infer::plan::Options;
 use ng_plugin_host::{AllowList, Bundle, Plugin, PluginError, Probe, Program, ProgramError};
 use ng_types::{ErrorKind, Explain, Remedy};
 use pyo3::prelude::*;
 use serde::Serialize;
 
-use crate::arrays;
 use crate::dfg::Dfg;
-use crate::errors::{detached, named, plain, raised};
+use crate::dfg::tensors::flat;
+use crate::errors::{detached, plain, raised};
 use crate::onnxruntime::named_tensor;
 
 /// The SHA-256 of a file that may be loaded if it is allowed.
@@ -279,8 +279,10 @@ impl Served {
             }
         });
         let (answer, costs) = found.map_err(raised)?;
-        let outputs = plan.outputs().enumerate();
-        let outputs = outputs.map(|(at, name)| output(py, &answer, at, name));
+        let outputs = plan.outputs().zip(answer.to_constants()).map(|(name, tensor)| {
+            let (dims, array) = flat(py, &tensor)?;
+            Ok((name.to_owned(), dims, array))
+        });
         let outputs = outputs.collect::<PyResult<_>>()?;
         let steps = plan.explain().steps.into_iter().zip(costs);
         let steps = steps
@@ -288,22 +290,4 @@ impl Served {
             .collect();
         Ok((outputs, steps))
     }
-}
-
-fn output<'py>(
-    py: Python<'py>,
-    answer: &Answer<'_>,
-    at: usize,
-    name: &str,
-) -> PyResult<Output<'py>> {
-    let view = answer.output(at);
-    let array = match view.data {
-        Data::F32(all) => arrays::owned(py, all.to_vec(), None)?.into_any(),
-        Data::I64(all) => arrays::owned(py, all.to_vec(), None)?.into_any(),
-        Data::Bool(all) => arrays::owned(py, all.to_vec(), None)?.into_any(),
-        Data::F16(_) | Data::I8(_) => return Err(arrays::narrow()),
-        // Outputs are copied to memory of the run before it ends.
-        Data::Rows(_) => return Err(named("NeargraphError", format!("output {name:?} is lent"))),
-    };
-    Ok((name.to_owned(), view.dims.to_vec(), array))
 }

@@ -34,10 +34,6 @@ extern "C" {
 #define NG_I64 1u
 /* One byte: 0 or 1. */
 #define NG_BOOL 2u
-/* Half precision, as bits. */
-#define NG_F16 3u
-/* Steps of quantised weights. */
-#define NG_I8 4u
 
 /* Where elements are. */
 #define NG_CPU 0u

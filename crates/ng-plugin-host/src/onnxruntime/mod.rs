@@ -20,10 +20,10 @@ use owned::Owned;
 
 /// Elements as ONNX numbers their types.
 const FLOAT: i32 = 1;
+const INT8: i32 = 3;
 const INT64: i32 = 7;
 const BOOL: i32 = 9;
 const FLOAT16: i32 = 10;
-const INT8: i32 = 3;
 
 /// Only errors are logged.
 const LOG_ERRORS: i32 = 3;
