@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use ng_infer::dfg::{Constant, Dfg as Graph, FixedFormat};
 use ng_infer::kernel::Context;
-use ng_infer::quantise::{
-    Calibration, Quantised, Search, Target, fixed_point, half, steps,
-};
+use ng_infer::quantise::{Calibration, Quantised, Search, Target, fixed_point, half, steps};
 use ng_infer::run::Devices;
 use pyo3::prelude::*;
 
