@@ -84,6 +84,16 @@ class Pyg:
             out = self.model(x, self.torch.from_numpy(edges))[: len(seeds)].numpy()
         return {"seconds": time.perf_counter() - start, "rows": len(nodes), "sum": float(out.sum())}
 
+    def copy_rows(self, ids: list[int], times: int) -> dict[str, Any]:
+        """Rows of nodes out of memory, by `torch.index_select`: seconds each time."""
+        x = self.torch.from_numpy(self.arrays["feat"])
+        nodes, seconds = self.torch.tensor(ids), []
+        for _ in range(times):
+            start = time.perf_counter()
+            self.torch.index_select(x, 0, nodes)
+            seconds.append(time.perf_counter() - start)
+        return {"seconds": seconds}
+
 
 class Ours:
     """The engine."""
@@ -93,13 +103,11 @@ class Ours:
         self.store: Any = None
         self.engine: Any = None
 
-    def open(self, prepare: str, memory: str) -> dict[str, Any]:
+    def open(self, prepare: Any, memory: str) -> dict[str, Any]:
         """Opens store and engine anew, and waits until what shall be in memory is there."""
         import neargraph as ng
 
-        if self.engine is not None:
-            self.engine.close()
-            self.store.close()
+        self.close()
         start = time.perf_counter()
         self.store = ng.open(self.settings["graph"] + ".ng", memory=memory)
         self.engine = ng.Engine(
@@ -124,6 +132,37 @@ class Ours:
         said = {key: after[key] - before[key] for key in ("reads", "read_bytes")}
         rows, lists = done["rows"] - did["rows"], done["lists"] - did["lists"]
         return {"seconds": seconds, **said, "rows": rows, "lists": lists, "sum": float(out.sum())}
+
+    def copy_rows(self, ids: list[int], times: int, memory: str) -> dict[str, Any]:
+        """Rows of nodes out of the hot set, as a model without hops takes them."""
+        import neargraph as ng
+
+        self.close()
+        self.store = ng.open(self.settings["graph"] + ".ng", memory=memory)
+        graph = ng.Dfg.from_text('1: "Abs"\n  in={"x"}\n  out={"1_0"}')
+        how: dict[str, Any] = {
+            "prepare": "hot",
+            "threads": self.settings["threads"],
+            "batch_nodes": len(ids),
+        }
+        self.engine = ng.Engine(self.store, graph, fanouts=[], **how)
+        self.engine.wait_until_ready()
+        seconds, nodes = [], np.array(ids)
+        before = self.engine.stats()
+        for _ in range(times):
+            did = self.engine.stats()["gather_seconds"]
+            self.engine.run(nodes)
+            seconds.append(self.engine.stats()["gather_seconds"] - did)
+        after = self.engine.stats()
+        prepared = after["rows_prepared"] - before["rows_prepared"]
+        share = prepared / (after["rows"] - before["rows"])
+        return {"seconds": seconds, "prepared_share": share}
+
+    def close(self) -> None:
+        """Closes what is open."""
+        if self.engine is not None:
+            self.engine.close()
+            self.store.close()
 
     def stats(self, **_: Any) -> dict[str, Any]:
         """What the engine counts."""

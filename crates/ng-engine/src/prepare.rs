@@ -191,13 +191,20 @@ impl Preparing {
             bytes = bytes.saturating_sub(pinned.num_nodes(id) * RowTable::BYTES_PER_NODE);
         }
         let least = threshold(&heat, &tables, bytes);
+        // Of rows that are equally hot, as many as there is room for.
+        let mut left = bytes.saturating_sub(hot_bytes(&heat, &tables, least));
         for (input, of, _) in tables {
             let Owner::Node(id) = of.tensor.owner else { continue };
             let (width, num_nodes) = (of.decoder.stored_bytes(), pinned.num_nodes(id));
             let heat = &heat[usize::from(id.0)];
-            let is_hot = |node: &u64| density(heat[*node as usize], width) > least;
-            let nodes: Vec<u64> = (0..heat.len() as u64).filter(is_hot).collect();
             let all_bytes = width + RowTable::BYTES_PER_SLOT;
+            let is_hot = |node: &u64| {
+                let density = density(heat[*node as usize], width);
+                let fits = density == least && left >= all_bytes as u64;
+                left -= if fits { all_bytes as u64 } else { 0 };
+                density > least || fits
+            };
+            let nodes: Vec<u64> = (0..heat.len() as u64).filter(is_hot).collect();
             let wanted = RowTable::bytes_for(nodes.len() as u64, all_bytes)
                 + num_nodes * RowTable::BYTES_PER_NODE;
             let held = snapshot.reserve(wanted).map_err(ReadError::from)?;
@@ -232,23 +239,29 @@ fn density(heat: f32, width: usize) -> f32 {
     heat / width.max(1) as f32
 }
 
+/// What rows take whose density is above `least`.
+fn hot_bytes(heat: &[Vec<f32>], tables: &[(usize, &RowsOf, u64)], least: f32) -> u64 {
+    let of_table = |(_, of, _): &(usize, &RowsOf, u64)| {
+        let Owner::Node(id) = of.tensor.owner else { return 0 };
+        let width = of.decoder.stored_bytes();
+        let all = heat[usize::from(id.0)].iter();
+        let hot = all.filter(|heat| density(**heat, width) > least).count() as u64;
+        RowTable::bytes_for(hot, width + RowTable::BYTES_PER_SLOT)
+    };
+    tables.iter().map(of_table).sum()
+}
+
 /// The density that rows have to pass for all of them to fit into `bytes`.
 fn threshold(heat: &[Vec<f32>], tables: &[(usize, &RowsOf, u64)], bytes: u64) -> f32 {
-    let takes = |least: f32| -> u64 {
-        let of_table = |(_, of, _): &(usize, &RowsOf, u64)| {
-            let Owner::Node(id) = of.tensor.owner else { return 0 };
-            let width = of.decoder.stored_bytes();
-            let all = heat[usize::from(id.0)].iter();
-            let hot = all.filter(|heat| density(**heat, width) > least).count() as u64;
-            RowTable::bytes_for(hot, width + RowTable::BYTES_PER_SLOT)
-        };
-        tables.iter().map(of_table).sum()
-    };
     // Densities are not negative, so their bits are in their order.
     let (mut low, mut high) = (0_u32, f32::MAX.to_bits());
     while low < high {
         let middle = low + (high - low) / 2;
-        if takes(f32::from_bits(middle)) <= bytes { high = middle } else { low = middle + 1 }
+        if hot_bytes(heat, tables, f32::from_bits(middle)) <= bytes {
+            high = middle
+        } else {
+            low = middle + 1
+        }
     }
     f32::from_bits(low)
 }

@@ -17,8 +17,12 @@ const NODES: u64 = 40_000;
 const FANOUTS: [i64; 2] = [25, 10];
 
 fn engine(store: &Store, prepare: Prepare, threads: usize) -> Engine {
+    engine_of(store, prepare, threads, &FANOUTS)
+}
+
+fn engine_of(store: &Store, prepare: Prepare, threads: usize, fanouts: &[i64]) -> Engine {
     let options = EngineOptions {
-        fanouts: Fanouts::uniform(&FANOUTS, 1).expect("fanouts"),
+        fanouts: Fanouts::uniform(fanouts, 1).expect("fanouts"),
         output: None,
         devices: Devices::default(),
         prepare,
@@ -116,6 +120,22 @@ fn hot_rows_fill_the_budget_and_requests_still_have_room() {
     let all: u64 = counts.take().values().flatten().sum();
     assert!(reads * 10 < all * 8, "{reads} reads, {all} without hot rows");
     assert!(store.budget().peak_bytes() <= 40 << 20);
+}
+
+#[test]
+fn rows_that_are_equally_hot_fill_the_budget_as_well() {
+    let dir = tempfile::tempdir().expect("directory");
+    build(dir.path(), NODES, 5);
+    let (store, counts) = open(dir.path(), 40 << 20);
+    let hot = engine_of(&store, Prepare::Hot, 1, &[]);
+    let seeds: Vec<u64> = (0..2_000).map(|at| at * 3).collect();
+    counts.take();
+    hot.run(&seeds, 0).expect("answer");
+    let stats = hot.stats();
+    assert_eq!((stats.rows, stats.rows_prepared, stats.lists), (2_000, 2_000, 0));
+    assert!(counts.take().is_empty());
+    hot.run(&[NODES - 1], 0).expect("answer");
+    assert_eq!((hot.stats().rows, hot.stats().rows_prepared), (2_001, 2_000));
 }
 
 #[test]
