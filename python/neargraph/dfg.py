@@ -73,13 +73,19 @@ class Dfg:
         return cls._of(_core.Dfg.from_onnx(files.pop(MODEL), files))
 
     @classmethod
-    def from_text(cls, text: str) -> "Dfg":
+    def from_text(cls, text: str, weights: Mapping[str, Any] | None = None) -> "Dfg":
         """Reads HolisticGNN's text form (Figure 10c of its paper).
 
+        Args:
+            text: The form has no place for weights: they are inputs there.
+            weights: By name, arrays that inputs of the text stand for, as of `create_weight`.
+
         Raises:
-            InvalidModel: Names the line or node.
+            InvalidModel: Names the line or node, or a weight that is not an input of the text.
+            UnsupportedArgument: A weight is of another dtype.
         """
-        return cls._of(_core.Dfg.from_text(text))
+        arrays = {name: _weight(name, array) for name, array in (weights or {}).items()}
+        return cls._of(_core.Dfg.from_text(text, arrays))
 
     def create_in(
         self, name: str, dtype: Any = None, shape: Sequence[int | str] | None = None
@@ -116,14 +122,7 @@ class Dfg:
             UnsupportedArgument: The array is of another dtype.
         """
         _check_name("a weight", name)
-        made = _narrowed(name, np.asarray(array))
-        places = np.flatnonzero(~np.isfinite(made))
-        if places.size:
-            found = made.reshape(-1)[places[0]]
-            raise InvalidModel(
-                f"weight {name!r} has {found} at index {places[0]}, and weights must be finite"
-            )
-        self.core.create_weight(name, made)
+        self.core.create_weight(name, _weight(name, array))
         return Value(name, self)
 
     def create_op(self, name: str, inputs: Value | Sequence[Value], **attributes: Any) -> Any:
@@ -222,7 +221,8 @@ class Dfg:
 
         ``inputs`` and ``outputs`` have names, dtypes and shapes; ``tensors`` are what a batch of a
         store has to have; ``weights`` are as in the file, ``nodes`` with the device whose kernel
-        would run; ``metadata`` is what the file says beside, ``problems`` is why it cannot run.
+        is preferred; ``steps`` are those of `explain`; ``metadata`` is what the file says beside,
+        ``problems`` is why it cannot run.
         """
         parts, file = self.core.parts(list(devices)), self.core.file_facts() or {}
         inputs = [_typed(name, self.inputs[name]) for name in parts["inputs"]]
@@ -244,6 +244,7 @@ class Dfg:
             "nodes": [
                 {key: node[key] for key in ("name", "op", "device")} for node in parts["nodes"]
             ],
+            "steps": [] if problems else self.explain(devices=devices),
             "opset": file.get("opset"),
             "domains": file.get("domains", []),
             "functions": file.get("functions", []),
@@ -304,12 +305,31 @@ class Dfg:
             UnsupportedModel: There is no kernel for an operation.
             UnsupportedArgument: An array of another dtype, or a device that there is not.
         """
-        arrays = _arrays(inputs)
-        of_batch = [(name, list(counts)) for name, counts in (hops or {}).items()]
+        plan = self.plan(kernels=kernels, devices=devices, fuse=fuse, threads=threads)
+        return plan.run(inputs, hops=hops)
+
+    def plan(
+        self,
+        *,
+        kernels: Mapping[str, Kernel] | None = None,
+        devices: Sequence[str] = DEVICES,
+        fuse: bool = True,
+        threads: int = 1,
+    ) -> "Plan":
+        """The graph as it is now, ready to run more than once.
+
+        Args:
+            kernels: As of `run`.
+            devices: As of `run`.
+            fuse: As of `run`.
+            threads: As of `run`.
+
+        Raises:
+            InvalidModel: The graph is wrong; names the node.
+            UnsupportedModel: There is no kernel for an operation.
+        """
         settings = _settings(devices, fuse, threads)
-        found = self.core.run(arrays, dict(kernels or {}), of_batch, **settings)
-        named = zip(self.outputs, found, strict=True)
-        return {name: flat.reshape(dims) for name, (dims, flat) in named}
+        return Plan(self.core.plan(dict(kernels or {}), **settings), self.outputs)
 
     def explain(
         self,
@@ -344,6 +364,22 @@ class Dfg:
         arrays = None if inputs is None else _arrays(inputs)
         steps: list[dict[str, Any]] = self.core.explain(arrays, **_settings(devices, fuse, threads))
         return steps
+
+
+class Plan:
+    """A graph that is ready to run, as `Dfg.plan` makes it. Runs share weights and memory."""
+
+    def __init__(self, core: _core.Plan, outputs: list[str]) -> None:
+        self._core, self._outputs = core, outputs
+
+    def run(
+        self, inputs: Mapping[str, Any], *, hops: Mapping[str, Sequence[int]] | None = None
+    ) -> dict[str, NDArray[Any]]:
+        """What the graph gives; see `Dfg.run`."""
+        of_batch = [(name, list(counts)) for name, counts in (hops or {}).items()]
+        found = self._core.run(_arrays(inputs), of_batch)
+        named = zip(self._outputs, found, strict=True)
+        return {name: flat.reshape(dims) for name, (dims, flat) in named}
 
 
 def _arrays(inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
@@ -403,8 +439,9 @@ def _dtype_name(dtype: Any) -> str:
     return {"float32": "f32", "int64": "i64"}.get(text, text)
 
 
-def _narrowed(name: str, array: NDArray[Any]) -> NDArray[Any]:
+def _weight(name: str, given: Any) -> NDArray[Any]:
     """The array in a dtype that graphs compute with; nothing is rounded."""
+    array = np.asarray(given)
     if array.dtype == np.float16:
         array = array.astype(np.float32)
     elif array.dtype.kind in "iu" and np.can_cast(array.dtype, np.int64):
@@ -414,8 +451,13 @@ def _narrowed(name: str, array: NDArray[Any]) -> NDArray[Any]:
             f"weight {name!r} is of {array.dtype}, which graphs do not compute with: convert it, "
             "as with astype(numpy.float32)"
         )
-    shape = array.shape
-    return np.ascontiguousarray(array).reshape(shape)
+    places = np.flatnonzero(~np.isfinite(array))
+    if places.size:
+        found = array.reshape(-1)[places[0]]
+        raise InvalidModel(
+            f"weight {name!r} has {found} at index {places[0]}, and weights must be finite"
+        )
+    return np.ascontiguousarray(array).reshape(array.shape)
 
 
 def _plain(op: str, name: str, value: Any) -> Any:

@@ -102,6 +102,24 @@ def test_the_program_of_the_paper_runs_on_a_store_with_a_kernel_of_python(make, 
         dfg.run(given)
 
 
+def test_an_engine_does_the_batch_pre_of_the_program(homo):
+    weight = np.random.default_rng(1).standard_normal((6, 7), dtype=np.float32)
+    dfg = ng.Dfg.from_text(FIGURE_10C, weights={"Weight": weight})
+    sampler = ng.NeighborSampler(homo, [-1], attrs=["x"])
+
+    def batch_pre(nodes):
+        batch = sampler.sample(nodes)
+        return batch.edge_index(), batch.features("x")
+
+    seeds = np.array([3, 5, 8])
+    (wanted,) = dfg.run({"Batch": seeds}, kernels={"BatchPre": batch_pre}).values()
+    with ng.Engine(homo, dfg, fanouts=[-1]) as engine:
+        found = engine.run(seeds)
+    assert found.shape == (3, 7)
+    assert np.abs(wanted[:3]).max() > 0
+    assert np.abs(found - wanted[:3]).max() <= 1e-5 * max(1, np.abs(wanted).max())
+
+
 def test_the_program_of_the_paper_is_saved_with_its_batch_pre(tmp_path):
     onnx = pytest.importorskip("onnx")
     dfg = typed_paper(4, 3)

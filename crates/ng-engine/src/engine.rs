@@ -7,7 +7,7 @@ use std::thread::Builder;
 use ng_infer::dfg::{Constant, Elements};
 use ng_infer::kernel::{Context, Data, View};
 use ng_infer::plan::{Answer as Outputs, Options, Plan};
-use ng_infer::run::Devices;
+use ng_infer::run::{Devices, RunError};
 use ng_sample::Fanouts;
 use ng_store::Snapshot;
 use ng_types::{NodeId, NodeTypeId};
@@ -69,6 +69,9 @@ impl Engine {
         options: EngineOptions,
     ) -> Result<Self, EngineError> {
         schema::check(&model, snapshot.catalog())?;
+        // A request samples and gathers by itself what this operation stands for.
+        let graph = model.graph.without_batch_pre("edge_index", "x").map_err(RunError::from)?;
+        let model = ModelFile { graph: Arc::new(graph), ..model };
         let binding = Arc::new(Binding::new(&model.graph, &snapshot)?);
         let node_type = asked_type(&binding, options.output.as_deref(), &snapshot)?;
         let preparing = Preparing {

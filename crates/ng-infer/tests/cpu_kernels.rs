@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use common::{f32s, i64s};
 use cpu_support::cases::cases;
-use cpu_support::{Answer, answer, assert_near, views};
+use cpu_support::{Answer, answer, answer_in_place, assert_near, views};
 use ng_infer::dfg::{Binary, Constant, Elements, Op, Reduction};
 use ng_infer::kernel::{Context, Cpu, Data, DataMut, Kernel, Scalar, TableRows, View, ViewMut};
 use ng_infer::run::Devices;
@@ -72,6 +72,28 @@ fn every_operation_gives_what_the_reference_gives() {
             assert_near(&found, &wanted, gap, &format!("{op:?} of {dims:?}"));
         }
     }
+}
+
+#[test]
+fn what_is_done_in_place_gives_the_same_bytes() {
+    println!("seed {SEED:#x}");
+    let mut random = Random::new(SEED + 3);
+    let (cpu, mut count) = (Cpu::default(), 0);
+    for name in Cpu::op_names() {
+        for (op, inputs) in cases(&name, &mut random) {
+            for context in contexts() {
+                let wanted = answer(&cpu, &op, &views(&inputs), &context);
+                for at in (0..inputs.len()).filter(|at| cpu.in_place(&op, *at)) {
+                    if wanted.dims() == Some(inputs[at].dims()) {
+                        let found = answer_in_place(&cpu, &op, at, &inputs, &context);
+                        assert!(found.is_same(&wanted), "{op:?} in input {at}");
+                        count += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(count > 500, "{count} in place");
 }
 
 #[test]

@@ -158,3 +158,26 @@ fn a_run_that_cannot_be_says_why() {
     let wide = [batch, ("Weight", f32s(&[3, 1], &[0.0; 3]))];
     check(&devices(), &wide, "node 3: GEMM: inner lengths that differ: 2 and 3");
 }
+
+#[test]
+fn an_engine_does_batch_pre_and_weights_may_belong_to_the_program() {
+    let dfg = Dfg::from_text(FIGURE_10).expect("the paper's form");
+    let [(_, batch), (name, weight)] = inputs();
+    let weights = [(name.to_owned(), weight)].into();
+    let dfg = dfg.with_weights(&weights).expect("it is an input");
+    assert_eq!(dfg.weights().count(), 1);
+    let given = [("Batch", batch)];
+    assert_eq!(run(&dfg, &devices(), &given, &Context::default()), Ok(vec![wanted()]));
+    let bare = dfg.without_batch_pre("edge_index", "x").expect("one such node");
+    let names: Vec<&str> = bare.inputs().map(|(value, _)| bare.name(value)).collect();
+    assert_eq!(names, ["edge_index", "x"]);
+    assert_eq!(bare.nodes().len(), 3);
+    let rows = f32s(&[3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let given = [("edge_index", i64s(&[2, 3], &[1, 2, 0, 0, 0, 1])), ("x", rows)];
+    let found = run(&bare, &Devices::default(), &given, &Context::default());
+    assert_eq!(found, Ok(vec![wanted()]));
+    assert_eq!(bare.without_batch_pre("edge_index", "x"), Ok(bare.clone()));
+    let unknown = [("Wieght".to_owned(), f32s(&[1], &[1.0]))].into();
+    let error = dfg.with_weights(&unknown).expect_err("is not there").to_string();
+    assert_eq!(error, "a weight: nothing gives \"Wieght\"");
+}

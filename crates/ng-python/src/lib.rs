@@ -44,6 +44,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<compiled::EpochWriter>()?;
     module.add_class::<compiled::EpochFile>()?;
     module.add_class::<dfg::Dfg>()?;
+    module.add_class::<dfg::PyPlan>()?;
     module.add_class::<engine::Engine>()?;
     module.add_class::<layerwise::Layerwise>()?;
     module.add_class::<layerwise::Inferred>()?;

@@ -43,7 +43,10 @@ def model(
     out.print(_table("Outputs", ("name", "dtype", "shape"), map(_typed, facts["outputs"])))
     weights = ((w["name"], w["dtype"], _shape(w["shape"]), size(w["bytes"])) for w in _large(facts))
     out.print(_table("Weights", ("name", "dtype", "shape", "bytes"), weights))
-    out.print(_table("Operations", ("operation", "count", "device"), _operations(facts)))
+    columns = ("operation", "count", "device")
+    out.print(_table("Operations of the graph", columns, _counted(facts["nodes"], "none")))
+    if facts["steps"]:
+        out.print(_table("Steps of a run", columns, _counted(facts["steps"], "nothing moves")))
     for problem in facts["problems"]:
         out.print(f"problem: {problem}", markup=False)
 
@@ -70,12 +73,13 @@ def _summary(facts: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _large(facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """The weights, without numbers that belong to the computation."""
-    return [weight for weight in facts["weights"] if weight["shape"]]
+    """The weights, without numbers and shapes that belong to the computation."""
+    return [w for w in facts["weights"] if w["shape"] and w["dtype"] not in ("i64", "bool")]
 
 
-def _operations(facts: dict[str, Any]) -> list[tuple[str, str, str]]:
-    counts = Counter((one["op"], one["device"] or "none") for one in facts["nodes"])
+def _counted(entries: list[dict[str, Any]], without: str) -> list[tuple[str, str, str]]:
+    """(operation, count, device); `without` is said of those that no device does."""
+    counts = Counter((one["op"], one["device"] or without) for one in entries)
     listed = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
     return [(op, f"{count:,}", device) for (op, device), count in listed]
 

@@ -4,6 +4,7 @@
 //! What must not live here: kernels, devices, and the elements of a batch.
 
 mod attributes;
+mod bind;
 mod constant;
 mod dim;
 mod error;

@@ -14,7 +14,7 @@ use super::inputs::PlanInput;
 use super::linear::linear_layers;
 use super::simplify::simplify;
 use super::unfold::unfold;
-use crate::dfg::{Dfg, Dim, Known, Op, TensorType, Value};
+use crate::dfg::{Binary, Dfg, Dim, Known, Op, TensorType, Value};
 use crate::run::devices::Devices;
 use crate::run::error::RunError;
 
@@ -185,14 +185,28 @@ impl Plan {
     /// Symbols of lengths that hops tell, and what they are.
     fn labels(&self) -> Vec<(Dim, String)> {
         let Some(known) = &self.known else { return Vec::new() };
+        let label = |value: Value| {
+            let name = self.draft.dfg.name(value);
+            self.hops.iter().find(|count| count.input == name).map(|count| count.input.clone())
+        };
         let mut labels = Vec::new();
         for node in self.draft.dfg.nodes().iter().filter(|node| node.op == Op::Slice) {
-            let end = self.draft.dfg.name(node.inputs[2]);
             let dim = known[node.outputs[0].0].shape.first().filter(|dim| dim.number().is_none());
-            if let (Some(count), Some(dim)) =
-                (self.hops.iter().find(|count| count.input == end), dim)
-            {
-                labels.push((dim.clone(), count.input.clone()));
+            let Some(dim) = dim.cloned() else { continue };
+            if let Some(nodes) = label(node.inputs[2]) {
+                labels.push((dim, nodes));
+                continue;
+            }
+            let Some(end) = self.draft.maker(node.inputs[2]) else { continue };
+            match (&end.op, label(end.inputs[0]), end.inputs.get(1).and_then(|at| label(*at))) {
+                // Offsets, of which there is one more than nodes.
+                (Op::Binary(Binary::Add), Some(nodes), _) => {
+                    labels.push((dim.clone() - Dim::from(1), nodes));
+                }
+                (Op::Gather { .. }, _, Some(nodes)) => {
+                    labels.push((dim, format!("edges to {nodes}")))
+                }
+                _ => {}
             }
         }
         labels

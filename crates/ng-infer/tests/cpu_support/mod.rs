@@ -20,6 +20,11 @@ impl Answer {
         self.0.as_ref().err().map(KernelError::to_string)
     }
 
+    /// The shape of the first result.
+    pub fn dims(&self) -> Option<&[usize]> {
+        self.0.as_ref().ok()?.first().map(Constant::dims)
+    }
+
     /// Whether all bits are the same.
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
@@ -74,6 +79,23 @@ pub fn answer(kernel: &dyn Kernel, op: &Op, inputs: &[View<'_>], context: &Conte
         Ok(made.filter_map(|((_, dims), all)| Constant::new(dims, all)).collect())
     });
     Answer(found)
+}
+
+/// The same in the elements of the input at a place, which has the shape of the result.
+pub fn answer_in_place(
+    kernel: &dyn Kernel,
+    op: &Op,
+    at: usize,
+    inputs: &[Constant],
+    context: &Context,
+) -> Answer {
+    let mut memory = inputs[at].elements().clone();
+    let mut others = views(inputs);
+    let dims = others.remove(at).dims;
+    let mut to = ViewMut::new(dims, &mut memory);
+    let found = kernel.run_in_place(op, at, &others, &mut to, context);
+    let made = found.map(|()| Constant::new(dims.to_vec(), memory).into_iter().collect());
+    Answer(made)
 }
 
 /// That two answers differ by at most `gap` times the largest value, or are the same error.

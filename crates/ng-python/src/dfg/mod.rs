@@ -2,6 +2,7 @@
 
 mod facts;
 mod kernels;
+mod plan;
 pub mod quantise;
 mod tensors;
 
@@ -25,7 +26,8 @@ use pyo3::types::PyBytes;
 use crate::engine::preferring;
 use crate::errors::{named, plain, raised};
 use facts::FileFacts;
-use tensors::{flat, tensor};
+pub use plan::PyPlan;
+use tensors::tensor;
 
 /// A type and the lengths of a shape, as texts.
 type Shown = (String, Vec<String>);
@@ -118,9 +120,12 @@ impl Dfg {
         })
     }
 
+    /// From the text form; inputs that `weights` names are tensors of the model.
     #[staticmethod]
-    fn from_text(text: &str) -> PyResult<Self> {
-        Ok(Self::of(Graph::from_text(text).map_err(raised)?, None))
+    fn from_text(text: &str, weights: HashMap<String, Bound<'_, PyAny>>) -> PyResult<Self> {
+        let graph = Graph::from_text(text).map_err(raised)?;
+        let weights = tensors_of(&weights)?.into_iter().collect();
+        Ok(Self::of(graph.with_weights(&weights).map_err(raised)?, None))
     }
 
     /// The bytes of an ONNX file, and of the weights beside it.
@@ -204,33 +209,23 @@ impl Dfg {
         plain(py, &self.file)
     }
 
-    /// What the graph gives: shapes, and elements as flat arrays. `kernels` are functions of
-    /// arrays, by operation.
-    #[pyo3(signature = (inputs, kernels, hops, *, devices, fuse, threads))]
-    #[allow(clippy::too_many_arguments)]
-    fn run<'py>(
+    /// The graph made ready to run. `kernels` are functions of arrays, by operation.
+    #[pyo3(signature = (kernels, *, devices, fuse, threads))]
+    fn plan(
         &self,
-        py: Python<'py>,
-        inputs: HashMap<String, Bound<'py, PyAny>>,
+        py: Python<'_>,
         kernels: HashMap<String, Py<PyAny>>,
-        hops: Vec<(String, Vec<usize>)>,
         devices: Vec<String>,
         fuse: bool,
         threads: usize,
-    ) -> PyResult<Vec<(Vec<usize>, Bound<'py, PyAny>)>> {
+    ) -> PyResult<PyPlan> {
         let mut options = Options { fuse, ..Options::default() };
         options.fuse &= kernels.is_empty();
         let mut devices = preferring(&devices);
         kernels::add(kernels, &mut devices).map_err(raised)?;
-        let (graph, tensors) = (self.graph(), tensors_of(&inputs)?);
-        let hops: Vec<(&str, &[usize])> =
-            hops.iter().map(|(name, counts)| (name.as_str(), counts.as_slice())).collect();
-        let found = py.detach(|| {
-            let plan = Plan::new(&graph, &devices, &options)?;
-            Ok(plan.run(&views(&tensors), &hops, &Context::new(threads))?.to_constants())
-        });
-        let found = found.map_err(|error: RunError| raised(error))?;
-        found.iter().map(|tensor| flat(py, tensor)).collect()
+        let graph = self.graph();
+        let plan = py.detach(|| Plan::new(&graph, &devices, &options)).map_err(raised)?;
+        Ok(PyPlan::new(plan, threads))
     }
 
     /// The steps of a run, with what each cost if there are inputs.

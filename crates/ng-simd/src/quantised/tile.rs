@@ -34,6 +34,12 @@ impl<'a, const M: usize> RowQuads<'a, M> {
         Self { whole: std::array::from_fn(|at| row(at).0), rest: std::array::from_fn(rest) }
     }
 
+    /// The whole fours of a row; all rows have as many.
+    #[inline(always)]
+    pub(super) fn whole(&self, row: usize) -> &'a [[u8; 4]] {
+        self.whole[row]
+    }
+
     /// Four steps of a row, filled up with 0 at its end.
     #[inline(always)]
     pub(super) fn quad(&self, row: usize, at: usize) -> [u8; 4] {
@@ -43,11 +49,11 @@ impl<'a, const M: usize> RowQuads<'a, M> {
 
 /// Sums of products of steps.
 pub(super) trait Tile {
-    /// Writes the sums of `M` rows and a block of weights.
+    /// Writes the sums of `M` rows and the first `R` x 16 columns of a block of weights, or of more.
     ///
     /// # Safety
     /// The processor has the instructions of the implementing type.
-    unsafe fn sums<const M: usize>(
+    unsafe fn sums<const M: usize, const R: usize>(
         rows: &RowQuads<'_, M>,
         block: &[Quads],
         sums: &mut [[i32; COLUMNS]; M],
@@ -59,7 +65,7 @@ pub(super) struct Plain;
 
 impl Tile for Plain {
     #[inline(always)]
-    unsafe fn sums<const M: usize>(
+    unsafe fn sums<const M: usize, const R: usize>(
         rows: &RowQuads<'_, M>,
         block: &[Quads],
         sums: &mut [[i32; COLUMNS]; M],
@@ -118,9 +124,17 @@ unsafe fn multiply_tile<T: Tile, const M: usize>(
     let (depth, width) = (weights.depth(), weights.width());
     let quads = RowQuads::<M>::new(&rows.steps[first * depth..], depth);
     let mut sums = [[0; COLUMNS]; M];
-    // SAFETY: the caller's promise.
-    unsafe { T::sums(&quads, weights.block(block), &mut sums) };
     let columns = block * COLUMNS..width.min((block + 1) * COLUMNS);
+    let of_block = weights.block(block);
+    // SAFETY: the caller's promise.
+    unsafe {
+        match columns.len().div_ceil(16) {
+            1 => T::sums::<M, 1>(&quads, of_block, &mut sums),
+            2 => T::sums::<M, 2>(&quads, of_block, &mut sums),
+            3 => T::sums::<M, 3>(&quads, of_block, &mut sums),
+            _ => T::sums::<M, 4>(&quads, of_block, &mut sums),
+        }
+    }
     let of_columns = (&weights.sums()[columns.clone()], &weights.scales()[columns.clone()]);
     let bias = bias.map(|bias| &bias[columns.clone()]);
     for (row, sums) in (first..).zip(&sums) {

@@ -21,48 +21,59 @@ pub(super) fn unary(
     context: &Context,
 ) -> Result<bool, KernelError> {
     let (Data::F32(from), DataMut::F32(to)) = (of.data, &mut out.data) else { return Ok(false) };
-    macro_rules! each {
-        ($work:expr, $of:expr) => {
-            by_rows(context, $work * from.len(), 1, to, |first, to| {
-                to.iter_mut().zip(&from[first..]).for_each(|(to, x)| *to = $of(*x));
-                Ok(())
-            })
-        };
-    }
-    let function = match op {
-        Op::Elu { alpha } => Function::Elu { alpha: *alpha },
-        Op::Unary(Unary::Erf) => Function::Erf,
-        Op::Unary(Unary::Exp) => Function::Exp,
-        Op::Unary(Unary::Sigmoid) => Function::Sigmoid,
-        Op::Unary(Unary::Tanh) => Function::Tanh,
-        _ => {
-            match op {
-                Op::LeakyRelu { alpha } => each!(1, |x| if x < 0.0 { alpha * x } else { x }),
-                Op::Unary(unary) => match unary {
-                    Unary::Abs => each!(1, f32::abs),
-                    Unary::Log => each!(8 * EXPONENTIAL, f32::ln),
-                    Unary::Neg => each!(1, |x: f32| -x),
-                    Unary::Reciprocal => each!(1, |x: f32| 1.0 / x),
-                    Unary::Relu => each!(1, |x: f32| if x < 0.0 { 0.0 } else { x }),
-                    Unary::Softplus => {
-                        each!(16 * EXPONENTIAL, |x: f32| { x.max(0.0) + (-x.abs()).exp().ln_1p() })
-                    }
-                    Unary::Sqrt => each!(2, f32::sqrt),
-                    _ => return Ok(false),
-                },
-                _ => return Ok(false),
-            }?;
-            return Ok(true);
-        }
-    };
-    by_rows(context, EXPONENTIAL * from.len(), 1, to, |first, to| {
+    let Some(cost) = cost(op) else { return Ok(false) };
+    by_rows(context, cost * from.len(), 1, to, |first, to| {
         for (to, from) in to.chunks_mut(BLOCK).zip(from[first..].chunks(BLOCK)) {
             to.copy_from_slice(&from[..to.len()]);
-            kernels.apply(function, to);
+            replace(kernels, op, to);
         }
         Ok(())
     })?;
     Ok(true)
+}
+
+/// How many simple steps an element takes; `None` if it is not done here.
+pub(super) fn cost(op: &Op) -> Option<usize> {
+    match op {
+        Op::LeakyRelu { .. } => Some(1),
+        Op::Elu { .. } => Some(EXPONENTIAL),
+        Op::Unary(unary) => match unary {
+            Unary::Abs | Unary::Neg | Unary::Reciprocal | Unary::Relu | Unary::Sqrt => Some(1),
+            Unary::Erf | Unary::Exp | Unary::Sigmoid | Unary::Tanh => Some(EXPONENTIAL),
+            // By the functions of the system, one by one.
+            Unary::Log | Unary::Softplus => Some(8 * EXPONENTIAL),
+            Unary::Not => None,
+        },
+        _ => None,
+    }
+}
+
+/// Replaces elements by what an operation with a [`cost`] makes of them.
+fn replace(kernels: GraphKernels, op: &Op, all: &mut [f32]) {
+    macro_rules! each {
+        ($of:expr) => {
+            all.iter_mut().for_each(|x| *x = $of(*x))
+        };
+    }
+    match op {
+        Op::LeakyRelu { alpha } => each!(|x| if x < 0.0 { alpha * x } else { x }),
+        Op::Elu { alpha } => kernels.apply(Function::Elu { alpha: *alpha }, all),
+        Op::Unary(unary) => match unary {
+            Unary::Abs => each!(f32::abs),
+            Unary::Neg => each!(|x: f32| -x),
+            Unary::Reciprocal => each!(|x: f32| 1.0 / x),
+            Unary::Relu => each!(|x: f32| if x < 0.0 { 0.0 } else { x }),
+            Unary::Sqrt => each!(f32::sqrt),
+            Unary::Erf => kernels.apply(Function::Erf, all),
+            Unary::Exp => kernels.apply(Function::Exp, all),
+            Unary::Sigmoid => kernels.apply(Function::Sigmoid, all),
+            Unary::Tanh => kernels.apply(Function::Tanh, all),
+            Unary::Log => each!(f32::ln),
+            Unary::Softplus => each!(|x: f32| x.max(0.0) + (-x.abs()).exp().ln_1p()),
+            Unary::Not => {}
+        },
+        _ => {}
+    }
 }
 
 /// Calls `each` with a line of the result and those of two tensors.

@@ -7,6 +7,7 @@
 mod broadcast;
 mod edges;
 mod elements;
+mod in_place;
 mod layout;
 mod lists;
 mod parallel;
@@ -178,6 +179,21 @@ impl Kernel for Cpu {
         let matrices = products::prepare(op, constants, self.precision)?;
         let prepared = |matrices| Arc::new(Prepared { cpu: *self, matrices }) as Arc<dyn Kernel>;
         Ok(matrices.map(prepared))
+    }
+
+    fn in_place(&self, op: &Op, input: usize) -> bool {
+        in_place::is_done(op, input)
+    }
+
+    fn run_in_place(
+        &self,
+        op: &Op,
+        at: usize,
+        others: &[View<'_>],
+        to: &mut ViewMut<'_>,
+        context: &Context,
+    ) -> Result<(), KernelError> {
+        in_place::run(op, at, others, to, context)
     }
 
     fn takes_rows(&self, op: &Op, input: usize) -> bool {

@@ -11,15 +11,52 @@ pub(super) fn unary(op: &Op, of: &View<'_>, out: &mut ViewMut<'_>) {
             to.iter_mut().zip(from).for_each(|(to, from)| *to = !from);
         }
         (Data::I64(from), DataMut::I64(to)) => {
-            let is_abs = *op == Op::Unary(Unary::Abs);
-            let of = |x: i64| if is_abs { x.wrapping_abs() } else { x.wrapping_neg() };
-            to.iter_mut().zip(from).for_each(|(to, from)| *to = of(*from));
+            to.iter_mut().zip(from).for_each(|(to, from)| *to = whole(op, *from));
         }
         _ => {
             let (from, to) = (of.f32(), out.f32());
             to.iter_mut().zip(from).for_each(|(to, from)| *to = number(op, *from));
         }
     }
+}
+
+/// [`unary`] of what is there.
+pub(super) fn unary_in_place(op: &Op, to: &mut ViewMut<'_>) {
+    match &mut to.data {
+        DataMut::Bool(to) => to.iter_mut().for_each(|x| *x = !*x),
+        DataMut::I64(to) => to.iter_mut().for_each(|x| *x = whole(op, *x)),
+        _ => to.f32().iter_mut().for_each(|x| *x = number(op, *x)),
+    }
+}
+
+fn whole(op: &Op, x: i64) -> i64 {
+    if *op == Op::Unary(Unary::Abs) { x.wrapping_abs() } else { x.wrapping_neg() }
+}
+
+/// [`binary`] of numbers that are there, on side `at`, and those of `other`.
+pub(super) fn binary_in_place(
+    binary: Binary,
+    at: usize,
+    other: &View<'_>,
+    to: &mut ViewMut<'_>,
+) -> Result<(), KernelError> {
+    let places = broadcast_places(other.dims, to.dims);
+    match (&mut to.data, other.data) {
+        (DataMut::I64(to), Data::I64(other)) => {
+            for (to, place) in to.iter_mut().zip(places) {
+                let (x, y) = if at == 0 { (*to, other[place]) } else { (other[place], *to) };
+                *to = of_i64(binary, x, y)?;
+            }
+        }
+        _ => {
+            let other = other.f32();
+            for (to, place) in to.f32().iter_mut().zip(places) {
+                let (x, y) = if at == 0 { (*to, other[place]) } else { (other[place], *to) };
+                *to = of_f32(binary, x, y);
+            }
+        }
+    }
+    Ok(())
 }
 
 fn number(op: &Op, x: f32) -> f32 {

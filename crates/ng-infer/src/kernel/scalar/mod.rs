@@ -24,6 +24,31 @@ use places::axis_of;
 pub struct Scalar;
 
 impl Kernel for Scalar {
+    fn in_place(&self, op: &Op, input: usize) -> bool {
+        match op {
+            Op::Unary(_) | Op::Elu { .. } | Op::LeakyRelu { .. } => true,
+            Op::Binary(binary) => binary.is_arithmetic() && input < 2,
+            _ => false,
+        }
+    }
+
+    fn run_in_place(
+        &self,
+        op: &Op,
+        at: usize,
+        others: &[View<'_>],
+        to: &mut ViewMut<'_>,
+        _: &Context,
+    ) -> Result<(), KernelError> {
+        match (op, others) {
+            (Op::Binary(binary), [other]) => elements::binary_in_place(*binary, at, other, to),
+            _ => {
+                elements::unary_in_place(op, to);
+                Ok(())
+            }
+        }
+    }
+
     fn run(
         &self,
         op: &Op,
