@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use ng_infer::dfg::{Binary, Op, Reduction};
 use ng_infer::kernel::{Context, Cpu, Data, DataMut, Kernel, TableRows, View, ViewMut};
-use ng_simd::Rows;
+use ng_simd::{GraphKernels, PackedWeights, QuantisedRows, Rows, StepRange};
 use ng_testing::Random;
 
 /// Columns of the table that rows are picked from: 512 MB of f32.
@@ -60,6 +60,17 @@ fn product(kind: &str, sizes: &[usize], random: &mut Random) -> Result<Case, Box
         let inputs = [f32_view(&left, &x), f32_view(&right, &weight), added];
         let inputs = &inputs[..if op == (Op::Linear { relu: true }) { 3 } else { 2 }];
         run(&*kernel, &op, inputs, (&[m, n], &mut out), context)
+    }))
+}
+
+/// `steps M K N`: the product alone, of rows that are in steps of 8 bits. One thread.
+fn steps(sizes: &[usize], random: &mut Random) -> Result<Case, Box<dyn Error>> {
+    let [m, k, n] = *sizes else { return Err("three sizes".into()) };
+    let weights = PackedWeights::quantise(&floats(random, k * n), k, n)?;
+    let (steps, scales, mut out) = (random.bytes(m * k), vec![0.01; m], vec![0.0; m * n]);
+    Ok(Box::new(move |_| {
+        let rows = QuantisedRows { steps: &steps, scales: &scales, range: StepRange::Signed };
+        Ok(GraphKernels::best().multiply_quantised(&rows, &weights, None, &mut out)?)
     }))
 }
 
@@ -175,6 +186,7 @@ fn case(words: &[&str], table: &mut Option<Arc<Table>>) -> Result<Case, Box<dyn 
     let mut random = Random::new(7);
     match *kind {
         "linear" | "product" | "int8" => product(kind, &sizes, &mut random),
+        "steps" => steps(&sizes, &mut random),
         "aggregate" | "spmm" => aggregate(kind, &sizes, &mut random),
         "gathered" | "fused" | "fused8" => {
             let table = table.get_or_insert_with(|| {

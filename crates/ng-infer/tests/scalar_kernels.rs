@@ -319,10 +319,14 @@ fn check_loops() {
 
 #[test]
 fn every_operation_is_found_by_its_name_and_served_but_those_of_a_store() {
+    let int = |name: &str| (name.to_owned(), Attribute::Int(8));
     for name in Op::names() {
         let needs = match name.as_str() {
             "Cast" => vec![("to".to_owned(), Attribute::Text("i64".to_owned()))],
             "Concat" => vec![("axis".to_owned(), Attribute::Int(1))],
+            "ToFixed" => ["bits", "fraction"].map(int).to_vec(),
+            "FromFixed" => vec![int("fraction")],
+            "FixedRescale" => ["bits", "shift"].map(int).to_vec(),
             _ => Vec::new(),
         };
         let given = Attributes::new("node", &name, needs.into_iter().collect());

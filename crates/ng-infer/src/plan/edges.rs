@@ -44,7 +44,7 @@ impl<'a> Facts<'a> {
                     this.end(index)?;
                     known[rows.0].shape.first()
                 }),
-                Op::Scatter(_) | Op::EdgeSoftmax => {
+                Op::Scatter(_) | Op::FixedScatter(_) | Op::EdgeSoftmax => {
                     let content = known[node.inputs[2].0].content.as_ref();
                     this.end(node.inputs[1]).and_then(|_| content?.first())
                 }

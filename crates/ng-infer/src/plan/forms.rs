@@ -138,7 +138,9 @@ impl<'a> Forms<'a> {
         if node.outputs.len() > 1 || !forms.iter().all(|form| made(self, form)) {
             let is_cut =
                 |form: &Form| matches!(form, Form::Nodes(_) | Form::List(_, Depth::Hops(_)));
-            if forms.iter().any(is_cut) {
+            // Indices are cheap, and edges come in another order in any case.
+            let is_f32 = self.facts.known(value).dtype == Dtype::F32;
+            if is_f32 && forms.iter().any(is_cut) {
                 self.whole.insert(at);
             }
             node.outputs.iter().for_each(|value| self.needs[value.0].add(Form::Whole));

@@ -126,6 +126,7 @@ fn alone(name: &str, maker: &mut Maker<'_>) -> Vec<Case> {
         "Gather" => gathers(maker),
         "Concat" => concats(maker),
         "Transpose" => transposes(maker),
+        "Slice" => slices(maker),
         "Expand" => expansions(maker),
         "Where" => choices(maker),
         "EdgeLists" => edge_lists(maker),
@@ -391,7 +392,35 @@ fn transposes(maker: &mut Maker<'_>) -> Vec<Case> {
         all.push((op(Some(&[1, 0])), vec![maker.i64s(&dims, 9)]));
         all.push((op(Some(&[0, 1])), vec![maker.bools(&dims)]));
     }
-    all.push((op(Some(&[1, 0, 2])), vec![maker.floats(&[3, 4, 5])]));
+    for perm in [[1, 0, 2], [0, 2, 1], [2, 0, 1], [2, 1, 0], [0, 1, 2]] {
+        all.push((op(Some(&perm)), vec![maker.floats(&[3, 4, 5])]));
+        all.push((op(Some(&perm)), vec![maker.i64s(&[50, 60, 70], 9)]));
+        all.push((op(None), vec![maker.bools(&[3, 0, 5])]));
+    }
+    all
+}
+
+fn slices(maker: &mut Maker<'_>) -> Vec<Case> {
+    let mut all = Vec::new();
+    let list = |all: &[i64]| constant(&[all.len()], Elements::I64(all.to_vec()));
+    for dims in [&[9][..], &[0, 3], &[7, 5], &[6, 1, 8], &[400, 30, 20]] {
+        for (starts, ends, axes, steps) in [
+            ([0, 1], [3, i64::MAX], [0, -1], [1, 1]),
+            ([-1, -2], [i64::MIN, 0], [0, -1], [-1, -3]),
+            ([2, 5], [2, 1], [-1, 0], [2, 1]),
+            ([1, 0], [-1, 4], [-1, 0], [1, 2]),
+            ([2, 4], [7, 9], [0, 0], [1, i64::MAX]),
+        ] {
+            let count = dims.len().min(2);
+            let lists = [starts, ends, axes, steps].map(|all| list(&all[..count]));
+            for given in [3, 4, 5] {
+                let inputs = [maker.floats(dims)].into_iter().chain(lists.clone());
+                all.push((Op::Slice, inputs.take(given).collect()));
+            }
+            let inputs = [maker.i64s(dims, 9)].into_iter().chain(lists);
+            all.push((Op::Slice, inputs.collect()));
+        }
+    }
     all
 }
 

@@ -49,7 +49,7 @@ impl<'a, const M: usize> RowQuads<'a, M> {
 
 /// Sums of products of steps.
 pub(super) trait Tile {
-    /// Writes the sums of `M` rows and the first `R` x 16 columns of a block of weights, or of more.
+    /// Writes the sums of `M` rows and at least the first `R` x 16 columns of a block of weights.
     ///
     /// # Safety
     /// The processor has the instructions of the implementing type.
@@ -135,11 +135,17 @@ unsafe fn multiply_tile<T: Tile, const M: usize>(
             _ => T::sums::<M, 4>(&quads, of_block, &mut sums),
         }
     }
-    let of_columns = (&weights.sums()[columns.clone()], &weights.scales()[columns.clone()]);
-    let bias = bias.map(|bias| &bias[columns.clone()]);
+    let (column_sums, column_scales) = weights.of_columns(block);
+    let added = bias.map(|bias| {
+        let mut added = [0.0; COLUMNS];
+        added[..columns.len()].copy_from_slice(&bias[columns.clone()]);
+        added
+    });
     for (row, sums) in (first..).zip(&sums) {
+        let of_row = (rows.range.zero(), rows.scales[row]);
+        let values = scale(sums, (column_sums, column_scales), of_row, added.as_ref());
         let out = &mut out[row * width..][columns.clone()];
-        scale(sums, of_columns, (rows.range.zero(), rows.scales[row]), bias, out);
+        out.copy_from_slice(&values[..columns.len()]);
     }
 }
 
@@ -147,19 +153,20 @@ unsafe fn multiply_tile<T: Tile, const M: usize>(
 #[inline(always)]
 fn scale(
     sums: &[i32; COLUMNS],
-    (column_sums, column_scales): (&[i32], &[f32]),
+    (column_sums, column_scales): (&[i32; COLUMNS], &[f32; COLUMNS]),
     (zero, row_scale): (i32, f32),
-    bias: Option<&[f32]>,
-    out: &mut [f32],
-) {
-    let columns = sums.iter().zip(column_sums).zip(column_scales);
-    for (((sum, column_sum), column_scale), out) in columns.zip(&mut *out) {
-        *out = (sum - zero * column_sum) as f32 * row_scale * column_scale;
+    bias: Option<&[f32; COLUMNS]>,
+) -> [f32; COLUMNS] {
+    let mut values = [0.0; COLUMNS];
+    for (column, value) in values.iter_mut().enumerate() {
+        let exact = sums[column] - zero * column_sums[column];
+        *value = exact as f32 * row_scale * column_scales[column];
     }
-    for (out, bias) in out.iter_mut().zip(bias.unwrap_or_default()) {
-        *out += bias;
+    if let Some(bias) = bias {
+        values.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
     }
-    for out in out {
-        *out = if out.is_nan() { f32::NAN } else { *out };
+    for value in &mut values {
+        *value = if value.is_nan() { f32::NAN } else { *value };
     }
+    values
 }

@@ -54,9 +54,12 @@ pub enum PackError {
 #[derive(Clone, Debug)]
 pub struct PackedWeights {
     depth: usize,
-    scales: Vec<f32>,
+    width: usize,
     quads: Vec<Quads>,
-    sums: Vec<i32>,
+    /// The scale of each column, in blocks as the weights are.
+    scales: Vec<[f32; COLUMNS]>,
+    /// The sum of each column.
+    sums: Vec<[i32; COLUMNS]>,
 }
 
 impl PackedWeights {
@@ -76,15 +79,17 @@ impl PackedWeights {
         }
         let deep = depth.div_ceil(4);
         let mut quads = vec![[[0; 4]; COLUMNS]; deep * width.div_ceil(COLUMNS)];
-        let mut sums = vec![0; width];
+        let mut sums = vec![[0; COLUMNS]; width.div_ceil(COLUMNS)];
         for (row, weights) in weights.chunks_exact(width.max(1)).enumerate() {
             for (column, weight) in weights.iter().enumerate() {
                 let quad = &mut quads[column / COLUMNS * deep + row / 4];
                 quad[column % COLUMNS][row % 4] = *weight;
-                sums[column] += i32::from(*weight);
+                sums[column / COLUMNS][column % COLUMNS] += i32::from(*weight);
             }
         }
-        Ok(Self { depth, scales: scales.to_vec(), quads, sums })
+        let mut blocks = vec![[0.0; COLUMNS]; width.div_ceil(COLUMNS)];
+        blocks.as_flattened_mut()[..width].copy_from_slice(scales);
+        Ok(Self { depth, width, quads, scales: blocks, sums })
     }
 
     /// Quantises `depth` x `width` weights of f32, row by row, and packs them. The scale of a
@@ -119,7 +124,7 @@ impl PackedWeights {
 
     /// n, the columns: elements of a row of the product.
     pub fn width(&self) -> usize {
-        self.scales.len()
+        self.width
     }
 
     /// Bytes in memory.
@@ -134,15 +139,9 @@ impl PackedWeights {
         &self.quads[block * deep..(block + 1) * deep]
     }
 
-    /// The scale of each column.
+    /// The sum and the scale of each column of a block.
     #[inline(always)]
-    pub(super) fn scales(&self) -> &[f32] {
-        &self.scales
-    }
-
-    /// The sum of each column.
-    #[inline(always)]
-    pub(super) fn sums(&self) -> &[i32] {
-        &self.sums
+    pub(super) fn of_columns(&self, block: usize) -> (&[i32; COLUMNS], &[f32; COLUMNS]) {
+        (&self.sums[block], &self.scales[block])
     }
 }

@@ -32,6 +32,20 @@ pub(super) fn unary(
     Ok(true)
 }
 
+/// The same in the elements themselves.
+pub(super) fn unary_in_place(
+    kernels: GraphKernels,
+    op: &Op,
+    to: &mut [f32],
+    context: &Context,
+) -> Result<(), KernelError> {
+    let work = cost(op).unwrap_or(1) * to.len();
+    by_rows(context, work, 1, to, |_, to| {
+        replace(kernels, op, to);
+        Ok(())
+    })
+}
+
 /// How many simple steps an element takes; `None` if it is not done here.
 pub(super) fn cost(op: &Op) -> Option<usize> {
     match op {
@@ -140,6 +154,52 @@ pub(super) fn binary(
         _ => return Ok(false),
     }?;
     Ok(true)
+}
+
+/// Whether [`binary_in_place`] does it.
+pub(super) fn is_in_place(binary: Binary) -> bool {
+    binary.is_arithmetic() && binary != Binary::Pow
+}
+
+/// One tensor of the result's shape, which becomes the result, with another that is broadcast.
+/// `is_second` says whether it is the second.
+pub(super) fn binary_in_place(
+    binary: Binary,
+    is_second: bool,
+    other: &View<'_>,
+    out: &mut ViewMut<'_>,
+    context: &Context,
+) -> Result<(), KernelError> {
+    let lines = Lines::new(out.dims, [other.dims]);
+    let others = other.f32();
+    macro_rules! each {
+        ($of:expr) => {{
+            let to = out.f32();
+            by_rows(context, to.len(), 1, to, |first, mut to| {
+                lines.each(first, to.len(), |count, [part]| {
+                    let line = to.split_off_mut(..count).unwrap_or_default();
+                    match &others[part] {
+                        [y] => line.iter_mut().for_each(|x| *x = $of(*x, *y)),
+                        all => line.iter_mut().zip(all).for_each(|(x, y)| *x = $of(*x, *y)),
+                    }
+                });
+                Ok(())
+            })
+        }};
+    }
+    match (binary, is_second) {
+        (Binary::Add, _) => each!(|x: f32, y: f32| x + y),
+        (Binary::Mul, _) => each!(|x: f32, y: f32| x * y),
+        (Binary::Sub, false) => each!(|x: f32, y: f32| x - y),
+        (Binary::Sub, true) => each!(|x: f32, y: f32| y - x),
+        (Binary::Div, false) => each!(|x: f32, y: f32| x / y),
+        (Binary::Div, true) => each!(|x: f32, y: f32| y / x),
+        (Binary::Max, false) => each!(larger),
+        (Binary::Max, true) => each!(|x, y| larger(y, x)),
+        (Binary::Min, false) => each!(smaller),
+        (Binary::Min, true) => each!(|x, y| smaller(y, x)),
+        _ => Err(KernelError::NotServed(binary.name().to_owned())),
+    }
 }
 
 /// As in PyTorch, NaN wins.

@@ -1,6 +1,7 @@
 //! Elements that only move.
 
 use super::parallel::by_rows;
+use super::walk;
 use crate::dfg::place;
 use crate::kernel::context::Context;
 use crate::kernel::error::KernelError;
@@ -102,14 +103,16 @@ pub(super) fn concat(
     Ok(())
 }
 
-/// Whether it was done: a matrix, or a transposition that leaves the order of the elements.
+/// A matrix in squares, other tensors in lines.
 pub(super) fn transpose(
     of: &View<'_>,
     perm: Option<&[usize]>,
     out: &mut ViewMut<'_>,
     context: &Context,
-) -> Result<bool, KernelError> {
-    let ([rows, columns], None | Some([1, 0])) = (of.dims, perm) else { return Ok(false) };
+) -> Result<(), KernelError> {
+    let ([rows, columns], None | Some([1, 0])) = (of.dims, perm) else {
+        return walk::transpose(of, perm, out, context);
+    };
     let (rows, columns) = (*rows, *columns);
     fn turn<T: Copy>(from: &[T], (rows, columns): (usize, usize), first: usize, to: &mut [T]) {
         let lines = to.len() / rows;
@@ -128,6 +131,5 @@ pub(super) fn transpose(
             turn(from, (rows, columns), first, to);
         }
         Ok(())
-    }))?;
-    Ok(true)
+    }))
 }

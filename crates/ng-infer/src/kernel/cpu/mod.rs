@@ -7,12 +7,12 @@
 mod broadcast;
 mod edges;
 mod elements;
-mod in_place;
 mod layout;
 mod lists;
 mod parallel;
 mod products;
 mod reduce;
+mod walk;
 mod weights;
 
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use super::context::Context;
 use super::contract::Kernel;
 use super::error::KernelError;
 use super::scalar::Scalar;
-use super::view::{View, ViewMut};
+use super::view::{DataMut, View, ViewMut};
 use crate::dfg::{Op, Reduction};
 use weights::{Matrix, Precision};
 
 /// Operations that are alone of their kind and have a kernel here.
-const ALONE: [&str; 18] = [
+const ALONE: [&str; 19] = [
     "AddSelfLoops",
     "Concat",
     "EdgeLists",
@@ -44,6 +44,7 @@ const ALONE: [&str; 18] = [
     "MatMul",
     "QuantisedLinear",
     "SegmentMatmul",
+    "Slice",
     "Softmax",
     "Transpose",
     "Where",
@@ -130,6 +131,8 @@ impl Cpu {
             Op::Where => elements::choose(inputs, out, context)?,
             Op::Expand => elements::expand(&inputs[0], out, context)?,
             Op::Concat { axis } => layout::concat(inputs, *axis, out, context)?,
+            Op::Transpose { perm } => layout::transpose(&inputs[0], perm.as_deref(), out, context)?,
+            Op::Slice => walk::slice(inputs, out, context)?,
             Op::GcnNorm => edges::gcn_norm(inputs, out, context)?,
             Op::AddSelfLoops => edges::add_self_loops(&inputs[0], &inputs[1], out)?,
             _ => {
@@ -159,7 +162,6 @@ impl Cpu {
             Op::LogSoftmax { axis } => reduce::softmax(kernels, first, *axis, true, out, context),
             Op::Reduce { how, .. } => reduce::reduce(*how, inputs, out, context),
             Op::Gather { axis } => layout::gather(first, &inputs[1], *axis, out, context),
-            Op::Transpose { perm } => layout::transpose(first, perm.as_deref(), out, context),
             Op::Scatter(how) => edges::scatter(kernels, *how, inputs, out, context),
             Op::Spmm(how) => edges::spmm(kernels, *how, inputs, out, context),
             Op::EdgeSoftmax => edges::softmax(kernels, inputs, out, context),
@@ -181,8 +183,22 @@ impl Kernel for Cpu {
         Ok(matrices.map(prepared))
     }
 
+    fn takes_rows(&self, op: &Op, input: usize) -> bool {
+        // Products of messages are left to the reference.
+        let reads_rows = match op {
+            Op::Aggregate(how) => *how != Reduction::Mul,
+            Op::Gather { axis } => *axis == 0,
+            Op::Linear { .. } | Op::QuantisedLinear => true,
+            _ => false,
+        };
+        reads_rows && input == 0
+    }
+
     fn in_place(&self, op: &Op, input: usize) -> bool {
-        in_place::is_done(op, input)
+        match op {
+            Op::Binary(binary) => input < 2 && elements::is_in_place(*binary),
+            _ => input == 0 && elements::cost(op).is_some(),
+        }
     }
 
     fn run_in_place(
@@ -193,18 +209,15 @@ impl Kernel for Cpu {
         to: &mut ViewMut<'_>,
         context: &Context,
     ) -> Result<(), KernelError> {
-        in_place::run(op, at, others, to, context)
-    }
-
-    fn takes_rows(&self, op: &Op, input: usize) -> bool {
-        // Products of messages are left to the reference.
-        let reads_rows = match op {
-            Op::Aggregate(how) => *how != Reduction::Mul,
-            Op::Gather { axis } => *axis == 0,
-            Op::Linear { .. } | Op::QuantisedLinear => true,
-            _ => false,
-        };
-        reads_rows && input == 0
+        match (op, &mut to.data, others) {
+            (Op::Binary(binary), DataMut::F32(_), [other]) => {
+                elements::binary_in_place(*binary, at == 1, other, to, context)
+            }
+            (_, DataMut::F32(all), []) if elements::cost(op).is_some() => {
+                elements::unary_in_place(self.kernels, op, all, context)
+            }
+            _ => Scalar.run_in_place(op, at, others, to, context),
+        }
     }
 
     fn run(
