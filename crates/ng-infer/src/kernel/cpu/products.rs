@@ -19,8 +19,10 @@ pub(super) fn prepare(
         let view = constants.get(at).copied().flatten()?;
         if let Data::F32(elements) = view.data { Some((view.dims, elements)) } else { None }
     };
-    if let (Op::QuantisedLinear, [_, Some(steps), Some(scales), ..]) = (op, constants) {
-        return Ok(Some(vec![Matrix::of_steps(steps.i8(), scales.f32())?]));
+    if let (Op::QuantisedLinear, [_, Some(steps), Some(scales), ..]) = (op, constants)
+        && let (Data::I8(steps), Data::F32(scales)) = (steps.data, scales.data)
+    {
+        return Ok(Some(vec![Matrix::of_steps(steps, scales)?]));
     }
     let is_turned = matches!(op, Op::Gemm { trans_b: true, .. });
     match (op, constant(1), constant(2)) {
