@@ -350,3 +350,17 @@ fn the_search_refuses_what_it_cannot_use() {
     let text = fixed_point(&dfg, &[], &formats).expect_err("a sum").to_string();
     assert_eq!(text, "formats: \"0.bias\" is not rounded");
 }
+
+#[test]
+fn layers_in_steps_are_cut_where_those_in_single_precision_are() {
+    let dfg = model(&mut Random::new(9));
+    let plain = dfg.levels(&[]).expect("is followed");
+    for narrow in [steps(&dfg).expect("linear").dfg, half(&dfg).expect("weights").dfg] {
+        let levels = narrow.levels(&[]).expect("is followed");
+        assert_eq!(levels.cuts().len(), plain.cuts().len());
+        assert_eq!(levels.cuts().len(), 2);
+    }
+    let found = search(&dfg, 8, &batch(&mut Random::new(9), 20, 60), Target::Itself);
+    let graph = fixed_point(&dfg, &[], &found.formats).expect("fits").dfg;
+    assert!(graph.levels(&[]).is_err(), "whole numbers are not followed, which is said");
+}
