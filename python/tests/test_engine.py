@@ -200,9 +200,7 @@ def test_ids_that_are_not_there_are_named_once(homo, models):
             engine.run(np.arange(300, 320))
         with pytest.raises(ng.NodeOutOfRange):
             engine.run([-1])
-        with pytest.raises(
-            ng.UnsupportedArgument, match="so it is not a model of graphs"
-        ):
+        with pytest.raises(ng.UnsupportedArgument, match="so it is not a model of graphs"):
             engine.graphs([0])
 
 
