@@ -20,7 +20,7 @@ from torch import nn  # noqa: E402
 from torch_geometric import nn as gnn  # noqa: E402
 
 import neargraph as ng  # noqa: E402
-from neargraph.modelfile import writing  # noqa: E402
+from neargraph import _modelfiles  # noqa: E402
 
 PARTS = {"manifest.json", "model.onnx", "model.safetensors"}
 
@@ -140,7 +140,7 @@ def test_an_error_of_the_disk_leaves_nothing(step, tmp_path, monkeypatch):
     def fails(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writing, step, fails)
+    monkeypatch.setattr(_modelfiles, step, fails)
     model, example = sage()
     with pytest.raises(OSError, match="No space left"):
         ng.export(model, example, tmp_path / "sage.ngm")

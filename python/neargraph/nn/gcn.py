@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 from torch_geometric.nn import GCNConv
+from torch_geometric.utils import add_self_loops, scatter
 
 from .dropout import dropout
 from .layered import LayeredModel
@@ -60,11 +61,11 @@ class GCN(LayeredModel):
             if hops is not None:
                 nodes, edges = hops.kept(layer, layers)
                 x, edge_index, weight = x[:nodes], edge_index[:, :edges], weight[:edges]
-            loops = torch.arange(x.size(0), device=x.device)
+            with_loops, _ = add_self_loops(edge_index, num_nodes=x.size(0))
             x = dropout(x, self.dropout, self.training)
             x = conv(
                 x,
-                torch.cat([edge_index, loops.expand(2, -1)], dim=1),
+                with_loops,
                 torch.cat([weight, loop_weight[: x.size(0)]]),
             )
             if layer + 1 < layers:
@@ -81,7 +82,7 @@ def gcn_weights(
     """
     source, destination = edge_index
     real = (source != destination).to(torch.float32)
-    sampled = torch.zeros(num_nodes, device=edge_index.device).scatter_add_(0, destination, real)
+    sampled = scatter(real, destination, dim_size=num_nodes, reduce="sum")
     degree = sampled if in_degree is None else in_degree
     root = (degree + 1).rsqrt()
     scale = torch.where(sampled > 0, degree / sampled.clamp(min=1), sampled)

@@ -143,11 +143,16 @@ impl Lists {
         self.starts[place] as usize..self.starts[place + 1] as usize
     }
 
+    /// Whether an edge of a destination leads from it to itself.
+    pub fn is_loop(&self, place: usize, edge: usize) -> bool {
+        self.sources[edge] == (self.first + place as u64) as u32
+    }
+
     /// Whether an edge of a destination is a loop that was added.
     pub fn is_added(&self, place: usize, edge: usize) -> bool {
         let node = (self.first + place as u64) as u32;
         self.loops.added
-            && self.sources[edge] == node
+            && self.is_loop(place, edge)
             && (edge + 1 == self.edges(place).end || self.sources[edge + 1] != node)
     }
 }

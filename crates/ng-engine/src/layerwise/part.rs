@@ -30,6 +30,8 @@ pub(super) enum Leaf {
     Lengths(Value),
     /// For each edge whether it is a loop that was added; as many dimensions as the value has.
     IsAdded(Value),
+    /// For each edge whether it leads from a node to itself.
+    IsLoop(Value),
 }
 
 /// A graph of its own.
@@ -96,7 +98,8 @@ impl<'a> PartMaker<'a> {
             Leaf::OfEdge(value) => (" of edges", value),
             Leaf::Destinations(value) => (" as destinations", value),
             Leaf::Lengths(value) => (" lengths", value),
-            Leaf::IsAdded(value) => (" is a loop", value),
+            Leaf::IsAdded(value) => (" is an added loop", value),
+            Leaf::IsLoop(value) => (" is a loop", value),
         };
         let name = format!("{}{what}", self.of.name(value));
         let made = self.part.graph.create_in(&name, None)?;
@@ -124,7 +127,10 @@ impl<'a> PartMaker<'a> {
             Source::Weight(tensor) => {
                 return Ok(self.part.graph.create_weight(self.of.name(value), tensor.clone())?);
             }
-            Source::Input { .. } => return self.leaf(Leaf::OfEdge(value)),
+            Source::Input { .. } if matches!(fact.domain, Domain::Rows(_)) => {
+                return self.leaf(Leaf::OfEdge(value));
+            }
+            Source::Input { .. } => return self.refused(value, "is taken as numbers of nodes"),
             Source::Node { node, output } => (&self.of.nodes()[*node], *output),
         };
         match fact.domain {
@@ -145,6 +151,9 @@ impl<'a> PartMaker<'a> {
             };
         }
         match &node.op {
+            Op::Binary(Binary::Equal) if self.are_both_ends(&node.inputs) => {
+                return self.leaf(Leaf::IsLoop(value));
+            }
             Op::Gather { .. } | Op::GatherNd => {
                 if let Some(pointer) = self.levels.fact(node.inputs[1]).pointer
                     && let Domain::Rows(_) = self.levels.fact(node.inputs[0]).domain
@@ -215,6 +224,13 @@ impl<'a> PartMaker<'a> {
         let node = &self.of.nodes()[*node];
         matches!(node.op, Op::Gather { .. })
             && matches!(self.levels.fact(node.inputs[0]).domain, Domain::Edges(_))
+    }
+
+    /// Whether two values are the sources and the destinations of the same edges.
+    fn are_both_ends(&self, values: &[Value]) -> bool {
+        let pointer = |at: usize| self.levels.fact(values[at]).pointer;
+        matches!((pointer(0), pointer(1)), (Some(one), Some(other))
+            if one.edges == other.edges && one.end != other.end && one.times == other.times)
     }
 
     /// Whether a value has rows of edges and then those of loops.

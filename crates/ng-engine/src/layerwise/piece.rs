@@ -189,8 +189,9 @@ impl Piece<'_> {
             }
             Leaf::AtDestination(value) => {
                 let places = batch.to.iter().map(|at| self.first + *at as usize);
-                let none = Elements::F32(Vec::new());
-                let of = shared.beside.get(&value).unwrap_or(&none);
+                let of = shared.beside.get(&value).ok_or_else(|| {
+                    refused(model.graph(), value, "is not at hand for destinations")
+                })?;
                 rows(value, gathered(of, model.width(value), places))
             }
             Leaf::OfEdge(value) => rows(value, of_edges(shared, batch, value)?),
@@ -205,6 +206,12 @@ impl Piece<'_> {
                 let all = batch.to.iter().zip(&batch.edges).map(is_added).collect();
                 let ones = vec![1; dims(value).len() - 1];
                 tensor(count, &ones, Elements::Bool(all))
+            }
+            Leaf::IsLoop(value) => {
+                let is_loop =
+                    |(at, edge): (&u32, &usize)| lists.is_loop(self.first + *at as usize, *edge);
+                let all = batch.to.iter().zip(&batch.edges).map(is_loop).collect();
+                rows(value, Elements::Bool(all))
             }
             Leaf::Own(value) => {
                 return Err(refused(model.graph(), value, "is taken by edges as a whole"));
@@ -223,10 +230,11 @@ fn of_edges(shared: &Shared<'_>, batch: &Batch, value: Value) -> Result<Elements
             snapshot.gather_decoded(of.tensor, &of.decoder, &ids, &mut bytes)?;
             Ok(elements(of.decoder.wanted(), &bytes))
         }
-        _ => {
+        Some(EdgeRows::Weights) => {
             let weights = batch.edges.iter().map(|edge| shared.lists.weights[*edge]);
             Ok(Elements::F32(weights.collect()))
         }
+        None => Err(refused(shared.model.graph(), value, "has no rows for edges")),
     }
 }
 
