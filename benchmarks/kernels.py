@@ -2,10 +2,10 @@
 
     python -m benchmarks.kernels [--rounds 7] [--only product] [--json FILE]
 
-Builds the example `kernel_times` of `ng-infer`, which runs a kernel when it is told to and sleeps
-otherwise. Each round times torch, then ours; a figure is the median and the range of the ratios of
-the rounds, ours over the other's: below 1 is faster. Some lines compare two kernels of ours: `int8`
-brings rows to steps of 8 bits and multiplies them, and `steps` only multiplies, on one thread.
+Builds the example `kernel_times` of `ng-infer`, which waits for orders to run a kernel. Each round
+times torch, then ours; a figure is the median and the range of the ratios of the rounds, ours over
+the other's: below 1 is faster. Some lines compare two kernels of ours: `int8` brings rows to steps
+of 8 bits and multiplies them, and `steps` only multiplies, on one thread.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import torch
 from .machine import about
 from .places import BENCH, ROOT
 
-# Each time is of so many runs that they take at least this long together.
+# A measurement repeats the kernel for at least this long.
 LEAST_S = 0.01
 RUNS_MAX = 200
 
@@ -120,7 +120,7 @@ def elementwise(of: Callable[[torch.Tensor, torch.Tensor], Any]) -> Callable[[in
 PRODUCTS = [(11_000, 256, 256), (1_500, 512, 256), (26, 256, 256), (1_024, 256, 47)]
 LISTS = [(11_000, 10, 256), (1_600, 10, 256), (26, 10, 256)]
 
-# Ours, its sizes, the other, and the bar; the other is torch's, or a kernel of ours by name.
+# The kernel, its sizes, what it is compared with (torch, or another kernel of ours), and the bar.
 CASES: list[tuple[str, list[tuple[int, ...]], Callable[..., Work] | str, float | None]] = [
     ("product", list(PRODUCTS), product, 1.15),
     ("linear", list(PRODUCTS), linear, None),

@@ -193,7 +193,7 @@ def warm_rows(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def fio_rate(path: Path, seconds: int) -> dict[str, Any]:
-    """Random reads of 4 KiB a second: fio's, or the store's own gauge where there is no fio."""
+    """Random reads of 4 KiB a second, by fio; by the store's own gauge if fio is not installed."""
     if shutil.which("fio") is None:
         import neargraph as ng
 

@@ -91,7 +91,7 @@ def batches(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def engine(settings: dict[str, Any]) -> dict[str, Any]:
-    """Answering a share of the nodes in order, with what requests want most often in memory."""
+    """Batch-wise inference over some of the nodes, with the hot set in memory."""
     import neargraph as ng
 
     options = {"memory": settings["memory"], "prepare": "hot"}
@@ -110,7 +110,7 @@ def engine(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _timed(one: Any, count: int) -> float:
-    """Seconds of each of so many batches, after a few others."""
+    """Seconds of each batch, after a warm-up."""
     for _ in range(WARM_BATCHES):
         one()
     begun = time.perf_counter()

@@ -32,7 +32,7 @@ pub(crate) struct Collected {
 }
 
 impl Collected {
-    /// For so many rows.
+    /// Has room for `rows` rows.
     pub fn new(rows: usize) -> Self {
         Self { dims: Vec::new(), elements: None, rows }
     }

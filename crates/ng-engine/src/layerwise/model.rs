@@ -174,7 +174,7 @@ impl Model {
         wanted
     }
 
-    /// The lengths of a value's dimensions where there are so many rows.
+    /// The shape of a value that has `rows` rows.
     pub fn lengths(&self, value: Value, rows: usize) -> Vec<i64> {
         let shape = &self.passes.levels.type_of(value).shape;
         let lies = match self.passes.levels.fact(value).domain {

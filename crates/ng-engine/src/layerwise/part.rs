@@ -38,7 +38,7 @@ pub(super) enum Leaf {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
     pub graph: Dfg,
-    /// What its inputs are, by name.
+    /// By name of an input, what it is.
     pub leaves: Vec<(String, Leaf)>,
 }
 
