@@ -10,8 +10,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use ng_simd::{
-    Aggregation, EdgeLists, EdgePairs, GraphKernels, PackedWeights, Path, QuantisedRows, Reduction,
-    Rows, StepRange,
+    Aggregation, EdgeLists, EdgePairs, Finish, GraphKernels, PackedWeights, Path, QuantisedRows,
+    Reduction, Rows, StepRange,
 };
 use ng_testing::Random;
 
@@ -135,7 +135,7 @@ fn products(num_rows: usize) -> Result<(), Box<dyn Error>> {
             let rows = QuantisedRows { steps: &steps, scales: &scales, range };
             let mut found = Ok(());
             let multiply = seconds(|| {
-                found = kernels.multiply_quantised(&rows, &packed, None, &mut out);
+                found = kernels.multiply_quantised(&rows, &packed, &Finish::default(), &mut out);
             });
             found?;
             black_box(&out);

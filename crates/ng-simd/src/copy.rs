@@ -71,6 +71,17 @@ pub fn copy_streaming(from: &[u8], to: &mut [u8]) {
     to.copy_from_slice(from);
 }
 
+/// Brings the first `columns` elements of `M` rows near, which begin `width` elements apart: their
+/// lines come while what is stored there is computed.
+#[inline(always)]
+pub(crate) fn prefetch_rows<const M: usize>(rows: &[f32], columns: usize, width: usize) {
+    for row in 0..M {
+        for column in (0..columns).step_by(LINE_BYTES / size_of::<f32>()) {
+            prefetch_address(rows.as_ptr().wrapping_add(row * width + column).cast());
+        }
+    }
+}
+
 /// Makes every [`copy_streaming`] of this thread seen before what it does next.
 #[inline]
 pub fn finish_streaming() {

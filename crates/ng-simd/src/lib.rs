@@ -28,6 +28,7 @@ mod decode;
 mod dispatch;
 mod edge;
 mod encode;
+mod finish;
 mod kernels;
 mod lanes;
 mod lists;
@@ -37,6 +38,7 @@ mod portable;
 mod quantised;
 mod scale;
 mod select;
+mod softmax;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
@@ -47,6 +49,7 @@ pub use decode::{DecodeError, RowDecoder};
 pub use dispatch::Path;
 pub use edge::EdgePairs;
 pub use encode::{Misfit, RowEncoder};
+pub use finish::Finish;
 pub use kernels::GraphKernels;
 pub use lists::{EdgeLists, ListError, ShapeError};
 pub use maths::Function;

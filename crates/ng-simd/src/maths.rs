@@ -39,12 +39,21 @@ impl GraphKernels {
     /// ```
     pub fn apply(self, function: Function, values: &mut [f32]) {
         match self.path() {
-            // SAFETY: both paths are given only where the processor has AVX2.
+            // SAFETY: the path is given only where the processor has it.
             #[cfg(target_arch = "x86_64")]
-            Path::Avx2 | Path::Avx512 => unsafe { apply_avx2(function, values) },
+            Path::Avx512 => unsafe { apply_avx512(function, values) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => unsafe { apply_avx2(function, values) },
             _ => apply(function, values),
         }
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx2")]
+fn apply_avx512(function: Function, values: &mut [f32]) {
+    apply(function, values);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -146,6 +155,33 @@ fn exp_of_half(power: f32) -> (f32, f32) {
     ((grown + 1.0) * power_of_2(exponent - half), power_of_2(half))
 }
 
+/// The logarithm of a number that is not less than 1, within 1e-7 of it or of 1, by the polynomial of
+/// Cephes' `logf` (Moshier).
+#[inline(always)]
+pub(crate) fn ln_from_1(x: f32) -> f32 {
+    /// The bits of the root of 1/2, from which the mantissa goes to twice that.
+    const ROOT: u32 = 0x3F35_04F3;
+    /// The logarithm of 2 in two parts. The upper one has few bits, so its products are exact.
+    const LN_2: [f32; 2] = [355.0 / 512.0, -2.121_944_4e-4];
+    const FACTORS: [f32; 8] = [
+        -1.151_461e-1,
+        1.167_699_9e-1,
+        -1.242_014_1e-1,
+        1.424_932_3e-1,
+        -1.666_805_8e-1,
+        2.000_071_5e-1,
+        -2.499_999_4e-1,
+        3.333_333_1e-1,
+    ];
+    let exponent = (x.to_bits().wrapping_sub(ROOT) as i32) >> 23;
+    let less = f32::from_bits(x.to_bits().wrapping_sub((exponent << 23) as u32)) - 1.0;
+    let exponent = exponent as f32;
+    let sum = FACTORS.iter().fold(7.037_683_6e-2, |sum, factor| sum * less + factor);
+    let square = less * less;
+    let small = sum * less * square + exponent * LN_2[1] - 0.5 * square;
+    if x < f32::INFINITY { less + small + exponent * LN_2[0] } else { x }
+}
+
 #[inline(always)]
 fn sigmoid(x: f32) -> f32 {
     let small = exp_of_negative(-x.abs());
@@ -198,6 +234,17 @@ mod tests {
             if x > LOWEST && x <= 0.0 {
                 assert!(gap(exp_of_negative(x)) <= 2.0, "{x}: {}", exp_of_negative(x));
             }
+        }
+    }
+
+    #[test]
+    fn the_logarithm_is_near() {
+        assert_eq!((ln_from_1(1.0), ln_from_1(f32::INFINITY)), (0.0, f32::INFINITY));
+        assert!(ln_from_1(f32::NAN).is_nan());
+        for x in numbers(3e38).filter(|x| *x >= 1.0) {
+            let exact = f64::from(x).ln();
+            let gap = (f64::from(ln_from_1(x)) - exact).abs();
+            assert!(gap <= 1e-7 * exact.max(1.0), "{x}: {}, not {exact}", ln_from_1(x));
         }
     }
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use ng_simd::{
-    GraphKernels, PackError, PackedWeights, Path, QuantiseError, QuantisedRows, ShapeError,
+    Finish, GraphKernels, PackError, PackedWeights, Path, QuantiseError, QuantisedRows, ShapeError,
     StepRange,
 };
 use ng_testing::Random;
@@ -10,6 +10,8 @@ use ng_testing::Random;
 const PATHS: [Path; 3] = [Path::Portable, Path::Avx2, Path::Avx512];
 const RANGES: [StepRange; 2] = [StepRange::Signed, StepRange::Unsigned];
 const SEED: u64 = 0x1278;
+/// What stands in a result before.
+const STOOD: f32 = -7.0;
 
 fn paths() -> impl Iterator<Item = GraphKernels> {
     PATHS.into_iter().filter_map(GraphKernels::on)
@@ -28,7 +30,7 @@ fn expected(
     rows: &QuantisedRows<'_>,
     weights: &[i8],
     scales: &[f32],
-    bias: Option<&[f32]>,
+    finish: &Finish<'_>,
 ) -> Vec<f32> {
     let (depth, width) = (rows.steps.len() / rows.scales.len().max(1), scales.len());
     let mut out = Vec::new();
@@ -40,7 +42,9 @@ fn expected(
             };
             let sum = i32::try_from((0..depth).map(product).sum::<i64>()).unwrap();
             let value = sum as f32 * row_scale * scales[column];
-            out.push(bias.map_or(value, |bias| value + bias[column]));
+            let value = finish.bias.map_or(value, |bias| value + bias[column]);
+            let value = if finish.is_added { value + STOOD } else { value };
+            out.push(if finish.is_rectified && value < 0.0 { 0.0 } else { value });
         }
     }
     out
@@ -62,12 +66,14 @@ fn products_are_exact_on_every_path_at_every_shape() {
             let bias: Vec<f32> = (0..width).map(|at| at as f32 - 3.3).collect();
             let packed = PackedWeights::pack(&weights, &of_columns).unwrap();
             assert_eq!((packed.depth(), packed.width()), (depth, width));
-            for (range, bias) in RANGES.into_iter().zip([None, Some(&bias[..])]) {
+            let plain = Finish::default();
+            let all = Finish { bias: Some(&bias), is_added: true, is_rectified: true };
+            for (range, finish) in RANGES.into_iter().zip([plain, all]) {
                 let rows = QuantisedRows { steps: &steps, scales: &of_rows, range };
-                let expected = expected(&rows, &weights, &of_columns, bias);
+                let expected = expected(&rows, &weights, &of_columns, &finish);
                 for kernels in paths() {
-                    let mut out = vec![7.0; num_rows * width];
-                    kernels.multiply_quantised(&rows, &packed, bias, &mut out).unwrap();
+                    let mut out = vec![STOOD; num_rows * width];
+                    kernels.multiply_quantised(&rows, &packed, &finish, &mut out).unwrap();
                     let what = (kernels.path(), num_rows, depth, width, range);
                     assert_eq!(bits(&out), bits(&expected), "{what:?}");
                 }
@@ -92,7 +98,7 @@ fn the_largest_steps_neither_saturate_nor_overflow() {
         let exact = (i64::from(step) - zero(range)) * i64::from(weight) * DEPTH as i64;
         for kernels in paths() {
             let mut out = [0.0];
-            kernels.multiply_quantised(&rows, &packed, None, &mut out).unwrap();
+            kernels.multiply_quantised(&rows, &packed, &Finish::default(), &mut out).unwrap();
             assert_eq!(out, [exact as f32], "{:?}", kernels.path());
         }
     }
@@ -177,7 +183,7 @@ fn operands_of_the_wrong_length_are_refused_by_name() {
     let weights = PackedWeights::pack(&[0; 6], &[1.0, 1.0]).unwrap();
     let run = |steps: &[u8], bias: Option<&[f32]>, len: usize| {
         let rows = QuantisedRows { steps, scales: &[1.0, 1.0], range: StepRange::Signed };
-        kernels.multiply_quantised(&rows, &weights, bias, &mut vec![0.0; len]).err()
+        kernels.multiply_quantised(&rows, &weights, &Finish::with(bias), &mut vec![0.0; len]).err()
     };
     assert_eq!(run(&[0; 6], None, 4), None);
     assert_eq!(run(&[0; 5], None, 4), Some(length("steps", 6, 5)));
@@ -199,7 +205,9 @@ fn weights_become_the_nearest_steps_of_the_largest_of_their_column() {
     let rows = QuantisedRows { steps: &steps, scales: &[0.5, 2.0], range: StepRange::Signed };
     let of = |weights: &PackedWeights| {
         let mut out = [0.0; 8];
-        GraphKernels::best().multiply_quantised(&rows, weights, None, &mut out).unwrap();
+        GraphKernels::best()
+            .multiply_quantised(&rows, weights, &Finish::default(), &mut out)
+            .unwrap();
         out
     };
     // 2.5 steps are as far from 2 as from 3: ties go to the even one.

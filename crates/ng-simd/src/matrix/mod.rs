@@ -11,6 +11,7 @@ mod weights;
 
 #[cfg(target_arch = "x86_64")]
 use crate::dispatch::Path;
+use crate::finish::Finish;
 use crate::kernels::GraphKernels;
 use crate::lanes::Portable;
 #[cfg(target_arch = "x86_64")]
@@ -26,27 +27,25 @@ pub struct Product<'a> {
     pub rows: &'a [f32],
     /// k x n.
     pub weights: &'a PackedMatrix,
-    /// Added to each row of the product, if any: n elements.
-    pub bias: Option<&'a [f32]>,
-    /// Whether what is negative then becomes 0.
-    pub is_rectified: bool,
+    /// What follows; the bias has n elements.
+    pub finish: Finish<'a>,
 }
 
 impl GraphKernels {
     /// Multiplies to `out` (m x n). Callers split the work by rows.
     ///
     /// The sum of an element begins with 0 and takes one fused multiply-add for each of the k
-    /// elements, in their order; then the bias is added. Every NaN becomes [`f32::NAN`]. A
+    /// elements, in their order; then [`Finish`] follows. Every NaN becomes [`f32::NAN`]. A
     /// processor without an instruction for fused multiply-adds is slow.
     ///
     /// ```
-    /// use ng_simd::{GraphKernels, PackedMatrix, Product};
+    /// use ng_simd::{Finish, GraphKernels, PackedMatrix, Product};
     /// let weights = PackedMatrix::pack(&[1.0, 2.0, -3.0, 4.0], 2, 2)?;
-    /// let bias = Some(&[0.5, 0.0][..]);
-    /// let product = Product { rows: &[1.0, 1.0], weights: &weights, bias, is_rectified: true };
-    /// let mut out = [9.0; 2];
+    /// let finish = Finish { bias: Some(&[0.5, 0.0]), is_added: true, is_rectified: true };
+    /// let product = Product { rows: &[1.0, 1.0], weights: &weights, finish };
+    /// let mut out = [1.0, 1.0];
     /// GraphKernels::best().multiply(&product, &mut out)?;
-    /// assert_eq!(out, [0.0, 6.0]);
+    /// assert_eq!(out, [0.0, 7.0]);
     /// # Ok::<(), ng_simd::ShapeError>(())
     /// ```
     ///
@@ -54,9 +53,7 @@ impl GraphKernels {
     /// [`ShapeError`]
     pub fn multiply(self, product: &Product<'_>, out: &mut [f32]) -> Result<(), ShapeError> {
         let (depth, width) = (product.weights.depth(), product.weights.width());
-        if let Some(bias) = product.bias {
-            check_length("bias", bias.len(), &[width])?;
-        }
+        product.finish.check(width)?;
         if width == 0 {
             return check_length("out", out.len(), &[0]);
         }

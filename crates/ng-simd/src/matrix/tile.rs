@@ -4,6 +4,7 @@
 
 use super::Product;
 use super::weights::COLUMNS;
+use crate::copy::prefetch_rows;
 use crate::lanes::Lanes;
 
 /// Rows that pass a block of weights before the next block comes: they stay in L2.
@@ -88,6 +89,7 @@ unsafe fn tile<L: Lanes, const M: usize, const R: usize>(
     let (depth, width) = (product.weights.depth(), product.weights.width());
     let block = product.weights.block(column / COLUMNS);
     let columns = column..width.min(column + R * L::LEN);
+    prefetch_rows::<M>(&out[row * width + column..], columns.len(), width);
     // SAFETY: there are M rows from `row`; R registers from `column` lie in a block, which has
     // COLUMNS elements for each of `depth` rows; stores go to arrays that are as long.
     unsafe {
@@ -107,20 +109,26 @@ unsafe fn tile<L: Lanes, const M: usize, const R: usize>(
             }
         }
         let mut added = [0.0_f32; COLUMNS];
-        if let Some(bias) = product.bias {
+        if let Some(bias) = product.finish.bias {
             added[..columns.len()].copy_from_slice(&bias[columns.clone()]);
         }
         for (sums, row) in sums.iter().zip(row..) {
             let mut finished = [0.0_f32; COLUMNS];
             let out = &mut out[row * width..(row + 1) * width][columns.clone()];
             let is_whole = out.len() == R * L::LEN;
+            if !is_whole {
+                finished[..out.len()].copy_from_slice(out);
+            }
             let to = if is_whole { out.as_mut_ptr() } else { finished.as_mut_ptr() };
             for (register, sum) in sums.iter().enumerate() {
                 let mut value = *sum;
-                if product.bias.is_some() {
+                if product.finish.bias.is_some() {
                     value = value.add(L::load(added.as_ptr().add(register * L::LEN)));
                 }
-                if product.is_rectified {
+                if product.finish.is_added {
+                    value = value.add(L::load(to.add(register * L::LEN)));
+                }
+                if product.finish.is_rectified {
                     value = L::splat(0.0).max(value);
                 }
                 value.canonical().store(to.add(register * L::LEN));

@@ -13,6 +13,7 @@ mod x86;
 
 #[cfg(target_arch = "x86_64")]
 use crate::dispatch::Path;
+use crate::finish::Finish;
 use crate::kernels::GraphKernels;
 use crate::lists::{ShapeError, check_length};
 use tile::{Plain, Product};
@@ -23,21 +24,22 @@ pub use rows::{QuantiseError, QuantisedRows, StepRange};
 pub use weights::{PackError, PackedWeights};
 
 impl GraphKernels {
-    /// The product of `rows` (m x k) and `weights` (k x n), with an optional `bias` of n elements,
-    /// to `out` (m x n). Callers split it by rows.
+    /// The product of `rows` (m x k) and `weights` (k x n), and what follows, to `out` (m x n).
+    /// Callers split it by rows.
     ///
-    /// An element is `(sum of products of steps) * scale of the row * scale of the column + bias`,
-    /// rounded after each of these operations.
+    /// An element is `(sum of products of steps) * scale of the row * scale of the column`, and
+    /// then [`Finish`] follows; each of these operations rounds. Every NaN becomes [`f32::NAN`].
     ///
     /// ```
-    /// use ng_simd::{GraphKernels, PackedWeights, QuantisedRows, StepRange};
+    /// use ng_simd::{Finish, GraphKernels, PackedWeights, QuantisedRows, StepRange};
     /// let kernels = GraphKernels::best();
     /// let weights = PackedWeights::pack(&[1, 2, -3, 4], &[0.5, 1.0])?; // 2 x 2
     /// let (mut steps, mut scales) = ([0; 2], [0.0]);
     /// kernels.quantise_rows(&[127.0, -127.0], 2, StepRange::Signed, &mut steps, &mut scales)?;
     /// let rows = QuantisedRows { steps: &steps, scales: &scales, range: StepRange::Signed };
     /// let mut out = [0.0; 2];
-    /// kernels.multiply_quantised(&rows, &weights, Some(&[10.0, 0.0]), &mut out)?;
+    /// let finish = Finish::with(Some(&[10.0, 0.0]));
+    /// kernels.multiply_quantised(&rows, &weights, &finish, &mut out)?;
     /// assert_eq!(out, [264.0, -254.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -48,16 +50,14 @@ impl GraphKernels {
         self,
         rows: &QuantisedRows<'_>,
         weights: &PackedWeights,
-        bias: Option<&[f32]>,
+        finish: &Finish<'_>,
         out: &mut [f32],
     ) -> Result<(), ShapeError> {
         let num_rows = rows.scales.len();
         check_length("steps", rows.steps.len(), &[num_rows, weights.depth()])?;
         check_length("out", out.len(), &[num_rows, weights.width()])?;
-        if let Some(bias) = bias {
-            check_length("bias", bias.len(), &[weights.width()])?;
-        }
-        let product = Product { rows: *rows, weights, bias };
+        finish.check(weights.width())?;
+        let product = Product { rows: *rows, weights, finish: *finish };
         match self.path() {
             // SAFETY: the path is given only where the processor has it.
             #[cfg(target_arch = "x86_64")]

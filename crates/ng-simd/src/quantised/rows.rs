@@ -120,15 +120,9 @@ fn quantise(row: &[f32], range: StepRange, steps: &mut [u8]) -> Option<f32> {
     const ROUNDING: f32 = 12_582_912.0;
     // The bits of positive numbers are ordered as the numbers are; NaN comes after infinity. The
     // bits of a number that is less than 0 are greater than those of -0.
-    let mut largest = 0;
-    let mut most = 0;
-    for value in row {
-        largest = value.abs().to_bits().max(largest);
-        most = value.to_bits().max(most);
-    }
-    let has_negative = most > (-0.0_f32).to_bits();
-    let largest = f32::from_bits(largest);
-    if !largest.is_finite() || has_negative && range == StepRange::Unsigned {
+    let largest = f32::from_bits(most(row, |value| value.abs().to_bits()));
+    let has_negative = || most(row, |value| value.to_bits()) > (-0.0_f32).to_bits();
+    if !largest.is_finite() || range == StepRange::Unsigned && has_negative() {
         return None;
     }
     let scale = scale_of(largest, range.largest());
@@ -139,6 +133,12 @@ fn quantise(row: &[f32], range: StepRange, steps: &mut [u8]) -> Option<f32> {
         *step = ((value * steps_of_one + ROUNDING).to_bits() as u8).wrapping_add(zero);
     }
     Some(scale)
+}
+
+/// The largest of what the values of a row become.
+#[inline(always)]
+fn most(row: &[f32], of: impl Fn(&f32) -> u32) -> u32 {
+    row.iter().fold(0, |most, value| most.max(of(value)))
 }
 
 /// The first value without a step.

@@ -3,6 +3,8 @@
 
 use super::rows::QuantisedRows;
 use super::weights::{COLUMNS, PackedWeights, Quads};
+use crate::copy::prefetch_rows;
+use crate::finish::Finish;
 
 /// Rows that pass a block of weights before the next block comes: enough to reuse it, few enough
 /// that they stay in L1 themselves.
@@ -12,7 +14,7 @@ const STRIP: usize = 48;
 pub(super) struct Product<'a> {
     pub rows: QuantisedRows<'a>,
     pub weights: &'a PackedWeights,
-    pub bias: Option<&'a [f32]>,
+    pub finish: Finish<'a>,
 }
 
 /// The steps of `M` rows by fours.
@@ -24,14 +26,13 @@ pub(super) struct RowQuads<'a, const M: usize> {
 impl<'a, const M: usize> RowQuads<'a, M> {
     #[inline(always)]
     fn new(steps: &'a [u8], depth: usize) -> Self {
-        let row = |row: usize| steps[row * depth..(row + 1) * depth].as_chunks::<4>();
-        let rest = |at: usize| {
-            let mut quad = [0; 4];
-            let steps = row(at).1;
-            quad[..steps.len()].copy_from_slice(steps);
-            quad
-        };
-        Self { whole: std::array::from_fn(|at| row(at).0), rest: std::array::from_fn(rest) }
+        let (mut whole, mut rest) = ([&[][..]; M], [[0; 4]; M]);
+        for (row, (whole, rest)) in whole.iter_mut().zip(&mut rest).enumerate() {
+            let behind;
+            (*whole, behind) = steps[row * depth..(row + 1) * depth].as_chunks::<4>();
+            rest.iter_mut().zip(behind).for_each(|(to, step)| *to = *step);
+        }
+        Self { whole, rest }
     }
 
     /// The whole fours of a row; all rows have as many.
@@ -47,16 +48,37 @@ impl<'a, const M: usize> RowQuads<'a, M> {
     }
 }
 
-/// Sums of products of steps.
+/// A block of weights, and what turns sums of steps into values.
+pub(super) struct Block<'a> {
+    pub quads: &'a [Quads],
+    /// How many columns there are.
+    pub count: usize,
+    /// The step of a zero.
+    pub zero: i32,
+    /// The sum of each column.
+    pub sums: &'a [i32; COLUMNS],
+    /// The scale of each column.
+    pub scales: &'a [f32; COLUMNS],
+    /// What is added to each column, if anything.
+    pub bias: Option<[f32; COLUMNS]>,
+    pub is_added: bool,
+    pub is_rectified: bool,
+    /// How far apart rows of the result are.
+    pub width: usize,
+}
+
+/// A kind of processor.
 pub(super) trait Tile {
-    /// Writes the sums of `M` rows and at least the first `R` x 16 columns of a block of weights.
+    /// Writes `M` rows, which have a scale each, of the columns of a block. There are at most
+    /// `R` x 16. The first element of `out` is the first of them.
     ///
     /// # Safety
     /// The processor has the instructions of the implementing type.
-    unsafe fn sums<const M: usize, const R: usize>(
+    unsafe fn write<const M: usize, const R: usize>(
         rows: &RowQuads<'_, M>,
-        block: &[Quads],
-        sums: &mut [[i32; COLUMNS]; M],
+        block: &Block<'_>,
+        scales: &[f32; M],
+        out: &mut [f32],
     );
 }
 
@@ -65,19 +87,78 @@ pub(super) struct Plain;
 
 impl Tile for Plain {
     #[inline(always)]
-    unsafe fn sums<const M: usize, const R: usize>(
+    unsafe fn write<const M: usize, const R: usize>(
         rows: &RowQuads<'_, M>,
-        block: &[Quads],
-        sums: &mut [[i32; COLUMNS]; M],
+        block: &Block<'_>,
+        scales: &[f32; M],
+        out: &mut [f32],
     ) {
-        *sums = [[0; COLUMNS]; M];
-        for (at, weights) in block.iter().enumerate() {
-            for (row, sums) in sums.iter_mut().enumerate() {
+        let mut all = [[0; COLUMNS]; M];
+        for (at, weights) in block.quads.iter().enumerate() {
+            for (row, sums) in all.iter_mut().enumerate() {
                 let steps = rows.quad(row, at).map(i32::from);
                 for (sum, weights) in sums.iter_mut().zip(weights) {
                     let products = steps.iter().zip(weights).map(|(a, b)| a * i32::from(*b));
                     *sum += products.sum::<i32>();
                 }
+            }
+        }
+        block.write(&all, scales, out);
+    }
+}
+
+impl<'a> Block<'a> {
+    fn new(product: &Product<'a>, block: usize) -> Self {
+        let Product { rows, weights, finish } = product;
+        let width = weights.width();
+        let columns = block * COLUMNS..width.min((block + 1) * COLUMNS);
+        let (sums, scales) = weights.of_columns(block);
+        let bias = finish.bias.map(|bias| {
+            let mut added = [0.0; COLUMNS];
+            added[..columns.len()].copy_from_slice(&bias[columns.clone()]);
+            added
+        });
+        Self {
+            quads: weights.block(block),
+            count: columns.len(),
+            zero: rows.range.zero(),
+            sums,
+            scales,
+            bias,
+            is_added: finish.is_added,
+            is_rectified: finish.is_rectified,
+            width,
+        }
+    }
+
+    /// Turns sums of steps into values.
+    #[inline(always)]
+    pub(super) fn write<const M: usize>(
+        &self,
+        sums: &[[i32; COLUMNS]; M],
+        scales: &[f32; M],
+        out: &mut [f32],
+    ) {
+        for ((sums, scale), out) in sums.iter().zip(scales).zip(out.chunks_mut(self.width)) {
+            let out = &mut out[..self.count];
+            let mut values = [0.0; COLUMNS];
+            for (column, value) in values.iter_mut().enumerate() {
+                let exact = sums[column] - self.zero * self.sums[column];
+                *value = exact as f32 * scale * self.scales[column];
+            }
+            if let Some(bias) = &self.bias {
+                values.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
+            }
+            if self.is_added {
+                values.iter_mut().zip(&*out).for_each(|(value, out)| *value += out);
+            }
+            if self.is_rectified {
+                values
+                    .iter_mut()
+                    .for_each(|value| *value = if *value < 0.0 { 0.0 } else { *value });
+            }
+            for (out, value) in out.iter_mut().zip(&values) {
+                *out = if value.is_nan() { f32::NAN } else { *value };
             }
         }
     }
@@ -91,82 +172,62 @@ impl Tile for Plain {
 pub(super) unsafe fn multiply<T: Tile>(product: &Product<'_>, out: &mut [f32]) {
     let num_rows = product.rows.scales.len();
     for first in (0..num_rows).step_by(STRIP) {
-        let end = num_rows.min(first + STRIP);
-        for block in 0..product.weights.width().div_ceil(COLUMNS) {
-            let mut row = first;
+        let rows = first..num_rows.min(first + STRIP);
+        for number in 0..product.weights.width().div_ceil(COLUMNS) {
+            let block = Block::new(product, number);
+            let out = &mut out[number * COLUMNS..];
             // SAFETY: the caller's promise.
             unsafe {
-                while row + 6 <= end {
-                    multiply_tile::<T, 6>(product, row, block, out);
-                    row += 6;
-                }
-                while row + 2 <= end {
-                    multiply_tile::<T, 2>(product, row, block, out);
-                    row += 2;
-                }
-                if row < end {
-                    multiply_tile::<T, 1>(product, row, block, out);
+                match block.count.div_ceil(16) {
+                    1 => strip::<T, 1>(product, rows.clone(), &block, out),
+                    2 => strip::<T, 2>(product, rows.clone(), &block, out),
+                    3 => strip::<T, 3>(product, rows.clone(), &block, out),
+                    _ => strip::<T, 4>(product, rows.clone(), &block, out),
                 }
             }
         }
     }
 }
 
-/// `M` rows from `first`, and a block of columns.
+/// Some rows of a block of columns, which begin in `out`.
 #[inline(always)]
-unsafe fn multiply_tile<T: Tile, const M: usize>(
+unsafe fn strip<T: Tile, const R: usize>(
     product: &Product<'_>,
-    first: usize,
-    block: usize,
+    rows: std::ops::Range<usize>,
+    block: &Block<'_>,
     out: &mut [f32],
 ) {
-    let Product { rows, weights, bias } = product;
-    let (depth, width) = (weights.depth(), weights.width());
-    let quads = RowQuads::<M>::new(&rows.steps[first * depth..], depth);
-    let mut sums = [[0; COLUMNS]; M];
-    let columns = block * COLUMNS..width.min((block + 1) * COLUMNS);
-    let of_block = weights.block(block);
+    let mut row = rows.start;
     // SAFETY: the caller's promise.
     unsafe {
-        match columns.len().div_ceil(16) {
-            1 => T::sums::<M, 1>(&quads, of_block, &mut sums),
-            2 => T::sums::<M, 2>(&quads, of_block, &mut sums),
-            3 => T::sums::<M, 3>(&quads, of_block, &mut sums),
-            _ => T::sums::<M, 4>(&quads, of_block, &mut sums),
+        while row + 6 <= rows.end {
+            tile::<T, 6, R>(product, row, block, out);
+            row += 6;
         }
-    }
-    let (column_sums, column_scales) = weights.of_columns(block);
-    let added = bias.map(|bias| {
-        let mut added = [0.0; COLUMNS];
-        added[..columns.len()].copy_from_slice(&bias[columns.clone()]);
-        added
-    });
-    for (row, sums) in (first..).zip(&sums) {
-        let of_row = (rows.range.zero(), rows.scales[row]);
-        let values = scale(sums, (column_sums, column_scales), of_row, added.as_ref());
-        let out = &mut out[row * width..][columns.clone()];
-        out.copy_from_slice(&values[..columns.len()]);
+        while row + 2 <= rows.end {
+            tile::<T, 2, R>(product, row, block, out);
+            row += 2;
+        }
+        if row < rows.end {
+            tile::<T, 1, R>(product, row, block, out);
+        }
     }
 }
 
-/// Turns the sums of steps of one row into values, by the sums and scales of the columns.
+/// `M` rows from `first`.
 #[inline(always)]
-fn scale(
-    sums: &[i32; COLUMNS],
-    (column_sums, column_scales): (&[i32; COLUMNS], &[f32; COLUMNS]),
-    (zero, row_scale): (i32, f32),
-    bias: Option<&[f32; COLUMNS]>,
-) -> [f32; COLUMNS] {
-    let mut values = [0.0; COLUMNS];
-    for (column, value) in values.iter_mut().enumerate() {
-        let exact = sums[column] - zero * column_sums[column];
-        *value = exact as f32 * row_scale * column_scales[column];
-    }
-    if let Some(bias) = bias {
-        values.iter_mut().zip(bias).for_each(|(value, bias)| *value += bias);
-    }
-    for value in &mut values {
-        *value = if value.is_nan() { f32::NAN } else { *value };
-    }
-    values
+unsafe fn tile<T: Tile, const M: usize, const R: usize>(
+    product: &Product<'_>,
+    first: usize,
+    block: &Block<'_>,
+    out: &mut [f32],
+) {
+    let depth = product.weights.depth();
+    let quads = RowQuads::<M>::new(&product.rows.steps[first * depth..], depth);
+    let mut scales = [0.0; M];
+    scales.copy_from_slice(&product.rows.scales[first..first + M]);
+    let out = &mut out[first * block.width..];
+    prefetch_rows::<M>(out, block.count, block.width);
+    // SAFETY: the caller's promise.
+    unsafe { T::write::<M, R>(&quads, block, &scales, out) };
 }
