@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use ng_infer::dfg::{Binary, Op, Reduction};
 use ng_infer::kernel::{Context, Cpu, Data, DataMut, Kernel, TableRows, View, ViewMut};
-use ng_simd::{GraphKernels, PackedWeights, QuantisedRows, Rows, StepRange};
+use ng_simd::{Finish, GraphKernels, PackedWeights, QuantisedRows, Rows, StepRange};
 use ng_testing::Random;
 
 /// Columns of the table that rows are picked from: 512 MB of f32.
@@ -70,7 +70,12 @@ fn steps(sizes: &[usize], random: &mut Random) -> Result<Case, Box<dyn Error>> {
     let (steps, scales, mut out) = (random.bytes(m * k), vec![0.01; m], vec![0.0; m * n]);
     Ok(Box::new(move |_| {
         let rows = QuantisedRows { steps: &steps, scales: &scales, range: StepRange::Signed };
-        Ok(GraphKernels::best().multiply_quantised(&rows, &weights, None, &mut out)?)
+        Ok(GraphKernels::best().multiply_quantised(
+            &rows,
+            &weights,
+            &Finish::default(),
+            &mut out,
+        )?)
     }))
 }
 

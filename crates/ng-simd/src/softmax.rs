@@ -6,98 +6,165 @@
 #[cfg(target_arch = "x86_64")]
 use crate::dispatch::Path;
 use crate::kernels::GraphKernels;
+use crate::lists::{ShapeError, check_length};
 use crate::maths::{exp_of_negative, ln_from_1};
 
 /// Elements side by side.
 const PARTS: usize = 16;
 
+/// Elements that stay in L1 between two steps.
+const BLOCK: usize = 2048;
+
 impl GraphKernels {
-    /// Replaces each row of `width` elements by its softmax, or by the logarithm of that. A row with
-    /// a NaN or an infinity becomes [`f32::NAN`], but for infinities below 0 beside finite values.
-    /// What is left behind the last whole row stays.
+    /// Fills `to` with the softmax of each row of `width` elements in `from`, or with its logarithm.
+    /// A row with a NaN or an infinity becomes [`f32::NAN`], but for infinities below 0 beside
+    /// finite values.
     ///
     /// ```
     /// use ng_simd::GraphKernels;
-    /// let mut rows = [1.0, 1.0, f32::NEG_INFINITY, 0.0];
-    /// GraphKernels::best().softmax_rows(2, false, &mut rows);
-    /// assert_eq!(rows, [0.5, 0.5, 0.0, 1.0]);
+    /// let mut found = [9.0; 4];
+    /// let rows = [1.0, 1.0, f32::NEG_INFINITY, 0.0];
+    /// GraphKernels::best().softmax_rows(2, false, &rows, &mut found)?;
+    /// assert_eq!(found, [0.5, 0.5, 0.0, 1.0]);
+    /// # Ok::<(), ng_simd::ShapeError>(())
     /// ```
-    pub fn softmax_rows(self, width: usize, is_log: bool, rows: &mut [f32]) {
-        match self.path() {
-            // SAFETY: the path is given only where the processor has it.
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx512 => unsafe { softmax_avx512(width, is_log, rows) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Path::Avx2 => unsafe { softmax_avx2(width, is_log, rows) },
-            _ => softmax(width, is_log, rows),
+    ///
+    /// # Errors
+    /// [`ShapeError`]
+    pub fn softmax_rows(
+        self,
+        width: usize,
+        is_log: bool,
+        from: &[f32],
+        to: &mut [f32],
+    ) -> Result<(), ShapeError> {
+        if width == 0 {
+            return check_length("rows", from.len(), &[0]);
         }
+        check_length("rows", from.len(), &[to.len() / width, width])?;
+        check_length("out", to.len(), &[from.len()])?;
+        let of_block = (BLOCK / width).max(1) * width;
+        let mut powers = vec![0.0; of_block.min(to.len())];
+        let (mut tops, mut sums) = (vec![0.0; of_block / width], vec![0.0; of_block / width]);
+        for (from, to) in from.chunks(of_block).zip(to.chunks_mut(of_block)) {
+            let (powers, count) = (&mut powers[..from.len()], from.len() / width);
+            let (tops, sums) = (&mut tops[..count], &mut sums[..count]);
+            let rows = Rows { width, from, to, powers, tops, sums };
+            match self.path() {
+                // SAFETY: the path is given only where the processor has it.
+                #[cfg(target_arch = "x86_64")]
+                Path::Avx512 => unsafe { softmax_avx512(rows, is_log) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                Path::Avx2 => unsafe { softmax_avx2(rows, is_log) },
+                _ => softmax(rows, is_log),
+            }
+        }
+        Ok(())
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx2")]
-fn softmax_avx512(width: usize, is_log: bool, rows: &mut [f32]) {
-    softmax(width, is_log, rows);
+fn softmax_avx512(rows: Rows<'_>, is_log: bool) {
+    softmax(rows, is_log);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn softmax_avx2(width: usize, is_log: bool, rows: &mut [f32]) {
-    softmax(width, is_log, rows);
+fn softmax_avx2(rows: Rows<'_>, is_log: bool) {
+    softmax(rows, is_log);
 }
 
+/// Whole rows of a block.
+struct Rows<'a> {
+    width: usize,
+    from: &'a [f32],
+    to: &'a mut [f32],
+    /// As many elements.
+    powers: &'a mut [f32],
+    /// An element for each row.
+    tops: &'a mut [f32],
+    /// An element for each row.
+    sums: &'a mut [f32],
+}
+
+/// Step by step for all rows of a block, so that no row waits for the one before.
 #[inline(always)]
-fn softmax(width: usize, is_log: bool, rows: &mut [f32]) {
-    for row in rows.chunks_exact_mut(width.max(1)) {
+fn softmax(rows: Rows<'_>, is_log: bool) {
+    let Rows { width, from, to, powers, tops, sums } = rows;
+    for ((top, row), powers) in
+        tops.iter_mut().zip(from.chunks_exact(width)).zip(powers.chunks_exact_mut(width))
+    {
         // A NaN comes to the sum in any case.
-        let largest = |kept: f32, x: f32| if x > kept { x } else { kept };
-        let mut parts = [f32::NEG_INFINITY; PARTS];
-        each_part(row, |part| {
-            parts.iter_mut().zip(part).for_each(|(kept, x)| *kept = largest(*kept, *x));
-        });
-        let top = joined(parts, largest);
-        let mut sums = [0.0; PARTS];
-        each_part(row, |part| {
-            for (sum, x) in sums.iter_mut().zip(part) {
-                let power = exp_of_negative(*x - top);
-                *sum += power;
-                *x = if is_log { *x - top } else { power };
-            }
-        });
-        let sum = joined(sums, |a, b| a + b);
-        let less = if is_log { ln_from_1(sum) } else { 1.0 };
-        each_part(row, |part| {
-            for x in part {
-                let found = if is_log { *x - less } else { *x / sum };
-                *x = if found.is_nan() { f32::NAN } else { found };
-            }
-        });
+        let larger = |kept: f32, x: f32| if x > kept { x } else { kept };
+        *top = fold(row, f32::NEG_INFINITY, larger);
+        map(row, powers, |x| x - *top);
+    }
+    powers.iter_mut().for_each(|power| *power = exp_of_negative(*power));
+    for (sum, powers) in sums.iter_mut().zip(powers.chunks_exact(width)) {
+        *sum = fold(powers, 0.0, |a, b| a + b);
+    }
+    if is_log {
+        sums.iter_mut().for_each(|sum| *sum = ln_from_1(*sum));
+    }
+    let rows = from.chunks_exact(width).zip(powers.chunks_exact(width));
+    let canonical = |x: f32| if x.is_nan() { f32::NAN } else { x };
+    for (((row, powers), to), (top, sum)) in
+        rows.zip(to.chunks_exact_mut(width)).zip(tops.iter().zip(sums))
+    {
+        if is_log {
+            map(row, to, |x| canonical(x - *top - *sum));
+        } else {
+            map(powers, to, |power| canonical(power / *sum));
+        }
     }
 }
 
-/// Calls `each` with all elements of a row by sixteens. The last are filled up with what adds
-/// nothing to a sum of powers, and is no largest value.
+/// Elements of a row by sixteens, and those that are left: in the last sixteen of the row, of
+/// which the first `known` came before; or, of a narrow row, none of either.
 #[inline(always)]
-fn each_part(row: &mut [f32], mut each: impl FnMut(&mut [f32; PARTS])) {
-    let (parts, rest) = row.as_chunks_mut::<PARTS>();
-    parts.iter_mut().for_each(&mut each);
-    if !rest.is_empty() {
-        let mut part = [f32::NEG_INFINITY; PARTS];
-        part[..rest.len()].copy_from_slice(rest);
-        each(&mut part);
-        rest.copy_from_slice(&part[..rest.len()]);
-    }
+fn parts(row: &[f32]) -> (&[[f32; PARTS]], Option<(&[f32; PARTS], usize)>) {
+    let (parts, rest) = row.as_chunks::<PARTS>();
+    let last = row.last_chunk::<PARTS>().filter(|_| !rest.is_empty());
+    (parts, last.map(|last| (last, PARTS - rest.len())))
 }
 
-/// The parts in halves.
+/// Joins the elements of a row and `start`, which changes nothing: sixteen partial results side by
+/// side, and those in halves.
 #[inline(always)]
-fn joined(mut parts: [f32; PARTS], of: impl Fn(f32, f32) -> f32) -> f32 {
+fn fold(row: &[f32], start: f32, of: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut kept = [start; PARTS];
+    let (parts, last) = parts(row);
+    for part in parts {
+        kept.iter_mut().zip(part).for_each(|(kept, x)| *kept = of(*kept, *x));
+    }
+    if let Some((last, known)) = last {
+        for (lane, (kept, x)) in kept.iter_mut().zip(last).enumerate() {
+            *kept = of(*kept, if lane < known { start } else { *x });
+        }
+    } else if parts.is_empty() {
+        kept.iter_mut().zip(row).for_each(|(kept, x)| *kept = of(*kept, *x));
+    }
     for half in [8, 4, 2, 1] {
-        let (low, high) = parts.split_at_mut(half);
+        let (low, high) = kept.split_at_mut(half);
         low.iter_mut().zip(high).for_each(|(low, high)| *low = of(*low, *high));
     }
-    parts[0]
+    kept[0]
+}
+
+/// Fills `to` with what becomes of each element of a row. Some are done twice.
+#[inline(always)]
+fn map(row: &[f32], to: &mut [f32], of: impl Fn(f32) -> f32) {
+    let (parts, last) = parts(row);
+    for (part, to) in parts.iter().zip(to.as_chunks_mut::<PARTS>().0) {
+        to.iter_mut().zip(part).for_each(|(to, x)| *to = of(*x));
+    }
+    if let (Some((last, _)), Some(to)) = (last, to.last_chunk_mut::<PARTS>()) {
+        to.iter_mut().zip(last).for_each(|(to, x)| *to = of(*x));
+    } else if parts.is_empty() {
+        to.iter_mut().zip(row).for_each(|(to, x)| *to = of(*x));
+    }
 }
 
 #[cfg(test)]
@@ -111,15 +178,18 @@ mod tests {
 
     #[test]
     fn rows_are_near_the_definition_and_the_same_on_every_path() {
-        for width in [1, 2, 15, 16, 17, 47, 64, 200] {
+        for width in [1, 2, 15, 16, 17, 47, 64, 200, 2049] {
             for is_log in [false, true] {
-                let mut found = rows(width);
-                GraphKernels::best().softmax_rows(width, is_log, &mut found);
+                let of = |kernels: GraphKernels| {
+                    let mut found = vec![9.0; 7 * width];
+                    let done = kernels.softmax_rows(width, is_log, &rows(width), &mut found);
+                    assert_eq!(done, Ok(()));
+                    found
+                };
+                let found = of(GraphKernels::best());
                 for path in [Path::Portable, Path::Avx2] {
-                    let mut other = rows(width);
                     let Some(kernels) = GraphKernels::on(path) else { continue };
-                    kernels.softmax_rows(width, is_log, &mut other);
-                    assert_eq!(other, found, "{path:?}, {width}");
+                    assert_eq!(of(kernels), found, "{path:?}, {width}");
                 }
                 for (found, row) in found.chunks(width).zip(rows(width).chunks(width)) {
                     let top = row.iter().copied().fold(f32::MIN, f32::max);
@@ -140,13 +210,16 @@ mod tests {
         let (nan, inf) = (f32::NAN, f32::INFINITY);
         for is_log in [false, true] {
             for row in [[0.0, nan], [inf, 0.0], [-inf, -inf], [nan, inf], [nan, nan]] {
-                let mut found = row;
-                GraphKernels::best().softmax_rows(2, is_log, &mut found);
+                let mut found = [9.0; 2];
+                let done = GraphKernels::best().softmax_rows(2, is_log, &row, &mut found);
+                assert_eq!(done, Ok(()));
                 assert!(found.iter().all(|x| x.to_bits() == nan.to_bits()), "{row:?}: {found:?}");
             }
         }
-        let mut found = [-inf, 3.0];
-        GraphKernels::best().softmax_rows(2, true, &mut found);
+        let mut found = [9.0; 2];
+        let kernels = GraphKernels::best();
+        assert_eq!(kernels.softmax_rows(2, true, &[-inf, 3.0], &mut found), Ok(()));
         assert_eq!(found, [-inf, 0.0]);
+        assert!(kernels.softmax_rows(2, true, &[0.0; 3], &mut found).is_err());
     }
 }

@@ -13,7 +13,7 @@ use super::error::DfgError;
 use super::op::{Binary, FixedFormat, Op, Reduction, Unary};
 
 /// Those that are alone of their kind.
-const ALONE: [&str; 40] = [
+const ALONE: [&str; 41] = [
     "AddSelfLoops",
     "BatchPre",
     "Cast",
@@ -37,6 +37,7 @@ const ALONE: [&str; 40] = [
     "Identity",
     "LeakyRelu",
     "Linear",
+    "LinearSum",
     "LogSoftmax",
     "MatMul",
     "QuantisedLinear",
@@ -87,6 +88,7 @@ impl Op {
             Self::Sddmm(binary) => return format!("SDDMM_{}", binary.name()),
             Self::EdgeLists => "EdgeLists",
             Self::Linear { .. } => "Linear",
+            Self::LinearSum { .. } => "LinearSum",
             Self::Elu { .. } => "Elu",
             Self::LeakyRelu { .. } => "LeakyRelu",
             Self::Where => "Where",
@@ -151,7 +153,7 @@ impl Op {
             Self::FixedRescale { bits, shift } => {
                 vec![("bits", int((*bits).into())), ("shift", int((*shift).into()))]
             }
-            Self::Linear { relu } => vec![("relu", int((*relu).into()))],
+            Self::Linear { relu } | Self::LinearSum { relu } => vec![("relu", int((*relu).into()))],
             Self::Reduce { keep_dims, .. } => vec![("keepdims", int((*keep_dims).into()))],
             Self::Softmax { axis }
             | Self::LogSoftmax { axis }
@@ -227,6 +229,7 @@ impl Op {
             "constantofshape" => filled(&mut given)?,
             "edgelists" => Self::EdgeLists,
             "linear" => Self::Linear { relu: given.flag("relu")?.unwrap_or(false) },
+            "linearsum" => Self::LinearSum { relu: given.flag("relu")?.unwrap_or(false) },
             "edgesoftmax" => Self::EdgeSoftmax,
             "addselfloops" => Self::AddSelfLoops,
             "removeselfloops" => Self::RemoveSelfLoops,

@@ -166,6 +166,12 @@ pub enum Op {
         /// Whether numbers below 0 become 0.
         relu: bool,
     },
+    /// [`Op::Linear`] with a bias, and rows of the shape of the result that are added behind it:
+    /// `x`, weight, bias, rows.
+    LinearSum {
+        /// Whether numbers below 0 become 0.
+        relu: bool,
+    },
     /// Exponentials over their sum among those with the same index: values, index, and how many
     /// there are.
     EdgeSoftmax,
@@ -296,7 +302,7 @@ impl Op {
             Self::Reduce { .. } | Self::Squeeze => (1, 2),
             Self::Gemm { .. } | Self::Spmm(_) | Self::Linear { .. } => (2, 3),
             Self::Aggregate(_) => (3, 4),
-            Self::Sddmm(_) => (4, 4),
+            Self::Sddmm(_) | Self::LinearSum { .. } => (4, 4),
             Self::Where
             | Self::Range
             | Self::Scatter(_)

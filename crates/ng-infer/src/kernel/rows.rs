@@ -4,13 +4,12 @@
 //! reads them there, and no copy is made.
 
 use ng_simd::{Aggregation, EdgeLists, GraphKernels, Reduction, Rows};
-use rayon::prelude::*;
 
 use super::context::Context;
 use super::error::{KernelError, misfit};
 
-/// Rows that one thread copies before the next is worth its start.
-const ROWS_MIN: usize = 256;
+/// How many simple steps it takes until an element is there that nobody has read before.
+const WAIT: usize = 2;
 
 /// Rows of F32 in a table, which may hold them in a narrower type. The first dimension of the
 /// tensor is the number of rows, and the others are those of a row.
@@ -42,14 +41,10 @@ impl TableRows<'_> {
             return if found == 0 { Ok(()) } else { Err(KernelError::Misfit(problem)) };
         }
         self.check()?;
-        let each = self.rows.len().div_ceil(context.threads() * 4).max(ROWS_MIN);
-        let copy = |(out, rows): (&mut [f32], &[u32])| self.copy_part(rows, width, out);
-        match context.pool().filter(|_| self.rows.len() > each) {
-            None => copy((out, self.rows)),
-            Some(pool) => pool.install(|| {
-                out.par_chunks_mut(each * width).zip(self.rows.par_chunks(each)).try_for_each(copy)
-            }),
-        }
+        // Rows lie anywhere, and memory answers late.
+        let of_part = self.rows.len().div_ceil(context.parts(WAIT * out.len()));
+        let parts = out.chunks_mut(of_part * width).zip(self.rows.chunks(of_part));
+        context.each(parts, |(out, rows)| self.copy_part(rows, width, out))
     }
 
     /// That all rows are in the table.

@@ -3,17 +3,21 @@
 //! What must not live here: fusion along edges, which depends on the rows that are computed.
 
 use super::draft::{Draft, Rewrite};
-use crate::dfg::{Binary, Constant, DfgError, Elements, Node, Op, Unary, Value};
+use crate::dfg::{Binary, Constant, DfgError, Elements, Known, Node, Op, Unary, Value};
 use crate::run::devices::Devices;
 
-/// The graph with `Linear` in place of what it is made of.
-pub(super) fn linear_layers(draft: &Draft, devices: &Devices) -> Result<Draft, DfgError> {
+/// The graph with `Linear` and `LinearSum` in place of what they are made of.
+pub(super) fn linear_layers(
+    draft: &Draft,
+    known: Option<&[Known]>,
+    devices: &Devices,
+) -> Result<Draft, DfgError> {
     let needed = draft.needed();
     let mut uses = vec![0_usize; draft.dfg.values().count()];
     let taken = needed.iter().flat_map(|at| &draft.dfg.nodes()[*at].inputs);
     taken.for_each(|value| uses[value.0] += 1);
     draft.dfg.outputs().iter().for_each(|(_, value)| uses[value.0] += 1);
-    let mut fuse = Fuse { draft, uses, to: Rewrite::new(draft)? };
+    let mut fuse = Fuse { draft, known, devices, uses, to: Rewrite::new(draft)? };
     let is_better = |op: &Op| devices.may_replace(&[op], &Op::Linear { relu: false });
     for at in needed {
         fuse.to.work_of(&[at]);
@@ -21,7 +25,10 @@ pub(super) fn linear_layers(draft: &Draft, devices: &Devices) -> Result<Draft, D
         let made = match &node.op {
             op if !is_better(op) => None,
             Op::MatMul | Op::Gemm { .. } => fuse.product(node)?,
-            Op::Binary(Binary::Add) => fuse.bias(at)?,
+            Op::Binary(Binary::Add) => match fuse.bias(at)? {
+                None => fuse.sum(at)?,
+                made => made,
+            },
             Op::Unary(Unary::Relu) => fuse.relu(at)?,
             _ => None,
         };
@@ -35,6 +42,8 @@ pub(super) fn linear_layers(draft: &Draft, devices: &Devices) -> Result<Draft, D
 
 struct Fuse<'a> {
     draft: &'a Draft,
+    known: Option<&'a [Known]>,
+    devices: &'a Devices,
     uses: Vec<usize>,
     to: Rewrite<'a>,
 }
@@ -90,14 +99,12 @@ impl Fuse<'_> {
         }
     }
 
-    /// The linear layer that a value has become, if nobody else takes the value: what it gives and
-    /// what it takes.
-    fn linear(&mut self, value: Value) -> Result<Option<(Value, Vec<Value>)>, DfgError> {
+    /// What a value has become, the operation that makes it and what that takes, if nobody else
+    /// takes the value.
+    fn made(&mut self, value: Value) -> Result<Option<(Value, Op, Vec<Value>)>, DfgError> {
         let made = self.to.value(value)?;
-        let is_alone = self.uses[value.0] == 1;
-        let linear = self.to.made().maker(made);
-        let linear = linear.filter(|made| is_alone && made.op == Op::Linear { relu: false });
-        Ok(linear.map(|linear| (made, linear.inputs.clone())))
+        let maker = self.to.made().maker(made).filter(|_| self.uses[value.0] == 1);
+        Ok(maker.map(|maker| (made, maker.op.clone(), maker.inputs.clone())))
     }
 
     /// A linear layer and a sum with a constant.
@@ -105,7 +112,9 @@ impl Fuse<'_> {
         let node = &self.draft.dfg.nodes()[at];
         let [one, other] = node.inputs[..] else { return Ok(None) };
         for (product, bias) in [(one, other), (other, one)] {
-            let Some((made, mut inputs)) = self.linear(product)? else { continue };
+            let Some((made, Op::Linear { relu: false }, mut inputs)) = self.made(product)? else {
+                continue;
+            };
             let bias = self.to.value(bias)?;
             if inputs.len() > 2 {
                 continue;
@@ -121,8 +130,38 @@ impl Fuse<'_> {
     /// A linear layer whose numbers below 0 become 0.
     fn relu(&mut self, at: usize) -> Result<Option<Value>, DfgError> {
         let node = &self.draft.dfg.nodes()[at];
-        let Some((made, inputs)) = self.linear(node.inputs[0])? else { return Ok(None) };
+        let Some((made, op, inputs)) = self.made(node.inputs[0])? else { return Ok(None) };
+        let fused = match op {
+            Op::Linear { relu: false } => Op::Linear { relu: true },
+            Op::LinearSum { relu: false } => Op::LinearSum { relu: true },
+            _ => return Ok(None),
+        };
+        if !self.devices.may_replace(&[&node.op], &fused) {
+            return Ok(None);
+        }
         self.to.work_on(made, at);
-        self.to.one(Op::Linear { relu: true }, &inputs).map(Some)
+        self.to.one(fused, &inputs).map(Some)
+    }
+
+    /// A linear layer with a bias, and rows of its shape that are added.
+    fn sum(&mut self, at: usize) -> Result<Option<Value>, DfgError> {
+        let (draft, known) = (self.draft, self.known);
+        let node = &draft.dfg.nodes()[at];
+        let ([one, other], Some(known)) = (&node.inputs[..], known) else { return Ok(None) };
+        let (one, other) = (*one, *other);
+        let (linear, fused) = (Op::Linear { relu: false }, Op::LinearSum { relu: false });
+        let is_same = known[one.0].shape == known[other.0].shape && one != other;
+        if !is_same || !self.devices.may_replace(&[&node.op, &linear], &fused) {
+            return Ok(None);
+        }
+        for (product, rows) in [(one, other), (other, one)] {
+            let Some((made, op, mut inputs)) = self.made(product)? else { continue };
+            if op == linear && inputs.len() == 3 {
+                inputs.push(self.to.value(rows)?);
+                self.to.work_on(made, at);
+                return self.to.one(fused, &inputs).map(Some);
+            }
+        }
+        Ok(None)
     }
 }

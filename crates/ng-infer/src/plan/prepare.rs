@@ -91,7 +91,7 @@ impl Plan {
         let mut draft = if follows_rows { unfold(&draft, devices)? } else { draft };
         draft = simplify(&draft, draft.known(types)?.as_deref())?;
         if options.fuse {
-            draft = linear_layers(&draft, devices)?;
+            draft = linear_layers(&draft, draft.known(types)?.as_deref(), devices)?;
         }
         let known = draft.known(types)?;
         let (mut hops, mut nodes, mut whole) = (Vec::new(), Vec::new(), Vec::new());

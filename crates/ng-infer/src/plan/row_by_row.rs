@@ -50,6 +50,8 @@ pub(super) fn row_by_row(op: &Op, inputs: &[&Known], out: &Known) -> Option<RowB
             of_first(is_inner && first.shape.len() == rank)
         }
         Op::Linear { .. } | Op::QuantisedLinear | Op::FixedMatMul => of_first(rank > 1),
+        Op::LinearSum { .. } => (rank > 1 && has_rows(first) && has_rows(inputs[3]))
+            .then(|| RowByRow::Inputs(vec![true, false, false, true])),
         Op::Gemm { trans_a: false, .. } => {
             let has_matrix = inputs.get(2).is_some_and(|c| c.shape.len() == 2 && has_rows(c));
             let mut of = vec![has_rows(first), false];

@@ -68,7 +68,7 @@ impl Plan {
         inputs: &[(&str, View<'a>)],
         hops: &Hops<'_>,
         context: &Context,
-        after: &mut dyn FnMut(&Running<'_>, &Step),
+        after: &mut (dyn FnMut(&Running<'_>, &Step) + Send),
     ) -> Result<Answer<'a>, RunError> {
         let inputs = in_order(&self.inputs, inputs)?;
         let count = |(name, input): &'a (String, usize)| {
@@ -98,18 +98,10 @@ impl Plan {
             tensor.dims.clear();
             tensor.dims.extend_from_slice(dims);
         }
-        let mut running = Running { plan: self, arena, lent, context };
-        for step in &self.bound.steps {
-            running.step(step)?;
-            after(&running, step);
-        }
-        for (value, (name, _)) in self.outputs.iter().zip(self.draft.dfg.outputs()) {
-            let wrong = |source: KernelError| RunError::WrongInput {
-                name: name.clone(),
-                problem: source.to_string(),
-            };
-            running.arena.copy_rows(value.0, lent, context).map_err(wrong)?;
-        }
+        let running = Running { plan: self, arena, lent, context };
+        // Most operations take the inputs, or something of their size.
+        let work = answer.inputs.iter().map(|view| view.dims.iter().product::<usize>()).sum();
+        context.enter(work, || running.all(after))?;
         Ok(answer)
     }
 }
@@ -123,6 +115,22 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
+    fn all(mut self, after: &mut (dyn FnMut(&Running<'_>, &Step) + Send)) -> Result<(), RunError> {
+        let plan = self.plan;
+        for step in &plan.bound.steps {
+            self.step(step)?;
+            after(&self, step);
+        }
+        for (value, (name, _)) in plan.outputs.iter().zip(plan.draft.dfg.outputs()) {
+            let wrong = |source: KernelError| RunError::WrongInput {
+                name: name.clone(),
+                problem: source.to_string(),
+            };
+            self.arena.copy_rows(value.0, self.lent, self.context).map_err(wrong)?;
+        }
+        Ok(())
+    }
+
     fn step(&mut self, step: &Step) -> Result<(), RunError> {
         match &step.work {
             Work::View => self.view(step).map_err(|source| self.failed(step, source)),

@@ -121,6 +121,7 @@ fn alone(name: &str, maker: &mut Maker<'_>) -> Vec<Case> {
         "MatMul" => products(maker),
         "GEMM" => gemms(maker),
         "Linear" => linears(maker),
+        "LinearSum" => linear_sums(maker),
         "QuantisedLinear" => steps(maker),
         "SegmentMatmul" => segments(maker),
         "Gather" => gathers(maker),
@@ -332,6 +333,20 @@ fn linears(maker: &mut Maker<'_>) -> Vec<Case> {
             all.push((op.clone(), vec![maker.odd(&[m, k]), weight.clone()]));
             let rows = maker.floats(&[m, 2, k]);
             all.push((op, vec![rows, weight, maker.floats(&[n])]));
+        }
+    }
+    all
+}
+
+fn linear_sums(maker: &mut Maker<'_>) -> Vec<Case> {
+    let mut all = Vec::new();
+    for (m, k, n) in PRODUCTS {
+        for relu in [false, true] {
+            let (weight, bias) = (maker.floats(&[k, n]), maker.floats(&[n]));
+            let (x, rows) = (maker.floats(&[m, 2, k]), maker.floats(&[m, 2, n]));
+            let op = Op::LinearSum { relu };
+            all.push((op.clone(), vec![x, weight.clone(), bias.clone(), rows]));
+            all.push((op, vec![maker.floats(&[m, k]), weight, bias, maker.odd(&[m, n])]));
         }
     }
     all

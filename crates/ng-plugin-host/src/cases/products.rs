@@ -46,6 +46,7 @@ pub(super) fn alone(name: &str) -> Option<Vec<Case>> {
         }
         "GEMM" => PRODUCTS.iter().flat_map(gemm).collect(),
         "Linear" => PRODUCTS.iter().flat_map(linear).collect(),
+        "LinearSum" => PRODUCTS.iter().flat_map(linear_sum).collect(),
         "SegmentMatmul" => {
             let case = |what, rows: usize, k: usize, kinds: usize, n: usize| {
                 let of = indices(&[rows], kinds as u64);
@@ -74,6 +75,12 @@ fn gemm((what, m, k, n): &(&'static str, usize, usize, usize)) -> Vec<Case> {
         Case::new(what, op(true, false), [turned_a, b, f32s(&[*m, 1])]),
         Case::new(what, op(false, true), [a, turned_b, f32s(&[*m, *n])]),
     ]
+}
+
+fn linear_sum((what, m, k, n): &(&'static str, usize, usize, usize)) -> Vec<Case> {
+    let all = [f32s(&[*m, *k]), f32s(&[*k, *n]), f32s(&[*n]), f32s(&[*m, *n])];
+    let case = |relu| Case::new(what, Op::LinearSum { relu }, all.clone());
+    vec![case(false), case(true)]
 }
 
 fn linear((what, m, k, n): &(&'static str, usize, usize, usize)) -> Vec<Case> {

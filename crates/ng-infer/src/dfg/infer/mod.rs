@@ -232,7 +232,7 @@ fn of_op(op: &Op, inputs: &[&Known], unknown: &mut Unknown) -> Result<Vec<Known>
         EdgeLists => return rows::edge_lists(inputs, unknown),
         Aggregate(_) => rows::aggregate(inputs)?,
         Sddmm(binary) => rows::sddmm(*binary, inputs)?,
-        Linear { .. } => rows::linear(inputs)?,
+        Linear { .. } | LinearSum { .. } => rows::linear(inputs)?,
         EdgeSoftmax => rows::edge_softmax(inputs)?,
         Spmm(_) => rows::spmm(inputs)?,
         AddSelfLoops => rows::add_self_loops(inputs[0], inputs[1], unknown)?,

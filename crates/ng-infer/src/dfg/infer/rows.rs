@@ -53,7 +53,14 @@ pub(super) fn linear(inputs: &[&Known]) -> Result<Known, String> {
         bias.wants_rank(1)?;
         same(width, &bias.shape[0], "columns and bias differ in length")?;
     }
-    Ok(Known::new(Dtype::F32, [rest, std::slice::from_ref(width)].concat()))
+    let shape = [rest, std::slice::from_ref(width)].concat();
+    if let Some(rows) = inputs.get(3) {
+        rows.wants_rank(shape.len())?;
+        for (one, other) in rows.shape.iter().zip(&shape) {
+            same(one, other, "a product and the rows that are added differ in shape")?;
+        }
+    }
+    Ok(Known::new(Dtype::F32, shape))
 }
 
 /// The shape of rows times a matrix.

@@ -1,7 +1,6 @@
 //! Operations on edges: what messages come to.
 
 use ng_simd::{EdgeLists, GraphKernels, Rows};
-use rayon::prelude::*;
 
 use super::lists::{Lists, Messages, check, combine, fit, outside};
 use super::parallel::{EXPONENTIAL, by_rows};
@@ -132,9 +131,9 @@ fn softmax_of_lists(
     let each = |(destinations, out)| {
         kernels.edge_softmax(lists, logits, heads, destinations, out).map_err(misfit)
     };
-    match context.pool().filter(|_| EXPONENTIAL * logits.len() >= 1 << 17) {
-        None => parts.into_iter().try_for_each(each),
-        Some(pool) => pool.install(|| parts.into_par_iter().map(each).collect()),
+    match context.parts(EXPONENTIAL * logits.len()) {
+        1 => parts.into_iter().try_for_each(each),
+        _ => context.each(parts.into_iter(), each),
     }
 }
 

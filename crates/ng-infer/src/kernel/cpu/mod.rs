@@ -28,7 +28,7 @@ use crate::dfg::{Op, Reduction};
 use weights::{Matrix, Precision};
 
 /// Operations that are alone of their kind and have a kernel here.
-const ALONE: [&str; 19] = [
+const ALONE: [&str; 20] = [
     "AddSelfLoops",
     "Concat",
     "EdgeLists",
@@ -40,6 +40,7 @@ const ALONE: [&str; 19] = [
     "GcnNorm",
     "LeakyRelu",
     "Linear",
+    "LinearSum",
     "LogSoftmax",
     "MatMul",
     "QuantisedLinear",
@@ -119,11 +120,8 @@ impl Cpu {
         match op {
             Op::MatMul => products::mat_mul(kernels, packed, inputs, out, context)?,
             Op::Gemm { .. } => products::gemm(kernels, packed, (op, inputs), out, context)?,
-            Op::Linear { relu } => {
-                products::linear(kernels, packed, inputs, *relu, out, context)?;
-            }
-            Op::QuantisedLinear => {
-                products::quantised_linear(kernels, packed, inputs, out, context)?;
+            Op::Linear { .. } | Op::LinearSum { .. } | Op::QuantisedLinear => {
+                products::linear(kernels, packed, (op, inputs), out, context)?;
             }
             Op::SegmentMatmul => {
                 products::segment_matmul(kernels, packed, inputs, out, context)?;
@@ -172,6 +170,31 @@ impl Cpu {
     }
 }
 
+impl Cpu {
+    /// The same in the elements of an input, `at` a place.
+    fn run_in_place_with(
+        self,
+        op: &Op,
+        packed: &[Matrix],
+        (at, others): (usize, &[View<'_>]),
+        to: &mut ViewMut<'_>,
+        context: &Context,
+    ) -> Result<(), KernelError> {
+        match (op, &mut to.data, others) {
+            (Op::Binary(binary), DataMut::F32(_), [other]) => {
+                elements::binary_in_place(*binary, at == 1, other, to, context)
+            }
+            (Op::LinearSum { .. }, ..) if at == 3 => {
+                products::linear_onto(self.kernels, packed, (op, others), to, context)
+            }
+            (_, DataMut::F32(all), []) if elements::cost(op).is_some() => {
+                elements::unary_in_place(self.kernels, op, all, context)
+            }
+            _ => Scalar.run_in_place(op, at, others, to, context),
+        }
+    }
+}
+
 impl Kernel for Cpu {
     fn prepare(
         &self,
@@ -188,7 +211,7 @@ impl Kernel for Cpu {
         let reads_rows = match op {
             Op::Aggregate(how) => *how != Reduction::Mul,
             Op::Gather { axis } => *axis == 0,
-            Op::Linear { .. } | Op::QuantisedLinear => true,
+            Op::Linear { .. } | Op::LinearSum { .. } | Op::QuantisedLinear => true,
             _ => false,
         };
         reads_rows && input == 0
@@ -197,6 +220,7 @@ impl Kernel for Cpu {
     fn in_place(&self, op: &Op, input: usize) -> bool {
         match op {
             Op::Binary(binary) => input < 2 && elements::is_in_place(*binary),
+            Op::LinearSum { .. } => input == 3,
             _ => input == 0 && elements::cost(op).is_some(),
         }
     }
@@ -209,15 +233,7 @@ impl Kernel for Cpu {
         to: &mut ViewMut<'_>,
         context: &Context,
     ) -> Result<(), KernelError> {
-        match (op, &mut to.data, others) {
-            (Op::Binary(binary), DataMut::F32(_), [other]) => {
-                elements::binary_in_place(*binary, at == 1, other, to, context)
-            }
-            (_, DataMut::F32(all), []) if elements::cost(op).is_some() => {
-                elements::unary_in_place(self.kernels, op, all, context)
-            }
-            _ => Scalar.run_in_place(op, at, others, to, context),
-        }
+        self.run_in_place_with(op, &[], (at, others), to, context)
     }
 
     fn run(
@@ -240,6 +256,21 @@ struct Prepared {
 impl Kernel for Prepared {
     fn takes_rows(&self, op: &Op, input: usize) -> bool {
         self.cpu.takes_rows(op, input)
+    }
+
+    fn in_place(&self, op: &Op, input: usize) -> bool {
+        self.cpu.in_place(op, input)
+    }
+
+    fn run_in_place(
+        &self,
+        op: &Op,
+        at: usize,
+        others: &[View<'_>],
+        to: &mut ViewMut<'_>,
+        context: &Context,
+    ) -> Result<(), KernelError> {
+        self.cpu.run_in_place_with(op, &self.matrices, (at, others), to, context)
     }
 
     fn run(

@@ -2,13 +2,8 @@
 //!
 //! The invariant: rows are computed one by one, so that no byte depends on the parts.
 
-use rayon::prelude::*;
-
 use crate::kernel::context::Context;
 use crate::kernel::error::KernelError;
-
-/// Simple steps, such as sums, below which one thread is done before another has woken up.
-const WORK_MIN: usize = 1 << 17;
 
 /// How much more than a sum a step costs: a factor for the work of [`by_rows`].
 pub(super) const EXPONENTIAL: usize = 4;
@@ -23,14 +18,10 @@ pub(super) fn by_rows<T: Send>(
     each: impl Fn(usize, &mut [T]) -> Result<(), KernelError> + Sync + Send,
 ) -> Result<(), KernelError> {
     let rows = out.len().checked_div(width).unwrap_or(0);
-    // Some more parts than threads, so that none waits long for the last.
-    let parts = (work / (WORK_MIN / 4)).min(context.threads() * 4).max(1);
-    let of_part = rows.div_ceil(parts);
-    match context.pool().filter(|_| work >= WORK_MIN && rows > of_part) {
-        None => each(0, out),
-        Some(pool) => pool.install(|| {
-            let parts = out.par_chunks_mut(of_part * width).enumerate();
-            parts.map(|(part, out)| each(part * of_part, out)).collect()
-        }),
+    let of_part = rows.div_ceil(context.parts(work));
+    if rows <= of_part {
+        return each(0, out);
     }
+    let parts = out.chunks_mut(of_part * width).enumerate();
+    context.each(parts, |(part, out)| each(part * of_part, out))
 }

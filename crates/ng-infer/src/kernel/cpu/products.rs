@@ -1,8 +1,9 @@
 //! Products of matrices. Weights are packed, once for a model where they are constants.
 
-use ng_simd::GraphKernels;
+use ng_simd::{Finish, GraphKernels};
 
 use super::broadcast::Lines;
+use super::parallel::by_rows;
 use super::weights::{Layer, Matrix, Precision};
 use crate::dfg::Op;
 use crate::kernel::context::Context;
@@ -26,7 +27,11 @@ pub(super) fn prepare(
     }
     let is_turned = matches!(op, Op::Gemm { trans_b: true, .. });
     match (op, constant(1), constant(2)) {
-        (Op::MatMul | Op::Gemm { .. } | Op::Linear { .. }, Some(([rows, columns], all)), _) => {
+        (
+            Op::MatMul | Op::Gemm { .. } | Op::Linear { .. } | Op::LinearSum { .. },
+            Some(([rows, columns], all)),
+            _,
+        ) => {
             let matrix = Matrix::of_constant(all, (*rows, *columns), is_turned, precision)?;
             Ok(Some(vec![matrix]))
         }
@@ -39,54 +44,63 @@ pub(super) fn prepare(
     }
 }
 
-/// The one matrix that was packed before, or one that is packed now.
-fn matrix_of<'a>(
+/// The one matrix that was packed before, or what `pack` makes now.
+fn matrix_or<'a>(
     packed: &'a [Matrix],
-    view: &View<'_>,
-    is_turned: bool,
     made: &'a mut Option<Matrix>,
+    pack: impl FnOnce() -> Result<Matrix, KernelError>,
 ) -> Result<&'a Matrix, KernelError> {
     match packed.first() {
         Some(matrix) => Ok(matrix),
-        None => {
-            let dims = (view.dims[0], view.dims[1]);
-            Ok(made.insert(Matrix::pack(view.f32(), dims, is_turned)?))
-        }
+        None => Ok(made.insert(pack()?)),
     }
 }
 
+/// A matrix of f32, or its transpose.
+fn pack(view: &View<'_>, is_turned: bool) -> Result<Matrix, KernelError> {
+    Matrix::pack(view.f32(), (view.dims[0], view.dims[1]), is_turned)
+}
+
+/// A product with all that follows; rows that are added are copied first.
 pub(super) fn linear(
     kernels: GraphKernels,
     packed: &[Matrix],
-    inputs: &[View<'_>],
-    is_rectified: bool,
+    (op, inputs): (&Op, &[View<'_>]),
     out: &mut ViewMut<'_>,
     context: &Context,
 ) -> Result<(), KernelError> {
-    let mut made = None;
-    let matrix = matrix_of(packed, &inputs[1], false, &mut made)?;
-    let layer = Layer { matrix, bias: inputs.get(2).map(View::f32), is_rectified };
-    layer.run(kernels, &inputs[0], out.f32(), context)
+    if let (Op::LinearSum { .. }, [others @ .., rows]) = (op, inputs) {
+        let from = rows.f32();
+        by_rows(context, from.len(), 1, out.f32(), |first, to| {
+            to.copy_from_slice(&from[first..first + to.len()]);
+            Ok(())
+        })?;
+        return linear_onto(kernels, packed, (op, others), out, context);
+    }
+    linear_onto(kernels, packed, (op, inputs), out, context)
 }
 
-/// Rows times steps with scales, which [`Matrix::of_steps`] packs.
-pub(super) fn quantised_linear(
+/// The same where the rows that are added stand in `out`.
+pub(super) fn linear_onto(
     kernels: GraphKernels,
     packed: &[Matrix],
-    inputs: &[View<'_>],
+    (op, inputs): (&Op, &[View<'_>]),
     out: &mut ViewMut<'_>,
     context: &Context,
 ) -> Result<(), KernelError> {
-    let made;
-    let matrix = match packed.first() {
-        Some(matrix) => matrix,
-        None => {
-            made = Matrix::of_steps(inputs[1].i8(), inputs[2].f32())?;
-            &made
-        }
+    let is_of_steps = *op == Op::QuantisedLinear;
+    let mut made = None;
+    let matrix = matrix_or(packed, &mut made, || match is_of_steps {
+        // Steps, with the scale of each column.
+        true => Matrix::of_steps(inputs[1].i8(), inputs[2].f32()),
+        false => pack(&inputs[1], false),
+    })?;
+    let finish = Finish {
+        bias: inputs.get(if is_of_steps { 3 } else { 2 }).map(View::f32),
+        is_added: matches!(op, Op::LinearSum { .. }),
+        is_rectified: matches!(op, Op::Linear { relu: true } | Op::LinearSum { relu: true }),
     };
-    let layer = Layer { matrix, bias: Some(inputs[3].f32()), is_rectified: false };
-    layer.run(kernels, &inputs[0], out.f32(), context)
+    Layer { matrix, finish }.run(kernels, &inputs[0], out.f32(), context)
 }
 
 pub(super) fn mat_mul(
@@ -99,9 +113,8 @@ pub(super) fn mat_mul(
     let (one, other) = (&inputs[0], &inputs[1]);
     let mut made = None;
     if other.dims.len() == 2 {
-        let matrix = matrix_of(packed, other, false, &mut made)?;
-        let layer = Layer { matrix, bias: None, is_rectified: false };
-        return layer.run(kernels, one, out.f32(), context);
+        let matrix = matrix_or(packed, &mut made, || pack(other, false))?;
+        return Layer::new(matrix).run(kernels, one, out.f32(), context);
     }
     let of_stack = |dims: &[usize]| dims[dims.len() - 2] * dims[dims.len() - 1];
     let stacks = |dims: &[usize]| dims[..dims.len() - 2].to_vec();
@@ -116,7 +129,7 @@ pub(super) fn mat_mul(
         let matrix = &Matrix::pack(elements, (dims[0], dims[1]), false)?;
         let rows = Data::F32(&rows[row * rows_len..(row + 1) * rows_len]);
         let rows = View { dims: &one.dims[one.dims.len() - 2..], data: rows };
-        Layer { matrix, bias: None, is_rectified: false }.run(kernels, &rows, out, context)?;
+        Layer::new(matrix).run(kernels, &rows, out, context)?;
     }
     Ok(())
 }
@@ -132,7 +145,7 @@ pub(super) fn gemm(
         return Err(KernelError::NotServed(op.name()));
     };
     let mut made = None;
-    let matrix = matrix_of(packed, &inputs[1], *trans_b, &mut made)?;
+    let matrix = matrix_or(packed, &mut made, || pack(&inputs[1], *trans_b))?;
     let mut rows = inputs[0];
     let turned: Vec<f32>;
     if *trans_a {
@@ -147,7 +160,7 @@ pub(super) fn gemm(
         is_row && view.dims.last() == Some(&out.dims[1])
     };
     let bias = added.filter(of_columns).filter(|_| *alpha == 1.0 && *beta == 1.0);
-    let layer = Layer { matrix, bias: bias.map(View::f32), is_rectified: false };
+    let layer = Layer { matrix, finish: Finish::with(bias.map(View::f32)) };
     let dims = out.dims;
     let to = out.f32();
     layer.run(kernels, &rows, to, context)?;
@@ -189,16 +202,10 @@ pub(super) fn segment_matmul(
             let dims = [run.len(), k];
             let end = first + run.len();
             let rows = View { dims: &dims, data: Data::F32(&rows[first * k..end * k]) };
-            let made;
-            let matrix = match packed.get(kind) {
-                Some(matrix) => matrix,
-                None => {
-                    made = Matrix::pack(of_kind, (k, n), false)?;
-                    &made
-                }
-            };
-            let layer = Layer { matrix, bias: None, is_rectified: false };
-            layer.run(kernels, &rows, &mut to[first * n..end * n], context)?;
+            let (mut made, packed) = (None, packed.get(kind..).unwrap_or_default());
+            let matrix = matrix_or(packed, &mut made, || Matrix::pack(of_kind, (k, n), false))?;
+            let to = &mut to[first * n..end * n];
+            Layer::new(matrix).run(kernels, &rows, to, context)?;
             first = end;
         }
         Ok(())

@@ -1,19 +1,16 @@
 //! Reductions over the first or the last axes, and softmax over the last.
 
-use ng_simd::{Function, GraphKernels};
+use ng_simd::GraphKernels;
 
 use super::elements::{larger, smaller};
 use super::parallel::{EXPONENTIAL, by_rows};
 use crate::dfg::{Reduction, place};
 use crate::kernel::context::Context;
-use crate::kernel::error::KernelError;
+use crate::kernel::error::{KernelError, misfit};
 use crate::kernel::view::{Data, DataMut, View, ViewMut};
 
 /// Partial results of a row: as many as the widest register has lanes.
 const PARTS: usize = 16;
-
-/// Elements that stay in L1 between two passes over them.
-const BLOCK: usize = 4096;
 
 /// Whether it was done: over the first axes, or the last ones.
 pub(super) fn reduce(
@@ -131,32 +128,9 @@ pub(super) fn softmax(
         return Ok(false);
     }
     let from = of.f32();
-    // Whole rows that stay in L1, so that the exponentials of many are one loop.
-    let block = (BLOCK / len).max(1) * len;
     by_rows(context, EXPONENTIAL * from.len(), len, out.f32(), |first, to| {
-        let mut powers = vec![0.0; if is_log { block.min(to.len()) } else { 0 }];
-        for (to, from) in to.chunks_mut(block).zip(from[first * len..].chunks(block)) {
-            for (to, row) in to.chunks_exact_mut(len).zip(from.chunks_exact(len)) {
-                let top = fold(row, f32::NEG_INFINITY, f32::max);
-                to.iter_mut().zip(row).for_each(|(to, x)| *to = x - top);
-            }
-            if is_log {
-                let powers = &mut powers[..to.len()];
-                powers.copy_from_slice(to);
-                kernels.apply(Function::Exp, powers);
-                for (to, powers) in to.chunks_exact_mut(len).zip(powers.chunks_exact(len)) {
-                    let less = fold(powers, 0.0, |a, b| a + b).ln();
-                    to.iter_mut().for_each(|to| *to -= less);
-                }
-            } else {
-                kernels.apply(Function::Exp, to);
-                for to in to.chunks_exact_mut(len) {
-                    let sum = fold(to, 0.0, |a, b| a + b);
-                    to.iter_mut().for_each(|to| *to /= sum);
-                }
-            }
-        }
-        Ok(())
+        let from = &from[first * len..][..to.len()];
+        kernels.softmax_rows(len, is_log, from, to).map_err(misfit)
     })?;
     Ok(true)
 }

@@ -1,7 +1,8 @@
 //! Matrices in the order that kernels read, in f32 or in steps of 8 bits.
 
 use ng_simd::{
-    GraphKernels, PackedMatrix, PackedWeights, Product, QuantiseError, QuantisedRows, StepRange,
+    Finish, GraphKernels, PackedMatrix, PackedWeights, Product, QuantiseError, QuantisedRows,
+    StepRange,
 };
 
 use super::parallel::by_rows;
@@ -33,8 +34,7 @@ pub(super) enum Matrix {
 /// What stands between the rows and the result of a layer.
 pub(super) struct Layer<'a> {
     pub matrix: &'a Matrix,
-    pub bias: Option<&'a [f32]>,
-    pub is_rectified: bool,
+    pub finish: Finish<'a>,
 }
 
 impl Matrix {
@@ -95,7 +95,12 @@ impl Matrix {
     }
 }
 
-impl Layer<'_> {
+impl<'a> Layer<'a> {
+    /// A product alone.
+    pub fn new(matrix: &'a Matrix) -> Self {
+        Self { matrix, finish: Finish::default() }
+    }
+
     /// Multiplies rows, which may lie elsewhere, to `out`.
     pub fn run(
         &self,
@@ -137,10 +142,10 @@ impl Layer<'_> {
         rows: &[f32],
         out: &mut [f32],
     ) -> Result<(), KernelError> {
-        let Self { bias, is_rectified, .. } = *self;
+        let Self { finish, .. } = *self;
         let packed = match self.matrix {
             Matrix::Single(weights) => {
-                let product = Product { rows, weights, bias, is_rectified };
+                let product = Product { rows, weights, finish };
                 return kernels.multiply(&product, out).map_err(misfit);
             }
             Matrix::Int8(packed) => packed,
@@ -156,10 +161,7 @@ impl Layer<'_> {
             let (steps, scales) = (&mut steps[..count * depth], &mut scales[..count]);
             quantise(kernels, rows, depth, steps, scales)?;
             let rows = QuantisedRows { steps, scales, range: StepRange::Signed };
-            kernels.multiply_quantised(&rows, packed, bias, out).map_err(misfit)?;
-            if is_rectified {
-                out.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x });
-            }
+            kernels.multiply_quantised(&rows, packed, &finish, out).map_err(misfit)?;
         }
         Ok(())
     }

@@ -108,7 +108,7 @@ impl Kernel for Scalar {
             Spmm(how) => edges::spmm(*how, inputs, out)?,
             Aggregate(how) => lists::aggregate(*how, inputs, out)?,
             Sddmm(binary) => lists::sddmm(*binary, inputs, out)?,
-            Linear { relu } => products::linear(*relu, inputs, out),
+            Linear { relu } | LinearSum { relu } => products::linear(*relu, inputs, out),
             EdgeSoftmax => edges::softmax(inputs, out)?,
             AddSelfLoops => edges::add_self_loops(&inputs[0], &inputs[1], out)?,
             RemoveSelfLoops => edges::remove_self_loops(&inputs[0], out),

@@ -65,6 +65,9 @@ pub(super) fn linear(is_relu: bool, inputs: &[View<'_>], out: &mut ViewMut<'_>) 
         let bias = bias.f32().iter().cycle();
         to.iter_mut().zip(bias).for_each(|(to, bias)| *to += bias);
     }
+    if let Some(rows) = inputs.get(3) {
+        to.iter_mut().zip(rows.f32()).for_each(|(to, row)| *to += row);
+    }
     if is_relu {
         to.iter_mut().for_each(|to| *to = relu(*to));
     }
