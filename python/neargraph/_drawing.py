@@ -34,7 +34,7 @@ _LAYOUT = {
     *("GatherND", "Identity", "Range", "Reshape", "Shape", "Slice", "Squeeze", "Tile"),
     *("Transpose", "Unsqueeze"),
 }
-_PRODUCTS = {"GEMM", "Linear", "MatMul", "SegmentMatmul"}
+_PRODUCTS = {"GEMM", "Linear", "LinearSum", "MatMul", "SegmentMatmul"}
 _OF_EDGES = ("Scatter", "SpMM", "SDDMM", "Aggregate", "Edge", "AddSelf", "RemoveSelf", "SelfLoop")
 _OTHERS_OF_EDGES = {"BatchPre", "Degree", "GcnNorm"}
 

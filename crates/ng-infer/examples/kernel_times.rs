@@ -43,12 +43,19 @@ fn run(
     Ok(kernel.run(op, inputs, &mut [out], context)?)
 }
 
-/// `linear M K N` with bias and ReLU, `product M K N` without, `int8 M K N` with weights of 8 bits.
+/// `linear M K N` with bias and ReLU, `sum M K N` with rows that are added, too, `product M K N`
+/// without, `int8 M K N` with weights of 8 bits.
 fn product(kind: &str, sizes: &[usize], random: &mut Random) -> Result<Case, Box<dyn Error>> {
     let [m, k, n] = *sizes else { return Err("three sizes".into()) };
     let (x, weight) = (floats(random, m * k), floats(random, k * n));
     let bias = floats(random, n);
-    let op = if kind == "linear" { Op::Linear { relu: true } } else { Op::Linear { relu: false } };
+    let op = match kind {
+        "linear" => Op::Linear { relu: true },
+        "sum" => Op::LinearSum { relu: true },
+        _ => Op::Linear { relu: false },
+    };
+    let count = if kind == "linear" { 3 } else { op.inputs().0 };
+    let others = floats(random, if kind == "sum" { m * n } else { 0 });
     let cpu = Cpu::default();
     let cpu = if kind == "int8" { cpu.with_int8_weights() } else { cpu };
     let kernel = cpu.prepare(&op, &[None, Some(f32_view(&[k, n], &weight))])?;
@@ -57,9 +64,10 @@ fn product(kind: &str, sizes: &[usize], random: &mut Random) -> Result<Case, Box
     Ok(Box::new(move |context| {
         let (left, right, dims) = ([m, k], [k, n], [n]);
         let added = f32_view(&dims, &bias);
-        let inputs = [f32_view(&left, &x), f32_view(&right, &weight), added];
-        let inputs = &inputs[..if op == (Op::Linear { relu: true }) { 3 } else { 2 }];
-        run(&*kernel, &op, inputs, (&[m, n], &mut out), context)
+        let of_result = [m, n];
+        let others = f32_view(&of_result, &others);
+        let inputs = [f32_view(&left, &x), f32_view(&right, &weight), added, others];
+        run(&*kernel, &op, &inputs[..count], (&[m, n], &mut out), context)
     }))
 }
 
@@ -190,7 +198,7 @@ fn case(words: &[&str], table: &mut Option<Arc<Table>>) -> Result<Case, Box<dyn 
     let sizes = sizes.iter().map(|size| size.parse()).collect::<Result<Vec<usize>, _>>()?;
     let mut random = Random::new(7);
     match *kind {
-        "linear" | "product" | "int8" => product(kind, &sizes, &mut random),
+        "linear" | "sum" | "product" | "int8" => product(kind, &sizes, &mut random),
         "steps" => steps(&sizes, &mut random),
         "aggregate" | "spmm" => aggregate(kind, &sizes, &mut random),
         "gathered" | "fused" | "fused8" => {

@@ -12,6 +12,17 @@ use crate::maths::{exp_of_negative, ln_from_1};
 /// Elements side by side.
 const PARTS: usize = 16;
 
+/// All bits of what is new in a part, behind none of what is not.
+static NEW: [u32; 2 * PARTS] = {
+    let mut all = [0; 2 * PARTS];
+    let mut at = PARTS;
+    while at < 2 * PARTS {
+        all[at] = u32::MAX;
+        at += 1;
+    }
+    all
+};
+
 /// Elements that stay in L1 between two steps.
 const BLOCK: usize = 2048;
 
@@ -140,8 +151,9 @@ fn fold(row: &[f32], start: f32, of: impl Fn(f32, f32) -> f32) -> f32 {
         kept.iter_mut().zip(part).for_each(|(kept, x)| *kept = of(*kept, *x));
     }
     if let Some((last, known)) = last {
-        for (lane, (kept, x)) in kept.iter_mut().zip(last).enumerate() {
-            *kept = of(*kept, if lane < known { start } else { *x });
+        for ((kept, x), is_new) in kept.iter_mut().zip(last).zip(&NEW[PARTS - known..]) {
+            let bits = x.to_bits() & is_new | start.to_bits() & !is_new;
+            *kept = of(*kept, f32::from_bits(bits));
         }
     } else if parts.is_empty() {
         kept.iter_mut().zip(row).for_each(|(kept, x)| *kept = of(*kept, *x));

@@ -82,19 +82,23 @@ impl GraphKernels {
             scales.fill(0.0);
             return Ok(());
         }
-        let each = rows.chunks_exact(width).zip(steps.chunks_exact_mut(width));
-        for (number, ((row, steps), scale)) in each.zip(scales).enumerate() {
+        for (number, scales) in scales.chunks_mut(TOGETHER).enumerate() {
+            let first = number * TOGETHER;
+            let place = first * width..(first + scales.len()) * width;
+            let (rows, steps) = (&rows[place.clone()], &mut steps[place]);
             let found = match self.path() {
                 // SAFETY: the path is given only where the processor has it.
                 #[cfg(target_arch = "x86_64")]
-                Path::Avx512 => unsafe { quantise_avx512(row, range, steps) },
+                Path::Avx512 => unsafe { quantise_avx512(rows, range, steps, scales) },
                 // SAFETY: the path is given only where the processor has it.
                 #[cfg(target_arch = "x86_64")]
-                Path::Avx2 => unsafe { quantise_avx2(row, range, steps) },
-                _ => quantise(row, range, steps),
+                Path::Avx2 => unsafe { quantise_avx2(rows, range, steps, scales) },
+                _ => quantise(rows, range, steps, scales),
             };
-            let misfit = || QuantiseError::Value(misfit(row, range).in_row(number as u64));
-            *scale = found.ok_or_else(misfit)?;
+            found.map_err(|row| {
+                let misfit = misfit(&rows[row * width..(row + 1) * width], range);
+                QuantiseError::Value(misfit.in_row((first + row) as u64))
+            })?;
         }
         Ok(())
     }
@@ -102,37 +106,68 @@ impl GraphKernels {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx2")]
-fn quantise_avx512(row: &[f32], range: StepRange, steps: &mut [u8]) -> Option<f32> {
-    quantise(row, range, steps)
+fn quantise_avx512(
+    rows: &[f32],
+    range: StepRange,
+    steps: &mut [u8],
+    scales: &mut [f32],
+) -> Result<(), usize> {
+    quantise(rows, range, steps, scales)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn quantise_avx2(row: &[f32], range: StepRange, steps: &mut [u8]) -> Option<f32> {
-    quantise(row, range, steps)
+fn quantise_avx2(
+    rows: &[f32],
+    range: StepRange,
+    steps: &mut [u8],
+    scales: &mut [f32],
+) -> Result<(), usize> {
+    quantise(rows, range, steps, scales)
 }
 
-/// The scale of a row, or `None` if a value has no step.
+/// Rows that pass each step together: they stay in L1, and no row waits for the one before.
+const TOGETHER: usize = 16;
+
+/// Fills the steps and scales of at most [`TOGETHER`] rows; the first row in which a value has no
+/// step is an error.
 #[inline(always)]
-fn quantise(row: &[f32], range: StepRange, steps: &mut [u8]) -> Option<f32> {
+fn quantise(
+    rows: &[f32],
+    range: StepRange,
+    steps: &mut [u8],
+    scales: &mut [f32],
+) -> Result<(), usize> {
     /// Added to a small number, it leaves the nearest integer in the low bits of the sum; ties go
     /// to the even one.
     const ROUNDING: f32 = 12_582_912.0;
+    let width = rows.len() / scales.len();
     // The bits of positive numbers are ordered as the numbers are; NaN comes after infinity. The
     // bits of a number that is less than 0 are greater than those of -0.
-    let largest = f32::from_bits(most(row, |value| value.abs().to_bits()));
-    let has_negative = || most(row, |value| value.to_bits()) > (-0.0_f32).to_bits();
-    if !largest.is_finite() || range == StepRange::Unsigned && has_negative() {
-        return None;
+    let all = || rows.chunks_exact(width);
+    for (scale, row) in scales.iter_mut().zip(all()) {
+        *scale = f32::from_bits(most(row, |value| value.abs().to_bits()));
     }
-    let scale = scale_of(largest, range.largest());
-    // Without a scale every step is 0.
-    let steps_of_one = if scale == 0.0 { 0.0 } else { 1.0 / scale };
+    let mut found = scales.iter().zip(all());
+    if let Some(row) = found.position(|(largest, row)| {
+        let has_negative = || most(row, |value| value.to_bits()) > (-0.0_f32).to_bits();
+        !largest.is_finite() || range == StepRange::Unsigned && has_negative()
+    }) {
+        return Err(row);
+    }
+    let mut steps_of_one = [0.0; TOGETHER];
+    for (scale, steps_of_one) in scales.iter_mut().zip(&mut steps_of_one) {
+        *scale = scale_of(*scale, range.largest());
+        // Without a scale every step is 0.
+        *steps_of_one = if *scale == 0.0 { 0.0 } else { 1.0 / *scale };
+    }
     let zero = range.zero() as u8;
-    for (step, value) in steps.iter_mut().zip(row) {
-        *step = ((value * steps_of_one + ROUNDING).to_bits() as u8).wrapping_add(zero);
+    for ((steps, row), steps_of_one) in steps.chunks_exact_mut(width).zip(all()).zip(steps_of_one) {
+        for (step, value) in steps.iter_mut().zip(row) {
+            *step = ((value * steps_of_one + ROUNDING).to_bits() as u8).wrapping_add(zero);
+        }
     }
-    Some(scale)
+    Ok(())
 }
 
 /// The largest of what the values of a row become.
