@@ -46,8 +46,8 @@ fn each_layer_computes_one_hop_less() {
             trimmed.profile(&batch.inputs(), &hops, &Context::default()).expect("runs");
         let steps = trimmed.explain().steps;
         assert_eq!(costs.len(), steps.len());
-        // A product of rows of 6 numbers with a matrix of [6, 4], to rows of 4; then the same with a
-        // bias and with those rows.
+        // A product of rows of 6 numbers with a matrix of [6, 4], to rows of 4; then the same with
+        // a bias and with those rows.
         let linear: Vec<u64> = steps
             .iter()
             .zip(&costs)

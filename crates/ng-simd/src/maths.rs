@@ -155,8 +155,8 @@ fn exp_of_half(power: f32) -> (f32, f32) {
     ((grown + 1.0) * power_of_2(exponent - half), power_of_2(half))
 }
 
-/// The logarithm of a number that is not less than 1, within 1e-7 of it or of 1, by the polynomial of
-/// Cephes' `logf` (Moshier).
+/// The logarithm of a number that is not less than 1, within 1e-7 of it or of 1, by the polynomial
+/// of Cephes' `logf` (Moshier).
 #[inline(always)]
 pub(crate) fn ln_from_1(x: f32) -> f32 {
     /// The bits of the root of 1/2, from which the mantissa goes to twice that.
@@ -171,7 +171,7 @@ pub(crate) fn ln_from_1(x: f32) -> f32 {
         -1.666_805_8e-1,
         2.000_071_5e-1,
         -2.499_999_4e-1,
-        3.333_333_1e-1,
+        3.333_333e-1,
     ];
     let exponent = (x.to_bits().wrapping_sub(ROOT) as i32) >> 23;
     let less = f32::from_bits(x.to_bits().wrapping_sub((exponent << 23) as u32)) - 1.0;

@@ -27,9 +27,9 @@ static NEW: [u32; 2 * PARTS] = {
 const BLOCK: usize = 2048;
 
 impl GraphKernels {
-    /// Fills `to` with the softmax of each row of `width` elements in `from`, or with its logarithm.
-    /// A row with a NaN or an infinity becomes [`f32::NAN`], but for infinities below 0 beside
-    /// finite values.
+    /// Fills `to` with the softmax of each row of `width` elements in `from`, or its logarithm. A
+    /// row with a NaN or an infinity becomes [`f32::NAN`], but for infinities below 0 beside finite
+    /// values.
     ///
     /// ```
     /// use ng_simd::GraphKernels;
@@ -132,13 +132,12 @@ fn softmax(rows: Rows<'_>, is_log: bool) {
     }
 }
 
-/// Elements of a row by sixteens, and those that are left: in the last sixteen of the row, of
-/// which the first `known` came before; or, of a narrow row, none of either.
+/// The last sixteen elements of a row, if its sixteens do not end with it, and how many of them are
+/// in the sixteens. A narrow row has neither.
 #[inline(always)]
-fn parts(row: &[f32]) -> (&[[f32; PARTS]], Option<(&[f32; PARTS], usize)>) {
-    let (parts, rest) = row.as_chunks::<PARTS>();
-    let last = row.last_chunk::<PARTS>().filter(|_| !rest.is_empty());
-    (parts, last.map(|last| (last, PARTS - rest.len())))
+fn last(row: &[f32]) -> Option<(&[f32; PARTS], usize)> {
+    let rest = row.len() % PARTS;
+    row.last_chunk::<PARTS>().filter(|_| rest > 0).map(|last| (last, PARTS - rest))
 }
 
 /// Joins the elements of a row and `start`, which changes nothing: sixteen partial results side by
@@ -146,11 +145,11 @@ fn parts(row: &[f32]) -> (&[[f32; PARTS]], Option<(&[f32; PARTS], usize)>) {
 #[inline(always)]
 fn fold(row: &[f32], start: f32, of: impl Fn(f32, f32) -> f32) -> f32 {
     let mut kept = [start; PARTS];
-    let (parts, last) = parts(row);
+    let (parts, _) = row.as_chunks::<PARTS>();
     for part in parts {
         kept.iter_mut().zip(part).for_each(|(kept, x)| *kept = of(*kept, *x));
     }
-    if let Some((last, known)) = last {
+    if let Some((last, known)) = last(row) {
         for ((kept, x), is_new) in kept.iter_mut().zip(last).zip(&NEW[PARTS - known..]) {
             let bits = x.to_bits() & is_new | start.to_bits() & !is_new;
             *kept = of(*kept, f32::from_bits(bits));
@@ -168,11 +167,11 @@ fn fold(row: &[f32], start: f32, of: impl Fn(f32, f32) -> f32) -> f32 {
 /// Fills `to` with what becomes of each element of a row. Some are done twice.
 #[inline(always)]
 fn map(row: &[f32], to: &mut [f32], of: impl Fn(f32) -> f32) {
-    let (parts, last) = parts(row);
+    let (parts, _) = row.as_chunks::<PARTS>();
     for (part, to) in parts.iter().zip(to.as_chunks_mut::<PARTS>().0) {
         to.iter_mut().zip(part).for_each(|(to, x)| *to = of(*x));
     }
-    if let (Some((last, _)), Some(to)) = (last, to.last_chunk_mut::<PARTS>()) {
+    if let (Some((last, _)), Some(to)) = (last(row), to.last_chunk_mut::<PARTS>()) {
         to.iter_mut().zip(last).for_each(|(to, x)| *to = of(*x));
     } else if parts.is_empty() {
         to.iter_mut().zip(row).for_each(|(to, x)| *to = of(*x));
