@@ -13,7 +13,7 @@ use ng_store::{
     BuildError, BuildOptions, NewTensor, OpenOptions, Owner, RowOrder, Store, StoreBuilder,
     TensorRef, TensorSpec, UpdateError, compact, reorganize, verify, verify_on,
 };
-use ng_testing::{MemDisk, Random, Room};
+use ng_testing::{CrashDisk, ImageChoice, MemDisk, Random, Room};
 use ng_types::{Dtype, NodeTypeId};
 
 const LEFTOVERS: [&str; 2] = ["dat", "map"];
@@ -295,4 +295,62 @@ fn batches_and_checkpoints_of_other_threads_wait() {
     assert!(matches!(index, TensorRef { owner: Owner::Node(_), .. }));
     drop(store);
     graph.check(&Store::open_on(Arc::new(disk), &options()).unwrap().snapshot()).unwrap();
+}
+
+#[test]
+fn power_is_lost_at_any_moment_and_the_tensor_is_there_whole_or_not_at_all() {
+    let mut random = seeded(16);
+    let options = BuildOptions::default();
+    let schema = Schema { edges: vec![], ..Schema::everything(40, options) };
+    let schema = Schema { nodes: vec![40], tensors: vec![schema.tensors[1]], ..schema };
+    let mut graph = Graph::new(schema, &mut random);
+    let disk = CrashDisk::new(graph.disk());
+    let open = |disk: MemDisk| Store::open_on(Arc::new(disk), &self::options()).unwrap();
+    let shared: Arc<dyn ng_io::Disk> = Arc::new(disk.clone());
+    let store = Store::open_on(shared, &self::options()).unwrap();
+    disk.mark(0);
+    let mut states = vec![graph.clone()];
+    for step in 0..3 {
+        // With and without commits that only the log has; over what an addition has left.
+        if step != 1 {
+            let mut batch = store.write().unwrap();
+            let op = Op::SetRow(0, step, random.bytes(12));
+            assert_eq!(graph.run(&mut batch, &op).unwrap(), graph.apply(&op, None));
+            disk.mark(batch.commit().unwrap().lsn);
+            states.push(graph.clone());
+        }
+        let mut failing = graph.clone();
+        failing.draw_tensor(&mut random);
+        let stopped = |rows: &mut Vec<u8>| -> Result<(), UpdateError> {
+            if rows.is_empty() { Err(UpdateError::Stopped) } else { Ok(()) }
+        };
+        store.add_tensor(&failing.new_tensor(), &mut { stopped }).unwrap_err();
+        graph.draw_tensor(&mut random);
+        disk.mark(graph.add_tensor_to(&store).unwrap());
+        states.push(graph.clone());
+    }
+    drop(store);
+    let choice = ImageChoice { seed: 16, random: 2, most: 8, ..ImageChoice::default() };
+    let (mut tried, mut added) = (0, 0);
+    disk.for_each_image(&choice, &mut |image| {
+        let disk = image.disk();
+        let snapshot = open(disk.clone()).snapshot();
+        let (lsn, mark) = (snapshot.lsn(), image.mark.unwrap_or(0));
+        assert!((mark..=mark + 1).contains(&lsn), "{image}: commit {lsn}");
+        let mut graph = states[lsn as usize].clone();
+        graph.check(&snapshot).unwrap_or_else(|what| panic!("{image}: {what}"));
+        (tried, added) = (tried + 1, added + u64::from(lsn > mark));
+        drop(snapshot);
+        if tried % 5 == 0 {
+            let report = verify_on(Arc::new(disk.clone()), &self::options(), &mut |_, _| true);
+            let report = report.unwrap();
+            assert!(report.is_ok(), "{image}: {:?}", report.problems);
+            let store = open(disk);
+            graph.draw_tensor(&mut random);
+            graph.add_tensor_to(&store).unwrap();
+            graph.check(&store.snapshot()).unwrap();
+        }
+    });
+    println!("{tried} images, {added} with a commit that was not acknowledged");
+    assert!(tried > 300 && added > 20, "{tried} images, {added}");
 }

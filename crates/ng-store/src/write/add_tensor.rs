@@ -119,8 +119,8 @@ fn check(version: &Version, new: &NewTensor) -> Result<TensorMeta, UpdateError> 
     let is_newest = lsn.is_none_or(|lsn| lsn == version.lsn);
     if (is_newest && *num_rows != live) || *num_rows > live {
         return Err(unsupported(format!(
-            "tensor {name:?} has {num_rows} rows, and node type {of:?} {live} nodes: there is a row \
-             for every id, those of deleted nodes among them"
+            "tensor {name:?} has {num_rows} rows, and node type {of:?} {live} nodes: there is a \
+             row for every id, those of deleted nodes among them"
         )));
     }
     if !is_newest && catalog.reuse_ids {

@@ -504,12 +504,7 @@ impl Writer {
 
 impl CheckpointFiles {
     /// Notes that a root has been written: what it replaces is free once nobody reads it.
-    fn settle(
-        &mut self,
-        base: &Arc<Base>,
-        new_base: &Base,
-        plans: Vec<Plan>,
-    ) -> CheckpointReport {
+    fn settle(&mut self, base: &Arc<Base>, new_base: &Base, plans: Vec<Plan>) -> CheckpointReport {
         self.rotated = false;
         self.checkpoints += 1;
         let (epoch, lsn) = (new_base.epoch, new_base.lsn);
