@@ -76,6 +76,22 @@ def test_loaders_and_batches_use_it_and_what_was_open_does_not_see_it(store):
         assert np.array_equal(batch["node"]["h"].numpy(), rows[ids.numpy()])
 
 
+@pytest.mark.parametrize("backend", ["memory", "mmap", "pread"])
+def test_a_handle_of_any_back_end_reads_it_at_once(tmp_path, backend):
+    path = graph(tmp_path / "g.ng")
+    rows = np.random.default_rng(8).random((COUNT, 300), np.float32)
+    for name in ("h", "g"):
+        with ng.open(path, memory="64MB", backend=backend) as store:
+            store.add_tensor(name, rows, "node")
+            found = store.snapshot().features("node", [7, 3, 7], name)
+            assert np.array_equal(found, rows[[7, 3, 7]])
+            with store.write() as batch:
+                batch.update_features("node", 3, name, rows[4])
+            store.checkpoint()
+            assert np.array_equal(store.snapshot().features("node", [3], name), rows[[4]])
+            assert np.array_equal(store.column(name, "node")[4:], rows[4:])
+
+
 def test_what_does_not_fit_is_refused_with_what_would(store, tmp_path):
     rows = np.zeros((COUNT, 2), np.float32)
     for name, given, message in [

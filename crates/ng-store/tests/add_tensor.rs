@@ -354,3 +354,49 @@ fn power_is_lost_at_any_moment_and_the_tensor_is_there_whole_or_not_at_all() {
     println!("{tried} images, {added} with a commit that was not acknowledged");
     assert!(tried > 300 && added > 20, "{tried} images, {added}");
 }
+
+#[test]
+fn whoever_opens_the_store_beside_it_sees_whole_tensors() {
+    let (dir, mut random) = (tempfile::tempdir().unwrap(), seeded(17));
+    let path = dir.path().join("g.ng");
+    let graph = build(&path, &mut random, false);
+    let count = graph.live[0].len() as u64;
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    let (mut opens, mut seen) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let store = open(&path);
+            for at in 0..20_u8 {
+                let shape = [u64::from(at) * 300 + 1];
+                let spec = spec(&format!("h{at}"), Dtype::U8, &shape);
+                let new = NewTensor { node_type: NodeTypeId(0), spec, num_rows: count, lsn: None };
+                let mut rows = Some(vec![at; (count * shape[0]) as usize]);
+                let mut next = |out: &mut Vec<u8>| {
+                    out.extend(rows.take().into_iter().flatten());
+                    Ok::<_, UpdateError>(())
+                };
+                store.add_tensor(&new, &mut next).unwrap();
+            }
+            is_done.store(true, std::sync::atomic::Ordering::Release);
+        });
+        let mut is_last = false;
+        while !is_last {
+            is_last = is_done.load(std::sync::atomic::Ordering::Acquire);
+            let snapshot = open(&path).snapshot();
+            graph.check(&snapshot).unwrap();
+            let added = snapshot.catalog().tensor_refs().count() - graph.rows.len();
+            assert_eq!(added as u64, snapshot.lsn() - 1);
+            for at in 0..added as u8 {
+                let owner = Owner::Node(NodeTypeId(0));
+                let tensor = snapshot.catalog().find_tensor(owner, &format!("h{at}")).unwrap();
+                let width = usize::from(at) * 300 + 1;
+                let mut rows = vec![99; count as usize * width];
+                snapshot.gather(tensor, &(0..count).collect::<Vec<_>>(), &mut rows).unwrap();
+                assert!(rows.iter().all(|byte| *byte == at));
+            }
+            (opens, seen) = (opens + 1, seen.max(added));
+        }
+    });
+    println!("{opens} opens");
+    assert!(opens > 1 && seen == 20, "{opens} opens, {seen} tensors");
+}
