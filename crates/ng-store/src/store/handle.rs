@@ -349,7 +349,7 @@ impl Store {
         next: &mut NextRows<'_, E>,
     ) -> Result<CheckpointReport, E> {
         let writer = self.writer()?;
-        Ok(add_tensor(&writer, new, next)?)
+        add_tensor(&writer, new, next)
     }
 
     /// Checkpoints and lets another handle write. Snapshots stay as they are.

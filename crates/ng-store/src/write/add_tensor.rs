@@ -47,6 +47,9 @@ pub struct NewTensor {
 /// empty, as it is when there are no more.
 pub type NextRows<'a, E> = dyn FnMut(&mut Vec<u8>) -> Result<(), E> + 'a;
 
+/// Takes some rows, and the first of their nodes.
+type TakeRows<'a> = dyn FnMut(u64, &[u8]) -> Result<(), UpdateError> + 'a;
+
 /// Adds a tensor to the store of `writer`. After an error it has not come into being, unless the
 /// writer is poisoned: then the root may be there or not.
 pub(crate) fn add_tensor<E: From<UpdateError>>(
@@ -213,7 +216,7 @@ impl Addition<'_> {
         &self,
         meta: &TensorMeta,
         next: &mut NextRows<'_, E>,
-        take: &mut dyn FnMut(u64, &[u8]) -> Result<(), UpdateError>,
+        take: &mut TakeRows<'_>,
     ) -> Result<(), E> {
         let (width, given) = (meta.row_bytes() as usize, self.new.num_rows);
         let mut buffer = Vec::new();
