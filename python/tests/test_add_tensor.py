@@ -125,14 +125,23 @@ def test_what_does_not_fit_is_refused_with_what_would(store, tmp_path):
         with pytest.raises(StoreBusy, match="open batch"):
             store.add_tensor("h", rows, "node")
         batch.add_node("other")
+    then = store.snapshot()
     wrong = pytest.raises(UnsupportedArgument, match="says nothing about")
     with ng.open(graph(tmp_path / "b.ng"), memory="64MB") as other, wrong:
         other.add_tensor("h", rows, "node", of=store.snapshot())
-    assert store.lsn == 1
+    with store.write() as batch:
+        batch.add_node("node")
+    with pytest.raises(UnsupportedArgument, match="501 nodes: there is a row for every id"):
+        store.add_tensor("h", rows, "node")
+    with pytest.raises(UnsupportedArgument, match=r"has 499 rows, .* had 500 nodes at commit 1"):
+        store.add_tensor("h", rows[1:], "node", of=then)
+    assert store.add_tensor("h", rows + 1, "node", of=then) == 3
+    assert np.array_equal(store.column("h", "node"), np.vstack([rows + 1, rows[:1]]))
 
 
 def test_ctrl_c_and_errors_of_the_rows_leave_the_store_as_it_is(store, monkeypatch):
     monkeypatch.setattr("neargraph.update.tensor._PART_BYTES", 64)
+    monkeypatch.setattr("neargraph.update.tensor.as_array", lambda _, rows: rows)
 
     class Stops(np.ndarray):
         def __getitem__(self, at):

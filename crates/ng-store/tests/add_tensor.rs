@@ -164,6 +164,7 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
             add(&store, &new, given).unwrap_err()
         };
         assert!(error.to_string().contains(wanted), "{error}");
+        assert!(!matches!(error, UpdateError::Build(_)), "{error:?}");
     }
     // An error of whoever gives the rows, and a part of a row.
     let stopped = store.add_tensor(&good, &mut |_| Err(UpdateError::Stopped)).unwrap_err();

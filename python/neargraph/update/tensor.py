@@ -58,8 +58,8 @@ def add_parts(
     of: Version | None,
 ) -> int:
     """Adds a tensor whose rows come in parts, none of them empty; the number of the commit."""
-    if of is not None and of.path != store.path:
-        raise UnsupportedArgument(f"a version of {of.path} says nothing about {store.path}")
+    if of is not None:
+        _check_version(store, owner, name, num_rows, of)
     stored = np.dtype(NUMPY_OF[dtype]).newbyteorder("<")
 
     def next_part() -> NDArray[np.uint8] | None:
@@ -75,6 +75,17 @@ def add_parts(
         return core.add_tensor(owner.index, name, dtype, shape, num_rows, lsn, next_part)
     finally:
         turn.give()
+
+
+def _check_version(store: "Store", owner: NodeType, name: str, num_rows: int, of: Version) -> None:
+    if of.path != store.path:
+        raise UnsupportedArgument(f"a version of {of.path} says nothing about {store.path}")
+    count = of.schema.node_type(owner.name).num_nodes
+    if num_rows != count:
+        raise UnsupportedArgument(
+            f"tensor {name!r} has {num_rows} rows, and node type {owner.name!r} had {count} nodes "
+            f"at commit {of.lsn}"
+        )
 
 
 def check_name(owner: NodeType, name: str) -> None:

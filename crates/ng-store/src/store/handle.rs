@@ -340,8 +340,8 @@ impl Store {
     ///
     /// # Errors
     /// Those of [`Store::write`] and of `next`, [`UpdateError::Unsupported`] for a name that is
-    /// taken, another number of rows than there are nodes, and more than the format has room for,
-    /// [`UpdateError::Build`] if a row has no or too many bytes, or if rows cannot be written,
+    /// taken, another number of rows than there are nodes, rows of no or too many bytes, and more
+    /// than the format has room for, [`UpdateError::Build`] if rows cannot be written,
     /// [`ReadError::Budget`] if memory does not hold the order of rows of the type.
     pub fn add_tensor<E: From<UpdateError>>(
         &self,

@@ -149,7 +149,7 @@ fn check(version: &Version, new: &NewTensor) -> Result<TensorMeta, UpdateError> 
         sparse: None,
         class_names: Vec::new(),
     };
-    checked_row_bytes(&meta)?;
+    checked_row_bytes(&meta).map_err(|error| unsupported(error.to_string()))?;
     match meta.layout().num_pages(live) {
         Some(_) => Ok(meta),
         None => Err(unsupported(format!("tensor {name:?}: {live} rows are too large for a file"))),
