@@ -1,8 +1,9 @@
 """`ng.infer`: what a trained model gives for all nodes of a store, layer by layer, without torch.
 
 The compiled core splits the model, plans memory and reads, and computes; this module names folders
-and writes results. The invariants: a result appears under its name when it is complete; what is
-done of a run that ends early stays in its folder, and the next run goes on from there.
+and writes results, into files or as tensors of the store. The invariants: a result appears under
+its name when it is complete; what is done of a run that ends early stays in its folder, and the
+next run goes on from there.
 """
 
 import os
@@ -17,7 +18,9 @@ from numpy.typing import NDArray
 from neargraph import _core
 from neargraph.dfg import Dfg
 from neargraph.exceptions import UnsupportedArgument
+from neargraph.snapshot import Snapshot
 from neargraph.store import Store
+from neargraph.update.tensor import add_parts, check_name
 
 ROWS_TOGETHER = 1 << 16
 _DEVICES = ("cpu", "cpu-scalar")
@@ -71,9 +74,12 @@ class Inference:
         self._shares = isinstance(store, Store) and memory is None
         path = store.path if isinstance(store, Store) else os.fspath(store)
         self.store = store if isinstance(store, Store) and self._shares else Store(path, memory)
+        # The one that was given may have batches open, and writes alone then.
+        self._writes = store if isinstance(store, Store) else self.store
         try:
+            self._snapshot: Snapshot = self.store.snapshot()
             self._core = _core.Layerwise(
-                self.store.snapshot().version,
+                self._snapshot.version,
                 self.model.core,
                 threads=threads or min(os.cpu_count() or 1, _THREADS_MAX),
                 device=device,
@@ -108,37 +114,73 @@ class Inference:
         """Computes all nodes.
 
         Args:
-            out: A path that ends in ``.npy`` or ``.parquet``; None returns arrays. With several
-                outputs, the name of each comes before the ending.
+            out: A name without a dot or a slash, such as ``"embedding"``, adds a tensor of this
+                name to the store (`Store.add_tensor`): nodes that were added since the run began
+                have rows of zeros. A path that ends in ``.npy`` or ``.parquet`` is a file. None
+                returns arrays. With several outputs, ``"embedding"`` stands for tensors
+                ``"embedding.OUTPUT"``, ``"h.npy"`` for files ``"h.OUTPUT.npy"``.
             folder: Where tables lie while it goes on; None is `folder`. The folder goes at the end.
             fresh: Do not go on where an earlier run ended.
             progress: Called with (pass, passes, rows, rows of the pass).
 
         Raises:
             IoFailed: The disk is full, or failed; what is done stays in the folder.
-            StoreBusy: Another process computes into the folder.
+            StoreBusy: Another process computes into the folder, or writes to the store when the
+                tensor is added; what is done stays in the folder.
             StoreDamaged: A table is not what was written.
-            UnsupportedArgument: ``out`` has another ending, or its library is missing.
+            UnsupportedArgument: ``out`` has another ending, or its library is missing; a tensor of
+                this name is there already.
         """
-        target = None if out is None else Path(out)
+        tensor = out if isinstance(out, str) and _is_name(out) else None
+        target = None if out is None or tensor is not None else Path(out)
         if target is not None:
             _check_ending(target)
+        if tensor is not None:
+            self._check_names(tensor)
         place = self.folder if folder is None else Path(folder)
         place.mkdir(exist_ok=True)
         inferred = self._core.run(place, fresh=fresh, progress=progress)
-        outputs = inferred.outputs()
-        result = InferenceResult(inferred.begun(), inferred.table_read_bytes())
-        for at, (name, _, dims, num_rows) in enumerate(outputs):
-            rows = _Rows(inferred, at, dims, num_rows)
-            if target is None:
-                result.arrays[name] = rows.all()
-                continue
-            path = _named(target, name if len(outputs) > 1 else None)
-            _write(path, rows)
-            result.paths[name] = path
-        del inferred
+        try:
+            result = self._kept(inferred, tensor, target)
+        finally:
+            # An error keeps its frames, and they keep the folder; the next run needs it.
+            inferred.close()
         shutil.rmtree(place)
         return result
+
+    def _kept(
+        self, inferred: _core.Inferred, tensor: str | None, target: Path | None
+    ) -> "InferenceResult":
+        """The results where they shall be."""
+        outputs = inferred.outputs()
+        result = InferenceResult(inferred.begun(), inferred.table_read_bytes())
+        for at, (name, node_type, dims, num_rows) in enumerate(outputs):
+            rows, part = _Rows(inferred, at, dims, num_rows), name if len(outputs) > 1 else None
+            if tensor is not None:
+                called = _tensor_name(tensor, part)
+                self._add_tensor(called, node_type, rows)
+                result.tensors[name] = called
+            elif target is not None:
+                path = _named(target, part)
+                _write(path, rows)
+                result.paths[name] = path
+            else:
+                result.arrays[name] = rows.all()
+        return result
+
+    def _check_names(self, tensor: str) -> None:
+        """Before hours of work: whether the store can get the tensors."""
+        self._writes.turn.refuse_own_batch("add a tensor")
+        outputs = self._core.outputs()
+        for name, node_type in outputs:
+            called = _tensor_name(tensor, name if len(outputs) > 1 else None)
+            check_name(self._writes.schema.node_type(node_type), called)
+
+    def _add_tensor(self, name: str, node_type: str, rows: "_Rows") -> None:
+        owner = self._snapshot.schema.node_type(node_type)
+        dims = list(rows.dims)
+        parts, of = rows.parts(), self._snapshot
+        add_parts(self._writes, owner, name, "f32", dims, rows.count, parts, of)
 
     def close(self) -> None:
         """Closes the store, if it was opened for this."""
@@ -158,6 +200,7 @@ class InferenceResult:
     Attributes:
         arrays: By output, a row for each node, where no file was asked for.
         paths: By output, the file.
+        tensors: By output, the tensor that the store has now.
         begun: ``"new"``, ``"resumed"`` or ``"anew"``, and what that means.
         table_read_bytes: Bytes that were read of intermediate tables.
     """
@@ -165,6 +208,7 @@ class InferenceResult:
     def __init__(self, begun: tuple[str, str], table_read_bytes: int) -> None:
         self.arrays: dict[str, NDArray[np.float32]] = {}
         self.paths: dict[str, Path] = {}
+        self.tensors: dict[str, str] = {}
         self.begun = begun
         self.table_read_bytes = table_read_bytes
 
@@ -185,6 +229,7 @@ def infer(
 
     Example:
         >>> ng.infer("papers.ng", "sage.ngm", "embedding.npy", memory="2GB")   # doctest: +SKIP
+        >>> ng.infer("papers.ng", "sage.ngm", "embedding", memory="2GB")       # doctest: +SKIP
     """
     with Inference(store, model, memory=memory, threads=threads, device=device) as inference:
         return inference.run(out, folder=folder, fresh=fresh, progress=progress)
@@ -212,9 +257,21 @@ class _Rows:
         return out
 
 
+def _is_name(out: str) -> bool:
+    """Whether a result becomes a tensor: a file has an ending, or a folder before it."""
+    return not any(sign in out for sign in (".", "/", os.sep))
+
+
+def _tensor_name(tensor: str, output: str | None) -> str:
+    return tensor if output is None else f"{tensor}.{output}"
+
+
 def _check_ending(path: Path) -> None:
     if path.suffix not in (".npy", ".parquet"):
-        raise UnsupportedArgument(f"{path}: a result is a .npy or .parquet file")
+        raise UnsupportedArgument(
+            f"{path}: a result is a .npy or .parquet file, or a tensor of the store, whose name "
+            "has neither a dot nor a slash"
+        )
     if path.suffix == ".parquet":
         _parquet()
 

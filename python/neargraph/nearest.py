@@ -5,12 +5,13 @@ so the answer does not depend on the size of blocks.
 """
 
 import os
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from neargraph.exceptions import NodeOutOfRange, UnsupportedArgument
+from neargraph.exceptions import NodeNotFound, NodeOutOfRange, UnsupportedArgument
+from neargraph.reader import Reader
 
 Metric = Literal["dot", "cosine"]
 
@@ -19,10 +20,12 @@ _BLOCK_BYTES = 64 << 20
 
 
 def topk(
-    table: str | os.PathLike[str] | NDArray[Any],
+    table: str | os.PathLike[str] | NDArray[Any] | Reader,
     ids: ArrayLike,
     k: int = 10,
     *,
+    tensor: str | None = None,
+    node_type: str | None = None,
     metric: Metric = "dot",
     include_self: bool = False,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -31,15 +34,21 @@ def topk(
     The table is read once, from front to back, in blocks of 64 MB.
 
     Args:
-        table: A ``.npy`` file that `ng.infer` wrote, or an array [nodes, width].
+        table: A store or a snapshot; or a ``.npy`` file that `ng.infer` wrote, or an array
+            [nodes, width].
         ids: Nodes whose neighbours are wanted, [n].
         k: How many each; fewer if there are fewer nodes.
+        tensor: Of a store, the node tensor that is searched. Deleted nodes are left out.
+        node_type: Of a store; may be left out if there is one type.
         metric: ``"dot"`` or ``"cosine"``.
         include_self: Whether a node may be its own neighbour.
 
     Raises:
         NodeOutOfRange: An id that the table does not have.
-        UnsupportedArgument: Another metric, a `k` below 1, or a table of other dimensions.
+        NodeNotFound: A node was deleted.
+        NameNotFound: The store has no such tensor or node type.
+        UnsupportedArgument: Another metric, a `k` below 1, or a table of other dimensions; no
+            `tensor` of a store, or one of a table that has none.
 
     Example:
         >>> rows = np.float32([[1, 0], [0.9, 0], [0, 1]])
@@ -51,15 +60,65 @@ def topk(
         raise UnsupportedArgument(f"metric {metric!r}: there are {', '.join(_METRICS)}")
     if k < 1:
         raise UnsupportedArgument(f"k={k}: it must be 1 or more")
-    rows = table if isinstance(table, np.ndarray) else np.load(table, mmap_mode="r")
-    if rows.ndim != 2:
-        raise UnsupportedArgument(f"the table has {rows.ndim} dimensions; it must have 2")
+    rows, dead = _table(table, tensor, node_type)
+    if len(rows.shape) != 2:
+        raise UnsupportedArgument(f"the table has {len(rows.shape)} dimensions; it must have 2")
     wanted = np.asarray(ids, dtype=np.int64).reshape(-1)
     outside = wanted[(wanted < 0) | (wanted >= len(rows))]
     if len(outside):
         raise NodeOutOfRange(f"there is no row {outside[0]} in a table of {len(rows)}")
+    deleted = wanted[np.isin(wanted, dead)]
+    if len(deleted):
+        raise NodeNotFound(f"node {deleted[0]} was deleted")
     asked = _scaled(np.asarray(rows[wanted], np.float32), metric)
-    return _search(rows, asked, None if include_self else wanted, k, metric)
+    return _search(rows, asked, None if include_self else wanted, dead, k, metric)
+
+
+class _Table(Protocol):
+    """Rows that are read by ids, or some after the other."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, at: Any, /) -> NDArray[Any]: ...
+
+
+class _Tensor:
+    """A node tensor of a snapshot, read as single precision where it has floats."""
+
+    def __init__(self, reader: Reader, name: str, node_type: str | None) -> None:
+        self._snap = reader.snapshot()
+        owner = self._snap.schema.node_type(node_type)
+        meta = self._snap.schema.tensor(owner, name)
+        self._type, self._name = owner.name, name
+        self._dtype = "f32" if meta.is_number else None
+        self.shape = (owner.num_nodes, *meta.shape)
+        self.dead = self._snap.dead_nodes(owner.name)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, at: Any) -> NDArray[Any]:
+        ids = np.arange(*at.indices(len(self))) if isinstance(at, slice) else at
+        rows: NDArray[Any] = self._snap.features(self._type, ids, self._name, self._dtype)
+        return rows
+
+
+def _table(
+    table: str | os.PathLike[str] | NDArray[Any] | Reader, tensor: str | None, node_type: str | None
+) -> tuple[_Table, NDArray[np.int64]]:
+    """The rows, and the ids of deleted nodes."""
+    if isinstance(table, Reader):
+        if tensor is None:
+            raise UnsupportedArgument("which tensor of the store? give tensor='embedding'")
+        stored = _Tensor(table, tensor, node_type)
+        return stored, stored.dead
+    if tensor is not None or node_type is not None:
+        raise UnsupportedArgument("tensor= and node_type= are of a store; this is a table")
+    none = np.empty(0, np.int64)
+    return table if isinstance(table, np.ndarray) else np.load(table, mmap_mode="r"), none
 
 
 def _scaled(rows: NDArray[np.float32], metric: str) -> NDArray[np.float32]:
@@ -71,13 +130,14 @@ def _scaled(rows: NDArray[np.float32], metric: str) -> NDArray[np.float32]:
 
 
 def _search(
-    rows: NDArray[Any],
+    rows: _Table,
     asked: NDArray[np.float32],
     left_out: NDArray[np.int64] | None,
+    dead: NDArray[np.int64],
     k: int,
     metric: str,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    count = min(k, len(rows) - (left_out is not None))
+    count = max(0, min(k, len(rows) - len(dead) - (left_out is not None)))
     best_ids = np.empty((len(asked), 0), np.int64)
     best = np.empty((len(asked), 0), np.float32)
     width = max(rows.shape[1], len(asked), 1)
@@ -88,6 +148,8 @@ def _search(
         ids = np.broadcast_to(np.arange(first, first + len(block)), scores.shape)
         if left_out is not None:
             scores = np.where(ids == left_out[:, None], -np.inf, scores)
+        in_block = dead[np.searchsorted(dead, first) : np.searchsorted(dead, first + len(block))]
+        scores[:, in_block - first] = -np.inf
         best, best_ids = _kept(np.hstack([best, scores]), np.hstack([best_ids, ids]), count)
     return best_ids, best
 

@@ -134,6 +134,13 @@ class Schema:
         """One node type and at most one edge type: batches are `Data`, not `HeteroData`."""
         return len(self.node_types) == 1 and len(self.edge_types) <= 1
 
+    @property
+    def num_tensors(self) -> int:
+        """Tensors of all types, which only grow in number while a store is open."""
+        owners: list[NodeType | EdgeType] = [*self.node_types, *self.edge_types]
+        owners += self.reverse_types
+        return sum(len(owner.tensors) for owner in owners)
+
     def edge_type_at(self, index: int) -> EdgeType:
         """The edge type whose index is `index`."""
         return next(t for t in (*self.edge_types, *self.reverse_types) if t.index == index)

@@ -25,6 +25,7 @@ from neargraph.schema import Schema, parse_catalog
 from neargraph.snapshot import PygReader, Snapshot
 from neargraph.units import format_bytes, parse_bytes
 from neargraph.update.batch import Batch
+from neargraph.update.tensor import add_tensor
 from neargraph.update.turn import Turn
 
 _LOG_FILES = ("wal.a", "wal.b")
@@ -129,8 +130,11 @@ class Store(PygReader):
 
     @property
     def types(self) -> Schema:
-        """The schema of some version: types, names and shapes are those of all, counts are not."""
-        return self._parsed[1]
+        """The schema of some version: types and tensors are those of the newest, counts are not."""
+        schema = self._parsed[1]
+        if self._closed or schema.num_tensors == self.core.snapshot().num_tensors:
+            return schema
+        return self.schema
 
     def schema_of(self, handle: _core.Snapshot) -> Schema:
         """The schema of a version; the last one is kept."""
@@ -315,6 +319,49 @@ class Store(PygReader):
             ...     batch.add_edge(("paper", "cites", "paper"), paper, 17)
         """
         return Batch(self)
+
+    def add_tensor(
+        self,
+        name: str,
+        rows: Any,
+        node_type: str | None = None,
+        *,
+        of: Snapshot | None = None,
+    ) -> int:
+        """Adds a node tensor: embeddings, labels, masks. One commit, which other processes see as
+        soon as they open the store.
+
+        Rows are read and written some megabytes at a time, so an array that is mapped from a file
+        may be larger than memory. Batches of other threads wait meanwhile. A crash or a full disk
+        leaves the store without the tensor, or with all of it. Snapshots and loaders that are alive
+        go on without it. A tensor is never replaced; `Batch.update_features` changes rows of it.
+
+        Args:
+            name: What no other tensor of the node type is called; ``split_...`` is for splits.
+            rows: [num_nodes, *shape]: NumPy, torch or lists, or the path of a ``.npy`` file. The
+                row of each id, those of deleted nodes among them. Elements are stored as they are:
+                bool, int8, uint8, int16, int32, int64, float16, float32, float64, and
+                torch.bfloat16.
+            node_type: May be left out if there is one type.
+            of: The snapshot that the rows were computed from; None is the newest commit. Nodes that
+                were added since have rows of zeros, as if they had come after the tensor.
+
+        Returns:
+            The number of the commit.
+
+        Raises:
+            UnsupportedArgument: The name is taken; there are not as many rows as nodes; another
+                dtype; a row of no bytes or of more than 1 GiB; `of` is older than the newest
+                commit, and the store gives ids of deleted nodes out again.
+            NameNotFound: No such node type.
+            StoreBusy: Another process or handle writes, or a batch of this thread is open.
+            IoFailed: The disk is full, or failed.
+
+        Example:
+            >>> store.add_tensor("embedding", "embedding.npy")            # doctest: +SKIP
+            >>> store.snapshot().features(None, [3, 17], "embedding")     # doctest: +SKIP
+        """
+        return add_tensor(self, name, rows, node_type, of)
 
     def checkpoint(self) -> dict[str, int]:
         """Writes all commits into the store's own files, so that other processes see them and the

@@ -255,6 +255,52 @@ def test_results_are_written_whole_to_the_file_that_is_asked_for(gat, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["h.npy", "h.parquet"]
 
 
+@pytest.mark.parametrize("reordered", [False, True])
+def test_results_become_a_tensor_of_the_store_with_the_bytes_of_the_file(gat, reordered, tmp_path):
+    source, path, _ = gat
+    store = str(shutil.copytree(source, tmp_path / "g.ng"))
+    command = [sys.executable, "-m", "neargraph", "infer", store, str(path), "--out"]
+    with ng.open(store, memory="128MB") as held:
+        if reordered:
+            held.reorganize(by="locality", num_neighbors=[3, 3])
+        before = held.snapshot()
+    subprocess.run([*command, str(tmp_path / "h.npy")], check=True, capture_output=True)
+    done = subprocess.run([*command, "embedding", "--json"], check=True, capture_output=True)
+    assert json.loads(done.stdout)["tensors"] == {"out": "embedding"}
+    assert not os.path.exists(f"{store}.infer")
+    wanted = np.load(tmp_path / "h.npy")
+    with ng.open(store, memory="128MB") as opened:
+        assert opened.column("embedding").tobytes() == wanted.tobytes()
+        assert opened.lsn == before.lsn + 1
+        # Nodes that came while it was computed have zeros; what runs beside it is not disturbed.
+        added = []
+
+        def meanwhile(*_):
+            if not added:
+                with opened.write() as batch:
+                    added.append(batch.add_node())
+
+        with ng.Inference(opened, path) as inference:
+            result = inference.run("later", progress=meanwhile)
+            assert (result.tensors, result.arrays) == ({"out": "later"}, {})
+        rows = opened.column("later")
+        assert rows[:NODES].tobytes() == wanted.tobytes()
+        assert len(rows) == NODES + 1
+        assert not rows[NODES].any()
+        with pytest.raises(UnsupportedArgument, match="'later' already"):
+            ng.infer(opened, path, "later", progress=lambda *_: pytest.fail("it has begun"))
+        with opened.write(), pytest.raises(StoreBusy):
+            ng.infer(opened, path, "never", progress=lambda *_: pytest.fail("it has begun"))
+        # What cannot be written now is kept, and the next run has only to write it.
+        with ng.open(store, memory="128MB", busy_timeout=0) as other:
+            with pytest.raises(StoreBusy) as kept:
+                ng.infer(other, path, "third")
+            assert "another process or handle writes" in str(kept.value)
+            opened.close()
+            again = ng.infer(other, path, "third")
+        assert again.begun[0] == "resumed"
+
+
 def stop_after(count):
     calls = 0
 

@@ -1,10 +1,14 @@
 """The nearest rows of a table are those of a plain search, whatever the blocks."""
 
+import json
+
 import numpy as np
 import pytest
+from graphs import Graph, Nodes
 
 import neargraph as ng
-from neargraph.exceptions import NodeOutOfRange, UnsupportedArgument
+from neargraph.cli.app import main
+from neargraph.exceptions import NameNotFound, NodeNotFound, NodeOutOfRange, UnsupportedArgument
 
 
 def plain(rows, ids, k, metric, include_self):
@@ -41,7 +45,41 @@ def test_neighbours_are_those_of_a_plain_search_whatever_the_blocks(
                 assert found.tolist() == wanted
 
 
+def test_a_tensor_of_a_store_is_searched_without_deleted_nodes(tmp_path, monkeypatch, capsys):
+    print("seed", 22)
+    random = np.random.default_rng(22)
+    rows = random.integers(-3, 4, (400, 6)).astype(np.float16)
+    path = Graph({"node": Nodes(400)}, {}).write(tmp_path / "g.ng")
+    monkeypatch.setattr("neargraph.nearest._BLOCK_BYTES", 4096)
+    with ng.open(path, memory="64MB") as store:
+        store.add_tensor("h", rows)
+        for include_self in (False, True):
+            how = {"k": 7, "include_self": include_self}
+            wanted = ng.topk(rows.astype(np.float32), [0, 5, 399], **how)
+            found = ng.topk(store, [0, 5, 399], tensor="h", **how)
+            assert all(np.array_equal(*pair) for pair in zip(found, wanted, strict=True))
+        best = ng.topk(store, [5], 1, tensor="h")[0].item()
+        with store.write() as batch:
+            batch.delete_node("node", best)
+        left = np.delete(np.arange(400), best)
+        scores = rows[left].astype(np.float32) @ rows[5].astype(np.float32)
+        wanted = sorted((at for at in range(399) if left[at] != 5), key=lambda at: -scores[at])
+        assert ng.topk(store, [5], 398, tensor="h")[0].tolist() == [left[wanted].tolist()]
+        with pytest.raises(NodeNotFound, match=f"node {best} was deleted"):
+            ng.topk(store, [best], tensor="h")
+        with pytest.raises(UnsupportedArgument, match="which tensor"):
+            ng.topk(store, [5])
+        with pytest.raises(NameNotFound):
+            ng.topk(store, [5], tensor="g")
+    with pytest.raises(SystemExit) as left_with:
+        main(["topk", path, "--tensor", "h", "--ids", "5", "--k", "3", "--json"])
+    assert not left_with.value.code
+    assert json.loads(capsys.readouterr().out)["ids"] == [left[wanted][:3].tolist()]
+
+
 def test_what_cannot_be_searched_is_refused():
+    with pytest.raises(UnsupportedArgument, match="this is a table"):
+        ng.topk(np.eye(2), [0], tensor="h")
     rows = np.eye(3, dtype=np.float32)
     assert ng.topk(rows, [0], k=9)[0].shape == (1, 2)
     assert ng.topk(rows, [], k=2)[0].shape == (0, 2)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from graphs import Graph
 
@@ -101,6 +102,23 @@ def run(*arguments: object) -> int:
 def num_nodes(path: Path) -> int:
     with ng.open(path, memory="64MB") as store:
         return store.num_nodes
+
+
+def test_a_tensor_that_has_no_room_is_not_there_and_takes_none(homo_graph: Graph, tmp_path: Path):
+    if not on_a_small_disk("test_a_tensor_that_has_no_room_is_not_there_and_takes_none", tmp_path):
+        return
+    path = small_disk() / "graph.ng"
+    homo_graph.write(path)
+    with ng.open(path, memory="64MB") as store:
+        rows = np.ones((store.num_nodes, 8), np.float32)
+        too_many = np.ones((store.num_nodes, 8192), np.float32)
+        free = os.statvfs(small_disk()).f_bfree
+        with pytest.raises(IoFailed, match="no space left"):
+            store.add_tensor("h", too_many)
+        # The writer goes on, with the room that there was.
+        assert os.statvfs(small_disk()).f_bfree >= free - 64
+        assert store.add_tensor("h", rows) == 1
+    assert (run("verify", path), num_nodes(path)) == (0, len(rows))
 
 
 def test_commits_of_a_crash_are_read_on_a_read_only_disk(homo_graph: Graph, tmp_path: Path):

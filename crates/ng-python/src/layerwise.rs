@@ -1,7 +1,7 @@
 //! `Layerwise`: a model for all nodes of a store, and `Inferred`: what it gave.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use ng_engine::{Begun, LayerwiseError, LayerwiseOptions, Progress};
 use ng_infer::run::Devices;
@@ -11,6 +11,7 @@ use pyo3::types::PyAny;
 use crate::arrays;
 use crate::dfg::Dfg;
 use crate::errors::{self, detached, plain};
+use crate::lock::locked;
 use crate::progress::reporting;
 use crate::snapshot::Snapshot;
 
@@ -23,7 +24,14 @@ pub struct Layerwise {
 /// A run that came to its end.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Inferred {
-    inner: ng_engine::Inferred,
+    inner: Mutex<Option<Arc<ng_engine::Inferred>>>,
+}
+
+impl Inferred {
+    fn get(&self) -> PyResult<Arc<ng_engine::Inferred>> {
+        let closed = || errors::named("NeargraphError", "the result was closed".into());
+        locked(&self.inner).clone().ok_or_else(closed)
+    }
 }
 
 #[pymethods]
@@ -54,6 +62,11 @@ impl Layerwise {
         plain(py, self.inner.plan())
     }
 
+    /// Name and node type of each output.
+    fn outputs(&self) -> Vec<(String, String)> {
+        self.inner.outputs().into_iter().map(|of| (of.name, of.node_type)).collect()
+    }
+
     /// Tells this model on this snapshot from others.
     fn key(&self) -> String {
         self.inner.key()
@@ -73,18 +86,24 @@ impl Layerwise {
                 |at: Progress| callback.call((at.pass, at.passes, at.rows as u64, at.num_rows));
             self.inner.run(&folder, fresh, &mut hear)
         })?;
-        Ok(Inferred { inner })
+        Ok(Inferred { inner: Mutex::new(Some(Arc::new(inner))) })
     }
 }
 
 #[pymethods]
 impl Inferred {
     /// Name, node type, shape of a row and number of rows of each output.
-    fn outputs(&self) -> Vec<(String, String, Vec<usize>, u64)> {
-        let outputs = self.inner.outputs().iter();
-        outputs
-            .map(|of| (of.name.clone(), of.node_type.clone(), of.dims.clone(), of.num_rows))
-            .collect()
+    fn outputs(&self) -> PyResult<Vec<(String, String, Vec<usize>, u64)>> {
+        let inner = self.get()?;
+        let outputs = inner.outputs().iter();
+        let described =
+            outputs.map(|of| (of.name.clone(), of.node_type.clone(), of.dims.clone(), of.num_rows));
+        Ok(described.collect())
+    }
+
+    /// Lets another run use the folder, whoever still has this object.
+    fn close(&self) {
+        locked(&self.inner).take();
     }
 
     /// Rows of an output as a flat array.
@@ -95,26 +114,27 @@ impl Inferred {
         first: u64,
         end: u64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let all = detached(py, || match self.inner.outputs().get(output) {
-            Some(of) => self.inner.rows(of, first..end.min(of.num_rows)),
+        let inner = self.get()?;
+        let all = detached(py, || match inner.outputs().get(output) {
+            Some(of) => inner.rows(of, first..end.min(of.num_rows)),
             None => Ok(Vec::new()),
         })?;
         Ok(arrays::owned(py, all, None)?.into_any())
     }
 
     /// How the run began: `new`, `resumed` or `anew`, and what that means.
-    fn begun(&self) -> (&'static str, String) {
-        match self.inner.begun {
+    fn begun(&self) -> PyResult<(&'static str, String)> {
+        Ok(match self.get()?.begun {
             Begun::New => ("new", String::new()),
             Begun::Resumed { passes, rows } => {
                 ("resumed", format!("{passes} passes and {rows} rows were done"))
             }
             Begun::Anew(why) => ("anew", why.to_owned()),
-        }
+        })
     }
 
     /// Bytes that were read of tables of the run.
-    fn table_read_bytes(&self) -> u64 {
-        self.inner.read_counts().read_bytes
+    fn table_read_bytes(&self) -> PyResult<u64> {
+        Ok(self.get()?.read_counts().read_bytes)
     }
 }

@@ -1,6 +1,7 @@
 //! The compiled part of the Python package, `neargraph._core`: converts arguments, releases the
 //! GIL, maps errors. No logic lives here; `python/neargraph/_core.pyi` is the interface.
 
+mod add_tensor;
 mod arrays;
 mod catalog;
 mod compiled;

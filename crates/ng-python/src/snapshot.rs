@@ -40,6 +40,12 @@ impl Snapshot {
         self.inner.checkpoint_lsn()
     }
 
+    /// Tensors of all types.
+    #[getter]
+    fn num_tensors(&self) -> usize {
+        self.inner.catalog().tensor_refs().count()
+    }
+
     #[getter]
     fn fingerprint(&self) -> String {
         format!("{:016x}", self.inner.fingerprint())

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 use serde_json::json;
 
+use crate::add_tensor;
 use crate::errors::{self, detached};
 use crate::lock::locked;
 use crate::progress::{go_on, raised_or, reporting};
@@ -44,6 +45,25 @@ impl Store {
     fn write(&self, py: Python<'_>) -> PyResult<WriteBatch> {
         let store = self.store()?;
         detached(py, || store.write()).map(WriteBatch::new).map_err(raised_or)
+    }
+
+    /// Adds a tensor, whose rows `rows` gives as bytes until it gives None; the commit.
+    #[pyo3(signature = (node_type, name, dtype, shape, num_rows, lsn, rows))]
+    #[allow(clippy::too_many_arguments)]
+    fn add_tensor(
+        &self,
+        py: Python<'_>,
+        node_type: u16,
+        name: String,
+        dtype: &str,
+        shape: Vec<u64>,
+        num_rows: u64,
+        lsn: Option<u64>,
+        rows: Py<PyAny>,
+    ) -> PyResult<u64> {
+        let store = self.store()?;
+        let new = add_tensor::described(node_type, name, dtype, shape, num_rows, lsn)?;
+        add_tensor::add(py, &store, &new, &rows)
     }
 
     fn checkpoint<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -60,6 +60,7 @@ pub use topology::{
 };
 pub use verify::{Problem, Progress, VerifyReport, verify, verify_on};
 pub use version::root::FORMAT_VERSION;
+pub use write::add_tensor::{NewTensor, NextRows};
 pub use write::batch::{Commit, EdgeData, WriteBatch};
 pub use write::checkpoint::CheckpointReport;
 pub use write::compact::{CompactReport, compact, reorganize};

@@ -102,6 +102,11 @@ fn record(seed: u64) -> Run {
         let lsn = store.snapshot().lsn();
         // A batch that only was refused commits nothing.
         states.resize(lsn as usize + 1, graph.clone());
+        if random.below(6) == 0 {
+            graph.draw_tensor(&mut random);
+            disk.mark(graph.add_tensor_to(&store).unwrap());
+            states.push(graph.clone());
+        }
         match random.below(8) {
             0..2 => drop(store.checkpoint().unwrap()),
             2 => held = Some((store.snapshot(), graph.clone())),
@@ -200,6 +205,11 @@ fn use_on(disk: &Arc<dyn ng_io::Disk>, graph: &Graph, seed: u64) -> Result<(), W
             graph.step(&mut batch, &mut random, true).unwrap();
         }
         batch.commit().unwrap();
+    }
+    if seed.is_multiple_of(3) {
+        // In the place of one that was not finished, if there is one.
+        graph.draw_tensor(&mut random);
+        graph.add_tensor_to(&store).unwrap();
     }
     store.checkpoint().unwrap();
     graph.check(&store.snapshot()).map_err(Wrong::Partial)?;

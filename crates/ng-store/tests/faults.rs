@@ -120,11 +120,36 @@ fn run(disk: &Arc<dyn ng_io::Disk>, scene: &Scene) -> Trace {
     for ops in [3, 20] {
         commit(&store, &mut trace, &mut random, ops);
         trace.failed |= ops == 3 && store.checkpoint().is_err();
+        if ops == 20 {
+            add_tensor(&store, &mut trace, &mut random);
+        }
     }
     trace.failed |= store.close_writer().is_err();
     commit(&store, &mut trace, &mut random, 3);
     held.1.check(&held.0).or_else(reading_failed).unwrap();
     trace
+}
+
+/// As [`commit`]. What fails before the root costs the tensor alone.
+fn add_tensor(store: &Store, trace: &mut Trace, random: &mut Random) {
+    if trace.tried.is_some() || store.snapshot().lsn() != trace.lsn {
+        return;
+    }
+    let mut graph = trace.acked.clone();
+    graph.draw_tensor(random);
+    match graph.add_tensor_to(store) {
+        Ok(lsn) => {
+            assert_eq!(lsn, trace.lsn + 1);
+            (trace.acked, trace.lsn) = (graph, lsn);
+        }
+        Err(_) => {
+            trace.failed = true;
+            if matches!(store.write().err(), Some(UpdateError::Poisoned { .. })) {
+                trace.tried = Some(graph);
+            }
+        }
+    }
+    trace.check(&store.snapshot(), true);
 }
 
 fn commit(store: &Store, trace: &mut Trace, random: &mut Random, ops: u64) {

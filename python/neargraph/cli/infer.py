@@ -15,7 +15,13 @@ from .show import bars, console, print_json, print_report, size, titled
 def infer(
     store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
     model: Annotated[Path, typer.Argument(help="The model file, NAME.ngm.")],
-    out: Annotated[Path, typer.Option(help="The result: a .npy or .parquet file.")],
+    out: Annotated[
+        str,
+        typer.Option(
+            help="The result: a .npy or .parquet file, or the name of a new tensor of the store, "
+            "such as embedding, without a dot or a slash."
+        ),
+    ],
     nodes: Annotated[str, typer.Option(help="Which nodes: all.")] = "all",
     memory: Annotated[str | None, typer.Option(help="Memory budget, such as 2GB.")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads that compute.")] = None,
@@ -46,7 +52,7 @@ def infer(
 
 
 def _run(
-    inference: Inference, plan: dict[str, Any], out: Path, folder: Path | None, fresh: bool
+    inference: Inference, plan: dict[str, Any], out: str, folder: Path | None, fresh: bool
 ) -> InferenceResult:
     names = [", ".join(name for name, _ in one["tables"]) for one in plan["passes"]]
     with bars() as progress:
@@ -76,11 +82,14 @@ def _print_result(as_json: bool, plan: dict[str, Any], result: InferenceResult) 
     how, meaning = result.begun
     report = {
         "outputs": {name: str(path) for name, path in result.paths.items()},
+        "tensors": result.tensors,
         "begun": how,
         "begun_because": meaning,
         "table_read_bytes": result.table_read_bytes,
         "plan": plan,
     }
     begun = [("begun", f"{how}: {meaning}")] if meaning else []
-    rows = [*((name, str(path)) for name, path in result.paths.items()), *begun]
+    files = [(name, str(path)) for name, path in result.paths.items()]
+    tensors = [(name, f"tensor {called} of the store") for name, called in result.tensors.items()]
+    rows = [*files, *tensors, *begun]
     print_report(as_json, report, "Inferred", rows)

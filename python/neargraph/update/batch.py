@@ -66,6 +66,8 @@ class Batch:
             turn.give()
             raise
         self._local = ProcessLocal(_in_another_process, handle)
+        # Whoever wrote before may have added tensors.
+        self._schema = self._store.types
         self._state = ""
         return self
 

@@ -93,6 +93,26 @@ impl Layerwise {
         &self.plan
     }
 
+    /// What a run will give.
+    pub fn outputs(&self) -> Vec<InferredOutput> {
+        let passes = &self.model.passes;
+        let mut outputs = Vec::new();
+        for (name, value) in passes.graph.outputs() {
+            for (at, pass) in passes.passes.iter().enumerate() {
+                if let Some(place) = pass.targets.iter().position(|target| target == value) {
+                    outputs.push(InferredOutput {
+                        name: name.clone(),
+                        node_type: self.plan.passes[at].node_type.clone(),
+                        dims: passes.row_dims(*value),
+                        num_rows: self.plan.passes[at].num_nodes,
+                        table: Model::table(at, place),
+                    });
+                }
+            }
+        }
+        outputs
+    }
+
     /// Tells this model on this snapshot from others.
     pub fn key(&self) -> String {
         self.model.key()
@@ -120,22 +140,7 @@ impl Layerwise {
             context: &self.context,
         };
         runner.run(&mut work, hear)?;
-        let passes = &self.model.passes;
-        let mut outputs = Vec::new();
-        for (name, value) in passes.graph.outputs() {
-            for (at, pass) in passes.passes.iter().enumerate() {
-                if let Some(place) = pass.targets.iter().position(|target| target == value) {
-                    outputs.push(InferredOutput {
-                        name: name.clone(),
-                        node_type: self.plan.passes[at].node_type.clone(),
-                        dims: passes.row_dims(*value),
-                        num_rows: self.plan.passes[at].num_nodes,
-                        table: Model::table(at, place),
-                    });
-                }
-            }
-        }
-        Ok(Inferred { work, outputs, begun })
+        Ok(Inferred { work, outputs: self.outputs(), begun })
     }
 }
 

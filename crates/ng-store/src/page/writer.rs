@@ -20,6 +20,8 @@ const LEAVES_CACHE_BYTES: u64 = 1 << 30;
 
 pub(crate) struct SegmentWriter {
     id: u32,
+    /// In which its pages are written.
+    pub epoch: u32,
     data: Appender,
     table: Appender,
     meta: SegmentMeta,
@@ -39,7 +41,8 @@ impl SegmentWriter {
         let data = data.leaving_cache(LEAVES_CACHE_BYTES);
         let table = Appender::create(Arc::clone(disk), &table_file(name))?;
         let meta = SegmentMeta { name: name.into(), page_bytes, ..SegmentMeta::default() };
-        Ok(Self { id, data, table, meta, leaf: Vec::new(), leaf_first: 0, inner: Vec::new() })
+        let (epoch, leaf, inner) = (FIRST_EPOCH, Vec::new(), Vec::new());
+        Ok(Self { id, epoch, data, table, meta, leaf, leaf_first: 0, inner })
     }
 
     /// The logical page that the next push will get.
@@ -65,7 +68,7 @@ impl SegmentWriter {
     fn flush_leaf(&mut self) -> Result<(), BuildError> {
         let num_pages = (self.meta.num_pages - self.leaf_first) as u32;
         let first = (self.leaf_first, self.leaf_first);
-        let block = encode_leaf(self.id, first, num_pages, FIRST_EPOCH, &self.leaf);
+        let block = encode_leaf(self.id, first, num_pages, self.epoch, &self.leaf);
         let pointer = self.push_table_block(&block)?;
         self.inner.push(pointer);
         self.leaf.clear();

@@ -29,6 +29,7 @@ use crate::tensor::held::HeldTables;
 use crate::tensor::layout::RowLayout;
 use crate::topology::HeldTopologies;
 use crate::version::base::Version;
+use crate::write::add_tensor::{NewTensor, NextRows, add_tensor};
 use crate::write::batch::WriteBatch;
 use crate::write::checkpoint::CheckpointReport;
 use crate::write::error::UpdateError;
@@ -328,6 +329,27 @@ impl Store {
     /// As [`Store::write`].
     pub fn checkpoint(&self) -> Result<CheckpointReport, UpdateError> {
         self.writer()?.checkpoint()
+    }
+
+    /// Adds a tensor to a node type: a commit, which other processes see at once. `next` gives its
+    /// rows in the order of ids; an error of it ends the work, and the store is as it was. Batches
+    /// and checkpoints wait meanwhile, so it must use no other writing of this store.
+    ///
+    /// Only stores that are opened later keep wide rows of the tensor in their row cache; this one
+    /// reads them through the cache of blocks.
+    ///
+    /// # Errors
+    /// Those of [`Store::write`] and of `next`, [`UpdateError::Unsupported`] for a name that is
+    /// taken, another number of rows than there are nodes, rows of no or too many bytes, and more
+    /// than the format has room for, [`UpdateError::Build`] if rows cannot be written,
+    /// [`ReadError::Budget`] if memory does not hold the order of rows of the type.
+    pub fn add_tensor<E: From<UpdateError>>(
+        &self,
+        new: &NewTensor,
+        next: &mut NextRows<'_, E>,
+    ) -> Result<CheckpointReport, E> {
+        let writer = self.writer()?;
+        add_tensor(&writer, new, next)
     }
 
     /// Checkpoints and lets another handle write. Snapshots stay as they are.

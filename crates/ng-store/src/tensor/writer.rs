@@ -30,6 +30,12 @@ impl RowsWriter {
         Ok(Self { layout, pages, page, rows_in_page: 0, num_rows: 0 })
     }
 
+    /// The same, of a later epoch than an import.
+    pub fn of_epoch(mut self, epoch: u64) -> Self {
+        self.pages.epoch = epoch as u32;
+        self
+    }
+
     /// Bytes of one row.
     pub fn row_bytes(&self) -> usize {
         self.layout.row_bytes()

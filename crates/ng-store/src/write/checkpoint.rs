@@ -24,7 +24,7 @@ use crate::version::root::{self, SLOTS};
 use crate::write::error::UpdateError;
 use crate::write::space::Space;
 use crate::write::table_edit::{Moves, NewTable, TableEdit};
-use crate::write::writer::Writer;
+use crate::write::writer::{Head, Writer};
 
 /// Pages written with one call.
 const WRITE_BYTES: usize = 1 << 20;
@@ -440,17 +440,55 @@ impl Writer {
             self.give_back(head);
             return Ok(CheckpointReport { epoch: base.epoch, lsn: base.lsn, ..Default::default() });
         }
-        let place = {
-            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-            if !std::mem::replace(&mut files.rotated, true) {
-                log.rotate();
-            }
-            self.note_log(&mut log);
-            log.place()
-        };
+        let log = self.turn_log(files, chain);
         self.give_back(head);
-        let epoch = base.epoch + 1;
-        let log = LogMeta { file: place.file, offset: place.offset, chain };
+        let (new_base, plans) = self.write_base(files, &version, log)?;
+        let mut head = self.take_durable_head()?;
+        rebase(&mut head.version, &version, &new_base, log);
+        head.clean.clear();
+        self.give_back_rebased(head);
+        Ok(files.settle(&base, &new_base, plans))
+    }
+
+    /// Publishes `next`, which the log knows nothing of, as a checkpoint; `head` is the version
+    /// before it, and nothing else was committed since it was taken out.
+    pub(super) fn publish_as_checkpoint(
+        &self,
+        files: &mut CheckpointFiles,
+        head: &mut Head,
+        next: Version,
+    ) -> Result<CheckpointReport, UpdateError> {
+        self.check()?;
+        let log = self.turn_log(files, next.fingerprint);
+        let (new_base, plans) = self.write_base(files, &next, log)?;
+        let base = Arc::clone(&next.base);
+        head.version = next.clone();
+        rebase(&mut head.version, &next, &new_base, log);
+        head.clean.clear();
+        self.lock().durable_lsn = next.lsn;
+        Ok(files.settle(&base, &new_base, plans))
+    }
+
+    /// Lets further commits go to the other log file, unless a checkpoint that failed has done so;
+    /// where that is, for the root that contains the commit with `chain`.
+    fn turn_log(&self, files: &mut CheckpointFiles, chain: u64) -> LogMeta {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::replace(&mut files.rotated, true) {
+            log.rotate();
+        }
+        self.note_log(&mut log);
+        let place = log.place();
+        LogMeta { file: place.file, offset: place.offset, chain }
+    }
+
+    /// Writes a version with its root, and opens what was written.
+    fn write_base(
+        &self,
+        files: &mut CheckpointFiles,
+        version: &Version,
+        log: LogMeta,
+    ) -> Result<(Arc<Base>, Vec<Plan>), UpdateError> {
+        let epoch = version.base.epoch + 1;
         // Before a root says so: without a pin, a later writer would take our snapshots' pages.
         let pinned = crate::io::past_signals(|| self.inner.pages.reader.disk().pin(epoch));
         let pin = pinned.map_err(|error| UpdateError::Unsupported {
@@ -458,22 +496,25 @@ impl Writer {
         })?;
         let poison = |error: &dyn std::fmt::Display| self.poison(error);
         let Written { catalog, placed, plans } =
-            files.write(&self.inner, &version, epoch, log, &poison)?;
-        let (lsn, fingerprint, catalog) = (version.lsn, chain, Arc::new(catalog));
-        let new_base = Arc::new(Base { epoch, lsn, catalog, placed, fingerprint, _pin: pin });
-        let mut head = self.take_durable_head()?;
-        rebase(&mut head.version, &version, &new_base, log);
-        head.clean.clear();
-        self.give_back_rebased(head);
-        files.rotated = false;
-        files.checkpoints += 1;
-        let mut report = CheckpointReport { epoch, lsn: version.lsn, ..Default::default() };
+            files.write(&self.inner, version, epoch, log, &poison)?;
+        let (lsn, fingerprint, catalog) = (version.lsn, log.chain, Arc::new(catalog));
+        Ok((Arc::new(Base { epoch, lsn, catalog, placed, fingerprint, _pin: pin }), plans))
+    }
+}
+
+impl CheckpointFiles {
+    /// Notes that a root has been written: what it replaces is free once nobody reads it.
+    fn settle(&mut self, base: &Arc<Base>, new_base: &Base, plans: Vec<Plan>) -> CheckpointReport {
+        self.rotated = false;
+        self.checkpoints += 1;
+        let (epoch, lsn) = (new_base.epoch, new_base.lsn);
+        let mut report = CheckpointReport { epoch, lsn, ..Default::default() };
         for plan in &plans {
             report.pages += plan.pages.len() as u64;
             report.table_blocks += plan.table.blocks.len() as u64;
         }
-        files.retire(&base, epoch, plans);
-        Ok(report)
+        self.retire(base, epoch, plans);
+        report
     }
 }
 

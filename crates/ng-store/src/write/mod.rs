@@ -5,6 +5,7 @@
 //! invariant: nothing is acknowledged before its record is durable, and nothing that a root or a
 //! version reaches is overwritten.
 
+pub(crate) mod add_tensor;
 mod apply;
 pub(crate) mod batch;
 mod buckets;

@@ -19,6 +19,7 @@ use crate::store::{Inner, load_base, load_version};
 use crate::version::base::{Base, Version};
 use crate::version::open_root::{self, open_slot};
 use crate::version::root;
+use crate::write::add_tensor::remove_leftovers;
 use crate::write::checkpoint::CheckpointFiles;
 use crate::write::error::UpdateError;
 use crate::write::log::{LOG_STEP_BYTES, LOGS, Log, LogPlace, chain};
@@ -75,6 +76,8 @@ pub(crate) fn open_writer(
     if !ng_types::canary::planted("keep_unacknowledged") {
         erase_after(replayed.lsn, &logs, &survey, &mut log)?;
     }
+    // A file that stays is in nobody's way: whoever adds a tensor removes it, or says why not.
+    let _ = remove_leftovers(disk.as_ref(), &replayed.catalog);
     let head = Head { version: replayed, clean: CleanPages::default() };
     let (inner, current) = (Arc::clone(inner), Arc::clone(current));
     let shared = (lock, log_bytes_max, pool);

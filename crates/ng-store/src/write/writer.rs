@@ -438,6 +438,11 @@ impl Writer {
         self.turn.notify_all();
     }
 
+    /// An error if nothing may be written any more.
+    pub fn check(&self) -> Result<(), UpdateError> {
+        check(&self.lock())
+    }
+
     /// Whether a batch is open.
     pub fn is_busy(&self) -> bool {
         self.lock().head.is_none()
@@ -456,8 +461,10 @@ impl Writer {
     pub fn retire(&self) {
         self.poison(&"this handle does not write any more");
         self.settle();
-        // An append that is under way ends first; later ones see that they may not.
+        // An append that is under way ends first, and so does what writes a root; later ones see
+        // that they may not.
         drop(self.log.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(self.files.lock().unwrap_or_else(PoisonError::into_inner));
         drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 

@@ -25,8 +25,15 @@ pub fn build(dir: &Path, seed: u64) {
     graph.build(StoreBuilder::create(dir, graph.schema.options).unwrap());
 }
 
+/// Does commit `lsn` to the graph.
+fn repeat(graph: &mut Graph, seed: u64, lsn: u64) {
+    if !adds_tensor(graph, seed, lsn) {
+        commit(graph, seed, lsn, &mut |_, _| {});
+    }
+}
+
 /// Does commit `lsn` to the graph, and tells `run` of each operation before.
-pub fn commit(graph: &mut Graph, seed: u64, lsn: u64, run: &mut dyn FnMut(&Graph, &Op)) {
+fn commit(graph: &mut Graph, seed: u64, lsn: u64, run: &mut dyn FnMut(&Graph, &Op)) {
     let mut random = Random::new(seed.rotate_left(32) ^ lsn);
     let (mut left, mut changed) = (1 + random.below(16), false);
     while left > 0 || !changed {
@@ -41,6 +48,15 @@ pub fn commit(graph: &mut Graph, seed: u64, lsn: u64, run: &mut dyn FnMut(&Graph
         };
         left = left.saturating_sub(1);
     }
+}
+
+/// Whether commit `lsn` adds a tensor instead; it does that to the graph then.
+fn adds_tensor(graph: &mut Graph, seed: u64, lsn: u64) -> bool {
+    let adds = lsn % 23 == 5 && graph.rows.len() < 12;
+    if adds {
+        graph.draw_tensor(&mut Random::new(seed.rotate_left(32) ^ lsn));
+    }
+    adds
 }
 
 /// A batch, once nobody else writes.
@@ -59,10 +75,16 @@ pub fn write_for_ever(dir: &Path, seed: u64, say: &mut dyn FnMut(&str)) {
     let store = Store::open(dir, &options()).unwrap();
     let mut graph = imported(seed);
     let mut lsn = store.snapshot().lsn();
-    (1..=lsn).for_each(|lsn| commit(&mut graph, seed, lsn, &mut |_, _| {}));
+    (1..=lsn).for_each(|lsn| repeat(&mut graph, seed, lsn));
     say("ready");
     loop {
         lsn += 1;
+        if adds_tensor(&mut graph, seed, lsn) {
+            drop(begin(&store));
+            assert_eq!(graph.add_tensor_to(&store).unwrap(), lsn);
+            say(&format!("lsn {lsn}"));
+            continue;
+        }
         let mut batch = begin(&store);
         commit(&mut graph, seed, lsn, &mut |graph, op| drop(graph.run(&mut batch, op).unwrap()));
         assert_eq!(batch.commit().unwrap().lsn, lsn);
@@ -93,7 +115,7 @@ pub fn look(
     }
     while *at < lsn {
         *at += 1;
-        commit(graph, seed, *at, &mut |_, _| {});
+        repeat(graph, seed, *at);
     }
     graph.check(&snapshot).map_err(|what| format!("partial: commit {lsn}: {what}"))
 }

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use ng_store::{
-    BuildOptions, EdgeData, EdgeTypeSpec, Entry, Owner, StoreBuilder, TensorRef, TensorSpec,
-    UpdateError, WriteBatch,
+    BuildOptions, EdgeData, EdgeTypeSpec, Entry, NewTensor, Owner, Store, StoreBuilder, TensorRef,
+    TensorSpec, UpdateError, WriteBatch,
 };
 use ng_testing::{MemDisk, Random};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
@@ -185,6 +185,42 @@ impl Graph {
         let shared: Arc<dyn ng_io::Disk> = Arc::new(disk.clone());
         self.build_into(&shared);
         disk
+    }
+
+    /// A tensor more, of random rows, some of which are wider than a page; for nodes alone.
+    pub fn draw_tensor(&mut self, random: &mut Random) {
+        let node_type = random.below(self.live.len() as u64) as u16;
+        let width = [12, 600, 5000][random.below(3) as usize];
+        let rows = random.bytes(self.live[node_type as usize].len() * width);
+        let mut schema = Schema::clone(&self.schema);
+        schema.tensors.push((Owner::Node(NodeTypeId(node_type)), width));
+        self.schema = Arc::new(schema);
+        self.rows.push(rows);
+    }
+
+    /// The last tensor as a store gets it that lacks it.
+    pub fn new_tensor(&self) -> NewTensor {
+        let index = self.rows.len() - 1;
+        let (owner, width) = self.schema.tensors[index];
+        let Owner::Node(node_type) = owner else { panic!("tensor {index} is of edges") };
+        let (name, dtype, shape) = (format!("x{index}"), Dtype::U8, vec![width as u64]);
+        let spec = TensorSpec { name, dtype, shape, mask_width: None };
+        NewTensor { node_type, spec, num_rows: self.num_rows(index), lsn: None }
+    }
+
+    /// Adds the last tensor to a store that lacks it, some rows at a time; gives the commit.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn add_tensor_to(&self, store: &Store) -> Result<u64, UpdateError> {
+        let new = self.new_tensor();
+        let width = new.spec.shape[0] as usize;
+        let mut parts = self.rows.last().unwrap().chunks(7 * width);
+        let mut next = |out: &mut Vec<u8>| {
+            out.extend(parts.next().into_iter().flatten());
+            Ok(())
+        };
+        store.add_tensor::<UpdateError>(&new, &mut next).map(|report| report.lsn)
     }
 
     pub fn tensor_ref(&self, tensor: usize) -> TensorRef {
