@@ -4,6 +4,7 @@
 mod arrays;
 mod catalog;
 mod compiled;
+mod computing;
 mod dfg;
 mod direct;
 mod engine;
