@@ -1,3 +1,3 @@
-/* Refused: there is no operation "BatchPre" for a kernel */
+/* Refused: BatchPre is not offered to plug-ins: the devices of the host do it */
 #define OP "BatchPre"
 #include "honest.h"

@@ -464,13 +464,13 @@ class Dfg:
     def inputs(self) -> list[tuple[str, tuple[str, list[str]] | None]]: ...
     def outputs(self) -> list[str]: ...
     def check(self) -> None: ...
-    def parts(self, devices: list[str]) -> dict[str, Any]: ...
+    def parts(self, devices: Computing) -> dict[str, Any]: ...
     def file_facts(self) -> dict[str, Any] | None: ...
     def plan(
         self,
         kernels: dict[str, Callable[..., Any]],
         *,
-        devices: list[str],
+        devices: Computing,
         fuse: bool,
         threads: int,
     ) -> Plan: ...
@@ -478,7 +478,7 @@ class Dfg:
         self,
         inputs: dict[str, NDArray[Any]] | None,
         *,
-        devices: list[str],
+        devices: Computing,
         fuse: bool,
         threads: int,
     ) -> list[dict[str, Any]]: ...
@@ -490,7 +490,7 @@ class Engine:
         model: Dfg,
         fanouts: list[list[int]],
         *,
-        devices: list[str],
+        devices: Computing,
         output: str | None,
         prepare: str,
         threads: int,
@@ -518,7 +518,7 @@ class Layerwise:
         model: Dfg,
         *,
         threads: int,
-        device: str,
+        device: Table,
         block_rows: int | None,
         chunk_rows: int | None,
     ) -> None: ...
@@ -581,6 +581,9 @@ class OnnxRuntime:
     def version(self) -> str: ...
     def inputs(self) -> list[str]: ...
     def run(self, inputs: dict[str, NDArray[Any]]) -> list[_Output]: ...
+
+Table = list[str] | Devices
+Computing = Table | OnnxRuntime
 
 def plugin_sha256(path: str) -> str: ...
 def run_plugin_probe(seconds: int) -> None: ...

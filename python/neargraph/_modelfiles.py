@@ -29,9 +29,14 @@ def read_model(path: Path) -> dict[str, bytes]:
         FileNotFoundError: There is nothing at the path.
         InvalidModel: A file is missing, is a link, or differs from the manifest.
     """
+    return read_with_manifest(path)[0]
+
+
+def read_with_manifest(path: Path) -> tuple[dict[str, bytes], bytes]:
+    """As `read_model`, with the manifest, which tells the files from others."""
     found = _found(path)
     _check(path, found)
-    return {name: found[name] for name in (MODEL, WEIGHTS)}
+    return {name: found[name] for name in (MODEL, WEIGHTS)}, found[MANIFEST]
 
 
 def hashes_of(path: Path) -> dict[str, str]:

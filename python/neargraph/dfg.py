@@ -9,14 +9,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neargraph import _core, _drawing
-from neargraph._modelfiles import MODEL, WEIGHTS, read_model, write_model
+from neargraph._computing import computing, table_of
+from neargraph._modelfiles import MODEL, WEIGHTS, read_with_manifest, write_model
 from neargraph.exceptions import InvalidModel, UnsupportedArgument
+
+if TYPE_CHECKING:
+    from neargraph.plugins import Devices
 
 DEVICES = ("cpu",)
 """What computes unless somebody says otherwise."""
@@ -49,6 +53,9 @@ class Dfg:
         [[3.0], [0.0], [0.0]]
     """
 
+    source: tuple[Path, bytes] | None = None
+    """The file that the graph was read from, and its manifest; None once something was added."""
+
     def __init__(self) -> None:
         self.core = _core.Dfg()
 
@@ -69,8 +76,10 @@ class Dfg:
             FileNotFoundError: There is nothing at the path.
             InvalidModel: The file is not whole, or has something that is not supported; names it.
         """
-        files = read_model(Path(path))
-        return cls._of(_core.Dfg.from_onnx(files.pop(MODEL), files))
+        files, manifest = read_with_manifest(Path(path))
+        made = cls._of(_core.Dfg.from_onnx(files.pop(MODEL), files))
+        made.source = (Path(path).absolute(), manifest)
+        return made
 
     @classmethod
     def from_text(cls, text: str, weights: Mapping[str, Any] | None = None) -> "Dfg":
@@ -108,6 +117,7 @@ class Dfg:
             raise UnsupportedArgument(f"input {name!r}: give both dtype and shape, or neither")
         wanted = None if shape is None else (_dtype_name(dtype), list(shape))
         self.core.create_in(name, wanted)
+        self.source = None
         return Value(name, self)
 
     def create_weight(self, name: str, array: Any) -> Value:
@@ -123,6 +133,7 @@ class Dfg:
         """
         _check_name("a weight", name)
         self.core.create_weight(name, _weight(name, array))
+        self.source = None
         return Value(name, self)
 
     def create_op(self, name: str, inputs: Value | Sequence[Value], **attributes: Any) -> Any:
@@ -145,6 +156,7 @@ class Dfg:
             self._check_own(f"node of {name}", value)
         plain = {key: _plain(name, key, value) for key, value in attributes.items()}
         made = self.core.create_op(name, [value.name for value in taken], plain)
+        self.source = None
         values = tuple(Value(one, self) for one in made)
         return values if len(values) > 1 else values[0]
 
@@ -157,6 +169,7 @@ class Dfg:
         _check_name("an output", name)
         self._check_own(f"output {name!r}", value)
         self.core.create_out(name, value.name)
+        self.source = None
 
     def _check_own(self, taker: str, value: Any) -> None:
         if not isinstance(value, Value) or value._of is not self:
@@ -199,7 +212,7 @@ class Dfg:
         path: str | os.PathLike[str],
         colours: Literal["kind", "device"] = "kind",
         *,
-        devices: Sequence[str] = DEVICES,
+        devices: "Sequence[str] | Devices" = DEVICES,
     ) -> None:
         """Draws the graph from its inputs down to its outputs, as SVG.
 
@@ -213,10 +226,10 @@ class Dfg:
         Raises:
             UnsupportedArgument: The graph has too many nodes for a picture.
         """
-        picture = _drawing.svg(self.core.parts(list(devices)), colours)
+        picture = _drawing.svg(self.core.parts(table_of(devices)), colours)
         Path(path).write_text(picture, encoding="utf-8")
 
-    def info(self, devices: Sequence[str] = DEVICES) -> dict[str, Any]:
+    def info(self, devices: "Sequence[str] | Devices" = DEVICES) -> dict[str, Any]:
         """What the graph holds, as plain data: what `neargraph model` prints.
 
         ``inputs`` and ``outputs`` have names, dtypes and shapes; ``tensors`` are what a batch of a
@@ -224,7 +237,7 @@ class Dfg:
         is preferred; ``steps`` are those of `explain`; ``metadata`` is what the file says beside,
         ``problems`` is why it cannot run.
         """
-        parts, file = self.core.parts(list(devices)), self.core.file_facts() or {}
+        parts, file = self.core.parts(table_of(devices)), self.core.file_facts() or {}
         inputs = [_typed(name, self.inputs[name]) for name in parts["inputs"]]
         types = parts["types"]
         outputs = [_typed(name, types.get(value)) for name, value in parts["outputs"]]
@@ -280,7 +293,7 @@ class Dfg:
         *,
         kernels: Mapping[str, Kernel] | None = None,
         hops: Mapping[str, Sequence[int]] | None = None,
-        devices: Sequence[str] = DEVICES,
+        devices: "Sequence[str] | Devices" = DEVICES,
         fuse: bool = True,
         threads: int = 1,
     ) -> dict[str, NDArray[Any]]:
@@ -294,8 +307,10 @@ class Dfg:
             hops: By the name that counts nodes, such as ``"nodes"``, how many there are in each
                 hop of a batch, the seeds first. Rows are then computed only as far from the seeds
                 as outputs need them, and outputs with a row for each node are those of the seeds.
-            devices: What computes, the preferred one first: ``"cpu"``, or ``"cpu-scalar"``, the
-                exact and slow reference, which does what no other can.
+            devices: What computes. Names, the preferred one first: ``"cpu"``, or ``"cpu-scalar"``,
+                the exact and slow reference, which does what no other can. A `neargraph.Devices`,
+                which may have plug-ins. ``["onnxruntime"]``: the whole model in the ONNX Runtime
+                that is installed, as a second opinion; it takes no ``hops`` and no ``kernels``.
             fuse: Whether operations become one where that is quicker.
             threads: How many threads compute. The bytes of the result do not depend on it.
 
@@ -304,6 +319,7 @@ class Dfg:
                 cannot be done; names it.
             UnsupportedModel: There is no kernel for an operation.
             UnsupportedArgument: An array of another dtype, or a device that there is not.
+            MissingDependency: ONNX Runtime is not installed.
         """
         plan = self.plan(kernels=kernels, devices=devices, fuse=fuse, threads=threads)
         return plan.run(inputs, hops=hops)
@@ -312,11 +328,14 @@ class Dfg:
         self,
         *,
         kernels: Mapping[str, Kernel] | None = None,
-        devices: Sequence[str] = DEVICES,
+        devices: "Sequence[str] | Devices" = DEVICES,
         fuse: bool = True,
         threads: int = 1,
     ) -> "Plan":
         """The graph as it is now, ready to run more than once.
+
+        Its kernels are those of the devices that are in force when a run begins: a
+        `neargraph.Devices` may change between runs. With `kernels`, its devices are those of now.
 
         Args:
             kernels: As of `run`.
@@ -325,17 +344,18 @@ class Dfg:
             threads: As of `run`.
 
         Raises:
-            InvalidModel: The graph is wrong; names the node.
+            InvalidModel: The graph is wrong, and names the node; or ONNX Runtime refuses it.
             UnsupportedModel: There is no kernel for an operation.
+            UnsupportedArgument: There is no such device.
         """
-        settings = _settings(devices, fuse, threads)
+        settings = self._settings(devices, fuse, threads)
         return Plan(self.core.plan(dict(kernels or {}), **settings), self.outputs)
 
     def explain(
         self,
         inputs: Mapping[str, Any] | None = None,
         *,
-        devices: Sequence[str] = DEVICES,
+        devices: "Sequence[str] | Devices" = DEVICES,
         fuse: bool = True,
         threads: int = 1,
     ) -> list[dict[str, Any]]:
@@ -362,8 +382,17 @@ class Dfg:
             [('Abs', 'cpu')]
         """
         arrays = None if inputs is None else _arrays(inputs)
-        steps: list[dict[str, Any]] = self.core.explain(arrays, **_settings(devices, fuse, threads))
+        steps: list[dict[str, Any]] = self.core.explain(
+            arrays, **self._settings(devices, fuse, threads)
+        )
         return steps
+
+    def _settings(
+        self, devices: "Sequence[str] | Devices", fuse: bool, threads: int
+    ) -> dict[str, Any]:
+        if threads < 1:
+            raise UnsupportedArgument(f"threads={threads} is not at least 1")
+        return {"devices": computing(devices, self, threads), "fuse": fuse, "threads": threads}
 
 
 class Plan:
@@ -388,14 +417,6 @@ def _arrays(inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         if np.ndim(inputs[name]) == 0:
             arrays[name] = array.reshape(())
     return arrays
-
-
-def _settings(devices: Sequence[str], fuse: bool, threads: int) -> dict[str, Any]:
-    if isinstance(devices, str) or not devices or not set(devices) <= {*DEVICES, "cpu-scalar"}:
-        raise UnsupportedArgument(f"devices={devices!r}: give a list of 'cpu' and 'cpu-scalar'")
-    if threads < 1:
-        raise UnsupportedArgument(f"threads={threads} is not at least 1")
-    return {"devices": list(devices), "fuse": fuse, "threads": threads}
 
 
 def _typed(name: str, found: tuple[str, list[str]] | None) -> dict[str, Any]:

@@ -9,24 +9,27 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neargraph import _core
+from neargraph._computing import computing
 from neargraph._process import ProcessLocal
-from neargraph.dfg import Dfg
+from neargraph.dfg import DEVICES, Dfg
 from neargraph.exceptions import InvalidModel, StoreClosed, UnsupportedArgument
 from neargraph.loader.fanouts import resolve_fanouts
 from neargraph.reader import as_ids
 from neargraph.snapshot import Snapshot
 from neargraph.store import Store
 
+if TYPE_CHECKING:
+    from neargraph.plugins import Devices
+
 Prepare = Literal["metadata", "hot", "all"]
 
 _PREPARE = ("metadata", "hot", "all")
-_DEVICES = ("cpu", "cpu-scalar")
 _THREADS_MAX = 4
 _POLL_SECONDS = 0.01
 
@@ -41,8 +44,10 @@ class Engine:
     Args:
         store: The open store, or the path of one, which the engine then opens and closes.
         model: The path of a model file that `neargraph.export` wrote, or a `Dfg`.
-        devices: What computes, the preferred one first: ``"cpu"``, or ``"cpu-scalar"``, the exact
-            and slow reference, which also does what no other can.
+        devices: What computes. Names, the preferred one first: ``"cpu"``, or ``"cpu-scalar"``, the
+            exact and slow reference, which also does what no other can. A `neargraph.Devices`: its
+            plug-ins and bundles may change while requests go on. ``["onnxruntime"]``: the whole
+            model, untrimmed, in the ONNX Runtime that is installed, as a second opinion.
         prepare: What is brought into memory. ``"metadata"``: page tables and indexes, before the
             engine is open. ``"hot"``: also the neighbour lists, if they fit, and the rows that
             requests want most often, as many as fit. ``"all"``: all lists, and all rows that the
@@ -60,6 +65,7 @@ class Engine:
         InvalidModel: The model takes what the store does not have, or was exported from a store
             with other types; the message names it.
         UnsupportedArgument: A device, an output or a way to prepare that there is not.
+        MissingDependency: ONNX Runtime is wanted and not installed.
         BudgetTooSmall: ``prepare="all"`` does not fit.
 
     Example:
@@ -73,7 +79,7 @@ class Engine:
         store: Store | str | os.PathLike[str],
         model: Dfg | str | os.PathLike[str],
         *,
-        devices: Sequence[str] = ("cpu",),
+        devices: "Sequence[str] | Devices" = DEVICES,
         prepare: Prepare = "metadata",
         memory: str | int | None = None,
         threads: int | None = None,
@@ -81,15 +87,15 @@ class Engine:
         output: str | None = None,
         batch_nodes: int = 1024,
     ) -> None:
-        _check(devices, prepare, threads, batch_nodes)
+        _check(prepare, threads, batch_nodes)
         self.model = model if isinstance(model, Dfg) else Dfg.open(model)
         self._settings: dict[str, Any] = {
-            "devices": list(devices),
             "output": output,
             "prepare": prepare,
             "threads": threads or min(os.cpu_count() or 1, _THREADS_MAX),
             "batch_nodes": batch_nodes,
         }
+        self._devices = devices
         self._given_fanouts = fanouts
         self._memory = memory
         self._shares = isinstance(store, Store) and memory is None
@@ -117,7 +123,10 @@ class Engine:
                 "the model file does not say how many neighbours to sample: give fanouts=[25, 10]"
             )
         lists = resolve_fanouts(snapshot.schema, fanouts)
-        return _core.Engine(snapshot.version, self.model.core, lists, **self._settings)
+        # Each process has its own: ONNX Runtime's threads do not survive a fork.
+        devices = computing(self._devices, self.model, self._settings["threads"])
+        core = self.model.core
+        return _core.Engine(snapshot.version, core, lists, devices=devices, **self._settings)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -281,13 +290,7 @@ class Engine:
         return f"Engine({self._path!r}, prepare={self._settings['prepare']!r}, {state})"
 
 
-def _check(devices: Sequence[str], prepare: str, threads: int | None, batch_nodes: int) -> None:
-    if isinstance(devices, str):
-        raise TypeError(f"devices is a list of names, got the text {devices!r}; use [{devices!r}]")
-    unknown = [name for name in devices if name not in _DEVICES]
-    if unknown or not devices:
-        named = f"no device {unknown[0]!r}" if unknown else "no device is named"
-        raise UnsupportedArgument(f"{named}; there are {', '.join(_DEVICES)}")
+def _check(prepare: str, threads: int | None, batch_nodes: int) -> None:
     if prepare not in _PREPARE:
         raise UnsupportedArgument(f"prepare is {prepare!r}; use one of {', '.join(_PREPARE)}")
     for name, count in (("threads", threads), ("batch_nodes", batch_nodes)):

@@ -10,20 +10,23 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neargraph import _core
+from neargraph._computing import table_of
 from neargraph.dfg import Dfg
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.snapshot import Snapshot
 from neargraph.store import Store
 from neargraph.update.tensor import add_parts, check_name
 
+if TYPE_CHECKING:
+    from neargraph.plugins import Devices
+
 ROWS_TOGETHER = 1 << 16
-_DEVICES = ("cpu", "cpu-scalar")
 _THREADS_MAX = 16
 
 Progress = Callable[[int, int, int, int], None]
@@ -38,7 +41,8 @@ class Inference:
         model: The path of a model file that `neargraph.export` wrote, or a `Dfg`.
         memory: The memory budget, such as ``"2GB"``; None is that of the open store.
         threads: Threads that compute; None is one per core, at most 16.
-        device: What computes: ``"cpu"``, or ``"cpu-scalar"``, which is slow and plain.
+        device: What computes: ``"cpu"``, or ``"cpu-scalar"``, which is slow and plain; or a
+            `neargraph.Devices` as it is now, with its plug-ins.
         block_nodes: Nodes of a block at most; None is as many as fit. Smaller blocks are made
             durable more often, and read more.
         chunk_nodes: Nodes whose rows are read together at most.
@@ -62,12 +66,11 @@ class Inference:
         *,
         memory: str | int | None = None,
         threads: int | None = None,
-        device: str = "cpu",
+        device: "str | Devices" = "cpu",
         block_nodes: int | None = None,
         chunk_nodes: int | None = None,
     ) -> None:
-        if device not in _DEVICES:
-            raise UnsupportedArgument(f"device {device!r}: there are {', '.join(_DEVICES)}")
+        table = table_of([device] if isinstance(device, str) else device)
         if threads is not None and threads < 1:
             raise UnsupportedArgument(f"threads={threads}: it must be 1 or more")
         self.model = model if isinstance(model, Dfg) else Dfg.open(model)
@@ -82,7 +85,7 @@ class Inference:
                 self._snapshot.version,
                 self.model.core,
                 threads=threads or min(os.cpu_count() or 1, _THREADS_MAX),
-                device=device,
+                device=table,
                 block_rows=block_nodes,
                 chunk_rows=chunk_nodes,
             )
@@ -220,7 +223,7 @@ def infer(
     *,
     memory: str | int | None = None,
     threads: int | None = None,
-    device: str = "cpu",
+    device: "str | Devices" = "cpu",
     folder: str | os.PathLike[str] | None = None,
     fresh: bool = False,
     progress: Progress | None = None,

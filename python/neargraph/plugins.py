@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neargraph import _core
+from neargraph._computing import find_library
 from neargraph._modelfiles import MODEL, read_model
 from neargraph.dfg import Dfg
-from neargraph.exceptions import MissingDependency
 
 # A trial is over after so many seconds.
 _SECONDS = 20.0
@@ -87,7 +87,9 @@ class Devices:
     """The device table and the operation table, and graphs that run on them.
 
     Of all devices that have a kernel of an operation, the one with the highest priority computes
-    it. Changes take effect for runs that begin later; runs that have begun end as they began.
+    it; of equal ones, the one that was registered first. `neargraph.Engine`, `Dfg.run` and others
+    take a table as ``devices=``. Changes take effect for requests and runs that begin later; those
+    that have begun end as they began. A change that a graph in use does not run on is refused.
 
     Args:
         bundle: What is registered at first: ``"cpu"``, or a bundle of `program`.
@@ -122,7 +124,8 @@ class Devices:
 
         Raises:
             PluginRefused: It is not allowed, others may write the file or its folder, it is not for
-                this machine, or it did not pass its trial; nothing of it is registered.
+                this machine, it did not pass its trial, or it has a device that belongs to another;
+                nothing of it is registered.
             OSError: The file cannot be read.
         """
         found = self.core.load_plugin(os.fspath(path), _checks(allow, seconds))
@@ -281,7 +284,7 @@ class OnnxRuntime:
     ) -> None:
         files = read_model(Path(path))
         self._core = _core.OnnxRuntime(
-            os.fspath(library or _library()), files.pop(MODEL), files, threads
+            os.fspath(library or find_library()), files.pop(MODEL), files, threads
         )
 
     @property
@@ -316,17 +319,6 @@ def sha256(path: str | os.PathLike[str]) -> str:
 def include_folder() -> Path:
     """The folder of ``ng_plugin.h``, for the compiler of a plug-in."""
     return Path(__file__).with_name("include")
-
-
-def _library() -> Path:
-    from importlib.util import find_spec
-
-    spec = find_spec("onnxruntime")
-    folders = spec.submodule_search_locations if spec else None
-    for folder in folders or ():
-        for path in sorted(Path(folder, "capi").glob("libonnxruntime.so*")):
-            return path
-    raise MissingDependency("ONNX Runtime is not installed: pip install onnxruntime")
 
 
 def _checks(allow: str | Iterable[str], seconds: float) -> tuple[list[str], list[str], float]:

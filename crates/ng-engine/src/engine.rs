@@ -7,7 +7,7 @@ use std::thread::Builder;
 use ng_infer::dfg::{Constant, Elements};
 use ng_infer::kernel::{Context, Data, View};
 use ng_infer::plan::{Answer as Outputs, Options, Plan};
-use ng_infer::run::{Devices, RunError};
+use ng_infer::run::{Compute, RunError};
 use ng_sample::Fanouts;
 use ng_store::Snapshot;
 use ng_types::{NodeId, NodeTypeId};
@@ -35,8 +35,8 @@ pub struct EngineOptions {
     pub fanouts: Fanouts,
     /// The output that answers, if the model has several.
     pub output: Option<String>,
-    /// What computes.
-    pub devices: Devices,
+    /// What computes; devices may change while requests go on.
+    pub devices: Compute,
     /// What is brought into memory.
     pub prepare: Prepare,
     /// Threads of a request.
@@ -81,16 +81,16 @@ impl Engine {
             node_type,
         };
         let wanted = Options { types: binding.types.clone(), ..Options::default() };
-        let plan = Arc::new(Plan::new(&model.graph, &options.devices, &wanted)?);
+        let served = options.devices.serve(Arc::clone(&model.graph), wanted)?;
         let kept = Arc::default();
-        let spare = spare(&kept, &plan);
+        let spare = spare(&kept, &served);
         let pinned = Arc::new(Pinned::new(snapshot, &binding, &options.fanouts, spare)?);
         preparing.check(&pinned)?;
         let this = Self {
             server: Server {
                 model,
                 binding,
-                plan,
+                served,
                 context: Context::new(options.threads),
                 helper: Helper::new(READING_THREADS)?,
                 kept,
@@ -128,7 +128,7 @@ impl Engine {
         if old.snapshot.fingerprint() == snapshot.fingerprint() {
             return Ok(false);
         }
-        let spare = spare(&self.server.kept, &self.server.plan);
+        let spare = spare(&self.server.kept, &self.server.served);
         let binding = &self.server.binding;
         let new = Arc::new(Pinned::new(snapshot, binding, &self.options.fanouts, spare)?);
         self.preparing.check(&new)?;
@@ -192,13 +192,15 @@ impl Engine {
             Some(Counts::Nodes(id)) => id,
             _ => self.node_type(),
         };
-        let pinned = self.pinned();
+        let (pinned, plan) = (self.pinned(), self.server.served.plan());
         check_ids(&pinned, node_type, ids)?;
         let (unique, numbers) = distinct(ids);
         let mut collected = Collected::new(ids.len());
         let batch = self.options.batch_nodes.max(1);
         for (first, seeds) in (0..).step_by(batch).zip(unique.chunks(batch)) {
-            let ask = Ask { seeds: &[(node_type, seeds)], stream: seed, pairs: None, graphs: None };
+            let seeds_of = [(node_type, seeds)];
+            let (pairs, graphs) = (None, None);
+            let ask = Ask { seeds: &seeds_of, stream: seed, pairs, graphs, plan: &plan };
             let of_batch = first..first + seeds.len();
             let pairs = numbers.iter().enumerate().filter(|(_, n)| of_batch.contains(n));
             self.server.answer(&pinned, &ask, |outputs| {
@@ -214,7 +216,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::run`]; [`EngineError::Question`] if the model gives nothing to score with.
     pub fn scores(&self, pairs: (&[NodeId], &[NodeId]), seed: u64) -> Result<Answer, EngineError> {
-        let pinned = self.pinned();
+        let (pinned, plan) = (self.pinned(), self.server.served.plan());
         let decodes = self.server.binding.has(|given| matches!(given, Given::Pairs));
         let batch = (self.options.batch_nodes / 2).max(1);
         let mut collected = Collected::new(pairs.0.len());
@@ -223,7 +225,7 @@ impl Engine {
         check_ids(&pinned, ends[1], pairs.1)?;
         let together = pairs.0.chunks(batch).zip(pairs.1.chunks(batch));
         for (first, (from, to)) in (0..).step_by(batch).zip(together) {
-            let scored = self.score(&pinned, ends, (from, to), (decodes, seed))?;
+            let scored = self.score((&pinned, &plan), ends, (from, to), (decodes, seed))?;
             let scored = View::new(scored.dims(), scored.elements());
             collected.take(scored, (0..from.len()).map(|at| (at, first + at)))?;
         }
@@ -232,7 +234,7 @@ impl Engine {
 
     fn score(
         &self,
-        pinned: &Arc<Pinned>,
+        (pinned, plan): (&Arc<Pinned>, &Plan),
         ends: [NodeTypeId; 2],
         (from, to): (&[NodeId], &[NodeId]),
         (decodes, seed): (bool, u64),
@@ -248,7 +250,7 @@ impl Engine {
         let local = |all: &[usize]| all.iter().map(|n| *n as i64).collect::<Vec<i64>>();
         let (rows, cols) = (local(&numbers), local(&of_destinations));
         let pairs = decodes.then_some((rows.as_slice(), cols.as_slice()));
-        let ask = Ask { seeds, stream: seed, pairs, graphs: None };
+        let ask = Ask { seeds, stream: seed, pairs, graphs: None, plan };
         self.server.answer(pinned, &ask, |outputs| {
             if decodes {
                 let (place, _) = self.output(|counts| *counts == Counts::Pairs)?;
@@ -296,7 +298,7 @@ impl Engine {
                       model of graphs"
                 .to_owned(),
         })?;
-        let pinned = self.pinned();
+        let (pinned, plan) = (self.pinned(), self.server.served.plan());
         let of_graphs = match pinned.graphs.get() {
             Some(known) => known,
             None => {
@@ -319,7 +321,7 @@ impl Engine {
             }
             let graphs = Some((&induced, of_nodes.as_slice(), (end - first) as u64));
             let seeds = [(node_type, nodes.as_slice())];
-            let ask = Ask { seeds: &seeds, stream: 0, pairs: None, graphs };
+            let ask = Ask { seeds: &seeds, stream: 0, pairs: None, graphs, plan: &plan };
             let pairs = numbers.iter().enumerate().filter(|(_, n)| (first..end).contains(n));
             self.server.answer(&pinned, &ask, |outputs| {
                 collected.take(of(outputs, place)?, pairs.map(|(to, n)| (n - first, to)))

@@ -22,7 +22,7 @@ impl Engine {
             let _ = writeln!(out, "  {}: {}{held}", input.name, described(&input.given, catalog));
         }
         out.push_str("operations\n");
-        for step in server.plan.explain().steps {
+        for step in server.served.plan().explain().steps {
             let nodes: Vec<String> =
                 step.nodes.iter().map(|(name, op)| format!("{name} ({op})")).collect();
             let device = step.device.as_deref().unwrap_or("no device, as nothing moves");

@@ -7,6 +7,7 @@ use std::time::Instant;
 use ng_infer::dfg::Elements;
 use ng_infer::kernel::{Context, Data, TableRows, View};
 use ng_infer::plan::{Answer as Outputs, Plan};
+use ng_infer::run::Served;
 use ng_sample::{CompactSample, SampleScratch, Sampler};
 use ng_simd::{Rows, bytes_as_f32, f32_bytes_mut};
 use ng_store::{Owner, Spare};
@@ -33,13 +34,15 @@ pub(crate) struct Ask<'a> {
     pub pairs: Option<(&'a [i64], &'a [i64])>,
     /// For graphs: the sampler of their edges, the place of each seed's graph, how many there are.
     pub graphs: Option<(&'a Sampler, &'a [i64], u64)>,
+    /// What runs: the same for all batches of a request.
+    pub plan: &'a Plan,
 }
 
 /// What answers batches: shared by all threads that ask.
 pub(crate) struct Server {
     pub model: ModelFile,
     pub binding: Arc<Binding>,
-    pub plan: Arc<Plan>,
+    pub served: Arc<Served>,
     pub context: Context,
     pub helper: Helper,
     pub kept: Arc<Mutex<Vec<Kept>>>,
@@ -75,12 +78,12 @@ impl Kept {
 }
 
 /// Memory of requests that others of the store may have when they lack it.
-pub(crate) fn spare(kept: &Arc<Mutex<Vec<Kept>>>, plan: &Arc<Plan>) -> Arc<Spare> {
-    let (kept, plan) = (Arc::downgrade(kept), Arc::downgrade(plan));
+pub(crate) fn spare(kept: &Arc<Mutex<Vec<Kept>>>, served: &Arc<Served>) -> Arc<Spare> {
+    let (kept, served) = (Arc::downgrade(kept), Arc::downgrade(served));
     Spare::new(move || {
-        let (Some(kept), Some(plan)) = (kept.upgrade(), plan.upgrade()) else { return 0 };
+        let (Some(kept), Some(served)) = (kept.upgrade(), served.upgrade()) else { return 0 };
         let all = std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner));
-        plan.release();
+        served.plan().release();
         let held = all.iter().filter_map(|kept| kept.held.as_ref()).map(Reservation::bytes);
         held.sum::<u64>() + all.iter().map(|kept| kept.scratch.num_bytes()).sum::<u64>()
     })
@@ -209,10 +212,10 @@ impl Server {
             .binding
             .nodes
             .iter()
-            .filter(|(name, _)| trims && self.plan.counted_nodes().any(|known| known == name))
+            .filter(|(name, _)| trims && ask.plan.counted_nodes().any(|known| known == name))
             .map(|(name, id)| (name.as_str(), &*sample.nodes[usize::from(id.0)].per_hop))
             .collect();
-        let outputs = self.plan.run(&inputs, &counted, &self.context)?;
+        let outputs = ask.plan.run(&inputs, &counted, &self.context)?;
         self.counters.count(Stage::Run, start);
         self.counters.batches.fetch_add(1, Ordering::Relaxed);
         take(&outputs)

@@ -24,7 +24,7 @@ fn engine_of(store: &Store, prepare: Prepare, threads: usize, fanouts: &[i64]) -
     let options = EngineOptions {
         fanouts: Fanouts::uniform(fanouts, 1).expect("fanouts"),
         output: None,
-        devices: Devices::default(),
+        devices: Devices::default().into(),
         prepare,
         threads,
         batch_nodes: 1024,

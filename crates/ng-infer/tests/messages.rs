@@ -75,10 +75,11 @@ fn runs() {
         WrongInput { name: text(), problem: text() },
         NoKernel { node: text(), op: text() },
         Kernel { node: text(), op: text(), source: KernelError::NotServed(text()) },
+        Model { device: text(), problem: text() },
         Memory { node: text(), dims: vec![1] },
     });
     assert_for_every_face(&errors);
-    assert_eq!(of_kind(&errors, ErrorKind::WrongInput).len(), 5);
+    assert_eq!(of_kind(&errors, ErrorKind::WrongInput).len(), 6);
     assert_eq!(of_kind(&errors, ErrorKind::InvalidModel).len(), 1);
     assert_eq!(of_kind(&errors, ErrorKind::BudgetTooSmall), [[Remedy::SmallerBatches]]);
     assert_eq!(of_kind(&errors, ErrorKind::UnsupportedModel), [[Remedy::GiveKernel]]);

@@ -12,6 +12,8 @@ use ng_infer::run::Devices;
 use ng_ssdsim::{Accelerator, Model, Work};
 
 use crate::cores::Cores;
+use crate::error::PluginError;
+use crate::load::Plugin;
 
 /// Cycles a second of the programmable logic.
 const HERTZ: f64 = 730e6;
@@ -33,6 +35,8 @@ pub struct Bundle {
     pub devices: Devices,
     /// The simulator's array and vector unit.
     pub accelerator: Accelerator,
+    /// Those that brought some of the devices.
+    plugins: Vec<Arc<Plugin>>,
 }
 
 impl std::fmt::Debug for Bundle {
@@ -64,6 +68,40 @@ impl Bundle {
         }
     }
 
+    /// Adds the devices and kernels of a plug-in, in place of those of a plug-in that calls itself
+    /// the same: another build of it.
+    ///
+    /// # Errors
+    ///
+    /// One of its devices is there already and belongs to another. Nothing is added then.
+    pub fn add(&mut self, plugin: Arc<Plugin>) -> Result<(), PluginError> {
+        let is_before = |known: &&Arc<Plugin>| known.name() == plugin.name();
+        let before: Vec<_> = self.plugins.iter().filter(is_before).cloned().collect();
+        let has = |of: &Plugin, device: &str| of.devices().iter().any(|(name, _)| name == device);
+        for (device, _) in plugin.devices() {
+            let is_own = before.iter().any(|known| has(known, device));
+            if is_own || !self.devices.has_kernels_of(device) {
+                continue;
+            }
+            let owner = self.plugins.iter().find(|known| has(known, device));
+            return Err(PluginError::Taken {
+                path: plugin.path().to_owned(),
+                device: device.clone(),
+                owner: owner.map_or_else(
+                    || format!("bundle {:?}", self.name),
+                    |owner| format!("plug-in {:?} ({})", owner.name(), owner.path().display()),
+                ),
+            });
+        }
+        for (device, _) in before.iter().flat_map(|known| known.devices()) {
+            self.devices.remove_device(device);
+        }
+        self.plugins.retain(|known| known.name() != plugin.name());
+        plugin.register(&mut self.devices);
+        self.plugins.push(plugin);
+        Ok(())
+    }
+
     /// How many seconds the simulated accelerator takes for the products and for the sums of a
     /// batch; `visits` counts the nodes of each hop. Rows are there already.
     pub fn simulated(&self, model: &Model, visits: &[u64]) -> (f64, f64) {
@@ -74,10 +112,13 @@ impl Bundle {
         (products as f64 / array.hertz, sums as f64 / array.hertz)
     }
 
+    fn of(name: &str, devices: Devices, accelerator: Accelerator) -> Self {
+        Self { name: name.to_owned(), devices, accelerator, plugins: Vec::new() }
+    }
+
     /// All that this processor has, as one device.
     fn cpu() -> Self {
-        let devices = Devices::with_cpu();
-        Self { name: "cpu".to_owned(), devices, accelerator: accelerator(8, 8, 32) }
+        Self::of("cpu", Devices::with_cpu(), accelerator(8, 8, 32))
     }
 
     /// Octa-HGNN: eight cores and software that uses them. Here: what `cpu-scalar` does, on all
@@ -87,7 +128,7 @@ impl Bundle {
         let all: Vec<String> = Op::names().filter(|name| name != "BatchPre").collect();
         let names: Vec<&str> = all.iter().map(String::as_str).collect();
         add(&mut devices, ("CPU", CPU_PRIORITY), &names, Arc::new(Cores));
-        Self { name: "octa".to_owned(), devices, accelerator: accelerator(8, 1, 8) }
+        Self::of("octa", devices, accelerator(8, 1, 8))
     }
 
     /// Lsap-HGNN: large systolic arrays, which do products of matrices alone; the core of the shell
@@ -96,7 +137,7 @@ impl Bundle {
     fn lsap() -> Self {
         let mut devices = Devices::default();
         add(&mut devices, ARRAY, &PRODUCTS, Arc::new(Cpu::default()));
-        Self { name: "lsap".to_owned(), devices, accelerator: accelerator(16, 16, 1) }
+        Self::of("lsap", devices, accelerator(16, 16, 1))
     }
 
     /// Hetero-HGNN: a vector processor and a systolic array. Simulated: 64 elements and four vector
@@ -105,7 +146,7 @@ impl Bundle {
         let mut devices = Devices::default();
         devices.add_cpu("Vector processor", VECTOR_PRIORITY, Cpu::default());
         add(&mut devices, ARRAY, &PRODUCTS, Arc::new(Cpu::default()));
-        Self { name: "hetero".to_owned(), devices, accelerator: accelerator(8, 8, 32) }
+        Self::of("hetero", devices, accelerator(8, 8, 32))
     }
 }
 

@@ -75,12 +75,26 @@ pub enum PluginError {
         /// What it did.
         problem: String,
     },
+    /// A device of this name belongs to another.
+    #[error(
+        "plug-in {}: its device {device:?} is there already, of {owner}; \
+         give the device a name of its own",
+        path.display()
+    )]
+    Taken {
+        /// The file.
+        path: PathBuf,
+        /// The device.
+        device: String,
+        /// Whose it is.
+        owner: String,
+    },
 }
 
 explain! {
     PluginError {
         AllowList => UnsupportedArgument,
         Unreadable => IoFailed,
-        Unsafe | NotAllowed | NotAPlugin | NoProbe | Failed | Changed => PluginRefused,
+        Unsafe | NotAllowed | NotAPlugin | NoProbe | Failed | Changed | Taken => PluginRefused,
     }
 }

@@ -31,4 +31,4 @@ pub use file::{AllowList, digest};
 pub use load::{KernelInfo, Plugin};
 pub use onnxruntime::{OnnxRuntime, OnnxRuntimeError, Session};
 pub use probe::{Probe, run_probe};
-pub use program::{Program, ProgramError, Served};
+pub use program::{Program, ProgramError};

@@ -86,7 +86,7 @@ impl Plugin {
         Ok(plugin)
     }
 
-    /// Adds its devices and kernels to a table.
+    /// Adds its devices and kernels to a table, in place of those that have the same names.
     pub fn register(&self, devices: &mut Devices) {
         for (name, priority) in &self.devices {
             devices.register_device(name, *priority);

@@ -1,14 +1,11 @@
 //! HolisticGNN's `Program()`: the accelerator is replaced while graphs run.
 //!
-//! The invariants: a run sees one bundle from its begin to its end, because it holds the plan that
-//! was bound to it; a run that begins after a swap has returned sees the new one; and a swap that
-//! fails changes nothing.
+//! What must not live here: how graphs follow, which [`SharedDevices`] sees to. The invariant: a
+//! swap that fails changes nothing.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ng_infer::dfg::Dfg;
-use ng_infer::plan::{Options, Plan};
-use ng_infer::run::RunError;
+use ng_infer::run::{RunError, SharedDevices};
 use ng_ssdsim::{Config, ConfigError};
 use ng_types::explain;
 use thiserror::Error;
@@ -44,27 +41,8 @@ explain! {
 
 /// The accelerator that graphs run on.
 pub struct Program {
-    state: Mutex<State>,
-}
-
-struct State {
-    bundle: Arc<Bundle>,
-    served: Vec<Weak<Served>>,
-}
-
-/// A graph that runs on whatever a [`Program`] has.
-pub struct Served {
-    dfg: Arc<Dfg>,
-    options: Options,
-    plan: RwLock<Arc<Plan>>,
-}
-
-impl Served {
-    /// The plan for the bundle that is in force. A run that holds it ends with its kernels.
-    pub fn plan(&self) -> Arc<Plan> {
-        // Whoever panicked with the lock had not begun to write.
-        Arc::clone(&self.plan.read().unwrap_or_else(PoisonError::into_inner))
-    }
+    bundle: Mutex<Arc<Bundle>>,
+    devices: Arc<SharedDevices>,
 }
 
 impl Program {
@@ -75,27 +53,18 @@ impl Program {
     /// The simulator does not take its configuration.
     pub fn new(bundle: Bundle) -> Result<Self, ProgramError> {
         check(&bundle)?;
-        let state = State { bundle: Arc::new(bundle), served: Vec::new() };
-        Ok(Self { state: Mutex::new(state) })
+        let devices = Arc::new(SharedDevices::new(bundle.devices.clone()));
+        Ok(Self { bundle: Mutex::new(Arc::new(bundle)), devices })
     }
 
     /// The bundle that is in force.
     pub fn bundle(&self) -> Arc<Bundle> {
-        Arc::clone(&self.lock().bundle)
+        Arc::clone(&self.lock())
     }
 
-    /// Makes a graph ready to run, now and after each swap.
-    ///
-    /// # Errors
-    ///
-    /// It does not run on the bundle that is in force.
-    pub fn serve(&self, dfg: Arc<Dfg>, options: Options) -> Result<Arc<Served>, RunError> {
-        let mut state = self.lock();
-        let plan = RwLock::new(Arc::new(Plan::new(&dfg, &state.bundle.devices, &options)?));
-        let served = Arc::new(Served { dfg, options, plan });
-        state.served.retain(|known| known.strong_count() > 0);
-        state.served.push(Arc::downgrade(&served));
-        Ok(served)
+    /// Its devices, which graphs are served on.
+    pub fn devices(&self) -> &Arc<SharedDevices> {
+        &self.devices
     }
 
     /// Puts what `change` makes of the bundle into force: runs go on with the old one, and those
@@ -109,24 +78,17 @@ impl Program {
         &self,
         change: impl FnOnce(&Bundle) -> Result<Bundle, E>,
     ) -> Result<Arc<Bundle>, E> {
-        let mut state = self.lock();
-        let bundle = change(&state.bundle)?;
-        check(&bundle)?;
-        let mut plans = Vec::new();
-        for served in state.served.iter().filter_map(Weak::upgrade) {
-            let plan = Plan::new(&served.dfg, &bundle.devices, &served.options);
-            let failed = |source| ProgramError::Graph { name: bundle.name.clone(), source };
-            plans.push((Arc::new(plan.map_err(failed)?), served));
-        }
-        for (plan, served) in plans {
-            *served.plan.write().unwrap_or_else(PoisonError::into_inner) = plan;
-        }
-        Ok(std::mem::replace(&mut state.bundle, Arc::new(bundle)))
+        let mut bundle = self.lock();
+        let new = change(&bundle)?;
+        check(&new)?;
+        let failed = |source| ProgramError::Graph { name: new.name.clone(), source };
+        self.devices.replace(new.devices.clone()).map_err(failed)?;
+        Ok(std::mem::replace(&mut *bundle, Arc::new(new)))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        // Whoever panicked with the lock had not begun to change the state.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Arc<Bundle>> {
+        // Whoever panicked with the lock had not begun to change the bundle.
+        self.bundle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -17,10 +17,11 @@ use ng_plugin_abi::{
 
 use crate::cases::is_offered;
 use crate::library::Library;
+use crate::onnxruntime;
 use crate::structs::{ErrorText, copied, text};
 
 /// Devices that are not those of plug-ins.
-const OWN_DEVICES: [&str; 3] = ["cpu-scalar", "cpu", "onnxruntime"];
+const OWN_DEVICES: [&str; 4] = ["cpu-scalar", "cpu", "python", onnxruntime::DEVICE];
 
 /// More kernels than this are a mistake.
 const KERNELS_MAX: usize = 1024;
@@ -202,8 +203,11 @@ unsafe extern "C" fn register_op_definition(
 
 fn definition(kernel: &NgKernel, op: &str, device: String) -> Result<Definition, String> {
     let plain = |name: &str| name.replace('_', "").to_lowercase();
-    let known = Op::names().find(|name| is_offered(name) && plain(name) == plain(op));
+    let known = Op::names().find(|name| plain(name) == plain(op));
     let name = known.ok_or_else(|| format!("there is no operation {op:?} for a kernel"))?;
+    if !is_offered(&name) {
+        return Err(format!("{name} is not offered to plug-ins: the devices of the host do it"));
+    }
     let missing = |function: &str| format!("kernel of {name}: {function} is NULL");
     let query = kernel.query.ok_or_else(|| missing("query"))?;
     let run = kernel.run.ok_or_else(|| missing("run"))?;

@@ -67,7 +67,7 @@ fn swapped(program: &Program, bundle: Bundle) -> Result<Arc<Bundle>, ProgramErro
 fn a_run_in_flight_ends_on_the_old_bundle_and_the_next_begins_on_the_new_one() {
     let (slow, begins, may_go_on) = filling(1.0, false);
     let program = Program::new(slow).expect("a bundle");
-    let served = program.serve(relu(), Options::default()).expect("runs");
+    let served = program.devices().serve(relu(), Options::default()).expect("runs");
     std::thread::scope(|scope| {
         let in_flight = scope.spawn(|| first_of(&served.plan()));
         begins.recv().expect("the run has begun");
@@ -84,7 +84,7 @@ fn a_run_in_flight_ends_on_the_old_bundle_and_the_next_begins_on_the_new_one() {
 #[test]
 fn a_broken_bundle_leaves_the_old_one_in_place() {
     let program = Program::new(filling(1.0, true).0).expect("a bundle");
-    let served = program.serve(relu(), Options::default()).expect("runs");
+    let served = program.devices().serve(relu(), Options::default()).expect("runs");
     let mut none = Bundle::preset("hetero").expect("a preset");
     none.accelerator.rows = 0;
     let error = swapped(&program, none).expect_err("no rows").to_string();
@@ -105,7 +105,7 @@ fn a_broken_bundle_leaves_the_old_one_in_place() {
     let found = program.swap(|bundle| {
         let plugin: Arc<Plugin> = loaded(&file, 30).map_err(Failed::Plugin)?;
         let mut bundle = bundle.clone();
-        plugin.register(&mut bundle.devices);
+        bundle.add(plugin).map_err(Failed::Plugin)?;
         Ok(bundle)
     });
     match found {
@@ -158,13 +158,13 @@ fn a_plug_in_of_higher_priority_is_bound_by_a_plan_that_is_served() {
     std::fs::write(&source, text).expect("written");
     compiled(&source, &file);
     let program = Program::new(Bundle::preset("cpu").expect("a preset")).expect("a bundle");
-    let served = program.serve(relu(), Options::default()).expect("runs");
+    let served = program.devices().serve(relu(), Options::default()).expect("runs");
     let device = || served.plan().explain().steps[0].device.clone();
     assert_eq!(device().as_deref(), Some("cpu"));
     let plugin = loaded(&file, 30).expect("loads");
     let changed = |bundle: &Bundle| {
         let mut bundle = bundle.clone();
-        plugin.register(&mut bundle.devices);
+        bundle.add(plugin).expect("a device of its own");
         Ok::<_, ProgramError>(bundle)
     };
     program.swap(changed).expect("put into force");
@@ -180,7 +180,7 @@ fn every_run_sees_one_whole_bundle_while_others_swap_it() {
                 out={\"c\"}\n3: \"Relu\"\n in={\"c\"}\n out={\"d\"}\nout={\"one\"=\"b\", \
                 \"two\"=\"d\"}";
     let dfg = Arc::new(ng_infer::dfg::Dfg::from_text(text).expect("a graph"));
-    let served = program.serve(dfg, Options::default()).expect("runs");
+    let served = program.devices().serve(dfg, Options::default()).expect("runs");
     let (is_over, runs) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..2 {

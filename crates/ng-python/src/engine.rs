@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use ng_engine::{Answer, EngineError, EngineOptions, EngineStats, Prepare};
 use ng_infer::dfg::Elements;
-use ng_infer::run::Devices;
 use ng_sample::Fanouts;
 use ng_types::Reservation;
 use pyo3::exceptions::PyValueError;
@@ -12,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::arrays::{self, Ids};
+use crate::computing::Computing;
 use crate::dfg::Dfg;
 use crate::errors::{self, detached};
 use crate::snapshot::Snapshot;
@@ -37,7 +37,7 @@ impl Engine {
         snapshot: &Snapshot,
         model: &Dfg,
         fanouts: Vec<Vec<i64>>,
-        devices: Vec<String>,
+        devices: Computing,
         output: Option<String>,
         prepare: &str,
         threads: usize,
@@ -52,7 +52,7 @@ impl Engine {
         let options = EngineOptions {
             fanouts: Fanouts::new(fanouts).map_err(errors::raised)?,
             output,
-            devices: preferring(&devices),
+            devices: devices.compute(),
             prepare,
             threads,
             batch_nodes,
@@ -129,16 +129,6 @@ impl Engine {
     fn graphs<'py>(&self, py: Python<'py>, ids: Ids) -> PyResult<Flat<'py>> {
         answered(py, || self.inner.graphs(&ids.0))
     }
-}
-
-/// The devices that are named, the first one preferred.
-pub fn preferring(names: &[String]) -> Devices {
-    let has_cpu = names.iter().any(|name| name == "cpu");
-    let mut devices = if has_cpu { Devices::with_cpu() } else { Devices::default() };
-    for (priority, name) in (1..).zip(names.iter().rev()) {
-        devices.register_device(name, priority);
-    }
-    devices
 }
 
 fn answered<'py>(

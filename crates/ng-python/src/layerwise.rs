@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use ng_engine::{Begun, LayerwiseError, LayerwiseOptions, Progress};
-use ng_infer::run::Devices;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
 use crate::arrays;
+use crate::computing::Computing;
 use crate::dfg::Dfg;
 use crate::errors::{self, detached, plain};
 use crate::lock::locked;
@@ -43,14 +43,11 @@ impl Layerwise {
         snapshot: &Snapshot,
         model: &Dfg,
         threads: usize,
-        device: &str,
+        device: Computing,
         block_rows: Option<u64>,
         chunk_rows: Option<u64>,
     ) -> PyResult<Self> {
-        let devices = match device {
-            "cpu-scalar" => Devices::default(),
-            _ => Devices::with_cpu(),
-        };
+        let devices = device.table(py)?;
         let options = LayerwiseOptions { devices, threads, block_rows, chunk_rows };
         let (snapshot, model) = (Arc::clone(&snapshot.inner), model.model());
         let inner = detached(py, || ng_engine::Layerwise::new(snapshot, &model, &options))?;

@@ -5,6 +5,7 @@ mod add_tensor;
 mod arrays;
 mod catalog;
 mod compiled;
+mod computing;
 mod dfg;
 mod direct;
 mod engine;

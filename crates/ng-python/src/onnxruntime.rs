@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ng_infer::dfg::Constant;
+use ng_infer::plan::WholeModel;
 use ng_plugin_host::Session;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -14,9 +16,16 @@ use crate::errors::{detached, raised};
 /// A model in ONNX Runtime; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct OnnxRuntime {
-    session: Session,
+    session: Arc<Session>,
     #[pyo3(get)]
     version: String,
+}
+
+impl OnnxRuntime {
+    /// The model as what computes a graph.
+    pub fn whole_model(&self) -> WholeModel {
+        self.session.whole_model()
+    }
 }
 
 /// An output: its name, its shape, and its elements as a flat array.
@@ -36,7 +45,7 @@ impl OnnxRuntime {
             let runtime = ng_plugin_host::OnnxRuntime::open(&library)?;
             let files: Vec<(&str, &[u8])> =
                 files.iter().map(|(name, bytes)| (name.as_str(), &**bytes)).collect();
-            let session = runtime.session(&model, &files, threads)?;
+            let session = Arc::new(runtime.session(&model, &files, threads)?);
             Ok::<_, ng_plugin_host::OnnxRuntimeError>(Self {
                 session,
                 version: runtime.version().to_owned(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ng_infer::dfg::{Constant, Op};
 use ng_infer::kernel::{Context, View};
 use ng_infer::plan::Options;
+use ng_infer::run::SharedDevices;
 use ng_plugin_host::{AllowList, Bundle, Plugin, PluginError, Probe, Program, ProgramError};
 use ng_types::{ErrorKind, Explain, Remedy};
 use pyo3::prelude::*;
@@ -140,7 +141,7 @@ fn changed(mut bundle: Bundle, change: Change, checks: &Checks) -> Result<Bundle
     let (name, plugins, priorities, accelerator) = change;
     bundle.name = name;
     for path in plugins {
-        load(&path, checks)?.register(&mut bundle.devices);
+        bundle.add(load(&path, checks)?).map_err(Failed::Plugin)?;
     }
     for (device, priority) in priorities {
         if !bundle.devices.priorities().iter().any(|(known, _)| *known == device) {
@@ -159,6 +160,11 @@ impl Devices {
     /// The device table and the operation table as they are now.
     pub fn table(&self) -> ng_infer::run::Devices {
         self.program.bundle().devices.clone()
+    }
+
+    /// The tables, for graphs that are served while they change.
+    pub fn shared(&self) -> Arc<SharedDevices> {
+        Arc::clone(self.program.devices())
     }
 }
 
@@ -181,7 +187,7 @@ impl Devices {
             let plugin = load(&path, &checks)?;
             self.program.swap(|bundle| {
                 let mut bundle = bundle.clone();
-                plugin.register(&mut bundle.devices);
+                bundle.add(Arc::clone(&plugin)).map_err(Failed::Plugin)?;
                 Ok::<_, Failed>(bundle)
             })?;
             Ok::<_, Failed>(plugin)
@@ -201,20 +207,23 @@ impl Devices {
 
     /// Puts another bundle into force; the one that was stays if that fails.
     fn program(&self, py: Python<'_>, base: &str, change: Change, checks: Checks) -> PyResult<()> {
-        let make = |_: &Bundle| changed(preset(base)?, change, &checks);
-        detached(py, || self.program.swap(make).map(drop))
+        detached(py, || {
+            // Trials take seconds, and others may look at the bundle meanwhile.
+            let bundle = changed(preset(base)?, change, &checks)?;
+            self.program.swap(|_| Ok::<_, Failed>(bundle)).map(drop)
+        })
     }
 
     /// The name of the bundle, and the simulator's array.
     fn bundle<'py>(&self, py: Python<'py>) -> PyResult<(String, Bound<'py, PyAny>)> {
-        let bundle = self.program.bundle();
+        let bundle = py.detach(|| self.program.bundle());
         Ok((bundle.name.clone(), plain(py, &bundle.accelerator)?))
     }
 
     /// Devices with their priorities, and for each operation the devices that have kernels of it.
     #[allow(clippy::type_complexity)]
-    fn tables(&self) -> (Vec<(String, i32)>, Vec<(String, Vec<String>)>) {
-        let devices = self.table();
+    fn tables(&self, py: Python<'_>) -> (Vec<(String, i32)>, Vec<(String, Vec<String>)>) {
+        let devices = py.detach(|| self.table());
         let priorities = devices.priorities().into_iter();
         let priorities = priorities.map(|(name, n)| (name.to_owned(), n)).collect();
         let of = |op: String| {
@@ -236,7 +245,7 @@ impl Devices {
     fn serve(&self, py: Python<'_>, dfg: &Dfg, fuse: bool) -> PyResult<Served> {
         let graph = dfg.graph();
         let options = Options { fuse, ..Options::default() };
-        let served = py.detach(|| self.program.serve(graph, options));
+        let served = py.detach(|| self.program.devices().serve(graph, options));
         Ok(Served { inner: served.map_err(raised)? })
     }
 }
@@ -244,7 +253,7 @@ impl Devices {
 /// A graph on the devices of [`Devices`].
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Served {
-    inner: Arc<ng_plugin_host::Served>,
+    inner: Arc<ng_infer::run::Served>,
 }
 
 /// An output: its name, its shape, and its elements as a flat array.

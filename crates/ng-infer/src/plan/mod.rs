@@ -19,8 +19,10 @@ mod row_by_row;
 mod run;
 mod simplify;
 mod unfold;
+mod whole_model;
 
 pub use explain::{Cost, Explanation, StepInfo};
 pub use inputs::Hops;
 pub use prepare::{Options, Plan};
 pub use run::Answer;
+pub use whole_model::{RunModel, WholeModel};

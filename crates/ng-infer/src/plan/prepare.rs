@@ -14,6 +14,7 @@ use super::inputs::PlanInput;
 use super::linear::linear_layers;
 use super::simplify::simplify;
 use super::unfold::unfold;
+use super::whole_model::WholeModel;
 use crate::dfg::{Binary, Dfg, Dim, Known, Op, TensorType, Value};
 use crate::run::devices::Devices;
 use crate::run::error::RunError;
@@ -64,11 +65,13 @@ pub struct Plan {
     pub(super) outputs: Vec<Value>,
     pub(super) arenas: Mutex<Vec<Arena>>,
     /// Nodes whose result is needed for some rows, and that compute all of them.
-    whole: Vec<StepNode>,
+    pub(super) whole: Vec<StepNode>,
+    /// What computes the graph in place of steps.
+    pub(super) model: Option<WholeModel>,
 }
 
 /// A node's name and operation.
-type StepNode = (String, String);
+pub(super) type StepNode = (String, String);
 
 impl std::fmt::Debug for Plan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -125,7 +128,7 @@ impl Plan {
         let inputs = inputs.collect();
         let outputs = draft.dfg.outputs().iter().map(|(_, value)| *value).collect();
         let arenas = Mutex::new(Vec::new());
-        Ok(Self { inputs, outputs, draft, known, hops, nodes, bound, arenas, whole })
+        Ok(Self { inputs, outputs, draft, known, hops, nodes, bound, arenas, whole, model: None })
     }
 
     /// The names of the inputs.
@@ -166,11 +169,7 @@ impl Plan {
                 }
             };
             let origins = self.draft.origins[step.node].iter();
-            let shape = |value: &usize| {
-                let known = &self.known.as_ref()?[*value];
-                let dims = known.shape.iter().map(|dim| shown(dim, &labels));
-                Some(format!("{}[{}]", known.dtype.name(), dims.collect::<Vec<_>>().join(", ")))
-            };
+            let shape = |value: &usize| self.shape(*value, &labels);
             StepInfo {
                 op: step.op.name(),
                 device,
@@ -179,7 +178,19 @@ impl Plan {
                 shapes: step.outputs.iter().filter_map(shape).collect(),
             }
         });
-        Explanation { steps: steps.collect(), whole: self.whole.clone(), slots: self.bound.slots }
+        let of_model = self.model.iter().map(|model| self.step_of_model(model));
+        Explanation {
+            steps: steps.chain(of_model).collect(),
+            whole: self.whole.clone(),
+            slots: self.bound.slots,
+        }
+    }
+
+    /// The type and shape of a value, if they are known.
+    pub(super) fn shape(&self, value: usize, labels: &[(Dim, String)]) -> Option<String> {
+        let known = &self.known.as_ref()?[value];
+        let dims = known.shape.iter().map(|dim| shown(dim, labels));
+        Some(format!("{}[{}]", known.dtype.name(), dims.collect::<Vec<_>>().join(", ")))
     }
 
     /// Symbols of lengths that hops tell, and what they are.

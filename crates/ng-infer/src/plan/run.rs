@@ -16,6 +16,8 @@ pub struct Answer<'a> {
     plan: &'a Plan,
     inputs: Vec<View<'a>>,
     arena: Option<Arena>,
+    /// Outputs that another program has made.
+    made: Vec<Constant>,
 }
 
 impl Plan {
@@ -31,6 +33,10 @@ impl Plan {
         hops: &Hops<'_>,
         context: &Context,
     ) -> Result<Answer<'a>, RunError> {
+        if let Some(model) = &self.model {
+            let (made, _) = self.run_model(model, (inputs, hops), context)?;
+            return Ok(Answer { plan: self, inputs: Vec::new(), arena: None, made });
+        }
         self.run_with(inputs, hops, context, &mut |_, _| {})
     }
 
@@ -45,6 +51,10 @@ impl Plan {
         hops: &Hops<'_>,
         context: &Context,
     ) -> Result<(Answer<'a>, Vec<Cost>), RunError> {
+        if let Some(model) = &self.model {
+            let (made, cost) = self.run_model(model, (inputs, hops), context)?;
+            return Ok((Answer { plan: self, inputs: Vec::new(), arena: None, made }, vec![cost]));
+        }
         let mut costs = Vec::with_capacity(self.bound.steps.len());
         let mut begin = Instant::now();
         let answer = self.run_with(inputs, hops, context, &mut |run, step| {
@@ -76,7 +86,7 @@ impl Plan {
         };
         let nodes: Vec<(&str, usize)> = self.nodes.iter().map(count).collect();
         check_hops(hops, &nodes)?;
-        let mut answer = Answer { plan: self, inputs, arena: None };
+        let mut answer = Answer { plan: self, inputs, arena: None, made: Vec::new() };
         let idle = self.arenas.lock().ok().and_then(|mut arenas| arenas.pop());
         let new = || Arena::new(self.bound.slots, &self.bound.homes, self.hops.len());
         let arena = answer.arena.insert(idle.unwrap_or_else(new));
@@ -291,6 +301,9 @@ impl Answer<'_> {
     ///
     /// There are fewer outputs.
     pub fn output(&self, at: usize) -> View<'_> {
+        if let Some(made) = self.made.get(at) {
+            return View::new(made.dims(), made.elements());
+        }
         let lent = Lent { inputs: &self.inputs, constants: &self.plan.bound.constants };
         let value = self.plan.outputs[at].0;
         match &self.arena {

@@ -134,6 +134,17 @@ impl Devices {
         all
     }
 
+    /// Whether any kernel is of a device.
+    pub fn has_kernels_of(&self, device: &str) -> bool {
+        self.kernels.values().flatten().any(|binding| &*binding.device == device)
+    }
+
+    /// Takes a device and all its kernels out.
+    pub fn remove_device(&mut self, device: &str) {
+        self.priorities.remove(device);
+        self.kernels.values_mut().for_each(|all| all.retain(|of| &*of.device != device));
+    }
+
     /// All kernels of an operation, in the order in which they came.
     pub fn kernels(&self, op: &str) -> &[Binding] {
         self.kernels.get(op).map_or(&[], Vec::as_slice)

@@ -58,6 +58,14 @@ pub enum RunError {
         /// Why.
         source: KernelError,
     },
+    /// The program that computes a whole model cannot do it.
+    #[error("device {device:?}: {problem}")]
+    Model {
+        /// The device that the program is.
+        device: String,
+        /// Why not.
+        problem: String,
+    },
     /// Memory is not there.
     #[error("{node}: no memory for a result of shape {dims:?}")]
     Memory {
@@ -71,7 +79,7 @@ pub enum RunError {
 explain! {
     RunError {
         Hops | MissingInput | UnknownInput | WrongInput => WrongInput [ShowModel],
-        Kernel => WrongInput,
+        Kernel | Model => WrongInput,
         NoKernel => UnsupportedModel [GiveKernel],
         Memory => BudgetTooSmall [SmallerBatches],
     } of Graph.0

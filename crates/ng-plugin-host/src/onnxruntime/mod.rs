@@ -9,8 +9,11 @@ mod owned;
 use std::ffi::{CString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ng_infer::dfg::{Constant, Elements};
+use ng_infer::kernel::{Data, View};
+use ng_infer::plan::WholeModel;
 use ng_types::explain;
 use thiserror::Error;
 
@@ -24,6 +27,9 @@ const INT8: i32 = 3;
 const INT64: i32 = 7;
 const BOOL: i32 = 9;
 const FLOAT16: i32 = 10;
+
+/// The name of the device.
+pub(crate) const DEVICE: &str = "onnxruntime";
 
 /// Only errors are logged.
 const LOG_ERRORS: i32 = 3;
@@ -176,6 +182,11 @@ impl Session {
         self.inputs.iter().map(|name| name.to_string_lossy().into_owned())
     }
 
+    /// The names of the outputs.
+    pub fn outputs(&self) -> impl Iterator<Item = String> {
+        self.outputs.iter().map(|name| name.to_string_lossy().into_owned())
+    }
+
     /// Runs the model on `inputs`, by name, and returns its outputs in order with their names.
     ///
     /// # Errors
@@ -185,10 +196,25 @@ impl Session {
         &self,
         inputs: &[(&str, Constant)],
     ) -> Result<Vec<(String, Constant)>, OnnxRuntimeError> {
-        self.outputs_of(inputs).map_err(|problem| OnnxRuntimeError::Model { problem })
+        let view = |of| View::new(Constant::dims(of), of.elements());
+        let views: Vec<_> = inputs.iter().map(|(name, of)| (*name, view(of))).collect();
+        let made = self.outputs_of(&views);
+        let made = made.map_err(|problem| OnnxRuntimeError::Model { problem })?;
+        Ok(self.outputs().zip(made).collect())
     }
 
-    fn outputs_of(&self, inputs: &[(&str, Constant)]) -> Result<Vec<(String, Constant)>, String> {
+    /// The model as what computes a graph.
+    pub fn whole_model(self: &Arc<Self>) -> WholeModel {
+        let session = Arc::clone(self);
+        WholeModel {
+            device: Arc::from(DEVICE),
+            inputs: self.inputs().collect(),
+            outputs: self.outputs().collect(),
+            run: Arc::new(move |inputs| session.outputs_of(inputs)),
+        }
+    }
+
+    fn outputs_of(&self, inputs: &[(&str, View<'_>)]) -> Result<Vec<Constant>, String> {
         let api = self.api;
         if let Some((name, _)) = inputs.iter().find(|(name, _)| !self.inputs().any(|n| n == *name))
         {
@@ -216,22 +242,20 @@ impl Session {
         }
         let own = |value| Owned::of(value, api.release_value());
         let made: Vec<Owned> = made.into_iter().map(own).collect();
-        let named = self.outputs.iter().zip(&made);
-        named
-            .map(|(name, value)| Ok((name.to_string_lossy().into_owned(), self.copied(value)?)))
-            .collect()
+        made.iter().map(|value| self.copied(value)).collect()
     }
 
     /// A tensor that uses the elements where they are.
-    fn lent(&self, tensor: &Constant) -> Result<Owned, String> {
+    fn lent(&self, tensor: &View<'_>) -> Result<Owned, String> {
         let api = self.api;
-        let dims: Vec<i64> = tensor.dims().iter().map(|dim| *dim as i64).collect();
-        let (data, bytes, dtype) = match tensor.elements() {
-            Elements::F32(all) => (all.as_ptr().cast::<u8>(), size_of_val(&all[..]), FLOAT),
-            Elements::I64(all) => (all.as_ptr().cast(), size_of_val(&all[..]), INT64),
-            Elements::Bool(all) => (all.as_ptr().cast(), size_of_val(&all[..]), BOOL),
-            Elements::F16(all) => (all.as_ptr().cast(), size_of_val(&all[..]), FLOAT16),
-            Elements::I8(all) => (all.as_ptr().cast(), size_of_val(&all[..]), INT8),
+        let dims: Vec<i64> = tensor.dims.iter().map(|dim| *dim as i64).collect();
+        let (data, bytes, dtype) = match tensor.data {
+            Data::F32(all) => (all.as_ptr().cast::<u8>(), size_of_val(all), FLOAT),
+            Data::I64(all) => (all.as_ptr().cast(), size_of_val(all), INT64),
+            Data::Bool(all) => (all.as_ptr().cast(), size_of_val(all), BOOL),
+            Data::F16(all) => (all.as_ptr().cast(), size_of_val(all), FLOAT16),
+            Data::I8(all) => (all.as_ptr().cast(), size_of_val(all), INT8),
+            Data::Rows(_) => return Err("an input lies in a table".to_owned()),
         };
         // SAFETY: the elements outlive the tensor, which lives in one run and is only read there.
         unsafe {

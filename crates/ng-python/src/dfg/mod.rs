@@ -16,15 +16,15 @@ use ng_infer::dfg::{
 };
 use ng_infer::kernel::{Context, View};
 use ng_infer::onnx::{ExternalFiles, Model, Range};
-use ng_infer::plan::{Options, Plan};
+use ng_infer::plan::Options;
 use ng_infer::run::RunError;
 use ng_types::Dtype;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use crate::engine::preferring;
-use crate::errors::{named, plain, raised};
+use crate::computing::Computing;
+use crate::errors::{detached, named, plain, raised};
 use facts::FileFacts;
 pub use plan::PyPlan;
 use tensors::tensor;
@@ -200,8 +200,8 @@ impl Dfg {
     }
 
     /// The graph as dictionaries: inputs, weights, nodes with the device of each, outputs.
-    fn parts<'py>(&self, py: Python<'py>, devices: Vec<String>) -> PyResult<Bound<'py, PyAny>> {
-        plain(py, &facts::parts(&self.graph(), &preferring(&devices)))
+    fn parts<'py>(&self, py: Python<'py>, devices: Computing) -> PyResult<Bound<'py, PyAny>> {
+        plain(py, &facts::parts(&self.graph(), &devices.table(py)?))
     }
 
     /// What the file says beside the graph; None if there is no file.
@@ -215,17 +215,20 @@ impl Dfg {
         &self,
         py: Python<'_>,
         kernels: HashMap<String, Py<PyAny>>,
-        devices: Vec<String>,
+        devices: Computing,
         fuse: bool,
         threads: usize,
     ) -> PyResult<PyPlan> {
         let mut options = Options { fuse, ..Options::default() };
         options.fuse &= kernels.is_empty();
-        let mut devices = preferring(&devices);
-        kernels::add(kernels, &mut devices).map_err(raised)?;
+        let mut compute = devices.compute();
+        if !kernels.is_empty() {
+            let mut table = devices.table(py)?;
+            kernels::add(kernels, &mut table).map_err(raised)?;
+            compute = table.into();
+        }
         let graph = self.graph();
-        let plan = py.detach(|| Plan::new(&graph, &devices, &options)).map_err(raised)?;
-        Ok(PyPlan::new(plan, threads))
+        Ok(PyPlan::new(detached(py, || compute.serve(graph, options))?, threads))
     }
 
     /// The steps of a run, with what each cost if there are inputs.
@@ -234,15 +237,15 @@ impl Dfg {
         &self,
         py: Python<'py>,
         inputs: Option<HashMap<String, Bound<'py, PyAny>>>,
-        devices: Vec<String>,
+        devices: Computing,
         fuse: bool,
         threads: usize,
     ) -> PyResult<Bound<'py, PyAny>> {
         let tensors = inputs.as_ref().map(tensors_of).transpose()?;
         let options = Options { fuse, ..Options::default() };
-        let graph = self.graph();
+        let (graph, compute) = (self.graph(), devices.compute());
         let steps = py.detach(|| {
-            let plan = Plan::new(&graph, &preferring(&devices), &options)?;
+            let plan = compute.serve(graph, options)?.plan();
             let Some(tensors) = tensors else { return Ok(facts::steps(&plan.explain(), &[])) };
             let (_, costs) = plan.profile(&views(&tensors), &[], &Context::new(threads))?;
             Ok(facts::steps(&plan.explain(), &costs))

@@ -1,9 +1,10 @@
 //! Graphs that are ready to run, on arrays that are read where they lie.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use ng_infer::kernel::{Context, Data, View};
-use ng_infer::plan::Plan;
+use ng_infer::run::Served;
 use numpy::{Element, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 
@@ -12,14 +13,14 @@ use crate::errors::{named, raised};
 
 #[pyclass(frozen, name = "Plan", module = "neargraph._core")]
 pub struct PyPlan {
-    plan: Plan,
+    served: Arc<Served>,
     context: Context,
 }
 
 impl PyPlan {
     /// One that runs on so many threads.
-    pub fn new(plan: Plan, threads: usize) -> Self {
-        Self { plan, context: Context::new(threads) }
+    pub fn new(served: Arc<Served>, threads: usize) -> Self {
+        Self { served, context: Context::new(threads) }
     }
 }
 
@@ -38,7 +39,8 @@ impl PyPlan {
         let hops: Vec<(&str, &[usize])> =
             hops.iter().map(|(name, counts)| (name.as_str(), counts.as_slice())).collect();
         let found = py.detach(|| {
-            let answer = self.plan.run(&views, &hops, &self.context);
+            let plan = self.served.plan();
+            let answer = plan.run(&views, &hops, &self.context);
             answer.map(|answer| answer.to_constants())
         });
         found.map_err(raised)?.iter().map(|tensor| flat(py, tensor)).collect()
