@@ -16,14 +16,10 @@ use crate::answer::{Answer, Collected};
 use crate::bind::{Binding, Counts, Given};
 use crate::counts::{Counters, EngineStats};
 use crate::graphs::GraphsOf;
-use crate::helper::Helper;
 use crate::pinned::Pinned;
 use crate::prepare::{Prepare, Preparing};
 use crate::request::{Ask, Server, spare};
 use crate::{EngineError, ModelFile, schema};
-
-/// Threads that read rows for requests while hops are drawn.
-const READING_THREADS: usize = 2;
 
 /// Ids that an error names.
 const NAMED_IDS: usize = 5;
@@ -92,7 +88,6 @@ impl Engine {
                 binding,
                 plan,
                 context: Context::new(options.threads),
-                helper: Helper::new(READING_THREADS)?,
                 kept,
                 counters: Counters::default(),
             },

@@ -17,7 +17,6 @@ mod engine;
 mod error;
 mod explain;
 mod graphs;
-mod helper;
 mod layerwise;
 mod model;
 mod pinned;

@@ -1,4 +1,5 @@
-//! From nodes to rows: orders of rows, nodes that are deleted, and rows read by plan.
+//! From nodes to rows: orders of rows, nodes that are deleted, rows read by plan, and rows
+//! that are asked for ahead.
 //!
 //! What must not live here: the bytes of a row (`tensor`), and which order is a good one.
 
@@ -6,3 +7,4 @@ pub(crate) mod dead_nodes;
 pub(crate) mod order;
 pub(crate) mod order_file;
 pub(crate) mod plan;
+pub(crate) mod queue;
