@@ -127,6 +127,7 @@ impl Engine {
         let binding = &self.server.binding;
         let new = Arc::new(Pinned::new(snapshot, binding, &self.options.fanouts, spare)?);
         self.preparing.check(&new)?;
+        new.take_tables(&old, binding)?;
         *self.pinned.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
         // It belongs to the version that was left, and to its budget.
         self.server.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();

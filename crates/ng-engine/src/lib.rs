@@ -13,6 +13,7 @@
 mod answer;
 mod bind;
 mod counts;
+mod degrees;
 mod engine;
 mod error;
 mod explain;

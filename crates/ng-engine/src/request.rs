@@ -8,7 +8,7 @@ use ng_infer::dfg::Elements;
 use ng_infer::kernel::{Context, Data, TableRows, View};
 use ng_infer::plan::{Answer as Outputs, Plan};
 use ng_sample::{CompactSample, SampleScratch, Sampler};
-use ng_simd::{Rows, bytes_as_f32, f32_bytes_mut};
+use ng_simd::{Rows, f32_bytes_mut};
 use ng_store::{Owner, Spare};
 use ng_types::{Dtype, NodeId, NodeTypeId, Reservation};
 
@@ -110,7 +110,8 @@ impl Default for Value {
 
 impl Value {
     /// Finds the rows in the table; whether all are there.
-    fn take_slots(&mut self, table: Option<&RowTable>, ids: &[u64]) -> bool {
+    fn take_slots(&mut self, table: Option<&RowTable>, of: &RowsOf, ids: &[u64]) -> bool {
+        let table = table.filter(|table| in_place(table, of).is_some());
         self.lies_in_table = table.is_some_and(|table| table.slots_of(ids, &mut self.slots));
         self.lies_in_table
     }
@@ -129,24 +130,23 @@ impl Value {
         f32_bytes_mut(floats)
     }
 
-    fn view<'a>(&'a self, table: Option<&'a RowTable>) -> View<'a> {
-        let rows = || {
-            let (bytes, len) = table?.whole()?;
-            let table = Rows::F32(bytes_as_f32(bytes)?);
-            Some(Data::Rows(TableRows { table, len, rows: &self.slots }))
-        };
-        match self.lies_in_table.then(rows).flatten() {
-            Some(data) => View { dims: &self.dims, data },
+    fn view<'a>(&'a self, given: &'a Given, table: Option<&'a RowTable>) -> View<'a> {
+        let Given::Rows(of) = given else { return View::new(&self.dims, &self.elements) };
+        match table.filter(|_| self.lies_in_table).and_then(|table| in_place(table, of)) {
+            Some((table, len)) => {
+                let rows = TableRows { table, len, rows: &self.slots };
+                View { dims: &self.dims, data: Data::Rows(rows) }
+            }
             None => View::new(&self.dims, &self.elements),
         }
     }
 }
 
-/// Whether the model may read rows where they lie: all are in memory, as f32.
-fn lies_in_table(table: Option<&RowTable>, of: &RowsOf) -> bool {
-    let is_f32 = of.decoder.is_copy() && of.decoder.wanted() == Dtype::F32;
-    let bytes = table.filter(|_| is_f32).and_then(RowTable::whole);
-    bytes.is_some_and(|(bytes, _)| bytes_as_f32(bytes).is_some())
+/// The rows of a table where they lie, and how many they are, if all are in memory and of a type
+/// that kernels read.
+fn in_place<'a>(table: &'a RowTable, of: &'a RowsOf) -> Option<(Rows<'a>, usize)> {
+    let (bytes, len) = table.whole()?;
+    Some((of.decoder.in_place(bytes)?, len))
 }
 
 impl Server {
@@ -204,9 +204,12 @@ impl Server {
         let start = self.counters.count(Stage::Gather, start);
         self.counters.rows.fetch_add(gathering.rows, Ordering::Relaxed);
         self.counters.rows_prepared.fetch_add(gathering.rows_prepared, Ordering::Relaxed);
+        self.counters.rows_in_place.fetch_add(gathering.rows_in_place, Ordering::Relaxed);
         let named = self.binding.inputs.iter().zip(values.iter()).zip(&pinned.tables);
         let inputs: Vec<(&str, View<'_>)> = named
-            .map(|((input, value), table)| (input.name.as_str(), value.view(table.get())))
+            .map(|((input, value), table)| {
+                (input.name.as_str(), value.view(&input.given, table.get()))
+            })
             .collect();
         // Graphs and pairs want rows of more nodes than those of the first hop.
         let trims = ask.graphs.is_none() && ask.pairs.is_none();
@@ -234,16 +237,25 @@ impl Server {
         values.resize_with(self.binding.inputs.len(), Value::default);
         for ((at, input), value) in self.binding.inputs.iter().enumerate().zip(values.iter_mut()) {
             value.lies_in_table = false;
-            let Given::Rows(of) = &input.given else {
-                fill(&input.given, sample, ask, value);
-                continue;
+            let of = match (&input.given, &gathering.pinned.degrees[at]) {
+                (Given::Rows(of), _) => of,
+                (Given::InDegrees(id, _), Some(degrees)) => {
+                    let all = sample.nodes[usize::from(id.0)].ids.iter().map(|id| degrees.of(id));
+                    value.elements = Elements::F32(all.collect());
+                    value.dims = vec![sample.nodes[usize::from(id.0)].ids.len()];
+                    continue;
+                }
+                (other, _) => {
+                    fill(other, sample, ask, value);
+                    continue;
+                }
             };
             row_ids(of, sample, ids);
             value.dims.clear();
             value.dims.push(ids.len());
             value.dims.extend_from_slice(&of.shape);
             let table = gathering.pinned.tables[at].get();
-            if lies_in_table(table, of) && value.take_slots(table, ids) {
+            if value.take_slots(table, of, ids) {
                 gathering.count(ids.len());
                 continue;
             }
@@ -353,7 +365,7 @@ fn fill(given: &Given, sample: &CompactSample, ask: &Ask<'_>, value: &mut Value)
             return;
         }
         // The others have elements of other types.
-        Given::Rows(_) | Given::Weights(_) => {}
+        Given::Rows(_) | Given::Weights(_) | Given::InDegrees(..) => {}
     }
     dims.push(out.len() / dims.first().copied().unwrap_or(1));
 }

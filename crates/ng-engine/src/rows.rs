@@ -38,9 +38,10 @@ pub(crate) struct Gathering<'a> {
     /// By node type, how many nodes were looked at.
     heard: Vec<usize>,
     failure: Option<ReadError>,
-    /// Rows so far, and those that were copied from tables.
+    /// Rows so far, those of them that were prepared, and those of these that stay where they lie.
     pub rows: u64,
     pub rows_prepared: u64,
+    pub rows_in_place: u64,
 }
 
 impl<'a> Gathering<'a> {
@@ -54,6 +55,7 @@ impl<'a> Gathering<'a> {
             failure: None,
             rows: 0,
             rows_prepared: 0,
+            rows_in_place: 0,
         }
     }
 
@@ -99,6 +101,7 @@ impl<'a> Gathering<'a> {
     pub fn count(&mut self, rows: usize) {
         self.rows += rows as u64;
         self.rows_prepared += rows as u64;
+        self.rows_in_place += rows as u64;
     }
 
     /// Copies to `out` what is in tables of the rows of `ids`, which are those of the batch in

@@ -6,12 +6,13 @@ mod common;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Counts, build, model, open};
-use ng_engine::{Engine, EngineOptions, Prepare};
+use common::{Counts, WIDTH, build, build_as, model, open};
+use ng_engine::{Engine, EngineOptions, ModelFile, Prepare};
+use ng_infer::dfg::{Constant, Dfg, Elements, Op, Reduction};
 use ng_infer::run::Devices;
 use ng_sample::{Fanouts, SampleSpec, Sampler};
-use ng_store::Store;
-use ng_types::NodeTypeId;
+use ng_store::{Expansion, Owner, Store};
+use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 
 const NODES: u64 = 40_000;
 const FANOUTS: [i64; 2] = [25, 10];
@@ -30,13 +31,17 @@ fn engine_of(store: &Store, prepare: Prepare, threads: usize, fanouts: &[i64]) -
         batch_nodes: 1024,
     };
     let engine = Engine::open(store.snapshot(), model(), options).expect("engine");
+    wait(&engine);
+    engine
+}
+
+fn wait(engine: &Engine) {
     let start = Instant::now();
     while engine.prepared().is_none() {
         assert!(start.elapsed() < Duration::from_secs(60), "{}", engine.explain());
         std::thread::sleep(Duration::from_millis(2));
     }
     assert_eq!(engine.prepared(), Some(Ok(())));
-    engine
 }
 
 /// Lists and rows of the batch around `seeds`.
@@ -135,6 +140,118 @@ fn rows_that_are_equally_hot_fill_the_budget_as_well() {
     assert!(counts.take().is_empty());
     hot.run(&[NODES - 1], 0).expect("answer");
     assert_eq!((hot.stats().rows, hot.stats().rows_prepared), (2_001, 2_000));
+}
+
+#[test]
+fn rows_of_narrow_types_are_read_where_they_lie_and_give_the_same_bytes() {
+    for dtype in [Dtype::F32, Dtype::F16, Dtype::Bf16, Dtype::I8] {
+        let dir = tempfile::tempdir().expect("directory");
+        build_as(dir.path(), 3_000, 6, dtype);
+        let (store, counts) = open(dir.path(), 64 << 20);
+        let seeds: Vec<u64> = (0..40).map(|at| at * 71).collect();
+        let cold = engine(&store, Prepare::Metadata, 1);
+        let wanted = cold.run(&seeds, 2).expect("answer");
+        assert_eq!(cold.stats().rows_in_place, 0);
+        for prepare in [Prepare::Hot, Prepare::All] {
+            let whole = engine(&store, prepare, 2);
+            counts.take();
+            assert!(whole.run(&seeds, 2).expect("answer") == wanted, "{dtype} {prepare:?}");
+            assert!(counts.take().is_empty());
+            let stats = whole.stats();
+            assert!(stats.rows > 1_000 && stats.rows_in_place == stats.rows, "{dtype} {stats:?}");
+        }
+    }
+}
+
+#[test]
+fn in_degrees_are_those_of_the_whole_graph_without_edges_to_oneself() {
+    let dir = tempfile::tempdir().expect("directory");
+    build(dir.path(), 3_000, 8);
+    let (store, counts) = open(dir.path(), 64 << 20);
+    let mut graph = Dfg::default();
+    let edges = graph.create_in("edge_index", None).expect("input");
+    let degree = graph.create_in("in_degree", None).expect("input");
+    let shape = Constant::new(vec![2], Elements::I64(vec![-1, 1])).expect("shape");
+    let shape = graph.create_weight("shape", shape).expect("weight");
+    let column =
+        graph.create_op(Op::Reshape { allow_zero: false }, &[degree, shape]).expect("column")[0];
+    let sum = graph.create_op(Op::Spmm(Reduction::Sum), &[edges, column]).expect("sum")[0];
+    graph.create_out("sum", sum).expect("output");
+    graph.create_out("own", column).expect("output");
+    let model = ModelFile { graph: Arc::new(graph), metadata: Vec::new() };
+    let options = EngineOptions {
+        fanouts: Fanouts::uniform(&[-1], 1).expect("fanouts"),
+        output: None,
+        devices: Devices::default(),
+        prepare: Prepare::Metadata,
+        threads: 1,
+        batch_nodes: 1024,
+    };
+    let mut lists = Expansion::default();
+    let all: Vec<u64> = (0..3_000).collect();
+    store.snapshot().neighbors(EdgeTypeId(0), &all, &mut lists).expect("lists");
+    let list = |node: u64| {
+        &lists.sources[lists.offsets[node as usize]..]
+            [..lists.offsets[node as usize + 1] - lists.offsets[node as usize]]
+    };
+    let degree = |node: u64| list(node).iter().filter(|source| **source != node).count() as f32;
+    assert!((0..3_000).any(|node| degree(node) < list(node).len() as f32), "no edge to oneself");
+    let seeds = [7, 3, 2_999];
+    for (output, wanted) in [
+        ("own", seeds.map(degree)),
+        ("sum", seeds.map(|node| list(node).iter().map(|source| degree(*source)).sum())),
+    ] {
+        let options = EngineOptions { output: Some(output.into()), ..options.clone() };
+        let engine = Engine::open(store.snapshot(), model.clone(), options).expect("engine");
+        counts.take();
+        let answer = engine.run(&seeds, 0).expect("answer");
+        assert_eq!(answer.elements, Elements::F32(wanted.to_vec()), "{output}");
+        // Lists alone are read.
+        assert!(counts.take().values().flatten().sum::<u64>() <= 3);
+    }
+}
+
+#[test]
+fn rows_in_memory_outlive_commits_that_do_not_change_them() {
+    let dir = tempfile::tempdir().expect("directory");
+    build(dir.path(), NODES, 9);
+    let (store, counts) = open(dir.path(), 128 << 20);
+    let seeds: Vec<u64> = (0..64).map(|at| at * 601 % NODES).collect();
+    let engine = engine(&store, Prepare::All, 2);
+    let tensor = store.snapshot().catalog().find_tensor(Owner::Node(NodeTypeId(0)), "x");
+    let tensor = tensor.expect("rows");
+    let mut known = engine.run(&seeds, 1).expect("answer");
+    for (round, checkpoints) in [(0, false), (1, true), (2, false), (3, true)] {
+        let mut batch = store.write().expect("batch");
+        for node in [seeds[round], seeds[round] + 1, NODES - 1] {
+            let bytes: Vec<u8> =
+                [round as f32; WIDTH].iter().flat_map(|x| x.to_le_bytes()).collect();
+            batch.set_row(tensor, node, &bytes).expect("row");
+        }
+        batch.commit().expect("commit");
+        if checkpoints {
+            store.checkpoint().expect("checkpoint");
+        }
+        counts.take();
+        assert!(engine.run(&seeds, 1).expect("answer") == known, "before it is refreshed");
+        assert!(engine.refresh(store.snapshot()).expect("refreshed"));
+        wait(&engine);
+        let reads: u64 = counts.take().values().flatten().sum();
+        let before = engine.stats();
+        let found = engine.run(&seeds, 1).expect("answer");
+        let after = engine.stats();
+        let (rows, prepared) =
+            (after.rows - before.rows, after.rows_prepared - before.rows_prepared);
+        // The table of 40 MB would take 160 reads, and all pages with changed rows have 4 of them.
+        assert!(reads < 100, "{reads} reads");
+        assert!(prepared < rows && prepared + 48 > rows, "{prepared} of {rows} rows");
+        let (other, _) = open(dir.path(), 128 << 20);
+        assert!(
+            found == self::engine(&other, Prepare::Metadata, 1).run(&seeds, 1).expect("answer")
+        );
+        assert!(found != known);
+        known = found;
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ const REQUEST_BLOCKS_MAX: usize = READ_BYTES_MAX / BLOCK_BYTES;
 /// What is in memory is copied when it is asked for. [`Snapshot::expand_beside`] and
 /// [`RowQueue::read`] read the rest.
 pub struct RowQueue {
-    snapshot: Arc<Snapshot>,
+    snapshot: Snapshot,
     state: Mutex<State>,
 }
 
@@ -67,8 +67,9 @@ pub struct Ticket(usize);
 
 impl RowQueue {
     /// An empty one.
-    pub fn new(snapshot: &Arc<Snapshot>) -> Arc<Self> {
-        Arc::new(Self { snapshot: Arc::clone(snapshot), state: Mutex::default() })
+    pub fn new(snapshot: &Snapshot) -> Arc<Self> {
+        let (inner, version) = (Arc::clone(&snapshot.inner), Arc::clone(&snapshot.version));
+        Arc::new(Self { snapshot: Snapshot { inner, version }, state: Mutex::default() })
     }
 
     /// Asks for the rows of `ids`, as they are stored.
@@ -144,10 +145,15 @@ impl RowQueue {
             let reader = &self.snapshot.inner.pages.reader;
             reader.read(&mut || self.next(), &mut |op, result| self.done(op, result))?;
         }
-        self.lock().failure.take().map_or(Ok(()), Err)
+        let state = &mut *self.lock();
+        let failure = state.failure.take();
+        if failure.is_some() {
+            *state = State::default();
+        }
+        failure.map_or(Ok(()), Err)
     }
 
-    /// Hands out rows that were read.
+    /// Hands out rows that were read; none after an error.
     pub fn take(&self, ticket: Ticket) -> Vec<u8> {
         let mut state = self.lock();
         state
