@@ -78,19 +78,15 @@ impl Engine {
         };
         let wanted = Options { types: binding.types.clone(), ..Options::default() };
         let plan = Arc::new(Plan::new(&model.graph, &options.devices, &wanted)?);
+        // New threads look for work for a while, so they start before what takes time, and sleep when
+        // the first request comes.
+        let context = Context::new(options.threads);
         let kept = Arc::default();
         let spare = spare(&kept, &plan);
         let pinned = Arc::new(Pinned::new(snapshot, &binding, &options.fanouts, spare)?);
         preparing.check(&pinned)?;
         let this = Self {
-            server: Server {
-                model,
-                binding,
-                plan,
-                context: Context::new(options.threads),
-                kept,
-                counters: Counters::default(),
-            },
+            server: Server { model, binding, plan, context, kept, counters: Counters::default() },
             options,
             pinned: RwLock::new(Arc::clone(&pinned)),
             preparing,

@@ -10,7 +10,7 @@ use common::{Counts, WIDTH, build, build_as, model, open};
 use ng_engine::{Engine, EngineOptions, ModelFile, Prepare};
 use ng_infer::dfg::{Constant, Dfg, Elements, Op, Reduction};
 use ng_infer::run::Devices;
-use ng_sample::{Fanouts, SampleSpec, Sampler};
+use ng_sample::{Fanouts, MiniBatch, SampleSpec, Sampler};
 use ng_store::{Expansion, Owner, Store};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 
@@ -44,11 +44,16 @@ fn wait(engine: &Engine) {
     assert_eq!(engine.prepared(), Some(Ok(())));
 }
 
-/// Lists and rows of the batch around `seeds`.
-fn sizes(store: &Store, seeds: &[u64]) -> (u64, u64) {
+/// The batch around `seeds`.
+fn batch(store: &Store, seeds: &[u64], stream: u64) -> MiniBatch {
     let spec = SampleSpec::uniform(Fanouts::uniform(&FANOUTS, 1).expect("fanouts"), 0);
     let sampler = Sampler::new(store.snapshot(), spec, Vec::new()).expect("sampler");
-    let batch = sampler.sample(&[(NodeTypeId(0), seeds)], 0).expect("batch");
+    sampler.sample(&[(NodeTypeId(0), seeds)], stream).expect("batch")
+}
+
+/// Its lists and rows.
+fn sizes(store: &Store, seeds: &[u64]) -> (u64, u64) {
+    let batch = batch(store, seeds, 0);
     let per_hop = &batch.nodes[0].per_hop;
     ((per_hop[0] + per_hop[1]) as u64, batch.nodes[0].ids.len() as u64)
 }
@@ -221,12 +226,14 @@ fn rows_in_memory_outlive_commits_that_do_not_change_them() {
     let tensor = store.snapshot().catalog().find_tensor(Owner::Node(NodeTypeId(0)), "x");
     let tensor = tensor.expect("rows");
     let mut known = engine.run(&seeds, 1).expect("answer");
+    let used = batch(&store, &seeds, 1).nodes[0].ids.clone();
     for (round, checkpoints) in [(0, false), (1, true), (2, false), (3, true)] {
         let mut batch = store.write().expect("batch");
-        for node in [seeds[round], seeds[round] + 1, NODES - 1] {
+        // The last nodes are those whose rows are added up.
+        for node in [used[used.len() - 1 - round], used[used.len() - 100 - round]] {
             let bytes: Vec<u8> =
-                [round as f32; WIDTH].iter().flat_map(|x| x.to_le_bytes()).collect();
-            batch.set_row(tensor, node, &bytes).expect("row");
+                [100.0 + round as f32; WIDTH].iter().flat_map(|x| x.to_le_bytes()).collect();
+            batch.set_row(tensor, node as u64, &bytes).expect("row");
         }
         batch.commit().expect("commit");
         if checkpoints {
@@ -245,10 +252,8 @@ fn rows_in_memory_outlive_commits_that_do_not_change_them() {
         // The table of 40 MB would take 160 reads, and all pages with changed rows have 4 of them.
         assert!(reads < 100, "{reads} reads");
         assert!(prepared < rows && prepared + 48 > rows, "{prepared} of {rows} rows");
-        let (other, _) = open(dir.path(), 128 << 20);
-        assert!(
-            found == self::engine(&other, Prepare::Metadata, 1).run(&seeds, 1).expect("answer")
-        );
+        let cold = self::engine(&store, Prepare::Metadata, 1);
+        assert!(found == cold.run(&seeds, 1).expect("answer"));
         assert!(found != known);
         known = found;
     }
