@@ -78,8 +78,8 @@ impl Engine {
         };
         let wanted = Options { types: binding.types.clone(), ..Options::default() };
         let plan = Arc::new(Plan::new(&model.graph, &options.devices, &wanted)?);
-        // New threads look for work for a while, so they start before what takes time, and sleep when
-        // the first request comes.
+        // New threads look for work for a while, so they start before what takes time, and sleep
+        // when the first request comes.
         let context = Context::new(options.threads);
         let kept = Arc::default();
         let spare = spare(&kept, &plan);

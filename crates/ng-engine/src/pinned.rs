@@ -34,8 +34,8 @@ pub(crate) struct Pinned {
 }
 
 impl Pinned {
-    /// A version of which nothing but page tables and indexes is in memory, and degrees that the model
-    /// takes.
+    /// A version of which nothing but page tables and indexes is in memory, and degrees that the
+    /// model takes.
     pub fn new(
         snapshot: Arc<Snapshot>,
         binding: &Binding,

@@ -74,8 +74,8 @@ fn a_cold_request_reads_its_lists_and_rows_alone_in_three_rounds() {
         let (lists, rows) = sizes(&other, &[seed]);
         assert!(rows > 60, "{rows} rows");
         assert!(reads <= lists + rows, "{reads} reads for {lists} lists and {rows} rows");
-        // The seed's list and row; the lists and rows of its neighbours; the other rows. Nobody else
-        // reads for it.
+        // The seed's list and row; the lists and rows of its neighbours; the other rows. Nobody
+        // else reads for it.
         let mine = by_thread.get(&std::thread::current().id()).cloned().unwrap_or_default();
         assert!(mine.len() <= 3 && by_thread.len() <= 1, "{by_thread:?}");
         if prepare == Prepare::Metadata {

@@ -75,8 +75,8 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// An arena of `bytes`, a multiple of [`BLOCK_BYTES`]. It is registered with devices as a whole,
-    /// so few large pages are set up faster than many small ones.
+    /// An arena of `bytes`, a multiple of [`BLOCK_BYTES`]. Devices get to know it as a whole, and
+    /// few large pages are faster to set up than many small ones.
     pub fn new(bytes: usize) -> io::Result<Self> {
         let blocks = bytes / BLOCK_BYTES;
         Ok(Self {

@@ -119,8 +119,8 @@ impl RowDecoder {
         self.columns * self.wanted.size_bytes()
     }
 
-    /// Stored rows as kernels read them where they lie, as [`RowDecoder::decode`] would decode them;
-    /// `None` if they cannot, or if what is wanted is not f32.
+    /// Stored rows as kernels read them where they lie: as what [`RowDecoder::decode`] makes of
+    /// them. `None` if they cannot, or if what is wanted is not f32.
     pub fn in_place<'a>(&'a self, stored_rows: &'a [u8]) -> Option<Rows<'a>> {
         match (self.stored, self.wanted, self.scales.as_deref()) {
             (Dtype::F32, Dtype::F32, _) => Some(Rows::F32(bytes_as_f32(stored_rows)?)),
