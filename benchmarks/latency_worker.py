@@ -143,7 +143,7 @@ class Ours:
 
         self.close()
         self.store = ng.open(self.settings["graph"] + ".ng", memory=memory)
-        graph = ng.Dfg.from_text('1: "Abs"\n  in={"x"}\n  out={"1_0"}')
+        graph = ng.Dfg.from_text('1: "Identity"\n  in={"x"}\n  out={"1_0"}')
         how: dict[str, Any] = {
             "prepare": "hot",
             "threads": self.settings["threads"],

@@ -222,8 +222,9 @@ class Engine:
         """Counters of this process since the engine was opened.
 
         ``batches`` that were answered, neighbour ``lists`` that they drew from, ``rows`` that they
-        took and how many of these were prepared (``rows_prepared``), and the seconds of threads
-        that asked: ``sample_seconds``, ``gather_seconds``, ``run_seconds``.
+        took, how many of these were prepared (``rows_prepared``) and of those read where they lie
+        (``rows_in_place``), and the seconds of threads that asked: ``sample_seconds``,
+        ``gather_seconds``, ``run_seconds``.
         """
         return self.core.stats()
 
@@ -251,8 +252,8 @@ class Engine:
     def refresh(self) -> bool:
         """Answers from the newest commit from now on; requests under way finish on the old one.
 
-        An engine with a budget of its own sees checkpoints, see `Store.checkpoint`. Rows in memory
-        are read again where the content has changed.
+        Rows in memory that no commit has changed stay there. An engine with a budget of its own
+        sees checkpoints, see `Store.checkpoint`, and reads what it prepares again.
 
         Returns:
             Whether the content is another one.

@@ -34,6 +34,8 @@ pub(crate) enum Given {
     NodeIds(NodeTypeId),
     /// Ids of edges.
     EdgeIds(EdgeTypeId),
+    /// In-degrees of nodes in the whole graph.
+    InDegrees(NodeTypeId, EdgeTypeId),
     /// How many nodes are asked for.
     NumSeeds,
     /// Pairs of nodes that are asked for, by local number.
@@ -155,6 +157,7 @@ fn own_type(given: &Given) -> TensorType {
         }
         Given::EdgeIndex(id) => (Dtype::I64, vec![Dim::from(2), symbol("edges", id.0)]),
         Given::Weights(id) => (Dtype::F32, vec![symbol("edges", id.0)]),
+        Given::InDegrees(id, _) => (Dtype::F32, vec![symbol("nodes", id.0)]),
         Given::Times(id) | Given::EdgeIds(id) => (Dtype::I64, vec![symbol("edges", id.0)]),
         Given::NodeIds(id) | Given::GraphOf(id) => (Dtype::I64, vec![symbol("nodes", id.0)]),
         Given::Pairs => (Dtype::I64, vec![Dim::from(2), Dim::symbol("pairs")]),
@@ -168,6 +171,7 @@ fn note_counts(given: &Given, of: &TensorType, counts: &mut HashMap<Dim, Counts>
     let (axis, counted) = match given {
         Given::Rows(RowsOf { tensor: TensorRef { owner: Owner::Node(id), .. }, .. })
         | Given::NodeIds(id)
+        | Given::InDegrees(id, _)
         | Given::GraphOf(id) => (0, Counts::Nodes(*id)),
         Given::Pairs => (1, Counts::Pairs),
         _ => return,
@@ -212,6 +216,9 @@ impl Finder<'_> {
                 }
                 "edge_time" if meta.has_time => {
                     return expect(Given::Times(id), wanted, Dtype::I64);
+                }
+                "in_degree" => {
+                    return expect(Given::InDegrees(meta.destination, id), wanted, Dtype::F32);
                 }
                 "e_id" if meta.has_edge_ids => {
                     return expect(Given::EdgeIds(id), wanted, Dtype::I64);
@@ -302,6 +309,7 @@ impl Finder<'_> {
             let of = if all.len() > 1 { format!(" of {name}") } else { String::new() };
             there.push(format!("edge_index{of}"));
             there.extend(meta.tensors.iter().map(|tensor| format!("{}{of}", tensor.name)));
+            there.push(format!("in_degree{of}"));
             there.extend(meta.has_weight.then(|| format!("edge_weight{of}")));
             there.extend(meta.has_time.then(|| format!("edge_time{of}")));
         }

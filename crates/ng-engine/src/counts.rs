@@ -12,8 +12,10 @@ pub struct EngineStats {
     pub lists: u64,
     /// Rows of nodes and edges that they took.
     pub rows: u64,
-    /// Those that were copied from what was prepared.
+    /// Those that were prepared.
     pub rows_prepared: u64,
+    /// Those of them that the model read where they lie.
+    pub rows_in_place: u64,
     /// Time in which batches were sampled, summed over threads that asked.
     pub sample_seconds: f64,
     /// The same for gathering rows: reading and copying.
@@ -37,6 +39,7 @@ pub(crate) struct Counters {
     pub lists: AtomicU64,
     pub rows: AtomicU64,
     pub rows_prepared: AtomicU64,
+    pub rows_in_place: AtomicU64,
     nanoseconds: [AtomicU64; 3],
 }
 
@@ -59,6 +62,7 @@ impl Counters {
             lists: self.lists.load(Ordering::Relaxed),
             rows: self.rows.load(Ordering::Relaxed),
             rows_prepared: self.rows_prepared.load(Ordering::Relaxed),
+            rows_in_place: self.rows_in_place.load(Ordering::Relaxed),
             sample_seconds: seconds(Stage::Sample),
             gather_seconds: seconds(Stage::Gather),
             run_seconds: seconds(Stage::Run),

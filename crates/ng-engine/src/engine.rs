@@ -16,14 +16,10 @@ use crate::answer::{Answer, Collected};
 use crate::bind::{Binding, Counts, Given};
 use crate::counts::{Counters, EngineStats};
 use crate::graphs::GraphsOf;
-use crate::helper::Helper;
 use crate::pinned::Pinned;
 use crate::prepare::{Prepare, Preparing};
 use crate::request::{Ask, Server, spare};
 use crate::{EngineError, ModelFile, schema};
-
-/// Threads that read rows for requests while hops are drawn.
-const READING_THREADS: usize = 2;
 
 /// Ids that an error names.
 const NAMED_IDS: usize = 5;
@@ -82,20 +78,15 @@ impl Engine {
         };
         let wanted = Options { types: binding.types.clone(), ..Options::default() };
         let served = options.devices.serve(Arc::clone(&model.graph), wanted)?;
+        // New threads look for work for a while, so they start before what takes time, and sleep
+        // when the first request comes.
+        let context = Context::new(options.threads);
         let kept = Arc::default();
         let spare = spare(&kept, &served);
         let pinned = Arc::new(Pinned::new(snapshot, &binding, &options.fanouts, spare)?);
         preparing.check(&pinned)?;
         let this = Self {
-            server: Server {
-                model,
-                binding,
-                served,
-                context: Context::new(options.threads),
-                helper: Helper::new(READING_THREADS)?,
-                kept,
-                counters: Counters::default(),
-            },
+            server: Server { model, binding, served, context, kept, counters: Counters::default() },
             options,
             pinned: RwLock::new(Arc::clone(&pinned)),
             preparing,
@@ -132,6 +123,7 @@ impl Engine {
         let binding = &self.server.binding;
         let new = Arc::new(Pinned::new(snapshot, binding, &self.options.fanouts, spare)?);
         self.preparing.check(&new)?;
+        new.take_tables(&old, binding)?;
         *self.pinned.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
         // It belongs to the version that was left, and to its budget.
         self.server.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();

@@ -61,6 +61,7 @@ fn described(given: &Given, catalog: &Catalog) -> String {
         Given::Times(id) => format!("times of {}", edge(id)),
         Given::EdgeIds(id) => format!("ids of {}", edge(id)),
         Given::NodeIds(id) => format!("ids of {}", node(id)),
+        Given::InDegrees(_, id) => format!("in-degrees under {} in the whole graph", edge(id)),
         Given::NumSeeds => "how many nodes are asked for".to_owned(),
         Given::Pairs => "the pairs that are asked for".to_owned(),
         Given::GraphOf(id) => format!("the graph of each of {}", node(id)),

@@ -13,11 +13,11 @@
 mod answer;
 mod bind;
 mod counts;
+mod degrees;
 mod engine;
 mod error;
 mod explain;
 mod graphs;
-mod helper;
 mod layerwise;
 mod model;
 mod pinned;

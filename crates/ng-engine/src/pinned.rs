@@ -3,11 +3,12 @@
 use std::sync::{Arc, OnceLock};
 
 use ng_sample::{Engine as Reading, Fanouts, Method, SampleSpec, Sampler};
-use ng_store::{Owner, RowOrder, Snapshot, Spare};
+use ng_store::{Owner, ReadError, RowOrder, Snapshot, Spare};
 use ng_types::{EdgeTypeId, MemoryUser, NodeTypeId};
 
 use crate::EngineError;
-use crate::bind::Binding;
+use crate::bind::{Binding, Given};
+use crate::degrees::InDegrees;
 use crate::graphs::GraphsOf;
 use crate::prepare::Progress;
 use crate::table::RowTable;
@@ -24,6 +25,8 @@ pub(crate) struct Pinned {
     pub progress: Progress,
     /// Which nodes make which graph, once somebody has asked.
     pub graphs: OnceLock<GraphsOf>,
+    /// By input of the model, degrees of all nodes where it takes them.
+    pub degrees: Vec<Option<InDegrees>>,
     /// What others may have of the memory of requests.
     _spare: Arc<Spare>,
     /// Orders of rows, which all reads find as long as they are held.
@@ -31,7 +34,8 @@ pub(crate) struct Pinned {
 }
 
 impl Pinned {
-    /// A version of which nothing but page tables and indexes is in memory.
+    /// A version of which nothing but page tables and indexes is in memory, and degrees that the
+    /// model takes.
     pub fn new(
         snapshot: Arc<Snapshot>,
         binding: &Binding,
@@ -55,6 +59,11 @@ impl Pinned {
                 orders[usize::from(id.0)] = snapshot.load_order(id)?;
             }
         }
+        let degrees = binding.inputs.iter().map(|input| match input.given {
+            Given::InDegrees(_, id) => InDegrees::read(&snapshot, id).map(Some),
+            _ => Ok(None),
+        });
+        let degrees = degrees.collect::<Result<_, _>>()?;
         Ok(Self {
             snapshot,
             cold,
@@ -62,9 +71,30 @@ impl Pinned {
             tables: binding.inputs.iter().map(|_| OnceLock::new()).collect(),
             progress: Progress::default(),
             graphs: OnceLock::new(),
+            degrees,
             _spare: spare,
             orders,
         })
+    }
+
+    /// Takes over the rows in memory of the version before, as far as they are the same.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn take_tables(&self, before: &Self, binding: &Binding) -> Result<(), ReadError> {
+        for (input, of) in binding.rows() {
+            let Some(table) = before.tables[input].get() else { continue };
+            let Owner::Node(id) = of.tensor.owner else { continue };
+            let nodes = self.num_nodes(id);
+            let bytes = nodes.div_ceil(64) * RowTable::BYTES_PER_64_NODES;
+            let Ok(held) = self.snapshot.reserve(bytes) else { continue };
+            let changed = self.snapshot.rows_changed_since(&before.snapshot, of.tensor)?;
+            let newer = changed.and_then(|rows| table.for_newer(&rows, nodes, held));
+            if let Some(newer) = newer {
+                let _ = self.tables[input].set(newer);
+            }
+        }
+        Ok(())
     }
 
     /// What samples: from memory if the lists are there.

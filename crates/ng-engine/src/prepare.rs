@@ -128,6 +128,13 @@ impl Preparing {
         progress.end(result);
     }
 
+    /// Those whose rows are not in one yet.
+    fn missing_tables<'a>(&'a self, pinned: &Pinned) -> Vec<(usize, &'a RowsOf, u64)> {
+        let mut tables = self.tables(&pinned.snapshot);
+        tables.retain(|(input, ..)| pinned.tables[*input].get().is_none());
+        tables
+    }
+
     /// The inputs whose rows can be in a table, and how many rows there are.
     fn tables(&self, snapshot: &Snapshot) -> Vec<(usize, &RowsOf, u64)> {
         // What the store holds by itself is in memory already.
@@ -141,7 +148,7 @@ impl Preparing {
 
     fn load_all(&self, pinned: &Pinned) -> Result<(), EngineError> {
         let snapshot = &pinned.snapshot;
-        let tables = self.tables(snapshot);
+        let tables = self.missing_tables(pinned);
         let rows: u64 = tables.iter().map(|(_, of, count)| whole_bytes(of, *count)).sum();
         let lists = pinned.list_bytes(&self.fanouts);
         pinned.progress.wanted.store(rows + lists, Ordering::Relaxed);
@@ -167,7 +174,10 @@ impl Preparing {
             pinned.load_lists(&self.fanouts)?;
             pinned.progress.loaded.fetch_add(lists, Ordering::Relaxed);
         }
-        let tables = self.tables(snapshot);
+        let tables = self.missing_tables(pinned);
+        if tables.is_empty() {
+            return Ok(());
+        }
         let whole: u64 = tables.iter().map(|(_, of, count)| whole_bytes(of, *count)).sum();
         if whole <= free() {
             for (input, of, count) in tables {
@@ -276,6 +286,9 @@ fn load_tables(pinned: &Weak<Pinned>, of: &Arc<Pinned>) -> Result<(), EngineErro
         for chunk in 0..table.num_chunks() {
             if pinned.strong_count() == 1 {
                 return Ok(());
+            }
+            if table.whole().is_some() {
+                break;
             }
             table.load(&of.snapshot, chunk)?;
             of.progress.loaded.fetch_add(table.chunk_bytes(), Ordering::Relaxed);

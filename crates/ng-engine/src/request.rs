@@ -9,13 +9,12 @@ use ng_infer::kernel::{Context, Data, TableRows, View};
 use ng_infer::plan::{Answer as Outputs, Plan};
 use ng_infer::run::Served;
 use ng_sample::{CompactSample, SampleScratch, Sampler};
-use ng_simd::{Rows, bytes_as_f32, f32_bytes_mut};
+use ng_simd::{Rows, f32_bytes_mut};
 use ng_store::{Owner, Spare};
 use ng_types::{Dtype, NodeId, NodeTypeId, Reservation};
 
 use crate::bind::{Binding, Given, RowsOf};
 use crate::counts::{Counters, Stage};
-use crate::helper::Helper;
 use crate::pinned::Pinned;
 use crate::rows::Gathering;
 use crate::table::RowTable;
@@ -44,7 +43,6 @@ pub(crate) struct Server {
     pub binding: Arc<Binding>,
     pub served: Arc<Served>,
     pub context: Context,
-    pub helper: Helper,
     pub kept: Arc<Mutex<Vec<Kept>>>,
     pub counters: Counters,
 }
@@ -93,44 +91,65 @@ pub(crate) fn spare(kept: &Arc<Mutex<Vec<Kept>>>, served: &Arc<Served>) -> Arc<S
 struct Value {
     dims: Vec<usize>,
     elements: Elements,
+    /// Elements of other types than the engine computes with, before they are widened.
+    raw: Vec<u8>,
     /// Where its rows are in the table of the input, in place of elements.
-    slots: Option<Vec<u32>>,
+    slots: Vec<u32>,
+    /// Whether they are.
+    lies_in_table: bool,
 }
 
 impl Default for Value {
     fn default() -> Self {
-        Self { dims: Vec::new(), elements: Elements::F32(Vec::new()), slots: None }
+        Self {
+            dims: Vec::new(),
+            elements: Elements::F32(Vec::new()),
+            raw: Vec::new(),
+            slots: Vec::new(),
+            lies_in_table: false,
+        }
     }
 }
 
 impl Value {
     /// Finds the rows in the table; whether all are there.
     fn take_slots(&mut self, table: Option<&RowTable>, of: &RowsOf, ids: &[u64]) -> bool {
-        self.dims.clear();
-        self.dims.push(ids.len());
-        self.dims.extend_from_slice(&of.shape);
-        let slots = self.slots.get_or_insert_default();
-        table.is_some_and(|table| table.slots_of(ids, slots))
+        let table = table.filter(|table| in_place(table, of).is_some());
+        self.lies_in_table = table.is_some_and(|table| table.slots_of(ids, &mut self.slots));
+        self.lies_in_table
     }
 
-    fn view<'a>(&'a self, table: Option<&'a RowTable>) -> View<'a> {
-        let rows = || {
-            let (bytes, len) = table?.whole()?;
-            let table = Rows::F32(bytes_as_f32(bytes)?);
-            Some(Data::Rows(TableRows { table, len, rows: self.slots.as_ref()? }))
-        };
-        match rows() {
-            Some(data) => View { dims: &self.dims, data },
+    /// Room for so many rows of an input.
+    fn room(&mut self, of: &RowsOf, rows: usize) -> &mut [u8] {
+        if of.decoder.wanted() != Dtype::F32 {
+            self.raw.resize(rows * of.decoder.out_bytes(), 0);
+            return &mut self.raw;
+        }
+        if !matches!(self.elements, Elements::F32(_)) {
+            self.elements = Elements::F32(Vec::new());
+        }
+        let Elements::F32(floats) = &mut self.elements else { return &mut [] };
+        floats.resize(rows * of.width(), 0.0);
+        f32_bytes_mut(floats)
+    }
+
+    fn view<'a>(&'a self, given: &'a Given, table: Option<&'a RowTable>) -> View<'a> {
+        let Given::Rows(of) = given else { return View::new(&self.dims, &self.elements) };
+        match table.filter(|_| self.lies_in_table).and_then(|table| in_place(table, of)) {
+            Some((table, len)) => {
+                let rows = TableRows { table, len, rows: &self.slots };
+                View { dims: &self.dims, data: Data::Rows(rows) }
+            }
             None => View::new(&self.dims, &self.elements),
         }
     }
 }
 
-/// Whether the model may read rows where they lie: all are in memory, as f32.
-fn lies_in_table(table: Option<&RowTable>, of: &RowsOf) -> bool {
-    let is_f32 = of.decoder.is_copy() && of.decoder.wanted() == Dtype::F32;
-    let bytes = table.filter(|_| is_f32).and_then(RowTable::whole);
-    bytes.is_some_and(|(bytes, _)| bytes_as_f32(bytes).is_some())
+/// The rows of a table where they lie, and how many they are, if all are in memory and of a type
+/// that kernels read.
+fn in_place<'a>(table: &'a RowTable, of: &'a RowsOf) -> Option<(Rows<'a>, usize)> {
+    let (bytes, len) = table.whole()?;
+    Some((of.decoder.in_place(bytes)?, len))
 }
 
 impl Server {
@@ -160,13 +179,13 @@ impl Server {
         kept: &mut Kept,
         take: impl FnOnce(&Outputs<'_>) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
-        let mut gathering = Gathering::new(pinned, &self.binding, &self.helper);
+        let mut gathering = Gathering::new(pinned, &self.binding);
         let (sampler, reads_ahead) = match ask.graphs {
             Some((induced, ..)) => (induced, false),
             // Lists in memory take no time that reads of rows could use.
             None => (pinned.sampler(), !pinned.has_lists()),
         };
-        let (hops, start) = (sampler.hops(), Instant::now());
+        let (hops, queue, start) = (sampler.hops(), gathering.queue(), Instant::now());
         let sample = sampler.sample_hearing(
             ask.seeds,
             ask.stream,
@@ -176,35 +195,24 @@ impl Server {
                     gathering.hear(of, ids);
                 }
             },
+            &queue,
         )?;
         let start = self.counters.count(Stage::Sample, start);
         let lists: usize = sample.edges.iter().map(|edges| edges.counts.len()).sum();
         self.counters.lists.fetch_add(lists as u64, Ordering::Relaxed);
         let bytes = self.input_bytes(&sample);
         kept.pay(pinned, bytes.saturating_mul(BYTES_PER_INPUT_BYTE))?;
-        let Kept { ids, values, .. } = kept;
-        values.resize_with(self.binding.inputs.len(), Value::default);
-        for ((at, input), value) in self.binding.inputs.iter().enumerate().zip(values.iter_mut()) {
-            match &input.given {
-                Given::Rows(of) => {
-                    row_ids(of, &sample, ids);
-                    let table = pinned.tables[at].get();
-                    if lies_in_table(table, of) && value.take_slots(table, of, ids) {
-                        gathering.count(ids.len());
-                        continue;
-                    }
-                    value.slots = None;
-                    self.rows(&mut gathering, (at, of), ids, value)?;
-                }
-                other => fill(other, &sample, ask, value),
-            }
-        }
+        self.take_inputs(&mut gathering, (&sample, ask), kept)?;
+        let values = &kept.values;
         let start = self.counters.count(Stage::Gather, start);
         self.counters.rows.fetch_add(gathering.rows, Ordering::Relaxed);
         self.counters.rows_prepared.fetch_add(gathering.rows_prepared, Ordering::Relaxed);
+        self.counters.rows_in_place.fetch_add(gathering.rows_in_place, Ordering::Relaxed);
         let named = self.binding.inputs.iter().zip(values.iter()).zip(&pinned.tables);
         let inputs: Vec<(&str, View<'_>)> = named
-            .map(|((input, value), table)| (input.name.as_str(), value.view(table.get())))
+            .map(|((input, value), table)| {
+                (input.name.as_str(), value.view(&input.given, table.get()))
+            })
             .collect();
         // Graphs and pairs want rows of more nodes than those of the first hop.
         let trims = ask.graphs.is_none() && ask.pairs.is_none();
@@ -221,29 +229,53 @@ impl Server {
         take(&outputs)
     }
 
-    fn rows(
+    /// Fills the inputs of a run. What has to be read for them is read together.
+    fn take_inputs(
         &self,
         gathering: &mut Gathering<'_>,
-        (input, of): (usize, &RowsOf),
-        ids: &[u64],
-        value: &mut Value,
+        (sample, ask): (&CompactSample, &Ask<'_>),
+        kept: &mut Kept,
     ) -> Result<(), EngineError> {
-        value.dims.clear();
-        value.dims.push(ids.len());
-        value.dims.extend_from_slice(&of.shape);
-        if of.decoder.wanted() == Dtype::F32 {
-            if !matches!(value.elements, Elements::F32(_)) {
-                value.elements = Elements::F32(Vec::new());
+        let Kept { ids, values, .. } = kept;
+        values.resize_with(self.binding.inputs.len(), Value::default);
+        for ((at, input), value) in self.binding.inputs.iter().enumerate().zip(values.iter_mut()) {
+            value.lies_in_table = false;
+            let of = match (&input.given, &gathering.pinned.degrees[at]) {
+                (Given::Rows(of), _) => of,
+                (Given::InDegrees(id, _), Some(degrees)) => {
+                    let all = sample.nodes[usize::from(id.0)].ids.iter().map(|id| degrees.of(id));
+                    value.elements = Elements::F32(all.collect());
+                    value.dims = vec![sample.nodes[usize::from(id.0)].ids.len()];
+                    continue;
+                }
+                (other, _) => {
+                    fill(other, sample, ask, value);
+                    continue;
+                }
+            };
+            row_ids(of, sample, ids);
+            value.dims.clear();
+            value.dims.push(ids.len());
+            value.dims.extend_from_slice(&of.shape);
+            let table = gathering.pinned.tables[at].get();
+            if value.take_slots(table, of, ids) {
+                gathering.count(ids.len());
+                continue;
             }
-            if let Elements::F32(floats) = &mut value.elements {
-                floats.resize(ids.len() * of.width(), 0.0);
-                gathering.finish(input, of, ids, f32_bytes_mut(floats), &self.context)?;
-            }
-            return Ok(());
+            gathering.copy((at, of), ids, value.room(of, ids.len()), &self.context)?;
         }
-        let mut bytes = vec![0; ids.len() * of.decoder.out_bytes()];
-        gathering.finish(input, of, ids, &mut bytes, &self.context)?;
-        value.elements = widened(of.decoder.wanted(), &bytes);
+        gathering.read()?;
+        for (at, of) in self.binding.rows() {
+            let value = &mut values[at];
+            if value.lies_in_table {
+                continue;
+            }
+            let rows = value.dims.first().copied().unwrap_or(0);
+            gathering.put((at, of), value.room(of, rows));
+            if of.decoder.wanted() != Dtype::F32 {
+                value.elements = widened(of.decoder.wanted(), &value.raw);
+            }
+        }
         Ok(())
     }
 
@@ -293,8 +325,7 @@ fn widened(dtype: Dtype, bytes: &[u8]) -> Elements {
 /// Fills an input that comes of the sample or of the request.
 fn fill(given: &Given, sample: &CompactSample, ask: &Ask<'_>, value: &mut Value) {
     let of_edges = |id: &ng_types::EdgeTypeId| &sample.edges[usize::from(id.0)];
-    let Value { dims, elements, slots } = value;
-    *slots = None;
+    let Value { dims, elements, .. } = value;
     dims.clear();
     if let Given::Weights(id) = given {
         let all = &of_edges(id).weights;
@@ -337,7 +368,7 @@ fn fill(given: &Given, sample: &CompactSample, ask: &Ask<'_>, value: &mut Value)
             return;
         }
         // The others have elements of other types.
-        Given::Rows(_) | Given::Weights(_) => {}
+        Given::Rows(_) | Given::Weights(_) | Given::InDegrees(..) => {}
     }
     dims.push(out.len() / dims.first().copied().unwrap_or(1));
 }

@@ -2,8 +2,10 @@
 //!
 //! A warm row of the store's cache costs a hash and a lock; here it costs a load of its slot and
 //! the copy. What must not live here: which rows are worth it. The invariant: a table has the rows
-//! of one snapshot, and a row can be taken as soon as its chunk is there.
+//! of one snapshot, and a row can be taken as soon as its chunk is there; a newer snapshot takes
+//! the rows that it has not changed.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ng_io::FillingRegion;
@@ -23,9 +25,44 @@ const NONE: u32 = u32::MAX;
 /// Bytes of a row that are brought near before it is copied; the processor foresees the rest.
 const NEAR_BYTES: usize = 256;
 
-/// Rows of a tensor in memory, as they are stored.
+/// One of so many rows of a table may be out of date before the table is loaded anew.
+const STALE_PARTS: u64 = 8;
+
+/// Rows of a tensor in memory, as they are stored, for one version.
 #[derive(Debug)]
 pub(crate) struct RowTable {
+    loaded: Arc<Loaded>,
+    stale: Option<Stale>,
+}
+
+/// Rows that are of an older version than the table is used for.
+#[derive(Debug)]
+struct Stale {
+    /// A bit for each node.
+    bits: Vec<u64>,
+    count: u64,
+    _held: Reservation,
+}
+
+impl Stale {
+    fn add(&mut self, rows: Range<u64>) {
+        for row in rows {
+            if let Some(word) = self.bits.get_mut((row / 64) as usize) {
+                self.count += u64::from(*word >> (row % 64) & 1 == 0);
+                *word |= 1 << (row % 64);
+            }
+        }
+    }
+
+    #[inline]
+    fn has(&self, row: u64) -> bool {
+        self.bits.get((row / 64) as usize).is_some_and(|word| word >> (row % 64) & 1 == 1)
+    }
+}
+
+/// Rows of one snapshot.
+#[derive(Debug)]
+struct Loaded {
     tensor: TensorRef,
     width: usize,
     /// By node; `None` where all rows are here, in the order of nodes.
@@ -101,48 +138,52 @@ impl RowTable {
         let (shift, bytes) = (shift(width), count * width as u64);
         let no_memory = |source| ReadError::NoMemory { bytes, source };
         let memory = FillingRegion::new(bytes as usize, width << shift).map_err(no_memory)?;
-        Ok(Self { tensor, width, slots, rows, shift, memory, count, _held: held })
+        let loaded = Loaded { tensor, width, slots, rows, shift, memory, count, _held: held };
+        Ok(Self { loaded: Arc::new(loaded), stale: None })
     }
 
     /// How many chunks there are.
     pub fn num_chunks(&self) -> usize {
-        self.memory.parts()
+        self.loaded.memory.parts()
     }
 
     /// Bytes of all rows.
     pub fn num_bytes(&self) -> u64 {
-        Self::bytes_for(self.count, self.width)
+        Self::bytes_for(self.loaded.count, self.loaded.width)
     }
 
     /// Bytes of a chunk; the last one may have fewer.
     pub fn chunk_bytes(&self) -> u64 {
-        Self::bytes_for(self.count.min(1 << self.shift), self.width)
+        Self::bytes_for(self.loaded.count.min(1 << self.loaded.shift), self.loaded.width)
     }
 
     /// The stored bytes of the row of a node, if they are here.
     #[inline]
     pub fn row(&self, node: u64) -> Option<&[u8]> {
         let slot = self.slot(node)?;
-        let chunk = self.memory.part(slot >> self.shift)?;
-        let at = (slot & ((1 << self.shift) - 1)) * self.width;
-        chunk.get(at..at + self.width)
+        let chunk = self.loaded.memory.part(slot >> self.loaded.shift)?;
+        let at = (slot & ((1 << self.loaded.shift) - 1)) * self.loaded.width;
+        chunk.get(at..at + self.loaded.width)
     }
 
     #[inline]
     fn slot(&self, node: u64) -> Option<usize> {
-        match (&self.slots, &self.rows) {
+        if self.stale.as_ref().is_some_and(|stale| stale.has(node)) {
+            return None;
+        }
+        match (&self.loaded.slots, &self.loaded.rows) {
             (Some(slots), _) => {
                 slots.get(node as usize).filter(|slot| **slot != NONE).map(|slot| *slot as usize)
             }
             (None, Rows::All(_, Some(order))) => Some(order.row(node) as usize),
-            (None, _) => Some(node as usize),
+            (None, _) => Some(node as usize).filter(|slot| (*slot as u64) < self.loaded.count),
         }
     }
 
     /// Brings near where the row of a node stands.
     #[inline]
     pub fn foresee_slot(&self, node: u64) {
-        if let Some(slots) = &self.slots {
+        if let Some(slots) = &self.loaded.slots {
             prefetch_at(slots, node as usize);
         }
     }
@@ -157,21 +198,21 @@ impl RowTable {
 
     /// Reads one chunk.
     pub fn load(&self, snapshot: &Snapshot, chunk: usize) -> Result<(), ReadError> {
-        let per_chunk = 1_u64 << self.shift;
+        let per_chunk = 1_u64 << self.loaded.shift;
         let first = chunk as u64 * per_chunk;
-        let rows: Vec<u64> = match &self.rows {
+        let rows: Vec<u64> = match &self.loaded.rows {
             Rows::All(count, _) => (first..(first + per_chunk).min(*count)).collect(),
             Rows::Some(rows) => {
                 let end = rows.len().min((first + per_chunk) as usize);
                 rows[first as usize..end].to_vec()
             }
         };
-        let plan = snapshot.plan_rows(self.tensor, &rows, Merge::Gaps(GAP_BLOCKS))?;
-        let filled = self.memory.fill(chunk, |memory| {
+        let plan = snapshot.plan_rows(self.loaded.tensor, &rows, Merge::Gaps(GAP_BLOCKS))?;
+        let filled = self.loaded.memory.fill(chunk, |memory| {
             let mut item = Some(Arc::new(OnePlan(plan)));
             let mut take = |_: &OnePlan, parts: &mut [RowPart<'_>]| {
                 for part in parts {
-                    let at = part.row * self.width + part.skip;
+                    let at = part.row * self.loaded.width + part.skip;
                     memory[at..at + part.bytes.len()].copy_from_slice(part.bytes);
                 }
             };
@@ -183,7 +224,7 @@ impl RowTable {
 
     /// All rows in the order of their slots, if they are here; their number.
     pub fn whole(&self) -> Option<(&[u8], usize)> {
-        Some((self.memory.whole()?, self.count as usize))
+        Some((self.loaded.memory.whole()?, self.loaded.count as usize))
     }
 
     /// Appends the slots of nodes; whether all of them are here.
@@ -191,6 +232,30 @@ impl RowTable {
         out.clear();
         out.extend(nodes.iter().filter_map(|node| u32::try_from(self.slot(*node)?).ok()));
         out.len() == nodes.len()
+    }
+
+    /// Bytes for each 64 nodes of a table that is used for a newer version.
+    pub const BYTES_PER_64_NODES: u64 = 8;
+
+    /// The table for a newer version with other rows at `changed`, which count as nodes; `None`
+    /// unless it is loaded and most of it holds.
+    pub fn for_newer(
+        &self,
+        changed: &[Range<u64>],
+        num_nodes: u64,
+        held: Reservation,
+    ) -> Option<Self> {
+        self.whole()?;
+        let mut bits = self.stale.as_ref().map_or(Vec::new(), |stale| stale.bits.clone());
+        bits.resize(num_nodes.div_ceil(64) as usize, 0);
+        let count = self.stale.as_ref().map_or(0, |stale| stale.count);
+        let mut stale = Stale { bits, count, _held: held };
+        changed.iter().for_each(|rows| stale.add(rows.clone()));
+        if stale.count.saturating_mul(STALE_PARTS) > num_nodes {
+            return None;
+        }
+        let stale = (stale.count > 0).then_some(stale);
+        Some(Self { loaded: Arc::clone(&self.loaded), stale })
     }
 }
 

@@ -75,10 +75,14 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    /// An arena of `bytes`, a multiple of [`BLOCK_BYTES`].
+    /// An arena of `bytes`, a multiple of [`BLOCK_BYTES`]. Devices get to know it as a whole, and
+    /// few large pages are faster to set up than many small ones.
     pub fn new(bytes: usize) -> io::Result<Self> {
         let blocks = bytes / BLOCK_BYTES;
-        Ok(Self { region: Region::new(blocks * BLOCK_BYTES)?, map: BlockMap::new(blocks) })
+        Ok(Self {
+            region: Region::with_huge_pages(blocks * BLOCK_BYTES)?,
+            map: BlockMap::new(blocks),
+        })
     }
 
     /// A frame of at least `len` bytes, or `None` while there is no room for it.

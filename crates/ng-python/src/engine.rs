@@ -93,6 +93,7 @@ impl Engine {
             lists,
             rows,
             rows_prepared,
+            rows_in_place,
             sample_seconds,
             gather_seconds,
             run_seconds,
@@ -102,6 +103,7 @@ impl Engine {
         stats.set_item("lists", lists)?;
         stats.set_item("rows", rows)?;
         stats.set_item("rows_prepared", rows_prepared)?;
+        stats.set_item("rows_in_place", rows_in_place)?;
         stats.set_item("sample_seconds", sample_seconds)?;
         stats.set_item("gather_seconds", gather_seconds)?;
         stats.set_item("run_seconds", run_seconds)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ng_io::BLOCK_BYTES;
 use ng_store::{
-    DirectFile, Owner, ReadError, ResidentTopology, RowOrder, Snapshot, Spare, TensorRef,
+    DirectFile, Owner, ReadError, ResidentTopology, RowOrder, RowQueue, Snapshot, Spare, TensorRef,
 };
 use ng_types::{EdgeTypeId, MemoryUser, NodeId, NodeTypeId};
 
@@ -17,7 +17,7 @@ use crate::columns::Columns;
 use crate::compact::CompactSample;
 use crate::direct::Direct;
 use crate::hops::streaming::{self, Engine, StreamingStats};
-use crate::hops::{Ends, HearNodes, Hops};
+use crate::hops::{Ahead, Ends, HearNodes, Hops};
 use crate::{ColumnSpec, HotSet, MiniBatch, SampleError, SampleSpec};
 
 /// Samples mini-batches from one snapshot.
@@ -408,7 +408,8 @@ impl Sampler {
     }
 
     /// As [`Sampler::sample_compact`]; `hear` is told of the nodes that each hop has added, seeds
-    /// first, before the next hop is drawn, so that their rows can be on their way meanwhile.
+    /// first, before the next hop is drawn. What it asks `rows` for is read with the lists of that
+    /// hop, where these are drawn from by position.
     ///
     /// # Errors
     /// As [`Sampler::sample_compact`].
@@ -418,9 +419,11 @@ impl Sampler {
         stream: u64,
         scratch: &mut SampleScratch,
         hear: &mut HearNodes<'_>,
+        rows: &Arc<RowQueue>,
     ) -> Result<CompactSample, SampleError> {
+        let ahead = Ahead { hear, rows };
         let admit = |_: Stage, bytes: u64| self.snapshot.reserve(bytes).map_err(SampleError::from);
-        self.sample_into((seeds, stream), scratch, Some(hear), &admit)
+        self.sample_into((seeds, stream), scratch, Some(ahead), &admit)
     }
 
     pub(crate) fn sample_compact_admitted(
@@ -437,7 +440,7 @@ impl Sampler {
         &self,
         (seeds, stream): (&[(NodeTypeId, &[NodeId])], u64),
         scratch: &mut SampleScratch,
-        hear: Option<&mut HearNodes<'_>>,
+        ahead: Option<Ahead<'_, '_>>,
         admit: &Admit<'_>,
     ) -> Result<CompactSample, SampleError> {
         let SampleScratch { narrow, wide, held } = scratch;
@@ -445,9 +448,9 @@ impl Sampler {
             let borrowing = self.with_held_topologies();
             let sampler = borrowing.as_ref().unwrap_or(self);
             let sample = if self.ids_are_narrow {
-                sampler.sample_hops((seeds, stream), (narrow, held), hear, admit)
+                sampler.sample_hops((seeds, stream), (narrow, held), ahead, admit)
             } else {
-                sampler.sample_hops((seeds, stream), (wide, held), hear, admit)
+                sampler.sample_hops((seeds, stream), (wide, held), ahead, admit)
             }?;
             if self.borrows {
                 sampler.count_lists(&sample);

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use ng_types::Dtype;
 use thiserror::Error;
 
+use crate::aggregate::Rows;
+use crate::bytes::bytes_as_f32;
 use crate::copy::copy_streaming;
 use crate::dispatch::{Kernels, Path};
 use crate::scale::is_scale;
@@ -115,6 +117,18 @@ impl RowDecoder {
     /// Bytes of a row that comes out.
     pub fn out_bytes(&self) -> usize {
         self.columns * self.wanted.size_bytes()
+    }
+
+    /// Stored rows as kernels read them where they lie: as what [`RowDecoder::decode`] makes of
+    /// them. `None` if they cannot, or if what is wanted is not f32.
+    pub fn in_place<'a>(&'a self, stored_rows: &'a [u8]) -> Option<Rows<'a>> {
+        match (self.stored, self.wanted, self.scales.as_deref()) {
+            (Dtype::F32, Dtype::F32, _) => Some(Rows::F32(bytes_as_f32(stored_rows)?)),
+            (Dtype::F16, Dtype::F32, _) => Some(Rows::F16(stored_rows)),
+            (Dtype::Bf16, Dtype::F32, _) => Some(Rows::Bf16(stored_rows)),
+            (Dtype::I8, Dtype::F32, Some(scales)) => Some(Rows::I8 { steps: stored_rows, scales }),
+            _ => None,
+        }
     }
 
     /// Decodes one row of [`RowDecoder::stored_bytes`] to [`RowDecoder::out_bytes`].

@@ -44,6 +44,7 @@ pub use limits::{PAGE_SIZES, ROW_BYTES_MAX, STRING_BYTES_MAX};
 pub use page::{EditCounts, VisitRows};
 pub use rows::order::RowOrder;
 pub use rows::plan::{Merge, Planned, RowPart, RowPlan, TakeItem};
+pub use rows::queue::{RowQueue, Ticket};
 pub use sealed::{Sealed, SealedError, SealedKind, SealedWriter};
 pub use store::{
     EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, GATHER_BYTES_PER_ROW, MemoryShare,

@@ -5,7 +5,7 @@ mod common;
 
 use common::model::{Model, ModelEdges};
 use common::{Files, disk_of, seeded};
-use ng_store::{Expansion, OpenOptions, Owner, ReadError, Store};
+use ng_store::{Expansion, OpenOptions, Owner, ReadError, RowQueue, Store};
 use ng_types::{EdgeTypeId, NodeTypeId};
 
 #[test]
@@ -38,6 +38,11 @@ fn a_rotten_block_fails_the_batches_that_need_it_and_no_others() {
             Err(other) => panic!("{other}"),
         }
         let mut row = vec![0; 512];
+        let queue = RowQueue::new(&snapshot);
+        let ticket = queue.ask(model.tensor_ref(0), &[node]).expect("sound tables");
+        assert_eq!(queue.read().is_err(), (160..168).contains(&node));
+        let rows = if (160..168).contains(&node) { Vec::new() } else { model.rows(0, &[node]) };
+        assert!(queue.take(ticket) == rows);
         match snapshot.gather(model.tensor_ref(0), &[node], &mut row) {
             Ok(_) => assert_eq!(row, model.rows(0, &[node])),
             Err(ReadError::Checksum { file, page, .. }) => {

@@ -19,6 +19,11 @@ pub const WIDTH: usize = 256;
 
 /// Builds a store of `nodes` nodes: lists of some 15 entries, and every 200th node a hub.
 pub fn build(dir: &Path, nodes: u64, seed: u64) {
+    build_as(dir, nodes, seed, Dtype::F32);
+}
+
+/// The same, with rows that are stored as `dtype`; i8 has scales.
+pub fn build_as(dir: &Path, nodes: u64, seed: u64, dtype: Dtype) {
     let mut random = Random::new(seed);
     let mut builder = StoreBuilder::create(dir, BuildOptions::default()).expect("builder");
     let node = builder.node_type("node", nodes).expect("type");
@@ -45,11 +50,26 @@ pub fn build(dir: &Path, nodes: u64, seed: u64) {
     }
     builder.add(writer.finish().expect("finish")).expect("add");
     let (name, shape) = ("x".into(), vec![WIDTH as u64]);
-    let spec = TensorSpec { name, dtype: Dtype::F32, shape, mask_width: None };
-    let mut writer = builder.tensor(Owner::Node(node), spec).expect("tensor");
+    let spec = TensorSpec { name, dtype, shape, mask_width: None };
+    let scales: Vec<f32> = (1..=WIDTH).map(|column| column as f32 / 8192.0).collect();
+    let owner = Owner::Node(node);
+    let writer = match dtype {
+        Dtype::I8 => builder.scaled_tensor(owner, spec, &scales),
+        _ => builder.tensor(owner, spec),
+    };
+    let mut writer = writer.expect("tensor");
     for node in 0..nodes {
-        let row = (0..WIDTH).map(|column| ((node * 31 + column as u64 * 7) % 1000) as f32 / 500.0);
-        let bytes: Vec<u8> = row.flat_map(f32::to_le_bytes).collect();
+        let numbers = (0..WIDTH as u64).map(|column| node * 31 + column * 7);
+        let bytes: Vec<u8> = match dtype {
+            Dtype::F16 => {
+                numbers.flat_map(|n| (0x3400 + (n % 2000) as u16).to_le_bytes()).collect()
+            }
+            Dtype::Bf16 => {
+                numbers.flat_map(|n| (0x3E80 + (n % 300) as u16).to_le_bytes()).collect()
+            }
+            Dtype::I8 => numbers.map(|n| (n % 255) as u8).collect(),
+            _ => numbers.flat_map(|n| ((n % 1000) as f32 / 500.0).to_le_bytes()).collect(),
+        };
         writer.push_rows(&bytes).expect("row");
     }
     builder.add(writer.finish().expect("finish")).expect("add");

@@ -10,12 +10,15 @@ mod pages;
 pub(crate) mod streaming;
 mod subgraph;
 
+use std::sync::Arc;
+
+use ng_store::RowQueue;
 use ng_types::canary::planted;
 use ng_types::{EdgeTypeId, MemoryUser, NodeId, NodeTypeId};
 
 use self::streaming::{Engine, Extent, Lists};
 pub use self::subgraph::HearNodes;
-pub(crate) use self::subgraph::{Edges, Ends, Expanding, Hops, Step, append, num_bytes};
+pub(crate) use self::subgraph::{Ahead, Edges, Ends, Expanding, Hops, Step, append, num_bytes};
 use crate::admission::{Admit, Growing, Stage};
 use crate::compact::CompactSample;
 use crate::draw::{Around, BatchKey, Rule, Source};
@@ -28,7 +31,7 @@ impl Sampler {
         &self,
         (seeds, stream): (&[(NodeTypeId, &[NodeId])], u64),
         (hops, held): (&mut Hops<I>, &mut Growing),
-        mut hear: Option<&mut HearNodes<'_>>,
+        mut ahead: Option<Ahead<'_, '_>>,
         admit: &Admit<'_>,
     ) -> Result<CompactSample, SampleError> {
         let catalog = self.snapshot().catalog();
@@ -51,13 +54,14 @@ impl Sampler {
         let key = BatchKey::new(self.spec().seed ^ budget_state, stream);
         let mut early = self.read_early(key, seeds, admit)?;
         for hop in 0..self.spec().fanouts.hops() {
-            if let Some(hear) = hear.as_deref_mut() {
-                hops.tell_newest(hop, hear);
+            if let Some(ahead) = &mut ahead {
+                hops.tell_newest(hop, ahead.hear);
             }
-            self.sample_hop((key, hop), early.as_mut(), (hops, held), admit)?;
+            let rows = ahead.as_ref().map(|ahead| ahead.rows);
+            self.sample_hop((key, hop), (early.as_mut(), rows), (hops, held), admit)?;
         }
-        if let Some(hear) = hear {
-            hops.tell_newest(self.spec().fanouts.hops(), hear);
+        if let Some(ahead) = ahead {
+            hops.tell_newest(self.spec().fanouts.hops(), ahead.hear);
         }
         if let Some(lists) = early {
             self.streaming.count(&lists);
@@ -70,7 +74,7 @@ impl Sampler {
     fn sample_hop<I: Id>(
         &self,
         turn: (BatchKey, usize),
-        mut early: Option<&mut Lists>,
+        (mut early, rows): (Option<&mut Lists>, Option<&Arc<RowQueue>>),
         (hops, held): (&mut Hops<I>, &mut Growing),
         admit: &Admit<'_>,
     ) -> Result<(), SampleError> {
@@ -92,7 +96,7 @@ impl Sampler {
             let nodes: Vec<NodeId> = ids.iter().map(|id| id.get()).collect();
             let read = match (rule, early.as_deref_mut()) {
                 (Rule::Positions(uniform), Some(lists)) => lists.expand(snapshot, uniform, &nodes),
-                (Rule::Positions(uniform), None) => pages::draw(snapshot, uniform, &nodes),
+                (Rule::Positions(uniform), None) => pages::draw(snapshot, uniform, &nodes, rows),
                 (Rule::Entries(rule), _) => {
                     let (edge_type, mut held) = (EdgeTypeId(index as u16), Growing::default());
                     let mut reserve = |bytes| held.grow(bytes, admit);

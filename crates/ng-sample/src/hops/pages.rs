@@ -5,8 +5,9 @@
 //! whatever the lists are.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use ng_store::{Expansion, Snapshot};
+use ng_store::{Expansion, RowQueue, Snapshot};
 use ng_types::{EdgeTypeId, NodeId};
 
 use super::{append, num_bytes};
@@ -25,17 +26,24 @@ const LIST_ENTRIES: u64 = 2;
 /// Memory for what is read together.
 const READ_BYTES: u64 = ENTRIES_TOGETHER * 112;
 
-/// Entries of the lists of `nodes` at drawn positions.
+/// Entries of the lists of `nodes` at drawn positions; what is asked for of `rows` is read with the
+/// lists.
 pub(super) fn draw(
     snapshot: &Snapshot,
     uniform: Uniform,
     nodes: &[NodeId],
+    rows: Option<&Arc<RowQueue>>,
 ) -> Result<Expansion, SampleError> {
     let mut found = Expansion::default();
     let mut draw = |at: usize, degree: u64, positions: &mut Vec<u64>| {
         uniform.draw(nodes[at], degree, |position| positions.push(position));
     };
-    snapshot.expand(uniform.edge_type, nodes, &mut draw, &mut found)?;
+    match rows {
+        Some(rows) => {
+            snapshot.expand_beside(uniform.edge_type, nodes, &mut draw, &mut found, rows)?
+        }
+        None => snapshot.expand(uniform.edge_type, nodes, &mut draw, &mut found)?,
+    }
     Ok(found)
 }
 

@@ -183,7 +183,7 @@ impl Lists {
             |node: &&NodeId| !self.by_owner.get(&(rule.edge_type, **node)).is_some_and(has);
         let late: Vec<NodeId> = nodes.iter().filter(is_late).copied().collect();
         if !late.is_empty() {
-            let found = pages::draw(snapshot, rule, &late)?;
+            let found = pages::draw(snapshot, rule, &late, None)?;
             for (node, ends) in late.iter().zip(found.offsets.windows(2)) {
                 let owner = (rule.edge_type, *node);
                 self.keep(owner, fanout, &found, ends[0]..ends[1]);

@@ -5,8 +5,11 @@
 //! `counts` of an edge type has an entry for every destination that a hop has expanded.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use ng_store::{Catalog, EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, Expansion};
+use ng_store::{
+    Catalog, EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, Expansion, RowQueue,
+};
 use ng_types::{NodeId, NodeTypeId};
 
 use crate::SampleError;
@@ -17,6 +20,13 @@ use crate::node_map::NodeMap;
 
 /// Hears which nodes of a type a hop has added; hop 0 are the seeds.
 pub type HearNodes<'a> = dyn FnMut(usize, NodeTypeId, &[NodeId]) + 'a;
+
+/// Whoever wants rows of a batch before all of it is known.
+pub(crate) struct Ahead<'a, 'b> {
+    pub hear: &'a mut HearNodes<'b>,
+    /// What was asked for, which is read with the lists.
+    pub rows: &'a Arc<RowQueue>,
+}
 
 /// The edges of one type so far, in columns; a column that the type lacks is empty.
 #[derive(Default)]

@@ -40,14 +40,7 @@ impl Pages {
     /// The same cache, but whoever asks for what is not there gets [`ReadError::NotYet`], and what
     /// that was comes out of [`Pages::take_absent`].
     pub fn without_waiting(&self) -> Self {
-        let Self { reader, share, cache, metadata, .. } = self;
-        Self {
-            reader: reader.clone(),
-            share: std::sync::Arc::clone(share),
-            cache: cache.clone(),
-            metadata: metadata.clone(),
-            absent: Some(AbsentBlocks::default()),
-        }
+        Self { absent: Some(AbsentBlocks::default()), ..self.alike() }
     }
 
     /// What was asked for since the last call and was not there.

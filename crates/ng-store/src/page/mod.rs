@@ -23,7 +23,7 @@ pub(crate) use edit::{CleanPages, Edit};
 pub(crate) use located::{Located, Place};
 pub(crate) use map::{Page, PageMap, PagePool, Slot};
 pub(crate) use metadata::Metadata;
-pub(crate) use reader::Pages;
+pub(crate) use reader::{Beside, Pages};
 pub use scan::VisitRows;
 pub(crate) use scan::{Window, read_blocks, scan_blocks, scan_rows, scan_some_rows};
 pub(crate) use segment::{Placed, Segment, data_file, segment_of, table_file, verify_blocks};

@@ -33,17 +33,81 @@ pub(crate) struct Pages {
     pub metadata: Option<Arc<Metadata>>,
     /// Where what is not in the cache is noted instead of being read.
     pub absent: Option<AbsentBlocks>,
+    /// Reads that go along with the next ones, through their queue.
+    pub beside: Option<Arc<dyn Beside>>,
 }
+
+/// Reads that somebody has asked for and that wait for a queue.
+pub(crate) trait Beside: Send + Sync {
+    /// The next read; its tag is below [`BESIDE`].
+    fn next(&self) -> Option<ReadOp>;
+    /// Takes its answer.
+    fn done(&self, op: ReadOp, result: Result<&[u8], crate::io::ReadError>);
+}
+
+/// Marks the tags of reads that go along.
+const BESIDE: u64 = 1 << 63;
 
 impl Pages {
     pub fn new(reader: Reader, share: Share, cache: Option<SlotCache>) -> Self {
         let (share, cache) = (Arc::new(share), cache.map(Arc::new));
-        Self { reader, share, cache, metadata: None, absent: None }
+        Self { reader, share, cache, metadata: None, absent: None, beside: None }
     }
 
     /// The same, with these indexes and page tables in memory.
     pub fn with_metadata(self, metadata: Option<Metadata>) -> Self {
         Self { metadata: metadata.map(Arc::new), ..self }
+    }
+
+    /// The same cache, and what `beside` has to read goes along with the next reads.
+    pub fn with_beside(&self, beside: Arc<dyn Beside>) -> Self {
+        Self { beside: Some(beside), ..self.alike() }
+    }
+
+    /// The same cache.
+    pub(super) fn alike(&self) -> Self {
+        let Self { reader, share, cache, metadata, .. } = self;
+        Self {
+            reader: reader.clone(),
+            share: Arc::clone(share),
+            cache: cache.clone(),
+            metadata: metadata.clone(),
+            absent: None,
+            beside: None,
+        }
+    }
+
+    /// Lends those of the logical `blocks`, which ascend, that are in memory; returns which are
+    /// not, and where they are.
+    pub fn find(
+        &self,
+        segment: &Segment,
+        blocks: &[u64],
+        visit: &mut Visit<'_>,
+    ) -> Result<(Vec<usize>, Vec<Located>), ReadError> {
+        let (mut places, mut rest) = (Vec::with_capacity(blocks.len()), Vec::new());
+        for (index, block) in blocks.iter().enumerate() {
+            let page = block / segment.blocks_per_page();
+            match segment.changed_page(page)? {
+                None => {
+                    places.push(index);
+                    rest.push(*block);
+                }
+                Some(held) => {
+                    let start = (block % segment.blocks_per_page()) as usize * BLOCK_BYTES;
+                    let bytes = held.bytes().get(start..start + BLOCK_BYTES);
+                    visit(index, bytes.ok_or_else(|| segment.nowhere(page))?)?;
+                }
+            }
+        }
+        let located = self.resolve(segment, &rest)?;
+        if let Some(at) = located.iter().position(|place| *place == Located::NOWHERE) {
+            return Err(segment.nowhere(rest[at] / segment.blocks_per_page()));
+        }
+        let mut visit = |at: usize, bytes: &[u8]| visit(places[at], bytes);
+        let missing = self.probe(segment, Place::Data, &located, 1, &mut visit)?;
+        let places = missing.iter().map(|at| places[*at]).collect();
+        Ok((places, missing.iter().map(|at| located[*at]).collect()))
     }
 
     /// Lends runs of `span` blocks, each starting at one of the logical blocks `firsts` and inside
@@ -353,7 +417,7 @@ impl Pages {
         let limit = BLOCKS_PER_READ / span * span;
         let mut at = 0;
         let failure = std::cell::RefCell::new(None);
-        let mut next = || {
+        let mut own = || {
             if failure.borrow().is_some() {
                 return None;
             }
@@ -373,7 +437,14 @@ impl Pages {
             at += len;
             Some(op)
         };
+        let beside = self.beside.as_deref();
+        // What is waited for goes first.
+        let mut next =
+            || own().or_else(|| beside?.next().map(|op| ReadOp { tag: op.tag | BESIDE, ..op }));
         let mut done = |op: ReadOp, result: Result<&[u8], crate::io::ReadError>| {
+            if let Some(beside) = beside.filter(|_| op.tag & BESIDE != 0) {
+                return beside.done(ReadOp { tag: op.tag & !BESIDE, ..op }, result);
+            }
             if failure.borrow().is_some() {
                 return;
             }

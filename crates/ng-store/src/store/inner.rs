@@ -10,7 +10,7 @@ use ng_io::NamedDir;
 use ng_types::{Budget, Reservation};
 
 use crate::cache::division::Division;
-use crate::cache::rows::RowCache;
+use crate::cache::rows::{ROW_BYTES_MIN, RowCache, RowPool};
 use crate::costs::DiskCosts;
 use crate::costs::kept::KeptCosts;
 use crate::direct::PageCaches;
@@ -66,6 +66,12 @@ impl Inner {
     /// The name of the back end that reads, or `memory` where everything is held there.
     pub fn backend(&self) -> &'static str {
         if self.tables.stay { "memory" } else { self.pages.reader.disk().backend() }
+    }
+
+    /// The cache of rows of a tensor; narrow ones have none.
+    pub fn row_pool(&self, segment: &Placed, layout: RowLayout) -> Option<RowPool<'_>> {
+        let width = layout.row_bytes();
+        (width >= ROW_BYTES_MIN).then(|| self.rows.pool(segment.id as usize, width)).flatten()
     }
 
     /// Notes a version that new snapshots will see.

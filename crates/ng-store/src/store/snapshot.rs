@@ -15,7 +15,8 @@ use crate::catalog::{Catalog, TensorRef};
 use crate::costs::{DiskCosts, RequestRate, curve, file_bytes};
 use crate::dictionary::reader::DictionaryReader;
 use crate::error::ReadError;
-use crate::page::{Pages, Placed, VisitRows, scan_rows, scan_some_rows};
+use crate::page::{Beside, Pages, Placed, VisitRows, scan_rows, scan_some_rows};
+use crate::rows::queue::RowQueue;
 use crate::store::{Inner, Tenants};
 use crate::tensor::reader::{GatherStats, TensorReader};
 use crate::topology::{Draw, Expansion, TopologyReader};
@@ -83,6 +84,25 @@ impl Snapshot {
         out: &mut Expansion,
     ) -> Result<(), ReadError> {
         let reader = self.topology_reader(&self.inner.pages, edge_type)?;
+        self.check_nodes(reader.meta.destination, destinations)?;
+        reader.expand(destinations, draw, out)
+    }
+
+    /// As [`Snapshot::expand`], and what is asked for of `rows`, which are rows of this snapshot,
+    /// is read with the lists. Errors of these reads come out of `rows`.
+    ///
+    /// # Errors
+    /// As [`Snapshot::expand`].
+    pub fn expand_beside(
+        &self,
+        edge_type: EdgeTypeId,
+        destinations: &[NodeId],
+        draw: &mut Draw<'_>,
+        out: &mut Expansion,
+        rows: &Arc<RowQueue>,
+    ) -> Result<(), ReadError> {
+        let pages = self.inner.pages.with_beside(Arc::clone(rows) as Arc<dyn Beside>);
+        let reader = self.topology_reader(&pages, edge_type)?;
         self.check_nodes(reader.meta.destination, destinations)?;
         reader.expand(destinations, draw, out)
     }
@@ -164,11 +184,8 @@ impl Snapshot {
         if meta.is_sparse() {
             return self.gather_dense(tensor, ids, out);
         }
-        let width = layout.row_bytes();
-        let wide = width >= crate::cache::rows::ROW_BYTES_MIN;
         let table = inner.tables.get(&segment.placed);
-        let is_cached = wide && table.is_none();
-        let pool = if is_cached { inner.rows.pool(segment.id as usize, width) } else { None };
+        let pool = inner.row_pool(segment, layout).filter(|_| table.is_none());
         let reader = TensorReader { pages: &inner.pages, segment, layout, pool };
         let rows = self.rows_of(tensor.owner, ids)?;
         let stats = match &table {

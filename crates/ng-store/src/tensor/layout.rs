@@ -105,6 +105,16 @@ impl RowLayout {
         page * rows..(page + 1) * rows
     }
 
+    /// The rows that have bytes on a page of the segment.
+    pub fn rows_on(&self, page: u64) -> std::ops::Range<u64> {
+        let per_page = self.page_bytes / BLOCK;
+        let (first, end) = (page.saturating_mul(per_page), (page + 1).saturating_mul(per_page));
+        match self.rows_per_page {
+            0 => first / self.row_blocks..end.div_ceil(self.row_blocks),
+            rows => page.saturating_mul(rows)..(page + 1).saturating_mul(rows),
+        }
+    }
+
     /// Blocks that a row at `place` touches.
     #[inline]
     pub fn blocks(&self, place: RowPlace) -> u64 {

@@ -10,7 +10,7 @@ use ng_simd::{copy_streaming, finish_streaming};
 use crate::cache::rows::{ROW_BYTES_MIN, RowPool};
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
-use crate::page::{Located, Pages, Segment};
+use crate::page::{Located, Pages, Place, Segment};
 use crate::tensor::layout::{RowLayout, RowPlace};
 use crate::tensor::table::ResidentTable;
 
@@ -29,6 +29,17 @@ pub(crate) struct TensorReader<'a> {
     pub segment: &'a Segment,
     pub layout: RowLayout,
     pub pool: Option<RowPool<'a>>,
+}
+
+/// Rows that are not in memory, and the blocks that have to be read for them.
+#[derive(Default)]
+pub(crate) struct Unread {
+    wanted: Vec<Wanted>,
+    /// Of each block its place among those of all rows.
+    places: Vec<usize>,
+    pub located: Vec<Located>,
+    /// How many other rows there are.
+    pub rows_cached: u64,
 }
 
 /// A row that has to be read.
@@ -87,7 +98,25 @@ impl TensorReader<'_> {
     }
 
     /// Copies rows to their places; returns how many of them took no device read.
-    fn gather_wanted(&self, mut wanted: Vec<Wanted>, out: &mut [u8]) -> Result<u64, ReadError> {
+    fn gather_wanted(&self, wanted: Vec<Wanted>, out: &mut [u8]) -> Result<u64, ReadError> {
+        let unread = self.find(wanted, out)?;
+        if !unread.located.is_empty() {
+            let mut take = |from: usize, bytes: &[u8]| {
+                self.take(&unread, from, bytes, out);
+                Ok(())
+            };
+            self.pages.read_data(self.segment, &unread.located, &mut take)?;
+        }
+        Ok(unread.rows_cached)
+    }
+
+    /// Copies those of `rows` that are in memory to their places in `out`, and finds the blocks of
+    /// the others. `rows` are (place, row).
+    pub fn find_rows(&self, rows: &[(usize, u64)], out: &mut [u8]) -> Result<Unread, ReadError> {
+        self.find(rows.iter().map(|(place, row)| self.want(*place, *row)).collect(), out)
+    }
+
+    fn find(&self, mut wanted: Vec<Wanted>, out: &mut [u8]) -> Result<Unread, ReadError> {
         let rows = wanted.len() as u64;
         let is_identity = self.segment.is_identity();
         if self.is_wide() && is_identity {
@@ -98,19 +127,31 @@ impl TensorReader<'_> {
         }
         if !self.is_wide() {
             let blocks = self.list_blocks(&mut wanted);
-            return self.read_narrow(&wanted, &blocks, out);
+            return self.find_narrow(wanted, &blocks, out);
         }
         if !is_identity {
             self.take_changed(&mut wanted, out)?;
             self.locate_keys(&mut wanted)?;
             self.take_cached(&mut wanted, out);
         }
-        let rows_cached = rows - wanted.len() as u64;
-        if !wanted.is_empty() {
-            let blocks = self.list_blocks(&mut wanted);
-            self.read_wide(&wanted, &blocks, out)?;
+        let blocks = self.list_blocks(&mut wanted);
+        let located = self.pages.resolve(self.segment, &blocks)?;
+        if let Some(at) = located.iter().position(|place| *place == Located::NOWHERE) {
+            let block = blocks.get(at).copied().unwrap_or(0);
+            return Err(self.segment.nowhere(block / self.segment.blocks_per_page()));
         }
-        Ok(rows_cached)
+        let (rows_cached, places) = (rows - wanted.len() as u64, (0..blocks.len()).collect());
+        Ok(Unread { wanted, places, located, rows_cached })
+    }
+
+    /// Takes what a read brought: a run of blocks from place `from` of those that were unread.
+    pub fn take(&self, unread: &Unread, from: usize, bytes: &[u8], out: &mut [u8]) {
+        let useful = if self.is_wide() {
+            self.take_wide(unread, from, bytes, out)
+        } else {
+            self.take_narrow(unread, from, bytes, out)
+        };
+        self.pages.reader.stats().add_useful(useful);
     }
 
     /// Copies the rows that the row cache has and leaves the others in `wanted`.
@@ -181,66 +222,62 @@ impl TensorReader<'_> {
         blocks
     }
 
-    fn read_wide(
-        &self,
-        wanted: &[Wanted],
-        blocks: &[u64],
-        out: &mut [u8],
-    ) -> Result<(), ReadError> {
-        let located = self.pages.resolve(self.segment, blocks)?;
-        if let Some(at) = located.iter().position(|place| *place == Located::NOWHERE) {
-            let block = blocks.get(at).copied().unwrap_or(0);
-            return Err(self.segment.nowhere(block / self.segment.blocks_per_page()));
-        }
+    /// Rows that a run of blocks has all of are kept; returns how many bytes of rows it brought.
+    fn take_wide(&self, unread: &Unread, from: usize, bytes: &[u8], out: &mut [u8]) -> u64 {
         let width = self.layout.row_bytes();
-        let mut useful = 0;
-        let mut take = |from: usize, bytes: &[u8]| {
-            let mut previous = None;
-            for w in self.overlapping(wanted, from, bytes.len()) {
-                let target = w.place * width;
-                let target = &mut out[target..target + width];
-                let copied = copy_part(w, from, bytes, target);
-                if previous != Some(w.row) {
-                    useful += copied as u64;
-                    if let Some(pool) = self.pool.filter(|_| copied == width) {
-                        pool.insert(w.key, target);
-                    }
+        let (mut useful, mut previous) = (0, None);
+        for w in self.overlapping(&unread.wanted, from, bytes.len()) {
+            let target = &mut out[w.place * width..(w.place + 1) * width];
+            let copied = copy_part(w, from, bytes, target);
+            if previous != Some(w.row) {
+                useful += copied as u64;
+                if let Some(pool) = self.pool.filter(|_| copied == width) {
+                    pool.insert(w.key, target);
                 }
-                previous = Some(w.row);
             }
-            Ok(())
-        };
-        self.pages.read_data(self.segment, &located, &mut take)?;
-        self.pages.reader.stats().add_useful(useful);
-        Ok(())
+            previous = Some(w.row);
+        }
+        useful
     }
 
-    /// Returns how many rows needed no read.
-    fn read_narrow(
+    /// Copies the rows of blocks that are in memory. Rows with blocks that are not are unread.
+    fn find_narrow(
         &self,
-        wanted: &[Wanted],
+        wanted: Vec<Wanted>,
         blocks: &[u64],
         out: &mut [u8],
-    ) -> Result<u64, ReadError> {
-        let width = self.layout.row_bytes();
+    ) -> Result<Unread, ReadError> {
         let mut visit = |index: usize, bytes: &[u8]| {
-            for w in self.overlapping(wanted, index, bytes.len()) {
-                let target = w.place * width;
-                let target = &mut out[target..target + width];
-                copy_part(w, index, bytes, target);
-            }
+            self.copy_narrow(&wanted, index, bytes, out);
             Ok(())
         };
-        let missed = self.pages.fetch(self.segment, blocks, 1, &mut visit)?;
-        let mut read = vec![false; wanted.len()];
-        for index in missed {
-            let start = self.first_overlapping(wanted, index);
-            let touched = wanted.iter().zip(&mut read).skip(start);
-            touched.take_while(|(w, _)| w.first <= index).for_each(|(_, flag)| *flag = true);
+        let (places, located) = self.pages.find(self.segment, blocks, &mut visit)?;
+        let mut is_read = vec![false; wanted.len()];
+        for index in &places {
+            let start = self.first_overlapping(&wanted, *index);
+            let touched = wanted.iter().zip(&mut is_read).skip(start);
+            touched.take_while(|(w, _)| w.first <= *index).for_each(|(_, flag)| *flag = true);
         }
-        let rows_read = read.iter().filter(|flag| **flag).count();
-        self.pages.reader.stats().add_useful((rows_read * width) as u64);
-        Ok((wanted.len() - rows_read) as u64)
+        let rows_cached = is_read.iter().filter(|flag| !**flag).count() as u64;
+        Ok(Unread { wanted, places, located, rows_cached })
+    }
+
+    fn take_narrow(&self, unread: &Unread, from: usize, bytes: &[u8], out: &mut [u8]) -> u64 {
+        let mut useful = 0;
+        for (at, block) in (from..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
+            let (place, located) = (unread.places[at], unread.located[at]);
+            self.pages.keep(self.segment.key(Place::Data, located.block), block);
+            useful += self.copy_narrow(&unread.wanted, place, block, out);
+        }
+        useful
+    }
+
+    fn copy_narrow(&self, wanted: &[Wanted], index: usize, block: &[u8], out: &mut [u8]) -> u64 {
+        let (width, mut copied) = (self.layout.row_bytes(), 0);
+        for w in self.overlapping(wanted, index, block.len()) {
+            copied += copy_part(w, index, block, &mut out[w.place * width..(w.place + 1) * width]);
+        }
+        copied as u64
     }
 
     fn first_overlapping(&self, wanted: &[Wanted], block: usize) -> usize {

@@ -1,6 +1,6 @@
 //! What a snapshot must say of a graph that changes.
 
-use ng_store::{Expansion, Packed, ResidentTopology, Snapshot};
+use ng_store::{Expansion, Packed, ResidentTopology, RowQueue, Snapshot};
 use ng_types::EdgeTypeId;
 
 use super::graph::Graph;
@@ -42,6 +42,13 @@ impl Graph {
             let mut out = vec![0xEE; bytes.len()];
             let read = snapshot.gather(self.tensor_ref(tensor), &rows, &mut out);
             read.map_err(|error| format!("rows of tensor {tensor}: {error}"))?;
+            let queue = RowQueue::new(snapshot);
+            let ticket = queue.ask(self.tensor_ref(tensor), &rows);
+            let ticket = ticket.map_err(|error| format!("rows of tensor {tensor}: {error}"))?;
+            queue.read().map_err(|error| format!("rows of tensor {tensor}: {error}"))?;
+            if queue.take(ticket) != *bytes {
+                return Err(format!("rows of tensor {tensor} that are asked for differ"));
+            }
             if out != *bytes {
                 let width = self.schema.tensors[tensor].1;
                 let at = out.iter().zip(bytes).position(|(a, b)| a != b).unwrap_or(0) / width;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ng_store::{
-    BuildOptions, EdgeTypeSpec, Entry, Expansion, OpenOptions, Owner, Snapshot, SparseValue, Store,
-    StoreBuilder, TensorRef, TensorSpec,
+    BuildOptions, EdgeTypeSpec, Entry, Expansion, OpenOptions, Owner, RowQueue, Snapshot,
+    SparseValue, Store, StoreBuilder, TensorRef, TensorSpec,
 };
 use ng_testing::{FaultDisk, FaultPlan, MemDisk, Odds, Random};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
@@ -306,7 +306,36 @@ impl Model {
                 assert!(out == self.rows(index, &rows), "tensor {index}");
             }
         }
+        self.compare_queue(snapshot, random, batch);
         self.compare_names(snapshot, random, batch);
+    }
+
+    /// Rows that are asked for, read beside lists and by themselves, are those that are gathered.
+    fn compare_queue(&self, snapshot: &Snapshot, random: &mut Random, batch: usize) {
+        let queue = RowQueue::new(snapshot);
+        let ask = |index: usize, random: &mut Random| {
+            let tensor = &self.tensors[index];
+            let count = (tensor.bytes.len() / tensor.row_bytes) as u64;
+            let rows: Vec<u64> =
+                (0..if count == 0 { 0 } else { batch }).map(|_| random.below(count)).collect();
+            (index, queue.ask(self.tensor_ref(index), &rows).unwrap(), rows)
+        };
+        let mut asked: Vec<_> = (0..self.tensors.len()).map(|index| ask(index, random)).collect();
+        for (index, edges) in self.edges.iter().enumerate() {
+            let bound = self.num_nodes[usize::from(edges.destination)];
+            let nodes: Vec<u64> =
+                (0..if bound == 0 { 0 } else { batch }).map(|_| random.below(bound)).collect();
+            let mut found = Expansion::default();
+            let mut all = |_, degree, positions: &mut Vec<u64>| positions.extend(0..degree);
+            let id = EdgeTypeId(index as u16);
+            snapshot.expand_beside(id, &nodes, &mut all, &mut found, &queue).unwrap();
+            assert_eq!(found, self.expansion(index, &nodes, |_, d| (0..d).collect()));
+        }
+        asked.extend((0..self.tensors.len()).map(|index| ask(index, random)));
+        queue.read().unwrap();
+        for (index, ticket, rows) in asked {
+            assert!(queue.take(ticket) == self.rows(index, &rows), "tensor {index}");
+        }
     }
 
     fn compare_names(&self, snapshot: &Snapshot, random: &mut Random, batch: usize) {
