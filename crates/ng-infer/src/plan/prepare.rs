@@ -94,6 +94,9 @@ impl Plan {
             draft = linear_layers(&draft, devices)?;
         }
         let known = draft.known(types)?;
+        let edges = known.as_ref().map(|known| Facts::new(&draft, known).edge_inputs());
+        let edges = edges.unwrap_or_default().into_iter();
+        let edges: BTreeSet<String> = edges.map(|value| draft.dfg.name(value).to_owned()).collect();
         let (mut hops, mut nodes, mut whole) = (Vec::new(), Vec::new(), Vec::new());
         if let Some(known) = known.filter(|_| follows_rows) {
             let facts = Facts::new(&draft, &known);
@@ -120,8 +123,11 @@ impl Plan {
         let counts: Vec<Value> =
             hops.iter().filter_map(|count| draft.dfg.value(&count.input)).collect();
         let bound = bind(&draft, devices, known.as_deref(), &counts)?;
-        let inputs = user_inputs(&draft.dfg, &hops)
-            .map(|(name, wanted)| PlanInput { name: name.to_owned(), wanted: wanted.cloned() });
+        let inputs = user_inputs(&draft.dfg, &hops).map(|(name, wanted)| PlanInput {
+            name: name.to_owned(),
+            wanted: wanted.cloned(),
+            is_edges: edges.contains(name),
+        });
         let inputs = inputs.collect();
         let outputs = draft.dfg.outputs().iter().map(|(_, value)| *value).collect();
         let arenas = Mutex::new(Vec::new());
