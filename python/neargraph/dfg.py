@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from neargraph import _core, _drawing
 from neargraph._modelfiles import MODEL, WEIGHTS, read_model, write_model
+from neargraph._threads import checked_threads
 from neargraph.exceptions import InvalidModel, UnsupportedArgument
 
 DEVICES = ("cpu",)
@@ -393,9 +394,7 @@ def _arrays(inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
 def _settings(devices: Sequence[str], fuse: bool, threads: int) -> dict[str, Any]:
     if isinstance(devices, str) or not devices or not set(devices) <= {*DEVICES, "cpu-scalar"}:
         raise UnsupportedArgument(f"devices={devices!r}: give a list of 'cpu' and 'cpu-scalar'")
-    if threads < 1:
-        raise UnsupportedArgument(f"threads={threads} is not at least 1")
-    return {"devices": list(devices), "fuse": fuse, "threads": threads}
+    return {"devices": list(devices), "fuse": fuse, "threads": checked_threads(threads)}
 
 
 def _typed(name: str, found: tuple[str, list[str]] | None) -> dict[str, Any]:

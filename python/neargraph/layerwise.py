@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neargraph import _core
+from neargraph._threads import checked_threads
 from neargraph.dfg import Dfg
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.store import Store
@@ -65,8 +66,8 @@ class Inference:
     ) -> None:
         if device not in _DEVICES:
             raise UnsupportedArgument(f"device {device!r}: there are {', '.join(_DEVICES)}")
-        if threads is not None and threads < 1:
-            raise UnsupportedArgument(f"threads={threads}: it must be 1 or more")
+        if threads is not None:
+            checked_threads(threads)
         self.model = model if isinstance(model, Dfg) else Dfg.open(model)
         self._shares = isinstance(store, Store) and memory is None
         path = store.path if isinstance(store, Store) else os.fspath(store)

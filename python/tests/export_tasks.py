@@ -159,7 +159,9 @@ def compare_graphs(kind: str, name: str, store: ng.Store, graphs: Graphs, path: 
     return {
         "engine": _difference(found, wanted),
         "some again": _difference(again, wanted[some]),
-        "onnxruntime": _difference(_in_onnxruntime(path, graphs.arguments(0, count)), wanted[:count]),
+        "onnxruntime": _difference(
+            _in_onnxruntime(path, graphs.arguments(0, count)), wanted[:count]
+        ),
         "answers": len(graphs),
     }
 
