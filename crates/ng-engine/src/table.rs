@@ -124,7 +124,6 @@ impl RowTable {
     #[inline]
     pub fn row(&self, node: u64) -> Option<&[u8]> {
         let slot = self.slot(node)?;
-        let slot = if planted("row_of_the_node_before") { slot.saturating_sub(1) } else { slot };
         let chunk = self.memory.part(slot >> self.shift)?;
         let at = (slot & ((1 << self.shift) - 1)) * self.width;
         chunk.get(at..at + self.width)
@@ -132,6 +131,7 @@ impl RowTable {
 
     #[inline]
     fn slot(&self, node: u64) -> Option<usize> {
+        let node = if planted("row_of_the_node_before") { node.saturating_sub(1) } else { node };
         match (&self.slots, &self.rows) {
             (Some(slots), _) => {
                 slots.get(node as usize).filter(|slot| **slot != NONE).map(|slot| *slot as usize)
