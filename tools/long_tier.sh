@@ -35,5 +35,6 @@ one deny tools/deny.sh || failed=1
 wait $! || failed=1
 if [ -n "${NEARGRAPH_DATA:-}" ]; then
     one export_matrix .venv/bin/python -m benchmarks.export_matrix || failed=1
+    one tasks .venv/bin/python -m benchmarks.tasks || failed=1
 fi
 exit $failed

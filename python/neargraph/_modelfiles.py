@@ -1,25 +1,36 @@
 """The three files of a model: their names, reading and writing them as a folder or a zip archive.
 
 What must not live here: what is in them. The invariants: what is read has the hashes of the
-manifest; a path has a whole model file or what it had before.
+manifest, and its size is checked before any of it is read; a path has a whole model file or what it
+had before.
 """
 
 import hashlib
+import io
 import json
 import os
 import shutil
 import stat
+import struct
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from neargraph.exceptions import ExportFailed, InvalidModel
 
 MODEL, WEIGHTS, MANIFEST = "model.onnx", "model.safetensors", "manifest.json"
 # Of the manifest.
 FORMAT, FORMAT_VERSION = "neargraph model", 1
+# Bytes at most. Protobuf allows 2 GiB. Weights are in memory twice while a model is made.
+_BYTES_MAX = {
+    MODEL: 2**31 - 1,
+    WEIGHTS: os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2,
+    MANIFEST: 2**16,
+}
+# Of the directory of an archive, and of everything in it but the three files.
+_DIRECTORY_BYTES_MAX = 2**17
 
 
 def read_model(path: Path) -> dict[str, bytes]:
@@ -27,7 +38,7 @@ def read_model(path: Path) -> dict[str, bytes]:
 
     Raises:
         FileNotFoundError: There is nothing at the path.
-        InvalidModel: A file is missing, is a link, or differs from the manifest.
+        InvalidModel: A file is missing, is a link, is too large, or differs from the manifest.
     """
     return read_with_manifest(path)[0]
 
@@ -44,44 +55,97 @@ def hashes_of(path: Path) -> dict[str, str]:
 
     Raises:
         FileNotFoundError: There is nothing at the path.
-        InvalidModel: A file is missing or is a link.
+        InvalidModel: A file is missing, is a link, or is too large.
     """
     return {name: hashlib.sha256(data).hexdigest() for name, data in _found(path).items()}
 
 
 def _found(path: Path) -> dict[str, bytes]:
-    names = (MODEL, WEIGHTS, MANIFEST)
     if path.is_dir():
-        return {name: _of_folder(path / name) for name in names}
+        return {name: _of_folder(path / name, limit) for name, limit in _BYTES_MAX.items()}
     if path.exists():
-        return _of_archive(path, names)
+        return _of_archive(path)
     raise FileNotFoundError(f"{path} does not exist: give the path of a model file")
 
 
-def _of_folder(file: Path) -> bytes:
+def _of_folder(file: Path, limit: int) -> bytes:
+    with io.BufferedReader(_opened(file, limit, os.O_NOFOLLOW)) as opened:
+        return _whole(opened, os.fstat(opened.fileno()).st_size, str(file))
+
+
+def _opened(file: Path, limit: int, flags: int = 0) -> "_File":
+    """A regular file of at most `limit` bytes; a FIFO is not waited for."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
     except OSError as error:
         raise InvalidModel(f"{file} cannot be read: {error.strerror}") from None
-    with os.fdopen(descriptor, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise InvalidModel(f"{file} is not a regular file")
-        return opened.read()
-
-
-def _of_archive(path: Path, names: tuple[str, ...]) -> dict[str, bytes]:
     try:
-        with zipfile.ZipFile(path) as archive:
-            entries = {info.filename: info for info in archive.infolist()}
-            if sorted(entries) != sorted(names) or len(archive.infolist()) != len(names):
-                listed = ", ".join(sorted(entries)) or "nothing"
-                raise InvalidModel(f"{path} has {listed}, not just {', '.join(names)}")
-            for name, info in entries.items():
-                if info.compress_type != zipfile.ZIP_STORED:
-                    raise InvalidModel(f"{path}: {name} is compressed; model files are not")
-            return {name: archive.read(name) for name in names}
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise InvalidModel(f"{file} is not a regular file")
+        _check_size(str(file), found.st_size, limit)
+        return _File(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _check_size(what: str, size: int, limit: int) -> None:
+    if size > limit:
+        raise InvalidModel(f"{what} has {size:,} bytes; at most {limit:,} are read here")
+
+
+def _whole(file: IO[bytes], size: int, what: str) -> bytes:
+    """The `size` bytes that a file has, read with as much memory."""
+    data = file.read(size + 1)
+    if len(data) != size:
+        raise InvalidModel(f"{what} has another size than it says: it changes, or is damaged")
+    return data
+
+
+class _File(io.FileIO):
+    """A file whose reads are bounded by `most`, if it is set."""
+
+    most: int | None = None
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or size < 0:
+            size = max(0, os.fstat(self.fileno()).st_size - self.tell())
+        if self.most is not None and size > self.most:
+            raise zipfile.BadZipFile("its directory is too large")
+        return super().read(size) or b""
+
+
+def _of_archive(path: Path) -> dict[str, bytes]:
+    try:
+        with _opened(path, sum(_BYTES_MAX.values()) + _DIRECTORY_BYTES_MAX) as file:
+            # The archive says how long its directory is, and all of that would be read.
+            file.most = _DIRECTORY_BYTES_MAX
+            with zipfile.ZipFile(file) as archive:
+                file.most = None
+                _check_entries(path, archive.infolist(), os.fstat(file.fileno()).st_size)
+                return {name: _entry(path, archive, name) for name in _BYTES_MAX}
+    except InvalidModel:
+        raise
+    except (zipfile.BadZipFile, struct.error, RuntimeError, EOFError, OSError, ValueError) as error:
         raise InvalidModel(f"{path} is not a folder or zip archive of a model: {error}") from None
+
+
+def _check_entries(path: Path, entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
+    found = sorted(entry.filename for entry in entries)
+    if found != sorted(_BYTES_MAX):
+        listed = ", ".join(found) or "nothing"
+        raise InvalidModel(f"{path} has {listed}, not just {', '.join(_BYTES_MAX)}")
+    for entry in entries:
+        if entry.compress_type != zipfile.ZIP_STORED:
+            raise InvalidModel(f"{path}: {entry.filename} is compressed; model files are not")
+        limit = min(_BYTES_MAX[entry.filename], archive_bytes)
+        _check_size(f"{path}: {entry.filename}", entry.file_size, limit)
+
+
+def _entry(path: Path, archive: zipfile.ZipFile, name: str) -> bytes:
+    with archive.open(name) as entry:
+        return _whole(entry, archive.getinfo(name).file_size, f"{path}: {name}")
 
 
 def _check(path: Path, found: dict[str, bytes]) -> None:

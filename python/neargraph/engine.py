@@ -6,6 +6,7 @@ equal bytes, whatever is in memory and however many threads ask.
 """
 
 import json
+import operator
 import os
 import time
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from neargraph import _core
 from neargraph._computing import computing
 from neargraph._process import ProcessLocal
+from neargraph._threads import checked_threads
 from neargraph.dfg import DEVICES, Dfg
 from neargraph.exceptions import InvalidModel, StoreClosed, UnsupportedArgument
 from neargraph.loader.fanouts import resolve_fanouts
@@ -172,7 +174,7 @@ class Engine:
             BudgetTooSmall: A batch does not fit the memory budget.
             UnsupportedArgument: The model answers for pairs or graphs.
         """
-        return _shaped(self.core.run(as_ids(node_ids), _seed(seed)))
+        return _shaped(self.core.run(_flat(node_ids), _seed(seed)))
 
     def scores(self, edges: Any, seed: int = 0) -> NDArray[Any]:
         """A score for each pair of nodes.
@@ -212,7 +214,7 @@ class Engine:
             NodeOutOfRange: There are no such graphs; names the first ones.
             UnsupportedArgument: The model takes no ``batch``, so it is none of graphs.
         """
-        return _shaped(self.core.graphs(as_ids(graph_ids)))
+        return _shaped(self.core.graphs(_flat(graph_ids)))
 
     def explain(self) -> str:
         """What gives each input, what computes each operation, and what is in memory, as text."""
@@ -294,15 +296,25 @@ class Engine:
 def _check(prepare: str, threads: int | None, batch_nodes: int) -> None:
     if prepare not in _PREPARE:
         raise UnsupportedArgument(f"prepare is {prepare!r}; use one of {', '.join(_PREPARE)}")
-    for name, count in (("threads", threads), ("batch_nodes", batch_nodes)):
-        if count is not None and count < 1:
-            raise UnsupportedArgument(f"{name} is {count}; it has to be at least 1")
+    if threads is not None:
+        checked_threads(threads)
+    if not 1 <= batch_nodes < 2**63:
+        raise UnsupportedArgument(f"batch_nodes is {batch_nodes}; it has to be at least 1")
 
 
 def _seed(seed: int) -> int:
-    if not 0 <= seed < 2**64:
-        raise ValueError(f"seed must be in 0 ... 2^64 - 1, got {seed}")
-    return seed
+    number = operator.index(seed)
+    if not 0 <= number < 2**64:
+        raise ValueError(f"seed must be in 0 ... 2^64 - 1, got {number}")
+    return number
+
+
+def _flat(ids: Any) -> NDArray[np.int64]:
+    """Ids of one dimension; answers have a row for each."""
+    array = np.asarray(ids)
+    if array.ndim != 1:
+        raise UnsupportedArgument(f"ids have shape [n], got {list(array.shape)}")
+    return as_ids(array)
 
 
 def _shaped(found: tuple[Sequence[int], NDArray[Any]]) -> NDArray[Any]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from neargraph import _core
 from neargraph._computing import table_of
+from neargraph._threads import checked_threads
 from neargraph.dfg import Dfg
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.snapshot import Snapshot
@@ -71,8 +72,8 @@ class Inference:
         chunk_nodes: int | None = None,
     ) -> None:
         table = table_of([device] if isinstance(device, str) else device)
-        if threads is not None and threads < 1:
-            raise UnsupportedArgument(f"threads={threads}: it must be 1 or more")
+        if threads is not None:
+            checked_threads(threads)
         self.model = model if isinstance(model, Dfg) else Dfg.open(model)
         self._shares = isinstance(store, Store) and memory is None
         path = store.path if isinstance(store, Store) else os.fspath(store)

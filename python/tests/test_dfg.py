@@ -3,6 +3,9 @@
 import hashlib
 import json
 import os
+import random
+import struct
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -118,3 +121,86 @@ def test_archives_that_exports_do_not_write_are_refused(tmp_path):
     (tmp_path / "cut.ngm").write_bytes(cut)
     with pytest.raises(InvalidModel, match="not a folder or zip archive"):
         ng.Dfg.open(tmp_path / "cut.ngm")
+
+
+def sparse(path, size, end=b""):
+    """A file of zeros that takes no room on the disk."""
+    with path.open("wb") as file:
+        file.truncate(size - len(end))
+        file.seek(0, os.SEEK_END)
+        file.write(end)
+    return path
+
+
+def allocated(path, words):
+    """The most memory that refusing a file took, by Python's own count."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidModel, match=words):
+            ng.Dfg.open(path)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("model.onnx", 2**31), ("model.safetensors", 2**40), ("manifest.json", 2**20)],
+)
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(name, size, tmp_path):
+    folder = write(tmp_path / "large")
+    sparse(folder / name, size)
+    assert allocated(folder, f"{name} has {size:,} bytes; at most") < 2**20
+
+
+def test_archives_say_no_size_that_is_believed(tmp_path):
+    assert allocated(sparse(tmp_path / "large.ngm", 2**41), "bytes; at most") < 2**20
+    # The last 22 bytes of an archive say how long its directory is, and where it begins.
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 3, 3, 2**30, 0, 0)
+    directory = sparse(tmp_path / "directory.ngm", 2**30 + 22, end)
+    assert allocated(directory, "its directory is too large") < 2**20
+    folder = write(tmp_path / "a")
+    with zipfile.ZipFile(tmp_path / "whole.ngm", "w") as made:
+        for one in (*FILES, "manifest.json"):
+            made.write(folder / one, one)
+    data = (tmp_path / "whole.ngm").read_bytes()
+    # Sizes of the first entry in the directory, packed and unpacked.
+    at = data.index(b"PK\1\2") + 20
+    (tmp_path / "lies.ngm").write_bytes(data[:at] + b"\xff\xff\xff\x70" * 2 + data[at + 8 :])
+    assert allocated(tmp_path / "lies.ngm", "model.onnx has 1,895,825,407 bytes") < 2**20
+
+
+def test_what_is_not_a_regular_file_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe.ngm")
+    for path in ("/dev/zero", "/dev/full", tmp_path / "pipe.ngm"):
+        assert allocated(path, "is not a regular file") < 2**20
+    folder = write(tmp_path / "a")
+    (folder / "model.onnx").unlink()
+    (folder / "model.onnx").mkdir()
+    assert allocated(folder, "model.onnx is not a regular file") < 2**20
+    (tmp_path / "endless").symlink_to("endless")
+    with pytest.raises((FileNotFoundError, InvalidModel)):
+        ng.Dfg.open(tmp_path / "endless")
+
+
+def test_damaged_archives_are_refused_and_raise_nothing_else(tmp_path):
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    draws = random.Random(seed)
+    dfg = ng.Dfg()
+    dfg.create_out("out", dfg.create_op("ReLU", dfg.create_in("x", "f32", ["nodes", 2])))
+    dfg.save(tmp_path / "m.ngm")
+    whole = (tmp_path / "m.ngm").read_bytes()
+    path, refused = tmp_path / "damaged.ngm", 0
+    for _ in range(300):
+        data = bytearray(whole[: draws.choice([len(whole), draws.randrange(1, len(whole))])])
+        for _ in range(draws.randrange(1, 5)):
+            # The directory lies in the last part.
+            at = len(data) - 1 - draws.randrange(min(len(data), draws.choice([400, 10**6])))
+            data[max(at, 0)] = draws.choice([0, 1, 255, draws.randrange(256)])
+        path.write_bytes(data)
+        try:
+            ng.Dfg.open(path)
+        except InvalidModel:
+            refused += 1
+    assert refused > 150

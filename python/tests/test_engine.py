@@ -1,6 +1,9 @@
 """Models that answer from a store: equal to the model in PyG on the batch that the engine samples,
 whatever is in memory; what does not fit a store is refused by name."""
 
+import os
+import shutil
+import signal
 import threading
 
 import numpy as np
@@ -108,7 +111,7 @@ def test_answers_are_those_of_pyg_on_the_batch_that_is_sampled(name, prepare, ho
         assert engine.ready == 1.0
         for seed in (0, 5):
             close(engine.run(IDS, seed=seed), eager(model, homo, IDS, seed))
-        assert engine.run([], seed=0).shape[0] == 0
+        assert engine.run([], seed=0).shape == (0, *engine.run([1]).shape[1:])
 
 
 def test_what_is_in_memory_and_how_many_threads_there_are_changes_no_byte(homo, models):
@@ -164,6 +167,7 @@ def test_pairs_are_scored_by_dot_product_or_by_the_decoder(homo, models, tmp_pat
         batch = ng.NeighborSampler(homo, [4], seed=0).sample(np.array(unique), stream=1)
         x, edge_index = map(torch.from_numpy, (batch.features("x"), batch.edge_index()))
         close(engine.scores(pairs, seed=1), decoder(x, edge_index, torch.from_numpy(local)))
+        assert engine.scores(np.zeros((2, 0), np.int64)).shape == (0,)
         with pytest.raises(ng.UnsupportedArgument, match="takes pairs"):
             engine.run([1])
 
@@ -190,6 +194,7 @@ def test_graphs_of_a_store_of_many(tmp_path):
         wanted = model(torch.from_numpy(x), edge_index, torch.from_numpy(of), 20)
         close(engine.graphs(np.arange(20)), wanted)
         close(engine.graphs([19, 0, 19]), wanted[[19, 0, 19]])
+        assert engine.graphs([]).shape == (0, 2)
         with pytest.raises(ng.NodeOutOfRange, match="no graphs 20, 77; their ids are below 20"):
             engine.graphs([20, 3, 77])
 
@@ -229,6 +234,8 @@ def test_a_model_of_another_store_is_refused_by_what_differs(hetero, models, tmp
         ({"devices": []}, "no device is named"),
         ({"prepare": "some"}, "prepare is 'some'"),
         ({"threads": 0}, "threads is 0"),
+        ({"threads": 1025}, "threads is 1025; it has to be in 1 ... 1,024"),
+        ({"batch_nodes": 0}, "batch_nodes is 0"),
         ({"output": "other"}, 'no output "other"; it has out'),
     ],
 )
@@ -297,3 +304,97 @@ def test_a_closed_engine_says_so(homo, models):
     engine.close()
     with pytest.raises(ng.StoreClosed):
         engine.run([1])
+
+
+@pytest.mark.parametrize(
+    ("ids", "seed", "error", "words"),
+    [
+        ([1.0], 0, TypeError, "integers, got float64"),
+        (np.array([True]), 0, TypeError, "integers, got bool"),
+        (["1"], 0, TypeError, "integers"),
+        (None, 0, ng.UnsupportedArgument, r"shape \[n\], got \[\]"),
+        ([[1, 2]], 0, ng.UnsupportedArgument, r"shape \[n\], got \[1, 2\]"),
+        ([-1], 0, ng.NodeOutOfRange, "-1 is negative"),
+        (np.array([2**63], np.uint64), 0, ng.NodeOutOfRange, "beyond 2"),
+        ([2**70], 0, ng.NodeOutOfRange, "does not fit 64 bits"),
+        ([1], -1, ValueError, "seed must be in"),
+        ([1], 2**64, ValueError, "seed must be in"),
+        ([1], 0.5, TypeError, "integer"),
+        ([1], None, TypeError, "integer"),
+    ],
+)
+def test_ids_and_seeds_of_other_kinds_are_refused(ids, seed, error, words, homo, models):
+    with ng.Engine(homo, models["sage"][1]) as engine, pytest.raises(error, match=words):
+        engine.run(ids, seed=seed)
+
+
+def test_a_model_file_that_changes_later_changes_no_answer(homo, models, tmp_path):
+    shutil.copytree(models["sage"][1], tmp_path / "model")
+    with ng.Engine(homo, tmp_path / "model") as engine:
+        before = engine.run(IDS, seed=1)
+        for file in (tmp_path / "model").iterdir():
+            file.write_bytes(b"other")
+        assert engine.run(IDS, seed=1).tobytes() == before.tobytes()
+        assert engine.refresh() is False
+    with pytest.raises(ng.InvalidModel, match="is not a manifest"):
+        ng.Engine(homo, tmp_path / "model")
+
+
+def test_an_engine_that_is_closed_while_others_ask_ends_their_requests_with_one_error(
+    homo_path, models
+):
+    engine = ng.Engine(homo_path, models["sage"][1], memory="64MB")
+    wanted, errors = engine.run(IDS, seed=1).tobytes(), []
+
+    def ask():
+        try:
+            while True:
+                assert engine.run(IDS, seed=1).tobytes() == wanted
+        except ng.StoreClosed as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    engine.run(IDS, seed=2)
+    engine.close()
+    for thread in threads:
+        thread.join(30)
+    assert len(errors) == 3
+
+
+def test_a_forked_child_answers_with_the_same_bytes(homo_path, models):
+    with ng.Engine(homo_path, models["sage"][1], memory="64MB", prepare="all") as engine:
+        wanted = engine.run(IDS, seed=1).tobytes()
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if engine.run(IDS, seed=1).tobytes() == wanted else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert engine.run(IDS, seed=1).tobytes() == wanted
+
+
+def ask_for_ever(engine):
+    while True:
+        engine.run(np.arange(300))
+
+
+def test_a_long_request_is_stopped_by_an_exception_of_a_signal(homo, models):
+    """As Ctrl-C does it."""
+
+    class Alarm(Exception):
+        pass
+
+    def ring(*_):
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        with ng.Engine(homo, models["sage"][1], batch_nodes=1, threads=1) as engine:
+            engine.run([1])
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(Alarm):
+                ask_for_ever(engine)
+            assert engine.run([1]).shape == (1, 5)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

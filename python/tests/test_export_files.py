@@ -164,6 +164,24 @@ def test_a_model_of_double_precision_is_exported(tmp_path):
     assert {dtype for dtype, _, _ in safetensors(data).values()} == {"F64"}
 
 
+def test_an_example_may_be_columns_of_a_wider_tensor(tmp_path):
+    pytest.importorskip("onnxruntime")
+
+    class Joined(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = gnn.SAGEConv(16, 4)
+
+        def forward(self, a, b, edge_index, batch, size: int):
+            h = self.layer(torch.cat([a, b], dim=1), edge_index)
+            return gnn.global_add_pool(h, batch, size)
+
+    x, edge_index = graph()
+    example = (x[:, :9], x[:, 9:], edge_index, torch.arange(37) // 5, 8)
+    done = ng.export(Joined().eval(), example, tmp_path / "joined")
+    assert done.inputs == ("a", "b", "edge_index", "batch", "size")
+
+
 def test_loops_keep_their_weights_and_infinite_values_stay(tmp_path):
     pytest.importorskip("onnxruntime")
     model, (x, edge_index, weight) = one(gnn.GCNConv(16, 8), 16, weights())

@@ -4,6 +4,8 @@ These are some cells of the table layer x set; `python -m benchmarks.export_matr
 and `make long-tier` runs it.
 """
 
+from pathlib import Path
+
 import pytest
 from realdata import data
 
@@ -12,8 +14,9 @@ pytest.importorskip("torch_geometric")
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
+import export_tasks
 from export_cells import VARIANTS, compare, layers_of
-from export_sets import NODE_SETS, OF_GRAPHS, SETS, store_of
+from export_sets import LEFT_OUT, NODE_SETS, OF_GRAPHS, SETS, store_of
 
 import neargraph as ng
 from neargraph.modelfile.comparing import BOUND
@@ -57,3 +60,45 @@ def test_the_table_has_each_kind_of_layer_and_each_set():
     # Sets of nodes have all layers but pooling; sets of graphs have pooling.
     assert {len(layers_of(name)) for name in NODE_SETS} == {49, 52, 58}
     assert {len(layers_of(name)) for name in OF_GRAPHS} == {4}
+
+
+@pytest.mark.parametrize(
+    ("name", "model"), [("MUTAG", "GIN, add"), ("ENZYMES", "GAT, attention")], ids=lambda part: part
+)
+def test_the_engine_answers_for_whole_graphs_as_pyg_does(name, model, stores, tmp_path):
+    data(*SETS[name].split("/"))
+    graphs = export_tasks.Graphs(name, data(), stores)
+    with ng.open(store_of(name, data(), stores), memory="256MB") as store:
+        found = export_tasks.compare_graphs(model, name, store, graphs, tmp_path / "m")
+    assert found.pop("answers") == {"MUTAG": 188, "ENZYMES": 600}[name]
+    assert {key: worst for key, worst in found.items() if not worst <= BOUND} == {}
+
+
+def test_the_engine_scores_check_ins_as_pyg_does(stores, tmp_path):
+    data(*SETS["gowalla"].split("/"))
+    with ng.open(store_of("gowalla", data(), stores), memory="256MB") as store:
+        for number, model in enumerate(("LightGCN, none", "NGCF, DistMult")):
+            found = export_tasks.compare_pairs(model, store, tmp_path / str(number))
+            assert found.pop("answers") == 300
+            assert {key: worst for key, worst in found.items() if not worst <= BOUND} == {}
+
+
+def test_each_set_of_the_data_is_in_the_table_or_left_out_by_name():
+    folder = Path(data())
+    known = {str(Path(path)) for path in SETS.values()}
+    found = {
+        str(path.relative_to(folder))
+        for pattern in (
+            "*/*.npz",
+            "*/*_edges.csv.gz",
+            "*/ind.*.graph",
+            "*/*_train.txt.gz",
+            "tu*/*/",
+        )
+        for path in folder.glob(pattern)
+        if path.is_dir() == pattern.endswith("/")
+    }
+    others = {"gowalla_checkins/gowalla_time_train.txt.gz", "planetoid_raw/ind.pubmed.graph"}
+    assert "planetoid_pubmed" in LEFT_OUT
+    assert {folder.name for folder in folder.iterdir()} <= {Path(path).parts[0] for path in known}
+    assert found - known <= others

@@ -2,7 +2,7 @@
 
 use ng_infer::dfg::Elements;
 use ng_infer::kernel::{Data, View};
-use ng_types::Reservation;
+use ng_types::{Dtype, Reservation};
 
 use crate::EngineError;
 
@@ -66,11 +66,18 @@ impl Collected {
         Ok(())
     }
 
-    /// All rows.
-    pub fn into_answer(self) -> Answer {
-        let elements = self.elements.unwrap_or(Elements::F32(Vec::new()));
-        let dims = if self.dims.is_empty() { vec![0] } else { self.dims };
-        Answer { dims, elements, held: None }
+    /// All rows. Where nothing was asked for, `row` says what they would have been.
+    pub fn into_answer(self, row: Option<&(Dtype, Vec<usize>)>) -> Answer {
+        let nothing = || match row.map(|(dtype, _)| dtype) {
+            Some(Dtype::I64) => Elements::I64(Vec::new()),
+            Some(Dtype::Bool) => Elements::Bool(Vec::new()),
+            _ => Elements::F32(Vec::new()),
+        };
+        let dims = match self.elements {
+            Some(_) => self.dims,
+            None => [&[0][..], row.map_or(&[][..], |(_, dims)| dims)].concat(),
+        };
+        Answer { dims, elements: self.elements.unwrap_or_else(nothing), held: None }
     }
 }
 

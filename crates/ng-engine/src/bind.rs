@@ -83,6 +83,8 @@ pub(crate) struct Binding {
     pub inputs: Vec<Input>,
     /// By output, what it has a row for; `None` where the graph does not tell.
     pub outputs: Vec<(String, Option<Counts>)>,
+    /// By output, the dtype and lengths of a row; `None` where the graph does not tell.
+    pub row_types: Vec<Option<(Dtype, Vec<usize>)>>,
     /// Types of inputs that have none in the graph.
     pub types: Vec<(String, TensorType)>,
     /// What counts nodes in the graph, and of which type they are.
@@ -110,20 +112,25 @@ impl Binding {
         let given: Vec<(&str, TensorType)> =
             types.iter().map(|(name, own)| (name.as_str(), own.clone())).collect();
         let known = graph.check(&given).ok();
-        let outputs = graph.outputs().iter().map(|(name, value)| {
-            let at = graph.values().position(|one| one == *value);
-            let found = known.as_ref().zip(at).and_then(|(known, at)| known.get(at));
-            let first = found.and_then(|found| found.shape.first());
-            (name.clone(), first.and_then(|first| counts.get(first)).copied())
-        });
-        let outputs = outputs.collect();
+        let (outputs, row_types) = graph
+            .outputs()
+            .iter()
+            .map(|(name, value)| {
+                let at = graph.values().position(|one| one == *value);
+                let found = known.as_ref().zip(at).and_then(|(known, at)| known.get(at));
+                let shape = found.and_then(|found| found.shape.split_first());
+                let counted = shape.and_then(|(first, _)| counts.get(first)).copied();
+                let row = shape.and_then(|(_, row)| row.iter().map(length).collect());
+                ((name.clone(), counted), found.map(|found| found.dtype).zip(row))
+            })
+            .unzip();
         let nodes = counts.iter().filter_map(|(dim, counted)| match counted {
             Counts::Nodes(id) => Some((dim.name()?.to_owned(), *id)),
             _ => None,
         });
         let mut nodes: Vec<_> = nodes.collect();
         nodes.sort_unstable();
-        Ok(Self { inputs, outputs, types, nodes })
+        Ok(Self { inputs, outputs, row_types, types, nodes })
     }
 
     /// Node types and tensors whose rows the model takes.
@@ -137,6 +144,10 @@ impl Binding {
     pub fn has(&self, wanted: impl Fn(&Given) -> bool) -> bool {
         self.inputs.iter().any(|input| wanted(&input.given))
     }
+}
+
+fn length(of: &Dim) -> Option<usize> {
+    of.number().and_then(|number| usize::try_from(number).ok())
 }
 
 /// What an input is, where the graph takes anything.

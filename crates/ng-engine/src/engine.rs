@@ -10,7 +10,8 @@ use ng_infer::plan::{Answer as Outputs, Options, Plan};
 use ng_infer::run::{Compute, RunError};
 use ng_sample::Fanouts;
 use ng_store::Snapshot;
-use ng_types::{NodeId, NodeTypeId};
+use ng_types::canary::planted;
+use ng_types::{Dtype, NodeId, NodeTypeId};
 
 use crate::answer::{Answer, Collected};
 use crate::bind::{Binding, Counts, Given};
@@ -39,6 +40,8 @@ pub struct EngineOptions {
     pub threads: usize,
     /// Nodes of a request that are sampled together at most. Another number is another draw.
     pub batch_nodes: usize,
+    /// Asked before each batch of a request; false ends it.
+    pub go_on: fn() -> bool,
 }
 
 /// A trained model that answers from one snapshot of a store at a time. Many threads may ask.
@@ -173,7 +176,8 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineError::Unknown`], [`EngineError::Question`] if the model answers for graphs or
-    /// pairs, [`EngineError::Sample`], [`EngineError::Read`], [`EngineError::Run`].
+    /// pairs, [`EngineError::Sample`], [`EngineError::Read`], [`EngineError::Run`],
+    /// [`EngineError::Stopped`].
     pub fn run(&self, ids: &[NodeId], seed: u64) -> Result<Answer, EngineError> {
         let (place, counts) = self.output(|counts| matches!(counts, Counts::Nodes(_)))?;
         if self.server.binding.has(|given| matches!(given, Given::Pairs | Given::NumGraphs)) {
@@ -195,11 +199,11 @@ impl Engine {
             let ask = Ask { seeds: &seeds_of, stream: seed, pairs, graphs, plan: &plan };
             let of_batch = first..first + seeds.len();
             let pairs = numbers.iter().enumerate().filter(|(_, n)| of_batch.contains(n));
-            self.server.answer(&pinned, &ask, |outputs| {
+            self.answer(&pinned, &ask, |outputs| {
                 collected.take(of(outputs, place)?, pairs.map(|(to, n)| (n - first, to)))
             })?;
         }
-        Ok(collected.into_answer())
+        Ok(collected.into_answer(self.row(place)))
     }
 
     /// A score for each pair of nodes: what the model gives for pairs, or the dot product of what
@@ -215,13 +219,15 @@ impl Engine {
         let ends = self.ends(&pinned)?;
         check_ids(&pinned, ends[0], pairs.0)?;
         check_ids(&pinned, ends[1], pairs.1)?;
+        let place = decodes.then(|| self.output(|counts| *counts == Counts::Pairs)).transpose()?;
+        let row = place.and_then(|(place, _)| self.row(place));
         let together = pairs.0.chunks(batch).zip(pairs.1.chunks(batch));
         for (first, (from, to)) in (0..).step_by(batch).zip(together) {
-            let scored = self.score((&pinned, &plan), ends, (from, to), (decodes, seed))?;
+            let scored = self.score((&pinned, &plan), ends, (from, to), (place, seed))?;
             let scored = View::new(scored.dims(), scored.elements());
             collected.take(scored, (0..from.len()).map(|at| (at, first + at)))?;
         }
-        Ok(collected.into_answer())
+        Ok(collected.into_answer(row))
     }
 
     fn score(
@@ -229,7 +235,7 @@ impl Engine {
         (pinned, plan): (&Arc<Pinned>, &Plan),
         ends: [NodeTypeId; 2],
         (from, to): (&[NodeId], &[NodeId]),
-        (decodes, seed): (bool, u64),
+        (place, seed): (Option<(usize, Option<Counts>)>, u64),
     ) -> Result<Constant, EngineError> {
         let is_one_type = ends[0] == ends[1];
         let all = [from, if is_one_type { to } else { &[] }].concat();
@@ -241,11 +247,10 @@ impl Engine {
         let seeds: &[(NodeTypeId, &[NodeId])] = if is_one_type { &one } else { &two };
         let local = |all: &[usize]| all.iter().map(|n| *n as i64).collect::<Vec<i64>>();
         let (rows, cols) = (local(&numbers), local(&of_destinations));
-        let pairs = decodes.then_some((rows.as_slice(), cols.as_slice()));
+        let pairs = place.map(|_| (rows.as_slice(), cols.as_slice()));
         let ask = Ask { seeds, stream: seed, pairs, graphs: None, plan };
-        self.server.answer(pinned, &ask, |outputs| {
-            if decodes {
-                let (place, _) = self.output(|counts| *counts == Counts::Pairs)?;
+        self.answer(pinned, &ask, |outputs| {
+            if let Some((place, _)) = place {
                 return copied(of(outputs, place)?);
             }
             let find = |id: NodeTypeId| {
@@ -254,6 +259,19 @@ impl Engine {
             };
             dot((find(ends[0])?, &numbers), (find(ends[1])?, &of_destinations))
         })
+    }
+
+    /// What a batch gives, unless nobody waits for it any more.
+    fn answer<T>(
+        &self,
+        pinned: &Arc<Pinned>,
+        ask: &Ask<'_>,
+        take: impl FnOnce(&Outputs<'_>) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        if !(self.options.go_on)() && !planted("stop_is_not_heard") {
+            return Err(EngineError::Stopped);
+        }
+        self.server.answer(pinned, ask, take)
     }
 
     /// The node types of both ends of pairs.
@@ -315,12 +333,17 @@ impl Engine {
             let seeds = [(node_type, nodes.as_slice())];
             let ask = Ask { seeds: &seeds, stream: 0, pairs: None, graphs, plan: &plan };
             let pairs = numbers.iter().enumerate().filter(|(_, n)| (first..end).contains(n));
-            self.server.answer(&pinned, &ask, |outputs| {
+            self.answer(&pinned, &ask, |outputs| {
                 collected.take(of(outputs, place)?, pairs.map(|(to, n)| (n - first, to)))
             })?;
             first = end;
         }
-        Ok(collected.into_answer())
+        Ok(collected.into_answer(self.row(place)))
+    }
+
+    /// The dtype and lengths of a row of an output, where the graph tells.
+    fn row(&self, place: usize) -> Option<&(Dtype, Vec<usize>)> {
+        self.server.binding.row_types.get(place)?.as_ref()
     }
 
     /// The place of the output that answers: the one that was asked for, the only one, or the only

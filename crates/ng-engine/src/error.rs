@@ -78,6 +78,9 @@ pub enum EngineError {
     /// The model could not be run.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// The caller wants no answer any more.
+    #[error("stopped before the answer was complete")]
+    Stopped,
     /// The system starts no more threads.
     #[error("cannot start a thread: {source}")]
     NoThread {
@@ -93,6 +96,7 @@ explain! {
         Unknown => NodeOutOfRange,
         TooLarge { minimum_bytes } => BudgetTooSmall [RaiseMemory(*minimum_bytes)],
         NoThread => IoFailed,
+        Stopped => Stopped,
     }
     of Sample.0, Read.0, Heat.0, Run.0
 }

@@ -27,6 +27,7 @@ fn engines() {
         Read(ReadError::Damaged { file: text(), page: 0, what: text() }),
         Heat(ReorganizeError::Stopped),
         Run(RunError::MissingInput { name: text() }),
+        Stopped,
         NoThread { source: io::Error::other("cause") },
     });
     assert_for_every_face(&errors);

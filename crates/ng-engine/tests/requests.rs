@@ -4,10 +4,11 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Counts, WIDTH, build, build_as, model, open};
-use ng_engine::{Engine, EngineOptions, ModelFile, Prepare};
+use ng_engine::{Engine, EngineError, EngineOptions, ModelFile, Prepare};
 use ng_infer::dfg::{Constant, Dfg, Elements, Op, Reduction};
 use ng_infer::run::Devices;
 use ng_sample::{Fanouts, MiniBatch, SampleSpec, Sampler};
@@ -21,15 +22,20 @@ fn engine(store: &Store, prepare: Prepare, threads: usize) -> Engine {
     engine_of(store, prepare, threads, &FANOUTS)
 }
 
-fn engine_of(store: &Store, prepare: Prepare, threads: usize, fanouts: &[i64]) -> Engine {
-    let options = EngineOptions {
+fn options(prepare: Prepare, threads: usize, fanouts: &[i64]) -> EngineOptions {
+    EngineOptions {
         fanouts: Fanouts::uniform(fanouts, 1).expect("fanouts"),
         output: None,
         devices: Devices::default().into(),
         prepare,
         threads,
         batch_nodes: 1024,
-    };
+        go_on: || true,
+    }
+}
+
+fn engine_of(store: &Store, prepare: Prepare, threads: usize, fanouts: &[i64]) -> Engine {
+    let options = options(prepare, threads, fanouts);
     let engine = Engine::open(store.snapshot(), model(), options).expect("engine");
     wait(&engine);
     engine
@@ -187,10 +193,11 @@ fn in_degrees_are_those_of_the_whole_graph_without_edges_to_oneself() {
     let options = EngineOptions {
         fanouts: Fanouts::uniform(&[-1], 1).expect("fanouts"),
         output: None,
-        devices: Devices::default(),
+        devices: Devices::default().into(),
         prepare: Prepare::Metadata,
         threads: 1,
         batch_nodes: 1024,
+        go_on: || true,
     };
     let mut lists = Expansion::default();
     let all: Vec<u64> = (0..3_000).collect();
@@ -280,4 +287,23 @@ fn answers_do_not_depend_on_threads_or_memory_or_other_requests() {
             }
         });
     }
+}
+
+#[test]
+fn a_request_is_stopped_between_batches_and_an_empty_one_has_the_shape_of_others() {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    let dir = tempfile::tempdir().expect("directory");
+    build(dir.path(), 5_000, 6);
+    let (store, _) = open(dir.path(), 64 << 20);
+    let mut options = options(Prepare::Metadata, 1, &FANOUTS);
+    options.batch_nodes = 10;
+    options.go_on = || ASKED.fetch_add(1, Ordering::Relaxed) != 2;
+    let engine = Engine::open(store.snapshot(), model(), options).expect("engine");
+    let seeds: Vec<u64> = (0..100).collect();
+    assert!(matches!(engine.run(&seeds, 1), Err(EngineError::Stopped)));
+    assert_eq!((ASKED.load(Ordering::Relaxed), engine.stats().batches), (3, 2));
+    let whole = engine.run(&seeds, 1).expect("answer");
+    let nothing = engine.run(&[], 1).expect("answer");
+    assert_eq!((nothing.dims[0], &nothing.dims[1..]), (0, &whole.dims[1..]));
+    assert_eq!(whole.dims[0], 100);
 }

@@ -7,7 +7,7 @@ mod plan_support;
 
 use std::sync::Arc;
 
-use ng_infer::dfg::{Binary, Constant, Dfg, Dim, Op, Reduction, TensorType, Unary};
+use ng_infer::dfg::{Binary, Constant, Dfg, Dim, Elements, Op, Reduction, TensorType, Unary};
 use ng_infer::kernel::{Context, Kernel, KernelError, Scalar, View, ViewMut};
 use ng_infer::plan::{Options, Plan};
 use ng_infer::run::{Devices, RunError};
@@ -40,6 +40,25 @@ fn fused_models_give_the_same_bytes() {
                 assert_eq!(found, wanted, "{name} with seed {seed}, hops {:?}", batch.hops);
             }
         }
+    }
+}
+
+#[test]
+fn negative_nodes_are_refused_whatever_is_fused() {
+    let mut batch = Batch::new(&mut Random::new(9), 4, 2, 5);
+    let Elements::I64(mut ends) = batch.edges.elements().clone() else { panic!("i64 expected") };
+    assert!(ends.len() > 2);
+    for place in [1, ends.len() - 1] {
+        let before = std::mem::replace(&mut ends[place], -1);
+        batch.edges = whole(batch.edges.dims(), ends.clone());
+        for (name, dfg) in models() {
+            for (fuse, trim) in [(false, false), (true, false), (false, true), (true, true)] {
+                let found = run(&plan(&dfg, &options(fuse, trim)), &batch, trim);
+                let message = found.expect_err(name).to_string();
+                assert!(message.contains("-1"), "{name}, fuse {fuse}, trim {trim}: {message}");
+            }
+        }
+        ends[place] = before;
     }
 }
 

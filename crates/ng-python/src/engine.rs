@@ -13,7 +13,8 @@ use pyo3::types::PyDict;
 use crate::arrays::{self, Ids};
 use crate::computing::Computing;
 use crate::dfg::Dfg;
-use crate::errors::{self, detached};
+use crate::errors::{detached, raised};
+use crate::progress::{go_on, raised_or};
 use crate::snapshot::Snapshot;
 
 /// The shape of an answer, and its elements as a flat array.
@@ -50,12 +51,13 @@ impl Engine {
             other => return Err(PyValueError::new_err(format!("no way to prepare: {other:?}"))),
         };
         let options = EngineOptions {
-            fanouts: Fanouts::new(fanouts).map_err(errors::raised)?,
+            fanouts: Fanouts::new(fanouts).map_err(raised)?,
             output,
             devices: devices.compute(),
             prepare,
             threads,
             batch_nodes,
+            go_on,
         };
         let (snapshot, model) = (Arc::clone(&snapshot.inner), model.model());
         let inner = detached(py, || ng_engine::Engine::open(snapshot, model, options))?;
@@ -137,7 +139,8 @@ fn answered<'py>(
     py: Python<'py>,
     ask: impl FnOnce() -> Result<Answer, EngineError> + Send,
 ) -> PyResult<Flat<'py>> {
-    let Answer { dims, elements, held } = detached(py, ask)?;
+    let Answer { dims, elements, held } =
+        py.detach(ask).map_err(|error| raised_or(raised(error)))?;
     let held: Option<Arc<Reservation>> = held.map(Arc::new);
     let array = match elements {
         Elements::F32(all) => arrays::owned(py, all, held)?.into_any(),

@@ -43,7 +43,8 @@ class Inputs:
             if is_input:
                 keys = [_key(part) for part in path]
                 self.names.append(_joined(arguments[keys[0]], keys[1:]))
-                self.values.append(leaf)
+                # torch makes guards of the strides of other tensors, and then fails on them.
+                self.values.append(leaf.contiguous() if isinstance(leaf, Tensor) else leaf)
                 # Places in a list say nothing of types.
                 of_type = len(keys) > 1 and not isinstance(keys[-1], int)
                 self._keys.append(keys[-1] if of_type else None)

@@ -89,6 +89,12 @@ impl<'a> Facts<'a> {
         let (edges, row) = (*node.inputs.first()?, *node.inputs.get(1)?);
         let is_row = matches!(node.op, Op::Gather { axis: 0 }) && self.known(row).shape.is_empty();
         let [end @ (0 | 1)] = *self.draft.numbers(row).filter(|_| is_row)? else { return None };
+        let has_two = self.known(edges).shape.first().and_then(Dim::number) == Some(2);
+        (has_two && self.edge_input(edges).is_some()).then_some((edges, end))
+    }
+
+    /// The input that edges come from, with loops added or removed.
+    fn edge_input(&self, edges: Value) -> Option<Value> {
         let mut root = edges;
         while let Some(node) = self.draft.maker(root) {
             let is_edges =
@@ -98,9 +104,14 @@ impl<'a> Facts<'a> {
             }
             root = node.inputs[0];
         }
-        let has_two = self.known(edges).shape.first().and_then(Dim::number) == Some(2);
-        let is_input = matches!(self.draft.dfg.source(root), Source::Input { .. });
-        (has_two && is_input).then_some((edges, end))
+        matches!(self.draft.dfg.source(root), Source::Input { .. }).then_some(root)
+    }
+
+    /// The inputs whose numbers are rows to gather: edges, and pairs of nodes.
+    pub fn edge_inputs(&self) -> BTreeSet<Value> {
+        let nodes = self.draft.dfg.nodes().iter();
+        let gathered = nodes.filter_map(|node| self.gathered(*node.outputs.first()?));
+        gathered.filter_map(|(_, index)| self.edge_input(self.end(index)?.0)).collect()
     }
 
     /// The edges of an index into `size` nodes; they may be cut if `is_cut`.

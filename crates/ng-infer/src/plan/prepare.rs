@@ -97,6 +97,7 @@ impl Plan {
             draft = linear_layers(&draft, draft.known(types)?.as_deref(), devices)?;
         }
         let known = draft.known(types)?;
+        let edges = edge_inputs(&draft, known.as_deref());
         let (mut hops, mut nodes, mut whole) = (Vec::new(), Vec::new(), Vec::new());
         if let Some(known) = known.filter(|_| follows_rows) {
             let facts = Facts::new(&draft, &known);
@@ -123,8 +124,11 @@ impl Plan {
         let counts: Vec<Value> =
             hops.iter().filter_map(|count| draft.dfg.value(&count.input)).collect();
         let bound = bind(&draft, devices, known.as_deref(), &counts)?;
-        let inputs = user_inputs(&draft.dfg, &hops)
-            .map(|(name, wanted)| PlanInput { name: name.to_owned(), wanted: wanted.cloned() });
+        let inputs = user_inputs(&draft.dfg, &hops).map(|(name, wanted)| PlanInput {
+            name: name.to_owned(),
+            wanted: wanted.cloned(),
+            is_edges: edges.contains(name),
+        });
         let inputs = inputs.collect();
         let outputs = draft.dfg.outputs().iter().map(|(_, value)| *value).collect();
         let arenas = Mutex::new(Vec::new());
@@ -239,4 +243,10 @@ fn user_inputs<'a>(
         let name = dfg.name(value);
         (!counts.contains(name)).then_some((name, wanted))
     })
+}
+
+/// The names of the inputs whose numbers are rows to gather.
+pub(super) fn edge_inputs(draft: &Draft, known: Option<&[Known]>) -> BTreeSet<String> {
+    let inputs = known.map(|known| Facts::new(draft, known).edge_inputs()).unwrap_or_default();
+    inputs.into_iter().map(|value| draft.dfg.name(value).to_owned()).collect()
 }

@@ -10,7 +10,7 @@ use super::bind::Bound;
 use super::draft::Draft;
 use super::explain::{Cost, StepInfo};
 use super::inputs::{Hops, PlanInput, in_order};
-use super::prepare::{Options, Plan};
+use super::prepare::{Options, Plan, edge_inputs};
 use crate::dfg::{Constant, Dfg};
 use crate::kernel::{Context, Data, View};
 use crate::run::error::RunError;
@@ -84,9 +84,11 @@ impl Plan {
         model.check(dfg)?;
         let draft = Draft::new(dfg);
         let known = draft.known(&options.types)?;
+        let edges = edge_inputs(&draft, known.as_deref());
         let input = |(value, wanted): (_, Option<&_>)| PlanInput {
             name: draft.dfg.name(value).to_owned(),
             wanted: wanted.cloned(),
+            is_edges: edges.contains(draft.dfg.name(value)),
         };
         Ok(Self {
             inputs: draft.dfg.inputs().map(input).collect(),
