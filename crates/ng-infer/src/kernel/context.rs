@@ -113,3 +113,52 @@ impl Context {
         failed.into_inner().ok().flatten().map_or(Ok(()), |(_, error)| Err(error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn all_parts_are_done_once_and_the_first_error_is_told() {
+        for context in [1, 2, 5].map(Context::new) {
+            let mut all = [0; 100];
+            let failing = |at: usize| KernelError::Misfit(at.to_string());
+            for _ in 0..50 {
+                let parts = all.chunks_mut(3).enumerate();
+                let found = context.each(parts, |(at, part)| {
+                    part.iter_mut().for_each(|x| *x += 1);
+                    if [20, 30].contains(&at) && context.threads() > 1 {
+                        return Err(failing(at));
+                    }
+                    Ok(())
+                });
+                assert_eq!(found.is_err(), context.threads() > 1);
+                assert!(found.is_ok() || found == Err(failing(20)));
+            }
+            assert_eq!(all, [50; 100]);
+        }
+    }
+
+    #[test]
+    fn one_run_at_a_time_has_the_threads_and_those_beside_it_go_on() {
+        let context = Context::new(2);
+        let is_inside = || context.pool().and_then(ThreadPool::current_thread_index).is_some();
+        assert!(context.enter(WORK_MIN, is_inside) && !context.enter(WORK_MIN - 1, is_inside));
+        let done = AtomicUsize::new(0);
+        let beside = || {
+            assert!(!context.enter(WORK_MIN, is_inside));
+            let each = |_| {
+                assert!(!is_inside());
+                done.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            };
+            assert_eq!(context.each(0..7, each), Ok(()));
+        };
+        context.enter(WORK_MIN, || std::thread::scope(|scope| scope.spawn(beside).join()).is_ok());
+        assert_eq!(done.into_inner(), 7);
+        // They are given back.
+        assert!(context.enter(WORK_MIN, is_inside));
+    }
+}
