@@ -98,7 +98,7 @@ def test_what_does_not_fit_is_refused_with_what_would(store, tmp_path):
         ("x", rows, "'x' already"),
         ("split_0", rows, "names that begin with split_"),
         ("", rows, "needs a name"),
-        ("h", rows[:-1], "has 499 rows, and node type 'node' 500 nodes"),
+        ("h", rows[:-1], "has 499 rows, and node type .node. 500 nodes"),
         ("h", np.zeros((COUNT, 0), np.float32), "1 to 1073741824 bytes"),
         ("h", np.broadcast_to(np.float32(0), (COUNT, 1 << 40)), "1 to 1073741824 bytes"),
         ("h", np.zeros(COUNT, np.uint16), "elements of uint16"),

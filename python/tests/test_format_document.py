@@ -345,8 +345,9 @@ def test_the_reader_follows_commits_checkpoints_and_samples(tmp_path, seed, reus
             before = store.lsn
             if turn % 2:
                 # A commit of which the log says nothing.
-                rows = random.standard_normal((store.schema.node_type("paper").num_nodes, 5))
-                before = store.add_tensor(f"h{turn}", rows.astype(np.float32), "paper")
+                shape = (store.schema.node_type("paper").num_nodes, 5)
+                rows = np.random.default_rng(turn).random(shape, np.float32)
+                before = store.add_tensor(f"h{turn}", rows, "paper")
             change(store, random, 4)
             assert store.info()["commits_waiting"] == 4
             copy = tmp_path / f"copy{turn}.ng"

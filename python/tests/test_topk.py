@@ -71,6 +71,7 @@ def test_a_tensor_of_a_store_is_searched_without_deleted_nodes(tmp_path, monkeyp
             ng.topk(store, [5])
         with pytest.raises(NameNotFound):
             ng.topk(store, [5], tensor="g")
+    capsys.readouterr()
     with pytest.raises(SystemExit) as left_with:
         main(["topk", path, "--tensor", "h", "--ids", "5", "--k", "3", "--json"])
     assert not left_with.value.code

@@ -21,6 +21,9 @@ pub struct Layerwise {
     inner: ng_engine::Layerwise,
 }
 
+/// Name, node type, shape of a row and number of rows of an output.
+type Described = (String, String, Vec<usize>, u64);
+
 /// A run that came to its end.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Inferred {
@@ -90,7 +93,7 @@ impl Layerwise {
 #[pymethods]
 impl Inferred {
     /// Name, node type, shape of a row and number of rows of each output.
-    fn outputs(&self) -> PyResult<Vec<(String, String, Vec<usize>, u64)>> {
+    fn outputs(&self) -> PyResult<Vec<Described>> {
         let inner = self.get()?;
         let outputs = inner.outputs().iter();
         let described =
