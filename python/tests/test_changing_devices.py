@@ -126,6 +126,9 @@ def test_a_plug_in_is_bound_by_an_engine_and_a_plan_that_are_open(homo, folder):
         steps = dfg.explain(inputs, devices=devices)
         assert [step["device"] for step in steps if step["op"] == "SpMM_Mean"] == ["c-example"] * 2
         assert {node["device"] for node in dfg.info(devices)["nodes"]} == {"c-example", "cpu"}
+        (over_all,) = ng.infer(homo, dfg, device=devices).arrays.values()
+        (wanted,) = ng.infer(homo, dfg).arrays.values()
+        assert close(over_all, wanted)
         devices.register_device("c-example", -1)
         assert "c-example" not in engine.explain()
         assert engine.run(IDS).tobytes() == before.tobytes()
