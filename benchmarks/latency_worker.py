@@ -136,8 +136,8 @@ class Ours:
     def copy_rows(self, ids: list[int], times: int, memory: str) -> dict[str, Any]:
         """Rows of nodes out of the hot set, as a model without hops takes them.
 
-        Where all of them are hot the model reads rows where they lie, so its one operation, which
-        copies them on its way, is in the time: an upper bound.
+        Where all of them are hot a model may read rows where they lie; this one gives them as they
+        are, so what is timed is their copy.
         """
         import neargraph as ng
 

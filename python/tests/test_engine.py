@@ -114,6 +114,18 @@ def test_answers_are_those_of_pyg_on_the_batch_that_is_sampled(name, prepare, ho
         assert engine.run([], seed=0).shape == (0, *engine.run([1]).shape[1:])
 
 
+def test_a_model_that_norms_by_degrees_gets_those_of_the_whole_graph(homo, tmp_path):
+    torch.manual_seed(2)
+    model, unique = ng.nn.GCN(6, 8, 5).eval(), list(dict.fromkeys(IDS))
+    batch = ng.NeighborSampler(homo, FANOUTS, seed=0).sample(np.array(unique), stream=3)
+    degrees = ng.nn.InDegrees(homo)(torch.from_numpy(np.array(batch.nodes(), dtype=np.int64)))
+    example = (torch.from_numpy(batch.features("x")), torch.from_numpy(batch.edge_index()), degrees)
+    ng.export(model, example, tmp_path / "gcn", fanouts=FANOUTS)
+    with ng.Engine(homo, tmp_path / "gcn") as engine:
+        assert "in_degree: in-degrees" in engine.explain()
+        close(engine.run(unique, seed=3), model(*example)[: len(unique)])
+
+
 def test_what_is_in_memory_and_how_many_threads_there_are_changes_no_byte(homo, models):
     answers = set()
     for prepare in ("metadata", "hot", "all"):

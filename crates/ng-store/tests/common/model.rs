@@ -312,7 +312,7 @@ impl Model {
 
     /// Rows that are asked for, read beside lists and by themselves, are those that are gathered.
     fn compare_queue(&self, snapshot: &Snapshot, random: &mut Random, batch: usize) {
-        let queue = RowQueue::new(snapshot);
+        let (queue, batch) = (RowQueue::new(snapshot), batch.div_ceil(4));
         let ask = |index: usize, random: &mut Random| {
             let tensor = &self.tensors[index];
             let count = (tensor.bytes.len() / tensor.row_bytes) as u64;
