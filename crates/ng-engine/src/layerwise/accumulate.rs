@@ -2,6 +2,8 @@
 
 use ng_infer::dfg::Reduction;
 
+use super::passes::Reduced;
+
 /// Accumulators: `places` rows of `width` elements for each destination.
 #[derive(Debug)]
 pub(super) struct Accumulators {
@@ -11,6 +13,8 @@ pub(super) struct Accumulators {
     sums: Vec<f32>,
     /// How many messages each place got; for what depends on it alone.
     counts: Vec<u32>,
+    /// Whether destinations add rows of their own.
+    has_added: bool,
 }
 
 /// The accumulators of some destinations, which one thread fills.
@@ -44,9 +48,11 @@ impl Accumulators {
         (places * (width * 4 + 4)) as u64
     }
 
-    pub fn new(how: Reduction, places: usize, width: usize, rows: usize) -> Self {
+    pub fn new(of: &Reduced, rows: usize) -> Self {
+        let (how, places, width) = (of.how, of.places, of.width());
         let sums = vec![start(how); rows * places * width];
-        Self { how, places, width, sums, counts: vec![0; rows * places] }
+        let counts = vec![0; rows * places];
+        Self { how, places, width, sums, counts, has_added: of.added.is_some() }
     }
 
     /// Parts of `lens` destinations each.
@@ -69,6 +75,7 @@ impl Accumulators {
         for (row, count) in rows {
             match (self.how, count) {
                 (Reduction::Mul, _) => {}
+                (_, 0) if self.has_added => {}
                 (_, 0) => row.fill(0.0),
                 (Reduction::Mean, count) => row.iter_mut().for_each(|x| *x /= *count as f32),
                 _ => {}
@@ -100,6 +107,19 @@ impl Part<'_> {
             Reduction::Max => pairs.for_each(|(to, x)| *to = chosen(*to, *x, true)),
             Reduction::Min => pairs.for_each(|(to, x)| *to = chosen(*to, *x, false)),
         }
+    }
+
+    /// Adds what a destination with so many messages adds to its sum or mean.
+    pub fn add_own(&mut self, place: usize, row: &[f32], messages: usize) {
+        let to = &mut self.sums[place * self.width..(place + 1) * self.width];
+        // The mean is divided by the number of messages in the end.
+        let times = if self.how == Reduction::Mean { messages.max(1) as f32 } else { 1.0 };
+        to.iter_mut().zip(row).for_each(|(to, x)| *to += x * times);
+    }
+
+    /// The accumulators at a place.
+    pub fn row(&self, place: usize) -> &[f32] {
+        &self.sums[place * self.width..(place + 1) * self.width]
     }
 
     /// Adds a row whose heads, of equal width, are multiplied by `factors`.

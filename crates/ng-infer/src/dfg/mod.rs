@@ -23,6 +23,7 @@ pub use constant::{Constant, Elements};
 pub use dim::Dim;
 pub use error::DfgError;
 pub use graph::{Dfg, Node, Source, TensorType, Value};
+pub use lower::Moves;
 pub(crate) use half::from_f16;
 pub(crate) use infer::{Exact, Known, exact, place, places};
 pub use op::{Binary, FixedFormat, Op, Reduction, Unary};
