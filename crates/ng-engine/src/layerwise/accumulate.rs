@@ -2,12 +2,12 @@
 
 use ng_infer::dfg::Reduction;
 
-use super::passes::Reduced;
+use super::passes::{How, Reduced};
 
 /// Accumulators: `places` rows of `width` elements for each destination.
 #[derive(Debug)]
 pub(super) struct Accumulators {
-    how: Reduction,
+    how: How,
     places: usize,
     width: usize,
     sums: Vec<f32>,
@@ -19,18 +19,18 @@ pub(super) struct Accumulators {
 
 /// The accumulators of some destinations, which one thread fills.
 pub(super) struct Part<'a> {
-    how: Reduction,
+    how: How,
     width: usize,
     sums: &'a mut [f32],
     counts: &'a mut [u32],
 }
 
-fn start(how: Reduction) -> f32 {
+fn start(how: How) -> f32 {
     match how {
-        Reduction::Sum | Reduction::Mean => 0.0,
-        Reduction::Max => f32::NEG_INFINITY,
-        Reduction::Min => f32::INFINITY,
-        Reduction::Mul => 1.0,
+        How::Reduce(Reduction::Sum | Reduction::Mean) | How::LastLoop => 0.0,
+        How::Reduce(Reduction::Max) => f32::NEG_INFINITY,
+        How::Reduce(Reduction::Min) => f32::INFINITY,
+        How::Reduce(Reduction::Mul) => 1.0,
     }
 }
 
@@ -74,11 +74,24 @@ impl Accumulators {
         let rows = self.sums.chunks_exact_mut(self.width.max(1)).zip(&self.counts);
         for (row, count) in rows {
             match (self.how, count) {
-                (Reduction::Mul, _) => {}
+                (How::Reduce(Reduction::Mul) | How::LastLoop, _) => {}
                 (_, 0) if self.has_added => {}
                 (_, 0) => row.fill(0.0),
-                (Reduction::Mean, count) => row.iter_mut().for_each(|x| *x /= *count as f32),
+                (How::Reduce(Reduction::Mean), count) => {
+                    row.iter_mut().for_each(|x| *x /= *count as f32)
+                }
                 _ => {}
+            }
+        }
+    }
+
+    /// Gives rows to the places that got no message.
+    pub fn fill(&mut self, rows: &[f32]) {
+        let width = self.width.max(1);
+        let all = self.sums.chunks_exact_mut(width).zip(rows.chunks_exact(width));
+        for ((row, other), count) in all.zip(&self.counts) {
+            if *count == 0 {
+                row.copy_from_slice(other);
             }
         }
     }
@@ -102,10 +115,13 @@ impl Part<'_> {
         let to = &mut self.sums[place * self.width..(place + 1) * self.width];
         let pairs = to.iter_mut().zip(row);
         match self.how {
-            Reduction::Sum | Reduction::Mean => pairs.for_each(|(to, x)| *to += x),
-            Reduction::Mul => pairs.for_each(|(to, x)| *to *= x),
-            Reduction::Max => pairs.for_each(|(to, x)| *to = chosen(*to, *x, true)),
-            Reduction::Min => pairs.for_each(|(to, x)| *to = chosen(*to, *x, false)),
+            How::Reduce(Reduction::Sum | Reduction::Mean) => {
+                pairs.for_each(|(to, x)| *to += x);
+            }
+            How::Reduce(Reduction::Mul) => pairs.for_each(|(to, x)| *to *= x),
+            How::Reduce(Reduction::Max) => pairs.for_each(|(to, x)| *to = chosen(*to, *x, true)),
+            How::Reduce(Reduction::Min) => pairs.for_each(|(to, x)| *to = chosen(*to, *x, false)),
+            How::LastLoop => pairs.for_each(|(to, x)| *to = *x),
         }
     }
 
@@ -113,7 +129,8 @@ impl Part<'_> {
     pub fn add_own(&mut self, place: usize, row: &[f32], messages: usize) {
         let to = &mut self.sums[place * self.width..(place + 1) * self.width];
         // The mean is divided by the number of messages in the end.
-        let times = if self.how == Reduction::Mean { messages.max(1) as f32 } else { 1.0 };
+        let times =
+            if self.how == How::Reduce(Reduction::Mean) { messages.max(1) as f32 } else { 1.0 };
         to.iter_mut().zip(row).for_each(|(to, x)| *to += x * times);
     }
 
@@ -126,7 +143,7 @@ impl Part<'_> {
     #[inline]
     pub fn add_scaled(&mut self, place: usize, row: &[f32], factors: &[f32]) {
         let width = (self.width / factors.len().max(1)).max(1);
-        if !matches!(self.how, Reduction::Sum | Reduction::Mean) {
+        if !matches!(self.how, How::Reduce(Reduction::Sum | Reduction::Mean)) {
             let scaled = |(row, factor): (&[f32], &f32)| row.iter().map(|x| x * factor).collect();
             let scaled: Vec<Vec<f32>> = row.chunks(width).zip(factors).map(scaled).collect();
             return self.add(place, &scaled.concat());

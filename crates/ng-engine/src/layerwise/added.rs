@@ -10,7 +10,7 @@ use ng_infer::dfg::{Binary, Node, Op, Reduction, Value};
 
 use super::error::LayerwiseError;
 use super::part::{Part, PartMaker};
-use super::passes::{Planner, Reduced, maker};
+use super::passes::{How, Planner, Reduced, maker};
 
 impl Planner<'_> {
     /// What computes what destinations add to reductions of a scan, from rows that it reads anyway;
@@ -41,7 +41,7 @@ impl Planner<'_> {
         reads: &BTreeSet<Value>,
         reduced: &Reduced,
     ) -> Option<(Value, Vec<Value>)> {
-        let is_linear = matches!(reduced.how, Reduction::Sum | Reduction::Mean);
+        let is_linear = matches!(reduced.how, How::Reduce(Reduction::Sum | Reduction::Mean));
         if !is_linear || reduced.places != 1 || reduced.index.is_some() {
             return None;
         }

@@ -15,6 +15,9 @@ use rayon::prelude::*;
 /// Destinations whose lists are asked for together.
 pub(super) const TOGETHER: u64 = 8192;
 
+/// Edges that memory is reserved for at once; pages that are not used cost nothing.
+const EDGES_RESERVED_MAX: usize = 1 << 28;
+
 /// Bytes that an edge takes, and what else it takes where edges have rows.
 pub(super) const EDGE_BYTES: u64 = 4;
 pub(super) const EDGE_ID_BYTES: u64 = 8;
@@ -80,6 +83,7 @@ impl Lists {
         let new = |first| Self { first, starts: vec![0], loops: of.loops, ..Self::default() };
         let mut this = new(nodes.start);
         let edges_max = bytes / of.wanted.edge_bytes();
+        this.sources.reserve_exact((edges_max as usize).min(EDGES_RESERVED_MAX));
         let mut from = nodes.start;
         let one = |first: u64| {
             let mut part = new(first);

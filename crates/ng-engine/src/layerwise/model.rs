@@ -204,6 +204,9 @@ impl Model {
         let Passes { levels, passes, .. } = &mut self.passes;
         for pass in passes {
             pass.finish.prepare(levels, devices)?;
+            for reduced in &mut pass.reductions {
+                reduced.fill.prepare(levels, devices)?;
+            }
             for scan in &mut pass.scans {
                 for part in [&mut scan.view, &mut scan.before, &mut scan.messages, &mut scan.added]
                 {

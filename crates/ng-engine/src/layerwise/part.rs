@@ -116,10 +116,17 @@ pub(super) struct Part {
 impl Part {
     /// Makes it ready to run.
     pub fn prepare(&mut self, levels: &Levels, devices: &Devices) -> Result<(), LayerwiseError> {
+        if self.graph.outputs().is_empty() {
+            return Ok(());
+        }
         let typed = |(name, leaf): &(String, Leaf)| Some((name.clone(), leaf.type_of(levels)?));
         let types: Option<Vec<_>> = self.leaves.iter().map(typed).collect();
-        let options = Options { fuse: true, trim: false, types: types.unwrap_or_default() };
-        self.plan = Some(Arc::new(Plan::new(&self.graph, devices, &options)?));
+        let untyped = Options { fuse: true, trim: false, types: Vec::new() };
+        let typed = Options { types: types.unwrap_or_default(), ..untyped.clone() };
+        // With types a plan does more. Lengths that only a run knows may look as if they differed.
+        let plan = Plan::new(&self.graph, devices, &typed)
+            .or_else(|_| Plan::new(&self.graph, devices, &untyped))?;
+        self.plan = Some(Arc::new(plan));
         Ok(())
     }
 

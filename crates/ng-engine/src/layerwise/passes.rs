@@ -42,7 +42,9 @@ pub(super) struct Reduced {
     pub value: Value,
     /// Where what is added is among the outputs of the scan's part for it.
     pub added: Option<usize>,
-    pub how: Reduction,
+    pub how: How,
+    /// What nodes without a loop have, where loops are wanted.
+    pub fill: Part,
     /// Places of each node, such as one for each kind of edges.
     pub places: usize,
     /// Lengths of a row's dimensions.
@@ -50,6 +52,14 @@ pub(super) struct Reduced {
     pub message: Message,
     /// Where the messages' places are among the outputs of the scan's part, if there are several.
     pub index: Option<usize>,
+}
+
+/// How messages become one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    Reduce(Reduction),
+    /// The last one along an edge from the node to itself.
+    LastLoop,
 }
 
 impl Reduced {
@@ -453,11 +463,9 @@ impl<'a> Planner<'a> {
         let Some((node, _)) = maker(self.graph, reduction) else {
             return Err(refused(self.graph, reduction, "reduces nothing"));
         };
-        if node.op == Op::SelfLoopAttr {
-            return Err(refused(self.graph, reduction, "takes rows of loops as they are"));
-        }
         match self.levels.fact(node.inputs[0]).domain {
             Domain::Rows(rows) => Ok(rows.space),
+            Domain::Edges(edges) if node.op == Op::SelfLoopAttr => Ok(edges),
             _ => Err(refused(self.graph, reduction, "reduces something else than edges")),
         }
     }
@@ -546,12 +554,29 @@ impl<'a> Planner<'a> {
     ) -> Result<Reduced, LayerwiseError> {
         let wrong = |problem: &str| refused(self.graph, value, problem);
         let Some((node, _)) = maker(self.graph, value) else { return Err(wrong("is no node")) };
-        let Op::Scatter(how) = node.op else { return Err(wrong("is no reduction")) };
         let rows = self.rows_of_nodes(value).ok_or_else(|| wrong("does not reduce to nodes"))?;
         let shape = &self.levels.type_of(value).shape[1..];
         let dims = shape.iter().map(|dim| dim.number().and_then(|n| usize::try_from(n).ok()));
         let dims = dims.collect::<Option<Vec<usize>>>();
         let dims = dims.ok_or_else(|| wrong("has rows of unknown length"))?;
+        let how = match node.op {
+            Op::Scatter(how) => How::Reduce(how),
+            Op::SelfLoopAttr => {
+                let message = Message::Computed(output(node.inputs[1])?);
+                let (how, fill) = (How::LastLoop, self.fill_part(node.inputs[2])?);
+                return Ok(Reduced {
+                    value,
+                    added: None,
+                    how,
+                    fill,
+                    places: 1,
+                    dims,
+                    message,
+                    index: None,
+                });
+            }
+            _ => return Err(wrong("is no reduction")),
+        };
         let message = match scaled(self.graph, self.levels, node.inputs[0]) {
             Some(found) => {
                 let factor = found.factor.map(&mut *output).transpose()?;
@@ -560,7 +585,19 @@ impl<'a> Planner<'a> {
             None => Message::Computed(output(node.inputs[0])?),
         };
         let index = (rows.inner > 1).then(|| output(node.inputs[1])).transpose()?;
-        Ok(Reduced { value, added: None, how, places: rows.inner, dims, message, index })
+        let fill = Part::default();
+        Ok(Reduced { value, added: None, how, fill, places: rows.inner, dims, message, index })
+    }
+
+    /// What computes the rows of nodes without a loop.
+    fn fill_part(&self, value: Value) -> Result<Part, LayerwiseError> {
+        let mut maker = PartMaker::new(self.graph, self.levels, &|_| false);
+        maker.output(value)?;
+        let part = maker.finish();
+        match part.leaves.iter().all(|(_, leaf)| matches!(leaf, super::part::Leaf::Lengths(_))) {
+            true => Ok(part),
+            false => Err(refused(self.graph, value, "loops get rows that are made of other rows")),
+        }
     }
 }
 

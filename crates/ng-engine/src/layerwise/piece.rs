@@ -13,7 +13,7 @@ use super::error::LayerwiseError;
 use super::lists::Lists;
 use super::model::{EdgeRows, Model};
 use super::part::{Given, Leaf, f32s, refused};
-use super::passes::{Message, Reduced, Scan};
+use super::passes::{How, Message, Reduced, Scan};
 use super::plan::EDGES_TOGETHER;
 use super::rows::{elements, gathered};
 
@@ -201,6 +201,11 @@ impl Piece<'_> {
                 }
                 if at == batch.to.len() {
                     break;
+                }
+                if reduced.how == How::LastLoop
+                    && !shared.lists.is_loop(self.first + batch.to[at] as usize, batch.edges[at])
+                {
+                    continue;
                 }
                 let (sums, to) = (&mut self.sums[place], places[at]);
                 match reduced.message {

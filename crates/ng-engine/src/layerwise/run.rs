@@ -14,7 +14,8 @@ use super::chunk::{Chunk, Chunks};
 use super::error::LayerwiseError;
 use super::lists::{Lists, ListsOf, Wanted};
 use super::model::Model;
-use super::passes::{Pass, Scan};
+use super::part::{Given, Leaf, f32s};
+use super::passes::{How, Pass, Reduced, Scan};
 use super::piece::{Piece, Shared};
 use super::plan::PassPlan;
 use super::work::{PIECE_ROWS, Work};
@@ -199,9 +200,31 @@ impl Runner<'_> {
         }
         for (place, mut sums) in scan.reductions.iter().zip(sums) {
             sums.finish();
+            self.fill(&pass.reductions[*place], &mut sums, lists.len())?;
             known.reduced.insert(pass.reductions[*place].value, sums);
         }
         Ok(true)
+    }
+
+    /// Gives nodes without a loop what they have in place of one.
+    fn fill(
+        &self,
+        reduced: &Reduced,
+        sums: &mut Accumulators,
+        count: usize,
+    ) -> Result<(), LayerwiseError> {
+        if reduced.how != How::LastLoop {
+            return Ok(());
+        }
+        let leaves = reduced.fill.leaves.iter();
+        let given = leaves.map(|(_, leaf)| match leaf {
+            Leaf::Lengths(value) => Given::numbers(self.model.lengths(*value, count)),
+            _ => Given::numbers(Vec::new()),
+        });
+        let given: Vec<Given<'_>> = given.collect();
+        let rows = reduced.fill.run(&Context::default(), &given)?;
+        sums.fill(f32s(&rows, 0));
+        Ok(())
     }
 
     /// Adds the edges from a chunk of sources.
