@@ -42,7 +42,7 @@ use model::Model;
 use run::Runner;
 use work::Work;
 
-/// How much more has to be read before products are computed again and again.
+/// How much less has to be read for products to be computed again in each block.
 const LESS: f64 = 1.05;
 
 /// A model that is computed for all nodes of a snapshot.
@@ -104,8 +104,16 @@ impl Layerwise {
             Ok::<_, LayerwiseError>((model, plan))
         };
         let stored = with(Moves::Narrower)?;
-        let Ok(computed) = with(Moves::NoWider) else { return Ok(stored) };
-        let bytes = |plan: &LayerwisePlan| plan.read_bytes() as f64;
+        let computed = match with(Moves::NoWider) {
+            Ok(found) => found,
+            Err(error @ LayerwiseError::TooSmall { .. }) => return Err(error),
+            Err(_) => return Ok(stored),
+        };
+        // Of one block each: the choice does not depend on memory, so results do not either.
+        let bytes = |plan: &LayerwisePlan| {
+            let passes = plan.passes.iter();
+            passes.map(|pass| (pass.scanned_bytes + pass.own_bytes) as f64).sum::<f64>()
+        };
         let is_less = bytes(&computed.1) * LESS < bytes(&stored.1);
         Ok(if is_less { computed } else { stored })
     }
