@@ -106,8 +106,8 @@ impl Layerwise {
         let stored = with(Moves::Narrower)?;
         let computed = match with(Moves::NoWider) {
             Ok(found) => found,
-            Err(error @ LayerwiseError::TooSmall { .. }) => return Err(error),
-            Err(_) => return Ok(stored),
+            Err(LayerwiseError::Model { .. } | LayerwiseError::Levels(_)) => return Ok(stored),
+            Err(error) => return Err(error),
         };
         // Of one block each: the choice does not depend on memory, so results do not either.
         let bytes = |plan: &LayerwisePlan| {

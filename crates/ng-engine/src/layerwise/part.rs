@@ -185,7 +185,12 @@ impl<'a> PartMaker<'a> {
             let other = self.get(*value)?;
             let name = format!("{name} so far {at}");
             let op = Op::Binary(Binary::Add);
-            sum = self.part.graph.create_named(&name, op, &[sum, other], &[name.clone()])?[0];
+            sum = self.part.graph.create_named(
+                &name,
+                op,
+                &[sum, other],
+                std::slice::from_ref(&name),
+            )?[0];
         }
         let place = self.part.graph.outputs().len();
         self.part.graph.create_out(&format!("{place}"), sum)?;

@@ -97,7 +97,8 @@ impl Narrowed {
             let is_narrower = match (&node.op, dfg.source(node.inputs[0])) {
                 (Op::MatMul | Op::Gemm { trans_a: false, .. }, Source::Node { .. }) => {
                     let turned = matches!(node.op, Op::Gemm { trans_b: true, .. });
-                    matches!(dfg.source(node.inputs[1]), Source::Weight(w) if narrows(w, turned, moves))
+                    let matrix = dfg.source(node.inputs[1]);
+                    matches!(matrix, Source::Weight(w) if narrows(w, turned, moves))
                 }
                 _ => false,
             };
