@@ -93,8 +93,9 @@ def batches(settings: dict[str, Any]) -> dict[str, Any]:
     with ng.open(settings["graph"], memory=settings["memory"]) as store:
         count = store.num_nodes
         if settings["place"] == "memory":
+            snapshot = store.snapshot()
             for first in range(0, count, 1 << 16):
-                store.features(None, np.arange(first, min(first + (1 << 16), count)))
+                snapshot.features(None, np.arange(first, min(first + (1 << 16), count)))
         loader = ng.NeighborSampler(store, FANOUTS, seed=0, attrs=["x"])
         made = iter(loader.batches(np.arange(count), batch_size=BATCH))
         seconds = _timed(lambda: next(made), settings["batches"])

@@ -69,8 +69,10 @@ def store_of(kind, made, path):
     if kind == "f16":
         x = x.astype(np.float16)
     if kind in ("i8", "sparse"):
-        data = Data(x=torch.from_numpy(x), edge_index=torch.from_numpy(made[1]))
-        ng.from_pyg(data, path, x_dtype=kind)
+        rows = torch.from_numpy(x)
+        options = {"x_dtype": "i8"} if kind == "i8" else {}
+        rows = rows if options else rows.to_sparse_csr()
+        ng.from_pyg(Data(x=rows, edge_index=torch.from_numpy(made[1])), path, **options)
         return path
     graph = Graph({"n": Nodes(NODES, {"x": x})}, {("n", "e", "n"): Edges(source, target)})
     graph.write(path)
@@ -85,7 +87,7 @@ def store_of(kind, made, path):
 def test_every_kind_of_store_gives_what_pyg_gives(kind, name, made, models, tmp_path):
     file, model = models[name]
     with ng.Inference(store_of(kind, made, tmp_path / "g.ng"), file, **BLOCK) as inference:
-        x = inference.store.features(None, np.arange(NODES), "x", dtype="f32")
+        x = inference.store.snapshot().features(None, np.arange(NODES), "x", dtype="f32")
         rows = inference.run().arrays["out"]
     wanted = eager(model, x, made[1])
     assert np.abs(rows - wanted).max() <= 1e-5 * max(1.0, np.abs(wanted).max())
@@ -106,7 +108,8 @@ def test_own_rows_are_not_read_again_where_they_come_by(name, made, models, tmp_
             one = whole.run().arrays["out"].tobytes()
         assert inference.run().arrays["out"].tobytes() == one
     reads = [p["read_bytes"] for p in plan if p["read_bytes"] >= 4 * WIDTH * NODES]
-    assert reads[0] == TIMES[name] * 4 * WIDTH * NODES
+    # Beside rows, roots of degrees of 4 bytes.
+    assert 1 <= reads[0] / (TIMES[name] * 4 * WIDTH * NODES) < 1.15
 
 
 @pytest.mark.parametrize("to", ["int8", "f16", "fixed8"])
@@ -118,13 +121,11 @@ def test_models_in_fewer_bits_are_computed_or_refused_by_node(to, name, made, mo
     ng.quantise(file, tmp_path / "small.ngm", to=to, data=data)
     wanted = ng.Dfg.open(tmp_path / "small.ngm").run(data)["out"]
     store = store_of("plain", made, tmp_path / "g.ng")
-    try:
-        inference = ng.Inference(store, tmp_path / "small.ngm", **BLOCK)
-    except InvalidModel as error:
-        assert to == "fixed8", error
-        assert ": " in str(error)
+    if to == "fixed8":
+        with pytest.raises(InvalidModel, match=": "):
+            ng.Inference(store, tmp_path / "small.ngm", **BLOCK)
         return
-    with inference:
+    with ng.Inference(store, tmp_path / "small.ngm", **BLOCK) as inference:
         found = inference.run().arrays["out"]
     # Steps of rows are rounded alike, but for rows whose sums differ in their last bits.
     bound = 1e-5 if to == "f16" else 0.02

@@ -1,16 +1,15 @@
 """Forwards of layers of PyG that cannot be traced, or not whole: the same values, marked.
 
-PyG sorts rows by type and slices them, by counts that depend on the data, or puts rows of several
-types into one tensor. Several aggregations at once are fused into arithmetic.
+PyG sorts rows by type and slices them, by counts that depend on the data. Several aggregations at
+once are fused into arithmetic.
 Only `marking.py` puts these in place. The invariant: each equals the forward that it replaces.
 """
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import functional
-from torch_geometric.nn import HeteroDictLinear, HeteroLinear, HGTConv, RGCNConv
+from torch_geometric.nn import HeteroDictLinear, HeteroLinear, RGCNConv
 from torch_geometric.nn.aggr import MultiAggregation
 
 from neargraph.nn import GraphSAGE
@@ -58,58 +57,6 @@ def rgcn(self: Any, x: Any, edge_index: Tensor, edge_type: Tensor) -> Tensor:
     return out if self.bias is None else out + self.bias
 
 
-def hgt(
-    self: Any, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]
-) -> dict[str, Tensor]:
-    """`HGTConv.forward`, one edge type after the other.
-
-    The softmax of a node goes over its edges of all types (Hu et al., WWW 2020, equations 3 to 5).
-    So the largest logits, the sums and the messages are reduced for each type, and then combined.
-    """
-    heads, width = self.heads, self.out_channels // self.heads
-    rows = {key: torch.tensor_split(kqv, 3, dim=1) for key, kqv in self.kqv_lin(x_dict).items()}
-
-    def related(of: Tensor, layer: Any, kind: int) -> Tensor:
-        matrices = layer.weight[kind :: len(self.edge_types)]
-        parts = of.split(width, dim=1)
-        return torch.cat([part @ matrices[head] for head, part in enumerate(parts)], dim=1)
-
-    logits, tops = {}, {}
-    for triple, (source, target) in edge_index_dict.items():
-        kind, count = self.edge_types_map[triple], x_dict[triple[2]].size(0)
-        keys = related(rows[triple[0]][0], self.k_rel, kind).index_select(0, source)
-        queries = rows[triple[2]][1].index_select(0, target)
-        products = (queries * keys).view(-1, heads, width).sum(dim=-1)
-        logits[triple] = products * self.p_rel["__".join(triple)] / width**0.5
-        top = ops.scatter(logits[triple], target, count, "max")
-        # The largest of no edges is 0, which may be more than that of other types.
-        has_edges = ops.degree(target, count).unsqueeze(-1) > 0
-        top = torch.where(has_edges, top, torch.full_like(top, -1e30))
-        known = tops.get(triple[2])
-        tops[triple[2]] = top if known is None else torch.maximum(known, top)
-    sums: dict[str, Tensor] = {}
-    messages: dict[str, Tensor] = {}
-    for triple, (source, target) in edge_index_dict.items():
-        key, count = triple[2], x_dict[triple[2]].size(0)
-        powers = (logits[triple] - tops[key].index_select(0, target)).exp()
-        values = related(rows[triple[0]][2], self.v_rel, self.edge_types_map[triple])
-        values = values.index_select(0, source).view(-1, heads, width) * powers.unsqueeze(-1)
-        total = ops.scatter(powers, target, count, "sum")
-        message = ops.scatter(values, target, count, "sum")
-        sums[key] = sums[key] + total if key in sums else total
-        messages[key] = messages[key] + message if key in messages else message
-    out = {}
-    for key, message in messages.items():
-        mean = message / (sums[key] + 1e-16).unsqueeze(-1)
-        linear = self.out_lin.lins[key]
-        hidden = functional.gelu(mean.view(-1, self.out_channels))
-        out[key] = functional.linear(hidden, linear.weight, linear.bias)
-        if out[key].size(-1) == x_dict[key].size(-1):
-            share = self.skip[key].sigmoid()
-            out[key] = share * out[key] + (1 - share) * x_dict[key]
-    return out
-
-
 def multi_aggregation(
     self: Any,
     x: Tensor,
@@ -128,7 +75,6 @@ REPLACED: list[tuple[Any, str, Any]] = [
     (HeteroLinear, "forward", hetero_linear),
     (HeteroDictLinear, "forward", hetero_dict_linear),
     (RGCNConv, "forward", rgcn),
-    (HGTConv, "forward", hgt),
     (MultiAggregation, "forward", multi_aggregation),
     # Messages instead of a sparse product, which sorts edges that are not sorted.
     (GraphSAGE, "fused", False),
