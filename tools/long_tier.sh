@@ -33,6 +33,8 @@ failed=0
 one deny tools/deny.sh || failed=1
 (suite model fuzz_corpus killed isolation beside_maintenance faults damage) || failed=1
 wait $! || failed=1
+one infer_killed env NEARGRAPH_INFER_KILLS=20 .venv/bin/python -m pytest -q -s \
+    python/tests/test_layerwise.py -k killed || failed=1
 if [ -n "${NEARGRAPH_DATA:-}" ]; then
     one export_matrix .venv/bin/python -m benchmarks.export_matrix || failed=1
     one tasks .venv/bin/python -m benchmarks.tasks || failed=1

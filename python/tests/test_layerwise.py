@@ -48,7 +48,6 @@ PASSES = {
     "GraphSAGE": (2, [{"addmm.narrowed": 8}, {"addmm_1.narrowed": 4, "mm_1": 4}, {"out": 4}]),
 }
 REFUSED = {
-    "GCN with weights": "takes rows of loops as they are",
     "HGT": "puts rows of several sets into one",
     "LayerNorm graph": "reduces over all nodes",
     "GraphNorm": "reduces over all nodes",
@@ -184,8 +183,7 @@ def test_tables_are_cut_where_edges_gather_and_no_wider_than_needed(name, export
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_split_is_refused_by_node(name, exported, tmp_path):
     _, path = exported(name)
-    graph = name if name in ("HGT", "GCN with weights") else "GCN"
-    store, _ = prepared(graph, drawn(13), tmp_path / "g.ng")
+    store, _ = prepared("HGT" if name == "HGT" else "GCN", drawn(13), tmp_path / "g.ng")
     with pytest.raises(InvalidModel, match=REFUSED[name]):
         ng.Inference(store, path, memory="128MB")
 
@@ -420,22 +418,23 @@ def test_runs_that_are_killed_at_any_moment_end_with_the_same_bytes(gat, tmp_pat
     begun = time.monotonic()
     subprocess.run([*command, str(wanted), str(work)], check=True, capture_output=True)
     longest = time.monotonic() - begun
-    kills = 0
-    for _ in range(60):
+    kills, wanted_kills = 0, int(os.environ.get("NEARGRAPH_INFER_KILLS", "8"))
+    for _ in range(10 * wanted_kills):
         with subprocess.Popen([*command, str(out), str(work)], stdout=subprocess.PIPE) as child:
             assert child.stdout is not None
             assert child.stdout.readline() == b"begins\n"
             try:
-                child.wait(random.random() * longest / 8)
+                child.wait(random.random() * longest / 4)
             except subprocess.TimeoutExpired:
                 os.kill(child.pid, signal.SIGKILL)
                 kills += 1
         if child.returncode == 0:
             assert out.read_bytes() == wanted.read_bytes()
             out.unlink()
-        if kills == 20:
+        if kills == wanted_kills:
             break
-    assert kills >= 5
+    print(f"figure: {kills} kills of a run over all nodes")
+    assert kills == wanted_kills
     subprocess.run([*command, str(out), str(work)], check=True, capture_output=True)
     assert out.read_bytes() == wanted.read_bytes()
     assert not work.exists()

@@ -1,33 +1,42 @@
 //! Rows of sources, chunk by chunk in the order of the files; the next one is read while one is
 //! computed on.
+//!
+//! The invariant: two chunks take turns, so reading takes no new memory after the first ones.
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use ng_infer::dfg::{Constant, Elements, Value};
-use ng_infer::kernel::Context;
+use ng_infer::dfg::{Elements, Value};
 
 use super::error::LayerwiseError;
-use super::part::{Leaf, numbers, tensor};
+use super::model::Model;
 use super::passes::Scan;
-use super::run::Runner;
+use super::rows::Stored;
 use super::work::{PIECE_ROWS, Work};
 
 /// Threads that read one chunk: while the queue of one drains, that of the other is full.
 const READING_THREADS: u64 = 2;
 
+/// Chunks that there are: one that is computed on, and one that is being read.
+pub(super) const CHUNKS: usize = 2;
+
 /// Rows of consecutive sources.
+#[derive(Default)]
 pub(super) struct Chunk {
     pub rows: Range<u64>,
-    values: HashMap<Value, Constant>,
+    /// What is read, and what is computed of it.
+    pub values: HashMap<Value, Elements>,
+    /// By what reductions come to with it, what destinations among the rows add, and the first of
+    /// them.
+    pub added: HashMap<Value, (u64, Vec<f32>)>,
 }
 
 impl Chunk {
     /// The rows of a value.
     pub fn elements(&self, value: Value) -> &Elements {
         const NONE: &Elements = &Elements::F32(Vec::new());
-        self.values.get(&value).map_or(NONE, Constant::elements)
+        self.values.get(&value).unwrap_or(NONE)
     }
 
     /// The same, which are of f32.
@@ -37,96 +46,130 @@ impl Chunk {
             _ => &[],
         }
     }
-}
 
-/// Lends all chunks of a scan in their order, until `add` says that it is enough; whether it did
-/// not.
-pub(super) fn each_chunk(
-    runner: &Runner<'_>,
-    work: &Work,
-    scan: &Scan,
-    num_sources: u64,
-    chunk_rows: u64,
-    threads: usize,
-    add: &mut dyn FnMut(&Chunk) -> Result<bool, LayerwiseError>,
-) -> Result<bool, LayerwiseError> {
-    if scan.reads.is_empty() {
-        return add(&Chunk { rows: 0..num_sources, values: HashMap::new() });
+    /// What a destination adds.
+    pub fn added(&self, value: Value, node: u64, width: usize) -> Option<&[f32]> {
+        let (first, rows) = self.added.get(&value)?;
+        let from = node.checked_sub(*first)? as usize * width;
+        rows.get(from..from + width)
     }
-    let starts = (0..num_sources).step_by(chunk_rows as usize);
-    let ranges = starts.map(|first| first..num_sources.min(first + chunk_rows));
-    if threads == 1 && num_sources <= chunk_rows {
-        for rows in ranges {
-            if !add(&read(runner, work, scan, rows)?)? {
-                return Ok(false);
-            }
-        }
-        return Ok(true);
-    }
-    std::thread::scope(|scope| {
-        let (send, receive) = sync_channel(0);
-        let reading = std::thread::Builder::new().name("ng-layer-read".into());
-        let started = reading.spawn_scoped(scope, move || {
-            for rows in ranges {
-                let chunk = read(runner, work, scan, rows);
-                let is_last = chunk.is_err();
-                if send.send(chunk).is_err() || is_last {
-                    break;
-                }
-            }
-        });
-        started.map_err(|source| LayerwiseError::Folder {
-            action: "start a thread that reads for",
-            folder: work.folder().to_owned(),
-            source,
-        })?;
-        for chunk in receive {
-            if !add(&chunk?)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    })
-}
 
-/// Reads a chunk, and computes what is gathered of it.
-fn read(
-    runner: &Runner<'_>,
-    work: &Work,
-    scan: &Scan,
-    rows: Range<u64>,
-) -> Result<Chunk, LayerwiseError> {
-    let model = runner.model;
-    let count = (rows.end - rows.start) as usize;
-    let mut values = HashMap::new();
-    for value in &scan.reads {
-        let stored = &model.stored[value];
-        let part = (count as u64).div_ceil(READING_THREADS).next_multiple_of(PIECE_ROWS);
-        let parts: Vec<Range<u64>> = (rows.start..rows.end)
-            .step_by(part as usize)
-            .map(|first| first..rows.end.min(first + part))
-            .collect();
-        let read = |rows: Range<u64>| stored.read(&model.snapshot, work, rows);
-        let all = std::thread::scope(|scope| {
-            let others: Vec<_> =
-                parts[1..].iter().map(|rows| scope.spawn(|| read(rows.clone()))).collect();
-            let mut all = vec![read(parts[0].clone())?];
-            for other in others {
-                all.push(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-            }
-            Ok::<_, LayerwiseError>(all)
-        })?;
-        let dims: Vec<usize> = model.lengths(*value, count).iter().map(|n| *n as usize).collect();
-        values.insert(*value, tensor(dims[0], &dims[1..], super::run::joined(all)));
-    }
-    if !scan.views.is_empty() {
-        let mut give = |leaf: Leaf| match leaf {
-            Leaf::Own(value) => Ok(values[&value].clone()),
-            Leaf::Lengths(value) => Ok(numbers(model.lengths(value, count))),
-            _ => Ok(numbers(Vec::new())),
+    /// Memory for elements of f32 of a value, as it was used before.
+    pub fn memory(&mut self, value: Value, len: usize) -> Vec<f32> {
+        let mut memory = match self.values.remove(&value) {
+            Some(Elements::F32(all)) => all,
+            _ => Vec::new(),
         };
-        let found = scan.view.run(runner.devices, &Context::default(), &mut give)?;
-        values.extend(scan.views.iter().copied().zip(found));
+        memory.resize(len, 0.0);
+        memory
     }
-    Ok(Chunk { rows, values })
+}
+
+/// Where chunks come from.
+pub(super) struct Chunks<'a> {
+    pub model: &'a Model,
+    pub work: &'a Work,
+    pub scan: &'a Scan,
+    pub num_sources: u64,
+    pub chunk_rows: u64,
+}
+
+impl Chunks<'_> {
+    /// Lends all chunks in their order, until `add` says that it is enough; whether it did not.
+    pub fn each(
+        &self,
+        add: &mut dyn FnMut(&mut Chunk) -> Result<bool, LayerwiseError>,
+    ) -> Result<bool, LayerwiseError> {
+        if self.scan.reads.is_empty() {
+            return add(&mut Chunk { rows: 0..self.num_sources, ..Chunk::default() });
+        }
+        if self.num_sources <= self.chunk_rows {
+            let mut chunk = Chunk::default();
+            self.read(0..self.num_sources, &mut chunk)?;
+            return add(&mut chunk);
+        }
+        std::thread::scope(|scope| {
+            let (send, receive) = sync_channel(CHUNKS);
+            let (give_back, idle) = sync_channel(CHUNKS);
+            for _ in 0..CHUNKS {
+                // The channel has room for all of them.
+                drop(give_back.send(Chunk::default()));
+            }
+            let reading = std::thread::Builder::new().name("ng-layer-read".into());
+            let started = reading.spawn_scoped(scope, move || self.read_all(&idle, &send));
+            started.map_err(|source| LayerwiseError::Folder {
+                action: "start a thread that reads for",
+                folder: self.work.folder().to_owned(),
+                source,
+            })?;
+            for chunk in receive {
+                let mut chunk = chunk?;
+                if !add(&mut chunk)? {
+                    return Ok(false);
+                }
+                // The thread ends before the last chunks come back.
+                drop(give_back.send(chunk));
+            }
+            Ok(true)
+        })
+    }
+
+    fn read_all(&self, idle: &Receiver<Chunk>, send: &SyncSender<Result<Chunk, LayerwiseError>>) {
+        for first in (0..self.num_sources).step_by(self.chunk_rows as usize) {
+            let Ok(mut chunk) = idle.recv() else { return };
+            let rows = first..self.num_sources.min(first + self.chunk_rows);
+            let read = self.read(rows, &mut chunk);
+            let is_last = read.is_err();
+            if send.send(read.map(|()| chunk)).is_err() || is_last {
+                return;
+            }
+        }
+    }
+
+    fn read(&self, rows: Range<u64>, chunk: &mut Chunk) -> Result<(), LayerwiseError> {
+        chunk.added.clear();
+        chunk.rows = rows.clone();
+        for value in &self.scan.reads {
+            let stored = &self.model.stored[value];
+            let all = if stored.is_f32() {
+                let len = (rows.end - rows.start) as usize * stored.width();
+                let mut all = chunk.memory(*value, len);
+                self.read_f32(stored, rows.clone(), &mut all)?;
+                Elements::F32(all)
+            } else {
+                stored.read(&self.model.snapshot, self.work, rows.clone())?
+            };
+            chunk.values.insert(*value, all);
+        }
+        Ok(())
+    }
+
+    fn read_f32(
+        &self,
+        stored: &Stored,
+        rows: Range<u64>,
+        out: &mut [f32],
+    ) -> Result<(), LayerwiseError> {
+        let count = rows.end - rows.start;
+        let part = count.div_ceil(READING_THREADS).next_multiple_of(PIECE_ROWS);
+        let firsts = (rows.start..rows.end).step_by(part as usize);
+        let parts = out.chunks_mut((part as usize * stored.width()).max(1));
+        let read = |first: u64, out: &mut [f32]| {
+            let some = first..rows.end.min(first + part);
+            stored.read_f32(&self.model.snapshot, self.work, some, out)
+        };
+        std::thread::scope(|scope| {
+            let mut parts = firsts.zip(parts);
+            let own = parts.next();
+            let read = &read;
+            let others: Vec<_> =
+                parts.map(|(first, out)| scope.spawn(move || read(first, out))).collect();
+            let mut done = own.map_or(Ok(()), |(first, out)| read(first, out));
+            for other in others {
+                let read = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                done = done.and(read);
+            }
+            done
+        })
+    }
 }

@@ -7,11 +7,16 @@
 use std::ops::Range;
 
 use ng_infer::dfg::levels::Loops;
+use ng_infer::kernel::Context;
 use ng_store::{Expansion, ReadError, Snapshot};
 use ng_types::EdgeTypeId;
+use rayon::prelude::*;
 
 /// Destinations whose lists are asked for together.
-const TOGETHER: u64 = 8192;
+pub(super) const TOGETHER: u64 = 8192;
+
+/// Edges that memory is reserved for at once; pages that are not used cost nothing.
+const EDGES_RESERVED_MAX: usize = 1 << 28;
 
 /// Bytes that an edge takes, and what else it takes where edges have rows.
 pub(super) const EDGE_BYTES: u64 = 4;
@@ -50,6 +55,14 @@ pub(super) struct Lists {
     pub loops: Loops,
 }
 
+/// Which lists there are to read.
+pub(super) struct ListsOf<'a> {
+    pub snapshot: &'a Snapshot,
+    pub edge_type: EdgeTypeId,
+    pub loops: Loops,
+    pub wanted: Wanted,
+}
+
 /// An edge while its list is sorted.
 #[derive(Clone, Copy)]
 struct Edge {
@@ -62,32 +75,58 @@ impl Lists {
     /// Reads lists until all of `nodes` have theirs, or the next ones would not fit in `bytes`. At
     /// least those that are asked for together are read.
     pub fn read(
-        snapshot: &Snapshot,
-        edge_type: EdgeTypeId,
-        loops: Loops,
-        wanted: Wanted,
+        of: &ListsOf<'_>,
         nodes: Range<u64>,
         bytes: u64,
+        context: &Context,
     ) -> Result<Self, ReadError> {
-        let mut this = Self { first: nodes.start, starts: vec![0], loops, ..Self::default() };
-        let edges_max = bytes / wanted.edge_bytes();
-        let (mut expansion, mut list) = (Expansion::default(), Vec::new());
+        let new = |first| Self { first, starts: vec![0], loops: of.loops, ..Self::default() };
+        let mut this = new(nodes.start);
+        let edges_max = bytes / of.wanted.edge_bytes();
+        this.sources.reserve_exact((edges_max as usize).min(EDGES_RESERVED_MAX));
         let mut from = nodes.start;
+        let one = |first: u64| {
+            let mut part = new(first);
+            part.read_some(of, first..nodes.end.min(first + TOGETHER))?;
+            Ok::<Self, ReadError>(part)
+        };
         while from < nodes.end {
-            let to = nodes.end.min(from + TOGETHER);
-            let ids: Vec<u64> = (from..to).collect();
-            snapshot.neighbors(edge_type, &ids, &mut expansion)?;
-            let is_first = from == nodes.start;
-            let all = this.sources.len() + expansion.sources.len() + ids.len();
-            if !is_first && all as u64 > edges_max {
-                break;
-            }
-            for (at, node) in ids.iter().enumerate() {
-                this.push(*node as u32, &expansion, at, wanted, &mut list);
+            let to = nodes.end.min(from + TOGETHER * context.threads() as u64);
+            let firsts: Vec<u64> = (from..to).step_by(TOGETHER as usize).collect();
+            let parts: Result<Vec<Self>, ReadError> = match context.pool() {
+                None => firsts.into_iter().map(one).collect(),
+                Some(pool) => pool.install(|| firsts.into_par_iter().map(one).collect()),
+            };
+            for part in parts? {
+                let is_first = this.len() == 0;
+                let all = this.sources.len() + part.sources.len();
+                if !is_first && all as u64 > edges_max {
+                    return Ok(this);
+                }
+                this.append(part);
             }
             from = to;
         }
         Ok(this)
+    }
+
+    fn read_some(&mut self, of: &ListsOf<'_>, nodes: Range<u64>) -> Result<(), ReadError> {
+        let (mut expansion, mut list) = (Expansion::default(), Vec::new());
+        let ids: Vec<u64> = nodes.collect();
+        of.snapshot.neighbors(of.edge_type, &ids, &mut expansion)?;
+        for (at, node) in ids.iter().enumerate() {
+            self.push(*node as u32, &expansion, at, of.wanted, &mut list);
+        }
+        Ok(())
+    }
+
+    /// The lists of the destinations that follow.
+    fn append(&mut self, other: Self) {
+        let before = self.sources.len() as u64;
+        self.starts.extend(other.starts[1..].iter().map(|start| before + start));
+        self.sources.extend(other.sources);
+        self.ids.extend(other.ids);
+        self.weights.extend(other.weights);
     }
 
     /// Appends the list of a destination.

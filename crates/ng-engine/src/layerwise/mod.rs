@@ -10,7 +10,9 @@
 //! and after any number of interruptions.
 
 mod accumulate;
+mod added;
 mod chunk;
+mod compute;
 mod error;
 mod lists;
 mod model;
@@ -25,8 +27,8 @@ mod work;
 use std::path::Path;
 use std::sync::Arc;
 
+use ng_infer::dfg::Moves;
 use ng_infer::kernel::Context;
-use ng_infer::run::Devices;
 use ng_io::IoCounts;
 use ng_store::{ReadError, Snapshot};
 
@@ -40,11 +42,13 @@ use model::Model;
 use run::Runner;
 use work::Work;
 
+/// How much less has to be read for products to be computed again in each block.
+const LESS: f64 = 1.05;
+
 /// A model that is computed for all nodes of a snapshot.
 pub struct Layerwise {
     model: Model,
     plan: LayerwisePlan,
-    devices: Devices,
     context: Context,
 }
 
@@ -82,10 +86,36 @@ impl Layerwise {
         model: &ModelFile,
         options: &LayerwiseOptions,
     ) -> Result<Self, LayerwiseError> {
-        let model = Model::new(snapshot, model)?;
-        let plan = LayerwisePlan::new(&model, options)?;
-        let context = Context::new(options.threads);
-        Ok(Self { model, plan, devices: options.devices.clone(), context })
+        let (mut model, plan) = Self::split(snapshot, model, options)?;
+        model.prepare(&options.devices)?;
+        Ok(Self { model, plan, context: Context::new(options.threads) })
+    }
+
+    /// The split that reads less: where products are stored and their rows read again by nodes
+    /// themselves, or where they are computed each time that what they are made of comes by.
+    fn split(
+        snapshot: Arc<Snapshot>,
+        file: &ModelFile,
+        options: &LayerwiseOptions,
+    ) -> Result<(Model, LayerwisePlan), LayerwiseError> {
+        let with = |moves| {
+            let model = Model::new(Arc::clone(&snapshot), file, moves)?;
+            let plan = LayerwisePlan::new(&model, options)?;
+            Ok::<_, LayerwiseError>((model, plan))
+        };
+        let stored = with(Moves::Narrower)?;
+        let computed = match with(Moves::NoWider) {
+            Ok(found) => found,
+            Err(LayerwiseError::Model { .. } | LayerwiseError::Levels(_)) => return Ok(stored),
+            Err(error) => return Err(error),
+        };
+        // Of one block each: the choice does not depend on memory, so results do not either.
+        let bytes = |plan: &LayerwisePlan| {
+            let passes = plan.passes.iter();
+            passes.map(|pass| (pass.scanned_bytes + pass.own_bytes) as f64).sum::<f64>()
+        };
+        let is_less = bytes(&computed.1) * LESS < bytes(&stored.1);
+        Ok(if is_less { computed } else { stored })
     }
 
     /// What a run will read, write and hold.
@@ -133,12 +163,8 @@ impl Layerwise {
         let most = self.plan.passes.iter().map(|pass| pass.memory_bytes).max().unwrap_or(0);
         let _held = self.model.snapshot.reserve(most).map_err(ReadError::from)?;
         let (mut work, begun) = Work::open(folder, &self.model.key(), is_fresh)?;
-        let runner = Runner {
-            model: &self.model,
-            plans: &self.plan.passes,
-            devices: &self.devices,
-            context: &self.context,
-        };
+        let runner =
+            Runner { model: &self.model, plans: &self.plan.passes, context: &self.context };
         runner.run(&mut work, hear)?;
         Ok(Inferred { work, outputs: self.outputs(), begun })
     }

@@ -4,14 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ng_infer::dfg::levels::{Domain, Loops, Space, SpaceId};
-use ng_infer::dfg::{Dfg, Elements, Value};
+use ng_infer::dfg::{Dfg, Elements, Moves, Value};
+use ng_infer::run::Devices;
 use ng_store::{Owner, Snapshot};
-use ng_types::{EdgeTypeId, NodeTypeId, checksum};
+use ng_types::{EdgeTypeId, NodeTypeId};
+use sha2::{Digest, Sha256};
 
 use super::error::LayerwiseError;
 use super::lists::Wanted;
 use super::part::{Leaf, refused};
-use super::passes::{Pass, Passes, Scan};
+use super::passes::{Passes, Scan};
 use super::rows::{Place, Stored};
 use crate::bind::{Binding, Given, RowsOf};
 use crate::{EngineError, ModelFile};
@@ -34,7 +36,11 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub fn new(snapshot: Arc<Snapshot>, model: &ModelFile) -> Result<Self, LayerwiseError> {
+    pub fn new(
+        snapshot: Arc<Snapshot>,
+        model: &ModelFile,
+        moves: Moves,
+    ) -> Result<Self, LayerwiseError> {
         crate::schema::check(model, snapshot.catalog())?;
         let types = &snapshot.catalog().node_types;
         if let Some(large) = types.iter().find(|meta| meta.num_nodes > u64::from(u32::MAX)) {
@@ -43,7 +49,7 @@ impl Model {
             return Err(EngineError::Question { problem }.into());
         }
         let binding = Binding::new(&model.graph, &snapshot)?;
-        let passes = Passes::new(&model.graph)?;
+        let passes = Passes::new(&model.graph, moves)?;
         let mut this = Self {
             snapshot,
             passes,
@@ -193,23 +199,34 @@ impl Model {
         self.passes.row_dims(value).iter().product()
     }
 
-    /// The rows that the last part of a pass reads.
-    pub fn own<'a>(&'a self, pass: &'a Pass) -> impl Iterator<Item = &'a Stored> {
-        self.own_of(&pass.finish.leaves)
-    }
-
-    /// The rows that a part for nodes reads.
-    pub fn own_of<'a>(&'a self, leaves: &'a [(String, Leaf)]) -> impl Iterator<Item = &'a Stored> {
-        leaves.iter().filter_map(|(_, leaf)| match leaf {
-            Leaf::Own(value) => self.stored.get(value),
-            _ => None,
-        })
+    /// Makes all parts ready to run.
+    pub fn prepare(&mut self, devices: &Devices) -> Result<(), LayerwiseError> {
+        let Passes { levels, passes, .. } = &mut self.passes;
+        for pass in passes {
+            pass.finish.prepare(levels, devices)?;
+            for reduced in &mut pass.reductions {
+                reduced.fill.prepare(levels, devices)?;
+            }
+            for scan in &mut pass.scans {
+                for part in [&mut scan.view, &mut scan.before, &mut scan.messages, &mut scan.added]
+                {
+                    part.prepare(levels, devices)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Tells this model on this snapshot from others.
     pub fn key(&self) -> String {
-        let text = checksum::of(self.graph().text().as_bytes());
-        let weights = self.graph().weights().fold(0, |before, (_, tensor)| {
+        let mut hash = Sha256::new();
+        let mut note = |bytes: &[u8]| {
+            // Lengths keep what follows apart.
+            hash.update((bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        };
+        note(self.graph().text().as_bytes());
+        for (_, tensor) in self.graph().weights() {
             let bytes: Vec<u8> = match tensor.elements() {
                 Elements::F32(all) => all.iter().flat_map(|x| x.to_le_bytes()).collect(),
                 Elements::I64(all) => all.iter().flat_map(|x| x.to_le_bytes()).collect(),
@@ -217,8 +234,14 @@ impl Model {
                 Elements::F16(all) => all.iter().flat_map(|x| x.to_le_bytes()).collect(),
                 Elements::I8(all) => all.iter().flat_map(|x| x.to_le_bytes()).collect(),
             };
-            checksum::extended(before, &bytes)
-        });
-        format!("{:016x}-{text:08x}-{weights:08x}", self.snapshot.fingerprint())
+            note(&bytes);
+        }
+        for pass in &self.passes.passes {
+            let names = pass.targets.iter().map(|value| self.passes.name(*value));
+            note(names.collect::<Vec<_>>().join("\n").as_bytes());
+        }
+        let digest = hash.finalize();
+        let hex = digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        format!("{:016x}-{hex}", self.snapshot.fingerprint())
     }
 }

@@ -5,11 +5,14 @@
 //! so it may be run for any rows.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use ng_infer::dfg::levels::{Domain, End, Levels};
-use ng_infer::dfg::{Binary, Constant, Dfg, Elements, Op, Source, Value};
-use ng_infer::kernel::Context;
+use ng_infer::dfg::levels::{Domain, End, Levels, Rows};
+use ng_infer::dfg::{Binary, Constant, Dfg, Dim, Elements, Op, Source, TensorType, Value};
+use ng_infer::kernel::{Context, Data, View};
+use ng_infer::plan::{Answer, Options, Plan};
 use ng_infer::run::{Devices, RunError, run};
+use ng_types::Dtype;
 
 use super::error::LayerwiseError;
 
@@ -34,27 +37,119 @@ pub(super) enum Leaf {
     IsLoop(Value),
 }
 
+impl Leaf {
+    /// The type of what is given for it, where all lengths but that of the rows are known.
+    fn type_of(self, levels: &Levels) -> Option<TensorType> {
+        let of_edges = |value: Value| {
+            let mut found = levels.type_of(value).clone();
+            let Domain::Rows(Rows { axis, outer: 1, .. }) = levels.fact(value).domain else {
+                return None;
+            };
+            found.shape[axis] = Dim::symbol("edges");
+            Some(found)
+        };
+        let edges = || Dim::symbol("edges");
+        let rank = |value: Value| levels.type_of(value).shape.len();
+        match self {
+            Self::Own(value) => Some(levels.type_of(value).clone()),
+            Self::AtSource(value)
+            | Self::AtDestination(value)
+            | Self::OfEdge(value)
+            | Self::IsLoop(value) => of_edges(value),
+            Self::Destinations(_) => Some(TensorType { dtype: Dtype::I64, shape: vec![edges()] }),
+            Self::Lengths(value) => {
+                let shape = vec![Dim::from(rank(value) as i64)];
+                Some(TensorType { dtype: Dtype::I64, shape })
+            }
+            Self::IsAdded(value) => {
+                let ones = (1..rank(value)).map(|_| Dim::from(1));
+                let shape = std::iter::once(edges()).chain(ones).collect();
+                Some(TensorType { dtype: Dtype::Bool, shape })
+            }
+        }
+    }
+}
+
+/// What a part is given for a leaf.
+pub(super) struct Given<'a> {
+    dims: Vec<usize>,
+    held: Held<'a>,
+}
+
+enum Held<'a> {
+    Own(Elements),
+    Lent(Data<'a>),
+}
+
+impl<'a> Given<'a> {
+    /// As many elements as `dims` say.
+    pub fn own(dims: Vec<usize>, elements: Elements) -> Self {
+        Self { dims, held: Held::Own(elements) }
+    }
+
+    /// The same, which stay where they are.
+    pub fn lent(dims: Vec<usize>, data: Data<'a>) -> Self {
+        Self { dims, held: Held::Lent(data) }
+    }
+
+    pub fn numbers(all: Vec<i64>) -> Self {
+        Self::own(vec![all.len()], Elements::I64(all))
+    }
+
+    fn view(&self) -> View<'_> {
+        match &self.held {
+            Held::Own(elements) => View::new(&self.dims, elements),
+            Held::Lent(data) => View { dims: &self.dims, data: *data },
+        }
+    }
+}
+
 /// A graph of its own.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
     pub graph: Dfg,
     /// By name of an input, what it is.
     pub leaves: Vec<(String, Leaf)>,
+    plan: Option<Arc<Plan>>,
 }
 
 impl Part {
-    /// Runs it on what `give` has for each leaf.
-    pub fn run(
-        &self,
-        devices: &Devices,
-        context: &Context,
-        give: &mut dyn FnMut(Leaf) -> Result<Constant, LayerwiseError>,
-    ) -> Result<Vec<Constant>, LayerwiseError> {
-        let mut inputs = Vec::with_capacity(self.leaves.len());
-        for (name, leaf) in &self.leaves {
-            inputs.push((name.as_str(), give(*leaf)?));
+    /// Makes it ready to run.
+    pub fn prepare(&mut self, levels: &Levels, devices: &Devices) -> Result<(), LayerwiseError> {
+        if self.graph.outputs().is_empty() {
+            return Ok(());
         }
-        Ok(run(&self.graph, devices, &inputs, context)?)
+        let typed = |(name, leaf): &(String, Leaf)| Some((name.clone(), leaf.type_of(levels)?));
+        let types: Option<Vec<_>> = self.leaves.iter().map(typed).collect();
+        let untyped = Options { fuse: true, trim: false, types: Vec::new() };
+        let typed = Options { types: types.unwrap_or_default(), ..untyped.clone() };
+        // With types a plan does more. Lengths that only a run knows may look as if they differed.
+        let plan = Plan::new(&self.graph, devices, &typed)
+            .or_else(|_| Plan::new(&self.graph, devices, &untyped))?;
+        self.plan = Some(Arc::new(plan));
+        Ok(())
+    }
+
+    /// Runs it on what `given` has for each leaf, in their order.
+    pub fn run<'a>(
+        &'a self,
+        context: &Context,
+        given: &'a [Given<'a>],
+    ) -> Result<Answer<'a>, LayerwiseError> {
+        let names = self.leaves.iter().map(|(name, _)| name.as_str());
+        let inputs: Vec<_> = names.zip(given.iter().map(Given::view)).collect();
+        match &self.plan {
+            Some(plan) => Ok(plan.run(&inputs, &[], context)?),
+            None => unreachable!("a model prepares its parts before it runs"),
+        }
+    }
+}
+
+/// An output of f32.
+pub(super) fn f32s<'a>(answer: &'a Answer<'_>, at: usize) -> &'a [f32] {
+    match answer.output(at).data {
+        Data::F32(all) => all,
+        _ => &[],
     }
 }
 
@@ -81,6 +176,25 @@ impl<'a> PartMaker<'a> {
         let place = self.part.graph.outputs().len();
         self.part.graph.create_out(&format!("{place}"), made)?;
         Ok(place)
+    }
+
+    /// Has the part give the sum of some values of equal shape.
+    pub fn sum(&mut self, name: &str, values: &[Value]) -> Result<(), LayerwiseError> {
+        let mut sum = self.get(values[0])?;
+        for (at, value) in values.iter().enumerate().skip(1) {
+            let other = self.get(*value)?;
+            let name = format!("{name} so far {at}");
+            let op = Op::Binary(Binary::Add);
+            sum = self.part.graph.create_named(
+                &name,
+                op,
+                &[sum, other],
+                std::slice::from_ref(&name),
+            )?[0];
+        }
+        let place = self.part.graph.outputs().len();
+        self.part.graph.create_out(&format!("{place}"), sum)?;
+        Ok(())
     }
 
     pub fn finish(self) -> Part {
@@ -347,20 +461,4 @@ pub(super) fn scaled(of: &Dfg, levels: &Levels, message: Value) -> Option<Scaled
 pub(super) struct Scaled {
     pub table: Value,
     pub factor: Option<Value>,
-}
-
-/// One element of each type, for lengths and flags.
-pub(super) fn numbers(all: Vec<i64>) -> Constant {
-    let dims = vec![all.len()];
-    // As many elements as the shape says.
-    Constant::new(dims, Elements::I64(all)).unwrap_or_else(empty)
-}
-
-/// Rows as a tensor.
-pub(super) fn tensor(rows: usize, row_dims: &[usize], elements: Elements) -> Constant {
-    Constant::new([&[rows], row_dims].concat(), elements).unwrap_or_else(empty)
-}
-
-fn empty() -> Constant {
-    unreachable!("callers give as many elements as the shape says")
 }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use ng_infer::dfg::levels::{Domain, End, Level, Levels, Rows, SpaceId};
-use ng_infer::dfg::{Dfg, Node, Op, Reduction, Source, Value};
+use ng_infer::dfg::{Dfg, Moves, Node, Op, Reduction, Source, Value};
 use ng_types::Dtype;
 
 use super::error::LayerwiseError;
@@ -38,8 +38,13 @@ pub(super) struct Pass {
 /// Messages that are reduced to the destinations of edges.
 #[derive(Clone, Debug)]
 pub(super) struct Reduced {
+    /// What accumulators come to: the reduction, or that and what is added to it.
     pub value: Value,
-    pub how: Reduction,
+    /// Where what is added is among the outputs of the scan's part for it.
+    pub added: Option<usize>,
+    pub how: How,
+    /// What nodes without a loop have, where loops are wanted.
+    pub fill: Part,
     /// Places of each node, such as one for each kind of edges.
     pub places: usize,
     /// Lengths of a row's dimensions.
@@ -49,7 +54,20 @@ pub(super) struct Reduced {
     pub index: Option<usize>,
 }
 
+/// How messages become one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    Reduce(Reduction),
+    /// The last one along an edge from the node to itself.
+    LastLoop,
+}
+
 impl Reduced {
+    /// Whether its messages are rows as they are, with one place for each node.
+    pub fn is_plain(&self) -> bool {
+        matches!(self.message, Message::Row { factor: None, .. }) && self.index.is_none()
+    }
+
     /// Elements of a row.
     pub fn width(&self) -> usize {
         self.dims.iter().product()
@@ -81,16 +99,20 @@ pub(super) struct Scan {
     pub before: Part,
     /// What is computed edge by edge.
     pub messages: Part,
+    /// What destinations add to their reductions: made of rows that are read in the scan, when they
+    /// come by.
+    pub added: Part,
     /// Places in the pass's reductions.
     pub reductions: Vec<usize>,
 }
 
 impl Passes {
-    /// Splits a model.
-    pub fn new(model: &Dfg) -> Result<Self, LayerwiseError> {
-        let graph = model.lowered()?;
+    /// Splits a model. With [`Moves::NoWider`], what is gathered is computed from rows that are no
+    /// wider each time they are read, and is not stored.
+    pub fn new(model: &Dfg, moves: Moves) -> Result<Self, LayerwiseError> {
+        let graph = model.lowered(moves)?;
         let levels = graph.levels(&[])?;
-        let mut planner = Planner::new(&graph, &levels)?;
+        let mut planner = Planner::new(&graph, &levels, moves)?;
         planner.store_cuts()?;
         planner.store_what_crosses()?;
         let mut groups: BTreeMap<(u32, SpaceId), Vec<Value>> = BTreeMap::new();
@@ -107,27 +129,29 @@ impl Passes {
 }
 
 /// The node that gives a value.
-fn maker(graph: &Dfg, value: Value) -> Option<(&Node, usize)> {
+pub(super) fn maker(graph: &Dfg, value: Value) -> Option<(&Node, usize)> {
     match graph.source(value) {
         Source::Node { node, output } => Some((&graph.nodes()[*node], *output)),
         _ => None,
     }
 }
 
-struct Planner<'a> {
-    graph: &'a Dfg,
-    levels: &'a Levels,
+pub(super) struct Planner<'a> {
+    pub graph: &'a Dfg,
+    pub levels: &'a Levels,
     /// By value, how many tables must have been computed before it, one after the other.
     stages: HashMap<Value, u32>,
-    needed: HashSet<Value>,
-    stored: BTreeSet<Value>,
+    pub needed: HashSet<Value>,
+    pub stored: BTreeSet<Value>,
+    moves: Moves,
 }
 
 impl<'a> Planner<'a> {
-    fn new(graph: &'a Dfg, levels: &'a Levels) -> Result<Self, LayerwiseError> {
+    fn new(graph: &'a Dfg, levels: &'a Levels, moves: Moves) -> Result<Self, LayerwiseError> {
         let mut this = Self {
             graph,
             levels,
+            moves,
             stages: HashMap::new(),
             needed: HashSet::new(),
             stored: BTreeSet::new(),
@@ -171,7 +195,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    fn rows_of_nodes(&self, value: Value) -> Option<Rows> {
+    pub fn rows_of_nodes(&self, value: Value) -> Option<Rows> {
         use ng_infer::dfg::levels::Space;
         match self.levels.fact(value).domain {
             Domain::Rows(rows) => {
@@ -199,12 +223,12 @@ impl<'a> Planner<'a> {
     }
 
     /// Whether a node value is what edges are reduced to.
-    fn is_reduction(&self, value: Value) -> bool {
+    pub fn is_reduction(&self, value: Value) -> bool {
         maker(self.graph, value)
             .is_some_and(|(node, _)| matches!(node.op, Op::Scatter(_) | Op::SelfLoopAttr))
     }
 
-    fn is_constant(&self, value: Value) -> bool {
+    pub fn is_constant(&self, value: Value) -> bool {
         !matches!(self.levels.fact(value).domain, Domain::Rows(_) | Domain::Edges(_))
     }
 
@@ -212,12 +236,25 @@ impl<'a> Planner<'a> {
     fn base(&self, value: Value) -> Value {
         let mut base = value;
         while let Some((node, _)) = maker(self.graph, base)
-            && matches!(node.op, Op::Reshape { .. } | Op::Squeeze | Op::Unsqueeze | Op::Identity)
+            && (matches!(node.op, Op::Reshape { .. } | Op::Squeeze | Op::Unsqueeze | Op::Identity)
+                || (self.moves == Moves::NoWider && self.is_product(node)))
             && self.rows_of_nodes(node.inputs[0]).is_some_and(|rows| rows.is_plain())
         {
             base = node.inputs[0];
         }
         base
+    }
+
+    /// Whether a node multiplies rows of nodes with a matrix, which gives rows that are as wide or
+    /// wider.
+    fn is_product(&self, node: &Node) -> bool {
+        let width = |value: Value| {
+            let shape = self.levels.type_of(value).shape.iter().skip(1);
+            shape.map(|dim| dim.number()).product::<Option<i64>>()
+        };
+        let is_linear = matches!(node.op, Op::MatMul | Op::Gemm { trans_a: false, .. });
+        let is_alone = node.inputs[1..].iter().all(|value| self.is_constant(*value));
+        is_linear && is_alone && width(node.inputs[0]) <= width(node.outputs[0])
     }
 
     /// Tables that edges gather from, and outputs.
@@ -344,7 +381,7 @@ impl<'a> Planner<'a> {
             nodes,
             reductions: Vec::new(),
             scans: Vec::new(),
-            finish: self.row_part(stage, &targets)?,
+            finish: Part::default(),
             targets,
         };
         let mut groups: BTreeMap<(usize, SpaceId), Vec<Value>> = BTreeMap::new();
@@ -355,6 +392,8 @@ impl<'a> Planner<'a> {
         for ((_, edges), values) in groups {
             self.scan(stage, edges, &values, &mut pass)?;
         }
+        let sums: HashSet<Value> = pass.reductions.iter().map(|reduced| reduced.value).collect();
+        pass.finish = self.row_part(stage, &pass.targets, &sums)?;
         Ok(pass)
     }
 
@@ -398,15 +437,21 @@ impl<'a> Planner<'a> {
     }
 
     /// Whether the rows of a value are read in a pass, and not computed.
-    fn is_there(&self, stage: u32, value: Value) -> bool {
+    pub fn is_there(&self, stage: u32, value: Value) -> bool {
         self.rows_of_nodes(value).is_some()
             && (self.is_input(value) || (self.stored.contains(&value) && self.stage(value) < stage))
     }
 
     /// What computes values of nodes from rows that are read, and from reductions.
-    fn row_part(&self, stage: u32, values: &[Value]) -> Result<Part, LayerwiseError> {
+    fn row_part(
+        &self,
+        stage: u32,
+        values: &[Value],
+        sums: &HashSet<Value>,
+    ) -> Result<Part, LayerwiseError> {
         let is_there = |value: Value| {
             self.is_there(stage, value)
+                || sums.contains(&value)
                 || (self.rows_of_nodes(value).is_some() && self.is_reduction(value))
         };
         let mut maker = PartMaker::new(self.graph, self.levels, &is_there);
@@ -418,11 +463,9 @@ impl<'a> Planner<'a> {
         let Some((node, _)) = maker(self.graph, reduction) else {
             return Err(refused(self.graph, reduction, "reduces nothing"));
         };
-        if node.op == Op::SelfLoopAttr {
-            return Err(refused(self.graph, reduction, "takes rows of loops as they are"));
-        }
         match self.levels.fact(node.inputs[0]).domain {
             Domain::Rows(rows) => Ok(rows.space),
+            Domain::Edges(edges) if node.op == Op::SelfLoopAttr => Ok(edges),
             _ => Err(refused(self.graph, reduction, "reduces something else than edges")),
         }
     }
@@ -446,6 +489,7 @@ impl<'a> Planner<'a> {
             Ok(place)
         };
         let (mut tables, mut places) = (BTreeSet::new(), Vec::new());
+        let first = pass.reductions.len();
         for value in values {
             let reduced = self.reduced(*value, &mut output)?;
             if let Message::Row { table, .. } = reduced.message {
@@ -475,12 +519,15 @@ impl<'a> Planner<'a> {
             _ => None,
         }));
         let beside: Vec<Value> = beside.into_iter().collect();
+        let added = self.added_part(stage, &reads, &mut pass.reductions[first..])?;
+        let sums = pass.reductions.iter().map(|reduced| reduced.value).collect();
         pass.scans.push(Scan {
+            added,
             edges,
             reads: reads.into_iter().collect(),
             views,
             view,
-            before: self.row_part(stage, &beside)?,
+            before: self.row_part(stage, &beside, &sums)?,
             beside,
             messages,
             reductions: places,
@@ -507,12 +554,29 @@ impl<'a> Planner<'a> {
     ) -> Result<Reduced, LayerwiseError> {
         let wrong = |problem: &str| refused(self.graph, value, problem);
         let Some((node, _)) = maker(self.graph, value) else { return Err(wrong("is no node")) };
-        let Op::Scatter(how) = node.op else { return Err(wrong("is no reduction")) };
         let rows = self.rows_of_nodes(value).ok_or_else(|| wrong("does not reduce to nodes"))?;
         let shape = &self.levels.type_of(value).shape[1..];
         let dims = shape.iter().map(|dim| dim.number().and_then(|n| usize::try_from(n).ok()));
         let dims = dims.collect::<Option<Vec<usize>>>();
         let dims = dims.ok_or_else(|| wrong("has rows of unknown length"))?;
+        let how = match node.op {
+            Op::Scatter(how) => How::Reduce(how),
+            Op::SelfLoopAttr => {
+                let message = Message::Computed(output(node.inputs[1])?);
+                let (how, fill) = (How::LastLoop, self.fill_part(node.inputs[2])?);
+                return Ok(Reduced {
+                    value,
+                    added: None,
+                    how,
+                    fill,
+                    places: 1,
+                    dims,
+                    message,
+                    index: None,
+                });
+            }
+            _ => return Err(wrong("is no reduction")),
+        };
         let message = match scaled(self.graph, self.levels, node.inputs[0]) {
             Some(found) => {
                 let factor = found.factor.map(&mut *output).transpose()?;
@@ -521,7 +585,19 @@ impl<'a> Planner<'a> {
             None => Message::Computed(output(node.inputs[0])?),
         };
         let index = (rows.inner > 1).then(|| output(node.inputs[1])).transpose()?;
-        Ok(Reduced { value, how, places: rows.inner, dims, message, index })
+        let fill = Part::default();
+        Ok(Reduced { value, added: None, how, fill, places: rows.inner, dims, message, index })
+    }
+
+    /// What computes the rows of nodes without a loop.
+    fn fill_part(&self, value: Value) -> Result<Part, LayerwiseError> {
+        let mut maker = PartMaker::new(self.graph, self.levels, &|_| false);
+        maker.output(value)?;
+        let part = maker.finish();
+        match part.leaves.iter().all(|(_, leaf)| matches!(leaf, super::part::Leaf::Lengths(_))) {
+            true => Ok(part),
+            false => Err(refused(self.graph, value, "loops get rows that are made of other rows")),
+        }
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use ng_infer::dfg::{Constant, Elements, Value};
-use ng_infer::kernel::Context;
-use ng_infer::run::Devices;
+use ng_infer::dfg::{Elements, Value};
+use ng_infer::kernel::{Context, Data};
+use ng_infer::plan::Answer;
 use ng_simd::prefetch;
 
 use super::accumulate::Part as Sums;
@@ -12,15 +12,14 @@ use super::chunk::Chunk;
 use super::error::LayerwiseError;
 use super::lists::Lists;
 use super::model::{EdgeRows, Model};
-use super::part::{Leaf, numbers, refused, tensor};
-use super::passes::{Message, Reduced, Scan};
+use super::part::{Given, Leaf, f32s, refused};
+use super::passes::{How, Message, Reduced, Scan};
 use super::plan::EDGES_TOGETHER;
 use super::rows::{elements, gathered};
 
 /// What all pieces of a block share in a scan.
 pub(super) struct Shared<'a> {
     pub model: &'a Model,
-    pub devices: &'a Devices,
     pub lists: &'a Lists,
     pub scan: &'a Scan,
     pub reductions: Vec<&'a Reduced>,
@@ -44,7 +43,15 @@ struct Batch {
     to: Vec<u32>,
     /// Places in the lists.
     edges: Vec<usize>,
+    /// Destinations that add rows of their own, each before the edge at a place of the batch.
+    own: Vec<(usize, u32)>,
 }
+
+/// In place of an edge: what the destination adds.
+const OWN: usize = usize::MAX;
+
+/// How many edges ahead rows are brought near.
+const AHEAD: usize = 3;
 
 impl Piece<'_> {
     /// Adds all edges from the sources of a chunk.
@@ -60,18 +67,54 @@ impl Piece<'_> {
                 self.cursors[at] + count as u32
             })
             .collect();
+        let steps = self.steps(shared, chunk, &ends);
         for (place, reduced) in shared.reductions.iter().enumerate() {
-            if let Message::Row { table, factor: None } = reduced.message
-                && reduced.index.is_none()
+            if let Message::Row { table, .. } = reduced.message
+                && reduced.is_plain()
             {
-                self.add_rows(shared, chunk, place, table, &ends);
+                self.add_rows(shared, chunk, place, table, &steps);
             }
         }
         if !shared.scan.messages.graph.outputs().is_empty() {
-            self.add_batches(shared, chunk, &ends)?;
+            self.add_batches(shared, chunk, &steps)?;
         }
         self.cursors.copy_from_slice(&ends);
         Ok(())
+    }
+
+    /// What is added, in its order: by destination its edges, and behind those from nodes up to
+    /// itself what the destination adds.
+    fn steps(&self, shared: &Shared<'_>, chunk: &Chunk, ends: &[u32]) -> Vec<(u32, usize)> {
+        let lists = shared.lists;
+        let mut steps = Vec::with_capacity(ends.len());
+        for (at, end) in ends.iter().enumerate() {
+            let start = lists.edges(self.first + at).start;
+            let edges = start + self.cursors[at] as usize..start + *end as usize;
+            let node = lists.first + (self.first + at) as u64;
+            if chunk.added.is_empty() || !chunk.rows.contains(&node) {
+                steps.extend(edges.map(|edge| (at as u32, edge)));
+                continue;
+            }
+            let sources = &lists.sources[edges.clone()];
+            let before = sources.partition_point(|source| u64::from(*source) <= node);
+            let middle = edges.start + before;
+            steps.extend((edges.start..middle).map(|edge| (at as u32, edge)));
+            steps.push((at as u32, OWN));
+            steps.extend((middle..edges.end).map(|edge| (at as u32, edge)));
+        }
+        steps
+    }
+
+    /// Adds what a destination adds to a reduction, if it adds anything.
+    fn add_own(&mut self, shared: &Shared<'_>, chunk: &Chunk, place: usize, at: u32) {
+        let (reduced, at) = (shared.reductions[place], at as usize);
+        let node = shared.lists.first + (self.first + at) as u64;
+        if reduced.added.is_some()
+            && let Some(row) = chunk.added(reduced.value, node, reduced.width())
+        {
+            let messages = shared.lists.edges(self.first + at).len();
+            self.sums[place].add_own(at, row, messages);
+        }
     }
 
     /// Adds rows as they are.
@@ -81,22 +124,24 @@ impl Piece<'_> {
         chunk: &Chunk,
         place: usize,
         table: Value,
-        ends: &[u32],
+        steps: &[(u32, usize)],
     ) {
         let rows = chunk.f32s(table);
         let width = shared.reductions[place].width();
-        let sums = &mut self.sums[place];
-        for (at, end) in ends.iter().enumerate() {
-            let start = shared.lists.edges(self.first + at).start;
-            for edge in start + self.cursors[at] as usize..start + *end as usize {
-                let row = |edge: usize| {
-                    let source = u64::from(*shared.lists.sources.get(edge)?);
-                    let from = source.checked_sub(chunk.rows.start)? as usize * width;
-                    rows.get(from..from + width)
-                };
-                // The row of the next edge is on its way while this one is added.
-                row(edge + 1).into_iter().for_each(prefetch);
-                row(edge).into_iter().for_each(|row| sums.add(at, row));
+        let row = |edge: usize| {
+            let source = u64::from(*shared.lists.sources.get(edge)?);
+            let from = source.checked_sub(chunk.rows.start)? as usize * width;
+            rows.get(from..from + width)
+        };
+        for (step, (at, edge)) in steps.iter().enumerate() {
+            if let Some((at, edge)) = steps.get(step + AHEAD) {
+                row(*edge).into_iter().for_each(prefetch);
+                prefetch(self.sums[place].row(*at as usize));
+            }
+            if *edge == OWN {
+                self.add_own(shared, chunk, place, *at);
+            } else {
+                row(*edge).into_iter().for_each(|row| self.sums[place].add(*at as usize, row));
             }
         }
     }
@@ -105,22 +150,32 @@ impl Piece<'_> {
         &mut self,
         shared: &Shared<'_>,
         chunk: &Chunk,
-        ends: &[u32],
+        steps: &[(u32, usize)],
     ) -> Result<(), LayerwiseError> {
         let mut batch = Batch::default();
-        for (at, end) in ends.iter().enumerate() {
-            let start = shared.lists.edges(self.first + at).start;
-            for edge in start + self.cursors[at] as usize..start + *end as usize {
-                batch.to.push(at as u32);
-                batch.edges.push(edge);
-                if batch.to.len() == EDGES_TOGETHER {
-                    self.add_batch(shared, chunk, &batch)?;
-                    batch.to.clear();
-                    batch.edges.clear();
-                }
+        for (at, edge) in steps {
+            if *edge == OWN {
+                batch.own.push((batch.to.len(), *at));
+                continue;
+            }
+            batch.to.push(*at);
+            batch.edges.push(*edge);
+            if batch.to.len() == EDGES_TOGETHER {
+                self.add_batch(shared, chunk, &batch)?;
+                batch.to.clear();
+                batch.edges.clear();
+                batch.own.clear();
             }
         }
-        if batch.to.is_empty() { Ok(()) } else { self.add_batch(shared, chunk, &batch) }
+        if !batch.to.is_empty() {
+            return self.add_batch(shared, chunk, &batch);
+        }
+        for (place, reduced) in shared.reductions.iter().enumerate() {
+            if !reduced.is_plain() {
+                batch.own.iter().for_each(|(_, at)| self.add_own(shared, chunk, place, *at));
+            }
+        }
+        Ok(())
     }
 
     fn add_batch(
@@ -129,36 +184,46 @@ impl Piece<'_> {
         chunk: &Chunk,
         batch: &Batch,
     ) -> Result<(), LayerwiseError> {
-        let mut give = |leaf: Leaf| self.leaf(shared, chunk, batch, leaf);
-        let found = shared.scan.messages.run(shared.devices, &Context::default(), &mut give)?;
+        let leaves = shared.scan.messages.leaves.iter();
+        let given = leaves.map(|(_, leaf)| self.leaf(shared, chunk, batch, *leaf));
+        let given = given.collect::<Result<Vec<_>, _>>()?;
+        let found = shared.scan.messages.run(&Context::default(), &given)?;
         for (place, reduced) in shared.reductions.iter().enumerate() {
-            let is_plain = matches!(reduced.message, Message::Row { factor: None, .. });
-            if is_plain && reduced.index.is_none() {
+            if reduced.is_plain() {
                 continue;
             }
             let places = places(shared, reduced, batch, &found, self.sums[place].len())?;
-            let (sums, width) = (&mut self.sums[place], reduced.width());
-            match reduced.message {
-                Message::Row { table, factor } => {
-                    let rows = chunk.f32s(table);
-                    let factors = factor.map(|at| f32s(&found[at]));
-                    for (at, (place, edge)) in places.iter().zip(&batch.edges).enumerate() {
-                        let source = u64::from(shared.lists.sources[*edge]);
+            let width = reduced.width();
+            let mut own = batch.own.iter().peekable();
+            for at in 0..=batch.to.len() {
+                while let Some((_, to)) = own.next_if(|(before, _)| *before == at) {
+                    self.add_own(shared, chunk, place, *to);
+                }
+                if at == batch.to.len() {
+                    break;
+                }
+                if reduced.how == How::LastLoop
+                    && !shared.lists.is_loop(self.first + batch.to[at] as usize, batch.edges[at])
+                {
+                    continue;
+                }
+                let (sums, to) = (&mut self.sums[place], places[at]);
+                match reduced.message {
+                    Message::Row { table, factor } => {
+                        let source = u64::from(shared.lists.sources[batch.edges[at]]);
                         let from = (source - chunk.rows.start) as usize;
-                        let row = &rows[from * width..(from + 1) * width];
-                        match factors {
-                            None => sums.add(*place, row),
+                        let row = &chunk.f32s(table)[from * width..(from + 1) * width];
+                        match factor.map(|factor| f32s(&found, factor)) {
+                            None => sums.add(to, row),
                             Some(all) => {
                                 let heads = all.len() / batch.to.len();
-                                let own = &all[at * heads..(at + 1) * heads];
-                                sums.add_scaled(*place, row, own);
+                                sums.add_scaled(to, row, &all[at * heads..(at + 1) * heads]);
                             }
                         }
                     }
-                }
-                Message::Computed(output) => {
-                    let rows = f32s(&found[output]).chunks_exact(width.max(1));
-                    places.iter().zip(rows).for_each(|(place, row)| sums.add(*place, row));
+                    Message::Computed(output) => {
+                        sums.add(to, &f32s(&found, output)[at * width..(at + 1) * width]);
+                    }
                 }
             }
         }
@@ -172,15 +237,12 @@ impl Piece<'_> {
         chunk: &Chunk,
         batch: &Batch,
         leaf: Leaf,
-    ) -> Result<Constant, LayerwiseError> {
+    ) -> Result<Given<'static>, LayerwiseError> {
         let (model, lists, count) = (shared.model, shared.lists, batch.to.len());
         let dims = |value| -> Vec<usize> {
             model.lengths(value, count).iter().map(|n| *n as usize).collect()
         };
-        let rows = |value: Value, elements: Elements| {
-            let dims = dims(value);
-            tensor(dims[0], &dims[1..], elements)
-        };
+        let rows = |value: Value, elements: Elements| Given::own(dims(value), elements);
         Ok(match leaf {
             Leaf::AtSource(value) => {
                 let source = |edge: &usize| u64::from(lists.sources[*edge]) - chunk.rows.start;
@@ -199,13 +261,14 @@ impl Piece<'_> {
                 let all = batch.to.iter().map(|at| i64::from(*at)).collect();
                 rows(value, Elements::I64(all))
             }
-            Leaf::Lengths(value) => numbers(model.lengths(value, count)),
+            Leaf::Lengths(value) => Given::numbers(model.lengths(value, count)),
             Leaf::IsAdded(value) => {
                 let is_added =
                     |(at, edge): (&u32, &usize)| lists.is_added(self.first + *at as usize, *edge);
                 let all = batch.to.iter().zip(&batch.edges).map(is_added).collect();
-                let ones = vec![1; dims(value).len() - 1];
-                tensor(count, &ones, Elements::Bool(all))
+                let mut ones = vec![1; dims(value).len()];
+                ones[0] = count;
+                Given::own(ones, Elements::Bool(all))
             }
             Leaf::IsLoop(value) => {
                 let is_loop =
@@ -243,13 +306,13 @@ fn places(
     shared: &Shared<'_>,
     reduced: &Reduced,
     batch: &Batch,
-    found: &[Constant],
+    found: &Answer<'_>,
     len: usize,
 ) -> Result<Vec<usize>, LayerwiseError> {
     let Some(output) = reduced.index else {
         return Ok(batch.to.iter().map(|at| *at as usize).collect());
     };
-    let Elements::I64(all) = found[output].elements() else { return Ok(Vec::new()) };
+    let Data::I64(all) = found.output(output).data else { return Ok(Vec::new()) };
     all.iter()
         .map(|place| {
             let at = usize::try_from(*place).ok().filter(|at| *at < len);
@@ -257,11 +320,4 @@ fn places(
             at.ok_or_else(|| refused(graph, reduced.value, "a kind of edge is out of range"))
         })
         .collect()
-}
-
-fn f32s(of: &Constant) -> &[f32] {
-    match of.elements() {
-        Elements::F32(all) => all,
-        _ => &[],
-    }
 }

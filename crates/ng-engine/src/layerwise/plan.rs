@@ -3,15 +3,19 @@
 //! The invariant: what a plan counts on is reserved from the budget of the store before the first
 //! block, and blocks get shorter where lists are longer than the average.
 
+use std::collections::HashSet;
+
+use ng_infer::dfg::Value;
 use ng_infer::run::Devices;
 use ng_types::format_bytes;
 use serde::Serialize;
 
 use super::accumulate::Accumulators;
+use super::chunk::CHUNKS;
 use super::error::LayerwiseError;
-use super::lists::LIST_BYTES;
+use super::lists::{LIST_BYTES, TOGETHER};
 use super::model::Model;
-use super::part::Part;
+use super::part::{Leaf, Part};
 use super::passes::{Pass, Scan};
 use super::work::PIECE_ROWS;
 
@@ -24,8 +28,16 @@ pub(super) const ROWS_TOGETHER: u64 = 2 * PIECE_ROWS;
 /// The share of the memory for one chunk of source rows.
 const CHUNK_SHARE: u64 = 32;
 const CHUNK_BYTES_MAX: u64 = 64 << 20;
-/// A chunk that is computed on, one that is being read, and its bytes before they are numbers.
-const CHUNKS: u64 = 3;
+/// Parts of a table that are read one after the other at least, so that reading and computing
+/// overlap.
+const CHUNKS_OF_TABLE: u64 = 16;
+
+/// Steps of the last part of a pass that are in memory: one that is read, one that is computed, one
+/// that waits to be written, and one that is written.
+const STEPS: u64 = 4;
+
+/// Rows of a step, for each thread, in units of [`ROWS_TOGETHER`].
+pub(super) const STEPS_PER_THREAD: usize = 2;
 
 /// What stays with the store's caches, and what reads hold for a moment.
 const CACHES_SHARE: u64 = 16;
@@ -145,11 +157,12 @@ impl Planner<'_> {
     fn pass(&self, pass: &Pass) -> Result<PassPlan, LayerwiseError> {
         let model = self.model;
         let num_nodes = model.num_nodes(pass.nodes);
-        let chunk = self.chunk_bytes_per_row(pass);
+        let chunk = self.chunk_bytes_per_row(pass).max(1);
         let share = (self.limit_bytes / CHUNK_SHARE).min(CHUNK_BYTES_MAX);
-        let chunk_rows = pieces(share / chunk.max(1), self.options.chunk_rows).max(PIECE_ROWS);
+        let least_chunk = pieces(share / chunk, self.options.chunk_rows).max(PIECE_ROWS);
         let listed = pass.scans.iter().map(|scan| self.listed_bytes(scan)).max().unwrap_or(0);
-        let fixed = CHUNKS * chunk * chunk_rows + self.working_bytes(pass) + listed + READS_BYTES;
+        let beside_chunks = self.working_bytes(pass) + listed + READS_BYTES;
+        let fixed = chunk * least_chunk + beside_chunks;
         let lists = pass.scans.iter().map(|scan| self.list_bytes(scan)).max().unwrap_or(0);
         let held = self.held_bytes_per_row(pass);
         let per_row = (held + lists + lists / LISTS_SLACK).max(1);
@@ -163,16 +176,12 @@ impl Planner<'_> {
         let blocks = num_nodes.div_ceil(rows_max.max(1));
         let block_rows =
             num_nodes.div_ceil(blocks.max(1)).next_multiple_of(PIECE_ROWS).min(rows_max);
-        let scanned = |scan: &Scan| {
-            let reads = scan.reads.iter().filter_map(|value| model.stored.get(value));
-            let per_row: u64 = reads.map(|stored| stored.read_bytes).sum();
-            per_row * model.edges(scan).map_or(0, |(_, _, num_sources)| num_sources)
-        };
-        let own: u64 = model.own(pass).map(|stored| stored.read_bytes).sum();
-        let before = |scan: &Scan| -> u64 {
-            model.own_of(&scan.before.leaves).map(|stored| stored.read_bytes).sum()
-        };
-        let own = own + pass.scans.iter().map(before).sum::<u64>();
+        // Larger chunks bring more edges to each destination, whose accumulators are then near.
+        let left = self.free.saturating_sub(beside_chunks + per_row * block_rows);
+        let sources = pass.scans.iter().filter_map(|scan| model.edges(scan)).map(|(.., n)| n);
+        let enough = sources.max().unwrap_or(0).div_ceil(CHUNKS_OF_TABLE);
+        let larger = (left / chunk).min(enough.next_multiple_of(PIECE_ROWS));
+        let chunk_rows = pieces(larger, self.options.chunk_rows).max(least_chunk);
         let tables: Vec<(String, usize)> = pass
             .targets
             .iter()
@@ -187,22 +196,50 @@ impl Planner<'_> {
             scans: pass.scans.len(),
             blocks,
             block_rows,
-            scanned_bytes: pass.scans.iter().map(scanned).sum(),
-            own_bytes: own * num_nodes,
+            scanned_bytes: pass.scans.iter().map(|scan| self.scanned_bytes(scan)).sum(),
+            own_bytes: self.own_bytes_per_row(pass) * num_nodes,
             write_bytes: width * num_nodes,
-            memory_bytes: fixed + per_row * block_rows,
+            memory_bytes: chunk * chunk_rows + beside_chunks + per_row * block_rows,
             chunk_rows,
             lists_bytes: (lists + lists / LISTS_SLACK) * block_rows,
         })
     }
 
-    /// Bytes of a source's rows in memory.
+    /// Bytes of the tables of a scan.
+    fn scanned_bytes(&self, scan: &Scan) -> u64 {
+        let reads = scan.reads.iter().filter_map(|value| self.model.stored.get(value));
+        let per_row: u64 = reads.map(|stored| stored.read_bytes).sum();
+        per_row * self.model.edges(scan).map_or(0, |(.., num_sources)| num_sources)
+    }
+
+    /// Bytes of rows that a node of a pass reads for itself.
+    fn own_bytes_per_row(&self, pass: &Pass) -> u64 {
+        let sums: HashSet<Value> = pass.reductions.iter().map(|reduced| reduced.value).collect();
+        let beside = pass.scans.iter().flat_map(|scan| &scan.beside);
+        let at_hand: HashSet<Value> = sums.iter().chain(beside).copied().collect();
+        let bytes = |part: &Part, there: &HashSet<Value>| -> u64 {
+            let read = part.leaves.iter().filter_map(|(_, leaf)| match leaf {
+                Leaf::Own(value) if !there.contains(value) => self.model.stored.get(value),
+                _ => None,
+            });
+            read.map(|stored| stored.read_bytes).sum()
+        };
+        let before = pass.scans.iter().map(|scan| bytes(&scan.before, &sums));
+        before.sum::<u64>() + bytes(&pass.finish, &at_hand)
+    }
+
+    /// Bytes of a source's rows in memory, in all chunks.
     fn chunk_bytes_per_row(&self, pass: &Pass) -> u64 {
+        let added = |scan: &Scan| {
+            let reductions = scan.reductions.iter().map(|at| &pass.reductions[*at]);
+            let added = reductions.filter(|reduced| reduced.added.is_some());
+            added.map(|reduced| 4 * reduced.width() as u64).sum::<u64>()
+        };
         let of = |scan: &Scan| -> u64 {
             let reads = scan.reads.iter().filter_map(|value| self.model.stored.get(value));
             let read: u64 = reads.map(|stored| 4 * stored.width() as u64).sum();
             let views = scan.views.iter().map(|value| 4 * self.model.width(*value) as u64);
-            read + views.sum::<u64>()
+            CHUNKS as u64 * (read + views.sum::<u64>()) + added(scan)
         };
         pass.scans.iter().map(of).max().unwrap_or(0)
     }
@@ -223,7 +260,8 @@ impl Planner<'_> {
     }
 
     fn listed_bytes(&self, scan: &Scan) -> u64 {
-        (self.mean_degree(scan) * 8192.0) as u64 * BYTES_PER_LISTED_EDGE
+        let edges = (self.mean_degree(scan) * TOGETHER as f64) as u64;
+        self.options.threads.max(1) as u64 * edges * BYTES_PER_LISTED_EDGE
     }
 
     fn mean_degree(&self, scan: &Scan) -> f64 {
@@ -245,10 +283,10 @@ impl Planner<'_> {
                 shape.iter().filter_map(|dim| dim.number()).product::<i64>().max(1) as u64
             };
             let leaves = part.leaves.iter().map(|(_, leaf)| match leaf {
-                super::part::Leaf::Own(value)
-                | super::part::Leaf::AtSource(value)
-                | super::part::Leaf::AtDestination(value)
-                | super::part::Leaf::OfEdge(value) => width(*value),
+                Leaf::Own(value)
+                | Leaf::AtSource(value)
+                | Leaf::AtDestination(value)
+                | Leaf::OfEdge(value) => width(*value),
                 _ => 1,
             });
             4 * (found.map(width).sum::<u64>() + 2 * leaves.sum::<u64>())
@@ -256,7 +294,10 @@ impl Planner<'_> {
         let edges = pass.scans.iter().map(|scan| widths(&scan.messages)).max().unwrap_or(0);
         let rows = pass.scans.iter().map(|scan| widths(&scan.before)).max().unwrap_or(0);
         let rows = rows.max(widths(&pass.finish));
+        let own = self.own_bytes_per_row(pass);
+        let tables = pass.targets.iter().map(|value| 4 * self.model.width(*value) as u64);
+        let step = ROWS_TOGETHER * STEPS_PER_THREAD as u64 * (own + tables.sum::<u64>());
         self.options.threads.max(1) as u64
-            * (edges * EDGES_TOGETHER as u64).max(rows * ROWS_TOGETHER)
+            * (edges * EDGES_TOGETHER as u64).max(rows * ROWS_TOGETHER + STEPS * step)
     }
 }

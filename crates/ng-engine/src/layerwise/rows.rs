@@ -3,6 +3,8 @@
 use std::ops::Range;
 
 use ng_infer::dfg::Elements;
+use ng_infer::kernel::Data;
+use ng_simd::f32_bytes_mut;
 use ng_store::Snapshot;
 use ng_types::Dtype;
 
@@ -38,6 +40,14 @@ impl Stored {
         self.dims.iter().product()
     }
 
+    /// Whether its elements are of f32.
+    pub fn is_f32(&self) -> bool {
+        match &self.place {
+            Place::Table(_) => true,
+            Place::Tensor(of) => of.decoder.wanted() == Dtype::F32,
+        }
+    }
+
     /// Rows of consecutive nodes.
     pub fn read(
         &self,
@@ -45,27 +55,59 @@ impl Stored {
         work: &Work,
         rows: Range<u64>,
     ) -> Result<Elements, LayerwiseError> {
-        let of = match &self.place {
-            Place::Table(name) => {
-                let found = work.table(name).map(|table| work.read_rows(&table, rows));
-                return found.map_or(Ok(Elements::F32(Vec::new())), |rows| rows.map(Elements::F32));
-            }
-            Place::Tensor(of) => of,
-        };
         let count = (rows.end - rows.start) as usize;
+        match &self.place {
+            Place::Tensor(of) if of.decoder.wanted() != Dtype::F32 => {
+                let mut decoded = vec![0; count * of.decoder.out_bytes()];
+                self.read_tensor(of, snapshot, rows, &mut decoded)?;
+                Ok(elements(of.decoder.wanted(), &decoded))
+            }
+            _ => {
+                let mut all = vec![0.0; count * self.width()];
+                self.read_f32(snapshot, work, rows, &mut all)?;
+                Ok(Elements::F32(all))
+            }
+        }
+    }
+
+    /// Rows of f32 of consecutive nodes, to memory for them.
+    pub fn read_f32(
+        &self,
+        snapshot: &Snapshot,
+        work: &Work,
+        rows: Range<u64>,
+        out: &mut [f32],
+    ) -> Result<(), LayerwiseError> {
+        let bytes = f32_bytes_mut(out);
+        match &self.place {
+            Place::Table(name) => match work.table(name) {
+                Some(table) => work.read_rows_to(&table, rows, bytes),
+                None => Ok(()),
+            },
+            Place::Tensor(of) => self.read_tensor(of, snapshot, rows, bytes),
+        }
+    }
+
+    fn read_tensor(
+        &self,
+        of: &RowsOf,
+        snapshot: &Snapshot,
+        rows: Range<u64>,
+        out: &mut [u8],
+    ) -> Result<(), LayerwiseError> {
         let decoder = &of.decoder;
-        let mut decoded = vec![0; count * decoder.out_bytes()];
+        let count = (rows.end - rows.start) as usize;
         if self.is_scattered {
             let ids: Vec<u64> = rows.collect();
-            snapshot.gather_decoded(of.tensor, decoder, &ids, &mut decoded)?;
+            snapshot.gather_decoded(of.tensor, decoder, &ids, out)?;
         } else if decoder.is_copy() {
-            snapshot.read_rows(of.tensor, rows, &mut decoded)?;
+            snapshot.read_rows(of.tensor, rows, out)?;
         } else {
             let mut stored = vec![0; count * decoder.stored_bytes()];
             snapshot.read_rows(of.tensor, rows, &mut stored)?;
-            decoder.decode_rows(&stored, &mut decoded);
+            decoder.decode_rows(&stored, out);
         }
-        Ok(elements(decoder.wanted(), &decoded))
+        Ok(())
     }
 }
 
@@ -110,13 +152,13 @@ pub(super) fn gathered(
 }
 
 /// A part of the rows.
-pub(super) fn slice(from: &Elements, width: usize, rows: Range<usize>) -> Elements {
+pub(super) fn slice(from: &Elements, width: usize, rows: Range<usize>) -> Data<'_> {
     let range = rows.start * width..rows.end * width;
     match from {
-        Elements::F32(all) => Elements::F32(all[range].to_vec()),
-        Elements::I64(all) => Elements::I64(all[range].to_vec()),
-        Elements::Bool(all) => Elements::Bool(all[range].to_vec()),
-        Elements::F16(all) => Elements::F16(all[range].to_vec()),
-        Elements::I8(all) => Elements::I8(all[range].to_vec()),
+        Elements::F32(all) => Data::F32(&all[range]),
+        Elements::I64(all) => Data::I64(&all[range]),
+        Elements::Bool(all) => Data::Bool(&all[range]),
+        Elements::F16(all) => Data::F16(&all[range]),
+        Elements::I8(all) => Data::I8(&all[range]),
     }
 }

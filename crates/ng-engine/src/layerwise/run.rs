@@ -4,22 +4,20 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use ng_infer::dfg::levels::Loops;
-use ng_infer::dfg::{Constant, Elements, Value};
+use ng_infer::dfg::{Elements, Value};
 use ng_infer::kernel::Context;
-use ng_infer::run::Devices;
 use ng_types::EdgeTypeId;
 use rayon::prelude::*;
 
 use super::accumulate::Accumulators;
-use super::chunk::{Chunk, each_chunk};
+use super::chunk::{Chunk, Chunks};
 use super::error::LayerwiseError;
-use super::lists::{Lists, Wanted};
+use super::lists::{Lists, ListsOf, Wanted};
 use super::model::Model;
-use super::part::{Leaf, Part, numbers, tensor};
-use super::passes::{Pass, Scan};
+use super::part::{Given, Leaf, f32s};
+use super::passes::{How, Pass, Reduced, Scan};
 use super::piece::{Piece, Shared};
-use super::plan::{PassPlan, ROWS_TOGETHER};
-use super::rows::slice;
+use super::plan::PassPlan;
 use super::work::{PIECE_ROWS, Work};
 
 /// Pieces of a block for each thread, so that none waits long for the slowest.
@@ -45,17 +43,16 @@ pub type Hear<'a> = dyn FnMut(Progress) -> bool + 'a;
 pub(super) struct Runner<'a> {
     pub model: &'a Model,
     pub plans: &'a [PassPlan],
-    pub devices: &'a Devices,
     pub context: &'a Context,
 }
 
 /// What is known of a block so far.
 #[derive(Default)]
-struct Known {
+pub(super) struct Known {
     /// Finished reductions.
-    reduced: HashMap<Value, Accumulators>,
+    pub reduced: HashMap<Value, Accumulators>,
     /// Rows of destinations that messages take.
-    beside: HashMap<Value, Elements>,
+    pub beside: HashMap<Value, Elements>,
 }
 
 /// Lists that scans share.
@@ -113,7 +110,7 @@ impl Runner<'_> {
     /// Computes a block, or the first part of it; where it ends. `None` if it was stopped.
     fn block(
         &self,
-        work: &mut Work,
+        work: &Work,
         at: usize,
         mut rows: Range<u64>,
         tell: &mut dyn FnMut(f64) -> bool,
@@ -160,9 +157,8 @@ impl Runner<'_> {
             return Ok(lists.len());
         }
         *kept = None;
-        let snapshot = &self.model.snapshot;
-        let bytes = plan.lists_bytes;
-        let lists = Lists::read(snapshot, edge_type, loops, key.2, rows.clone(), bytes)?;
+        let of = ListsOf { snapshot: &self.model.snapshot, edge_type, loops, wanted: key.2 };
+        let lists = Lists::read(&of, rows.clone(), plan.lists_bytes, self.context)?;
         let len = lists.len();
         *kept = Some((key, lists));
         Ok(len)
@@ -181,34 +177,54 @@ impl Runner<'_> {
     ) -> Result<bool, LayerwiseError> {
         let rows = lists.first..lists.first + lists.len() as u64;
         self.beside(work, scan, &rows, known)?;
-        let new = |place: &usize| {
-            let of = &pass.reductions[*place];
-            Accumulators::new(of.how, of.places, of.width(), lists.len())
-        };
+        let new = |place: &usize| Accumulators::new(&pass.reductions[*place], lists.len());
         let mut sums: Vec<Accumulators> = scan.reductions.iter().map(new).collect();
         let mut cursors = vec![0_u32; lists.len()];
         let shared = Shared {
             model: self.model,
-            devices: self.devices,
             lists,
             scan,
             reductions: scan.reductions.iter().map(|at| &pass.reductions[*at]).collect(),
             beside: &known.beside,
         };
         let Some((_, _, num_sources)) = self.model.edges(scan) else { return Ok(true) };
-        let mut add = |chunk: &Chunk| {
+        let mut add = |chunk: &mut Chunk| {
+            self.views(scan, chunk)?;
+            self.added(&shared, &rows, chunk)?;
             self.add(&shared, chunk, &mut sums, &mut cursors)?;
             Ok(tell(chunk.rows.end as f64 / num_sources.max(1) as f64))
         };
-        let threads = self.context.threads();
-        if !each_chunk(self, work, scan, num_sources, plan.chunk_rows, threads, &mut add)? {
+        let (model, chunk_rows) = (self.model, plan.chunk_rows);
+        if !(Chunks { model, work, scan, num_sources, chunk_rows }).each(&mut add)? {
             return Ok(false);
         }
         for (place, mut sums) in scan.reductions.iter().zip(sums) {
             sums.finish();
+            self.fill(&pass.reductions[*place], &mut sums, lists.len())?;
             known.reduced.insert(pass.reductions[*place].value, sums);
         }
         Ok(true)
+    }
+
+    /// Gives nodes without a loop what they have in place of one.
+    fn fill(
+        &self,
+        reduced: &Reduced,
+        sums: &mut Accumulators,
+        count: usize,
+    ) -> Result<(), LayerwiseError> {
+        if reduced.how != How::LastLoop {
+            return Ok(());
+        }
+        let leaves = reduced.fill.leaves.iter();
+        let given = leaves.map(|(_, leaf)| match leaf {
+            Leaf::Lengths(value) => Given::numbers(self.model.lengths(*value, count)),
+            _ => Given::numbers(Vec::new()),
+        });
+        let given: Vec<Given<'_>> = given.collect();
+        let rows = reduced.fill.run(&Context::default(), &given)?;
+        sums.fill(f32s(&rows, 0));
+        Ok(())
     }
 
     /// Adds the edges from a chunk of sources.
@@ -234,131 +250,4 @@ impl Runner<'_> {
                 .install(|| pieces.par_iter_mut().try_for_each(|piece| piece.add(shared, chunk))),
         }
     }
-
-    /// Computes the rows of destinations that messages take.
-    fn beside(
-        &self,
-        work: &Work,
-        scan: &Scan,
-        rows: &Range<u64>,
-        known: &mut Known,
-    ) -> Result<(), LayerwiseError> {
-        if scan.beside.is_empty() {
-            return Ok(());
-        }
-        let found = self.each_part(work, &scan.before, rows, rows.clone(), known)?;
-        let mut all: Vec<Vec<Elements>> = scan.beside.iter().map(|_| Vec::new()).collect();
-        for outputs in found {
-            for (all, output) in all.iter_mut().zip(outputs) {
-                all.push(output.elements().clone());
-            }
-        }
-        for (value, parts) in scan.beside.iter().zip(all) {
-            known.beside.insert(*value, joined(parts));
-        }
-        Ok(())
-    }
-
-    /// Computes the tables of a pass for a block, and writes them.
-    fn finish(
-        &self,
-        work: &mut Work,
-        at: usize,
-        rows: Range<u64>,
-        known: &Known,
-        tell: &mut dyn FnMut(f64) -> bool,
-    ) -> Result<bool, LayerwiseError> {
-        let part = &self.model.passes.passes[at].finish;
-        let step = ROWS_TOGETHER * self.context.threads() as u64;
-        let mut from = rows.start;
-        while from < rows.end {
-            let to = rows.end.min(from + step);
-            let mut first = from;
-            for outputs in self.each_part(work, part, &rows, from..to, known)? {
-                let count = ROWS_TOGETHER.min(to - first);
-                for (place, output) in outputs.iter().enumerate() {
-                    if let Elements::F32(all) = output.elements() {
-                        work.write_rows(&Model::table(at, place), first, all)?;
-                    }
-                }
-                first += count;
-            }
-            from = to;
-            if !tell((to - rows.start) as f64 / (rows.end - rows.start) as f64) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Runs a part for some rows of a block, some of them together.
-    fn each_part(
-        &self,
-        work: &Work,
-        part: &Part,
-        block: &Range<u64>,
-        rows: Range<u64>,
-        known: &Known,
-    ) -> Result<Vec<Vec<Constant>>, LayerwiseError> {
-        let firsts: Vec<u64> = rows.clone().step_by(ROWS_TOGETHER as usize).collect();
-        let run = |first: &u64| {
-            let some = *first..rows.end.min(first + ROWS_TOGETHER);
-            let count = (some.end - some.start) as usize;
-            let mut give = |leaf: Leaf| match leaf {
-                Leaf::Own(value) => self.own(work, value, block, &some, known),
-                Leaf::Lengths(value) => Ok(numbers(self.model.lengths(value, count))),
-                _ => Ok(numbers(Vec::new())),
-            };
-            part.run(self.devices, &Context::default(), &mut give)
-        };
-        match self.context.pool() {
-            None => firsts.iter().map(run).collect(),
-            Some(pool) => pool.install(|| firsts.par_iter().map(run).collect()),
-        }
-    }
-
-    /// Rows of a value that are at hand, or read.
-    fn own(
-        &self,
-        work: &Work,
-        value: Value,
-        block: &Range<u64>,
-        rows: &Range<u64>,
-        known: &Known,
-    ) -> Result<Constant, LayerwiseError> {
-        let count = (rows.end - rows.start) as usize;
-        if let Some(sums) = known.reduced.get(&value) {
-            let width = self.model.width(value);
-            let from = (rows.start - block.start) as usize * width;
-            let all = sums.elements()[from..from + count * width].to_vec();
-            let dims: Vec<usize> =
-                self.model.lengths(value, count).iter().map(|n| *n as usize).collect();
-            return Ok(tensor(dims[0], &dims[1..], Elements::F32(all)));
-        }
-        let stored = &self.model.stored[&value];
-        if let Some(known) = known.beside.get(&value) {
-            let from = (rows.start - block.start) as usize;
-            let all = slice(known, stored.width(), from..from + count);
-            return Ok(tensor(count, &stored.dims, all));
-        }
-        let all = stored.read(&self.model.snapshot, work, rows.clone())?;
-        let dims: Vec<usize> =
-            self.model.lengths(value, count).iter().map(|n| *n as usize).collect();
-        Ok(tensor(dims[0], &dims[1..], all))
-    }
-}
-
-/// One after the other.
-pub(super) fn joined(parts: Vec<Elements>) -> Elements {
-    let mut parts = parts.into_iter();
-    let mut all = parts.next().unwrap_or(Elements::F32(Vec::new()));
-    for part in parts {
-        match (&mut all, part) {
-            (Elements::F32(all), Elements::F32(part)) => all.extend(part),
-            (Elements::I64(all), Elements::I64(part)) => all.extend(part),
-            (Elements::Bool(all), Elements::Bool(part)) => all.extend(part),
-            _ => {}
-        }
-    }
-    all
 }

@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use ng_io::{
     BLOCK_BYTES, BackendChoice, Disk, FileId, IoCounts, Lock, OpenOptions, READ_BYTES_MAX, ReadOp,
     Reader, Writer, open_dir,
 };
+use ng_simd::f32_bytes_mut;
 use ng_types::canary::planted;
 use ng_types::checksum;
 use serde::{Deserialize, Serialize};
@@ -58,7 +59,7 @@ pub(super) struct Work {
     _lock: Lock,
     record: RwLock<Record>,
     tables: RwLock<BTreeMap<String, Arc<Table>>>,
-    writers: BTreeMap<String, Writer>,
+    writers: Mutex<BTreeMap<String, Writer>>,
     slots: [Writer; 2],
 }
 
@@ -119,7 +120,7 @@ impl Work {
             _lock: lock,
             record: RwLock::new(record),
             tables: RwLock::default(),
-            writers: BTreeMap::new(),
+            writers: Mutex::default(),
             slots,
             disk,
         };
@@ -162,7 +163,7 @@ impl Work {
             folder: self.folder.clone(),
             source,
         })?;
-        self.writers.insert(name.to_owned(), writer);
+        self.writers().insert(name.to_owned(), writer);
         self.note_table(name, &file, width, rows)
     }
 
@@ -184,29 +185,33 @@ impl Work {
         Ok(())
     }
 
+    fn writers(&self) -> MutexGuard<'_, BTreeMap<String, Writer>> {
+        self.writers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A table.
     pub fn table(&self, name: &str) -> Option<Arc<Table>> {
         self.tables.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
     /// Writes rows of a table behind those that it has; `first` is a whole number of pieces.
-    pub fn write_rows(
-        &mut self,
-        name: &str,
-        first: u64,
-        rows: &[f32],
-    ) -> Result<(), LayerwiseError> {
+    pub fn write_rows(&self, name: &str, first: u64, rows: &[f32]) -> Result<(), LayerwiseError> {
         let Some(table) = self.table(name) else { return Ok(()) };
         let mut bytes = vec![0; 4 * rows.len()];
         for (to, x) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(rows) {
             *to = x.to_le_bytes();
         }
         let row_bytes = row_bytes(table.width);
-        let record = self.record.get_mut().unwrap_or_else(PoisonError::into_inner);
-        let pieces = record.pieces.entry(name.to_owned()).or_default();
-        pieces.truncate((first / PIECE_ROWS) as usize);
-        pieces.extend(bytes.chunks((PIECE_ROWS * row_bytes) as usize).map(checksum::of));
-        let Some(writer) = self.writers.get_mut(name) else { return Ok(()) };
+        let sums = bytes.chunks((PIECE_ROWS * row_bytes) as usize).map(checksum::of);
+        let sums: Vec<u32> = sums.collect();
+        {
+            let mut record = self.record.write().unwrap_or_else(PoisonError::into_inner);
+            let pieces = record.pieces.entry(name.to_owned()).or_default();
+            pieces.truncate((first / PIECE_ROWS) as usize);
+            pieces.extend(sums);
+        }
+        let mut writers = self.writers();
+        let Some(writer) = writers.get_mut(name) else { return Ok(()) };
         let offset = first * row_bytes;
         let mut written = writer.write_at(offset, &bytes);
         let end = offset + bytes.len() as u64;
@@ -220,7 +225,8 @@ impl Work {
 
     /// Makes what was written durable, and says that so many passes and rows are done.
     pub fn commit(&mut self, passes: usize, rows: u64) -> Result<(), LayerwiseError> {
-        for writer in self.writers.values_mut() {
+        let writers = self.writers.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for writer in writers.values_mut() {
             if planted("record_before_rows") {
                 continue;
             }
@@ -229,7 +235,7 @@ impl Work {
                 .map_err(|source| LayerwiseError::Write { folder: self.folder.clone(), source })?;
         }
         if rows == 0 {
-            self.writers.clear();
+            writers.clear();
         }
         let record = self.record.get_mut().unwrap_or_else(PoisonError::into_inner);
         (record.passes, record.rows, record.serial) = (passes, rows, record.serial + 1);
@@ -247,18 +253,42 @@ impl Work {
         written.map_err(|source| LayerwiseError::Write { folder: self.folder.clone(), source })
     }
 
-    /// Reads rows of a table, which must be whole pieces but at its end, and checks them.
+    /// Reads rows of a table, and checks them.
     pub fn read_rows(&self, table: &Table, rows: Range<u64>) -> Result<Vec<f32>, LayerwiseError> {
+        let mut all = vec![0.0; (rows.end - rows.start) as usize * table.width];
+        self.read_rows_to(table, rows, f32_bytes_mut(&mut all))?;
+        Ok(all)
+    }
+
+    /// The same, to memory for them.
+    pub fn read_rows_to(
+        &self,
+        table: &Table,
+        rows: Range<u64>,
+        out: &mut [u8],
+    ) -> Result<(), LayerwiseError> {
         let width = row_bytes(table.width);
         let pieces = rows.start / PIECE_ROWS..rows.end.div_ceil(PIECE_ROWS);
         let covered = pieces.start * PIECE_ROWS..table.rows.min(pieces.end * PIECE_ROWS);
         let start = covered.start * width;
-        let len = ((covered.end - covered.start) * width) as usize;
-        let mut bytes = vec![0_u8; len];
+        if covered == rows {
+            self.read_bytes(table.file, start, out)?;
+            return self.check(table, pieces, out);
+        }
+        let mut bytes = vec![0_u8; ((covered.end - covered.start) * width) as usize];
         self.read_bytes(table.file, start, &mut bytes)?;
+        self.check(table, pieces, &bytes)?;
+        let skipped = ((rows.start - covered.start) * width) as usize;
+        out.copy_from_slice(&bytes[skipped..skipped + out.len()]);
+        Ok(())
+    }
+
+    /// Checks whole pieces.
+    fn check(&self, table: &Table, pieces: Range<u64>, bytes: &[u8]) -> Result<(), LayerwiseError> {
         let record = self.record.read().unwrap_or_else(PoisonError::into_inner);
         let known = record.pieces.get(&table.name).map_or(&[][..], Vec::as_slice);
-        for (piece, bytes) in pieces.zip(bytes.chunks((PIECE_ROWS * width) as usize)) {
+        let piece_bytes = (PIECE_ROWS * row_bytes(table.width)) as usize;
+        for (piece, bytes) in pieces.zip(bytes.chunks(piece_bytes)) {
             if known.get(piece as usize) != Some(&checksum::of(bytes)) {
                 let first = piece * PIECE_ROWS;
                 let last = table.rows.min(first + PIECE_ROWS) - 1;
@@ -266,10 +296,7 @@ impl Work {
                 return Err(LayerwiseError::Damaged { file, first, last });
             }
         }
-        let skipped = ((rows.start - covered.start) * width) as usize;
-        let wanted = ((rows.end - rows.start) * width) as usize;
-        let (numbers, _) = bytes[skipped..skipped + wanted].as_chunks::<4>();
-        Ok(numbers.iter().map(|number| f32::from_le_bytes(*number)).collect())
+        Ok(())
     }
 
     fn read_bytes(&self, file: FileId, start: u64, out: &mut [u8]) -> Result<(), LayerwiseError> {

@@ -2,7 +2,7 @@
 //!
 //! Softmax over edges, norms of GCN, degrees and products with sparse matrices become gathers,
 //! reductions and operations on elements. A linear layer behind a sum or a mean moves before it
-//! where that makes the rows narrower. Values keep their names.
+//! where that makes the rows narrower, or no wider. Values keep their names.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,23 @@ use super::op::{Binary, Op, Reduction, Unary};
 /// What the softmax of edges adds to each sum.
 const SOFTMAX_SUM_ADDED: f32 = 1e-16;
 
+/// Which linear layers move before the sum or mean that they take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moves {
+    /// Those that make rows narrower.
+    Narrower,
+    /// Those that do not make rows wider.
+    NoWider,
+}
+
 impl Dfg {
     /// The graph in which edges are only gathered for, computed on one by one, and reduced along.
+    /// Linear layers move before sums where `moves` says so.
     ///
     /// # Errors
     /// A name that a new value has to have is taken.
-    pub fn lowered(&self) -> Result<Self, DfgError> {
-        let narrowed = Narrowed::find(self);
+    pub fn lowered(&self, moves: Moves) -> Result<Self, DfgError> {
+        let narrowed = Narrowed::find(self, moves);
         let mut lowering = Lowering { from: self, to: Self::default(), map: HashMap::new() };
         for value in self.values() {
             let name = self.name(value);
@@ -80,14 +90,15 @@ struct Narrowed {
 }
 
 impl Narrowed {
-    fn find(dfg: &Dfg) -> Self {
+    fn find(dfg: &Dfg, moves: Moves) -> Self {
         let (uses, mut this) = (dfg.uses(), Self::default());
         let is_alone = |value: &Value| uses.get(value) == Some(&1);
         for node in dfg.nodes() {
             let is_narrower = match (&node.op, dfg.source(node.inputs[0])) {
                 (Op::MatMul | Op::Gemm { trans_a: false, .. }, Source::Node { .. }) => {
                     let turned = matches!(node.op, Op::Gemm { trans_b: true, .. });
-                    matches!(dfg.source(node.inputs[1]), Source::Weight(w) if narrows(w, turned))
+                    let matrix = dfg.source(node.inputs[1]);
+                    matches!(matrix, Source::Weight(w) if narrows(w, turned, moves))
                 }
                 _ => false,
             };
@@ -111,10 +122,12 @@ impl Narrowed {
     }
 }
 
-/// Whether a matrix gives fewer columns than it takes.
-fn narrows(matrix: &Constant, is_turned: bool) -> bool {
+/// Whether a matrix gives fewer columns than it takes, or no more of them.
+fn narrows(matrix: &Constant, is_turned: bool, moves: Moves) -> bool {
     match (matrix.dims(), is_turned) {
-        ([from, to], false) | ([to, from], true) => to < from,
+        ([from, to], false) | ([to, from], true) => {
+            to < from || (to == from && moves == Moves::NoWider)
+        }
         _ => false,
     }
 }

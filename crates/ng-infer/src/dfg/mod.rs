@@ -25,5 +25,6 @@ pub use error::DfgError;
 pub use graph::{Dfg, Node, Source, TensorType, Value};
 pub(crate) use half::from_f16;
 pub(crate) use infer::{Exact, Known, exact, place, places};
+pub use lower::Moves;
 pub use op::{Binary, FixedFormat, Op, Reduction, Unary};
 pub use order::NamedNode;

@@ -150,13 +150,17 @@ pub(crate) fn scan_some_rows<E: From<ReadError>>(
     let mut rows = Vec::new();
     let mut take = |first_block: u64, bytes: &[u8]| {
         let first_row = first_block / unit_blocks * layout.unit_rows();
+        let left = wanted.end.saturating_sub(first_row).saturating_mul(width as u64);
+        let left = usize::try_from(left).unwrap_or(usize::MAX);
+        let packed = layout.unit_rows() as usize * width;
+        if packed == unit {
+            return visit(first_row, &bytes[..left.min(bytes.len())]);
+        }
         rows.clear();
         for unit in bytes.chunks_exact(unit) {
-            let packed = layout.unit_rows() as usize * width;
             rows.extend_from_slice(&unit[..packed]);
         }
-        let left = wanted.end.saturating_sub(first_row).saturating_mul(width as u64);
-        rows.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        rows.truncate(left);
         visit(first_row, &rows)
     };
     scan_some(inner, segment, unit_blocks, units, &mut take)
