@@ -22,8 +22,8 @@ import neargraph as ng
 from neargraph.modelfile.comparing import relative_difference
 
 WIDTH, CLASSES = 32, 3
-# Labels of nodes, and columns of attributes, of sets of graphs with labels.
-LABELS = {"MUTAG": (7, 0), "ENZYMES": (3, 18), "PROTEINS": (3, 1)}
+# Of sets with labels of nodes: how many there are, columns of attributes, the first label.
+LABELS = {"MUTAG": (7, 0, 0), "ENZYMES": (3, 18, 1), "PROTEINS": (3, 1, 0)}
 # As many as eager PyG takes at once, and as onnxruntime is asked for: it is slow at scatters.
 GRAPHS_AT_ONCE, GRAPHS_IN_ONNXRUNTIME = 2_000, 200
 FANOUTS = [10, 5]
@@ -61,9 +61,9 @@ class Pooled(nn.Module):
 
 
 class OfLabels(Pooled):
-    def __init__(self, layer, pool, labels, columns):
+    def __init__(self, layer, pool, labels, columns, first):
         super().__init__(layer, pool, labels + columns)
-        self.register_buffer("rows", torch.eye(labels))
+        self.register_buffer("rows", torch.eye(first + labels)[:, first:].contiguous())
 
     def forward(self, node_label, edge_index, batch, size: int):
         return self.pooled(self.rows[node_label], edge_index, batch, size)
@@ -99,9 +99,9 @@ class Graphs:
                 lengths = torch.from_numpy(np.diff(npz["edge_ptr"]))
         else:
             found, slices, *_ = read_tu_data(str(_unpacked(name, data, folder)), name)
-            labels, columns = LABELS[name]
+            labels, columns, first = LABELS[name]
             self.of_nodes = {"x": found.x[:, :columns]} if columns else {}
-            self.of_nodes["node_label"] = found.x[:, columns:].argmax(1)
+            self.of_nodes["node_label"] = found.x[:, columns:].argmax(1) + first
             assert found.x.size(1) == labels + columns
             self.nodes, self.edges = slices["x"].tolist(), slices["edge_index"].tolist()
             edge_index, lengths = found.edge_index, slices["edge_index"].diff()
