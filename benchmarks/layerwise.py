@@ -248,10 +248,10 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     if args.way:
-        way = {"layerwise": layerwise, "batches": batches, "engine": engine}[args.way[0]]
-        found = way(json.loads(args.way[1]))
-        found["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        print(json.dumps(found))
+        run = {"layerwise": layerwise, "batches": batches, "engine": engine}[args.way[0]]
+        one = run(json.loads(args.way[1]))
+        one["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(json.dumps(one))
         return
     from neargraph.units import parse_bytes
 
