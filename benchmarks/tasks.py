@@ -76,10 +76,14 @@ def _compared(name: str, pattern: str) -> Iterator[tuple[str, dict[str, Any]]]:
     ):
         for number, model in enumerate(model for model in models if re.search(pattern, model)):
             path, start = Path(room) / str(number), time.monotonic()
-            if graphs is None:
-                result = tasks.compare_pairs(model, store, path)
-            else:
-                result = tasks.compare_graphs(model, name, store, graphs, path)
+            try:
+                if graphs is None:
+                    result = tasks.compare_pairs(model, store, path)
+                else:
+                    result = tasks.compare_graphs(model, name, store, graphs, path)
+            except Exception as error:
+                print(f"{name}, {model}: {type(error).__name__}: {error}", file=sys.stderr)
+                result = {"engine": float("nan"), "answers": 0}
             yield model, result | {"seconds": time.monotonic() - start}
 
 

@@ -7,7 +7,9 @@ mod plan_support;
 
 use std::sync::Arc;
 
-use ng_infer::dfg::{Binary, Constant, Dfg, Dim, Elements, Op, Reduction, TensorType, Unary};
+use ng_infer::dfg::{
+    Binary, Constant, Dfg, Dim, Elements, Op, Reduction, TensorType, Unary, Value,
+};
 use ng_infer::kernel::{Context, Kernel, KernelError, Scalar, View, ViewMut};
 use ng_infer::plan::{Options, Plan};
 use ng_infer::run::{Devices, RunError};
@@ -39,6 +41,34 @@ fn fused_models_give_the_same_bytes() {
                 assert!(wanted.is_ok(), "{name}: {wanted:?}");
                 assert_eq!(found, wanted, "{name} with seed {seed}, hops {:?}", batch.hops);
             }
+        }
+    }
+}
+
+#[test]
+fn messages_may_stand_before_the_end_of_their_edges() {
+    let mut dfg = Dfg::default();
+    let of = |dtype, shape: [Dim; 2]| Some(TensorType { dtype, shape: shape.to_vec() });
+    let rows = of(Dtype::F32, [Dim::symbol("nodes"), Dim::from(WIDTH as i64)]);
+    let x = dfg.create_in("x", rows).expect("new");
+    let ends = of(Dtype::I64, [Dim::from(2), Dim::symbol("edges")]);
+    let edges = dfg.create_in("edge_index", ends).expect("new");
+    let zero = dfg.create_weight("zero", whole(&[], vec![0])).expect("new");
+    let one = dfg.create_weight("one", whole(&[], vec![1])).expect("new");
+    let mut op = |op: Op, inputs: &[Value]| dfg.create_op(op, inputs).expect("fits")[0];
+    let size = op(Op::Shape { start: 0, end: Some(1) }, &[x]);
+    let size = op(Op::Squeeze, &[size]);
+    let sources = op(Op::Gather { axis: 0 }, &[edges, zero]);
+    let messages = op(Op::Gather { axis: 0 }, &[x, sources]);
+    let messages = op(Op::Unary(Unary::Relu), &[messages]);
+    let destinations = op(Op::Gather { axis: 0 }, &[edges, one]);
+    let sums = op(Op::Scatter(Reduction::Sum), &[messages, destinations, size]);
+    dfg.create_out("out", sums).expect("new");
+    for batch in batches(11) {
+        let wanted = run(&plan(&dfg, &options(false, false)), &batch, false).expect("runs");
+        for trim in [false, true] {
+            let found = run(&plan(&dfg, &options(true, trim)), &batch, false).expect("runs");
+            assert_eq!(found, wanted);
         }
     }
 }

@@ -154,7 +154,15 @@ impl Build<'_> {
 
     fn lists(&mut self, forms: &Forms<'_>, set: usize) -> Result<Vec<Value>, DfgError> {
         let set = &forms.sets[set];
-        let (index, size) = (self.to.value(set.index)?, self.to.value(set.size)?);
+        let size = self.to.value(set.size)?;
+        let index = match (self.to.value(set.index), set.ends) {
+            // Something in the order of the lists comes before the end that they are sorted by.
+            (Err(_), Some(edges)) => {
+                let (edges, one) = (self.to.value(edges)?, self.to.number(1)?);
+                self.to.one(Op::Gather { axis: 0 }, &[edges, one])?
+            }
+            (index, _) => index?,
+        };
         if let Source::Node { node, .. } = forms.facts.draft.dfg.source(set.index) {
             self.to.work_of(&[*node]);
         }
