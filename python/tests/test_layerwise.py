@@ -337,7 +337,7 @@ def test_what_is_left_of_another_model_or_snapshot_is_never_used(gat, exported, 
         inference.run(folder=work, progress=stop_after(30))
     with small(store, path) as inference:
         result = inference.run(folder=work)
-        assert result.begun == ("anew", "it was of another snapshot or model")
+        assert result.begun == ("anew", "it was of another snapshot, model or device")
         close(result.arrays, {"out": wanted})
     copied = shutil.copytree(store, tmp_path / "copy.ng")
     with small(copied, path) as inference, pytest.raises(KeyboardInterrupt):
@@ -347,6 +347,10 @@ def test_what_is_left_of_another_model_or_snapshot_is_never_used(gat, exported, 
     with small(copied, path) as inference:
         result = inference.run(folder=work)
     assert result.begun[0] == "anew"
+    with small(copied, path) as inference, pytest.raises(KeyboardInterrupt):
+        inference.run(folder=work, progress=stop_after(30))
+    with small(copied, path, device="cpu-scalar") as inference:
+        assert inference.run(folder=work).begun[0] == "anew"
     assert not np.array_equal(result.arrays["out"], wanted)
 
 

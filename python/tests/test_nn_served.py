@@ -45,3 +45,19 @@ def test_a_model_of_neargraph_is_exported_served_and_computed_for_all_nodes(kind
     assert np.abs(found - wanted[[5, 0, 399]]).max() <= bound
     result = ng.infer(path, tmp_path / "model.ngm", memory="64MB")
     assert np.abs(result.arrays["out"] - wanted).max() <= bound
+
+
+def test_in_degrees_of_the_whole_graph_are_an_input_for_all_nodes_too(graph, tmp_path):
+    path, data = graph
+    torch.manual_seed(0)
+    model = ng.nn.GCN(6, 8, 3).eval()
+    with ng.open(path, memory="64MB") as store:
+        degrees = ng.nn.InDegrees(store)(torch.arange(NODES))
+        wanted = model(data.x, data.edge_index, degrees).detach().numpy()
+        batch = ng.NeighborSampler(store, [4, 3], seed=0).sample(np.arange(5), stream=0)
+        nodes = torch.from_numpy(np.array(batch.nodes(), dtype=np.int64))
+        edge_index = torch.from_numpy(batch.edge_index())
+        example = (torch.from_numpy(batch.features("x")), edge_index, degrees[nodes])
+        ng.export(model, example, tmp_path / "model.ngm", fanouts=[4, 3])
+    found = ng.infer(path, tmp_path / "model.ngm", memory="64MB").arrays["out"]
+    assert np.abs(found - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max())

@@ -16,6 +16,7 @@ use super::part::{Leaf, refused};
 use super::passes::{Passes, Scan};
 use super::rows::{Place, Stored};
 use crate::bind::{Binding, Given, RowsOf};
+use crate::degrees::InDegrees;
 use crate::{EngineError, ModelFile};
 
 /// What gives an input that has a row for each edge.
@@ -33,6 +34,8 @@ pub(super) struct Model {
     pub edge_rows: HashMap<Value, EdgeRows>,
     nodes: HashMap<SpaceId, NodeTypeId>,
     edges: HashMap<Value, EdgeTypeId>,
+    /// What computes, which decides how results are rounded.
+    devices: String,
 }
 
 impl Model {
@@ -57,6 +60,7 @@ impl Model {
             edge_rows: HashMap::new(),
             nodes: HashMap::new(),
             edges: HashMap::new(),
+            devices: String::new(),
         };
         for input in &binding.inputs {
             if let Some(value) = this.passes.graph.value(&input.name) {
@@ -90,6 +94,13 @@ impl Model {
             }
             (Given::EdgeIndex(id), Domain::Edges(_)) => {
                 self.edges.insert(value, *id);
+            }
+            (Given::InDegrees(node_type, id), Domain::Rows(rows)) => {
+                self.nodes.insert(rows.space, *node_type);
+                let degrees = InDegrees::read(&self.snapshot, *id).map_err(EngineError::from)?;
+                let place = Place::InDegrees(Arc::new(degrees));
+                let stored = Stored { place, dims: vec![], read_bytes: 0, is_scattered: false };
+                self.stored.insert(value, stored);
             }
             _ => {
                 let problem = "is not given for all nodes at once".to_owned();
@@ -201,6 +212,7 @@ impl Model {
 
     /// Makes all parts ready to run.
     pub fn prepare(&mut self, devices: &Devices) -> Result<(), LayerwiseError> {
+        self.devices = format!("{:?}", devices.priorities());
         let Passes { levels, passes, .. } = &mut self.passes;
         for pass in passes {
             pass.finish.prepare(levels, devices)?;
@@ -217,7 +229,7 @@ impl Model {
         Ok(())
     }
 
-    /// Tells this model on this snapshot from others.
+    /// Tells this model on this snapshot and these devices from others.
     pub fn key(&self) -> String {
         let mut hash = Sha256::new();
         let mut note = |bytes: &[u8]| {
@@ -225,6 +237,7 @@ impl Model {
             hash.update((bytes.len() as u64).to_le_bytes());
             hash.update(bytes);
         };
+        note(self.devices.as_bytes());
         note(self.graph().text().as_bytes());
         for (_, tensor) in self.graph().weights() {
             let bytes: Vec<u8> = match tensor.elements() {

@@ -1,6 +1,7 @@
 //! Rows of values that are stored: inputs in the store, tables in the folder of the run.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use ng_infer::dfg::Elements;
 use ng_infer::kernel::Data;
@@ -11,6 +12,7 @@ use ng_types::Dtype;
 use super::error::LayerwiseError;
 use super::work::Work;
 use crate::bind::RowsOf;
+use crate::degrees::InDegrees;
 
 /// Where the rows of a value are.
 #[derive(Clone, Debug)]
@@ -19,6 +21,8 @@ pub(super) enum Place {
     Tensor(RowsOf),
     /// A table of the run, by name.
     Table(String),
+    /// In memory.
+    InDegrees(Arc<InDegrees>),
 }
 
 /// How wide rows of a value are.
@@ -43,7 +47,7 @@ impl Stored {
     /// Whether its elements are of f32.
     pub fn is_f32(&self) -> bool {
         match &self.place {
-            Place::Table(_) => true,
+            Place::Table(_) | Place::InDegrees(_) => true,
             Place::Tensor(of) => of.decoder.wanted() == Dtype::F32,
         }
     }
@@ -78,13 +82,16 @@ impl Stored {
         rows: Range<u64>,
         out: &mut [f32],
     ) -> Result<(), LayerwiseError> {
-        let bytes = f32_bytes_mut(out);
         match &self.place {
             Place::Table(name) => match work.table(name) {
-                Some(table) => work.read_rows_to(&table, rows, bytes),
+                Some(table) => work.read_rows_to(&table, rows, f32_bytes_mut(out)),
                 None => Ok(()),
             },
-            Place::Tensor(of) => self.read_tensor(of, snapshot, rows, bytes),
+            Place::Tensor(of) => self.read_tensor(of, snapshot, rows, f32_bytes_mut(out)),
+            Place::InDegrees(all) => {
+                out.iter_mut().zip(rows).for_each(|(out, node)| *out = all.of(node));
+                Ok(())
+            }
         }
     }
 

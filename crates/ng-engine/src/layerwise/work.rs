@@ -102,7 +102,9 @@ impl Work {
                 let (passes, rows) = (record.passes, record.rows);
                 (record, Begun::Resumed { passes, rows })
             }
-            Some(_) => (Record::new(key), Begun::Anew("it was of another snapshot or model")),
+            Some(_) => {
+                (Record::new(key), Begun::Anew("it was of another snapshot, model or device"))
+            }
             None => (Record::new(key), Begun::New),
         };
         if !matches!(begun, Begun::Resumed { .. }) {
