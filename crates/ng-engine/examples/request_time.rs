@@ -79,10 +79,11 @@ fn open(store: &Store) -> Result<Engine, Box<dyn Error>> {
     let options = EngineOptions {
         fanouts: Fanouts::uniform(&[25, 10], 1)?,
         output: None,
-        devices: Devices::default(),
+        devices: Devices::default().into(),
         prepare: Prepare::Metadata,
         threads: 2,
         batch_nodes: 1024,
+        go_on: || true,
     };
     let model = ModelFile { graph: Arc::new(graph), metadata: Vec::new() };
     Ok(Engine::open(snapshot, model, options)?)
