@@ -6,8 +6,8 @@ its name when it is complete; what is done of a run that ends early stays in its
 next run goes on from there.
 """
 
+import contextlib
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,9 +121,10 @@ class Inference:
             out: A name without a dot or a slash, such as ``"embedding"``, adds a tensor of this
                 name to the store (`Store.add_tensor`): nodes that were added since the run began
                 have rows of zeros. A path that ends in ``.npy`` or ``.parquet`` is a file. None
-                returns arrays. With several outputs, ``"embedding"`` stands for tensors
-                ``"embedding.OUTPUT"``, ``"h.npy"`` for files ``"h.OUTPUT.npy"``.
-            folder: Where tables lie while it goes on; None is `folder`. The folder goes at the end.
+                returns arrays. With several outputs, ``"h.npy"`` stands for files
+                ``"h.OUTPUT.npy"``, and a tensor is refused.
+            folder: Where tables lie while it goes on; None is `folder`. They are removed at the
+                end, and the folder with them if nothing else is in it.
             fresh: Do not go on where an earlier run ended.
             progress: Called with (pass, passes, rows, rows of the pass).
 
@@ -133,14 +134,14 @@ class Inference:
                 tensor is added; what is done stays in the folder.
             StoreDamaged: A table is not what was written.
             UnsupportedArgument: ``out`` has another ending, or its library is missing; a tensor of
-                this name is there already.
+                this name is there already; a tensor is wanted of several outputs.
         """
         tensor = out if isinstance(out, str) and _is_name(out) else None
         target = None if out is None or tensor is not None else Path(out)
         if target is not None:
             _check_ending(target)
         if tensor is not None:
-            self._check_names(tensor)
+            self._check_tensor(tensor)
         place = self.folder if folder is None else Path(folder)
         place.mkdir(exist_ok=True)
         inferred = self._core.run(place, fresh=fresh, progress=progress)
@@ -149,7 +150,10 @@ class Inference:
         finally:
             # An error keeps its frames, and they keep the folder; the next run needs it.
             inferred.close()
-        shutil.rmtree(place)
+        for file in _own_files(place):
+            file.unlink()
+        with contextlib.suppress(OSError):
+            place.rmdir()
         return result
 
     def _kept(
@@ -161,9 +165,8 @@ class Inference:
         for at, (name, node_type, dims, num_rows) in enumerate(outputs):
             rows, part = _Rows(inferred, at, dims, num_rows), name if len(outputs) > 1 else None
             if tensor is not None:
-                called = _tensor_name(tensor, part)
-                self._add_tensor(called, node_type, rows)
-                result.tensors[name] = called
+                self._add_tensor(tensor, node_type, rows)
+                result.tensors[name] = tensor
             elif target is not None:
                 path = _named(target, part)
                 _write(path, rows)
@@ -172,13 +175,18 @@ class Inference:
                 result.arrays[name] = rows.all()
         return result
 
-    def _check_names(self, tensor: str) -> None:
-        """Before hours of work: whether the store can get the tensors."""
+    def _check_tensor(self, tensor: str) -> None:
+        """Before hours of work: whether the store can get the tensor."""
         self._writes.turn.refuse_own_batch("add a tensor")
         outputs = self._core.outputs()
-        for name, node_type in outputs:
-            called = _tensor_name(tensor, name if len(outputs) > 1 else None)
-            check_name(self._writes.schema.node_type(node_type), called)
+        if len(outputs) > 1:
+            raise UnsupportedArgument(
+                f"the model has {len(outputs)} outputs, and a run adds one tensor, so that it can "
+                'go on after it was stopped: write files, such as "h.npy", and add those with '
+                "store.add_tensor"
+            )
+        for _, node_type in outputs:
+            check_name(self._writes.schema.node_type(node_type), tensor)
 
     def _add_tensor(self, name: str, node_type: str, rows: "_Rows") -> None:
         owner = self._snapshot.schema.node_type(node_type)
@@ -266,8 +274,10 @@ def _is_name(out: str) -> bool:
     return not any(sign in out for sign in (".", "/", os.sep))
 
 
-def _tensor_name(tensor: str, output: str | None) -> str:
-    return tensor if output is None else f"{tensor}.{output}"
+def _own_files(place: Path) -> list[Path]:
+    """What a run keeps in its folder, which may be a user's with other files."""
+    names = ("record.a", "record.b", "pins")
+    return [file for file in place.iterdir() if file.suffix == ".rows" or file.name in names]
 
 
 def _check_ending(path: Path) -> None:

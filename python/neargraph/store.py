@@ -130,7 +130,7 @@ class Store(PygReader):
 
     @property
     def types(self) -> Schema:
-        """The schema of some version: types and tensors are those of the newest, counts are not."""
+        """Types and tensors of the newest version; counts may be those of an older one."""
         schema = self._parsed[1]
         if self._closed or schema.num_tensors == self.core.snapshot().num_tensors:
             return schema

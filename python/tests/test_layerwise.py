@@ -285,6 +285,8 @@ def test_results_become_a_tensor_of_the_store_with_the_bytes_of_the_file(gat, re
         assert rows[:NODES].tobytes() == wanted.tobytes()
         assert len(rows) == NODES + 1
         assert not rows[NODES].any()
+        with pytest.raises(UnsupportedArgument, match="an empty one"):
+            ng.infer(opened, path, "", progress=lambda *_: pytest.fail("it has begun"))
         with pytest.raises(UnsupportedArgument, match="'later' already"):
             ng.infer(opened, path, "later", progress=lambda *_: pytest.fail("it has begun"))
         with opened.write(), pytest.raises(StoreBusy):
@@ -324,8 +326,10 @@ def test_a_run_that_is_stopped_goes_on_and_gives_the_same_bytes(gat, tmp_path):
         assert result.arrays["out"].tobytes() == wanted
         with pytest.raises(KeyboardInterrupt):
             inference.run(folder=work, progress=stop_after(30))
+        (work / "mine.txt").write_text("a user's own")
         fresh = inference.run(folder=work, fresh=True)
         assert fresh.begun[0] == "anew"
+        assert [file.name for file in work.iterdir()] == ["mine.txt"]
         assert fresh.arrays["out"].tobytes() == wanted
 
 

@@ -112,14 +112,16 @@ impl Engine {
     }
 
     /// Answers from `snapshot` from now on; requests under way finish on the one before. Returns
-    /// whether it has other content.
+    /// whether it does: an older snapshot of the same open store, which somebody else may have
+    /// overtaken, and one with the same content change nothing.
     ///
     /// # Errors
     /// As [`Engine::open`]; the engine goes on with what it has.
     pub fn refresh(&self, snapshot: Arc<Snapshot>) -> Result<bool, EngineError> {
         let _turn = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
         let old = self.pinned();
-        if old.snapshot.fingerprint() == snapshot.fingerprint() {
+        let is_same = old.snapshot.fingerprint() == snapshot.fingerprint();
+        if is_same || snapshot.is_older_than(&old.snapshot) {
             return Ok(false);
         }
         let spare = spare(&self.server.kept, &self.server.served);

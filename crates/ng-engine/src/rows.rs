@@ -8,7 +8,6 @@ use std::sync::Arc;
 use ng_infer::kernel::Context;
 use ng_store::{Owner, ReadError, RowQueue, Ticket};
 use ng_types::{NodeId, NodeTypeId};
-use rayon::prelude::*;
 
 use crate::bind::{Binding, RowsOf};
 use crate::pinned::Pinned;
@@ -161,15 +160,15 @@ fn copy_all(
     context: &Context,
 ) -> Vec<usize> {
     let width = what.1.decoder.out_bytes();
-    let mut missing = match context.pool().filter(|_| ids.len() >= 2 * TOGETHER) {
-        None => copy(what, ids, 0, out),
-        Some(pool) => pool.install(|| {
-            let parts = out.par_chunks_mut(TOGETHER * width).zip(ids.par_chunks(TOGETHER));
-            let copied =
-                parts.enumerate().map(|(at, (out, ids))| copy(what, ids, at * TOGETHER, out));
-            copied.collect::<Vec<_>>().concat()
-        }),
-    };
+    let together = if ids.len() < 2 * TOGETHER { ids.len().max(1) } else { TOGETHER };
+    let mut missing = vec![Vec::new(); ids.len().div_ceil(together)];
+    let parts = out.chunks_mut((together * width).max(1)).zip(ids.chunks(together));
+    let done = context.each(parts.zip(&mut missing).enumerate(), |(at, ((out, ids), missing))| {
+        *missing = copy(what, ids, at * together, out);
+        Ok(())
+    });
+    debug_assert!(done.is_ok(), "{done:?}");
+    let mut missing = missing.concat();
     missing.retain(|place| *place >= known);
     missing
 }

@@ -253,7 +253,10 @@ impl RowTable {
         let count = self.stale.as_ref().map_or(0, |stale| stale.count);
         let mut stale = Stale { bits, count, _held: held };
         changed.iter().for_each(|rows| stale.add(rows.clone()));
-        if stale.count.saturating_mul(STALE_PARTS) > num_nodes {
+        // New nodes are read through the caches, too.
+        let known = self.loaded.slots.as_ref().map_or(self.loaded.count, |all| all.len() as u64);
+        let not_here = stale.count + num_nodes.saturating_sub(known);
+        if not_here.saturating_mul(STALE_PARTS) > num_nodes {
             return None;
         }
         let stale = (stale.count > 0).then_some(stale);

@@ -248,7 +248,9 @@ fn rows_in_memory_outlive_commits_that_do_not_change_them() {
         }
         counts.take();
         assert!(engine.run(&seeds, 1).expect("answer") == known, "before it is refreshed");
+        let overtaken = engine.snapshot();
         assert!(engine.refresh(store.snapshot()).expect("refreshed"));
+        assert!(!engine.refresh(overtaken).expect("it changes nothing"));
         wait(&engine);
         let reads: u64 = counts.take().values().flatten().sum();
         let before = engine.stats();
@@ -264,6 +266,20 @@ fn rows_in_memory_outlive_commits_that_do_not_change_them() {
         assert!(found != known);
         known = found;
     }
+    // More than one of 8 nodes is new: all rows are loaded anew, those of new nodes among them.
+    let mut batch = store.write().expect("batch");
+    let added = NODES / 4;
+    for _ in 0..added {
+        batch.add_node(NodeTypeId(0)).expect("node");
+    }
+    batch.commit().expect("commit");
+    counts.take();
+    assert!(engine.refresh(store.snapshot()).expect("refreshed"));
+    wait(&engine);
+    assert!(counts.take().values().flatten().sum::<u64>() > 100, "the table was kept");
+    counts.take();
+    engine.run(&[NODES + 5], 1).expect("answer");
+    assert_eq!(counts.take().values().flatten().sum::<u64>(), 0);
 }
 
 #[test]

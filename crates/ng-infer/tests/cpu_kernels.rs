@@ -211,6 +211,10 @@ fn rows_of_a_table_are_read_where_they_lie() {
     }
     let rows = TableRows { table: Rows::F32(table), len, rows: &rows };
     assert!(rows.copy_to(width, &mut [0.0; 3], &Context::default()).is_err());
+    let none = TableRows { rows: &[], ..rows };
+    for context in contexts() {
+        none.copy_to(width, &mut [], &context).expect("a batch without such nodes");
+    }
 }
 
 /// The upper halves of f32.

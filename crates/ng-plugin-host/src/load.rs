@@ -90,6 +90,7 @@ impl Plugin {
     pub fn register(&self, devices: &mut Devices) {
         for (name, priority) in &self.devices {
             devices.register_device(name, *priority);
+            devices.note_build(name, &self.sha256);
         }
         for kernel in &self.kernels {
             let (op, device) = (&kernel.definition.op, &kernel.definition.device);

@@ -235,10 +235,11 @@ impl Devices {
     }
 
     /// Seconds that the simulated accelerator takes for products and for sums.
-    fn simulated(&self, model: &str, visits: Vec<u64>) -> PyResult<(f64, f64)> {
+    fn simulated(&self, py: Python<'_>, model: &str, visits: Vec<u64>) -> PyResult<(f64, f64)> {
         let wrong = |error| raised(Failed::Other(format!("the model is not valid: {error}")));
         let model = serde_json::from_str(model).map_err(wrong)?;
-        Ok(self.program.bundle().simulated(&model, &visits))
+        // Somebody may be changing the bundle.
+        Ok(py.detach(|| self.program.bundle().simulated(&model, &visits)))
     }
 
     /// Makes a graph ready to run on whatever is in force.

@@ -90,6 +90,8 @@ def _check_version(store: "Store", owner: NodeType, name: str, num_rows: int, of
 
 def check_name(owner: NodeType, name: str) -> None:
     """`UnsupportedArgument` if a node type cannot get a tensor of this name."""
+    if not name:
+        raise UnsupportedArgument("a tensor needs a name, got an empty one")
     if any(meta.name == name for meta in owner.tensors):
         raise UnsupportedArgument(
             f"node type {owner.name!r} has a tensor {name!r} already, and none is replaced: choose "

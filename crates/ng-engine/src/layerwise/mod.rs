@@ -24,6 +24,7 @@ mod rows;
 mod run;
 mod work;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,6 +40,7 @@ pub use work::Begun;
 
 use crate::ModelFile;
 use model::Model;
+use plan::bytes_of_a_block;
 use run::Runner;
 use work::Work;
 
@@ -98,24 +100,19 @@ impl Layerwise {
         file: &ModelFile,
         options: &LayerwiseOptions,
     ) -> Result<(Model, LayerwisePlan), LayerwiseError> {
-        let with = |moves| {
-            let model = Model::new(Arc::clone(&snapshot), file, moves)?;
-            let plan = LayerwisePlan::new(&model, options)?;
-            Ok::<_, LayerwiseError>((model, plan))
-        };
-        let stored = with(Moves::Narrower)?;
-        let computed = match with(Moves::NoWider) {
-            Ok(found) => found,
-            Err(LayerwiseError::Model { .. } | LayerwiseError::Levels(_)) => return Ok(stored),
+        let mut degrees = HashMap::new();
+        let mut with = |moves| Model::new(Arc::clone(&snapshot), file, moves, &mut degrees);
+        let mut model = with(Moves::Narrower)?;
+        match with(Moves::NoWider) {
+            // Of one block each: the choice does not depend on memory, so results do not either.
+            Ok(computed) if bytes_of_a_block(&computed) * LESS < bytes_of_a_block(&model) => {
+                model = computed;
+            }
+            Ok(_) | Err(LayerwiseError::Model { .. } | LayerwiseError::Levels(_)) => {}
             Err(error) => return Err(error),
-        };
-        // Of one block each: the choice does not depend on memory, so results do not either.
-        let bytes = |plan: &LayerwisePlan| {
-            let passes = plan.passes.iter();
-            passes.map(|pass| (pass.scanned_bytes + pass.own_bytes) as f64).sum::<f64>()
-        };
-        let is_less = bytes(&computed.1) * LESS < bytes(&stored.1);
-        Ok(if is_less { computed } else { stored })
+        }
+        let plan = LayerwisePlan::new(&model, options)?;
+        Ok((model, plan))
     }
 
     /// What a run will read, write and hold.

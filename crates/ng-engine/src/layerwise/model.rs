@@ -26,6 +26,9 @@ pub(super) enum EdgeRows {
     Tensor(RowsOf),
 }
 
+/// In-degrees of the whole graph that were counted already.
+pub(super) type Degrees = HashMap<EdgeTypeId, Arc<InDegrees>>;
+
 /// A model that is computed pass by pass over the nodes of a store.
 pub(super) struct Model {
     pub snapshot: Arc<Snapshot>,
@@ -43,6 +46,7 @@ impl Model {
         snapshot: Arc<Snapshot>,
         model: &ModelFile,
         moves: Moves,
+        degrees: &mut Degrees,
     ) -> Result<Self, LayerwiseError> {
         crate::schema::check(model, snapshot.catalog())?;
         let types = &snapshot.catalog().node_types;
@@ -64,7 +68,7 @@ impl Model {
         };
         for input in &binding.inputs {
             if let Some(value) = this.passes.graph.value(&input.name) {
-                this.note_input(value, &input.name, &input.given)?;
+                this.note_input(value, &input.name, &input.given, degrees)?;
             }
         }
         this.note_tables()?;
@@ -76,6 +80,7 @@ impl Model {
         value: Value,
         name: &str,
         given: &Given,
+        degrees: &mut Degrees,
     ) -> Result<(), LayerwiseError> {
         let domain = self.passes.levels.fact(value).domain;
         match (given, domain) {
@@ -97,8 +102,14 @@ impl Model {
             }
             (Given::InDegrees(node_type, id), Domain::Rows(rows)) => {
                 self.nodes.insert(rows.space, *node_type);
-                let degrees = InDegrees::read(&self.snapshot, *id).map_err(EngineError::from)?;
-                let place = Place::InDegrees(Arc::new(degrees));
+                let known = match degrees.get(id) {
+                    Some(known) => Arc::clone(known),
+                    None => {
+                        Arc::new(InDegrees::read(&self.snapshot, *id).map_err(EngineError::from)?)
+                    }
+                };
+                degrees.insert(*id, Arc::clone(&known));
+                let place = Place::InDegrees(known);
                 let stored = Stored { place, dims: vec![], read_bytes: 0, is_scattered: false };
                 self.stored.insert(value, stored);
             }
@@ -212,7 +223,7 @@ impl Model {
 
     /// Makes all parts ready to run.
     pub fn prepare(&mut self, devices: &Devices) -> Result<(), LayerwiseError> {
-        self.devices = format!("{:?}", devices.priorities());
+        self.devices = devices.identity();
         let Passes { levels, passes, .. } = &mut self.passes;
         for pass in passes {
             pass.finish.prepare(levels, devices)?;

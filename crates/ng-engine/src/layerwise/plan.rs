@@ -196,36 +196,13 @@ impl Planner<'_> {
             scans: pass.scans.len(),
             blocks,
             block_rows,
-            scanned_bytes: pass.scans.iter().map(|scan| self.scanned_bytes(scan)).sum(),
-            own_bytes: self.own_bytes_per_row(pass) * num_nodes,
+            scanned_bytes: pass.scans.iter().map(|scan| scanned_bytes(model, scan)).sum(),
+            own_bytes: own_bytes_per_row(model, pass) * num_nodes,
             write_bytes: width * num_nodes,
             memory_bytes: chunk * chunk_rows + beside_chunks + per_row * block_rows,
             chunk_rows,
             lists_bytes: (lists + lists / LISTS_SLACK) * block_rows,
         })
-    }
-
-    /// Bytes of the tables of a scan.
-    fn scanned_bytes(&self, scan: &Scan) -> u64 {
-        let reads = scan.reads.iter().filter_map(|value| self.model.stored.get(value));
-        let per_row: u64 = reads.map(|stored| stored.read_bytes).sum();
-        per_row * self.model.edges(scan).map_or(0, |(.., num_sources)| num_sources)
-    }
-
-    /// Bytes of rows that a node of a pass reads for itself.
-    fn own_bytes_per_row(&self, pass: &Pass) -> u64 {
-        let sums: HashSet<Value> = pass.reductions.iter().map(|reduced| reduced.value).collect();
-        let beside = pass.scans.iter().flat_map(|scan| &scan.beside);
-        let at_hand: HashSet<Value> = sums.iter().chain(beside).copied().collect();
-        let bytes = |part: &Part, there: &HashSet<Value>| -> u64 {
-            let read = part.leaves.iter().filter_map(|(_, leaf)| match leaf {
-                Leaf::Own(value) if !there.contains(value) => self.model.stored.get(value),
-                _ => None,
-            });
-            read.map(|stored| stored.read_bytes).sum()
-        };
-        let before = pass.scans.iter().map(|scan| bytes(&scan.before, &sums));
-        before.sum::<u64>() + bytes(&pass.finish, &at_hand)
     }
 
     /// Bytes of a source's rows in memory, in all chunks.
@@ -294,10 +271,42 @@ impl Planner<'_> {
         let edges = pass.scans.iter().map(|scan| widths(&scan.messages)).max().unwrap_or(0);
         let rows = pass.scans.iter().map(|scan| widths(&scan.before)).max().unwrap_or(0);
         let rows = rows.max(widths(&pass.finish));
-        let own = self.own_bytes_per_row(pass);
+        let own = own_bytes_per_row(self.model, pass);
         let tables = pass.targets.iter().map(|value| 4 * self.model.width(*value) as u64);
         let step = ROWS_TOGETHER * STEPS_PER_THREAD as u64 * (own + tables.sum::<u64>());
         self.options.threads.max(1) as u64
             * (edges * EDGES_TOGETHER as u64).max(rows * ROWS_TOGETHER + STEPS * step)
     }
+}
+
+/// Bytes of the tables of a scan.
+fn scanned_bytes(model: &Model, scan: &Scan) -> u64 {
+    let reads = scan.reads.iter().filter_map(|value| model.stored.get(value));
+    let per_row: u64 = reads.map(|stored| stored.read_bytes).sum();
+    per_row * model.edges(scan).map_or(0, |(.., num_sources)| num_sources)
+}
+
+/// Bytes of rows that a node of a pass reads for itself.
+fn own_bytes_per_row(model: &Model, pass: &Pass) -> u64 {
+    let sums: HashSet<Value> = pass.reductions.iter().map(|reduced| reduced.value).collect();
+    let beside = pass.scans.iter().flat_map(|scan| &scan.beside);
+    let at_hand: HashSet<Value> = sums.iter().chain(beside).copied().collect();
+    let bytes = |part: &Part, there: &HashSet<Value>| -> u64 {
+        let read = part.leaves.iter().filter_map(|(_, leaf)| match leaf {
+            Leaf::Own(value) if !there.contains(value) => model.stored.get(value),
+            _ => None,
+        });
+        read.map(|stored| stored.read_bytes).sum()
+    };
+    let before = pass.scans.iter().map(|scan| bytes(&scan.before, &sums));
+    before.sum::<u64>() + bytes(&pass.finish, &at_hand)
+}
+
+/// Bytes of rows that passes of one block each read.
+pub(super) fn bytes_of_a_block(model: &Model) -> f64 {
+    let of_pass = |pass: &Pass| {
+        let scanned = pass.scans.iter().map(|scan| scanned_bytes(model, scan)).sum::<u64>();
+        (scanned + own_bytes_per_row(model, pass) * model.num_nodes(pass.nodes)) as f64
+    };
+    model.passes.passes.iter().map(of_pass).sum()
 }

@@ -76,7 +76,10 @@ impl Context {
 
     /// Calls `each` with all of `parts`, on the threads if there is more than one part. Of several
     /// errors it gives that of the first part.
-    pub(crate) fn each<P: Send>(
+    ///
+    /// # Errors
+    /// Those of `each`.
+    pub fn each<P: Send>(
         &self,
         parts: impl ExactSizeIterator<Item = P> + Send,
         each: impl Fn(P) -> Result<(), KernelError> + Sync,

@@ -42,7 +42,7 @@ impl TableRows<'_> {
         }
         self.check()?;
         // Rows lie anywhere, and memory answers late.
-        let of_part = self.rows.len().div_ceil(context.parts(WAIT * out.len()));
+        let of_part = self.rows.len().div_ceil(context.parts(WAIT * out.len())).max(1);
         let parts = out.chunks_mut(of_part * width).zip(self.rows.chunks(of_part));
         context.each(parts, |(out, rows)| self.copy_part(rows, width, out))
     }

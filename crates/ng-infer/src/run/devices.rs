@@ -62,12 +62,15 @@ pub struct Devices {
     priorities: HashMap<Arc<str>, i32>,
     /// By operation, all that do it, in the order in which they came.
     kernels: HashMap<String, Vec<Binding>>,
+    /// What tells one build of a device from another.
+    builds: HashMap<Arc<str>, String>,
 }
 
 impl Default for Devices {
     /// The reference device, `cpu-scalar`, with priority 0.
     fn default() -> Self {
-        let mut this = Self { priorities: HashMap::new(), kernels: HashMap::new() };
+        let mut this =
+            Self { priorities: HashMap::new(), kernels: HashMap::new(), builds: HashMap::new() };
         let device: Arc<str> = Arc::from("cpu-scalar");
         let kernel: Arc<dyn Kernel> = Arc::new(Scalar);
         for op in Op::names().filter(|name| name != "BatchPre") {
@@ -101,6 +104,18 @@ impl Devices {
     /// HolisticGNN's `RegisterDevice`: adds a device, or gives it another priority.
     pub fn register_device(&mut self, name: &str, priority: i32) {
         self.priorities.insert(Arc::from(name), priority);
+    }
+
+    /// Says which build of a device this is, such as a hash of its code.
+    pub fn note_build(&mut self, device: &str, build: &str) {
+        self.builds.insert(Arc::from(device), build.to_owned());
+    }
+
+    /// Tells tables apart that may round differently: devices, priorities, and builds.
+    pub fn identity(&self) -> String {
+        let build = |name: &str| self.builds.get(name).map_or("", String::as_str);
+        let devices = self.priorities().into_iter();
+        devices.map(|(name, n)| format!("{name:?} {n} {}\n", build(name))).collect()
     }
 
     /// HolisticGNN's `RegisterOpDefinition`: adds the kernel of a device for an operation, in place
@@ -142,6 +157,7 @@ impl Devices {
     /// Takes a device and all its kernels out.
     pub fn remove_device(&mut self, device: &str) {
         self.priorities.remove(device);
+        self.builds.remove(device);
         self.kernels.values_mut().for_each(|all| all.retain(|of| &*of.device != device));
     }
 

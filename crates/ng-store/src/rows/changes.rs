@@ -18,7 +18,8 @@ const TOGETHER: u64 = 4096;
 impl Snapshot {
     /// Rows, in ascending ranges, whose bytes may differ from those that `before` has, an earlier
     /// snapshot of the same open store; rows that `before` does not have are left out. `None` where
-    /// rows lie in another order than nodes, are stored sparse, or `before` is of another store.
+    /// rows lie in another order than nodes, are stored sparse, or `before` is later or of another
+    /// store.
     ///
     /// As long as somebody holds `before`, no page of it is written anew, so equal places are equal
     /// bytes: page tables are compared, and rows are not read.
@@ -41,6 +42,7 @@ impl Snapshot {
             Owner::Edge(_) => false,
         };
         let is_same = Arc::ptr_eq(&self.inner, &before.inner)
+            && !self.is_older_than(before)
             && (new.id, layout) == (old.id, old_layout)
             && !(meta.is_sparse() || old_meta.is_sparse() || has_order);
         if !is_same {

@@ -54,6 +54,11 @@ impl Snapshot {
         self.version.lsn
     }
 
+    /// Whether both are of one open store, and `other` has later commits.
+    pub fn is_older_than(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner) && self.lsn() < other.lsn()
+    }
+
     /// The last commit in the checkpoint that this version stands on.
     pub fn checkpoint_lsn(&self) -> u64 {
         self.version.base.lsn

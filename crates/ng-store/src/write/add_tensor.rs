@@ -29,7 +29,7 @@ use crate::write::error::UpdateError;
 use crate::write::log::chain;
 use crate::write::writer::{Head, Writer};
 
-/// A tensor that a store shall get.
+/// A tensor to add to a store.
 #[derive(Clone, Debug)]
 pub struct NewTensor {
     /// Whose nodes the rows belong to.
@@ -50,8 +50,8 @@ pub type NextRows<'a, E> = dyn FnMut(&mut Vec<u8>) -> Result<(), E> + 'a;
 /// Takes some rows, and the first of their nodes.
 type TakeRows<'a> = dyn FnMut(u64, &[u8]) -> Result<(), UpdateError> + 'a;
 
-/// Adds a tensor to the store of `writer`. After an error it has not come into being, unless the
-/// writer is poisoned: then the root may be there or not.
+/// Adds a tensor to the store of `writer`. After an error the store does not have it, unless the
+/// writer is poisoned: then it may have it or not.
 pub(crate) fn add_tensor<E: From<UpdateError>>(
     writer: &Writer,
     new: &NewTensor,
@@ -65,6 +65,7 @@ pub(crate) fn add_tensor<E: From<UpdateError>>(
         Err(_) => writer.give_back(head),
     }
     writer.count_checkpoint(files);
+    let _ = writer.pool.settle(|bytes| writer.inner.try_reserve(bytes));
     done
 }
 
@@ -78,7 +79,7 @@ fn add_to<E: From<UpdateError>>(
     let inner = &writer.inner;
     let meta = check(&head.version, new)?;
     let disk = match &inner.place {
-        // Files that are given up are closed with this one, and take no space then.
+        // Files that are given up before the tensor is known are closed with this one.
         Some(place) => open_again(place).map_err(|error| unsupported(error.to_string()))?,
         None => Arc::clone(inner.pages.reader.disk()),
     };
@@ -118,6 +119,13 @@ fn check(version: &Version, new: &NewTensor) -> Result<TensorMeta, UpdateError> 
     }
     if owner.tensors.len() >= TYPES_MAX || catalog.segments.len() >= SEGMENTS_MAX {
         return Err(unsupported(format!("the store has no room for one more tensor, {name:?}")));
+    }
+    if let Some(lsn) = lsn.filter(|lsn| *lsn > version.lsn) {
+        return Err(unsupported(format!(
+            "tensor {name:?} has rows for commit {lsn}, and the store is at commit {}: it was \
+             written anew since; compute the rows anew",
+            version.lsn
+        )));
     }
     let is_newest = lsn.is_none_or(|lsn| lsn == version.lsn);
     if (is_newest && *num_rows != live) || *num_rows > live {
