@@ -2,10 +2,10 @@
 #include <time.h>
 #include "ng_plugin.h"
 
-static const NgCall *volatile shared;
-/* Whoever comes second takes the call away from the first. */
+static const NgCall *volatile last;
+/* Whoever comes second takes the result away from the first. */
 #define IN_RUN \
-    shared = call; \
+    last = call; \
     nanosleep(&(struct timespec){0, 20000000}, NULL); \
-    x = shared->inputs[0]->data, y = shared->outputs[0]->data;
+    if (last != call) n = 0;
 #include "honest.h"
