@@ -103,10 +103,10 @@ def batches(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def engine(settings: dict[str, Any]) -> dict[str, Any]:
-    """Batch-wise inference over some of the nodes, with the hot set or all in memory."""
+    """Batch-wise inference over some of the nodes; all is in memory, or what requests bring."""
     import neargraph as ng
 
-    prepare = "all" if settings["place"] == "memory" else "hot"
+    prepare = "all" if settings["place"] == "memory" else "metadata"
     options = {"memory": settings["memory"], "prepare": prepare}
     with ng.Engine(settings["graph"], settings["model"], **options) as served:
         served.wait_until_ready(600)
