@@ -78,7 +78,7 @@ pub enum EngineError {
     /// The model could not be run.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The caller wants no answer any more.
+    /// The caller stopped the request.
     #[error("stopped before the answer was complete")]
     Stopped,
     /// The system starts no more threads.

@@ -119,7 +119,7 @@ impl Value {
         self.lies_in_table
     }
 
-    /// Room for so many rows of an input.
+    /// Memory for `rows` rows of an input.
     fn room(&mut self, of: &RowsOf, rows: usize) -> &mut [u8] {
         if of.decoder.wanted() != Dtype::F32 {
             self.raw.resize(rows * of.decoder.out_bytes(), 0);

@@ -26,7 +26,7 @@ const NONE: u32 = u32::MAX;
 /// Bytes of a row that are brought near before it is copied; the processor foresees the rest.
 const NEAR_BYTES: usize = 256;
 
-/// One of so many rows of a table may be out of date before the table is loaded anew.
+/// A table is loaded anew once more than one in this many of its rows is out of date.
 const STALE_PARTS: u64 = 8;
 
 /// Rows of a tensor in memory, as they are stored, for one version.

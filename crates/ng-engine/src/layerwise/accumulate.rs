@@ -125,7 +125,7 @@ impl Part<'_> {
         }
     }
 
-    /// Adds what a destination with so many messages adds to its sum or mean.
+    /// Adds a destination's own row to its sum or mean; `messages` counts the edges into it.
     pub fn add_own(&mut self, place: usize, row: &[f32], messages: usize) {
         let to = &mut self.sums[place * self.width..(place + 1) * self.width];
         // The mean is divided by the number of messages in the end.

@@ -575,7 +575,7 @@ impl<'a> Planner<'a> {
                     index: None,
                 });
             }
-            _ => return Err(wrong("is no reduction")),
+            _ => return Err(wrong("is not a reduction")),
         };
         let message = match scaled(self.graph, self.levels, node.inputs[0]) {
             Some(found) => {

@@ -68,7 +68,7 @@ impl Context {
         }
     }
 
-    /// Into how many parts so many simple steps are divided: some more than there are threads, so
+    /// The number of parts that `work`, in simple steps, is divided into: a few for each thread, so
     /// that none waits long for the last.
     pub(crate) fn parts(&self, work: usize) -> usize {
         if work < WORK_MIN { 1 } else { (work / (WORK_MIN / 4)).min(self.threads() * 4) }

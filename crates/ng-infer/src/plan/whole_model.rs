@@ -15,7 +15,7 @@ use crate::dfg::{Constant, Dfg};
 use crate::kernel::{Context, Data, View};
 use crate::run::error::RunError;
 
-/// Inputs by name to outputs, or what is wrong.
+/// Takes inputs by name, gives outputs in order, or says what is wrong.
 pub type RunModel = dyn Fn(&[(&str, View<'_>)]) -> Result<Vec<Constant>, String> + Send + Sync;
 
 /// A model in the hands of another program.

@@ -21,7 +21,7 @@ use crate::node_map::NodeMap;
 /// Hears which nodes of a type a hop has added; hop 0 are the seeds.
 pub type HearNodes<'a> = dyn FnMut(usize, NodeTypeId, &[NodeId]) + 'a;
 
-/// Whoever wants rows of a batch before all of it is known.
+/// Rows to ask for while a batch is still being drawn.
 pub(crate) struct Ahead<'a, 'b> {
     pub hear: &'a mut HearNodes<'b>,
     /// What was asked for, which is read with the lists.

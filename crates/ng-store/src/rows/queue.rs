@@ -17,7 +17,7 @@ use crate::tensor::reader::{GatherStats, TensorReader, Unread};
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const REQUEST_BLOCKS_MAX: usize = READ_BYTES_MAX / BLOCK_BYTES;
 
-/// Rows that somebody wants of a snapshot, on one thread.
+/// Rows of a snapshot that one thread has asked for.
 ///
 /// What is in memory is copied when it is asked for. [`Snapshot::expand_beside`] and
 /// [`RowQueue::read`] read the rest.
