@@ -34,6 +34,9 @@ LAYERS = [
     "ng-engine",
     "ng-ssdsim",
     "ng-plugin-host",
+    "ng-rpc",
+    "ng-client",
+    "ng-server",
     "ng-python",
 ]
 DEV_ONLY = {"ng-testing"}

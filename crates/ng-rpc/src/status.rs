@@ -1,0 +1,187 @@
+//! Errors on the wire: a code, a message, and details that say which field is wrong and what to do.
+
+use std::time::Duration;
+
+use ng_types::{ErrorKind, Explain, Remedy};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+/// Who says the reasons in the details.
+const DOMAIN: &str = "neargraph";
+
+/// What is wrong with a request, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// What class of problem it is.
+    pub code: Code,
+    /// One word for programs, such as `MODEL_NOT_FOUND`.
+    pub reason: String,
+    /// What is wrong.
+    pub message: String,
+    /// The field of the request, such as `targets.nodes.ids`; empty if it is none.
+    pub field: String,
+    /// What to do about it; empty if nothing helps.
+    pub remedy: String,
+    /// When to try again.
+    pub retry_after: Option<Duration>,
+}
+
+impl Problem {
+    /// A problem without a field or a remedy.
+    pub fn new(code: Code, reason: &str, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason: reason.to_owned(),
+            message: message.into(),
+            field: String::new(),
+            remedy: String::new(),
+            retry_after: None,
+        }
+    }
+
+    /// An argument that is wrong.
+    pub fn argument(field: &str, message: impl Into<String>) -> Self {
+        Self::new(Code::InvalidArgument, "INVALID_ARGUMENT", message).at(field)
+    }
+
+    /// Something that there is not.
+    pub fn missing(reason: &str, message: impl Into<String>) -> Self {
+        Self::new(Code::NotFound, reason, message)
+    }
+
+    /// The same, of a field.
+    pub fn at(mut self, field: &str) -> Self {
+        field.clone_into(&mut self.field);
+        self
+    }
+
+    /// The same, with what to do about it.
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = remedy.into();
+        self
+    }
+
+    /// The same, with the time after which it is worth trying again.
+    pub fn retry_after(mut self, after: Duration) -> Self {
+        self.retry_after = Some(after);
+        self
+    }
+}
+
+impl From<Problem> for Status {
+    fn from(problem: Problem) -> Self {
+        let mut details = ErrorDetails::new();
+        details.set_error_info(
+            problem.reason,
+            DOMAIN,
+            [("remedy".to_owned(), problem.remedy.clone())],
+        );
+        if !problem.field.is_empty() {
+            details.add_bad_request_violation(problem.field, problem.message.clone());
+        }
+        if let Some(after) = problem.retry_after {
+            details.set_retry_info(Some(after));
+        }
+        let message = match problem.remedy.as_str() {
+            "" => problem.message,
+            remedy => format!("{}: {remedy}", problem.message),
+        };
+        Status::with_error_details(problem.code, message, details)
+    }
+}
+
+/// What an error of a layer below means to a client.
+pub fn problem_of(error: &dyn Explain) -> Problem {
+    let (kind, remedies) = error.explain();
+    let (code, reason) = code_of(kind);
+    let advice: Vec<&str> = remedies.iter().filter_map(advice).collect();
+    Problem::new(code, reason, chain(error)).remedy(advice.join(", or "))
+}
+
+/// A message with those of its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let said = inner.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = inner.source();
+    }
+    text
+}
+
+fn code_of(kind: ErrorKind) -> (Code, &'static str) {
+    match kind {
+        ErrorKind::StoreNotFound => (Code::NotFound, "STORE_NOT_FOUND"),
+        ErrorKind::NotAStore => (Code::FailedPrecondition, "NOT_A_STORE"),
+        ErrorKind::NewerVersion => (Code::FailedPrecondition, "NEWER_VERSION"),
+        ErrorKind::StoreDamaged => (Code::DataLoss, "STORE_DAMAGED"),
+        ErrorKind::LogDamaged => (Code::DataLoss, "LOG_DAMAGED"),
+        ErrorKind::IoFailed => (Code::Internal, "IO_FAILED"),
+        ErrorKind::BudgetTooSmall => (Code::ResourceExhausted, "BUDGET_TOO_SMALL"),
+        ErrorKind::NodeOutOfRange => (Code::OutOfRange, "NODE_OUT_OF_RANGE"),
+        ErrorKind::NameNotFound => (Code::NotFound, "NAME_NOT_FOUND"),
+        ErrorKind::UnsupportedArgument => (Code::InvalidArgument, "UNSUPPORTED_ARGUMENT"),
+        ErrorKind::StoreBusy => (Code::Unavailable, "STORE_BUSY"),
+        ErrorKind::NodeNotFound => (Code::NotFound, "NODE_NOT_FOUND"),
+        ErrorKind::EdgeNotFound => (Code::NotFound, "EDGE_NOT_FOUND"),
+        ErrorKind::ReverseMissing => (Code::FailedPrecondition, "REVERSE_MISSING"),
+        ErrorKind::RowWidth => (Code::InvalidArgument, "ROW_WIDTH"),
+        ErrorKind::BatchEnded => (Code::Aborted, "BATCH_ENDED"),
+        ErrorKind::StorePoisoned => (Code::FailedPrecondition, "STORE_POISONED"),
+        ErrorKind::CompiledMismatch => (Code::FailedPrecondition, "COMPILED_MISMATCH"),
+        ErrorKind::InvalidModel => (Code::InvalidArgument, "INVALID_MODEL"),
+        ErrorKind::UnsupportedModel => (Code::InvalidArgument, "UNSUPPORTED_MODEL"),
+        ErrorKind::WrongInput => (Code::InvalidArgument, "WRONG_INPUT"),
+        ErrorKind::PluginRefused => (Code::FailedPrecondition, "PLUGIN_REFUSED"),
+        ErrorKind::CompiledOutdated => (Code::FailedPrecondition, "COMPILED_OUTDATED"),
+        ErrorKind::ImportFailed => (Code::InvalidArgument, "IMPORT_FAILED"),
+        ErrorKind::Stopped => (Code::Cancelled, "STOPPED"),
+        ErrorKind::Defect => (Code::Internal, "DEFECT"),
+    }
+}
+
+/// A remedy in the words of this face, where a client or an operator can apply it.
+fn advice(remedy: &Remedy) -> Option<&'static str> {
+    Some(match remedy {
+        Remedy::RaiseMemory(_) => "give the server a larger memory budget",
+        Remedy::FreeMemory => "leave the system more memory",
+        Remedy::SmallerBatches => "ask for less at once",
+        Remedy::DropBatches => "give back batches that are still held",
+        Remedy::MakeWritable => "make the folder writable",
+        Remedy::Restore => "restore the graph from a backup",
+        Remedy::CloseOther | Remedy::WaitLonger => "try again when the other writer has ended",
+        Remedy::KeepReverse => "import the graph again and keep the reverse of edge types",
+        Remedy::KeepEdgeIds => "import the graph again and keep edge ids",
+        Remedy::ExportAgain => "export the model again, from what it was trained as",
+        Remedy::CopyModel => "copy the model's files again from where they are whole",
+        Remedy::TrainAgain => "train the model again: its weights are not numbers",
+        Remedy::Import => "register or make a graph of that name",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_tells_field_remedy_and_time() {
+        let problem = Problem::argument("targets", "no targets")
+            .remedy("name nodes")
+            .retry_after(Duration::from_millis(20));
+        let status = Status::from(problem);
+        assert_eq!(status.code(), Code::InvalidArgument);
+        assert_eq!(status.message(), "no targets: name nodes");
+        let details = status.get_error_details();
+        let violations = &details.bad_request().map(|bad| bad.field_violations.clone());
+        assert_eq!(violations.as_ref().map(|all| all[0].field.as_str()), Some("targets"));
+        let after = details.retry_info().and_then(|retry| retry.retry_delay);
+        assert_eq!(after, Some(Duration::from_millis(20)));
+        let info =
+            details.error_info().map(|info| (info.reason.as_str(), &info.metadata["remedy"]));
+        assert_eq!(info, Some(("INVALID_ARGUMENT", &"name nodes".to_owned())));
+    }
+}

@@ -1,0 +1,82 @@
+//! `InferenceService`: answers at once, and jobs.
+
+use std::time::Instant;
+
+use ng_rpc::v1::inference_service_server::InferenceService;
+use ng_rpc::{Problem, Request, Response, Status, Stream, async_trait, v1};
+
+use super::tensor::tensor;
+use super::{Service, deadline_of, unavailable};
+use crate::graph::named;
+use crate::schedule::Question;
+use crate::targets::Targets;
+
+#[async_trait]
+impl InferenceService for Service {
+    async fn run(
+        &self,
+        request: Request<v1::RunRequest>,
+    ) -> Result<Response<v1::RunResponse>, Status> {
+        let (start, deadline) = (Instant::now(), deadline_of(&request));
+        let request = request.into_inner();
+        let Some(v1::run_request::Dfg::Model(name)) = &request.dfg else {
+            let problem = Problem::argument("model", "the request names no model");
+            return Err(problem.remedy("name a model that is registered").into());
+        };
+        let model = self.0.catalogue.model(&request.graph, name)?;
+        let snapshot = model.graph.snapshot(request.at_snapshot)?;
+        let targets = Targets::try_from(request.targets)?;
+        let question = Question { model: model.clone(), targets, seed: request.seed, deadline };
+        let answered = self.0.scheduler.ask(question).await?;
+        let micros = |time: std::time::Duration| time.as_micros() as u64;
+        Ok(Response::new(v1::RunResponse {
+            snapshot: Some(named(&snapshot)),
+            rows: Some(tensor(&answered.answer)),
+            model: model.title(),
+            rows_cached: 0,
+            timing: Some(v1::Timing {
+                queued_us: micros(answered.queued),
+                engine_us: micros(answered.engine),
+                total_us: micros(start.elapsed()),
+                group_requests: answered.group,
+            }),
+        }))
+    }
+
+    async fn graph_analysis(
+        &self,
+        _: Request<v1::GraphAnalysisRequest>,
+    ) -> Result<Response<v1::GraphAnalysisResponse>, Status> {
+        Err(unavailable("jobs"))
+    }
+
+    async fn get_analysis_result(
+        &self,
+        _: Request<v1::GetAnalysisResultRequest>,
+    ) -> Result<Response<v1::GetAnalysisResultResponse>, Status> {
+        Err(unavailable("jobs"))
+    }
+
+    type WatchAnalysisStream = Stream<v1::WatchAnalysisResponse>;
+
+    async fn watch_analysis(
+        &self,
+        _: Request<v1::WatchAnalysisRequest>,
+    ) -> Result<Response<Self::WatchAnalysisStream>, Status> {
+        Err(unavailable("jobs"))
+    }
+
+    async fn cancel_analysis(
+        &self,
+        _: Request<v1::CancelAnalysisRequest>,
+    ) -> Result<Response<v1::CancelAnalysisResponse>, Status> {
+        Err(unavailable("jobs"))
+    }
+
+    async fn list_analyses(
+        &self,
+        _: Request<v1::ListAnalysesRequest>,
+    ) -> Result<Response<v1::ListAnalysesResponse>, Status> {
+        Err(unavailable("jobs"))
+    }
+}

@@ -1,0 +1,23 @@
+//! What all requests share.
+
+use std::time::Instant;
+
+use crate::catalogue::Catalogue;
+use crate::config::Config;
+use crate::schedule::Scheduler;
+
+/// What all requests share.
+pub struct State {
+    /// How the server is set up.
+    pub config: Config,
+    /// What is served.
+    pub catalogue: Catalogue,
+    /// What computes.
+    pub scheduler: Scheduler,
+    /// When it started.
+    pub started: Instant,
+    /// Where it can be reached.
+    pub addresses: Vec<String>,
+    /// Where the side port is.
+    pub side_address: String,
+}

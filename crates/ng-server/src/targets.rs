@@ -1,0 +1,44 @@
+//! What a request asks answers for.
+
+use ng_rpc::{Problem, v1};
+
+/// What an answer has rows for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Targets {
+    /// A row for each node.
+    Nodes(Vec<u64>),
+    /// A score for each pair: sources, destinations.
+    Edges(Vec<u64>, Vec<u64>),
+    /// A row for each graph.
+    Graphs(Vec<u64>),
+}
+
+impl Targets {
+    /// How many rows the answer has.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Nodes(ids) | Self::Graphs(ids) => ids.len(),
+            Self::Edges(sources, _) => sources.len(),
+        }
+    }
+}
+
+impl TryFrom<Option<v1::Targets>> for Targets {
+    type Error = Problem;
+
+    fn try_from(given: Option<v1::Targets>) -> Result<Self, Problem> {
+        use v1::targets::Targets as Given;
+        match given.and_then(|given| given.targets) {
+            None => Err(Problem::argument("targets", "the request names no targets")
+                .remedy("give nodes, edges or graphs")),
+            Some(Given::Nodes(nodes)) => Ok(Self::Nodes(nodes.ids)),
+            Some(Given::Graphs(graphs)) => Ok(Self::Graphs(graphs.ids)),
+            Some(Given::Edges(edges)) if edges.sources.len() != edges.destinations.len() => {
+                let (sources, destinations) = (edges.sources.len(), edges.destinations.len());
+                let message = format!("{sources} sources and {destinations} destinations");
+                Err(Problem::argument("targets.edges", message).remedy("give equally many"))
+            }
+            Some(Given::Edges(edges)) => Ok(Self::Edges(edges.sources, edges.destinations)),
+        }
+    }
+}
