@@ -16,7 +16,7 @@ Messages with words of a face: string literals below ng-python that hold a flag 
 keyword with its sign (`memory=`), or without it one that is no word otherwise (`batch_size`), a
 command in backticks (`neargraph compact`, `compact`) or a name of the Python package
 (`neargraph.open`). Words of the system (`dax=`) do not count.
-ng-python and python/neargraph are faces.
+ng-python, ng-rpc, ng-client, ng-server and python/neargraph are faces.
 
 Wildcards over errors: arms `_`, `other`, or the like (also inside `Err(..)`) of a `match` in which
 another arm names a variant of an error enum of this workspace. An arm that passes the value on as
@@ -47,7 +47,7 @@ from circles import all_graphs, circles, python_graph
 from rust_source import CLOSE, OPEN, Token, closing, lines_of_code, product_files, product_tokens
 
 NOT_PRODUCT = {"ng-testing"}
-FACES = {"ng-python"}
+FACES = {"ng-python", "ng-rpc", "ng-server", "ng-client"}
 COMMANDS = "check|compact|compile|doctor|import|info|profile|reorganize|scrub|show|simulate|train"
 KEYWORDS = "batch_size|world_size|num_neighbors|input_nodes|two_phase|busy_timeout|weight_attr"
 FACE_WORD = re.compile(
