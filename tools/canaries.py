@@ -2,7 +2,7 @@
 
 Builds the tests as `make test` does, then runs each line of canaries.txt twice, several at once:
 without the bug the tests must pass, with it they must fail. Names as arguments choose among the
-bugs; then only their crates are built.
+bugs; then only their tests are built.
 """
 
 from __future__ import annotations
@@ -36,13 +36,18 @@ class Tests:
     @staticmethod
     def parse(command: str) -> Tests:
         """From the arguments that `cargo test` would take."""
-        parser = argparse.ArgumentParser(prog=LIST.name, exit_on_error=True)
+        parser = argparse.ArgumentParser(prog=LIST.name)
         parser.add_argument("-p", dest="package", required=True)
         parser.add_argument("--test", dest="programs", action="append", default=[])
         parser.add_argument("--lib", dest="programs", action="append_const", const="lib")
         parser.add_argument("name", nargs="?")
         found = parser.parse_args(command.split())
         return Tests(found.package, tuple(found.programs), found.name)
+
+    def arguments(self) -> list[str]:
+        """Those of `cargo test` that build no more than these."""
+        programs = ("--lib" if name == "lib" else f"--test={name}" for name in self.programs)
+        return [f"--package={self.package}", *programs]
 
 
 @dataclass(frozen=True)
@@ -64,10 +69,10 @@ def canaries(chosen: list[str]) -> list[tuple[str, Tests]]:
     return [(name, tests) for name, tests in listed.items() if name in (chosen or listed)]
 
 
-def build(packages: list[str]) -> list[Program]:
-    """Builds the tests of some crates and says where each program lies."""
+def build(only: list[str]) -> list[Program]:
+    """Builds all tests, or those that the arguments choose, and says where each program lies."""
     command = ["cargo", "test", "--locked", "--no-run", "--message-format=json-render-diagnostics"]
-    command += [word for package in packages for word in ("-p", package)] or ["--workspace"]
+    command += only or ["--workspace"]
     lines = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
     programs = []
     for message in map(json.loads, lines.splitlines()):
@@ -119,9 +124,9 @@ def passes(program: Program, name: str | None, env: dict[str, str], seconds_max:
 
 def main() -> int:
     listed = canaries(sys.argv[1:])
-    packages = sorted({tests.package for _, tests in listed}) if sys.argv[1:] else []
-    built = build(packages)
     commands = list(dict.fromkeys(tests for _, tests in listed))
+    chosen = dict.fromkeys(word for tests in commands for word in tests.arguments())
+    built = build(list(chosen) if sys.argv[1:] else [])
 
     def without(tests: Tests) -> tuple[bool, float]:
         start = time.monotonic()

@@ -3,9 +3,7 @@
 
 #![allow(clippy::expect_used)]
 
-mod common;
-
-use common::{f32s, i64s};
+use crate::common::{f32s, i64s};
 use ng_infer::convert::ConvertError;
 use ng_infer::dfg::{Constant, Dfg};
 use ng_infer::kernel::Context;

@@ -2,9 +2,7 @@
 
 #![allow(clippy::expect_used)]
 
-mod common;
-
-use common::{f32s, i64s};
+use crate::common::{f32s, i64s};
 use ng_infer::dfg::levels::{Domain, End, Levels, LevelsError, MadeOf, Rows, Space};
 use ng_infer::dfg::{
     Binary, Constant, Dfg, DfgError, Dim, Op, Reduction, TensorType, Unary, Value,

@@ -3,13 +3,11 @@
 
 #![allow(clippy::expect_used)]
 
-mod common;
-
 use std::slice::from_ref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{f32s, i64s};
+use crate::common::{f32s, i64s};
 use ng_infer::dfg::{Constant, Dfg, DfgError, Op, Reduction};
 use ng_infer::kernel::{Context, Kernel, KernelError, Scalar, View, ViewMut};
 use ng_infer::run::{Devices, RegisterError, RunError, run};

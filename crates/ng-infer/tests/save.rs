@@ -2,12 +2,10 @@
 
 #![allow(clippy::expect_used)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::io;
 
-use common::{f32s, i64s};
+use crate::common::{f32s, i64s};
 use ng_infer::convert::{ConvertError, ModelFiles, SaveError, has_counterpart};
 use ng_infer::dfg::{
     Attribute, Attributes, Dfg, DfgError, Dim, FixedFormat, Op, Reduction, TensorType, Unary,
