@@ -1,8 +1,6 @@
 //! The device `cpu` does what the reference does, and gives the same bytes at any number of threads
 //! and with any kernels that the processor may have.
 
-#![allow(clippy::expect_used)]
-
 use std::sync::Arc;
 
 use crate::common::{f32s, i64s};

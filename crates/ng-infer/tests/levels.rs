@@ -1,7 +1,5 @@
 //! Domains, levels and cuts, and graphs that cannot be analysed.
 
-#![allow(clippy::expect_used)]
-
 use crate::common::{f32s, i64s};
 use ng_infer::dfg::levels::{Domain, End, Levels, LevelsError, MadeOf, Rows, Space};
 use ng_infer::dfg::{

@@ -1,4 +1,5 @@
 //! The tests of ng-infer in one program: one for each file would be linked for minutes.
+#![allow(clippy::expect_used)]
 
 mod common;
 mod convert;

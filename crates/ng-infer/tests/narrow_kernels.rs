@@ -1,7 +1,5 @@
 //! Quantised and fixed-point operations on the reference device.
 
-#![allow(clippy::expect_used)]
-
 use std::slice::from_ref;
 
 use crate::common::{f32s, i64s, run_op};

@@ -1,7 +1,5 @@
 //! Models that the ONNX reader accepts, and what it makes of them.
 
-#![allow(clippy::expect_used)]
-
 use crate::onnx_support;
 use crate::onnx_support::{full, small};
 use ng_infer::onnx::{AttributeValue, Data, Dim, ExternalFiles, Model, Range};

@@ -1,7 +1,5 @@
 //! External data that the ONNX reader refuses: one case for each reason.
 
-#![allow(clippy::expect_used)]
-
 use std::io;
 
 use crate::onnx_support::{entry, external, raw, refuse_graph, small};

@@ -1,7 +1,5 @@
 //! Files, graphs and nodes that the ONNX reader refuses: one case for each reason.
 
-#![allow(clippy::expect_used)]
-
 use crate::onnx_support::{
     FLOAT, attribute, entry, node, opset, raw, refuse, refuse_bytes, refuse_graph, small, value,
 };

@@ -1,7 +1,5 @@
 //! What a plan does not run: nodes that nobody needs, that are there twice, or of constants alone.
 
-#![allow(clippy::expect_used)]
-
 use crate::plan_support;
 use crate::plan_support::{Build, ops, options, plan, tensor, view_of};
 use ng_infer::dfg::{Binary, Dfg, Op, Unary};

@@ -1,7 +1,5 @@
 //! Fused operations give the bytes of the operations that they are made of.
 
-#![allow(clippy::expect_used)]
-
 use std::sync::Arc;
 
 use crate::plan_support::{

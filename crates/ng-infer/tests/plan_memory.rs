@@ -1,7 +1,5 @@
 //! Memory of plans: what is kept, what is lent, and what runs do not share.
 
-#![allow(clippy::expect_used)]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

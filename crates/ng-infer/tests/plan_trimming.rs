@@ -1,7 +1,5 @@
 //! Trimmed runs give for the seeds what untrimmed ones give, whatever a model does.
 
-#![allow(clippy::expect_used)]
-
 use crate::plan_support;
 use crate::plan_support::{Batch, Build, WIDTH, first, models, options, plan, run};
 use ng_infer::dfg::{Binary, Op, Reduction};

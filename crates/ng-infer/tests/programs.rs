@@ -1,8 +1,6 @@
 //! HolisticGNN's example (Figure 10): the program, the file, the run, and another device for one of
 //! its operations.
 
-#![allow(clippy::expect_used)]
-
 use std::slice::from_ref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

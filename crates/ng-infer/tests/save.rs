@@ -1,7 +1,5 @@
 //! A graph that is saved is read as the same graph; what ONNX does not have is refused by name.
 
-#![allow(clippy::expect_used)]
-
 use std::collections::BTreeMap;
 use std::io;
 

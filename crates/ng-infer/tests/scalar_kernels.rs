@@ -1,7 +1,5 @@
 //! The reference device does what the definitions say, and refuses what does not fit.
 
-#![allow(clippy::expect_used)]
-
 use std::slice::from_ref;
 
 use crate::common;

@@ -1,7 +1,5 @@
 //! Types and shapes before a batch is there, with counts as symbols.
 
-#![allow(clippy::expect_used)]
-
 use crate::common;
 use crate::common::{f32s, i64s};
 use ng_infer::dfg::{Binary, Dfg, DfgError, Dim, Op, Reduction, TensorType, Value};
