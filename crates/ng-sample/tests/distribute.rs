@@ -1,12 +1,15 @@
 //! Rows that are distributed on disk make the very batches that sampling one by one makes, stretch
 //! after stretch, within the memory, and nothing of them stays on disk.
 
+#![allow(clippy::expect_used)]
+
+mod common;
+
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::common;
-use crate::common::one_type::{self, Edges, Rows, number};
+use common::one_type::{self, Edges, Rows, number};
 use ng_sample::{
     Fanouts, Jobs, MiniBatch, Pipeline, Reading, SampleError, SampleSpec, Sampler, Settings, Way,
 };
@@ -327,7 +330,7 @@ fn a_full_disk_is_named() {
     let small = tempfile::tempdir().expect("temporary directory");
     let script = format!(
         "mount -t tmpfs -o size=9m none {0} && \
-         exec {1:?} --exact distribute::child_on_a_small_disk --nocapture",
+         exec {1:?} --exact child_on_a_small_disk --nocapture",
         small.path().display(),
         std::env::current_exe().expect("this program"),
     );

@@ -6,7 +6,6 @@ mod common;
 mod compiled;
 mod decisions;
 mod direct;
-mod distribute;
 mod every_way;
 mod heat;
 mod held_topology;
