@@ -19,7 +19,7 @@ mod error;
 mod explain;
 mod graphs;
 mod layerwise;
-mod model;
+mod model_file;
 mod pinned;
 mod prepare;
 mod request;
@@ -35,5 +35,5 @@ pub use layerwise::{
     Begun, Hear, Inferred, InferredOutput, Layerwise, LayerwiseError, LayerwiseOptions,
     LayerwisePlan, PassPlan, Progress,
 };
-pub use model::ModelFile;
+pub use model_file::{ModelFile, ModelFileError, ModelIdentity};
 pub use prepare::Prepare;
