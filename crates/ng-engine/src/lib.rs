@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod answers;
 mod bind;
 mod counts;
 mod degrees;
@@ -28,6 +29,7 @@ mod schema;
 mod table;
 
 pub use answer::Answer;
+pub use answers::affected::{Affected, AffectedAnswers, WalkLimit, Walked, WhyAll};
 pub use counts::EngineStats;
 pub use engine::{Engine, EngineOptions};
 pub use error::EngineError;
