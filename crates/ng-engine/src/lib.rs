@@ -30,6 +30,7 @@ mod table;
 
 pub use answer::Answer;
 pub use answers::affected::{Affected, AffectedAnswers, WalkLimit, Walked, WhyAll};
+pub use answers::cache::{AnswerKey, CacheStats, EmbeddingCache, KeptAnswer, ModelKey};
 pub use counts::EngineStats;
 pub use engine::{Engine, EngineOptions};
 pub use error::EngineError;

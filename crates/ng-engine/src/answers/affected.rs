@@ -10,16 +10,16 @@
 //! same lists, and reach the same nodes by the same entries, up to the first hop at which they read
 //! a list that is not the same; if there is none, rows or degrees differ of a node that both reach.
 //! Either way there is a node `u` with a changed list, `d < k` entries away from `v`, or one with a
-//! changed row or degree, at most `k` entries away, and all lists on the way from `v` to `u` are the
-//! same in both snapshots. So it suffices to walk in one of them, the newer one, from each such `u`
-//! to the nodes whose lists contain it. No edge has to be followed that is only in the older one:
-//! the list that it was taken out of has changed, so its owner is a `u` by itself. The same holds
-//! for the neighbours of a node that was deleted.
+//! changed row or degree, at most `k` entries away, and all lists on the way from `v` to `u` are
+//! the same in both snapshots. So it suffices to walk in one of them, the newer one, from each such
+//! `u` to the nodes whose lists contain it. No edge has to be followed that is only in the older
+//! one: the list that it was taken out of has changed, so its owner is a `u` by itself. The same
+//! holds for the neighbours of a node that was deleted.
 //!
 //! The walk goes from the last hop to the first. Draws are not looked at: whole lists are walked,
-//! since any entry may have been drawn. Models that mix rows of a batch (a norm over its nodes, say)
-//! need nothing more, since the batch of an answer is what its node alone reaches. A score of a pair
-//! can differ if the answer of one of its ends can.
+//! since any entry may have been drawn. Models that mix rows of a batch (a norm over its nodes,
+//! say) need nothing more, since the batch of an answer is what its node alone reaches. A score of
+//! a pair can differ if the answer of one of its ends can.
 
 use ng_store::{Changes, Owner, Snapshot};
 use ng_types::{EdgeTypeId, NodeId};

@@ -7,4 +7,7 @@
 //! snapshot only if the engine would give the same bytes there.
 
 pub(crate) mod affected;
+pub(crate) mod cache;
+mod history;
+mod shard;
 mod walk;

@@ -133,7 +133,7 @@ impl Edit {
         Self {
             catalog: Arc::unwrap_or_clone(version.catalog),
             counts: EditCounts::default(),
-            touched: Touched::default(),
+            touched: Touched::new(store.budget.share(MemoryUser::Changes)),
             segments: version.segments,
             clean,
             pool: Arc::clone(pool),

@@ -151,7 +151,7 @@ impl<'a> TopologyEdit<'a> {
     }
 
     fn count_removed(&mut self, node: u64, count: usize) {
-        if count > 0 {
+        if count > 0 && !ng_types::canary::planted("lists_change_unseen") {
             self.edit.touched.list(self.edge_type, node);
         }
         let meta = self.meta();

@@ -12,9 +12,6 @@ use ng_types::{EdgeTypeId, NodeId, NodeTypeId, Reservation};
 
 use crate::catalog::TensorRef;
 
-/// A commit that touches more is not noted.
-const TOUCHED_MAX: u64 = 1 << 18;
-
 /// Bytes that a note of a commit takes beside its ids.
 const NOTE_BYTES: u64 = 512;
 
@@ -81,10 +78,22 @@ pub(crate) struct Touched {
     changes: Changes,
     /// Ids that were noted since they were last put in order.
     noted: u64,
+    /// More of them are not noted.
+    noted_max: u64,
     is_too_much: bool,
 }
 
 impl Touched {
+    /// Notes that take up to `bytes`.
+    pub fn new(bytes: u64) -> Self {
+        Self { noted_max: bytes / 8, ..Self::default() }
+    }
+
+    /// Forgets what was touched.
+    pub fn restart(&mut self) {
+        *self = Self { noted_max: self.noted_max, ..Self::default() };
+    }
+
     pub fn added(&mut self, node_type: NodeTypeId, id: u64) {
         self.note(|changes| changes.added.entry(node_type).or_default(), id);
     }
@@ -112,14 +121,13 @@ impl Touched {
         }
         ids.push(id);
         self.noted += 1;
-        if self.noted > TOUCHED_MAX {
+        if self.noted > self.noted_max {
             self.changes.sort();
-            let left = self.changes.len();
+            self.noted = self.changes.len();
             // Or else the same few would be put in order again and again.
-            if left > TOUCHED_MAX / 2 {
+            if self.noted > self.noted_max / 2 {
                 *self = Self { is_too_much: true, ..Self::default() };
             }
-            self.noted = left;
         }
     }
 
@@ -145,6 +153,8 @@ struct Note {
 pub(crate) struct ChangeLog {
     notes: VecDeque<Note>,
     bytes: u64,
+    /// What the last commit that found no room lacked.
+    lacks: u64,
     held: Option<Reservation>,
 }
 
@@ -152,11 +162,12 @@ impl ChangeLog {
     /// Bytes that it should get before the next commit, where it may take `share` in all.
     pub fn wants(&self, share: u64) -> Option<u64> {
         let held = self.held_bytes();
-        let step = (share / 16).min(share.saturating_sub(held));
-        (step > 0 && self.bytes + step / 2 >= held).then_some(step)
+        let step = (share / 16).max(self.lacks).min(share.saturating_sub(held));
+        (step > 0 && (self.lacks > 0 || self.bytes + step / 2 >= held)).then_some(step)
     }
 
     pub fn pay(&mut self, more: Reservation) {
+        self.lacks = self.lacks.saturating_sub(more.bytes());
         match &mut self.held {
             Some(held) => held.merge(more),
             None => self.held = Some(more),
@@ -175,6 +186,7 @@ impl ChangeLog {
         }
         let Some(changes) = touched.into_changes() else { return self.clear() };
         let bytes = NOTE_BYTES + 8 * changes.len();
+        self.lacks = (self.bytes + bytes).saturating_sub(self.held_bytes());
         while self.bytes + bytes > self.held_bytes() {
             if !self.pop(VecDeque::pop_front) {
                 return;
@@ -217,9 +229,10 @@ mod tests {
     use ng_types::Budget;
 
     const TYPE: NodeTypeId = NodeTypeId(0);
+    const TOUCHED_MAX: u64 = 1 << 12;
 
     fn touched(ids: impl IntoIterator<Item = u64>) -> Touched {
-        let mut touched = Touched::default();
+        let mut touched = Touched::new(8 * TOUCHED_MAX);
         ids.into_iter().for_each(|id| touched.deleted(TYPE, id));
         touched
     }
@@ -251,13 +264,22 @@ mod tests {
 
     #[test]
     fn the_oldest_commits_go_first_and_one_without_room_makes_all_unknown() {
-        let mut log = log(4 * (NOTE_BYTES + 8));
+        let (mut log, budget) = (ChangeLog::default(), Budget::new(1 << 30));
+        log.pay(budget.reserve(4 * (NOTE_BYTES + 8)).expect("budget"));
         (1..=6).for_each(|at| log.push(at, at + 1, touched([at])));
         assert!(log.between(3, 7).is_some() && log.between(2, 7).is_none());
         assert_eq!(log.bytes, log.held_bytes());
         log.push(7, 8, touched(0..2_000));
         assert!(log.between(7, 8).is_none() && log.between(6, 7).is_none());
         assert_eq!(log.bytes, 0);
+        // It asks for the room, as far as there is any.
+        let share = 1 << 20;
+        let more = log.wants(share).expect("room");
+        log.pay(budget.reserve(more).expect("budget"));
+        log.push(8, 9, touched(0..2_000));
+        assert!(log.between(8, 9).is_some());
+        let held = log.held_bytes();
+        assert_eq!(log.wants(held), None);
     }
 
     #[test]

@@ -7,7 +7,6 @@ use crate::page::{Edit, EditCounts};
 use crate::tree::TreeKind;
 use crate::tree::lookup::lookup;
 use crate::version::base::Version;
-use crate::version::changes::Touched;
 use crate::write::error::UpdateError;
 use crate::write::op::for_each;
 use crate::write::ops::Ops;
@@ -18,7 +17,7 @@ impl Edit {
         self.catalog = Catalog::clone(&version.catalog);
         self.segments.clone_from(&version.segments);
         self.counts = EditCounts::default();
-        self.touched = Touched::default();
+        self.touched.restart();
     }
 
     /// Checks that a node can be added and counts it.
