@@ -156,6 +156,11 @@ impl Engine {
         &self.server.model
     }
 
+    /// Neighbours by edge type and hop.
+    pub(crate) fn fanouts(&self) -> &Fanouts {
+        &self.options.fanouts
+    }
+
     /// The type of the nodes that [`Engine::run`] is asked for.
     pub fn node_type(&self) -> NodeTypeId {
         self.preparing.node_type

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod answers;
 mod bind;
 mod counts;
 mod degrees;
@@ -32,6 +33,8 @@ mod table;
 mod whole_graphs;
 
 pub use answer::Answer;
+pub use answers::affected::{Affected, AffectedAnswers, WalkLimit, Walked, WhyAll};
+pub use answers::cache::{AnswerKey, CacheStats, EmbeddingCache, KeptAnswer, ModelKey};
 pub use counts::EngineStats;
 pub use engine::{Engine, EngineOptions};
 pub use error::EngineError;
