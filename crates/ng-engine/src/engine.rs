@@ -128,11 +128,9 @@ impl Engine {
         if is_same || snapshot.is_older_than(&old.snapshot) {
             return Ok(false);
         }
-        let spare = spare(&self.server.kept, &self.server.served);
-        let binding = &self.server.binding;
-        let new = Arc::new(Pinned::new(snapshot, binding, &self.options.fanouts, spare)?);
+        let new = Arc::new(self.pinned_at(snapshot)?);
         self.preparing.check(&new)?;
-        new.take_tables(&old, binding)?;
+        new.take_tables(&old, &self.server.binding)?;
         *self.pinned.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
         // It belongs to the version that was left, and to its budget.
         self.server.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -140,6 +138,11 @@ impl Engine {
         drop(old);
         self.prepare(&new, &before)?;
         Ok(true)
+    }
+
+    pub(crate) fn pinned_at(&self, snapshot: Arc<Snapshot>) -> Result<Pinned, EngineError> {
+        let spare = spare(&self.server.kept, &self.server.served);
+        Pinned::new(snapshot, &self.server.binding, &self.options.fanouts, spare)
     }
 
     pub(crate) fn pinned(&self) -> Arc<Pinned> {

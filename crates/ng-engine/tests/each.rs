@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use models::{Build, WIDTH};
-use ng_engine::{Answer, Engine, EngineError, EngineOptions, EngineStats, ModelFile, Prepare};
+use ng_engine::{On, Version, Answer, Engine, EngineError, EngineOptions, EngineStats, ModelFile, Prepare};
 use ng_infer::dfg::{Binary, Dfg, Dim, Elements, Op, Reduction, TensorType};
 use ng_infer::run::Devices;
 use ng_sample::Fanouts;
@@ -157,6 +157,10 @@ fn compare_nodes(engine: &Engine, name: &str, random: &mut Random) {
     }
 }
 
+fn on(version: &Version) -> On<'_> {
+    On { version, go_on: &|| true }
+}
+
 #[test]
 fn nodes_are_answered_as_if_alone() {
     let dir = tempfile::tempdir().expect("directory");
@@ -271,7 +275,7 @@ fn compare_pairs(engine: &Engine, name: &str, random: &mut Random) {
             from.iter().zip(&to).map(|(a, b)| engine.scores((&[*a], &[*b]), 3).expect("score")),
         );
         let (together, stats) =
-            did(engine, || engine.each_pair((&from, &to), 3, &|| true).expect("scores"));
+            did(engine, || engine.each_pair((&from, &to), 3, on(&engine.version())).expect("scores"));
         assert_eq!(bits(&together), alone, "{name}: {from:?} {to:?}");
         assert_eq!((stats.batches, stats.seeds), (1, 2 * from.len() as u64));
         assert!(stats.distinct_seeds < stats.seeds);
@@ -367,7 +371,7 @@ fn graphs_are_answered_as_if_alone_even_if_edges_join_them() {
         assert!(engine.groups_graphs() && !engine.groups());
         let ids = [3, 0, 8, 3, 1];
         let alone = joined(ids.iter().map(|id| engine.graphs(&[*id]).expect("answer")));
-        let (each, stats) = did(&engine, || engine.each_graph(&ids, &|| true).expect("answer"));
+        let (each, stats) = did(&engine, || engine.each_graph(&ids, on(&engine.version())).expect("answer"));
         assert_eq!((bits(&each), stats.batches), (alone, 1), "{way:?}");
     }
 }
@@ -393,7 +397,7 @@ fn a_request_is_stopped_before_any_of_its_stages_and_long_ones_have_several_batc
     for stage in 0..9 {
         let asked = AtomicUsize::new(0);
         let go_on = || asked.fetch_add(1, Ordering::Relaxed) != stage;
-        let stopped = engine.each_hearing(&ids, 1, &go_on);
+        let stopped = engine.each_on(&ids, 1, On { version: &engine.version(), go_on: &go_on });
         assert!(matches!(stopped, Err(EngineError::Stopped)), "stage {stage}");
         assert_eq!(asked.load(Ordering::Relaxed), stage + 1);
     }

@@ -133,7 +133,7 @@ impl Shape {
         } else {
             draft.one(layer, layers)
         }
-        ModelFile { graph: Arc::new(draft.graph), metadata: Vec::new() }
+        ModelFile::of_graph(draft.graph)
     }
 }
 
