@@ -25,7 +25,7 @@ use crate::rows::Rows;
 /// Nodes of a group before anything is known of the time that they take.
 const TARGETS_UNKNOWN: usize = 16;
 /// The share of a graph's memory that the batch of a group may take.
-const GROUP_SHARE: u64 = 20;
+const GROUP_SHARE: u64 = 10;
 
 /// Numbers of models are given once.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);

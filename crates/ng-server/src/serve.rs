@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::catalogue::Catalogue;
 use crate::config::{Address, Config};
 use crate::graph::Graph;
-use crate::schedule::{Bounds, Scheduler};
+use crate::schedule::{Bounds, ScheduleStats, Scheduler};
 use crate::state::State;
 use crate::{service, side};
 
@@ -78,6 +78,11 @@ impl Serving {
     /// Where the side port is.
     pub fn side_address(&self) -> &str {
         &self.state.side_address
+    }
+
+    /// What the scheduler has done.
+    pub fn schedule(&self) -> ScheduleStats {
+        self.state.scheduler.stats()
     }
 
     /// Takes no more requests, waits for those under way, and ends.
