@@ -69,7 +69,7 @@ impl Model {
             cache.add_model(key, lsn);
         }
         let limit = graph.store.budget().limit_bytes() / GROUP_SHARE;
-        let of_node = 1 << 20;
+        let of_node = engine.foresee(1).memory_bytes.max(1);
         let targets_max = (limit / of_node).clamp(1, 1 << 20) as usize;
         Ok(Self {
             name: name.to_owned(),
@@ -96,7 +96,7 @@ impl Model {
 
     /// How many targets can be computed together within a time, and within the memory for it.
     pub fn targets_within(&self, time: Duration) -> usize {
-        let by_time = None::<Q>.map_or(TARGETS_UNKNOWN, |node| {
+        let by_time = self.engine.per_node().map_or(TARGETS_UNKNOWN, |node| {
             let seconds = node.seconds.max(node.device_seconds);
             if seconds <= 0.0 { TARGETS_UNKNOWN } else { (time.as_secs_f64() / seconds) as usize }
         });
@@ -235,4 +235,3 @@ pub fn model_of(files: &v1::ModelFiles) -> Result<ModelFile, Problem> {
     let graph = Dfg::from_onnx(&model, &mut bytes).map_err(|e| problem_of(&e))?;
     Ok(ModelFile { metadata: model.metadata.clone(), ..ModelFile::of_graph(graph) })
 }
-struct Q { seconds: f64, device_seconds: f64 }
