@@ -18,6 +18,7 @@ mod each;
 mod engine;
 mod error;
 mod explain;
+mod foresee;
 mod graphs;
 mod layerwise;
 mod mixes;
@@ -27,14 +28,16 @@ mod pinned;
 mod prepare;
 mod request;
 mod rows;
+mod sampled;
 mod schema;
 mod table;
-mod whole_graphs;
+mod value;
 
 pub use answer::Answer;
 pub use counts::EngineStats;
 pub use engine::{Engine, EngineOptions};
 pub use error::EngineError;
+pub use foresee::{Foreseen, PerNode};
 pub use layerwise::{
     Begun, Hear, Inferred, InferredOutput, Layerwise, LayerwiseError, LayerwiseOptions,
     LayerwisePlan, PassPlan, Progress,
