@@ -14,7 +14,7 @@ use ng_types::{Dtype, NodeId, NodeTypeId};
 
 use crate::answer::{Answer, Collected};
 use crate::bind::{Binding, Counts, Given};
-use crate::counts::{Counters, EngineStats};
+use crate::counts::EngineStats;
 use crate::each::{Asking, How, rows_to};
 use crate::mixes::Mixes;
 use crate::pinned::Pinned;
@@ -92,7 +92,7 @@ impl Engine {
         let pinned = Arc::new(Pinned::new(snapshot, &binding, &options.fanouts, spare)?);
         preparing.check(&pinned)?;
         let this = Self {
-            server: Server { model, binding, served, context, kept, counters: Counters::default() },
+            server: Server::new(model, binding, served, context, kept),
             options,
             mixes,
             pinned: RwLock::new(Arc::clone(&pinned)),

@@ -19,6 +19,7 @@ mod each;
 mod engine;
 mod error;
 mod explain;
+mod foresee;
 mod graphs;
 mod layerwise;
 mod mixes;
@@ -28,9 +29,10 @@ mod pinned;
 mod prepare;
 mod request;
 mod rows;
+mod sampled;
 mod schema;
 mod table;
-mod whole_graphs;
+mod value;
 
 pub use answer::Answer;
 pub use answers::affected::{Affected, AffectedAnswers, WalkLimit, Walked, WhyAll};
@@ -39,6 +41,7 @@ pub use counts::EngineStats;
 pub use each::{On, Version};
 pub use engine::{Engine, EngineOptions};
 pub use error::EngineError;
+pub use foresee::{Foreseen, PerNode};
 pub use layerwise::{
     Begun, Hear, Inferred, InferredOutput, Layerwise, LayerwiseError, LayerwiseOptions,
     LayerwisePlan, PassPlan, Progress,
