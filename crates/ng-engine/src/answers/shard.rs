@@ -144,7 +144,10 @@ impl Shard {
         self.bytes += bytes;
         self.short_bytes += if is_long { 0 } else { bytes };
         let slot = Slot { parameters, since, through, row: Arc::from(row), uses: 0, is_long };
-        self.slots.entry(place).or_default().push(slot);
+        let all = self.slots.entry(place).or_default();
+        // Most nodes have one row, and a list that grows by itself has room for four.
+        all.reserve_exact(1);
+        all.push(slot);
         Put::Taken { is_late }
     }
 
