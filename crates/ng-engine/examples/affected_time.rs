@@ -4,7 +4,6 @@
 //!     cargo run --release -p ng-engine --example affected_time -- NODES MEAN_DEGREE HOPS UPDATES
 #![allow(clippy::expect_used, clippy::print_stdout)]
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ng_engine::{
@@ -72,7 +71,7 @@ fn engine(store: &Store, hops: usize) -> Engine {
         h = graph.create_op(Op::Spmm(Reduction::Mean), &[edges, h]).expect("mean")[0];
     }
     graph.create_out("out", h).expect("output");
-    let model = ModelFile { graph: Arc::new(graph), metadata: Vec::new() };
+    let model = ModelFile::of_graph(graph);
     let options = EngineOptions {
         fanouts: Fanouts::uniform(&vec![10; hops], 1).expect("fanouts"),
         output: None,

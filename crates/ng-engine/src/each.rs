@@ -90,12 +90,7 @@ impl<'a> Asking<'a> {
         Self::of(engine, engine.pinned(), how, go_on)
     }
 
-    fn of(
-        engine: &Engine,
-        pinned: Arc<Pinned>,
-        how: How,
-        go_on: &'a dyn Fn() -> bool,
-    ) -> Self {
+    fn of(engine: &Engine, pinned: Arc<Pinned>, how: How, go_on: &'a dyn Fn() -> bool) -> Self {
         let plan = engine.server.served.plan();
         // Devices may have changed since somebody asked whether they group.
         let how = if how.is_apart() && !plan.is_exact_by_row() { How::Alone } else { how };

@@ -105,7 +105,7 @@ impl Engine {
 
     fn prepare(&self, pinned: &Arc<Pinned>, before: &Weak<Pinned>) -> Result<(), EngineError> {
         let (preparing, weak) = (self.preparing.clone(), Arc::downgrade(pinned));
-        if preparing.how == Prepare::Metadata {
+        if preparing.how == Prepare::Metadata || preparing.has_all(pinned) {
             preparing.run(&weak, &Weak::new());
             return Ok(());
         }
@@ -131,6 +131,7 @@ impl Engine {
         let new = Arc::new(self.pinned_at(snapshot)?);
         self.preparing.check(&new)?;
         new.take_tables(&old, &self.server.binding)?;
+        new.take_lists(&old, &self.options.fanouts)?;
         *self.pinned.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
         // It belongs to the version that was left, and to its budget.
         self.server.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();

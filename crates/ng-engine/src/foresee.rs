@@ -165,7 +165,7 @@ impl Engine {
         let extent = Extent::of(snapshot, &self.options.fanouts, (self.node_type(), nodes));
         let all = |list: &[u64]| list.iter().fold(0_u64, |sum, one| sum.saturating_add(*one));
         let draws = all(&extent.draws);
-        let blocks = if pinned.has_lists() { 0 } else { extent.lists.saturating_add(draws) };
+        let blocks = if pinned.has_lists(true) { 0 } else { extent.lists.saturating_add(draws) };
         let mut read_bytes = blocks.saturating_mul(BLOCK);
         let edge_data = snapshot
             .catalog()

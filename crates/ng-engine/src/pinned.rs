@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ng_sample::{Engine as Reading, Fanouts, Method, SampleSpec, Sampler};
+use ng_sample::{Engine as Reading, Fanouts, Method, OlderLists, SampleSpec, Sampler};
 use ng_store::{Owner, ReadError, RowOrder, Snapshot, Spare};
 use ng_types::{EdgeTypeId, MemoryUser, NodeTypeId};
 
@@ -20,6 +20,9 @@ pub(crate) struct Pinned {
     cold: Sampler,
     /// Samples from memory, once the lists are there.
     warm: OnceLock<Sampler>,
+    /// Samples subgraphs that share no nodes from lists of a version before, and reads those that
+    /// have changed since.
+    older: OnceLock<Sampler>,
     /// By input of the model.
     pub tables: Vec<OnceLock<RowTable>>,
     pub progress: Progress,
@@ -68,6 +71,7 @@ impl Pinned {
             snapshot,
             cold,
             warm: OnceLock::new(),
+            older: OnceLock::new(),
             tables: binding.inputs.iter().map(|_| OnceLock::new()).collect(),
             progress: Progress::default(),
             graphs: OnceLock::new(),
@@ -97,14 +101,49 @@ impl Pinned {
         Ok(())
     }
 
-    /// What samples: from memory if the lists are there.
-    pub fn sampler(&self) -> &Sampler {
-        self.warm.get().unwrap_or(&self.cold)
+    /// Takes over the lists in memory of the version before, where few have changed.
+    ///
+    /// # Errors
+    /// [`EngineError::Sample`].
+    pub fn take_lists(&self, before: &Self, fanouts: &Fanouts) -> Result<(), EngineError> {
+        let Some(sampler) = before.warm.get().or_else(|| before.older.get()) else {
+            return Ok(());
+        };
+        let Some(changes) = self.snapshot.changes_since(&before.snapshot) else { return Ok(()) };
+        let mut older = vec![None; self.snapshot.catalog().edge_types.len()];
+        for id in drawn_types(&self.snapshot, fanouts) {
+            let meta = &self.snapshot.catalog().edge_types[usize::from(id.0)];
+            let nodes = self.num_nodes(meta.destination);
+            let Ok(held) = self.snapshot.reserve(OlderLists::bytes_for(nodes)) else {
+                return Ok(());
+            };
+            let changed = changes.lists.get(&id).map_or(&[][..], Vec::as_slice);
+            let lists = match (sampler.resident_lists(id), sampler.older_lists(id)) {
+                (Some(topology), _) => {
+                    OlderLists::new(Arc::clone(topology), (changed, nodes), held)
+                }
+                (None, Some(lists)) => lists.for_newer((changed, nodes), held),
+                (None, None) => None,
+            };
+            if lists.is_none() {
+                return Ok(());
+            }
+            older[usize::from(id.0)] = lists;
+        }
+        let _ = self.older.set(self.cold.clone().with_older(older)?);
+        Ok(())
     }
 
-    /// Whether lists are in memory.
-    pub fn has_lists(&self) -> bool {
-        self.warm.get().is_some()
+    /// What samples: from memory if the lists are there. Subgraphs that share no nodes are drawn
+    /// from lists of a version before, too.
+    pub fn sampler(&self, is_apart: bool) -> &Sampler {
+        let older = self.older.get().filter(|_| is_apart);
+        self.warm.get().or(older).unwrap_or(&self.cold)
+    }
+
+    /// Whether lists are in memory, for subgraphs that share no nodes those of a version before.
+    pub fn has_lists(&self, is_apart: bool) -> bool {
+        self.warm.get().is_some() || (is_apart && self.older.get().is_some())
     }
 
     /// Loads the lists that are drawn from.

@@ -170,7 +170,10 @@ impl Server {
         let (sampler, reads_ahead) = match ask.graphs {
             Some((induced, ..)) => (induced, false),
             // Lists in memory take no time that reads of rows could use.
-            None => (pinned.sampler(), !pinned.has_lists()),
+            None => {
+                let is_apart = ask.subgraphs.is_some();
+                (pinned.sampler(is_apart), !pinned.has_lists(is_apart))
+            }
         };
         ask.check()?;
         let start = Instant::now();

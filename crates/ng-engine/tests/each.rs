@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use models::{Build, WIDTH};
-use ng_engine::{On, Version, Answer, Engine, EngineError, EngineOptions, EngineStats, ModelFile, Prepare};
+use ng_engine::{
+    Answer, Engine, EngineError, EngineOptions, EngineStats, ModelFile, On, Prepare, Version,
+};
 use ng_infer::dfg::{Binary, Dfg, Dim, Elements, Op, Reduction, TensorType};
 use ng_infer::run::Devices;
 use ng_sample::Fanouts;
@@ -307,8 +309,9 @@ fn compare_pairs(engine: &Engine, name: &str, random: &mut Random) {
         let alone = joined(
             from.iter().zip(&to).map(|(a, b)| engine.scores((&[*a], &[*b]), 3).expect("score")),
         );
-        let (together, stats) =
-            did(engine, || engine.each_pair((&from, &to), 3, on(&engine.version())).expect("scores"));
+        let (together, stats) = did(engine, || {
+            engine.each_pair((&from, &to), 3, on(&engine.version())).expect("scores")
+        });
         assert_eq!(bits(&together), alone, "{name}: {from:?} {to:?}");
         assert_eq!((stats.batches, stats.seeds), (1, 2 * from.len() as u64));
         assert!(stats.distinct_seeds < stats.seeds);
@@ -404,7 +407,8 @@ fn graphs_are_answered_as_if_alone_even_if_edges_join_them() {
         assert!(engine.groups_graphs() && !engine.groups());
         let ids = [3, 0, 8, 3, 1];
         let alone = joined(ids.iter().map(|id| engine.graphs(&[*id]).expect("answer")));
-        let (each, stats) = did(&engine, || engine.each_graph(&ids, on(&engine.version())).expect("answer"));
+        let (each, stats) =
+            did(&engine, || engine.each_graph(&ids, on(&engine.version())).expect("answer"));
         assert_eq!((bits(&each), stats.batches), (alone, 1), "{way:?}");
     }
 }

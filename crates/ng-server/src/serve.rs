@@ -133,7 +133,8 @@ async fn start(
     });
     let addresses = addresses.collect();
     let started = Instant::now();
-    let state = Arc::new(State { config, catalogue, scheduler, answers, started, addresses, side_address });
+    let state =
+        Arc::new(State { config, catalogue, scheduler, answers, started, addresses, side_address });
     let broken =
         |error: &dyn std::fmt::Display| ServeError::Interface { message: error.to_string() };
     let (reporter, health) = health_reporter();

@@ -118,11 +118,8 @@ fn pairs_are_scored_by_the_rows_of_their_nodes() {
     let serving = started(folder.path(), |config| config);
     let client = client(&serving, 0);
     register(&client);
-    let edges = v1::Edges {
-        sources: vec![3, 9],
-        destinations: vec![9, 11],
-        ..v1::Edges::default()
-    };
+    let edges =
+        v1::Edges { sources: vec![3, 9], destinations: vec![9, 11], ..v1::Edges::default() };
     let targets = Some(v1::Targets { targets: Some(v1::targets::Targets::Edges(edges)) });
     let scores = client.run(v1::RunRequest { targets, ..run(&[]) }).expect("scores");
     let rows = client.run(run(&[3, 9, 11])).expect("rows").rows.expect("rows").data;
@@ -130,7 +127,8 @@ fn pairs_are_scored_by_the_rows_of_their_nodes() {
         bytes.chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
     };
     let rows = floats(&rows);
-    let dot = |a: usize, b: usize| (0..3).map(|at| rows[3 * a + at] * rows[3 * b + at]).sum::<f32>();
+    let dot =
+        |a: usize, b: usize| (0..3).map(|at| rows[3 * a + at] * rows[3 * b + at]).sum::<f32>();
     assert_eq!(floats(&scores.rows.expect("rows").data), [dot(0, 1), dot(1, 2)]);
     assert_eq!(scores.rows_cached, 0);
 }

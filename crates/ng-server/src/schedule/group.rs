@@ -131,7 +131,8 @@ fn computed(
         live.iter().any(waits)
     };
     let on = On { version: &version, go_on: &go_on };
-    let all = Asked { model, on, seed: first.seed, lag, keeps: switches.cache && first.at.is_none() };
+    let all =
+        Asked { model, on, seed: first.seed, lag, keeps: switches.cache && first.at.is_none() };
     match &first.targets {
         Targets::Nodes(_) => all.nodes(live, counters),
         Targets::Edges(..) if !model.decodes() => all.dots(live, counters),
@@ -226,8 +227,12 @@ impl Asked<'_> {
             self.keeps.then(|| self.model.kept(*id, self.seed, (lsn, self.lag))).flatten()
         };
         let kept: Vec<Option<(Arc<[u8]>, u64)>> = distinct.iter().map(keep).collect();
-        let missing: Vec<u64> =
-            distinct.iter().zip(&kept).filter(|(_, kept)| kept.is_none()).map(|(id, _)| *id).collect();
+        let missing: Vec<u64> = distinct
+            .iter()
+            .zip(&kept)
+            .filter(|(_, kept)| kept.is_none())
+            .map(|(id, _)| *id)
+            .collect();
         let known = (distinct.len() - missing.len()) as u64;
         counters.targets(missing.len() as u64, asked - distinct.len() as u64, known);
         let computed = if missing.is_empty() && known > 0 {

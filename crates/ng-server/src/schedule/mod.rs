@@ -19,8 +19,8 @@ use tokio::sync::oneshot;
 
 pub use self::queue::Bounds;
 use self::queue::{Queue, Waiting};
-pub use self::stats::ScheduleStats;
 use self::stats::Counters;
+pub use self::stats::ScheduleStats;
 pub use self::switches::{BadSwitches, Switches};
 use crate::model::Model;
 use crate::rows::Rows;

@@ -25,7 +25,9 @@ impl Default for Switches {
 
 /// Letters that switch nothing.
 #[derive(Debug, thiserror::Error)]
-#[error("{given:?} names no parts of the scheduler: G groups, S orders, C keeps answers, N is none")]
+#[error(
+    "{given:?} names no parts of the scheduler: G groups, S orders, C keeps answers, N is none"
+)]
 pub struct BadSwitches {
     given: String,
 }

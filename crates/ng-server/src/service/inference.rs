@@ -22,7 +22,8 @@ impl InferenceService for Service {
             return Err(problem.remedy("name a model that is registered").into());
         };
         let model = self.0.catalogue.model(&request.graph, name)?;
-        let at = request.at_snapshot.map(|commit| model.graph.snapshot(Some(commit))).transpose()?;
+        let at =
+            request.at_snapshot.map(|commit| model.graph.snapshot(Some(commit))).transpose()?;
         let targets = Targets::try_from(request.targets)?;
         let (seed, lag) = (request.seed, request.max_lag_commits);
         let question = Question { model: model.clone(), targets, seed, at, lag, deadline };
