@@ -89,7 +89,8 @@ impl Engine {
         let context = Context::new(options.threads);
         let kept = Arc::default();
         let spare = spare(&kept, &served);
-        let pinned = Arc::new(Pinned::new(snapshot, &binding, &options.fanouts, spare)?);
+        let pinned = Pinned::new(snapshot, &binding, &options.fanouts, spare, None)?;
+        let pinned = Arc::new(pinned);
         preparing.check(&pinned)?;
         let this = Self {
             server: Server::new(model, binding, served, context, kept),
@@ -128,7 +129,7 @@ impl Engine {
         if is_same || snapshot.is_older_than(&old.snapshot) {
             return Ok(false);
         }
-        let new = Arc::new(self.pinned_at(snapshot)?);
+        let new = Arc::new(self.pinned_at(snapshot, Some(&old))?);
         self.preparing.check(&new)?;
         new.take_tables(&old, &self.server.binding)?;
         new.take_lists(&old, &self.options.fanouts)?;
@@ -141,9 +142,14 @@ impl Engine {
         Ok(true)
     }
 
-    pub(crate) fn pinned_at(&self, snapshot: Arc<Snapshot>) -> Result<Pinned, EngineError> {
+    /// A snapshot to answer from; `before` is the one that was answered from before it.
+    pub(crate) fn pinned_at(
+        &self,
+        snapshot: Arc<Snapshot>,
+        before: Option<&Pinned>,
+    ) -> Result<Pinned, EngineError> {
         let spare = spare(&self.server.kept, &self.server.served);
-        Pinned::new(snapshot, &self.server.binding, &self.options.fanouts, spare)
+        Pinned::new(snapshot, &self.server.binding, &self.options.fanouts, spare, before)
     }
 
     pub(crate) fn pinned(&self) -> Arc<Pinned> {

@@ -7,7 +7,7 @@ use ng_store::{Owner, ReadError, RowOrder, Snapshot, Spare};
 use ng_types::{EdgeTypeId, MemoryUser, NodeTypeId};
 
 use crate::EngineError;
-use crate::bind::{Binding, Given};
+use crate::bind::{Binding, Given, Input};
 use crate::degrees::InDegrees;
 use crate::graphs::GraphsOf;
 use crate::prepare::Progress;
@@ -44,6 +44,7 @@ impl Pinned {
         binding: &Binding,
         fanouts: &Fanouts,
         spare: Arc<Spare>,
+        before: Option<&Self>,
     ) -> Result<Self, EngineError> {
         snapshot.tenants().add_spare(&spare);
         let spec = SampleSpec::uniform(fanouts.clone(), 0);
@@ -62,11 +63,7 @@ impl Pinned {
                 orders[usize::from(id.0)] = snapshot.load_order(id)?;
             }
         }
-        let degrees = binding.inputs.iter().map(|input| match input.given {
-            Given::InDegrees(_, id) => InDegrees::read(&snapshot, id).map(Some),
-            _ => Ok(None),
-        });
-        let degrees = degrees.collect::<Result<_, _>>()?;
+        let degrees = degrees_of(&snapshot, binding, before)?;
         Ok(Self {
             snapshot,
             cold,
@@ -183,6 +180,28 @@ impl Pinned {
         let meta = self.snapshot.catalog().node_types.get(usize::from(node_type.0));
         meta.map_or(0, |meta| meta.num_nodes)
     }
+}
+
+/// The degrees that inputs take: those of the version before where few lists have changed.
+fn degrees_of(
+    snapshot: &Snapshot,
+    binding: &Binding,
+    before: Option<&Pinned>,
+) -> Result<Vec<Option<InDegrees>>, ReadError> {
+    let changes = before.and_then(|before| snapshot.changes_since(&before.snapshot));
+    let of = |(at, input): (usize, &Input)| {
+        let Given::InDegrees(_, id) = input.given else { return Ok(None) };
+        let older = before.and_then(|before| before.degrees[at].as_ref());
+        let newer = match (older, &changes) {
+            (Some(older), Some(changes)) => {
+                let changed = changes.lists.get(&id).map_or(&[][..], Vec::as_slice);
+                older.for_newer(snapshot, id, changed)?
+            }
+            _ => None,
+        };
+        newer.map_or_else(|| InDegrees::read(snapshot, id), Ok).map(Some)
+    };
+    binding.inputs.iter().enumerate().map(of).collect()
 }
 
 /// The edge types that any hop draws from.
