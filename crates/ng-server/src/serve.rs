@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use ng_engine::EmbeddingCache;
 use ng_rpc::health::{ServingStatus, health_reporter};
 use ng_rpc::listen::Bound;
 use ng_rpc::{health, reflection};
@@ -17,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::catalogue::Catalogue;
 use crate::config::{Address, Config};
 use crate::graph::Graph;
-use crate::schedule::Scheduler;
+use crate::schedule::{Bounds, ScheduleStats, Scheduler};
 use crate::state::State;
 use crate::{service, side};
 
@@ -79,6 +80,11 @@ impl Serving {
         &self.state.side_address
     }
 
+    /// What the scheduler has done.
+    pub fn schedule(&self) -> ScheduleStats {
+        self.state.scheduler.stats()
+    }
+
     /// Takes no more requests, waits for those under way, and ends.
     pub fn end(mut self) {
         let _nobody = self.end.send(true);
@@ -116,8 +122,10 @@ async fn start(
     let failed = |source| ServeError::Listen { address: side.to_string(), source };
     let side_listener = TcpListener::bind(side).await.map_err(failed)?;
     let side_address = side_listener.local_addr().map_err(failed)?.to_string();
-    let scheduler =
-        Scheduler::start(config.lanes).map_err(|source| ServeError::System { source })?;
+    let scheduler = Scheduler::start(config.lanes, config.scheduler, Bounds::default());
+    let scheduler = scheduler.map_err(|source| ServeError::System { source })?;
+    let keeps = config.scheduler.cache && config.cache > 0;
+    let answers = keeps.then(|| Arc::new(EmbeddingCache::new(config.cache)));
     let catalogue = Catalogue::default();
     open_graphs(&config, &catalogue)?;
     let addresses = config.listen.iter().zip(&bound).map(|(address, bound)| {
@@ -125,7 +133,8 @@ async fn start(
     });
     let addresses = addresses.collect();
     let started = Instant::now();
-    let state = Arc::new(State { config, catalogue, scheduler, started, addresses, side_address });
+    let state =
+        Arc::new(State { config, catalogue, scheduler, answers, started, addresses, side_address });
     let broken =
         |error: &dyn std::fmt::Display| ServeError::Interface { message: error.to_string() };
     let (reporter, health) = health_reporter();

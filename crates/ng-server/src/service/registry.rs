@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ng_rpc::v1::registry_service_server::RegistryService;
-use ng_rpc::{Request, Response, Status, async_trait, v1};
+use ng_rpc::{Problem, Request, Response, Status, async_trait, v1};
 
 use super::{Service, unavailable};
 use crate::graph::{Graph, named};
-use crate::model::Model;
+use crate::model::{Model, model_of, options_of};
 
 #[async_trait]
 impl RegistryService for Service {
@@ -46,7 +46,14 @@ impl RegistryService for Service {
         let (catalogue, threads) = (&self.0.catalogue, self.0.config.threads);
         let graph = catalogue.graph(&request.graph)?;
         let version = catalogue.next_version(&graph.name, &request.model);
-        let model = Model::open((&request.model, version), graph, &request, threads)?;
+        let Some(v1::model_register_request::Source::Files(files)) = &request.source else {
+            let problem = Problem::argument("source", "the request has no model");
+            return Err(problem.remedy("give the files of a model").into());
+        };
+        let file = model_of(files)?;
+        let options = options_of(&request, &file, &graph, threads)?;
+        let cache = self.0.answers.clone();
+        let model = Model::open((&request.model, version), graph, file, options, cache)?;
         let model = Arc::new(model);
         catalogue.add_model(Arc::clone(&model));
         Ok(Response::new(v1::ModelRegisterResponse { model: Some(model_info(&model)) }))
