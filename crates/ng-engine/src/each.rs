@@ -9,8 +9,8 @@ use std::sync::Arc;
 use ng_infer::plan::Plan;
 use ng_types::{NodeId, NodeTypeId};
 
+use crate::ask::Ask;
 use crate::pinned::Pinned;
-use crate::request::Ask;
 use crate::{Answer, Engine, EngineError};
 
 /// How what is asked for becomes batches.

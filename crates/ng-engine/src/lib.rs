@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod ask;
 mod bind;
 mod counts;
 mod degrees;
@@ -21,6 +22,7 @@ mod explain;
 mod foresee;
 mod graphs;
 mod layerwise;
+mod measured;
 mod mixes;
 mod model_file;
 mod pairs;
@@ -32,15 +34,17 @@ mod sampled;
 mod schema;
 mod table;
 mod value;
+mod whole_graphs;
 
 pub use answer::Answer;
 pub use counts::EngineStats;
 pub use engine::{Engine, EngineOptions};
 pub use error::EngineError;
-pub use foresee::{Foreseen, PerNode};
+pub use foresee::Foreseen;
 pub use layerwise::{
     Begun, Hear, Inferred, InferredOutput, Layerwise, LayerwiseError, LayerwiseOptions,
     LayerwisePlan, PassPlan, Progress,
 };
+pub use measured::PerNode;
 pub use model_file::{ModelFile, ModelFileError, ModelIdentity};
 pub use prepare::Prepare;
