@@ -225,9 +225,9 @@ class Engine:
 
         ``batches`` that were answered, nodes and graphs that were asked for (``seeds``), the same
         without those that a request repeats (``distinct_seeds``), neighbour ``lists`` that batches
-        drew from, ``rows`` that they took, how many of these were prepared (``rows_prepared``) and of those read where they lie
-        (``rows_in_place``), and the seconds of threads that asked: ``sample_seconds``,
-        ``gather_seconds``, ``run_seconds``.
+        drew from, ``rows`` that they took, how many of these were prepared (``rows_prepared``) and
+        of those read where they lie (``rows_in_place``), and the seconds of threads that asked:
+        ``sample_seconds``, ``gather_seconds``, ``run_seconds``.
         """
         return self.core.stats()
 

@@ -1,8 +1,8 @@
 //! What it costs that each of many nodes is answered as if it were alone: groups with shared
 //! subgraphs (`run`), with subgraphs of their own (`each`), and one by one, in turns.
 //!
-//! `cargo run --release -p ng-engine --example each_time -- STORE MODEL SEEDS ROUNDS MIB HOW THREADS`,
-//! of which all but the first two may be left out from the right.
+//! `cargo run --release -p ng-engine --example each_time -- STORE MODEL`, and then, as far as they
+//! are given, SEEDS, ROUNDS, MIB of memory, HOW and THREADS.
 //! HOW is metadata, hot or all.
 
 use std::error::Error;

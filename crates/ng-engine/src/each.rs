@@ -10,9 +10,9 @@ use ng_infer::plan::Plan;
 use ng_store::Snapshot;
 use ng_types::{NodeId, NodeTypeId};
 
+use crate::ask::Ask;
 use crate::bind::Given;
 use crate::pinned::Pinned;
-use crate::request::Ask;
 use crate::{Answer, Engine, EngineError};
 
 /// How what is asked for becomes batches.

@@ -13,13 +13,14 @@ use ng_types::canary::planted;
 use ng_types::{Dtype, NodeId, NodeTypeId};
 
 use crate::answer::{Answer, Collected};
+use crate::ask::Ask;
 use crate::bind::{Binding, Counts, Given};
 use crate::counts::EngineStats;
 use crate::each::{Asking, How, rows_to};
 use crate::mixes::Mixes;
 use crate::pinned::Pinned;
 use crate::prepare::{Prepare, Preparing};
-use crate::request::{Ask, Server, spare};
+use crate::request::{Server, spare};
 use crate::{EngineError, ModelFile, schema};
 
 /// Ids that an error names.

@@ -1,18 +1,15 @@
-//! What a request can take at most, and what requests took so far: for those who decide how many
-//! of them are computed together.
+//! What a request can take at most: for those who decide how many of them are computed together.
 //!
-//! What must not live here: decisions. The invariant: a bound holds for each batch of the snapshot,
-//! and a mean changes nothing but when it is asked for.
+//! What must not live here: decisions. The invariant: a bound holds for each batch of the snapshot.
 
-use std::sync::{Mutex, PoisonError};
-
-use ng_io::{BLOCK_BYTES, IoCounts};
+use ng_io::BLOCK_BYTES;
 use ng_sample::Fanouts;
 use ng_store::{Owner, Snapshot};
 use ng_types::{EdgeTypeId, NodeTypeId};
 
 use crate::Engine;
 use crate::bind::RowsOf;
+use crate::measured::PerNode;
 use crate::request::BYTES_PER_INPUT_BYTE;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -23,9 +20,6 @@ const BYTES_PER_DRAW: u64 = 320;
 
 /// Memory that numbering takes for a node type, however few nodes there are.
 const BYTES_PER_NODE_TYPE: u64 = 64 << 10;
-
-/// Nodes after which what was measured counts half: devices and caches change.
-const NODES_REMEMBERED: f64 = 4096.0;
 
 /// What a batch takes at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,63 +32,6 @@ pub struct Foreseen {
     pub read_bytes: u64,
     /// Bytes of the memory budget.
     pub memory_bytes: u64,
-}
-
-/// What a node took in the mean, of batches that nothing else ran beside.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct PerNode {
-    /// Neighbour lists that were drawn from.
-    pub lists: f64,
-    /// Rows of nodes and edges.
-    pub rows: f64,
-    /// Reads of the device.
-    pub reads: f64,
-    /// Bytes that they brought.
-    pub read_bytes: f64,
-    /// Seconds in which a read was in flight.
-    pub device_seconds: f64,
-    /// Seconds until the answer was there.
-    pub seconds: f64,
-}
-
-/// Sums over batches, of which old ones count less.
-#[derive(Debug, Default)]
-pub(crate) struct Measured(Mutex<(f64, PerNode)>);
-
-/// What a batch did.
-pub(crate) struct Done {
-    pub nodes: usize,
-    pub lists: u64,
-    pub rows: u64,
-    pub io: IoCounts,
-    pub seconds: f64,
-}
-
-impl Measured {
-    pub fn add(&self, done: &Done) {
-        let (nodes, sums) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = (-(done.nodes as f64) / NODES_REMEMBERED).exp2();
-        let add = |sum: &mut f64, more: f64| *sum = kept * *sum + more;
-        add(nodes, done.nodes as f64);
-        add(&mut sums.lists, done.lists as f64);
-        add(&mut sums.rows, done.rows as f64);
-        add(&mut sums.reads, done.io.reads as f64);
-        add(&mut sums.read_bytes, done.io.read_bytes as f64);
-        add(&mut sums.device_seconds, done.io.busy_us as f64 / 1e6);
-        add(&mut sums.seconds, done.seconds);
-    }
-
-    fn mean(&self) -> Option<PerNode> {
-        let (nodes, sums) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        (nodes > 0.0).then(|| PerNode {
-            lists: sums.lists / nodes,
-            rows: sums.rows / nodes,
-            reads: sums.reads / nodes,
-            read_bytes: sums.read_bytes / nodes,
-            device_seconds: sums.device_seconds / nodes,
-            seconds: sums.seconds / nodes,
-        })
-    }
 }
 
 /// How far subgraphs may reach.

@@ -12,6 +12,7 @@
 
 mod answer;
 mod answers;
+mod ask;
 mod bind;
 mod counts;
 mod degrees;
@@ -22,6 +23,7 @@ mod explain;
 mod foresee;
 mod graphs;
 mod layerwise;
+mod measured;
 mod mixes;
 mod model_file;
 mod pairs;
@@ -33,6 +35,7 @@ mod sampled;
 mod schema;
 mod table;
 mod value;
+mod whole_graphs;
 
 pub use answer::Answer;
 pub use answers::affected::{Affected, AffectedAnswers, WalkLimit, Walked, WhyAll};
@@ -41,10 +44,11 @@ pub use counts::EngineStats;
 pub use each::{On, Version};
 pub use engine::{Engine, EngineOptions};
 pub use error::EngineError;
-pub use foresee::{Foreseen, PerNode};
+pub use foresee::Foreseen;
 pub use layerwise::{
     Begun, Hear, Inferred, InferredOutput, Layerwise, LayerwiseError, LayerwiseOptions,
     LayerwisePlan, PassPlan, Progress,
 };
+pub use measured::PerNode;
 pub use model_file::{ModelFile, ModelFileError, ModelIdentity};
 pub use prepare::Prepare;

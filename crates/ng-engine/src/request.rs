@@ -6,15 +6,16 @@ use std::time::Instant;
 
 use ng_infer::dfg::Elements;
 use ng_infer::kernel::{Context, View};
-use ng_infer::plan::{Answer as Outputs, Plan};
+use ng_infer::plan::Answer as Outputs;
 use ng_infer::run::Served;
-use ng_sample::{CompactSample, SampleScratch, Sampler};
+use ng_sample::{CompactSample, SampleScratch};
 use ng_store::{Owner, Spare};
-use ng_types::{Dtype, NodeId, NodeTypeId, Reservation};
+use ng_types::{Dtype, Reservation};
 
+use crate::ask::Ask;
 use crate::bind::{Binding, Given, RowsOf};
 use crate::counts::{Counters, Stage};
-use crate::foresee::{Done, Measured};
+use crate::measured::{Done, Measured};
 use crate::pinned::Pinned;
 use crate::rows::Gathering;
 use crate::sampled::{Sampled, sample};
@@ -23,31 +24,6 @@ use crate::{EngineError, ModelFile};
 
 /// Activations take about as much as inputs, and as much again while they are made.
 pub(crate) const BYTES_PER_INPUT_BYTE: u64 = 3;
-
-/// What a batch is asked for.
-pub(crate) struct Ask<'a> {
-    /// Nodes, each once.
-    pub seeds: &'a [(NodeTypeId, &'a [NodeId])],
-    /// By type, the subgraph of each seed, if subgraphs shall not share nodes.
-    pub subgraphs: Option<&'a [Vec<u32>]>,
-    /// Which draws.
-    pub stream: u64,
-    /// Pairs of the seeds, by their place: sources, destinations.
-    pub pairs: Option<(&'a [i64], &'a [i64])>,
-    /// For graphs: the sampler of their edges, the place of each seed's graph, how many there are.
-    pub graphs: Option<(&'a Sampler, &'a [i64], u64)>,
-    /// What runs: the same for all batches of a request.
-    pub plan: &'a Plan,
-    /// Asked before each stage; false ends the request.
-    pub go_on: &'a dyn Fn() -> bool,
-}
-
-impl Ask<'_> {
-    /// Ends a request that nobody waits for.
-    fn check(&self) -> Result<(), EngineError> {
-        if (self.go_on)() { Ok(()) } else { Err(EngineError::Stopped) }
-    }
-}
 
 /// What answers batches: shared by all threads that ask.
 pub(crate) struct Server {

@@ -7,8 +7,11 @@ use ng_store::Owner;
 use ng_types::{NodeId, NodeTypeId};
 
 use crate::EngineError;
-use crate::request::Ask;
+use crate::ask::Ask;
 use crate::rows::Gathering;
+
+/// By node type, each node once, and which of them each node of the sample is.
+type Once = (Vec<Vec<NodeId>>, Vec<Vec<u32>>);
 
 /// What was sampled.
 pub(crate) struct Sampled {
@@ -17,7 +20,7 @@ pub(crate) struct Sampled {
     pub lists: u64,
     /// By node type, each node once, and which of them each node of the sample is; of subgraphs
     /// that do not share nodes.
-    once: Option<(Vec<Vec<NodeId>>, Vec<Vec<u32>>)>,
+    once: Option<Once>,
 }
 
 impl Sampled {

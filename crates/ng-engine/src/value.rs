@@ -7,8 +7,8 @@ use ng_simd::{Rows, f32_bytes_mut};
 use ng_store::Owner;
 use ng_types::Dtype;
 
+use crate::ask::Ask;
 use crate::bind::{Given, RowsOf};
-use crate::request::Ask;
 use crate::table::RowTable;
 
 /// An input of a run.

@@ -110,6 +110,21 @@ fn apart(
     all.into_iter().map(|(nodes, edges)| Plain::of(nodes, edges, ends)).collect()
 }
 
+/// Nodes of two types in subgraphs, with up to two of each type.
+fn random_seeds(numbers: &mut Numbers, count: u32) -> [(usize, Vec<u64>, Vec<u32>); 2] {
+    let mut seeds = [(0, Vec::new(), Vec::new()), (1, Vec::new(), Vec::new())];
+    for subgraph in 0..count {
+        for (node_type, ids, subgraphs) in &mut seeds {
+            let bound = [300, 200][*node_type];
+            let mut mine: Vec<u64> = (0..numbers.next(3)).map(|_| numbers.next(bound)).collect();
+            mine.dedup();
+            subgraphs.extend(std::iter::repeat_n(subgraph, mine.len()));
+            ids.extend(mine);
+        }
+    }
+    seeds
+}
+
 #[test]
 fn each_subgraph_is_that_of_its_seeds_alone() {
     let dir = tempfile::tempdir().expect("directory");
@@ -132,18 +147,7 @@ fn each_subgraph_is_that_of_its_seeds_alone() {
         let mut numbers = Numbers(5 + turn as u32, 0);
         let mut scratch = SampleScratch::default();
         for (sampler, count) in [&cold, &warm].into_iter().flat_map(|s| [(s, 1), (s, 40)]) {
-            // Most subgraphs have a seed of both types, some one of one type, some two.
-            let mut seeds = [(0, Vec::new(), Vec::new()), (1, Vec::new(), Vec::<u32>::new())];
-            for subgraph in 0..count as u32 {
-                for (node_type, ids, subgraphs) in &mut seeds {
-                    let mut mine: Vec<u64> = (0..numbers.next(3))
-                        .map(|_| numbers.next([300, 200][*node_type]))
-                        .collect();
-                    mine.dedup();
-                    subgraphs.extend(std::iter::repeat_n(subgraph, mine.len()));
-                    ids.extend(mine);
-                }
-            }
+            let seeds = random_seeds(&mut numbers, count as u32);
             let given = seeds.each_ref().map(|(node_type, ids, subgraphs)| DisjointSeeds {
                 node_type: NodeTypeId(*node_type as u16),
                 ids,

@@ -2,9 +2,9 @@
 //!
 //! A node that two of them reach is there twice, and is expanded with the fanout of the hop at
 //! which each of them reaches it. Its list is read once for each hop, and its rows once. What must
-//! not live here: draws and where lists are. The invariant: the part of a seed has the nodes of each
-//! hop, and the edges of each node in their order, that [`Sampler::sample_hearing`] gives for the
-//! seed alone. Nodes of one hop may have other numbers.
+//! not live here: draws and where lists are. The invariant: the part of a seed has the nodes of
+//! each hop, and the edges of each node in their order, that [`Sampler::sample_hearing`] gives for
+//! the seed alone. Nodes of one hop may have other numbers.
 //!
 //! Nodes are numbered by (subgraph, node) in one number: the node in the low bits.
 
