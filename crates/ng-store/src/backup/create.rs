@@ -66,8 +66,8 @@ pub struct BackupReport {
 ///
 /// # Errors
 /// [`BackupError::Read`] names the file and the page of the store that is damaged;
-/// [`BackupError::NotABase`] if the store does not continue `base`; [`BackupError::Staging`] if
-/// `target` exists; and all others.
+/// [`BackupError::NotABase`] if the store does not continue `base`; [`BackupError::TargetExists`];
+/// and all others.
 pub fn backup(
     store: &Store,
     target: &Path,
@@ -88,9 +88,8 @@ pub fn backup(
     if let Some(base) = &base {
         check_continued(base, version)?;
     }
-    let disk = open_without_queue(staging.path()).map_err(|error| {
-        BackupError::Unsupported { what: error.to_string() }
-    })?;
+    let disk = open_without_queue(staging.path())
+        .map_err(|error| BackupError::Unsupported { what: error.to_string() })?;
     let mut copy = Copy::new(inner, version, &disk, base.as_ref(), progress)?;
     copy.run()?;
     let report = BackupReport { log_goes_on: goes_on, ..copy.finish(&root)? };
@@ -314,7 +313,8 @@ impl<'a, 'p> Copy<'a, 'p> {
     /// Writes root and description, and makes all durable.
     fn finish(mut self, root: &[u8]) -> Result<BackupReport, BackupError> {
         let header = RootHeader::decode(&root[..BLOCK_BYTES]);
-        let header = header.map_err(|damage| BackupError::Unsupported { what: damage.to_string() })?;
+        let header =
+            header.map_err(|damage| BackupError::Unsupported { what: damage.to_string() })?;
         let (pages_bytes, tables_bytes) = (self.pages.finish()?, self.tables.finish()?);
         let name = |base: &Member| base.path.file_name().and_then(OsStr::to_str).map(str::to_owned);
         let base = self.base.and_then(|base| {

@@ -85,6 +85,15 @@ pub enum BackupError {
         /// What shows it.
         what: String,
     },
+    /// Something has the name of the result already.
+    #[error(
+        "{} exists, and backups and restored stores replace nothing: choose another name",
+        path.display()
+    )]
+    TargetExists {
+        /// The path given.
+        path: PathBuf,
+    },
     /// What was asked for is not possible.
     #[error("{what}")]
     Unsupported {
@@ -96,7 +105,7 @@ pub enum BackupError {
     Stopped,
     /// The directory of the result could not be made.
     #[error(transparent)]
-    Staging(#[from] StagingError),
+    Staging(StagingError),
     /// Reading failed; of the store that is backed up also damage.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -113,17 +122,29 @@ explain! { BackupError {
     NotABackup => NotAStore,
     NewerVersion => NewerVersion,
     Damaged => StoreDamaged,
-    BaseExchanged | NotABase | Unsupported => UnsupportedArgument,
+    BaseExchanged | NotABase | TargetExists | Unsupported => UnsupportedArgument,
     Stopped => Stopped,
-    Write => IoFailed,
-} of Staging.0, Read.0, Checkpoint.0 }
+    Write | Staging => IoFailed,
+} of Read.0, Checkpoint.0 }
+
+impl From<StagingError> for BackupError {
+    fn from(error: StagingError) -> Self {
+        match error {
+            StagingError::Exists { path } => Self::TargetExists { path },
+            error @ (StagingError::Busy { .. }
+            | StagingError::BadName { .. }
+            | StagingError::NoParent { .. }
+            | StagingError::Io { .. }) => Self::Staging(error),
+        }
+    }
+}
 
 impl From<UpdateError> for BackupError {
     fn from(error: UpdateError) -> Self {
-        match error {
-            UpdateError::Stopped => Self::Stopped,
-            error => Self::Checkpoint(Arc::new(error)),
+        if matches!(error, UpdateError::Stopped) {
+            return Self::Stopped;
         }
+        Self::Checkpoint(Arc::new(error))
     }
 }
 

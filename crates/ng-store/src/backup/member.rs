@@ -14,10 +14,8 @@ use crate::version::open_root::fingerprint_of;
 use crate::version::root::{FORMAT_VERSION, RootHeader, decode_body};
 
 use super::error::BackupError;
-use super::manifest::{
-    BACKUP_VERSION, Decoded, Identity, MANIFEST, Manifest, PAGES, ROOT, TABLES,
-};
-use super::part::Part;
+use super::manifest::{BACKUP_VERSION, Decoded, Identity, MANIFEST, Manifest, PAGES, ROOT, TABLES};
+use super::part::{Part, is_absent};
 use super::table::PageAt;
 
 /// Whether a directory looks like a backup.
@@ -40,7 +38,11 @@ impl Member {
     pub fn open(path: &Path) -> Result<Self, BackupError> {
         let disk = open_without_queue(path).map_err(|error| match error {
             ng_io::OpenError::NotFound { .. } => BackupError::NotFound { path: path.to_owned() },
-            error => BackupError::NotABackup { path: path.to_owned(), what: error.to_string() },
+            ng_io::OpenError::NotADirectory { .. }
+            | ng_io::OpenError::Unavailable { .. }
+            | ng_io::OpenError::Io { .. } => {
+                BackupError::NotABackup { path: path.to_owned(), what: error.to_string() }
+            }
         })?;
         let reader = Reader::in_directory(Arc::clone(&disk), path);
         let manifest = read_manifest(path, &reader)?;
@@ -147,14 +149,10 @@ pub(super) fn open_chain(path: &Path) -> Result<Vec<Member>, BackupError> {
 fn read_manifest(path: &Path, reader: &Reader) -> Result<Manifest, BackupError> {
     let file = reader.open(MANIFEST).map_err(|error| {
         let what = format!("it has no {MANIFEST}");
-        match &error {
-            ng_io::ReadError::Open { source, .. }
-                if source.kind() == std::io::ErrorKind::NotFound =>
-            {
-                BackupError::NotABackup { path: path.to_owned(), what }
-            }
-            _ => error.into(),
+        if is_absent(&error) {
+            return BackupError::NotABackup { path: path.to_owned(), what };
         }
+        error.into()
     })?;
     let damaged = |what: String| BackupError::Damaged { file: path.join(MANIFEST), what };
     let len = reader.len(file)?;

@@ -6,7 +6,7 @@ use ng_types::canary::planted;
 use ng_types::checksum;
 
 use crate::error::Damage;
-use crate::io::{BLOCK_BYTES, FileId, Reader};
+use crate::io::{BLOCK_BYTES, FileId, ReadError, Reader};
 use crate::page::{Located, Placed};
 
 use super::error::BackupError;
@@ -14,6 +14,12 @@ use super::table::TableSource;
 
 /// What is read at a time.
 const WINDOW_BYTES: u64 = 1 << 20;
+
+/// Whether there is no such file.
+pub(super) fn is_absent(error: &ReadError) -> bool {
+    let is_not_found = |source: &std::io::Error| source.kind() == std::io::ErrorKind::NotFound;
+    matches!(error, ReadError::Open { source, .. } if is_not_found(source))
+}
 
 pub(super) struct Part {
     reader: Reader,
@@ -38,13 +44,8 @@ impl Part {
     ) -> Result<Self, BackupError> {
         let path = directory.join(name);
         let damaged = |what: String| BackupError::Damaged { file: directory.join(name), what };
-        let file = reader.open(name).map_err(|error| match &error {
-            ng_io::ReadError::Open { source, .. }
-                if source.kind() == std::io::ErrorKind::NotFound =>
-            {
-                damaged("the file is missing".into())
-            }
-            _ => error.into(),
+        let file = reader.open(name).map_err(|error| {
+            if is_absent(&error) { damaged("the file is missing".into()) } else { error.into() }
         })?;
         let found = reader.len(file)?;
         if found != len || !len.is_multiple_of(BLOCK_BYTES as u64) {

@@ -46,7 +46,7 @@ pub struct RestoreReport {
 ///
 /// # Errors
 /// [`BackupError::Damaged`] names the file and the block; [`BackupError::BaseMissing`],
-/// [`BackupError::BaseExchanged`], [`BackupError::Staging`] if `target` exists, and all others.
+/// [`BackupError::BaseExchanged`], [`BackupError::TargetExists`], and all others.
 pub fn restore(
     backup: &Path,
     target: &Path,
@@ -160,11 +160,7 @@ impl<'a, 'p> Restoring<'a, 'p> {
     }
 
     /// Checks all pages of a backup, and writes those that `newest` still has; `None` is itself.
-    fn read_member(
-        &mut self,
-        member: &Member,
-        newest: Option<&Member>,
-    ) -> Result<(), BackupError> {
+    fn read_member(&mut self, member: &Member, newest: Option<&Member>) -> Result<(), BackupError> {
         let (mut tables, mut pages) = (member.tables()?, member.pages()?);
         let mut newer = newest.map(Member::tables).transpose()?;
         for (id, placed) in member.segments.iter().enumerate() {
@@ -239,9 +235,8 @@ impl<'a, 'p> Restoring<'a, 'p> {
                 }
             }
             if let Some(files) = &mut files {
-                runs.into_iter().try_for_each(|(offset, run)| {
-                    files.data.write_at(offset, &window[run])
-                })?;
+                runs.into_iter()
+                    .try_for_each(|(offset, run)| files.data.write_at(offset, &window[run]))?;
             }
             self.done += (window.len() / BLOCK_BYTES) as u64;
             if !(self.progress)(self.done.min(self.total), self.total) {

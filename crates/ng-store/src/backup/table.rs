@@ -3,9 +3,7 @@
 
 use crate::error::Damage;
 use crate::io::BLOCK_BYTES;
-use crate::page::{
-    Entries, FAN_CHILDREN, INNER_ENTRIES, Leaf, Located, Placed, pages_per_child,
-};
+use crate::page::{Entries, FAN_CHILDREN, INNER_ENTRIES, Leaf, Located, Placed, pages_per_child};
 
 use super::error::BackupError;
 
@@ -150,9 +148,10 @@ impl<'a> Walk<'a> {
                 .map_err(|damage| self.source.damaged(placed, spec.first_logical, &damage))?;
             match leaf {
                 Leaf::Run(run) => runs.push((spec.first_logical, children.len(), run)),
-                Leaf::Fan(fan) => children.extend((0..FAN_CHILDREN).filter_map(|child| {
-                    Some((fan.first_logical(child), fan.child(child)?))
-                })),
+                Leaf::Fan(fan) => children.extend(
+                    (0..FAN_CHILDREN)
+                        .filter_map(|child| Some((fan.first_logical(child), fan.child(child)?))),
+                ),
             }
         }
         let below: Vec<Located> = children.iter().map(|(_, at)| *at).collect();

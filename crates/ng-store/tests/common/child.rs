@@ -26,7 +26,7 @@ pub fn build(dir: &Path, seed: u64) {
 }
 
 /// Does commit `lsn` to the graph.
-fn repeat(graph: &mut Graph, seed: u64, lsn: u64) {
+pub fn repeat(graph: &mut Graph, seed: u64, lsn: u64) {
     if !adds_tensor(graph, seed, lsn) {
         commit(graph, seed, lsn, &mut |_, _| {});
     }
