@@ -1,4 +1,4 @@
-//! Backups and their damage: rot is named and never copied, and a backup is there as a whole or not.
+//! Backups and damage: rot is named and never copied, and a backup is there as a whole or not.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
