@@ -192,9 +192,11 @@ fn child_makes_backups_until_it_is_killed() {
     let mut calls = 0;
     let mut progress = |_, _| {
         calls += 1;
-        while calls == hold {
+        if calls == hold {
             println!("\nheld");
-            std::thread::park();
+            loop {
+                std::thread::park();
+            }
         }
         true
     };
