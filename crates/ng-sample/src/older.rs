@@ -64,7 +64,7 @@ impl OlderLists {
     }
 }
 
-/// Lists of `nodes` of which those that have changed are in one expansion and all others in another.
+/// The lists of `nodes`: those that have changed are in one expansion, all others in another.
 pub(crate) fn merged(
     lists: &OlderLists,
     nodes: &[NodeId],

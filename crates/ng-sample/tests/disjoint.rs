@@ -3,9 +3,7 @@
 
 #![allow(clippy::expect_used)]
 
-mod common;
-
-use common::{Numbers, build_every_kind, open};
+use crate::common::{Numbers, build_every_kind, open};
 use ng_io::BackendChoice;
 use ng_sample::{
     CompactSample, DisjointSample, DisjointSeeds, Fanouts, Method, SampleError, SampleScratch,

@@ -6,6 +6,7 @@ mod common;
 mod compiled;
 mod decisions;
 mod direct;
+mod disjoint;
 mod every_way;
 mod heat;
 mod held_topology;
