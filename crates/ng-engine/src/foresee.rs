@@ -117,7 +117,13 @@ impl Engine {
             let (once, repeated) = extent.rows_of(of.tensor.owner);
             rows = rows.saturating_add(once);
             inputs = inputs.saturating_add(repeated.saturating_mul(of.width() as u64 * 4));
-            let is_here = pinned.tables[at].get().is_some_and(|table| table.whole().is_some());
+            let is_here = match of.tensor.owner {
+                Owner::Node(id) => {
+                    let table = pinned.tables[at].get();
+                    table.is_some_and(|table| table.has_all(pinned.num_nodes(id)))
+                }
+                Owner::Edge(_) => false,
+            };
             if !is_here {
                 read_bytes = read_bytes.saturating_add(once.saturating_mul(bytes_of_row(of)));
             }

@@ -211,6 +211,13 @@ impl RowTable {
         Some((self.loaded.memory.whole()?, self.loaded.count as usize))
     }
 
+    /// Whether the rows of all of `num_nodes` nodes are here.
+    pub fn has_all(&self, num_nodes: u64) -> bool {
+        let Loaded { slots, count, memory, .. } = &*self.loaded;
+        let is_of_all = slots.is_none() && self.stale.is_none() && *count >= num_nodes;
+        is_of_all && memory.whole().is_some()
+    }
+
     /// Appends the slots of nodes; whether all of them are here.
     pub fn slots_of(&self, nodes: &[u64], out: &mut Vec<u32>) -> bool {
         out.clear();

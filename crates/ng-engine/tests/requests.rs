@@ -133,6 +133,8 @@ fn hot_rows_fill_the_budget_and_requests_still_have_room() {
     assert!(hot.run(&seeds, 1).expect("answer") == cold);
     let reads: u64 = counts_of_hot.take().values().flatten().sum();
     let all: u64 = counts.take().values().flatten().sum();
+    // A read has a block at least.
+    assert!(reads * 4096 <= hot.foresee(16).read_bytes, "{:?}", hot.foresee(16));
     assert!(reads * 10 < all * 8, "{reads} reads, {all} without hot rows");
     assert!(store.budget().peak_bytes() <= 40 << 20);
 }
