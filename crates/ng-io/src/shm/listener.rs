@@ -160,14 +160,15 @@ impl ShmListener {
 
     /// Answers a client, if it has spoken.
     fn serve(&mut self, client: Silent) -> Outcome {
-        if !is_allowed(client.peer) {
-            return refuse(&client, Refusal::OtherUser);
-        }
         let mut packet = Vec::new();
         match setup::hear(&client.socket, &mut packet) {
             Heard::Nothing => return Outcome::StillSilent(client),
             Heard::End => return Outcome::Gone,
             Heard::Packet(()) => {}
+        }
+        // After its packet was read: a socket that is closed before loses the answer.
+        if !is_allowed(client.peer) {
+            return refuse(&client, Refusal::OtherUser);
         }
         let ring_bytes = match Hello::decode(&packet).map(|hello| self.agree(hello)) {
             Some(Ok(ring_bytes)) => ring_bytes,

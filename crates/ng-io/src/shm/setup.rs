@@ -162,7 +162,12 @@ pub(super) fn hear_with_memory(socket: impl AsFd, packet: &mut Vec<u8>) -> Heard
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let bytes = &mut [IoSliceMut::new(packet)];
-    match recvmsg(socket, bytes, &mut control, flags) {
+    let mut received = recvmsg(&socket, bytes, &mut control, flags);
+    if matches!(received, Err(Errno::CONNRESET)) {
+        // The server closed without having read all; what it said before comes after this error.
+        received = recvmsg(&socket, bytes, &mut control, flags);
+    }
+    match received {
         Ok(received) if received.bytes == 0 => Heard::End,
         Ok(received) => {
             let rights = |message| match message {

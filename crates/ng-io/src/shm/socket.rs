@@ -24,6 +24,8 @@ use crate::shm::error::SocketError;
 
 /// Connections that wait until they are accepted.
 const BACKLOG: i32 = 128;
+/// The system's bound for the path of a socket.
+const PATH_BYTES_MAX: usize = 107;
 /// How long another server that starts in the same folder is waited for.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 
@@ -71,8 +73,9 @@ fn identity(data: &fs::Metadata) -> (u64, u64) {
 
 pub(super) fn address(path: &Path) -> Result<SocketAddrUnix, SocketError> {
     let bad = || SocketError::BadPath { path: path.to_owned() };
-    // An empty path would name a socket of the kernel's choice.
-    if path.as_os_str().is_empty() {
+    // An empty path would name a socket of the kernel's choice, and not every program can say one
+    // without a zero byte behind it.
+    if path.as_os_str().is_empty() || path.as_os_str().len() > PATH_BYTES_MAX {
         return Err(bad());
     }
     SocketAddrUnix::new(path).map_err(|_| bad())
