@@ -72,12 +72,14 @@ fn a_socket_is_its_users_alone_and_replaces_only_what_a_dead_server_left() {
 fn of_servers_that_start_at_once_one_gets_the_path() {
     let dir = folder();
     let path = dir.path().join("s");
-    for _ in 0..20 {
+    let barrier = std::sync::Arc::new(std::sync::Barrier::new(4));
+    for _ in 0..200 {
         drop(UnixListener::bind(&path).expect("a dead socket"));
         let start = || {
-            std::thread::spawn({
-                let path = path.clone();
-                move || ShmListener::bind(&path, options(4096))
+            let (path, barrier) = (path.clone(), barrier.clone());
+            std::thread::spawn(move || {
+                barrier.wait();
+                ShmListener::bind(&path, options(4096))
             })
         };
         let threads: Vec<_> = (0..4).map(|_| start()).collect();
@@ -119,15 +121,17 @@ fn requests_that_a_server_does_not_know_are_refused_by_name() {
 
 /// A server that answers the first client as `act` does.
 fn fake_server(path: &Path, act: impl FnOnce(OwnedFd)) -> ShmError {
+    fake_server_for(path, Duration::from_secs(20), act)
+}
+
+/// The same with a client that waits for `setup_wait`.
+fn fake_server_for(path: &Path, setup_wait: Duration, act: impl FnOnce(OwnedFd)) -> ShmError {
     let socket = packets();
     rustix::net::bind(&socket, &SocketAddrUnix::new(path).expect("a path")).expect("bound");
     rustix::net::listen(&socket, 4).expect("listens");
     let client = std::thread::spawn({
         let path = path.to_owned();
-        move || {
-            let setup_wait = Duration::from_millis(200);
-            ShmConnection::connect(&path, ShmOptions { setup_wait, ..options(4096) })
-        }
+        move || ShmConnection::connect(&path, ShmOptions { setup_wait, ..options(4096) })
     });
     act(rustix::net::accept(&socket).expect("accepted"));
     let error = client.join().expect("no panic").expect_err("refused");
@@ -188,8 +192,9 @@ fn a_client_refuses_memory_that_could_be_taken_away_and_answers_it_cannot_read()
     bad(fake_server(&path, |client| send(&client, &reply(6, 1, 4096), &[good.as_fd()])));
     bad(fake_server(&path, |client| send(&client, b"no", &[good.as_fd(); 8])));
     bad(fake_server(&path, drop));
-    bad(fake_server(&path, |client| {
-        std::thread::sleep(Duration::from_millis(400));
+    let short = Duration::from_millis(50);
+    bad(fake_server_for(&path, short, |client| {
+        std::thread::sleep(Duration::from_millis(200));
         drop(client);
     }));
     for (status, why) in [
@@ -239,7 +244,7 @@ fn a_flood_of_clients_is_bounded_and_keeps_nobody_out_for_long() {
     for _ in 0..10 {
         // Clients that say nothing, more than a server keeps.
         let silent: Vec<OwnedFd> = (0..40).map(|_| knock(&path)).collect();
-        assert!(listener.accept(Some(Duration::ZERO)).expect("works").is_none());
+        assert!(listener.accept(Some(Duration::from_millis(5))).expect("works").is_none());
         assert!(descriptors() <= at_rest + 40 + 16, "{}", descriptors() - at_rest);
         let client = std::thread::spawn({
             let path = path.clone();
@@ -263,8 +268,8 @@ fn a_flood_of_clients_is_bounded_and_keeps_nobody_out_for_long() {
             std::thread::spawn(move || connect(&path))
         })
         .collect();
-    while let Some(server) = listener.accept(Some(Duration::from_millis(300))).expect("works") {
-        kept.push(server);
+    while !clients.iter().all(|client| client.is_finished()) {
+        kept.extend(listener.accept(Some(Duration::from_millis(5))).expect("works"));
     }
     assert_eq!((kept.len(), listener.connections(), served), (4, 4, 10));
     let clients: Vec<_> = clients.into_iter().map(|one| one.join().expect("no panic")).collect();
