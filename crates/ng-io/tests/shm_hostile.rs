@@ -8,7 +8,7 @@ mod shm_support;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ng_io::{ShmConnection, ShmError, ShmFrame, ShmListener};
+use ng_io::{ShmConnection, ShmError, ShmFrame, ShmListener, ShmOptions};
 use ng_testing::Random;
 use shm_support::{
     HEAD, LONG, READ, READER_SLEEPS, RawClient, TO_CLIENT, WRITER_SLEEPS, WRITTEN, ask,
@@ -136,7 +136,8 @@ fn random_bytes_over_all_of_the_memory_harm_no_other_connection() {
     let dir = folder();
     let path = dir.path().join("s");
     let mut random = seeded(12);
-    let server = echo_server(&path, options(RING), attacks + 1);
+    let limits = ShmOptions { connections_max: attacks + 1, ..options(RING) };
+    let server = echo_server(&path, limits, attacks + 1);
     let mut honest = ShmConnection::connect(&path, options(RING)).expect("connected").split();
     let over = AtomicBool::new(false);
     let asked = std::thread::scope(|scope| {

@@ -12,14 +12,14 @@
 //!                                    W5  futex wake
 //! ```
 //!
-//! No wake-up is lost. The fences have one order. If W2 comes before S2, then S3 sees the new index
-//! and the side does not sleep. If S2 comes before W2, then W3 sees the 1 of S1, or a 0 that a waker
-//! stored after S1, in this round or at the end of an older one. Either way some W4 comes after S1,
-//! and its W5 follows. If that W4 comes before the kernel compares the flag in S4, the wait returns
-//! at once; otherwise the sleeper is queued already, because the kernel compares and queues under
-//! one lock, and W5 finds it. A W4 of an older round can end a sleep too early, and then S1 to S4
-//! are done again. A waker that dies between W1 and W5, and one that is hostile, cost the time until
-//! the sleeper looks by itself: `slice`.
+//! No wake-up is lost. The fences have one order. If W2 comes before S2, then S3 sees the new
+//! index and the side does not sleep. If S2 comes before W2, then W3 sees the 1 of S1, or a 0 that
+//! a waker stored after S1, in this round or at the end of an older one. Either way some W4 comes
+//! after S1, and its W5 follows. If that W4 comes before the kernel compares the flag in S4, the
+//! wait returns at once; otherwise the sleeper is queued already, because the kernel compares and
+//! queues under one lock, and W5 finds it. A W4 of an older round can end a sleep too early, and
+//! then S1 to S4 are done again. A waker that dies between W1 and W5, and one that is hostile,
+//! cost the time until the sleeper looks by itself: `slice`.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::Duration;
