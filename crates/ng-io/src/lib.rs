@@ -9,6 +9,7 @@
 mod append;
 mod arena;
 mod backend;
+pub mod calls;
 mod directory;
 mod disk;
 mod error;

@@ -5,9 +5,12 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::calls::Event;
 use crate::shm::copy::WORD;
 use crate::shm::error::ShmError;
-use crate::shm::ring::{Found, RING_BYTES_MIN, Reader, Ring, ShmFrame, Writer, payload_bytes_max};
+use crate::shm::ring::{
+    Found, HEADER_BYTES, RING_BYTES_MIN, Reader, Ring, ShmFrame, Writer, payload_bytes_max,
+};
 use crate::shm::setup::{Hello, Reply};
 
 /// Bytes of one step of a script: what is done, where, and a value.
@@ -20,6 +23,20 @@ pub fn shm_setup(bytes: &[u8]) {
     }
     if let Some(reply) = Reply::decode(bytes) {
         assert_eq!(Reply::decode(&reply.encode()), Some(reply));
+    }
+}
+
+/// Decodes what a frame says: kind and stream first, then the payload.
+pub fn shm_calls(bytes: &[u8]) {
+    let Some(([kind, stream], payload)) = bytes.split_first_chunk() else {
+        return;
+    };
+    let frame = ShmFrame { kind: u32::from(*kind), stream: u64::from(*stream) };
+    if let Ok(event) = Event::decode(frame, payload) {
+        let mut head = Vec::new();
+        assert_eq!(event.encode(frame.stream, &mut head), Ok(frame));
+        head.extend(event.body());
+        assert_eq!(head, payload, "each event has one form");
     }
 }
 
@@ -69,8 +86,9 @@ pub fn shm_ring(script: &[u8]) {
             _ => {}
         }
     }
-    // Whatever is there ends: each frame has at least its header.
-    for _ in 0..=RING_BYTES_MIN as usize / 16 {
+    // Whatever is there ends: a ring full that was seen before, and one that is seen now, and each
+    // frame has at least its header.
+    for _ in 0..=2 * RING_BYTES_MIN as usize / HEADER_BYTES {
         if ended[1] || !matches!(reader.pop(ring, &mut payload), Ok(Found::Frame(_))) {
             return;
         }
