@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
@@ -68,7 +68,7 @@ impl Shared {
     /// Waits until `has_news`, or says that the time is over. `flag` is the word to sleep on.
     fn wait(
         &self,
-        flag: &std::sync::atomic::AtomicU32,
+        flag: &AtomicU32,
         end: Option<Instant>,
         has_news: impl Fn() -> bool,
     ) -> Result<bool, ShmError> {
@@ -83,23 +83,27 @@ impl Shared {
                 std::hint::spin_loop();
             }
         }
+        let mut slept = false;
         loop {
             if has_news() {
                 return Ok(true);
             }
-            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Ok(false);
-            }
             if self.closed.load(Ordering::Acquire) {
                 return Err(ShmError::Closed);
             }
-            if setup::is_gone(&self.socket) {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            let over = left.is_some_and(|left| left.is_zero());
+            // Not before the first sleep: an answer that comes soon costs no call for this.
+            if (slept || over) && setup::is_gone(&self.socket) {
                 // It may have written something before it went.
                 return if has_news() { Ok(true) } else { Err(ShmError::PeerGone) };
             }
+            if over {
+                return Ok(false);
+            }
             let slice = left.map_or(self.peer_check, |left| left.min(self.peer_check));
             wake::sleep(flag, slice, || has_news() || self.closed.load(Ordering::Relaxed));
+            slept = true;
         }
     }
 }
