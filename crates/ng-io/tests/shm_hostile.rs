@@ -24,7 +24,7 @@ fn server_under(attack: impl FnOnce(&RawClient)) -> (u64, ShmError) {
     let server = echo_server(&path, options(RING), 1);
     let raw = RawClient::connect(&path, RING);
     attack(&raw);
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(10);
     while !server.is_finished() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(1));
     }
