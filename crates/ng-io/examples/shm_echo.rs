@@ -33,8 +33,7 @@ fn echo(mut stream: impl Read + Write, bytes: usize) {
     while stream.read_exact(&mut message).is_ok() && stream.write_all(&message).is_ok() {}
 }
 
-fn echo_frames(path: &Path, spin_us: u64) -> Result<(), ShmError> {
-    let mut listener = ShmListener::bind(path, options(spin_us))?;
+fn echo_frames(mut listener: ShmListener) -> Result<(), ShmError> {
     let Some(connection) = listener.accept(None)? else {
         return Ok(());
     };
@@ -50,12 +49,9 @@ fn serve(folder: &Path, bytes: usize, spin_us: u64) -> Outcome<()> {
     let (unix, _file) = listen_at(&folder.join("unix"))?;
     let tcp = TcpListener::bind("127.0.0.1:0")?;
     let mut threads = Vec::new();
-    for spin in [0, spin_us] {
-        let path = folder.join(format!("spin{spin}"));
-        threads.push(std::thread::spawn(move || drop(echo_frames(&path, spin))));
-        while !folder.join(format!("spin{spin}")).exists() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+    for (name, spin) in [("sleeps", 0), ("spins", spin_us)] {
+        let listener = ShmListener::bind(&folder.join(name), options(spin))?;
+        threads.push(std::thread::spawn(move || drop(echo_frames(listener))));
     }
     println!("{}", tcp.local_addr()?);
     threads.push(std::thread::spawn(move || {
@@ -143,11 +139,8 @@ fn main() -> Outcome<()> {
     let spin: u64 = spin_us.parse()?;
     let at = |name: &str| folder.path().join(name);
     let mut transports = [
-        ("rings, spin 0".to_owned(), over_rings(&at("spin0"), 0, &message)?),
-        (
-            format!("rings, spin {spin} us"),
-            over_rings(&at(&format!("spin{spin}")), spin, &message)?,
-        ),
+        ("rings, spin 0".to_owned(), over_rings(&at("sleeps"), 0, &message)?),
+        (format!("rings, spin {spin} us"), over_rings(&at("spins"), spin, &message)?),
         ("unix".to_owned(), over_socket(UnixStream::connect(at("unix"))?, &message)),
         ("tcp".to_owned(), over_socket(tcp, &message)),
     ];

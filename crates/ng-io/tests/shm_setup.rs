@@ -47,7 +47,12 @@ fn a_socket_is_its_users_alone_and_replaces_only_what_a_dead_server_left() {
     drop(listener);
     assert!(path.exists());
     assert!(matches!(bind(), Err(ShmError::Socket(SocketError::Foreign { .. }))), "another kind");
-    drop((second, file));
+    let accepting = std::thread::spawn(move || second.accept().map(drop));
+    std::thread::sleep(Duration::from_millis(20));
+    std::os::unix::net::UnixStream::connect(&path).expect("connected");
+    accepting.join().expect("no panic").expect("accepting blocks until one comes");
+    drop(file);
+    assert!(!path.exists());
 
     for plant in [
         (|path| fs::write(path, "data").expect("written")) as fn(&Path),

@@ -57,14 +57,17 @@ impl Drop for SocketFile {
     }
 }
 
-/// Listens on a stream socket at `path` that only this user may connect to. A socket that a dead
-/// server of this user left there is replaced.
+/// Listens on a stream socket at `path` that only this user may connect to; accepting blocks. A
+/// socket that a dead server of this user left there is replaced.
 ///
 /// # Errors
 /// A server lives there, something else is there, or the system refuses.
 pub fn listen_at(path: &Path) -> Result<(UnixListener, SocketFile), SocketError> {
     let (socket, file) = listen_with(path, SocketType::STREAM)?;
-    Ok((UnixListener::from(socket), file))
+    let listener = UnixListener::from(socket);
+    let blocking = listener.set_nonblocking(false);
+    blocking.map_err(|source| SocketError::io("listen at", path, source))?;
+    Ok((listener, file))
 }
 
 fn identity(data: &fs::Metadata) -> (u64, u64) {
