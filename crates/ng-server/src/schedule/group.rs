@@ -35,6 +35,9 @@ pub(super) fn answer(requests: Vec<Waiting>, switches: Switches, counters: &Coun
         }
         live.push(waiting);
     }
+    if live.is_empty() {
+        return;
+    }
     let queued = live.iter().map(|one| start.duration_since(one.since).as_micros() as u64);
     counters.group(live.len() as u64, queued.sum());
     let answers = computed(&live, switches, counters);

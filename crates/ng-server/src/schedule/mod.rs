@@ -9,6 +9,7 @@ mod queue;
 mod stats;
 mod switches;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
@@ -101,7 +102,7 @@ impl Scheduler {
         if !self.shared.queue.push(waiting) {
             return Err(ending());
         }
-        answer.await.unwrap_or_else(|_| Err(ending()))
+        answer.await.unwrap_or_else(|_| Err(self.shared.unanswered()))
     }
 
     /// What was done, and what waits.
@@ -129,8 +130,21 @@ fn ending() -> Problem {
 impl Shared {
     fn work(&self) {
         while let Some(taken) = self.queue.take() {
-            group::answer(taken.requests, self.switches, &self.counters);
+            let answer = || group::answer(taken.requests, self.switches, &self.counters);
+            // A defect takes its group with it, and no lane.
+            if catch_unwind(AssertUnwindSafe(answer)).is_err() {
+                tracing::error!("a group was given up because of a defect");
+            }
             self.queue.is_done();
         }
+    }
+
+    /// Why a request that was taken has no answer.
+    fn unanswered(&self) -> Problem {
+        if self.queue.has_ended() {
+            return ending();
+        }
+        let message = "the request met a defect of the server; its log says where";
+        Problem::new(Code::Internal, "DEFECT", message)
     }
 }

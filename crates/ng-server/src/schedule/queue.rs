@@ -93,6 +93,11 @@ impl Queue {
         self.changed.notify_all();
     }
 
+    /// Whether the server ends.
+    pub fn has_ended(&self) -> bool {
+        self.lock().ended
+    }
+
     /// A lane has computed its group.
     pub fn is_done(&self) {
         self.lock().computing -= 1;
