@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch_sparse  # noqa: F401: brings the sampler
+import torch_sparse  # noqa: F401 (it brings the sampler)
 
 from neargraph.nn import GraphSAGE
 
