@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT / "python" / "tests"))
 HOME = BENCH / "raw_sets"
 WIDTH = 1024
 PART_BYTES = 64 << 20
+ABOUT = "about.json"
 # The publication's sets (Table 4) that are not among the data, and what is left out of the data.
 LEFT_OUT = {
     "pubmed": "the file ind.pubmed.allx is not among the data",
@@ -77,17 +78,19 @@ class RawSet:
 
 def raw_set(name: str, width: int = WIDTH) -> RawSet:
     """The files of a set, made at the first call; `width` is that of drawn rows."""
-    from export_sets import WITH_ROWS
+    places = (HOME / name, HOME / f"{name}_{width}")
+    folder = next((place for place in places if (place / ABOUT).exists()), None)
+    if folder is None:
+        from export_sets import WITH_ROWS
 
-    own = name in WITH_ROWS
-    folder = HOME / (name if own else f"{name}_{width}")
-    about = folder / "about.json"
-    if not about.exists():
+        own = name in WITH_ROWS
+        folder = places[0] if own else places[1]
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         sizes = _write(name, folder, None if own else width)
-        about.write_text(json.dumps(sizes))
-    return RawSet(name=name, folder=folder, own_rows=own, **json.loads(about.read_text()))
+        (folder / ABOUT).write_text(json.dumps(sizes))
+    sizes = json.loads((folder / ABOUT).read_text())
+    return RawSet(name=name, folder=folder, own_rows=folder == places[0], **sizes)
 
 
 def _write(name: str, folder: Path, width: int | None) -> dict[str, int]:

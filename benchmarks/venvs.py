@@ -2,11 +2,11 @@
 
     python -m benchmarks.venvs [pyg] [peer] [graphbolt]
 
-The packages are pinned in `requirements/NAME.txt`. `pyg` borrows the packages of the interpreter
-that runs this (torch alone takes 5 GB) and compiles PyG's sampler against them, a quarter of an
-hour on two idle cores; `peer` borrows those of `pyg` and adds grpcio. `graphbolt` needs an older
-torch and NumPy and shares nothing. It wants a CPython that the wheels of dgl 2.1.0 were made for,
-3.8 to 3.11. Nothing is done where the pins have not changed.
+The packages are pinned in `requirements/NAME.txt`. `pyg` and `peer` borrow the packages of the
+interpreter that runs this (torch alone takes 5 GB). `pyg` compiles PyG's sampler against them, a
+quarter of an hour on two idle cores; `peer` adds grpcio. `graphbolt` needs an older torch and NumPy
+and shares nothing. It wants a CPython that the wheels of dgl 2.1.0 were made for, 3.8 to 3.11.
+Nothing is done where the pins have not changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REQUIREMENTS = Path(__file__).resolve().parent / "requirements"
 # What proves that an environment works: the part that is compiled.
 WORKS = {
     "pyg": "import torch_sparse, torch; torch.ops.torch_sparse.neighbor_sample",
-    "peer": "import torch_sparse, grpc; from google.protobuf import message_factory",
+    "peer": "import torch, grpc; from google.protobuf import message_factory",
     "graphbolt": "import dgl.graphbolt",
 }
 
@@ -49,11 +49,8 @@ def make(name: str) -> None:
     home.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
     python = home / "bin" / "python"
-    if name == "pyg":
-        lend(python, sysconfig.get_path("purelib"))
-    if name == "peer":
-        make("pyg")
-        lend(python, packages_of(python_of("pyg")))
+    if name in ("pyg", "peer"):
+        lend(python)
     command = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-deps"]
     command += ["--no-build-isolation"] if name == "pyg" else ["--only-binary", ":all:"]
     # Debug information would double the time that compiling takes.
@@ -71,18 +68,13 @@ def make(name: str) -> None:
     print(f"{name}: made")
 
 
-def packages_of(python: Path) -> str:
-    """The folder of the packages of an interpreter."""
+def lend(python: Path) -> None:
+    """Lets an environment see the packages of the interpreter that runs this."""
     command = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def lend(python: Path, lender: str) -> None:
-    """Lets an environment see the packages of another, behind its own."""
+    own = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    lender = sysconfig.get_path("purelib")
     # `addsitedir` also follows the lender's own .pth files, which editable installs are.
-    (Path(packages_of(python)) / "lender.pth").write_text(
-        f"import site; site.addsitedir({lender!r})\n"
-    )
+    (Path(own) / "lender.pth").write_text(f"import site; site.addsitedir({lender!r})\n")
 
 
 def main() -> None:

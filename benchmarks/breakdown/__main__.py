@@ -1,6 +1,6 @@
 """HolisticGNN's Figures 3a and 19: stages of end-to-end inference, on the host and by this system.
 
-    python -m benchmarks.venvs pyg         # once
+    python -m benchmarks.sampler           # once
     python -m benchmarks.breakdown         # all sets; --sets cora cnr-2000 for some
 
 Both get the same text and the same rows, whose pages are evicted before each run, answer the same
@@ -24,7 +24,6 @@ from .. import machine
 from ..places import BENCH, ROOT
 from ..raw_sets import LEFT_OUT, WIDTH, RawSet, names, raw_set
 from ..training_tables import table
-from ..venvs import python_of
 from .model import gcn
 from .plots import figure_3a, figure_19
 
@@ -83,7 +82,7 @@ def measure(raw: RawSet, args: argparse.Namespace) -> Report:
     }
     text = json.dumps(asked)
     ours = [sys.executable, "-m", "benchmarks.breakdown.ours"]
-    host = [str(python_of("pyg")), "-m", "benchmarks.breakdown.host"]
+    host = [sys.executable, "-m", "benchmarks.breakdown.host"]
     runs: Report = {"host": [], "import": [], "serve": []}
     for _ in range(args.runs):
         machine.evict(raw.files)

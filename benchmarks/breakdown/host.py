@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import sampler
 from .model import gcn
 
 Report = dict[str, Any]
@@ -56,9 +57,9 @@ def prepared(text: bytes, nodes: int) -> tuple[Any, Any]:
 def main() -> None:
     import polars  # noqa: F401 (its import is not part of the stages)
     import torch
-    import torch_sparse  # noqa: F401 (it brings the sampler)
 
     warnings.filterwarnings("ignore")
+    sampler.load()
     asked = json.loads(sys.argv[1])
     torch.set_num_threads(asked["threads"])
     net = gcn(asked["width"])

@@ -1,6 +1,6 @@
 """The peer by number of workers: tuned, warmed, and asked by a load of its own.
 
-    python -m benchmarks.venvs peer        # once
+    python -m benchmarks.venvs peer        # once, and: python -m benchmarks.sampler
     python -m benchmarks.serving.peer      # uniform, 1 and 64 nodes a request
     python -m benchmarks.serving.peer --streams zipf:1 --dictionary 16MB 64MB
 

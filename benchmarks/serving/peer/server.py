@@ -4,11 +4,11 @@
 
 The parent maps the arrays with random advice and loads the model, then forks, so that workers share
 what does not change. Each has a grpcio server of its own, on ports that follow one another, or all
-on one port (`reuse_port`). A request is sampled by PyG's compiled sampler, which torch-sparse
-brings, its rows are gathered by `torch.index_select` straight out of the mapping, on `threads`
-threads, so that page faults of a request overlap; then PyG's layers run on what the seeds need.
-With `dictionary_bytes` a worker keeps answers, least recently used first out; the bytes are those
-of all workers, and only answers and keys count, not what Python needs to hold them.
+on one port (`reuse_port`). A request is sampled by PyG's compiled sampler. Its rows are gathered by
+`torch.index_select` straight out of the mapping, on `threads` threads, so that page faults of a
+request overlap; then PyG's layers run on what the seeds need. With `dictionary_bytes` a worker
+keeps answers, least recently used first out; the bytes are those of all workers, and only answers
+and keys count, not what Python needs to hold them.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch_sparse  # noqa: F401 (it brings the sampler)
 
 from neargraph.nn import GraphSAGE
 
+from ... import sampler
 from ...systems.sage import counted
 
 FANOUTS = [25, 10]
@@ -210,6 +210,7 @@ def serve(model: Model, settings: Settings, number: int) -> None:
 
 def main() -> None:
     settings = Settings(**json.loads(sys.argv[1]))
+    sampler.load()
     model = Model(settings)
     children = []
     for number in range(settings.workers):
