@@ -101,7 +101,7 @@ def width(points: list[Point], path: Path) -> None:
 def locality(points: list[Point], path: Path) -> None:
     """Figure 10a: variants over equation 7; Figure 10c: the same as bars, with hits."""
     kinds = list(dict.fromkeys(point["kind"] for point in points))
-    made, grid = _pyplot().subplots(2, len(kinds), figsize=(6.5 * len(kinds), 8), squeeze=False)
+    made, grid = _pyplot().subplots(2, len(kinds), figsize=(8 * len(kinds), 8), squeeze=False)
     titles = {
         "repeats": "targets repeat",
         "neighbours": "distinct targets share neighbours",
@@ -142,7 +142,7 @@ def _bars(axes: Any, point: Point) -> None:
             text += f"\nrows {own['rows_cached'][0] / own['rows_served'][0]:.0%}"
         if own.get("hits", [0.0])[0]:
             text += f"\nanswers {own['hits'][0] / own['asked'][0]:.0%}"
-        axes.text(place, value, text, ha="center", va="bottom", fontsize=7)
+        axes.text(place, value, text, ha="center", va="bottom", fontsize=6)
     axes.set(title=f"At equation 7 = {point['equation_7']:.2f}, with hits", ylabel="times N")
     axes.set_ylim(0, 1.25 * max(values))
 
