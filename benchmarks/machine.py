@@ -10,6 +10,7 @@ import os
 import platform
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -183,6 +184,7 @@ def about(path: Path) -> dict[str, Any]:
     """What has to stand beside every figure."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
+        "utc": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
         "commit": commit(),
         "kernel": platform.release(),
         "machine": platform.machine(),

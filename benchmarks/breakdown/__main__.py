@@ -5,6 +5,7 @@
 
 Both get the same text and the same rows, whose pages are evicted before each run, answer the same
 batches with the same GCN, and take turns. Prints tables, and writes JSON, Markdown and pictures.
+Sets that were measured before keep their figures, each with its time, commit and load.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ def exported(width: int) -> tuple[Path, Path]:
 
 def measure(raw: RawSet, args: argparse.Namespace) -> Report:
     """All runs of a set, host and this system in turn."""
+    HOME.mkdir(parents=True, exist_ok=True)
     weights, model = exported(raw.width)
     store = HOME / f"{raw.name}.ng"
     draws = np.random.default_rng(args.seed)
@@ -92,7 +94,8 @@ def measure(raw: RawSet, args: argparse.Namespace) -> Report:
         machine.evict(list(store.glob("*.dat")))
         runs["serve"].append(ask([*ours, "serve", text]))
     shutil.rmtree(store)
-    sizes = {"nodes": raw.nodes, "edges": raw.edges, "width": raw.width, "own_rows": raw.own_rows}
+    sizes: Report = {"threads": args.threads, "memory": args.memory, "seed": args.seed}
+    sizes |= {"nodes": raw.nodes, "edges": raw.edges, "width": raw.width, "own_rows": raw.own_rows}
     return {"set": raw.name, **sizes, "seeds": size, "runs": runs}
 
 
@@ -209,21 +212,21 @@ def parse() -> argparse.Namespace:
 def main() -> int:
     """Measures, prints, draws."""
     args = parse()
-    if args.plot_only:
-        report = json.loads(args.out.read_text())
-    else:
-        HOME.mkdir(parents=True, exist_ok=True)
-        report = {"benchmark": "breakdown", "about": machine.about(BENCH), "results": []}
-        report["settings"] = {"batches": args.batches, "threads": args.threads, "seed": args.seed}
-        for name in args.sets:
-            print(name, file=sys.stderr, flush=True)
-            report["results"].append(measure(raw_set(name, args.width), args))
-            args.out.write_text(json.dumps(report, indent=1) + "\n")
-    text = markdown(report["results"])
+    known = json.loads(args.out.read_text())["results"] if args.out.exists() else []
+    results = {one["set"]: one for one in known}
+    for name in [] if args.plot_only else args.sets:
+        print(name, file=sys.stderr, flush=True)
+        found = measure(raw_set(name, args.width), args)
+        results[name] = {**found, "about": machine.about(BENCH)}
+        report = {"benchmark": "breakdown", "results": list(results.values())}
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.write_text(json.dumps(report, indent=1) + "\n")
+    every = list(results.values())
+    text = markdown(every)
     args.out.with_suffix(".md").write_text(text + "\n")
-    found = {one["set"]: stages(one) for one in report["results"]}
+    found = {one["set"]: stages(one) for one in every}
     figure_3a(found, args.out.parent / "figure_3a.png")
-    figure_19(report["results"], args.out.parent / "figure_19.png")
+    figure_19(every, args.out.parent / "figure_19.png")
     print(text)
     return 0
 
