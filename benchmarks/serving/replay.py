@@ -25,10 +25,11 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..machine import device_reads
 from .streams import Stream, poisson
 
 Ask = Callable[[Any], Awaitable[Any]]
@@ -36,6 +37,13 @@ Report = dict[str, Any]
 # The shares of the saturated rate that open loops try, one after the other.
 SHARES = (1.0, 0.9, 0.8, 0.7, 0.55, 0.4, 0.25)
 STEADY_WINDOWS, STEADY_SPREAD = 3, 0.05
+
+
+class Target(NamedTuple):
+    """What is asked, and counters that it has of its own."""
+
+    ask: Ask
+    stats: Callable[[], Awaitable[Report]]
 
 
 class Feed:
@@ -94,6 +102,7 @@ async def closed(ask: Ask, feed: Feed, in_flight: int, seconds: float) -> Report
     await asyncio.gather(*(one_by_one() for _ in range(in_flight)))
     took = time.perf_counter() - start
     return {
+        "requests": len(latencies) + missed,
         "requests_per_s": len(latencies) / took,
         "missed": missed,
         "in_flight": in_flight,
@@ -132,6 +141,7 @@ async def opened(ask: Ask, feed: Feed, rate: float, seconds: float, seed: int) -
     took = time.perf_counter() - start
     return {
         "asked_per_s": rate,
+        "requests": len(latencies) + missed,
         "requests_per_s": len(latencies) / took,
         "missed": missed,
         "sent_late_ms": 1e3 * late,
@@ -139,6 +149,13 @@ async def opened(ask: Ask, feed: Feed, rate: float, seconds: float, seed: int) -
         "arrival_seed": seed,
         **centiles(latencies),
     }
+
+
+async def counted(disk: Path | None, loop: Awaitable[Report]) -> Report:
+    """A loop, with the reads that the disk under a file did meanwhile, for all processes."""
+    before = device_reads(disk)[0] if disk else 0
+    found = await loop
+    return {**found, "device_reads": device_reads(disk)[0] - before} if disk else found
 
 
 async def warmed(ask: Ask, feed: Feed, args: argparse.Namespace) -> list[float]:
@@ -153,24 +170,25 @@ async def warmed(ask: Ask, feed: Feed, args: argparse.Namespace) -> list[float]:
     return rates
 
 
-async def peer(stack: AsyncExitStack, where: str) -> Ask:
+async def peer(stack: AsyncExitStack, where: str) -> Target:
     """The peer: 127.0.0.1:FIRST-LAST, a port each worker, asked in turn."""
     import grpc
 
-    from .peer.messages import RUN, RunReply, RunRequest
+    from .peer.messages import RUN, STATS, RunReply, RunRequest
 
     host, _, ports = where.partition(":")
     first, _, last = ports.partition("-")
-    calls = []
+    calls, counters = [], []
     for port in range(int(first), int(last or first) + 1):
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(f"{host}:{port}"))
-        calls.append(
-            channel.unary_unary(
-                RUN,
-                request_serializer=RunRequest.SerializeToString,
-                response_deserializer=RunReply.FromString,
+        for path, made in ((RUN, calls), (STATS, counters)):
+            made.append(
+                channel.unary_unary(
+                    path,
+                    request_serializer=RunRequest.SerializeToString,
+                    response_deserializer=RunReply.FromString,
+                )
             )
-        )
     busy = [0] * len(calls)
 
     async def ask(ids: Any) -> Any:
@@ -182,10 +200,14 @@ async def peer(stack: AsyncExitStack, where: str) -> Ask:
         finally:
             busy[worker] -= 1
 
-    return ask
+    async def stats() -> Report:
+        every = [json.loads((await call(RunRequest())).values) for call in counters]
+        return {key: sum(one[key] for one in every) for key in every[0]}
+
+    return Target(ask, stats)
 
 
-def threaded(stack: AsyncExitStack, run: Callable[[Any], Any], threads: int) -> Ask:
+def threaded(stack: AsyncExitStack, run: Callable[[Any], Any], threads: int) -> Target:
     """A function that blocks, on threads."""
     pool = stack.enter_context(ThreadPoolExecutor(threads))
     loop = asyncio.get_running_loop()
@@ -193,10 +215,13 @@ def threaded(stack: AsyncExitStack, run: Callable[[Any], Any], threads: int) -> 
     async def ask(ids: Any) -> Any:
         return await loop.run_in_executor(pool, run, ids)
 
-    return ask
+    async def stats() -> Report:
+        return {}
+
+    return Target(ask, stats)
 
 
-async def engine(stack: AsyncExitStack, where: str, threads: int) -> Ask:
+async def engine(stack: AsyncExitStack, where: str, threads: int) -> Target:
     """The engine in this process: STORE:MODEL:MEMORY."""
     import neargraph as ng
 
@@ -207,7 +232,7 @@ async def engine(stack: AsyncExitStack, where: str, threads: int) -> Ask:
     return threaded(stack, made.run, threads)
 
 
-async def server(stack: AsyncExitStack, where: str, threads: int) -> Ask:
+async def server(stack: AsyncExitStack, where: str, threads: int) -> Target:
     """A neargraph server: ADDRESS:MODEL."""
     import neargraph as ng
 
@@ -220,7 +245,7 @@ async def server(stack: AsyncExitStack, where: str, threads: int) -> Ask:
     return threaded(stack, lambda ids: client.run(model, ids), threads)
 
 
-async def connect(stack: AsyncExitStack, to: str, threads: int) -> Ask:
+async def connect(stack: AsyncExitStack, to: str, threads: int) -> Target:
     """What answers, by its name KIND:WHERE."""
     kind, _, where = to.partition(":")
     if kind == "peer":
@@ -237,14 +262,16 @@ async def measure(args: argparse.Namespace) -> Report:
     stream = Stream.load(args.stream)
     feed = Feed(stream.requests)
     async with AsyncExitStack() as stack:
-        ask = await connect(stack, args.to, args.in_flight)
+        ask, stats = await connect(stack, args.to, args.in_flight)
         report: Report = {"stream": stream.about, "to": args.to}
         report["warm_rates"] = await warmed(ask, feed, args)
-        report["closed"] = await closed(ask, feed, args.in_flight, args.seconds)
+        report["closed"] = await counted(args.disk, closed(ask, feed, args.in_flight, args.seconds))
+        report["stats"] = await stats()
         report["open"] = []
         for number, share in enumerate(args.shares):
             rate = share * report["closed"]["requests_per_s"]
-            found = await opened(ask, feed, rate, args.seconds, args.seed + number)
+            loop = opened(ask, feed, rate, args.seconds, args.seed + number)
+            found = await counted(args.disk, loop)
             report["open"].append(found)
             if found["missed"] == 0 and found.get("p99_ms", np.inf) <= args.limit_ms:
                 report["within_limit"] = found
@@ -263,6 +290,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seconds", type=float, default=20.0, help="of each measured loop")
     made.add_argument("--limit-ms", type=float, default=50.0, help="of the 99th centile")
     made.add_argument("--shares", type=float, nargs="*", default=list(SHARES))
+    made.add_argument("--disk", type=Path, help="a file of the disk whose reads are counted")
     made.add_argument("--seed", type=int, default=1, help="of arrivals")
     return made
 

@@ -18,7 +18,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,10 +30,9 @@ from ...places import BENCH, GRAPHS, ROOT
 from ...training import size
 from ...training_tables import table
 from ...venvs import python_of
-from .. import replay, streams
+from .. import replay
+from ..loads import HOME, load, stream_file
 
-HOME = BENCH / "serving"
-LENGTHS = {1: 300_000, 64: 20_000}
 Report = dict[str, Any]
 
 
@@ -67,21 +65,6 @@ def wide_indices(graph: Path) -> Path:
     return path
 
 
-def stream_file(kind: str, nodes: int, graph: Path, seed: int) -> Path:
-    """Requests that are long enough for warming and all loops; made once."""
-    path = HOME / f"{graph.name}_{kind}_{nodes}_{seed}.csv"
-    if not path.exists():
-        about = {"kind": kind, "nodes_per_request": nodes, "seed": seed, "arrival_seed": seed}
-        count = json.loads((graph / "about.json").read_text())["nodes"]
-        length = LENGTHS.get(nodes, 300_000 // nodes)
-        draws = np.random.default_rng([seed, 2])
-        made = streams.KINDS[kind](count, length, nodes, draws)
-        arrivals = streams.poisson(500.0, length, seed)
-        requests = [np.array(ids, dtype=np.int64) for ids in made]
-        streams.Stream(arrivals, requests, {**about, "rate": 500.0}).save(path)
-    return path
-
-
 def measure(run: Run, args: argparse.Namespace) -> Report:
     """Starts the peer, loads it, and says what was found."""
     files = [args.graph / "indptr.npy", wide_indices(args.graph), args.graph / "feat.npy"]
@@ -107,56 +90,43 @@ def measure(run: Run, args: argparse.Namespace) -> Report:
         try:
             if not started.stdout.readline():
                 raise SystemExit(f"the peer did not start: {started.wait()}")
-            time.sleep(3.0)
-            before = machine.device_reads(files[2])
-            found = load(run, args, python)
-            reads = machine.device_reads(files[2])[0] - before[0]
+            stream = stream_file(run.stream, run.nodes, args.graph, args.seed)
+            last = args.port + run.workers - 1
+            found = load(stream, f"peer:127.0.0.1:{args.port}-{last}", files[2], args)
         finally:
             started.stdin.close()
             started.wait()
         notes = {"cap": cap.why_not or f"{cap.peak_bytes()} bytes", "kills": cap.kills()}
-    return {**asdict(run), **found, **notes, "device_reads": reads}
+    return {"run": asdict(run), **found, **notes}
 
 
-def load(run: Run, args: argparse.Namespace, python: str) -> Report:
-    """What the load says, from a process outside of the cgroup."""
-    stream = stream_file(run.stream, run.nodes, args.graph, args.seed)
-    last = args.port + run.workers - 1
-    command = [python, "-m", "benchmarks.serving.replay", str(stream)]
-    command += ["--to", f"peer:127.0.0.1:{args.port}-{last}", *args.rest]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    found: Report = json.loads(done.stdout.splitlines()[-1])
-    return found
+def hits(stats: Report) -> str:
+    """The share of nodes that a dictionary had."""
+    asked = stats.get("hits", 0) + stats.get("misses", 0)
+    return f"{stats['hits'] / asked:.0%}" if asked else "-"
 
 
 def markdown(results: list[Report]) -> str:
     """The table for people."""
-    head = [
-        "stream",
-        "nodes",
-        "workers",
-        "threads",
-        "handlers",
-        "dictionary",
-        "warming: requests/s",
-    ]
-    head += ["saturated, requests/s", "p50 ms", "p99 ms", "within the limit, requests/s", "p99 ms"]
-    head += ["missed", "load, cores"]
+    head = ["stream", "nodes", "workers", "threads", "handlers", "dictionary, bytes (hits)"]
+    head += ["warming: requests/s", "saturated, requests/s", "p50 ms", "p99 ms"]
+    head += ["within the limit, requests/s", "p99 ms", "reads a request", "missed", "load, cores"]
     rows = []
     for one in results:
-        closed, within = one["closed"], one.get("within_limit")
+        run, closed, within = one["run"], one["closed"], one.get("within_limit")
         rates = one["warm_rates"]
         rows.append(
             [
-                one["stream"]["kind"],
-                *(str(one[key]) for key in ("nodes", "workers", "threads", "handlers")),
-                f"{one['dictionary_bytes']:,}",
+                run["stream"],
+                *(str(run[key]) for key in ("nodes", "workers", "threads", "handlers")),
+                f"{run['dictionary_bytes']:,} ({hits(one['stats'])})",
                 f"{rates[0]:.0f} ... {rates[-1]:.0f} ({len(rates)} windows)",
                 f"{closed['requests_per_s']:.0f}",
                 f"{closed['p50_ms']:.1f}",
                 f"{closed['p99_ms']:.1f}",
                 f"{within['requests_per_s']:.0f}" if within else "none",
                 f"{within['p99_ms']:.1f}" if within else "",
+                f"{closed['device_reads'] / closed['requests']:.0f}",
                 str(closed["missed"]),
                 f"{closed['load_cores']:.2f}",
             ]
@@ -178,11 +148,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--handlers", type=int, nargs="+", default=[4], help="of each worker")
     parser.add_argument("--dictionary", type=size, nargs="+", default=[0], help="bytes of answers")
     parser.add_argument("--cap", type=size, default=2 << 30, help="bytes of the cgroup")
+    parser.add_argument("--load", help="a command with {stream}, {to} and {disk}; default: replay")
     parser.add_argument("--port", type=int, default=50051)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=HOME / "peer.json")
     args, args.rest = parser.parse_known_args()
-    replay.parser().parse_args(args.rest)
+    if args.load is None:
+        replay.parser().parse_args(args.rest)
     return args
 
 

@@ -179,8 +179,11 @@ class Service:
         return RunReply(values=json.dumps(found).encode())
 
 
-def serve(model: Model, settings: Settings, number: int) -> None:
-    """Answers until it is killed. grpcio does not survive a fork, so it is imported here."""
+def serve(model: Model, settings: Settings, number: int, ready: int) -> None:
+    """Answers until it is killed; writes a byte to `ready` when it begins.
+
+    grpcio does not survive a fork, so it is imported here.
+    """
     import grpc
 
     from .messages import PACKAGE, RunReply, RunRequest
@@ -205,6 +208,8 @@ def serve(model: Model, settings: Settings, number: int) -> None:
     port = settings.port if settings.reuse_port else settings.port + number
     server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
+    os.write(ready, b".")
+    os.close(ready)
     server.wait_for_termination()
 
 
@@ -213,12 +218,17 @@ def main() -> None:
     sampler.load()
     model = Model(settings)
     children = []
+    started, ready = os.pipe()
     for number in range(settings.workers):
         child = os.fork()
         if child == 0:
-            serve(model, settings, number)
+            serve(model, settings, number, ready)
             os._exit(0)
         children.append(child)
+    os.close(ready)
+    for _ in children:
+        if not os.read(started, 1):
+            raise SystemExit("a worker did not start")
     print(json.dumps({"ready": children}), flush=True)
     # The parent of this process ends the run by closing the pipe.
     sys.stdin.read()
