@@ -205,7 +205,10 @@ def markdown(points: list[Point]) -> str:
             for key, value in known.items()
         ]
         lines += ["", ", ".join(words), ""]
+        lines += [f"refused: {name}: {why}" for name, why in point["refused"].items()]
         ran = variants(point)
+        if not ran:
+            continue
         base = point[ran[0]]["requests_per_s"][0]
         head = ["", "requests/s (range)", f"times {ran[0]}"]
         counts = ["reads", "groups", "duplicates", "hits", "rows_served", "rows_cached"]
@@ -218,7 +221,6 @@ def markdown(points: list[Point]) -> str:
             span = f"{rate[0]:.0f} ({rate[1]:.0f} to {rate[2]:.0f})"
             rows.append([name, span, f"{rate[0] / base:.2f}", *cells])
         lines += table([*head, *(f"{key} a request" for key in counts)], rows)
-        lines += [f"refused: {name}: {why}" for name, why in point["refused"].items()]
     return "\n".join(lines)
 
 
@@ -240,7 +242,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--warm", type=int, default=2_000, help="requests that are not counted")
     parser.add_argument("--group", type=int, default=20, help="requests of a group")
     parser.add_argument("--answers", type=int, default=20_000, help="answers that C keeps")
-    parser.add_argument("--process-bytes", type=int, default=0, help="memory beside the share")
+    parser.add_argument(
+        "--process-bytes", type=int, default=24_000_000, help="memory beside the share"
+    )
     parser.add_argument("--threads", type=int, default=default_threads())
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
