@@ -225,7 +225,7 @@ def main() -> int:
         report = {"benchmark": "bulk_load", "results": list(results.values())}
         args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.write_text(json.dumps(report, indent=1) + "\n")
-    every = list(results.values())
+    every = sorted(results.values(), key=lambda one: one["edge_bytes"])
     text = markdown(every)
     args.out.with_suffix(".md").write_text(text + "\n")
     draw(every, args.out.parent / "figure_18.png")

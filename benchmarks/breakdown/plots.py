@@ -46,8 +46,9 @@ def figure_3a(found: dict[str, Report], path: Path) -> None:
             axes.bar(names, heights, bottom=bottoms, color=colour, label=stage, width=0.7)
             bottoms = [low + height for low, height in zip(bottoms, heights, strict=True)]
         for place, name in enumerate(names):
-            whole = 1e3 * sum(found[name][kind].values())
-            axes.text(place, 101, f"{whole:,.0f} ms", ha="center", va="bottom", fontsize=7)
+            whole = sum(found[name][kind].values())
+            text = f"{whole:.1f} s" if whole >= 1.0 else f"{1e3 * whole:.0f} ms"
+            axes.text(place, 101, text, ha="center", va="bottom", fontsize=7)
         axes.set(title=title, ylabel="%", ylim=(0, 109))
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
         axes.tick_params(axis="x", labelrotation=45, labelsize=8)

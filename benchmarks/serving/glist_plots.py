@@ -91,7 +91,7 @@ def width(points: list[Point], path: Path) -> None:
     for axes in (rates, gains):
         axes.set_xscale("log")
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
-        axes.minorticks_off()
+        axes.xaxis.minorticks_off()
         axes.set_xlabel("bytes of a row")
         axes.legend(frameon=False)
     note = "R 1.195 and RS 1.242 times N; at rows of 16 KB R is worth nothing and RS 1.04."
