@@ -214,7 +214,8 @@ def main() -> int:
     """Measures, prints, draws."""
     args = parse()
     if args.once:
-        print(json.dumps(once(*args.once, args.width)))
+        way, name = args.once
+        print(json.dumps(once(way, name, args.width)))
         return 0
     known = json.loads(args.out.read_text())["results"] if args.out.exists() else []
     results = {one["set"]: one for one in known}

@@ -62,7 +62,7 @@ class Settings:
 def mapped(path: str | Path) -> torch.Tensor:
     """An array as a tensor over the mapped file, with the advice that accesses are random."""
     array = np.load(path, mmap_mode="r")
-    array._mmap.madvise(mmap.MADV_RANDOM)  # type: ignore[attr-defined]
+    array._mmap.madvise(mmap.MADV_RANDOM)
     return torch.from_numpy(array)
 
 
