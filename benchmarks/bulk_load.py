@@ -178,9 +178,11 @@ def draw(results: list[Report], path: Path) -> None:
         at = [place + shift for place in places]
         label = {"buffered": "buffered writes and fsync", "import": "import"}[way]
         rates.bar(at, heights, 0.4, yerr=[least, most], label=label, error_kw={"lw": 0.8})
+    above = {"transform": rates.get_xaxis_transform(), "ha": "center", "va": "bottom"}
     for place, one in zip(places, results, strict=True):
-        rates.text(place, 0, f"{ratios(one)[0]:.2f}", ha="center", va="bottom", fontsize=7)
-    rates.set(title="Rate of loading (numbers: import / buffered; published 1.3)", ylabel="MB/s")
+        rates.text(place, 1.0, f"{ratios(one)[0]:.2f}", fontsize=8, **above)
+    rates.set_title("Rate of loading (above: import / buffered; published 1.3)", pad=16)
+    rates.set_ylabel("MB/s")
     parts = {"graph prepared": "topology_seconds", "rows written": "tensor_seconds"}
     for shift, (label, key) in zip((-0.2, 0.2), parts.items(), strict=True):
         values = [1e3 * middle(one, "import", key) for one in results]

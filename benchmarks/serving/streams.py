@@ -35,8 +35,8 @@ from ..latency import uniform, zipf
 
 FANOUTS = [25, 10]
 MEASURED_PAIRS = 200
-# Nodes with more edges than this have neighbourhoods that share little with their hub's.
-LEAF_DEGREE = 2
+# The more edges a node has, the less its neighbourhood shares with that of the others at its hub.
+LEAST_LEAF_DEGREE = 2
 Ids = Any
 Draws = np.random.Generator
 
@@ -95,9 +95,9 @@ def repeats(nodes: int, locality: float, count: int, draws: Draws) -> Ids:
 
 
 class Leaves:
-    """Nodes of low degree, and the others at the same hub."""
+    """Nodes of the lowest degrees, twice as many as `wanted`, and the others at the same hub."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, wanted: int) -> None:
         self._snapshot = store.snapshot()
         self._type = store.schema.edge_type(None).triple
         step = 1 << 20
@@ -106,16 +106,20 @@ class Leaves:
             for first in range(0, store.num_nodes, step)
         ]
         self._degrees = np.concatenate(parts)
-        self.all = np.flatnonzero((self._degrees > 0) & (self._degrees <= LEAF_DEGREE))
-        if len(self.all) == 0:
-            raise SystemExit(f"the store has no node of 1 to {LEAF_DEGREE} edges")
+        some = np.sort(self._degrees[self._degrees > 0])
+        if len(some) < 2 * wanted:
+            raise SystemExit(
+                f"the store has {len(some)} nodes with edges: too few for {wanted} requests"
+            )
+        self.degree = max(LEAST_LEAF_DEGREE, int(some[2 * wanted - 1]))
+        self.all = np.flatnonzero((self._degrees > 0) & (self._degrees <= self.degree))
 
     def beside(self, leaf: int) -> list[int]:
         """Other leaves at the largest neighbour of a leaf, those of the least degree first."""
         near = self._neighbours(leaf)
         hub = near[np.argmax(self._degrees[near])]
         others = self._neighbours(int(hub))
-        others = others[(self._degrees[others] <= LEAF_DEGREE) & (others != leaf)]
+        others = others[(self._degrees[others] <= self.degree) & (others != leaf)]
         found: list[int] = others[np.argsort(self._degrees[others], kind="stable")].tolist()
         return found
 
@@ -141,7 +145,7 @@ def neighbours(leaves: Leaves, locality: float, count: int, draws: Draws) -> Ids
                 targets.append(near)
         if len(targets) >= count:
             return np.array(targets[:count], dtype=np.int64)
-    raise SystemExit(f"the store has {len(targets)} leaves, which is fewer than {count} requests")
+    raise SystemExit(f"{count} distinct targets were not found, only {len(targets)}")
 
 
 def equation_7(store: Any, targets: Sequence[Ids], seed: int, pairs: int) -> float | None:
@@ -174,13 +178,15 @@ def local(
 ) -> tuple[list[Ids], dict[str, Any]]:
     """(requests of one node, what was reached) with locality by one of the two definitions."""
     draws = np.random.default_rng([seed, 2])
+    about: dict[str, Any] = {"locality_asked": locality}
     if kind == "repeats":
         targets = repeats(store.num_nodes, locality, count, draws)
     else:
-        targets = neighbours(Leaves(store), locality, count, draws)
+        leaves = Leaves(store, count)
+        targets = neighbours(leaves, locality, count, draws)
+        about["leaf_degree"] = leaves.degree
     mixed = shuffled(targets, window, draws)
-    about = {
-        "locality_asked": locality,
+    about |= {
         "equation_7": equation_7(store, targets[:, None], seed, MEASURED_PAIRS),
         "equation_7_shuffled": equation_7(store, mixed[:, None], seed, MEASURED_PAIRS),
         "distinct_targets": len(np.unique(mixed)) / count,
