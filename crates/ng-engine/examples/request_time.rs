@@ -85,6 +85,6 @@ fn open(store: &Store) -> Result<Engine, Box<dyn Error>> {
         batch_nodes: 1024,
         go_on: || true,
     };
-    let model = ModelFile { graph: Arc::new(graph), metadata: Vec::new() };
+    let model = ModelFile::of_graph(graph);
     Ok(Engine::open(snapshot, model, options)?)
 }

@@ -14,18 +14,22 @@ mod answer;
 mod bind;
 mod counts;
 mod degrees;
+mod each;
 mod engine;
 mod error;
 mod explain;
 mod graphs;
 mod layerwise;
-mod model;
+mod mixes;
+mod model_file;
+mod pairs;
 mod pinned;
 mod prepare;
 mod request;
 mod rows;
 mod schema;
 mod table;
+mod whole_graphs;
 
 pub use answer::Answer;
 pub use counts::EngineStats;
@@ -35,5 +39,5 @@ pub use layerwise::{
     Begun, Hear, Inferred, InferredOutput, Layerwise, LayerwiseError, LayerwiseOptions,
     LayerwisePlan, PassPlan, Progress,
 };
-pub use model::ModelFile;
+pub use model_file::{ModelFile, ModelFileError, ModelIdentity};
 pub use prepare::Prepare;

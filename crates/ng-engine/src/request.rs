@@ -8,7 +8,9 @@ use ng_infer::dfg::Elements;
 use ng_infer::kernel::{Context, Data, TableRows, View};
 use ng_infer::plan::{Answer as Outputs, Plan};
 use ng_infer::run::Served;
-use ng_sample::{CompactSample, SampleScratch, Sampler};
+use ng_sample::{
+    CompactEdges, CompactSample, DisjointSample, DisjointSeeds, SampleScratch, Sampler,
+};
 use ng_simd::{Rows, f32_bytes_mut};
 use ng_store::{Owner, Spare};
 use ng_types::{Dtype, NodeId, NodeTypeId, Reservation};
@@ -27,6 +29,8 @@ const BYTES_PER_INPUT_BYTE: u64 = 3;
 pub(crate) struct Ask<'a> {
     /// Nodes, each once.
     pub seeds: &'a [(NodeTypeId, &'a [NodeId])],
+    /// By type, the subgraph of each seed, if subgraphs shall not share nodes.
+    pub subgraphs: Option<&'a [Vec<u32>]>,
     /// Which draws.
     pub stream: u64,
     /// Pairs of the seeds, by their place: sources, destinations.
@@ -35,6 +39,35 @@ pub(crate) struct Ask<'a> {
     pub graphs: Option<(&'a Sampler, &'a [i64], u64)>,
     /// What runs: the same for all batches of a request.
     pub plan: &'a Plan,
+    /// Asked before each stage; false ends the request.
+    pub go_on: &'a dyn Fn() -> bool,
+}
+
+impl Ask<'_> {
+    /// Ends a request that nobody waits for.
+    fn check(&self) -> Result<(), EngineError> {
+        if (self.go_on)() { Ok(()) } else { Err(EngineError::Stopped) }
+    }
+}
+
+/// What was sampled.
+struct Sampled {
+    sample: CompactSample,
+    /// Lists that were drawn from.
+    lists: u64,
+    /// By node type, each node once, and which of them each node of the sample is; of subgraphs
+    /// that do not share nodes.
+    once: Option<(Vec<Vec<NodeId>>, Vec<Vec<u32>>)>,
+}
+
+impl Sampled {
+    /// The nodes whose rows are read, and which of them each row is, if nodes repeat.
+    fn once(&self, owner: Owner) -> Option<(&[NodeId], &[u32])> {
+        let Owner::Node(id) = owner else { return None };
+        let (ids, places) = self.once.as_ref()?;
+        let (ids, places) = (ids.get(usize::from(id.0))?, places.get(usize::from(id.0))?);
+        (ids.len() < places.len()).then_some((ids, places))
+    }
 }
 
 /// What answers batches: shared by all threads that ask.
@@ -93,10 +126,14 @@ struct Value {
     elements: Elements,
     /// Elements of other types than the engine computes with, before they are widened.
     raw: Vec<u8>,
-    /// Where its rows are in the table of the input, in place of elements.
+    /// Where its rows are in the table of the input, or among the elements.
     slots: Vec<u32>,
-    /// Whether they are.
+    /// Whether they are in the table, in place of elements.
     lies_in_table: bool,
+    /// Whether they are among the elements, which have each row once.
+    repeats: bool,
+    /// Rows that the elements have.
+    rows: usize,
 }
 
 impl Default for Value {
@@ -107,6 +144,8 @@ impl Default for Value {
             raw: Vec::new(),
             slots: Vec::new(),
             lies_in_table: false,
+            repeats: false,
+            rows: 0,
         }
     }
 }
@@ -135,7 +174,13 @@ impl Value {
 
     fn view<'a>(&'a self, given: &'a Given, table: Option<&'a RowTable>) -> View<'a> {
         let Given::Rows(of) = given else { return View::new(&self.dims, &self.elements) };
-        match table.filter(|_| self.lies_in_table).and_then(|table| in_place(table, of)) {
+        let in_table = table.filter(|_| self.lies_in_table).and_then(|table| in_place(table, of));
+        let table = match (&self.elements, in_table) {
+            (_, Some(found)) => Some(found),
+            (Elements::F32(all), None) if self.repeats => Some((Rows::F32(all), self.rows)),
+            _ => None,
+        };
+        match table {
             Some((table, len)) => {
                 let rows = TableRows { table, len, rows: &self.slots };
                 View { dims: &self.dims, data: Data::Rows(rows) }
@@ -185,24 +230,16 @@ impl Server {
             // Lists in memory take no time that reads of rows could use.
             None => (pinned.sampler(), !pinned.has_lists()),
         };
-        let (hops, queue, start) = (sampler.hops(), gathering.queue(), Instant::now());
-        let sample = sampler.sample_hearing(
-            ask.seeds,
-            ask.stream,
-            &mut kept.scratch,
-            &mut |hop, of, ids| {
-                if reads_ahead && hop < hops {
-                    gathering.hear(of, ids);
-                }
-            },
-            &queue,
-        )?;
+        ask.check()?;
+        let start = Instant::now();
+        let sampled = sample(sampler, ask, (&mut kept.scratch, reads_ahead), &mut gathering)?;
         let start = self.counters.count(Stage::Sample, start);
-        let lists: usize = sample.edges.iter().map(|edges| edges.counts.len()).sum();
-        self.counters.lists.fetch_add(lists as u64, Ordering::Relaxed);
-        let bytes = self.input_bytes(&sample);
+        self.counters.lists.fetch_add(sampled.lists, Ordering::Relaxed);
+        let sample = &sampled.sample;
+        let bytes = self.input_bytes(sample);
         kept.pay(pinned, bytes.saturating_mul(BYTES_PER_INPUT_BYTE))?;
-        self.take_inputs(&mut gathering, (&sample, ask), kept)?;
+        ask.check()?;
+        self.take_inputs(&mut gathering, (&sampled, ask), kept)?;
         let values = &kept.values;
         let start = self.counters.count(Stage::Gather, start);
         self.counters.rows.fetch_add(gathering.rows, Ordering::Relaxed);
@@ -223,6 +260,7 @@ impl Server {
             .filter(|(name, _)| trims && ask.plan.counted_nodes().any(|known| known == name))
             .map(|(name, id)| (name.as_str(), &*sample.nodes[usize::from(id.0)].per_hop))
             .collect();
+        ask.check()?;
         let outputs = ask.plan.run(&inputs, &counted, &self.context)?;
         self.counters.count(Stage::Run, start);
         self.counters.batches.fetch_add(1, Ordering::Relaxed);
@@ -233,13 +271,14 @@ impl Server {
     fn take_inputs(
         &self,
         gathering: &mut Gathering<'_>,
-        (sample, ask): (&CompactSample, &Ask<'_>),
+        (sampled, ask): (&Sampled, &Ask<'_>),
         kept: &mut Kept,
     ) -> Result<(), EngineError> {
+        let sample = &sampled.sample;
         let Kept { ids, values, .. } = kept;
         values.resize_with(self.binding.inputs.len(), Value::default);
         for ((at, input), value) in self.binding.inputs.iter().enumerate().zip(values.iter_mut()) {
-            value.lies_in_table = false;
+            (value.lies_in_table, value.repeats) = (false, false);
             let of = match (&input.given, &gathering.pinned.degrees[at]) {
                 (Given::Rows(of), _) => of,
                 (Given::InDegrees(id, _), Some(degrees)) => {
@@ -257,12 +296,21 @@ impl Server {
             value.dims.clear();
             value.dims.push(ids.len());
             value.dims.extend_from_slice(&of.shape);
-            let table = gathering.pinned.tables[at].get();
+            let (table, once) = (gathering.pinned.tables[at].get(), sampled.once(of.tensor.owner));
+            value.rows = once.map_or(ids.len(), |(once, _)| once.len());
             if value.take_slots(table, of, ids) {
-                gathering.count(ids.len());
+                gathering.count(value.rows);
                 continue;
             }
-            gathering.copy((at, of), ids, value.room(of, ids.len()), &self.context)?;
+            let rows = value.rows;
+            if let Some((once, places)) = once {
+                value.repeats = true;
+                value.slots.clear();
+                value.slots.extend_from_slice(places);
+                gathering.copy((at, of), once, value.room(of, rows), &self.context)?;
+                continue;
+            }
+            gathering.copy((at, of), ids, value.room(of, rows), &self.context)?;
         }
         gathering.read()?;
         for (at, of) in self.binding.rows() {
@@ -270,9 +318,12 @@ impl Server {
             if value.lies_in_table {
                 continue;
             }
-            let rows = value.dims.first().copied().unwrap_or(0);
+            let rows = value.rows;
             gathering.put((at, of), value.room(of, rows));
             if of.decoder.wanted() != Dtype::F32 {
+                if value.repeats {
+                    repeat(&mut value.raw, of.decoder.out_bytes(), &value.slots);
+                }
                 value.elements = widened(of.decoder.wanted(), &value.raw);
             }
         }
@@ -292,6 +343,66 @@ impl Server {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Samples what a batch is asked for; `gathering` hears of nodes as they are reached.
+fn sample(
+    sampler: &Sampler,
+    ask: &Ask<'_>,
+    (scratch, reads_ahead): (&mut SampleScratch, bool),
+    gathering: &mut Gathering<'_>,
+) -> Result<Sampled, EngineError> {
+    let (hops, queue) = (sampler.hops(), gathering.queue());
+    let mut hear = |hop: usize, of: NodeTypeId, ids: &[NodeId]| {
+        if reads_ahead && hop < hops {
+            gathering.hear(of, ids);
+        }
+    };
+    let Some(subgraphs) = ask.subgraphs else {
+        let mut sample =
+            sampler.sample_hearing(ask.seeds, ask.stream, scratch, &mut hear, &queue)?;
+        if let Some((_, graph_of, _)) = ask.graphs {
+            sample.edges.iter_mut().for_each(|edges| leave_graphs_out(edges, graph_of));
+        }
+        let lists = sample.edges.iter().map(|edges| edges.counts.len() as u64).sum();
+        return Ok(Sampled { sample, lists, once: None });
+    };
+    let seeds = ask.seeds.iter().zip(subgraphs);
+    let seeds: Vec<DisjointSeeds<'_>> = seeds
+        .map(|((node_type, ids), subgraphs)| DisjointSeeds {
+            node_type: *node_type,
+            ids,
+            subgraphs,
+        })
+        .collect();
+    let found = sampler.sample_disjoint(&seeds, ask.stream, scratch, &mut hear, &queue)?;
+    let DisjointSample { sample, distinct, places, lists } = found;
+    Ok(Sampled { sample, lists, once: Some((distinct, places)) })
+}
+
+/// Takes out edges between nodes of different graphs: they belong to neither.
+fn leave_graphs_out(edges: &mut CompactEdges, graph_of: &[i64]) {
+    let graph = |node: usize| graph_of.get(node);
+    let mut kept = Vec::with_capacity(edges.rows.len());
+    let mut rows = edges.rows.iter();
+    for (destination, count) in edges.counts.iter_mut().enumerate() {
+        let of_list = rows.by_ref().take(*count as usize);
+        let before = kept.len();
+        kept.extend(of_list.map(|row| graph(*row as usize) == graph(destination)));
+        *count = kept[before..].iter().filter(|is_kept| **is_kept).count() as u32;
+    }
+    if kept.iter().all(|is_kept| *is_kept) {
+        return;
+    }
+    edges.per_hop = vec![kept.iter().filter(|is_kept| **is_kept).count()];
+    edges.keep(&kept);
+}
+
+/// Rows of `width` bytes, each as often as `slots` name it.
+fn repeat(rows: &mut Vec<u8>, width: usize, slots: &[u32]) {
+    let row = |slot: &u32| rows.get(*slot as usize * width..).and_then(|rest| rest.get(..width));
+    let all = slots.iter().filter_map(row).collect::<Vec<_>>().concat();
+    *rows = all;
 }
 
 /// The ids whose rows an input has.

@@ -189,7 +189,7 @@ fn in_degrees_are_those_of_the_whole_graph_without_edges_to_oneself() {
     let sum = graph.create_op(Op::Spmm(Reduction::Sum), &[edges, column]).expect("sum")[0];
     graph.create_out("sum", sum).expect("output");
     graph.create_out("own", column).expect("output");
-    let model = ModelFile { graph: Arc::new(graph), metadata: Vec::new() };
+    let model = ModelFile::of_graph(graph);
     let options = EngineOptions {
         fanouts: Fanouts::uniform(&[-1], 1).expect("fanouts"),
         output: None,

@@ -40,8 +40,8 @@ pub use compiled::{
 };
 pub use draw::{METHODS, Method, MethodRow, Needs, Source};
 pub use error::SampleError;
-pub use hops::HearNodes;
 pub use hops::streaming::{Engine, StreamingStats};
+pub use hops::{DisjointSample, DisjointSeeds, HearNodes};
 pub use ids::Ids;
 pub use loader::{Epochs, Loader, Pipeline, Run, Way};
 pub use lookahead::{Chosen, Reading, Settings};

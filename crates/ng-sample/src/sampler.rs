@@ -17,7 +17,7 @@ use crate::columns::Columns;
 use crate::compact::CompactSample;
 use crate::direct::Direct;
 use crate::hops::streaming::{self, Engine, StreamingStats};
-use crate::hops::{Ahead, Ends, HearNodes, Hops};
+use crate::hops::{Ahead, Disjoint, Ends, HearNodes, Hops};
 use crate::{ColumnSpec, HotSet, MiniBatch, SampleError, SampleSpec};
 
 /// Samples mini-batches from one snapshot.
@@ -443,7 +443,7 @@ impl Sampler {
         ahead: Option<Ahead<'_, '_>>,
         admit: &Admit<'_>,
     ) -> Result<CompactSample, SampleError> {
-        let SampleScratch { narrow, wide, held } = scratch;
+        let SampleScratch { narrow, wide, held, .. } = scratch;
         self.clock.time(Work::Sample, admit, |admit| {
             let borrowing = self.with_held_topologies();
             let sampler = borrowing.as_ref().unwrap_or(self);
@@ -512,11 +512,12 @@ pub struct SampleScratch {
     pub(crate) narrow: Hops<u32>,
     pub(crate) wide: Hops<u64>,
     pub(crate) held: Growing,
+    pub(crate) disjoint: Disjoint,
 }
 
 impl SampleScratch {
     /// Bytes of the budget that are held for it.
     pub fn num_bytes(&self) -> u64 {
-        self.held.bytes()
+        self.held.bytes() + self.disjoint.held_bytes()
     }
 }

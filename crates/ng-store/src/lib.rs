@@ -7,6 +7,7 @@
 //! holds and a `decode` has typed them.
 #![forbid(unsafe_code)]
 
+mod backup;
 mod build;
 mod bytes;
 mod cache;
@@ -30,6 +31,9 @@ mod verify;
 mod version;
 mod write;
 
+pub use backup::{
+    BackupError, BackupReport, RestoreReport, backup, is_backup, restore, verify_backup,
+};
 pub use build::builder::StoreBuilder;
 pub use build::spec::{BuildOptions, BuildSummary, EdgeTypeSpec, Part, TensorSpec};
 pub use catalog::{Catalog, EdgeTypeMeta, NodeTypeMeta, Owner, SparseValue, TensorMeta, TensorRef};

@@ -185,5 +185,5 @@ pub fn model() -> ModelFile {
         h = graph.create_op(Op::MatMul, &[mean[0], weights]).expect("product")[0];
     }
     graph.create_out("out", h).expect("output");
-    ModelFile { graph: Arc::new(graph), metadata: Vec::new() }
+    ModelFile::of_graph(graph)
 }

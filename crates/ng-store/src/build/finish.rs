@@ -17,7 +17,7 @@ use crate::version::root;
 use crate::write::log::{LOG_STEP_BYTES, LOGS};
 
 /// The file whose bytes are locked by writers and readers of epochs.
-const PINS: &str = "pins";
+pub(crate) const PINS: &str = "pins";
 
 impl StoreBuilder {
     /// Takes back what a finished writer wrote.

@@ -15,7 +15,7 @@ mod draft;
 pub(crate) mod error;
 mod in_place;
 pub(crate) mod log;
-mod log_files;
+pub(crate) mod log_files;
 pub(crate) mod op;
 pub(crate) mod ops;
 pub(crate) mod recover;
