@@ -11,6 +11,7 @@ pub mod listen;
 mod status;
 
 pub use status::{Problem, problem_of};
+pub use prost::Message;
 pub use tonic::{Code, Request, Response, Status, Streaming, async_trait};
 pub use {http, tonic, tower};
 

@@ -18,6 +18,7 @@ mod service;
 mod side;
 mod state;
 mod targets;
+mod work;
 
 pub use config::{Address, Config};
 pub use serve::{ServeError, Serving, serve};

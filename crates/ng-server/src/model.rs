@@ -1,11 +1,8 @@
 //! [`Model`]: a version of a model on a graph that is served.
 
-use std::io;
 use std::sync::Arc;
 
 use ng_engine::{Answer, Engine, EngineOptions, ModelFile, Prepare};
-use ng_infer::dfg::Dfg;
-use ng_infer::onnx::{ExternalFiles, Model as Onnx, Range};
 use ng_infer::run::Devices;
 use ng_rpc::{Problem, problem_of, v1};
 use ng_sample::Fanouts;
@@ -23,6 +20,8 @@ pub struct Model {
     pub graph: Arc<Graph>,
     /// What answers.
     pub engine: Engine,
+    /// Of its files.
+    pub sha256: String,
 }
 
 impl Model {
@@ -34,28 +33,21 @@ impl Model {
         (name, version): (&str, u32),
         graph: Arc<Graph>,
         request: &v1::ModelRegisterRequest,
+        file: ModelFile,
         threads: usize,
     ) -> Result<Self, Problem> {
-        let Some(v1::model_register_request::Source::Files(files)) = &request.source else {
-            return Err(Problem::argument("source", "the request has no model")
-                .remedy("give the files of a model, or a path in the served folder"));
-        };
-        let file = model_of(files)?;
         let snapshot = graph.store.snapshot();
         let edge_types = snapshot.catalog().edge_types.len();
-        let hops: Vec<i64> = match request.fanouts.as_slice() {
-            [] => file.said("fanouts").and_then(|said| serde_json::from_str(said).ok()),
-            given => Some(given.to_vec()),
-        }
-        .ok_or_else(|| {
-            Problem::argument(
-                "fanouts",
-                "the model file does not say how many neighbours to sample",
-            )
-            .remedy("give fanouts")
-        })?;
+        let fanouts = match request.fanouts.as_slice() {
+            [] => file.fanouts(snapshot.catalog()).map_err(|e| {
+                problem_of(&e).at("fanouts").remedy("give fanouts, or export the model again")
+            })?,
+            given => {
+                Fanouts::uniform(given, edge_types).map_err(|e| problem_of(&e).at("fanouts"))?
+            }
+        };
         let options = EngineOptions {
-            fanouts: Fanouts::uniform(&hops, edge_types).map_err(|e| problem_of(&e))?,
+            fanouts,
             output: Some(request.output.clone()).filter(|output| !output.is_empty()),
             devices: Devices::default().into(),
             prepare: prepare_of(&request.prepare)?,
@@ -63,8 +55,26 @@ impl Model {
             batch_nodes: 1024,
             go_on: || true,
         };
+        let sha256 = file.identity.map_or(String::new(), |identity| identity.to_string());
         let engine = Engine::open(snapshot, file, options).map_err(|e| problem_of(&e))?;
-        Ok(Self { name: name.to_owned(), version, graph, engine })
+        Ok(Self { name: name.to_owned(), version, graph, engine, sha256 })
+    }
+
+    /// As messages describe it, without its aliases.
+    pub fn info(&self) -> v1::ModelInfo {
+        let snapshot = self.graph.store.snapshot();
+        let node_type = snapshot.catalog().node_types.get(usize::from(self.engine.node_type().0));
+        v1::ModelInfo {
+            name: self.name.clone(),
+            version: self.version,
+            graph: self.graph.name.clone(),
+            sha256: self.sha256.clone(),
+            node_type: node_type.map_or(String::new(), |meta| meta.name.clone()),
+            ready: self.engine.ready(),
+            ready_problem: self.engine.prepared().and_then(Result::err).unwrap_or_default(),
+            groups: self.engine.groups(),
+            ..v1::ModelInfo::default()
+        }
     }
 
     /// What answers call it.
@@ -94,20 +104,4 @@ fn prepare_of(word: &str) -> Result<Prepare, Problem> {
         other => Err(Problem::argument("prepare", format!("there is no way {other:?} to prepare"))
             .remedy("use metadata, hot or all")),
     }
-}
-
-fn model_of(files: &v1::ModelFiles) -> Result<ModelFile, Problem> {
-    let model = Onnx::decode(&files.model_onnx).map_err(|e| problem_of(&e))?;
-    let weights = &files.model_safetensors;
-    let read = |range: &Range, to: &mut [u8]| {
-        let start = range.offset as usize;
-        let bytes = weights.get(start..start.saturating_add(range.length as usize));
-        to.copy_from_slice(bytes.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?);
-        Ok(())
-    };
-    let mut external = ExternalFiles::new(&model, |_| Ok(weights.len() as u64), read)
-        .map_err(|e| problem_of(&e))?;
-    let mut bytes = |tensor: &_| external.bytes(tensor).map(|bytes| bytes.into_owned());
-    let graph = Dfg::from_onnx(&model, &mut bytes).map_err(|e| problem_of(&e))?;
-    Ok(ModelFile { graph: Arc::new(graph), metadata: model.metadata.clone() })
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,11 +14,11 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, CatalogueError};
 use crate::config::{Address, Config};
-use crate::graph::Graph;
 use crate::schedule::Scheduler;
 use crate::state::State;
+use crate::work::Work;
 use crate::{service, side};
 
 /// Threads of the network: the engine has its own.
@@ -52,6 +52,9 @@ pub enum ServeError {
         #[source]
         source: io::Error,
     },
+    /// What was registered cannot be read.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
     /// The descriptors of this build are broken.
     #[error("the interface of this build is broken: {message}")]
     Interface {
@@ -118,14 +121,15 @@ async fn start(
     let side_address = side_listener.local_addr().map_err(failed)?.to_string();
     let scheduler =
         Scheduler::start(config.lanes).map_err(|source| ServeError::System { source })?;
-    let catalogue = Catalogue::default();
-    open_graphs(&config, &catalogue)?;
+    let catalogue = Catalogue::open(&config)?;
     let addresses = config.listen.iter().zip(&bound).map(|(address, bound)| {
         bound.address().map_or_else(|| address.to_string(), |address| address.to_string())
     });
     let addresses = addresses.collect();
     let started = Instant::now();
-    let state = Arc::new(State { config, catalogue, scheduler, started, addresses, side_address });
+    let work = Work::default();
+    let state =
+        Arc::new(State { config, catalogue, work, scheduler, started, addresses, side_address });
     let broken =
         |error: &dyn std::fmt::Display| ServeError::Interface { message: error.to_string() };
     let (reporter, health) = health_reporter();
@@ -180,22 +184,4 @@ fn side_address(config: &Config, bound: &[Bound]) -> SocketAddr {
         address.set_port(next);
         address
     })
-}
-
-/// Serves each store of the folder under its name without the ending.
-fn open_graphs(config: &Config, catalogue: &Catalogue) -> Result<(), ServeError> {
-    let failed = |source| ServeError::Folder { path: config.folder.clone(), source };
-    for path in ng_io::folders_in(&config.folder, "ng").map_err(failed)? {
-        let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
-        let limits = (config.memory, config.lanes);
-        match Graph::open(name, &config.folder, Path::new(&path), limits) {
-            Ok(graph) => {
-                if let Err(problem) = catalogue.add_graph(Arc::new(graph)) {
-                    tracing::error!(graph = name, "{}", problem.message);
-                }
-            }
-            Err(problem) => tracing::error!(graph = name, "not served: {}", problem.message),
-        }
-    }
-    Ok(())
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use crate::catalogue::Catalogue;
 use crate::config::Config;
 use crate::schedule::Scheduler;
+use crate::work::Work;
 
 /// What all requests share.
 pub struct State {
@@ -12,6 +13,8 @@ pub struct State {
     pub config: Config,
     /// What is served.
     pub catalogue: Catalogue,
+    /// Who has room to read and to change graphs.
+    pub work: Work,
     /// What computes.
     pub scheduler: Scheduler,
     /// When it started.
