@@ -19,6 +19,7 @@ mod service;
 mod side;
 mod state;
 mod targets;
+mod work;
 
 pub use config::{Address, Config};
 pub use serve::{ServeError, Serving, serve};

@@ -2,11 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ng_engine::EmbeddingCache;
+use ng_engine::{CacheStats, EmbeddingCache};
 use ng_rpc::health::{ServingStatus, health_reporter};
 use ng_rpc::listen::Bound;
 use ng_rpc::{health, reflection};
@@ -15,11 +15,11 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, CatalogueError};
 use crate::config::{Address, Config};
-use crate::graph::Graph;
 use crate::schedule::{Bounds, ScheduleStats, Scheduler};
 use crate::state::State;
+use crate::work::Work;
 use crate::{service, side};
 
 /// Threads of the network: the engine has its own.
@@ -53,6 +53,9 @@ pub enum ServeError {
         #[source]
         source: io::Error,
     },
+    /// What was registered cannot be read.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
     /// The descriptors of this build are broken.
     #[error("the interface of this build is broken: {message}")]
     Interface {
@@ -83,6 +86,11 @@ impl Serving {
     /// What the scheduler has done.
     pub fn schedule(&self) -> ScheduleStats {
         self.state.scheduler.stats()
+    }
+
+    /// What was kept of answers, and handed out again.
+    pub fn answers(&self) -> Option<CacheStats> {
+        self.state.answers.as_ref().map(|answers| answers.stats())
     }
 
     /// Takes no more requests, waits for those under way, and ends.
@@ -126,15 +134,16 @@ async fn start(
     let scheduler = scheduler.map_err(|source| ServeError::System { source })?;
     let keeps = config.scheduler.cache && config.cache > 0;
     let answers = keeps.then(|| Arc::new(EmbeddingCache::new(config.cache)));
-    let catalogue = Catalogue::default();
-    open_graphs(&config, &catalogue)?;
+    let catalogue = Catalogue::open(&config, answers.clone())?;
     let addresses = config.listen.iter().zip(&bound).map(|(address, bound)| {
         bound.address().map_or_else(|| address.to_string(), |address| address.to_string())
     });
     let addresses = addresses.collect();
     let started = Instant::now();
+    let work = Work::default();
     let state =
-        Arc::new(State { config, catalogue, scheduler, answers, started, addresses, side_address });
+        State { config, catalogue, work, scheduler, answers, started, addresses, side_address };
+    let state = Arc::new(state);
     let broken =
         |error: &dyn std::fmt::Display| ServeError::Interface { message: error.to_string() };
     let (reporter, health) = health_reporter();
@@ -189,22 +198,4 @@ fn side_address(config: &Config, bound: &[Bound]) -> SocketAddr {
         address.set_port(next);
         address
     })
-}
-
-/// Serves each store of the folder under its name without the ending.
-fn open_graphs(config: &Config, catalogue: &Catalogue) -> Result<(), ServeError> {
-    let failed = |source| ServeError::Folder { path: config.folder.clone(), source };
-    for path in ng_io::folders_in(&config.folder, "ng").map_err(failed)? {
-        let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
-        let limits = (config.memory, config.lanes);
-        match Graph::open(name, &config.folder, Path::new(&path), limits) {
-            Ok(graph) => {
-                if let Err(problem) = catalogue.add_graph(Arc::new(graph)) {
-                    tracing::error!(graph = name, "{}", problem.message);
-                }
-            }
-            Err(problem) => tracing::error!(graph = name, "not served: {}", problem.message),
-        }
-    }
-    Ok(())
 }

@@ -8,6 +8,7 @@ use ng_engine::EmbeddingCache;
 use crate::catalogue::Catalogue;
 use crate::config::Config;
 use crate::schedule::Scheduler;
+use crate::work::Work;
 
 /// What all requests share.
 pub struct State {
@@ -15,6 +16,8 @@ pub struct State {
     pub config: Config,
     /// What is served.
     pub catalogue: Catalogue,
+    /// Who has room to read and to change graphs.
+    pub work: Work,
     /// What computes.
     pub scheduler: Scheduler,
     /// Answers that are kept, if they are.
