@@ -157,6 +157,11 @@ impl Engine {
         self.preparing.node_type
     }
 
+    /// How many neighbours are sampled, by edge type and hop.
+    pub fn fanouts(&self) -> &Fanouts {
+        &self.options.fanouts
+    }
+
     /// The share of what shall be in memory that is there, from 0 to 1.
     pub fn ready(&self) -> f64 {
         self.pinned().progress.ready()

@@ -12,6 +12,8 @@ use ng_engine::Answer;
 use ng_rpc::{Code, Problem};
 use tokio::sync::oneshot;
 
+use crate::guard::admission::Permit;
+use crate::guard::deadline;
 use crate::model::Model;
 use crate::targets::Targets;
 
@@ -25,6 +27,8 @@ pub struct Question {
     pub seed: u64,
     /// When nobody waits for it any more.
     pub deadline: Option<Instant>,
+    /// What it was admitted for: dropped with the question when it has been computed.
+    pub permit: Arc<Permit>,
 }
 
 /// What a request is answered.
@@ -115,17 +119,19 @@ impl Shared {
         while let Some(waiting) = self.next() {
             // The caller has gone.
             if waiting.reply.is_closed() {
+                waiting.question.permit.skip();
                 continue;
             }
             let Waiting { question, since, reply } = waiting;
             let start = Instant::now();
             let answer = match question.deadline {
-                Some(deadline) if deadline <= start => {
-                    let message = "the deadline was over before the request was computed";
-                    Err(Problem::new(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", message))
+                Some(end) if end <= start => {
+                    question.permit.skip();
+                    Err(deadline::over())
                 }
                 _ => question.model.answer(&question.targets, question.seed),
             };
+            drop(question);
             let engine = start.elapsed();
             let answered = answer.map(|answer| Answered {
                 answer,

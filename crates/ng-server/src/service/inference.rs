@@ -6,8 +6,10 @@ use ng_rpc::v1::inference_service_server::InferenceService;
 use ng_rpc::{Problem, Request, Response, Status, Stream, async_trait, v1};
 
 use super::tensor::tensor;
-use super::{Service, deadline_of, unavailable};
+use super::{Service, unavailable};
 use crate::graph::named;
+use crate::guard::Caller;
+use crate::guard::cost::cost_of;
 use crate::schedule::Question;
 use crate::targets::Targets;
 
@@ -17,7 +19,7 @@ impl InferenceService for Service {
         &self,
         request: Request<v1::RunRequest>,
     ) -> Result<Response<v1::RunResponse>, Status> {
-        let (start, deadline) = (Instant::now(), deadline_of(&request));
+        let (start, caller) = (Instant::now(), Caller::of(&request));
         let request = request.into_inner();
         let Some(v1::run_request::Dfg::Model(name)) = &request.dfg else {
             let problem = Problem::argument("model", "the request names no model");
@@ -26,8 +28,12 @@ impl InferenceService for Service {
         let model = self.0.catalogue.model(&request.graph, name)?;
         let snapshot = model.graph.snapshot(request.at_snapshot)?;
         let targets = Targets::try_from(request.targets)?;
-        let question = Question { model: model.clone(), targets, seed: request.seed, deadline };
+        let cost = cost_of(&model, &targets);
+        let permit = self.0.guard.admit(&caller, targets.len() as u64, cost)?;
+        let (model_of, seed, deadline) = (model.clone(), request.seed, caller.deadline);
+        let question = Question { model: model_of, targets, seed, deadline, permit };
         let answered = self.0.scheduler.ask(question).await?;
+        caller.in_time()?;
         let micros = |time: std::time::Duration| time.as_micros() as u64;
         Ok(Response::new(v1::RunResponse {
             snapshot: Some(named(&snapshot)),
