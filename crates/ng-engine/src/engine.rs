@@ -167,14 +167,14 @@ impl Engine {
         &self.server.model
     }
 
-    /// Neighbours by edge type and hop.
-    pub(crate) fn fanouts(&self) -> &Fanouts {
-        &self.options.fanouts
-    }
-
     /// The type of the nodes that [`Engine::run`] is asked for.
     pub fn node_type(&self) -> NodeTypeId {
         self.preparing.node_type
+    }
+
+    /// How many neighbours are sampled, by edge type and hop.
+    pub fn fanouts(&self) -> &Fanouts {
+        &self.options.fanouts
     }
 
     /// The share of what shall be in memory that is there, from 0 to 1.

@@ -26,6 +26,7 @@ mod queue;
 mod reader;
 mod retry;
 mod scratch;
+mod settings;
 mod shm;
 mod source;
 mod space;
@@ -52,9 +53,11 @@ pub use os::machine::{
     MemoryLimit, memory_limit, peak_rss_bytes, ram_bytes, trim_allocator, usable_memory_bytes,
 };
 pub use os::region::{Region, vec_in_huge_pages};
+pub use os::usage::{ProcessUse, process_use};
 pub use reader::{Reader, WholeRead};
 pub use retry::past_signals;
 pub use scratch::{ScratchError, ScratchFile, ScratchReader};
+pub use settings::{Stamp, private_file, private_socket, remove_socket, small_file, stamp_of};
 pub use shm::{
     Refusal, ShmCloser, ShmConnection, ShmError, ShmFrame, ShmListener, ShmOptions, ShmPeer,
     ShmReceiver, ShmSender, SocketError, SocketFile, listen_at,

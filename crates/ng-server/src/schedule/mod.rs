@@ -23,6 +23,7 @@ use self::queue::{Queue, Waiting};
 use self::stats::Counters;
 pub use self::stats::ScheduleStats;
 pub use self::switches::{BadSwitches, Switches};
+use crate::guard::admission::Permit;
 use crate::model::Model;
 use crate::rows::Rows;
 use crate::targets::Targets;
@@ -42,6 +43,17 @@ pub struct Question {
     pub lag: u64,
     /// When nobody waits for it any more.
     pub deadline: Option<Instant>,
+    /// What it was admitted for, until it has been computed.
+    pub permit: Option<Arc<Permit>>,
+}
+
+impl Question {
+    /// Nothing is computed for it.
+    fn skip(&self) {
+        if let Some(permit) = &self.permit {
+            permit.skip();
+        }
+    }
 }
 
 /// What a request is answered.
@@ -95,6 +107,7 @@ impl Scheduler {
             && let Some(answered) = group::known(&question)
         {
             self.shared.counters.known(&answered);
+            question.skip();
             return Ok(answered);
         }
         let (reply, answer) = oneshot::channel();

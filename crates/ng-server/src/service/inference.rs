@@ -5,7 +5,9 @@ use std::time::Instant;
 use ng_rpc::v1::inference_service_server::InferenceService;
 use ng_rpc::{Problem, Request, Response, Status, Stream, async_trait, v1};
 
-use super::{Service, deadline_of, unavailable};
+use super::{Service, unavailable};
+use crate::guard::Caller;
+use crate::guard::cost::cost_of;
 use crate::schedule::Question;
 use crate::targets::Targets;
 
@@ -15,7 +17,7 @@ impl InferenceService for Service {
         &self,
         request: Request<v1::RunRequest>,
     ) -> Result<Response<v1::RunResponse>, Status> {
-        let (start, deadline) = (Instant::now(), deadline_of(&request));
+        let (start, caller) = (Instant::now(), Caller::of(&request));
         let request = request.into_inner();
         let Some(v1::run_request::Dfg::Model(name)) = &request.dfg else {
             let problem = Problem::argument("model", "the request names no model");
@@ -25,9 +27,12 @@ impl InferenceService for Service {
         let at =
             request.at_snapshot.map(|commit| model.graph.snapshot(Some(commit))).transpose()?;
         let targets = Targets::try_from(request.targets)?;
-        let (seed, lag) = (request.seed, request.max_lag_commits);
-        let question = Question { model: model.clone(), targets, seed, at, lag, deadline };
+        let cost = cost_of(&model, &targets);
+        let permit = Some(self.0.guard.admit(&caller, targets.len() as u64, cost)?);
+        let (seed, lag, deadline) = (request.seed, request.max_lag_commits, caller.deadline);
+        let question = Question { model: model.clone(), targets, seed, at, lag, deadline, permit };
         let answered = self.0.scheduler.ask(question).await?;
+        caller.in_time()?;
         let (commit, fingerprint) = answered.snapshot;
         let micros = |time: std::time::Duration| time.as_micros() as u64;
         Ok(Response::new(v1::RunResponse {
