@@ -34,6 +34,8 @@ impl InferenceService for Service {
         let question = Question { model: model_of, targets, seed, deadline, permit };
         let answered = self.0.scheduler.ask(question).await?;
         caller.in_time()?;
+        self.0.metrics.stage("queue", answered.queued);
+        self.0.metrics.stage("run", answered.engine);
         let micros = |time: std::time::Duration| time.as_micros() as u64;
         Ok(Response::new(v1::RunResponse {
             snapshot: Some(named(&snapshot)),
