@@ -153,23 +153,35 @@ impl Inner {
         if self.requests == 0 {
             return None;
         }
+        let rate = self.rate(now);
+        let time_of = |bytes: u64| {
+            let seconds = if rate > 0.0 { bytes as f64 / rate } else { 0.0 };
+            Duration::from_secs_f64(seconds.min(3600.0))
+        };
         if self.requests >= limits.queue {
-            return Some(("queue", self.time_of(self.bytes / self.requests as u64)));
+            return Some(("queue", time_of(self.bytes / self.requests as u64)));
         }
         let over = (self.bytes + bytes).saturating_sub(limits.bytes_in_flight);
         if over > 0 {
-            return Some(("bytes", self.time_of(over)));
+            return Some(("bytes", time_of(over)));
         }
         let left = deadline?.saturating_duration_since(now).mul_f64(MARGIN);
-        let late = self.time_of(self.bytes + bytes).saturating_sub(left);
-        (late > Duration::ZERO && self.rate > 0.0 && !planted("too_late_is_taken"))
-            .then_some(("deadline", late))
+        let late = time_of(self.bytes + bytes).saturating_sub(left);
+        (late > Duration::ZERO && !planted("too_late_is_taken")).then_some(("deadline", late))
     }
 
-    /// How long bytes take to be computed.
-    fn time_of(&self, bytes: u64) -> Duration {
-        let seconds = if self.rate > 0.0 { bytes as f64 / self.rate } else { 0.0 };
-        Duration::from_secs_f64(seconds.min(3600.0))
+    /// Bytes in a second of work; 0 if that is not known. Less than the estimate where nothing
+    /// has come to its end for longer than that lets expect: then work has slowed down.
+    fn rate(&self, now: Instant) -> f64 {
+        let open = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let busy = self.busy + open;
+        if busy < WINDOW || self.requests == 0 {
+            return self.rate;
+        }
+        // As if the next request ended now.
+        let next = self.bytes / self.requests as u64;
+        let seen = (self.done + next) as f64 / busy.as_secs_f64();
+        if self.rate > 0.0 { self.rate.min(seen) } else { seen }
     }
 
     fn give_back(&mut self, bytes: u64, is_work: bool, now: Instant) {
@@ -250,6 +262,9 @@ mod tests {
         let (reason, after) = inner.refuses(&limits, 100, Some(at(150)), now).expect("too late");
         assert_eq!(reason, "deadline");
         assert!((50..120).contains(&after.as_millis()), "{after:?}");
+        // Nothing has ended for a second since: what is expected is less.
+        assert!(inner.refuses(&limits, 100, Some(at(1_400)), at(1_000)).is_some());
+        assert_eq!(inner.refuses(&limits, 100, Some(at(60_000)), at(1_000)), None);
         let idle = Inner { rate: 1e-3, ..Inner::default() };
         assert_eq!(idle.refuses(&limits, 100, Some(at(1)), start), None, "a wrong estimate");
     }
