@@ -94,20 +94,23 @@ impl Connection {
             patience,
             heard: Instant::now(),
             has_spoken: false,
-            look: Box::pin(sleep(patience.first)),
+            look: Box::pin(sleep(patience.first.min(patience.reading / 2))),
             _slot: slot,
         }
     }
 
     /// Why it is not waited for any longer.
     fn is_lost(&self, now: Instant) -> Option<&'static str> {
-        let Patience { first, silence, reading } = self.patience;
-        let allowed = if self.has_spoken { silence } else { first };
-        if now >= self.heard + allowed {
+        if now >= self.heard + self.allowed() {
             return Some("no bytes came");
         }
-        let is_unread = self.peer.oldest().is_some_and(|since| now >= since + reading);
-        is_unread.then_some("an answer was not read")
+        let over = |since| now >= since + self.patience.reading;
+        self.peer.oldest().is_some_and(over).then_some("an answer was not read")
+    }
+
+    /// How long the next bytes may take.
+    fn allowed(&self) -> Duration {
+        if self.has_spoken { self.patience.silence } else { self.patience.first }
     }
 
     /// Looks again after a while, or says why not.
@@ -117,8 +120,7 @@ impl Connection {
             if let Some(why) = self.is_lost(now) {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
-            let Patience { silence, reading, .. } = self.patience;
-            let next = (self.heard + silence).min(now + reading / 2);
+            let next = (self.heard + self.allowed()).min(now + self.patience.reading / 2);
             self.look.as_mut().reset(next.max(now + Duration::from_millis(10)));
         }
         Ok(())

@@ -33,6 +33,8 @@ fn numbers_count_what_was_done_and_servers_do_not_mix_them() {
     let bad = "neargraph_requests_total{method=\"Run\",code=\"OUT_OF_RANGE\"}";
     assert_eq!(value(&text, bad), Some(1.0), "{text}");
     assert_eq!(value(&text, "neargraph_request_seconds_count{method=\"Run\"}"), Some(8.0));
+    let queued = "neargraph_stage_seconds_count{stage=\"queue\"}";
+    assert_eq!(value(&text, queued), Some(7.0), "{text}");
     assert_eq!(value(&text, "neargraph_requests_in_flight{kind=\"call\"}"), Some(0.0));
     assert_eq!(value(&text, "neargraph_admitted_bytes"), Some(0.0));
     assert!(value(&text, "neargraph_foreseen_bytes_total").is_some_and(|bytes| bytes > 0.0));
@@ -75,7 +77,8 @@ fn requests_keep_their_names_and_probes_get_answers() {
         }
         assert_eq!(health(&channel, "none").await, None);
         let reflection = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-        assert_eq!(call(&channel, reflection, None).await.code(), Code::Ok);
+        // It is there, and has been asked nothing.
+        assert_eq!(call(&channel, reflection, None).await.code(), Code::InvalidArgument);
     });
     let Http { status, head, .. } =
         get(serving.side_address(), "/healthz", "x-request-id: probe-1\r\n");

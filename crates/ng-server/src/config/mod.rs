@@ -189,7 +189,15 @@ impl Config {
 
     /// The names of settings that differ and that only a restart can change.
     pub fn fixed_changes(&self, new: &Self) -> Vec<&'static str> {
+        let (old_limits, limits) = (&self.limits, &new.limits);
         let all = [
+            ("limits.message_bytes", old_limits.message_bytes != limits.message_bytes),
+            ("limits.header_bytes", old_limits.header_bytes != limits.header_bytes),
+            (
+                "limits.streams_per_connection",
+                old_limits.streams_per_connection != limits.streams_per_connection,
+            ),
+            ("limits.ping", old_limits.ping != limits.ping),
             ("folder", self.folder != new.folder),
             ("listen", self.listen != new.listen),
             ("shm", self.shm != new.shm),

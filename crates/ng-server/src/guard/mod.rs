@@ -190,7 +190,20 @@ impl Guard {
         Ok(caller)
     }
 
-    /// Takes a request for answers, of so many targets that are foreseen to read `bytes`. The
+    /// Whether a field of a request names no more ids than it may: before anything is done for it.
+    ///
+    /// # Errors
+    /// It names more.
+    pub fn bounded(&self, field: &str, ids: u64) -> Result<(), Problem> {
+        let limit = self.rules().limits.ids;
+        if ids <= limit {
+            return Ok(());
+        }
+        let message = format!("{ids} ids, and {limit} are the limit of a request");
+        Err(Problem::argument(field, message).remedy("ask for fewer at once, or use a job"))
+    }
+
+    /// Takes a request for answers, of `targets` ids that is foreseen to read `bytes`. The
     /// permit has to go where it is computed, and to be dropped then.
     ///
     /// # Errors
@@ -198,11 +211,7 @@ impl Guard {
     pub fn admit(&self, caller: &Caller, targets: u64, bytes: u64) -> Result<Arc<Permit>, Problem> {
         let rules = self.rules();
         let limits = &rules.limits;
-        if targets > limits.ids {
-            let message = format!("{targets} targets, and {} are the limit", limits.ids);
-            let problem = Problem::argument("targets", message);
-            return Err(problem.remedy("ask for fewer at once, or use a job"));
-        }
+        self.bounded("targets", targets)?;
         caller.in_time()?;
         caller.cost.store(bytes, Ordering::Relaxed);
         let permit = self.admission.take(limits, bytes, caller.deadline)?;

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use ng_types::canary::planted;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
@@ -149,7 +150,7 @@ impl Tokens {
         }
         let holder = found.ok_or(Refused::Unknown)?;
         match holder.expires {
-            Some(end) if end <= now => Err(Refused::Expired),
+            Some(end) if end <= now && !planted("tokens_for_ever") => Err(Refused::Expired),
             _ => Ok(Arc::clone(holder)),
         }
     }
@@ -253,8 +254,10 @@ mod tests {
             .map(|byte| format!("{byte:02x}"))
             .collect();
         let text = format!(
-            "# people\n\nread ann ann-has-this-token 2026-01-01\nwrite bob bob-has-this-token 2030-01-31 \
-             requests=5\nadmin eve {digest} 2100-01-01T12:00:00Z"
+            "# people\n\n\
+             read ann ann-has-this-token 2026-01-01\n\
+             write bob bob-has-this-token 2030-01-31 requests=5\n\
+             admin eve {digest} 2100-01-01T12:00:00Z"
         );
         let tokens = Tokens::parse(&text, Quotas::default()).expect("tokens");
         let find = |header: &str| tokens.find(Some(header.as_bytes()), now());

@@ -34,6 +34,8 @@ impl InferenceService for Service {
         let answered = self.0.scheduler.ask(question).await?;
         caller.in_time()?;
         let (commit, fingerprint) = answered.snapshot;
+        self.0.metrics.stage("queue", answered.queued);
+        self.0.metrics.stage("run", answered.engine);
         let micros = |time: std::time::Duration| time.as_micros() as u64;
         Ok(Response::new(v1::RunResponse {
             snapshot: Some(v1::Snapshot { commit, fingerprint }),

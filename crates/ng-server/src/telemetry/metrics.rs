@@ -112,6 +112,12 @@ impl Metrics {
         self.counter("neargraph_shed_total", &[("reason", reason)]).increment(1);
     }
 
+    /// The time of a stage of a request for answers: `queue`, `sample`, `gather`, `run`, `encode`.
+    pub fn stage(&self, stage: &str, time: std::time::Duration) {
+        let seconds = self.histogram("neargraph_stage_seconds", &[("stage", stage)]);
+        seconds.record(time.as_secs_f64());
+    }
+
     /// All numbers in the text format of Prometheus.
     pub fn render(&self) -> String {
         self.handle.render()
