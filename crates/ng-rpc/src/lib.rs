@@ -13,7 +13,7 @@ mod status;
 pub use status::{Problem, problem_of};
 pub use prost::Message;
 pub use tonic::{Code, Request, Response, Status, Streaming, async_trait};
-pub use {http, tonic, tower};
+pub use {http, tonic, tonic_types, tower};
 
 /// Messages and services of `proto/neargraph/v1`.
 #[allow(missing_docs, clippy::all, clippy::too_many_lines)]

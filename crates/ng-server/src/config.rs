@@ -68,6 +68,8 @@ pub struct Config {
     pub listen: Vec<Address>,
     /// Where the side port is; the port after that of the first TCP address unless given.
     pub side: Option<SocketAddr>,
+    /// Where backups are made; in the served folder, below `.neargraph`, unless given.
+    pub backups: Option<PathBuf>,
     /// Memory of a graph in bytes; a quarter of the machine's unless given.
     pub memory: Option<u64>,
     /// Nothing is changed.
@@ -86,6 +88,7 @@ impl Default for Config {
             folder: PathBuf::from("."),
             listen: vec![Address::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT))],
             side: None,
+            backups: None,
             memory: None,
             read_only: false,
             lanes: 2,

@@ -3,7 +3,7 @@
 use ng_rpc::v1::server_service_server::ServerService;
 use ng_rpc::{Request, Response, Status, Stream, async_trait, v1};
 
-use super::{Service, unavailable};
+use super::Service;
 
 #[async_trait]
 impl ServerService for Service {
@@ -26,8 +26,8 @@ impl ServerService for Service {
 
     async fn backup(
         &self,
-        _: Request<v1::BackupRequest>,
+        request: Request<v1::BackupRequest>,
     ) -> Result<Response<Self::BackupStream>, Status> {
-        Err(unavailable("Backup"))
+        self.copy_graph(request).await
     }
 }
