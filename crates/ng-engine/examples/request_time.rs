@@ -5,7 +5,6 @@
 //! The store has one node type with a tensor `x` of f32 and one edge type.
 
 use std::error::Error;
-use std::sync::Arc;
 use std::time::Instant;
 
 use ng_engine::{Engine, EngineOptions, EngineStats, ModelFile, Prepare};

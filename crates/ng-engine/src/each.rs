@@ -7,10 +7,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ng_infer::plan::Plan;
+use ng_store::Snapshot;
 use ng_types::{NodeId, NodeTypeId};
 
+use crate::ask::Ask;
+use crate::bind::Given;
 use crate::pinned::Pinned;
-use crate::request::Ask;
 use crate::{Answer, Engine, EngineError};
 
 /// How what is asked for becomes batches.
@@ -63,9 +65,33 @@ pub(crate) struct Asking<'a> {
     go_on: &'a dyn Fn() -> bool,
 }
 
+/// A version of the store that an engine answers from, for as long as it is held.
+#[derive(Clone)]
+pub struct Version(Arc<Pinned>);
+
+impl Version {
+    /// The snapshot.
+    pub fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.0.snapshot
+    }
+}
+
+/// How a question is answered.
+#[derive(Clone, Copy)]
+pub struct On<'a> {
+    /// From which version.
+    pub version: &'a Version,
+    /// Asked before each stage of a batch; false ends the request.
+    pub go_on: &'a dyn Fn() -> bool,
+}
+
 impl<'a> Asking<'a> {
     pub fn new(engine: &Engine, how: How, go_on: &'a dyn Fn() -> bool) -> Self {
-        let (pinned, plan) = (engine.pinned(), engine.server.served.plan());
+        Self::of(engine, engine.pinned(), how, go_on)
+    }
+
+    fn of(engine: &Engine, pinned: Arc<Pinned>, how: How, go_on: &'a dyn Fn() -> bool) -> Self {
+        let plan = engine.server.served.plan();
         // Devices may have changed since somebody asked whether they group.
         let how = if how.is_apart() && !plan.is_exact_by_row() { How::Alone } else { how };
         Self { how, pinned, plan, go_on }
@@ -87,7 +113,13 @@ impl Engine {
         !self.mixes.nodes && self.server.served.plan().is_exact_by_row()
     }
 
-    /// The same for [`Engine::each_graph`].
+    /// Whether the model takes pairs of nodes; otherwise their score is the dot product of what it
+    /// gives for both.
+    pub fn decodes_pairs(&self) -> bool {
+        self.server.binding.has(|given| matches!(given, Given::Pairs))
+    }
+
+    /// The same as [`Engine::groups`] for [`Engine::each_graph`].
     pub fn groups_graphs(&self) -> bool {
         !self.mixes.graphs && self.server.served.plan().is_exact_by_row()
     }
@@ -98,25 +130,36 @@ impl Engine {
     /// # Errors
     /// As [`Engine::run`].
     pub fn each(&self, ids: &[NodeId], seed: u64) -> Result<Answer, EngineError> {
-        self.each_hearing(ids, seed, &|| true)
+        self.each_on(ids, seed, On { version: &self.version(), go_on: &|| true })
     }
 
-    /// As [`Engine::each`]; `go_on` is asked before each stage of a batch, and false ends the
-    /// request.
+    /// The version that questions are answered from now.
+    pub fn version(&self) -> Version {
+        Version(self.pinned())
+    }
+
+    /// Another snapshot of the same open store as a version, of which nothing is brought into
+    /// memory but what answers cannot do without.
+    ///
+    /// # Errors
+    /// [`EngineError::Sample`], [`EngineError::Read`].
+    pub fn version_of(&self, snapshot: Arc<Snapshot>) -> Result<Version, EngineError> {
+        self.pinned_at(snapshot, None).map(|pinned| Version(Arc::new(pinned)))
+    }
+
+    /// As [`Engine::each`].
     ///
     /// # Errors
     /// As [`Engine::run`].
-    pub fn each_hearing(
-        &self,
-        ids: &[NodeId],
-        seed: u64,
-        go_on: &dyn Fn() -> bool,
-    ) -> Result<Answer, EngineError> {
-        self.nodes(ids, seed, &Asking::new(self, self.how(self.mixes.nodes), go_on))
+    pub fn each_on(&self, ids: &[NodeId], seed: u64, on: On<'_>) -> Result<Answer, EngineError> {
+        self.nodes(ids, seed, &self.asking(self.mixes.nodes, on))
     }
 
-    /// Score `i` is, byte for byte, what [`Engine::scores`] gives for pair `i` alone. `go_on` is as
-    /// of [`Engine::each_hearing`].
+    fn asking<'a>(&self, mixes: bool, on: On<'a>) -> Asking<'a> {
+        Asking::of(self, Arc::clone(&on.version.0), self.how(mixes), on.go_on)
+    }
+
+    /// Score `i` is, byte for byte, what [`Engine::scores`] gives for pair `i` alone.
     ///
     /// # Errors
     /// As [`Engine::scores`].
@@ -124,22 +167,17 @@ impl Engine {
         &self,
         pairs: (&[NodeId], &[NodeId]),
         seed: u64,
-        go_on: &dyn Fn() -> bool,
+        on: On<'_>,
     ) -> Result<Answer, EngineError> {
-        self.pairs(pairs, seed, &Asking::new(self, self.how(self.mixes.nodes), go_on))
+        self.pairs(pairs, seed, &self.asking(self.mixes.nodes, on))
     }
 
-    /// Row `i` is, byte for byte, what [`Engine::graphs`] gives for graph `i` alone. `go_on` is as
-    /// of [`Engine::each_hearing`].
+    /// Row `i` is, byte for byte, what [`Engine::graphs`] gives for graph `i` alone.
     ///
     /// # Errors
     /// As [`Engine::graphs`].
-    pub fn each_graph(
-        &self,
-        graphs: &[u64],
-        go_on: &dyn Fn() -> bool,
-    ) -> Result<Answer, EngineError> {
-        self.whole_graphs(graphs, &Asking::new(self, self.how(self.mixes.graphs), go_on))
+    pub fn each_graph(&self, graphs: &[u64], on: On<'_>) -> Result<Answer, EngineError> {
+        self.whole_graphs(graphs, &self.asking(self.mixes.graphs, on))
     }
 
     fn how(&self, mixes: bool) -> How {

@@ -13,13 +13,14 @@ use ng_types::canary::planted;
 use ng_types::{Dtype, NodeId, NodeTypeId};
 
 use crate::answer::{Answer, Collected};
+use crate::ask::Ask;
 use crate::bind::{Binding, Counts, Given};
-use crate::counts::{Counters, EngineStats};
+use crate::counts::EngineStats;
 use crate::each::{Asking, How, rows_to};
 use crate::mixes::Mixes;
 use crate::pinned::Pinned;
 use crate::prepare::{Prepare, Preparing};
-use crate::request::{Ask, Server, spare};
+use crate::request::{Server, spare};
 use crate::{EngineError, ModelFile, schema};
 
 /// Ids that an error names.
@@ -89,10 +90,11 @@ impl Engine {
         let context = Context::new(options.threads);
         let kept = Arc::default();
         let spare = spare(&kept, &served);
-        let pinned = Arc::new(Pinned::new(snapshot, &binding, &options.fanouts, spare)?);
+        let pinned = Pinned::new(snapshot, &binding, &options.fanouts, spare, None)?;
+        let pinned = Arc::new(pinned);
         preparing.check(&pinned)?;
         let this = Self {
-            server: Server { model, binding, served, context, kept, counters: Counters::default() },
+            server: Server::new(model, binding, served, context, kept),
             options,
             mixes,
             pinned: RwLock::new(Arc::clone(&pinned)),
@@ -105,7 +107,7 @@ impl Engine {
 
     fn prepare(&self, pinned: &Arc<Pinned>, before: &Weak<Pinned>) -> Result<(), EngineError> {
         let (preparing, weak) = (self.preparing.clone(), Arc::downgrade(pinned));
-        if preparing.how == Prepare::Metadata {
+        if preparing.how == Prepare::Metadata || preparing.has_all(pinned) {
             preparing.run(&weak, &Weak::new());
             return Ok(());
         }
@@ -128,11 +130,10 @@ impl Engine {
         if is_same || snapshot.is_older_than(&old.snapshot) {
             return Ok(false);
         }
-        let spare = spare(&self.server.kept, &self.server.served);
-        let binding = &self.server.binding;
-        let new = Arc::new(Pinned::new(snapshot, binding, &self.options.fanouts, spare)?);
+        let new = Arc::new(self.pinned_at(snapshot, Some(&old))?);
         self.preparing.check(&new)?;
-        new.take_tables(&old, binding)?;
+        new.take_tables(&old, &self.server.binding)?;
+        new.take_lists(&old, &self.options.fanouts)?;
         *self.pinned.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
         // It belongs to the version that was left, and to its budget.
         self.server.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -140,6 +141,16 @@ impl Engine {
         drop(old);
         self.prepare(&new, &before)?;
         Ok(true)
+    }
+
+    /// A snapshot to answer from; `before` is the one that was answered from before it.
+    pub(crate) fn pinned_at(
+        &self,
+        snapshot: Arc<Snapshot>,
+        before: Option<&Pinned>,
+    ) -> Result<Pinned, EngineError> {
+        let spare = spare(&self.server.kept, &self.server.served);
+        Pinned::new(snapshot, &self.server.binding, &self.options.fanouts, spare, before)
     }
 
     pub(crate) fn pinned(&self) -> Arc<Pinned> {
@@ -154,6 +165,11 @@ impl Engine {
     /// The model.
     pub fn model(&self) -> &ModelFile {
         &self.server.model
+    }
+
+    /// Neighbours by edge type and hop.
+    pub(crate) fn fanouts(&self) -> &Fanouts {
+        &self.options.fanouts
     }
 
     /// The type of the nodes that [`Engine::run`] is asked for.

@@ -7,11 +7,11 @@ use ng_infer::kernel::{Data, View};
 use ng_types::{NodeId, NodeTypeId};
 
 use crate::answer::{Answer, Collected};
+use crate::ask::Ask;
 use crate::bind::{Counts, Given};
 use crate::each::{Asking, How, rows_to};
 use crate::engine::{check_ids, distinct, of};
 use crate::pinned::Pinned;
-use crate::request::Ask;
 use crate::{Engine, EngineError, schema};
 
 /// The nodes at both ends of pairs, as seeds, and which of them each pair has.

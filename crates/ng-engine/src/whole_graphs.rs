@@ -1,11 +1,11 @@
 //! What models give for whole graphs, where a store holds many small ones.
 
 use crate::answer::{Answer, Collected};
+use crate::ask::Ask;
 use crate::bind::{Counts, Given};
 use crate::each::{Asking, How, rows_to};
 use crate::engine::{check_below, distinct, of};
 use crate::graphs::GraphsOf;
-use crate::request::Ask;
 use crate::{Engine, EngineError};
 
 impl Engine {

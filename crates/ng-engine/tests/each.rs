@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use models::{Build, WIDTH};
-use ng_engine::{Answer, Engine, EngineError, EngineOptions, EngineStats, ModelFile, Prepare};
+use ng_engine::{
+    Answer, Engine, EngineError, EngineOptions, EngineStats, ModelFile, On, Prepare, Version,
+};
 use ng_infer::dfg::{Binary, Dfg, Dim, Elements, Op, Reduction, TensorType};
 use ng_infer::run::Devices;
 use ng_sample::Fanouts;
@@ -149,12 +151,18 @@ fn compare_nodes(engine: &Engine, name: &str, random: &mut Random) {
         assert_eq!(bits(&together), alone, "{name}: nodes {ids:?}, seed {seed}");
         assert_eq!((stats.batches, stats.seeds), (1, ids.len() as u64));
         assert!(stats.distinct_seeds <= NODES.min(stats.seeds));
+        let most = engine.foresee(stats.distinct_seeds);
+        assert!(stats.lists <= most.lists && stats.rows <= most.rows, "{name}: {most:?}");
         if ids.len() >= 25 {
             // Neighbourhoods of 90 nodes meet.
             assert!(stats.lists < lists, "{name}: {} of {lists} lists", stats.lists);
             assert!(stats.rows * 3 < rows * 2, "{name}: {} of {rows} rows", stats.rows);
         }
     }
+}
+
+fn on(version: &Version) -> On<'_> {
+    On { version, go_on: &|| true }
 }
 
 #[test]
@@ -191,6 +199,37 @@ fn rows_of_other_types_and_of_wide_layers_are_answered_as_if_alone() {
         for way in WAYS {
             let engine = engine(&store, &common::model().graph, vec![vec![9, 4]], way);
             compare_nodes(&engine, &format!("{dtype} {way:?}"), &mut Random::new(seed));
+        }
+    }
+}
+
+#[test]
+fn no_group_takes_more_than_was_foreseen() {
+    let dir = tempfile::tempdir().expect("directory");
+    common::build(dir.path(), 3_000, 15);
+    for prepare in [Prepare::Metadata, Prepare::All] {
+        for count in [1, 60, 700] {
+            let (store, _) = common::open(dir.path(), 400 << 20);
+            let engine = engine(&store, &common::model().graph, vec![vec![9, 4]], (prepare, 1));
+            let (before, most) = (store.stats(), engine.foresee(count));
+            assert_eq!(engine.per_node(), None);
+            let used = store.budget().used_bytes();
+            let ids: Vec<u64> = (0..count).map(|at| at * 4).collect();
+            let (_, stats) = did(&engine, || engine.each(&ids, 2).expect("answer"));
+            let after = store.stats();
+            let read_bytes = after.read_bytes - before.read_bytes;
+            assert!(stats.lists <= most.lists && stats.lists > count, "{most:?} {stats:?}");
+            assert!(stats.rows <= most.rows && stats.rows > count, "{most:?} {stats:?}");
+            assert!(read_bytes <= most.read_bytes, "{read_bytes} of {most:?}");
+            assert_eq!(prepare == Prepare::All, most.read_bytes == 0);
+            // Caches are not of the batch.
+            let caches = |of: &ng_store::StoreStats| of.block_cache_bytes + of.row_cache_bytes;
+            let taken = store.budget().used_bytes() - used + caches(&before) - caches(&after);
+            assert!(0 < taken && taken <= most.memory_bytes, "{taken} of {most:?}");
+            let mean = engine.per_node().expect("one batch");
+            let all = |of_node: f64| (of_node * count as f64).round() as u64;
+            assert_eq!((all(mean.lists), all(mean.rows)), (stats.lists, stats.rows));
+            assert_eq!(all(mean.read_bytes), read_bytes);
         }
     }
 }
@@ -270,8 +309,9 @@ fn compare_pairs(engine: &Engine, name: &str, random: &mut Random) {
         let alone = joined(
             from.iter().zip(&to).map(|(a, b)| engine.scores((&[*a], &[*b]), 3).expect("score")),
         );
-        let (together, stats) =
-            did(engine, || engine.each_pair((&from, &to), 3, &|| true).expect("scores"));
+        let (together, stats) = did(engine, || {
+            engine.each_pair((&from, &to), 3, on(&engine.version())).expect("scores")
+        });
         assert_eq!(bits(&together), alone, "{name}: {from:?} {to:?}");
         assert_eq!((stats.batches, stats.seeds), (1, 2 * from.len() as u64));
         assert!(stats.distinct_seeds < stats.seeds);
@@ -367,7 +407,8 @@ fn graphs_are_answered_as_if_alone_even_if_edges_join_them() {
         assert!(engine.groups_graphs() && !engine.groups());
         let ids = [3, 0, 8, 3, 1];
         let alone = joined(ids.iter().map(|id| engine.graphs(&[*id]).expect("answer")));
-        let (each, stats) = did(&engine, || engine.each_graph(&ids, &|| true).expect("answer"));
+        let (each, stats) =
+            did(&engine, || engine.each_graph(&ids, on(&engine.version())).expect("answer"));
         assert_eq!((bits(&each), stats.batches), (alone, 1), "{way:?}");
     }
 }
@@ -393,7 +434,7 @@ fn a_request_is_stopped_before_any_of_its_stages_and_long_ones_have_several_batc
     for stage in 0..9 {
         let asked = AtomicUsize::new(0);
         let go_on = || asked.fetch_add(1, Ordering::Relaxed) != stage;
-        let stopped = engine.each_hearing(&ids, 1, &go_on);
+        let stopped = engine.each_on(&ids, 1, On { version: &engine.version(), go_on: &go_on });
         assert!(matches!(stopped, Err(EngineError::Stopped)), "stage {stage}");
         assert_eq!(asked.load(Ordering::Relaxed), stage + 1);
     }

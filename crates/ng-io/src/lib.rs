@@ -9,9 +9,11 @@
 mod append;
 mod arena;
 mod backend;
+pub mod calls;
 mod directory;
 mod disk;
 mod error;
+pub mod fuzzing;
 mod gauge;
 mod kept;
 mod listing;
@@ -24,6 +26,7 @@ mod queue;
 mod reader;
 mod retry;
 mod scratch;
+mod shm;
 mod source;
 mod space;
 mod staging_dir;
@@ -52,6 +55,10 @@ pub use os::region::{Region, vec_in_huge_pages};
 pub use reader::{Reader, WholeRead};
 pub use retry::past_signals;
 pub use scratch::{ScratchError, ScratchFile, ScratchReader};
+pub use shm::{
+    Refusal, ShmCloser, ShmConnection, ShmError, ShmFrame, ShmListener, ShmOptions, ShmPeer,
+    ShmReceiver, ShmSender, SocketError, SocketFile, listen_at,
+};
 pub use source::{SourceError, SourceFile, SourceReader};
 pub use space::free_bytes;
 pub use staging_dir::{Existing, StagingDir, StagingError};

@@ -10,8 +10,8 @@ pub mod connect;
 pub mod listen;
 mod status;
 
-pub use status::{Problem, problem_of};
 pub use prost::Message;
+pub use status::{Problem, problem_of};
 pub use tonic::{Code, Request, Response, Status, Streaming, async_trait};
 pub use {http, tonic, tonic_types, tower};
 

@@ -23,6 +23,7 @@ mod lookahead;
 mod mini_batch;
 mod node_map;
 mod note;
+mod older;
 mod pipeline;
 mod record;
 mod reorganize;
@@ -47,6 +48,7 @@ pub use loader::{Epochs, Loader, Pipeline, Run, Way};
 pub use lookahead::{Chosen, Reading, Settings};
 pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock, SparseIndex};
 pub use note::{Decided, Note, Times, Writes};
+pub use older::OlderLists;
 pub use reorganize::{
     BATCHES_TOGETHER, Batches, By, Heat, PageCounts, Phases, Reorganization, ReorganizeError,
     ReorganizeReport, heat, reorganize,

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::schedule::Switches;
+
 /// The port of a server that was not given another.
 pub const PORT: u16 = 7400;
 
@@ -74,6 +76,10 @@ pub struct Config {
     pub memory: Option<u64>,
     /// Nothing is changed.
     pub read_only: bool,
+    /// Which parts of the scheduler are on.
+    pub scheduler: Switches,
+    /// Bytes of answers that are kept.
+    pub cache: u64,
     /// Groups that are computed at the same time.
     pub lanes: usize,
     /// Threads of a group.
@@ -91,6 +97,8 @@ impl Default for Config {
             backups: None,
             memory: None,
             read_only: false,
+            scheduler: Switches::default(),
+            cache: 256 << 20,
             lanes: 2,
             threads: 1,
             drain: Duration::from_secs(30),

@@ -12,6 +12,7 @@ pub mod catalogue;
 pub mod config;
 mod graph;
 mod model;
+mod rows;
 pub mod schedule;
 mod serve;
 mod service;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ng_engine::{CacheStats, EmbeddingCache};
 use ng_rpc::health::{ServingStatus, health_reporter};
 use ng_rpc::listen::Bound;
 use ng_rpc::{health, reflection};
@@ -16,7 +17,7 @@ use tokio::task::JoinSet;
 
 use crate::catalogue::{Catalogue, CatalogueError};
 use crate::config::{Address, Config};
-use crate::schedule::Scheduler;
+use crate::schedule::{Bounds, ScheduleStats, Scheduler};
 use crate::state::State;
 use crate::work::Work;
 use crate::{service, side};
@@ -82,6 +83,16 @@ impl Serving {
         &self.state.side_address
     }
 
+    /// What the scheduler has done.
+    pub fn schedule(&self) -> ScheduleStats {
+        self.state.scheduler.stats()
+    }
+
+    /// What was kept of answers, and handed out again.
+    pub fn answers(&self) -> Option<CacheStats> {
+        self.state.answers.as_ref().map(|answers| answers.stats())
+    }
+
     /// Takes no more requests, waits for those under way, and ends.
     pub fn end(mut self) {
         let _nobody = self.end.send(true);
@@ -119,9 +130,11 @@ async fn start(
     let failed = |source| ServeError::Listen { address: side.to_string(), source };
     let side_listener = TcpListener::bind(side).await.map_err(failed)?;
     let side_address = side_listener.local_addr().map_err(failed)?.to_string();
-    let scheduler =
-        Scheduler::start(config.lanes).map_err(|source| ServeError::System { source })?;
-    let catalogue = Catalogue::open(&config)?;
+    let scheduler = Scheduler::start(config.lanes, config.scheduler, Bounds::default());
+    let scheduler = scheduler.map_err(|source| ServeError::System { source })?;
+    let keeps = config.scheduler.cache && config.cache > 0;
+    let answers = keeps.then(|| Arc::new(EmbeddingCache::new(config.cache)));
+    let catalogue = Catalogue::open(&config, answers.clone())?;
     let addresses = config.listen.iter().zip(&bound).map(|(address, bound)| {
         bound.address().map_or_else(|| address.to_string(), |address| address.to_string())
     });
@@ -129,7 +142,8 @@ async fn start(
     let started = Instant::now();
     let work = Work::default();
     let state =
-        Arc::new(State { config, catalogue, work, scheduler, started, addresses, side_address });
+        State { config, catalogue, work, scheduler, answers, started, addresses, side_address };
+    let state = Arc::new(state);
     let broken =
         |error: &dyn std::fmt::Display| ServeError::Interface { message: error.to_string() };
     let (reporter, health) = health_reporter();

@@ -1,6 +1,9 @@
 //! What all requests share.
 
+use std::sync::Arc;
 use std::time::Instant;
+
+use ng_engine::EmbeddingCache;
 
 use crate::catalogue::Catalogue;
 use crate::config::Config;
@@ -17,6 +20,8 @@ pub struct State {
     pub work: Work,
     /// What computes.
     pub scheduler: Scheduler,
+    /// Answers that are kept, if they are.
+    pub answers: Option<Arc<EmbeddingCache>>,
     /// When it started.
     pub started: Instant,
     /// Where it can be reached.

@@ -66,6 +66,7 @@ pub use topology::{
     STREAM_BYTES_PER_REQUEST, TakeList, TopologyWriter, VisitLists, from_three,
 };
 pub use verify::{Problem, Progress, VerifyReport, verify, verify_on};
+pub use version::changes::Changes;
 pub use version::root::FORMAT_VERSION;
 pub use write::add_tensor::{NewTensor, NextRows};
 pub use write::batch::{Commit, EdgeData, WriteBatch};

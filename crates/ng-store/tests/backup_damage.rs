@@ -1,4 +1,4 @@
-//! Backups and their damage: rot is named and never copied, and a backup is there as a whole or not.
+//! Backups and damage: rot is named and never copied, and a backup is there as a whole or not.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -16,6 +16,8 @@ use ng_testing::{MemDisk, Random};
 use ng_types::{ErrorKind, Explain};
 
 const DIR: &str = "NEARGRAPH_BACKUP_DIR";
+/// The call of progress in which the process waits to be killed; 0 for none.
+const HOLD: &str = "NEARGRAPH_BACKUP_HOLD";
 const FULL: &str = "NEARGRAPH_BACKUP_FULL";
 const SEED: u64 = 21;
 const KILLS: u64 = 25;
@@ -186,7 +188,18 @@ fn child_makes_backups_until_it_is_killed() {
     (1..=lsn).for_each(|lsn| child::repeat(&mut graph, SEED, lsn));
     let backups = dir.join("backups");
     let mut number = names(&backups).iter().filter(|name| !name.starts_with('.')).count();
-    println!("\nready");
+    let hold: u64 = std::env::var(HOLD).unwrap().parse().unwrap();
+    let mut calls = 0;
+    let mut progress = |_, _| {
+        calls += 1;
+        if calls == hold {
+            println!("\nheld");
+            loop {
+                std::thread::park();
+            }
+        }
+        true
+    };
     loop {
         (0..3).for_each(|_| {
             lsn += 1;
@@ -195,7 +208,8 @@ fn child_makes_backups_until_it_is_killed() {
         let before = number.checked_sub(1).filter(|_| !number.is_multiple_of(10));
         let base = before.map(|number| backups.join(number.to_string()));
         let target = backups.join(number.to_string());
-        backup(&store, &target, base.as_deref(), &mut on).unwrap();
+        backup(&store, &target, base.as_deref(), &mut progress).unwrap();
+        println!("\nwhole");
         number += 1;
     }
 }
@@ -212,13 +226,19 @@ fn a_backup_that_is_killed_at_any_moment_is_whole_or_not_there() {
     child::build(&store, SEED);
     let mut random = seeded(SEED);
     let mut interrupted = 0;
-    for _ in 0..KILLS {
+    for kill in 0..KILLS {
+        let hold = if kill % 2 == 0 { 0 } else { 1 + random.below(40) };
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "child_makes_backups_until_it_is_killed", "--nocapture"]);
-        let mut child = command.env(DIR, dir.path()).stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(lines.map_while(Result::ok).any(|line| line == "ready"));
-        std::thread::sleep(Duration::from_micros(random.below(60_000)));
+        command.env(DIR, dir.path()).env(HOLD, hold.to_string()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let wanted = if hold > 0 { "held" } else { "whole" };
+        // Its pipe stays open until it is killed.
+        assert!(lines.by_ref().map_while(Result::ok).any(|line| line == wanted));
+        if hold == 0 {
+            std::thread::sleep(Duration::from_micros(random.below(20_000)));
+        }
         child.kill().unwrap();
         assert!(child.wait().unwrap().code().is_none(), "it ended by itself");
         interrupted += names(&backups).iter().filter(|name| name.starts_with('.')).count();

@@ -33,7 +33,7 @@ def backup(
         )
     rows = _rows(report)
     if report["log_goes_on"]:
-        rows.append(("not in it", "later commits in the log, which a checkpoint has to write first"))
+        rows.append(("not in it", "later commits, which no checkpoint has written yet"))
     print_report(as_json, report, f"Backed up {store} as {target}", rows)
 
 

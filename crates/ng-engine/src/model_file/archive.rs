@@ -1,7 +1,7 @@
 //! Zip archives whose files are stored as they are: what model files may be.
 //!
-//! What must not live here: compression, and what the files are. The invariant: nothing is read, and
-//! no memory taken, for what a length says that the archive itself, or a limit, does not allow.
+//! What must not live here: compression, and what the files are. The invariant: nothing is read,
+//! and no memory taken, for a length that the archive itself, or a limit, does not allow.
 
 use std::path::{Path, PathBuf};
 

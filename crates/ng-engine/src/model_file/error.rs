@@ -107,7 +107,11 @@ impl From<SourceError> for ModelFileError {
     fn from(source: SourceError) -> Self {
         match source {
             SourceError::NotSeekable { path } => Self::NotRegular { path },
-            source => Self::Unreadable { source },
+            source @ (SourceError::NotFound { .. }
+            | SourceError::IsADirectory { .. }
+            | SourceError::Truncated { .. }
+            | SourceError::TooLarge { .. }
+            | SourceError::Io { .. }) => Self::Unreadable { source },
         }
     }
 }

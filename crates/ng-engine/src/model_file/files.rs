@@ -49,7 +49,12 @@ impl Files {
             Ok(file) => Archive::read(path, &file)?,
             Err(SourceError::IsADirectory { .. }) => of_folder(path)?,
             Err(SourceError::NotFound { path }) => return Err(ModelFileError::NotFound { path }),
-            Err(error) => return Err(error.into()),
+            Err(
+                error @ (SourceError::Truncated { .. }
+                | SourceError::NotSeekable { .. }
+                | SourceError::TooLarge { .. }
+                | SourceError::Io { .. }),
+            ) => return Err(error.into()),
         };
         let wrong = |problem| ModelFileError::Manifest { path: path.to_owned(), problem };
         let Manifest { format, version, files } =

@@ -1,6 +1,8 @@
 //! A generated graph in a store, a disk that counts, and models for both.
 #![allow(dead_code, clippy::expect_used)]
 
+pub mod changing;
+
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;

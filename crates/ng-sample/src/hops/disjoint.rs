@@ -2,8 +2,9 @@
 //!
 //! A node that two of them reach is there twice, and is expanded with the fanout of the hop at
 //! which each of them reaches it. Its list is read once for each hop, and its rows once. What must
-//! not live here: draws and where lists are. The invariant: the part of a seed is, node by node and
-//! edge by edge, the batch that [`Sampler::sample_hearing`] makes of the seed alone.
+//! not live here: draws and where lists are. The invariant: the part of a seed has the nodes of
+//! each hop, and the edges of each node in their order, that [`Sampler::sample_hearing`] gives for
+//! the seed alone. Nodes of one hop may have other numbers.
 //!
 //! Nodes are numbered by (subgraph, node) in one number: the node in the low bits.
 
@@ -21,6 +22,7 @@ use crate::compact::CompactSample;
 use crate::draw::{Around, BatchKey, Rule, Uniform, count};
 use crate::ids::Ids;
 use crate::node_map::NodeMap;
+use crate::older::{self, OlderLists};
 use crate::{SampleError, SampleScratch, Sampler};
 
 /// Bits of a node's id; the subgraph is above them.
@@ -224,9 +226,10 @@ impl Sampler {
             };
             let (nodes, numbers) = distinct.of_newest(ends.destination, ids.len());
             lists += nodes.len() as u64;
-            let found = match &self.resident[edge_type] {
-                Some(topology) => draw_resident(topology, uniform, &nodes)?,
-                None => pages::draw(self.snapshot(), uniform, &nodes, Some(rows))?,
+            let found = match (&self.resident[edge_type], &self.older[edge_type]) {
+                (Some(topology), _) => draw_resident(topology, uniform, &nodes)?,
+                (None, Some(older)) => self.draw_older(older, uniform, &nodes, rows)?,
+                (None, None) => pages::draw(self.snapshot(), uniform, &nodes, Some(rows))?,
             };
             for number in &numbers {
                 let [start, end] = list(&found, *number);
@@ -257,6 +260,26 @@ impl Sampler {
         hops.record(self.ends());
         hops.end_hop();
         Ok(lists)
+    }
+}
+
+impl Sampler {
+    /// The draws from lists of which most are in memory.
+    fn draw_older(
+        &self,
+        older: &OlderLists,
+        uniform: Uniform,
+        nodes: &[NodeId],
+        rows: &Arc<RowQueue>,
+    ) -> Result<Expansion, SampleError> {
+        let (to_read, kept): (Vec<NodeId>, Vec<NodeId>) =
+            nodes.iter().partition(|node| older.has_changed(**node));
+        let kept = draw_resident(older.topology(), uniform, &kept)?;
+        if to_read.is_empty() {
+            return Ok(kept);
+        }
+        let read = pages::draw(self.snapshot(), uniform, &to_read, Some(rows))?;
+        Ok(older::merged(older, nodes, &kept, &read))
     }
 }
 

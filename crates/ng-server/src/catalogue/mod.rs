@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use ng_engine::EmbeddingCache;
 use ng_rpc::{Code, Problem, v1};
 
 use crate::config::Config;
@@ -38,6 +39,8 @@ struct Place {
     read_only: bool,
     lanes: usize,
     threads: usize,
+    /// Answers that are kept, if they are.
+    answers: Option<Arc<EmbeddingCache>>,
 }
 
 impl Place {
@@ -46,7 +49,8 @@ impl Place {
     }
 }
 
-/// A version of a model, or why it cannot answer.
+/// A version of a model, or why it cannot answer. There are few of them.
+#[allow(clippy::large_enum_variant)]
 enum Version {
     Ready(Arc<Model>),
     Broken(KeptModel, Problem),
@@ -69,7 +73,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// The folder or its catalogue cannot be read.
-    pub fn open(config: &Config) -> Result<Self, ServeError> {
+    pub fn open(config: &Config, answers: Option<Arc<EmbeddingCache>>) -> Result<Self, ServeError> {
         let keeper = Keeper::open(&config.folder)?;
         let place = Place {
             folder: config.folder.clone(),
@@ -78,6 +82,7 @@ impl Catalogue {
             read_only: config.read_only,
             lanes: config.lanes,
             threads: config.threads,
+            answers,
         };
         let failed = |source| ServeError::Folder { path: config.folder.clone(), source };
         let mut paths = BTreeMap::new();

@@ -40,7 +40,8 @@ fn engine(
         devices: kept.devices.clone(),
     };
     let name = (kept.name.as_str(), kept.version);
-    Model::open(name, graph, &request, file, place.threads).map(Arc::new)
+    let how = (place.threads, place.answers.clone());
+    Model::open(name, graph, &request, file, how).map(Arc::new)
 }
 
 fn exists(reason: &str, message: String, field: &str) -> Problem {

@@ -5,9 +5,7 @@ use std::time::Instant;
 use ng_rpc::v1::inference_service_server::InferenceService;
 use ng_rpc::{Problem, Request, Response, Status, Stream, async_trait, v1};
 
-use super::tensor::tensor;
 use super::{Service, deadline_of, unavailable};
-use crate::graph::named;
 use crate::schedule::Question;
 use crate::targets::Targets;
 
@@ -24,16 +22,19 @@ impl InferenceService for Service {
             return Err(problem.remedy("name a model that is registered").into());
         };
         let model = self.0.catalogue.model(&request.graph, name)?;
-        let snapshot = model.graph.snapshot(request.at_snapshot)?;
+        let at =
+            request.at_snapshot.map(|commit| model.graph.snapshot(Some(commit))).transpose()?;
         let targets = Targets::try_from(request.targets)?;
-        let question = Question { model: model.clone(), targets, seed: request.seed, deadline };
+        let (seed, lag) = (request.seed, request.max_lag_commits);
+        let question = Question { model: model.clone(), targets, seed, at, lag, deadline };
         let answered = self.0.scheduler.ask(question).await?;
+        let (commit, fingerprint) = answered.snapshot;
         let micros = |time: std::time::Duration| time.as_micros() as u64;
         Ok(Response::new(v1::RunResponse {
-            snapshot: Some(named(&snapshot)),
-            rows: Some(tensor(&answered.answer)),
+            snapshot: Some(v1::Snapshot { commit, fingerprint }),
+            rows: Some(answered.rows.into()),
             model: model.title(),
-            rows_cached: 0,
+            rows_cached: answered.cached,
             timing: Some(v1::Timing {
                 queued_us: micros(answered.queued),
                 engine_us: micros(answered.engine),

@@ -9,7 +9,6 @@ mod inference;
 mod registry;
 mod sampling;
 mod server_info;
-mod tensor;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -90,9 +90,9 @@ pub fn backup(
     }
     let disk = open_without_queue(staging.path())
         .map_err(|error| BackupError::Unsupported { what: error.to_string() })?;
-    let mut copy = Copy::new(inner, version, &disk, base.as_ref(), progress)?;
-    copy.run()?;
-    let report = BackupReport { log_goes_on: goes_on, ..copy.finish(&root)? };
+    let mut copying = Copying::new(inner, version, &disk, base.as_ref(), progress)?;
+    copying.run()?;
+    let report = BackupReport { log_goes_on: goes_on, ..copying.finish(&root)? };
     staging.publish()?;
     Ok(report)
 }
@@ -176,7 +176,7 @@ impl TableSource for FromStore<'_> {
 }
 
 /// A backup under way.
-struct Copy<'a, 'p> {
+struct Copying<'a, 'p> {
     inner: &'a Inner,
     version: &'a Base,
     base: Option<&'a Member>,
@@ -191,7 +191,7 @@ struct Copy<'a, 'p> {
     total: u64,
 }
 
-impl<'a, 'p> Copy<'a, 'p> {
+impl<'a, 'p> Copying<'a, 'p> {
     fn new(
         inner: &'a Inner,
         version: &'a Base,
@@ -225,7 +225,8 @@ impl<'a, 'p> Copy<'a, 'p> {
             let num_pages = placed.meta.num_pages;
             let mut window =
                 Window::reserve(self.inner, placed.meta.page_bytes as usize, num_pages)?;
-            let blocks = self.done + num_pages * placed.blocks_per_page();
+            let (mut at, width) = (self.done, placed.blocks_per_page());
+            let end = at + num_pages * width;
             let source = Arc::clone(&self.source);
             let mut from_store = FromStore(&source);
             let mut walk = Walk::new(placed, &mut from_store);
@@ -239,8 +240,10 @@ impl<'a, 'p> Copy<'a, 'p> {
                 self.tables.write(&group.blocks)?;
                 let copied = self.choose(placed, &group, older.as_ref())?;
                 self.copy_pages(placed, &group, &copied, &mut window)?;
+                at += group.pages.len() as u64 * width;
+                self.advance_to(at)?;
             }
-            self.advance_to(blocks)?;
+            self.advance_to(end)?;
         }
         Ok(())
     }

@@ -77,8 +77,8 @@ pub(super) enum Decoded {
 impl Manifest {
     /// The bytes of the file: JSON, with spaces up to whole blocks.
     pub fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
-        let body = serde_json::to_string(self)?;
-        let mut rest = body.get(1..).unwrap_or_default().as_bytes().to_vec();
+        // What stands before the checksum takes the place of the first brace.
+        let mut rest = serde_json::to_vec(self)?.split_off(1);
         let padded = (UNCOVERED + rest.len()).next_multiple_of(BLOCK_BYTES);
         rest.resize(padded - UNCOVERED, b' ');
         let sum = checksum::of(&rest);
@@ -89,8 +89,8 @@ impl Manifest {
 
     /// Types the bytes of the file.
     pub fn decode(bytes: &[u8]) -> Result<Decoded, Damage> {
-        let head = bytes.get(..UNCOVERED).unwrap_or_default();
-        let rest = bytes.get(UNCOVERED..).unwrap_or_default();
+        let too_short = || Damage::new("it is too short");
+        let (head, rest) = bytes.split_at_checked(UNCOVERED).ok_or_else(too_short)?;
         let wanted = format!("{BEFORE_SUM}{:08x}{AFTER_SUM}", checksum::of(rest));
         if head != wanted.as_bytes() {
             return Err(Damage::new("its checksum differs"));

@@ -1,5 +1,6 @@
-//! Page tables as backups read them: front to back, in groups of leaves, from a store or from a part
-//! of a backup. Two tables of one segment have the same groups, so they can be compared as they come.
+//! Page tables as backups read them: front to back, in groups of leaves, from a store or a backup.
+//!
+//! The tables of two versions of a segment have the same groups, so they are compared as they come.
 
 use crate::error::Damage;
 use crate::io::BLOCK_BYTES;
@@ -51,7 +52,7 @@ impl Group {
     /// The checksums of the blocks of page `index`.
     pub fn crcs(&self, index: usize) -> &[[u8; 4]] {
         let width = self.crcs.len() / self.pages.len().max(1);
-        self.crcs.get(index * width..(index + 1) * width).unwrap_or_default()
+        &self.crcs[index * width..(index + 1) * width]
     }
 
     /// Where the blocks of page `index` are, and their checksums.

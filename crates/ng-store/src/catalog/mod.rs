@@ -116,12 +116,20 @@ impl Catalog {
         of_nodes.chain(self.edge_types.iter().flat_map(|t| &t.tensors))
     }
 
-    pub(crate) fn node_type(&self, id: NodeTypeId) -> Result<&NodeTypeMeta, ReadError> {
+    /// A node type by its number.
+    ///
+    /// # Errors
+    /// [`ReadError::Missing`].
+    pub fn node_type(&self, id: NodeTypeId) -> Result<&NodeTypeMeta, ReadError> {
         let missing = || ReadError::Missing { what: format!("node type {}", id.0) };
         self.node_types.get(usize::from(id.0)).ok_or_else(missing)
     }
 
-    pub(crate) fn edge_type(&self, id: EdgeTypeId) -> Result<&EdgeTypeMeta, ReadError> {
+    /// An edge type by its number.
+    ///
+    /// # Errors
+    /// [`ReadError::Missing`].
+    pub fn edge_type(&self, id: EdgeTypeId) -> Result<&EdgeTypeMeta, ReadError> {
         let missing = || ReadError::Missing { what: format!("edge type {}", id.0) };
         self.edge_types.get(usize::from(id.0)).ok_or_else(missing)
     }

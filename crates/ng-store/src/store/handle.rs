@@ -169,6 +169,7 @@ impl Store {
             rows_served: AtomicU64::new(0),
             rows_cached: AtomicU64::new(0),
             seen: Mutex::default(),
+            changes: Mutex::default(),
             costs: Mutex::default(),
             kept_costs,
             orders: HeldOrders::default(),

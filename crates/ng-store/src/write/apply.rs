@@ -91,6 +91,7 @@ impl Edit {
         let is_new = id == meta.num_nodes;
         meta.num_nodes += u64::from(is_new);
         meta.num_nodes_live += 1;
+        self.touched.added(node_type, id);
         if !is_new {
             self.set_dead(node_type, id, false)?;
         }
@@ -224,6 +225,7 @@ impl Edit {
             }
         }
         self.node_meta_mut(node_type)?.num_nodes_live -= 1;
+        self.touched.deleted(node_type, id);
         self.set_dead(node_type, id, true)?;
         Ok(removed)
     }
@@ -403,6 +405,7 @@ impl Edit {
             }
             return Ok(());
         }
+        self.touched.row(tensor, row);
         let row = self.row_of(tensor, row)?;
         self.write_row(segment, layout, row, &vec![0; layout.row_bytes()])
     }
@@ -418,6 +421,7 @@ impl Edit {
         if let Owner::Node(node_type) = tensor.owner {
             self.check_node(node_type, row)?;
         }
+        self.touched.row(tensor, row);
         let (segment, layout) = self.tensor_place(tensor)?;
         let row = self.row_of(tensor, row)?;
         self.write_row(segment, layout, row, bytes)

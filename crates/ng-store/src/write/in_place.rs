@@ -104,7 +104,7 @@ impl Writer {
         let done = edit.replay_all(ops);
         let (mut counts, mut rebuilt) = (EditCounts::default(), Ok(()));
         if done.is_ok() {
-            counts = head.advance(edit, chain(before, lsn + 1, ops));
+            counts = head.advance(&self.inner, edit, (before, chain(before, lsn + 1, ops)));
         } else {
             // Old content must not pass for the newest: without segments nothing can be read.
             let segments = Vec::new();

@@ -78,9 +78,15 @@ impl Head {
         self.version.lsn > self.version.base.lsn
     }
 
-    /// What a batch has made of the head.
-    pub fn advance(&mut self, edit: Edit, fingerprint: u64) -> EditCounts {
-        let Edit { catalog, counts, segments, clean, .. } = edit;
+    /// What a batch has made of a head with fingerprint `before`; `inner` learns what it changed.
+    pub fn advance(
+        &mut self,
+        inner: &Inner,
+        edit: Edit,
+        (before, fingerprint): (u64, u64),
+    ) -> EditCounts {
+        let Edit { catalog, counts, touched, segments, clean, .. } = edit;
+        inner.lock_changes().push(before, fingerprint, touched);
         let (base, lsn) = (Arc::clone(&self.version.base), self.version.lsn + 1);
         self.version = Version { base, catalog: Arc::new(catalog), segments, lsn, fingerprint };
         self.clean = clean;
@@ -187,6 +193,7 @@ impl Writer {
     /// Lends the head, and an edit of it, when the turn of a batch comes.
     pub fn begin(self: &Arc<Self>) -> Result<(Head, Edit), UpdateError> {
         self.make_room()?;
+        self.inner.pay_changes();
         let mut head = self.take_head(|state| !state.is_lent)?;
         let mut edit = Edit::new(&self.inner, &self.pool, &head.version);
         edit.clean = std::mem::take(&mut head.clean);
@@ -229,7 +236,7 @@ impl Writer {
             return Err(error);
         }
         let fingerprint = chain(before, lsn, &ops.bytes);
-        let counts = head.advance(edit, fingerprint);
+        let counts = head.advance(&self.inner, edit, (before, fingerprint));
         if state.queue.is_empty() {
             state.group = lsn;
         }
