@@ -15,7 +15,7 @@ pub mod tls;
 pub use prost::Message;
 pub use status::{Problem, problem_of, retry_after};
 pub use tonic::{Code, Request, Response, Status, Streaming, async_trait};
-pub use {http, tonic, tonic_prost, tower};
+pub use {http, tonic, tonic_prost, tonic_types, tower};
 
 /// Messages and services of `proto/neargraph/v1`.
 #[allow(missing_docs, clippy::all, clippy::too_many_lines)]

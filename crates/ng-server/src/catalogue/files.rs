@@ -9,9 +9,11 @@ use ng_rpc::v1::model_register_request::Source;
 use ng_rpc::{Code, Problem, problem_of, v1};
 use sha2::{Digest, Sha256};
 
+use super::Catalogue;
 use super::kept::OWN_FOLDER;
 
 const MODELS: &str = "models";
+const BACKUPS: &str = "backups";
 const MODEL: &str = "model.onnx";
 const WEIGHTS: &str = "model.safetensors";
 const MANIFEST: &str = "manifest.json";
@@ -31,7 +33,7 @@ pub fn inside(path: &str) -> Result<PathBuf, Problem> {
     if path.components().next().is_some() && path.components().all(is_plain) {
         return Ok(path.components().collect());
     }
-    let message = format!("{} is no path in the served folder", path.display());
+    let message = format!("{} is no path in the folder", path.display());
     Err(Problem::argument("path", message)
         .remedy("give a path below it, without .. and names that begin with a dot"))
 }
@@ -61,6 +63,31 @@ fn check_identity(file: ModelFile, sha256: &str) -> Result<ModelFile, Problem> {
             Err(Problem::new(Code::DataLoss, "MODEL_CHANGED", "the files are of another model")
                 .remedy("register the model again"))
         }
+    }
+}
+
+impl Catalogue {
+    /// Where a backup is to be made, and the one that it is based on.
+    ///
+    /// # Errors
+    /// They lead out of the folder for backups, or that cannot be made.
+    pub fn backup_paths(
+        &self,
+        request: &v1::BackupRequest,
+    ) -> Result<(PathBuf, Option<PathBuf>), Problem> {
+        let target = inside(&request.target).map_err(|problem| problem.at("target"))?;
+        let base = Some(request.base.as_str()).filter(|base| !base.is_empty());
+        let base = base.map(inside).transpose().map_err(|problem| problem.at("base"))?;
+        let own = self.place.folder.join(OWN_FOLDER);
+        let folder = match &self.place.backups {
+            Some(folder) => folder.clone(),
+            None => {
+                ensure_folder(&own).map_err(|error| not_written(&own, &error))?;
+                own.join(BACKUPS)
+            }
+        };
+        ensure_folder(&folder).map_err(|error| not_written(&folder, &error))?;
+        Ok((folder.join(target), base.map(|base| folder.join(base))))
     }
 }
 

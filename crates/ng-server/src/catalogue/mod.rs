@@ -34,6 +34,7 @@ pub struct Catalogue {
 /// How graphs and models are opened.
 struct Place {
     folder: PathBuf,
+    backups: Option<PathBuf>,
     memory: Option<u64>,
     read_only: bool,
     lanes: usize,
@@ -76,6 +77,7 @@ impl Catalogue {
         let keeper = Keeper::open(&config.folder)?;
         let place = Place {
             folder: config.folder.clone(),
+            backups: config.backups.clone(),
             memory: config.memory,
             read_only: config.read_only,
             lanes: config.lanes,

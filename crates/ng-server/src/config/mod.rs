@@ -80,6 +80,8 @@ pub struct Config {
     /// Where the side port is; the port after that of the first TCP address unless given, and on
     /// this machine alone.
     pub side: Option<SocketAddr>,
+    /// Where backups are made; in the served folder, below `.neargraph`, unless given.
+    pub backups: Option<PathBuf>,
     /// Memory of a graph in bytes; a quarter of the machine's unless given.
     #[serde(deserialize_with = "de_some_bytes")]
     pub memory: Option<u64>,
@@ -125,6 +127,7 @@ impl Default for Config {
             listen: vec![Address::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT))],
             shm: None,
             side: None,
+            backups: None,
             memory: None,
             cache: 256 << 20,
             read_only: false,
@@ -202,6 +205,7 @@ impl Config {
             ("listen", self.listen != new.listen),
             ("shm", self.shm != new.shm),
             ("side", self.side != new.side),
+            ("backups", self.backups != new.backups),
             ("memory", self.memory != new.memory),
             ("cache", self.cache != new.cache),
             ("read_only", self.read_only != new.read_only),

@@ -29,6 +29,9 @@ pub struct Options {
     /// TCP address, on this machine alone.
     #[arg(long, value_name = "HOST:PORT")]
     pub side: Option<SocketAddr>,
+    /// Where backups are made. Default: .neargraph/backups in the folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub backups: Option<PathBuf>,
     /// Memory of each graph, e.g. 4GB. Default: a quarter of the machine's.
     #[arg(long, value_parser = units::bytes, value_name = "BYTES")]
     pub memory: Option<u64>,
@@ -94,7 +97,7 @@ impl Options {
             )*};
         }
         set!(folder, cache, threads, lanes, scheduler, drain, log, log_format);
-        set_some!(shm, side, memory, tls_cert, tls_key, client_ca, token_file);
+        set_some!(shm, side, backups, memory, tls_cert, tls_key, client_ca, token_file);
         if !given.listen.is_empty() {
             config.listen = given.listen;
         }

@@ -10,6 +10,8 @@ mod note;
 mod pins;
 mod read;
 mod rows;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 //! What must not live here: how anything is done.
 
 mod accelerators;
+mod backup;
 mod graph_store;
 mod inference;
 mod registry;

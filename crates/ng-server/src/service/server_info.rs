@@ -3,7 +3,7 @@
 use ng_rpc::v1::server_service_server::ServerService;
 use ng_rpc::{Request, Response, Status, Stream, async_trait, v1};
 
-use super::{Service, unavailable};
+use super::Service;
 use crate::guard::Caller;
 
 #[async_trait]
@@ -21,8 +21,8 @@ impl ServerService for Service {
             side_address: state.side_address.clone(),
             right: Caller::of(&request).right.name().to_owned(),
             read_only: state.config.read_only,
+            scheduler: state.config.scheduler.to_string(),
             limits: limits.named().into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
-            ..v1::ServerInfoResponse::default()
         }))
     }
 
@@ -30,8 +30,8 @@ impl ServerService for Service {
 
     async fn backup(
         &self,
-        _: Request<v1::BackupRequest>,
+        request: Request<v1::BackupRequest>,
     ) -> Result<Response<Self::BackupStream>, Status> {
-        Err(unavailable("Backup"))
+        self.copy_graph(request).await
     }
 }
