@@ -612,8 +612,8 @@ fn what_is_registered_survives_restarts_and_damage_is_told() {
     let last = bytes.len() - 2;
     bytes[last] ^= 1;
     std::fs::write(&catalogue, bytes).expect("written");
-    let config =
-        Config { folder: folder.path().to_owned(), listen: Vec::new(), ..Default::default() };
+    let listen = vec!["127.0.0.1:0".parse().expect("address")];
+    let config = Config { folder: folder.path().to_owned(), listen, ..Default::default() };
     let refused = ng_server::serve(config).map(drop).expect_err("damaged").to_string();
     assert!(
         refused.contains("catalogue is damaged") && refused.contains("put a copy"),
