@@ -1,6 +1,9 @@
-//! The side port: health for probes.
+//! The side port: health for probes, the page and what it asks for.
 //!
 //! What must not live here: what is measured, how anything is done.
+
+mod api;
+mod page;
 
 use std::sync::Arc;
 
@@ -14,5 +17,7 @@ pub fn router(state: Arc<State>) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(|| async { "ok\n" }))
+        .merge(page::router())
+        .merge(api::router())
         .with_state(state)
 }
