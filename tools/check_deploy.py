@@ -108,6 +108,8 @@ def problems_of_list(known: dict[str, Metric]) -> Iterator[str]:
 
 def run(*command: str) -> Iterator[str]:
     """What a program says is wrong."""
+    program = Path(shutil.which(command[0]) or command[0]).resolve()
+    command = (str(program), *command[1:])
     done = subprocess.run(command, cwd=DEPLOY / "prometheus", capture_output=True, text=True)
     if done.returncode:
         yield f"{' '.join(command)}:\n{done.stdout}{done.stderr}"

@@ -127,7 +127,8 @@ function showStages() {
     name: stage, value: mean(since(MINUTE), newest, name, { stage }),
   }));
   const measured = parts.filter((part) => part.value !== null);
-  charts.stages.stacks([{ name: "one request", parts: measured }], "s");
+  const rows = measured.map((part) => ({ name: part.name, parts: [part] }));
+  charts.stages.stacks([{ name: "all stages", parts: measured }, ...rows], "s");
 }
 
 function showGroups() {
@@ -185,7 +186,8 @@ function showMemory() {
     of: newest.sum("neargraph_memory_budget_bytes", { graph }),
     parts: newest.all(name, { graph })
       .map((sample) => ({ name: sample.labels.user ?? "", value: sample.value }))
-      .filter((part) => part.value > 0),
+      .filter((part) => part.value > 0)
+      .sort((a, b) => (a.name < b.name ? -1 : 1)),
   }));
   charts.memory.stacks(rows, "B");
 }

@@ -2,7 +2,7 @@
 // and can be read with the arrow keys. Axes of bars begin at 0, and so do those of lines.
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 560;
+const WIDTH_MIN = 260;
 const HEIGHT = 190;
 const LEFT = 58;
 const RIGHT = 12;
@@ -119,10 +119,11 @@ export class Chart {
     if (!known.length) return this.empty("nothing in this time");
     const lines = ticks(Math.max(...known), unit);
     const top = lines[lines.length - 1];
+    const width = this.measure();
     const x = (seconds) =>
-      LEFT + ((seconds - window[0]) / (window[1] - window[0])) * (WIDTH - LEFT - RIGHT);
+      LEFT + ((seconds - window[0]) / (window[1] - window[0])) * (width - LEFT - RIGHT);
     const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM);
-    const parts = [...grid(lines, y, unit), ...timeAxis(window, x)];
+    const parts = [...grid(lines, y, unit, width), ...timeAxis(window, x)];
     series.forEach((one, at) => {
       parts.push(draw("path", { class: `line s${at % 6}`, d: pathOf(one.points, x, y) }));
     });
@@ -140,14 +141,21 @@ export class Chart {
     this.setTable(["time", ...series.map((one) => one.name)], rows);
   }
 
+  // A unit of a picture is a pixel, so that its text is as large as any other.
+  measure() {
+    this.width = Math.max(WIDTH_MIN, this.body.clientWidth);
+    return this.width;
+  }
+
   picture(parts, name) {
     if (!this.svg) {
-      this.svg = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, tabindex: 0, role: "img" });
+      this.svg = draw("svg", { tabindex: 0, role: "img" });
       this.svg.addEventListener("keydown", (event) => this.onKey(event));
       this.svg.addEventListener("pointermove", (event) => this.onPointer(event));
       this.svg.addEventListener("pointerleave", () => this.showAt(null));
       this.svg.addEventListener("blur", () => this.showAt(null));
     }
+    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT}`);
     this.svg.setAttribute("aria-label", name);
     this.svg.replaceChildren(...parts);
     // Moved only where it is not there yet: moving it takes the focus away.
@@ -168,7 +176,7 @@ export class Chart {
   onPointer(event) {
     if (!this.state) return;
     const box = this.svg.getBoundingClientRect();
-    const wanted = ((event.clientX - box.left) / box.width) * WIDTH;
+    const wanted = ((event.clientX - box.left) / box.width) * this.width;
     const times = this.state.series[0].points.map((point) => point[0]);
     const places = times.map((seconds) => this.state.x(seconds));
     this.showAt(times[indexNear(places, wanted)]);
@@ -193,8 +201,9 @@ export class Chart {
     const lines = ticks(Math.max(...all.map((one) => one.value)), unit);
     const top = lines[lines.length - 1];
     const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM);
-    const wide = (WIDTH - LEFT - RIGHT) / all.length;
-    const parts = grid(lines, y, unit);
+    const width = this.measure();
+    const wide = (width - LEFT - RIGHT) / all.length;
+    const parts = grid(lines, y, unit, width);
     all.forEach((one, at) => {
       const left = LEFT + at * wide;
       const rect = {
@@ -239,7 +248,7 @@ export class Chart {
       const sum = `${shown(total(row.parts), unit)}${of}`;
       return make("div", { class: "stacked" }, make("p", {}, make("span", {}, row.name), sum), svg);
     });
-    this.body.replaceChildren(...bars, legend(names));
+    this.body.replaceChildren(...bars, legend(names, true));
     const cells = rows.flatMap((row) =>
       row.parts.map((part) => [row.name, part.name, shown(part.value, unit)]),
     );
@@ -288,9 +297,9 @@ function pathOf(points, x, y) {
   return path;
 }
 
-function grid(lines, y, unit) {
+function grid(lines, y, unit, width) {
   return lines.flatMap((value) => [
-    draw("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) }),
+    draw("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }),
     draw(
       "text",
       { class: "tick", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" },
@@ -308,10 +317,12 @@ function timeAxis(window, x) {
   );
 }
 
-function legend(names) {
+function legend(names, isBar = false) {
   const items = names.map((name, at) => {
-    const line = draw("line", { class: `line s${at % 6}`, x1: 0, x2: 22, y1: 5, y2: 5 });
-    const key = draw("svg", { class: "key", viewBox: "0 0 22 10", "aria-hidden": "true" }, line);
+    const mark = isBar
+      ? draw("rect", { class: `bar s${at % 6}`, width: 22, height: 10, rx: 2 })
+      : draw("line", { class: `line s${at % 6}`, x1: 0, x2: 22, y1: 5, y2: 5 });
+    const key = draw("svg", { class: "key", viewBox: "0 0 22 10", "aria-hidden": "true" }, mark);
     return make("li", {}, key, name);
   });
   return make("ul", { class: "legend" }, ...items);
@@ -319,7 +330,8 @@ function legend(names) {
 
 // A table with a caption for those who do not see where it stands.
 export function table(caption, head, rows) {
-  const cell = (tag, content, scope) => make(tag, scope ? { scope } : {}, content);
+  const cell = (tag, content, scope) =>
+    make(tag, { scope, class: /^[\d.,−]+( \S+)?$/.test(content) ? "number" : null }, content);
   return make(
     "table",
     {},

@@ -36,8 +36,10 @@ export class Hops {
     ]);
     [this.graphs, this.models] = [graphs, models];
     if (key === this.key) return;
+    const select = this.form.elements.graph;
+    options(select, graphs.map((graph) => [graph.name, graph.name]));
+    if (!this.key && models.length) select.value = models[0].graph;
     this.key = key;
-    options(this.form.elements.graph, graphs.map((graph) => [graph.name, graph.name]));
     this.choices();
   }
 
