@@ -1,8 +1,10 @@
-//! The side port: health for probes, metrics.
+//! The side port: health for probes, metrics, the page and what it asks for.
 //!
 //! What must not live here: what is measured, how anything is done.
 
+mod api;
 mod metrics;
+mod page;
 
 use std::sync::Arc;
 
@@ -19,6 +21,8 @@ pub fn router(state: &Arc<State>, is_local: bool) -> Router {
         .route("/healthz", get(metrics::healthz))
         .route("/readyz", get(metrics::readyz))
         .route("/metrics", get(metrics::metrics))
+        .merge(page::router())
+        .merge(api::router())
         .with_state(Arc::clone(state))
         .layer(middleware::from_fn_with_state(guard, side_gate))
 }
