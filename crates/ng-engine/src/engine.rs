@@ -18,7 +18,7 @@ use crate::bind::{Binding, Counts, Given};
 use crate::counts::EngineStats;
 use crate::each::{Asking, How, rows_to};
 use crate::mixes::Mixes;
-use crate::pinned::Pinned;
+use crate::pinned::{Before, Pinned};
 use crate::prepare::{Prepare, Preparing};
 use crate::request::{Server, spare};
 use crate::{EngineError, ModelFile, schema};
@@ -90,7 +90,7 @@ impl Engine {
         let context = Context::new(options.threads);
         let kept = Arc::default();
         let spare = spare(&kept, &served);
-        let pinned = Pinned::new(snapshot, &binding, &options.fanouts, spare, None)?;
+        let pinned = Pinned::new(snapshot, &binding, &options.fanouts, spare, (None, None))?;
         let pinned = Arc::new(pinned);
         preparing.check(&pinned)?;
         let this = Self {
@@ -101,17 +101,21 @@ impl Engine {
             preparing,
             refreshing: Mutex::default(),
         };
-        this.prepare(&pinned, &Weak::new())?;
+        this.prepare(&pinned, None)?;
         Ok(this)
     }
 
-    fn prepare(&self, pinned: &Arc<Pinned>, before: &Weak<Pinned>) -> Result<(), EngineError> {
-        let (preparing, weak) = (self.preparing.clone(), Arc::downgrade(pinned));
-        if preparing.how == Prepare::Metadata || preparing.has_all(pinned) {
-            preparing.run(&weak, &Weak::new());
+    fn prepare(
+        &self,
+        pinned: &Arc<Pinned>,
+        before: Option<Arc<Pinned>>,
+    ) -> Result<(), EngineError> {
+        if self.preparing.has_all(pinned, before.as_deref()) {
+            pinned.progress.end(Ok(()));
             return Ok(());
         }
-        let before = Weak::clone(before);
+        let (preparing, weak) = (self.preparing.clone(), Arc::downgrade(pinned));
+        let before = before.map_or_else(Weak::new, |before| Arc::downgrade(&before));
         let thread = Builder::new().name("ng-engine-load".into());
         let started = thread.spawn(move || preparing.run(&weak, &before));
         started.map(drop).map_err(|source| EngineError::NoThread { source })
@@ -130,24 +134,26 @@ impl Engine {
         if is_same || snapshot.is_older_than(&old.snapshot) {
             return Ok(false);
         }
-        let new = Arc::new(self.pinned_at(snapshot, Some(&old))?);
+        let changes = snapshot.changes_since(&old.snapshot);
+        let changes = changes.as_ref();
+        let new = Arc::new(self.pinned_at(snapshot, (Some(&old), changes))?);
         self.preparing.check(&new)?;
-        new.take_tables(&old, &self.server.binding)?;
-        new.take_lists(&old, &self.options.fanouts)?;
+        new.take_tables(&old, &self.server.binding, changes)?;
+        new.take_lists(&old, &self.options.fanouts, changes)?;
         *self.pinned.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
-        // It belongs to the version that was left, and to its budget.
-        self.server.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        let before = Arc::downgrade(&old);
-        drop(old);
-        self.prepare(&new, &before)?;
+        // Of another open store it would hold the budget that was left.
+        let mut kept = self.server.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|kept| kept.is_of(new.snapshot.budget()));
+        drop(kept);
+        self.prepare(&new, Some(old))?;
         Ok(true)
     }
 
-    /// A snapshot to answer from; `before` is the one that was answered from before it.
+    /// A snapshot to answer from.
     pub(crate) fn pinned_at(
         &self,
         snapshot: Arc<Snapshot>,
-        before: Option<&Pinned>,
+        before: Before<'_>,
     ) -> Result<Pinned, EngineError> {
         let spare = spare(&self.server.kept, &self.server.served);
         Pinned::new(snapshot, &self.server.binding, &self.options.fanouts, spare, before)

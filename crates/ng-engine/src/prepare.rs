@@ -71,7 +71,8 @@ impl Progress {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn end(&self, result: Result<(), EngineError>) {
+    /// Nothing more will come.
+    pub fn end(&self, result: Result<(), EngineError>) {
         if let Err(error) = result {
             let text = Some(error.to_string());
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = text;
@@ -109,9 +110,16 @@ impl Preparing {
         Err(EngineError::TooLarge { wanted_bytes, free_bytes, minimum_bytes })
     }
 
-    /// Whether nothing has to be loaded, as after a commit that changed little.
-    pub fn has_all(&self, pinned: &Pinned) -> bool {
-        pinned.has_lists(true) && self.missing_tables(pinned).is_empty()
+    /// Whether nothing has to be loaded, as after a commit that changed little: lists are in memory
+    /// or found no room in the version `before`, either.
+    pub fn has_all(&self, pinned: &Pinned, before: Option<&Pinned>) -> bool {
+        let has_no_room = |before: &Pinned| {
+            let is_over = before.progress.is_over() && before.progress.failure().is_none();
+            self.how == Prepare::Hot && is_over && !before.has_lists(true)
+        };
+        self.how == Prepare::Metadata
+            || (pinned.has_lists(true) || before.is_some_and(has_no_room))
+                && self.missing_tables(pinned).is_empty()
     }
 
     /// Does it, for a version that may be left meanwhile; `before` is the one before it.

@@ -21,4 +21,8 @@ mod state;
 mod targets;
 
 pub use config::{Address, Config};
+pub use graph::Graph;
+pub use model::Model;
+pub use rows::Rows;
 pub use serve::{ServeError, Serving, serve};
+pub use targets::Targets;

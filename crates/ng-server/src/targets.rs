@@ -22,6 +22,14 @@ impl Targets {
         }
     }
 
+    /// How many nodes are computed for it, where they are known: those of a graph count as one.
+    pub fn nodes(&self) -> usize {
+        match self {
+            Self::Edges(..) => 2 * self.len(),
+            _ => self.len(),
+        }
+    }
+
     /// The first id.
     pub fn first(&self) -> Option<u64> {
         match self {
