@@ -1,8 +1,7 @@
 //! [`Engine`]: a model on a store, and the questions that it answers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
-use std::thread::Builder;
+use std::sync::{Arc, PoisonError};
 
 use ng_infer::kernel::{Context, View};
 use ng_infer::plan::{Answer as Outputs, Options};
@@ -21,6 +20,7 @@ use crate::mixes::Mixes;
 use crate::pinned::{Before, Pinned};
 use crate::prepare::{Prepare, Preparing};
 use crate::request::{Server, spare};
+use crate::versions::Versions;
 use crate::{EngineError, ModelFile, schema};
 
 /// Ids that an error names.
@@ -51,10 +51,7 @@ pub struct Engine {
     pub(crate) options: EngineOptions,
     /// What of the model depends on all rows of a batch.
     pub(crate) mixes: Mixes,
-    pinned: RwLock<Arc<Pinned>>,
-    preparing: Preparing,
-    /// One version comes after the other.
-    refreshing: Mutex<()>,
+    versions: Arc<Versions>,
 }
 
 impl Engine {
@@ -97,28 +94,10 @@ impl Engine {
             server: Server::new(model, binding, served, context, kept),
             options,
             mixes,
-            pinned: RwLock::new(Arc::clone(&pinned)),
-            preparing,
-            refreshing: Mutex::default(),
+            versions: Versions::new(pinned, preparing),
         };
-        this.prepare(&pinned, None)?;
+        this.versions.prepare(&mut this.versions.turn(), None)?;
         Ok(this)
-    }
-
-    fn prepare(
-        &self,
-        pinned: &Arc<Pinned>,
-        before: Option<Arc<Pinned>>,
-    ) -> Result<(), EngineError> {
-        if self.preparing.has_all(pinned, before.as_deref()) {
-            pinned.progress.end(Ok(()));
-            return Ok(());
-        }
-        let (preparing, weak) = (self.preparing.clone(), Arc::downgrade(pinned));
-        let before = before.map_or_else(Weak::new, |before| Arc::downgrade(&before));
-        let thread = Builder::new().name("ng-engine-load".into());
-        let started = thread.spawn(move || preparing.run(&weak, &before));
-        started.map(drop).map_err(|source| EngineError::NoThread { source })
     }
 
     /// Answers from `snapshot` from now on; requests under way finish on the one before. Returns
@@ -128,24 +107,26 @@ impl Engine {
     /// # Errors
     /// As [`Engine::open`]; the engine goes on with what it has.
     pub fn refresh(&self, snapshot: Arc<Snapshot>) -> Result<bool, EngineError> {
-        let _turn = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turn = self.versions.turn();
         let old = self.pinned();
         let is_same = old.snapshot.fingerprint() == snapshot.fingerprint();
         if is_same || snapshot.is_older_than(&old.snapshot) {
             return Ok(false);
         }
         let changes = snapshot.changes_since(&old.snapshot);
-        let changes = changes.as_ref();
-        let new = Arc::new(self.pinned_at(snapshot, (Some(&old), changes))?);
-        self.preparing.check(&new)?;
-        new.take_tables(&old, &self.server.binding, changes)?;
-        new.take_lists(&old, &self.options.fanouts, changes)?;
-        *self.pinned.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
+        let mut new = self.pinned_at(snapshot, (Some(&old), changes.as_ref()))?;
+        if turn.is_loading {
+            new.progress = Arc::clone(&old.progress);
+        }
+        self.versions.preparing.check(&new)?;
+        new.take(&old, &self.versions.preparing, changes.as_ref())?;
+        let new = Arc::new(new);
+        self.versions.set(Arc::clone(&new));
         // Of another open store it would hold the budget that was left.
         let mut kept = self.server.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|kept| kept.is_of(new.snapshot.budget()));
         drop(kept);
-        self.prepare(&new, Some(old))?;
+        self.versions.prepare(&mut turn, Some(old))?;
         Ok(true)
     }
 
@@ -160,7 +141,7 @@ impl Engine {
     }
 
     pub(crate) fn pinned(&self) -> Arc<Pinned> {
-        Arc::clone(&self.pinned.read().unwrap_or_else(PoisonError::into_inner))
+        self.versions.newest()
     }
 
     /// The snapshot that answers come from.
@@ -180,7 +161,7 @@ impl Engine {
 
     /// The type of the nodes that [`Engine::run`] is asked for.
     pub fn node_type(&self) -> NodeTypeId {
-        self.preparing.node_type
+        self.versions.preparing.node_type
     }
 
     /// The share of what shall be in memory that is there, from 0 to 1.

@@ -11,7 +11,7 @@ use crate::EngineError;
 use crate::bind::{Binding, Given, Input};
 use crate::degrees::InDegrees;
 use crate::graphs::GraphsOf;
-use crate::prepare::Progress;
+use crate::prepare::{Preparing, Progress};
 use crate::table::RowTable;
 
 /// One version of the store.
@@ -26,7 +26,8 @@ pub(crate) struct Pinned {
     older: OnceLock<Sampler>,
     /// By input of the model.
     pub tables: Vec<OnceLock<RowTable>>,
-    pub progress: Progress,
+    /// How far what is brought into memory is; shared by versions that come meanwhile.
+    pub progress: Arc<Progress>,
     /// Which nodes make which graph, once somebody has asked.
     pub graphs: OnceLock<GraphsOf>,
     /// By input of the model, degrees of all nodes where it takes them.
@@ -74,7 +75,7 @@ impl Pinned {
             warm: OnceLock::new(),
             older: OnceLock::new(),
             tables: binding.inputs.iter().map(|_| OnceLock::new()).collect(),
-            progress: Progress::default(),
+            progress: Arc::default(),
             graphs: OnceLock::new(),
             degrees,
             _spare: spare,
@@ -82,12 +83,35 @@ impl Pinned {
         })
     }
 
+    /// Takes over what is in memory of a version before, as far as it is the same; `changes` is what
+    /// differs, if that is known.
+    ///
+    /// # Errors
+    /// [`EngineError::Sample`], [`EngineError::Read`].
+    pub fn take(
+        &self,
+        before: &Self,
+        preparing: &Preparing,
+        changes: Option<&Changes>,
+    ) -> Result<(), EngineError> {
+        self.take_tables(before, &preparing.binding, changes)?;
+        self.take_lists(before, &preparing.fanouts, changes)
+    }
+
+    /// Takes over what a version before has only now, however many lie between them.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    pub fn take_over(&self, before: &Self, preparing: &Preparing) -> Result<(), EngineError> {
+        self.take(before, preparing, self.snapshot.changes_since(&before.snapshot).as_ref())
+    }
+
     /// Takes over the rows in memory of the version before, as far as they are the same; `changes`
     /// is what differs, if that is known.
     ///
     /// # Errors
     /// [`ReadError`].
-    pub fn take_tables(
+    fn take_tables(
         &self,
         before: &Self,
         binding: &Binding,
@@ -95,6 +119,9 @@ impl Pinned {
     ) -> Result<(), ReadError> {
         for (input, of) in binding.rows() {
             let Some(table) = before.tables[input].get() else { continue };
+            if self.tables[input].get().is_some() {
+                continue;
+            }
             let Owner::Node(id) = of.tensor.owner else { continue };
             let nodes = self.num_nodes(id);
             let Ok(held) = self.snapshot.reserve(RowTable::stale_bytes_for(nodes)) else {
@@ -116,7 +143,7 @@ impl Pinned {
     ///
     /// # Errors
     /// [`EngineError::Sample`].
-    pub fn take_lists(
+    fn take_lists(
         &self,
         before: &Self,
         fanouts: &Fanouts,
@@ -125,7 +152,7 @@ impl Pinned {
         let Some(sampler) = before.warm.get().or_else(|| before.older.get()) else {
             return Ok(());
         };
-        let Some(changes) = changes else { return Ok(()) };
+        let Some(changes) = changes.filter(|_| !self.has_lists(true)) else { return Ok(()) };
         let mut older = vec![None; self.snapshot.catalog().edge_types.len()];
         for id in drawn_types(&self.snapshot, fanouts) {
             let meta = &self.snapshot.catalog().edge_types[usize::from(id.0)];
