@@ -113,11 +113,11 @@ impl Model {
         self.engine.decodes_pairs()
     }
 
-    /// How many targets can be computed together within a time, and within the memory for it.
-    pub fn targets_within(&self, time: Duration) -> usize {
+    /// How many nodes can be computed together within a time, and within the memory for it.
+    pub fn nodes_within(&self, time: Duration) -> usize {
         let by_time = self.engine.per_node().map_or(TARGETS_UNKNOWN, |node| {
-            let seconds = node.seconds.max(node.device_seconds);
-            if seconds <= 0.0 { TARGETS_UNKNOWN } else { (time.as_secs_f64() / seconds) as usize }
+            let found = time.as_secs_f64() / node.seconds;
+            if found.is_finite() { found as usize } else { TARGETS_UNKNOWN }
         });
         by_time.clamp(1, self.targets_max)
     }
@@ -216,7 +216,7 @@ fn options_of(
     Ok(EngineOptions {
         fanouts,
         output: Some(request.output.clone()).filter(|output| !output.is_empty()),
-        devices: Devices::default().into(),
+        devices: Devices::with_cpu().into(),
         prepare: prepare_of(&request.prepare)?,
         threads,
         batch_nodes: 1024,

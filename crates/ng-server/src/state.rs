@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use ng_engine::EmbeddingCache;
+use ng_rpc::Problem;
 
 use crate::catalogue::Catalogue;
 use crate::config::Config;
-use crate::guard::Guard;
-use crate::schedule::Scheduler;
+use crate::guard::cost::cost_of;
+use crate::guard::{Caller, Guard};
+use crate::schedule::{Answered, Question, Scheduler};
 use crate::telemetry::Metrics;
 use crate::work::Work;
 
@@ -49,6 +51,20 @@ impl State {
         let waits = models.iter().find(|model| model.engine.prepared().is_none())?;
         let share = waits.engine.ready() * 100.0;
         Some(format!("{} is prepared to {share:.0} %", waits.title()))
+    }
+
+    /// Admits a question of a caller, and waits for its answer.
+    ///
+    /// # Errors
+    /// It is not admitted, and those of [`Scheduler::ask`].
+    pub async fn ask(&self, caller: &Caller, question: Question) -> Result<Answered, Problem> {
+        let cost = cost_of(&question.model, &question.targets);
+        let permit = self.guard.admit(caller, question.targets.len() as u64, cost)?;
+        let answered = self.scheduler.ask(Question { permit: Some(permit), ..question }).await?;
+        caller.in_time()?;
+        self.metrics.stage("queue", answered.queued);
+        self.metrics.stage("run", answered.engine);
+        Ok(answered)
     }
 
     /// Connections that are open.

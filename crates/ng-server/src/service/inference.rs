@@ -1,5 +1,6 @@
 //! `InferenceService`: answers at once, and jobs.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use ng_rpc::v1::inference_service_server::InferenceService;
@@ -7,7 +8,6 @@ use ng_rpc::{Problem, Request, Response, Status, Stream, async_trait, v1};
 
 use super::{Service, unavailable};
 use crate::guard::Caller;
-use crate::guard::cost::cost_of;
 use crate::schedule::Question;
 use crate::targets::Targets;
 
@@ -27,15 +27,11 @@ impl InferenceService for Service {
         let at =
             request.at_snapshot.map(|commit| model.graph.snapshot(Some(commit))).transpose()?;
         let targets = Targets::try_from(request.targets)?;
-        let cost = cost_of(&model, &targets);
-        let permit = Some(self.0.guard.admit(&caller, targets.len() as u64, cost)?);
         let (seed, lag, deadline) = (request.seed, request.max_lag_commits, caller.deadline);
-        let question = Question { model: model.clone(), targets, seed, at, lag, deadline, permit };
-        let answered = self.0.scheduler.ask(question).await?;
-        caller.in_time()?;
+        let model_of = Arc::clone(&model);
+        let question = Question { model: model_of, targets, seed, at, lag, deadline, permit: None };
+        let answered = self.0.ask(&caller, question).await?;
         let (commit, fingerprint) = answered.snapshot;
-        self.0.metrics.stage("queue", answered.queued);
-        self.0.metrics.stage("run", answered.engine);
         let micros = |time: std::time::Duration| time.as_micros() as u64;
         Ok(Response::new(v1::RunResponse {
             snapshot: Some(v1::Snapshot { commit, fingerprint }),

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use ng_rpc::{Code, Problem, problem_of, v1};
 use ng_store::{
     Catalog, EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, Expansion, Snapshot,
@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::graph::Graph;
+use crate::guard::Caller;
 use crate::rows::Rows;
 use crate::schedule::Question;
 use crate::state::State;
@@ -265,6 +266,7 @@ struct Scores {
 /// Rows of a model for nodes, or their beginnings.
 async fn scores(
     Given(state): Given<Arc<State>>,
+    Extension(caller): Extension<Caller>,
     query: Result<Query<Scores>, QueryRejection>,
 ) -> Answer {
     let Query(Scores { graph, model, ids }) = query?;
@@ -277,10 +279,12 @@ async fn scores(
         at: None,
         lag: 0,
         deadline: Instant::now().checked_add(PATIENCE),
+        permit: None,
     };
-    let answered = state.scheduler.ask(question).await?;
+    let answered = state.ask(&caller, question).await?;
     let rows = &answered.rows;
-    let numbers: Option<Vec<Vec<Value>>> = (0..rows.count as usize).map(|at| row(rows, at)).collect();
+    let numbers: Option<Vec<Vec<Value>>> =
+        (0..rows.count as usize).map(|at| row(rows, at)).collect();
     let numbers = numbers.ok_or_else(|| {
         Problem::argument("model", format!("rows of {title} are not numbers that a page shows"))
     })?;
