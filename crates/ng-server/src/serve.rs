@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -44,16 +43,7 @@ pub enum ServeError {
         #[source]
         source: io::Error,
     },
-    /// The folder cannot be read.
-    #[error("{} cannot be served: {source}", path.display())]
-    Folder {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// What was registered cannot be read.
+    /// The folder, or what was registered, cannot be read.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
     /// The descriptors of this build are broken.
