@@ -164,7 +164,7 @@ EMPTY = {"num_nodes": 0, "num_nodes_live": 0, "tensors": [], "dictionary": None}
 TWICE = (b'"fill"', b'"page_bytes": 4096, "fill"')
 
 case("4.1", "v3", without(*ROOTS))
-case("4.2", "v3", header(8, le(5, 4)), header(8, le(5, 4), ROOTS[:1]))
+case("4.2", "v3", header(8, le(6, 4)), header(8, le(6, 4), ROOTS[:1]))
 case("4.2", "v3", header(8, le(99, 4), ROOTS[1:]))
 case("4.3", "v3", *map(spoil, (0, 7, 25, 44, BLOCK, BLOCK + 9)))
 case("4.3", "v3", header(12, le(8192, 4)), header(16, le((64 << 20) + 1)))

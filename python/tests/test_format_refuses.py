@@ -124,7 +124,7 @@ def known_names(stores: dict[str, Path], name: str) -> list[str]:
     return [reader.name(0, node) for node in range(reader.nodes[0].ids)] if name == "v0" else []
 
 
-@pytest.mark.parametrize("name", ["v0", "v1", "v2", "v3", "v4", "typed", "wide", "tall"])
+@pytest.mark.parametrize("name", ["v0", "v1", "v2", "v3", "v4", "v5", "typed", "wide", "tall"])
 @pytest.mark.parametrize("recover", [True, False])
 def test_a_store_without_a_change_is_read(stores, tmp_path, name, recover):
     names = known_names(stores, name)

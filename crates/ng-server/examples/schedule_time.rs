@@ -72,22 +72,14 @@ fn model(plan: &Plan, (store, file): (&str, &str), threads: usize) -> Arc<Model>
     let memory = Some(plan.number("mib", 2048) << 20);
     let graph = Graph::open("graph", Path::new(""), Path::new(store), (memory, 2)).expect("graph");
     let file = ModelFile::open(Path::new(file)).expect("model");
-    let options = EngineOptions {
-        fanouts: file.fanouts(graph.store.snapshot().catalog()).expect("fanouts"),
-        output: None,
-        devices: Devices::with_cpu().into(),
-        prepare: match plan.text("prepare", "hot") {
-            "metadata" => Prepare::Metadata,
-            "hot" => Prepare::Hot,
-            _ => Prepare::All,
-        },
-        threads,
-        batch_nodes: 1024,
-        go_on: || true,
+    let request = v1::ModelRegisterRequest {
+        prepare: plan.text("prepare", "hot").to_owned(),
+        ..v1::ModelRegisterRequest::default()
     };
     let cache = Arc::new(EmbeddingCache::new(plan.number("cache", 256) << 20));
     let graph = Arc::new(graph);
-    let model = Model::open(("model", 1), graph, file, options, Some(cache)).expect("fits");
+    let how = (threads, Some(cache));
+    let model = Model::open(("model", 1), graph, &request, file, how).expect("fits");
     while model.engine.prepared().is_none() {
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -26,16 +26,7 @@ pub enum ServeError {
         #[source]
         source: io::Error,
     },
-    /// The folder cannot be read.
-    #[error("{} cannot be served: {source}", path.display())]
-    Folder {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// What was registered cannot be read.
+    /// The folder, or what was registered, cannot be read.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
     /// Settings contradict each other.

@@ -24,11 +24,13 @@ pub struct Work {
     writes: Lane,
     reads: Lane,
     chores: Lane,
+    copies: Lane,
 }
 
 impl Default for Work {
     fn default() -> Self {
-        Self { writes: Lane::new(WRITES), reads: Lane::new(READS), chores: Lane::new(1) }
+        let [writes, reads, chores, copies] = [WRITES, READS, 1, 1].map(Lane::new);
+        Self { writes, reads, chores, copies }
     }
 }
 
@@ -67,6 +69,18 @@ impl Work {
         work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         self.chores.run(deadline, work).await
+    }
+
+    /// Copies a graph, which takes long and reads all of it.
+    ///
+    /// # Errors
+    /// As [`Work::write`].
+    pub async fn copy<T: Send + 'static>(
+        &self,
+        deadline: Option<Instant>,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.copies.run(deadline, work).await
     }
 }
 

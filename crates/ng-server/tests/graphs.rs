@@ -230,6 +230,18 @@ fn a_batch_is_one_commit_whole_or_not_at_all_and_answers_name_snapshots() {
     let lists = caller.neighbors("author,writes,paper", &[2], Some(2)).expect("lists");
     assert_eq!((lists.degrees, lists.counts, lists.neighbors), (vec![3], vec![2], vec![11, 4]));
 
+    serving.end();
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_its_field_and_changes_nothing() {
+    let folder = typed();
+    let serving = started(folder.path(), |config| config);
+    let caller = Caller::of(&serving);
+    let x = floats(&[3], &[1.0, -2.0, 0.5]);
+    for at in 0..3 {
+        caller.apply(vec![writes(Node::Id(at), 2, 0)], b"").expect("applied");
+    }
     let before = caller.commit();
     let ended = |changes, field: &str, says: &str, code| {
         let refused = caller.apply(changes, b"").expect_err(says);
@@ -532,7 +544,7 @@ fn answer(caller: &Caller, model: &str) -> Result<(String, v1::Tensor), Status> 
 }
 
 #[test]
-fn what_is_registered_survives_restarts_and_damage_is_told() {
+fn what_is_registered_survives_restarts() {
     let folder = folder(300);
     let serving = started(folder.path(), |config| config);
     let caller = Caller::of(&serving);
@@ -584,6 +596,14 @@ fn what_is_registered_survives_restarts_and_damage_is_told() {
     assert!(kept.exists());
     caller.wait(caller.registry().model_unregister(model("mean"))).expect("unregistered");
     assert!(!kept.exists() && caller.models().is_empty());
+    serving.end();
+}
+
+#[test]
+fn a_graph_that_is_unregistered_stays_so_and_damage_of_the_catalogue_is_told() {
+    let folder = folder(300);
+    let serving = started(folder.path(), |config| config);
+    let caller = Caller::of(&serving);
     let graph = v1::GraphUnregisterRequest { graph: "small".into() };
     register(&caller, "mean", Source::Files(files())).expect("registered");
     caller.wait(caller.registry().graph_unregister(graph)).expect("unregistered");

@@ -85,6 +85,15 @@ pub enum CatalogueError {
         /// Its version.
         found: u32,
     },
+    /// The served folder cannot be listed.
+    #[error("{} cannot be served: {source}", path.display())]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// It cannot be read.
     #[error(transparent)]
     Unreadable(#[from] SourceError),
@@ -153,12 +162,11 @@ fn encode(kept: &Kept) -> io::Result<Vec<u8>> {
 }
 
 fn read(path: &Path) -> Result<Kept, CatalogueError> {
-    let bytes = match SourceFile::open_regular(path, false) {
-        Ok(file) => file.read_whole(FILE_BYTES_MAX)?,
-        Err(SourceError::NotFound { .. }) => return Ok(Kept::default()),
-        Err(error) => return Err(error.into()),
-    };
-    decode(&bytes, path)
+    let opened = SourceFile::open_regular(path, false);
+    if matches!(opened, Err(SourceError::NotFound { .. })) {
+        return Ok(Kept::default());
+    }
+    decode(&opened?.read_whole(FILE_BYTES_MAX)?, path)
 }
 
 fn decode(bytes: &[u8], path: &Path) -> Result<Kept, CatalogueError> {

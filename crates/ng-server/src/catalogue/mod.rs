@@ -73,7 +73,10 @@ impl Catalogue {
     ///
     /// # Errors
     /// The folder or its catalogue cannot be read.
-    pub fn open(config: &Config, answers: Option<Arc<EmbeddingCache>>) -> Result<Self, ServeError> {
+    pub fn open(
+        config: &Config,
+        answers: Option<Arc<EmbeddingCache>>,
+    ) -> Result<Self, CatalogueError> {
         let keeper = Keeper::open(&config.folder)?;
         let place = Place {
             folder: config.folder.clone(),
@@ -84,7 +87,7 @@ impl Catalogue {
             threads: config.threads,
             answers,
         };
-        let failed = |source| ServeError::Folder { path: config.folder.clone(), source };
+        let failed = |source| CatalogueError::Folder { path: config.folder.clone(), source };
         let mut paths = BTreeMap::new();
         for path in ng_io::folders_in(&config.folder, "ng").map_err(failed)? {
             let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };

@@ -33,7 +33,7 @@ fn build(path: &Path) {
 fn commits_of_many_writers_share_syncs_and_none_is_lost() {
     let folder = tempfile::tempdir().expect("made");
     let path = folder.path().join("g.ng");
-    std::fs::create_dir(&path).expect("made");
+    ng_io::ensure_folder(&path).expect("made");
     build(&path);
     let limits = (Some(64 << 20), 1);
     let graph = Graph::open("g", folder.path(), Path::new("g.ng"), limits).expect("opens");

@@ -34,7 +34,7 @@ impl Service {
         tokio::spawn(async move {
             let heard = told.clone();
             let copy = move || copy(&graph, target, base, &heard);
-            let done = state.work.chore(deadline, copy).await;
+            let done = state.work.copy(deadline, copy).await;
             let _gone = told.send(done.map(last).map_err(Status::from)).await;
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(hears))))
