@@ -280,7 +280,7 @@ async fn scores(
     };
     let answered = state.scheduler.ask(question).await?;
     let rows = &answered.rows;
-    let numbers: Option<Vec<Vec<Value>>> = (0..rows.count as usize).map(|at| row(rows, at)).collect();
+    let numbers = (0..rows.count as usize).map(|at| row(rows, at)).collect::<Option<Vec<_>>>();
     let numbers = numbers.ok_or_else(|| {
         Problem::argument("model", format!("rows of {title} are not numbers that a page shows"))
     })?;
