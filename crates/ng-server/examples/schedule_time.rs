@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use ng_engine::{EmbeddingCache, EngineOptions, ModelFile, Prepare};
-use ng_infer::run::Devices;
+use ng_engine::{EmbeddingCache, ModelFile};
+use ng_rpc::v1;
 use ng_server::schedule::{Bounds, Question, Scheduler, Switches};
 use ng_server::{Graph, Model, Targets};
 use ng_testing::Random;

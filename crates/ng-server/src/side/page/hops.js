@@ -155,7 +155,7 @@ export class Hops {
     if (answers?.problem) parts.push(`No answers: ${answers.problem}`);
     else if (answers) {
       parts.push(`${answers.model} answered at commit ${answers.commit}; a node's colour is the ` +
-        "column with the highest number.");
+        "column with the highest number (six colours, again and again).");
     }
     this.say(parts.join(" "), Boolean(answers?.problem));
     this.tabulate(found);
@@ -179,9 +179,11 @@ export class Hops {
       draw("circle", circle),
     );
     if (node.hop < 2) {
-      const away = node.hop ? radius + 12 : 5;
-      const y = node.hop && place.y < SIZE / 2 ? -radius - 4 : away;
-      group.append(draw("text", { "text-anchor": "middle", y }, String(id)));
+      const isAbove = node.hop && place.y < SIZE / 2;
+      const y = node.hop ? (isAbove ? -radius - 4 : radius + 3) : 0;
+      const baseline = node.hop ? (isAbove ? "auto" : "hanging") : "central";
+      const text = { y, "text-anchor": "middle", "dominant-baseline": baseline };
+      group.append(draw("text", text, String(id)));
     }
     const go = () => {
       this.form.elements.node.value = id;
@@ -205,13 +207,13 @@ export class Hops {
   tabulate({ nodes, answers }) {
     const columns = Math.min(answers?.columns ?? 0, 4);
     const head = ["node", "hop", "neighbours"];
-    if (columns) head.push("highest", ...Array.from({ length: columns }, (_, at) => `[${at}]`));
+    if (columns) head.push("highest column", ...Array.from({ length: columns }, (_, at) => `[${at}]`));
     if ((answers?.columns ?? 0) > columns) head.push("…");
     const rows = [...nodes].map(([id, node]) => {
       const row = answers?.of.get(id);
       const best = row ? top(row) : null;
       const cells = [String(id), String(node.hop), node.degree?.toLocaleString("en") ?? "not read"];
-      if (columns) cells.push(best ? `column ${best.column}` : "none");
+      if (columns) cells.push(best ? String(best.column) : "none");
       for (let at = 0; at < columns; at += 1) cells.push(row ? digits(row[at]) : "none");
       if (head.includes("…")) cells.push(`${answers.columns - columns} more`);
       return cells;
