@@ -8,6 +8,7 @@
 
 pub mod connect;
 pub mod listen;
+pub mod ring;
 mod status;
 
 pub use status::{Problem, problem_of};
@@ -31,8 +32,8 @@ pub type Stream<T> = tonic::codegen::BoxStream<T>;
 
 /// Health checks, as probes ask for them.
 pub mod health {
-    pub use tonic_health::ServingStatus;
     pub use tonic_health::server::{HealthReporter, health_reporter};
+    pub use tonic_health::{ServingStatus, pb};
 }
 
 /// Descriptors of all services, encoded.

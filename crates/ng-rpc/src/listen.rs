@@ -4,10 +4,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use ng_io::{SocketError, SocketFile, listen_at};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::service::Routes;
 use tonic::transport::Server;
+use tower::BoxError;
+
+use crate::ring::{Ring, RingLimits};
 
 /// What is in flight of one request before it is read.
 const WINDOW_BYTES: u32 = 1 << 20;
@@ -26,8 +30,10 @@ fn builder() -> Server {
 pub enum Bound {
     /// TCP.
     Tcp(TcpListener),
-    /// A Unix socket.
-    Unix(UnixListener),
+    /// A Unix socket, which is removed at the end.
+    Unix(UnixListener, SocketFile),
+    /// Rings in shared memory.
+    Ring(Ring),
 }
 
 impl Bound {
@@ -39,19 +45,34 @@ impl Bound {
         Ok(Self::Tcp(TcpListener::bind(address).await?))
     }
 
-    /// Binds a Unix socket.
+    /// Binds a Unix socket that this user alone may connect to. What a dead server left there is
+    /// replaced.
     ///
     /// # Errors
-    /// The path is taken, or its folder cannot be written.
+    /// A server lives there, something else is there, or its folder cannot be written.
     pub fn unix(path: &Path) -> io::Result<Self> {
-        Ok(Self::Unix(UnixListener::bind(path)?))
+        let named = |error: SocketError| match error {
+            SocketError::Io { source, .. } => source,
+            other => io::Error::new(io::ErrorKind::AddrInUse, other),
+        };
+        let (listener, file) = listen_at(path).map_err(named)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self::Unix(UnixListener::from_std(listener)?, file))
+    }
+
+    /// Gives out rings in shared memory at a path.
+    ///
+    /// # Errors
+    /// As [`Bound::unix`].
+    pub fn ring(path: &Path, limits: RingLimits) -> io::Result<Self> {
+        Ok(Self::Ring(Ring::bind(path, limits).map_err(io::Error::other)?))
     }
 
     /// The address of a TCP socket.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(listener) => listener.local_addr().ok(),
-            Self::Unix(_) => None,
+            Self::Unix(..) | Self::Ring(_) => None,
         }
     }
 
@@ -59,21 +80,19 @@ impl Bound {
     ///
     /// # Errors
     /// The socket failed.
-    pub async fn serve(
-        self,
-        routes: Routes,
-        end: impl Future<Output = ()>,
-    ) -> Result<(), tonic::transport::Error> {
-        let router = builder().add_routes(routes);
+    pub async fn serve(self, routes: Routes, end: impl Future<Output = ()>) -> Result<(), BoxError> {
         match self {
             Self::Tcp(listener) => {
                 let incoming = TcpListenerStream::new(listener);
-                router.serve_with_incoming_shutdown(incoming, end).await
+                let router = builder().add_routes(routes);
+                Ok(router.serve_with_incoming_shutdown(incoming, end).await?)
             }
-            Self::Unix(listener) => {
+            Self::Unix(listener, _removed) => {
                 let incoming = UnixListenerStream::new(listener);
-                router.serve_with_incoming_shutdown(incoming, end).await
+                let router = builder().add_routes(routes);
+                Ok(router.serve_with_incoming_shutdown(incoming, end).await?)
             }
+            Self::Ring(ring) => Ok(ring.serve(routes, end).await?),
         }
     }
 }

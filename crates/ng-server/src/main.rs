@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 struct Arguments {
     /// The folder whose stores (NAME.ng) are served.
     folder: PathBuf,
-    /// Where to listen: HOST:PORT or unix:PATH. May be given several times.
+    /// Where to listen: HOST:PORT, unix:PATH or shm:PATH. May be given several times.
     #[arg(long, default_value = "127.0.0.1:7400")]
     listen: Vec<Address>,
     /// Memory of each graph in bytes.

@@ -9,6 +9,7 @@ use std::time::Instant;
 use ng_engine::EmbeddingCache;
 use ng_rpc::health::{ServingStatus, health_reporter};
 use ng_rpc::listen::Bound;
+use ng_rpc::ring::RingLimits;
 use ng_rpc::{health, reflection};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -172,8 +173,15 @@ async fn bind(address: &Address) -> Result<Bound, ServeError> {
     match address {
         Address::Tcp(address) => Bound::tcp(*address).await,
         Address::Unix(path) => Bound::unix(path),
+        Address::Shm(path) => Bound::ring(path, rings()),
     }
     .map_err(|source| ServeError::Listen { address: address.to_string(), source })
+}
+
+/// Bounds on clients that come over rings.
+fn rings() -> RingLimits {
+    let broken = Arc::new(|why: &str| tracing::warn!(why, "a client over shared memory was lost"));
+    RingLimits { broken, ..RingLimits::default() }
 }
 
 /// The port after that of the first TCP address, unless it is given.
