@@ -25,7 +25,7 @@ impl Allowance {
     pub fn grant(&self, bytes: u32) -> Result<(), CallError> {
         let mut state = self.lock();
         state.credit.grant(bytes)?;
-        state.waker.take().map(Waker::wake);
+        wake(&mut state);
         Ok(())
     }
 
@@ -33,7 +33,7 @@ impl Allowance {
     pub fn end(&self) {
         let mut state = self.lock();
         state.is_over = true;
-        state.waker.take().map(Waker::wake);
+        wake(&mut state);
     }
 
     /// Waits until the stream is over. One task at a time waits on a stream.
@@ -58,5 +58,11 @@ impl Allowance {
             return Poll::Pending;
         }
         Poll::Ready(state.credit.take(bytes).ok().map(|()| bytes as usize))
+    }
+}
+
+fn wake(state: &mut State) {
+    if let Some(waker) = state.waker.take() {
+        waker.wake();
     }
 }
