@@ -171,6 +171,8 @@ fn a_client_that_is_killed_harms_nobody() {
     let runtime = Runtime::new().expect("runtime");
     let mut other = at(&path);
     runtime.block_on(all(&mut other, ask(ECHO, 1, 1))).expect("answer");
+    // Those of earlier tests are gone: two threads of the server are left, and one of the client.
+    until("threads of earlier tests end", || held().1 == 3);
     let before = held();
     for _ in 0..3 {
         let mut child = Command::new(std::env::current_exe().expect("this program"))

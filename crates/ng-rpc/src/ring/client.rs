@@ -129,10 +129,20 @@ async fn call(shared: &Shared, request: Request<Body>) -> Result<Response<Body>,
     if polled.is_pending() {
         tokio::spawn(sending);
     }
-    let head = poll_fn(|cx| answer.poll_head(cx)).await?;
-    let mut response = Response::new(Body::new(answer));
+    let (head, body) = match poll_fn(|cx| answer.poll_head(cx)).await? {
+        Some(head) => (head, Body::new(answer)),
+        // The end is all that there is: it stands in place of the headers.
+        None => match poll_fn(|cx| answer.inbox.poll_frame(cx)).await.transpose()? {
+            Some(frame) => match frame.into_trailers() {
+                Ok(trailers) => (trailers, Body::empty()),
+                Err(_) => return Err(Status::internal("the server answers without headers")),
+            },
+            None => return Err(Status::internal("the server ends without a status")),
+        },
+    };
+    let mut response = Response::new(body);
     *response.version_mut() = Version::HTTP_2;
-    *response.headers_mut() = head.unwrap_or_default();
+    *response.headers_mut() = head;
     let kind = http::HeaderValue::from_static("application/grpc");
     response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
     Ok(response)

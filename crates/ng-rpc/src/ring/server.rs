@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ng_io::{ShmConnection, ShmError, ShmListener, ShmOptions};
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tonic::service::Routes;
 
 use super::connection::Connection;
@@ -89,9 +90,13 @@ impl Ring {
         // Ends all, also when this future is dropped.
         let running = Running(Arc::clone(&shared));
         let accepting = Arc::clone(&shared);
+        let (open, closed) = oneshot::channel::<()>();
         thread::Builder::new()
             .name("ng-ring-accept".into())
-            .spawn(move || accepting.accept(listener))?;
+            .spawn(move || {
+                accepting.accept(listener);
+                drop(open);
+            })?;
         end.await;
         shared.is_over.store(true, Ordering::SeqCst);
         let connections = shared.connections().clone();
@@ -105,6 +110,8 @@ impl Ring {
             tokio::time::sleep(DRAIN_LOOK).await;
         }
         drop(running);
+        // The path is free again.
+        let _closed = closed.await;
         Ok(())
     }
 }
