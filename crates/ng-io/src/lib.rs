@@ -57,7 +57,7 @@ pub use os::usage::{ProcessUse, process_use};
 pub use reader::{Reader, WholeRead};
 pub use retry::past_signals;
 pub use scratch::{ScratchError, ScratchFile, ScratchReader};
-pub use settings::{Stamp, private_file, private_socket, remove_socket, small_file, stamp_of};
+pub use settings::{Stamp, private_file, small_file, stamp_of};
 pub use shm::{
     Refusal, ShmCloser, ShmConnection, ShmError, ShmFrame, ShmListener, ShmOptions, ShmPeer,
     ShmReceiver, ShmSender, SocketError, SocketFile, listen_at,

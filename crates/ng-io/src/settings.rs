@@ -1,10 +1,8 @@
-//! Small files that an operator writes: configuration, certificates, tokens; and sockets that
-//! stand among them.
+//! Small files that an operator writes: configuration, certificates, tokens.
 
-use std::fs::{self, File, Permissions, metadata};
+use std::fs::{File, OpenOptions, metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -16,7 +14,7 @@ const OTHERS: u32 = 0o027;
 /// # Errors
 /// It cannot be read, is larger, or is not a regular file.
 pub fn small_file(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-    whole(&File::open(path)?, max_bytes)
+    whole(&opened(path)?, max_bytes)
 }
 
 /// Reads a file that holds secrets: others must not be able to read it, nor its group to change it.
@@ -24,7 +22,7 @@ pub fn small_file(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As [`small_file`], and the mode of the file lets others in.
 pub fn private_file(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
+    let file = opened(path)?;
     let mode = file.metadata()?.mode() & 0o777;
     if mode & OTHERS != 0 {
         let message = format!("others can read or change it (mode {mode:03o}): use mode 600");
@@ -33,8 +31,12 @@ pub fn private_file(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     whole(&file, max_bytes)
 }
 
+/// Opens a file; a pipe is not waited for.
+fn opened(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
 fn whole(file: &File, max_bytes: u64) -> io::Result<Vec<u8>> {
-    // A pipe would be waited for without end.
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
@@ -56,44 +58,10 @@ pub fn stamp_of(path: &Path) -> Option<Stamp> {
     Some((found.modified().ok(), found.len(), found.ino()))
 }
 
-/// Binds a Unix socket that only this user can connect to. One that nobody listens at any more is
-/// replaced.
-///
-/// # Errors
-/// Another process listens there, something else stands there, or the folder cannot be written.
-pub fn private_socket(path: &Path) -> io::Result<UnixListener> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if !found.file_type().is_socket() => {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is not a socket"));
-        }
-        Ok(_) if UnixStream::connect(path).is_ok() => {
-            return Err(io::Error::from(io::ErrorKind::AddrInUse));
-        }
-        _ => {}
-    }
-    // Under another name until nobody else can connect.
-    let mut hidden = path.as_os_str().to_owned();
-    hidden.push(format!(".{}", std::process::id()));
-    let listener = UnixListener::bind(&hidden)?;
-    let shown = fs::set_permissions(&hidden, Permissions::from_mode(0o600))
-        .and_then(|()| fs::rename(&hidden, path));
-    if let Err(error) = shown {
-        let _gone = fs::remove_file(&hidden);
-        return Err(error);
-    }
-    Ok(listener)
-}
-
-/// Removes a socket that nobody listens at any more.
-pub fn remove_socket(path: &Path) {
-    if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        let _gone = fs::remove_file(path);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs::{set_permissions, write};
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -112,25 +80,5 @@ mod tests {
         write(&path, "longer secret").expect("written");
         assert_ne!(before, stamp_of(&path));
         assert_eq!(stamp_of(&dir.path().join("none")), None);
-    }
-
-    #[test]
-    fn a_socket_is_for_this_user_and_replaces_one_that_is_dead_alone() {
-        let dir = tempfile::tempdir().expect("folder");
-        let path = dir.path().join("socket");
-        let listener = private_socket(&path).expect("bound");
-        assert_eq!(metadata(&path).expect("socket").mode() & 0o777, 0o600);
-        assert!(UnixStream::connect(&path).is_ok());
-        let taken = private_socket(&path).expect_err("taken");
-        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
-        drop(listener);
-        let again = private_socket(&path).expect("the old one is dead");
-        drop(again);
-        remove_socket(&path);
-        assert!(metadata(&path).is_err());
-        write(&path, "a file").expect("written");
-        assert!(private_socket(&path).is_err());
-        remove_socket(&path);
-        assert!(metadata(&path).is_ok(), "a file is not removed");
     }
 }

@@ -9,6 +9,7 @@
 pub mod connect;
 mod connection;
 pub mod listen;
+pub mod ring;
 mod status;
 pub mod tls;
 

@@ -6,17 +6,21 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixListener as StdUnixListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ng_io::{SocketError, SocketFile, listen_at};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::Routes;
 use tonic::transport::Server;
+use tower::BoxError;
+
+use crate::ring::{Ring, RingLimits};
 
 pub use crate::connection::{Answering, Connection, Peer};
 use crate::connection::{Io, Patience};
@@ -64,8 +68,10 @@ pub struct Door {
 pub enum Bound {
     /// TCP.
     Tcp(TcpListener),
-    /// A Unix socket.
-    Unix(UnixListener),
+    /// A Unix socket, which is removed at the end.
+    Unix(UnixListener, SocketFile),
+    /// Rings in shared memory.
+    Ring(Ring),
 }
 
 impl Bound {
@@ -77,20 +83,34 @@ impl Bound {
         Ok(Self::Tcp(TcpListener::bind(address).await?))
     }
 
-    /// Takes over a Unix socket that is bound.
+    /// Binds a Unix socket that this user alone may connect to. What a dead server left there is
+    /// replaced.
     ///
     /// # Errors
-    /// The system does not let it be waited for.
-    pub fn unix(listener: StdUnixListener) -> io::Result<Self> {
+    /// A server lives there, something else is there, or its folder cannot be written.
+    pub fn unix(path: &Path) -> io::Result<Self> {
+        let named = |error: SocketError| match error {
+            SocketError::Io { source, .. } => source,
+            other => io::Error::new(io::ErrorKind::AddrInUse, other),
+        };
+        let (listener, file) = listen_at(path).map_err(named)?;
         listener.set_nonblocking(true)?;
-        Ok(Self::Unix(UnixListener::from_std(listener)?))
+        Ok(Self::Unix(UnixListener::from_std(listener)?, file))
+    }
+
+    /// Gives out rings in shared memory at a path.
+    ///
+    /// # Errors
+    /// As [`Bound::unix`].
+    pub fn ring(path: &Path, limits: RingLimits) -> io::Result<Self> {
+        Ok(Self::Ring(Ring::bind(path, limits).map_err(io::Error::other)?))
     }
 
     /// The address of a TCP socket.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(listener) => listener.local_addr().ok(),
-            Self::Unix(_) => None,
+            Self::Unix(..) | Self::Ring(_) => None,
         }
     }
 
@@ -103,8 +123,11 @@ impl Bound {
         routes: Routes,
         door: Arc<Door>,
         end: impl Future<Output = ()>,
-    ) -> Result<(), tonic::transport::Error> {
+    ) -> Result<(), BoxError> {
         let bounds = (door.bounds)();
+        if let Self::Ring(ring) = self {
+            return Ok(ring.serve(routes, end).await?);
+        }
         let router = Server::builder()
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES)
@@ -114,7 +137,7 @@ impl Bound {
             .http2_keepalive_timeout(Some(bounds.ping))
             .add_routes(routes);
         let incoming = ReceiverStream::new(self.connections(door));
-        router.serve_with_incoming_shutdown(incoming, end).await
+        Ok(router.serve_with_incoming_shutdown(incoming, end).await?)
     }
 
     /// Connections that have passed the door, until the receiver is dropped.
@@ -127,7 +150,8 @@ impl Bound {
     async fn accept(&self) -> io::Result<Socket> {
         Ok(match self {
             Self::Tcp(listener) => Socket::Tcp(listener.accept().await?.0),
-            Self::Unix(listener) => Socket::Unix(listener.accept().await?.0),
+            Self::Unix(listener, _) => Socket::Unix(listener.accept().await?.0),
+            Self::Ring(_) => return std::future::pending().await,
         })
     }
 }

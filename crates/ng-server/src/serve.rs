@@ -9,6 +9,7 @@ use axum::middleware;
 use ng_engine::{CacheStats, EmbeddingCache};
 use ng_rpc::health::{HealthReporter, ServingStatus, health_reporter};
 use ng_rpc::listen::{Bound, Door};
+use ng_rpc::ring::RingLimits;
 use ng_rpc::tonic::service::Routes;
 use ng_rpc::{reflection, services};
 use ng_types::canary::planted;
@@ -114,11 +115,6 @@ impl Serving {
             }
         });
         let not_closed = graphs.len() - closed.count();
-        for address in &self.state.config.listen {
-            if let Address::Unix(path) = address {
-                ng_io::remove_socket(path);
-            }
-        }
         Ended { unanswered: calls + streams, not_closed }
     }
 
@@ -262,7 +258,14 @@ async fn is_over(mut ended: watch::Receiver<bool>) {
 async fn bind(address: &Address) -> Result<Bound, ServeError> {
     match address {
         Address::Tcp(address) => Bound::tcp(*address).await,
-        Address::Unix(path) => ng_io::private_socket(path).and_then(Bound::unix),
+        Address::Unix(path) => Bound::unix(path),
+        Address::Shm(path) => Bound::ring(path, rings()),
     }
     .map_err(|source| ServeError::Listen { address: address.to_string(), source })
+}
+
+/// Bounds on clients that come over rings.
+fn rings() -> RingLimits {
+    let broken = Arc::new(|why: &str| tracing::warn!(why, "a client over shared memory was lost"));
+    RingLimits { broken, ..RingLimits::default() }
 }

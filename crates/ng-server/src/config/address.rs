@@ -15,12 +15,15 @@ pub enum Address {
     Tcp(SocketAddr),
     /// A Unix socket.
     Unix(PathBuf),
+    /// Rings in shared memory, which clients of this machine ask for at a path.
+    Shm(PathBuf),
 }
 
 /// Not an address to listen at.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{given:?} is not an address to listen at: 127.0.0.1:7400 and unix:/run/neargraph.sock are"
+    "{given:?} is not an address to listen at: 127.0.0.1:7400, unix:/run/neargraph.sock and \
+     shm:/run/neargraph.shm are"
 )]
 pub struct BadAddress {
     given: String,
@@ -38,10 +41,11 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, BadAddress> {
         let bad = || BadAddress { given: text.to_owned() };
-        match text.strip_prefix("unix:") {
-            Some("") => Err(bad()),
-            Some(path) => Ok(Self::Unix(PathBuf::from(path))),
-            None => Ok(Self::Tcp(text.parse().map_err(|_| bad())?)),
+        match text.split_once(':') {
+            Some(("unix" | "shm", "")) => Err(bad()),
+            Some(("unix", path)) => Ok(Self::Unix(PathBuf::from(path))),
+            Some(("shm", path)) => Ok(Self::Shm(PathBuf::from(path))),
+            _ => Ok(Self::Tcp(text.parse().map_err(|_| bad())?)),
         }
     }
 }
@@ -59,6 +63,7 @@ impl fmt::Display for Address {
         match self {
             Self::Tcp(address) => address.fmt(f),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Shm(path) => write!(f, "shm:{}", path.display()),
         }
     }
 }

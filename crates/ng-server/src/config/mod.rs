@@ -75,8 +75,6 @@ pub struct Config {
     pub folder: PathBuf,
     /// Where it listens.
     pub listen: Vec<Address>,
-    /// The socket by which clients of this machine ask for shared memory.
-    pub shm: Option<PathBuf>,
     /// Where the side port is; the port after that of the first TCP address unless given, and on
     /// this machine alone.
     pub side: Option<SocketAddr>,
@@ -125,7 +123,6 @@ impl Default for Config {
         Self {
             folder: PathBuf::from("."),
             listen: vec![Address::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT))],
-            shm: None,
             side: None,
             backups: None,
             memory: None,
@@ -203,7 +200,6 @@ impl Config {
             ("limits.ping", old_limits.ping != limits.ping),
             ("folder", self.folder != new.folder),
             ("listen", self.listen != new.listen),
-            ("shm", self.shm != new.shm),
             ("side", self.side != new.side),
             ("backups", self.backups != new.backups),
             ("memory", self.memory != new.memory),

@@ -97,10 +97,11 @@ impl Options {
             )*};
         }
         set!(folder, cache, threads, lanes, scheduler, drain, log, log_format);
-        set_some!(shm, side, backups, memory, tls_cert, tls_key, client_ca, token_file);
+        set_some!(side, backups, memory, tls_cert, tls_key, client_ca, token_file);
         if !given.listen.is_empty() {
             config.listen = given.listen;
         }
+        config.listen.extend(given.shm.map(Address::Shm));
         config.read_only |= given.read_only;
         config.check()?;
         Ok(config)
