@@ -78,7 +78,8 @@ pub struct Config {
     pub scheduler: Switches,
     /// Bytes of answers that are kept.
     pub cache: u64,
-    /// Groups that are computed at the same time.
+    /// Groups that are computed at the same time; one more than there are cores unless given, as
+    /// one or the other waits for the device.
     pub lanes: usize,
     /// Threads of a group.
     pub threads: usize,
@@ -96,7 +97,7 @@ impl Default for Config {
             read_only: false,
             scheduler: Switches::default(),
             cache: 256 << 20,
-            lanes: 2,
+            lanes: std::thread::available_parallelism().map_or(2, |cores| cores.get() + 1),
             threads: 1,
             drain: Duration::from_secs(30),
         }
