@@ -128,7 +128,7 @@ impl Default for Config {
             memory: None,
             cache: 256 << 20,
             read_only: false,
-            lanes: 2,
+            lanes: 3,
             threads: 1,
             scheduler: Switches::default(),
             drain: Duration::from_secs(30),
