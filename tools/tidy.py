@@ -123,6 +123,16 @@ def check_circles() -> Iterator[str]:
                 yield f"{name}: a circle of {len(ring)} modules, at most {CIRCLE_MAX}: {members}"
 
 
+def check_tests() -> Iterator[str]:
+    """Where the tests of a crate are one program, it has all of their files."""
+    for program in ROOT.glob("crates/*/tests/main.rs"):
+        named = program.read_text() + program.parent.with_name("Cargo.toml").read_text()
+        for path in program.parent.glob("*.rs"):
+            line = re.compile(rf'^(mod {path.stem};|name = "{path.stem}")$', re.MULTILINE)
+            if path != program and not line.search(named):
+                yield f"{path.relative_to(ROOT)}: never runs, {program.name} does not name it"
+
+
 def check_errors() -> Iterator[str]:
     """Errors below the faces name nothing of a face, and their variants are mapped by name."""
     found = habits(ROOT)
@@ -142,6 +152,7 @@ def findings() -> Iterator[str]:
         yield from (f"{path.relative_to(ROOT)}: {what}" for what in found)
     yield from check_directions()
     yield from check_circles()
+    yield from check_tests()
     yield from check_errors()
 
 

@@ -17,6 +17,7 @@ from neargraph import exceptions
 from neargraph.exceptions import *  # noqa: F403
 
 if TYPE_CHECKING:
+    from neargraph.backups import restore, verify_backup
     from neargraph.dfg import Dfg
     from neargraph.dtypes import SparseRows
     from neargraph.engine import Engine
@@ -57,9 +58,11 @@ _LAZY = {
     "plugins": "neargraph.plugins",
     "pyg": "neargraph.pyg",
     "quantise": "neargraph.quantisation",
+    "restore": "neargraph.backups",
     "sim": "neargraph.sim",
     "topk": "neargraph.nearest",
     "tune_process": "neargraph.tuning",
+    "verify_backup": "neargraph.backups",
 }
 
 __all__ = [
@@ -79,8 +82,10 @@ __all__ = [
     "infer",
     "open",
     "quantise",
+    "restore",
     "topk",
     "tune_process",
+    "verify_backup",
 ]
 __all__ += exceptions.__all__
 

@@ -223,10 +223,11 @@ class Engine:
     def stats(self) -> dict[str, Any]:
         """Counters of this process since the engine was opened.
 
-        ``batches`` that were answered, neighbour ``lists`` that they drew from, ``rows`` that they
-        took, how many of these were prepared (``rows_prepared``) and of those read where they lie
-        (``rows_in_place``), and the seconds of threads that asked: ``sample_seconds``,
-        ``gather_seconds``, ``run_seconds``.
+        ``batches`` that were answered, nodes and graphs that were asked for (``seeds``), the same
+        without those that a request repeats (``distinct_seeds``), neighbour ``lists`` that batches
+        drew from, ``rows`` that they took, how many of these were prepared (``rows_prepared``) and
+        of those read where they lie (``rows_in_place``), and the seconds of threads that asked:
+        ``sample_seconds``, ``gather_seconds``, ``run_seconds``.
         """
         return self.core.stats()
 

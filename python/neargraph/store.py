@@ -377,6 +377,48 @@ class Store(PygReader):
         self._turn.get().refuse_own_batch("checkpoint")
         return self.core.checkpoint()
 
+    def backup(
+        self,
+        target: str | os.PathLike[str],
+        *,
+        base: str | os.PathLike[str] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> dict[str, Any]:
+        """Copies the newest checkpoint into a new directory, while readers and writers go on.
+
+        If this handle writes to the store, it makes a checkpoint first, so the backup has every
+        commit that was acknowledged before the call. While another process writes, it has the
+        commits up to the checkpoint that this handle sees, and ``log_goes_on`` is true. Each page
+        is compared with its checksum as it is copied. A crash or a full disk leaves the whole
+        backup or none. What is in ``STORE/compiled`` is left out. See ``docs/backup.md``.
+
+        Args:
+            target: The directory to make; it must not exist.
+            base: A backup of an earlier state, in the same directory as `target`: only pages that
+                were written since are copied, and restoring needs both.
+            progress: Called with how many of how many blocks are done.
+
+        Returns:
+            ``epoch``, ``lsn`` and ``fingerprint`` of the checkpoint; the name of the ``base``;
+            ``pages`` of the store, ``pages_copied`` and ``page_bytes_copied``; ``bytes`` of the
+            backup; ``log_goes_on``: whether the log has later commits, which are not in it.
+
+        Raises:
+            StoreDamaged: A page of the store, or the backup given as base, is damaged.
+            UnsupportedArgument: `target` exists; the store is not a later state of `base`: it was
+                compacted or imported anew since, or is another one.
+            StoreBusy: A batch of this thread is open.
+            IoFailed: The disk is full, or failed.
+
+        Example:
+            >>> store.backup("backups/monday")                                # doctest: +SKIP
+            >>> store.backup("backups/tuesday", base="backups/monday")        # doctest: +SKIP
+            >>> ng.restore("backups/tuesday", "restored.ng")                  # doctest: +SKIP
+        """
+        self._turn.get().refuse_own_batch("backup")
+        base = None if base is None else os.fspath(base)
+        return self.core.backup(os.fspath(target), base, progress)
+
     def compact(self, progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:
         """Rewrites the store as an import would lay it out: lists in order, nothing unused between.
 

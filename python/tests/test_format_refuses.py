@@ -58,7 +58,7 @@ def stores(tmp_path_factory) -> dict[str, Path]:
     """Sound stores by name."""
     made = tmp_path_factory.mktemp("sound")
     found = {}
-    for number in range(5):
+    for number in range(6):
         with tarfile.open(FIXTURES / f"v{number}" / "store.tar.gz") as packed:
             packed.extractall(made / f"v{number}", filter="data")
         found[f"v{number}"] = made / f"v{number}" / "store.ng"

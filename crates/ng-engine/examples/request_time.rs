@@ -5,7 +5,6 @@
 //! The store has one node type with a tensor `x` of f32 and one edge type.
 
 use std::error::Error;
-use std::sync::Arc;
 use std::time::Instant;
 
 use ng_engine::{Engine, EngineOptions, EngineStats, ModelFile, Prepare};
@@ -85,6 +84,6 @@ fn open(store: &Store) -> Result<Engine, Box<dyn Error>> {
         batch_nodes: 1024,
         go_on: || true,
     };
-    let model = ModelFile { graph: Arc::new(graph), metadata: Vec::new() };
+    let model = ModelFile::of_graph(graph);
     Ok(Engine::open(snapshot, model, options)?)
 }

@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 pub struct EngineStats {
     /// Batches that were answered; a long request has several.
     pub batches: u64,
+    /// Nodes and graphs that were asked for; both nodes of pairs.
+    pub seeds: u64,
+    /// The same without those that one request repeats.
+    pub distinct_seeds: u64,
     /// Neighbour lists that were drawn from.
     pub lists: u64,
     /// Rows of nodes and edges that they took.
@@ -36,6 +40,8 @@ pub(crate) enum Stage {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub batches: AtomicU64,
+    seeds: AtomicU64,
+    distinct_seeds: AtomicU64,
     pub lists: AtomicU64,
     pub rows: AtomicU64,
     pub rows_prepared: AtomicU64,
@@ -52,6 +58,12 @@ impl Counters {
         now
     }
 
+    /// Counts a request.
+    pub fn ask(&self, seeds: usize, distinct: usize) {
+        self.seeds.fetch_add(seeds as u64, Ordering::Relaxed);
+        self.distinct_seeds.fetch_add(distinct as u64, Ordering::Relaxed);
+    }
+
     pub fn stats(&self) -> EngineStats {
         let seconds = |stage: Stage| {
             let all = self.nanoseconds[stage as usize].load(Ordering::Relaxed);
@@ -59,6 +71,8 @@ impl Counters {
         };
         EngineStats {
             batches: self.batches.load(Ordering::Relaxed),
+            seeds: self.seeds.load(Ordering::Relaxed),
+            distinct_seeds: self.distinct_seeds.load(Ordering::Relaxed),
             lists: self.lists.load(Ordering::Relaxed),
             rows: self.rows.load(Ordering::Relaxed),
             rows_prepared: self.rows_prepared.load(Ordering::Relaxed),

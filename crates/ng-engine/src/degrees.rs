@@ -2,14 +2,26 @@
 //!
 //! What must not live here: degrees of a batch, which models count for themselves.
 
-use ng_store::{ReadError, Snapshot};
-use ng_types::{EdgeTypeId, Reservation};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ng_store::{Expansion, ReadError, Snapshot};
+use ng_types::{EdgeTypeId, NodeId, Reservation};
+
+/// One of so many degrees may have changed before all are counted anew.
+const CHANGED_PARTS: usize = 64;
 
 /// The in-degrees of all nodes under one edge type, edges from a node to itself not counted.
 #[derive(Debug)]
 pub(crate) struct InDegrees {
-    by_node: Vec<u32>,
-    _held: Reservation,
+    counted: Arc<(Vec<u32>, Reservation)>,
+    /// Those that commits have changed since.
+    changed: HashMap<NodeId, u32>,
+}
+
+/// Edges of a list that count.
+fn count(node: NodeId, list: &[NodeId], is_one_type: bool) -> u32 {
+    list.iter().filter(|source| !is_one_type || **source != node).count() as u32
 }
 
 impl InDegrees {
@@ -28,20 +40,47 @@ impl InDegrees {
         snapshot.scan_topology(edge_type, &mut |nodes, lists| {
             for (node, ends) in nodes.iter().zip(lists.offsets.windows(2)) {
                 let list = lists.sources.get(ends[0]..ends[1]).unwrap_or_default();
-                let is_counted = |source: &&u64| !is_one_type || *source != node;
-                let count = list.iter().filter(is_counted).count() as u32;
+                let count = count(*node, list, is_one_type);
                 if let Some(degree) = by_node.get_mut(*node as usize) {
                     *degree = degree.saturating_add(count);
                 }
             }
             Ok(())
         })?;
-        Ok(Self { by_node, _held: held })
+        Ok(Self { counted: Arc::new((by_node, held)), changed: HashMap::new() })
+    }
+
+    /// Those of a later snapshot, in which the lists of `changed` are others. `None` if so many
+    /// are that all should be counted.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn for_newer(
+        &self,
+        snapshot: &Snapshot,
+        edge_type: EdgeTypeId,
+        changed: &[NodeId],
+    ) -> Result<Option<Self>, ReadError> {
+        let counted = &self.counted.0;
+        if (self.changed.len() + changed.len()) * CHANGED_PARTS > counted.len() {
+            return Ok(None);
+        }
+        let mut lists = Expansion::default();
+        snapshot.neighbors(edge_type, changed, &mut lists)?;
+        let meta = snapshot.catalog().edge_types.get(usize::from(edge_type.0));
+        let is_one_type = meta.is_some_and(|meta| meta.source == meta.destination);
+        let mut newer = self.changed.clone();
+        for (node, ends) in changed.iter().zip(lists.offsets.windows(2)) {
+            let list = lists.sources.get(ends[0]..ends[1]).unwrap_or_default();
+            newer.insert(*node, count(*node, list, is_one_type));
+        }
+        Ok(Some(Self { counted: Arc::clone(&self.counted), changed: newer }))
     }
 
     /// The in-degree of a node, as models take it.
     #[inline]
     pub fn of(&self, node: u64) -> f32 {
-        self.by_node.get(node as usize).copied().unwrap_or(0) as f32
+        let changed = if self.changed.is_empty() { None } else { self.changed.get(&node) };
+        changed.or_else(|| self.counted.0.get(node as usize)).copied().unwrap_or(0) as f32
     }
 }

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::thread::Builder;
 
-use ng_infer::dfg::{Constant, Elements};
-use ng_infer::kernel::{Context, Data, View};
-use ng_infer::plan::{Answer as Outputs, Options, Plan};
+use ng_infer::kernel::{Context, View};
+use ng_infer::plan::{Answer as Outputs, Options};
 use ng_infer::run::{Compute, RunError};
 use ng_sample::Fanouts;
 use ng_store::Snapshot;
@@ -14,12 +13,14 @@ use ng_types::canary::planted;
 use ng_types::{Dtype, NodeId, NodeTypeId};
 
 use crate::answer::{Answer, Collected};
+use crate::ask::Ask;
 use crate::bind::{Binding, Counts, Given};
-use crate::counts::{Counters, EngineStats};
-use crate::graphs::GraphsOf;
+use crate::counts::EngineStats;
+use crate::each::{Asking, How, rows_to};
+use crate::mixes::Mixes;
 use crate::pinned::Pinned;
 use crate::prepare::{Prepare, Preparing};
-use crate::request::{Ask, Server, spare};
+use crate::request::{Server, spare};
 use crate::{EngineError, ModelFile, schema};
 
 /// Ids that an error names.
@@ -47,7 +48,9 @@ pub struct EngineOptions {
 /// A trained model that answers from one snapshot of a store at a time. Many threads may ask.
 pub struct Engine {
     pub(crate) server: Server,
-    options: EngineOptions,
+    pub(crate) options: EngineOptions,
+    /// What of the model depends on all rows of a batch.
+    pub(crate) mixes: Mixes,
     pinned: RwLock<Arc<Pinned>>,
     preparing: Preparing,
     /// One version comes after the other.
@@ -73,6 +76,7 @@ impl Engine {
         let model = ModelFile { graph: Arc::new(graph), ..model };
         let binding = Arc::new(Binding::new(&model.graph, &snapshot)?);
         let node_type = asked_type(&binding, options.output.as_deref(), &snapshot)?;
+        let mixes = Mixes::of(&model.graph, &binding.types);
         let preparing = Preparing {
             how: options.prepare,
             binding: Arc::clone(&binding),
@@ -86,11 +90,13 @@ impl Engine {
         let context = Context::new(options.threads);
         let kept = Arc::default();
         let spare = spare(&kept, &served);
-        let pinned = Arc::new(Pinned::new(snapshot, &binding, &options.fanouts, spare)?);
+        let pinned = Pinned::new(snapshot, &binding, &options.fanouts, spare, None)?;
+        let pinned = Arc::new(pinned);
         preparing.check(&pinned)?;
         let this = Self {
-            server: Server { model, binding, served, context, kept, counters: Counters::default() },
+            server: Server::new(model, binding, served, context, kept),
             options,
+            mixes,
             pinned: RwLock::new(Arc::clone(&pinned)),
             preparing,
             refreshing: Mutex::default(),
@@ -101,7 +107,7 @@ impl Engine {
 
     fn prepare(&self, pinned: &Arc<Pinned>, before: &Weak<Pinned>) -> Result<(), EngineError> {
         let (preparing, weak) = (self.preparing.clone(), Arc::downgrade(pinned));
-        if preparing.how == Prepare::Metadata {
+        if preparing.how == Prepare::Metadata || preparing.has_all(pinned) {
             preparing.run(&weak, &Weak::new());
             return Ok(());
         }
@@ -124,11 +130,10 @@ impl Engine {
         if is_same || snapshot.is_older_than(&old.snapshot) {
             return Ok(false);
         }
-        let spare = spare(&self.server.kept, &self.server.served);
-        let binding = &self.server.binding;
-        let new = Arc::new(Pinned::new(snapshot, binding, &self.options.fanouts, spare)?);
+        let new = Arc::new(self.pinned_at(snapshot, Some(&old))?);
         self.preparing.check(&new)?;
-        new.take_tables(&old, binding)?;
+        new.take_tables(&old, &self.server.binding)?;
+        new.take_lists(&old, &self.options.fanouts)?;
         *self.pinned.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
         // It belongs to the version that was left, and to its budget.
         self.server.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -136,6 +141,16 @@ impl Engine {
         drop(old);
         self.prepare(&new, &before)?;
         Ok(true)
+    }
+
+    /// A snapshot to answer from; `before` is the one that was answered from before it.
+    pub(crate) fn pinned_at(
+        &self,
+        snapshot: Arc<Snapshot>,
+        before: Option<&Pinned>,
+    ) -> Result<Pinned, EngineError> {
+        let spare = spare(&self.server.kept, &self.server.served);
+        Pinned::new(snapshot, &self.server.binding, &self.options.fanouts, spare, before)
     }
 
     pub(crate) fn pinned(&self) -> Arc<Pinned> {
@@ -186,6 +201,16 @@ impl Engine {
     /// pairs, [`EngineError::Sample`], [`EngineError::Read`], [`EngineError::Run`],
     /// [`EngineError::Stopped`].
     pub fn run(&self, ids: &[NodeId], seed: u64) -> Result<Answer, EngineError> {
+        self.nodes(ids, seed, &Asking::new(self, How::Together, &|| true))
+    }
+
+    /// The rows of nodes.
+    pub(crate) fn nodes(
+        &self,
+        ids: &[NodeId],
+        seed: u64,
+        asking: &Asking<'_>,
+    ) -> Result<Answer, EngineError> {
         let (place, counts) = self.output(|counts| matches!(counts, Counts::Nodes(_)))?;
         if self.server.binding.has(|given| matches!(given, Given::Pairs | Given::NumGraphs)) {
             let problem = "the model takes pairs or graphs; ask it for scores or for graphs";
@@ -195,81 +220,28 @@ impl Engine {
             Some(Counts::Nodes(id)) => id,
             _ => self.node_type(),
         };
-        let (pinned, plan) = (self.pinned(), self.server.served.plan());
-        check_ids(&pinned, node_type, ids)?;
+        check_ids(&asking.pinned, node_type, ids)?;
         let (unique, numbers) = distinct(ids);
+        self.server.counters.ask(ids.len(), unique.len());
         let mut collected = Collected::new(ids.len());
-        let batch = self.options.batch_nodes.max(1);
+        let batch = asking.how.most(self.options.batch_nodes);
+        let order = asking.how.order(&numbers, unique.len());
         for (first, seeds) in (0..).step_by(batch).zip(unique.chunks(batch)) {
             let seeds_of = [(node_type, seeds)];
-            let (pairs, graphs) = (None, None);
-            let ask = Ask { seeds: &seeds_of, stream: seed, pairs, graphs, plan: &plan };
+            let subgraphs = [(0..seeds.len() as u32).collect()];
+            let ask = asking.ask(&seeds_of, seed);
+            let ask = Ask { subgraphs: asking.how.is_apart().then_some(&subgraphs), ..ask };
             let of_batch = first..first + seeds.len();
-            let pairs = numbers.iter().enumerate().filter(|(_, n)| of_batch.contains(n));
-            self.answer(&pinned, &ask, |outputs| {
-                collected.take(of(outputs, place)?, pairs.map(|(to, n)| (n - first, to)))
+            self.answer(&asking.pinned, &ask, |outputs| {
+                let pairs = rows_to(&order, of_batch).map(|(n, to)| (n - first, to));
+                collected.take(of(outputs, place)?, pairs)
             })?;
         }
         Ok(collected.into_answer(self.row(place)))
     }
 
-    /// A score for each pair of nodes: what the model gives for pairs, or the dot product of what
-    /// it gives for both nodes.
-    ///
-    /// # Errors
-    /// As [`Engine::run`]; [`EngineError::Question`] if the model gives nothing to score with.
-    pub fn scores(&self, pairs: (&[NodeId], &[NodeId]), seed: u64) -> Result<Answer, EngineError> {
-        let (pinned, plan) = (self.pinned(), self.server.served.plan());
-        let decodes = self.server.binding.has(|given| matches!(given, Given::Pairs));
-        let batch = (self.options.batch_nodes / 2).max(1);
-        let mut collected = Collected::new(pairs.0.len());
-        let ends = self.ends(&pinned)?;
-        check_ids(&pinned, ends[0], pairs.0)?;
-        check_ids(&pinned, ends[1], pairs.1)?;
-        let place = decodes.then(|| self.output(|counts| *counts == Counts::Pairs)).transpose()?;
-        let row = place.and_then(|(place, _)| self.row(place));
-        let together = pairs.0.chunks(batch).zip(pairs.1.chunks(batch));
-        for (first, (from, to)) in (0..).step_by(batch).zip(together) {
-            let scored = self.score((&pinned, &plan), ends, (from, to), (place, seed))?;
-            let scored = View::new(scored.dims(), scored.elements());
-            collected.take(scored, (0..from.len()).map(|at| (at, first + at)))?;
-        }
-        Ok(collected.into_answer(row))
-    }
-
-    fn score(
-        &self,
-        (pinned, plan): (&Arc<Pinned>, &Plan),
-        ends: [NodeTypeId; 2],
-        (from, to): (&[NodeId], &[NodeId]),
-        (place, seed): (Option<(usize, Option<Counts>)>, u64),
-    ) -> Result<Constant, EngineError> {
-        let is_one_type = ends[0] == ends[1];
-        let all = [from, if is_one_type { to } else { &[] }].concat();
-        let (sources, mut numbers) = distinct(&all);
-        let (destinations, of_destinations) =
-            if is_one_type { (Vec::new(), numbers.split_off(from.len())) } else { distinct(to) };
-        let one = [(ends[0], sources.as_slice())];
-        let two = [(ends[0], sources.as_slice()), (ends[1], destinations.as_slice())];
-        let seeds: &[(NodeTypeId, &[NodeId])] = if is_one_type { &one } else { &two };
-        let local = |all: &[usize]| all.iter().map(|n| *n as i64).collect::<Vec<i64>>();
-        let (rows, cols) = (local(&numbers), local(&of_destinations));
-        let pairs = place.map(|_| (rows.as_slice(), cols.as_slice()));
-        let ask = Ask { seeds, stream: seed, pairs, graphs: None, plan };
-        self.answer(pinned, &ask, |outputs| {
-            if let Some((place, _)) = place {
-                return copied(of(outputs, place)?);
-            }
-            let find = |id: NodeTypeId| {
-                let is_of = |counts: &Counts| *counts == Counts::Nodes(id);
-                self.output(is_of).and_then(|(place, _)| of(outputs, place))
-            };
-            dot((find(ends[0])?, &numbers), (find(ends[1])?, &of_destinations))
-        })
-    }
-
     /// What a batch gives, unless nobody waits for it any more.
-    fn answer<T>(
+    pub(crate) fn answer<T>(
         &self,
         pinned: &Arc<Pinned>,
         ask: &Ask<'_>,
@@ -281,81 +253,14 @@ impl Engine {
         self.server.answer(pinned, ask, take)
     }
 
-    /// The node types of both ends of pairs.
-    fn ends(&self, pinned: &Pinned) -> Result<[NodeTypeId; 2], EngineError> {
-        let catalog = pinned.snapshot.catalog();
-        if let [_] = catalog.node_types.as_slice() {
-            return Ok([NodeTypeId(0); 2]);
-        }
-        let named: Vec<_> = schema::edge_types(catalog).collect();
-        match named.first() {
-            Some((id, _)) if catalog.node_types.len() == 2 => {
-                let meta = &catalog.edge_types[usize::from(id.0)];
-                Ok([meta.source, meta.destination])
-            }
-            _ => Err(EngineError::Question {
-                problem: "pairs can be scored between nodes of one type or of two, and this store \
-                          has more types"
-                    .to_owned(),
-            }),
-        }
-    }
-
-    /// What the model gives for whole graphs, a row for each.
-    ///
-    /// # Errors
-    /// As [`Engine::run`]; [`EngineError::Question`] if the model is none of graphs.
-    pub fn graphs(&self, graphs: &[u64]) -> Result<Answer, EngineError> {
-        let found = self.server.binding.inputs.iter().find_map(|input| match input.given {
-            Given::GraphOf(id) => Some(id),
-            _ => None,
-        });
-        let node_type = found.ok_or_else(|| EngineError::Question {
-            problem: "the model takes no batch, which says the graph of each node, so it is not a \
-                      model of graphs"
-                .to_owned(),
-        })?;
-        let (pinned, plan) = (self.pinned(), self.server.served.plan());
-        let of_graphs = match pinned.graphs.get() {
-            Some(known) => known,
-            None => {
-                let read = GraphsOf::read(&pinned.snapshot, node_type)?;
-                pinned.graphs.get_or_init(|| read)
-            }
-        };
-        check_below("graphs", graphs, of_graphs.len())?;
-        let induced = pinned.induced()?;
-        let (unique, numbers) = distinct(graphs);
-        let (place, _) = self.output(|counts| *counts == Counts::Graphs)?;
-        let mut collected = Collected::new(graphs.len());
-        let mut first = 0;
-        while first < unique.len() {
-            let (mut nodes, mut of_nodes, mut end) = (Vec::new(), Vec::new(), first);
-            while end < unique.len() && (end == first || nodes.len() < self.options.batch_nodes) {
-                nodes.extend(of_graphs.nodes(unique[end]));
-                of_nodes.resize(nodes.len(), (end - first) as i64);
-                end += 1;
-            }
-            let graphs = Some((&induced, of_nodes.as_slice(), (end - first) as u64));
-            let seeds = [(node_type, nodes.as_slice())];
-            let ask = Ask { seeds: &seeds, stream: 0, pairs: None, graphs, plan: &plan };
-            let pairs = numbers.iter().enumerate().filter(|(_, n)| (first..end).contains(n));
-            self.answer(&pinned, &ask, |outputs| {
-                collected.take(of(outputs, place)?, pairs.map(|(to, n)| (n - first, to)))
-            })?;
-            first = end;
-        }
-        Ok(collected.into_answer(self.row(place)))
-    }
-
     /// The dtype and lengths of a row of an output, where the graph tells.
-    fn row(&self, place: usize) -> Option<&(Dtype, Vec<usize>)> {
+    pub(crate) fn row(&self, place: usize) -> Option<&(Dtype, Vec<usize>)> {
         self.server.binding.row_types.get(place)?.as_ref()
     }
 
     /// The place of the output that answers: the one that was asked for, the only one, or the only
     /// one that counts what is wanted.
-    fn output(
+    pub(crate) fn output(
         &self,
         is_wanted: impl Fn(&Counts) -> bool,
     ) -> Result<(usize, Option<Counts>), EngineError> {
@@ -412,28 +317,15 @@ fn asked_type(
     }
 }
 
-fn of<'a>(outputs: &'a Outputs<'_>, place: usize) -> Result<View<'a>, EngineError> {
+pub(crate) fn of<'a>(outputs: &'a Outputs<'_>, place: usize) -> Result<View<'a>, EngineError> {
     let found = (place < outputs.len()).then(|| outputs.output(place));
     found.ok_or_else(|| EngineError::Output {
         problem: format!("the model gave {} outputs, and number {place} is wanted", outputs.len()),
     })
 }
 
-fn copied(of: View<'_>) -> Result<Constant, EngineError> {
-    let elements = match of.data {
-        Data::F32(all) => Elements::F32(all.to_vec()),
-        Data::I64(all) => Elements::I64(all.to_vec()),
-        Data::Bool(all) => Elements::Bool(all.to_vec()),
-        Data::F16(all) => Elements::F16(all.to_vec()),
-        Data::I8(all) => Elements::I8(all.to_vec()),
-        Data::Rows(_) => Elements::F32(Vec::new()),
-    };
-    let wrong = || EngineError::Output { problem: "the model gave part of an output".to_owned() };
-    Constant::new(of.dims.to_vec(), elements).ok_or_else(wrong)
-}
-
 /// The distinct ids in the order in which they are met, and which of them each is.
-fn distinct(ids: &[u64]) -> (Vec<u64>, Vec<usize>) {
+pub(crate) fn distinct(ids: &[u64]) -> (Vec<u64>, Vec<usize>) {
     let mut unique = Vec::with_capacity(ids.len());
     let mut known = HashMap::with_capacity(ids.len());
     let number = |id: &u64| {
@@ -446,13 +338,17 @@ fn distinct(ids: &[u64]) -> (Vec<u64>, Vec<usize>) {
     (unique, numbers)
 }
 
-fn check_ids(pinned: &Pinned, node_type: NodeTypeId, ids: &[u64]) -> Result<(), EngineError> {
+pub(crate) fn check_ids(
+    pinned: &Pinned,
+    node_type: NodeTypeId,
+    ids: &[u64],
+) -> Result<(), EngineError> {
     let meta = pinned.snapshot.catalog().node_types.get(usize::from(node_type.0));
     let name = meta.map_or("", |meta| meta.name.as_str());
     check_below(&format!("nodes of {name:?}"), ids, pinned.num_nodes(node_type))
 }
 
-fn check_below(what: &str, ids: &[u64], bound: u64) -> Result<(), EngineError> {
+pub(crate) fn check_below(what: &str, ids: &[u64], bound: u64) -> Result<(), EngineError> {
     let mut unknown = ids.iter().filter(|id| **id >= bound);
     let named: Vec<String> = unknown.by_ref().take(NAMED_IDS).map(u64::to_string).collect();
     if named.is_empty() {
@@ -462,31 +358,4 @@ fn check_below(what: &str, ids: &[u64], bound: u64) -> Result<(), EngineError> {
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
     let ids = format!("{}{rest}", named.join(", "));
     Err(EngineError::Unknown { what: what.to_owned(), ids, bound })
-}
-
-/// The dot products of rows.
-fn dot(
-    (from, sources): (View<'_>, &[usize]),
-    (to, destinations): (View<'_>, &[usize]),
-) -> Result<Constant, EngineError> {
-    let wrong = |problem: &str| EngineError::Question { problem: problem.to_owned() };
-    let width = |of: View<'_>| match of.dims {
-        [_, width] => Some(*width),
-        _ => None,
-    };
-    let (Data::F32(a), Data::F32(b)) = (from.data, to.data) else {
-        return Err(wrong("the model gives whole numbers or flags, which have no dot product"));
-    };
-    let width = width(from).filter(|one| width(to) == Some(*one)).ok_or_else(|| {
-        wrong("the model gives no embeddings of one length for both ends of a pair")
-    })?;
-    let row = |at: usize| at * width..(at + 1) * width;
-    let one = |(i, j): (&usize, &usize)| {
-        let (a, b) = (a.get(row(*i))?, b.get(row(*j))?);
-        Some(a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>())
-    };
-    let scores: Option<Vec<f32>> = sources.iter().zip(destinations).map(one).collect();
-    let scores = scores.ok_or_else(|| wrong("the model gives fewer rows than there are nodes"))?;
-    let count = scores.len();
-    Constant::new(vec![count], Elements::F32(scores)).ok_or_else(|| wrong("no scores"))
 }

@@ -29,7 +29,11 @@ impl Engine {
             let (shapes, nodes) = (step.shapes.join(", "), nodes.join(", "));
             let _ = writeln!(out, "  {} on {device}: {shapes} from {nodes}", step.op);
         }
-        let lists = if pinned.has_lists() { "in memory" } else { "read from the store" };
+        let lists = match (pinned.has_lists(false), pinned.has_lists(true)) {
+            (true, _) => "in memory",
+            (false, true) => "in memory for single nodes, but for those that have changed",
+            (false, false) => "read from the store",
+        };
         let _ = writeln!(out, "neighbour lists: {lists}");
         let _ = writeln!(out, "ready: {:.0} %", pinned.progress.ready() * 100.0);
         if let Some(failure) = pinned.progress.failure() {

@@ -11,29 +11,44 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod answers;
+mod ask;
 mod bind;
 mod counts;
 mod degrees;
+mod each;
 mod engine;
 mod error;
 mod explain;
+mod foresee;
 mod graphs;
 mod layerwise;
-mod model;
+mod measured;
+mod mixes;
+mod model_file;
+mod pairs;
 mod pinned;
 mod prepare;
 mod request;
 mod rows;
+mod sampled;
 mod schema;
 mod table;
+mod value;
+mod whole_graphs;
 
 pub use answer::Answer;
+pub use answers::affected::{Affected, AffectedAnswers, WalkLimit, Walked, WhyAll};
+pub use answers::cache::{AnswerKey, CacheStats, EmbeddingCache, KeptAnswer, ModelKey};
 pub use counts::EngineStats;
+pub use each::{On, Version};
 pub use engine::{Engine, EngineOptions};
 pub use error::EngineError;
+pub use foresee::Foreseen;
 pub use layerwise::{
     Begun, Hear, Inferred, InferredOutput, Layerwise, LayerwiseError, LayerwiseOptions,
     LayerwisePlan, PassPlan, Progress,
 };
-pub use model::ModelFile;
+pub use measured::PerNode;
+pub use model_file::{ModelFile, ModelFileError, ModelIdentity};
 pub use prepare::Prepare;

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ng_sample::{Engine as Reading, Fanouts, Method, SampleSpec, Sampler};
+use ng_sample::{Engine as Reading, Fanouts, Method, OlderLists, SampleSpec, Sampler};
 use ng_store::{Owner, ReadError, RowOrder, Snapshot, Spare};
 use ng_types::{EdgeTypeId, MemoryUser, NodeTypeId};
 
 use crate::EngineError;
-use crate::bind::{Binding, Given};
+use crate::bind::{Binding, Given, Input};
 use crate::degrees::InDegrees;
 use crate::graphs::GraphsOf;
 use crate::prepare::Progress;
@@ -20,6 +20,9 @@ pub(crate) struct Pinned {
     cold: Sampler,
     /// Samples from memory, once the lists are there.
     warm: OnceLock<Sampler>,
+    /// Samples subgraphs that share no nodes from lists of a version before, and reads those that
+    /// have changed since.
+    older: OnceLock<Sampler>,
     /// By input of the model.
     pub tables: Vec<OnceLock<RowTable>>,
     pub progress: Progress,
@@ -41,6 +44,7 @@ impl Pinned {
         binding: &Binding,
         fanouts: &Fanouts,
         spare: Arc<Spare>,
+        before: Option<&Self>,
     ) -> Result<Self, EngineError> {
         snapshot.tenants().add_spare(&spare);
         let spec = SampleSpec::uniform(fanouts.clone(), 0);
@@ -59,15 +63,12 @@ impl Pinned {
                 orders[usize::from(id.0)] = snapshot.load_order(id)?;
             }
         }
-        let degrees = binding.inputs.iter().map(|input| match input.given {
-            Given::InDegrees(_, id) => InDegrees::read(&snapshot, id).map(Some),
-            _ => Ok(None),
-        });
-        let degrees = degrees.collect::<Result<_, _>>()?;
+        let degrees = degrees_of(&snapshot, binding, before)?;
         Ok(Self {
             snapshot,
             cold,
             warm: OnceLock::new(),
+            older: OnceLock::new(),
             tables: binding.inputs.iter().map(|_| OnceLock::new()).collect(),
             progress: Progress::default(),
             graphs: OnceLock::new(),
@@ -97,14 +98,49 @@ impl Pinned {
         Ok(())
     }
 
-    /// What samples: from memory if the lists are there.
-    pub fn sampler(&self) -> &Sampler {
-        self.warm.get().unwrap_or(&self.cold)
+    /// Takes over the lists in memory of the version before, where few have changed.
+    ///
+    /// # Errors
+    /// [`EngineError::Sample`].
+    pub fn take_lists(&self, before: &Self, fanouts: &Fanouts) -> Result<(), EngineError> {
+        let Some(sampler) = before.warm.get().or_else(|| before.older.get()) else {
+            return Ok(());
+        };
+        let Some(changes) = self.snapshot.changes_since(&before.snapshot) else { return Ok(()) };
+        let mut older = vec![None; self.snapshot.catalog().edge_types.len()];
+        for id in drawn_types(&self.snapshot, fanouts) {
+            let meta = &self.snapshot.catalog().edge_types[usize::from(id.0)];
+            let nodes = self.num_nodes(meta.destination);
+            let Ok(held) = self.snapshot.reserve(OlderLists::bytes_for(nodes)) else {
+                return Ok(());
+            };
+            let changed = changes.lists.get(&id).map_or(&[][..], Vec::as_slice);
+            let lists = match (sampler.resident_lists(id), sampler.older_lists(id)) {
+                (Some(topology), _) => {
+                    OlderLists::new(Arc::clone(topology), (changed, nodes), held)
+                }
+                (None, Some(lists)) => lists.for_newer((changed, nodes), held),
+                (None, None) => None,
+            };
+            if lists.is_none() {
+                return Ok(());
+            }
+            older[usize::from(id.0)] = lists;
+        }
+        let _ = self.older.set(self.cold.clone().with_older(older)?);
+        Ok(())
     }
 
-    /// Whether lists are in memory.
-    pub fn has_lists(&self) -> bool {
-        self.warm.get().is_some()
+    /// What samples: from memory if the lists are there. Subgraphs that share no nodes are drawn
+    /// from lists of a version before, too.
+    pub fn sampler(&self, is_apart: bool) -> &Sampler {
+        let older = self.older.get().filter(|_| is_apart);
+        self.warm.get().or(older).unwrap_or(&self.cold)
+    }
+
+    /// Whether lists are in memory, for subgraphs that share no nodes those of a version before.
+    pub fn has_lists(&self, is_apart: bool) -> bool {
+        self.warm.get().is_some() || (is_apart && self.older.get().is_some())
     }
 
     /// Loads the lists that are drawn from.
@@ -144,6 +180,28 @@ impl Pinned {
         let meta = self.snapshot.catalog().node_types.get(usize::from(node_type.0));
         meta.map_or(0, |meta| meta.num_nodes)
     }
+}
+
+/// The degrees that inputs take: those of the version before where few lists have changed.
+fn degrees_of(
+    snapshot: &Snapshot,
+    binding: &Binding,
+    before: Option<&Pinned>,
+) -> Result<Vec<Option<InDegrees>>, ReadError> {
+    let changes = before.and_then(|before| snapshot.changes_since(&before.snapshot));
+    let of = |(at, input): (usize, &Input)| {
+        let Given::InDegrees(_, id) = input.given else { return Ok(None) };
+        let older = before.and_then(|before| before.degrees[at].as_ref());
+        let newer = match (older, &changes) {
+            (Some(older), Some(changes)) => {
+                let changed = changes.lists.get(&id).map_or(&[][..], Vec::as_slice);
+                older.for_newer(snapshot, id, changed)?
+            }
+            _ => None,
+        };
+        newer.map_or_else(|| InDegrees::read(snapshot, id), Ok).map(Some)
+    };
+    binding.inputs.iter().enumerate().map(of).collect()
 }
 
 /// The edge types that any hop draws from.

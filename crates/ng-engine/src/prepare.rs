@@ -109,6 +109,11 @@ impl Preparing {
         Err(EngineError::TooLarge { wanted_bytes, free_bytes, minimum_bytes })
     }
 
+    /// Whether nothing has to be loaded, as after a commit that changed little.
+    pub fn has_all(&self, pinned: &Pinned) -> bool {
+        pinned.has_lists(true) && self.missing_tables(pinned).is_empty()
+    }
+
     /// Does it, for a version that may be left meanwhile; `before` is the one before it.
     pub fn run(&self, pinned: &Weak<Pinned>, before: &Weak<Pinned>) {
         for _ in 0..LEAVING_LOOKS {
@@ -152,7 +157,9 @@ impl Preparing {
         let rows: u64 = tables.iter().map(|(_, of, count)| whole_bytes(of, *count)).sum();
         let lists = pinned.list_bytes(&self.fanouts);
         pinned.progress.wanted.store(rows + lists, Ordering::Relaxed);
-        pinned.load_lists(&self.fanouts)?;
+        if !pinned.has_lists(true) {
+            pinned.load_lists(&self.fanouts)?;
+        }
         pinned.progress.loaded.fetch_add(lists, Ordering::Relaxed);
         for (input, of, count) in tables {
             let held = snapshot.reserve(whole_bytes(of, count)).map_err(ReadError::from)?;
@@ -169,7 +176,7 @@ impl Preparing {
         let limit = snapshot.budget().limit_bytes();
         let free = || snapshot.free_beside_blocks(0).saturating_sub(request_bytes(limit));
         let lists = pinned.list_bytes(&self.fanouts);
-        if lists <= free() {
+        if !pinned.has_lists(true) && lists <= free() {
             pinned.progress.wanted.store(lists, Ordering::Relaxed);
             pinned.load_lists(&self.fanouts)?;
             pinned.progress.loaded.fetch_add(lists, Ordering::Relaxed);

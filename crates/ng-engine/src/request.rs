@@ -1,41 +1,29 @@
 //! One batch of a request: sampled, its rows gathered, the graph run.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 
 use ng_infer::dfg::Elements;
-use ng_infer::kernel::{Context, Data, TableRows, View};
-use ng_infer::plan::{Answer as Outputs, Plan};
+use ng_infer::kernel::{Context, View};
+use ng_infer::plan::Answer as Outputs;
 use ng_infer::run::Served;
-use ng_sample::{CompactSample, SampleScratch, Sampler};
-use ng_simd::{Rows, f32_bytes_mut};
+use ng_sample::{CompactSample, SampleScratch};
 use ng_store::{Owner, Spare};
-use ng_types::{Dtype, NodeId, NodeTypeId, Reservation};
+use ng_types::{Dtype, Reservation};
 
+use crate::ask::Ask;
 use crate::bind::{Binding, Given, RowsOf};
 use crate::counts::{Counters, Stage};
+use crate::measured::{Done, Measured};
 use crate::pinned::Pinned;
 use crate::rows::Gathering;
-use crate::table::RowTable;
+use crate::sampled::{Sampled, sample};
+use crate::value::{Value, fill, repeat, row_ids, widened};
 use crate::{EngineError, ModelFile};
 
 /// Activations take about as much as inputs, and as much again while they are made.
-const BYTES_PER_INPUT_BYTE: u64 = 3;
-
-/// What a batch is asked for.
-pub(crate) struct Ask<'a> {
-    /// Nodes, each once.
-    pub seeds: &'a [(NodeTypeId, &'a [NodeId])],
-    /// Which draws.
-    pub stream: u64,
-    /// Pairs of the seeds, by their place: sources, destinations.
-    pub pairs: Option<(&'a [i64], &'a [i64])>,
-    /// For graphs: the sampler of their edges, the place of each seed's graph, how many there are.
-    pub graphs: Option<(&'a Sampler, &'a [i64], u64)>,
-    /// What runs: the same for all batches of a request.
-    pub plan: &'a Plan,
-}
+pub(crate) const BYTES_PER_INPUT_BYTE: u64 = 3;
 
 /// What answers batches: shared by all threads that ask.
 pub(crate) struct Server {
@@ -45,6 +33,10 @@ pub(crate) struct Server {
     pub context: Context,
     pub kept: Arc<Mutex<Vec<Kept>>>,
     pub counters: Counters,
+    pub measured: Measured,
+    /// Batches that were begun, and those of them that go on.
+    pub begun: AtomicU64,
+    pub running: AtomicU64,
 }
 
 /// Memory of a request that the next one uses again.
@@ -56,6 +48,8 @@ pub(crate) struct Kept {
     ids: Vec<u64>,
     /// By input of the model.
     values: Vec<Value>,
+    /// Lists and rows of the last batch.
+    did: Option<(u64, u64)>,
     /// What pays for values, and for those of the plan while it runs.
     held: Option<Reservation>,
 }
@@ -87,72 +81,20 @@ pub(crate) fn spare(kept: &Arc<Mutex<Vec<Kept>>>, served: &Arc<Served>) -> Arc<S
     })
 }
 
-/// An input of a run.
-struct Value {
-    dims: Vec<usize>,
-    elements: Elements,
-    /// Elements of other types than the engine computes with, before they are widened.
-    raw: Vec<u8>,
-    /// Where its rows are in the table of the input, in place of elements.
-    slots: Vec<u32>,
-    /// Whether they are.
-    lies_in_table: bool,
-}
-
-impl Default for Value {
-    fn default() -> Self {
-        Self {
-            dims: Vec::new(),
-            elements: Elements::F32(Vec::new()),
-            raw: Vec::new(),
-            slots: Vec::new(),
-            lies_in_table: false,
-        }
-    }
-}
-
-impl Value {
-    /// Finds the rows in the table; whether all are there.
-    fn take_slots(&mut self, table: Option<&RowTable>, of: &RowsOf, ids: &[u64]) -> bool {
-        let table = table.filter(|table| in_place(table, of).is_some());
-        self.lies_in_table = table.is_some_and(|table| table.slots_of(ids, &mut self.slots));
-        self.lies_in_table
-    }
-
-    /// Memory for `rows` rows of an input.
-    fn room(&mut self, of: &RowsOf, rows: usize) -> &mut [u8] {
-        if of.decoder.wanted() != Dtype::F32 {
-            self.raw.resize(rows * of.decoder.out_bytes(), 0);
-            return &mut self.raw;
-        }
-        if !matches!(self.elements, Elements::F32(_)) {
-            self.elements = Elements::F32(Vec::new());
-        }
-        let Elements::F32(floats) = &mut self.elements else { return &mut [] };
-        floats.resize(rows * of.width(), 0.0);
-        f32_bytes_mut(floats)
-    }
-
-    fn view<'a>(&'a self, given: &'a Given, table: Option<&'a RowTable>) -> View<'a> {
-        let Given::Rows(of) = given else { return View::new(&self.dims, &self.elements) };
-        match table.filter(|_| self.lies_in_table).and_then(|table| in_place(table, of)) {
-            Some((table, len)) => {
-                let rows = TableRows { table, len, rows: &self.slots };
-                View { dims: &self.dims, data: Data::Rows(rows) }
-            }
-            None => View::new(&self.dims, &self.elements),
-        }
-    }
-}
-
-/// The rows of a table where they lie, and how many they are, if all are in memory and of a type
-/// that kernels read.
-fn in_place<'a>(table: &'a RowTable, of: &'a RowsOf) -> Option<(Rows<'a>, usize)> {
-    let (bytes, len) = table.whole()?;
-    Some((of.decoder.in_place(bytes)?, len))
-}
-
 impl Server {
+    /// What answers for a model on a store.
+    pub fn new(
+        model: ModelFile,
+        binding: Arc<Binding>,
+        served: Arc<Served>,
+        context: Context,
+        kept: Arc<Mutex<Vec<Kept>>>,
+    ) -> Self {
+        let (counters, measured) = Default::default();
+        let (begun, running) = Default::default();
+        Self { model, binding, served, context, kept, counters, measured, begun, running }
+    }
+
     /// Has `take` look at what the model gives for the batch around `ask`'s seeds: rows of nodes
     /// begin with those of the seeds.
     pub fn answer<T>(
@@ -164,12 +106,33 @@ impl Server {
         let of = Arc::downgrade(pinned);
         let kept = self.lock().pop().filter(|kept| kept.of.ptr_eq(&of));
         let mut kept = kept.unwrap_or_else(|| Kept { of, ..Kept::default() });
+        let (begun, io) = (self.begin(), pinned.snapshot.io_stats().counts());
+        let start = Instant::now();
         let answered = self.answer_with(pinned, ask, &mut kept, take);
+        let alone = self.end(begun);
+        if let Some((lists, rows)) = answered.as_ref().ok().and(kept.did).filter(|_| alone) {
+            let nodes = ask.seeds.iter().map(|(_, ids)| ids.len()).sum();
+            let io = pinned.snapshot.io_stats().counts().since(&io);
+            let seconds = start.elapsed().as_secs_f64();
+            self.measured.add(&Done { nodes, lists, rows, io, seconds });
+        }
         // After an error of memory it is the scratch that others lack.
         if answered.is_ok() {
             self.lock().push(kept);
         }
         answered
+    }
+
+    /// Notes that a batch begins; its number, if no other goes on.
+    fn begin(&self) -> Option<u64> {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        (self.running.fetch_add(1, Ordering::Relaxed) == 0).then_some(number)
+    }
+
+    /// Notes that it has ended; whether no other went on meanwhile.
+    fn end(&self, begun: Option<u64>) -> bool {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+        begun.is_some_and(|number| self.begun.load(Ordering::Relaxed) == number + 1)
     }
 
     fn answer_with<T>(
@@ -183,28 +146,24 @@ impl Server {
         let (sampler, reads_ahead) = match ask.graphs {
             Some((induced, ..)) => (induced, false),
             // Lists in memory take no time that reads of rows could use.
-            None => (pinned.sampler(), !pinned.has_lists()),
+            None => {
+                let is_apart = ask.subgraphs.is_some();
+                (pinned.sampler(is_apart), !pinned.has_lists(is_apart))
+            }
         };
-        let (hops, queue, start) = (sampler.hops(), gathering.queue(), Instant::now());
-        let sample = sampler.sample_hearing(
-            ask.seeds,
-            ask.stream,
-            &mut kept.scratch,
-            &mut |hop, of, ids| {
-                if reads_ahead && hop < hops {
-                    gathering.hear(of, ids);
-                }
-            },
-            &queue,
-        )?;
+        ask.check()?;
+        let start = Instant::now();
+        let sampled = sample(sampler, ask, (&mut kept.scratch, reads_ahead), &mut gathering)?;
         let start = self.counters.count(Stage::Sample, start);
-        let lists: usize = sample.edges.iter().map(|edges| edges.counts.len()).sum();
-        self.counters.lists.fetch_add(lists as u64, Ordering::Relaxed);
-        let bytes = self.input_bytes(&sample);
+        self.counters.lists.fetch_add(sampled.lists, Ordering::Relaxed);
+        let sample = &sampled.sample;
+        let bytes = self.input_bytes(sample);
         kept.pay(pinned, bytes.saturating_mul(BYTES_PER_INPUT_BYTE))?;
-        self.take_inputs(&mut gathering, (&sample, ask), kept)?;
+        ask.check()?;
+        self.take_inputs(&mut gathering, (&sampled, ask), kept)?;
         let values = &kept.values;
         let start = self.counters.count(Stage::Gather, start);
+        kept.did = Some((sampled.lists, gathering.rows));
         self.counters.rows.fetch_add(gathering.rows, Ordering::Relaxed);
         self.counters.rows_prepared.fetch_add(gathering.rows_prepared, Ordering::Relaxed);
         self.counters.rows_in_place.fetch_add(gathering.rows_in_place, Ordering::Relaxed);
@@ -223,6 +182,7 @@ impl Server {
             .filter(|(name, _)| trims && ask.plan.counted_nodes().any(|known| known == name))
             .map(|(name, id)| (name.as_str(), &*sample.nodes[usize::from(id.0)].per_hop))
             .collect();
+        ask.check()?;
         let outputs = ask.plan.run(&inputs, &counted, &self.context)?;
         self.counters.count(Stage::Run, start);
         self.counters.batches.fetch_add(1, Ordering::Relaxed);
@@ -233,13 +193,14 @@ impl Server {
     fn take_inputs(
         &self,
         gathering: &mut Gathering<'_>,
-        (sample, ask): (&CompactSample, &Ask<'_>),
+        (sampled, ask): (&Sampled, &Ask<'_>),
         kept: &mut Kept,
     ) -> Result<(), EngineError> {
+        let sample = &sampled.sample;
         let Kept { ids, values, .. } = kept;
         values.resize_with(self.binding.inputs.len(), Value::default);
         for ((at, input), value) in self.binding.inputs.iter().enumerate().zip(values.iter_mut()) {
-            value.lies_in_table = false;
+            (value.lies_in_table, value.repeats) = (false, false);
             let of = match (&input.given, &gathering.pinned.degrees[at]) {
                 (Given::Rows(of), _) => of,
                 (Given::InDegrees(id, _), Some(degrees)) => {
@@ -257,12 +218,21 @@ impl Server {
             value.dims.clear();
             value.dims.push(ids.len());
             value.dims.extend_from_slice(&of.shape);
-            let table = gathering.pinned.tables[at].get();
+            let (table, once) = (gathering.pinned.tables[at].get(), sampled.once(of.tensor.owner));
+            value.rows = once.map_or(ids.len(), |(once, _)| once.len());
             if value.take_slots(table, of, ids) {
-                gathering.count(ids.len());
+                gathering.count(value.rows);
                 continue;
             }
-            gathering.copy((at, of), ids, value.room(of, ids.len()), &self.context)?;
+            let rows = value.rows;
+            if let Some((once, places)) = once {
+                value.repeats = true;
+                value.slots.clear();
+                value.slots.extend_from_slice(places);
+                gathering.copy((at, of), once, value.room(of, rows), &self.context)?;
+                continue;
+            }
+            gathering.copy((at, of), ids, value.room(of, rows), &self.context)?;
         }
         gathering.read()?;
         for (at, of) in self.binding.rows() {
@@ -270,9 +240,12 @@ impl Server {
             if value.lies_in_table {
                 continue;
             }
-            let rows = value.dims.first().copied().unwrap_or(0);
+            let rows = value.rows;
             gathering.put((at, of), value.room(of, rows));
             if of.decoder.wanted() != Dtype::F32 {
+                if value.repeats {
+                    repeat(&mut value.raw, of.decoder.out_bytes(), &value.slots);
+                }
                 value.elements = widened(of.decoder.wanted(), &value.raw);
             }
         }
@@ -292,83 +265,4 @@ impl Server {
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The ids whose rows an input has.
-fn row_ids(of: &RowsOf, sample: &CompactSample, ids: &mut Vec<u64>) {
-    ids.clear();
-    match of.tensor.owner {
-        Owner::Node(id) => ids.extend(sample.nodes[usize::from(id.0)].ids.iter()),
-        Owner::Edge(id) => ids.extend(sample.edges[usize::from(id.0)].edge_ids.iter()),
-    }
-}
-
-/// Whole numbers and flags as the engine computes with them.
-fn widened(dtype: Dtype, bytes: &[u8]) -> Elements {
-    let ints = |width: usize, read: fn(&[u8]) -> i64| {
-        Elements::I64(bytes.chunks_exact(width).map(read).collect())
-    };
-    fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
-        bytes.first_chunk().copied().unwrap_or([0; N])
-    }
-    match dtype {
-        Dtype::I64 => ints(8, |b| i64::from_le_bytes(array(b))),
-        Dtype::I32 => ints(4, |b| i64::from(i32::from_le_bytes(array(b)))),
-        Dtype::I16 => ints(2, |b| i64::from(i16::from_le_bytes(array(b)))),
-        Dtype::I8 => ints(1, |b| i64::from(i8::from_le_bytes(array(b)))),
-        Dtype::Bool => Elements::Bool(bytes.iter().map(|byte| *byte != 0).collect()),
-        // The others are not bound.
-        _ => ints(1, |b| i64::from(b[0])),
-    }
-}
-
-/// Fills an input that comes of the sample or of the request.
-fn fill(given: &Given, sample: &CompactSample, ask: &Ask<'_>, value: &mut Value) {
-    let of_edges = |id: &ng_types::EdgeTypeId| &sample.edges[usize::from(id.0)];
-    let Value { dims, elements, .. } = value;
-    dims.clear();
-    if let Given::Weights(id) = given {
-        let all = &of_edges(id).weights;
-        dims.push(all.len());
-        *elements = Elements::F32(all.clone());
-        return;
-    }
-    if !matches!(elements, Elements::I64(_)) {
-        *elements = Elements::I64(Vec::new());
-    }
-    let Elements::I64(out) = elements else { return };
-    out.clear();
-    match given {
-        Given::EdgeIndex(id) => {
-            let edges = of_edges(id);
-            out.extend(edges.rows.iter().map(|row| i64::from(*row)));
-            for (destination, count) in (0..).zip(&edges.counts) {
-                out.resize(out.len() + *count as usize, destination);
-            }
-            dims.push(2);
-        }
-        Given::Pairs => {
-            let (from, to) = ask.pairs.unwrap_or_default();
-            out.extend_from_slice(from);
-            out.extend_from_slice(to);
-            dims.push(2);
-        }
-        Given::Times(id) => out.extend_from_slice(&of_edges(id).times),
-        Given::EdgeIds(id) => out.extend(of_edges(id).edge_ids.iter().map(|id| id as i64)),
-        Given::NodeIds(id) => {
-            out.extend(sample.nodes[usize::from(id.0)].ids.iter().map(|id| id as i64));
-        }
-        Given::GraphOf(_) => out.extend_from_slice(ask.graphs.map_or(&[], |(_, of, _)| of)),
-        Given::NumSeeds => {
-            out.push(ask.seeds.iter().map(|(_, ids)| ids.len() as i64).sum());
-            return;
-        }
-        Given::NumGraphs => {
-            out.push(ask.graphs.map_or(0, |(.., count)| count as i64));
-            return;
-        }
-        // The others have elements of other types.
-        Given::Rows(_) | Given::Weights(_) | Given::InDegrees(..) => {}
-    }
-    dims.push(out.len() / dims.first().copied().unwrap_or(1));
 }

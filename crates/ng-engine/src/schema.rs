@@ -4,6 +4,7 @@
 //! a store may have more of them than the one that a model comes from.
 
 use ng_store::Catalog;
+use ng_types::{EdgeTypeId, NodeTypeId};
 use serde::Deserialize;
 
 use crate::{EngineError, ModelFile};
@@ -36,16 +37,19 @@ pub(crate) fn check(model: &ModelFile, catalog: &Catalog) -> Result<(), EngineEr
 }
 
 /// The edge types of the graph by id, called as in model files.
-pub(crate) fn edge_types(
-    catalog: &Catalog,
-) -> impl Iterator<Item = (ng_types::EdgeTypeId, String)> {
-    let ids = (0..).map(ng_types::EdgeTypeId).zip(&catalog.edge_types);
-    ids.filter(|(id, _)| !catalog.is_reverse_index(*id)).map(|(id, meta)| {
-        let name = |id: ng_types::NodeTypeId| {
-            catalog.node_types.get(usize::from(id.0)).map_or("", |meta| meta.name.as_str())
-        };
-        (id, format!("{}__{}__{}", name(meta.source), meta.relation, name(meta.destination)))
-    })
+pub(crate) fn edge_types(catalog: &Catalog) -> impl Iterator<Item = (EdgeTypeId, String)> {
+    let ids = (0..catalog.edge_types.len() as u16).map(EdgeTypeId);
+    let named = ids.filter(|id| !catalog.is_reverse_index(*id));
+    named.map(|id| (id, edge_type_names(catalog, id).join("__")))
+}
+
+/// The source's type, the relation and the destination's type.
+pub(crate) fn edge_type_names(catalog: &Catalog, id: EdgeTypeId) -> [&str; 3] {
+    let Some(meta) = catalog.edge_types.get(usize::from(id.0)) else { return [""; 3] };
+    let name = |id: NodeTypeId| {
+        catalog.node_types.get(usize::from(id.0)).map_or("", |meta| meta.name.as_str())
+    };
+    [name(meta.source), &meta.relation, name(meta.destination)]
 }
 
 fn compare(what: &str, wanted: &[String], found: &[String]) -> Result<(), EngineError> {

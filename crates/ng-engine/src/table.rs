@@ -11,8 +11,8 @@ use std::sync::Arc;
 use ng_io::FillingRegion;
 use ng_simd::{prefetch, prefetch_at};
 use ng_store::{Merge, Owner, Planned, ReadError, RowOrder, RowPart, RowPlan, Snapshot, TensorRef};
-use ng_types::Reservation;
 use ng_types::canary::planted;
+use ng_types::{Bits, Reservation};
 
 /// Bytes of a chunk: long enough for huge pages and a full queue, and soon there.
 const CHUNK_BYTES: usize = 32 << 20;
@@ -39,26 +39,8 @@ pub(crate) struct RowTable {
 /// Rows that are of an older version than the table is used for.
 #[derive(Debug)]
 struct Stale {
-    /// A bit for each node.
-    bits: Vec<u64>,
-    count: u64,
+    nodes: Bits,
     _held: Reservation,
-}
-
-impl Stale {
-    fn add(&mut self, rows: Range<u64>) {
-        for row in rows {
-            if let Some(word) = self.bits.get_mut((row / 64) as usize) {
-                self.count += u64::from(*word >> (row % 64) & 1 == 0);
-                *word |= 1 << (row % 64);
-            }
-        }
-    }
-
-    #[inline]
-    fn has(&self, row: u64) -> bool {
-        self.bits.get((row / 64) as usize).is_some_and(|word| word >> (row % 64) & 1 == 1)
-    }
 }
 
 /// Rows of one snapshot.
@@ -170,7 +152,7 @@ impl RowTable {
     #[inline]
     fn slot(&self, node: u64) -> Option<usize> {
         let node = if planted("row_of_the_node_before") { node.saturating_sub(1) } else { node };
-        if self.stale.as_ref().is_some_and(|stale| stale.has(node)) {
+        if self.stale.as_ref().is_some_and(|stale| stale.nodes.has(node)) {
             return None;
         }
         match (&self.loaded.slots, &self.loaded.rows) {
@@ -229,6 +211,13 @@ impl RowTable {
         Some((self.loaded.memory.whole()?, self.loaded.count as usize))
     }
 
+    /// Whether the rows of all of `num_nodes` nodes are here.
+    pub fn has_all(&self, num_nodes: u64) -> bool {
+        let Loaded { slots, count, memory, .. } = &*self.loaded;
+        let is_of_all = slots.is_none() && self.stale.is_none() && *count >= num_nodes;
+        is_of_all && memory.whole().is_some()
+    }
+
     /// Appends the slots of nodes; whether all of them are here.
     pub fn slots_of(&self, nodes: &[u64], out: &mut Vec<u32>) -> bool {
         out.clear();
@@ -248,18 +237,16 @@ impl RowTable {
         held: Reservation,
     ) -> Option<Self> {
         self.whole()?;
-        let mut bits = self.stale.as_ref().map_or(Vec::new(), |stale| stale.bits.clone());
-        bits.resize(num_nodes.div_ceil(64) as usize, 0);
-        let count = self.stale.as_ref().map_or(0, |stale| stale.count);
-        let mut stale = Stale { bits, count, _held: held };
-        changed.iter().for_each(|rows| stale.add(rows.clone()));
+        let nodes = self.stale.as_ref().map_or_else(Bits::default, |stale| stale.nodes.clone());
+        let mut stale = Stale { nodes: nodes.with_room(num_nodes), _held: held };
+        changed.iter().for_each(|rows| stale.nodes.add(rows.clone()));
         // New nodes are read through the caches, too.
         let known = self.loaded.slots.as_ref().map_or(self.loaded.count, |all| all.len() as u64);
-        let not_here = stale.count + num_nodes.saturating_sub(known);
+        let not_here = stale.nodes.count() + num_nodes.saturating_sub(known);
         if not_here.saturating_mul(STALE_PARTS) > num_nodes {
             return None;
         }
-        let stale = (stale.count > 0).then_some(stale);
+        let stale = (stale.nodes.count() > 0).then_some(stale);
         Some(Self { loaded: Arc::clone(&self.loaded), stale })
     }
 }

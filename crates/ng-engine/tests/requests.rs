@@ -133,6 +133,8 @@ fn hot_rows_fill_the_budget_and_requests_still_have_room() {
     assert!(hot.run(&seeds, 1).expect("answer") == cold);
     let reads: u64 = counts_of_hot.take().values().flatten().sum();
     let all: u64 = counts.take().values().flatten().sum();
+    // A read has a block at least.
+    assert!(reads * 4096 <= hot.foresee(16).read_bytes, "{:?}", hot.foresee(16));
     assert!(reads * 10 < all * 8, "{reads} reads, {all} without hot rows");
     assert!(store.budget().peak_bytes() <= 40 << 20);
 }
@@ -189,7 +191,7 @@ fn in_degrees_are_those_of_the_whole_graph_without_edges_to_oneself() {
     let sum = graph.create_op(Op::Spmm(Reduction::Sum), &[edges, column]).expect("sum")[0];
     graph.create_out("sum", sum).expect("output");
     graph.create_out("own", column).expect("output");
-    let model = ModelFile { graph: Arc::new(graph), metadata: Vec::new() };
+    let model = ModelFile::of_graph(graph);
     let options = EngineOptions {
         fanouts: Fanouts::uniform(&[-1], 1).expect("fanouts"),
         output: None,
@@ -210,8 +212,8 @@ fn in_degrees_are_those_of_the_whole_graph_without_edges_to_oneself() {
     assert!((0..3_000).any(|node| degree(node) < list(node).len() as f32), "no edge to oneself");
     let seeds = [7, 3, 2_999];
     for (output, wanted) in [
-        ("own", seeds.map(degree)),
         ("sum", seeds.map(|node| list(node).iter().map(|source| degree(*source)).sum())),
+        ("own", seeds.map(degree)),
     ] {
         let options = EngineOptions { output: Some(output.into()), ..options.clone() };
         let engine = Engine::open(store.snapshot(), model.clone(), options).expect("engine");
@@ -220,6 +222,21 @@ fn in_degrees_are_those_of_the_whole_graph_without_edges_to_oneself() {
         assert_eq!(answer.elements, Elements::F32(wanted.to_vec()), "{output}");
         // Lists alone are read.
         assert!(counts.take().values().flatten().sum::<u64>() <= 3);
+        if output == "sum" {
+            continue;
+        }
+        // Degrees outlive commits; those that changed are counted again, without a pass.
+        let mut batch = store.write().expect("batch");
+        let (node, edge_type) = (batch.add_node(NodeTypeId(0)).expect("node"), EdgeTypeId(0));
+        let (sources, destinations) = ([9, 11, node, 4], [7, 7, node, node]);
+        batch.add_edges(edge_type, &sources, &destinations, &[]).expect("edges");
+        batch.commit().expect("commit");
+        counts.take();
+        assert!(engine.refresh(store.snapshot()).expect("refreshed"));
+        assert!(counts.take().values().flatten().sum::<u64>() <= 8);
+        let answer = engine.run(&[7, node, 3], 0).expect("answer");
+        let wanted = vec![degree(7) + 2.0, 1.0, degree(3)];
+        assert_eq!(answer.elements, Elements::F32(wanted));
     }
 }
 
@@ -322,4 +339,45 @@ fn a_request_is_stopped_between_batches_and_an_empty_one_has_the_shape_of_others
     let nothing = engine.run(&[], 1).expect("answer");
     assert_eq!((nothing.dims[0], &nothing.dims[1..]), (0, &whole.dims[1..]));
     assert_eq!(whole.dims[0], 100);
+}
+
+/// Commits change few lists. All others stay in memory, and those are read.
+#[test]
+fn lists_in_memory_outlive_commits() {
+    let dir = tempfile::tempdir().expect("directory");
+    build(dir.path(), NODES, 11);
+    let (store, counts) = open(dir.path(), 256 << 20);
+    let engine = engine(&store, Prepare::All, 1);
+    let (edge_type, node_type) = (EdgeTypeId(0), NodeTypeId(0));
+    let mut added = 0;
+    for turn in 0..3_u64 {
+        let mut batch = store.write().expect("batch");
+        added = batch.add_node(node_type).expect("node");
+        let sources = [added, 5 + turn, 9];
+        let destinations = [40 + turn, added, 40 + turn];
+        batch.add_edges(edge_type, &sources, &destinations, &[]).expect("edges");
+        batch.commit().expect("commit");
+        assert!(engine.refresh(store.snapshot()).expect("refreshed"));
+        assert_eq!((engine.ready(), engine.prepared()), (1.0, Some(Ok(()))));
+    }
+    assert!(engine.explain().contains("but for those that have changed"), "{}", engine.explain());
+    counts.take();
+    let far: Vec<u64> = (100..140).collect();
+    engine.each(&far, 3).expect("answer");
+    let far_reads: u64 = counts.take().values().flatten().sum();
+    assert!(far_reads < 8, "{far_reads} reads for nodes that no commit has touched");
+
+    let fresh = engine_of(&store, Prepare::Metadata, 1, &FANOUTS);
+    let near = [40, 41, 42, added - 2, added - 1, added, 5, 9, 100];
+    assert_eq!(engine.each(&near, 3).expect("answer"), fresh.each(&near, 3).expect("answer"));
+    let together = |engine: &Engine| engine.run(&near, 3).expect("answer");
+    assert_eq!(together(&engine), together(&fresh));
+    // A commit that changes too much brings all lists anew.
+    let mut batch = store.write().expect("batch");
+    let all: Vec<u64> = (0..NODES / 8).collect();
+    batch.add_edges(edge_type, &all, &all, &[]).expect("edges");
+    batch.commit().expect("commit");
+    assert!(engine.refresh(store.snapshot()).expect("refreshed"));
+    wait(&engine);
+    assert!(!engine.explain().contains("but for those"), "{}", engine.explain());
 }

@@ -1,10 +1,6 @@
 //! What contradicts itself is refused, with the reason, before anything is read.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::names_in;
+use crate::common::names_in;
 use ng_import::{
     EdgeTypeSpec, IdSlice, ImportError, ImportOptions, Importer, SelfLoops, TextOptions,
 };

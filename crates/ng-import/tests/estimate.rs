@@ -1,10 +1,6 @@
 //! The estimate that is given first fits what the import then takes.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::random_rows;
+use crate::common::random_rows;
 use ng_import::{EdgeTypeSpec, IdSlice, ImportOptions, Importer, PlannedEdges, estimate};
 
 #[test]

@@ -1,12 +1,8 @@
 //! The same input gives the same bytes, whatever the memory and the threads.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::fmt::Write;
 
-use common::{bytes_of, model, open, random_rows, stored};
+use crate::common::{bytes_of, model, open, random_rows, stored};
 use ng_import::{Column, EdgeTypeSpec, ImportOptions, Importer, TextOptions};
 
 fn check(rows: usize, nodes: u64, spec: &EdgeTypeSpec) {

@@ -1,9 +1,5 @@
 //! Rows that come as f32 and are stored narrow: rounded, scaled, or refused by row and column.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use ng_import::{EdgeTypeSpec, ImportOptions, Importer, TensorId};
 use ng_store::{OpenOptions, Owner, Store};
 use ng_types::{Dtype, NodeTypeId};

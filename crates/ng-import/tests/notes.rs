@@ -1,10 +1,7 @@
 //! What an import drops, doubles or finds odd is in its notes, and a strict import refuses it.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::names_in;
+use crate::common;
+use crate::common::names_in;
 use ng_import::{
     EdgeTypeSpec, IdSlice, ImportError, ImportOptions, ImportReport, Importer, Note, SelfLoops,
     TextOptions,

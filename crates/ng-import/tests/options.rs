@@ -1,10 +1,7 @@
 //! Every combination of the options of an edge type gives the lists of the model.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::{model, open, random_rows, stored, turned, verify};
+use crate::common;
+use crate::common::{model, open, random_rows, stored, turned, verify};
 use ng_import::{EdgeTypeSpec, IdSlice, ImportOptions, Importer, SelfLoops};
 
 const NODES: u64 = 300;

@@ -1,14 +1,10 @@
 //! Real edge lists against a plain parse. Needs `NEARGRAPH_DATA`; skipped where it is not set.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use common::{open, stored, verify};
+use crate::common::{open, stored, verify};
 use ng_import::{Column, EdgeTypeSpec, IdSlice, ImportOptions, Importer, TextOptions};
 
 fn data(name: &str) -> Option<PathBuf> {

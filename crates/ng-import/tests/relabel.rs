@@ -1,13 +1,9 @@
 //! Sparse integers and keys of tables become ids 0, 1, 2, ..., and the store keeps the originals.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use common::{Row, bytes_of, model, open, random_rows, stored, verify};
+use crate::common::{Row, bytes_of, model, open, random_rows, stored, verify};
 use ng_import::{EdgeTypeSpec, IdSlice, ImportOptions, Importer, TextOptions};
 
 /// A sparse integer of any length, so that the orders of numbers and of texts differ.

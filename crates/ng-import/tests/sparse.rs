@@ -1,9 +1,5 @@
 //! Rows with many zeros: when they are kept without them, and that nothing of them is lost.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use ng_import::{CsrChunk, EdgeTypeSpec, IdSlice, ImportOptions, Importer, SparseProbe};
 use ng_store::{OpenOptions, Owner, SparseValue, Store};
 use ng_types::NodeTypeId;

@@ -1,13 +1,9 @@
 //! Nodes named by strings: ids are ranks in byte order, and the names are in the store.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use common::{Row, bytes_of, model, open, random_rows, stored, verify};
+use crate::common::{Row, bytes_of, model, open, random_rows, stored, verify};
 use ng_import::{Column, EdgeTypeSpec, ImportOptions, Importer, NAME_BYTES_MAX, TextOptions};
 
 fn name(id: u64) -> String {

@@ -1,12 +1,8 @@
 //! Text files: what is read from every dialect, and what is said about every defect.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
 use std::io::Write;
 
-use common::{names_in, open, stored};
+use crate::common::{names_in, open, stored};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use ng_import::{Column, EdgeTypeSpec, ImportOptions, Importer, TextOptions};

@@ -1,11 +1,7 @@
 //! Operators that the engine has in another form give what ONNX says, functions of strangers come
 //! in line, and what is not supported is refused by name.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
-use common::{f32s, i64s};
+use crate::common::{f32s, i64s};
 use ng_infer::convert::ConvertError;
 use ng_infer::dfg::{Constant, Dfg};
 use ng_infer::kernel::Context;

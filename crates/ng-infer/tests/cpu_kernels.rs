@@ -1,16 +1,12 @@
 //! The device `cpu` does what the reference does, and gives the same bytes at any number of threads
 //! and with any kernels that the processor may have.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-mod cpu_support;
-
 use std::sync::Arc;
 
-use common::{f32s, i64s};
-use cpu_support::cases::cases;
-use cpu_support::{Answer, answer, answer_in_place, assert_near, views};
+use crate::common::{f32s, i64s};
+use crate::cpu_support;
+use crate::cpu_support::cases::cases;
+use crate::cpu_support::{Answer, answer, answer_in_place, assert_near, views};
 use ng_infer::dfg::{Binary, Constant, Elements, Op, Reduction};
 use ng_infer::kernel::{Context, Cpu, Data, DataMut, Kernel, Scalar, TableRows, View, ViewMut};
 use ng_infer::run::Devices;

@@ -1,10 +1,6 @@
 //! Domains, levels and cuts, and graphs that cannot be analysed.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
-use common::{f32s, i64s};
+use crate::common::{f32s, i64s};
 use ng_infer::dfg::levels::{Domain, End, Levels, LevelsError, MadeOf, Rows, Space};
 use ng_infer::dfg::{
     Binary, Constant, Dfg, DfgError, Dim, Op, Reduction, TensorType, Unary, Value,

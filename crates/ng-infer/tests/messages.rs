@@ -1,7 +1,5 @@
 //! Each variant of the errors of this crate is explained, in words that every face can show.
 
-#![allow(clippy::expect_used)]
-
 use std::io;
 
 use ng_infer::convert::{ConvertError, SaveError};

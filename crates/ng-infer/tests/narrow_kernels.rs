@@ -1,12 +1,8 @@
 //! Quantised and fixed-point operations on the reference device.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
 use std::slice::from_ref;
 
-use common::{f32s, i64s, run_op};
+use crate::common::{f32s, i64s, run_op};
 use ng_infer::dfg::{Attribute, Attributes, Constant, Elements, FixedFormat, Op, Reduction};
 use ng_types::Dtype;
 

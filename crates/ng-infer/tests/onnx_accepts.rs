@@ -1,12 +1,9 @@
 //! Models that the ONNX reader accepts, and what it makes of them.
 
-#![allow(clippy::expect_used)]
-
-mod onnx_support;
-
+use crate::onnx_support;
+use crate::onnx_support::{full, small};
 use ng_infer::onnx::{AttributeValue, Data, Dim, ExternalFiles, Model, Range};
 use ng_types::Dtype;
-use onnx_support::{full, small};
 use prost::Message;
 
 fn decoded() -> Model {

@@ -1,14 +1,10 @@
 //! External data that the ONNX reader refuses: one case for each reason.
 
-#![allow(clippy::expect_used)]
-
-mod onnx_support;
-
 use std::io;
 
+use crate::onnx_support::{entry, external, raw, refuse_graph, small};
 use ng_infer::onnx::proto::TensorProto;
 use ng_infer::onnx::{ExternalFiles, Model, OnnxError, Range};
-use onnx_support::{entry, external, raw, refuse_graph, small};
 use prost::Message;
 
 /// The small model with one more initializer.

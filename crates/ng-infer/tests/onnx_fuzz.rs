@@ -1,10 +1,8 @@
 //! A short run of the fuzzer of the ONNX reader; `examples/fuzz_onnx.rs` makes long ones.
 
-mod onnx_support;
-
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use onnx_support::fuzz;
+use crate::onnx_support::fuzz;
 
 #[test]
 fn mutated_models_are_read_or_refused_without_a_panic() {

@@ -1,9 +1,7 @@
 //! Functions that the ONNX reader refuses: one case for each reason.
 
-mod onnx_support;
-
+use crate::onnx_support::{attribute, function, node, opset, refuse, refuse_graph};
 use ng_infer::onnx::proto::{AttributeProto, FunctionProto, NodeProto};
-use onnx_support::{attribute, function, node, opset, refuse, refuse_graph};
 
 /// The small model with more functions.
 fn check(functions: &[FunctionProto], words: &[&str]) {

@@ -1,14 +1,10 @@
 //! Files, graphs and nodes that the ONNX reader refuses: one case for each reason.
 
-#![allow(clippy::expect_used)]
-
-mod onnx_support;
-
-use ng_infer::onnx::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto};
-use ng_infer::onnx::{INITIALIZERS_MAX, Model, NODES_MAX};
-use onnx_support::{
+use crate::onnx_support::{
     FLOAT, attribute, entry, node, opset, raw, refuse, refuse_bytes, refuse_graph, small, value,
 };
+use ng_infer::onnx::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto};
+use ng_infer::onnx::{INITIALIZERS_MAX, Model, NODES_MAX};
 use prost::{Message, encode_length_delimiter};
 
 #[test]

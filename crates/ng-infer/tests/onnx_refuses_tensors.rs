@@ -1,9 +1,7 @@
 //! Tensors that the ONNX reader refuses: one case for each reason.
 
-mod onnx_support;
-
+use crate::onnx_support::{FLOAT, attribute, external, raw, refuse_graph};
 use ng_infer::onnx::proto::TensorProto;
-use onnx_support::{FLOAT, attribute, external, raw, refuse_graph};
 
 /// The small model with one more initializer.
 fn check(tensor: TensorProto, words: &[&str]) {

@@ -1,13 +1,10 @@
 //! What a plan does not run: nodes that nobody needs, that are there twice, or of constants alone.
 
-#![allow(clippy::expect_used)]
-
-mod plan_support;
-
+use crate::plan_support;
+use crate::plan_support::{Build, ops, options, plan, tensor, view_of};
 use ng_infer::dfg::{Binary, Dfg, Op, Unary};
 use ng_infer::kernel::{Context, Data, View};
 use ng_infer::plan::Options;
-use plan_support::{Build, ops, options, plan, tensor, view_of};
 
 #[test]
 fn nodes_that_nobody_needs_are_not_run() {

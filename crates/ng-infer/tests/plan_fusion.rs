@@ -1,12 +1,10 @@
 //! Fused operations give the bytes of the operations that they are made of.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-mod plan_support;
-
 use std::sync::Arc;
 
+use crate::plan_support::{
+    Batch, Build, WIDTH, models, ops, options, plan, run, tensor, view_of, whole,
+};
 use ng_infer::dfg::{
     Binary, Constant, Dfg, Dim, Elements, Op, Reduction, TensorType, Unary, Value,
 };
@@ -15,7 +13,6 @@ use ng_infer::plan::{Options, Plan};
 use ng_infer::run::{Devices, RunError};
 use ng_testing::Random;
 use ng_types::Dtype;
-use plan_support::{Batch, Build, WIDTH, models, ops, options, plan, run, tensor, view_of, whole};
 
 /// Batches of all shapes: with edges, without, of one node, and of none.
 fn batches(seed: u64) -> Vec<Batch> {

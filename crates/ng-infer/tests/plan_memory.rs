@@ -1,19 +1,16 @@
 //! Memory of plans: what is kept, what is lent, and what runs do not share.
 
-#![allow(clippy::expect_used)]
-
-mod plan_support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::plan_support;
+use crate::plan_support::{Batch, Build, WIDTH, models, ops, options, plan, run, view_of, whole};
 use ng_infer::dfg::{Binary, Dfg, Op, Unary};
 use ng_infer::kernel::{Context, Data, Kernel, KernelError, Scalar, TableRows, View, ViewMut};
 use ng_infer::plan::{Options, Plan};
 use ng_infer::run::Devices;
 use ng_simd::Rows;
 use ng_testing::Random;
-use plan_support::{Batch, Build, WIDTH, models, ops, options, plan, run, view_of, whole};
 
 #[test]
 fn a_run_of_a_size_that_was_there_before_allocates_no_tensors() {

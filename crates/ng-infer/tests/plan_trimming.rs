@@ -1,15 +1,12 @@
 //! Trimmed runs give for the seeds what untrimmed ones give, whatever a model does.
 
-#![allow(clippy::expect_used)]
-
-mod plan_support;
-
+use crate::plan_support;
+use crate::plan_support::{Batch, Build, WIDTH, first, models, options, plan, run};
 use ng_infer::dfg::{Binary, Op, Reduction};
 use ng_infer::kernel::Context;
 use ng_infer::plan::Plan;
 use ng_infer::run::Devices;
 use ng_testing::Random;
-use plan_support::{Batch, Build, WIDTH, first, models, options, plan, run};
 
 #[test]
 fn seeds_have_the_same_bytes_as_without_trimming() {

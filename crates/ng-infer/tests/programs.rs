@@ -1,15 +1,11 @@
 //! HolisticGNN's example (Figure 10): the program, the file, the run, and another device for one of
 //! its operations.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
 use std::slice::from_ref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::{f32s, i64s};
+use crate::common::{f32s, i64s};
 use ng_infer::dfg::{Constant, Dfg, DfgError, Op, Reduction};
 use ng_infer::kernel::{Context, Kernel, KernelError, Scalar, View, ViewMut};
 use ng_infer::run::{Devices, RegisterError, RunError, run};

@@ -1,11 +1,7 @@
 //! Graphs in fewer bits: names stay, weights shrink, outputs are near, and what does not fit is
 //! refused by name.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
-use common::{f32s, i64s};
+use crate::common::{f32s, i64s};
 use ng_infer::dfg::{Constant, Dfg, Dim, Elements, FixedFormat, Op, Reduction, TensorType, Unary};
 use ng_infer::kernel::Context;
 use ng_infer::quantise::{

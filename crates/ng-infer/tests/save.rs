@@ -1,13 +1,9 @@
 //! A graph that is saved is read as the same graph; what ONNX does not have is refused by name.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::io;
 
-use common::{f32s, i64s};
+use crate::common::{f32s, i64s};
 use ng_infer::convert::{ConvertError, ModelFiles, SaveError, has_counterpart};
 use ng_infer::dfg::{
     Attribute, Attributes, Dfg, DfgError, Dim, FixedFormat, Op, Reduction, TensorType, Unary,

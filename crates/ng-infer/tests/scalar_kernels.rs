@@ -1,12 +1,9 @@
 //! The reference device does what the definitions say, and refuses what does not fit.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
 use std::slice::from_ref;
 
-use common::{bools, f32s, i64s, run_op, type_of};
+use crate::common;
+use crate::common::{bools, f32s, i64s, run_op, type_of};
 use ng_infer::dfg::{Attribute, Attributes, Binary, Constant, DfgError, Op, Reduction, Unary};
 use ng_infer::kernel::Context;
 use ng_infer::run::Devices;

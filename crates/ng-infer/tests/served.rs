@@ -1,5 +1,4 @@
 //! Graphs that are served: devices change under them, or another program has the whole model.
-#![allow(clippy::expect_used)]
 
 use std::sync::{Arc, Mutex};
 

@@ -1,7 +1,5 @@
 //! The text form: what is written is read again, and what is wrong is named with its line.
 
-#![allow(clippy::expect_used)]
-
 use std::collections::BTreeMap;
 
 use ng_infer::dfg::{Attribute, Dfg, DfgError, NamedNode, Op};

@@ -1,10 +1,7 @@
 //! Types and shapes before a batch is there, with counts as symbols.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
-use common::{f32s, i64s};
+use crate::common;
+use crate::common::{f32s, i64s};
 use ng_infer::dfg::{Binary, Dfg, DfgError, Dim, Op, Reduction, TensorType, Value};
 use ng_infer::kernel::Context;
 use ng_types::Dtype;

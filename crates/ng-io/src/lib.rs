@@ -9,10 +9,13 @@
 mod append;
 mod arena;
 mod backend;
+pub mod calls;
 mod directory;
 mod disk;
 mod error;
+pub mod fuzzing;
 mod gauge;
+mod kept;
 mod listing;
 mod load;
 mod locks;
@@ -24,6 +27,7 @@ mod reader;
 mod retry;
 mod scratch;
 mod settings;
+mod shm;
 mod source;
 mod space;
 mod staging_dir;
@@ -35,6 +39,7 @@ pub use directory::hold_off_writer;
 pub use disk::{Access, BLOCK_BYTES, Disk, FileId, NextRead, READ_BYTES_MAX, ReadDone, ReadOp};
 pub use error::{OpenError, ReadError, WriteError};
 pub use gauge::{DependentReads, Gauge};
+pub use kept::{FolderLock, ensure_folder, remove_folder, replace_file};
 pub use listing::folders_in;
 pub use load::{LoadError, Loaded, load_file};
 pub use locks::Lock;
@@ -53,6 +58,10 @@ pub use reader::{Reader, WholeRead};
 pub use retry::past_signals;
 pub use scratch::{ScratchError, ScratchFile, ScratchReader};
 pub use settings::{Stamp, private_file, private_socket, remove_socket, small_file, stamp_of};
+pub use shm::{
+    Refusal, ShmCloser, ShmConnection, ShmError, ShmFrame, ShmListener, ShmOptions, ShmPeer,
+    ShmReceiver, ShmSender, SocketError, SocketFile, listen_at,
+};
 pub use source::{SourceError, SourceFile, SourceReader};
 pub use space::free_bytes;
 pub use staging_dir::{Existing, StagingDir, StagingError};

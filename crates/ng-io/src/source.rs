@@ -50,6 +50,16 @@ pub enum SourceError {
         /// The path.
         path: PathBuf,
     },
+    /// It is larger than the caller takes.
+    #[error("{path} has {bytes} bytes; at most {limit} are read")]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// How long it is.
+        bytes: u64,
+        /// How long it may be.
+        limit: u64,
+    },
     /// The system refused.
     #[error("cannot {action} {path}: {source}")]
     Io {
@@ -69,6 +79,7 @@ impl From<SourceError> for io::Error {
             SourceError::IsADirectory { .. } => io::ErrorKind::IsADirectory,
             SourceError::Truncated { .. } => io::ErrorKind::UnexpectedEof,
             SourceError::NotSeekable { .. } => io::ErrorKind::NotSeekable,
+            SourceError::TooLarge { .. } => io::ErrorKind::FileTooLarge,
             SourceError::Io { source, .. } => source.kind(),
         };
         Self::new(kind, error)
@@ -103,8 +114,41 @@ struct Shared {
 impl SourceFile {
     /// Opens `path`, which may be a pipe.
     pub fn open(path: &Path) -> Result<Self, SourceError> {
+        Self::open_with(path, OFlags::empty())
+    }
+
+    /// Opens a regular file. What is a pipe, a socket or a device is refused, and not waited for;
+    /// so is a symbolic link at the end of `path`, unless `follows_link`.
+    ///
+    /// # Errors
+    /// [`SourceError::NotSeekable`] for what is not a regular file, [`SourceError::IsADirectory`].
+    pub fn open_regular(path: &Path, follows_link: bool) -> Result<Self, SourceError> {
+        let link = if follows_link { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let opened = Self::open_with(path, OFlags::NONBLOCK | link)?;
+        opened.check_regular()?;
+        Ok(opened)
+    }
+
+    /// All bytes of a regular file, if they are at most `limit`: so much memory is taken.
+    ///
+    /// # Errors
+    /// [`SourceError::TooLarge`], [`SourceError::Truncated`] if it has become shorter meanwhile.
+    pub fn read_whole(&self, limit: u64) -> Result<Vec<u8>, SourceError> {
+        let bytes = self.len()?;
+        let fits = (bytes <= limit).then(|| usize::try_from(bytes).ok()).flatten();
+        let path = || self.path().to_owned();
+        let len = fits.ok_or_else(|| SourceError::TooLarge { path: path(), bytes, limit })?;
+        let mut all = Vec::new();
+        let no_memory = |_| self.failed("find memory for", io::ErrorKind::OutOfMemory.into());
+        all.try_reserve_exact(len).map_err(no_memory)?;
+        all.resize(len, 0);
+        self.read_exact_at(0, &mut all)?;
+        Ok(all)
+    }
+
+    fn open_with(path: &Path, more: OFlags) -> Result<Self, SourceError> {
         let here = || path.to_owned();
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | more;
         let failed = |errno: rustix::io::Errno| match errno {
             rustix::io::Errno::NOENT => SourceError::NotFound { path: here() },
             _ => SourceError::Io { action: "open", path: here(), source: Arc::new(errno.into()) },

@@ -3,7 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use ng_io::{OpenError, ReadError, ScratchError, SourceError, StagingError, WriteError};
+use ng_io::{
+    OpenError, ReadError, Refusal, ScratchError, ShmError, SocketError, SourceError, StagingError,
+    WriteError,
+};
 use ng_testing::{assert_for_every_face, every_variant};
 use ng_types::{ErrorKind, Explain};
 
@@ -70,6 +73,44 @@ fn directories_and_the_files_of_users() {
         IsADirectory { path: path() },
         Truncated { path: path(), offset: 0, len: 1, file_bytes: 0 },
         NotSeekable { path: path() },
+        TooLarge { path: path(), bytes: 2, limit: 1 },
         Io { action: "open", path: path(), source: cause() },
     }));
+}
+
+#[test]
+fn rings_and_their_sockets() {
+    let path = || "path".into();
+    assert_for_every_face(&every_variant!(SocketError {
+        BadPath { path: path() },
+        InUse { path: path() },
+        Foreign { path: path() },
+        Io { action: "listen at", path: path(), source: io::Error::other("cause") },
+    }));
+    assert_for_every_face(&every_variant!(Refusal {
+        Version { server: 2 },
+        Full,
+        OtherUser,
+        BadRequest,
+        NoMemory,
+    }));
+    let errors = every_variant!(ShmError {
+        Socket(SocketError::InUse { path: path() }),
+        RingBytes { bytes: 5 },
+        NoServer { path: path() },
+        OtherUser { path: path(), uid: 7 },
+        Refused { path: path(), why: Refusal::Full },
+        BadAnswer { path: path(), what: "what" },
+        UnsafeMemory { path: path(), what: "what" },
+        TooLong { bytes: 2, bytes_max: 1 },
+        Garbled { what: "what" },
+        PeerGone,
+        Closed,
+        TimedOut,
+        Forked { made_in: 1, used_in: 2 },
+        Io { action: "map", source: io::Error::other("cause") },
+    });
+    assert_for_every_face(&errors);
+    let mendable = errors.iter().filter(|error| error.kind() == ErrorKind::UnsupportedArgument);
+    assert_eq!(mendable.count(), 3);
 }

@@ -62,6 +62,10 @@ fn needs(op: &Op, inputs: &[View<'_>]) -> Option<Vec<Need>> {
 }
 
 impl Kernel for Cores {
+    fn is_exact_by_row(&self) -> bool {
+        true
+    }
+
     fn run(
         &self,
         op: &Op,

@@ -92,6 +92,8 @@ impl Engine {
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let EngineStats {
             batches,
+            seeds,
+            distinct_seeds,
             lists,
             rows,
             rows_prepared,
@@ -102,6 +104,8 @@ impl Engine {
         } = self.inner.stats();
         let stats = PyDict::new(py);
         stats.set_item("batches", batches)?;
+        stats.set_item("seeds", seeds)?;
+        stats.set_item("distinct_seeds", distinct_seeds)?;
         stats.set_item("lists", lists)?;
         stats.set_item("rows", rows)?;
         stats.set_item("rows_prepared", rows_prepared)?;

@@ -3,6 +3,7 @@
 
 mod add_tensor;
 mod arrays;
+mod backup;
 mod catalog;
 mod compiled;
 mod computing;
@@ -67,6 +68,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(store::open_store, module)?)?;
     module.add_function(wrap_pyfunction!(store::verify, module)?)?;
     module.add_function(wrap_pyfunction!(store::compact, module)?)?;
+    module.add_function(wrap_pyfunction!(backup::restore_backup, module)?)?;
+    module.add_function(wrap_pyfunction!(backup::verify_backup, module)?)?;
+    module.add_function(wrap_pyfunction!(backup::is_backup, module)?)?;
     module.add_function(wrap_pyfunction!(plugins::plugin_sha256, module)?)?;
     module.add_function(wrap_pyfunction!(plugins::run_plugin_probe, module)?)?;
     module.add_function(wrap_pyfunction!(direct::describe_direct, module)?)?;

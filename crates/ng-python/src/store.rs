@@ -12,6 +12,7 @@ use pyo3::types::{IntoPyDict, PyDict};
 use serde_json::json;
 
 use crate::add_tensor;
+use crate::backup;
 use crate::errors::{self, detached};
 use crate::lock::locked;
 use crate::progress::{go_on, raised_or, reporting};
@@ -89,6 +90,18 @@ impl Store {
             store.scrub(&mut |done, total| callback.call((done, total)), bytes_per_second)
         })?;
         Ok(describe(&report))
+    }
+
+    /// Copies the newest checkpoint to a new directory; the report.
+    #[pyo3(signature = (target, base=None, progress=None))]
+    fn backup<'py>(
+        &self,
+        py: Python<'py>,
+        target: &str,
+        base: Option<&str>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        backup::make(py, &*self.store()?, target, base, progress)
     }
 
     /// What was put into the store when it was opened, or when it was first written to.

@@ -12,6 +12,7 @@ pub mod listen;
 mod status;
 pub mod tls;
 
+pub use prost::Message;
 pub use status::{Problem, problem_of, retry_after};
 pub use tonic::{Code, Request, Response, Status, Streaming, async_trait};
 pub use {http, tonic, tonic_prost, tower};

@@ -35,6 +35,24 @@ pub struct CompactEdges {
     pub per_hop: Vec<usize>,
 }
 
+impl CompactEdges {
+    /// Leaves out all edges but those that `kept` says, by place; `counts` and `per_hop` are the
+    /// caller's.
+    pub fn keep(&mut self, kept: &[bool]) {
+        fn some<T: Copy>(all: &mut Vec<T>, kept: &[bool]) {
+            let mut kept = kept.iter();
+            all.retain(|_| kept.next().copied().unwrap_or(true));
+        }
+        some(&mut self.rows, kept);
+        some(&mut self.times, kept);
+        some(&mut self.weights, kept);
+        match &mut self.edge_ids {
+            Ids::Narrow(ids) => some(ids, kept),
+            Ids::Wide(ids) => some(ids, kept),
+        }
+    }
+}
+
 /// A sampled subgraph without features; [`crate::Sampler::sample_compact`] makes it.
 #[derive(Debug)]
 pub struct CompactSample {

@@ -23,6 +23,7 @@ mod lookahead;
 mod mini_batch;
 mod node_map;
 mod note;
+mod older;
 mod pipeline;
 mod record;
 mod reorganize;
@@ -40,13 +41,14 @@ pub use compiled::{
 };
 pub use draw::{METHODS, Method, MethodRow, Needs, Source};
 pub use error::SampleError;
-pub use hops::HearNodes;
 pub use hops::streaming::{Engine, StreamingStats};
+pub use hops::{DisjointSample, DisjointSeeds, HearNodes};
 pub use ids::Ids;
 pub use loader::{Epochs, Loader, Pipeline, Run, Way};
 pub use lookahead::{Chosen, Reading, Settings};
 pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock, SparseIndex};
 pub use note::{Decided, Note, Times, Writes};
+pub use older::OlderLists;
 pub use reorganize::{
     BATCHES_TOGETHER, Batches, By, Heat, PageCounts, Phases, Reorganization, ReorganizeError,
     ReorganizeReport, heat, reorganize,

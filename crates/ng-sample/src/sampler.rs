@@ -17,7 +17,8 @@ use crate::columns::Columns;
 use crate::compact::CompactSample;
 use crate::direct::Direct;
 use crate::hops::streaming::{self, Engine, StreamingStats};
-use crate::hops::{Ahead, Ends, HearNodes, Hops};
+use crate::hops::{Ahead, Disjoint, Ends, HearNodes, Hops};
+use crate::older::OlderLists;
 use crate::{ColumnSpec, HotSet, MiniBatch, SampleError, SampleSpec};
 
 /// Samples mini-batches from one snapshot.
@@ -32,6 +33,8 @@ pub struct Sampler {
     ends: Arc<[Ends]>,
     /// Topologies in memory, by edge type.
     pub(crate) resident: Arc<[Option<Arc<ResidentTopology>>]>,
+    /// The same of older snapshots, for batches of subgraphs that share no nodes.
+    pub(crate) older: Arc<[Option<OlderLists>]>,
     /// Topologies that the store holds serve as well.
     borrows: bool,
     /// Orders of rows in memory, by node type.
@@ -96,6 +99,7 @@ impl Sampler {
         let catalog = snapshot.catalog();
         let ends: Arc<[Ends]> = Ends::of(catalog).into();
         let resident = vec![None; ends.len()].into();
+        let older = vec![None; ends.len()].into();
         let ids_are_narrow = catalog.node_types.iter().all(|meta| meta.num_nodes <= 1 << 32);
         let columns = Arc::new(Columns::new(&snapshot, wanted)?);
         let orders = vec![None; catalog.node_types.len()].into();
@@ -105,6 +109,7 @@ impl Sampler {
             columns,
             ends,
             resident,
+            older,
             borrows: true,
             orders,
             ids_are_narrow,
@@ -153,6 +158,32 @@ impl Sampler {
             }
         }
         Ok(Self { resident: resident.into(), ..self })
+    }
+
+    /// The same sampler, taking lists of edge types from what `older` (by edge type id) has of a
+    /// snapshot before, where they have not changed since. [`Self::sample_disjoint`] alone does;
+    /// samples are the same.
+    ///
+    /// # Errors
+    /// [`SampleError::Spec`] unless `older` has a place for each edge type.
+    pub fn with_older(self, older: Vec<Option<OlderLists>>) -> Result<Self, SampleError> {
+        let (given, known) = (older.len(), self.ends.len());
+        if given != known {
+            let what = format!("lists for {given} edge types, the store has {known}");
+            return Err(SampleError::Spec(what));
+        }
+        Ok(Self { older: older.into(), ..self })
+    }
+
+    /// The lists of an edge type that outlive commits from now on: those in memory, and which of
+    /// them changed before.
+    pub fn older_lists(&self, edge_type: EdgeTypeId) -> Option<&OlderLists> {
+        self.older.get(usize::from(edge_type.0))?.as_ref()
+    }
+
+    /// The topology of an edge type in memory.
+    pub fn resident_lists(&self, edge_type: EdgeTypeId) -> Option<&Arc<ResidentTopology>> {
+        self.resident.get(usize::from(edge_type.0))?.as_ref()
     }
 
     /// The same draws, with the rows that compiled epochs carry, as they are stored.
@@ -443,7 +474,7 @@ impl Sampler {
         ahead: Option<Ahead<'_, '_>>,
         admit: &Admit<'_>,
     ) -> Result<CompactSample, SampleError> {
-        let SampleScratch { narrow, wide, held } = scratch;
+        let SampleScratch { narrow, wide, held, .. } = scratch;
         self.clock.time(Work::Sample, admit, |admit| {
             let borrowing = self.with_held_topologies();
             let sampler = borrowing.as_ref().unwrap_or(self);
@@ -512,11 +543,12 @@ pub struct SampleScratch {
     pub(crate) narrow: Hops<u32>,
     pub(crate) wide: Hops<u64>,
     pub(crate) held: Growing,
+    pub(crate) disjoint: Disjoint,
 }
 
 impl SampleScratch {
     /// Bytes of the budget that are held for it.
     pub fn num_bytes(&self) -> u64 {
-        self.held.bytes()
+        self.held.bytes() + self.disjoint.held_bytes()
     }
 }

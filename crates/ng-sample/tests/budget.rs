@@ -1,10 +1,7 @@
 //! The memory budget holds while batches are in flight, and a stream never stalls in silence.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
-use common::{Graph, PAPERS, features, open};
+use crate::common;
+use crate::common::{Graph, PAPERS, features, open};
 use ng_io::BackendChoice;
 use ng_sample::{Fanouts, Jobs, Pipeline, SampleError, SampleSpec, Sampler, Way};
 use ng_store::Store;

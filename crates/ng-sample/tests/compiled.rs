@@ -1,14 +1,11 @@
 //! Replayed batches are the very batches that sampling gives, whatever is hot and however rows are
 //! stored; damage and other settings are refused by name; nothing half is ever used.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::one_type::{self, Edges, Rows, number, open, skewed_list};
+use crate::common;
+use crate::common::one_type::{self, Edges, Rows, number, open, skewed_list};
 use ng_io::BackendChoice;
 use ng_sample::{
     ColumnSpec, CompiledError, EpochFile, EpochId, EpochKey, EpochWriter, Fanouts, HotSet, Jobs,

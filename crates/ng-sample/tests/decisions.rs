@@ -1,13 +1,10 @@
 //! How rows are read is decided by what the consumer gains from it, and again while batches are
 //! made. Each decision can be heard once, and the batches are the same whatever is decided.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
 use std::time::Duration;
 
-use common::one_type::{self, Edges, Rows, number, open};
+use crate::common;
+use crate::common::one_type::{self, Edges, Rows, number, open};
 use ng_sample::{
     Chosen, Decided, Fanouts, MiniBatch, Note, Pipeline, Reading, SampleSpec, Sampler, Settings,
     Way,

@@ -2,8 +2,6 @@
 //! lists and rows are; a hop reads the pages of its sections and no index; damage is named, and
 //! never a wrong batch.
 
-#![allow(clippy::expect_used)]
-
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;

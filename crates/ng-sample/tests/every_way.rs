@@ -1,15 +1,11 @@
 //! Whatever way a pipeline makes its batches, and whether memory holds the topology or not, they
 //! are the very batches that sampling one by one gives.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::one_type::{self, Edges, Rows, number, open};
+use crate::common::one_type::{self, Edges, Rows, number, open};
 use ng_io::BackendChoice;
 use ng_sample::{
     EpochFile, EpochId, EpochWriter, Fanouts, Jobs, Method, MiniBatch, Pipeline, Reading,

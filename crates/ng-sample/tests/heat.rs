@@ -1,11 +1,8 @@
 //! Heat, which is computed from passes over the edges, is how often batches have a node.
-#![allow(clippy::expect_used)]
-
-mod common;
 
 use std::sync::Arc;
 
-use common::one_type::{self, Edges, number};
+use crate::common::one_type::{self, Edges, number};
 use ng_sample::{Batches, Fanouts, SampleSpec, Sampler, heat};
 use ng_store::Snapshot;
 use ng_types::{NodeTypeId, SeedOrder};

@@ -1,11 +1,7 @@
 //! A store holds a topology once reading lists one by one has cost what reading all of it would,
 //! and lets go of it for a batch that needs the memory. Batches are the same.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
-use common::one_type::{self, Edges, Rows, number, open, skewed_list};
+use crate::common::one_type::{self, Edges, Rows, number, open, skewed_list};
 use ng_sample::{Fanouts, Jobs, MiniBatch, Pipeline, SampleSpec, Sampler, Way};
 use ng_store::{Owner, Store, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};

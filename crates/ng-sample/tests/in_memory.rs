@@ -1,12 +1,8 @@
 //! A topology in memory gives the batches that pages give, byte for byte.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::{EDGE_TYPES, Graph, Numbers, PAPERS, build_every_kind, features, open};
+use crate::common::{EDGE_TYPES, Graph, Numbers, PAPERS, build_every_kind, features, open};
 use ng_io::BackendChoice;
 use ng_sample::{
     CompactSample, EdgeBlock, Fanouts, Ids, Method, MiniBatch, NodeBlock, SampleError,

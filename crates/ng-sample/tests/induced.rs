@@ -1,12 +1,10 @@
 //! Clusters have each live node once, and batches of them the edges of the raw lists between their
 //! nodes, whoever takes part and wherever the lists are.
-#![allow(clippy::expect_used)]
-
-mod common;
 
 use std::sync::Arc;
 
-use common::{Graph, PAPERS};
+use crate::common;
+use crate::common::{Graph, PAPERS};
 use ng_io::BackendChoice;
 use ng_sample::{
     Fanouts, Inputs, Jobs, Method, Pipeline, SampleError, SampleSpec, Sampler, SeedPlan, Way,

@@ -1,12 +1,10 @@
 //! LABOR takes the entries whose sources have small numbers, of all destinations alike.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::{AUTHORS, EDGE_TYPES, Graph, Numbers, PAPERS, build_every_kind, chi_square_p, open};
+use crate::common::{
+    AUTHORS, EDGE_TYPES, Graph, Numbers, PAPERS, build_every_kind, chi_square_p, open,
+};
 use ng_io::BackendChoice;
 use ng_sample::{Engine, Fanouts, Method, MiniBatch, SampleSpec, Sampler};
 use ng_store::Snapshot;

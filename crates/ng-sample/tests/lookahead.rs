@@ -1,15 +1,12 @@
 //! A look-ahead gives the very batches that sampling one by one gives, whatever the policy, the
 //! window and the memory; and it stays within its memory.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::one_type::{self, Edges, Rows, number, open, skewed_list};
+use crate::common;
+use crate::common::one_type::{self, Edges, Rows, number, open, skewed_list};
 use ng_sample::{
     Fanouts, Jobs, MiniBatch, Pipeline, Reading, SampleError, SampleSpec, Sampler, Settings, Way,
 };

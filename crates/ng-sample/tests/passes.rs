@@ -1,16 +1,12 @@
 //! Loaders of one store that take turns, as training and validation do: one pipeline makes the
 //! batches of both, which are those that each would make by itself.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::Numbers;
-use common::one_type::{self, Edges, Rows, open, skewed_list};
+use crate::common::Numbers;
+use crate::common::one_type::{self, Edges, Rows, open, skewed_list};
 use ng_sample::{
     Fanouts, Inputs, Loader, MiniBatch, Reading, SampleSpec, Sampler, SeedPlan, Settings,
 };

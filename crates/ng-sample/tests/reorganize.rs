@@ -1,11 +1,8 @@
 //! Orders of rows are what they say, are worth what they say, and leave batches as they are.
-#![allow(clippy::expect_used)]
-
-mod common;
 
 use std::path::Path;
 
-use common::one_type::{self, Edges, Rows, number};
+use crate::common::one_type::{self, Edges, Rows, number};
 use ng_sample::{
     Batches, By, Fanouts, Reorganization, ReorganizeError, ReorganizeReport, SampleSpec, Sampler,
     reorganize,

@@ -1,12 +1,9 @@
 //! G1: the same seed gives the same batch, byte for byte, whatever serves it.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{Graph, PAPERS, features, open, scaled};
+use crate::common;
+use crate::common::{Graph, PAPERS, features, open, scaled};
 use ng_io::BackendChoice;
 use ng_sample::{
     Engine, Fanouts, Jobs, METHODS, Method, MiniBatch, Pipeline, SampleSpec, Sampler, Way,

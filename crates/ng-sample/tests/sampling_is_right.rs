@@ -1,10 +1,7 @@
 //! G2: samples equal a plain reference, every edge exists, and draws are uniform.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
-use common::{Graph, PAPERS, chi_square_p, features, open, row};
+use crate::common;
+use crate::common::{Graph, PAPERS, chi_square_p, features, open, row};
 use ng_io::BackendChoice;
 use ng_sample::{ColumnSpec, Fanouts, Method, MiniBatch, SampleSpec, Sampler};
 use ng_types::{DrawKey, Dtype, EdgeTypeId, NodeTypeId};

@@ -1,10 +1,7 @@
 //! The streaming engine gives the batches that hops with barriers give, byte for byte.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
-use common::{Graph, Numbers, PAPERS, build_every_kind, features, open};
+use crate::common;
+use crate::common::{Graph, Numbers, PAPERS, build_every_kind, features, open};
 use ng_io::BackendChoice;
 use ng_sample::{Engine, Fanouts, Method, SampleSpec, Sampler, StreamingStats};
 use ng_store::{Store, StoreStats};

@@ -1,9 +1,7 @@
 //! A trace tells what sampling visited, position by position.
-#![allow(clippy::expect_used)]
 
-mod common;
-
-use common::one_type::{Edges, build, open, skewed_list};
+use crate::common;
+use crate::common::one_type::{Edges, build, open, skewed_list};
 use ng_sample::{Fanouts, Method, SampleError, SampleSpec, Sampler};
 use ng_types::{NodeTypeId, Trace};
 

@@ -1,13 +1,9 @@
 //! Weighted sampling draws entries in proportion to their weights, and the same ones everywhere.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Numbers, chi_square_p, open};
+use crate::common::{Numbers, chi_square_p, open};
 use ng_io::BackendChoice;
 use ng_sample::{Fanouts, Method, MiniBatch, SampleError, SampleSpec, Sampler};
 use ng_store::{BuildOptions, EdgeTypeSpec, Entry, Snapshot, StoreBuilder};

@@ -1,15 +1,11 @@
 //! What fits is held in memory, topology and rows: read once, given back to whoever lacks memory,
 //! and always what the snapshot has.
 
-#![allow(clippy::expect_used)]
-
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::one_type::{self, Edges, Rows, bytes, number, open, skewed_list};
+use crate::common::one_type::{self, Edges, Rows, bytes, number, open, skewed_list};
 use ng_io::BackendChoice;
 use ng_sample::{Fanouts, Jobs, MiniBatch, Pipeline, SampleSpec, Sampler, SeedPlan, Way};
 use ng_store::{OpenError, OpenOptions, Owner, ReadError, Snapshot, Store, TensorRef};

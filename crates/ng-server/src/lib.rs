@@ -17,6 +17,7 @@ mod graph;
 pub mod guard;
 mod model;
 mod reload;
+mod rows;
 pub mod schedule;
 mod serve;
 mod service;
@@ -24,6 +25,7 @@ mod side;
 mod state;
 mod targets;
 pub mod telemetry;
+mod work;
 
 pub use command::run_command;
 pub use config::{Address, Config, ConfigError, Limits, Options};

@@ -1,12 +1,13 @@
 //! A server from its start to its end.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 use std::{io, mem};
 
 use axum::middleware;
+use ng_engine::{CacheStats, EmbeddingCache};
 use ng_rpc::health::{HealthReporter, ServingStatus, health_reporter};
 use ng_rpc::listen::{Bound, Door};
 use ng_rpc::tonic::service::Routes;
@@ -17,17 +18,17 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, CatalogueError};
 use crate::config::{Address, Config, ConfigError};
 use crate::door::{self, SideListener};
-use crate::graph::Graph;
 use crate::guard::Guard;
 use crate::guard::gate::gate;
 use crate::guard::tokens::TokenError;
 use crate::reload::{self, Reloader};
-use crate::schedule::Scheduler;
+use crate::schedule::{Bounds, ScheduleStats, Scheduler};
 use crate::state::State;
 use crate::telemetry::Metrics;
+use crate::work::Work;
 use crate::{service, side};
 
 /// Threads of the network: the engine has its own.
@@ -61,6 +62,9 @@ pub enum ServeError {
         #[source]
         source: io::Error,
     },
+    /// What was registered cannot be read.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
     /// Settings contradict each other.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -112,6 +116,16 @@ impl Serving {
     /// Where the side port is.
     pub fn side_address(&self) -> &str {
         &self.state.side_address
+    }
+
+    /// What the scheduler has done.
+    pub fn schedule(&self) -> ScheduleStats {
+        self.state.scheduler.stats()
+    }
+
+    /// What was kept of answers, and handed out again.
+    pub fn answers(&self) -> Option<CacheStats> {
+        self.state.answers.as_ref().map(|answers| answers.stats())
     }
 
     /// What all requests share.
@@ -201,10 +215,11 @@ async fn start(
 ) -> Result<Started, ServeError> {
     let tls = reload::tls_of(&config)?;
     let guard = Arc::new(Guard::new(reload::rules_of(&config)?, config.read_only, &metrics));
-    let scheduler =
-        Scheduler::start(config.lanes).map_err(|source| ServeError::System { source })?;
-    let catalogue = Catalogue::default();
-    open_graphs(&config, &catalogue)?;
+    let scheduler = Scheduler::start(config.lanes, config.scheduler, Bounds::default());
+    let scheduler = scheduler.map_err(|source| ServeError::System { source })?;
+    let keeps = config.scheduler.cache && config.cache > 0;
+    let answers = keeps.then(|| Arc::new(EmbeddingCache::new(config.cache)));
+    let catalogue = Catalogue::open(&config, answers.clone())?;
     let (mut sockets, mut addresses) = (Vec::new(), Vec::new());
     for address in &config.listen {
         let bound = bind(address).await?;
@@ -219,7 +234,9 @@ async fn start(
         guard: Arc::clone(&guard),
         metrics,
         catalogue,
+        work: Work::default(),
         scheduler,
+        answers,
         started: Instant::now(),
         addresses,
         side_address: side.to_string(),
@@ -303,22 +320,4 @@ async fn bind(address: &Address) -> Result<Bound, ServeError> {
         Address::Unix(path) => ng_io::private_socket(path).and_then(Bound::unix),
     }
     .map_err(|source| ServeError::Listen { address: address.to_string(), source })
-}
-
-/// Serves each store of the folder under its name without the ending.
-fn open_graphs(config: &Config, catalogue: &Catalogue) -> Result<(), ServeError> {
-    let failed = |source| ServeError::Folder { path: config.folder.clone(), source };
-    for path in ng_io::folders_in(&config.folder, "ng").map_err(failed)? {
-        let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
-        let limits = (config.memory, config.lanes);
-        match Graph::open(name, &config.folder, Path::new(&path), limits) {
-            Ok(graph) => {
-                if let Err(problem) = catalogue.add_graph(Arc::new(graph)) {
-                    tracing::error!(graph = name, "{}", problem.message);
-                }
-            }
-            Err(problem) => tracing::error!(graph = name, "not served: {}", problem.message),
-        }
-    }
-    Ok(())
 }

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use ng_engine::EmbeddingCache;
+
 use crate::catalogue::Catalogue;
 use crate::config::Config;
 use crate::guard::Guard;
 use crate::schedule::Scheduler;
 use crate::telemetry::Metrics;
+use crate::work::Work;
 
 /// What all requests share.
 pub struct State {
@@ -20,8 +23,12 @@ pub struct State {
     pub metrics: Metrics,
     /// What is served.
     pub catalogue: Catalogue,
+    /// Who has room to read and to change graphs.
+    pub work: Work,
     /// What computes.
     pub scheduler: Scheduler,
+    /// Answers that are kept, if they are.
+    pub answers: Option<Arc<EmbeddingCache>>,
     /// When it started.
     pub started: Instant,
     /// Where it can be reached.

@@ -21,6 +21,13 @@ impl Targets {
             Self::Edges(sources, _) => sources.len(),
         }
     }
+
+    /// The first id.
+    pub fn first(&self) -> Option<u64> {
+        match self {
+            Self::Nodes(ids) | Self::Graphs(ids) | Self::Edges(ids, _) => ids.first().copied(),
+        }
+    }
 }
 
 impl TryFrom<Option<v1::Targets>> for Targets {

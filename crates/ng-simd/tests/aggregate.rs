@@ -1,5 +1,4 @@
 //! Aggregation gives the bits of decoding, gathering and adding in plain Rust, on every path.
-#![allow(clippy::unwrap_used)]
 
 use ng_simd::{
     Aggregation, EdgeLists, GraphKernels, ListError, Path, Reduction, RowDecoder, Rows, ShapeError,

@@ -1,5 +1,4 @@
 //! What the conversions give, against plain arithmetic, and that all kernels give the same bits.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
 

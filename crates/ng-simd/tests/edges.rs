@@ -1,5 +1,4 @@
 //! Values of edges equal those of plain arithmetic, with the same bits on every path.
-#![allow(clippy::unwrap_used)]
 
 use ng_simd::{EdgeLists, EdgePairs, GraphKernels, Path, ShapeError};
 use ng_testing::Random;

@@ -1,5 +1,4 @@
 //! Products of matrices give the bits of their definition, on every path and in every split.
-#![allow(clippy::unwrap_used)]
 
 use ng_simd::{Finish, GraphKernels, PackedMatrix, Path, Product, ShapeError};
 use ng_testing::Random;

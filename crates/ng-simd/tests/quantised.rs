@@ -1,5 +1,4 @@
 //! Quantised products equal those of plain integers, with the same bits on every path.
-#![allow(clippy::unwrap_used)]
 
 use ng_simd::{
     Finish, GraphKernels, PackError, PackedWeights, Path, QuantiseError, QuantisedRows, ShapeError,

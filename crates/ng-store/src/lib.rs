@@ -7,6 +7,7 @@
 //! holds and a `decode` has typed them.
 #![forbid(unsafe_code)]
 
+mod backup;
 mod build;
 mod bytes;
 mod cache;
@@ -30,9 +31,14 @@ mod verify;
 mod version;
 mod write;
 
+pub use backup::{
+    BackupError, BackupReport, RestoreReport, backup, is_backup, restore, verify_backup,
+};
 pub use build::builder::StoreBuilder;
 pub use build::spec::{BuildOptions, BuildSummary, EdgeTypeSpec, Part, TensorSpec};
-pub use catalog::{Catalog, EdgeTypeMeta, NodeTypeMeta, Owner, SparseValue, TensorMeta, TensorRef};
+pub use catalog::{
+    Catalog, EdgeTypeMeta, KeyedCommit, NodeTypeMeta, Owner, SparseValue, TensorMeta, TensorRef,
+};
 pub use costs::{DiskCosts, RequestRate};
 pub use dictionary::writer::DictionaryWriter;
 pub use direct::{
@@ -60,12 +66,14 @@ pub use topology::{
     STREAM_BYTES_PER_REQUEST, TakeList, TopologyWriter, VisitLists, from_three,
 };
 pub use verify::{Problem, Progress, VerifyReport, verify, verify_on};
+pub use version::changes::Changes;
 pub use version::root::FORMAT_VERSION;
 pub use write::add_tensor::{NewTensor, NextRows};
 pub use write::batch::{Commit, EdgeData, WriteBatch};
 pub use write::checkpoint::CheckpointReport;
 pub use write::compact::{CompactReport, compact, reorganize};
 pub use write::error::UpdateError;
+pub use write::keyed::Begun;
 pub use write::recover::Recovery;
 pub use write::reorganize::{MakeOrders, NewOrder, reorganize_bytes};
 pub use write::writer::UpdateStats;

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ng_io::WriteError;
-use ng_store::{BuildError, DirectError, OpenError, ReadError, SealedError, UpdateError};
+use ng_store::{
+    BackupError, BuildError, DirectError, OpenError, ReadError, SealedError, UpdateError,
+};
 use ng_testing::{assert_for_every_face, every_variant};
 use ng_types::{Budget, BudgetExceeded, ErrorKind, Explain, Remedy};
 
@@ -168,4 +170,28 @@ fn sealed_files() {
     assert_eq!(of_kind(&errors, ErrorKind::IoFailed).len(), 4);
     assert_eq!(of_kind(&errors, ErrorKind::StoreDamaged).len(), 1);
     assert_eq!(of_kind(&errors, ErrorKind::CompiledOutdated).len(), 1);
+}
+
+#[test]
+fn backups() {
+    let path = || std::path::PathBuf::from("path");
+    let errors = every_variant!(BackupError {
+        NotFound { path: path() },
+        NotABackup { path: path(), what: text() },
+        NewerVersion { path: path(), found: 2, supported: 1 },
+        Damaged { file: path(), what: text() },
+        BaseMissing { path: path(), base: path() },
+        BaseExchanged { path: path(), base: path(), what: text() },
+        NotABase { base: path(), what: text() },
+        TargetExists { path: path() },
+        Unsupported { what: text() },
+        Stopped,
+        Staging(ng_io::StagingError::Busy { path: path() }),
+        Read(read()),
+        Write(write()),
+        Checkpoint(Arc::new(UpdateError::Stopped)),
+    });
+    assert_for_every_face(&errors);
+    assert_eq!(of_kind(&errors, ErrorKind::IoFailed).len(), 2);
+    assert_eq!(of_kind(&errors, ErrorKind::StoreDamaged), [vec![], vec![Remedy::Restore]]);
 }

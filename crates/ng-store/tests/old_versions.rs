@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ng_store::{
     EdgeData, Expansion, OpenError, OpenOptions, Owner, Snapshot, Store, TensorMeta, TensorRef,
-    verify,
+    backup, restore, verify,
 };
 use ng_types::{EdgeTypeId, NodeTypeId};
 
@@ -106,6 +106,10 @@ fn describe(snapshot: &Snapshot) -> String {
             lines.push(format!("classes {}: {:?}", meta.name, meta.class_names));
         }
     }
+    for known in catalog.keyed_commits() {
+        let note = String::from_utf8_lossy(&known.note);
+        lines.push(format!("key {} {:?} {note:?}", known.lsn, known.key));
+    }
     lines.join("\n") + "\n"
 }
 
@@ -151,6 +155,35 @@ fn stores_of_every_version_open_and_are_read_checked_changed_and_checkpointed() 
         tried += 8;
     }
     println!("figure: {{\"id\":\"C4\",\"tried\":{tried},\"failed\":0}}");
+}
+
+#[test]
+fn stores_of_every_version_are_backed_up_and_restored_as_they_are() {
+    let options = OpenOptions { memory: Some(64 << 20), ..OpenOptions::default() };
+    let as_it_is = OpenOptions { recover: false, ..options.clone() };
+    let on = &mut |_, _| true;
+    for version in 0..=ng_store::FORMAT_VERSION {
+        let dir = tempfile::tempdir().expect("made");
+        let path = unpack(version, dir.path());
+        let [whole, more, first, second] =
+            ["whole", "more", "first", "second"].map(|name| dir.path().join(name));
+        let store = Store::open(&path, &as_it_is).expect("opens");
+        let checkpoint = describe(&store.snapshot());
+        let report = backup(&store, &whole, None, on).expect("copied");
+        assert_eq!(report.log_goes_on, version > 0);
+        drop(store);
+        // Now its log is put into the store.
+        let store = Store::open(&path, &options).expect("opens");
+        let expected = describe(&store.snapshot());
+        let report = backup(&store, &more, Some(&whole), on).expect("copied");
+        assert_eq!((report.log_goes_on, report.pages_copied > 0), (false, version > 0));
+        for (from, to, content) in [(&whole, &first, checkpoint), (&more, &second, expected)] {
+            restore(from, to, on).expect("written");
+            assert_eq!(format_version(to, "root.b"), version);
+            assert!(verify(to, &options, on).expect("opens").is_ok());
+            assert!(describe(&Store::open(to, &options).expect("opens").snapshot()) == content);
+        }
+    }
 }
 
 /// Writes a format version into both slots, with their checksums.

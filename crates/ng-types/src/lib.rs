@@ -6,6 +6,7 @@
 //! index), so a mini-batch depends on nothing else (`docs/format.md`, section 11).
 #![forbid(unsafe_code)]
 
+mod bits;
 mod budget;
 mod bytes;
 pub mod canary;
@@ -19,6 +20,7 @@ mod rng;
 mod shares;
 mod trace;
 
+pub use bits::Bits;
 pub use budget::{Budget, BudgetExceeded, Reservation};
 pub use bytes::{format_bytes, format_bytes_up};
 pub use dtype::Dtype;

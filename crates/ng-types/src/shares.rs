@@ -62,6 +62,8 @@ users! {
     ChangedPagesAtMost "changed_pages_at_most" 3 / 4,
     /// Pages that a transaction has read and not changed.
     CleanPages "clean_pages" 1 / 16,
+    /// What the last commits changed, for caches that want to know.
+    Changes "changes" 1 / 256,
     /// What doing the operations of a draft may take.
     Draft "draft" 1 / 8,
     /// Pages that a recovery changes before they are written, or where nothing can be written.

@@ -11,6 +11,7 @@ import neargraph
 from neargraph.exceptions import NeargraphError
 from neargraph.remedies import on_command_line
 
+from .backup import backup, restore
 from .checkpoint import checkpoint
 from .compact import compact
 from .compile import compile_
@@ -44,6 +45,8 @@ app.command()(model)
 app.command()(verify)
 app.command()(update)
 app.command()(checkpoint)
+app.command()(backup)
+app.command()(restore)
 app.command()(compact)
 app.command("compile")(compile_)
 app.command()(reorganize)

@@ -8,13 +8,13 @@ import typer
 
 from neargraph.units import parse_bytes
 
-from .show import Backend, bars, console, pairs_table, print_json
+from .show import Backend, bars, console, pairs_table, print_json, print_report
 
 _SHOWN = 50
 
 
 def verify(
-    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    store: Annotated[Path, typer.Argument(help="The store, NAME.ng, or a backup.")],
     memory: Annotated[str | None, typer.Option(help="Memory to use, like 256MB.")] = None,
     backend: Backend = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -23,6 +23,11 @@ def verify(
     where it is damaged."""
     from neargraph import _core
 
+    if _core.is_backup(str(store)):
+        if memory is not None or backend != "auto":
+            raise typer.BadParameter("a backup is read without --memory and --backend")
+        _verify_backup(store, as_json)
+        return
     budget = None if memory is None else parse_bytes(memory)
     with bars(as_json) as progress:
         report: dict[str, Any] = json.loads(
@@ -30,6 +35,24 @@ def verify(
         )
         _verify_compiled(store, memory, backend, report, progress)
     conclude(store, report, as_json)
+
+
+def _verify_backup(backup: Path, as_json: bool) -> None:
+    """Reads a backup and all that it was made on; the first damage ends that."""
+    import neargraph
+
+    try:
+        with bars(as_json) as progress:
+            found = neargraph.verify_backup(
+                backup, progress=lambda done, total: progress("verify", done, total)
+            )
+    except (neargraph.StoreDamaged, neargraph.StoreNotFound, neargraph.UnsupportedArgument) as bad:
+        if as_json:
+            print_json({"ok": False, "problems": [{"what": str(bad)}]})
+        else:
+            console().print(f"{backup}: DAMAGED\n{bad}", markup=False)
+        raise typer.Exit(1) from None
+    print_report(as_json, {"ok": True, **found}, f"{backup}: ok", list(found.items()))
 
 
 def _verify_compiled(

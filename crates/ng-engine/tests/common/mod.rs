@@ -1,6 +1,8 @@
 //! A generated graph in a store, a disk that counts, and models for both.
 #![allow(dead_code, clippy::expect_used)]
 
+pub mod changing;
+
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -185,5 +187,5 @@ pub fn model() -> ModelFile {
         h = graph.create_op(Op::MatMul, &[mean[0], weights]).expect("product")[0];
     }
     graph.create_out("out", h).expect("output");
-    ModelFile { graph: Arc::new(graph), metadata: Vec::new() }
+    ModelFile::of_graph(graph)
 }

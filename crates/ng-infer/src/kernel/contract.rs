@@ -47,6 +47,12 @@ pub trait Kernel: Send + Sync {
         false
     }
 
+    /// Whether each row of a result has the same bytes whatever other rows are computed with it, of
+    /// operations that treat rows one by one, or add up the rows of a list.
+    fn is_exact_by_row(&self) -> bool {
+        false
+    }
+
     /// Whether [`Kernel::run_in_place`] does `op` in the elements of the input at a place.
     fn in_place(&self, op: &Op, input: usize) -> bool {
         let _ = (op, input);

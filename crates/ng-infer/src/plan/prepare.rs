@@ -140,6 +140,16 @@ impl Plan {
         self.inputs.iter().map(|input| input.name.as_str())
     }
 
+    /// Whether each row has the same bytes whatever other rows are computed with it, as far as
+    /// kernels decide that: [`crate::kernel::Kernel::is_exact_by_row`] of all of them.
+    pub fn is_exact_by_row(&self) -> bool {
+        let is_exact = |work: &Work| match work {
+            Work::View => true,
+            Work::Kernel { kernel, .. } => kernel.is_exact_by_row(),
+        };
+        self.model.is_none() && self.bound.steps.iter().all(|step| is_exact(&step.work))
+    }
+
     /// The names of the outputs.
     pub fn outputs(&self) -> impl Iterator<Item = &str> {
         self.draft.dfg.outputs().iter().map(|(name, _)| name.as_str())

@@ -68,7 +68,8 @@ impl Dfg {
     /// The graph with what its file says, for an engine.
     pub fn model(&self) -> ModelFile {
         let metadata = self.file.as_ref().map(|file| file.metadata.clone());
-        ModelFile { graph: self.graph(), metadata: metadata.unwrap_or_default() }
+        let metadata = metadata.unwrap_or_default();
+        ModelFile { graph: self.graph(), metadata, identity: None }
     }
 
     fn changed<T>(&self, change: impl FnOnce(&mut Graph) -> Result<T, DfgError>) -> PyResult<T> {

@@ -5,6 +5,7 @@
 //! index) of their first draw. Nothing here depends on the order in which reads complete, because
 //! the store answers a whole frontier in request order, nor on whether a topology is in memory.
 
+mod disjoint;
 mod memory;
 mod pages;
 pub(crate) mod streaming;
@@ -16,6 +17,8 @@ use ng_store::RowQueue;
 use ng_types::canary::planted;
 use ng_types::{EdgeTypeId, MemoryUser, NodeId, NodeTypeId};
 
+pub(crate) use self::disjoint::Disjoint;
+pub use self::disjoint::{DisjointSample, DisjointSeeds};
 use self::streaming::{Engine, Extent, Lists};
 pub use self::subgraph::HearNodes;
 pub(crate) use self::subgraph::{Ahead, Edges, Ends, Expanding, Hops, Step, append, num_bytes};

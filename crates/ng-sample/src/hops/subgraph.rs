@@ -95,10 +95,7 @@ impl<I: Id> Step<I> {
 
     /// Bytes that are not kept, while the step is under way.
     fn passing_bytes(&self) -> u64 {
-        let Some(read) = &self.read else { return 0 };
-        num_bytes(read)
-            + read.sources.len() as u64 * EXPAND_BYTES_PER_ENTRY
-            + read.offsets.len() as u64 * EXPAND_BYTES_PER_DESTINATION
+        self.read.as_ref().map_or(0, passing_bytes)
     }
 
     fn num_bytes(&self) -> usize {
@@ -207,6 +204,16 @@ impl<I: Id> Hops<I> {
             *frontier = frontier.end..map.len();
             per_hop.push(frontier.len());
         }
+    }
+
+    /// Nodes of a type by number.
+    pub fn ids(&self, node_type: usize) -> &[I] {
+        self.nodes[node_type].ids()
+    }
+
+    /// Those that the last hop added.
+    pub fn newest(&self, node_type: usize) -> &[I] {
+        &self.nodes[node_type].ids()[self.frontier[node_type].clone()]
     }
 
     /// Tells of the nodes that `hop`, the last one, added.
@@ -321,6 +328,13 @@ pub(crate) fn num_bytes(entries: &Expansion) -> u64 {
     let Expansion { offsets, sources, edge_ids, times, weights } = entries;
     let wide = offsets.len() + sources.len() + edge_ids.len() + times.len();
     (wide * 8 + weights.len() * 4) as u64
+}
+
+/// Bytes of the store's answer, and of what it took to make it.
+pub(crate) fn passing_bytes(read: &Expansion) -> u64 {
+    num_bytes(read)
+        + read.sources.len() as u64 * EXPAND_BYTES_PER_ENTRY
+        + read.offsets.len() as u64 * EXPAND_BYTES_PER_DESTINATION
 }
 
 /// Appends some entries.

@@ -18,6 +18,7 @@ pub use self::address::{Address, BadAddress};
 pub use self::limits::Limits;
 pub use self::options::Options;
 use crate::guard::quota::Quotas;
+use crate::schedule::Switches;
 use units::{de_bytes, de_some_bytes, de_time};
 
 /// The port of a server that was not given another.
@@ -91,8 +92,8 @@ pub struct Config {
     pub lanes: usize,
     /// Threads of a group.
     pub threads: usize,
-    /// Parts of the scheduler that are switched on, such as `GRSC`; all unless given.
-    pub scheduler: Option<String>,
+    /// Parts of the scheduler that are on.
+    pub scheduler: Switches,
     /// How long requests are waited for once it has to end.
     #[serde(deserialize_with = "de_time")]
     pub drain: Duration,
@@ -129,7 +130,7 @@ impl Default for Config {
             read_only: false,
             lanes: 2,
             threads: 1,
-            scheduler: None,
+            scheduler: Switches::default(),
             drain: Duration::from_secs(30),
             drain_delay: Duration::ZERO,
             tls_cert: None,
@@ -182,13 +183,6 @@ impl Config {
         }
         if self.lanes == 0 || self.threads == 0 {
             return wrong("a server needs one lane and one thread at least".into());
-        }
-        if let Some(parts) = &self.scheduler
-            && !parts.chars().all(|part| "NGRSC".contains(part))
-        {
-            return wrong(format!(
-                "{parts:?} names parts of a scheduler that it has not: GRSC, or N"
-            ));
         }
         self.limits.check().or_else(wrong)
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use super::{Address, Config, ConfigError, LogFormat, units};
+use crate::schedule::Switches;
 
 /// Answers about the nodes of graphs on disk, over gRPC and HTTP.
 #[derive(Clone, Debug, Parser)]
@@ -40,9 +41,10 @@ pub struct Options {
     /// Groups that are computed at the same time. Default: 2.
     #[arg(long)]
     pub lanes: Option<usize>,
-    /// Parts of the scheduler that are switched on: letters of GRSC, or N for none. Default: all.
+    /// Parts of the scheduler that are on: G groups requests, S orders them, C keeps answers; N is
+    /// none. Default: CG.
     #[arg(long, value_name = "PARTS")]
-    pub scheduler: Option<String>,
+    pub scheduler: Option<Switches>,
     /// Change nothing.
     #[arg(long)]
     pub read_only: bool,
@@ -91,8 +93,8 @@ impl Options {
                 if given.$name.is_some() { config.$name = given.$name; }
             )*};
         }
-        set!(folder, cache, threads, lanes, drain, log, log_format);
-        set_some!(shm, side, memory, scheduler, tls_cert, tls_key, client_ca, token_file);
+        set!(folder, cache, threads, lanes, scheduler, drain, log, log_format);
+        set_some!(shm, side, memory, tls_cert, tls_key, client_ca, token_file);
         if !given.listen.is_empty() {
             config.listen = given.listen;
         }

@@ -1,23 +1,35 @@
-//! From requests to groups: who is computed together, and when.
+//! From requests to groups: who is computed together, and when (GLIST, section 4.2.1).
 //!
-//! What must not live here: what a model computes, messages. The invariant: an answer does not
-//! depend on the group in which it was computed.
+//! A lane is a thread that takes a group of waiting requests, computes it, and takes the next. A
+//! request waits for nothing while a lane is idle. What must not live here: what a model computes,
+//! messages. The invariant: an answer does not depend on the group in which it was computed.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+mod group;
+mod queue;
+mod stats;
+mod switches;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use ng_engine::Answer;
 use ng_rpc::{Code, Problem};
+use ng_store::Snapshot;
 use tokio::sync::oneshot;
 
+pub use self::queue::Bounds;
+use self::queue::{Queue, Waiting};
+use self::stats::Counters;
+pub use self::stats::ScheduleStats;
+pub use self::switches::{BadSwitches, Switches};
 use crate::guard::admission::Permit;
-use crate::guard::deadline;
 use crate::model::Model;
+use crate::rows::Rows;
 use crate::targets::Targets;
 
 /// A request for answers of a model.
+#[derive(Clone)]
 pub struct Question {
     /// Who answers.
     pub model: Arc<Model>,
@@ -25,16 +37,33 @@ pub struct Question {
     pub targets: Targets,
     /// Of the draws of neighbours.
     pub seed: u64,
+    /// From which snapshot; the newest if absent.
+    pub at: Option<Arc<Snapshot>>,
+    /// Answers may be as many commits older.
+    pub lag: u64,
     /// When nobody waits for it any more.
     pub deadline: Option<Instant>,
-    /// What it was admitted for: dropped with the question when it has been computed.
-    pub permit: Arc<Permit>,
+    /// What it was admitted for, until it has been computed.
+    pub permit: Option<Arc<Permit>>,
+}
+
+impl Question {
+    /// Nothing is computed for it.
+    fn skip(&self) {
+        if let Some(permit) = &self.permit {
+            permit.skip();
+        }
+    }
 }
 
 /// What a request is answered.
 pub struct Answered {
     /// A row for each target.
-    pub answer: Answer,
+    pub rows: Rows,
+    /// The snapshot that all rows are of; with a lag, the oldest one: its commit and fingerprint.
+    pub snapshot: (u64, u64),
+    /// Targets whose rows were known.
+    pub cached: u64,
     /// How long it waited.
     pub queued: Duration,
     /// How long it was computed.
@@ -43,27 +72,15 @@ pub struct Answered {
     pub group: u32,
 }
 
-struct Waiting {
-    question: Question,
-    since: Instant,
-    reply: oneshot::Sender<Result<Answered, Problem>>,
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Waiting>,
-    ended: bool,
-}
-
-#[derive(Default)]
-struct Shared {
-    queue: Mutex<Queue>,
-    changed: Condvar,
-}
-
 /// Computes groups of requests on threads of its own.
 pub struct Scheduler {
     shared: Arc<Shared>,
+}
+
+struct Shared {
+    queue: Queue,
+    switches: Switches,
+    counters: Counters,
 }
 
 impl Scheduler {
@@ -71,8 +88,9 @@ impl Scheduler {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub fn start(lanes: usize) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::default());
+    pub fn start(lanes: usize, switches: Switches, bounds: Bounds) -> std::io::Result<Self> {
+        let (queue, counters) = (Queue::new(switches, bounds), Counters::default());
+        let shared = Arc::new(Shared { queue, switches, counters });
         for _ in 0..lanes.max(1) {
             let shared = Arc::clone(&shared);
             Builder::new().name("ng-lane".into()).spawn(move || shared.work())?;
@@ -80,28 +98,40 @@ impl Scheduler {
         Ok(Self { shared })
     }
 
-    /// Waits for the answer to a question.
+    /// Waits for the answer to a question. One whose rows are all known is answered at once.
     ///
     /// # Errors
     /// Those of the engine, a deadline that is over, a server that ends.
     pub async fn ask(&self, question: Question) -> Result<Answered, Problem> {
-        let (reply, answer) = oneshot::channel();
+        if self.shared.switches.cache
+            && let Some(answered) = group::known(&question)
         {
-            let mut queue = self.shared.lock();
-            if queue.ended {
-                return Err(ending());
-            }
-            queue.waiting.push_back(Waiting { question, since: Instant::now(), reply });
+            self.shared.counters.known(&answered);
+            question.skip();
+            return Ok(answered);
         }
-        self.shared.changed.notify_one();
-        answer.await.unwrap_or_else(|_| Err(ending()))
+        let (reply, answer) = oneshot::channel();
+        let waiting = Waiting { question, since: Instant::now(), reply };
+        if !self.shared.queue.push(waiting) {
+            return Err(ending());
+        }
+        answer.await.unwrap_or_else(|_| Err(self.shared.unanswered()))
+    }
+
+    /// What was done, and what waits.
+    pub fn stats(&self) -> ScheduleStats {
+        self.shared.counters.stats(self.shared.queue.waiting())
+    }
+
+    /// What is switched on.
+    pub fn switches(&self) -> Switches {
+        self.shared.switches
     }
 }
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
-        self.shared.lock().ended = true;
-        self.shared.changed.notify_all();
+        self.shared.queue.end();
     }
 }
 
@@ -111,48 +141,23 @@ fn ending() -> Problem {
 }
 
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn work(&self) {
-        while let Some(waiting) = self.next() {
-            // The caller has gone.
-            if waiting.reply.is_closed() {
-                waiting.question.permit.skip();
-                continue;
+        while let Some(taken) = self.queue.take() {
+            let answer = || group::answer(taken.requests, self.switches, &self.counters);
+            // A defect takes its group with it, and no lane.
+            if catch_unwind(AssertUnwindSafe(answer)).is_err() {
+                tracing::error!("a group was given up because of a defect");
             }
-            let Waiting { question, since, reply } = waiting;
-            let start = Instant::now();
-            let answer = match question.deadline {
-                Some(end) if end <= start => {
-                    question.permit.skip();
-                    Err(deadline::over())
-                }
-                _ => question.model.answer(&question.targets, question.seed),
-            };
-            drop(question);
-            let engine = start.elapsed();
-            let answered = answer.map(|answer| Answered {
-                answer,
-                queued: start.duration_since(since),
-                engine,
-                group: 1,
-            });
-            let _gone = reply.send(answered);
+            self.queue.is_done();
         }
     }
 
-    fn next(&self) -> Option<Waiting> {
-        let mut queue = self.lock();
-        loop {
-            if let Some(waiting) = queue.waiting.pop_front() {
-                return Some(waiting);
-            }
-            if queue.ended {
-                return None;
-            }
-            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+    /// Why a request that was taken has no answer.
+    fn unanswered(&self) -> Problem {
+        if self.queue.has_ended() {
+            return ending();
         }
+        let message = "the request met a defect of the server; its log says where";
+        Problem::new(Code::Internal, "DEFECT", message)
     }
 }

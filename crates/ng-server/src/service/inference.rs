@@ -5,9 +5,7 @@ use std::time::Instant;
 use ng_rpc::v1::inference_service_server::InferenceService;
 use ng_rpc::{Problem, Request, Response, Status, Stream, async_trait, v1};
 
-use super::tensor::tensor;
 use super::{Service, unavailable};
-use crate::graph::named;
 use crate::guard::Caller;
 use crate::guard::cost::cost_of;
 use crate::schedule::Question;
@@ -26,22 +24,26 @@ impl InferenceService for Service {
             return Err(problem.remedy("name a model that is registered").into());
         };
         let model = self.0.catalogue.model(&request.graph, name)?;
-        let snapshot = model.graph.snapshot(request.at_snapshot)?;
+        let at =
+            request.at_snapshot.map(|commit| model.graph.snapshot(Some(commit))).transpose()?;
         let targets = Targets::try_from(request.targets)?;
         let cost = cost_of(&model, &targets);
-        let permit = self.0.guard.admit(&caller, targets.len() as u64, cost)?;
-        let (model_of, seed, deadline) = (model.clone(), request.seed, caller.deadline);
-        let question = Question { model: model_of, targets, seed, deadline, permit };
+        let permit = Some(self.0.guard.admit(&caller, targets.len() as u64, cost)?);
+        let (seed, lag, deadline) = (request.seed, request.max_lag_commits, caller.deadline);
+        let question = Question { model: model.clone(), targets, seed, at, lag, deadline, permit };
         let answered = self.0.scheduler.ask(question).await?;
         caller.in_time()?;
         self.0.metrics.stage("queue", answered.queued);
         self.0.metrics.stage("run", answered.engine);
+        let groups = self.0.metrics.histogram("neargraph_group_requests", &[]);
+        groups.record(f64::from(answered.group));
+        let (commit, fingerprint) = answered.snapshot;
         let micros = |time: std::time::Duration| time.as_micros() as u64;
         Ok(Response::new(v1::RunResponse {
-            snapshot: Some(named(&snapshot)),
-            rows: Some(tensor(&answered.answer)),
+            snapshot: Some(v1::Snapshot { commit, fingerprint }),
+            rows: Some(answered.rows.into()),
             model: model.title(),
-            rows_cached: 0,
+            rows_cached: answered.cached,
             timing: Some(v1::Timing {
                 queued_us: micros(answered.queued),
                 engine_us: micros(answered.engine),

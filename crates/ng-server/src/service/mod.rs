@@ -8,13 +8,14 @@ mod inference;
 mod registry;
 mod sampling;
 mod server_info;
-mod tensor;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use ng_rpc::tonic::service::Routes;
-use ng_rpc::{Code, Problem, Status, v1};
+use ng_rpc::{Code, Problem, Request, Status, v1};
 
+use crate::guard::Caller;
 use crate::state::State;
 
 /// A service of this server.
@@ -45,6 +46,11 @@ pub fn routes(state: &Arc<State>) -> Routes {
         v1::sampling_service_server::SamplingServiceServer<Service>,
         v1::server_service_server::ServerServiceServer<Service>,
     )
+}
+
+/// When the caller of a request stops waiting.
+fn deadline_of<T>(request: &Request<T>) -> Option<Instant> {
+    Caller::of(request).deadline
 }
 
 /// What is not there yet in this release.

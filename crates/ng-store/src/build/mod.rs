@@ -3,5 +3,5 @@
 //! The streaming writers that a builder hands out live beside the formats that they write.
 
 pub(crate) mod builder;
-mod finish;
+pub(crate) mod finish;
 pub(crate) mod spec;

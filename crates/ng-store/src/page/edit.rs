@@ -14,6 +14,7 @@ use crate::error::{Damage, ReadError};
 use crate::page::{Page, PagePool, Placed, Segment, Slot, segment_of};
 use crate::store::Inner;
 use crate::version::base::Version;
+use crate::version::changes::Touched;
 
 /// What edits did to L-type and H-type lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -100,6 +101,8 @@ pub(crate) struct Edit {
     pub catalog: Catalog,
     /// What it did.
     pub counts: EditCounts,
+    /// Which lists, rows and nodes it changed.
+    pub touched: Touched,
     /// What it makes of the segments.
     pub segments: Vec<Segment>,
     /// Kept from one transaction to the next.
@@ -130,6 +133,7 @@ impl Edit {
         Self {
             catalog: Arc::unwrap_or_clone(version.catalog),
             counts: EditCounts::default(),
+            touched: Touched::new(store.budget.share(MemoryUser::Changes)),
             segments: version.segments,
             clean,
             pool: Arc::clone(pool),
@@ -147,10 +151,17 @@ impl Edit {
             Segment { num_pages: meta.num_pages, ..Segment::unchanged(Arc::new(placed)) }
         };
         let segments = catalog.segments.iter().enumerate().map(fresh).collect();
-        let (counts, clean) = (EditCounts::default(), CleanPages::default());
-        let (pool, store) = (Arc::default(), None);
-        let (is_durable, nodes_are_checked) = (false, false);
-        Self { catalog, counts, segments, clean, pool, store, is_durable, nodes_are_checked }
+        Self {
+            catalog,
+            counts: EditCounts::default(),
+            touched: Touched::default(),
+            segments,
+            clean: CleanPages::default(),
+            pool: Arc::default(),
+            store: None,
+            is_durable: false,
+            nodes_are_checked: false,
+        }
     }
 
     /// The store whose pages lie under the edit.

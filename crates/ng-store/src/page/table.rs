@@ -78,6 +78,7 @@ impl<'a> Leaf<'a> {
 pub(crate) struct Run<'a> {
     first_block: u64,
     first_physical_block: u64,
+    epoch: u32,
     crcs: &'a [[u8; 4]],
 }
 
@@ -100,7 +101,12 @@ impl<'a> Run<'a> {
         ensure(is_zero(rest.as_flattened()), || "page table leaf: padding is not 0".into())?;
         let first_block = spec.first_logical * spec.blocks_per_page;
         let first_physical_block = first_physical * spec.blocks_per_page;
-        Ok(Self { first_block, first_physical_block, crcs })
+        Ok(Self { first_block, first_physical_block, epoch: le_u32(bytes, 24), crcs })
+    }
+
+    /// The epoch in which all of its pages were written.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
     }
 
     /// The first physical page and the checksums of each page.

@@ -169,6 +169,7 @@ impl Store {
             rows_served: AtomicU64::new(0),
             rows_cached: AtomicU64::new(0),
             seen: Mutex::default(),
+            changes: Mutex::default(),
             costs: Mutex::default(),
             kept_costs,
             orders: HeldOrders::default(),
@@ -270,7 +271,7 @@ impl Store {
         Ok(Some(writer))
     }
 
-    fn writer(&self) -> Result<Arc<Writer>, UpdateError> {
+    pub(crate) fn writer(&self) -> Result<Arc<Writer>, UpdateError> {
         self.wait_for_writer(&mut || (self.inner.go_on)())
     }
 

@@ -3,11 +3,11 @@
 //! What must not live here: versions of the store (all see the same), and who uses it.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ng_io::NamedDir;
-use ng_types::{Budget, Reservation};
+use ng_types::{Budget, MemoryUser, Reservation};
 
 use crate::cache::division::Division;
 use crate::cache::rows::{ROW_BYTES_MIN, RowCache, RowPool};
@@ -22,6 +22,7 @@ use crate::tensor::held::HeldTables;
 use crate::tensor::layout::RowLayout;
 use crate::topology::HeldTopologies;
 use crate::version::base::Version;
+use crate::version::changes::ChangeLog;
 use crate::write::seen::Seen;
 
 /// What a store and its snapshots share.
@@ -38,6 +39,8 @@ pub(crate) struct Inner {
     pub rows_served: AtomicU64,
     pub rows_cached: AtomicU64,
     pub seen: Mutex<Seen>,
+    /// What the last commits through this handle changed.
+    pub changes: Mutex<ChangeLog>,
     /// What reads cost, once somebody has asked or said so.
     pub costs: Mutex<Option<DiskCosts>>,
     /// Where they are kept for other handles, if anywhere.
@@ -77,6 +80,18 @@ impl Inner {
     /// Notes a version that new snapshots will see.
     pub fn see(&self, version: &Arc<Version>) {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).publish(version);
+    }
+
+    pub fn lock_changes(&self) -> MutexGuard<'_, ChangeLog> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes memory for what the next commits change. Without it they go unnoted.
+    pub fn pay_changes(&self) {
+        let wants = self.lock_changes().wants(self.budget.share(MemoryUser::Changes));
+        if let Some(held) = wants.and_then(|bytes| self.try_reserve(bytes).ok()) {
+            self.lock_changes().pay(held);
+        }
     }
 
     /// Whether anybody, here or in another process, may read what lies below `epoch`.

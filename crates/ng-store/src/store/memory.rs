@@ -65,6 +65,7 @@ impl Inner {
             MemoryUser::DirectPages => (share, Some(self.direct_bytes())),
             MemoryUser::Resident => (share, Some(self.tables.bytes() + self.topologies.bytes())),
             MemoryUser::Orders => (share, Some(held(&self.orders))),
+            MemoryUser::Changes => (share, Some(self.lock_changes().held_bytes())),
             MemoryUser::Staging => (share, Some(self.staging.bytes() - slack)),
             MemoryUser::Slack => (slack, Some(slack)),
             _ => (share, None),

@@ -21,6 +21,7 @@ use crate::store::{Inner, Tenants};
 use crate::tensor::reader::{GatherStats, TensorReader};
 use crate::topology::{Draw, Expansion, TopologyReader};
 use crate::version::base::Version;
+use crate::version::changes::Changes;
 
 /// What [`Snapshot::expand`] needs for a while for each destination, beside its result and outside
 /// of the budget: whoever reserves memory for a batch adds it.
@@ -57,6 +58,18 @@ impl Snapshot {
     /// Whether both are of one open store, and `other` has later commits.
     pub fn is_older_than(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner) && self.lsn() < other.lsn()
+    }
+
+    /// What the commits between `older` and this snapshot changed. `None` if that is not known, and
+    /// all has to be taken for changed: `older` is later or of another open store, the commits were
+    /// not made through this one, a tensor was added, or they are more than the store keeps notes
+    /// of ([`ng_types::MemoryUser::Changes`]), which also bounds what this returns.
+    ///
+    /// Checkpoints between them change nothing.
+    pub fn changes_since(&self, older: &Self) -> Option<Changes> {
+        let is_same = Arc::ptr_eq(&self.inner, &older.inner) && older.lsn() <= self.lsn();
+        let (from, to) = (older.version.fingerprint, self.version.fingerprint);
+        is_same.then(|| self.inner.lock_changes().between(from, to)).flatten()
     }
 
     /// The last commit in the checkpoint that this version stands on.

@@ -83,6 +83,7 @@ impl<'a> TopologyEdit<'a> {
         }
         self.meta().num_edges += 1;
         self.edit.counts.list_updates += 1;
+        self.edit.touched.list(self.edge_type, node);
         Ok(())
     }
 
@@ -108,7 +109,7 @@ impl<'a> TopologyEdit<'a> {
                 Home::Short(home) => self.remove_short(home, node, Some(&positions))?,
             }
         }
-        self.count_removed(entries.len());
+        self.count_removed(node, entries.len());
         Ok(entries)
     }
 
@@ -122,6 +123,7 @@ impl<'a> TopologyEdit<'a> {
         if position >= degree {
             return Err(ReadError::PositionOutOfRange { node, position, degree });
         }
+        self.edit.touched.list(self.edge_type, node);
         match home {
             Home::Long(list) => self.h_overwrite(list, position, &raw, 0),
             Home::Short(home) => self.set_short(home, node, position as usize, &raw),
@@ -137,7 +139,7 @@ impl<'a> TopologyEdit<'a> {
                 Home::Short(home) => self.remove_short(home, node, None)?,
             }
         }
-        self.count_removed(found.len());
+        self.count_removed(node, found.len());
         Ok(found.into_iter().map(|(_, entry)| entry).collect())
     }
 
@@ -148,7 +150,10 @@ impl<'a> TopologyEdit<'a> {
         raw
     }
 
-    fn count_removed(&mut self, count: usize) {
+    fn count_removed(&mut self, node: u64, count: usize) {
+        if count > 0 && !ng_types::canary::planted("lists_change_unseen") {
+            self.edit.touched.list(self.edge_type, node);
+        }
         let meta = self.meta();
         meta.num_edges = meta.num_edges.saturating_sub(count as u64);
         self.edit.counts.list_updates += count as u64;

@@ -3,5 +3,6 @@
 //! What must not live here: how a version comes into being (`write`), and who reads it.
 
 pub(crate) mod base;
+pub(crate) mod changes;
 pub(crate) mod open_root;
 pub(crate) mod root;

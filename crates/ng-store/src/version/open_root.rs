@@ -70,12 +70,17 @@ pub(crate) fn read_slot(reader: &Reader, name: &str) -> Slot {
 pub(crate) fn open_root(reader: &Reader, path: &str) -> Result<OpenRoot, OpenError> {
     let ValidSlot { header, catalog, bytes } = *open_slot(reader, path)?;
     let (epoch, lsn) = (header.epoch, header.lsn);
-    // The log tells content apart once there is one, so a checkpoint keeps the number.
-    let fingerprint = match catalog.log {
-        Some(log) if lsn > 0 => log.chain,
-        _ => fingerprint(&bytes),
-    };
+    let fingerprint = fingerprint_of(lsn, &catalog, &bytes);
     Ok(OpenRoot { catalog, epoch, lsn, fingerprint })
+}
+
+/// The fingerprint of the store whose root has these bytes.
+pub(crate) fn fingerprint_of(lsn: u64, catalog: &Catalog, bytes: &[u8]) -> u64 {
+    // The log tells content apart once there is one, so a checkpoint keeps the number.
+    match catalog.log {
+        Some(log) if lsn > 0 => log.chain,
+        _ => fingerprint(bytes),
+    }
 }
 
 /// Slots are read so often before both are taken for damaged.

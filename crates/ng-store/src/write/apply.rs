@@ -10,7 +10,9 @@ use ng_simd::RowEncoder;
 use ng_types::{EdgeTypeId, NODE_ID_BOUND, NodeTypeId};
 
 use crate::bytes::put;
-use crate::catalog::{BitmapMeta, EdgeTypeMeta, NodeTypeMeta, Owner, TensorMeta, TensorRef};
+use crate::catalog::{
+    BitmapMeta, EdgeTypeMeta, KeyedCommit, NodeTypeMeta, Owner, TensorMeta, TensorRef,
+};
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
 use crate::page::Edit;
@@ -40,7 +42,20 @@ impl Edit {
                 self.delete_edge(edge_type, source, destination, edge_id).map(drop)
             }
             Op::SetRow { tensor, row, bytes } => self.set_row(tensor, row, bytes),
+            Op::Keep { lsn, key, note } => self.keep(lsn, key, note),
         }
+    }
+
+    /// Remembers the key of a batch.
+    pub fn keep(&mut self, lsn: u64, key: &[u8], note: &[u8]) -> Result<(), UpdateError> {
+        let keys = self.catalog.keys.as_mut().filter(|keys| keys.find(key).is_none());
+        let what = || "the key of a batch is there already, or none may be".to_owned();
+        let keys = keys.ok_or_else(|| UpdateError::Unsupported { what: what() })?;
+        let new = KeyedCommit { lsn, key: key.into(), note: note.into() };
+        let checked = new.check();
+        checked.map_err(|damage| UpdateError::Unsupported { what: damage.to_string() })?;
+        keys.push(new);
+        Ok(())
     }
 
     fn node_meta_mut(&mut self, id: NodeTypeId) -> Result<&mut NodeTypeMeta, UpdateError> {
@@ -76,6 +91,7 @@ impl Edit {
         let is_new = id == meta.num_nodes;
         meta.num_nodes += u64::from(is_new);
         meta.num_nodes_live += 1;
+        self.touched.added(node_type, id);
         if !is_new {
             self.set_dead(node_type, id, false)?;
         }
@@ -209,6 +225,7 @@ impl Edit {
             }
         }
         self.node_meta_mut(node_type)?.num_nodes_live -= 1;
+        self.touched.deleted(node_type, id);
         self.set_dead(node_type, id, true)?;
         Ok(removed)
     }
@@ -388,6 +405,7 @@ impl Edit {
             }
             return Ok(());
         }
+        self.touched.row(tensor, row);
         let row = self.row_of(tensor, row)?;
         self.write_row(segment, layout, row, &vec![0; layout.row_bytes()])
     }
@@ -403,6 +421,7 @@ impl Edit {
         if let Owner::Node(node_type) = tensor.owner {
             self.check_node(node_type, row)?;
         }
+        self.touched.row(tensor, row);
         let (segment, layout) = self.tensor_place(tensor)?;
         let row = self.row_of(tensor, row)?;
         self.write_row(segment, layout, row, bytes)

@@ -17,6 +17,7 @@ impl Edit {
         self.catalog = Catalog::clone(&version.catalog);
         self.segments.clone_from(&version.segments);
         self.counts = EditCounts::default();
+        self.touched.restart();
     }
 
     /// Checks that a node can be added and counts it.

@@ -170,7 +170,8 @@ impl TableEdit<'_> {
                             *child = Child::New(empty_entries(spec.segment, first, page_bytes));
                         }
                         if let Child::New(bytes) = child {
-                            let entry = Some((physical, self.epoch, crcs));
+                            // It was not written now, and backups go by that.
+                            let entry = Some((physical, run.epoch(), crcs));
                             set_entry(bytes, place % per_child, width, entry);
                         }
                     }

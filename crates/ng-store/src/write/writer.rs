@@ -78,9 +78,15 @@ impl Head {
         self.version.lsn > self.version.base.lsn
     }
 
-    /// What a batch has made of the head.
-    pub fn advance(&mut self, edit: Edit, fingerprint: u64) -> EditCounts {
-        let Edit { catalog, counts, segments, clean, .. } = edit;
+    /// What a batch has made of a head with fingerprint `before`; `inner` learns what it changed.
+    pub fn advance(
+        &mut self,
+        inner: &Inner,
+        edit: Edit,
+        (before, fingerprint): (u64, u64),
+    ) -> EditCounts {
+        let Edit { catalog, counts, touched, segments, clean, .. } = edit;
+        inner.lock_changes().push(before, fingerprint, touched);
         let (base, lsn) = (Arc::clone(&self.version.base), self.version.lsn + 1);
         self.version = Version { base, catalog: Arc::new(catalog), segments, lsn, fingerprint };
         self.clean = clean;
@@ -187,6 +193,7 @@ impl Writer {
     /// Lends the head, and an edit of it, when the turn of a batch comes.
     pub fn begin(self: &Arc<Self>) -> Result<(Head, Edit), UpdateError> {
         self.make_room()?;
+        self.inner.pay_changes();
         let mut head = self.take_head(|state| !state.is_lent)?;
         let mut edit = Edit::new(&self.inner, &self.pool, &head.version);
         edit.clean = std::mem::take(&mut head.clean);
@@ -216,7 +223,7 @@ impl Writer {
     }
 
     /// Queues the record of a batch, puts the next head back, and waits until it is durable.
-    pub fn commit(&self, mut head: Head, edit: Edit, ops: Ops) -> Result<u64, UpdateError> {
+    pub fn commit(&self, mut head: Head, edit: Edit, ops: Ops) -> Result<(u64, u64), UpdateError> {
         let bytes = record_bytes(ops.bytes.len());
         if let Err(error) = self.reserve(bytes) {
             self.give_back(head);
@@ -228,7 +235,8 @@ impl Writer {
             state.give_back(head);
             return Err(error);
         }
-        let counts = head.advance(edit, chain(before, lsn, &ops.bytes));
+        let fingerprint = chain(before, lsn, &ops.bytes);
+        let counts = head.advance(&self.inner, edit, (before, fingerprint));
         if state.queue.is_empty() {
             state.group = lsn;
         }
@@ -244,10 +252,10 @@ impl Writer {
             if let Some(version) = early {
                 self.publish(version);
             }
-            return Ok(lsn);
+            return Ok((lsn, fingerprint));
         }
         self.wait_durable(state, lsn)?;
-        Ok(lsn)
+        Ok((lsn, fingerprint))
     }
 
     /// Notes the ids that are free once nobody sees their nodes.
@@ -287,6 +295,11 @@ impl Writer {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         check(&self.lock())?;
         Ok(log.append(records)?)
+    }
+
+    /// Waits until a commit that was queued is durable.
+    pub fn wait_for(&self, lsn: u64) -> Result<(), UpdateError> {
+        self.wait_durable(self.lock(), lsn)
     }
 
     /// Waits until commit `lsn` is durable; syncs what is queued if nobody else does.

@@ -26,7 +26,7 @@ pub fn build(dir: &Path, seed: u64) {
 }
 
 /// Does commit `lsn` to the graph.
-fn repeat(graph: &mut Graph, seed: u64, lsn: u64) {
+pub fn repeat(graph: &mut Graph, seed: u64, lsn: u64) {
     if !adds_tensor(graph, seed, lsn) {
         commit(graph, seed, lsn, &mut |_, _| {});
     }
@@ -69,6 +69,18 @@ fn begin(store: &Store) -> WriteBatch {
     }
 }
 
+/// Does commit `lsn` to the store and to the graph.
+pub fn commit_to(store: &Store, graph: &mut Graph, seed: u64, lsn: u64) {
+    if adds_tensor(graph, seed, lsn) {
+        drop(begin(store));
+        assert_eq!(graph.add_tensor_to(store).unwrap(), lsn);
+        return;
+    }
+    let mut batch = begin(store);
+    commit(graph, seed, lsn, &mut |graph, op| drop(graph.run(&mut batch, op).unwrap()));
+    assert_eq!(batch.commit().unwrap().lsn, lsn);
+}
+
 /// Opens the store and commits until it is killed; tells `say` of each step.
 pub fn write_for_ever(dir: &Path, seed: u64, say: &mut dyn FnMut(&str)) {
     say("opening");
@@ -79,15 +91,7 @@ pub fn write_for_ever(dir: &Path, seed: u64, say: &mut dyn FnMut(&str)) {
     say("ready");
     loop {
         lsn += 1;
-        if adds_tensor(&mut graph, seed, lsn) {
-            drop(begin(&store));
-            assert_eq!(graph.add_tensor_to(&store).unwrap(), lsn);
-            say(&format!("lsn {lsn}"));
-            continue;
-        }
-        let mut batch = begin(&store);
-        commit(&mut graph, seed, lsn, &mut |graph, op| drop(graph.run(&mut batch, op).unwrap()));
-        assert_eq!(batch.commit().unwrap().lsn, lsn);
+        commit_to(&store, &mut graph, seed, lsn);
         say(&format!("lsn {lsn}"));
         match lsn % 97 {
             13 => drop(store.checkpoint()),

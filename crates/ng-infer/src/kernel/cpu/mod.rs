@@ -196,6 +196,10 @@ impl Cpu {
 }
 
 impl Kernel for Cpu {
+    fn is_exact_by_row(&self) -> bool {
+        true
+    }
+
     fn prepare(
         &self,
         op: &Op,
@@ -254,6 +258,10 @@ struct Prepared {
 }
 
 impl Kernel for Prepared {
+    fn is_exact_by_row(&self) -> bool {
+        true
+    }
+
     fn takes_rows(&self, op: &Op, input: usize) -> bool {
         self.cpu.takes_rows(op, input)
     }

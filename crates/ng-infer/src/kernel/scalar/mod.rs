@@ -24,6 +24,10 @@ use places::axis_of;
 pub struct Scalar;
 
 impl Kernel for Scalar {
+    fn is_exact_by_row(&self) -> bool {
+        true
+    }
+
     fn in_place(&self, op: &Op, input: usize) -> bool {
         match op {
             Op::Unary(_) | Op::Elu { .. } | Op::LeakyRelu { .. } => true,

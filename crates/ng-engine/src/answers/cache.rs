@@ -1,0 +1,284 @@
+//! [`EmbeddingCache`]: answers that are handed out again as long as they are right.
+//!
+//! Each row knows the snapshot that it was computed on (`since`) and, once a later commit may have
+//! changed it, the last snapshot that it is right for (`through`). A row without such an end is
+//! right up to the last commit of which all changes were brought here. So nothing depends on who
+//! comes first: an answer that was computed before a commit and is put here after its changes is
+//! looked up among the last changes, and one for a snapshot whose changes have not come yet is not
+//! handed out for it.
+//!
+//! What must not live here: how answers are made, and what commits change. Locks are taken in this
+//! order: the turn of a model, a shard, the history of a model.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use ng_types::{NodeId, NodeTypeId, Reservation};
+
+use crate::AffectedAnswers;
+use crate::answers::history::Model;
+use crate::answers::shard::{Place, Put, Shard};
+
+/// A shard has at least so many bytes, and there are so many of them at most.
+const SHARD_BYTES_MIN: u64 = 1 << 20;
+const SHARDS_MAX: u64 = 16;
+
+/// Nodes that are looked up in one go while a shard is locked.
+const ENDED_TOGETHER: usize = 1024;
+
+/// A model with everything but seeds that its answers depend on: its weights, output, fanouts and
+/// devices. A number is never given to anything else, not even after
+/// [`EmbeddingCache::drop_model`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ModelKey(pub u64);
+
+/// What an answer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AnswerKey {
+    /// The model.
+    pub model: ModelKey,
+    /// The type of the node.
+    pub node_type: NodeTypeId,
+    /// The node.
+    pub node: NodeId,
+    /// What a request chooses beside the node: the seed of its draws, or a hash of all of it.
+    pub parameters: u64,
+}
+
+impl AnswerKey {
+    fn place(&self) -> Place {
+        Place { model: self.model.0, node: self.node, node_type: self.node_type.0 }
+    }
+}
+
+/// An answer that was kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptAnswer {
+    /// The row.
+    pub row: Arc<[u8]>,
+    /// The newest snapshot, up to the one that was asked for, that it is right for.
+    pub lsn: u64,
+}
+
+/// What a cache has done, and holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct CacheStats {
+    /// Answers handed out that are right for the snapshot that was asked for.
+    pub hits: u64,
+    /// Those that are right for an older one, which the request allowed.
+    pub stale_hits: u64,
+    /// Requests for what was not here, or not right.
+    pub misses: u64,
+    /// Answers taken in.
+    pub puts: u64,
+    /// Those of them that a later commit had ended before they came.
+    pub late_puts: u64,
+    /// Answers not taken in: of a model that is not known, too long, or nothing new.
+    pub refused_puts: u64,
+    /// Answers that made room for others.
+    pub evictions: u64,
+    /// Changes that were brought here.
+    pub invalidations: u64,
+    /// Answers that they ended one by one.
+    pub ended: u64,
+    /// Changes that ended all answers of a model.
+    pub invalidations_of_all: u64,
+    /// Answers that are held.
+    pub answers: u64,
+    /// Bytes of them, with what it takes to find them.
+    pub bytes: u64,
+    /// The most that these may be.
+    pub bytes_max: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    hits: AtomicU64,
+    stale_hits: AtomicU64,
+    misses: AtomicU64,
+    puts: AtomicU64,
+    late_puts: AtomicU64,
+    refused_puts: AtomicU64,
+    invalidations: AtomicU64,
+    ended: AtomicU64,
+    invalidations_of_all: AtomicU64,
+}
+
+/// A cache of answers. Many threads may use it at once.
+#[derive(Debug)]
+pub struct EmbeddingCache {
+    shards: Vec<Mutex<Shard>>,
+    hasher: RandomState,
+    models: RwLock<HashMap<ModelKey, Arc<Model>>>,
+    counters: Counters,
+    bytes_max: u64,
+    _held: Option<Reservation>,
+}
+
+impl EmbeddingCache {
+    /// A cache of at most `bytes`, what it takes to find answers included. Beside them, each model
+    /// has up to 1 MiB of the last changes.
+    pub fn new(bytes: u64) -> Self {
+        let count = (bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
+        let shards = (0..count).map(|_| Mutex::new(Shard::new(bytes / count))).collect();
+        let (hasher, models) = (RandomState::new(), RwLock::default());
+        let counters = Counters::default();
+        Self { shards, hasher, models, counters, bytes_max: bytes, _held: None }
+    }
+
+    /// A cache of the memory that `held` pays for.
+    pub fn paid_by(held: Reservation) -> Self {
+        let bytes = held.bytes();
+        Self { _held: Some(held), ..Self::new(bytes) }
+    }
+
+    /// Takes answers of a model from now on. `lsn` is a snapshot that its store has come to: the
+    /// changes of all later commits will be brought here.
+    pub fn add_model(&self, model: ModelKey, lsn: u64) {
+        let mut models = self.models.write().unwrap_or_else(PoisonError::into_inner);
+        models.entry(model).or_insert_with(|| Arc::new(Model::new(lsn)));
+    }
+
+    /// Forgets a model and its answers. An answer that comes later is not taken in.
+    pub fn drop_model(&self, model: ModelKey) {
+        let mut models = self.models.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(dropped) = models.remove(&model) else { return };
+        drop(models);
+        dropped.set_dropped();
+        // Whoever has found the model before puts its answer before this comes to the shard, or
+        // sees that the model is gone.
+        for shard in &self.shards {
+            lock(shard).drop_model(model.0);
+        }
+    }
+
+    fn model(&self, model: ModelKey) -> Option<Arc<Model>> {
+        self.models.read().unwrap_or_else(PoisonError::into_inner).get(&model).map(Arc::clone)
+    }
+
+    fn shard_of(&self, place: &Place) -> usize {
+        (self.hasher.hash_one(place) % self.shards.len() as u64) as usize
+    }
+
+    /// The answer for the snapshot `lsn`, which may be an older one than the newest. Where there is
+    /// none, one for a snapshot at most `lag` commits before it will do.
+    pub fn get(&self, key: &AnswerKey, lsn: u64, lag: u64) -> Option<KeptAnswer> {
+        let found = self.model(key.model).and_then(|model| {
+            let place = key.place();
+            let mut shard = lock(&self.shards[self.shard_of(&place)]);
+            let slot = shard.get(&place, key.parameters)?;
+            let last = model.last_right(slot.since, slot.through).min(lsn);
+            let is_right = slot.since <= lsn && lsn - last <= lag;
+            is_right.then(|| slot.used(last))
+        });
+        let counter = match &found {
+            Some(kept) if kept.lsn == lsn => &self.counters.hits,
+            Some(_) => &self.counters.stale_hits,
+            None => &self.counters.misses,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    /// Keeps what the model gave on the snapshot `lsn`.
+    pub fn put(&self, key: &AnswerKey, lsn: u64, row: &[u8]) {
+        let put = self.model(key.model).map_or(Put::Refused, |model| {
+            let place = key.place();
+            let hash = self.hasher.hash_one((&place, key.parameters));
+            let mut shard = lock(&self.shards[self.shard_of(&place)]);
+            // Changes are noted in the history before they end answers shard by shard, so this one
+            // is seen there, or found here.
+            let through = match model.is_dropped() {
+                true => return Put::Refused,
+                false => model.ended(lsn, key.node_type, key.node),
+            };
+            let known = |since, through| model.last_right(since, through);
+            shard.put((place, key.parameters), (lsn, through), row, hash, known)
+        });
+        let counters = &self.counters;
+        match put {
+            Put::Refused => counters.refused_puts.fetch_add(1, Ordering::Relaxed),
+            Put::Taken { is_late } => {
+                counters.late_puts.fetch_add(is_late.into(), Ordering::Relaxed);
+                counters.puts.fetch_add(1, Ordering::Relaxed)
+            }
+        };
+    }
+
+    /// Takes note of the answers of a model that the commits after `from` up to `to` can change.
+    /// From then on, others are handed out for `to`, too. Calls of several threads for a model come
+    /// one after the other, in the order of commits; if commits were left out, all answers end.
+    pub fn invalidate(&self, model: ModelKey, affected: &AffectedAnswers, from: u64, to: u64) {
+        let Some(known) = self.model(model) else { return };
+        let _turn = known.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if to <= known.known_to() {
+            return;
+        }
+        self.counters.invalidations.fetch_add(1, Ordering::Relaxed);
+        match affected {
+            AffectedAnswers::Of(nodes) if from <= known.known_to() => {
+                known.note(from, to, nodes);
+                if !ng_types::canary::planted("answers_outlive_commits") {
+                    self.end(model, nodes, from, to);
+                }
+            }
+            _ => {
+                known.end_all(to);
+                self.counters.invalidations_of_all.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        known.set_known_to(to);
+    }
+
+    fn end(&self, model: ModelKey, nodes: &[Vec<NodeId>], from: u64, to: u64) {
+        let mut by_shard: Vec<Vec<Place>> = vec![Vec::new(); self.shards.len()];
+        for (node_type, nodes) in (0..).zip(nodes) {
+            for node in nodes {
+                let place = Place { model: model.0, node: *node, node_type };
+                by_shard[self.shard_of(&place)].push(place);
+            }
+        }
+        let mut ended = 0;
+        for (shard, places) in self.shards.iter().zip(&by_shard) {
+            for some in places.chunks(ENDED_TOGETHER) {
+                let mut shard = lock(shard);
+                ended += some.iter().map(|place| shard.end(place, from, to)).sum::<u64>();
+            }
+        }
+        self.counters.ended.fetch_add(ended, Ordering::Relaxed);
+    }
+
+    /// What was done since it was made, and what it holds.
+    pub fn stats(&self) -> CacheStats {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Counters { hits, stale_hits, misses, puts, late_puts, .. } = &self.counters;
+        let Counters { refused_puts, invalidations, ended, invalidations_of_all, .. } =
+            &self.counters;
+        let mut stats = CacheStats {
+            hits: of(hits),
+            stale_hits: of(stale_hits),
+            misses: of(misses),
+            puts: of(puts),
+            late_puts: of(late_puts),
+            refused_puts: of(refused_puts),
+            invalidations: of(invalidations),
+            ended: of(ended),
+            invalidations_of_all: of(invalidations_of_all),
+            bytes_max: self.bytes_max,
+            ..CacheStats::default()
+        };
+        for shard in &self.shards {
+            let shard = lock(shard);
+            stats.answers += shard.len();
+            stats.bytes += shard.bytes();
+            stats.evictions += shard.evictions;
+        }
+        stats
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,125 @@
+//! Why a model file is not read.
+
+use std::path::PathBuf;
+
+use ng_infer::convert::ConvertError;
+use ng_io::SourceError;
+use ng_types::explain;
+use thiserror::Error;
+
+/// An error of [`crate::ModelFile::open`].
+#[derive(Debug, Error)]
+pub enum ModelFileError {
+    /// There is nothing.
+    #[error("{path} does not exist: give the path of a model file")]
+    NotFound {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A file of it is a pipe, a socket or a device.
+    #[error("{path} is not a regular file")]
+    NotRegular {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file of it is missing, is a link, is too large, changes meanwhile, or cannot be read.
+    #[error("{source}")]
+    Unreadable {
+        /// What went wrong.
+        source: SourceError,
+    },
+    /// The archive is not one.
+    #[error("{path} is not a folder or zip archive of a model: {problem}")]
+    NotAnArchive {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The archive has other files.
+    #[error("{path} has {found}, not just manifest.json, model.onnx, model.safetensors")]
+    OtherFiles {
+        /// The archive.
+        path: PathBuf,
+        /// What it has.
+        found: String,
+    },
+    /// A file in the archive is compressed.
+    #[error("{path}: {name} is compressed; model files are not")]
+    Compressed {
+        /// The archive.
+        path: PathBuf,
+        /// The file in it.
+        name: &'static str,
+    },
+    /// A file in the archive is too large.
+    #[error("{path}: {name} has {bytes} bytes; at most {limit} are read")]
+    TooLarge {
+        /// The archive.
+        path: PathBuf,
+        /// The file in it.
+        name: &'static str,
+        /// How long it is.
+        bytes: u64,
+        /// How long it may be.
+        limit: u64,
+    },
+    /// The manifest is not one.
+    #[error("{path}: manifest.json is not a manifest: {problem}")]
+    Manifest {
+        /// The model file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// It is of another format.
+    #[error(
+        "{path} is {format:?} of version {version}; this program reads \"neargraph model\" of \
+         version 1"
+    )]
+    Version {
+        /// The model file.
+        path: PathBuf,
+        /// Its format.
+        format: String,
+        /// The version of the format.
+        version: i64,
+    },
+    /// A file is not the one that was written.
+    #[error("{path}: {name} is not the file that its manifest names: copy it again")]
+    Changed {
+        /// The model file.
+        path: PathBuf,
+        /// The file of it.
+        name: &'static str,
+    },
+    /// The graph is refused.
+    #[error("{path}: {error}")]
+    Graph {
+        /// The model file.
+        path: PathBuf,
+        /// Why.
+        error: ConvertError,
+    },
+}
+
+impl From<SourceError> for ModelFileError {
+    fn from(source: SourceError) -> Self {
+        match source {
+            SourceError::NotSeekable { path } => Self::NotRegular { path },
+            source @ (SourceError::NotFound { .. }
+            | SourceError::IsADirectory { .. }
+            | SourceError::Truncated { .. }
+            | SourceError::TooLarge { .. }
+            | SourceError::Io { .. }) => Self::Unreadable { source },
+        }
+    }
+}
+
+explain! {
+    ModelFileError {
+        NotFound | OtherFiles | Compressed | TooLarge | Version => InvalidModel,
+        NotRegular | Unreadable | NotAnArchive | Manifest | Changed => InvalidModel [CopyModel],
+    }
+    of Graph.error
+}

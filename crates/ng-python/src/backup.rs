@@ -1,0 +1,60 @@
+//! Backups of stores: made, checked, restored.
+
+use std::path::Path;
+
+use pyo3::prelude::*;
+
+use crate::errors;
+use crate::progress::{Callback, reporting};
+
+/// Copies the newest checkpoint of a store; the report.
+pub fn make<'py>(
+    py: Python<'py>,
+    store: &ng_store::Store,
+    target: &str,
+    base: Option<&str>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let report = reporting(py, progress, errors::raised, |callback| {
+        let mut tell = |done, total| callback.call((done, total));
+        ng_store::backup(store, Path::new(target), base.map(Path::new), &mut tell)
+    })?;
+    errors::plain(py, &report)
+}
+
+/// Makes the store that was backed up; the report.
+#[pyfunction]
+#[pyo3(signature = (path, target, progress=None))]
+pub fn restore_backup<'py>(
+    py: Python<'py>,
+    path: &str,
+    target: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let report = reporting(py, progress, errors::raised, |callback: &mut Callback| {
+        let mut tell = |done, total| callback.call((done, total));
+        ng_store::restore(Path::new(path), Path::new(target), &mut tell)
+    })?;
+    errors::plain(py, &report)
+}
+
+/// Reads a backup, and all that it was made on, as restoring does; the report.
+#[pyfunction]
+#[pyo3(signature = (path, progress=None))]
+pub fn verify_backup<'py>(
+    py: Python<'py>,
+    path: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let report = reporting(py, progress, errors::raised, |callback: &mut Callback| {
+        let mut tell = |done, total| callback.call((done, total));
+        ng_store::verify_backup(Path::new(path), &mut tell)
+    })?;
+    errors::plain(py, &report)
+}
+
+/// Whether a directory looks like a backup.
+#[pyfunction]
+pub fn is_backup(path: &str) -> bool {
+    ng_store::is_backup(Path::new(path))
+}

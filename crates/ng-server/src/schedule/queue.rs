@@ -1,0 +1,206 @@
+//! [`Queue`]: requests that wait, and which of them are taken together.
+//!
+//! The one that has waited longest is always taken, so none waits for ever. What must not live
+//! here: how a group is computed.
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ng_rpc::Problem;
+use tokio::sync::oneshot;
+
+use super::{Answered, Question, Switches};
+use crate::targets::Targets;
+
+/// Requests that are looked through for a group.
+const LOOKED_AT: usize = 4096;
+
+/// Where a group ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Requests in it.
+    pub requests: usize,
+    /// Time that it is foreseen to take.
+    pub time: Duration,
+    /// How long a lane waits for more while another one computes.
+    pub window: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { requests: 1024, time: Duration::from_millis(15), window: Duration::from_millis(2) }
+    }
+}
+
+/// A request that waits.
+pub(super) struct Waiting {
+    pub question: Question,
+    pub since: Instant,
+    pub reply: oneshot::Sender<Result<Answered, Problem>>,
+}
+
+/// A group.
+pub(super) struct Taken {
+    pub requests: Vec<Waiting>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Waiting>,
+    computing: usize,
+    ended: bool,
+}
+
+/// Requests that wait.
+pub(super) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+    switches: Switches,
+    bounds: Bounds,
+}
+
+impl Queue {
+    pub fn new(switches: Switches, bounds: Bounds) -> Self {
+        Self { state: Mutex::default(), changed: Condvar::new(), switches, bounds }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Requests that wait.
+    pub fn waiting(&self) -> u64 {
+        self.lock().waiting.len() as u64
+    }
+
+    /// Whether it was taken: none is once the server ends.
+    pub fn push(&self, waiting: Waiting) -> bool {
+        let mut state = self.lock();
+        if state.ended {
+            return false;
+        }
+        state.waiting.push_back(waiting);
+        drop(state);
+        self.changed.notify_one();
+        true
+    }
+
+    /// Takes no more requests; those that wait are still computed.
+    pub fn end(&self) {
+        self.lock().ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether the server ends.
+    pub fn has_ended(&self) -> bool {
+        self.lock().ended
+    }
+
+    /// A lane has computed its group.
+    pub fn is_done(&self) {
+        self.lock().computing -= 1;
+    }
+
+    /// The next group; `None` once there will be none.
+    pub fn take(&self) -> Option<Taken> {
+        let mut state = self.lock();
+        loop {
+            let Some(first) = state.waiting.front() else {
+                if state.ended {
+                    return None;
+                }
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = self.time_left(&state, first);
+            if left.is_zero() || !self.has_room(&state) {
+                state.computing += 1;
+                let requests = self.group(&mut state.waiting);
+                return Some(Taken { requests });
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// How long more requests may be waited for. With an idle engine that would only cost time.
+    fn time_left(&self, state: &State, first: &Waiting) -> Duration {
+        if !self.switches.group || state.computing == 0 || state.ended {
+            return Duration::ZERO;
+        }
+        let by_window = self.bounds.window.saturating_sub(first.since.elapsed());
+        let by_deadline = first.question.deadline.map(|end| {
+            // Half of what is left is for computing.
+            end.saturating_duration_since(Instant::now()) / 2
+        });
+        by_deadline.map_or(by_window, |left| left.min(by_window))
+    }
+
+    fn has_room(&self, state: &State) -> bool {
+        let Some(first) = state.waiting.front() else { return true };
+        let room = room(&first.question, self.bounds);
+        let alike = state.waiting.iter().take(LOOKED_AT).filter(|one| are_alike(first, one));
+        alike.map(|one| one.question.targets.len()).sum::<usize>() < room
+    }
+
+    /// Takes the oldest request and those that are computed with it.
+    fn group(&self, waiting: &mut VecDeque<Waiting>) -> Vec<Waiting> {
+        let Some(first) = waiting.front() else { return Vec::new() };
+        let mut left = room(&first.question, self.bounds);
+        if !self.switches.group || left <= first.question.targets.len() {
+            return waiting.pop_front().into_iter().collect();
+        }
+        let looked_at = waiting.iter().take(LOOKED_AT).enumerate();
+        let mut alike: Vec<usize> =
+            looked_at.filter(|(_, one)| are_alike(first, one)).map(|(at, _)| at).collect();
+        if self.switches.order {
+            nearest_first(&mut alike, waiting);
+        }
+        let mut chosen = Vec::new();
+        for at in alike.into_iter().take(self.bounds.requests.max(1)) {
+            let count = waiting[at].question.targets.len();
+            if at == 0 || count <= left {
+                left = left.saturating_sub(count);
+                chosen.push(at);
+            }
+        }
+        chosen.sort_unstable_by_key(|at| Reverse(*at));
+        let mut group: Vec<Waiting> =
+            chosen.into_iter().filter_map(|at| waiting.remove(at)).collect();
+        group.reverse();
+        group
+    }
+}
+
+/// How many targets a group around a request may have.
+fn room(question: &Question, bounds: Bounds) -> usize {
+    question.model.targets_within(bounds.time)
+}
+
+/// Whether two requests can be computed together.
+fn are_alike(one: &Waiting, other: &Waiting) -> bool {
+    let (one, other) = (&one.question, &other.question);
+    let same_version = match (&one.at, &other.at) {
+        (None, None) => true,
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        _ => false,
+    };
+    let same_kind = matches!(
+        (&one.targets, &other.targets),
+        (Targets::Nodes(_), Targets::Nodes(_))
+            | (Targets::Edges(..), Targets::Edges(..))
+            | (Targets::Graphs(_), Targets::Graphs(_))
+    );
+    same_kind && same_version && one.seed == other.seed && Arc::ptr_eq(&one.model, &other.model)
+}
+
+/// Brings the requests whose lists lie nearest to those of the first one to the front: lists stand
+/// in the order of ids, so near ids share pages.
+fn nearest_first(alike: &mut [usize], waiting: &VecDeque<Waiting>) {
+    let place = |at: usize| waiting[at].question.targets.first().unwrap_or(0);
+    let of_first = place(0);
+    // The first one has distance 0 and the smallest place of all that have.
+    alike.sort_by_key(|at| (place(*at).abs_diff(of_first), *at));
+}
