@@ -64,6 +64,8 @@ impl State {
         caller.in_time()?;
         self.metrics.stage("queue", answered.queued);
         self.metrics.stage("run", answered.engine);
+        let groups = self.metrics.histogram("neargraph_group_requests", &[]);
+        groups.record(f64::from(answered.group));
         Ok(answered)
     }
 

@@ -33,6 +33,9 @@ fn numbers_count_what_was_done_and_servers_do_not_mix_them() {
     let bad = "neargraph_requests_total{method=\"Run\",code=\"OUT_OF_RANGE\"}";
     assert_eq!(value(&text, bad), Some(1.0), "{text}");
     assert_eq!(value(&text, "neargraph_request_seconds_count{method=\"Run\"}"), Some(8.0));
+    let computed = value(&text, "neargraph_answers_total{source=\"computed\"}");
+    assert!(computed.is_some_and(|rows| rows >= 8.0), "{text}");
+    assert_eq!(value(&text, "neargraph_group_requests_count"), Some(7.0), "{text}");
     let queued = "neargraph_stage_seconds_count{stage=\"queue\"}";
     assert_eq!(value(&text, queued), Some(7.0), "{text}");
     assert_eq!(value(&text, "neargraph_requests_in_flight{kind=\"call\"}"), Some(0.0));

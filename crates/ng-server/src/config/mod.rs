@@ -88,7 +88,8 @@ pub struct Config {
     pub cache: u64,
     /// Nothing is changed.
     pub read_only: bool,
-    /// Groups that are computed at the same time.
+    /// Groups that are computed at the same time; one more than there are cores unless given, as
+    /// one or the other waits for the device.
     pub lanes: usize,
     /// Threads of a group.
     pub threads: usize,
@@ -128,7 +129,7 @@ impl Default for Config {
             memory: None,
             cache: 256 << 20,
             read_only: false,
-            lanes: 3,
+            lanes: std::thread::available_parallelism().map_or(2, |cores| cores.get() + 1),
             threads: 1,
             scheduler: Switches::default(),
             drain: Duration::from_secs(30),

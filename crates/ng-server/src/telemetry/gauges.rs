@@ -26,6 +26,7 @@ pub fn refresh(state: &State) {
                 metrics.gauge("neargraph_memory_bytes", &labels).set(held as f64);
             }
         }
+        now("neargraph_pinned_snapshots", graph.pinned() as f64);
         let updates = graph.store.update_stats().unwrap_or_default();
         total("neargraph_commits_total", updates.commits);
         now("neargraph_wal_bytes", updates.log_bytes as f64);
@@ -35,6 +36,7 @@ pub fn refresh(state: &State) {
         let labels = [("graph", model.graph.name.as_str()), ("model", title.as_str())];
         metrics.gauge("neargraph_model_ready", &labels).set(model.engine.ready());
     }
+    scheduled(state);
     let process = ng_io::process_use();
     let now = |metric, value: u64| metrics.gauge(metric, &[]).set(value as f64);
     now("process_resident_memory_bytes", process.resident_bytes);
@@ -44,4 +46,24 @@ pub fn refresh(state: &State) {
     let since = start.duration_since(UNIX_EPOCH).unwrap_or_default();
     metrics.gauge("process_start_time_seconds", &[]).set(since.as_secs_f64());
     metrics.gauge("neargraph_connections", &[]).set(state.connections() as f64);
+}
+
+/// What the scheduler has done, and the answers that are kept.
+fn scheduled(state: &State) {
+    let (metrics, done) = (&state.metrics, state.scheduler.stats());
+    metrics.gauge("neargraph_queue_requests", &[]).set(done.waiting as f64);
+    let sources =
+        [("computed", done.computed), ("duplicate", done.duplicates), ("cache", done.cached)];
+    for (source, rows) in sources {
+        metrics.counter("neargraph_answers_total", &[("source", source)]).absolute(rows);
+    }
+    if let Some(kept) = state.answers.as_ref().map(|answers| answers.stats()) {
+        metrics.gauge("neargraph_cache_bytes", &[]).set(kept.bytes as f64);
+        let total = |kind, count| {
+            let counter = metrics.counter("neargraph_cache_invalidations_total", &[("kind", kind)]);
+            counter.absolute(count);
+        };
+        total("nodes", kept.ended);
+        total("all", kept.invalidations_of_all);
+    }
 }
