@@ -2,7 +2,7 @@
 //! which answers can change. One update a commit, on a graph of one kind of node, undirected edges,
 //! and a model of so many hops. HOW is metadata, hot or all.
 //!
-//!     cargo run --release -p ng-engine --example affected_time -- NODES MEAN_DEGREE HOPS UPDATES HOW
+//!     cargo run --release -p ng-engine --example affected_time -- NODES DEGREE HOPS UPDATES HOW
 #![allow(clippy::expect_used, clippy::print_stdout)]
 
 use std::sync::Arc;

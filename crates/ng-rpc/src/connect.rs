@@ -43,6 +43,12 @@ enum Way {
     Ring(RingChannel),
 }
 
+impl From<tonic::transport::Channel> for Channel {
+    fn from(channel: tonic::transport::Channel) -> Self {
+        Self(Way::Http(channel))
+    }
+}
+
 impl Service<Request<Body>> for Channel {
     type Response = Response<Body>;
     type Error = BoxError;

@@ -91,7 +91,9 @@ impl Bound {
     pub fn unix(path: &Path) -> io::Result<Self> {
         let named = |error: SocketError| match error {
             SocketError::Io { source, .. } => source,
-            other => io::Error::new(io::ErrorKind::AddrInUse, other),
+            other @ (SocketError::BadPath { .. }
+            | SocketError::InUse { .. }
+            | SocketError::Foreign { .. }) => io::Error::new(io::ErrorKind::AddrInUse, other),
         };
         let (listener, file) = listen_at(path).map_err(named)?;
         listener.set_nonblocking(true)?;

@@ -217,25 +217,33 @@ fn certificates_are_changed_while_connections_go_on() {
     let port = serving.addresses()[0].rsplit(':').next().expect("port").to_owned();
     let address = format!("127.0.0.1:{port}");
     let path = "/neargraph.v1.ServerService/ServerInfo";
-    let ok = |channel: Channel| async move {
+    let ok = |channel: ng_rpc::connect::Channel| async move {
         call(&channel, path, Some("a-token-of-the-reader")).await.code()
     };
     runtime().block_on(async {
-        let kept = old.channel(&address, true);
+        let kept: ng_rpc::connect::Channel = old.channel(&address, true).into();
         assert_eq!(ok(kept.clone()).await, Code::Ok);
-        assert_ne!(ok(old.channel(&address, false)).await, Code::Ok, "no certificate of a client");
-        assert_ne!(ok(new.channel(&address, true)).await, Code::Ok, "not signed by that root");
+        assert_ne!(
+            ok(old.channel(&address, false).into()).await,
+            Code::Ok,
+            "no certificate of a client"
+        );
+        assert_ne!(
+            ok(new.channel(&address, true).into()).await,
+            Code::Ok,
+            "not signed by that root"
+        );
         let plain = channel(&address).expect("channel");
         assert_ne!(ok(plain).await, Code::Ok, "not TLS");
 
         private(&folder.path().join("cert.pem"), "nothing");
         assert!(serving.reload(config.clone()).is_err());
-        assert_eq!(ok(old.channel(&address, true)).await, Code::Ok, "stays as it was");
+        assert_eq!(ok(old.channel(&address, true).into()).await, Code::Ok, "stays as it was");
         new.write(folder.path());
         assert!(serving.reload(config.clone()).expect("reloaded").is_empty());
         assert_eq!(ok(kept).await, Code::Ok, "the old connection goes on");
-        assert_eq!(ok(new.channel(&address, true)).await, Code::Ok);
-        assert_ne!(ok(old.channel(&address, true)).await, Code::Ok);
+        assert_eq!(ok(new.channel(&address, true).into()).await, Code::Ok);
+        assert_ne!(ok(old.channel(&address, true).into()).await, Code::Ok);
     });
     serving.end();
 }

@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use help::{files, folder};
+use ng_rpc::connect::Channel;
 use ng_rpc::connect::channel;
-use ng_rpc::tonic::transport::Channel;
 use ng_rpc::v1::change::Change as Kind;
 use ng_rpc::v1::graph_store_service_client::GraphStoreServiceClient;
 use ng_rpc::v1::inference_service_client::InferenceServiceClient;

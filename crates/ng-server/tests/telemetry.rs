@@ -92,7 +92,7 @@ fn requests_keep_their_names_and_probes_get_answers() {
 }
 
 /// What health says of a service: 1 is SERVING.
-async fn health(channel: &ng_rpc::tonic::transport::Channel, service: &str) -> Option<i32> {
+async fn health(channel: &ng_rpc::connect::Channel, service: &str) -> Option<i32> {
     use ng_rpc::health::pb::HealthCheckRequest;
     use ng_rpc::health::pb::health_client::HealthClient;
     let request = HealthCheckRequest { service: service.to_owned() };

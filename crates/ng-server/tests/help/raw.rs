@@ -5,9 +5,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use ng_rpc::connect::Channel;
 use ng_rpc::http::uri::PathAndQuery;
 use ng_rpc::tonic::client::Grpc;
-use ng_rpc::tonic::transport::Channel;
 use ng_rpc::tonic_prost::ProstCodec;
 use ng_rpc::{Request, Status, v1};
 use tokio::runtime::{Builder, Runtime};
