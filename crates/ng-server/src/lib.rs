@@ -13,6 +13,7 @@ pub mod catalogue;
 mod command;
 pub mod config;
 mod door;
+mod error;
 mod graph;
 pub mod guard;
 mod model;
@@ -29,5 +30,6 @@ mod work;
 
 pub use command::run_command;
 pub use config::{Address, Config, ConfigError, Limits, Options};
-pub use serve::{Ended, ServeError, Serving, serve};
+pub use error::ServeError;
+pub use serve::{Ended, Serving, serve};
 pub use state::State;

@@ -10,9 +10,9 @@ use ng_rpc::tls::{Pem, Tls};
 use tokio::time::sleep;
 
 use crate::config::Config;
+use crate::error::ServeError;
 use crate::guard::Rules;
 use crate::guard::tokens::Tokens;
-use crate::serve::ServeError;
 use crate::state::State;
 use crate::telemetry::Metrics;
 

@@ -1,10 +1,9 @@
 //! A server from its start to its end.
 
-use std::path::PathBuf;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
-use std::{io, mem};
 
 use axum::middleware;
 use ng_engine::{CacheStats, EmbeddingCache};
@@ -18,12 +17,12 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use crate::catalogue::{Catalogue, CatalogueError};
-use crate::config::{Address, Config, ConfigError};
+use crate::catalogue::Catalogue;
+use crate::config::{Address, Config};
 use crate::door::{self, SideListener};
+use crate::error::ServeError;
 use crate::guard::Guard;
 use crate::guard::gate::gate;
-use crate::guard::tokens::TokenError;
 use crate::reload::{self, Reloader};
 use crate::schedule::{Bounds, ScheduleStats, Scheduler};
 use crate::state::State;
@@ -33,60 +32,6 @@ use crate::{service, side};
 
 /// Threads of the network: the engine has its own.
 const NETWORK_THREADS: usize = 2;
-
-/// Why a server does not start, or has ended.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The system gives no threads or no sockets.
-    #[error("the server cannot start: {source}")]
-    System {
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// It cannot listen at an address.
-    #[error("nothing can listen at {address}: {source}")]
-    Listen {
-        /// Where.
-        address: String,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The folder cannot be read.
-    #[error("{} cannot be served: {source}", path.display())]
-    Folder {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// What was registered cannot be read.
-    #[error(transparent)]
-    Catalogue(#[from] CatalogueError),
-    /// Settings contradict each other.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The token file is wrong.
-    #[error(transparent)]
-    Tokens(#[from] TokenError),
-    /// Certificates are wrong, or cannot be read.
-    #[error("{}: {source}", path.display())]
-    Certificate {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The descriptors of this build are broken.
-    #[error("the interface of this build is broken: {message}")]
-    Interface {
-        /// How.
-        message: String,
-    },
-}
 
 /// A server that runs. It ends when it is dropped, or by [`Serving::end`].
 pub struct Serving {

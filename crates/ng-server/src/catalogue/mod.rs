@@ -17,9 +17,9 @@ use ng_engine::EmbeddingCache;
 use ng_rpc::{Code, Problem, v1};
 
 use crate::config::Config;
+use crate::error::ServeError;
 use crate::graph::Graph;
 use crate::model::Model;
-use crate::serve::ServeError;
 use kept::{Keeper, Kept, KeptModel};
 
 pub use kept::CatalogueError;
