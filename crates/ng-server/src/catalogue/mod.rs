@@ -17,6 +17,7 @@ use ng_engine::EmbeddingCache;
 use ng_rpc::{Code, Problem, v1};
 
 use crate::config::Config;
+use crate::error::ServeError;
 use crate::graph::Graph;
 use crate::model::Model;
 use kept::{Keeper, Kept, KeptModel};
