@@ -147,7 +147,9 @@ fn too_much_and_nonsense_are_refused_with_what_is_wrong() {
         assert!(said.contains(says), "{path}: {said}");
     }
     assert_eq!(ask(at, "POST", "/api/graphs", at).status, 405);
-    let foreign = ask(at, "GET", "/api/graphs", "evil.example:7401");
-    assert_eq!((foreign.status, &foreign.json()["reason"]), (403, &"FOREIGN_NAME".into()));
+    for host in ["evil.example:7401", "evil.example\r\nauthorization: Bearer anything"] {
+        let foreign = ask(at, "GET", "/api/graphs", host);
+        assert_eq!((foreign.status, &foreign.json()["reason"]), (403, &"FOREIGN_NAME".into()));
+    }
     assert_eq!(ask(at, "GET", "/api/graphs", "localhost:7401").status, 200);
 }

@@ -40,15 +40,26 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Lists are read for one request of the page at a time: it must not get in the way of others.
 static READS: Semaphore = Semaphore::const_new(1);
 
-/// The paths below `/api`.
-pub fn router() -> Router<Arc<State>> {
-    Router::new()
+/// The paths below `/api`. If nobody from another machine reaches them, they need no token, and
+/// `is_local`.
+pub fn router(is_local: bool) -> Router<Arc<State>> {
+    let router = Router::new()
         .route("/api/info", get(info))
         .route("/api/graphs", get(graphs))
         .route("/api/models", get(models))
         .route("/api/neighbors", get(neighbors))
         .route("/api/scores", get(scores))
-        .layer(middleware::from_fn(by_own_name))
+        .layer(middleware::map_response(not_kept));
+    if is_local { router.layer(middleware::from_fn(by_own_name)) } else { router }
+}
+
+/// Nothing is kept by browsers, nor taken for anything but JSON.
+async fn not_kept(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
+    let nosniff = header::HeaderValue::from_static("nosniff");
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
+    response
 }
 
 /// Why there is no answer, as JSON.
@@ -91,22 +102,16 @@ type Answer = Result<Json<Value>, Refusal>;
 /// Answers requests that call this machine by an address or as `localhost`. A site that a browser
 /// on this machine shows could else let its own name point here and read what has no token.
 async fn by_own_name(headers: HeaderMap, request: axum::extract::Request, next: Next) -> Response {
-    let has_token = headers.contains_key(header::AUTHORIZATION);
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    if !has_token && !is_own_name(host) {
+    if !is_own_name(host) {
         let problem = Problem::new(
             Code::PermissionDenied,
             "FOREIGN_NAME",
-            "without a token, this port answers to an address and to localhost alone",
+            "this port answers to requests for an address or for localhost alone",
         );
         return Refusal(StatusCode::FORBIDDEN, problem).into_response();
     }
-    let mut response = next.run(request).await;
-    let headers = response.headers_mut();
-    headers.insert(header::CACHE_CONTROL, header::HeaderValue::from_static("no-store"));
-    let nosniff = header::HeaderValue::from_static("nosniff");
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
-    response
+    next.run(request).await
 }
 
 fn is_own_name(host: &str) -> bool {

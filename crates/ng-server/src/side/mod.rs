@@ -22,7 +22,7 @@ pub fn router(state: &Arc<State>, is_local: bool) -> Router {
         .route("/readyz", get(metrics::readyz))
         .route("/metrics", get(metrics::metrics))
         .merge(page::router())
-        .merge(api::router())
+        .merge(api::router(is_local))
         .with_state(Arc::clone(state))
         .layer(middleware::from_fn_with_state(guard, side_gate))
 }
