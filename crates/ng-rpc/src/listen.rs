@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use ng_io::{SocketError, SocketFile, listen_at};
+use ng_io::{SocketFile, listen_at};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::service::Routes;
@@ -51,11 +51,7 @@ impl Bound {
     /// # Errors
     /// A server lives there, something else is there, or its folder cannot be written.
     pub fn unix(path: &Path) -> io::Result<Self> {
-        let named = |error: SocketError| match error {
-            SocketError::Io { source, .. } => source,
-            other => io::Error::new(io::ErrorKind::AddrInUse, other),
-        };
-        let (listener, file) = listen_at(path).map_err(named)?;
+        let (listener, file) = listen_at(path).map_err(io::Error::other)?;
         listener.set_nonblocking(true)?;
         Ok(Self::Unix(UnixListener::from_std(listener)?, file))
     }
@@ -80,7 +76,11 @@ impl Bound {
     ///
     /// # Errors
     /// The socket failed.
-    pub async fn serve(self, routes: Routes, end: impl Future<Output = ()>) -> Result<(), BoxError> {
+    pub async fn serve(
+        self,
+        routes: Routes,
+        end: impl Future<Output = ()>,
+    ) -> Result<(), BoxError> {
         match self {
             Self::Tcp(listener) => {
                 let incoming = TcpListenerStream::new(listener);

@@ -271,9 +271,7 @@ fn one_client_too_many_is_told_so_and_comes_in_later() {
     assert_eq!(refused.code(), Code::Unavailable);
     assert!(refused.message().contains("as many connections as it allows"), "{refused}");
     clients.pop();
-    until("there is a place", || {
-        runtime.block_on(all(&mut last.clone(), ask(ECHO, 1, 1))).is_ok()
-    });
+    until("there is a place", || runtime.block_on(all(&mut last.clone(), ask(ECHO, 1, 1))).is_ok());
     drop(clients);
     server.drain();
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::{Request, Version};
 use ng_io::calls::{CallError, Event, GoAway, Open};
-use ng_io::{ShmFrame, ShmReceiver};
+use ng_io::{ShmError, ShmFrame, ShmReceiver};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
@@ -91,8 +91,10 @@ impl Connection {
                 // A peer that goes on sending is not listened to for ever.
                 Ok(_) if self.outbox.is_over() => break None,
                 Ok(frame) => frame,
-                Err(ng_io::ShmError::Garbled { what }) => break Some(what.to_owned()),
-                Err(_) => break None,
+                Err(error) => {
+                    let is_broken = matches!(error, ShmError::Garbled { .. });
+                    break is_broken.then(|| error.to_string());
+                }
             };
             let is_its = |fresh: &mut Fresh| frame.is_none_or(|f| f.stream != fresh.stream);
             if let Some(fresh) = fresh.take_if(is_its) {
@@ -191,9 +193,7 @@ impl Connection {
         drop(streams);
         match found {
             None => Ok(()),
-            Some((inbox, allowance)) => {
-                act(&inbox, &allowance).map_err(|error| error.to_string())
-            }
+            Some((inbox, allowance)) => act(&inbox, &allowance).map_err(|error| error.to_string()),
         }
     }
 
@@ -348,8 +348,7 @@ async fn respond(
 
 fn request_of(open: Open, inbox: Arc<Inbox>) -> Result<Request<Body>, http::Error> {
     let body = Body::new(Incoming(inbox));
-    let mut request =
-        Request::post(open.path).version(Version::HTTP_2).body(body)?;
+    let mut request = Request::post(open.path).version(Version::HTTP_2).body(body)?;
     *request.headers_mut() = heads::to_headers(&open.metadata);
     let headers = request.headers_mut();
     headers.insert(http::header::TE, http::HeaderValue::from_static("trailers"));

@@ -26,8 +26,7 @@ impl Cutter {
     pub fn next(&mut self, chunk: &mut Bytes) -> Result<Option<(Bytes, bool)>, Status> {
         if self.left == 0 {
             let taken = chunk.len().min(PREFIX_BYTES - self.filled);
-            self.prefix[self.filled..self.filled + taken]
-                .copy_from_slice(&chunk.split_to(taken));
+            self.prefix[self.filled..self.filled + taken].copy_from_slice(&chunk.split_to(taken));
             self.filled += taken;
             if self.filled < PREFIX_BYTES {
                 return Ok(None);

@@ -152,7 +152,10 @@ mod tests {
         let back = to_status(&to_trailers(&status));
         assert_eq!((back.code(), back.message()), (Code::NotFound, "no \u{e9}"));
         assert_eq!(back.details(), b"\0\xff");
-        assert_eq!(back.metadata().get("x-name").map(|value| value.as_bytes()), Some(&b"value"[..]));
+        assert_eq!(
+            back.metadata().get("x-name").map(|value| value.as_bytes()),
+            Some(&b"value"[..])
+        );
 
         let long = Bytes::from(vec![1; METADATA_BYTES_MAX]);
         let back = to_status(&to_trailers(&Status::with_details(Code::Aborted, "why", long)));

@@ -74,11 +74,7 @@ impl Ring {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub async fn serve(
-        self,
-        routes: Routes,
-        end: impl Future<Output = ()>,
-    ) -> std::io::Result<()> {
+    pub async fn serve(self, routes: Routes, end: impl Future<Output = ()>) -> std::io::Result<()> {
         let Self { listener, limits } = self;
         let shared = Arc::new(Shared {
             limits,
@@ -91,12 +87,10 @@ impl Ring {
         let running = Running(Arc::clone(&shared));
         let accepting = Arc::clone(&shared);
         let (open, closed) = oneshot::channel::<()>();
-        thread::Builder::new()
-            .name("ng-ring-accept".into())
-            .spawn(move || {
-                accepting.accept(listener);
-                drop(open);
-            })?;
+        thread::Builder::new().name("ng-ring-accept".into()).spawn(move || {
+            accepting.accept(listener);
+            drop(open);
+        })?;
         end.await;
         shared.is_over.store(true, Ordering::SeqCst);
         let connections = shared.connections().clone();
