@@ -299,7 +299,13 @@ impl Drop for Closing {
     fn drop(&mut self) {
         let is_open = self.connection.streams().open.remove(&self.stream).is_some();
         let status = self.status.take();
-        let status = status.unwrap_or_else(|| Some(Status::internal("the request was dropped")));
+        let status = status.unwrap_or_else(|| {
+            Some(if std::thread::panicking() {
+                Status::internal("the service failed")
+            } else {
+                Status::unavailable("the server has ended")
+            })
+        });
         if let (true, Some(status)) = (is_open, status) {
             self.connection.trailers(self.stream, &status);
         }
