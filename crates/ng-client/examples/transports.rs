@@ -153,9 +153,8 @@ fn print(ways: &mut [Way<'_>]) {
         let (p50, p99) = (quantile(0.5), quantile(0.99));
         let part = p50 / *of_tcp.get_or_insert(p50);
         let name = way.name;
-        format!(
-            "  \"{name}\": {{\"p50_us\": {p50:.1}, \"p99_us\": {p99:.1}, \"of_tcp\": {part:.3}}}"
-        )
+        let times = format!("\"p50_us\": {p50:.1}, \"p99_us\": {p99:.1}, \"of_tcp\": {part:.3}");
+        format!("  \"{name}\": {{{times}}}")
     });
     let lines: Vec<String> = lines.collect();
     let calls = ways.first().map_or(0, |way| way.times.len());

@@ -19,6 +19,7 @@ use ng_server::{Address, Config, Serving, serve};
 /// A server of TCP, a Unix socket and rings.
 fn with_rings(folder: &Path) -> Serving {
     started(folder, |mut config| {
+        config.memory = Some(512 << 20);
         config.listen.push(Address::Shm(folder.join("rings")));
         config
     })
@@ -41,8 +42,7 @@ fn each_transport_gives_the_same_answers() {
     assert!(all(&|client| refusal(client, &[1])).starts_with("NotFound"));
     register(&clients[2]);
     assert!(all(&|client| refusal(client, &[1, 500])).starts_with("OutOfRange"));
-    let addresses =
-        |client: &Client| format!("{:?}", client.server_info().expect("info").addresses);
+    let addresses = |client: &Client| client.server_info().expect("info").addresses.join(" ");
     assert!(all(&addresses).contains("shm:"));
     // More than a ring holds, both ways.
     let nodes: Vec<u64> = (0..120_000).map(|at| at * 7 % 500).collect();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::{Request, Version};
 use ng_io::calls::{CallError, Event, GoAway, Open};
-use ng_io::{ShmFrame, ShmReceiver};
+use ng_io::{ShmError, ShmFrame, ShmReceiver};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
@@ -91,8 +91,10 @@ impl Connection {
                 // A peer that goes on sending is not listened to for ever.
                 Ok(_) if self.outbox.is_over() => break None,
                 Ok(frame) => frame,
-                Err(ng_io::ShmError::Garbled { what }) => break Some(what.to_owned()),
-                Err(_) => break None,
+                Err(error) => {
+                    let is_broken = matches!(error, ShmError::Garbled { .. });
+                    break is_broken.then(|| error.to_string());
+                }
             };
             let is_its = |fresh: &mut Fresh| frame.is_none_or(|f| f.stream != fresh.stream);
             if let Some(fresh) = fresh.take_if(is_its) {
@@ -297,7 +299,13 @@ impl Drop for Closing {
     fn drop(&mut self) {
         let is_open = self.connection.streams().open.remove(&self.stream).is_some();
         let status = self.status.take();
-        let status = status.unwrap_or_else(|| Some(Status::internal("the request was dropped")));
+        let status = status.unwrap_or_else(|| {
+            Some(if std::thread::panicking() {
+                Status::internal("the service failed")
+            } else {
+                Status::unavailable("the server has ended")
+            })
+        });
         if let (true, Some(status)) = (is_open, status) {
             self.connection.trailers(self.stream, &status);
         }

@@ -261,8 +261,10 @@ impl Link {
             }
             (Event::Trailers(trailers), Some(of)) => {
                 let (status, mut headers) = (heads::to_status(&trailers), HeaderMap::new());
+                // An error may come in the middle of a message.
                 match status.add_header(&mut headers) {
-                    Ok(()) => of.inbox.finish(Some(headers)),
+                    Ok(()) if status.code() == tonic::Code::Ok => of.inbox.finish(Some(headers)),
+                    Ok(()) => of.inbox.fail(status),
                     Err(status) => of.inbox.fail(status),
                 }
                 of.allowance.end();

@@ -143,14 +143,12 @@ impl Outbox {
         let (true, Some(sender)) = (state.backlog.is_empty(), &mut state.sender) else {
             return Ok(false);
         };
-        match sender.send(frame, &[bytes], Some(Duration::ZERO)) {
-            Ok(()) => Ok(true),
-            Err(ShmError::TimedOut) => Ok(false),
-            Err(_) => {
-                self.end(state);
-                Err(Unsent::Over)
-            }
+        let sent = sender.send(frame, &[bytes], Some(Duration::ZERO));
+        if sent.is_ok() || matches!(sent, Err(ShmError::TimedOut)) {
+            return Ok(sent.is_ok());
         }
+        self.end(state);
+        Err(Unsent::Over)
     }
 
     fn wait(self: &Arc<Self>, state: &mut State, waiting: Waiting) -> Result<(), Unsent> {
