@@ -2,7 +2,7 @@
 //! which answers can change. One update a commit, on a graph of one kind of node, undirected edges,
 //! and a model of so many hops. HOW is metadata, hot or all.
 //!
-//!     cargo run --release -p ng-engine --example affected_time -- NODES MEAN_DEGREE HOPS UPDATES HOW
+//!     cargo run --release -p ng-engine --example affected_time -- NODES DEGREE HOPS UPDATES HOW
 #![allow(clippy::expect_used, clippy::print_stdout)]
 
 use std::sync::Arc;
@@ -144,7 +144,7 @@ fn main() {
     };
     let given: Vec<u64> = given.iter().map(|word| word.parse().expect("a number")).collect();
     let [nodes, degree, hops, updates] = given[..] else {
-        panic!("NODES MEAN_DEGREE HOPS UPDATES HOW");
+        panic!("NODES DEGREE HOPS UPDATES HOW");
     };
     let (dir, mut random) = (tempfile::tempdir().expect("directory"), Random::new(1));
     build(dir.path(), nodes, degree, &mut random);

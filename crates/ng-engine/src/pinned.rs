@@ -83,8 +83,8 @@ impl Pinned {
         })
     }
 
-    /// Takes over what is in memory of a version before, as far as it is the same; `changes` is what
-    /// differs, if that is known.
+    /// Takes over what is in memory of a version before, as far as it is the same; `changes` is
+    /// what differs, if that is known.
     ///
     /// # Errors
     /// [`EngineError::Sample`], [`EngineError::Read`].

@@ -258,8 +258,8 @@ fn main() {
             let p50 = median(all.iter().map(|(took, _)| at(&took.times, 0.5)).collect())[1];
             let p99 = median(all.iter().map(|(took, _)| at(&took.times, 0.99)).collect())[1];
             println!(
-                "{kind} {name}: {rate:.0} ({ratio:.2}: {least:.2} to {most:.2}), {p50:.1}, {p99:.1}, \
-                 {:.1}, {:.1}, {:.2}",
+                "{kind} {name}: {rate:.0} ({ratio:.2}: {least:.2} to {most:.2}), {p50:.1}, \
+                 {p99:.1}, {:.1}, {:.1}, {:.2}",
                 of(|(took, _)| took.reads)[1],
                 of(|(took, _)| took.group)[1],
                 of(|(took, _)| took.known)[1],
