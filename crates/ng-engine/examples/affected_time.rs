@@ -144,7 +144,7 @@ fn main() {
     };
     let given: Vec<u64> = given.iter().map(|word| word.parse().expect("a number")).collect();
     let [nodes, degree, hops, updates] = given[..] else {
-        panic!("NODES MEAN_DEGREE HOPS UPDATES HOW");
+        panic!("NODES DEGREE HOPS UPDATES HOW");
     };
     let (dir, mut random) = (tempfile::tempdir().expect("directory"), Random::new(1));
     build(dir.path(), nodes, degree, &mut random);

@@ -22,6 +22,11 @@ impl Targets {
         }
     }
 
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// How many nodes are computed for it, where they are known: those of a graph count as one.
     pub fn nodes(&self) -> usize {
         match self {
