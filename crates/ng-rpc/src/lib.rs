@@ -10,7 +10,7 @@ pub mod connect;
 pub mod listen;
 mod status;
 
-pub use status::{Problem, problem_of};
+pub use status::{Problem, problem_in, problem_of};
 pub use tonic::{Code, Request, Response, Status, Streaming, async_trait};
 pub use {http, tonic, tower};
 

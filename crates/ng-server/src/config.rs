@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::jobs::JobBounds;
 use crate::schedule::Switches;
 
 /// The port of a server that was not given another.
@@ -78,6 +79,16 @@ pub struct Config {
     pub scheduler: Switches,
     /// Bytes of answers that are kept.
     pub cache: u64,
+    /// What jobs may take.
+    pub jobs: JobBounds,
+    /// The bundle of devices that computes at first.
+    pub bundle: String,
+    /// The folder that plug-ins are loaded from; none are loaded without one.
+    pub plugins: Option<PathBuf>,
+    /// The program that tries plug-ins, and its arguments; a number of seconds follows them.
+    pub plugin_trial: Vec<String>,
+    /// How long a trial may take.
+    pub plugin_trial_time: Duration,
     /// Groups that are computed at the same time.
     pub lanes: usize,
     /// Threads of a group.
@@ -96,6 +107,11 @@ impl Default for Config {
             read_only: false,
             scheduler: Switches::default(),
             cache: 256 << 20,
+            jobs: JobBounds::default(),
+            bundle: "cpu".to_owned(),
+            plugins: None,
+            plugin_trial: Vec::new(),
+            plugin_trial_time: Duration::from_secs(20),
             lanes: 2,
             threads: 1,
             drain: Duration::from_secs(30),

@@ -8,9 +8,11 @@
 
 #![forbid(unsafe_code)]
 
+mod accelerators;
 pub mod catalogue;
 pub mod config;
 mod graph;
+pub mod jobs;
 mod model;
 mod rows;
 pub mod schedule;

@@ -16,15 +16,27 @@ struct Arguments {
     /// Where to listen: HOST:PORT or unix:PATH. May be given several times.
     #[arg(long, default_value = "127.0.0.1:7400")]
     listen: Vec<Address>,
+    /// The folder that plug-ins may be loaded from.
+    #[arg(long)]
+    plugins: Option<PathBuf>,
     /// Memory of each graph in bytes.
     #[arg(long)]
     memory: Option<u64>,
 }
 
+/// What this program is started with to try one plug-in, its standard input.
+const TRIAL: &str = "try-plugin";
+
 fn main() -> ExitCode {
+    let mut given = std::env::args().skip(1);
+    if let (Some(TRIAL), Some(seconds)) = (given.next().as_deref(), given.next()) {
+        ng_plugin_host::run_probe(seconds.parse().unwrap_or(1));
+    }
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let Arguments { folder, listen, memory } = Arguments::parse();
-    let config = Config { folder, listen, memory, ..Config::default() };
+    let Arguments { folder, listen, plugins, memory } = Arguments::parse();
+    let plugin_trial = std::env::current_exe().ok().and_then(|own| own.into_os_string().into_string().ok());
+    let plugin_trial = plugin_trial.map_or_else(Vec::new, |own| vec![own, TRIAL.to_owned()]);
+    let config = Config { folder, listen, memory, plugins, plugin_trial, ..Config::default() };
     match serve(config).map_err(|error| error.to_string()).and_then(wait) {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {

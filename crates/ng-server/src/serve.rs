@@ -9,15 +9,17 @@ use std::time::Instant;
 use ng_engine::EmbeddingCache;
 use ng_rpc::health::{ServingStatus, health_reporter};
 use ng_rpc::listen::Bound;
-use ng_rpc::{health, reflection};
+use ng_rpc::{Problem, health, reflection};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::accelerators::Accelerators;
 use crate::catalogue::Catalogue;
 use crate::config::{Address, Config};
 use crate::graph::Graph;
+use crate::jobs::Jobs;
 use crate::schedule::{Bounds, ScheduleStats, Scheduler};
 use crate::state::State;
 use crate::{service, side};
@@ -53,6 +55,14 @@ pub enum ServeError {
         #[source]
         source: io::Error,
     },
+    /// The bundle of devices is none.
+    #[error("{message}: {remedy}")]
+    Bundle {
+        /// What is wrong.
+        message: String,
+        /// What to do.
+        remedy: String,
+    },
     /// The descriptors of this build are broken.
     #[error("the interface of this build is broken: {message}")]
     Interface {
@@ -87,6 +97,7 @@ impl Serving {
 
     /// Takes no more requests, waits for those under way, and ends.
     pub fn end(mut self) {
+        self.state.jobs.end();
         let _nobody = self.end.send(true);
         if let Some(work) = self.work.take() {
             let drain = self.state.config.drain;
@@ -126,15 +137,27 @@ async fn start(
     let scheduler = scheduler.map_err(|source| ServeError::System { source })?;
     let keeps = config.scheduler.cache && config.cache > 0;
     let answers = keeps.then(|| Arc::new(EmbeddingCache::new(config.cache)));
+    let accelerators = Accelerators::new(&config.bundle)
+        .map_err(|Problem { message, remedy, .. }| ServeError::Bundle { message, remedy })?;
     let catalogue = Catalogue::default();
     open_graphs(&config, &catalogue)?;
     let addresses = config.listen.iter().zip(&bound).map(|(address, bound)| {
         bound.address().map_or_else(|| address.to_string(), |address| address.to_string())
     });
     let addresses = addresses.collect();
-    let started = Instant::now();
+    let (started, jobs) = (Instant::now(), Jobs::new(config.jobs));
     let state =
-        Arc::new(State { config, catalogue, scheduler, answers, started, addresses, side_address });
+        Arc::new(State {
+            config,
+            catalogue,
+            accelerators,
+            scheduler,
+            jobs,
+            answers,
+            started,
+            addresses,
+            side_address,
+        });
     let broken =
         |error: &dyn std::fmt::Display| ServeError::Interface { message: error.to_string() };
     let (reporter, health) = health_reporter();

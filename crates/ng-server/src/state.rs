@@ -5,8 +5,10 @@ use std::time::Instant;
 
 use ng_engine::EmbeddingCache;
 
+use crate::accelerators::Accelerators;
 use crate::catalogue::Catalogue;
 use crate::config::Config;
+use crate::jobs::Jobs;
 use crate::schedule::Scheduler;
 
 /// What all requests share.
@@ -15,8 +17,12 @@ pub struct State {
     pub config: Config,
     /// What is served.
     pub catalogue: Catalogue,
+    /// The devices of all models.
+    pub accelerators: Accelerators,
     /// What computes.
     pub scheduler: Scheduler,
+    /// Jobs that wait, run and are kept.
+    pub jobs: Jobs,
     /// Answers that are kept, if they are.
     pub answers: Option<Arc<EmbeddingCache>>,
     /// When it started.

@@ -5,6 +5,7 @@
 mod accelerators;
 mod graph_store;
 mod inference;
+mod jobs;
 mod registry;
 mod sampling;
 mod server_info;

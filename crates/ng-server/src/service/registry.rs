@@ -51,7 +51,8 @@ impl RegistryService for Service {
             return Err(problem.remedy("give the files of a model").into());
         };
         let file = model_of(files)?;
-        let options = options_of(&request, &file, &graph, threads)?;
+        let devices = self.0.accelerators.compute();
+        let options = options_of(&request, &file, &graph, (devices, threads))?;
         let cache = self.0.answers.clone();
         let model = Model::open((&request.model, version), graph, file, options, cache)?;
         let model = Arc::new(model);
