@@ -93,7 +93,8 @@ impl From<Problem> for Status {
 /// The problem that a status tells of.
 pub fn problem_in(status: &Status) -> Problem {
     let details = status.get_error_details();
-    let (mut problem, info) = (Problem::new(status.code(), "", status.message()), details.error_info());
+    let (mut problem, info) =
+        (Problem::new(status.code(), "", status.message()), details.error_info());
     if let Some(info) = info {
         info.reason.clone_into(&mut problem.reason);
         problem.remedy = info.metadata.get("remedy").cloned().unwrap_or_default();

@@ -34,7 +34,8 @@ fn main() -> ExitCode {
     }
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let Arguments { folder, listen, plugins, memory } = Arguments::parse();
-    let plugin_trial = std::env::current_exe().ok().and_then(|own| own.into_os_string().into_string().ok());
+    let plugin_trial =
+        std::env::current_exe().ok().and_then(|own| own.into_os_string().into_string().ok());
     let plugin_trial = plugin_trial.map_or_else(Vec::new, |own| vec![own, TRIAL.to_owned()]);
     let config = Config { folder, listen, memory, plugins, plugin_trial, ..Config::default() };
     match serve(config).map_err(|error| error.to_string()).and_then(wait) {

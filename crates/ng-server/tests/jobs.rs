@@ -53,9 +53,8 @@ impl Caller {
     }
 
     fn all(&self) -> Vec<v1::Job> {
-        let answer = self.runtime.block_on(self.client.clone().list_analyses(
-            v1::ListAnalysesRequest {},
-        ));
+        let answer =
+            self.runtime.block_on(self.client.clone().list_analyses(v1::ListAnalysesRequest {}));
         answer.expect("jobs").into_inner().jobs
     }
 }

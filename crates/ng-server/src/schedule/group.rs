@@ -150,8 +150,13 @@ fn computed_by(
         live.iter().any(waits)
     };
     let on = On { version: &version, go_on: &go_on };
-    let all =
-        Asked { model, on, of: (key, first.seed), lag, keeps: switches.cache && first.at.is_none() };
+    let all = Asked {
+        model,
+        on,
+        of: (key, first.seed),
+        lag,
+        keeps: switches.cache && first.at.is_none(),
+    };
     match &first.targets {
         Targets::Nodes(_) => all.nodes(live, counters),
         Targets::Edges(..) if !model.decodes() => all.dots(live, counters),
@@ -243,9 +248,8 @@ impl Asked<'_> {
             });
         }
         let lsn = self.version().snapshot().lsn();
-        let keep = |id: &u64| {
-            self.keeps.then(|| self.model.kept(self.of, *id, (lsn, self.lag))).flatten()
-        };
+        let keep =
+            |id: &u64| self.keeps.then(|| self.model.kept(self.of, *id, (lsn, self.lag))).flatten();
         let kept: Vec<Option<(Arc<[u8]>, u64)>> = distinct.iter().map(keep).collect();
         let missing: Vec<u64> = distinct
             .iter()

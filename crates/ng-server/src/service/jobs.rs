@@ -65,8 +65,7 @@ pub(super) fn watch(
     request: &v1::WatchAnalysisRequest,
 ) -> Result<impl tokio_stream::Stream<Item = v1::WatchAnalysisResponse> + use<>, Problem> {
     let Found { about, progress } = state.jobs.find(&request.job)?;
-    let told =
-        move |now: Progress| v1::WatchAnalysisResponse { job: Some(job(&about, &now)) };
+    let told = move |now: Progress| v1::WatchAnalysisResponse { job: Some(job(&about, &now)) };
     Ok(WatchStream::new(progress).map(told))
 }
 

@@ -6,6 +6,7 @@ mod accelerators;
 mod graph_store;
 mod inference;
 mod jobs;
+mod open_inference;
 mod registry;
 mod sampling;
 mod server_info;
@@ -13,10 +14,13 @@ mod server_info;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ng_rpc::open_inference as oip;
 use ng_rpc::tonic::service::Routes;
 use ng_rpc::{Code, Problem, Request, Status, v1};
 
 use crate::state::State;
+
+pub(crate) use inference::run;
 
 /// Bytes of a request at most, unless set otherwise.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
@@ -43,6 +47,7 @@ pub fn routes(state: &Arc<State>) -> Routes {
         Routes::default(),
         v1::accelerator_service_server::AcceleratorServiceServer<Service>,
         v1::graph_store_service_server::GraphStoreServiceServer<Service>,
+        oip::grpc_inference_service_server::GrpcInferenceServiceServer<Service>,
         v1::inference_service_server::InferenceServiceServer<Service>,
         v1::registry_service_server::RegistryServiceServer<Service>,
         v1::sampling_service_server::SamplingServiceServer<Service>,

@@ -1,6 +1,8 @@
-//! The side port: health for probes.
+//! The side port: health for probes, REST.
 //!
 //! What must not live here: what is measured, how anything is done.
+
+mod rest;
 
 use std::sync::Arc;
 
@@ -14,5 +16,6 @@ pub fn router(state: Arc<State>) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(|| async { "ok\n" }))
+        .merge(rest::router())
         .with_state(state)
 }
