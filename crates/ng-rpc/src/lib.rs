@@ -48,8 +48,24 @@ pub fn reflection() -> Result<
     >,
     tonic_reflection::server::Error,
 > {
+    described().build_v1()
+}
+
+/// The same under the name that it had before, by which some clients still ask.
+///
+/// # Errors
+/// As [`reflection`].
+pub fn reflection_v1alpha() -> Result<
+    tonic_reflection::server::v1alpha::ServerReflectionServer<
+        impl tonic_reflection::server::v1alpha::ServerReflection,
+    >,
+    tonic_reflection::server::Error,
+> {
+    described().build_v1alpha()
+}
+
+fn described() -> tonic_reflection::server::Builder<'static> {
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use ng_engine::EmbeddingCache;
 use ng_rpc::health::{ServingStatus, health_reporter};
 use ng_rpc::listen::Bound;
-use ng_rpc::{Problem, health, reflection};
+use ng_rpc::{Problem, health, reflection, reflection_v1alpha};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -163,8 +163,13 @@ async fn start(
         |error: &dyn std::fmt::Display| ServeError::Interface { message: error.to_string() };
     let (reporter, health) = health_reporter();
     reporter.set_service_status("", ServingStatus::Serving).await;
+    let older = reflection_v1alpha().map_err(|error| broken(&error))?;
     let reflection = reflection().map_err(|error| broken(&error))?;
-    let routes = service::routes(&state).add_service(health).add_service(reflection).prepare();
+    let routes = service::routes(&state)
+        .add_service(health)
+        .add_service(reflection)
+        .add_service(older)
+        .prepare();
     let mut tasks = JoinSet::new();
     for one in bound {
         let (routes, ended) = (routes.clone(), ended.clone());

@@ -71,15 +71,17 @@ fn pairs(sources: &[u64], destinations: &[u64]) -> v1::Targets {
 #[test]
 fn a_job_gives_what_one_request_gives_and_tells_how_far_it_is() {
     let folder = folder(500);
-    let serving = started(folder.path(), |config| config);
+    // One request for all of them takes much memory at once.
+    let memory = Some(1 << 30);
+    let serving = started(folder.path(), |config| ng_server::Config { memory, ..config });
     let direct = client(&serving, 0);
     register(&direct);
     let caller = Caller::new(&serving);
-    let nodes: Vec<u64> = (0..2000).map(|at| at * 7 % 500).collect();
+    let nodes: Vec<u64> = (0..800).map(|at| at * 7 % 500).collect();
     for request in [
         run(&nodes),
         v1::RunRequest { seed: 3, ..run(&nodes) },
-        v1::RunRequest { targets: Some(pairs(&nodes[..600], &nodes[600..1200])), ..run(&[]) },
+        v1::RunRequest { targets: Some(pairs(&nodes[..300], &nodes[300..600])), ..run(&[]) },
     ] {
         let job = caller.submit(request.clone()).expect("taken");
         let steps = caller.steps(&job);
@@ -97,7 +99,7 @@ fn a_job_gives_what_one_request_gives_and_tells_how_far_it_is() {
         assert_eq!((job.len(), caller.cancel(&job).state()), (32, v1::JobState::Done));
     }
     // Pieces, not whole jobs, went to the scheduler.
-    assert!(serving.schedule().requests > 20, "{:?}", serving.schedule());
+    assert!(serving.schedule().requests > 8, "{:?}", serving.schedule());
     let failed = caller.submit(run(&[1, 500])).expect("taken");
     let found = caller.result(&failed, 20_000);
     let job = found.job.expect("a job");
@@ -113,7 +115,7 @@ fn jobs_wait_in_a_bounded_queue_and_end_when_they_are_called_off() {
     let serving = started(folder.path(), |config| ng_server::Config { jobs: bounds, ..config });
     register(&client(&serving, 0));
     let caller = Caller::new(&serving);
-    let nodes: Vec<u64> = (0..1_000_000).map(|at| at % 500).collect();
+    let nodes: Vec<u64> = (0..200_000).map(|at| at % 500).collect();
     let long = |seed| v1::RunRequest { seed, ..run(&nodes) };
     let jobs: Vec<String> = (0..3).map(|seed| caller.submit(long(seed)).expect("taken")).collect();
     let refused = caller.submit(long(9)).expect_err("as many as may");

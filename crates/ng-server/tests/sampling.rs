@@ -135,16 +135,13 @@ fn slow_trainers_hold_a_few_batches_and_those_that_leave_none() {
     let serving = started(folder.path(), |config| config);
     let (runtime, channel): (Runtime, Channel) = calls(&serving, 0);
     let client = SamplingServiceClient::new(channel);
-    // Rows of all nodes for each batch: a slow reader's window is full soon.
+    // None of them is read, so each stops when what waits for it is full.
     let long = || v1::SampleRequest { batch_size: 1, ..request() };
     let open = || runtime.block_on({ client.clone() }.sample(long()));
-    let mut streams: Vec<_> = (0..8).map(|_| open().expect("a stream").into_inner()).collect();
+    let streams: Vec<_> = (0..8).map(|_| open().expect("a stream")).collect();
     let refused = open().expect_err("as many as may");
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert_eq!(problem_in(&refused).reason, "STREAMS_FULL");
-    for stream in &mut streams {
-        assert!(runtime.block_on(stream.message()).expect("a batch").is_some());
-    }
     drop(streams);
     until(|| open().is_ok());
 }
