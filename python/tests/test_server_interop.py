@@ -17,9 +17,9 @@ pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 pytest.importorskip("onnxscript")
 
-import neargraph as ng  # noqa: E402
-from neargraph.datasets import plan_generated  # noqa: E402
-from neargraph.importers import ImportOptions, run_import  # noqa: E402
+import neargraph as ng
+from neargraph.datasets import plan_generated
+from neargraph.importers import ImportOptions, run_import
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / ".venv-interop" / "bin" / "python"

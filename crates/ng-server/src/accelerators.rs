@@ -1,8 +1,8 @@
 //! [`Accelerators`]: what computes all models, and how that is replaced while requests go on.
 //!
 //! What must not live here: what a plug-in may do, which `ng-plugin-host` checks. The invariants:
-//! only files of one folder are loaded, by their SHA-256, after a trial in another process; a change
-//! that fails changes nothing; answers of the devices before are not given after it.
+//! only files of one folder are loaded, by their SHA-256, after a trial in another process; a
+//! change that fails changes nothing; answers of the devices before are not given after it.
 
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use ng_plugin_host::{AllowList, Bundle, Plugin, PluginError, Probe, Program, Pro
 use ng_rpc::{Code, Problem, problem_of, v1};
 use tokio::sync::Semaphore;
 
+use crate::catalogue::Catalogue;
 use crate::config::Config;
-use crate::state::State;
 
 /// When a change may be tried again that came while another one was made.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -93,25 +93,27 @@ impl Accelerators {
     ///
     /// # Errors
     /// There is no such bundle, or a model does not run on it.
-    pub fn program(state: &State, bundle: &str) -> Result<Vec<v1::Device>, Problem> {
-        let own = &state.accelerators;
-        let _turn = own.turn()?;
+    pub fn program(&self, models: &Catalogue, bundle: &str) -> Result<Vec<v1::Device>, Problem> {
+        let _turn = self.turn()?;
         let bundle = preset(bundle)?;
-        own.swap(state, |_| Ok(bundle))
+        self.swap(models, |_| Ok(bundle))
     }
 
     /// Adds the devices of a plug-in. May take a while.
     ///
     /// # Errors
     /// Plug-ins are not served, or this one is refused.
-    pub fn add(state: &State, request: &v1::PluginRequest) -> Result<Vec<v1::Device>, Problem> {
-        let own = &state.accelerators;
-        let (path, probe) = found(&state.config, &request.file)?;
+    pub fn add(
+        &self,
+        (config, models): (&Config, &Catalogue),
+        request: &v1::PluginRequest,
+    ) -> Result<Vec<v1::Device>, Problem> {
+        let (path, probe) = found(config, &request.file)?;
         let allow = AllowList::new([&request.sha256])
             .map_err(|e| Problem::argument("sha256", problem_of(&e).message))?;
-        let _turn = own.turn()?;
+        let _turn = self.turn()?;
         let plugin = Plugin::load(&path, &allow, &probe).map_err(|e| problem_of(&e).at("file"))?;
-        own.swap(state, |bundle| {
+        self.swap(models, |bundle| {
             let mut bundle = bundle.clone();
             bundle.add(plugin)?;
             Ok(bundle)
@@ -129,11 +131,11 @@ impl Accelerators {
 
     fn swap(
         &self,
-        state: &State,
+        models: &Catalogue,
         change: impl FnOnce(&Bundle) -> Result<Bundle, Refused>,
     ) -> Result<Vec<v1::Device>, Problem> {
         self.program.swap(change).map_err(|refused| refused.0)?;
-        for model in state.catalogue.models() {
+        for model in models.models() {
             model.renew();
         }
         Ok(self.devices())

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::jobs::JobBounds;
+use crate::jobs::bounds::JobBounds;
 use crate::schedule::Switches;
 
 /// The port of a server that was not given another.

@@ -177,22 +177,19 @@ fn rest_speaks_the_protocol_in_json_and_in_binary() {
     let lists: Vec<Vec<f32>> = serde_json::from_value(found["rows"].clone()).expect("rows");
     let all: Vec<f64> = lists.concat().iter().map(|x| f64::from(*x)).collect();
     assert_eq!((lists.len(), all), (2, floats(&rows.data)));
+    let nodes = |data: Value| {
+        let mut input = json!({"name": "nodes", "shape": [1], "datatype": "INT64"});
+        input["data"] = data;
+        json!({"inputs": [input]})
+    };
     for (line, body, status) in [
         ("POST /v1/run", json!({"model": "mean"}), 400),
         ("POST /v1/run", json!({"model": "mean", "nodes": [-1]}), 400),
         ("POST /v1/run", json!({"model": "none", "nodes": [1]}), 404),
         ("POST /v1/run", json!([[[[[[[]]]]]]]), 400),
         (infer, json!({"inputs": []}), 400),
-        (
-            infer,
-            json!({"inputs": [{"name": "nodes", "shape": [1], "datatype": "INT64", "data": [0.5]}]}),
-            400,
-        ),
-        (
-            infer,
-            json!({"inputs": [{"name": "nodes", "shape": [1], "datatype": "INT64", "data": [[[[[[1]]]]]]}]}),
-            400,
-        ),
+        (infer, nodes(json!([0.5])), 400),
+        (infer, nodes(json!([[[[[[1]]]]]])), 400),
         ("POST /v2/models/a/b/c/infer", Value::Null, 404),
         ("GET /v2/models/mean/infer", Value::Null, 400),
         ("GET /v2/models/mean/config", Value::Null, 501),

@@ -29,7 +29,7 @@ fn alone(folder: &std::path::Path) -> impl Fn(u64) -> Vec<u8> {
     let options = EngineOptions {
         fanouts: Fanouts::uniform(&[25, 10], 1).expect("fanouts"),
         output: None,
-        devices: Devices::default().into(),
+        devices: Devices::with_cpu().into(),
         prepare: Prepare::Metadata,
         threads: 1,
         batch_nodes: 1024,

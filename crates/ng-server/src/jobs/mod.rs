@@ -5,6 +5,7 @@
 //! jobs that wait, run and are kept take bounded memory; nobody who watches a job holds it up; the
 //! result is, byte for byte, what one request for all targets gives.
 
+pub mod bounds;
 mod piece;
 mod table;
 
@@ -13,10 +14,10 @@ use std::time::Duration;
 
 use ng_rpc::{Code, Problem, v1};
 use ng_store::Snapshot;
-use serde::Deserialize;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::sleep;
 
+pub use self::bounds::JobBounds;
 use self::piece::Pieces;
 use self::table::{Record, Table};
 use crate::model::Model;
@@ -27,43 +28,6 @@ use crate::targets::Targets;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Bytes of an id that cannot be guessed.
 const ID_BYTES: usize = 16;
-
-/// What jobs may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct JobBounds {
-    /// Jobs that have not ended.
-    pub unfinished: usize,
-    /// Bytes of their targets.
-    pub target_bytes: u64,
-    /// Jobs that are computed at the same time.
-    pub running: usize,
-    /// Bytes of one result.
-    pub result_bytes: u64,
-    /// Jobs that have ended and are kept.
-    pub kept: usize,
-    /// Bytes of their results.
-    pub kept_bytes: u64,
-    /// How long a result is kept unless the request says it.
-    pub keep: Duration,
-    /// How long a request may have it kept.
-    pub keep_max: Duration,
-}
-
-impl Default for JobBounds {
-    fn default() -> Self {
-        Self {
-            unfinished: 64,
-            target_bytes: 256 << 20,
-            running: 1,
-            result_bytes: 256 << 20,
-            kept: 1024,
-            kept_bytes: 512 << 20,
-            keep: Duration::from_secs(600),
-            keep_max: Duration::from_secs(24 * 3600),
-        }
-    }
-}
 
 /// How a job stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,7 +41,7 @@ pub enum JobState {
     Done,
     /// It has none.
     Failed,
-    /// It was called off.
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -243,7 +207,7 @@ impl Jobs {
         self.lock().all().map(Record::found).collect()
     }
 
-    /// Calls a job off: what is computed of it at this moment is its last piece.
+    /// Cancels a job: what is computed of it at this moment is its last piece.
     ///
     /// # Errors
     /// As [`Jobs::find`].
@@ -255,7 +219,7 @@ impl Jobs {
         Ok(found)
     }
 
-    /// Calls all jobs off, since the server ends.
+    /// Cancels all jobs, since the server ends.
     pub fn end(&self) {
         self.lock().close();
     }
@@ -298,7 +262,7 @@ fn ending() -> Problem {
 fn full(message: String) -> Problem {
     Problem::new(Code::ResourceExhausted, "JOBS_FULL", message)
         .retry_after(RETRY_AFTER)
-        .remedy("try again when some have ended, or call some off")
+        .remedy("try again when some have ended, or cancel some")
 }
 
 fn new_id() -> Result<String, Problem> {

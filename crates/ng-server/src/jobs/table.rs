@@ -6,7 +6,8 @@ use std::sync::Arc;
 use ng_rpc::Problem;
 use tokio::sync::{Notify, watch};
 
-use super::{About, Found, JobBounds, Progress, ending, full};
+use super::bounds::JobBounds;
+use super::{About, Found, Progress, ending, full};
 
 /// A job that has not been forgotten.
 pub(super) struct Record {
@@ -77,7 +78,7 @@ impl Table {
         self.ended.retain(|one| one.about.id != id);
     }
 
-    /// Takes no more jobs, and calls off those that there are.
+    /// Takes no more jobs, and cancels those that there are.
     pub fn close(&mut self) {
         self.is_closed = true;
         for record in &self.unfinished {

@@ -71,7 +71,8 @@ pub fn targets(request: &mut ModelInferRequest) -> Result<Targets, Problem> {
     if ids.len() as u64 != count {
         let message =
             format!("input {name:?} has {} numbers, and its shape has {count}", ids.len());
-        return Err(Problem::argument("inputs.shape", message).remedy("give as many as it says"));
+        return Err(Problem::argument("inputs.shape", message)
+            .remedy("give as many numbers as the shape has"));
     }
     Ok(match name {
         NODES => Targets::Nodes(ids),
@@ -111,7 +112,7 @@ fn from_raw(datatype: &str, bytes: &[u8]) -> Result<Vec<u64>, Problem> {
         u64::from_le_bytes(wide)
     };
     if !bytes.len().is_multiple_of(width) {
-        let message = format!("{} bytes are no whole numbers of {datatype}", bytes.len());
+        let message = format!("{} bytes are not a whole number of {datatype} values", bytes.len());
         return Err(Problem::argument("raw_input_contents", message)
             .remedy(format!("give {width} bytes for each, little-endian")));
     }
@@ -134,7 +135,7 @@ fn from_contents(datatype: &str, contents: InferTensorContents) -> Result<Vec<u6
 }
 
 fn no_ids(datatype: &str) -> Problem {
-    Problem::argument("inputs.datatype", format!("{datatype:?} are no ids"))
+    Problem::argument("inputs.datatype", format!("ids are not of type {datatype:?}"))
         .remedy("give INT64, INT32, UINT64 or UINT32")
 }
 

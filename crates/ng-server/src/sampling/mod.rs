@@ -77,7 +77,7 @@ impl Sampling {
         let (give, batches) = mpsc::channel(WAITING);
         let first = request.first_batch;
         let system = |error| {
-            Problem::new(Code::Unavailable, "SYSTEM", format!("there is no thread: {error}"))
+            Problem::new(Code::Unavailable, "SYSTEM", format!("no thread can be started: {error}"))
                 .remedy("try again later")
         };
         let work = move || make(run, &message, first, &give, permit);

@@ -6,7 +6,6 @@ use ng_rpc::v1::accelerator_service_server::AcceleratorService;
 use ng_rpc::{Code, Problem, Request, Response, Status, async_trait, v1};
 
 use super::Service;
-use crate::accelerators::Accelerators;
 use crate::state::State;
 
 #[async_trait]
@@ -16,7 +15,10 @@ impl AcceleratorService for Service {
         request: Request<v1::PluginRequest>,
     ) -> Result<Response<v1::PluginResponse>, Status> {
         let request = request.into_inner();
-        let devices = changed(&self.0, move |state| Accelerators::add(state, &request)).await?;
+        let devices = changed(&self.0, move |state| {
+            state.accelerators.add((&state.config, &state.catalogue), &request)
+        })
+        .await?;
         Ok(Response::new(v1::PluginResponse { devices }))
     }
 
@@ -25,7 +27,9 @@ impl AcceleratorService for Service {
         request: Request<v1::ProgramRequest>,
     ) -> Result<Response<v1::ProgramResponse>, Status> {
         let bundle = request.into_inner().bundle;
-        let devices = changed(&self.0, move |state| Accelerators::program(state, &bundle)).await?;
+        let devices =
+            changed(&self.0, move |state| state.accelerators.program(&state.catalogue, &bundle))
+                .await?;
         Ok(Response::new(v1::ProgramResponse { devices }))
     }
 

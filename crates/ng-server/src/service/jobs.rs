@@ -22,7 +22,8 @@ pub(super) fn submit(
     request: v1::GraphAnalysisRequest,
 ) -> Result<v1::GraphAnalysisResponse, Problem> {
     let missing = || Problem::argument("request", "the job has no request");
-    let asked = request.request.ok_or_else(|| missing().remedy("say what is asked"))?;
+    let asked =
+        request.request.ok_or_else(|| missing().remedy("give the request that Run takes"))?;
     let bounds = state.jobs.bounds();
     let keep = match Duration::from_secs(request.keep_seconds.into()) {
         Duration::ZERO => bounds.keep,
@@ -69,7 +70,7 @@ pub(super) fn watch(
     Ok(WatchStream::new(progress).map(told))
 }
 
-/// Calls a job off.
+/// Cancels a job.
 pub(super) async fn cancel(
     state: &State,
     request: &v1::CancelAnalysisRequest,

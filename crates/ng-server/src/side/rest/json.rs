@@ -8,6 +8,7 @@ use ng_rpc::open_inference as oip;
 use ng_rpc::{Problem, v1};
 use oip::infer_parameter::ParameterChoice;
 use oip::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+use oip::model_metadata_response::TensorMetadata;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -64,7 +65,7 @@ pub struct Infer {
 /// The request of a body.
 ///
 /// # Errors
-/// It is none.
+/// It is not valid.
 pub fn request_of(headers: &HeaderMap, body: Bytes) -> Result<Infer, Problem> {
     let (head, mut rest) = match headers.get(HEADER_LENGTH) {
         None => (body, Bytes::new()),
@@ -78,7 +79,7 @@ pub fn request_of(headers: &HeaderMap, body: Bytes) -> Result<Infer, Problem> {
         }
     };
     let asked: Asked = serde_json::from_slice(&head).map_err(|error| {
-        Problem::argument("body", format!("it is no request: {error}"))
+        Problem::argument("body", format!("the body is not a valid request: {error}"))
             .remedy("send JSON as the Open Inference Protocol says")
     })?;
     let Asked { id, mut parameters, inputs, outputs } = asked;
@@ -100,7 +101,7 @@ pub fn request_of(headers: &HeaderMap, body: Bytes) -> Result<Infer, Problem> {
                 None
             }
             _ => {
-                let message = format!("input {name:?} has its numbers not once");
+                let message = format!("input {name:?} does not have its numbers exactly once");
                 return Err(Problem::argument("inputs.data", message)
                     .remedy("give them as data, or in binary behind the JSON"));
             }
@@ -199,7 +200,7 @@ fn flattened(
     }
 }
 
-/// Numbers that JSON can say; what is not finite becomes `null`.
+/// Numbers that JSON can hold; what is not finite becomes `null`.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Numbers {
@@ -214,7 +215,7 @@ pub enum Numbers {
 /// The numbers of a tensor.
 ///
 /// # Errors
-/// JSON cannot say them.
+/// JSON cannot hold them.
 pub fn numbers(dtype: v1::Dtype, bytes: &[u8]) -> Result<Numbers, Problem> {
     fn of<const N: usize, T>(bytes: &[u8], to: impl Fn([u8; N]) -> T) -> Vec<T> {
         let (chunks, _) = bytes.as_chunks::<N>();
@@ -229,7 +230,7 @@ pub fn numbers(dtype: v1::Dtype, bytes: &[u8]) -> Result<Numbers, Problem> {
         v1::Dtype::U8 => Numbers::Whole(of(bytes, |[it]: [u8; 1]| it.into())),
         v1::Dtype::Bool => Numbers::Flags(of(bytes, |[it]: [u8; 1]| it != 0)),
         v1::Dtype::F16 | v1::Dtype::Bf16 | v1::Dtype::Unspecified => {
-            let message = format!("rows of {} cannot be said in JSON", dtype.as_str_name());
+            let message = format!("rows of {} cannot be written as JSON", dtype.as_str_name());
             return Err(Problem::argument("outputs", message).remedy("ask for binary data"));
         }
     })
@@ -238,7 +239,7 @@ pub fn numbers(dtype: v1::Dtype, bytes: &[u8]) -> Result<Numbers, Problem> {
 /// An answer: its JSON, and what comes behind that.
 ///
 /// # Errors
-/// JSON cannot say the numbers.
+/// JSON cannot hold the numbers.
 pub fn answer(
     found: oip::ModelInferResponse,
     binary: bool,
@@ -307,10 +308,11 @@ fn dtype_of(datatype: &str) -> v1::Dtype {
 
 /// What a model takes and gives.
 pub fn metadata(found: oip::ModelMetadataResponse) -> Value {
-    let tensors = |all: &[oip::model_metadata_response::TensorMetadata]| {
-        let one = |tensor: &oip::model_metadata_response::TensorMetadata| json!({"name": tensor.name, "datatype": tensor.datatype, "shape": tensor.shape});
-        all.iter().map(one).collect::<Vec<_>>()
+    let tensor = |it: &TensorMetadata| {
+        let shape = &it.shape;
+        json!({"name": it.name, "datatype": it.datatype, "shape": shape})
     };
+    let tensors = |all: &[TensorMetadata]| all.iter().map(tensor).collect::<Vec<_>>();
     json!({
         "name": found.name, "versions": found.versions, "platform": found.platform,
         "inputs": tensors(&found.inputs), "outputs": tensors(&found.outputs),

@@ -43,7 +43,7 @@ pub async fn run(
     body: axum::body::Bytes,
 ) -> Result<Json<Shown>, Failed> {
     let asked = serde_json::from_slice(&body).map_err(|error| {
-        Problem::argument("body", format!("it is no request: {error}"))
+        Problem::argument("body", format!("the body is not a valid request: {error}"))
             .remedy("send JSON such as {\"model\": \"sage\", \"nodes\": [1, 2]}")
     })?;
     let found = answer(&state, request_of(asked)?, None).await?;
