@@ -39,6 +39,7 @@ lint: setup
 	.venv/bin/ruff check python benchmarks tools
 	.venv/bin/mypy
 	$(PY) tools/tidy.py
+	$(PY) tools/check_deploy.py
 
 deny:
 	tools/deny.sh

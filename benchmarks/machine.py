@@ -10,6 +10,7 @@ import os
 import platform
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,18 @@ def drop_caches() -> bool:
     except OSError:
         return False
     return True
+
+
+def evict(files: list[Path]) -> None:
+    """Empties the page cache of files, and of no others."""
+    for file in files:
+        handle = os.open(file, os.O_RDONLY)
+        try:
+            # Only clean pages can be dropped.
+            os.fsync(handle)
+            os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(handle)
 
 
 def device_folder(path: Path) -> Path:
@@ -171,6 +184,7 @@ def about(path: Path) -> dict[str, Any]:
     """What has to stand beside every figure."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
+        "utc": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
         "commit": commit(),
         "kernel": platform.release(),
         "machine": platform.machine(),

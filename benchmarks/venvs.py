@@ -1,12 +1,12 @@
 """Makes the virtual environments of the baselines under `.bench/venvs/`, one command for all.
 
-    python -m benchmarks.venvs [pyg] [graphbolt]
+    python -m benchmarks.venvs [pyg] [peer] [graphbolt]
 
-The packages are pinned in `requirements/NAME.txt`. `pyg` borrows the packages of the interpreter
-that runs this (torch alone takes 5 GB) and compiles PyG's sampler against them, a quarter of an
-hour on two idle cores; `graphbolt` needs an older torch and NumPy and shares nothing. It wants a
-CPython that the wheels of dgl 2.1.0 were made for, 3.8 to 3.11. Nothing is done where the pins have
-not changed.
+The packages are pinned in `requirements/NAME.txt`. `pyg` and `peer` borrow the packages of the
+interpreter that runs this (torch alone takes 5 GB). `pyg` compiles PyG's sampler against them, a
+quarter of an hour on two idle cores; `peer` adds grpcio. `graphbolt` needs an older torch and NumPy
+and shares nothing. It wants a CPython that the wheels of dgl 2.1.0 were made for, 3.8 to 3.11.
+Nothing is done where the pins have not changed.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ REQUIREMENTS = Path(__file__).resolve().parent / "requirements"
 # What proves that an environment works: the part that is compiled.
 WORKS = {
     "pyg": "import torch_sparse, torch; torch.ops.torch_sparse.neighbor_sample",
+    "peer": "import torch, grpc; from google.protobuf import message_factory",
     "graphbolt": "import dgl.graphbolt",
 }
 
@@ -48,7 +49,7 @@ def make(name: str) -> None:
     home.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
     python = home / "bin" / "python"
-    if name == "pyg":
+    if name in ("pyg", "peer"):
         lend(python)
     command = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-deps"]
     command += ["--no-build-isolation"] if name == "pyg" else ["--only-binary", ":all:"]

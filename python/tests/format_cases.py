@@ -164,7 +164,7 @@ EMPTY = {"num_nodes": 0, "num_nodes_live": 0, "tensors": [], "dictionary": None}
 TWICE = (b'"fill"', b'"page_bytes": 4096, "fill"')
 
 case("4.1", "v3", without(*ROOTS))
-case("4.2", "v3", header(8, le(5, 4)), header(8, le(5, 4), ROOTS[:1]))
+case("4.2", "v3", header(8, le(6, 4)), header(8, le(6, 4), ROOTS[:1]))
 case("4.2", "v3", header(8, le(99, 4), ROOTS[1:]))
 case("4.3", "v3", *map(spoil, (0, 7, 25, 44, BLOCK, BLOCK + 9)))
 case("4.3", "v3", header(12, le(8192, 4)), header(16, le((64 << 20) + 1)))
@@ -239,6 +239,17 @@ case("4.16", "v0", put("node_types.0.dictionary.names_root", None))
 case("4.16", "v0", put("node_types.0.dictionary.keys_root", {"page": 0, "level": 6}))
 case("4.16", "v3", put("edge_types.0.topology.h_root", {"page": 4, "level": 0}))
 case("4.16", "typed", put("edge_types.0.topology.l_root", {"page": 0, "level": 0}))
+
+
+def keyed(*keys: tuple[str, str]) -> Change:
+    """Other keys of batches: key and note."""
+    return put("keys", [{"lsn": 1, "key": key, "note": note} for key, note in keys])
+
+
+case("4.17", "v5", keyed(("", "")), keyed(("0", "")), keyed(("AB", "")), keyed(("ab" * 65, "")))
+case("4.17", "v5", keyed(("ab", "cd" * 4097)), keyed(("ab", ""), ("ab", "01")))
+case("4.17", "v5", keyed(*((f"{number:04x}", "") for number in range(4097))))
+case("4.17", "v5", keyed(*((f"{number:04x}", "ab" * 4096) for number in range(1100))))
 
 # Section 5
 
@@ -364,7 +375,8 @@ case("9.2", "v3", record(ADD, chain=7), record(ADD, length=4), record(ADD * 99, 
 case("9.2", "v3", record(ADD, blocks=2), record(ADD, length=1 << 63))
 case("9.3", "v3", record(ADD, **CUT))
 NOT_DONE = [
-    b"\x08\0\0",  # No such tag.
+    b"\x09\0\0",  # No such tag.
+    b"\x08\1\1\0k",  # The root has no keys.
     b"\0\0\0",
     b"\1\0",  # Cut.
     b"\1\0" + b"\x80" * 10 + b"\1",  # More than 10 bytes.
@@ -386,4 +398,7 @@ NOT_DONE = [
     b"\7\0\0\0\x28" + bytes(40),  # No such edge tensor.
 ]
 case("9.4", "v3", *map(record, NOT_DONE))
+case("9.4", "v5", record(b"\x08\0\1\0"))  # An empty key.
+case("9.4", "v5", record(b"\x08\x41\1\0" + bytes(65)), record(b"\x08\1\1\x81\x20" + bytes(4098)))
+case("9.4", "v5", record(b"\x08\2\1\0\0\xab"), record(b"\x08\2\1\0k"))  # Known; cut.
 case("9.5", "v3", record(ADD, lsn_ahead=2))

@@ -41,9 +41,10 @@ def ensure(condition: bool, what: str) -> None:
 OBJECTS = {
     "catalog": (
         "page_bytes node_types[]:node_type edge_types[]:edge_type segments[]:segment",
-        "fill reuse_ids log:log",
+        "fill reuse_ids log:log keys[]:keyed",
     ),
     "log": ("file offset chain", ""),
+    "keyed": ("lsn key note", ""),
     "node_type": (
         "name num_nodes num_nodes_live tensors[]:tensor dictionary?:dictionary",
         "dead:dead order:order",
@@ -69,7 +70,7 @@ OBJECTS = {
     "segment": ("name page_bytes num_pages map_blocks table[]:pointer", "physical_pages"),
     "pointer": ("block crc", ""),
 }
-_TEXTS = {"name", "relation", "dtype", "value", "class_names"}
+_TEXTS = {"name", "relation", "dtype", "value", "class_names", "key", "note"}
 _BOOLS = {"undirected", "unique", "has_edge_ids", "has_time", "has_weight", "reuse_ids"}
 
 
@@ -147,6 +148,8 @@ def needed_version(catalog: Catalog) -> int:
     """Section 12: the oldest version that has all that the catalog holds."""
     nodes, edges = catalog["node_types"], catalog["edge_types"]
     tensors = [tensor for owner in nodes + edges for tensor in owner["tensors"]]
+    if "keys" in catalog:
+        return 5
     if any(tensor.get("class_names") for tensor in tensors):
         return 4
     if any("order" in node for node in nodes):
@@ -158,12 +161,36 @@ def needed_version(catalog: Catalog) -> int:
     return int(changed or any("physical_pages" in s for s in catalog["segments"]))
 
 
+def keep_key(keys: list[dict[str, Any]], known: dict[str, Any]) -> list[dict[str, Any]]:
+    """Section 9: the keys with one more; the oldest 64 go when there are too many."""
+    keys = [*keys, known]
+    while len(keys) > 4096 or (_keyed_bytes(keys) > 4 << 20 and len(keys) > 64):
+        keys = keys[64:]
+    return keys
+
+
+def _keyed_bytes(keys: list[dict[str, Any]]) -> int:
+    return sum(len(known["key"]) + len(known["note"]) for known in keys) // 2
+
+
+def check_keys(keys: list[dict[str, Any]]) -> None:
+    """Rule 4.17."""
+    for known in keys:
+        for text, least, most in ((known["key"], 1, 64), (known["note"], 0, 4096)):
+            ensure(re.fullmatch("([0-9a-f]{2})*", text) is not None, f"{text!r} is no bytes")
+            ensure(least <= len(text) // 2 <= most, "the length of a key or of a note")
+    ensure(len({known["key"] for known in keys}) == len(keys), "a key is there twice")
+    ensure(len(keys) <= 4096, f"{len(keys)} keys")
+    ensure(_keyed_bytes(keys) <= 4 << 20 or len(keys) <= 64, "keys are too long together")
+
+
 def check_catalog(catalog: Catalog, version: int) -> None:
     """Section 4: the rules that a catalog keeps."""
     ensure(needed_version(catalog) <= version, f"a catalog newer than version {version}")
     ensure(version == 0 or "log" in catalog, "there is no log")
     ensure(catalog["page_bytes"] in PAGE_BYTES, "page size")
     ensure(0.1 <= catalog["fill"] <= 1, "fill")
+    check_keys(catalog.get("keys", []))
     if "log" in catalog:
         log = catalog["log"]
         place = log["file"] < 2 and log["offset"] % 4096 == 0 and log["offset"] < 1 << 60

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from format_catalog import check_keys, keep_key
 from format_reader import BLOCK, Checkpoint, Damaged, Entry, crc32c, ensure
 
 LOGS = ("wal.a", "wal.b")
@@ -160,6 +161,7 @@ class Store:
         self.dead = [self.base.dead(number) for number in range(len(self.nodes))]
         self.lists: dict[tuple[int, int], list[Entry]] = {}
         self.rows: dict[tuple[str, int, int, int], bytes] = {}
+        self.keys: list[dict[str, Any]] | None = catalog.get("keys")
         self.lsn, self.fingerprint = self.base.root.lsn, self.base.root.fingerprint
         for lsn, ops in records(self.base) if replay else ():
             self._apply(ops)
@@ -211,11 +213,20 @@ class Store:
             5: self._delete_one_edge,
             6: self._set_node_row,
             7: self._set_edge_row,
+            8: self._keep_key,
         }
         while numbers.at < len(data):
             tag = numbers.take(1)[0]
             ensure(tag in does, f"no operation has tag {tag}")
             does[tag](numbers, numbers.number(1 << 16))
+
+    def _keep_key(self, numbers: Numbers, length: int) -> None:
+        lsn, note_length = numbers.number(), numbers.number()
+        key, note = numbers.take(length), numbers.take(note_length)
+        ensure(self.keys is not None, "the root has no keys")
+        known = {"lsn": lsn, "key": key.hex(), "note": note.hex()}
+        self.keys = keep_key(self.keys, known)
+        check_keys(self.keys)
 
     def _check_node(self, node_type: int, node: int) -> None:
         there = node < self.nodes[node_type].ids and node not in self.dead[node_type]

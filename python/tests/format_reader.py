@@ -27,7 +27,7 @@ from format_catalog import (
     sparse_entry_bytes,
 )
 
-VERSION = 4
+VERSION = 5
 BLOCK = 4096
 NOWHERE = 2**64 - 1
 

@@ -398,7 +398,7 @@ def test_the_reader_reads_long_lists_wide_rows_and_pages_of_all_sizes(tmp_path):
 FIXTURES = HERE.parents[1] / "fixtures"
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 def test_the_reader_reads_the_fixtures_of_every_version(tmp_path, version):
     with tarfile.open(FIXTURES / f"v{version}" / "store.tar.gz") as packed:
         packed.extractall(tmp_path, filter="data")

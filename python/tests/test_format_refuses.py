@@ -58,7 +58,7 @@ def stores(tmp_path_factory) -> dict[str, Path]:
     """Sound stores by name."""
     made = tmp_path_factory.mktemp("sound")
     found = {}
-    for number in range(5):
+    for number in range(6):
         with tarfile.open(FIXTURES / f"v{number}" / "store.tar.gz") as packed:
             packed.extractall(made / f"v{number}", filter="data")
         found[f"v{number}"] = made / f"v{number}" / "store.ng"
@@ -124,7 +124,7 @@ def known_names(stores: dict[str, Path], name: str) -> list[str]:
     return [reader.name(0, node) for node in range(reader.nodes[0].ids)] if name == "v0" else []
 
 
-@pytest.mark.parametrize("name", ["v0", "v1", "v2", "v3", "v4", "typed", "wide", "tall"])
+@pytest.mark.parametrize("name", ["v0", "v1", "v2", "v3", "v4", "v5", "typed", "wide", "tall"])
 @pytest.mark.parametrize("recover", [True, False])
 def test_a_store_without_a_change_is_read(stores, tmp_path, name, recover):
     names = known_names(stores, name)

@@ -8,8 +8,8 @@
 use std::io;
 use std::time::Duration;
 
-use ng_rpc::connect::{BadAddress, MESSAGE_BYTES_MAX, channel};
-use ng_rpc::tonic::transport::Channel;
+use ng_rpc::connect::{BadAddress, Channel, MESSAGE_BYTES_MAX, channel_with};
+use ng_rpc::ring::RingOptions;
 use ng_rpc::v1::inference_service_client::InferenceServiceClient;
 use ng_rpc::v1::registry_service_client::RegistryServiceClient;
 use ng_rpc::v1::server_service_client::ServerServiceClient;
@@ -35,15 +35,17 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the server at `address`: `HOST:PORT`, or `unix:PATH`. It connects when it is
-    /// first used.
+    /// A client of the server at `address`: `HOST:PORT`, `unix:PATH` or `shm:PATH`. It connects
+    /// when it is first used.
     ///
     /// # Errors
     /// Every variant of [`ClientError`].
     pub fn new(address: &str, timeout: Option<Duration>) -> Result<Self, ClientError> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let entered = runtime.enter();
-        let channel = channel(address)?;
+        // Each call waits on the thread of its caller.
+        let rings = RingOptions { blocking: true, ..RingOptions::default() };
+        let channel = channel_with(address, rings)?;
         drop(entered);
         Ok(Self { runtime, channel, timeout })
     }

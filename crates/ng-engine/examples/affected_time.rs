@@ -1,9 +1,11 @@
-//! What it takes to find out which answers an update can change: one update a commit, on a graph
-//! of one kind of node, undirected edges, and a model of so many hops.
+//! What an update costs whoever answers: the engine goes on to the new snapshot, and finds out
+//! which answers can change. One update a commit, on a graph of one kind of node, undirected edges,
+//! and a model of so many hops. HOW is metadata, hot or all.
 //!
-//!     cargo run --release -p ng-engine --example affected_time -- NODES MEAN_DEGREE HOPS UPDATES
+//!     cargo run --release -p ng-engine --example affected_time -- NODES MEAN_DEGREE HOPS UPDATES HOW
 #![allow(clippy::expect_used, clippy::print_stdout)]
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ng_engine::{
@@ -63,7 +65,7 @@ fn build(path: &std::path::Path, nodes: u64, degree: u64, random: &mut Random) {
     builder.commit().expect("commit");
 }
 
-fn engine(store: &Store, hops: usize) -> Engine {
+fn engine(store: &Store, hops: usize, prepare: Prepare) -> Engine {
     let mut graph = Dfg::default();
     let edges = graph.create_in("edge_index", None).expect("input");
     let mut h = graph.create_in("x", None).expect("input");
@@ -76,18 +78,23 @@ fn engine(store: &Store, hops: usize) -> Engine {
         fanouts: Fanouts::uniform(&vec![10; hops], 1).expect("fanouts"),
         output: None,
         devices: Devices::default().into(),
-        prepare: Prepare::Metadata,
+        prepare,
         threads: 1,
         batch_nodes: 1024,
         go_on: || true,
     };
-    Engine::open(store.snapshot(), model, options).expect("engine")
+    let engine = Engine::open(store.snapshot(), model, options).expect("engine");
+    while engine.prepared().is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    engine
 }
 
 /// Sums over all updates of a kind.
 #[derive(Default)]
 struct Sums {
     commit: Duration,
+    refresh: Vec<Duration>,
     walk: Duration,
     end: Duration,
     walked: Walked,
@@ -113,6 +120,9 @@ fn update(
     batch.commit().expect("commit");
     sums.commit += start.elapsed();
     let (newer, start) = (store.snapshot(), Instant::now());
+    engine.refresh(Arc::clone(&newer)).expect("refreshed");
+    sums.refresh.push(start.elapsed());
+    let start = Instant::now();
     let found = engine.affected(&newer, &older, WalkLimit::default()).expect("affected");
     sums.walk += start.elapsed();
     let start = Instant::now();
@@ -125,16 +135,22 @@ fn update(
 }
 
 fn main() {
-    let given: Vec<u64> =
-        std::env::args().skip(1).map(|word| word.parse().expect("a number")).collect();
+    let mut given: Vec<String> = std::env::args().skip(1).collect();
+    let prepare = match given.split_off(given.len().min(4)).first().map(String::as_str) {
+        None | Some("metadata") => Prepare::Metadata,
+        Some("hot") => Prepare::Hot,
+        Some("all") => Prepare::All,
+        Some(other) => panic!("no way to prepare: {other}"),
+    };
+    let given: Vec<u64> = given.iter().map(|word| word.parse().expect("a number")).collect();
     let [nodes, degree, hops, updates] = given[..] else {
-        panic!("NODES MEAN_DEGREE HOPS UPDATES");
+        panic!("NODES MEAN_DEGREE HOPS UPDATES HOW");
     };
     let (dir, mut random) = (tempfile::tempdir().expect("directory"), Random::new(1));
     build(dir.path(), nodes, degree, &mut random);
     let options = OpenOptions { memory: Some(512 << 20), ..OpenOptions::default() };
     let store = Store::open(dir.path(), &options).expect("store");
-    let engine = engine(&store, hops as usize);
+    let engine = engine(&store, hops as usize, prepare);
     let cache = EmbeddingCache::new(256 << 20);
     cache.add_model(MODEL, store.snapshot().lsn());
     // Lists are in the caches of the store, as they are where requests have come for a while.
@@ -153,12 +169,16 @@ fn main() {
             let all = (&store, &engine, &cache);
             update(all, (kind == "row", nodes), &mut random, &mut sums);
         }
+        sums.refresh.sort_unstable();
         let each = |sum: u64| sum as f64 / updates as f64;
         let us = |sum: Duration| sum.as_secs_f64() * 1e6 / updates as f64;
         println!(
-            "{kind}: an update commits in {:.0} us, is walked in {:.0} us ({:.1} lists, {:.0} \
+            "{kind}: an update commits in {:.0} us, the engine goes on to it in {:.0} us (median; \
+             most {:.0}), it is walked in {:.0} us ({:.1} lists, {:.0} \
              entries, {:.0} nodes) and ends answers in {:.0} us; all ended {} times",
             us(sums.commit),
+            sums.refresh[sums.refresh.len() / 2].as_secs_f64() * 1e6,
+            sums.refresh[sums.refresh.len() - 1].as_secs_f64() * 1e6,
             us(sums.walk),
             each(sums.walked.lists),
             each(sums.walked.entries),

@@ -144,7 +144,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Sample`], [`EngineError::Read`].
     pub fn version_of(&self, snapshot: Arc<Snapshot>) -> Result<Version, EngineError> {
-        self.pinned_at(snapshot, None).map(|pinned| Version(Arc::new(pinned)))
+        self.pinned_at(snapshot, (None, None)).map(|pinned| Version(Arc::new(pinned)))
     }
 
     /// As [`Engine::each`].

@@ -1,8 +1,7 @@
 //! [`Engine`]: a model on a store, and the questions that it answers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
-use std::thread::Builder;
+use std::sync::{Arc, PoisonError};
 
 use ng_infer::kernel::{Context, View};
 use ng_infer::plan::{Answer as Outputs, Options};
@@ -18,9 +17,10 @@ use crate::bind::{Binding, Counts, Given};
 use crate::counts::EngineStats;
 use crate::each::{Asking, How, rows_to};
 use crate::mixes::Mixes;
-use crate::pinned::Pinned;
+use crate::pinned::{Before, Pinned};
 use crate::prepare::{Prepare, Preparing};
 use crate::request::{Server, spare};
+use crate::versions::Versions;
 use crate::{EngineError, ModelFile, schema};
 
 /// Ids that an error names.
@@ -51,10 +51,7 @@ pub struct Engine {
     pub(crate) options: EngineOptions,
     /// What of the model depends on all rows of a batch.
     pub(crate) mixes: Mixes,
-    pinned: RwLock<Arc<Pinned>>,
-    preparing: Preparing,
-    /// One version comes after the other.
-    refreshing: Mutex<()>,
+    versions: Arc<Versions>,
 }
 
 impl Engine {
@@ -90,31 +87,17 @@ impl Engine {
         let context = Context::new(options.threads);
         let kept = Arc::default();
         let spare = spare(&kept, &served);
-        let pinned = Pinned::new(snapshot, &binding, &options.fanouts, spare, None)?;
+        let pinned = Pinned::new(snapshot, &binding, &options.fanouts, spare, (None, None))?;
         let pinned = Arc::new(pinned);
         preparing.check(&pinned)?;
         let this = Self {
             server: Server::new(model, binding, served, context, kept),
             options,
             mixes,
-            pinned: RwLock::new(Arc::clone(&pinned)),
-            preparing,
-            refreshing: Mutex::default(),
+            versions: Versions::new(pinned, preparing),
         };
-        this.prepare(&pinned, &Weak::new())?;
+        this.versions.prepare(&mut this.versions.turn(), None)?;
         Ok(this)
-    }
-
-    fn prepare(&self, pinned: &Arc<Pinned>, before: &Weak<Pinned>) -> Result<(), EngineError> {
-        let (preparing, weak) = (self.preparing.clone(), Arc::downgrade(pinned));
-        if preparing.how == Prepare::Metadata || preparing.has_all(pinned) {
-            preparing.run(&weak, &Weak::new());
-            return Ok(());
-        }
-        let before = Weak::clone(before);
-        let thread = Builder::new().name("ng-engine-load".into());
-        let started = thread.spawn(move || preparing.run(&weak, &before));
-        started.map(drop).map_err(|source| EngineError::NoThread { source })
     }
 
     /// Answers from `snapshot` from now on; requests under way finish on the one before. Returns
@@ -124,37 +107,41 @@ impl Engine {
     /// # Errors
     /// As [`Engine::open`]; the engine goes on with what it has.
     pub fn refresh(&self, snapshot: Arc<Snapshot>) -> Result<bool, EngineError> {
-        let _turn = self.refreshing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turn = self.versions.turn();
         let old = self.pinned();
         let is_same = old.snapshot.fingerprint() == snapshot.fingerprint();
         if is_same || snapshot.is_older_than(&old.snapshot) {
             return Ok(false);
         }
-        let new = Arc::new(self.pinned_at(snapshot, Some(&old))?);
-        self.preparing.check(&new)?;
-        new.take_tables(&old, &self.server.binding)?;
-        new.take_lists(&old, &self.options.fanouts)?;
-        *self.pinned.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&new);
-        // It belongs to the version that was left, and to its budget.
-        self.server.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        let before = Arc::downgrade(&old);
-        drop(old);
-        self.prepare(&new, &before)?;
+        let changes = snapshot.changes_since(&old.snapshot);
+        let mut new = self.pinned_at(snapshot, (Some(&old), changes.as_ref()))?;
+        if turn.is_loading {
+            new.progress = Arc::clone(&old.progress);
+        }
+        self.versions.preparing.check(&new)?;
+        new.take(&old, &self.versions.preparing, changes.as_ref())?;
+        let new = Arc::new(new);
+        self.versions.set(Arc::clone(&new));
+        // Of another open store it would hold the budget that was left.
+        let mut kept = self.server.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|kept| kept.is_of(new.snapshot.budget()));
+        drop(kept);
+        self.versions.prepare(&mut turn, Some(old))?;
         Ok(true)
     }
 
-    /// A snapshot to answer from; `before` is the one that was answered from before it.
+    /// A snapshot to answer from.
     pub(crate) fn pinned_at(
         &self,
         snapshot: Arc<Snapshot>,
-        before: Option<&Pinned>,
+        before: Before<'_>,
     ) -> Result<Pinned, EngineError> {
         let spare = spare(&self.server.kept, &self.server.served);
         Pinned::new(snapshot, &self.server.binding, &self.options.fanouts, spare, before)
     }
 
     pub(crate) fn pinned(&self) -> Arc<Pinned> {
-        Arc::clone(&self.pinned.read().unwrap_or_else(PoisonError::into_inner))
+        self.versions.newest()
     }
 
     /// The snapshot that answers come from.
@@ -167,14 +154,14 @@ impl Engine {
         &self.server.model
     }
 
-    /// Neighbours by edge type and hop.
-    pub(crate) fn fanouts(&self) -> &Fanouts {
-        &self.options.fanouts
-    }
-
     /// The type of the nodes that [`Engine::run`] is asked for.
     pub fn node_type(&self) -> NodeTypeId {
-        self.preparing.node_type
+        self.versions.preparing.node_type
+    }
+
+    /// How many neighbours are sampled, by edge type and hop.
+    pub fn fanouts(&self) -> &Fanouts {
+        &self.options.fanouts
     }
 
     /// The share of what shall be in memory that is there, from 0 to 1.

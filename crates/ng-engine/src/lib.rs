@@ -35,6 +35,7 @@ mod sampled;
 mod schema;
 mod table;
 mod value;
+mod versions;
 mod whole_graphs;
 
 pub use answer::Answer;

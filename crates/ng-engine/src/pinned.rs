@@ -1,16 +1,17 @@
 //! The snapshot that answers come from, and what is in memory of it.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use ng_sample::{Engine as Reading, Fanouts, Method, OlderLists, SampleSpec, Sampler};
-use ng_store::{Owner, ReadError, RowOrder, Snapshot, Spare};
+use ng_store::{Changes, Owner, ReadError, RowOrder, Snapshot, Spare, TensorRef};
 use ng_types::{EdgeTypeId, MemoryUser, NodeTypeId};
 
 use crate::EngineError;
 use crate::bind::{Binding, Given, Input};
 use crate::degrees::InDegrees;
 use crate::graphs::GraphsOf;
-use crate::prepare::Progress;
+use crate::prepare::{Preparing, Progress};
 use crate::table::RowTable;
 
 /// One version of the store.
@@ -25,7 +26,8 @@ pub(crate) struct Pinned {
     older: OnceLock<Sampler>,
     /// By input of the model.
     pub tables: Vec<OnceLock<RowTable>>,
-    pub progress: Progress,
+    /// How far what is brought into memory is; shared by versions that come meanwhile.
+    pub progress: Arc<Progress>,
     /// Which nodes make which graph, once somebody has asked.
     pub graphs: OnceLock<GraphsOf>,
     /// By input of the model, degrees of all nodes where it takes them.
@@ -36,6 +38,9 @@ pub(crate) struct Pinned {
     pub orders: Vec<Option<Arc<RowOrder>>>,
 }
 
+/// The version before, and what differs, as far as that is known.
+pub(crate) type Before<'a> = (Option<&'a Pinned>, Option<&'a Changes>);
+
 impl Pinned {
     /// A version of which nothing but page tables and indexes is in memory, and degrees that the
     /// model takes.
@@ -44,7 +49,7 @@ impl Pinned {
         binding: &Binding,
         fanouts: &Fanouts,
         spare: Arc<Spare>,
-        before: Option<&Self>,
+        before: Before<'_>,
     ) -> Result<Self, EngineError> {
         snapshot.tenants().add_spare(&spare);
         let spec = SampleSpec::uniform(fanouts.clone(), 0);
@@ -70,7 +75,7 @@ impl Pinned {
             warm: OnceLock::new(),
             older: OnceLock::new(),
             tables: binding.inputs.iter().map(|_| OnceLock::new()).collect(),
-            progress: Progress::default(),
+            progress: Arc::default(),
             graphs: OnceLock::new(),
             degrees,
             _spare: spare,
@@ -78,18 +83,54 @@ impl Pinned {
         })
     }
 
-    /// Takes over the rows in memory of the version before, as far as they are the same.
+    /// Takes over what is in memory of a version before, as far as it is the same; `changes` is what
+    /// differs, if that is known.
+    ///
+    /// # Errors
+    /// [`EngineError::Sample`], [`EngineError::Read`].
+    pub fn take(
+        &self,
+        before: &Self,
+        preparing: &Preparing,
+        changes: Option<&Changes>,
+    ) -> Result<(), EngineError> {
+        self.take_tables(before, &preparing.binding, changes)?;
+        self.take_lists(before, &preparing.fanouts, changes)
+    }
+
+    /// Takes over what a version before has only now, however many lie between them.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    pub fn take_over(&self, before: &Self, preparing: &Preparing) -> Result<(), EngineError> {
+        self.take(before, preparing, self.snapshot.changes_since(&before.snapshot).as_ref())
+    }
+
+    /// Takes over the rows in memory of the version before, as far as they are the same; `changes`
+    /// is what differs, if that is known.
     ///
     /// # Errors
     /// [`ReadError`].
-    pub fn take_tables(&self, before: &Self, binding: &Binding) -> Result<(), ReadError> {
+    fn take_tables(
+        &self,
+        before: &Self,
+        binding: &Binding,
+        changes: Option<&Changes>,
+    ) -> Result<(), ReadError> {
         for (input, of) in binding.rows() {
             let Some(table) = before.tables[input].get() else { continue };
+            if self.tables[input].get().is_some() {
+                continue;
+            }
             let Owner::Node(id) = of.tensor.owner else { continue };
             let nodes = self.num_nodes(id);
-            let bytes = nodes.div_ceil(64) * RowTable::BYTES_PER_64_NODES;
-            let Ok(held) = self.snapshot.reserve(bytes) else { continue };
-            let changed = self.snapshot.rows_changed_since(&before.snapshot, of.tensor)?;
+            let Ok(held) = self.snapshot.reserve(RowTable::stale_bytes_for(nodes)) else {
+                continue;
+            };
+            let changed = match changes {
+                Some(changes) => Some(changed_rows(changes, of.tensor, id)),
+                None => self.snapshot.rows_changed_since(&before.snapshot, of.tensor)?,
+            };
             let newer = changed.and_then(|rows| table.for_newer(&rows, nodes, held));
             if let Some(newer) = newer {
                 let _ = self.tables[input].set(newer);
@@ -102,11 +143,16 @@ impl Pinned {
     ///
     /// # Errors
     /// [`EngineError::Sample`].
-    pub fn take_lists(&self, before: &Self, fanouts: &Fanouts) -> Result<(), EngineError> {
+    fn take_lists(
+        &self,
+        before: &Self,
+        fanouts: &Fanouts,
+        changes: Option<&Changes>,
+    ) -> Result<(), EngineError> {
         let Some(sampler) = before.warm.get().or_else(|| before.older.get()) else {
             return Ok(());
         };
-        let Some(changes) = self.snapshot.changes_since(&before.snapshot) else { return Ok(()) };
+        let Some(changes) = changes.filter(|_| !self.has_lists(true)) else { return Ok(()) };
         let mut older = vec![None; self.snapshot.catalog().edge_types.len()];
         for id in drawn_types(&self.snapshot, fanouts) {
             let meta = &self.snapshot.catalog().edge_types[usize::from(id.0)];
@@ -182,17 +228,22 @@ impl Pinned {
     }
 }
 
+/// Nodes whose rows are no longer what they were.
+fn changed_rows(changes: &Changes, tensor: TensorRef, of: NodeTypeId) -> Vec<Range<u64>> {
+    let rows = changes.rows.get(&tensor).into_iter().chain(changes.deleted.get(&of));
+    rows.flatten().map(|node| *node..*node + 1).collect()
+}
+
 /// The degrees that inputs take: those of the version before where few lists have changed.
 fn degrees_of(
     snapshot: &Snapshot,
     binding: &Binding,
-    before: Option<&Pinned>,
+    (before, changes): Before<'_>,
 ) -> Result<Vec<Option<InDegrees>>, ReadError> {
-    let changes = before.and_then(|before| snapshot.changes_since(&before.snapshot));
     let of = |(at, input): (usize, &Input)| {
         let Given::InDegrees(_, id) = input.given else { return Ok(None) };
         let older = before.and_then(|before| before.degrees[at].as_ref());
-        let newer = match (older, &changes) {
+        let newer = match (older, changes) {
             (Some(older), Some(changes)) => {
                 let changed = changes.lists.get(&id).map_or(&[][..], Vec::as_slice);
                 older.for_newer(snapshot, id, changed)?

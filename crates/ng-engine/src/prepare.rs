@@ -4,8 +4,7 @@
 //! (`table.rs`) and what reads them. The invariant: all of it is paid for by the store's budget.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ng_sample::{Batches, Fanouts, heat};
 use ng_store::{Owner, ReadError, Snapshot};
@@ -35,10 +34,6 @@ const SEEDS_TOGETHER: usize = 256;
 
 /// The least that requests have beside what is prepared.
 const REQUEST_BYTES_MIN: u64 = 16 << 20;
-
-/// How long memory of a snapshot that was left is waited for: requests under way still use it.
-const LEAVING_LOOKS: u32 = 3_000;
-const LEAVING_POLL: Duration = Duration::from_millis(10);
 
 /// How far it is.
 #[derive(Debug, Default)]
@@ -71,7 +66,8 @@ impl Progress {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn end(&self, result: Result<(), EngineError>) {
+    /// Nothing more will come.
+    pub fn end(&self, result: Result<(), EngineError>) {
         if let Err(error) = result {
             let text = Some(error.to_string());
             *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = text;
@@ -110,27 +106,27 @@ impl Preparing {
     }
 
     /// Whether nothing has to be loaded, as after a commit that changed little.
-    pub fn has_all(&self, pinned: &Pinned) -> bool {
-        pinned.has_lists(true) && self.missing_tables(pinned).is_empty()
+    pub fn has_all(&self, pinned: &Pinned, before: Option<&Pinned>) -> bool {
+        let is_done =
+            |before: &&Pinned| before.progress.is_over() && before.progress.failure().is_none();
+        let is_there = |before| self.has_as_much(pinned, before);
+        self.how == Prepare::Metadata || before.filter(is_done).is_some_and(is_there)
     }
 
-    /// Does it, for a version that may be left meanwhile; `before` is the one before it.
-    pub fn run(&self, pinned: &Weak<Pinned>, before: &Weak<Pinned>) {
-        for _ in 0..LEAVING_LOOKS {
-            if before.strong_count() == 0 {
-                break;
-            }
-            std::thread::sleep(LEAVING_POLL);
+    /// Whether a version has what the one `before` it had when all was there that found room.
+    pub fn has_as_much(&self, pinned: &Pinned, before: &Pinned) -> bool {
+        let has_lists = pinned.has_lists(true) || !before.has_lists(true);
+        has_lists && self.missing_tables(pinned).is_empty()
+    }
+
+    /// Loads what a version shall have and has not, as long as somebody wants it.
+    pub fn load(&self, of: &Pinned, goes_on: &dyn Fn() -> bool) -> Result<(), EngineError> {
+        match self.how {
+            Prepare::Metadata => {}
+            Prepare::Hot => self.load_hot(of)?,
+            Prepare::All => self.load_all(of)?,
         }
-        let Some(of) = pinned.upgrade() else { return };
-        let done = match self.how {
-            Prepare::Metadata => Ok(()),
-            Prepare::Hot => self.load_hot(&of),
-            Prepare::All => self.load_all(&of),
-        };
-        let progress = &of.progress;
-        let result = done.and_then(|()| load_tables(pinned, &of));
-        progress.end(result);
+        load_tables(of, goes_on)
     }
 
     /// Those whose rows are not in one yet.
@@ -283,15 +279,15 @@ fn threshold(heat: &[Vec<f32>], tables: &[(usize, &RowsOf, u64)], bytes: u64) ->
     f32::from_bits(low)
 }
 
-/// Loads all chunks of all tables, as long as anybody but this thread has the version.
-fn load_tables(pinned: &Weak<Pinned>, of: &Arc<Pinned>) -> Result<(), EngineError> {
+/// Loads all chunks of all tables.
+fn load_tables(of: &Pinned, goes_on: &dyn Fn() -> bool) -> Result<(), EngineError> {
     let tables = || of.tables.iter().filter_map(|table| table.get());
     let bytes: u64 = tables().map(RowTable::num_bytes).sum();
     let lists = of.progress.loaded.load(Ordering::Relaxed);
     of.progress.wanted.store(lists + bytes, Ordering::Relaxed);
     for table in tables() {
         for chunk in 0..table.num_chunks() {
-            if pinned.strong_count() == 1 {
+            if !goes_on() {
                 return Ok(());
             }
             if table.whole().is_some() {

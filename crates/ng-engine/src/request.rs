@@ -1,7 +1,7 @@
 //! One batch of a request: sampled, its rows gathered, the graph run.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use ng_infer::dfg::Elements;
@@ -10,7 +10,7 @@ use ng_infer::plan::Answer as Outputs;
 use ng_infer::run::Served;
 use ng_sample::{CompactSample, SampleScratch};
 use ng_store::{Owner, Spare};
-use ng_types::{Dtype, Reservation};
+use ng_types::{Budget, Dtype, Reservation};
 
 use crate::ask::Ask;
 use crate::bind::{Binding, Given, RowsOf};
@@ -34,16 +34,11 @@ pub(crate) struct Server {
     pub kept: Arc<Mutex<Vec<Kept>>>,
     pub counters: Counters,
     pub measured: Measured,
-    /// Batches that were begun, and those of them that go on.
-    pub begun: AtomicU64,
-    pub running: AtomicU64,
 }
 
 /// Memory of a request that the next one uses again.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// Whose budget it is of.
-    of: Weak<Pinned>,
     scratch: SampleScratch,
     ids: Vec<u64>,
     /// By input of the model.
@@ -55,6 +50,11 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// Whether a budget pays for it: that of an open store, whichever version is asked.
+    pub fn is_of(&self, budget: &Budget) -> bool {
+        self.held.as_ref().is_some_and(|held| held.is_of(budget))
+    }
+
     /// Makes sure that so many bytes are paid for.
     fn pay(&mut self, pinned: &Pinned, bytes: u64) -> Result<(), EngineError> {
         let have = self.held.as_ref().map_or(0, Reservation::bytes);
@@ -91,8 +91,7 @@ impl Server {
         kept: Arc<Mutex<Vec<Kept>>>,
     ) -> Self {
         let (counters, measured) = Default::default();
-        let (begun, running) = Default::default();
-        Self { model, binding, served, context, kept, counters, measured, begun, running }
+        Self { model, binding, served, context, kept, counters, measured }
     }
 
     /// Has `take` look at what the model gives for the batch around `ask`'s seeds: rows of nodes
@@ -103,36 +102,21 @@ impl Server {
         ask: &Ask<'_>,
         take: impl FnOnce(&Outputs<'_>) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
-        let of = Arc::downgrade(pinned);
-        let kept = self.lock().pop().filter(|kept| kept.of.ptr_eq(&of));
-        let mut kept = kept.unwrap_or_else(|| Kept { of, ..Kept::default() });
-        let (begun, io) = (self.begin(), pinned.snapshot.io_stats().counts());
+        let (io, budget) = (pinned.snapshot.io_stats(), pinned.snapshot.budget());
+        let mut kept = self.lock().pop().filter(|kept| kept.is_of(budget)).unwrap_or_default();
+        self.measured.begin(io);
         let start = Instant::now();
         let answered = self.answer_with(pinned, ask, &mut kept, take);
-        let alone = self.end(begun);
-        if let Some((lists, rows)) = answered.as_ref().ok().and(kept.did).filter(|_| alone) {
+        let done = answered.as_ref().ok().and(kept.did).map(|(lists, rows)| {
             let nodes = ask.seeds.iter().map(|(_, ids)| ids.len()).sum();
-            let io = pinned.snapshot.io_stats().counts().since(&io);
-            let seconds = start.elapsed().as_secs_f64();
-            self.measured.add(&Done { nodes, lists, rows, io, seconds });
-        }
+            Done { nodes, lists, rows, seconds: start.elapsed().as_secs_f64() }
+        });
+        self.measured.end(io, done);
         // After an error of memory it is the scratch that others lack.
         if answered.is_ok() {
             self.lock().push(kept);
         }
         answered
-    }
-
-    /// Notes that a batch begins; its number, if no other goes on.
-    fn begin(&self) -> Option<u64> {
-        let number = self.begun.fetch_add(1, Ordering::Relaxed);
-        (self.running.fetch_add(1, Ordering::Relaxed) == 0).then_some(number)
-    }
-
-    /// Notes that it has ended; whether no other went on meanwhile.
-    fn end(&self, begun: Option<u64>) -> bool {
-        self.running.fetch_sub(1, Ordering::Relaxed);
-        begun.is_some_and(|number| self.begun.load(Ordering::Relaxed) == number + 1)
     }
 
     fn answer_with<T>(

@@ -159,8 +159,9 @@ impl RowTable {
             (Some(slots), _) => {
                 slots.get(node as usize).filter(|slot| **slot != NONE).map(|slot| *slot as usize)
             }
+            (None, _) if node >= self.loaded.count => None,
             (None, Rows::All(_, Some(order))) => Some(order.row(node) as usize),
-            (None, _) => Some(node as usize).filter(|slot| (*slot as u64) < self.loaded.count),
+            (None, _) => Some(node as usize),
         }
     }
 
@@ -225,8 +226,10 @@ impl RowTable {
         out.len() == nodes.len()
     }
 
-    /// Bytes for each 64 nodes of a table that is used for a newer version.
-    pub const BYTES_PER_64_NODES: u64 = 8;
+    /// Bytes beside a table that is used for a newer version with so many nodes.
+    pub fn stale_bytes_for(num_nodes: u64) -> u64 {
+        Bits::bytes_for(num_nodes)
+    }
 
     /// The table for a newer version with other rows at `changed`, which count as nodes; `None`
     /// unless it is loaded and most of it holds.

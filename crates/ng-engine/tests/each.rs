@@ -234,6 +234,33 @@ fn no_group_takes_more_than_was_foreseen() {
     }
 }
 
+#[test]
+fn what_nodes_take_is_known_while_there_is_always_a_batch() {
+    let dir = tempfile::tempdir().expect("directory");
+    common::build(dir.path(), 3_000, 15);
+    let (store, _) = common::open(dir.path(), 400 << 20);
+    let way = (Prepare::Metadata, 1);
+    let engine = engine(&store, &common::model().graph, vec![vec![9, 4]], way);
+    let (version, is_beside) = (engine.version(), std::cell::Cell::new(false));
+    let before = (engine.stats(), store.stats());
+    let go_on = || {
+        // The other batch begins and ends in the midst of this one.
+        if !is_beside.replace(true) {
+            engine.each(&[1, 2_000], 2).expect("answer");
+            assert!(engine.per_node().is_some());
+        }
+        true
+    };
+    engine.each_on(&[7], 2, On { version: &version, go_on: &go_on }).expect("answer");
+    let after = (engine.stats(), store.stats());
+    let mean = engine.per_node().expect("two batches");
+    let all = |of_node: f64| (of_node * 3.0).round() as u64;
+    assert_eq!(all(mean.lists), after.0.lists - before.0.lists);
+    assert_eq!(all(mean.rows), after.0.rows - before.0.rows);
+    assert_eq!(all(mean.reads), after.1.reads - before.1.reads);
+    assert!(mean.reads > 0.0 && mean.device_seconds <= mean.seconds, "{mean:?}");
+}
+
 /// Two layers between two types: means along three edge types, added to what a node had.
 fn typed_model() -> Dfg {
     let mut graph = Dfg::default();

@@ -15,6 +15,7 @@ mod disk;
 mod error;
 pub mod fuzzing;
 mod gauge;
+mod kept;
 mod listing;
 mod load;
 mod locks;
@@ -25,6 +26,7 @@ mod queue;
 mod reader;
 mod retry;
 mod scratch;
+mod settings;
 mod shm;
 mod source;
 mod space;
@@ -37,6 +39,7 @@ pub use directory::hold_off_writer;
 pub use disk::{Access, BLOCK_BYTES, Disk, FileId, NextRead, READ_BYTES_MAX, ReadDone, ReadOp};
 pub use error::{OpenError, ReadError, WriteError};
 pub use gauge::{DependentReads, Gauge};
+pub use kept::{FolderLock, ensure_folder, remove_folder, replace_file};
 pub use listing::folders_in;
 pub use load::{LoadError, Loaded, load_file};
 pub use locks::Lock;
@@ -50,9 +53,11 @@ pub use os::machine::{
     MemoryLimit, memory_limit, peak_rss_bytes, ram_bytes, trim_allocator, usable_memory_bytes,
 };
 pub use os::region::{Region, vec_in_huge_pages};
+pub use os::usage::{ProcessUse, process_use};
 pub use reader::{Reader, WholeRead};
 pub use retry::past_signals;
 pub use scratch::{ScratchError, ScratchFile, ScratchReader};
+pub use settings::{Stamp, private_file, small_file, stamp_of};
 pub use shm::{
     Refusal, ShmCloser, ShmConnection, ShmError, ShmFrame, ShmListener, ShmOptions, ShmPeer,
     ShmReceiver, ShmSender, SocketError, SocketFile, listen_at,

@@ -6,7 +6,7 @@
 //! so leftovers of a dead process can be removed without asking anybody.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use thiserror::Error;
 
 use crate::named_dir::is_same;
 use crate::os::process::Home;
+use crate::source::SourceFile;
 
 /// Another process may remove and rename the directory while this one opens it; each round means
 /// that some other process has made progress.
@@ -149,6 +150,27 @@ impl StagingDir {
     /// Where to build.
     pub fn path(&self) -> &Path {
         &self.staging
+    }
+
+    /// Puts a new file with these bytes into the directory.
+    ///
+    /// # Errors
+    /// [`StagingError::Io`].
+    pub fn put(&self, name: &str, bytes: &[u8]) -> Result<(), StagingError> {
+        let path = self.staging.join(name);
+        let written = fs::File::create_new(&path).and_then(|mut file| file.write_all(bytes));
+        written.map_err(|source| failed("write", &path, source))
+    }
+
+    /// Puts a copy of a file into the directory.
+    ///
+    /// # Errors
+    /// [`StagingError::Io`].
+    pub fn put_copy(&self, name: &str, from: &SourceFile) -> Result<(), StagingError> {
+        let path = self.staging.join(name);
+        let created = fs::File::create_new(&path);
+        let copied = created.and_then(|mut file| io::copy(&mut from.reader(), &mut file));
+        copied.map(drop).map_err(|source| failed("write", &path, source))
     }
 
     /// The name it will have.

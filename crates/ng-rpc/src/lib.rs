@@ -7,12 +7,16 @@
 #![forbid(unsafe_code)]
 
 pub mod connect;
+mod connection;
 pub mod listen;
+pub mod ring;
 mod status;
+pub mod tls;
 
-pub use status::{Problem, problem_in, problem_of};
+pub use prost::Message;
+pub use status::{Problem, problem_in, problem_of, retry_after};
 pub use tonic::{Code, Request, Response, Status, Streaming, async_trait};
-pub use {http, tonic, tower};
+pub use {http, tonic, tonic_prost, tonic_types, tower};
 
 /// Messages and services of `proto/neargraph/v1`.
 #[allow(missing_docs, clippy::all, clippy::too_many_lines)]
@@ -31,12 +35,43 @@ pub type Stream<T> = tonic::codegen::BoxStream<T>;
 
 /// Health checks, as probes ask for them.
 pub mod health {
-    pub use tonic_health::ServingStatus;
     pub use tonic_health::server::{HealthReporter, health_reporter};
+    pub use tonic_health::{ServingStatus, pb};
 }
 
 /// Descriptors of all services, encoded.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
+/// The paths of all methods that a server has, such as `/neargraph.v1.InferenceService/Run`: those
+/// of the interface, of health and of reflection.
+///
+/// # Errors
+/// The descriptors of this build are broken.
+pub fn methods() -> Result<Vec<String>, prost::DecodeError> {
+    use prost::Message;
+    let health = tonic_health::pb::FILE_DESCRIPTOR_SET;
+    let reflection = tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET;
+    let mut found = Vec::new();
+    for encoded in [DESCRIPTORS, health, reflection] {
+        for file in prost_types::FileDescriptorSet::decode(encoded)?.file {
+            for service in &file.service {
+                let full = format!("/{}.{}", file.package(), service.name());
+                found.extend(service.method.iter().map(|m| format!("{full}/{}", m.name())));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The names of all services, such as `neargraph.v1.InferenceService`, and `""` for the server as
+/// a whole: what health is asked about.
+pub fn services() -> Vec<String> {
+    let methods = methods().unwrap_or_default();
+    let names = methods.iter().filter_map(|path| path.split('/').nth(1));
+    let mut all: Vec<String> = std::iter::once("").chain(names).map(str::to_owned).collect();
+    all.dedup();
+    all
+}
 
 /// The reflection service, which tells clients what there is.
 ///

@@ -1,33 +1,77 @@
-//! Where a server listens.
+//! Where a server listens, and which connections it takes.
+//!
+//! What must not live here: what requests mean, who may make them. The invariant: a connection that
+//! does nothing, or does not read what it asked for, is closed; the number of connections is
+//! bounded.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use tokio::net::{TcpListener, UnixListener};
-use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
+use ng_io::{SocketError, SocketFile, listen_at};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::Routes;
 use tonic::transport::Server;
+use tower::BoxError;
+
+use crate::ring::{Ring, RingLimits};
+
+pub use crate::connection::{Answering, Connection, Peer};
+use crate::connection::{Io, Patience};
+use crate::tls::Tls;
 
 /// What is in flight of one request before it is read.
 const WINDOW_BYTES: u32 = 1 << 20;
-/// Requests of one connection at a time.
-const STREAMS_MAX: u32 = 1024;
+/// Connections that have been accepted and wait to be served.
+const WAITING: usize = 64;
+/// How long nothing is accepted after the system had no descriptor for a connection.
+const PAUSE: Duration = Duration::from_millis(50);
 
-fn builder() -> Server {
-    Server::builder()
-        .tcp_nodelay(true)
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
-        .max_concurrent_streams(STREAMS_MAX)
+/// Bounds on connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Connections of all sockets that share a [`Door`].
+    pub connections: usize,
+    /// Requests of a connection at a time.
+    pub streams: u32,
+    /// Bytes of all headers of a request.
+    pub header_bytes: u32,
+    /// How long TLS and the first bytes may take.
+    pub handshake: Duration,
+    /// After how long without a byte it is closed.
+    pub silence: Duration,
+    /// How often it is asked whether it lives.
+    pub ping: Duration,
+    /// How long the reading of an answer may take.
+    pub reading: Duration,
+}
+
+/// What connections have to pass: it can be changed while they come.
+pub struct Door {
+    /// With which certificates; plain if there are none.
+    pub tls: Option<Arc<Tls>>,
+    /// Bounds on connections from now on.
+    pub bounds: Box<dyn Fn() -> Bounds + Send + Sync>,
+    /// Is told of each that is not taken, and why.
+    pub refused: Box<dyn Fn(&'static str) + Send + Sync>,
+    /// Connections that are open.
+    pub open: Arc<AtomicUsize>,
 }
 
 /// A socket that is bound, and not served yet.
 pub enum Bound {
     /// TCP.
     Tcp(TcpListener),
-    /// A Unix socket.
-    Unix(UnixListener),
+    /// A Unix socket, which is removed at the end.
+    Unix(UnixListener, SocketFile),
+    /// Rings in shared memory.
+    Ring(Ring),
 }
 
 impl Bound {
@@ -39,19 +83,34 @@ impl Bound {
         Ok(Self::Tcp(TcpListener::bind(address).await?))
     }
 
-    /// Binds a Unix socket.
+    /// Binds a Unix socket that this user alone may connect to. What a dead server left there is
+    /// replaced.
     ///
     /// # Errors
-    /// The path is taken, or its folder cannot be written.
+    /// A server lives there, something else is there, or its folder cannot be written.
     pub fn unix(path: &Path) -> io::Result<Self> {
-        Ok(Self::Unix(UnixListener::bind(path)?))
+        let named = |error: SocketError| match error {
+            SocketError::Io { source, .. } => source,
+            other => io::Error::new(io::ErrorKind::AddrInUse, other),
+        };
+        let (listener, file) = listen_at(path).map_err(named)?;
+        listener.set_nonblocking(true)?;
+        Ok(Self::Unix(UnixListener::from_std(listener)?, file))
+    }
+
+    /// Gives out rings in shared memory at a path.
+    ///
+    /// # Errors
+    /// As [`Bound::unix`].
+    pub fn ring(path: &Path, limits: RingLimits) -> io::Result<Self> {
+        Ok(Self::Ring(Ring::bind(path, limits).map_err(io::Error::other)?))
     }
 
     /// The address of a TCP socket.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(listener) => listener.local_addr().ok(),
-            Self::Unix(_) => None,
+            Self::Unix(..) | Self::Ring(_) => None,
         }
     }
 
@@ -62,18 +121,105 @@ impl Bound {
     pub async fn serve(
         self,
         routes: Routes,
+        door: Arc<Door>,
         end: impl Future<Output = ()>,
-    ) -> Result<(), tonic::transport::Error> {
-        let router = builder().add_routes(routes);
-        match self {
-            Self::Tcp(listener) => {
-                let incoming = TcpListenerStream::new(listener);
-                router.serve_with_incoming_shutdown(incoming, end).await
-            }
-            Self::Unix(listener) => {
-                let incoming = UnixListenerStream::new(listener);
-                router.serve_with_incoming_shutdown(incoming, end).await
+    ) -> Result<(), BoxError> {
+        let bounds = (door.bounds)();
+        if let Self::Ring(ring) = self {
+            return Ok(ring.serve(routes, end).await?);
+        }
+        let router = Server::builder()
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES)
+            .max_concurrent_streams(bounds.streams)
+            .http2_max_header_list_size(bounds.header_bytes)
+            .http2_keepalive_interval(Some(bounds.ping))
+            .http2_keepalive_timeout(Some(bounds.ping))
+            .add_routes(routes);
+        let incoming = ReceiverStream::new(self.connections(door));
+        Ok(router.serve_with_incoming_shutdown(incoming, end).await?)
+    }
+
+    /// Connections that have passed the door, until the receiver is dropped.
+    pub fn connections(self, door: Arc<Door>) -> mpsc::Receiver<io::Result<Connection>> {
+        let (give, taken) = mpsc::channel(WAITING);
+        tokio::spawn(accept(self, door, give));
+        taken
+    }
+
+    async fn accept(&self) -> io::Result<Socket> {
+        Ok(match self {
+            Self::Tcp(listener) => Socket::Tcp(listener.accept().await?.0),
+            Self::Unix(listener, _) => Socket::Unix(listener.accept().await?.0),
+            Self::Ring(_) => return std::future::pending().await,
+        })
+    }
+}
+
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+type Give = mpsc::Sender<io::Result<Connection>>;
+
+async fn accept(bound: Bound, door: Arc<Door>, give: Give) {
+    loop {
+        let socket = tokio::select! {
+            biased;
+            () = give.closed() => return,
+            socket = bound.accept() => socket,
+        };
+        let Ok(socket) = socket else {
+            (door.refused)("accept");
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let bounds = (door.bounds)();
+        let Some(slot) = Slot::take(&door.open, bounds.connections) else {
+            (door.refused)("connections");
+            continue;
+        };
+        tokio::spawn(greet(socket, slot, bounds, Arc::clone(&door), give.clone()));
+    }
+}
+
+/// Makes a connection of a socket, off the way of those that come after it.
+async fn greet(socket: Socket, slot: Slot, bounds: Bounds, door: Arc<Door>, give: Give) {
+    let Bounds { handshake, silence, reading, .. } = bounds;
+    let io = match (socket, &door.tls) {
+        (Socket::Unix(stream), _) => Io::Unix(stream),
+        (Socket::Tcp(stream), tls) => {
+            let _slower = stream.set_nodelay(true);
+            match tls {
+                None => Io::Tcp(stream),
+                Some(tls) => {
+                    let accepting = TlsAcceptor::from(tls.config()).accept(stream);
+                    match tokio::time::timeout(handshake, accepting).await {
+                        Ok(Ok(stream)) => Io::Tls(Box::new(stream)),
+                        Ok(Err(_)) | Err(_) => return (door.refused)("tls"),
+                    }
+                }
             }
         }
+    };
+    let patience = Patience { first: handshake, silence, reading };
+    let _ended = give.send(Ok(Connection::new(io, slot, patience))).await;
+}
+
+/// One of the connections that may be open.
+pub(crate) struct Slot(Arc<AtomicUsize>);
+
+impl Slot {
+    fn take(open: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
+        let room = |now: usize| (now < max).then_some(now + 1);
+        open.fetch_update(Ordering::SeqCst, Ordering::SeqCst, room).ok()?;
+        Some(Self(Arc::clone(open)))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }

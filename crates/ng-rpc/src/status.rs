@@ -107,6 +107,11 @@ pub fn problem_in(status: &Status) -> Problem {
     problem
 }
 
+/// After how long a request that was refused is worth trying again, if the server says so.
+pub fn retry_after(status: &Status) -> Option<Duration> {
+    status.get_error_details().retry_info().and_then(|retry| retry.retry_delay)
+}
+
 /// What an error of a layer below means to a client.
 pub fn problem_of(error: &dyn Explain) -> Problem {
     let (kind, remedies) = error.explain();

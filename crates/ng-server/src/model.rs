@@ -3,7 +3,6 @@
 //! The invariant: a version that is asked for is at least as new as the last commit that was
 //! acknowledged before, unless the request allows an older one.
 
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -12,8 +11,6 @@ use ng_engine::{
     AnswerKey, EmbeddingCache, Engine, EngineOptions, ModelFile, ModelKey, Prepare, Version,
     WalkLimit,
 };
-use ng_infer::dfg::Dfg;
-use ng_infer::onnx::{ExternalFiles, Model as Onnx, Range};
 use ng_infer::run::Compute;
 use ng_rpc::{Problem, problem_of, v1};
 use ng_sample::Fanouts;
@@ -40,6 +37,8 @@ pub struct Model {
     pub graph: Arc<Graph>,
     /// What answers.
     pub engine: Engine,
+    /// Of its files.
+    pub sha256: String,
     /// Another one where what computes was replaced.
     key: AtomicU64,
     cache: Option<Arc<EmbeddingCache>>,
@@ -54,16 +53,18 @@ impl Model {
     /// Makes an engine for a model on a graph; its answers are kept in `cache`.
     ///
     /// # Errors
-    /// The model does not fit the graph.
+    /// The model does not fit the graph, or the request asks for what there is not.
     pub fn open(
         (name, version): (&str, u32),
         graph: Arc<Graph>,
+        request: &v1::ModelRegisterRequest,
         file: ModelFile,
-        options: EngineOptions,
-        cache: Option<Arc<EmbeddingCache>>,
+        (compute, threads, cache): (Compute, usize, Option<Arc<EmbeddingCache>>),
     ) -> Result<Self, Problem> {
         let snapshot = graph.store.snapshot();
         let lsn = snapshot.lsn();
+        let options = options_of(request, &file, &graph, (compute, threads))?;
+        let sha256 = file.identity.map_or(String::new(), |identity| identity.to_string());
         let engine = Engine::open(snapshot, file, options).map_err(|e| problem_of(&e))?;
         let key = new_key();
         if let Some(cache) = &cache {
@@ -77,12 +78,30 @@ impl Model {
             version,
             graph,
             engine,
+            sha256,
             key: AtomicU64::new(key.0),
             cache,
             advancing: Mutex::default(),
             like: OnceLock::new(),
             targets_max,
         })
+    }
+
+    /// As messages describe it, without its aliases.
+    pub fn info(&self) -> v1::ModelInfo {
+        let snapshot = self.graph.store.snapshot();
+        let node_type = snapshot.catalog().node_types.get(usize::from(self.engine.node_type().0));
+        v1::ModelInfo {
+            name: self.name.clone(),
+            version: self.version,
+            graph: self.graph.name.clone(),
+            sha256: self.sha256.clone(),
+            node_type: node_type.map_or(String::new(), |meta| meta.name.clone()),
+            ready: self.engine.ready(),
+            ready_problem: self.engine.prepared().and_then(Result::err).unwrap_or_default(),
+            groups: self.engine.groups(),
+            ..v1::ModelInfo::default()
+        }
     }
 
     /// What answers call it.
@@ -95,11 +114,11 @@ impl Model {
         self.engine.decodes_pairs()
     }
 
-    /// How many targets can be computed together within a time, and within the memory for it.
-    pub fn targets_within(&self, time: Duration) -> usize {
+    /// How many nodes can be computed together within a time, and within the memory for it.
+    pub fn nodes_within(&self, time: Duration) -> usize {
         let by_time = self.engine.per_node().map_or(TARGETS_UNKNOWN, |node| {
-            let seconds = node.seconds.max(node.device_seconds);
-            if seconds <= 0.0 { TARGETS_UNKNOWN } else { (time.as_secs_f64() / seconds) as usize }
+            let found = time.as_secs_f64() / node.seconds;
+            if found.is_finite() { found as usize } else { TARGETS_UNKNOWN }
         });
         by_time.clamp(1, self.targets_max)
     }
@@ -208,10 +227,7 @@ impl Drop for Model {
 }
 
 /// How the engine of a model is opened.
-///
-/// # Errors
-/// The request names a way to prepare that there is not, or the file says no fanouts.
-pub fn options_of(
+fn options_of(
     request: &v1::ModelRegisterRequest,
     file: &ModelFile,
     graph: &Graph,
@@ -219,7 +235,9 @@ pub fn options_of(
 ) -> Result<EngineOptions, Problem> {
     let snapshot = graph.store.snapshot();
     let fanouts = match request.fanouts.as_slice() {
-        [] => file.fanouts(snapshot.catalog()).map_err(|e| problem_of(&e))?,
+        [] => file.fanouts(snapshot.catalog()).map_err(|e| {
+            problem_of(&e).at("fanouts").remedy("give fanouts, or export the model again")
+        })?,
         hops => Fanouts::uniform(hops, snapshot.catalog().edge_types.len())
             .map_err(|e| problem_of(&e).at("fanouts"))?,
     };
@@ -242,24 +260,4 @@ fn prepare_of(word: &str) -> Result<Prepare, Problem> {
         other => Err(Problem::argument("prepare", format!("there is no way {other:?} to prepare"))
             .remedy("use metadata, hot or all")),
     }
-}
-
-/// The model of files that came with a request.
-///
-/// # Errors
-/// They are no model.
-pub fn model_of(files: &v1::ModelFiles) -> Result<ModelFile, Problem> {
-    let model = Onnx::decode(&files.model_onnx).map_err(|e| problem_of(&e))?;
-    let weights = &files.model_safetensors;
-    let read = |range: &Range, to: &mut [u8]| {
-        let start = range.offset as usize;
-        let bytes = weights.get(start..start.saturating_add(range.length as usize));
-        to.copy_from_slice(bytes.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?);
-        Ok(())
-    };
-    let mut external = ExternalFiles::new(&model, |_| Ok(weights.len() as u64), read)
-        .map_err(|e| problem_of(&e))?;
-    let mut bytes = |tensor: &_| external.bytes(tensor).map(|bytes| bytes.into_owned());
-    let graph = Dfg::from_onnx(&model, &mut bytes).map_err(|e| problem_of(&e))?;
-    Ok(ModelFile { metadata: model.metadata.clone(), ..ModelFile::of_graph(graph) })
 }

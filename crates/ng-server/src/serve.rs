@@ -1,83 +1,59 @@
 //! A server from its start to its end.
 
-use std::io;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 
-use ng_engine::EmbeddingCache;
-use ng_rpc::health::{ServingStatus, health_reporter};
-use ng_rpc::listen::Bound;
-use ng_rpc::{Problem, health, reflection, reflection_v1alpha};
-use tokio::net::TcpListener;
+use axum::middleware;
+use ng_engine::{CacheStats, EmbeddingCache};
+use ng_rpc::health::{HealthReporter, ServingStatus, health_reporter};
+use ng_rpc::listen::{Bound, Door};
+use ng_rpc::ring::RingLimits;
+use ng_rpc::tonic::service::Routes;
+use ng_rpc::{Problem, reflection, reflection_v1alpha, services};
+use ng_types::canary::planted;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
 
 use crate::accelerators::Accelerators;
 use crate::catalogue::Catalogue;
 use crate::config::{Address, Config};
-use crate::graph::Graph;
+use crate::door::{self, SideListener};
+use crate::error::ServeError;
+use crate::guard::Guard;
+use crate::guard::gate::gate;
 use crate::jobs::Jobs;
+use crate::reload::{self, Reloader};
 use crate::sampling::Sampling;
 use crate::schedule::{Bounds, ScheduleStats, Scheduler};
 use crate::state::State;
+use crate::telemetry::Metrics;
+use crate::work::Work;
 use crate::{service, side};
 
 /// Threads of the network: the engine has its own.
 const NETWORK_THREADS: usize = 2;
 
-/// Why a server does not start, or has ended.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The system gives no threads or no sockets.
-    #[error("the server cannot start: {source}")]
-    System {
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// It cannot listen at an address.
-    #[error("nothing can listen at {address}: {source}")]
-    Listen {
-        /// Where.
-        address: String,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The folder cannot be read.
-    #[error("{} cannot be served: {source}", path.display())]
-    Folder {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The bundle of devices is none.
-    #[error("{message}: {remedy}")]
-    Bundle {
-        /// What is wrong.
-        message: String,
-        /// What to do.
-        remedy: String,
-    },
-    /// The descriptors of this build are broken.
-    #[error("the interface of this build is broken: {message}")]
-    Interface {
-        /// How.
-        message: String,
-    },
-}
-
 /// A server that runs. It ends when it is dropped, or by [`Serving::end`].
 pub struct Serving {
     runtime: Runtime,
     end: watch::Sender<bool>,
-    work: Option<tokio::task::JoinHandle<()>>,
+    work: Option<JoinHandle<()>>,
     state: Arc<State>,
+    health: HealthReporter,
+    reloader: Arc<Reloader>,
+}
+
+/// How a server has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Requests that had been accepted and were not answered in time.
+    pub unanswered: usize,
+    /// Graphs whose last commits are in the log alone: they are read from there at the next start.
+    pub not_closed: usize,
 }
 
 impl Serving {
@@ -96,14 +72,59 @@ impl Serving {
         self.state.scheduler.stats()
     }
 
-    /// Takes no more requests, waits for those under way, and ends.
-    pub fn end(mut self) {
-        self.state.jobs.end();
+    /// What was kept of answers, and handed out again.
+    pub fn answers(&self) -> Option<CacheStats> {
+        self.state.answers.as_ref().map(|answers| answers.stats())
+    }
+
+    /// What all requests share.
+    pub fn state(&self) -> &Arc<State> {
+        &self.state
+    }
+
+    /// Puts other settings in place where that needs no restart: tokens, quotas, certificates,
+    /// limits. Returns the names of those that differ and need one.
+    ///
+    /// # Errors
+    /// Tokens or certificates are wrong; nothing is changed then.
+    pub fn reload(&self, config: Config) -> Result<Vec<&'static str>, ServeError> {
+        let reloaded = self.reloader.reload(config);
+        reload::count(&self.state.metrics, reloaded.is_ok());
+        reloaded
+    }
+
+    /// Says that it is about to end, takes no more connections, answers the requests that it has
+    /// accepted, and closes the graphs.
+    pub fn end(mut self) -> Ended {
+        let (delay, limit) = (self.state.config.drain_delay, self.state.config.drain);
+        self.runtime.block_on(async {
+            for service in services() {
+                self.health.set_service_status(service, ServingStatus::NotServing).await;
+            }
+            self.state.guard.drain();
+            self.state.jobs.end();
+            sleep(delay).await;
+        });
         let _nobody = self.end.send(true);
-        if let Some(work) = self.work.take() {
-            let drain = self.state.config.drain;
-            let _late = self.runtime.block_on(async { tokio::time::timeout(drain, work).await });
+        if let Some(work) = self.work.take().filter(|_| !planted("drain_waits_not")) {
+            let _late = self.runtime.block_on(async { timeout(limit, work).await });
         }
+        let (calls, streams) = self.state.guard.in_flight();
+        let graphs = self.state.catalogue.graphs();
+        let closed = graphs.iter().filter(|graph| match graph.store.close_writer() {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(graph = graph.name, %error, "the graph was not closed");
+                false
+            }
+        });
+        let not_closed = graphs.len() - closed.count();
+        Ended { unanswered: calls + streams, not_closed }
+    }
+
+    /// Ends at once: requests under way are not answered.
+    pub fn end_now(self) {
+        self.runtime.shutdown_background();
     }
 }
 
@@ -112,85 +133,134 @@ impl Serving {
 /// # Errors
 /// Every variant of [`ServeError`].
 pub fn serve(config: Config) -> Result<Serving, ServeError> {
-    let system = |source| ServeError::System { source };
+    config.check()?;
+    let (metrics, system) = (Metrics::new(), |source| ServeError::System { source });
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(NETWORK_THREADS).thread_name("ng-network").enable_all();
+    let counted = metrics.clone();
+    builder.on_thread_start(move || counted.enter_thread());
     let runtime = builder.build().map_err(system)?;
     let (end, ended) = watch::channel(false);
-    let (state, work) = runtime.block_on(start(config, ended))?;
-    let work = Some(runtime.spawn(work));
-    Ok(Serving { runtime, end, work, state })
+    let Started { state, health, reloader, work } =
+        runtime.block_on(start(config, metrics, ended))?;
+    Ok(Serving { runtime, end, work: Some(work), state, health, reloader })
+}
+
+struct Started {
+    state: Arc<State>,
+    health: HealthReporter,
+    reloader: Arc<Reloader>,
+    work: JoinHandle<()>,
 }
 
 async fn start(
     config: Config,
+    metrics: Metrics,
     ended: watch::Receiver<bool>,
-) -> Result<(Arc<State>, impl Future<Output = ()> + Send), ServeError> {
-    let mut bound = Vec::new();
-    for address in &config.listen {
-        bound.push(bind(address).await?);
-    }
-    let side = side_address(&config, &bound);
-    let failed = |source| ServeError::Listen { address: side.to_string(), source };
-    let side_listener = TcpListener::bind(side).await.map_err(failed)?;
-    let side_address = side_listener.local_addr().map_err(failed)?.to_string();
+) -> Result<Started, ServeError> {
+    let tls = reload::tls_of(&config)?;
+    let guard = Arc::new(Guard::new(reload::rules_of(&config)?, config.read_only, &metrics));
     let scheduler = Scheduler::start(config.lanes, config.scheduler, Bounds::default());
     let scheduler = scheduler.map_err(|source| ServeError::System { source })?;
     let keeps = config.scheduler.cache && config.cache > 0;
     let answers = keeps.then(|| Arc::new(EmbeddingCache::new(config.cache)));
     let accelerators = Accelerators::new(&config.bundle)
         .map_err(|Problem { message, remedy, .. }| ServeError::Bundle { message, remedy })?;
-    let catalogue = Catalogue::default();
-    open_graphs(&config, &catalogue)?;
-    let addresses = config.listen.iter().zip(&bound).map(|(address, bound)| {
-        bound.address().map_or_else(|| address.to_string(), |address| address.to_string())
-    });
-    let addresses = addresses.collect();
-    let (started, jobs) = (Instant::now(), Jobs::new(config.jobs));
+    let how = (accelerators.compute(), answers.clone());
+    let catalogue = Catalogue::open(&config, how)?;
+    let (mut sockets, mut addresses) = (Vec::new(), Vec::new());
+    for address in &config.listen {
+        let bound = bind(address).await?;
+        let shown = bound.address().map_or_else(|| address.to_string(), |found| found.to_string());
+        addresses.push(shown);
+        sockets.push(bound);
+    }
+    let side = door::side_address(&config, &sockets);
+    let side_socket = bind(&Address::Tcp(side)).await?;
+    let side = side_socket.address().unwrap_or(side);
     let state = Arc::new(State {
-        config,
+        guard: Arc::clone(&guard),
+        metrics,
         catalogue,
+        work: Work::default(),
         accelerators,
-        scheduler,
-        jobs,
+        jobs: Jobs::new(config.jobs),
         sampling: Sampling::default(),
+        scheduler,
         answers,
-        started,
+        started: Instant::now(),
         addresses,
-        side_address,
+        side_address: side.to_string(),
+        open: Arc::new(AtomicUsize::new(0)),
+        config,
     });
-    let broken =
-        |error: &dyn std::fmt::Display| ServeError::Interface { message: error.to_string() };
+    let (health, routes) = routes(&state).await?;
+    let is_local = side.ip().is_loopback();
+    let door = door::of(&state, tls.clone(), Arc::clone(&state.open));
+    let side_tls = tls.clone().filter(|_| !is_local);
+    let side_door = door::of(&state, side_tls, Arc::new(AtomicUsize::new(0)));
+    let side_listener = SideListener::new(side_socket, side_door, side);
+    let work = work(&state, routes, (sockets, door), (side_listener, is_local), ended);
+    let reloader = Arc::new(Reloader::new(Arc::clone(&state), tls));
+    tokio::spawn(reload::watch_files(Arc::downgrade(&reloader)));
+    let counted = state.metrics.clone();
+    tokio::spawn(async move {
+        loop {
+            sleep(std::time::Duration::from_secs(5)).await;
+            counted.tidy_up();
+        }
+    });
+    Ok(Started { state, health, reloader, work: tokio::spawn(work) })
+}
+
+/// All services, health and reflection among them, behind the gate.
+async fn routes(state: &Arc<State>) -> Result<(HealthReporter, Routes), ServeError> {
     let (reporter, health) = health_reporter();
-    reporter.set_service_status("", ServingStatus::Serving).await;
+    for service in services() {
+        reporter.set_service_status(service, ServingStatus::Serving).await;
+    }
+    let broken = |e: &dyn std::fmt::Display| ServeError::Interface { message: e.to_string() };
     let older = reflection_v1alpha().map_err(|error| broken(&error))?;
     let reflection = reflection().map_err(|error| broken(&error))?;
-    let routes = service::routes(&state)
-        .add_service(health)
-        .add_service(reflection)
-        .add_service(older)
-        .prepare();
+    let mut routes = service::routes(state);
+    routes = routes.add_service(health).add_service(reflection).add_service(older);
+    let router = routes.axum_router_mut();
+    let layer = middleware::from_fn_with_state(Arc::clone(&state.guard), gate);
+    *router = mem::take(router).layer(layer);
+    Ok((reporter, routes.prepare()))
+}
+
+/// Serves until it is ended: first the services, then the side port, which shows how they end.
+fn work(
+    state: &Arc<State>,
+    routes: Routes,
+    (sockets, door): (Vec<Bound>, Arc<Door>),
+    (side_listener, is_local): (SideListener, bool),
+    ended: watch::Receiver<bool>,
+) -> impl Future<Output = ()> + use<> {
     let mut tasks = JoinSet::new();
-    for one in bound {
-        let (routes, ended) = (routes.clone(), ended.clone());
+    for socket in sockets {
+        let (routes, door, ended) = (routes.clone(), Arc::clone(&door), ended.clone());
         tasks.spawn(async move {
-            if let Err(error) = one.serve(routes, is_over(ended)).await {
+            if let Err(error) = socket.serve(routes, door, is_over(ended)).await {
                 tracing::error!(%error, "a socket failed");
             }
         });
     }
-    let router = side::router(Arc::clone(&state));
-    tasks.spawn(async move {
-        let served = axum::serve(side_listener, router).with_graceful_shutdown(is_over(ended));
+    let router = side::router(state, is_local);
+    let (end_side, side_ended) = watch::channel(false);
+    let side = tokio::spawn(async move {
+        let served = axum::serve(side_listener, router).with_graceful_shutdown(is_over(side_ended));
         if let Err(error) = served.await {
             tracing::error!(%error, "the side port failed");
         }
     });
-    let work = async move {
-        let _reporter: health::HealthReporter = reporter;
+    async move {
         while tasks.join_next().await.is_some() {}
-    };
-    Ok((state, work))
+        let _nobody = end_side.send(true);
+        // Connections that somebody keeps open there are not waited for.
+        let _late = timeout(door::SIDE_PATIENCE, side).await;
+    }
 }
 
 async fn is_over(mut ended: watch::Receiver<bool>) {
@@ -201,39 +271,13 @@ async fn bind(address: &Address) -> Result<Bound, ServeError> {
     match address {
         Address::Tcp(address) => Bound::tcp(*address).await,
         Address::Unix(path) => Bound::unix(path),
+        Address::Shm(path) => Bound::ring(path, rings()),
     }
     .map_err(|source| ServeError::Listen { address: address.to_string(), source })
 }
 
-/// The port after that of the first TCP address, unless it is given.
-fn side_address(config: &Config, bound: &[Bound]) -> SocketAddr {
-    config.side.unwrap_or_else(|| {
-        let first = bound.iter().find_map(Bound::address);
-        let mut address = first.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
-        let is_any = config
-            .listen
-            .iter()
-            .any(|listen| matches!(listen, Address::Tcp(address) if address.port() == 0));
-        let next = if is_any { 0 } else { address.port().wrapping_add(1) };
-        address.set_port(next);
-        address
-    })
-}
-
-/// Serves each store of the folder under its name without the ending.
-fn open_graphs(config: &Config, catalogue: &Catalogue) -> Result<(), ServeError> {
-    let failed = |source| ServeError::Folder { path: config.folder.clone(), source };
-    for path in ng_io::folders_in(&config.folder, "ng").map_err(failed)? {
-        let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
-        let limits = (config.memory, config.lanes);
-        match Graph::open(name, &config.folder, Path::new(&path), limits) {
-            Ok(graph) => {
-                if let Err(problem) = catalogue.add_graph(Arc::new(graph)) {
-                    tracing::error!(graph = name, "{}", problem.message);
-                }
-            }
-            Err(problem) => tracing::error!(graph = name, "not served: {}", problem.message),
-        }
-    }
-    Ok(())
+/// Bounds on clients that come over rings.
+fn rings() -> RingLimits {
+    let broken = Arc::new(|why: &str| tracing::warn!(why, "a client over shared memory was lost"));
+    RingLimits { broken, ..RingLimits::default() }
 }

@@ -1,31 +1,43 @@
 //! What all requests share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use ng_engine::EmbeddingCache;
+use ng_rpc::Problem;
 
 use crate::accelerators::Accelerators;
 use crate::catalogue::Catalogue;
 use crate::config::Config;
+use crate::guard::cost::cost_of;
+use crate::guard::{Caller, Guard};
 use crate::jobs::Jobs;
 use crate::sampling::Sampling;
-use crate::schedule::Scheduler;
+use crate::schedule::{Answered, Question, Scheduler};
+use crate::telemetry::Metrics;
+use crate::work::Work;
 
 /// What all requests share.
 pub struct State {
-    /// How the server is set up.
+    /// How the server was set up when it started; a reload changes what `guard` has.
     pub config: Config,
+    /// Who may ask for what, and how much.
+    pub guard: Arc<Guard>,
+    /// The numbers of this server.
+    pub metrics: Metrics,
     /// What is served.
     pub catalogue: Catalogue,
+    /// Who has room to read and to change graphs.
+    pub work: Work,
     /// The devices of all models.
     pub accelerators: Accelerators,
-    /// What computes.
-    pub scheduler: Scheduler,
     /// Jobs that wait, run and are kept.
     pub jobs: Jobs,
     /// Streams of mini-batches.
     pub sampling: Sampling,
+    /// What computes.
+    pub scheduler: Scheduler,
     /// Answers that are kept, if they are.
     pub answers: Option<Arc<EmbeddingCache>>,
     /// When it started.
@@ -34,4 +46,40 @@ pub struct State {
     pub addresses: Vec<String>,
     /// Where the side port is.
     pub side_address: String,
+    /// Connections that are open.
+    pub open: Arc<AtomicUsize>,
+}
+
+impl State {
+    /// Why requests should not be sent here; `None` if they should.
+    pub fn not_ready(&self) -> Option<String> {
+        if self.guard.is_draining() {
+            return Some("the server is about to end".to_owned());
+        }
+        let models = self.catalogue.models();
+        let waits = models.iter().find(|model| model.engine.prepared().is_none())?;
+        let share = waits.engine.ready() * 100.0;
+        Some(format!("{} is prepared to {share:.0} %", waits.title()))
+    }
+
+    /// Admits a question of a caller, and waits for its answer.
+    ///
+    /// # Errors
+    /// It is not admitted, and those of [`Scheduler::ask`].
+    pub async fn ask(&self, caller: &Caller, question: Question) -> Result<Answered, Problem> {
+        let cost = cost_of(&question.model, &question.targets);
+        let permit = self.guard.admit(caller, question.targets.len() as u64, cost)?;
+        let answered = self.scheduler.ask(Question { permit: Some(permit), ..question }).await?;
+        caller.in_time()?;
+        self.metrics.stage("queue", answered.queued);
+        self.metrics.stage("run", answered.engine);
+        let groups = self.metrics.histogram("neargraph_group_requests", &[]);
+        groups.record(f64::from(answered.group));
+        Ok(answered)
+    }
+
+    /// Connections that are open.
+    pub fn connections(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
+    }
 }

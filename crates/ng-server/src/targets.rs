@@ -42,6 +42,19 @@ impl Targets {
         }
     }
 
+    /// How many nodes are computed for it, where they are known: those of a graph count as one.
+    pub fn nodes(&self) -> usize {
+        match self {
+            Self::Edges(..) => 2 * self.len(),
+            _ => self.len(),
+        }
+    }
+
+    /// Whether there is nothing to answer.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The first id.
     pub fn first(&self) -> Option<u64> {
         match self {

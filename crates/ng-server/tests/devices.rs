@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use help::calls::calls;
 use help::{client, folder, register, run, started};
-use ng_rpc::tonic::transport::Channel;
+use ng_rpc::connect::Channel;
 use ng_rpc::v1::accelerator_service_client::AcceleratorServiceClient;
 use ng_rpc::{Code, Status, problem_in, v1};
 use ng_server::{Config, Serving};

@@ -5,7 +5,7 @@ mod help;
 
 use help::calls::{calls, until};
 use help::{client, folder, register, run, started};
-use ng_rpc::tonic::transport::Channel;
+use ng_rpc::connect::Channel;
 use ng_rpc::v1::inference_service_client::InferenceServiceClient;
 use ng_rpc::{Code, problem_in, v1};
 use ng_server::jobs::JobBounds;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use help::calls::{calls, until};
 use help::{folder, started};
-use ng_rpc::tonic::transport::Channel;
+use ng_rpc::connect::Channel;
 use ng_rpc::v1::sampling_service_client::SamplingServiceClient;
 use ng_rpc::{Code, Status, problem_in, v1};
 use ng_sample::{Fanouts, Inputs, Loader, MiniBatch, SampleSpec, Sampler, SeedPlan, Settings};

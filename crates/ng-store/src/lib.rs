@@ -36,7 +36,9 @@ pub use backup::{
 };
 pub use build::builder::StoreBuilder;
 pub use build::spec::{BuildOptions, BuildSummary, EdgeTypeSpec, Part, TensorSpec};
-pub use catalog::{Catalog, EdgeTypeMeta, NodeTypeMeta, Owner, SparseValue, TensorMeta, TensorRef};
+pub use catalog::{
+    Catalog, EdgeTypeMeta, KeyedCommit, NodeTypeMeta, Owner, SparseValue, TensorMeta, TensorRef,
+};
 pub use costs::{DiskCosts, RequestRate};
 pub use dictionary::writer::DictionaryWriter;
 pub use direct::{
@@ -71,6 +73,7 @@ pub use write::batch::{Commit, EdgeData, WriteBatch};
 pub use write::checkpoint::CheckpointReport;
 pub use write::compact::{CompactReport, compact, reorganize};
 pub use write::error::UpdateError;
+pub use write::keyed::Begun;
 pub use write::recover::Recovery;
 pub use write::reorganize::{MakeOrders, NewOrder, reorganize_bytes};
 pub use write::writer::UpdateStats;

@@ -106,6 +106,10 @@ fn describe(snapshot: &Snapshot) -> String {
             lines.push(format!("classes {}: {:?}", meta.name, meta.class_names));
         }
     }
+    for known in catalog.keyed_commits() {
+        let note = String::from_utf8_lossy(&known.note);
+        lines.push(format!("key {} {:?} {note:?}", known.lsn, known.key));
+    }
     lines.join("\n") + "\n"
 }
 

@@ -133,6 +133,11 @@ impl Reservation {
         self.bytes
     }
 
+    /// Whether it is of a budget.
+    pub fn is_of(&self, budget: &Budget) -> bool {
+        Arc::ptr_eq(&self.budget.shared, &budget.shared)
+    }
+
     /// Takes `bytes` (at most what is held) out into a reservation of their own.
     pub fn split(&mut self, bytes: u64) -> Self {
         let taken = bytes.min(self.bytes);
@@ -142,7 +147,7 @@ impl Reservation {
 
     /// Joins another reservation of the same budget into this one.
     pub fn merge(&mut self, mut other: Self) {
-        debug_assert!(Arc::ptr_eq(&self.budget.shared, &other.budget.shared));
+        debug_assert!(other.is_of(&self.budget));
         self.bytes += std::mem::take(&mut other.bytes);
     }
 

@@ -9,3 +9,4 @@ pub(crate) mod lockable;
 pub(crate) mod machine;
 pub(crate) mod process;
 pub(crate) mod region;
+pub(crate) mod usage;

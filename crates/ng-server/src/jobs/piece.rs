@@ -39,7 +39,9 @@ impl<'a> Pieces<'a> {
         if self.next >= all {
             return None;
         }
-        let most = self.work.model.targets_within(PIECE_TIME).clamp(1, PIECE_TARGETS);
+        let of_target = self.work.targets.nodes().div_ceil(all);
+        let most = self.work.model.nodes_within(PIECE_TIME) / of_target.max(1);
+        let most = most.clamp(1, PIECE_TARGETS);
         let end = all.min(self.next.saturating_add(most));
         let targets = self.work.targets.part(self.next..end);
         self.next = end;
@@ -50,6 +52,7 @@ impl<'a> Pieces<'a> {
             at: Some(self.work.snapshot.clone()),
             lag: 0,
             deadline: None,
+            permit: None,
         })
     }
 

@@ -17,6 +17,7 @@ use oip::model_infer_response::InferOutputTensor;
 use oip::model_metadata_response::TensorMetadata;
 
 use self::tensors::{datatype, targets};
+use crate::guard::Caller;
 use crate::model::Model;
 use crate::rows::Rows;
 use crate::schedule::Question;
@@ -134,7 +135,7 @@ async fn like(state: &State, model: &Arc<Model>) -> Result<Rows, Problem> {
     }
     let targets = Targets::Nodes(Vec::new());
     let (model, at, lag, deadline) = (Arc::clone(model), None, 0, None);
-    let question = Question { model, targets, seed: 0, at, lag, deadline };
+    let question = Question { model, targets, seed: 0, at, lag, deadline, permit: None };
     Ok(state.scheduler.ask(question).await?.rows)
 }
 
@@ -145,10 +146,10 @@ async fn like(state: &State, model: &Arc<Model>) -> Result<Rows, Problem> {
 pub async fn infer(
     state: &State,
     mut request: oip::ModelInferRequest,
-    mut deadline: Option<Instant>,
+    caller: &Caller,
 ) -> Result<oip::ModelInferResponse, Problem> {
     let model = model(state, &request.model_name, &request.model_version)?;
-    let (mut seed, mut at, mut lag) = (0, None, 0);
+    let (mut seed, mut at, mut lag, mut deadline) = (0, None, 0, caller.deadline);
     for (name, parameter) in &request.parameters {
         let number = || whole(name, parameter.parameter_choice.as_ref());
         match name.as_str() {
@@ -171,8 +172,9 @@ pub async fn infer(
         return Err(Problem::argument("outputs", message).remedy(format!("ask for {OUTPUT:?}")));
     }
     let targets = targets(&mut request)?;
-    let question = Question { model: Arc::clone(&model), targets, seed, at, lag, deadline };
-    let answered = state.scheduler.ask(question).await?;
+    let model_of = Arc::clone(&model);
+    let question = Question { model: model_of, targets, seed, at, lag, deadline, permit: None };
+    let answered = state.ask(caller, question).await?;
     let rows = answered.rows;
     let shape = std::iter::once(rows.count).chain(rows.row.iter().copied());
     let output = InferOutputTensor {

@@ -18,6 +18,7 @@ pub const GRAPHS: &str = "graph_ids";
 /// It has none.
 pub fn datatype(dtype: v1::Dtype) -> Result<&'static str, Problem> {
     Ok(match dtype {
+        v1::Dtype::F64 => "FP64",
         v1::Dtype::F32 => "FP32",
         v1::Dtype::F16 => "FP16",
         v1::Dtype::Bf16 => "BF16",

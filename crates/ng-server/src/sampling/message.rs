@@ -70,10 +70,7 @@ impl Message {
             Dtype::I64 => v1::Dtype::I64,
             Dtype::U8 => v1::Dtype::U8,
             Dtype::Bool => v1::Dtype::Bool,
-            Dtype::F64 => {
-                let message = format!("tensor {:?} is of f64, which messages have not", meta.name);
-                return Err(Problem::argument("tensors", message).remedy("leave it out"));
-            }
+            Dtype::F64 => v1::Dtype::F64,
         };
         let shape = std::iter::once(rows as u64).chain(meta.shape.iter().copied()).collect();
         let data = column.bytes.as_slice().to_vec().into();

@@ -13,6 +13,7 @@ use ng_rpc::{Code, Problem, problem_of};
 use super::queue::Waiting;
 use super::stats::Counters;
 use super::{Answered, Question, Switches};
+use crate::guard::deadline;
 use crate::model::Model;
 use crate::rows::Rows;
 use crate::targets::Targets;
@@ -26,14 +27,19 @@ pub(super) fn answer(requests: Vec<Waiting>, switches: Switches, counters: &Coun
     let mut live = Vec::with_capacity(requests.len());
     for waiting in requests {
         if waiting.reply.is_closed() {
+            waiting.question.skip();
             continue;
         }
         if waiting.question.deadline.is_some_and(|end| end <= start) {
             counters.late();
-            let _gone = waiting.reply.send(Err(late()));
+            waiting.question.skip();
+            let _gone = waiting.reply.send(Err(deadline::over()));
             continue;
         }
         live.push(waiting);
+    }
+    if live.is_empty() {
+        return;
     }
     let queued = live.iter().map(|one| start.duration_since(one.since).as_micros() as u64);
     counters.group(live.len() as u64, queued.sum());
@@ -51,8 +57,9 @@ pub(super) fn answer(requests: Vec<Waiting>, switches: Switches, counters: &Coun
         }
     };
     let (engine, group) = (start.elapsed(), live.len() as u32);
-    for (waiting, answer) in live.into_iter().zip(answers) {
-        let queued = start.duration_since(waiting.since);
+    for (Waiting { question, since, reply }, answer) in live.into_iter().zip(answers) {
+        drop(question);
+        let queued = start.duration_since(since);
         let answered = answer.map(|found: Found| Answered {
             rows: found.rows,
             snapshot: found.snapshot,
@@ -61,7 +68,7 @@ pub(super) fn answer(requests: Vec<Waiting>, switches: Switches, counters: &Coun
             engine,
             group,
         });
-        let _gone = waiting.reply.send(answered);
+        let _gone = reply.send(answered);
     }
 }
 
@@ -93,12 +100,6 @@ pub(super) fn known(question: &Question) -> Option<Answered> {
         engine: start.elapsed(),
         group: 1,
     })
-}
-
-fn late() -> Problem {
-    let message = "the deadline was over before the request was computed";
-    Problem::new(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", message)
-        .remedy("give it more time, or ask for less at once")
 }
 
 fn ended() -> Problem {

@@ -9,6 +9,7 @@ mod queue;
 mod stats;
 mod switches;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ use self::queue::{Queue, Waiting};
 use self::stats::Counters;
 pub use self::stats::ScheduleStats;
 pub use self::switches::{BadSwitches, Switches};
+use crate::guard::admission::Permit;
 use crate::model::Model;
 use crate::rows::Rows;
 use crate::targets::Targets;
@@ -41,6 +43,17 @@ pub struct Question {
     pub lag: u64,
     /// When nobody waits for it any more.
     pub deadline: Option<Instant>,
+    /// What it was admitted for, until it has been computed.
+    pub permit: Option<Arc<Permit>>,
+}
+
+impl Question {
+    /// Nothing is computed for it.
+    fn skip(&self) {
+        if let Some(permit) = &self.permit {
+            permit.skip();
+        }
+    }
 }
 
 /// What a request is answered.
@@ -94,6 +107,7 @@ impl Scheduler {
             && let Some(answered) = group::known(&question)
         {
             self.shared.counters.known(&answered);
+            question.skip();
             return Ok(answered);
         }
         let (reply, answer) = oneshot::channel();
@@ -101,7 +115,7 @@ impl Scheduler {
         if !self.shared.queue.push(waiting) {
             return Err(ending());
         }
-        answer.await.unwrap_or_else(|_| Err(ending()))
+        answer.await.unwrap_or_else(|_| Err(self.shared.unanswered()))
     }
 
     /// What was done, and what waits.
@@ -129,8 +143,21 @@ fn ending() -> Problem {
 impl Shared {
     fn work(&self) {
         while let Some(taken) = self.queue.take() {
-            group::answer(taken.requests, self.switches, &self.counters);
+            let answer = || group::answer(taken.requests, self.switches, &self.counters);
+            // A defect takes its group with it, and no lane.
+            if catch_unwind(AssertUnwindSafe(answer)).is_err() {
+                tracing::error!("a group was given up because of a defect");
+            }
             self.queue.is_done();
         }
+    }
+
+    /// Why a request that was taken has no answer.
+    fn unanswered(&self) -> Problem {
+        if self.queue.has_ended() {
+            return ending();
+        }
+        let message = "the request met a defect of the server; its log says where";
+        Problem::new(Code::Internal, "DEFECT", message)
     }
 }

@@ -93,6 +93,11 @@ impl Queue {
         self.changed.notify_all();
     }
 
+    /// Whether the server ends.
+    pub fn has_ended(&self) -> bool {
+        self.lock().ended
+    }
+
     /// A lane has computed its group.
     pub fn is_done(&self) {
         self.lock().computing -= 1;
@@ -137,14 +142,14 @@ impl Queue {
         let Some(first) = state.waiting.front() else { return true };
         let room = room(&first.question, self.bounds);
         let alike = state.waiting.iter().take(LOOKED_AT).filter(|one| are_alike(first, one));
-        alike.map(|one| one.question.targets.len()).sum::<usize>() < room
+        alike.map(|one| one.question.targets.nodes()).sum::<usize>() < room
     }
 
     /// Takes the oldest request and those that are computed with it.
     fn group(&self, waiting: &mut VecDeque<Waiting>) -> Vec<Waiting> {
         let Some(first) = waiting.front() else { return Vec::new() };
         let mut left = room(&first.question, self.bounds);
-        if !self.switches.group || left <= first.question.targets.len() {
+        if !self.switches.group || left <= first.question.targets.nodes() {
             return waiting.pop_front().into_iter().collect();
         }
         let looked_at = waiting.iter().take(LOOKED_AT).enumerate();
@@ -155,7 +160,7 @@ impl Queue {
         }
         let mut chosen = Vec::new();
         for at in alike.into_iter().take(self.bounds.requests.max(1)) {
-            let count = waiting[at].question.targets.len();
+            let count = waiting[at].question.targets.nodes();
             if at == 0 || count <= left {
                 left = left.saturating_sub(count);
                 chosen.push(at);
@@ -169,9 +174,9 @@ impl Queue {
     }
 }
 
-/// How many targets a group around a request may have.
+/// How many nodes a group around a request may have.
 fn room(question: &Question, bounds: Bounds) -> usize {
-    question.model.targets_within(bounds.time)
+    question.model.nodes_within(bounds.time)
 }
 
 /// Whether two requests can be computed together.

@@ -1,9 +1,40 @@
 //! `GraphStoreService`: reading and changing graphs.
 
-use ng_rpc::v1::graph_store_service_server::GraphStoreService;
-use ng_rpc::{Request, Response, Status, Streaming, async_trait, v1};
+use std::time::Instant;
 
-use super::{Service, unavailable};
+use ng_rpc::v1::change::Change as Kind;
+use ng_rpc::v1::graph_store_service_server::GraphStoreService;
+use ng_rpc::{Problem, Request, Response, Status, Streaming, async_trait, v1};
+
+use super::{Service, deadline_of, unavailable};
+use crate::graph::Applied;
+
+impl Service {
+    /// Commits changes to a graph.
+    async fn apply(
+        &self,
+        graph: &str,
+        changes: Vec<v1::Change>,
+        key: Vec<u8>,
+        deadline: Option<Instant>,
+    ) -> Result<Applied, Problem> {
+        self.0.catalogue.check_writable()?;
+        let graph = self.0.catalogue.graph(graph)?;
+        self.0.work.write(deadline, move || graph.apply(&changes, &key)).await
+    }
+
+    /// Commits one change.
+    async fn apply_one(
+        &self,
+        graph: &str,
+        change: Option<Kind>,
+        key: Vec<u8>,
+        deadline: Option<Instant>,
+    ) -> Result<(Option<v1::Snapshot>, v1::ChangeResult), Status> {
+        let applied = self.apply(graph, vec![v1::Change { change }], key, deadline).await?;
+        Ok((Some(applied.snapshot), applied.results.first().copied().unwrap_or_default()))
+    }
+}
 
 #[async_trait]
 impl GraphStoreService for Service {
@@ -16,57 +47,95 @@ impl GraphStoreService for Service {
 
     async fn apply_batch(
         &self,
-        _: Request<v1::ApplyBatchRequest>,
+        request: Request<v1::ApplyBatchRequest>,
     ) -> Result<Response<v1::ApplyBatchResponse>, Status> {
-        Err(unavailable("ApplyBatch"))
+        let deadline = deadline_of(&request);
+        let v1::ApplyBatchRequest { graph, changes, idempotency_key } = request.into_inner();
+        let applied = self.apply(&graph, changes, idempotency_key, deadline).await?;
+        let Applied { snapshot, results, repeated } = applied;
+        let snapshot = Some(snapshot);
+        Ok(Response::new(v1::ApplyBatchResponse { snapshot, results, repeated }))
     }
 
     async fn add_vertex(
         &self,
-        _: Request<v1::AddVertexRequest>,
+        request: Request<v1::AddVertexRequest>,
     ) -> Result<Response<v1::AddVertexResponse>, Status> {
-        Err(unavailable("AddVertex"))
+        let deadline = deadline_of(&request);
+        let v1::AddVertexRequest { graph, vertex, idempotency_key } = request.into_inner();
+        let change = vertex.map(Kind::AddVertex);
+        let done = self.apply_one(&graph, change, idempotency_key, deadline).await?;
+        let (snapshot, result) = done;
+        let id = result.node.unwrap_or_default();
+        Ok(Response::new(v1::AddVertexResponse { snapshot, id }))
     }
 
     async fn delete_vertex(
         &self,
-        _: Request<v1::DeleteVertexRequest>,
+        request: Request<v1::DeleteVertexRequest>,
     ) -> Result<Response<v1::DeleteVertexResponse>, Status> {
-        Err(unavailable("DeleteVertex"))
+        let deadline = deadline_of(&request);
+        let v1::DeleteVertexRequest { graph, vertex, idempotency_key } = request.into_inner();
+        let change = vertex.map(Kind::DeleteVertex);
+        let (snapshot, _) = self.apply_one(&graph, change, idempotency_key, deadline).await?;
+        Ok(Response::new(v1::DeleteVertexResponse { snapshot }))
     }
 
     async fn add_edge(
         &self,
-        _: Request<v1::AddEdgeRequest>,
+        request: Request<v1::AddEdgeRequest>,
     ) -> Result<Response<v1::AddEdgeResponse>, Status> {
-        Err(unavailable("AddEdge"))
+        let deadline = deadline_of(&request);
+        let v1::AddEdgeRequest { graph, edge, idempotency_key } = request.into_inner();
+        let change = edge.map(Kind::AddEdge);
+        let done = self.apply_one(&graph, change, idempotency_key, deadline).await?;
+        let (snapshot, v1::ChangeResult { edge: edge_id, .. }) = done;
+        Ok(Response::new(v1::AddEdgeResponse { snapshot, edge_id }))
     }
 
     async fn delete_edge(
         &self,
-        _: Request<v1::DeleteEdgeRequest>,
+        request: Request<v1::DeleteEdgeRequest>,
     ) -> Result<Response<v1::DeleteEdgeResponse>, Status> {
-        Err(unavailable("DeleteEdge"))
+        let deadline = deadline_of(&request);
+        let v1::DeleteEdgeRequest { graph, edge, idempotency_key } = request.into_inner();
+        let change = edge.map(Kind::DeleteEdge);
+        let done = self.apply_one(&graph, change, idempotency_key, deadline).await?;
+        let (snapshot, v1::ChangeResult { deleted, .. }) = done;
+        let deleted = deleted.unwrap_or_default();
+        Ok(Response::new(v1::DeleteEdgeResponse { snapshot, deleted }))
     }
 
     async fn update_embed(
         &self,
-        _: Request<v1::UpdateEmbedRequest>,
+        request: Request<v1::UpdateEmbedRequest>,
     ) -> Result<Response<v1::UpdateEmbedResponse>, Status> {
-        Err(unavailable("UpdateEmbed"))
+        let deadline = deadline_of(&request);
+        let v1::UpdateEmbedRequest { graph, embed, idempotency_key } = request.into_inner();
+        let change = embed.map(Kind::UpdateEmbed);
+        let (snapshot, _) = self.apply_one(&graph, change, idempotency_key, deadline).await?;
+        Ok(Response::new(v1::UpdateEmbedResponse { snapshot }))
     }
 
     async fn get_embed(
         &self,
-        _: Request<v1::GetEmbedRequest>,
+        request: Request<v1::GetEmbedRequest>,
     ) -> Result<Response<v1::GetEmbedResponse>, Status> {
-        Err(unavailable("GetEmbed"))
+        let deadline = deadline_of(&request);
+        let message = request.into_inner();
+        let graph = self.0.catalogue.graph(&message.graph)?;
+        let read = move || graph.embed(&message);
+        Ok(Response::new(self.0.work.read(deadline, read).await?))
     }
 
     async fn get_neighbors(
         &self,
-        _: Request<v1::GetNeighborsRequest>,
+        request: Request<v1::GetNeighborsRequest>,
     ) -> Result<Response<v1::GetNeighborsResponse>, Status> {
-        Err(unavailable("GetNeighbors"))
+        let deadline = deadline_of(&request);
+        let message = request.into_inner();
+        let graph = self.0.catalogue.graph(&message.graph)?;
+        let read = move || graph.neighbors(&message);
+        Ok(Response::new(self.0.work.read(deadline, read).await?))
     }
 }

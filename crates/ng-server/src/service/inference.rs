@@ -7,7 +7,8 @@ use ng_rpc::v1::inference_service_server::InferenceService;
 use ng_rpc::{Problem, Request, Response, Status, Stream, async_trait, v1};
 use tokio_stream::StreamExt;
 
-use super::{Service, deadline_of, jobs};
+use super::{Service, jobs};
+use crate::guard::Caller;
 use crate::model::Model;
 use crate::schedule::Question;
 use crate::state::State;
@@ -19,8 +20,8 @@ impl InferenceService for Service {
         &self,
         request: Request<v1::RunRequest>,
     ) -> Result<Response<v1::RunResponse>, Status> {
-        let deadline = deadline_of(&request);
-        Ok(Response::new(run(&self.0, request.into_inner(), deadline).await?))
+        let caller = Caller::of(&request);
+        Ok(Response::new(run(&self.0, request.into_inner(), &caller).await?))
     }
 
     async fn graph_analysis(
@@ -75,15 +76,16 @@ pub(super) fn named_model(state: &State, request: &v1::RunRequest) -> Result<Arc
 pub(crate) async fn run(
     state: &State,
     request: v1::RunRequest,
-    deadline: Option<Instant>,
+    caller: &Caller,
 ) -> Result<v1::RunResponse, Problem> {
     let start = Instant::now();
     let model = named_model(state, &request)?;
     let at = request.at_snapshot.map(|commit| model.graph.snapshot(Some(commit))).transpose()?;
     let targets = Targets::try_from(request.targets)?;
-    let (seed, lag) = (request.seed, request.max_lag_commits);
-    let question = Question { model: model.clone(), targets, seed, at, lag, deadline };
-    let answered = state.scheduler.ask(question).await?;
+    let (seed, lag, deadline) = (request.seed, request.max_lag_commits, caller.deadline);
+    let model_of = Arc::clone(&model);
+    let question = Question { model: model_of, targets, seed, at, lag, deadline, permit: None };
+    let answered = state.ask(caller, question).await?;
     let (commit, fingerprint) = answered.snapshot;
     let micros = |time: std::time::Duration| time.as_micros() as u64;
     Ok(v1::RunResponse {

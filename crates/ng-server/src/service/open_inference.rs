@@ -4,7 +4,8 @@ use ng_rpc::open_inference as oip;
 use ng_rpc::{Request, Response, Status, async_trait};
 use oip::grpc_inference_service_server::GrpcInferenceService;
 
-use super::{Service, deadline_of};
+use super::Service;
+use crate::guard::Caller;
 use crate::open_inference::{infer, is_ready, model, model_metadata, server_metadata};
 
 #[async_trait]
@@ -20,7 +21,7 @@ impl GrpcInferenceService for Service {
         &self,
         _: Request<oip::ServerReadyRequest>,
     ) -> Result<Response<oip::ServerReadyResponse>, Status> {
-        Ok(Response::new(oip::ServerReadyResponse { ready: true }))
+        Ok(Response::new(oip::ServerReadyResponse { ready: self.0.not_ready().is_none() }))
     }
 
     async fn model_ready(
@@ -51,7 +52,7 @@ impl GrpcInferenceService for Service {
         &self,
         request: Request<oip::ModelInferRequest>,
     ) -> Result<Response<oip::ModelInferResponse>, Status> {
-        let deadline = deadline_of(&request);
-        Ok(Response::new(infer(&self.0, request.into_inner(), deadline).await?))
+        let caller = Caller::of(&request);
+        Ok(Response::new(infer(&self.0, request.into_inner(), &caller).await?))
     }
 }

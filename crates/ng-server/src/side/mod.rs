@@ -1,21 +1,30 @@
-//! The side port: health for probes, REST.
+//! The side port: health for probes, metrics, the page and what it asks for.
 //!
 //! What must not live here: what is measured, how anything is done.
 
+mod api;
+mod metrics;
+mod page;
 mod rest;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::routing::get;
+use axum::{Router, middleware};
 
+use crate::guard::gate::side_gate;
 use crate::state::State;
 
-/// What the side port serves.
-pub fn router(state: Arc<State>) -> Router {
+/// What the side port serves. Nobody from another machine reaches it if it `is_local`.
+pub fn router(state: &Arc<State>, is_local: bool) -> Router {
+    let guard = (Arc::clone(&state.guard), is_local);
     Router::new()
-        .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(|| async { "ok\n" }))
+        .route("/healthz", get(metrics::healthz))
+        .route("/readyz", get(metrics::readyz))
+        .route("/metrics", get(metrics::metrics))
+        .merge(page::router())
+        .merge(api::router())
         .merge(rest::router())
-        .with_state(state)
+        .with_state(Arc::clone(state))
+        .layer(middleware::from_fn_with_state(guard, side_gate))
 }

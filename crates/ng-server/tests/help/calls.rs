@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use ng_rpc::connect::channel;
-use ng_rpc::tonic::transport::Channel;
+use ng_rpc::connect::{Channel, channel};
 use ng_server::Serving;
 use tokio::runtime::{Builder, Runtime};
 

@@ -3,6 +3,7 @@
 
 #[path = "../../../ng-engine/tests/common/mod.rs"]
 pub mod common;
+pub mod raw;
 
 pub mod calls;
 

@@ -12,6 +12,7 @@ use ng_simd::RowDecoder;
 use ng_types::{Dtype, EdgeTypeId, NODE_ID_BOUND, NodeTypeId};
 
 use crate::build::spec::{BuildOptions, EdgeTypeSpec, TensorSpec};
+use crate::catalog::keys::Keys;
 use crate::catalog::{
     EdgeTypeMeta, NodeTypeMeta, Owner, SegmentMeta, SparseValue, TensorMeta, TopologyMeta,
 };
@@ -40,11 +41,13 @@ pub struct StoreBuilder {
 }
 
 /// What the root says of the history of the content: nothing for a new store.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RootOf {
     pub epoch: u64,
     pub lsn: u64,
     pub chain: u64,
+    /// Of the batches before.
+    pub keys: Option<Keys>,
 }
 
 pub(super) struct EdgeType {
@@ -87,7 +90,7 @@ impl StoreBuilder {
             segments: Vec::new(),
             tensors: Vec::new(),
             dictionaries_open: 0,
-            root: RootOf { epoch: u64::from(FIRST_EPOCH), lsn: 0, chain: 0 },
+            root: RootOf { epoch: u64::from(FIRST_EPOCH), lsn: 0, chain: 0, keys: None },
         })
     }
 

@@ -93,7 +93,7 @@ impl StoreBuilder {
     /// [`BuildError::Invalid`] if a part was not added, [`BuildError::Write`].
     pub fn commit(self) -> Result<BuildSummary, BuildError> {
         let disk = Arc::clone(&self.disk);
-        let RootOf { epoch, lsn, .. } = self.root;
+        let RootOf { epoch, lsn, .. } = self.root.clone();
         let catalog = self.into_catalog()?;
         catalog.check().map_err(|damage| BuildError::invalid(damage.to_string()))?;
         let slot = root::encode(&catalog, epoch, lsn)?;
@@ -133,6 +133,7 @@ impl StoreBuilder {
             fill: self.options.fill,
             reuse_ids: self.options.reuse_ids,
             log: Some(LogMeta { chain: self.root.chain, ..LogMeta::default() }),
+            keys: self.root.keys,
             node_types: self.node_types,
             edge_types: self.edge_types.into_iter().map(|t| t.meta).collect(),
             segments: segments

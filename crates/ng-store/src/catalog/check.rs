@@ -3,6 +3,7 @@
 use ng_types::{Dtype, EdgeTypeId, NODE_ID_BOUND};
 
 use crate::bytes::ensure;
+use crate::catalog::keys::Keys;
 use crate::catalog::{
     Catalog, EdgeTypeMeta, LogMeta, SegmentMeta, TensorMeta, TreeRoot, row_bytes,
 };
@@ -63,6 +64,7 @@ impl Catalog {
             let sound = file < 2 && offset < 1 << 60 && offset.is_multiple_of(BLOCK_BYTES as u64);
             ensure(sound, || format!("there is no place {offset} in log file {file}"))?;
         }
+        self.keys.iter().try_for_each(Keys::check)?;
         let types = self.node_types.len().max(self.edge_types.len());
         ensure(types <= TYPES_MAX, || format!("{types} types"))?;
         ensure(self.segments.len() <= SEGMENTS_MAX, || {
@@ -277,6 +279,7 @@ mod tests {
                 fill: 0.9,
                 reuse_ids: false,
                 log: Some(LogMeta { file, offset, chain: 7 }),
+                keys: None,
                 page_bytes: 4096,
                 node_types: Vec::new(),
                 edge_types: Vec::new(),

@@ -4,11 +4,14 @@
 //! in itself (ids refer to things that exist, sizes do not overflow), so readers need not ask.
 
 pub(crate) mod check;
+pub(crate) mod keys;
 
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bytes::width_below;
+pub use crate::catalog::keys::KeyedCommit;
+use crate::catalog::keys::Keys;
 use crate::error::ReadError;
 use crate::limits::ROW_BYTES_MAX;
 use crate::page::Located;
@@ -51,6 +54,9 @@ pub struct Catalog {
     /// Where the log goes on after this root; `None` in stores of version 0, which have no log.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) log: Option<LogMeta>,
+    /// Keys of the last batches that had one; `None` as long as none had.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) keys: Option<Keys>,
     /// The files.
     pub(crate) segments: Vec<SegmentMeta>,
 }
@@ -155,6 +161,9 @@ impl Catalog {
     /// The oldest format version whose readers understand what the store holds.
     pub fn format_version(&self) -> u32 {
         let is_new = |t: &TensorMeta| t.is_scaled() || t.is_sparse();
+        if self.keys.is_some() {
+            return 5;
+        }
         if self.all_tensors().any(|t| !t.class_names.is_empty()) {
             return 4;
         }
@@ -171,6 +180,11 @@ impl Catalog {
             || !is_default
             || self.node_types.iter().any(|t| t.dead.is_some())
             || self.segments.iter().any(|segment| segment.physical_pages.is_some())
+    }
+
+    /// The last batches that had a key, oldest first.
+    pub fn keyed_commits(&self) -> impl Iterator<Item = &KeyedCommit> {
+        self.keys.iter().flat_map(Keys::iter)
     }
 
     /// Bytes of all pages and page tables.

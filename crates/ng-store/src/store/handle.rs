@@ -271,7 +271,7 @@ impl Store {
         Ok(Some(writer))
     }
 
-    fn writer(&self) -> Result<Arc<Writer>, UpdateError> {
+    pub(crate) fn writer(&self) -> Result<Arc<Writer>, UpdateError> {
         self.wait_for_writer(&mut || (self.inner.go_on)())
     }
 

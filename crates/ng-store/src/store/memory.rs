@@ -24,6 +24,9 @@ pub(crate) const WORKING_BYTES_MIN: u64 = 4 << 20;
 /// How often a batch that waits for memory looks again. Such waits are rare and long.
 const BATCH_POLL: Duration = Duration::from_millis(1);
 
+/// How often memory is freed for a batch before another one, which took it, has to give some back.
+const RECLAIMS: usize = 16;
+
 /// Batches without shortage after which the row cache may grow again by a sixteenth, and memory may
 /// move between the caches.
 const CALM_BATCHES: u64 = 16;
@@ -167,9 +170,16 @@ impl Inner {
                 // The caches stay, but they are not what is in the way.
                 Err(BudgetExceeded { free_bytes: self.free_beside_blocks(0), ..shortage })
             }
-            Err(shortage) => {
-                self.reclaim(bytes.saturating_sub(shortage.free_bytes));
-                self.budget.reserve(bytes)
+            Err(mut shortage) => {
+                // What was freed for one batch may go to another that lacks it at the same moment.
+                for _ in 0..RECLAIMS {
+                    let given = self.reclaim(bytes.saturating_sub(shortage.free_bytes));
+                    match self.budget.reserve(bytes) {
+                        Err(again) if given > 0 => shortage = again,
+                        result => return result,
+                    }
+                }
+                Err(shortage)
             }
         }
     }

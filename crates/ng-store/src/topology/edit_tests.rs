@@ -63,6 +63,7 @@ impl Model {
             fill: 0.9,
             reuse_ids: false,
             log: None,
+            keys: None,
             page_bytes: page_bytes as u32,
             node_types: Vec::new(),
             edge_types: vec![edge_type(TopologyMeta::default()), edge_type(topology)],

@@ -403,6 +403,7 @@ pub(crate) mod tests {
             fill: 0.9,
             reuse_ids: false,
             log: None,
+            keys: None,
             page_bytes: 4096,
             node_types: Vec::new(),
             edge_types: Vec::new(),

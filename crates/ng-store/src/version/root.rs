@@ -13,7 +13,7 @@ use crate::limits::CATALOG_BYTES_MAX;
 
 /// Newest format version that this release reads. It writes the oldest one that can hold what the
 /// store holds, see [`Catalog::format_version`].
-pub const FORMAT_VERSION: u32 = 4;
+pub const FORMAT_VERSION: u32 = 5;
 /// The epoch that an import writes.
 pub(crate) const FIRST_EPOCH: u32 = 1;
 /// File names of the slots.

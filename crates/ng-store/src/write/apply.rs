@@ -10,7 +10,9 @@ use ng_simd::RowEncoder;
 use ng_types::{EdgeTypeId, NODE_ID_BOUND, NodeTypeId};
 
 use crate::bytes::put;
-use crate::catalog::{BitmapMeta, EdgeTypeMeta, NodeTypeMeta, Owner, TensorMeta, TensorRef};
+use crate::catalog::{
+    BitmapMeta, EdgeTypeMeta, KeyedCommit, NodeTypeMeta, Owner, TensorMeta, TensorRef,
+};
 use crate::error::ReadError;
 use crate::io::BLOCK_BYTES;
 use crate::page::Edit;
@@ -40,7 +42,20 @@ impl Edit {
                 self.delete_edge(edge_type, source, destination, edge_id).map(drop)
             }
             Op::SetRow { tensor, row, bytes } => self.set_row(tensor, row, bytes),
+            Op::Keep { lsn, key, note } => self.keep(lsn, key, note),
         }
+    }
+
+    /// Remembers the key of a batch.
+    pub fn keep(&mut self, lsn: u64, key: &[u8], note: &[u8]) -> Result<(), UpdateError> {
+        let keys = self.catalog.keys.as_mut().filter(|keys| keys.find(key).is_none());
+        let what = || "the key of a batch is there already, or none may be".to_owned();
+        let keys = keys.ok_or_else(|| UpdateError::Unsupported { what: what() })?;
+        let new = KeyedCommit { lsn, key: key.into(), note: note.into() };
+        let checked = new.check();
+        checked.map_err(|damage| UpdateError::Unsupported { what: damage.to_string() })?;
+        keys.push(new);
+        Ok(())
     }
 
     fn node_meta_mut(&mut self, id: NodeTypeId) -> Result<&mut NodeTypeMeta, UpdateError> {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use ng_simd::{Misfit, RowEncoder};
 use ng_types::{EdgeTypeId, MemoryUser, NodeId, NodeTypeId};
 
-use crate::catalog::{Catalog, Owner, TensorMeta, TensorRef};
+use crate::catalog::{Catalog, KeyedCommit, Owner, TensorMeta, TensorRef};
 use crate::error::ReadError;
+use crate::limits::{KEY_BYTES_MAX, KEY_NOTE_BYTES_MAX};
 use crate::page::Edit;
 use crate::topology::Entry;
 use crate::write::error::UpdateError;
@@ -48,6 +49,8 @@ pub struct EdgeData {
 pub struct Commit {
     /// Its number.
     pub lsn: u64,
+    /// [`crate::Snapshot::fingerprint`] of the store with it.
+    pub fingerprint: u64,
     /// Operations in it.
     pub ops: u64,
 }
@@ -433,6 +436,46 @@ impl WriteBatch {
         }
     }
 
+    /// The number that the batch gets as a commit.
+    pub fn next_lsn(&self) -> u64 {
+        self.head.as_ref().map_or(0, |head| head.version.lsn + 1)
+    }
+
+    /// What a batch did that had this key, if the store remembers it.
+    pub(crate) fn keyed(&mut self, key: &[u8]) -> Result<Option<KeyedCommit>, UpdateError> {
+        let keys = self.edit()?.catalog.keys.as_ref();
+        Ok(keys.and_then(|keys| keys.find(key)).cloned())
+    }
+
+    /// Notes the key of the batch, and what it did for others to read; both become durable with it.
+    /// The store must have [taken up keys](crate::Store::write_keyed).
+    ///
+    /// # Errors
+    /// [`UpdateError::Unsupported`] for a key that is empty, too long or known, and for a note that
+    /// is too long.
+    pub fn keep(&mut self, key: &[u8], note: &[u8]) -> Result<(), UpdateError> {
+        check_key(key)?;
+        if note.len() > KEY_NOTE_BYTES_MAX {
+            let what = format!(
+                "what is noted with the key of a batch has {} bytes, of {KEY_NOTE_BYTES_MAX} at \
+                 most; commit it in parts",
+                note.len()
+            );
+            return Err(UpdateError::Unsupported { what });
+        }
+        let lsn = self.next_lsn();
+        self.with_room(|batch| {
+            if batch.keyed(key)?.is_some() {
+                let what = "the key of the batch is that of an earlier one".to_owned();
+                return Err(UpdateError::Unsupported { what });
+            }
+            if !batch.is_draft {
+                batch.run(|edit| edit.keep(lsn, key, note))?;
+            }
+            batch.note(&Op::Keep { lsn, key, note })
+        })
+    }
+
     /// Makes the batch durable and visible; returns when it is. An empty batch commits nothing.
     ///
     /// # Errors
@@ -445,17 +488,26 @@ impl WriteBatch {
             return Err(UpdateError::Broken { cause: "it is closed".into() });
         };
         if ops.count == 0 {
-            let lsn = head.version.lsn;
+            let (lsn, fingerprint) = (head.version.lsn, head.version.fingerprint);
             self.writer.give_back(head);
-            return Ok(Commit { lsn, ops: 0 });
+            return Ok(Commit { lsn, fingerprint, ops: 0 });
         }
         let count = ops.count;
-        let lsn = match self.is_draft {
+        let (lsn, fingerprint) = match self.is_draft {
             true => self.writer.commit_draft(head, edit, ops)?,
             false => self.writer.commit(head, edit, ops)?,
         };
-        Ok(Commit { lsn, ops: count })
+        Ok(Commit { lsn, fingerprint, ops: count })
     }
+}
+
+/// An error unless a batch may have this key.
+pub(crate) fn check_key(key: &[u8]) -> Result<(), UpdateError> {
+    if (1..=KEY_BYTES_MAX).contains(&key.len()) {
+        return Ok(());
+    }
+    let what = format!("a key of {} bytes; keys of batches have 1 to {KEY_BYTES_MAX}", key.len());
+    Err(UpdateError::Unsupported { what })
 }
 
 fn out_of_range(meta: &TensorMeta, misfit: &Misfit) -> UpdateError {

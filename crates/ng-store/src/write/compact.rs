@@ -136,7 +136,8 @@ fn rewrite_store(
     }
     let version = &snapshot.version;
     let (epoch, lsn, chain) = (version.base.epoch + 1, version.lsn, version.fingerprint);
-    run.builder.continue_from(RootOf { epoch, lsn, chain });
+    let keys = version.catalog.keys.clone();
+    run.builder.continue_from(RootOf { epoch, lsn, chain, keys });
     let summary = run.builder.commit()?;
     if !store.is_current() {
         let what = format!("{} was replaced while it was rewritten; start again", path.display());

@@ -22,7 +22,7 @@ impl Writer {
         mut head: Head,
         mut edit: Edit,
         ops: Ops,
-    ) -> Result<u64, UpdateError> {
+    ) -> Result<(u64, u64), UpdateError> {
         let is_alone = loop {
             let is_alone = self.lock().is_alone();
             let prepared = edit.prefetch_all(&ops).and_then(|()| match is_alone {
@@ -40,7 +40,7 @@ impl Writer {
             }
             drop(edit);
             let (found, done) = self.make_room_for(head);
-            let Some(found) = found else { return done.map(|()| 0) };
+            let Some(found) = found else { return done.map(|()| (0, 0)) };
             head = found;
             if let Err(error) = done {
                 self.give_back(head);
@@ -76,8 +76,9 @@ impl Writer {
             }
             Err(_) => self.take_back(bytes),
         }
+        let fingerprint = head.version.fingerprint;
         self.give_back(head);
-        done.map(|_| lsn)
+        done.map(|_| (lsn, fingerprint))
     }
 
     /// Does the operations of a durable record on the published version.

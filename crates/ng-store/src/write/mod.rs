@@ -14,6 +14,7 @@ pub(crate) mod compact;
 mod draft;
 pub(crate) mod error;
 mod in_place;
+pub(crate) mod keyed;
 pub(crate) mod log;
 pub(crate) mod log_files;
 pub(crate) mod op;

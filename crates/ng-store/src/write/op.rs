@@ -23,6 +23,8 @@ pub(crate) enum Op<'a> {
     DeleteEdge { edge_type: EdgeTypeId, source: u64, destination: u64, edge_id: Option<u64> },
     /// A row is replaced.
     SetRow { tensor: TensorRef, row: u64, bytes: &'a [u8] },
+    /// The batch, which becomes commit `lsn`, has a key.
+    Keep { lsn: u64, key: &'a [u8], note: &'a [u8] },
 }
 
 const ADD_NODE: u8 = 1;
@@ -32,6 +34,7 @@ const DELETE_EDGE: u8 = 4;
 const DELETE_ONE_EDGE: u8 = 5;
 const SET_NODE_ROW: u8 = 6;
 const SET_EDGE_ROW: u8 = 7;
+const KEEP: u8 = 8;
 
 impl<'a> Op<'a> {
     /// Appends the operation to a record.
@@ -64,6 +67,11 @@ impl<'a> Op<'a> {
                 numbers(out, tag, &[owner.into(), tensor.index.into(), row, len]);
                 out.extend_from_slice(bytes);
             }
+            Self::Keep { lsn, key, note } => {
+                numbers(out, KEEP, &[key.len() as u64, lsn, note.len() as u64]);
+                out.extend_from_slice(key);
+                out.extend_from_slice(note);
+            }
         }
     }
 
@@ -73,6 +81,7 @@ impl<'a> Op<'a> {
             Self::AddNode { .. } | Self::DeleteNode { .. } => 8,
             Self::AddEdge { .. } | Self::DeleteEdge { .. } => 16,
             Self::SetRow { bytes, .. } => 8 + bytes.len() as u64,
+            Self::Keep { key, note, .. } => (key.len() + note.len()) as u64,
         }
     }
 
@@ -104,10 +113,12 @@ impl<'a> Op<'a> {
                 let owner = if node { Owner::Node(node_type) } else { Owner::Edge(edge_type) };
                 let tensor = TensorRef { owner, index: take_u16(bytes)? };
                 let (row, len) = (take(bytes)?, take(bytes)?);
-                let len = usize::try_from(len).map_err(|_| wide())?;
-                let (row_bytes, rest) = bytes.split_at_checked(len).ok_or_else(cut)?;
-                *bytes = rest;
-                Self::SetRow { tensor, row, bytes: row_bytes }
+                Self::SetRow { tensor, row, bytes: take_bytes(bytes, len)? }
+            }
+            KEEP => {
+                let (lsn, len) = (take(bytes)?, take(bytes)?);
+                let key = take_bytes(bytes, owner.into())?;
+                Self::Keep { lsn, key, note: take_bytes(bytes, len)? }
             }
             other => return Err(Damage::new(format!("log record: no operation has tag {other}"))),
         })
@@ -182,6 +193,13 @@ fn take_long(bytes: &mut &[u8]) -> Result<u64, Damage> {
     Err(wide())
 }
 
+fn take_bytes<'a>(bytes: &mut &'a [u8], len: u64) -> Result<&'a [u8], Damage> {
+    let len = usize::try_from(len).map_err(|_| wide())?;
+    let (taken, rest) = bytes.split_at_checked(len).ok_or_else(cut)?;
+    *bytes = rest;
+    Ok(taken)
+}
+
 fn take_u16(bytes: &mut &[u8]) -> Result<u16, Damage> {
     u16::try_from(take(bytes)?).map_err(|_| wide())
 }
@@ -204,6 +222,8 @@ mod tests {
             Op::DeleteEdge { edge_type, source: 5, destination: 6, edge_id: Some(1 << 35) },
             Op::SetRow { tensor, row: 77, bytes: &[1, 2, 3] },
             Op::SetRow { tensor, row: 77, bytes: &[] },
+            Op::Keep { lsn: 1 << 40, key: &[5; 64], note: &[6, 7] },
+            Op::Keep { lsn: 3, key: &[5], note: &[] },
         ];
         for op in ops {
             let mut out = Vec::new();

@@ -223,7 +223,7 @@ impl Writer {
     }
 
     /// Queues the record of a batch, puts the next head back, and waits until it is durable.
-    pub fn commit(&self, mut head: Head, edit: Edit, ops: Ops) -> Result<u64, UpdateError> {
+    pub fn commit(&self, mut head: Head, edit: Edit, ops: Ops) -> Result<(u64, u64), UpdateError> {
         let bytes = record_bytes(ops.bytes.len());
         if let Err(error) = self.reserve(bytes) {
             self.give_back(head);
@@ -235,7 +235,8 @@ impl Writer {
             state.give_back(head);
             return Err(error);
         }
-        let counts = head.advance(&self.inner, edit, (before, chain(before, lsn, &ops.bytes)));
+        let fingerprint = chain(before, lsn, &ops.bytes);
+        let counts = head.advance(&self.inner, edit, (before, fingerprint));
         if state.queue.is_empty() {
             state.group = lsn;
         }
@@ -251,10 +252,10 @@ impl Writer {
             if let Some(version) = early {
                 self.publish(version);
             }
-            return Ok(lsn);
+            return Ok((lsn, fingerprint));
         }
         self.wait_durable(state, lsn)?;
-        Ok(lsn)
+        Ok((lsn, fingerprint))
     }
 
     /// Notes the ids that are free once nobody sees their nodes.
@@ -294,6 +295,11 @@ impl Writer {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         check(&self.lock())?;
         Ok(log.append(records)?)
+    }
+
+    /// Waits until a commit that was queued is durable.
+    pub fn wait_for(&self, lsn: u64) -> Result<(), UpdateError> {
+        self.wait_durable(self.lock(), lsn)
     }
 
     /// Waits until commit `lsn` is durable; syncs what is queued if nobody else does.

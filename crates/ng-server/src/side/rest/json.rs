@@ -206,6 +206,8 @@ fn flattened(
 pub enum Numbers {
     /// With the fewest digits that give the same number again.
     Floats(Vec<f32>),
+    /// The same of f64.
+    Doubles(Vec<f64>),
     /// Whole ones.
     Whole(Vec<i64>),
     /// Flags.
@@ -222,6 +224,7 @@ pub fn numbers(dtype: v1::Dtype, bytes: &[u8]) -> Result<Numbers, Problem> {
         chunks.iter().map(|chunk| to(*chunk)).collect()
     }
     Ok(match dtype {
+        v1::Dtype::F64 => Numbers::Doubles(of(bytes, f64::from_le_bytes)),
         v1::Dtype::F32 => Numbers::Floats(of(bytes, f32::from_le_bytes)),
         v1::Dtype::I64 => Numbers::Whole(of(bytes, i64::from_le_bytes)),
         v1::Dtype::I32 => Numbers::Whole(of(bytes, |it| i32::from_le_bytes(it).into())),
@@ -293,6 +296,7 @@ struct ShownOutput {
 
 fn dtype_of(datatype: &str) -> v1::Dtype {
     match datatype {
+        "FP64" => v1::Dtype::F64,
         "FP32" => v1::Dtype::F32,
         "INT64" => v1::Dtype::I64,
         "INT32" => v1::Dtype::I32,

@@ -12,11 +12,12 @@ use axum::extract::{DefaultBodyLimit, Path, State as Shared};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use ng_rpc::{Code, Problem};
 use serde_json::json;
 
 use self::json::{Infer, answer, request_of};
+use crate::guard::Caller;
 use crate::open_inference::{
     EXTENSIONS, NAME, infer, is_ready, model, model_metadata, server_metadata, unknown,
 };
@@ -33,7 +34,7 @@ pub fn router() -> Router<Arc<State>> {
         .route("/v2", get(server))
         .route("/v2/", get(server))
         .route("/v2/health/live", get(|| async { StatusCode::OK }))
-        .route("/v2/health/ready", get(|| async { StatusCode::OK }))
+        .route("/v2/health/ready", get(ready))
         .route("/v2/models/{*path}", get(about_model).post(ask_model))
         .route("/v1/run", post(own::run))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -74,6 +75,16 @@ impl IntoResponse for Failed {
             response.headers_mut().insert(header::RETRY_AFTER, seconds);
         }
         response
+    }
+}
+
+async fn ready(Shared(state): Shared<Arc<State>>) -> Result<StatusCode, Failed> {
+    match state.not_ready() {
+        None => Ok(StatusCode::OK),
+        Some(why) => {
+            let problem = Problem::new(Code::Unavailable, "NOT_READY", why);
+            Err(problem.remedy("ask again later").into())
+        }
     }
 }
 
@@ -138,6 +149,7 @@ async fn about_model(
 async fn ask_model(
     Shared(state): Shared<Arc<State>>,
     Path(path): Path<String>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: axum::body::Bytes,
 ) -> Result<Response, Failed> {
@@ -147,7 +159,7 @@ async fn ask_model(
     }
     let Infer { mut request, binary } = request_of(&headers, body)?;
     (request.model_name, request.model_version) = (model, version);
-    let (head, data) = answer(infer(&state, request, None).await?, binary)?;
+    let (head, data) = answer(infer(&state, request, &caller).await?, binary)?;
     let mut response = Response::builder().header(header::CONTENT_TYPE, "application/json");
     if data.is_some() {
         response = response

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State as Shared;
+use axum::{Extension, Json};
 use ng_rpc::{Problem, v1};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Failed;
 use super::json::{Numbers, numbers};
+use crate::guard::Caller;
 use crate::service::run as answer;
 use crate::state::State;
 
@@ -40,13 +41,14 @@ pub struct Shown {
 /// Rows of nodes, edges or graphs.
 pub async fn run(
     Shared(state): Shared<Arc<State>>,
+    Extension(caller): Extension<Caller>,
     body: axum::body::Bytes,
 ) -> Result<Json<Shown>, Failed> {
     let asked = serde_json::from_slice(&body).map_err(|error| {
         Problem::argument("body", format!("the body is not a valid request: {error}"))
             .remedy("send JSON such as {\"model\": \"sage\", \"nodes\": [1, 2]}")
     })?;
-    let found = answer(&state, request_of(asked)?, None).await?;
+    let found = answer(&state, request_of(asked)?, &caller).await?;
     let rows = found.rows.unwrap_or_default();
     let count = rows.shape.first().copied().unwrap_or(0) as usize;
     let width = rows.data.len().checked_div(count).unwrap_or(0);

@@ -1,0 +1,200 @@
+//! One connection: its bytes, and how long it is waited for.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{Instant, Sleep, sleep};
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::Connected;
+
+use crate::listen::Slot;
+
+/// How long a connection is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Until its first bytes.
+    pub first: Duration,
+    /// Between bytes.
+    pub silence: Duration,
+    /// Until it has read an answer.
+    pub reading: Duration,
+}
+
+pub(crate) enum Io {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// A connection that has passed the door.
+pub struct Connection {
+    io: Io,
+    peer: Peer,
+    patience: Patience,
+    heard: Instant,
+    has_spoken: bool,
+    look: Pin<Box<Sleep>>,
+    _slot: Slot,
+}
+
+/// Who is at the other end of a connection, as requests know it.
+#[derive(Clone, Default)]
+pub struct Peer(Arc<Mutex<Answers>>);
+
+#[derive(Default)]
+struct Answers {
+    /// Since when each is there to be read.
+    open: BTreeSet<(Instant, u64)>,
+    next: u64,
+}
+
+/// An answer that a client has to read: until this is dropped.
+pub struct Answering {
+    peer: Peer,
+    key: (Instant, u64),
+}
+
+impl Peer {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Answers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There will be an answer to read.
+    pub fn answer(&self) -> Answering {
+        let mut answers = self.lock();
+        answers.next += 1;
+        let key = (Instant::now(), answers.next);
+        answers.open.insert(key);
+        drop(answers);
+        Answering { peer: self.clone(), key }
+    }
+
+    fn oldest(&self) -> Option<Instant> {
+        self.lock().open.first().map(|(since, _)| *since)
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.peer.lock().open.remove(&self.key);
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(io: Io, slot: Slot, patience: Patience) -> Self {
+        Self {
+            io,
+            peer: Peer::default(),
+            patience,
+            heard: Instant::now(),
+            has_spoken: false,
+            look: Box::pin(sleep(patience.first.min(patience.reading / 2))),
+            _slot: slot,
+        }
+    }
+
+    /// Why it is not waited for any longer.
+    fn is_lost(&self, now: Instant) -> Option<&'static str> {
+        if now >= self.heard + self.allowed() {
+            return Some("no bytes came");
+        }
+        let over = |since| now >= since + self.patience.reading;
+        self.peer.oldest().is_some_and(over).then_some("an answer was not read")
+    }
+
+    /// How long the next bytes may take.
+    fn allowed(&self) -> Duration {
+        if self.has_spoken { self.patience.silence } else { self.patience.first }
+    }
+
+    /// Looks again after a while, or says why not.
+    fn poll_patience(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while self.look.as_mut().poll(cx).is_ready() {
+            let now = Instant::now();
+            if let Some(why) = self.is_lost(now) {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+            let next = (self.heard + self.allowed()).min(now + self.patience.reading / 2);
+            self.look.as_mut().reset(next.max(now + Duration::from_millis(10)));
+        }
+        Ok(())
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
+    }
+}
+
+macro_rules! with {
+    ($self:expr, $io:ident => $do:expr) => {
+        match &mut $self.io {
+            Io::Tcp($io) => $do,
+            Io::Unix($io) => $do,
+            Io::Tls($io) => $do,
+        }
+    };
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = with!(self, io => Pin::new(io).poll_read(cx, buffer));
+        if read.is_ready() && buffer.filled().len() > before {
+            self.heard = Instant::now();
+            self.has_spoken = true;
+        }
+        // Looked at here too, so that bytes without end do not keep what is not read.
+        match self.poll_patience(cx) {
+            Err(error) => Poll::Ready(Err(error)),
+            Ok(()) => read,
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        with!(self, io => Pin::new(io).poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        with!(self, io => Pin::new(io).poll_write_vectored(cx, pieces))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.io {
+            Io::Tcp(io) => io.is_write_vectored(),
+            Io::Unix(io) => io.is_write_vectored(),
+            Io::Tls(io) => io.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        with!(self, io => Pin::new(io).poll_flush(cx))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        with!(self, io => Pin::new(io).poll_shutdown(cx))
+    }
+}

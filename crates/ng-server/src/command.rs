@@ -1,0 +1,136 @@
+//! The server as a command: options, signals, exit codes.
+
+use clap::Parser;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::config::Options;
+use crate::serve::{Ended, Serving, serve};
+use crate::telemetry::log::{self, Level};
+
+/// Everything went well.
+const DONE: u8 = 0;
+/// Requests were not answered in time, or graphs were not closed.
+const INCOMPLETE: u8 = 1;
+/// The server could not start.
+const REFUSED: u8 = 2;
+/// A second signal ended it at once, as the system would have: 128 + SIGTERM.
+const AT_ONCE: u8 = 143;
+
+/// Runs a server until it is asked to end. `args` begin with the name of the program; the result is
+/// the exit code. `plugin_trial` is the program that tries plug-ins, unless the file names one.
+/// Takes SIGTERM, SIGINT and SIGHUP for the whole process.
+pub fn run_command<A: Into<std::ffi::OsString> + Clone>(
+    args: impl IntoIterator<Item = A>,
+    plugin_trial: Vec<String>,
+) -> u8 {
+    let options = match Options::try_parse_from(args) {
+        Ok(options) => options,
+        Err(error) => {
+            let _unheard = error.print();
+            return error.exit_code().try_into().unwrap_or(REFUSED);
+        }
+    };
+    match run(&options, plugin_trial) {
+        Ok(code) => code,
+        Err(message) => {
+            eprintln!("error: {message}");
+            REFUSED
+        }
+    }
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+enum Asked {
+    End,
+    Reload,
+}
+
+impl Signals {
+    fn take() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::End,
+            _ = self.interrupt.recv() => Asked::End,
+            _ = self.hang_up.recv() => Asked::Reload,
+        }
+    }
+}
+
+fn run(options: &Options, plugin_trial: Vec<String>) -> Result<u8, String> {
+    let mut config = options.resolve().map_err(|error| error.to_string())?;
+    if config.plugin_trial.is_empty() {
+        config.plugin_trial = plugin_trial;
+    }
+    let level = log::start(&config.log, config.log_format).map_err(|error| error.to_string())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    // Before the server starts, so that no signal is missed.
+    let signals = runtime.block_on(async { Signals::take() });
+    let mut signals = signals.map_err(|error| error.to_string())?;
+    let serving = serve(config).map_err(|error| error.to_string())?;
+    let side = serving.side_address();
+    tracing::info!(at = serving.addresses().join(" "), side, "serving");
+    loop {
+        match runtime.block_on(signals.next()) {
+            Asked::End => break,
+            Asked::Reload => reload(&serving, options, level.as_ref()),
+        }
+    }
+    tracing::info!("ending: requests under way are answered first");
+    // Another signal ends at once, whatever the end of the server waits for.
+    let ended = std::thread::spawn(move || serving.end());
+    let again = async { while !matches!(signals.next().await, Asked::End) {} };
+    let is_over = async {
+        while !ended.is_finished() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    let at_once = runtime.block_on(async {
+        tokio::select! {
+            () = is_over => false,
+            () = again => true,
+        }
+    });
+    if at_once {
+        tracing::warn!("ended at once by a second signal");
+        return Ok(AT_ONCE);
+    }
+    let Ok(Ended { unanswered, not_closed }) = ended.join() else {
+        return Err("the server broke down while it ended".to_owned());
+    };
+    tracing::info!(unanswered, not_closed, "ended");
+    Ok(if unanswered + not_closed == 0 { DONE } else { INCOMPLETE })
+}
+
+/// Reads the options' file, tokens and certificates again.
+fn reload(serving: &Serving, options: &Options, level: Option<&Level>) {
+    let config = match options.resolve() {
+        Ok(config) => config,
+        Err(error) => return tracing::error!(%error, "the configuration stays as it was"),
+    };
+    if let Some(level) = level
+        && let Err(error) = level.set(&config.log)
+    {
+        tracing::error!(%error, "the level of the log stays as it was");
+    }
+    match serving.reload(config) {
+        Ok(fixed) if fixed.is_empty() => tracing::info!("the configuration was read again"),
+        Ok(fixed) => tracing::warn!(
+            needs_restart = fixed.join(" "),
+            "the configuration was read again; these settings need a restart"
+        ),
+        Err(error) => tracing::error!(%error, "the configuration stays as it was"),
+    }
+}

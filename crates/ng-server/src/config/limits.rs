@@ -1,0 +1,133 @@
+//! Bounds on everything that comes from outside.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::units::{de_bytes, de_time};
+
+/// Bounds on everything that comes from outside. Each can be changed by a reload, where connections
+/// keep those under which they were accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Bytes of a message.
+    #[serde(deserialize_with = "de_bytes")]
+    pub message_bytes: u64,
+    /// Bytes of all headers of a request.
+    #[serde(deserialize_with = "de_bytes")]
+    pub header_bytes: u64,
+    /// Targets of a request for answers, and ids of other requests.
+    pub ids: u64,
+    /// Bytes that all requests for answers under way are foreseen to read.
+    #[serde(deserialize_with = "de_bytes")]
+    pub bytes_in_flight: u64,
+    /// Requests for answers that are taken and not computed.
+    pub queue: usize,
+    /// Calls under way.
+    pub calls: usize,
+    /// Streams under way.
+    pub streams: usize,
+    /// Connections.
+    pub connections: usize,
+    /// Requests of a connection at a time.
+    pub streams_per_connection: u32,
+    /// How long a call may take that gives no timeout.
+    #[serde(deserialize_with = "de_time")]
+    pub deadline: Duration,
+    /// How long a call may take at most, whatever timeout it gives.
+    #[serde(deserialize_with = "de_time")]
+    pub deadline_max: Duration,
+    /// How long a connection may take for TLS and its first bytes.
+    #[serde(deserialize_with = "de_time")]
+    pub handshake: Duration,
+    /// After how long without a byte a connection is closed. Clients that live answer pings.
+    #[serde(deserialize_with = "de_time")]
+    pub silence: Duration,
+    /// How often a connection is asked whether it lives.
+    #[serde(deserialize_with = "de_time")]
+    pub ping: Duration,
+    /// How long the next piece of a request may take.
+    #[serde(deserialize_with = "de_time")]
+    pub body: Duration,
+    /// How long a client may take to read an answer.
+    #[serde(deserialize_with = "de_time")]
+    pub reading: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            message_bytes: 64 << 20,
+            header_bytes: 16 << 10,
+            ids: 65_536,
+            bytes_in_flight: 1 << 30,
+            queue: 1024,
+            calls: 4096,
+            streams: 256,
+            connections: 1024,
+            streams_per_connection: 1024,
+            deadline: Duration::from_secs(10),
+            deadline_max: Duration::from_secs(600),
+            handshake: Duration::from_secs(10),
+            silence: Duration::from_secs(60),
+            ping: Duration::from_secs(20),
+            body: Duration::from_secs(30),
+            reading: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Limits {
+    /// What is wrong with them.
+    ///
+    /// # Errors
+    /// One is 0, or two contradict each other.
+    pub fn check(&self) -> Result<(), String> {
+        let zeros = [
+            ("message_bytes", self.message_bytes == 0),
+            ("header_bytes", self.header_bytes == 0 || self.header_bytes > 1 << 24),
+            ("ids", self.ids == 0),
+            ("bytes_in_flight", self.bytes_in_flight == 0),
+            ("queue", self.queue == 0),
+            ("calls", self.calls == 0),
+            ("streams", self.streams == 0),
+            ("connections", self.connections == 0),
+            ("streams_per_connection", self.streams_per_connection == 0),
+            ("deadline", self.deadline.is_zero() || self.deadline > self.deadline_max),
+            ("handshake", self.handshake.is_zero()),
+            ("silence", self.silence <= self.ping),
+            ("ping", self.ping.is_zero()),
+            ("body", self.body.is_zero()),
+            ("reading", self.reading.is_zero()),
+        ];
+        let wrong: Vec<&str> =
+            zeros.iter().filter(|(_, bad)| *bad).map(|(name, _)| *name).collect();
+        if wrong.is_empty() {
+            return Ok(());
+        }
+        Err(format!(
+            "these limits are 0 or contradict others: {} (a deadline is at most deadline_max, \
+             silence is longer than ping)",
+            wrong.join(", ")
+        ))
+    }
+
+    /// All of them by name, in the units of their names.
+    pub fn named(&self) -> Vec<(&'static str, u64)> {
+        let ms = |time: Duration| time.as_millis() as u64;
+        vec![
+            ("message_bytes", self.message_bytes),
+            ("header_bytes", self.header_bytes),
+            ("ids", self.ids),
+            ("bytes_in_flight", self.bytes_in_flight),
+            ("queue_requests", self.queue as u64),
+            ("calls", self.calls as u64),
+            ("streams", self.streams as u64),
+            ("connections", self.connections as u64),
+            ("streams_per_connection", u64::from(self.streams_per_connection)),
+            ("deadline_ms", ms(self.deadline)),
+            ("deadline_max_ms", ms(self.deadline_max)),
+        ]
+    }
+}

@@ -1,0 +1,135 @@
+//! The options of the command line, over those of a file.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+
+use super::{Address, Config, ConfigError, LogFormat, units};
+use crate::schedule::Switches;
+
+/// Answers about the nodes of graphs on disk, over gRPC and HTTP.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "neargraph-server", version)]
+pub struct Options {
+    /// Folder whose stores (NAME.ng) are served. Default: that of the file, or the current folder.
+    pub folder: Option<PathBuf>,
+    /// File of settings (TOML). Options stand over what it says; SIGHUP reads it again.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where to listen: HOST:PORT or unix:PATH. May be given several times. Default:
+    /// 127.0.0.1:7400. Addresses that other machines reach need TLS and tokens.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Vec<Address>,
+    /// Socket by which clients of this machine ask for shared memory.
+    #[arg(long, value_name = "PATH")]
+    pub shm: Option<PathBuf>,
+    /// Where metrics, health, REST and dashboard are. Default: the port after that of the first
+    /// TCP address, on this machine alone.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub side: Option<SocketAddr>,
+    /// Where backups are made. Default: .neargraph/backups in the folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub backups: Option<PathBuf>,
+    /// Folder that plug-ins may be loaded from. Default: none are loaded.
+    #[arg(long, value_name = "FOLDER")]
+    pub plugins: Option<PathBuf>,
+    /// Memory of each graph, e.g. 4GB. Default: a quarter of the machine's.
+    #[arg(long, value_parser = units::bytes, value_name = "BYTES")]
+    pub memory: Option<u64>,
+    /// Memory for answers that are kept. Default: 256MiB.
+    #[arg(long, value_parser = units::bytes, value_name = "BYTES")]
+    pub cache: Option<u64>,
+    /// Threads that compute a group. Default: 1.
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// Groups that are computed at the same time. Default: 2.
+    #[arg(long)]
+    pub lanes: Option<usize>,
+    /// Parts of the scheduler that are on: G groups requests, S orders them, C keeps answers; N is
+    /// none. Default: CG.
+    #[arg(long, value_name = "PARTS")]
+    pub scheduler: Option<Switches>,
+    /// Change nothing.
+    #[arg(long)]
+    pub read_only: bool,
+    /// Certificates of the server (PEM).
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert: Option<PathBuf>,
+    /// Their key (PEM), which others must not be able to read.
+    #[arg(long, value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// Certificates of those who sign the certificates of clients (PEM). Clients need one then.
+    #[arg(long, value_name = "FILE")]
+    pub client_ca: Option<PathBuf>,
+    /// Tokens that callers need: lines `RIGHT NAME TOKEN-OR-SHA256 [EXPIRES]`. Others must not be
+    /// able to read it.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// How long to wait for requests under way after SIGTERM, e.g. 30s. Default: 30s.
+    #[arg(long, value_parser = units::time, value_name = "TIME")]
+    pub drain: Option<Duration>,
+    /// What to log: error, warn, info, debug, or directives by module. Default: info.
+    #[arg(long, value_name = "LEVEL")]
+    pub log: Option<String>,
+    /// How lines of the log look. Default: text on a terminal, JSON elsewhere.
+    #[arg(long, value_enum)]
+    pub log_format: Option<LogFormat>,
+}
+
+impl Options {
+    /// The settings that these options and their file make.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not understood, or settings contradict each other.
+    pub fn resolve(&self) -> Result<Config, ConfigError> {
+        let mut config = match &self.config {
+            Some(path) => Config::read(path)?,
+            None => Config::default(),
+        };
+        let given = self.clone();
+        macro_rules! set {
+            ($($name:ident),*) => {$(
+                if let Some(value) = given.$name { config.$name = value; }
+            )*};
+        }
+        macro_rules! set_some {
+            ($($name:ident),*) => {$(
+                if given.$name.is_some() { config.$name = given.$name; }
+            )*};
+        }
+        set!(folder, cache, threads, lanes, scheduler, drain, log, log_format);
+        set_some!(side, backups, plugins, memory, tls_cert, tls_key, client_ca, token_file);
+        if !given.listen.is_empty() {
+            config.listen = given.listen;
+        }
+        config.listen.extend(given.shm.map(Address::Shm));
+        config.read_only |= given.read_only;
+        config.check()?;
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_stand_over_the_file() {
+        let dir = tempfile::tempdir().expect("folder");
+        let path = dir.path().join("server.toml");
+        let text = "folder = \"/a\"\nlanes = 3\nmemory = \"1GB\"\nlog = \"debug\"\n";
+        std::fs::write(&path, text).expect("written");
+        let path = path.display().to_string();
+        let given = ["x", "--config", &path, "--memory", "2GB", "--listen", "127.0.0.1:0", "/b"];
+        let config = Options::try_parse_from(given).expect("options").resolve().expect("config");
+        assert_eq!((config.folder.as_path(), config.lanes), (std::path::Path::new("/b"), 3));
+        assert_eq!((config.memory, config.log.as_str()), (Some(2_000_000_000), "debug"));
+        assert!(Options::try_parse_from(["x", "--memory", "much"]).is_err());
+        let open = Options::try_parse_from(["x", "--listen", "0.0.0.0:7400"]).expect("options");
+        assert!(open.resolve().is_err());
+        let none = Options::try_parse_from(["x", "--config", "/nowhere.toml"]).expect("options");
+        assert!(matches!(none.resolve(), Err(ConfigError::File { .. })));
+    }
+}

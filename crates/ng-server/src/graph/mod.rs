@@ -1,0 +1,130 @@
+//! [`Graph`]: a store that is served, and what requests do with it.
+//!
+//! What must not live here: what is served under which name (`catalogue`), formats of stores. The
+//! invariant: nothing of a request is done before its names and sizes are checked.
+
+mod change;
+mod info;
+mod names;
+mod note;
+mod pins;
+mod read;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use ng_rpc::{Problem, problem_of, v1};
+use ng_store::{OpenOptions, Snapshot, Store};
+use tokio::sync::watch;
+
+use crate::work::READS;
+
+pub use change::Applied;
+pub use pins::Pins;
+
+/// Reads in flight of one thread.
+const QUEUE_DEPTH: usize = 64;
+
+/// A store that is served under a name.
+pub struct Graph {
+    /// What requests call it.
+    pub name: String,
+    /// Where it lies, relative to the served folder.
+    pub path: PathBuf,
+    /// The store.
+    pub store: Store,
+    /// Snapshots that are kept.
+    pins: Pins,
+    /// The newest commit of this server.
+    newest: watch::Sender<u64>,
+}
+
+impl Graph {
+    /// Opens the store at `path` below `folder`. `threads` of the engines read it, and those of
+    /// requests that read or change it.
+    ///
+    /// # Errors
+    /// As those of [`Store::open`].
+    pub fn open(
+        name: &str,
+        folder: &Path,
+        path: &Path,
+        (memory, threads): (Option<u64>, usize),
+    ) -> Result<Self, Problem> {
+        let options = OpenOptions {
+            memory,
+            queue_depth: QUEUE_DEPTH,
+            reading_threads: threads + READS + 1,
+            ..OpenOptions::default()
+        };
+        let store = Store::open(&folder.join(path), &options).map_err(|e| problem_of(&e))?;
+        let (newest, _) = watch::channel(store.snapshot().lsn());
+        let (name, path, pins) = (name.to_owned(), path.to_owned(), Pins::default());
+        Ok(Self { name, path, store, pins, newest })
+    }
+
+    /// The newest commit, or the one that is asked for.
+    ///
+    /// # Errors
+    /// The commit is not pinned.
+    pub fn snapshot(&self, at: Option<u64>) -> Result<Arc<Snapshot>, Problem> {
+        let newest = self.store.snapshot();
+        let Some(commit) = at.filter(|commit| *commit != newest.lsn()) else { return Ok(newest) };
+        self.pins.find(commit, Instant::now()).ok_or_else(|| {
+            let message = format!("commit {commit} of graph {:?} is not pinned", self.name);
+            Problem::missing("SNAPSHOT_NOT_PINNED", message)
+                .at("at_snapshot")
+                .remedy("pin a snapshot while it is the newest one")
+        })
+    }
+
+    /// Keeps the newest commit readable. What it holds is on disk first, so that it takes no
+    /// memory from those that come later.
+    ///
+    /// # Errors
+    /// Too many are kept, or for too long.
+    pub fn pin(&self, seconds: u32) -> Result<v1::PinSnapshotResponse, Problem> {
+        let seconds = pins::seconds_of(seconds)?;
+        if self.store.update_stats().is_some() {
+            self.store.checkpoint().map_err(|e| problem_of(&e))?;
+        }
+        let snapshot = self.store.snapshot();
+        self.pins.pin(Arc::clone(&snapshot), Instant::now(), seconds)?;
+        Ok(v1::PinSnapshotResponse { snapshot: Some(named(&snapshot)), seconds })
+    }
+
+    /// Lets go of a commit.
+    ///
+    /// # Errors
+    /// It is not kept.
+    pub fn unpin(&self, commit: u64) -> Result<(), Problem> {
+        self.pins.unpin(commit, Instant::now())
+    }
+
+    /// Lets go of commits whose time is over; how many are kept.
+    pub fn pinned(&self) -> usize {
+        self.pins.commits(Instant::now()).len()
+    }
+
+    /// Hears of each commit that this server makes; several may be heard of as one.
+    pub fn commits(&self) -> watch::Receiver<u64> {
+        self.newest.subscribe()
+    }
+
+    fn note_commit(&self, commit: u64) {
+        self.newest.send_if_modified(|newest| {
+            let is_newer = commit > *newest;
+            *newest = commit.max(*newest);
+            is_newer
+        });
+    }
+}
+
+/// A snapshot as messages name it.
+pub fn named(snapshot: &Snapshot) -> v1::Snapshot {
+    v1::Snapshot { commit: snapshot.lsn(), fingerprint: snapshot.fingerprint() }
+}

@@ -1,0 +1,248 @@
+//! What stands before the services: who may call what, how much, and for how long.
+//!
+//! What must not live here: what requests mean. The invariants: nothing is called that has no
+//! policy; what is admitted has a deadline or is a stream; the foreseen bytes of all requests under
+//! way stay inside their budget.
+
+pub mod admission;
+pub mod cost;
+pub mod deadline;
+pub mod gate;
+mod observe;
+pub mod policy;
+pub mod quota;
+mod slow;
+pub mod tokens;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant, SystemTime};
+
+use ng_rpc::{Code, Problem, Request};
+use tokio::sync::watch;
+
+use crate::config::Limits;
+use crate::telemetry::Metrics;
+use admission::{Admission, Permit};
+use policy::Right;
+use tokens::{Holder, Refused, Tokens};
+
+/// What a reload may change.
+pub struct Rules {
+    /// Who may call; all may do everything if there are none.
+    pub tokens: Option<Tokens>,
+    /// How much at most.
+    pub limits: Limits,
+}
+
+/// What stands before the services.
+pub struct Guard {
+    rules: RwLock<Arc<Rules>>,
+    /// Which requests for answers are taken.
+    pub admission: Arc<Admission>,
+    read_only: bool,
+    draining: watch::Sender<bool>,
+    calls: AtomicUsize,
+    streams: AtomicUsize,
+    run: u32,
+    next: AtomicU64,
+    metrics: Metrics,
+}
+
+/// Who calls, as services see it.
+#[derive(Clone)]
+pub struct Caller {
+    holder: Option<Arc<Holder>>,
+    /// What it may do.
+    pub right: Right,
+    /// What log and answer call the request.
+    pub request: Arc<str>,
+    /// When nobody waits for the answer any more.
+    pub deadline: Option<Instant>,
+    cost: Arc<AtomicU64>,
+}
+
+impl Caller {
+    /// One who may do everything: what has no tokens, or was not called from outside.
+    pub fn local() -> Self {
+        Self {
+            holder: None,
+            right: Right::Admin,
+            request: "local".into(),
+            deadline: None,
+            cost: Arc::default(),
+        }
+    }
+
+    /// The caller of a request that has passed the gate.
+    pub fn of<T>(request: &Request<T>) -> Self {
+        request.extensions().get::<Self>().cloned().unwrap_or_else(Self::local)
+    }
+
+    /// The name that the token file gives it.
+    pub fn name(&self) -> Option<&str> {
+        self.holder.as_ref().map(|holder| holder.name.as_str())
+    }
+
+    /// Ends here if nobody waits for the answer any more: each stage asks before it begins.
+    ///
+    /// # Errors
+    /// The deadline is over.
+    pub fn in_time(&self) -> Result<(), Problem> {
+        match self.deadline {
+            Some(deadline) if deadline <= Instant::now() => Err(deadline::over()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it may do what needs a right.
+    ///
+    /// # Errors
+    /// Its right is a lesser one.
+    pub fn require(&self, right: Right) -> Result<(), Problem> {
+        if self.right >= right {
+            return Ok(());
+        }
+        let (has, needs) = (self.right.name(), right.name());
+        let message = format!("this needs the right {needs:?}, and the token has {has:?}");
+        Err(Problem::new(Code::PermissionDenied, "RIGHT_TOO_LOW", message)
+            .remedy("use a token with that right"))
+    }
+
+    fn cost(&self) -> u64 {
+        self.cost.load(Ordering::Relaxed)
+    }
+}
+
+impl Guard {
+    /// A guard with rules.
+    pub fn new(rules: Rules, read_only: bool, metrics: &Metrics) -> Self {
+        use std::hash::{BuildHasher, RandomState};
+        let admission = Admission::new(metrics.clone());
+        Self {
+            rules: RwLock::new(Arc::new(rules)),
+            admission: Arc::new(admission),
+            read_only,
+            draining: watch::Sender::new(false),
+            calls: AtomicUsize::new(0),
+            streams: AtomicUsize::new(0),
+            run: RandomState::new().hash_one(SystemTime::now()) as u32,
+            next: AtomicU64::new(1),
+            metrics: metrics.clone(),
+        }
+    }
+
+    /// The rules of now.
+    pub fn rules(&self) -> Arc<Rules> {
+        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts others in place for requests that come from now on.
+    pub fn replace(&self, rules: Rules) {
+        let mut slot = self.rules.write().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(new), Some(old)) = (&rules.tokens, &slot.tokens) {
+            new.go_on_from(old);
+        }
+        *slot = Arc::new(rules);
+    }
+
+    /// From now on the server says that it is about to end.
+    pub fn drain(&self) {
+        self.draining.send_replace(true);
+        self.metrics.gauge("neargraph_draining", &[]).set(1.0);
+    }
+
+    /// Whether it says so.
+    pub fn is_draining(&self) -> bool {
+        *self.draining.borrow()
+    }
+
+    /// Requests that have started and not ended: calls, and streams.
+    pub fn in_flight(&self) -> (usize, usize) {
+        (self.calls.load(Ordering::SeqCst), self.streams.load(Ordering::SeqCst))
+    }
+
+    /// Who has the token of a header such as `Bearer TOKEN`, and whether it may ask at all now.
+    ///
+    /// # Errors
+    /// Nobody has it, it does not do for `right`, or its quota is used up.
+    pub fn caller(
+        &self,
+        rules: &Rules,
+        authorization: Option<&[u8]>,
+        right: Right,
+        request: Arc<str>,
+    ) -> Result<Caller, Problem> {
+        let caller = Caller { request, ..Caller::local() };
+        let Some(tokens) = &rules.tokens else { return Ok(caller) };
+        let holder = match tokens.find(authorization, SystemTime::now()) {
+            Ok(holder) => holder,
+            Err(_) if right == Right::Anyone => {
+                return Ok(Caller { right: Right::Anyone, ..caller });
+            }
+            Err(refused) => return Err(unknown(refused)),
+        };
+        let caller = Caller { right: holder.right, holder: Some(holder), ..caller };
+        caller.require(right)?;
+        if let Some(Err(after)) = caller.holder.as_ref().map(|holder| holder.quota.take_request()) {
+            return Err(self.over_quota("requests", after));
+        }
+        Ok(caller)
+    }
+
+    /// Whether a field of a request names no more ids than it may: before anything is done for it.
+    ///
+    /// # Errors
+    /// It names more.
+    pub fn bounded(&self, field: &str, ids: u64) -> Result<(), Problem> {
+        let limit = self.rules().limits.ids;
+        if ids <= limit {
+            return Ok(());
+        }
+        let message = format!("{ids} ids, and {limit} are the limit of a request");
+        Err(Problem::argument(field, message).remedy("ask for fewer at once, or use a job"))
+    }
+
+    /// Takes a request for answers, of `targets` ids that is foreseen to read `bytes`. The
+    /// permit has to go where it is computed, and to be dropped then.
+    ///
+    /// # Errors
+    /// It could never be computed, there is no room for it now, or it would come too late.
+    pub fn admit(&self, caller: &Caller, targets: u64, bytes: u64) -> Result<Arc<Permit>, Problem> {
+        let rules = self.rules();
+        let limits = &rules.limits;
+        self.bounded("targets", targets)?;
+        caller.in_time()?;
+        caller.cost.store(bytes, Ordering::Relaxed);
+        let permit = self.admission.take(limits, bytes, caller.deadline)?;
+        if let Some(holder) = &caller.holder
+            && let Err(after) = holder.quota.take_seeds(targets)
+        {
+            permit.skip();
+            return Err(self.over_quota("seeds", after));
+        }
+        Ok(Arc::new(permit))
+    }
+
+    fn over_quota(&self, what: &str, after: Duration) -> Problem {
+        self.metrics.shed("quota");
+        let message = format!("the token's quota of {what} for a second is used up");
+        Problem::new(Code::ResourceExhausted, "QUOTA_EXHAUSTED", message)
+            .remedy("ask less often, or have the quota raised")
+            .retry_after(after)
+    }
+
+    fn next_request(&self) -> Arc<str> {
+        format!("{:08x}-{:08x}", self.run, self.next.fetch_add(1, Ordering::Relaxed)).into()
+    }
+}
+
+fn unknown(refused: Refused) -> Problem {
+    let (reason, message) = match refused {
+        Refused::None => ("NO_TOKEN", "this server wants a token"),
+        Refused::Unknown => ("UNKNOWN_TOKEN", "the token is not known"),
+        Refused::Expired => ("EXPIRED_TOKEN", "the token has expired"),
+    };
+    Problem::new(Code::Unauthenticated, reason, message)
+        .remedy("send the metadata \"authorization: Bearer TOKEN\" with a valid token")
+}

@@ -1,0 +1,165 @@
+//! What became of a request: counted, and one line of the log, when its answer has gone out.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::response::Response;
+use http::{HeaderMap, HeaderValue};
+use http_body::{Frame, SizeHint};
+use ng_rpc::listen::Answering;
+use ng_rpc::{Code, Problem, Status, http};
+
+use super::Caller;
+use super::gate::Place;
+use super::policy::{Policy, Right};
+use crate::telemetry::Metrics;
+
+/// What becomes of a request.
+pub struct Record {
+    metrics: Metrics,
+    method: &'static str,
+    is_probe: bool,
+    id: Arc<str>,
+    start: Instant,
+    caller: Option<Caller>,
+    code: Option<Code>,
+    place: Option<Place>,
+    /// That the client has to read the answer.
+    pub answering: Option<Answering>,
+}
+
+impl Record {
+    /// A request that has come.
+    pub fn new(metrics: &Metrics, policy: Option<Policy>, id: Arc<str>, start: Instant) -> Self {
+        Self {
+            metrics: metrics.clone(),
+            // Paths that clients make up are not names of metrics.
+            method: policy.map_or("unknown", |policy| policy.method),
+            is_probe: policy.is_some_and(|policy| policy.right == Right::Anyone),
+            id,
+            start,
+            caller: None,
+            code: None,
+            place: None,
+            answering: None,
+        }
+    }
+
+    /// It has passed the gate.
+    pub fn pass(&mut self, caller: Caller, place: Place) {
+        (self.caller, self.place) = (Some(caller), Some(place));
+    }
+
+    fn see(&mut self, headers: &HeaderMap) {
+        let number = headers.get("grpc-status").and_then(|value| value.to_str().ok());
+        if let Some(number) = number.and_then(|text| text.parse::<i32>().ok()) {
+            self.code = Some(Code::from_i32(number));
+        }
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        // Without a status, the client went before the end.
+        let code = name_of(self.code.unwrap_or(Code::Cancelled));
+        let (method, time) = (self.method, self.start.elapsed());
+        let labels = [("method", method), ("code", code)];
+        self.metrics.counter("neargraph_requests_total", &labels).increment(1);
+        let seconds = self.metrics.histogram("neargraph_request_seconds", &[("method", method)]);
+        seconds.record(time.as_secs_f64());
+        let (id, ms) = (&*self.id, time.as_secs_f64() * 1e3);
+        let caller = self.caller.as_ref();
+        let token = caller.and_then(Caller::name).unwrap_or("-");
+        let cost = caller.map_or(0, Caller::cost);
+        if self.is_probe {
+            tracing::debug!(id, method, code, ms, "request");
+        } else {
+            tracing::info!(id, method, code, ms, cost_bytes = cost, token, "request");
+        }
+    }
+}
+
+/// What ends an answer early, and what the client is told then.
+pub type End = Pin<Box<dyn Future<Output = Problem> + Send>>;
+
+/// The body of an answer, with what becomes of it.
+pub struct Observed {
+    body: Body,
+    record: Record,
+    end: Option<End>,
+}
+
+impl Observed {
+    /// Watches an answer until it has gone out, or `end` is over.
+    pub fn wrap(mut response: Response, mut record: Record, end: Option<End>) -> Response {
+        record.see(response.headers());
+        if let Ok(id) = HeaderValue::from_str(&record.id) {
+            response.headers_mut().insert("x-request-id", id);
+        }
+        response.map(|body| Body::new(Self { body, record, end }))
+    }
+}
+
+impl HttpBody for Observed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = &mut *self;
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &frame
+            && let Some(trailers) = frame.trailers_ref()
+        {
+            this.record.see(trailers);
+        }
+        // What is there goes out first.
+        if frame.is_pending()
+            && let Some(end) = &mut this.end
+            && let Poll::Ready(problem) = end.as_mut().poll(cx)
+        {
+            (this.end, this.body) = (None, Body::empty());
+            let mut trailers = HeaderMap::new();
+            let _fits = Status::from(problem).add_header(&mut trailers);
+            this.record.see(&trailers);
+            return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A code as the protocol writes it.
+fn name_of(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}

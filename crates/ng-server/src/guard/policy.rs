@@ -1,0 +1,175 @@
+//! Who may call what: a right for each method of each service.
+
+use serde::Deserialize;
+
+/// What a caller may do. A right includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Right {
+    /// Ask whether the server is alive: what needs no token.
+    Anyone,
+    /// Ask models and read graphs.
+    Read,
+    /// Change graphs.
+    Write,
+    /// Change what is served and what computes.
+    Admin,
+}
+
+impl Right {
+    /// What token files and messages call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Anyone => "anyone",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// How a method is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Answers, and is held to a deadline.
+    Call,
+    /// Goes on for as long as there is something to say or to take: no deadline unless the caller
+    /// sets one.
+    Stream,
+    /// Goes on for as long as the caller wants: it ends when the server is about to.
+    Watch,
+}
+
+/// What is needed for a method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// The least right.
+    pub right: Right,
+    /// How it is called.
+    pub kind: Kind,
+    /// Whether it changes graphs, what is served, or what computes.
+    pub changes: bool,
+    /// The method as the table has it: what logs and metrics may be labelled with.
+    pub method: &'static str,
+}
+
+/// The policy of a path such as `/neargraph.v1.InferenceService/Run`; `None` if there is none, and
+/// then nobody may call it.
+pub fn policy_of(path: &str) -> Option<Policy> {
+    let (service, method) = path.strip_prefix('/')?.split_once('/')?;
+    let rows = TABLE.iter().find(|(name, _)| *name == service)?.1;
+    let (named, right, kind, changes) = rows.iter().find(|row| row.0 == method).copied()?;
+    Some(Policy { right, kind, changes, method: named })
+}
+
+type Row = (&'static str, Right, Kind, bool);
+
+const fn reads(method: &'static str) -> Row {
+    (method, Right::Read, Kind::Call, false)
+}
+
+const fn writes(method: &'static str) -> Row {
+    (method, Right::Write, Kind::Call, true)
+}
+
+const fn rules(method: &'static str) -> Row {
+    (method, Right::Admin, Kind::Call, true)
+}
+
+const fn watches(method: &'static str, right: Right) -> Row {
+    (method, right, Kind::Watch, false)
+}
+
+const fn streams(method: &'static str, right: Right, changes: bool) -> Row {
+    (method, right, Kind::Stream, changes)
+}
+
+const OPEN_INFERENCE: &[Row] = &[
+    ("ServerLive", Right::Anyone, Kind::Call, false),
+    ("ServerReady", Right::Anyone, Kind::Call, false),
+    reads("ModelReady"),
+    reads("ServerMetadata"),
+    reads("ModelMetadata"),
+    reads("ModelInfer"),
+];
+
+/// Health says nothing but that the server is there, and probes have no token.
+const HEALTH: &[Row] =
+    &[("Check", Right::Anyone, Kind::Call, false), watches("Watch", Right::Anyone)];
+
+const TABLE: &[(&str, &[Row])] = &[
+    ("neargraph.v1.AcceleratorService", &[rules("Plugin"), rules("Program"), reads("ListDevices")]),
+    (
+        "neargraph.v1.GraphStoreService",
+        &[
+            streams("UpdateGraph", Right::Write, true),
+            writes("ApplyBatch"),
+            writes("AddVertex"),
+            writes("DeleteVertex"),
+            writes("AddEdge"),
+            writes("DeleteEdge"),
+            writes("UpdateEmbed"),
+            reads("GetEmbed"),
+            reads("GetNeighbors"),
+        ],
+    ),
+    (
+        "neargraph.v1.InferenceService",
+        &[
+            reads("Run"),
+            reads("GraphAnalysis"),
+            reads("GetAnalysisResult"),
+            watches("WatchAnalysis", Right::Read),
+            reads("CancelAnalysis"),
+            reads("ListAnalyses"),
+        ],
+    ),
+    (
+        "neargraph.v1.RegistryService",
+        &[
+            rules("GraphRegister"),
+            rules("GraphUnregister"),
+            rules("ModelRegister"),
+            rules("ModelUnregister"),
+            rules("SetAlias"),
+            reads("ListGraphs"),
+            reads("ListModels"),
+            // Pins keep files: they are not for callers that only read. They change no graph.
+            ("PinSnapshot", Right::Write, Kind::Call, false),
+            ("UnpinSnapshot", Right::Write, Kind::Call, false),
+        ],
+    ),
+    ("neargraph.v1.SamplingService", &[streams("Sample", Right::Read, false)]),
+    ("neargraph.v1.ServerService", &[reads("ServerInfo"), streams("Backup", Right::Admin, false)]),
+    ("inference.GRPCInferenceService", OPEN_INFERENCE),
+    ("grpc.health.v1.Health", HEALTH),
+    ("grpc.reflection.v1.ServerReflection", &[watches("ServerReflectionInfo", Right::Read)]),
+    ("grpc.reflection.v1alpha.ServerReflection", &[watches("ServerReflectionInfo", Right::Read)]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_method_of_the_interface_has_a_policy_and_none_is_left_over() {
+        let methods = ng_rpc::methods().expect("descriptors");
+        let missing: Vec<&String> = methods.iter().filter(|m| policy_of(m).is_none()).collect();
+        assert!(missing.is_empty(), "no policy says who may call {missing:?}");
+        let rows: usize = TABLE.iter().map(|(_, rows)| rows.len()).sum();
+        assert_eq!(rows, methods.len(), "the table has methods that there are not");
+        for path in ["", "/", "Run", "/neargraph.v1.InferenceService", "/a/b", "//Run"] {
+            assert_eq!(policy_of(path), None, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn what_changes_needs_more_than_reading() {
+        let mut names = std::collections::BTreeSet::new();
+        for path in ng_rpc::methods().expect("descriptors") {
+            let policy = policy_of(&path).expect("policy");
+            assert!(!policy.changes || policy.right >= Right::Write, "{path}");
+            assert!(names.insert(policy.method), "metrics cannot tell two methods apart: {path}");
+        }
+    }
+}

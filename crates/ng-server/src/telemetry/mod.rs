@@ -1,0 +1,10 @@
+//! What the server tells about itself: metrics for machines, lines of a log for people.
+//!
+//! What must not live here: what is counted where. The invariant: two servers in one process do not
+//! mix their numbers.
+
+pub mod gauges;
+pub mod log;
+pub mod metrics;
+
+pub use metrics::Metrics;

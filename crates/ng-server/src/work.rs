@@ -1,0 +1,151 @@
+//! Blocking work of the services, on threads that are not those of the network.
+//!
+//! What must not live here: what is done. The invariant: only so much is under way and waits, and
+//! what nobody waits for any more is not begun.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use ng_rpc::{Code, Problem};
+use tokio::sync::Semaphore;
+
+/// Commits under way: those that wait for the device share its syncs.
+const WRITES: usize = 32;
+/// Reads for single requests, registrations and the like under way.
+pub const READS: usize = 2;
+/// Requests of a kind that wait.
+const WAITING_MAX: usize = 4096;
+/// What a request that finds no room is told.
+const RETRY_AFTER: Duration = Duration::from_millis(50);
+
+/// Who has room to work.
+pub struct Work {
+    writes: Lane,
+    reads: Lane,
+    chores: Lane,
+    copies: Lane,
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        let [writes, reads, chores, copies] = [WRITES, READS, 1, 1].map(Lane::new);
+        Self { writes, reads, chores, copies }
+    }
+}
+
+impl Work {
+    /// Changes a graph.
+    ///
+    /// # Errors
+    /// Those of `work`, too many requests, a deadline that is over.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        deadline: Option<Instant>,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.writes.run(deadline, work).await
+    }
+
+    /// Reads a graph.
+    ///
+    /// # Errors
+    /// As [`Work::write`].
+    pub async fn read<T: Send + 'static>(
+        &self,
+        deadline: Option<Instant>,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.reads.run(deadline, work).await
+    }
+
+    /// Does what takes long and must not be done twice at once, such as opening and rewriting.
+    ///
+    /// # Errors
+    /// As [`Work::write`].
+    pub async fn chore<T: Send + 'static>(
+        &self,
+        deadline: Option<Instant>,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.chores.run(deadline, work).await
+    }
+
+    /// Copies a graph, which takes long and reads all of it.
+    ///
+    /// # Errors
+    /// As [`Work::write`].
+    pub async fn copy<T: Send + 'static>(
+        &self,
+        deadline: Option<Instant>,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.copies.run(deadline, work).await
+    }
+}
+
+struct Lane {
+    room: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+/// Counts a request that waits, for as long as it does.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Lane {
+    fn new(room: usize) -> Self {
+        Self { room: Arc::new(Semaphore::new(room)), waiting: AtomicUsize::new(0) }
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        deadline: Option<Instant>,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let waiting = Waiting(&self.waiting);
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
+            let message = "too many requests of this kind wait already";
+            return Err(Problem::new(Code::ResourceExhausted, "TOO_MANY_REQUESTS", message)
+                .remedy("try again a little later")
+                .retry_after(RETRY_AFTER));
+        }
+        let ending = |_| Problem::new(Code::Unavailable, "SHUTTING_DOWN", "the server ends");
+        let room = Arc::clone(&self.room).acquire_owned().await.map_err(ending)?;
+        drop(waiting);
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            let message = "the deadline was over before the request was begun";
+            return Err(Problem::new(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", message));
+        }
+        let run = move || {
+            let done = work();
+            drop(room);
+            done
+        };
+        tokio::task::spawn_blocking(run).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "a request panicked");
+            Err(Problem::new(Code::Internal, "DEFECT", "the request met a defect of the server"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_late_is_not_begun_and_a_panic_is_an_answer() {
+        let work = Work::default();
+        let late = work.write(Some(Instant::now()), || Ok(())).await;
+        assert_eq!(late.map_err(|problem| problem.code), Err(Code::DeadlineExceeded));
+        let broken = work.read::<()>(None, || panic!("as a defect does")).await;
+        assert_eq!(broken.map_err(|problem| problem.code), Err(Code::Internal));
+        assert_eq!(work.read(None, || Ok(7)).await, Ok(7));
+        assert_eq!(work.writes.waiting.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,190 @@
+//! Keys of the last batches that had one: who sends a batch again is told what it did.
+//!
+//! What must not live here: who chooses keys, what notes mean. The invariant: what is held is
+//! bounded, and depends on the batches alone, so that a replay holds the same.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::bytes::ensure;
+use crate::error::Damage;
+use crate::limits::{KEY_BYTES_MAX, KEY_NOTE_BYTES_MAX, KEYED_BYTES_MAX, KEYS_MAX};
+
+/// Keys that are forgotten together, and copied where two versions differ.
+const PART_KEYS: usize = 64;
+
+const _: () = assert!(KEYS_MAX.is_multiple_of(PART_KEYS));
+
+/// A batch that had a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyedCommit {
+    /// Its number.
+    pub lsn: u64,
+    /// Its key.
+    #[serde(with = "hex")]
+    pub key: Arc<[u8]>,
+    /// What was noted with it, such as the ids that it gave out.
+    #[serde(with = "hex")]
+    pub note: Arc<[u8]>,
+}
+
+impl KeyedCommit {
+    fn bytes(&self) -> usize {
+        self.key.len() + self.note.len()
+    }
+
+    /// Checks that neither is too long.
+    pub(crate) fn check(&self) -> Result<(), Damage> {
+        let (key, note) = (self.key.len(), self.note.len());
+        ensure((1..=KEY_BYTES_MAX).contains(&key) && note <= KEY_NOTE_BYTES_MAX, || {
+            format!("a key of {key} bytes with a note of {note}")
+        })
+    }
+}
+
+/// The keys, oldest first. A copy shares all parts but the last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Keys {
+    parts: VecDeque<Arc<Vec<KeyedCommit>>>,
+    bytes: usize,
+}
+
+impl Keys {
+    /// Adds the newest one. The oldest part goes when there are too many, or too many bytes.
+    pub fn push(&mut self, new: KeyedCommit) {
+        self.bytes += new.bytes();
+        match self.parts.back_mut().filter(|part| part.len() < PART_KEYS) {
+            Some(part) => Arc::make_mut(part).push(new),
+            None => self.parts.push_back(Arc::new(vec![new])),
+        }
+        while self.parts.len() > KEYS_MAX / PART_KEYS
+            || (self.bytes > KEYED_BYTES_MAX && self.parts.len() > 1)
+        {
+            let oldest = self.parts.pop_front().unwrap_or_default();
+            self.bytes -= oldest.iter().map(KeyedCommit::bytes).sum::<usize>();
+        }
+    }
+
+    /// What a batch with this key did.
+    pub fn find(&self, key: &[u8]) -> Option<&KeyedCommit> {
+        self.parts.iter().rev().flat_map(|part| part.iter().rev()).find(|known| *known.key == *key)
+    }
+
+    /// All, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &KeyedCommit> {
+        self.parts.iter().flat_map(|part| part.iter())
+    }
+
+    /// Checks what was read.
+    pub fn check(&self) -> Result<(), Damage> {
+        self.iter().try_for_each(KeyedCommit::check)?;
+        let mut keys: Vec<&[u8]> = self.iter().map(|known| &*known.key).collect();
+        keys.sort_unstable();
+        ensure(keys.is_sorted_by(|a, b| a < b), || "a key is there twice".into())
+    }
+}
+
+impl Serialize for Keys {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for Keys {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let all = Vec::<KeyedCommit>::deserialize(from)?;
+        let given = all.len();
+        let mut keys = Self::default();
+        all.into_iter().for_each(|each| keys.push(each));
+        if keys.iter().count() == given {
+            return Ok(keys);
+        }
+        let what = format!("{given} keys of batches, or their bytes, are more than a store keeps");
+        Err(serde::de::Error::custom(what))
+    }
+}
+
+/// Bytes as text: two digits each.
+mod hex {
+    use super::{Arc, Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        let mut text = String::with_capacity(2 * bytes.len());
+        for byte in bytes {
+            for digit in [byte >> 4, byte & 15] {
+                text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
+            }
+        }
+        to.serialize_str(&text)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<[u8]>, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            _ => None,
+        };
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+        let bytes = bytes.collect::<Option<Arc<[u8]>>>().filter(|_| rest.is_empty());
+        bytes.ok_or_else(|| serde::de::Error::custom("not pairs of digits 0 to 9 and a to f"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keyed(number: u64, note: usize) -> KeyedCommit {
+        let (key, note) = (number.to_be_bytes().as_slice().into(), vec![7; note].into());
+        KeyedCommit { lsn: number, key, note }
+    }
+
+    #[test]
+    fn the_newest_keys_are_kept_and_come_back_as_text() {
+        let mut keys = Keys::default();
+        for number in 0..(KEYS_MAX + PART_KEYS / 2) as u64 {
+            keys.push(keyed(number, 3));
+            assert!(keys.find(&number.to_be_bytes()).is_some_and(|found| found.lsn == number));
+        }
+        assert!(keys.find(&(PART_KEYS as u64 - 1).to_be_bytes()).is_none());
+        assert!(keys.find(&(PART_KEYS as u64).to_be_bytes()).is_some());
+        let count = keys.iter().count();
+        assert!(count <= KEYS_MAX && count > KEYS_MAX - PART_KEYS, "{count}");
+        keys.check().expect("sound");
+        let text = serde_json::to_string(&keys).expect("text");
+        assert_eq!(serde_json::from_str::<Keys>(&text).expect("the same"), keys);
+        let more = serde_json::to_string(&vec![keyed(1, 0); KEYS_MAX + 1]).expect("text");
+        assert!(serde_json::from_str::<Keys>(&more).is_err());
+        let odd = r#"[{"lsn":1,"key":"0G","note":""}]"#;
+        assert!(serde_json::from_str::<Keys>(odd).is_err());
+    }
+
+    #[test]
+    fn long_notes_push_older_keys_out() {
+        let mut keys = Keys::default();
+        for number in 0..KEYS_MAX as u64 {
+            keys.push(keyed(number, KEY_NOTE_BYTES_MAX));
+        }
+        let bytes: usize = keys.iter().map(KeyedCommit::bytes).sum();
+        assert!(bytes <= KEYED_BYTES_MAX && keys.bytes == bytes, "{bytes}");
+        assert!(keys.iter().count() > PART_KEYS);
+    }
+
+    #[test]
+    fn keys_that_are_no_keys_are_refused() {
+        for bad in [keyed(1, KEY_NOTE_BYTES_MAX + 1), KeyedCommit { key: [].into(), ..keyed(1, 0) }]
+        {
+            let mut keys = Keys::default();
+            keys.push(bad);
+            assert!(keys.check().is_err());
+        }
+        let mut twice = Keys::default();
+        [1, 2, 1].into_iter().for_each(|number| twice.push(keyed(number, 0)));
+        assert!(twice.check().is_err());
+    }
+}

@@ -1,0 +1,76 @@
+//! Batches with a key: who sends one again, not knowing what has become of it, gets the answer of
+//! the first time.
+//!
+//! What must not live here: where keys are kept (`catalog/keys.rs`). The invariant: a key is
+//! durable exactly if its batch is, since both stand in one record; and no record has a key before
+//! a root says that the store has keys, so that an older release sees that it cannot read it.
+
+use std::sync::{Arc, PoisonError};
+
+use crate::catalog::{Catalog, KeyedCommit};
+use crate::store::Store;
+use crate::version::base::Version;
+use crate::write::batch::{WriteBatch, check_key};
+use crate::write::error::UpdateError;
+use crate::write::log::chain;
+use crate::write::writer::Writer;
+
+/// What taking up keys is in the chain of commits.
+const TAKEN_UP: &[u8] = b"keys";
+
+/// What has become of a batch with a key.
+pub enum Begun {
+    /// It is new; [`WriteBatch::keep`] notes the key before it is committed.
+    New(Box<WriteBatch>),
+    /// It was committed, and is durable.
+    Known(KeyedCommit),
+}
+
+impl Store {
+    /// Starts a batch that has a key, unless a batch with this key was committed. Keys of thousands
+    /// of batches are remembered, whatever happens to the process, the oldest ones forgotten first.
+    /// The first call on a store is a commit of its own, after which releases that know no keys
+    /// cannot read it.
+    ///
+    /// # Errors
+    /// Those of [`Store::write`], and [`UpdateError::Unsupported`] for a key that is empty or too
+    /// long.
+    pub fn write_keyed(&self, key: &[u8]) -> Result<Begun, UpdateError> {
+        check_key(key)?;
+        let writer = self.writer()?;
+        if self.snapshot().catalog().keys.is_none() {
+            writer.take_up_keys()?;
+        }
+        let mut batch = WriteBatch::begin(Arc::clone(&writer))?;
+        let Some(known) = batch.keyed(key)? else { return Ok(Begun::New(Box::new(batch))) };
+        drop(batch);
+        // Its batch may have been queued a moment ago.
+        writer.wait_for(known.lsn)?;
+        Ok(Begun::Known(known))
+    }
+}
+
+impl Writer {
+    /// Writes a root that has keys.
+    fn take_up_keys(&self) -> Result<(), UpdateError> {
+        let files = &mut *self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut head = self.take_durable_head()?;
+        if head.version.catalog.keys.is_some() {
+            self.give_back(head);
+            return Ok(());
+        }
+        let mut catalog = Catalog::clone(&head.version.catalog);
+        catalog.keys = Some(Default::default());
+        let lsn = head.version.lsn + 1;
+        let fingerprint = chain(head.version.fingerprint, lsn, TAKEN_UP);
+        let next = Version { catalog: catalog.into(), lsn, fingerprint, ..head.version.clone() };
+        let done = self.publish_as_checkpoint(files, &mut head, next);
+        match &done {
+            Ok(_) => self.give_back_rebased(head),
+            Err(_) => self.give_back(head),
+        }
+        self.count_checkpoint(files);
+        let _ = self.pool.settle(|bytes| self.inner.try_reserve(bytes));
+        done.map(drop)
+    }
+}
