@@ -8,7 +8,7 @@ mkdir -p $logs
 export NEARGRAPH_CRASH_IMAGES=1000000 NEARGRAPH_MODEL_OPERATIONS=20000000 NEARGRAPH_KILLS=2000 \
     NEARGRAPH_FUZZ_EXECUTIONS=10000000 NEARGRAPH_ISOLATION_SECONDS=120 \
     NEARGRAPH_OPENS=10000 NEARGRAPH_WRITES=10000 CUTS=300 NEARGRAPH_SHM_FRAMES=20000000 \
-    NEARGRAPH_SHM_ATTACKS=5000
+    NEARGRAPH_SHM_ATTACKS=5000 NEARGRAPH_ALL_PLUGINS=1
 
 one() { # name, command ...
     local name=$1 start=$SECONDS
@@ -36,6 +36,7 @@ one deny tools/deny.sh || failed=1
 wait $! || failed=1
 one rings cargo test --locked --profile long -p ng-io --test shm_fuzz --test shm_rings \
     --test shm_hostile -- --nocapture --test-threads 1 || failed=1
+one served_plugins cargo test --locked --profile long -p ng-server --test devices || failed=1
 one infer_killed env NEARGRAPH_INFER_KILLS=20 .venv/bin/python -m pytest -q -s \
     python/tests/test_layerwise.py -k killed || failed=1
 if [ -n "${NEARGRAPH_DATA:-}" ]; then

@@ -102,6 +102,11 @@ impl Bundle {
         Ok(())
     }
 
+    /// Those that brought some of the devices.
+    pub fn plugins(&self) -> &[Arc<Plugin>] {
+        &self.plugins
+    }
+
     /// How many seconds the simulated accelerator takes for the products and for the sums of a
     /// batch; `visits` counts the nodes of each hop. Rows are there already.
     pub fn simulated(&self, model: &Model, visits: &[u64]) -> (f64, f64) {

@@ -14,7 +14,7 @@ mod status;
 pub mod tls;
 
 pub use prost::Message;
-pub use status::{Problem, problem_of, retry_after};
+pub use status::{Problem, problem_in, problem_of, retry_after};
 pub use tonic::{Code, Request, Response, Status, Streaming, async_trait};
 pub use {http, tonic, tonic_prost, tonic_types, tower};
 
@@ -83,8 +83,24 @@ pub fn reflection() -> Result<
     >,
     tonic_reflection::server::Error,
 > {
+    described().build_v1()
+}
+
+/// The same under the name that it had before, by which some clients still ask.
+///
+/// # Errors
+/// As [`reflection`].
+pub fn reflection_v1alpha() -> Result<
+    tonic_reflection::server::v1alpha::ServerReflectionServer<
+        impl tonic_reflection::server::v1alpha::ServerReflection,
+    >,
+    tonic_reflection::server::Error,
+> {
+    described().build_v1alpha()
+}
+
+fn described() -> tonic_reflection::server::Builder<'static> {
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
 }

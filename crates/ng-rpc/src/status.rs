@@ -90,6 +90,23 @@ impl From<Problem> for Status {
     }
 }
 
+/// The problem that a status tells of.
+pub fn problem_in(status: &Status) -> Problem {
+    let details = status.get_error_details();
+    let (mut problem, info) =
+        (Problem::new(status.code(), "", status.message()), details.error_info());
+    if let Some(info) = info {
+        info.reason.clone_into(&mut problem.reason);
+        problem.remedy = info.metadata.get("remedy").cloned().unwrap_or_default();
+    }
+    let request = details.bad_request();
+    if let Some(violation) = request.and_then(|request| request.field_violations.first()) {
+        violation.field.clone_into(&mut problem.field);
+    }
+    problem.retry_after = details.retry_info().and_then(|info| info.retry_delay);
+    problem
+}
+
 /// After how long a request that was refused is worth trying again, if the server says so.
 pub fn retry_after(status: &Status) -> Option<Duration> {
     status.get_error_details().retry_info().and_then(|retry| retry.retry_delay)

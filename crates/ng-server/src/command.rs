@@ -17,8 +17,12 @@ const REFUSED: u8 = 2;
 const AT_ONCE: u8 = 143;
 
 /// Runs a server until it is asked to end. `args` begin with the name of the program; the result is
-/// the exit code. Takes SIGTERM, SIGINT and SIGHUP for the whole process.
-pub fn run_command<A: Into<std::ffi::OsString> + Clone>(args: impl IntoIterator<Item = A>) -> u8 {
+/// the exit code. `plugin_trial` is the program that tries plug-ins, unless the file names one.
+/// Takes SIGTERM, SIGINT and SIGHUP for the whole process.
+pub fn run_command<A: Into<std::ffi::OsString> + Clone>(
+    args: impl IntoIterator<Item = A>,
+    plugin_trial: Vec<String>,
+) -> u8 {
     let options = match Options::try_parse_from(args) {
         Ok(options) => options,
         Err(error) => {
@@ -26,7 +30,7 @@ pub fn run_command<A: Into<std::ffi::OsString> + Clone>(args: impl IntoIterator<
             return error.exit_code().try_into().unwrap_or(REFUSED);
         }
     };
-    match run(&options) {
+    match run(&options, plugin_trial) {
         Ok(code) => code,
         Err(message) => {
             eprintln!("error: {message}");
@@ -64,8 +68,11 @@ impl Signals {
     }
 }
 
-fn run(options: &Options) -> Result<u8, String> {
-    let config = options.resolve().map_err(|error| error.to_string())?;
+fn run(options: &Options, plugin_trial: Vec<String>) -> Result<u8, String> {
+    let mut config = options.resolve().map_err(|error| error.to_string())?;
+    if config.plugin_trial.is_empty() {
+        config.plugin_trial = plugin_trial;
+    }
     let level = log::start(&config.log, config.log_format).map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;

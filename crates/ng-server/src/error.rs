@@ -44,6 +44,14 @@ pub enum ServeError {
         #[source]
         source: io::Error,
     },
+    /// There is no such bundle of devices.
+    #[error("{message}: {remedy}")]
+    Bundle {
+        /// What is wrong.
+        message: String,
+        /// What to do.
+        remedy: String,
+    },
     /// The descriptors of this build are broken.
     #[error("the interface of this build is broken: {message}")]
     Interface {

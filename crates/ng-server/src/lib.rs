@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accelerators;
 pub mod catalogue;
 mod command;
 pub mod config;
@@ -16,9 +17,12 @@ mod door;
 mod error;
 mod graph;
 pub mod guard;
+pub mod jobs;
 mod model;
+mod open_inference;
 mod reload;
 mod rows;
+mod sampling;
 pub mod schedule;
 mod serve;
 mod service;

@@ -11,7 +11,7 @@ use ng_engine::{
     AnswerKey, EmbeddingCache, Engine, EngineOptions, ModelFile, ModelKey, Prepare, Version,
     WalkLimit,
 };
-use ng_infer::run::Devices;
+use ng_infer::run::Compute;
 use ng_rpc::{Problem, problem_of, v1};
 use ng_sample::Fanouts;
 use ng_store::Snapshot;
@@ -39,7 +39,8 @@ pub struct Model {
     pub engine: Engine,
     /// Of its files.
     pub sha256: String,
-    key: ModelKey,
+    /// Another one where what computes was replaced.
+    key: AtomicU64,
     cache: Option<Arc<EmbeddingCache>>,
     /// One commit comes after the other.
     advancing: Mutex<()>,
@@ -58,14 +59,14 @@ impl Model {
         graph: Arc<Graph>,
         request: &v1::ModelRegisterRequest,
         file: ModelFile,
-        (threads, cache): (usize, Option<Arc<EmbeddingCache>>),
+        (compute, threads, cache): (Compute, usize, Option<Arc<EmbeddingCache>>),
     ) -> Result<Self, Problem> {
         let snapshot = graph.store.snapshot();
         let lsn = snapshot.lsn();
-        let options = options_of(request, &file, &graph, threads)?;
+        let options = options_of(request, &file, &graph, (compute, threads))?;
         let sha256 = file.identity.map_or(String::new(), |identity| identity.to_string());
         let engine = Engine::open(snapshot, file, options).map_err(|e| problem_of(&e))?;
-        let key = ModelKey(NEXT_KEY.fetch_add(1, Ordering::Relaxed));
+        let key = new_key();
         if let Some(cache) = &cache {
             cache.add_model(key, lsn);
         }
@@ -78,7 +79,7 @@ impl Model {
             graph,
             engine,
             sha256,
-            key,
+            key: AtomicU64::new(key.0),
             cache,
             advancing: Mutex::default(),
             like: OnceLock::new(),
@@ -149,7 +150,7 @@ impl Model {
             let affected = self.engine.affected(&newest, older.snapshot(), WalkLimit::default());
             let affected = affected.map_err(|e| problem_of(&e))?;
             let (from, to) = (older.snapshot().lsn(), newest.lsn());
-            cache.invalidate(self.key, &affected.answers, from, to);
+            cache.invalidate(self.key(), &affected.answers, from, to);
         }
         Ok(self.engine.version())
     }
@@ -171,29 +172,56 @@ impl Model {
         self.like.get()
     }
 
-    fn answer_key(&self, node: u64, seed: u64) -> AnswerKey {
-        AnswerKey { model: self.key, node_type: self.engine.node_type(), node, parameters: seed }
+    /// What tells its answers from those of others, and from those that other devices gave.
+    pub fn key(&self) -> ModelKey {
+        ModelKey(self.key.load(Ordering::SeqCst))
+    }
+
+    /// What computes was replaced: answers from before are not given any more.
+    pub fn renew(&self) {
+        let _turn = self.advancing.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = new_key();
+        if let Some(cache) = &self.cache {
+            cache.add_model(new, self.engine.version().snapshot().lsn());
+        }
+        let old = ModelKey(self.key.swap(new.0, Ordering::SeqCst));
+        if let Some(cache) = &self.cache {
+            cache.drop_model(old);
+        }
+    }
+
+    fn answer_key(&self, (model, seed): (ModelKey, u64), node: u64) -> AnswerKey {
+        AnswerKey { model, node_type: self.engine.node_type(), node, parameters: seed }
     }
 
     /// The row of a node that is right for a commit, or for one that is at most `lag` older, with
-    /// the commit that it is right for.
-    pub fn kept(&self, node: u64, seed: u64, (lsn, lag): (u64, u64)) -> Option<(Arc<[u8]>, u64)> {
-        let found = self.cache.as_ref()?.get(&self.answer_key(node, seed), lsn, lag)?;
+    /// the commit that it is right for. `of` is the key that the request began with, and the seed.
+    pub fn kept(
+        &self,
+        of: (ModelKey, u64),
+        node: u64,
+        (lsn, lag): (u64, u64),
+    ) -> Option<(Arc<[u8]>, u64)> {
+        let found = self.cache.as_ref()?.get(&self.answer_key(of, node), lsn, lag)?;
         Some((found.row, found.lsn))
     }
 
     /// Keeps the row of a node that was computed on a commit; `all` is what it is of.
-    pub fn keep(&self, node: u64, seed: u64, lsn: u64, all: &Rows, row: &[u8]) {
+    pub fn keep(&self, of: (ModelKey, u64), node: u64, lsn: u64, all: &Rows, row: &[u8]) {
         let Some(cache) = &self.cache else { return };
         self.like.get_or_init(|| all.like(0));
-        cache.put(&self.answer_key(node, seed), lsn, row);
+        cache.put(&self.answer_key(of, node), lsn, row);
     }
+}
+
+fn new_key() -> ModelKey {
+    ModelKey(NEXT_KEY.fetch_add(1, Ordering::Relaxed))
 }
 
 impl Drop for Model {
     fn drop(&mut self) {
         if let Some(cache) = &self.cache {
-            cache.drop_model(self.key);
+            cache.drop_model(self.key());
         }
     }
 }
@@ -203,7 +231,7 @@ fn options_of(
     request: &v1::ModelRegisterRequest,
     file: &ModelFile,
     graph: &Graph,
-    threads: usize,
+    (devices, threads): (Compute, usize),
 ) -> Result<EngineOptions, Problem> {
     let snapshot = graph.store.snapshot();
     let fanouts = match request.fanouts.as_slice() {
@@ -216,7 +244,7 @@ fn options_of(
     Ok(EngineOptions {
         fanouts,
         output: Some(request.output.clone()).filter(|output| !output.is_empty()),
-        devices: Devices::with_cpu().into(),
+        devices,
         prepare: prepare_of(&request.prepare)?,
         threads,
         batch_nodes: 1024,

@@ -11,20 +11,23 @@ use ng_rpc::health::{HealthReporter, ServingStatus, health_reporter};
 use ng_rpc::listen::{Bound, Door};
 use ng_rpc::ring::RingLimits;
 use ng_rpc::tonic::service::Routes;
-use ng_rpc::{reflection, services};
+use ng_rpc::{Problem, reflection, reflection_v1alpha, services};
 use ng_types::canary::planted;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
+use crate::accelerators::Accelerators;
 use crate::catalogue::Catalogue;
 use crate::config::{Address, Config};
 use crate::door::{self, SideListener};
 use crate::error::ServeError;
 use crate::guard::Guard;
 use crate::guard::gate::gate;
+use crate::jobs::Jobs;
 use crate::reload::{self, Reloader};
+use crate::sampling::Sampling;
 use crate::schedule::{Bounds, ScheduleStats, Scheduler};
 use crate::state::State;
 use crate::telemetry::Metrics;
@@ -99,6 +102,7 @@ impl Serving {
                 self.health.set_service_status(service, ServingStatus::NotServing).await;
             }
             self.state.guard.drain();
+            self.state.jobs.end();
             sleep(delay).await;
         });
         let _nobody = self.end.send(true);
@@ -160,7 +164,10 @@ async fn start(
     let scheduler = scheduler.map_err(|source| ServeError::System { source })?;
     let keeps = config.scheduler.cache && config.cache > 0;
     let answers = keeps.then(|| Arc::new(EmbeddingCache::new(config.cache)));
-    let catalogue = Catalogue::open(&config, answers.clone())?;
+    let accelerators = Accelerators::new(&config.bundle)
+        .map_err(|Problem { message, remedy, .. }| ServeError::Bundle { message, remedy })?;
+    let how = (accelerators.compute(), answers.clone());
+    let catalogue = Catalogue::open(&config, how)?;
     let (mut sockets, mut addresses) = (Vec::new(), Vec::new());
     for address in &config.listen {
         let bound = bind(address).await?;
@@ -176,6 +183,9 @@ async fn start(
         metrics,
         catalogue,
         work: Work::default(),
+        accelerators,
+        jobs: Jobs::new(config.jobs),
+        sampling: Sampling::default(),
         scheduler,
         answers,
         started: Instant::now(),
@@ -210,8 +220,10 @@ async fn routes(state: &Arc<State>) -> Result<(HealthReporter, Routes), ServeErr
         reporter.set_service_status(service, ServingStatus::Serving).await;
     }
     let broken = |e: &dyn std::fmt::Display| ServeError::Interface { message: e.to_string() };
+    let older = reflection_v1alpha().map_err(|error| broken(&error))?;
     let reflection = reflection().map_err(|error| broken(&error))?;
-    let mut routes = service::routes(state).add_service(health).add_service(reflection);
+    let mut routes = service::routes(state);
+    routes = routes.add_service(health).add_service(reflection).add_service(older);
     let router = routes.axum_router_mut();
     let layer = middleware::from_fn_with_state(Arc::clone(&state.guard), gate);
     *router = mem::take(router).layer(layer);

@@ -7,10 +7,13 @@ use std::time::Instant;
 use ng_engine::EmbeddingCache;
 use ng_rpc::Problem;
 
+use crate::accelerators::Accelerators;
 use crate::catalogue::Catalogue;
 use crate::config::Config;
 use crate::guard::cost::cost_of;
 use crate::guard::{Caller, Guard};
+use crate::jobs::Jobs;
+use crate::sampling::Sampling;
 use crate::schedule::{Answered, Question, Scheduler};
 use crate::telemetry::Metrics;
 use crate::work::Work;
@@ -27,6 +30,12 @@ pub struct State {
     pub catalogue: Catalogue,
     /// Who has room to read and to change graphs.
     pub work: Work,
+    /// The devices of all models.
+    pub accelerators: Accelerators,
+    /// Jobs that wait, run and are kept.
+    pub jobs: Jobs,
+    /// Streams of mini-batches.
+    pub sampling: Sampling,
     /// What computes.
     pub scheduler: Scheduler,
     /// Answers that are kept, if they are.

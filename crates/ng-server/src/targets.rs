@@ -27,6 +27,26 @@ impl Targets {
         self.len() == 0
     }
 
+    /// Bytes of all ids.
+    pub fn num_bytes(&self) -> u64 {
+        let ids = match self {
+            Self::Nodes(ids) | Self::Graphs(ids) => ids.len(),
+            Self::Edges(sources, destinations) => sources.len() + destinations.len(),
+        };
+        ids as u64 * 8
+    }
+
+    /// Some of them, which have to be there.
+    pub fn part(&self, which: std::ops::Range<usize>) -> Self {
+        match self {
+            Self::Nodes(ids) => Self::Nodes(ids[which].to_vec()),
+            Self::Graphs(ids) => Self::Graphs(ids[which].to_vec()),
+            Self::Edges(sources, destinations) => {
+                Self::Edges(sources[which.clone()].to_vec(), destinations[which].to_vec())
+            }
+        }
+    }
+
     /// How many nodes are computed for it, where they are known: those of a graph count as one.
     pub fn nodes(&self) -> usize {
         match self {

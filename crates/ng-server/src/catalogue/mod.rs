@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use ng_engine::EmbeddingCache;
+use ng_infer::run::Compute;
 use ng_rpc::{Code, Problem, v1};
 
 use crate::config::Config;
@@ -39,6 +40,8 @@ struct Place {
     read_only: bool,
     lanes: usize,
     threads: usize,
+    /// What computes all models.
+    compute: Compute,
     /// Answers that are kept, if they are.
     answers: Option<Arc<EmbeddingCache>>,
 }
@@ -75,7 +78,7 @@ impl Catalogue {
     /// The folder or its catalogue cannot be read.
     pub fn open(
         config: &Config,
-        answers: Option<Arc<EmbeddingCache>>,
+        (compute, answers): (Compute, Option<Arc<EmbeddingCache>>),
     ) -> Result<Self, CatalogueError> {
         let keeper = Keeper::open(&config.folder)?;
         let place = Place {
@@ -85,6 +88,7 @@ impl Catalogue {
             read_only: config.read_only,
             lanes: config.lanes,
             threads: config.threads,
+            compute,
             answers,
         };
         let failed = |source| CatalogueError::Folder { path: config.folder.clone(), source };

@@ -40,7 +40,7 @@ fn engine(
         devices: kept.devices.clone(),
     };
     let name = (kept.name.as_str(), kept.version);
-    let how = (place.threads, place.answers.clone());
+    let how = (place.compute.clone(), place.threads, place.answers.clone());
     Model::open(name, graph, &request, file, how).map(Arc::new)
 }
 

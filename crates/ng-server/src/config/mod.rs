@@ -18,6 +18,7 @@ pub use self::address::{Address, BadAddress};
 pub use self::limits::Limits;
 pub use self::options::Options;
 use crate::guard::quota::Quotas;
+use crate::jobs::bounds::JobBounds;
 use crate::schedule::Switches;
 use units::{de_bytes, de_some_bytes, de_time};
 
@@ -95,6 +96,17 @@ pub struct Config {
     pub threads: usize,
     /// Parts of the scheduler that are on.
     pub scheduler: Switches,
+    /// What jobs may take.
+    pub jobs: JobBounds,
+    /// The bundle of devices that computes at first.
+    pub bundle: String,
+    /// The folder that plug-ins are loaded from; none are loaded without one.
+    pub plugins: Option<PathBuf>,
+    /// The program that tries plug-ins, and its arguments; a number of seconds follows them.
+    pub plugin_trial: Vec<String>,
+    /// How long a trial may take.
+    #[serde(deserialize_with = "de_time")]
+    pub plugin_trial_time: Duration,
     /// How long requests are waited for once it has to end.
     #[serde(deserialize_with = "de_time")]
     pub drain: Duration,
@@ -132,6 +144,11 @@ impl Default for Config {
             lanes: std::thread::available_parallelism().map_or(2, |cores| cores.get() + 1),
             threads: 1,
             scheduler: Switches::default(),
+            jobs: JobBounds::default(),
+            bundle: "cpu".to_owned(),
+            plugins: None,
+            plugin_trial: Vec::new(),
+            plugin_trial_time: Duration::from_secs(20),
             drain: Duration::from_secs(30),
             drain_delay: Duration::ZERO,
             tls_cert: None,
@@ -209,6 +226,10 @@ impl Config {
             ("lanes", self.lanes != new.lanes),
             ("threads", self.threads != new.threads),
             ("scheduler", self.scheduler != new.scheduler),
+            ("jobs", self.jobs != new.jobs),
+            ("bundle", self.bundle != new.bundle),
+            ("plugins", self.plugins != new.plugins),
+            ("plugin_trial_time", self.plugin_trial_time != new.plugin_trial_time),
             ("drain", self.drain != new.drain),
             ("drain_delay", self.drain_delay != new.drain_delay),
             ("tls_cert", self.tls_cert.is_some() != new.tls_cert.is_some()),

@@ -32,6 +32,9 @@ pub struct Options {
     /// Where backups are made. Default: .neargraph/backups in the folder.
     #[arg(long, value_name = "FOLDER")]
     pub backups: Option<PathBuf>,
+    /// Folder that plug-ins may be loaded from. Default: none are loaded.
+    #[arg(long, value_name = "FOLDER")]
+    pub plugins: Option<PathBuf>,
     /// Memory of each graph, e.g. 4GB. Default: a quarter of the machine's.
     #[arg(long, value_parser = units::bytes, value_name = "BYTES")]
     pub memory: Option<u64>,
@@ -97,7 +100,7 @@ impl Options {
             )*};
         }
         set!(folder, cache, threads, lanes, scheduler, drain, log, log_format);
-        set_some!(side, backups, memory, tls_cert, tls_key, client_ca, token_file);
+        set_some!(side, backups, plugins, memory, tls_cert, tls_key, client_ca, token_file);
         if !given.listen.is_empty() {
             config.listen = given.listen;
         }

@@ -144,6 +144,7 @@ const TABLE: &[(&str, &[Row])] = &[
     ("inference.GRPCInferenceService", OPEN_INFERENCE),
     ("grpc.health.v1.Health", HEALTH),
     ("grpc.reflection.v1.ServerReflection", &[watches("ServerReflectionInfo", Right::Read)]),
+    ("grpc.reflection.v1alpha.ServerReflection", &[watches("ServerReflectionInfo", Right::Read)]),
 ];
 
 #[cfg(test)]

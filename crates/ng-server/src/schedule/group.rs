@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ng_engine::{On, Version};
+use ng_engine::{ModelKey, On, Version};
 use ng_rpc::{Code, Problem, problem_of};
 
 use super::queue::Waiting;
@@ -80,12 +80,14 @@ pub(super) fn known(question: &Question) -> Option<Answered> {
     }
     let start = Instant::now();
     let model = &question.model;
+    let key = model.key();
     let like = model.like()?;
     let newest = model.graph.store.snapshot();
     let mut rows = like.like(ids.len());
     let mut oldest = newest.lsn();
     for (at, id) in ids.iter().enumerate() {
-        let (row, lsn) = model.kept(*id, question.seed, (newest.lsn(), question.lag))?;
+        let of = (key, question.seed);
+        let (row, lsn) = model.kept(of, *id, (newest.lsn(), question.lag))?;
         rows.set(at, &row);
         oldest = oldest.min(lsn);
     }
@@ -111,8 +113,25 @@ struct Found {
     cached: u64,
 }
 
-/// The rows of all requests, or why one of them has none.
+/// The rows of all requests, or why one of them has none. None mixes what devices gave with what
+/// those gave that replaced them.
 fn computed(
+    live: &[Waiting],
+    switches: Switches,
+    counters: &Counters,
+) -> Result<Vec<Found>, Problem> {
+    let Some(model) = live.first().map(|one| &one.question.model) else { return Ok(Vec::new()) };
+    loop {
+        let key = model.key();
+        let found = computed_by(key, live, switches, counters);
+        if model.key() == key {
+            return found;
+        }
+    }
+}
+
+fn computed_by(
+    key: ModelKey,
     live: &[Waiting],
     switches: Switches,
     counters: &Counters,
@@ -132,8 +151,13 @@ fn computed(
         live.iter().any(waits)
     };
     let on = On { version: &version, go_on: &go_on };
-    let all =
-        Asked { model, on, seed: first.seed, lag, keeps: switches.cache && first.at.is_none() };
+    let all = Asked {
+        model,
+        on,
+        of: (key, first.seed),
+        lag,
+        keeps: switches.cache && first.at.is_none(),
+    };
     match &first.targets {
         Targets::Nodes(_) => all.nodes(live, counters),
         Targets::Edges(..) if !model.decodes() => all.dots(live, counters),
@@ -164,7 +188,8 @@ fn computed(
 struct Asked<'a> {
     model: &'a Arc<Model>,
     on: On<'a>,
-    seed: u64,
+    /// Whose answers: the key that it began with, and the seed.
+    of: (ModelKey, u64),
     lag: u64,
     keeps: bool,
 }
@@ -224,9 +249,8 @@ impl Asked<'_> {
             });
         }
         let lsn = self.version().snapshot().lsn();
-        let keep = |id: &u64| {
-            self.keeps.then(|| self.model.kept(*id, self.seed, (lsn, self.lag))).flatten()
-        };
+        let keep =
+            |id: &u64| self.keeps.then(|| self.model.kept(self.of, *id, (lsn, self.lag))).flatten();
         let kept: Vec<Option<(Arc<[u8]>, u64)>> = distinct.iter().map(keep).collect();
         let missing: Vec<u64> = distinct
             .iter()
@@ -239,7 +263,7 @@ impl Asked<'_> {
         let computed = if missing.is_empty() && known > 0 {
             None
         } else {
-            let answer = self.model.engine.each_on(&missing, self.seed, self.on);
+            let answer = self.model.engine.each_on(&missing, self.of.1, self.on);
             Some(Rows::from(&answer.map_err(|e| problem_of(&e))?))
         };
         let like = computed.as_ref().or_else(|| self.model.like()).ok_or_else(ended)?;
@@ -253,7 +277,7 @@ impl Asked<'_> {
                     next += 1;
                     rows.set(at, row);
                     if self.keeps {
-                        self.model.keep(*id, self.seed, lsn, computed, row);
+                        self.model.keep(self.of, *id, lsn, computed, row);
                     }
                 }
                 (None, None) => return Err(ended()),

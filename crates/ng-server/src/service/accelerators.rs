@@ -1,30 +1,57 @@
 //! `AcceleratorService`: what computes.
 
-use ng_rpc::v1::accelerator_service_server::AcceleratorService;
-use ng_rpc::{Request, Response, Status, async_trait, v1};
+use std::sync::Arc;
 
-use super::{Service, unavailable};
+use ng_rpc::v1::accelerator_service_server::AcceleratorService;
+use ng_rpc::{Code, Problem, Request, Response, Status, async_trait, v1};
+
+use super::Service;
+use crate::state::State;
 
 #[async_trait]
 impl AcceleratorService for Service {
     async fn plugin(
         &self,
-        _: Request<v1::PluginRequest>,
+        request: Request<v1::PluginRequest>,
     ) -> Result<Response<v1::PluginResponse>, Status> {
-        Err(unavailable("Plugin"))
+        let request = request.into_inner();
+        let devices = changed(&self.0, move |state| {
+            state.accelerators.add((&state.config, &state.catalogue), &request)
+        })
+        .await?;
+        Ok(Response::new(v1::PluginResponse { devices }))
     }
 
     async fn program(
         &self,
-        _: Request<v1::ProgramRequest>,
+        request: Request<v1::ProgramRequest>,
     ) -> Result<Response<v1::ProgramResponse>, Status> {
-        Err(unavailable("Program"))
+        let bundle = request.into_inner().bundle;
+        let devices =
+            changed(&self.0, move |state| state.accelerators.program(&state.catalogue, &bundle))
+                .await?;
+        Ok(Response::new(v1::ProgramResponse { devices }))
     }
 
     async fn list_devices(
         &self,
         _: Request<v1::ListDevicesRequest>,
     ) -> Result<Response<v1::ListDevicesResponse>, Status> {
-        Err(unavailable("ListDevices"))
+        let accelerators = &self.0.accelerators;
+        let (devices, bundle) = (accelerators.devices(), accelerators.bundle());
+        Ok(Response::new(v1::ListDevicesResponse { devices, bundle }))
     }
+}
+
+/// A change on a thread of its own: trials and plans take seconds. It goes on where the caller does
+/// not wait for it.
+async fn changed<T: Send + 'static>(
+    state: &Arc<State>,
+    change: impl FnOnce(&State) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let state = Arc::clone(state);
+    let done = tokio::task::spawn_blocking(move || change(&state)).await;
+    done.unwrap_or_else(|_| {
+        Err(Problem::new(Code::Internal, "DEFECT", "the change of devices was lost"))
+    })
 }

@@ -5,10 +5,13 @@ use std::time::Instant;
 
 use ng_rpc::v1::inference_service_server::InferenceService;
 use ng_rpc::{Problem, Request, Response, Status, Stream, async_trait, v1};
+use tokio_stream::StreamExt;
 
-use super::{Service, unavailable};
+use super::{Service, jobs};
 use crate::guard::Caller;
+use crate::model::Model;
 use crate::schedule::Question;
+use crate::state::State;
 use crate::targets::Targets;
 
 #[async_trait]
@@ -17,70 +20,84 @@ impl InferenceService for Service {
         &self,
         request: Request<v1::RunRequest>,
     ) -> Result<Response<v1::RunResponse>, Status> {
-        let (start, caller) = (Instant::now(), Caller::of(&request));
-        let request = request.into_inner();
-        let Some(v1::run_request::Dfg::Model(name)) = &request.dfg else {
-            let problem = Problem::argument("model", "the request names no model");
-            return Err(problem.remedy("name a model that is registered").into());
-        };
-        let model = self.0.catalogue.model(&request.graph, name)?;
-        let at =
-            request.at_snapshot.map(|commit| model.graph.snapshot(Some(commit))).transpose()?;
-        let targets = Targets::try_from(request.targets)?;
-        let (seed, lag, deadline) = (request.seed, request.max_lag_commits, caller.deadline);
-        let model_of = Arc::clone(&model);
-        let question = Question { model: model_of, targets, seed, at, lag, deadline, permit: None };
-        let answered = self.0.ask(&caller, question).await?;
-        let (commit, fingerprint) = answered.snapshot;
-        let micros = |time: std::time::Duration| time.as_micros() as u64;
-        Ok(Response::new(v1::RunResponse {
-            snapshot: Some(v1::Snapshot { commit, fingerprint }),
-            rows: Some(answered.rows.into()),
-            model: model.title(),
-            rows_cached: answered.cached,
-            timing: Some(v1::Timing {
-                queued_us: micros(answered.queued),
-                engine_us: micros(answered.engine),
-                total_us: micros(start.elapsed()),
-                group_requests: answered.group,
-            }),
-        }))
+        let caller = Caller::of(&request);
+        Ok(Response::new(run(&self.0, request.into_inner(), &caller).await?))
     }
 
     async fn graph_analysis(
         &self,
-        _: Request<v1::GraphAnalysisRequest>,
+        request: Request<v1::GraphAnalysisRequest>,
     ) -> Result<Response<v1::GraphAnalysisResponse>, Status> {
-        Err(unavailable("jobs"))
+        Ok(Response::new(jobs::submit(&self.0, request.into_inner())?))
     }
 
     async fn get_analysis_result(
         &self,
-        _: Request<v1::GetAnalysisResultRequest>,
+        request: Request<v1::GetAnalysisResultRequest>,
     ) -> Result<Response<v1::GetAnalysisResultResponse>, Status> {
-        Err(unavailable("jobs"))
+        Ok(Response::new(jobs::result(&self.0, request.into_inner()).await?))
     }
 
     type WatchAnalysisStream = Stream<v1::WatchAnalysisResponse>;
 
     async fn watch_analysis(
         &self,
-        _: Request<v1::WatchAnalysisRequest>,
+        request: Request<v1::WatchAnalysisRequest>,
     ) -> Result<Response<Self::WatchAnalysisStream>, Status> {
-        Err(unavailable("jobs"))
+        let steps = jobs::watch(&self.0, request.get_ref())?;
+        Ok(Response::new(Box::pin(steps.map(Ok))))
     }
 
     async fn cancel_analysis(
         &self,
-        _: Request<v1::CancelAnalysisRequest>,
+        request: Request<v1::CancelAnalysisRequest>,
     ) -> Result<Response<v1::CancelAnalysisResponse>, Status> {
-        Err(unavailable("jobs"))
+        Ok(Response::new(jobs::cancel(&self.0, request.get_ref()).await?))
     }
 
     async fn list_analyses(
         &self,
         _: Request<v1::ListAnalysesRequest>,
     ) -> Result<Response<v1::ListAnalysesResponse>, Status> {
-        Err(unavailable("jobs"))
+        Ok(Response::new(jobs::list(&self.0)))
     }
+}
+
+/// The model that a request names.
+pub(super) fn named_model(state: &State, request: &v1::RunRequest) -> Result<Arc<Model>, Problem> {
+    let Some(v1::run_request::Dfg::Model(name)) = &request.dfg else {
+        let problem = Problem::argument("model", "the request names no model");
+        return Err(problem.remedy("name a model that is registered"));
+    };
+    state.catalogue.model(&request.graph, name)
+}
+
+/// Answers at once.
+pub(crate) async fn run(
+    state: &State,
+    request: v1::RunRequest,
+    caller: &Caller,
+) -> Result<v1::RunResponse, Problem> {
+    let start = Instant::now();
+    let model = named_model(state, &request)?;
+    let at = request.at_snapshot.map(|commit| model.graph.snapshot(Some(commit))).transpose()?;
+    let targets = Targets::try_from(request.targets)?;
+    let (seed, lag, deadline) = (request.seed, request.max_lag_commits, caller.deadline);
+    let model_of = Arc::clone(&model);
+    let question = Question { model: model_of, targets, seed, at, lag, deadline, permit: None };
+    let answered = state.ask(caller, question).await?;
+    let (commit, fingerprint) = answered.snapshot;
+    let micros = |time: std::time::Duration| time.as_micros() as u64;
+    Ok(v1::RunResponse {
+        snapshot: Some(v1::Snapshot { commit, fingerprint }),
+        rows: Some(answered.rows.into()),
+        model: model.title(),
+        rows_cached: answered.cached,
+        timing: Some(v1::Timing {
+            queued_us: micros(answered.queued),
+            engine_us: micros(answered.engine),
+            total_us: micros(start.elapsed()),
+            group_requests: answered.group,
+        }),
+    })
 }

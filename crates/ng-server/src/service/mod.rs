@@ -6,6 +6,8 @@ mod accelerators;
 mod backup;
 mod graph_store;
 mod inference;
+mod jobs;
+mod open_inference;
 mod registry;
 mod sampling;
 mod server_info;
@@ -13,11 +15,14 @@ mod server_info;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ng_rpc::open_inference as oip;
 use ng_rpc::tonic::service::Routes;
 use ng_rpc::{Code, Problem, Request, Status, v1};
 
 use crate::guard::Caller;
 use crate::state::State;
+
+pub(crate) use inference::run;
 
 /// A service of this server.
 #[derive(Clone)]
@@ -42,6 +47,7 @@ pub fn routes(state: &Arc<State>) -> Routes {
         Routes::default(),
         v1::accelerator_service_server::AcceleratorServiceServer<Service>,
         v1::graph_store_service_server::GraphStoreServiceServer<Service>,
+        oip::grpc_inference_service_server::GrpcInferenceServiceServer<Service>,
         v1::inference_service_server::InferenceServiceServer<Service>,
         v1::registry_service_server::RegistryServiceServer<Service>,
         v1::sampling_service_server::SamplingServiceServer<Service>,

@@ -1,9 +1,13 @@
 //! `SamplingService`: mini-batches for trainers elsewhere.
 
-use ng_rpc::v1::sampling_service_server::SamplingService;
-use ng_rpc::{Request, Response, Status, Stream, async_trait, v1};
+use std::sync::Arc;
 
-use super::{Service, unavailable};
+use ng_rpc::v1::sampling_service_server::SamplingService;
+use ng_rpc::{Code, Problem, Request, Response, Status, Stream, async_trait, v1};
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::Service;
 
 #[async_trait]
 impl SamplingService for Service {
@@ -11,8 +15,16 @@ impl SamplingService for Service {
 
     async fn sample(
         &self,
-        _: Request<v1::SampleRequest>,
+        request: Request<v1::SampleRequest>,
     ) -> Result<Response<Self::SampleStream>, Status> {
-        Err(unavailable("Sample"))
+        let (state, request) = (Arc::clone(&self.0), request.into_inner());
+        let start = move || {
+            let graph = state.catalogue.graph(&request.graph)?;
+            state.sampling.start(&graph, &request)
+        };
+        let started = tokio::task::spawn_blocking(start).await;
+        let lost = |_| Err(Problem::new(Code::Internal, "DEFECT", "the stream was lost"));
+        let batches = ReceiverStream::new(started.unwrap_or_else(lost)?);
+        Ok(Response::new(Box::pin(batches.map(|batch| batch.map_err(Status::from)))))
     }
 }

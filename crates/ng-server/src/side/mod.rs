@@ -5,6 +5,7 @@
 mod api;
 mod metrics;
 mod page;
+mod rest;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ pub fn router(state: &Arc<State>, is_local: bool) -> Router {
         .route("/metrics", get(metrics::metrics))
         .merge(page::router())
         .merge(api::router(is_local))
+        .merge(rest::router())
         .with_state(Arc::clone(state))
         .layer(middleware::from_fn_with_state(guard, side_gate))
 }

@@ -5,6 +5,8 @@
 pub mod common;
 pub mod raw;
 
+pub mod calls;
+
 use std::path::Path;
 use std::time::Duration;
 

@@ -1,0 +1,42 @@
+//! [`JobBounds`]: what jobs may take.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// What jobs may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct JobBounds {
+    /// Jobs that have not ended.
+    pub unfinished: usize,
+    /// Bytes of their targets.
+    pub target_bytes: u64,
+    /// Jobs that are computed at the same time.
+    pub running: usize,
+    /// Bytes of one result.
+    pub result_bytes: u64,
+    /// Jobs that have ended and are kept.
+    pub kept: usize,
+    /// Bytes of their results.
+    pub kept_bytes: u64,
+    /// How long a result is kept unless the request sets it.
+    pub keep: Duration,
+    /// How long a request may have it kept.
+    pub keep_max: Duration,
+}
+
+impl Default for JobBounds {
+    fn default() -> Self {
+        Self {
+            unfinished: 64,
+            target_bytes: 256 << 20,
+            running: 1,
+            result_bytes: 256 << 20,
+            kept: 1024,
+            kept_bytes: 512 << 20,
+            keep: Duration::from_secs(600),
+            keep_max: Duration::from_secs(24 * 3600),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Mini-batches for trainers on other machines: those of this project's loader, byte for byte.
+//!
+//! A stream has a thread that makes batches a little ahead of the caller, and stops where the
+//! caller does. What must not live here: draws, orders of seeds. The invariants: what waits for a
+//! slow caller is a few batches; as many streams are made at once as may be.
+
+mod message;
+mod seeds;
+
+use std::sync::Arc;
+use std::thread::Builder;
+use std::time::Duration;
+
+use ng_rpc::{Code, Problem, problem_of, v1};
+use ng_sample::{
+    Fanouts, Loader, Method, MiniBatch, Reading, Run, SampleSpec, Sampler, SeedPlan, Settings,
+};
+use ng_store::{Owner, Snapshot, TensorRef};
+use ng_types::NodeTypeId;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use self::message::Message;
+use self::seeds::inputs;
+use crate::graph::Graph;
+
+/// Streams at a time.
+const STREAMS: usize = 8;
+/// Finished batches that wait for the caller, beside those that the loader has ready.
+const WAITING: usize = 1;
+/// Batches that the loader has ready.
+const AHEAD: usize = 2;
+/// How often it is looked whether the caller is still there.
+const POLL: Duration = Duration::from_millis(100);
+/// When a stream that was not taken may be tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// What a caller of a stream gets.
+pub type Batches = mpsc::Receiver<Result<v1::SampleResponse, Problem>>;
+
+/// All streams of batches.
+pub struct Sampling {
+    streams: Arc<Semaphore>,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { streams: Arc::new(Semaphore::new(STREAMS)) }
+    }
+}
+
+impl Sampling {
+    /// Makes the batches of an epoch. Reads seeds, so it may take a while.
+    ///
+    /// # Errors
+    /// The request is wrong, or as many streams are made as may be.
+    pub fn start(&self, graph: &Graph, request: &v1::SampleRequest) -> Result<Batches, Problem> {
+        let permit = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
+            let message = format!("{STREAMS} streams of batches are made already");
+            Problem::new(Code::ResourceExhausted, "STREAMS_FULL", message)
+                .retry_after(RETRY_AFTER)
+                .remedy("try again when one has ended")
+        })?;
+        let snapshot = graph.snapshot(request.at_snapshot)?;
+        let sampler = sampler(&snapshot, request)?;
+        let inputs = Arc::new(inputs(&snapshot, request)?);
+        let plan = plan(request, inputs.1)?;
+        let settings = Settings {
+            reading: Reading::Direct,
+            prefetch: Some(AHEAD),
+            threads: Some(1),
+            ..Settings::default()
+        };
+        let loader = Loader::new(sampler, Arc::clone(&inputs.0), plan, settings, None, false);
+        let loader = loader.map_err(|e| problem_of(&e))?;
+        let run = loader.run(request.epoch, request.first_batch);
+        let message = Message::new(snapshot, plan.steps());
+        let (give, batches) = mpsc::channel(WAITING);
+        let first = request.first_batch;
+        let system = |error| {
+            Problem::new(Code::Unavailable, "SYSTEM", format!("no thread can be started: {error}"))
+                .remedy("try again later")
+        };
+        let work = move || make(run, &message, first, &give, permit);
+        Builder::new().name("ng-stream".into()).spawn(work).map_err(system)?;
+        Ok(batches)
+    }
+}
+
+/// Gives batches until there are no more, or nobody wants them.
+fn make(
+    mut run: Run,
+    message: &Message,
+    first: u64,
+    give: &mpsc::Sender<Result<v1::SampleResponse, Problem>>,
+    _permit: OwnedSemaphorePermit,
+) {
+    let mut number = first;
+    while !give.is_closed() {
+        let batch: Result<MiniBatch, Problem> = match run.next_within(POLL) {
+            Err(()) => continue,
+            Ok(None) => return,
+            Ok(Some(batch)) => batch.map_err(|e| problem_of(&e)),
+        };
+        let made = batch.and_then(|batch| message.of(number, &batch));
+        let is_last = made.is_err();
+        if give.blocking_send(made).is_err() || is_last {
+            return;
+        }
+        number += 1;
+    }
+}
+
+fn sampler(snapshot: &Arc<Snapshot>, request: &v1::SampleRequest) -> Result<Sampler, Problem> {
+    let catalog = snapshot.catalog();
+    let fanouts = Fanouts::uniform(&request.fanouts, catalog.edge_types.len())
+        .map_err(|e| problem_of(&e).at("fanouts"))?;
+    let method = Method::Uniform { replace: request.replace };
+    let spec = SampleSpec { fanouts, method, seed: request.seed };
+    let owners = (0..catalog.node_types.len()).map(|id| Owner::Node(NodeTypeId(id as u16)));
+    let owners: Vec<Owner> = owners.collect();
+    let mut tensors: Vec<TensorRef> = Vec::new();
+    for name in &request.tensors {
+        let found: Vec<TensorRef> =
+            owners.iter().filter_map(|owner| catalog.find_tensor(*owner, name)).collect();
+        if found.is_empty() {
+            let mut known: Vec<&str> = catalog
+                .node_types
+                .iter()
+                .flat_map(|meta| meta.tensors.iter().map(|tensor| tensor.name.as_str()))
+                .collect();
+            known.sort_unstable();
+            known.dedup();
+            return Err(Problem::missing("NAME_NOT_FOUND", format!("no nodes have {name:?}"))
+                .at("tensors")
+                .remedy(format!("there are {}", known.join(", "))));
+        }
+        tensors.extend(
+            found.iter().filter(|tensor| !tensors.contains(tensor)).copied().collect::<Vec<_>>(),
+        );
+    }
+    Sampler::new(Arc::clone(snapshot), spec, tensors).map_err(|e| problem_of(&e))
+}
+
+fn plan(request: &v1::SampleRequest, num_seeds: u64) -> Result<SeedPlan, Problem> {
+    let world_size = u64::from(request.world_size.max(1));
+    let plan = SeedPlan {
+        num_seeds,
+        batch_size: request.batch_size.into(),
+        shuffle: request.shuffle,
+        seed: request.seed,
+        drop_last: request.drop_last,
+        pad: !request.drop_last && world_size > 1,
+        rank: request.rank.into(),
+        world_size,
+    };
+    plan.checked().map_err(|e| problem_of(&e).at("batch_size"))
+}
