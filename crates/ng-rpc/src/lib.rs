@@ -6,11 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod call;
 pub mod connect;
 pub mod listen;
 mod status;
 
-pub use status::{Problem, problem_of};
+pub use status::{Problem, problem_of, problem_told};
 pub use tonic::{Code, Request, Response, Status, Streaming, async_trait};
 pub use {http, tonic, tower};
 
