@@ -1,6 +1,7 @@
 //! Calls that wait, on a runtime of the client's own.
 
 use std::mem;
+use std::pin::pin;
 use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,9 +9,13 @@ use std::time::Duration;
 use ng_rpc::Status;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 use crate::calls::AsyncClient;
 use crate::settings::{ClientError, Settings};
+
+/// How often a call that waits looks whether it goes on.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A client whose calls wait for their answers. Many threads may ask at once.
 ///
@@ -114,6 +119,28 @@ impl Client {
         let here = self.here()?;
         let call = ask(here.calls.clone());
         here.handle.block_on(call)
+    }
+
+    /// As [`Client::wait`], and gives up once `go_on`, which is asked now and then, says no.
+    ///
+    /// # Errors
+    /// As [`Client::wait`].
+    pub fn wait_while<T, F: Future<Output = Result<T, Status>>>(
+        &self,
+        go_on: impl Fn() -> bool,
+        ask: impl FnOnce(AsyncClient) -> F,
+    ) -> Result<T, Status> {
+        self.wait(|calls| async move {
+            let mut call = pin!(ask(calls));
+            loop {
+                if let Ok(answer) = timeout(LOOK, &mut call).await {
+                    return answer;
+                }
+                if !go_on() {
+                    return Err(Status::cancelled("the call was given up"));
+                }
+            }
+        })
     }
 
     /// Starts what `ask` makes of the client's calls; `done` takes the result on another thread.

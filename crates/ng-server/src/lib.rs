@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
+mod command;
 pub mod config;
 mod graph;
 mod model;
@@ -20,5 +21,6 @@ mod side;
 mod state;
 mod targets;
 
+pub use command::run_command;
 pub use config::{Address, Config};
 pub use serve::{ServeError, Serving, serve};
