@@ -314,8 +314,9 @@ _CLASSES: dict[str, type[RequestFailed]] = {
 def _class_of(code: str, reason: str) -> type[RequestFailed]:
     by_code = _CLASSES.get(code, RequestFailed)
     by_reason = globals().get("".join(part.title() for part in reason.split("_")))
-    is_error = isinstance(by_reason, type) and issubclass(by_reason, NeargraphError)
-    if not is_error or issubclass(by_code, by_reason) or issubclass(by_reason, RequestFailed):
+    if not isinstance(by_reason, type) or not issubclass(by_reason, NeargraphError):
+        return by_code
+    if issubclass(by_code, by_reason) or issubclass(by_reason, RequestFailed):
         return by_code
     return type(by_reason.__name__, (by_code, by_reason), {"__doc__": by_reason.__doc__})
 

@@ -1,5 +1,7 @@
-"""`ng.AsyncClient`: calls that are awaited. One wake-up of the event loop takes all answers that are
-there, and no thread of the network needs the interpreter.
+"""`ng.AsyncClient`: calls that are awaited.
+
+One wake-up of the event loop takes all answers that are there, and no thread of the network needs
+the interpreter.
 """
 
 import asyncio
@@ -119,7 +121,17 @@ class AsyncClient:
             >>> (await client.run("sage", [17, 4, 17])).argmax(axis=1)  # doctest: +SKIP
             array([3, 0, 3])
         """
-        targets = (model, nodes, edges, graph_ids, graph, target_type, seed, at_snapshot, max_lag_commits)
+        targets = (
+            model,
+            nodes,
+            edges,
+            graph_ids,
+            graph,
+            target_type,
+            seed,
+            at_snapshot,
+            max_lag_commits,
+        )
         answer = await self._do(requests.run(*targets))
         return answer.rows
 
@@ -137,7 +149,17 @@ class AsyncClient:
         max_lag_commits: int = 0,
     ) -> Answer:
         """As `run`, with the snapshot that the rows are of, the version, and times."""
-        targets = (model, nodes, edges, graph_ids, graph, target_type, seed, at_snapshot, max_lag_commits)
+        targets = (
+            model,
+            nodes,
+            edges,
+            graph_ids,
+            graph,
+            target_type,
+            seed,
+            at_snapshot,
+            max_lag_commits,
+        )
         return await self._do(requests.run(*targets))
 
     async def analyze(
@@ -159,7 +181,17 @@ class AsyncClient:
         Args:
             keep_seconds: How long the result is kept; 0 is the default of the server.
         """
-        targets = (model, nodes, edges, graph_ids, graph, target_type, seed, at_snapshot, max_lag_commits)
+        targets = (
+            model,
+            nodes,
+            edges,
+            graph_ids,
+            graph,
+            target_type,
+            seed,
+            at_snapshot,
+            max_lag_commits,
+        )
         return AsyncJob(self, await self._do(requests.analyze(keep_seconds, *targets)))
 
     async def features(
@@ -314,7 +346,9 @@ class AsyncClient:
 
     async def pin_snapshot(self, *, graph: str = "", seconds: int = 0) -> Snapshot:
         """Keeps the newest commit readable while newer ones come; 0 is the server's default."""
-        made = await self._do(requests.field_of("PinSnapshot", "snapshot", graph=graph, seconds=seconds))
+        made = await self._do(
+            requests.field_of("PinSnapshot", "snapshot", graph=graph, seconds=seconds)
+        )
         return Snapshot(**made)
 
     async def unpin_snapshot(self, commit: int, *, graph: str = "") -> None:

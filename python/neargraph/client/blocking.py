@@ -92,7 +92,17 @@ class Client:
             >>> client.run("sage", [17, 4, 17]).argmax(axis=1)  # doctest: +SKIP
             array([3, 0, 3])
         """
-        targets = (model, nodes, edges, graph_ids, graph, target_type, seed, at_snapshot, max_lag_commits)
+        targets = (
+            model,
+            nodes,
+            edges,
+            graph_ids,
+            graph,
+            target_type,
+            seed,
+            at_snapshot,
+            max_lag_commits,
+        )
         answer = self._do(requests.run(*targets))
         return answer.rows
 
@@ -110,7 +120,17 @@ class Client:
         max_lag_commits: int = 0,
     ) -> Answer:
         """As `run`, with the snapshot that the rows are of, the version, and times."""
-        targets = (model, nodes, edges, graph_ids, graph, target_type, seed, at_snapshot, max_lag_commits)
+        targets = (
+            model,
+            nodes,
+            edges,
+            graph_ids,
+            graph,
+            target_type,
+            seed,
+            at_snapshot,
+            max_lag_commits,
+        )
         return self._do(requests.run(*targets))
 
     def analyze(
@@ -132,7 +152,17 @@ class Client:
         Args:
             keep_seconds: How long the result is kept; 0 is the default of the server.
         """
-        targets = (model, nodes, edges, graph_ids, graph, target_type, seed, at_snapshot, max_lag_commits)
+        targets = (
+            model,
+            nodes,
+            edges,
+            graph_ids,
+            graph,
+            target_type,
+            seed,
+            at_snapshot,
+            max_lag_commits,
+        )
         return Job(self, self._do(requests.analyze(keep_seconds, *targets)))
 
     def features(

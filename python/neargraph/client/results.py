@@ -103,14 +103,15 @@ def answer(given: Any) -> Answer:
 
 
 def rows_alone(given: Any) -> NDArray[Any]:
-    """The rows of an answer that has others things."""
+    """The rows of an answer that has other things, too."""
     return tensor(given[0])
 
 
 def neighbor_lists(given: Any) -> NeighborLists:
     """Lists of neighbours."""
-    *arrays, snapshot = given
-    return NeighborLists(*arrays, Snapshot(*snapshot))
+    degrees, counts, neighbors, edge_ids, times, weights, snapshot = given
+    of = Snapshot(*snapshot)
+    return NeighborLists(degrees, counts, neighbors, edge_ids, times, weights, of)
 
 
 def job_state(facts: dict[str, Any]) -> JobState:
