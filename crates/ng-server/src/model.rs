@@ -198,7 +198,7 @@ pub fn options_of(
     Ok(EngineOptions {
         fanouts,
         output: Some(request.output.clone()).filter(|output| !output.is_empty()),
-        devices: Devices::default().into(),
+        devices: Devices::with_cpu().into(),
         prepare: prepare_of(&request.prepare)?,
         threads,
         batch_nodes: 1024,
