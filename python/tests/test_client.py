@@ -144,10 +144,12 @@ def test_errors_say_what_and_where_and_what_to_do(client, served):
 
 def test_each_code_has_a_class():
     late = request_failed("DeadlineExceeded", "", "late")
-    assert isinstance(late, TimeoutError) and late.code == "DEADLINE_EXCEEDED"
+    assert isinstance(late, TimeoutError)
+    assert late.code == "DEADLINE_EXCEEDED"
     assert isinstance(request_failed("Unauthenticated", "TOKEN", "no"), PermissionError)
     busy = request_failed("ResourceExhausted", "BUDGET_TOO_SMALL", "full", retry_after=0.5)
-    assert isinstance(busy, ng.ServerBusy) and isinstance(busy, ng.BudgetTooSmall)
+    assert isinstance(busy, ng.ServerBusy)
+    assert isinstance(busy, ng.BudgetTooSmall)
     assert busy.retry_after == 0.5
 
 

@@ -176,8 +176,7 @@ impl Client {
         at_snapshot: Option<u64>,
         ticket: Option<u64>,
     ) -> Answer<'py> {
-        let message =
-            v1::GetNeighborsRequest { graph, edge_type, ids: ids.0, limit, at_snapshot };
+        let message = v1::GetNeighborsRequest { graph, edge_type, ids: ids.0, limit, at_snapshot };
         self.ask(py, ticket, |calls| async move {
             Ok(Reply::Neighbors(calls.get_neighbors(message).await?))
         })
@@ -346,11 +345,9 @@ fn run_request(run: RunArgs) -> PyResult<v1::RunRequest> {
     let (graph, model, kind, of_type, ids, others, seed, at_snapshot, max_lag_commits) = run;
     let targets = match kind.as_str() {
         "nodes" => Targets::Nodes(v1::Nodes { node_type: of_type, ids: ids.0 }),
-        "edges" => Targets::Edges(v1::Edges {
-            edge_type: of_type,
-            sources: ids.0,
-            destinations: others.0,
-        }),
+        "edges" => {
+            Targets::Edges(v1::Edges { edge_type: of_type, sources: ids.0, destinations: others.0 })
+        }
         "graphs" => Targets::Graphs(v1::Graphs { ids: ids.0 }),
         other => return Err(PyValueError::new_err(format!("no targets of kind {other:?}"))),
     };
