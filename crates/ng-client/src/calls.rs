@@ -5,12 +5,15 @@ use std::time::Duration;
 use ng_rpc::connect::channel;
 use ng_rpc::tonic::metadata::AsciiMetadataValue;
 use ng_rpc::tonic::transport::Channel;
-use ng_rpc::{Request, Status, Streaming, call};
+use ng_rpc::{Code, Request, Status, Streaming, call};
 use prost::Message;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::again::Tries;
 use crate::settings::{ClientError, Settings};
+
+/// How far the clocks of both sides may be apart when a timeout ends.
+const SLACK: Duration = Duration::from_millis(5);
 
 /// A client whose calls are futures. Clones share one connection.
 #[derive(Clone, Debug)]
@@ -147,9 +150,16 @@ async fn within<T>(
     work: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Status> {
     let Some(limit) = limit else { return work.await };
-    let late = |_| {
-        let seconds = limit.as_secs_f64();
-        Err(Status::deadline_exceeded(format!("no answer came within {seconds:.3} s")))
-    };
-    timeout(limit, work).await.unwrap_or_else(late)
+    let seconds = limit.as_secs_f64();
+    let late = || Status::deadline_exceeded(format!("no answer came within {seconds:.3} s"));
+    let end = Instant::now() + limit;
+    match timeout(limit, work).await {
+        // Both sides look at the same time; who is first says it in words of its own.
+        Ok(Err(status)) if Instant::now() + SLACK >= end => {
+            let is_transport = matches!(status.code(), Code::Cancelled | Code::Unavailable);
+            Err(if is_transport { late() } else { status })
+        }
+        Ok(answer) => answer,
+        Err(_) => Err(late()),
+    }
 }

@@ -78,14 +78,12 @@ async fn ready(channel: &Channel) -> Result<Grpc<Channel>, Status> {
     Ok(grpc)
 }
 
-/// A status of the transport says what happened only in its causes.
+/// A status of the transport says what happened only in its causes. What breaks on the way is worth
+/// another try, whatever the library calls it.
 fn told(status: Status) -> Status {
-    let is_local = std::error::Error::source(&status).is_some();
-    match status.code() {
-        Code::Unavailable | Code::Unknown | Code::Cancelled if is_local => {
-            let text = with_causes(&status);
-            // What breaks on the way is worth another try, whatever the library calls it.
-            Status::unavailable(text)
+    match (status.code(), std::error::Error::source(&status)) {
+        (Code::Unavailable | Code::Unknown | Code::Cancelled, Some(cause)) => {
+            Status::unavailable(format!("the server cannot be reached: {}", with_causes(cause)))
         }
         _ => status,
     }
