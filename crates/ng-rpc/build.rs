@@ -28,6 +28,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         // Tensors are not copied on the way.
         .bytes(".neargraph.v1.Tensor.data")
         .bytes(".inference")
+        // Faces show messages as dictionaries; tensors go another way.
+        .type_attribute(".neargraph.v1", "#[derive(serde::Serialize, serde::Deserialize)]")
+        .message_attribute(".neargraph.v1", "#[serde(default)]")
+        .field_attribute(".neargraph.v1.Tensor.data", "#[serde(skip)]")
         .compile_fds(found)?;
     Ok(())
 }

@@ -18,6 +18,7 @@ from neargraph.exceptions import *  # noqa: F403
 
 if TYPE_CHECKING:
     from neargraph.backups import restore, verify_backup
+    from neargraph.client import AsyncClient, Client, Updates
     from neargraph.dfg import Dfg
     from neargraph.dtypes import SparseRows
     from neargraph.engine import Engine
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from neargraph.nearest import topk
     from neargraph.plugins import Devices
     from neargraph.quantisation import quantise
+    from neargraph.serving import serve
     from neargraph.snapshot import Snapshot
     from neargraph.store import Store, open
     from neargraph.tuning import tune_process
@@ -38,7 +40,9 @@ __version__ = "0.1.0"
 
 # Where each name lives that is imported on first use.
 _LAZY = {
+    "AsyncClient": "neargraph.client",
     "Batch": "neargraph.update.batch",
+    "Client": "neargraph.client",
     "ClusterLoader": "neargraph.loader.cluster",
     "Devices": "neargraph.plugins",
     "Dfg": "neargraph.dfg",
@@ -50,6 +54,7 @@ _LAZY = {
     "Snapshot": "neargraph.snapshot",
     "SparseRows": "neargraph.dtypes",
     "Store": "neargraph.store",
+    "Updates": "neargraph.client",
     "export": "neargraph.modelfile",
     "from_pyg": "neargraph.importers",
     "infer": "neargraph.layerwise",
@@ -59,6 +64,7 @@ _LAZY = {
     "pyg": "neargraph.pyg",
     "quantise": "neargraph.quantisation",
     "restore": "neargraph.backups",
+    "serve": "neargraph.serving",
     "sim": "neargraph.sim",
     "topk": "neargraph.nearest",
     "tune_process": "neargraph.tuning",
@@ -66,7 +72,9 @@ _LAZY = {
 }
 
 __all__ = [
+    "AsyncClient",
     "Batch",
+    "Client",
     "ClusterLoader",
     "Devices",
     "Dfg",
@@ -78,11 +86,13 @@ __all__ = [
     "Snapshot",
     "SparseRows",
     "Store",
+    "Updates",
     "__version__",
     "infer",
     "open",
     "quantise",
     "restore",
+    "serve",
     "topk",
     "tune_process",
     "verify_backup",

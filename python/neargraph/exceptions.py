@@ -5,7 +5,9 @@ Every class derives from `NeargraphError` and from the builtin that fits, so tha
 classes up by name; each message says what is wrong, where, and what to do.
 """
 
+import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from neargraph.remedies import in_python
@@ -19,6 +21,7 @@ __all__ = [
     "ExportFailed",
     "ImportFailed",
     "InvalidModel",
+    "InvalidRequest",
     "IoFailed",
     "LogDamaged",
     "LossNotFinite",
@@ -29,9 +32,15 @@ __all__ = [
     "NodeNotFound",
     "NodeOutOfRange",
     "NotAStore",
+    "NotFound",
+    "NotPermitted",
     "PluginRefused",
+    "RequestFailed",
     "ReverseMissing",
     "RowWidth",
+    "ServeFailed",
+    "ServerBusy",
+    "ServerUnavailable",
     "SnapshotGone",
     "StateMismatch",
     "StoreBusy",
@@ -39,6 +48,7 @@ __all__ = [
     "StoreDamaged",
     "StoreNotFound",
     "StorePoisoned",
+    "TimedOut",
     "UnsupportedArgument",
     "UnsupportedModel",
     "UpdateFailed",
@@ -226,3 +236,103 @@ class PluginRefused(NeargraphError, RuntimeError):
 
 class MissingDependency(NeargraphError, ImportError):
     """An optional package is needed; the message gives the pip command."""
+
+
+class ServeFailed(NeargraphError, RuntimeError):
+    """A server does not start; the message says why."""
+
+
+class RequestFailed(NeargraphError):
+    """A server refused a request, or could not be reached.
+
+    Where the server's reason is that of another class of this module, such as `NodeOutOfRange`, the
+    exception is of that class, too.
+
+    Attributes:
+        code: What class of problem it is, as gRPC has them, such as "NOT_FOUND".
+        reason: One word for programs, such as "MODEL_NOT_FOUND".
+        field: The field of the request, such as "targets"; empty if it is not one.
+        remedy: What to do about it; empty if nothing helps. The message ends with it.
+        retry_after: Seconds after which the server wants to be asked again, if it says so.
+    """
+
+    code = "UNKNOWN"
+    reason = ""
+    field = ""
+    remedy = ""
+    retry_after: float | None = None
+
+    def with_advice(self, words: Callable[[dict[str, Any]], str]) -> str:
+        """The message, and what the server advises."""
+        what = super().with_advice(words)
+        return f"{what}; {self.remedy}" if self.remedy else what
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        message = str(self.args[0]) if self.args else ""
+        code = "".join(part.title() for part in self.code.split("_"))
+        facts = (code, self.reason, message, self.field, self.remedy, self.retry_after)
+        return request_failed, facts
+
+
+class InvalidRequest(RequestFailed, ValueError):
+    """The server does not take an argument; `field` names it."""
+
+
+class NotFound(RequestFailed, LookupError):
+    """The server has no graph, model, version, job or snapshot of that name."""
+
+
+class NotPermitted(RequestFailed, PermissionError):
+    """The token is missing or wrong, or does not allow this."""
+
+
+class ServerBusy(RequestFailed):
+    """The server sheds load, or a quota or limit is reached."""
+
+
+class ServerUnavailable(RequestFailed, ConnectionError):
+    """The server cannot be reached, or is about to end."""
+
+
+class TimedOut(RequestFailed, TimeoutError):
+    """No answer came in time."""
+
+
+_CLASSES: dict[str, type[RequestFailed]] = {
+    "INVALID_ARGUMENT": InvalidRequest,
+    "OUT_OF_RANGE": InvalidRequest,
+    "NOT_FOUND": NotFound,
+    "UNAUTHENTICATED": NotPermitted,
+    "PERMISSION_DENIED": NotPermitted,
+    "RESOURCE_EXHAUSTED": ServerBusy,
+    "UNAVAILABLE": ServerUnavailable,
+    "DEADLINE_EXCEEDED": TimedOut,
+}
+
+
+@cache
+def _class_of(code: str, reason: str) -> type[RequestFailed]:
+    by_code = _CLASSES.get(code, RequestFailed)
+    by_reason = globals().get("".join(part.title() for part in reason.split("_")))
+    if not isinstance(by_reason, type) or not issubclass(by_reason, NeargraphError):
+        return by_code
+    if issubclass(by_code, by_reason) or issubclass(by_reason, RequestFailed):
+        return by_code
+    return type(by_reason.__name__, (by_code, by_reason), {"__doc__": by_reason.__doc__})
+
+
+def request_failed(
+    code: str,
+    reason: str,
+    message: str,
+    field: str = "",
+    remedy: str = "",
+    retry_after: float | None = None,
+) -> RequestFailed:
+    """The exception of what a server says; `code` is written as in "NotFound"."""
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", code).upper()
+    # A class of the system's errors would take several arguments for numbers and files.
+    made = _class_of(name, reason)(message)
+    made.code, made.reason, made.field = name, reason, field
+    made.remedy, made.retry_after = remedy, retry_after
+    return made

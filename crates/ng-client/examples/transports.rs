@@ -104,7 +104,7 @@ fn measure(rounds: usize) {
     let over = |name, address: &str, spin| {
         let entered = runtime.enter();
         let rings = RingOptions { spin: Some(spin), blocking: true };
-        let mut client = HealthClient::new(channel_with(address, rings).expect("address"));
+        let mut client = HealthClient::new(channel_with(address, None, rings).expect("address"));
         drop(entered);
         let runtime = &runtime;
         let call = Box::new(move || {

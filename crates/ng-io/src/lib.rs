@@ -49,6 +49,7 @@ pub use open::{
 };
 pub use os::cache_file::{CacheFile, device_name};
 pub use os::filling::FillingRegion;
+pub use os::load::{cpu_time, device_reads};
 pub use os::machine::{
     MemoryLimit, memory_limit, peak_rss_bytes, ram_bytes, trim_allocator, usable_memory_bytes,
 };

@@ -5,6 +5,7 @@ mod add_tensor;
 mod arrays;
 mod backup;
 mod catalog;
+mod client;
 mod compiled;
 mod computing;
 mod dfg;
@@ -23,6 +24,7 @@ mod plugins;
 mod progress;
 mod reorganize;
 mod sampler;
+mod server;
 mod sim;
 mod snapshot;
 mod store;
@@ -54,6 +56,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<layerwise::Layerwise>()?;
     module.add_class::<layerwise::Inferred>()?;
     module.add_class::<plugins::Devices>()?;
+    module.add_class::<client::Client>()?;
+    module.add_class::<server::Server>()?;
     module.add_class::<plugins::Served>()?;
     module.add_class::<onnxruntime::OnnxRuntime>()?;
     module.add_class::<direct::DirectPlan>()?;
@@ -87,5 +91,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sim::sim_names, module)?)?;
     module.add_function(wrap_pyfunction!(sim::sim_switched, module)?)?;
     module.add_function(wrap_pyfunction!(sim::simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(server::run_server, module)?)?;
+    module.add_function(wrap_pyfunction!(server::run_load, module)?)?;
     Ok(())
 }

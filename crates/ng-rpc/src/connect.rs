@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use tokio::net::UnixStream;
 use tonic::body::Body;
-use tonic::transport::{Endpoint, Uri};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity, Uri};
 use tower::{BoxError, Service, service_fn};
 
 use crate::ring::{RingChannel, RingOptions};
@@ -18,18 +18,42 @@ pub const MESSAGE_BYTES_MAX: usize = 1 << 30;
 /// What is in flight of one answer before the reader takes it: large tensors come in one go.
 const WINDOW_BYTES: u32 = 4 << 20;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A silent connection is asked this often whether it still lives, while calls wait on it.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 /// What precedes the path of a Unix socket.
 pub const UNIX: &str = "unix:";
 /// What precedes the path where a server gives out rings in shared memory.
 pub const SHM: &str = "shm:";
 
-/// An address that is none.
+/// Why there is no channel to a server.
 #[derive(Debug, thiserror::Error)]
-#[error("{address:?} is no address of a server: HOST:PORT, unix:PATH or shm:PATH is")]
-pub struct BadAddress {
-    /// What was given.
-    pub address: String,
+pub enum BadAddress {
+    /// The address is not one.
+    #[error("{address:?} is not the address of a server: HOST:PORT, unix:PATH and shm:PATH are")]
+    Address {
+        /// What was given.
+        address: String,
+    },
+    /// The certificates cannot be used.
+    #[error("no TLS connection to {address:?} can be made: {message}")]
+    Tls {
+        /// Of the server.
+        address: String,
+        /// What is wrong.
+        message: String,
+    },
+}
+
+/// Certificates of a client, in PEM.
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    /// Who signs the certificate of the server.
+    pub ca: Vec<u8>,
+    /// The certificate of the client and its key, if the server wants them.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
+    /// The name in the server's certificate, where it is not that of the address.
+    pub server_name: Option<String>,
 }
 
 /// A channel to a server, over whichever transport its address names. It connects when it is first
@@ -41,6 +65,16 @@ pub struct Channel(Way);
 enum Way {
     Http(tonic::transport::Channel),
     Ring(RingChannel),
+}
+
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let way = match &self.0 {
+            Way::Http(_) => "HTTP/2",
+            Way::Ring(_) => "rings in shared memory",
+        };
+        write!(f, "Channel over {way}")
+    }
 }
 
 impl From<tonic::transport::Channel> for Channel {
@@ -75,30 +109,36 @@ impl Service<Request<Body>> for Channel {
 /// A channel to the server at an address.
 ///
 /// # Errors
-/// [`BadAddress`].
+/// Every variant of [`BadAddress`].
 pub fn channel(address: &str) -> Result<Channel, BadAddress> {
-    channel_with(address, RingOptions::default())
+    channel_with(address, None, RingOptions::default())
 }
 
-/// The same; `rings` says how rings in shared memory are used, if the address names some.
+/// The same; `tls` says how a server at `HOST:PORT` is trusted, and `rings` how rings in shared
+/// memory are used, if the address names some.
 ///
 /// # Errors
-/// [`BadAddress`].
-pub fn channel_with(address: &str, rings: RingOptions) -> Result<Channel, BadAddress> {
+/// Every variant of [`BadAddress`].
+pub fn channel_with(
+    address: &str,
+    tls: Option<&Tls>,
+    rings: RingOptions,
+) -> Result<Channel, BadAddress> {
     match address.strip_prefix(SHM) {
-        Some("") => Err(BadAddress { address: address.to_owned() }),
+        Some("") => Err(BadAddress::Address { address: address.to_owned() }),
         Some(path) => Ok(Channel(Way::Ring(RingChannel::new(Path::new(path), rings)))),
-        None => Ok(Channel(Way::Http(over_http(address)?))),
+        None => Ok(Channel(Way::Http(over_http(address, tls)?))),
     }
 }
 
-fn over_http(address: &str) -> Result<tonic::transport::Channel, BadAddress> {
-    let bad = || BadAddress { address: address.to_owned() };
+fn over_http(address: &str, tls: Option<&Tls>) -> Result<tonic::transport::Channel, BadAddress> {
+    let bad = || BadAddress::Address { address: address.to_owned() };
     let endpoint = |uri: String| {
         let endpoint = Endpoint::from_shared(uri).map_err(|_| bad())?;
         Ok(endpoint
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEP_ALIVE)
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES))
     };
@@ -113,8 +153,43 @@ fn over_http(address: &str) -> Result<tonic::transport::Channel, BadAddress> {
             })))
         }
         None if address.contains("://") || !address.contains(':') => Err(bad()),
-        None => Ok(endpoint(format!("http://{address}"))?.connect_lazy()),
+        None => match tls {
+            None => Ok(endpoint(format!("http://{address}"))?.connect_lazy()),
+            Some(tls) => {
+                let secure = endpoint(format!("https://{address}"))?.tls_config(config(tls));
+                let said = |error: tonic::transport::Error| BadAddress::Tls {
+                    address: address.to_owned(),
+                    message: with_causes(&error),
+                };
+                Ok(secure.map_err(said)?.connect_lazy())
+            }
+        },
     }
+}
+
+fn config(tls: &Tls) -> ClientTlsConfig {
+    let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&tls.ca));
+    if let Some((certificate, key)) = &tls.identity {
+        config = config.identity(Identity::from_pem(certificate, key));
+    }
+    match &tls.server_name {
+        Some(name) => config.domain_name(name),
+        None => config,
+    }
+}
+
+/// A message with those of its causes: the RPC library's own say little.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let said = inner.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = inner.source();
+    }
+    text
 }
 
 type Io<T> = hyper_util::rt::TokioIo<T>;

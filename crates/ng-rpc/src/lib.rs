@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod call;
 pub mod connect;
 mod connection;
 pub mod listen;
@@ -14,7 +15,7 @@ mod status;
 pub mod tls;
 
 pub use prost::Message;
-pub use status::{Problem, problem_in, problem_of, retry_after};
+pub use status::{Problem, problem_of, problem_told, retry_after};
 pub use tonic::{Code, Request, Response, Status, Streaming, async_trait};
 pub use {http, tonic, tonic_prost, tonic_types, tower};
 

@@ -6,6 +6,8 @@ use ng_types::{ErrorKind, Explain, Remedy};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
+use crate::connect::with_causes;
+
 /// Who says the reasons in the details.
 const DOMAIN: &str = "neargraph";
 
@@ -90,21 +92,27 @@ impl From<Problem> for Status {
     }
 }
 
-/// The problem that a status tells of.
-pub fn problem_in(status: &Status) -> Problem {
+/// What a server has said is wrong. The remedy stands beside the message, not in it.
+pub fn problem_told(status: &Status) -> Problem {
     let details = status.get_error_details();
-    let (mut problem, info) =
-        (Problem::new(status.code(), "", status.message()), details.error_info());
-    if let Some(info) = info {
-        info.reason.clone_into(&mut problem.reason);
-        problem.remedy = info.metadata.get("remedy").cloned().unwrap_or_default();
+    let info = details.error_info();
+    let remedy = info.and_then(|info| info.metadata.get("remedy")).cloned().unwrap_or_default();
+    let violations = details.bad_request().map(|bad| bad.field_violations.as_slice());
+    let field = violations.and_then(|all| all.first()).map(|one| one.field.clone());
+    let advice = format!(": {remedy}");
+    let message = status.message();
+    let message = match remedy.is_empty() {
+        true => message,
+        false => message.strip_suffix(advice.as_str()).unwrap_or(message),
+    };
+    Problem {
+        code: status.code(),
+        reason: info.map(|info| info.reason.clone()).unwrap_or_default(),
+        message: message.to_owned(),
+        field: field.unwrap_or_default(),
+        remedy,
+        retry_after: details.retry_info().and_then(|retry| retry.retry_delay),
     }
-    let request = details.bad_request();
-    if let Some(violation) = request.and_then(|request| request.field_violations.first()) {
-        violation.field.clone_into(&mut problem.field);
-    }
-    problem.retry_after = details.retry_info().and_then(|info| info.retry_delay);
-    problem
 }
 
 /// After how long a request that was refused is worth trying again, if the server says so.
@@ -117,21 +125,7 @@ pub fn problem_of(error: &dyn Explain) -> Problem {
     let (kind, remedies) = error.explain();
     let (code, reason) = code_of(kind);
     let advice: Vec<&str> = remedies.iter().filter_map(advice).collect();
-    Problem::new(code, reason, chain(error)).remedy(advice.join(", or "))
-}
-
-/// A message with those of its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let said = inner.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        cause = inner.source();
-    }
-    text
+    Problem::new(code, reason, with_causes(error)).remedy(advice.join(", or "))
 }
 
 fn code_of(kind: ErrorKind) -> (Code, &'static str) {
@@ -194,7 +188,8 @@ mod tests {
         let problem = Problem::argument("targets", "no targets")
             .remedy("name nodes")
             .retry_after(Duration::from_millis(20));
-        let status = Status::from(problem);
+        let status = Status::from(problem.clone());
+        assert_eq!(problem_told(&status), problem);
         assert_eq!(status.code(), Code::InvalidArgument);
         assert_eq!(status.message(), "no targets: name nodes");
         let details = status.get_error_details();

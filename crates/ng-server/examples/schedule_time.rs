@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ng_engine::{EmbeddingCache, ModelFile};
+use ng_infer::run::Devices;
 use ng_rpc::v1;
 use ng_server::schedule::{Bounds, Question, Scheduler, Switches};
 use ng_server::{Graph, Model, Targets};
@@ -78,7 +79,7 @@ fn model(plan: &Plan, (store, file): (&str, &str), threads: usize) -> Arc<Model>
     };
     let cache = Arc::new(EmbeddingCache::new(plan.number("cache", 256) << 20));
     let graph = Arc::new(graph);
-    let how = (threads, Some(cache));
+    let how = (Devices::with_cpu().into(), threads, Some(cache));
     let model = Model::open(("model", 1), graph, &request, file, how).expect("fits");
     while model.engine.prepared().is_none() {
         std::thread::sleep(Duration::from_millis(20));

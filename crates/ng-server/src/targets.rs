@@ -55,11 +55,6 @@ impl Targets {
         }
     }
 
-    /// Whether there is nothing to answer.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// The first id.
     pub fn first(&self) -> Option<u64> {
         match self {

@@ -12,7 +12,7 @@ use help::calls::calls;
 use help::{client, folder, register, run, started};
 use ng_rpc::connect::Channel;
 use ng_rpc::v1::accelerator_service_client::AcceleratorServiceClient;
-use ng_rpc::{Code, Status, problem_in, v1};
+use ng_rpc::{Code, Status, problem_told, v1};
 use ng_server::{Config, Serving};
 use tokio::runtime::Runtime;
 
@@ -102,7 +102,7 @@ fn devices_are_replaced_while_a_model_answers_and_old_answers_are_not_given() {
     assert!(compile(&source, &file).wait().expect("compiled").success());
     let sha256 = ng_plugin_host::digest(&file).expect("a digest");
     let wrong = caller.plugin("good.so", &"0".repeat(64)).expect_err("another file");
-    assert_eq!(problem_in(&wrong).reason, "PLUGIN_REFUSED");
+    assert_eq!(problem_told(&wrong).reason, "PLUGIN_REFUSED");
     for (file, sha256) in [("../good.so", sha256.as_str()), ("", &sha256), ("good.so", "zz")] {
         let refused = caller.plugin(file, sha256).expect_err("no file of the folder");
         assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
@@ -162,5 +162,5 @@ fn a_server_without_a_folder_for_plugins_loads_none() {
     let folder = folder(50);
     let serving = started(folder.path(), |config| config);
     let refused = Caller::new(&serving).plugin("good.so", &"0".repeat(64)).expect_err("off");
-    assert_eq!(problem_in(&refused).reason, "PLUGINS_OFF");
+    assert_eq!(problem_told(&refused).reason, "PLUGINS_OFF");
 }

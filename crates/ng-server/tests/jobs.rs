@@ -7,7 +7,7 @@ use help::calls::{calls, until};
 use help::{client, folder, register, run, started};
 use ng_rpc::connect::Channel;
 use ng_rpc::v1::inference_service_client::InferenceServiceClient;
-use ng_rpc::{Code, problem_in, v1};
+use ng_rpc::{Code, problem_told, v1};
 use ng_server::jobs::JobBounds;
 use tokio::runtime::Runtime;
 
@@ -120,7 +120,7 @@ fn jobs_wait_in_a_bounded_queue_and_end_when_they_are_called_off() {
     let jobs: Vec<String> = (0..3).map(|seed| caller.submit(long(seed)).expect("taken")).collect();
     let refused = caller.submit(long(9)).expect_err("as many as may");
     assert_eq!(refused.code(), Code::ResourceExhausted);
-    let problem = problem_in(&refused);
+    let problem = problem_told(&refused);
     assert_eq!(problem.reason, "JOBS_FULL");
     assert!(problem.retry_after.is_some());
 

@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use help::calls::calls;
 use help::{client, folder, register, run, started};
 use ng_rpc::open_inference as oip;
-use ng_rpc::{Code, Status, problem_in};
+use ng_rpc::{Code, Status, problem_told};
 use ng_server::Serving;
 use oip::grpc_inference_service_client::GrpcInferenceServiceClient;
 use oip::infer_parameter::ParameterChoice;
@@ -124,7 +124,7 @@ fn answers_over_grpc_are_those_of_run_and_errors_say_what_to_do() {
         change(&mut request);
         let refused = infer(request).expect_err("refused");
         assert_eq!(refused.code(), code, "{refused:?}");
-        assert!(!problem_in(&refused).remedy.is_empty(), "{refused:?}");
+        assert!(!problem_told(&refused).remedy.is_empty(), "{refused:?}");
     }
     assert_eq!(infer(asked("nodes", &[300])).expect_err("no node").code(), Code::OutOfRange);
 }

@@ -10,7 +10,7 @@ use help::calls::{calls, until};
 use help::{folder, started};
 use ng_rpc::connect::Channel;
 use ng_rpc::v1::sampling_service_client::SamplingServiceClient;
-use ng_rpc::{Code, Status, problem_in, v1};
+use ng_rpc::{Code, Status, problem_told, v1};
 use ng_sample::{Fanouts, Inputs, Loader, MiniBatch, SampleSpec, Sampler, SeedPlan, Settings};
 use ng_store::{OpenOptions, Owner, Store};
 use ng_types::NodeTypeId;
@@ -121,7 +121,7 @@ fn batches_are_those_of_the_loader_for_the_same_seed_and_epoch() {
         run(request).expect_err("refused")
     };
     let out = bad(|it| it.seeds = Some(v1::Nodes { ids: vec![1, 500], ..v1::Nodes::default() }));
-    assert_eq!((out.code(), problem_in(&out).field), (Code::OutOfRange, "seeds.ids".to_owned()));
+    assert_eq!((out.code(), problem_told(&out).field), (Code::OutOfRange, "seeds.ids".to_owned()));
     assert_eq!(bad(|it| it.batch_size = 0).code(), Code::InvalidArgument);
     assert_eq!(bad(|it| it.fanouts = vec![-2]).code(), Code::InvalidArgument);
     assert_eq!(bad(|it| it.tensors = vec!["z".into()]).code(), Code::NotFound);
@@ -141,7 +141,7 @@ fn slow_trainers_hold_a_few_batches_and_those_that_leave_none() {
     let streams: Vec<_> = (0..8).map(|_| open().expect("a stream")).collect();
     let refused = open().expect_err("as many as may");
     assert_eq!(refused.code(), Code::ResourceExhausted);
-    assert_eq!(problem_in(&refused).reason, "STREAMS_FULL");
+    assert_eq!(problem_told(&refused).reason, "STREAMS_FULL");
     drop(streams);
     until(|| open().is_ok());
 }

@@ -11,6 +11,7 @@ import neargraph
 from neargraph.exceptions import NeargraphError
 from neargraph.remedies import on_command_line
 
+from . import serve
 from .backup import backup, restore
 from .checkpoint import checkpoint
 from .compact import compact
@@ -23,9 +24,11 @@ from .model import model
 from .predict import predict
 from .profile import profile
 from .quantise import quantise
+from .query import query
 from .reorganize import reorganize
 from .scrub import scrub
 from .simulate import simulate
+from .top import top
 from .topk import topk
 from .train import train
 from .update import update
@@ -58,6 +61,9 @@ app.command()(predict)
 app.command()(doctor)
 app.command()(quantise)
 app.command()(simulate)
+serve.add(app)
+app.command()(query)
+app.command()(top)
 app.add_typer(profile, name="profile")
 
 

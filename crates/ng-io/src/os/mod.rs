@@ -5,6 +5,7 @@
 
 pub(crate) mod cache_file;
 pub(crate) mod filling;
+pub(crate) mod load;
 pub(crate) mod lockable;
 pub(crate) mod machine;
 pub(crate) mod process;

@@ -18,7 +18,6 @@ use ng_infer::run::Compute;
 use ng_rpc::{Code, Problem, v1};
 
 use crate::config::Config;
-use crate::error::ServeError;
 use crate::graph::Graph;
 use crate::model::Model;
 use kept::{Keeper, Kept, KeptModel};

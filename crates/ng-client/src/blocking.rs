@@ -1,0 +1,168 @@
+//! Calls that wait, on a runtime of the client's own.
+
+use std::mem;
+use std::pin::pin;
+use std::process;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ng_rpc::Status;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use crate::calls::AsyncClient;
+use crate::settings::{ClientError, Settings};
+
+/// How often a call that waits looks whether it goes on.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A client whose calls wait for their answers. Many threads may ask at once.
+///
+/// It may be used on both sides of a fork: the child connects by itself when it first asks.
+#[derive(Debug)]
+pub struct Client {
+    settings: Settings,
+    here: Mutex<Option<Arc<Here>>>,
+}
+
+/// What belongs to one process: threads and sockets do not survive a fork.
+#[derive(Debug)]
+struct Here {
+    process: u32,
+    /// There until it is dropped.
+    runtime: Option<Runtime>,
+    handle: tokio::runtime::Handle,
+    calls: AsyncClient,
+}
+
+impl Here {
+    fn start(settings: &Settings) -> Result<Self, ClientError> {
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(1).thread_name("ng-client").enable_all();
+        let runtime = builder.build()?;
+        let handle = runtime.handle().clone();
+        let entered = handle.enter();
+        let calls = AsyncClient::new(settings)?;
+        drop(entered);
+        Ok(Self { process: process::id(), runtime: Some(runtime), handle, calls })
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        let Some(runtime) = self.runtime.take() else { return };
+        if self.process == process::id() {
+            runtime.shutdown_background();
+        } else {
+            // Its threads are those of the parent: waiting for them would never end.
+            mem::forget(runtime);
+        }
+    }
+}
+
+/// A call that goes on by itself.
+#[derive(Debug)]
+pub struct Running(AbortHandle);
+
+impl Running {
+    /// Gives the call up; the server hears of it.
+    pub fn cancel(&self) {
+        self.0.abort();
+    }
+}
+
+impl Client {
+    /// A client of the server at `address`: `HOST:PORT`, or `unix:PATH`. It connects when it is
+    /// first used, and tries no call again.
+    ///
+    /// # Errors
+    /// Every variant of [`ClientError`].
+    pub fn new(address: &str, timeout: Option<Duration>) -> Result<Self, ClientError> {
+        Self::with(Settings { address: address.to_owned(), timeout, ..Settings::default() })
+    }
+
+    /// A client by its settings. It connects when it is first used.
+    ///
+    /// # Errors
+    /// Every variant of [`ClientError`].
+    pub fn with(settings: Settings) -> Result<Self, ClientError> {
+        let here = Arc::new(Here::start(&settings)?);
+        Ok(Self { settings, here: Mutex::new(Some(here)) })
+    }
+
+    fn here(&self) -> Result<Arc<Here>, Status> {
+        let mut here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
+        match here.as_ref() {
+            None => Err(Status::cancelled("the client was closed")),
+            Some(found) if found.process == process::id() => Ok(Arc::clone(found)),
+            Some(_) => {
+                let made = Here::start(&self.settings)
+                    .map_err(|error| Status::unavailable(error.to_string()))?;
+                let made = Arc::new(made);
+                if let Some(of_parent) = here.replace(Arc::clone(&made)) {
+                    mem::forget(of_parent);
+                }
+                Ok(made)
+            }
+        }
+    }
+
+    /// Waits for what `ask` makes of the client's calls.
+    ///
+    /// # Errors
+    /// What `ask` gives, or that the client was closed.
+    pub fn wait<T, F: Future<Output = Result<T, Status>>>(
+        &self,
+        ask: impl FnOnce(AsyncClient) -> F,
+    ) -> Result<T, Status> {
+        let here = self.here()?;
+        let call = ask(here.calls.clone());
+        here.handle.block_on(call)
+    }
+
+    /// As [`Client::wait`], and gives up once `go_on`, which is asked now and then, says no.
+    ///
+    /// # Errors
+    /// As [`Client::wait`].
+    pub fn wait_while<T, F: Future<Output = Result<T, Status>>>(
+        &self,
+        go_on: impl Fn() -> bool,
+        ask: impl FnOnce(AsyncClient) -> F,
+    ) -> Result<T, Status> {
+        self.wait(|calls| async move {
+            let mut call = pin!(ask(calls));
+            loop {
+                if let Ok(answer) = timeout(LOOK, &mut call).await {
+                    return answer;
+                }
+                if !go_on() {
+                    return Err(Status::cancelled("the call was given up"));
+                }
+            }
+        })
+    }
+
+    /// Starts what `ask` makes of the client's calls; `done` takes the result on another thread.
+    ///
+    /// # Errors
+    /// The client was closed.
+    pub fn start<T: Send + 'static, F>(
+        &self,
+        ask: impl FnOnce(AsyncClient) -> F,
+        done: impl FnOnce(Result<T, Status>) + Send + 'static,
+    ) -> Result<Running, Status>
+    where
+        F: Future<Output = Result<T, Status>> + Send + 'static,
+    {
+        let here = self.here()?;
+        let call = ask(here.calls.clone());
+        let task = here.handle.spawn(async move { done(call.await) });
+        Ok(Running(task.abort_handle()))
+    }
+
+    /// Ends the connection once calls that are waited for have ended; others are dropped then.
+    pub fn close(&self) {
+        drop(self.here.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}

@@ -1,0 +1,169 @@
+//! Calls as futures, on the runtime of the caller.
+
+use std::time::Duration;
+
+use ng_rpc::connect::{Channel, channel_with};
+use ng_rpc::ring::RingOptions;
+use ng_rpc::tonic::metadata::AsciiMetadataValue;
+use ng_rpc::{Code, Request, Status, Streaming, call};
+use prost::Message;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::again::Tries;
+use crate::settings::{ClientError, Settings};
+
+/// How far the clocks of both sides may be apart when a timeout ends.
+const SLACK: Duration = Duration::from_millis(5);
+
+/// A client whose calls are futures. Clones share one connection.
+#[derive(Clone, Debug)]
+pub struct AsyncClient {
+    channel: Channel,
+    token: Option<AsciiMetadataValue>,
+    timeout: Option<Duration>,
+    retry: Duration,
+}
+
+impl AsyncClient {
+    /// A client of a server, within a tokio runtime. It connects when it is first used.
+    ///
+    /// # Errors
+    /// Every variant of [`ClientError`] but `System`.
+    pub fn new(settings: &Settings) -> Result<Self, ClientError> {
+        let bearer = settings.token.as_ref().map(|token| {
+            let mut value: AsciiMetadataValue =
+                format!("Bearer {token}").parse().map_err(|_| ClientError::Token)?;
+            value.set_sensitive(true);
+            Ok::<_, ClientError>(value)
+        });
+        Ok(Self {
+            channel: channel_with(
+                &settings.address,
+                settings.tls.as_ref(),
+                RingOptions::default(),
+            )?,
+            token: bearer.transpose()?,
+            timeout: settings.timeout,
+            retry: settings.retry,
+        })
+    }
+
+    /// The same connection with another timeout.
+    pub fn with_timeout(&self, timeout: Option<Duration>) -> Self {
+        Self { timeout, ..self.clone() }
+    }
+
+    pub(crate) fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    pub(crate) fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        if let Some(token) = &self.token {
+            request.metadata_mut().insert("authorization", token.clone());
+        }
+        request
+    }
+
+    /// One message there, one back; tried again only if `harmless`.
+    pub(crate) async fn unary<Q, A>(
+        &self,
+        path: &'static str,
+        message: Q,
+        harmless: bool,
+    ) -> Result<A, Status>
+    where
+        Q: Message + Clone + Send + Sync + 'static,
+        A: Message + Default + Send + Sync + 'static,
+    {
+        if !harmless || self.retry.is_zero() {
+            return self.once(path, message, self.timeout).await;
+        }
+        let end = self.timeout.map(|timeout| Instant::now() + timeout);
+        let mut tries = Tries::new(self.retry, self.timeout);
+        loop {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            match self.once(path, message.clone(), left).await {
+                Ok(answer) => return Ok(answer),
+                Err(status) => match tries.next(&status) {
+                    Some(pause) => sleep(pause).await,
+                    None => return Err(status),
+                },
+            }
+        }
+    }
+
+    async fn once<Q, A>(
+        &self,
+        path: &'static str,
+        message: Q,
+        left: Option<Duration>,
+    ) -> Result<A, Status>
+    where
+        Q: Message + Send + Sync + 'static,
+        A: Message + Default + Send + Sync + 'static,
+    {
+        let mut request = self.request(message);
+        if let Some(left) = left {
+            set_timeout(&mut request, left);
+        }
+        within(left, call::unary(&self.channel, path, request)).await
+    }
+
+    /// One message there, a stream back.
+    pub(crate) async fn stream<Q, A>(
+        &self,
+        path: &'static str,
+        message: Q,
+    ) -> Result<Stream<A>, Status>
+    where
+        Q: Message + Send + Sync + 'static,
+        A: Message + Default + Send + Sync + 'static,
+    {
+        let opened = call::stream(&self.channel, path, self.request(message));
+        let messages = within(self.timeout, opened).await?;
+        Ok(Stream { messages, timeout: self.timeout })
+    }
+}
+
+/// Messages of a stream, one after the other. Dropping it ends the call.
+#[derive(Debug)]
+pub struct Stream<T> {
+    messages: Streaming<T>,
+    timeout: Option<Duration>,
+}
+
+impl<T> Stream<T> {
+    /// The next message; `None` after the last one.
+    ///
+    /// # Errors
+    /// What the server says, or that nothing came in time.
+    pub async fn next(&mut self) -> Result<Option<T>, Status> {
+        within(self.timeout, self.messages.message()).await
+    }
+}
+
+/// A timeout on the wire has at most 8 digits.
+fn set_timeout<T>(request: &mut Request<T>, left: Duration) {
+    const LONGEST: Duration = Duration::from_secs(99_999_999);
+    request.set_timeout(left.min(LONGEST));
+}
+
+async fn within<T>(
+    limit: Option<Duration>,
+    work: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Status> {
+    let Some(limit) = limit else { return work.await };
+    let seconds = limit.as_secs_f64();
+    let late = || Status::deadline_exceeded(format!("no answer came within {seconds:.3} s"));
+    let end = Instant::now() + limit;
+    match timeout(limit, work).await {
+        // Both sides look at the same time; who is first says it in words of its own.
+        Ok(Err(status)) if Instant::now() + SLACK >= end => {
+            let is_transport = matches!(status.code(), Code::Cancelled | Code::Unavailable);
+            Err(if is_transport { late() } else { status })
+        }
+        Ok(answer) => answer,
+        Err(_) => Err(late()),
+    }
+}

@@ -1,0 +1,177 @@
+//! All methods of all services, once as futures and once as calls that wait.
+
+use ng_rpc::{Status, call, v1};
+use tokio_stream::Stream as Messages;
+
+use crate::blocking::Client;
+use crate::calls::{AsyncClient, Stream};
+
+/// A method has its name, service, method, messages, and when it can be repeated without harm.
+macro_rules! methods {
+    ($($(#[$doc:meta])* $name:ident $service:literal $method:literal
+        $message:ident -> $answer:ident, $harmless:expr;)*) => {
+        impl AsyncClient {$(
+            $(#[$doc])*
+            ///
+            /// # Errors
+            /// What the server says, that it cannot be reached, or that no answer came in time.
+            pub async fn $name(&self, message: v1::$message) -> Result<v1::$answer, Status> {
+                let harmless: fn(&v1::$message) -> bool = $harmless;
+                let harmless = harmless(&message);
+                let path = concat!("/neargraph.v1.", $service, "/", $method);
+                self.unary(path, message, harmless).await
+            }
+        )*
+
+            /// Calls a method by name, such as `ListGraphs`, with messages as JSON. Tensors stay
+            /// empty in them.
+            ///
+            /// # Errors
+            /// As the method; or there is no such method, or the text is not its message.
+            pub async fn by_name(&self, method: &str, message: &str) -> Result<String, Status> {
+                match method {
+                    $($method => json_of(&self.$name(of_json(message)?).await?),)*
+                    _ => Err(Status::unimplemented(format!("there is no method {method:?}"))),
+                }
+            }
+        }
+
+        impl Client {$(
+            $(#[$doc])*
+            ///
+            /// # Errors
+            /// What the server says, that it cannot be reached, or that no answer came in time.
+            pub fn $name(&self, message: v1::$message) -> Result<v1::$answer, Status> {
+                self.wait(|calls| async move { calls.$name(message).await })
+            }
+        )*}
+    };
+}
+
+fn of_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Status> {
+    serde_json::from_str(text).map_err(|error| Status::invalid_argument(error.to_string()))
+}
+
+fn json_of(message: &impl serde::Serialize) -> Result<String, Status> {
+    serde_json::to_string(message).map_err(|error| Status::internal(error.to_string()))
+}
+
+methods! {
+    /// Answers of a model at once.
+    run "InferenceService" "Run" RunRequest -> RunResponse, |_| true;
+    /// Takes a job.
+    graph_analysis "InferenceService" "GraphAnalysis"
+        GraphAnalysisRequest -> GraphAnalysisResponse, |_| false;
+    /// The state of a job, and its result once it is done.
+    get_analysis_result "InferenceService" "GetAnalysisResult"
+        GetAnalysisResultRequest -> GetAnalysisResultResponse, |_| true;
+    /// Gives a job up.
+    cancel_analysis "InferenceService" "CancelAnalysis"
+        CancelAnalysisRequest -> CancelAnalysisResponse, |_| true;
+    /// All jobs.
+    list_analyses "InferenceService" "ListAnalyses"
+        ListAnalysesRequest -> ListAnalysesResponse, |_| true;
+    /// Applies changes in order as one commit. Tried again only with a key.
+    apply_batch "GraphStoreService" "ApplyBatch"
+        ApplyBatchRequest -> ApplyBatchResponse, |message| !message.idempotency_key.is_empty();
+    /// Adds a node. Tried again only with a key.
+    add_vertex "GraphStoreService" "AddVertex"
+        AddVertexRequest -> AddVertexResponse, |message| !message.idempotency_key.is_empty();
+    /// Deletes a node. Tried again only with a key.
+    delete_vertex "GraphStoreService" "DeleteVertex"
+        DeleteVertexRequest -> DeleteVertexResponse, |message| !message.idempotency_key.is_empty();
+    /// Adds an edge. Tried again only with a key.
+    add_edge "GraphStoreService" "AddEdge"
+        AddEdgeRequest -> AddEdgeResponse, |message| !message.idempotency_key.is_empty();
+    /// Deletes an edge. Tried again only with a key.
+    delete_edge "GraphStoreService" "DeleteEdge"
+        DeleteEdgeRequest -> DeleteEdgeResponse, |message| !message.idempotency_key.is_empty();
+    /// Changes rows. Tried again only with a key.
+    update_embed "GraphStoreService" "UpdateEmbed"
+        UpdateEmbedRequest -> UpdateEmbedResponse, |message| !message.idempotency_key.is_empty();
+    /// Rows of nodes.
+    get_embed "GraphStoreService" "GetEmbed" GetEmbedRequest -> GetEmbedResponse, |_| true;
+    /// Neighbours of nodes.
+    get_neighbors "GraphStoreService" "GetNeighbors"
+        GetNeighborsRequest -> GetNeighborsResponse, |_| true;
+    /// Serves a store.
+    graph_register "RegistryService" "GraphRegister"
+        GraphRegisterRequest -> GraphRegisterResponse, |_| false;
+    /// Serves a graph no longer.
+    graph_unregister "RegistryService" "GraphUnregister"
+        GraphUnregisterRequest -> GraphUnregisterResponse, |_| false;
+    /// Serves a model on a graph.
+    model_register "RegistryService" "ModelRegister"
+        ModelRegisterRequest -> ModelRegisterResponse, |_| false;
+    /// Serves a model no longer.
+    model_unregister "RegistryService" "ModelUnregister"
+        ModelUnregisterRequest -> ModelUnregisterResponse, |_| false;
+    /// Lets a name stand for a version of a model.
+    set_alias "RegistryService" "SetAlias" SetAliasRequest -> SetAliasResponse, |_| true;
+    /// All graphs.
+    list_graphs "RegistryService" "ListGraphs" ListGraphsRequest -> ListGraphsResponse, |_| true;
+    /// All models.
+    list_models "RegistryService" "ListModels" ListModelsRequest -> ListModelsResponse, |_| true;
+    /// Keeps a commit readable.
+    pin_snapshot "RegistryService" "PinSnapshot"
+        PinSnapshotRequest -> PinSnapshotResponse, |_| false;
+    /// Keeps a commit readable no longer.
+    unpin_snapshot "RegistryService" "UnpinSnapshot"
+        UnpinSnapshotRequest -> UnpinSnapshotResponse, |_| false;
+    /// Loads a plug-in.
+    plugin "AcceleratorService" "Plugin" PluginRequest -> PluginResponse, |_| false;
+    /// Puts another bundle of devices in place.
+    program "AcceleratorService" "Program" ProgramRequest -> ProgramResponse, |_| false;
+    /// What computes.
+    list_devices "AcceleratorService" "ListDevices"
+        ListDevicesRequest -> ListDevicesResponse, |_| true;
+    /// The server itself.
+    server_info "ServerService" "ServerInfo" ServerInfoRequest -> ServerInfoResponse, |_| true;
+}
+
+impl AsyncClient {
+    /// How far a job is, until it has ended.
+    ///
+    /// # Errors
+    /// As [`AsyncClient::run`].
+    pub async fn watch_analysis(
+        &self,
+        message: v1::WatchAnalysisRequest,
+    ) -> Result<Stream<v1::WatchAnalysisResponse>, Status> {
+        self.stream("/neargraph.v1.InferenceService/WatchAnalysis", message).await
+    }
+
+    /// Mini-batches of an epoch.
+    ///
+    /// # Errors
+    /// As [`AsyncClient::run`].
+    pub async fn sample(
+        &self,
+        message: v1::SampleRequest,
+    ) -> Result<Stream<v1::SampleResponse>, Status> {
+        self.stream("/neargraph.v1.SamplingService/Sample", message).await
+    }
+
+    /// Copies a graph while it is served; tells how far it is.
+    ///
+    /// # Errors
+    /// As [`AsyncClient::run`].
+    pub async fn backup(
+        &self,
+        message: v1::BackupRequest,
+    ) -> Result<Stream<v1::BackupResponse>, Status> {
+        self.stream("/neargraph.v1.ServerService/Backup", message).await
+    }
+
+    /// Makes a graph of columns: a head, then pieces of Arrow streams. It has no timeout.
+    ///
+    /// # Errors
+    /// As [`AsyncClient::run`].
+    pub async fn update_graph(
+        &self,
+        parts: impl Messages<Item = v1::UpdateGraphRequest> + Send + 'static,
+    ) -> Result<v1::UpdateGraphResponse, Status> {
+        let path = "/neargraph.v1.GraphStoreService/UpdateGraph";
+        call::upload(self.channel(), path, self.request(parts)).await
+    }
+}

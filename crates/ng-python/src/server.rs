@@ -1,0 +1,64 @@
+//! `Server`: a server in this process; and the commands that serve and that load servers.
+
+use std::sync::{Mutex, PoisonError};
+
+use ng_server::{Config, Serving, serve};
+use pyo3::prelude::*;
+
+use crate::errors::named;
+
+/// A server in this process; see `_core.pyi`. Requests never need the interpreter.
+#[pyclass(frozen, module = "neargraph._core")]
+pub struct Server {
+    addresses: Vec<String>,
+    side_address: String,
+    serving: Mutex<Option<Serving>>,
+}
+
+#[pymethods]
+impl Server {
+    /// `config` is JSON, with the names of the file of settings.
+    #[new]
+    fn new(py: Python<'_>, config: &str) -> PyResult<Self> {
+        let refused = |error: &dyn std::fmt::Display| named("ServeFailed", error.to_string());
+        let config: Config = serde_json::from_str(config).map_err(|error| refused(&error))?;
+        let serving = py.detach(|| serve(config)).map_err(|error| refused(&error))?;
+        Ok(Self {
+            addresses: serving.addresses().to_vec(),
+            side_address: serving.side_address().to_owned(),
+            serving: Mutex::new(Some(serving)),
+        })
+    }
+
+    #[getter]
+    fn addresses(&self) -> Vec<String> {
+        self.addresses.clone()
+    }
+
+    #[getter]
+    fn side_address(&self) -> String {
+        self.side_address.clone()
+    }
+
+    /// Answers requests under way, takes no more, and waits for its threads.
+    fn end(&self, py: Python<'_>) {
+        py.detach(|| {
+            let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(serving) = serving {
+                serving.end();
+            }
+        });
+    }
+}
+
+/// Serves until a signal ends it; the result is the exit code.
+#[pyfunction]
+pub fn run_server(py: Python<'_>, args: Vec<String>) -> u8 {
+    py.detach(|| ng_server::run_command(args))
+}
+
+/// Puts a load on a server; the result is the exit code.
+#[pyfunction]
+pub fn run_load(py: Python<'_>, args: Vec<String>) -> u8 {
+    py.detach(|| ng_client::load::run_command(args))
+}

@@ -1,0 +1,89 @@
+//! Calls by path, so that one function serves all methods of all services.
+
+use prost::Message;
+use tonic::client::Grpc;
+use tonic::codec::Streaming;
+use tonic::codegen::tokio_stream::Stream;
+use tonic::{Code, Request, Status};
+use tonic_prost::ProstCodec;
+
+use crate::connect::{Channel, MESSAGE_BYTES_MAX, with_causes};
+
+/// One message there, one back. `path` is `/PACKAGE.SERVICE/METHOD`.
+///
+/// # Errors
+/// What the server says, or that it cannot be reached.
+pub async fn unary<Q, A>(
+    channel: &Channel,
+    path: &'static str,
+    request: Request<Q>,
+) -> Result<A, Status>
+where
+    Q: Message + Send + Sync + 'static,
+    A: Message + Default + Send + Sync + 'static,
+{
+    let mut grpc = ready(channel).await?;
+    let path = http::uri::PathAndQuery::from_static(path);
+    let codec = ProstCodec::<Q, A>::default();
+    let answer = grpc.unary(request, path, codec).await.map_err(told)?;
+    Ok(answer.into_inner())
+}
+
+/// One message there, a stream back.
+///
+/// # Errors
+/// As [`unary`].
+pub async fn stream<Q, A>(
+    channel: &Channel,
+    path: &'static str,
+    request: Request<Q>,
+) -> Result<Streaming<A>, Status>
+where
+    Q: Message + Send + Sync + 'static,
+    A: Message + Default + Send + Sync + 'static,
+{
+    let mut grpc = ready(channel).await?;
+    let path = http::uri::PathAndQuery::from_static(path);
+    let codec = ProstCodec::<Q, A>::default();
+    Ok(grpc.server_streaming(request, path, codec).await.map_err(told)?.into_inner())
+}
+
+/// A stream there, one message back.
+///
+/// # Errors
+/// As [`unary`].
+pub async fn upload<S, Q, A>(
+    channel: &Channel,
+    path: &'static str,
+    request: Request<S>,
+) -> Result<A, Status>
+where
+    S: Stream<Item = Q> + Send + 'static,
+    Q: Message + Send + Sync + 'static,
+    A: Message + Default + Send + Sync + 'static,
+{
+    let mut grpc = ready(channel).await?;
+    let path = http::uri::PathAndQuery::from_static(path);
+    let codec = ProstCodec::<Q, A>::default();
+    let answer = grpc.client_streaming(request, path, codec).await.map_err(told)?;
+    Ok(answer.into_inner())
+}
+
+async fn ready(channel: &Channel) -> Result<Grpc<Channel>, Status> {
+    let mut grpc = Grpc::new(channel.clone())
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    grpc.ready().await.map_err(|error| Status::unavailable(with_causes(&*error)))?;
+    Ok(grpc)
+}
+
+/// A status of the transport says what happened only in its causes. What breaks on the way is worth
+/// another try, whatever the library calls it.
+fn told(status: Status) -> Status {
+    match (status.code(), std::error::Error::source(&status)) {
+        (Code::Unavailable | Code::Unknown | Code::Cancelled, Some(cause)) => {
+            Status::unavailable(format!("the server cannot be reached: {}", with_causes(cause)))
+        }
+        _ => status,
+    }
+}

@@ -1,0 +1,75 @@
+"""`neargraph query`: what a served model gives for nodes, pairs or graphs."""
+
+import os
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from .show import console, print_json, titled
+
+Address = Annotated[
+    str, typer.Option(help="Address of the server: HOST:PORT or unix:PATH.", show_default=True)
+]
+_COLUMNS = 8
+
+
+def query(
+    model: Annotated[str, typer.Option(help="Model: a name, an alias, or NAME@VERSION.")],
+    address: Address = "127.0.0.1:7400",
+    graph: Annotated[str, typer.Option(help="Graph. Default: the only one.")] = "",
+    nodes: Annotated[str | None, typer.Option(help="Node ids: 1,2,3.")] = None,
+    edges: Annotated[str | None, typer.Option(help="Pairs of node ids: 1-2,3-4.")] = None,
+    graph_ids: Annotated[str | None, typer.Option(help="Numbers of graphs: 5,6.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the draws of neighbours.")] = 0,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the answer.")] = 60.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Asks a server what a model gives for nodes, pairs of nodes or graphs.
+
+    The token, where the server asks for one, is what NEARGRAPH_TOKEN holds.
+    """
+    import neargraph
+
+    if sum(given is not None for given in (nodes, edges, graph_ids)) != 1:
+        raise typer.BadParameter("give one of --nodes, --edges and --graph-ids")
+    targets: dict[str, Any] = {}
+    if nodes is not None:
+        targets["nodes"] = _numbers(nodes)
+    elif graph_ids is not None:
+        targets["graph_ids"] = _numbers(graph_ids)
+    elif edges is not None:
+        pairs = [_numbers(pair, "-") for pair in edges.split(",")]
+        if any(len(pair) != 2 for pair in pairs):
+            raise typer.BadParameter(f"{edges!r} is not pairs of ids such as 1-2,3-4")
+        targets["edges"] = list(zip(*pairs, strict=True))
+    token = os.environ.get("NEARGRAPH_TOKEN")
+    with neargraph.Client(address, token=token, timeout=timeout) as client:
+        answer = client.answer(model, graph=graph, seed=seed, **targets)
+    asked = (nodes or edges or graph_ids or "").split(",")
+    if as_json:
+        rows = answer.rows.tolist()
+        print_json(
+            {
+                "model": answer.model,
+                "commit": answer.snapshot.commit,
+                "fingerprint": answer.snapshot.fingerprint,
+                "rows_cached": answer.rows_cached,
+                "targets": asked,
+                "rows": rows,
+            }
+        )
+        return
+    table = Table("target", "row")
+    for target, row in zip(asked, answer.rows.reshape(len(asked), -1), strict=True):
+        shown = " ".join(f"{value:.4g}" for value in row[:_COLUMNS])
+        rest = f" ... ({len(row)})" if len(row) > _COLUMNS else ""
+        table.add_row(target, shown + rest)
+    console().print(titled(f"{answer.model}, commit {answer.snapshot.commit}", table))
+
+
+def _numbers(text: str, between: str = ",") -> list[int]:
+    try:
+        return [int(part) for part in text.split(between)]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not ids such as 1{between}2") from None

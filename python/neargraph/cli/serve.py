@@ -1,0 +1,37 @@
+"""`neargraph serve FOLDER` and `neargraph bench-server`: the commands of the compiled core.
+
+Their options are those of the programs without Python, `neargraph-server` and
+`neargraph-bench-server`, which print their help by themselves.
+"""
+
+import signal
+from typing import Any
+
+import typer
+
+_PASSED: dict[str, Any] = {
+    "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True},
+    "add_help_option": False,
+}
+
+
+def serve(context: typer.Context) -> None:
+    """Answers about the nodes of graphs on disk, over gRPC and HTTP."""
+    from neargraph import _core
+
+    raise typer.Exit(_core.run_server(["neargraph serve", *context.args]))
+
+
+def bench_server(context: typer.Context) -> None:
+    """Puts a load on a server at times fixed beforehand, and tells rates and latencies."""
+    from neargraph import _core
+
+    # The core does not look at Python's handlers: Ctrl-C ends it as it ends any program.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    raise typer.Exit(_core.run_load(["neargraph bench-server", *context.args]))
+
+
+def add(app: typer.Typer) -> None:
+    """Adds both commands."""
+    app.command("serve", **_PASSED)(serve)
+    app.command("bench-server", **_PASSED)(bench_server)

@@ -1,0 +1,161 @@
+"""`neargraph top`: what a server does now, from its metrics.
+
+What must not live here: what is counted. The invariant: rates are differences of two looks, and a
+metric that the server does not have is shown as "-".
+"""
+
+import http.client
+import math
+import os
+import re
+import time
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from .show import console, titled
+
+_SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+Sample = tuple[str, dict[str, str], float]
+
+
+class Metrics:
+    """One look at the metrics of a server."""
+
+    def __init__(self, text: str) -> None:
+        self.samples = list(parsed(text))
+
+    def total(self, name: str, **labels: str) -> float | None:
+        """The sum of all samples of a name that have the labels."""
+        found = [
+            value
+            for sample, given, value in self.samples
+            if sample == name and all(given.get(label) == want for label, want in labels.items())
+        ]
+        return sum(found) if found else None
+
+    def buckets(self, name: str, **labels: str) -> dict[float, float]:
+        """The counts of a histogram by upper bound."""
+        counts: dict[float, float] = {}
+        for sample, given, value in self.samples:
+            if sample == f"{name}_bucket" and all(given.get(k) == v for k, v in labels.items()):
+                bound = float(given["le"].replace("+Inf", "inf"))
+                counts[bound] = counts.get(bound, 0.0) + value
+        return counts
+
+
+def parsed(text: str) -> Iterable[Sample]:
+    """The samples of the Prometheus text format."""
+    for line in text.splitlines():
+        match = _SAMPLE.match(line)
+        if match is not None:
+            name, labels, value = match.groups()
+            yield name, dict(_LABEL.findall(labels or "")), float(value)
+
+
+def quantile(before: dict[float, float], now: dict[float, float], share: float) -> float | None:
+    """A quantile of what a histogram counted between two looks, as Prometheus estimates it."""
+    counts = {bound: count - before.get(bound, 0.0) for bound, count in sorted(now.items())}
+    total = counts.get(math.inf, 0.0)
+    if total <= 0.0:
+        return None
+    low, below = 0.0, 0.0
+    for bound, count in counts.items():
+        if count >= share * total:
+            if math.isinf(bound):
+                return low
+            inside = max(count - below, 1e-12)
+            return low + (bound - low) * (share * total - below) / inside
+        low, below = bound, count
+    return low
+
+
+def rows(before: Metrics, now: Metrics, seconds: float) -> list[tuple[str, str]]:
+    """What is shown, by name."""
+
+    def rate(name: str, **labels: str) -> str:
+        last = now.total(name, **labels)
+        if last is None:
+            return "-"
+        return f"{(last - (before.total(name, **labels) or 0.0)) / seconds:,.0f}"
+
+    def value(name: str, unit: str = "") -> str:
+        found = now.total(name)
+        if found is None:
+            return "-"
+        return f"{found / 1e6:,.1f} MB" if unit == "bytes" else f"{found:,.0f}"
+
+    request = ("neargraph_request_seconds", {"method": _run_method(now)})
+    earlier, later = (look.buckets(request[0], **request[1]) for look in (before, now))
+    times = (quantile(earlier, later, share) for share in (0.5, 0.99))
+    answered = [
+        (now.total("neargraph_answers_total", source=source) or 0.0)
+        - (before.total("neargraph_answers_total", source=source) or 0.0)
+        for source in ("cache", "computed", "duplicate")
+    ]
+    hits = f"{100 * answered[0] / sum(answered):.0f} %" if sum(answered) else "-"
+    return [
+        ("requests/s", rate("neargraph_requests_total")),
+        ("p50, p99 of Run", ", ".join("-" if t is None else f"{1e3 * t:.2f} ms" for t in times)),
+        ("waiting", value("neargraph_queue_requests")),
+        ("shed/s", rate("neargraph_shed_total")),
+        ("answers from the cache", hits),
+        ("cache", value("neargraph_cache_bytes", "bytes")),
+        ("reads/s", rate("neargraph_reads_total")),
+        ("device depth", value("neargraph_device_depth")),
+        ("commits/s", rate("neargraph_commits_total")),
+        ("memory of the process", value("process_resident_memory_bytes", "bytes")),
+    ]
+
+
+def _run_method(metrics: Metrics) -> str:
+    names = {labels.get("method", "") for _, labels, _ in metrics.samples}
+    return next((name for name in sorted(names) if name.endswith("/Run") or name == "Run"), "Run")
+
+
+def fetched(side: str) -> Metrics:
+    """Asks the side port for its metrics."""
+    connection = http.client.HTTPConnection(side, timeout=5.0)
+    try:
+        connection.request("GET", "/metrics")
+        reply = connection.getresponse()
+        text = reply.read().decode()
+    finally:
+        connection.close()
+    if reply.status != 200:
+        raise OSError(f"http://{side}/metrics answers {reply.status}")
+    return Metrics(text)
+
+
+def top(
+    address: Annotated[str, typer.Option(help="Address of the server.")] = "127.0.0.1:7400",
+    side: Annotated[
+        str | None, typer.Option(help="Side port, HOST:PORT. Default: what the server says.")
+    ] = None,
+    every: Annotated[float, typer.Option(help="Seconds between two looks.")] = 1.0,
+    count: Annotated[int, typer.Option(help="Looks; 0 goes on until Ctrl-C.")] = 0,
+) -> None:
+    """Shows what a server does now: requests, latencies, queue, cache, reads."""
+    from rich.live import Live
+
+    import neargraph
+
+    with neargraph.Client(address, token=os.environ.get("NEARGRAPH_TOKEN")) as client:
+        info = client.server_info()
+    place = side or info["side_address"]
+    before, then = fetched(place), time.monotonic()
+    looks = 0
+    with Live(console=console(), auto_refresh=False) as live:
+        while count == 0 or looks < count:
+            time.sleep(max(every, 0.1))
+            now, at = fetched(place), time.monotonic()
+            table = Table(show_header=False)
+            for row in rows(before, now, at - then):
+                table.add_row(*row)
+            heading = f"neargraph {info['version']} at {', '.join(info['addresses'])}"
+            live.update(titled(heading, table), refresh=True)
+            before, then = now, at
+            looks += 1
