@@ -125,8 +125,8 @@ methods! {
     /// What computes.
     list_devices "AcceleratorService" "ListDevices"
         ListDevicesRequest -> ListDevicesResponse, |_| true;
-    /// The server itself.
-    server_info "ServerService" "ServerInfo" ServerInfoRequest -> ServerInfoResponse, |_| true;
+    /// The server itself, by its message.
+    server_facts "ServerService" "ServerInfo" ServerInfoRequest -> ServerInfoResponse, |_| true;
 }
 
 impl AsyncClient {
@@ -173,5 +173,15 @@ impl AsyncClient {
     ) -> Result<v1::UpdateGraphResponse, Status> {
         let path = "/neargraph.v1.GraphStoreService/UpdateGraph";
         call::upload(self.channel(), path, self.request(parts)).await
+    }
+}
+
+impl Client {
+    /// The server itself.
+    ///
+    /// # Errors
+    /// As [`Client::run`].
+    pub fn server_info(&self) -> Result<v1::ServerInfoResponse, Status> {
+        self.server_facts(v1::ServerInfoRequest {})
     }
 }

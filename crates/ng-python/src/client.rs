@@ -94,6 +94,8 @@ pub struct Client {
 }
 
 type Answer<'py> = PyResult<Option<Bound<'py, PyAny>>>;
+/// A ticket, why there is no answer, the answer.
+type Taken<'py> = (u64, Option<PyErr>, Option<Bound<'py, PyAny>>);
 
 #[pymethods]
 impl Client {
@@ -236,10 +238,7 @@ impl Client {
     }
 
     /// All answers that are there: (ticket, exception or None, answer).
-    fn take<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<Vec<(u64, Option<PyErr>, Option<Bound<'py, PyAny>>)>> {
+    fn take<'py>(&self, py: Python<'py>) -> PyResult<Vec<Taken<'py>>> {
         let mut taken = Vec::new();
         for (ticket, answer) in self.ready.take() {
             taken.push(match answer.map_err(|status| failed(py, &status)) {
