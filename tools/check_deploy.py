@@ -91,11 +91,8 @@ def problems_of_names(known: dict[str, Metric]) -> Iterator[str]:
 
 def problems_of_list(known: dict[str, Metric]) -> Iterator[str]:
     """Where the list differs from what the server describes."""
-    if not SOURCE.exists():
-        print(f"not checked: {SOURCE.relative_to(ROOT)} is not there")
-        return
     kinds = {"c": "counter", "g": "gauge", "h": "histogram"}
-    rows = re.findall(r"""\("(\w+)",\s*'([cgh])',""", SOURCE.read_text())
+    rows = re.findall(r"""\(\s*"(\w+)",\s*'([cgh])',""", SOURCE.read_text())
     described = {name: kinds[kind] for name, kind in rows}
     listed = {name: metric.kind for name, metric in known.items()}
     for name in sorted(described.keys() ^ listed.keys()):

@@ -323,8 +323,12 @@ def include_folder() -> Path:
 
 def _checks(allow: str | Iterable[str], seconds: float) -> tuple[list[str], list[str], float]:
     digests = [allow] if isinstance(allow, str) else list(allow)
-    probe = Path(__file__).with_name("_plugin_probe.py")
-    return digests, [sys.executable, "-I", "-S", str(probe)], seconds
+    return digests, probe_command(), seconds
+
+
+def probe_command() -> list[str]:
+    """The program that tries a plug-in, and its arguments."""
+    return [sys.executable, "-I", "-S", str(Path(__file__).with_name("_plugin_probe.py"))]
 
 
 def _arrays(inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from neargraph import _core
+from neargraph.plugins import probe_command
 from neargraph.units import parse_bytes
 
 _running: "weakref.WeakSet[Server]" = weakref.WeakSet()
@@ -80,6 +81,8 @@ def serve(
     """
     config: dict[str, Any] = {"folder": os.fspath(folder), **settings}
     config["listen"] = [listen] if isinstance(listen, str) else list(listen)
+    if "plugins" in config:
+        config.setdefault("plugin_trial", probe_command())
     if memory is not None:
         config["memory"] = parse_bytes(memory)
     return Server(_core.Server(json.dumps(config)))

@@ -23,7 +23,7 @@ impl Tries {
     /// How long to wait before the next try; `None` if there is none.
     pub(crate) fn next(&mut self, status: &Status) -> Option<Duration> {
         let asked = problem_told(status).retry_after;
-        // A server that sheds load says when it takes more; other exhaustion does not pass by itself.
+        // A server that sheds load says when it takes more; other exhaustion does not pass.
         let passes = match status.code() {
             Code::Unavailable => true,
             Code::ResourceExhausted => asked.is_some(),

@@ -51,10 +51,11 @@ impl Server {
     }
 }
 
-/// Serves until a signal ends it; the result is the exit code.
+/// Serves until a signal ends it; the result is the exit code. `probe` is the command that tries
+/// plug-ins.
 #[pyfunction]
-pub fn run_server(py: Python<'_>, args: Vec<String>) -> u8 {
-    py.detach(|| ng_server::run_command(args))
+pub fn run_server(py: Python<'_>, args: Vec<String>, probe: Vec<String>) -> u8 {
+    py.detach(|| ng_server::run_command(args, probe))
 }
 
 /// Puts a load on a server; the result is the exit code.

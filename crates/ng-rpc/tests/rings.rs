@@ -35,7 +35,7 @@ fn long_messages_and_streams_go_both_ways_whoever_reads_the_ring() {
     let expected: Vec<_> = (0..3).map(|number| batch(number, &asked)).collect();
     for (spin, blocking) in [(0, false), (0, true), (50, false), (50, true)] {
         let spin = Some(Duration::from_micros(spin));
-        let channel = channel_with(&address, RingOptions { spin, blocking }).expect("address");
+        let channel = channel_with(&address, None, RingOptions { spin, blocking }).expect("address");
         let mut client = client(channel);
         let runtime = Runtime::new().expect("runtime");
         runtime.block_on(async {
@@ -116,7 +116,7 @@ fn calls_end_by_a_refusal_a_deadline_a_cancel_and_a_panic() {
     for blocking in [false, true] {
         let options = RingOptions { blocking, ..RingOptions::default() };
         let address = format!("shm:{}", path.display());
-        let mut client = client(channel_with(&address, options).expect("address"));
+        let mut client = client(channel_with(&address, None, options).expect("address"));
         let runtime = Runtime::new().expect("runtime");
         runtime.block_on(async {
             let refused = all(&mut client, ask(REFUSE, 1, 1)).await.expect_err("refused");

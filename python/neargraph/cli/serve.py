@@ -18,8 +18,9 @@ _PASSED: dict[str, Any] = {
 def serve(context: typer.Context) -> None:
     """Answers about the nodes of graphs on disk, over gRPC and HTTP."""
     from neargraph import _core
+    from neargraph.plugins import probe_command
 
-    raise typer.Exit(_core.run_server(["neargraph serve", *context.args]))
+    raise typer.Exit(_core.run_server(["neargraph serve", *context.args], probe_command()))
 
 
 def bench_server(context: typer.Context) -> None:

@@ -38,7 +38,7 @@ pub(super) fn submit(
     let model = named_model(state, &asked)?;
     let snapshot = model.graph.snapshot(asked.at_snapshot)?;
     let targets = Targets::try_from(asked.targets)?;
-    if targets.len() == 0 {
+    if targets.is_empty() {
         let problem = Problem::argument("request.targets", "the job has no targets");
         return Err(problem.remedy("name nodes, edges or graphs"));
     }
