@@ -35,7 +35,8 @@ fn long_messages_and_streams_go_both_ways_whoever_reads_the_ring() {
     let expected: Vec<_> = (0..3).map(|number| batch(number, &asked)).collect();
     for (spin, blocking) in [(0, false), (0, true), (50, false), (50, true)] {
         let spin = Some(Duration::from_micros(spin));
-        let channel = channel_with(&address, None, RingOptions { spin, blocking }).expect("address");
+        let channel =
+            channel_with(&address, None, RingOptions { spin, blocking }).expect("address");
         let mut client = client(channel);
         let runtime = Runtime::new().expect("runtime");
         runtime.block_on(async {
