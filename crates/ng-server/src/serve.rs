@@ -169,14 +169,15 @@ async fn start(
     let how = (accelerators.compute(), answers.clone());
     let catalogue = Catalogue::open(&config, how)?;
     let (mut sockets, mut addresses) = (Vec::new(), Vec::new());
+    let open = Arc::new(AtomicUsize::new(0));
     for address in &config.listen {
-        let bound = bind(address).await?;
+        let bound = bind(address, &rings(&guard, &open)).await?;
         let shown = bound.address().map_or_else(|| address.to_string(), |found| found.to_string());
         addresses.push(shown);
         sockets.push(bound);
     }
     let side = door::side_address(&config, &sockets);
-    let side_socket = bind(&Address::Tcp(side)).await?;
+    let side_socket = bind(&Address::Tcp(side), &RingLimits::default()).await?;
     let side = side_socket.address().unwrap_or(side);
     let state = Arc::new(State {
         guard: Arc::clone(&guard),
@@ -191,7 +192,7 @@ async fn start(
         started: Instant::now(),
         addresses,
         side_address: side.to_string(),
-        open: Arc::new(AtomicUsize::new(0)),
+        open,
         config,
     });
     let (health, routes) = routes(&state).await?;
@@ -267,17 +268,24 @@ async fn is_over(mut ended: watch::Receiver<bool>) {
     let _dropped = ended.wait_for(|over| *over).await;
 }
 
-async fn bind(address: &Address) -> Result<Bound, ServeError> {
+async fn bind(address: &Address, rings: &RingLimits) -> Result<Bound, ServeError> {
     match address {
         Address::Tcp(address) => Bound::tcp(*address).await,
         Address::Unix(path) => Bound::unix(path),
-        Address::Shm(path) => Bound::ring(path, rings()),
+        Address::Shm(path) => Bound::ring(path, rings.clone()),
     }
     .map_err(|source| ServeError::Listen { address: address.to_string(), source })
 }
 
-/// Bounds on clients that come over rings.
-fn rings() -> RingLimits {
-    let broken = Arc::new(|why: &str| tracing::warn!(why, "a client over shared memory was lost"));
-    RingLimits { broken, ..RingLimits::default() }
+/// Bounds on clients that come over rings: those of the server, and as many clients as there are
+/// threads for.
+fn rings(guard: &Guard, open: &Arc<AtomicUsize>) -> RingLimits {
+    let limits = &guard.rules().limits;
+    RingLimits {
+        streams: limits.streams_per_connection as usize,
+        message_bytes: usize::try_from(limits.message_bytes).unwrap_or(usize::MAX),
+        broken: Arc::new(|why: &str| tracing::warn!(why, "a client over shared memory was lost")),
+        open: Arc::clone(open),
+        ..RingLimits::default()
+    }
 }

@@ -25,6 +25,7 @@ from .predict import predict
 from .profile import profile
 from .quantise import quantise
 from .query import query
+from .register import register
 from .reorganize import reorganize
 from .scrub import scrub
 from .simulate import simulate
@@ -62,6 +63,7 @@ app.command()(doctor)
 app.command()(quantise)
 app.command()(simulate)
 serve.add(app)
+app.command()(register)
 app.command()(query)
 app.command()(top)
 app.add_typer(profile, name="profile")
