@@ -195,8 +195,8 @@ def test_commands_ask_and_load_a_server(served, wanted, capfd, monkeypatch):
         assert ended.value.code == 0
         return capfd.readouterr().out
 
+    path = str(served[1] / "mean.ngm")
     with pytest.raises(SystemExit) as ended:
-        path = str(served[1] / "mean.ngm")
         main(["register", "again", path, "--address", served[0].address, "--json"])
     assert (ended.value.code, json.loads(capfd.readouterr().out)["version"]) == (0, 1)
     found = json.loads(last_line("query", "--nodes", "7,250", "--json"))
