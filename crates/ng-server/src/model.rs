@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ng_engine::{
     AnswerKey, EmbeddingCache, Engine, EngineOptions, ModelFile, ModelKey, Prepare, Version,
@@ -18,9 +18,12 @@ use ng_store::Snapshot;
 
 use crate::graph::Graph;
 use crate::rows::Rows;
+use crate::targets::Targets;
 
 /// Nodes of a group before anything is known of the time that they take.
 const TARGETS_UNKNOWN: usize = 16;
+/// How long an older version is kept that is not asked for any more.
+const OLDER_KEPT: Duration = Duration::from_secs(10);
 /// The share of a graph's memory that the batch of a group may take.
 const GROUP_SHARE: u64 = 10;
 
@@ -44,6 +47,8 @@ pub struct Model {
     cache: Option<Arc<EmbeddingCache>>,
     /// One commit comes after the other.
     advancing: Mutex<()>,
+    /// An older version that was asked for lately, as pieces of a job do, and when.
+    older: Mutex<Option<(Version, Instant)>>,
     /// What a row looks like, once there was one.
     like: OnceLock<Rows>,
     targets_max: usize,
@@ -82,6 +87,7 @@ impl Model {
             key: AtomicU64::new(key.0),
             cache,
             advancing: Mutex::default(),
+            older: Mutex::default(),
             like: OnceLock::new(),
             targets_max,
         })
@@ -146,6 +152,10 @@ impl Model {
             return Ok(older);
         }
         self.engine.refresh(Arc::clone(&newest)).map_err(|e| problem_of(&e))?;
+        let mut kept = self.older.lock().unwrap_or_else(PoisonError::into_inner);
+        // It keeps its snapshot on the disk.
+        kept.take_if(|(_, used)| used.elapsed() > OLDER_KEPT);
+        drop(kept);
         if let Some(cache) = &self.cache {
             let affected = self.engine.affected(&newest, older.snapshot(), WalkLimit::default());
             let affected = affected.map_err(|e| problem_of(&e))?;
@@ -164,7 +174,29 @@ impl Model {
         if version.snapshot().lsn() == snapshot.lsn() {
             return Ok(version);
         }
-        self.engine.version_of(Arc::clone(snapshot)).map_err(|e| problem_of(&e))
+        let mut older = self.older.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = older.take().filter(|(known, _)| known.snapshot().lsn() == snapshot.lsn());
+        let version = match known {
+            Some((version, _)) => version,
+            None => self.engine.version_of(Arc::clone(snapshot)).map_err(|e| problem_of(&e))?,
+        };
+        *older = Some((version.clone(), Instant::now()));
+        Ok(version)
+    }
+
+    /// Whether there are all nodes that are asked for, as far as that is seen without the engine.
+    pub fn knows(&self, targets: &Targets) -> bool {
+        let ids = match targets {
+            Targets::Nodes(ids) => [ids.as_slice(), &[]],
+            Targets::Edges(sources, destinations) if !self.decodes() => {
+                [sources.as_slice(), destinations.as_slice()]
+            }
+            Targets::Edges(..) | Targets::Graphs(_) => return true,
+        };
+        let snapshot = self.graph.store.snapshot();
+        let meta = snapshot.catalog().node_types.get(usize::from(self.engine.node_type().0));
+        let bound = meta.map_or(0, |meta| meta.num_nodes);
+        ids.into_iter().flatten().all(|id| *id < bound)
     }
 
     /// What rows look like, once there was one.
@@ -233,6 +265,10 @@ fn options_of(
     graph: &Graph,
     (devices, threads): (Compute, usize),
 ) -> Result<EngineOptions, Problem> {
+    if !request.devices.is_empty() {
+        let problem = Problem::argument("devices", "all models of a server are computed alike");
+        return Err(problem.remedy("put a bundle of devices in place with Program"));
+    }
     let snapshot = graph.store.snapshot();
     let fanouts = match request.fanouts.as_slice() {
         [] => file.fanouts(snapshot.catalog()).map_err(|e| {

@@ -119,6 +119,8 @@ impl Serving {
             }
         });
         let not_closed = graphs.len() - closed.count();
+        // Work that cannot be interrupted, such as a backup, is not waited for without end.
+        self.runtime.shutdown_timeout(limit);
         Ended { unanswered: calls + streams, not_closed }
     }
 

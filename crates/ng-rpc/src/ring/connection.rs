@@ -297,7 +297,7 @@ struct Closing {
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        let is_open = self.connection.streams().open.remove(&self.stream).is_some();
+        let is_open = self.connection.streams().open.contains_key(&self.stream);
         let status = self.status.take();
         let status = status.unwrap_or_else(|| {
             Some(if std::thread::panicking() {
@@ -309,6 +309,8 @@ impl Drop for Closing {
         if let (true, Some(status)) = (is_open, status) {
             self.connection.trailers(self.stream, &status);
         }
+        // Last of all: a connection without streams may be ended.
+        self.connection.streams().open.remove(&self.stream);
     }
 }
 

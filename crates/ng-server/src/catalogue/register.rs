@@ -135,7 +135,11 @@ impl Catalogue {
         };
         let path = match path {
             Some(path) => path,
-            None => self.graph(name)?.path.clone(),
+            None => {
+                let graph = self.graph(name)?;
+                // Without a name it is the only graph.
+                return self.unregister_graph(&graph.name);
+            }
         };
         let mut gone = Vec::new();
         self.keep(|kept| {

@@ -202,6 +202,9 @@ impl Config {
         if self.lanes == 0 || self.threads == 0 {
             return wrong("a server needs one lane and one thread at least".into());
         }
+        if [self.quota.requests, self.quota.seeds].contains(&Some(0)) {
+            return wrong("a quota of 0 would let nobody in: leave it out, or give 1".into());
+        }
         self.limits.check().or_else(wrong)
     }
 

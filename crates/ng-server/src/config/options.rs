@@ -44,7 +44,7 @@ pub struct Options {
     /// Threads that compute a group. Default: 1.
     #[arg(long)]
     pub threads: Option<usize>,
-    /// Groups that are computed at the same time. Default: 2.
+    /// Groups that are computed at the same time. Default: one more than there are cores.
     #[arg(long)]
     pub lanes: Option<usize>,
     /// Parts of the scheduler that are on: G groups requests, S orders them, C keeps answers; N is

@@ -221,9 +221,14 @@ pub async fn side_gate(
     match guard.caller(&rules, bytes, needed, Arc::clone(&id)) {
         Err(problem) => side_refusal(&problem),
         Ok(mut caller) => {
+            let _place = match is_api.then(|| Place::take(&guard, Kind::Call, &rules)).transpose() {
+                Ok(place) => place,
+                Err(problem) => return side_refusal(&problem),
+            };
             caller.deadline = Instant::now().checked_add(rules.limits.deadline);
             request.extensions_mut().insert(caller);
-            let mut response = next.run(request).await;
+            let answered = tokio::time::timeout(rules.limits.deadline, next.run(request));
+            let Ok(mut response) = answered.await else { return side_refusal(&deadline::over()) };
             if let Ok(id) = HeaderValue::from_str(&id) {
                 response.headers_mut().insert(REQUEST_ID, id);
             }
@@ -237,6 +242,7 @@ fn side_refusal(problem: &Problem) -> Response {
     let status = match problem.code {
         Code::Unauthenticated => http::StatusCode::UNAUTHORIZED,
         Code::PermissionDenied => http::StatusCode::FORBIDDEN,
+        Code::DeadlineExceeded => http::StatusCode::GATEWAY_TIMEOUT,
         _ => http::StatusCode::TOO_MANY_REQUESTS,
     };
     let body = serde_json::json!({

@@ -215,13 +215,19 @@ impl Guard {
         caller.in_time()?;
         caller.cost.store(bytes, Ordering::Relaxed);
         let permit = self.admission.take(limits, bytes, caller.deadline)?;
-        if let Some(holder) = &caller.holder
-            && let Err(after) = holder.quota.take_seeds(targets)
-        {
-            permit.skip();
-            return Err(self.over_quota("seeds", after));
-        }
+        self.take_targets(caller, targets).inspect_err(|_| permit.skip())?;
         Ok(Arc::new(permit))
+    }
+
+    /// Takes targets of a caller's quota.
+    ///
+    /// # Errors
+    /// It is used up.
+    pub fn take_targets(&self, caller: &Caller, targets: u64) -> Result<(), Problem> {
+        match caller.holder.as_ref().map(|holder| holder.quota.take_seeds(targets)) {
+            Some(Err(after)) => Err(self.over_quota("seeds", after)),
+            Some(Ok(())) | None => Ok(()),
+        }
     }
 
     fn over_quota(&self, what: &str, after: Duration) -> Problem {

@@ -20,6 +20,9 @@ use tokio::time::sleep;
 pub use self::bounds::JobBounds;
 use self::piece::Pieces;
 use self::table::{Record, Table};
+use crate::graph::named;
+use crate::guard::Caller;
+use crate::guard::policy::Right;
 use crate::model::Model;
 use crate::state::State;
 use crate::targets::Targets;
@@ -69,8 +72,8 @@ pub struct Progress {
 pub struct Outcome {
     /// A row for each target.
     pub rows: v1::Tensor,
-    /// The snapshot that all rows are of.
-    pub snapshot: Arc<Snapshot>,
+    /// The snapshot that all rows are of, which is not kept for it.
+    pub snapshot: v1::Snapshot,
     /// Targets whose rows were known.
     pub cached: u64,
     /// How long it waited for its turn.
@@ -91,6 +94,8 @@ pub struct Work {
     pub snapshot: Arc<Snapshot>,
     /// How long the result is kept.
     pub keep: Duration,
+    /// Whose it is.
+    pub owner: Option<String>,
 }
 
 /// What stays the same of a job.
@@ -103,6 +108,15 @@ pub struct About {
     pub model: String,
     /// How many targets it has.
     pub targets: u64,
+    /// Whose it is, by the name in the token file; nobody's where there are no tokens.
+    pub owner: Option<String>,
+}
+
+impl About {
+    /// Whether a caller may see and cancel it: its owner, and who may do everything.
+    pub fn is_for(&self, caller: &Caller) -> bool {
+        caller.right == Right::Admin || self.owner.as_deref() == caller.name()
+    }
 }
 
 /// A job as it is found.
@@ -148,6 +162,7 @@ impl Jobs {
             graph: work.model.graph.name.clone(),
             model: work.model.title(),
             targets: work.targets.len() as u64,
+            owner: work.owner.clone(),
         });
         let (tell, progress) = watch::channel(Progress::default());
         let cancel = Arc::new(Notify::new());
@@ -192,9 +207,10 @@ impl Jobs {
     ///
     /// # Errors
     /// There is none of that id, or it is not kept any more.
-    pub fn find(&self, id: &str) -> Result<Found, Problem> {
+    pub fn find(&self, id: &str, caller: &Caller) -> Result<Found, Problem> {
         let table = self.lock();
-        let found = table.get(id).ok_or_else(|| {
+        let found = table.get(id).filter(|record| record.about.is_for(caller));
+        let found = found.ok_or_else(|| {
             Problem::missing("JOB_NOT_FOUND", format!("there is no job {id:?}"))
                 .at("job")
                 .remedy("results are kept for a while only: ask again with a new job")
@@ -202,17 +218,18 @@ impl Jobs {
         Ok(found.found())
     }
 
-    /// All jobs; those that have ended come first.
-    pub fn all(&self) -> Vec<Found> {
-        self.lock().all().map(Record::found).collect()
+    /// All jobs of a caller; those that have ended come first.
+    pub fn all(&self, caller: &Caller) -> Vec<Found> {
+        let table = self.lock();
+        table.all().filter(|record| record.about.is_for(caller)).map(Record::found).collect()
     }
 
     /// Cancels a job: what is computed of it at this moment is its last piece.
     ///
     /// # Errors
     /// As [`Jobs::find`].
-    pub fn cancel(&self, id: &str) -> Result<Found, Problem> {
-        let found = self.find(id)?;
+    pub fn cancel(&self, id: &str, caller: &Caller) -> Result<Found, Problem> {
+        let found = self.find(id, caller)?;
         if let Some(record) = self.lock().get(id) {
             record.cancel.notify_one();
         }
@@ -244,7 +261,8 @@ async fn run(
     }
     let (rows, cached) = pieces.finish()?;
     let ran = since.elapsed().saturating_sub(queued);
-    Ok(Outcome { rows: rows.into(), snapshot: work.snapshot, cached, queued, ran })
+    let snapshot = named(&work.snapshot);
+    Ok(Outcome { rows: rows.into(), snapshot, cached, queued, ran })
 }
 
 fn told(problem: &Problem) -> String {

@@ -93,7 +93,13 @@ mod tests {
 
     fn record(id: &str, bytes: u64) -> Record {
         let (_tell, progress) = watch::channel(Progress::default());
-        let about = About { id: id.into(), graph: String::new(), model: String::new(), targets: 0 };
+        let about = About {
+            id: id.into(),
+            graph: String::new(),
+            model: String::new(),
+            targets: 0,
+            owner: None,
+        };
         Record { about: Arc::new(about), progress, cancel: Arc::default(), bytes }
     }
 

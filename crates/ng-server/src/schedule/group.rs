@@ -38,9 +38,19 @@ pub(super) fn answer(requests: Vec<Waiting>, switches: Switches, counters: &Coun
         }
         live.push(waiting);
     }
-    if live.is_empty() {
-        return;
+    // An id that there is not fails all that are computed with it.
+    let (live, odd): (Vec<Waiting>, Vec<Waiting>) =
+        live.into_iter().partition(|one| one.question.model.knows(&one.question.targets));
+    for one in odd {
+        answer_together(vec![one], start, switches, counters);
     }
+    if !live.is_empty() {
+        answer_together(live, start, switches, counters);
+    }
+}
+
+/// Computes requests together, and sends each its rows.
+fn answer_together(live: Vec<Waiting>, start: Instant, switches: Switches, counters: &Counters) {
     let queued = live.iter().map(|one| start.duration_since(one.since).as_micros() as u64);
     counters.group(live.len() as u64, queued.sum());
     let answers = computed(&live, switches, counters);
@@ -139,10 +149,13 @@ fn computed_by(
     let Some(first) = live.first().map(|one| &one.question) else { return Ok(Vec::new()) };
     let model = &first.model;
     let lag = live.iter().map(|one| one.question.lag).min().unwrap_or(0);
+    let newest = model.graph.store.snapshot().lsn();
     let version = match &first.at {
         Some(snapshot) => model.version_of(snapshot)?,
         None => model.version(lag)?,
     };
+    // What the version lags behind, its kept rows must not lag behind once more.
+    let lag = lag.saturating_sub(newest.saturating_sub(version.snapshot().lsn()));
     let go_on = || {
         let now = Instant::now();
         let waits = |one: &Waiting| {

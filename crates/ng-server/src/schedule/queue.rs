@@ -118,6 +118,10 @@ impl Queue {
             if left.is_zero() || !self.has_room(&state) {
                 state.computing += 1;
                 let requests = self.group(&mut state.waiting);
+                if !state.waiting.is_empty() {
+                    // Whoever was woken for them may have been this lane.
+                    self.changed.notify_one();
+                }
                 return Some(Taken { requests });
             }
             let waited = self.changed.wait_timeout(state, left);

@@ -28,14 +28,16 @@ impl InferenceService for Service {
         &self,
         request: Request<v1::GraphAnalysisRequest>,
     ) -> Result<Response<v1::GraphAnalysisResponse>, Status> {
-        Ok(Response::new(jobs::submit(&self.0, request.into_inner())?))
+        let caller = Caller::of(&request);
+        Ok(Response::new(jobs::submit(&self.0, &caller, request.into_inner())?))
     }
 
     async fn get_analysis_result(
         &self,
         request: Request<v1::GetAnalysisResultRequest>,
     ) -> Result<Response<v1::GetAnalysisResultResponse>, Status> {
-        Ok(Response::new(jobs::result(&self.0, request.into_inner()).await?))
+        let caller = Caller::of(&request);
+        Ok(Response::new(jobs::result(&self.0, &caller, request.into_inner()).await?))
     }
 
     type WatchAnalysisStream = Stream<v1::WatchAnalysisResponse>;
@@ -44,7 +46,7 @@ impl InferenceService for Service {
         &self,
         request: Request<v1::WatchAnalysisRequest>,
     ) -> Result<Response<Self::WatchAnalysisStream>, Status> {
-        let steps = jobs::watch(&self.0, request.get_ref())?;
+        let steps = jobs::watch(&self.0, &Caller::of(&request), request.get_ref())?;
         Ok(Response::new(Box::pin(steps.map(Ok))))
     }
 
@@ -52,14 +54,15 @@ impl InferenceService for Service {
         &self,
         request: Request<v1::CancelAnalysisRequest>,
     ) -> Result<Response<v1::CancelAnalysisResponse>, Status> {
-        Ok(Response::new(jobs::cancel(&self.0, request.get_ref()).await?))
+        let caller = Caller::of(&request);
+        Ok(Response::new(jobs::cancel(&self.0, &caller, request.get_ref()).await?))
     }
 
     async fn list_analyses(
         &self,
-        _: Request<v1::ListAnalysesRequest>,
+        request: Request<v1::ListAnalysesRequest>,
     ) -> Result<Response<v1::ListAnalysesResponse>, Status> {
-        Ok(Response::new(jobs::list(&self.0)))
+        Ok(Response::new(jobs::list(&self.0, &Caller::of(&request))))
     }
 }
 

@@ -1,14 +1,14 @@
 //! The jobs of `InferenceService` as messages.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ng_rpc::{Problem, v1};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
 
 use super::inference::named_model;
-use crate::graph::named;
+use crate::guard::Caller;
 use crate::jobs::{About, Found, JobState, Jobs, Outcome, Progress, Work};
 use crate::state::State;
 use crate::targets::Targets;
@@ -19,6 +19,7 @@ const WAIT_MAX: Duration = Duration::from_secs(600);
 /// Takes a job.
 pub(super) fn submit(
     state: &Arc<State>,
+    caller: &Caller,
     request: v1::GraphAnalysisRequest,
 ) -> Result<v1::GraphAnalysisResponse, Problem> {
     let missing = || Problem::argument("request", "the job has no request");
@@ -42,17 +43,23 @@ pub(super) fn submit(
         let problem = Problem::argument("request.targets", "the job has no targets");
         return Err(problem.remedy("name nodes, edges or graphs"));
     }
-    let work = Work { model, targets, seed: asked.seed, snapshot, keep };
+    state.guard.take_targets(caller, targets.len() as u64)?;
+    let owner = caller.name().map(str::to_owned);
+    let work = Work { model, targets, seed: asked.seed, snapshot, keep, owner };
     Ok(v1::GraphAnalysisResponse { job: Jobs::submit(state, work)? })
 }
 
 /// How a job stands, after its end or after a while.
 pub(super) async fn result(
     state: &State,
+    caller: &Caller,
     request: v1::GetAnalysisResultRequest,
 ) -> Result<v1::GetAnalysisResultResponse, Problem> {
-    let Found { about, mut progress } = state.jobs.find(&request.job)?;
+    let Found { about, mut progress } = state.jobs.find(&request.job, caller)?;
     let wait = Duration::from_millis(request.wait_ms.into()).min(WAIT_MAX);
+    // The state is told in time, whatever it is then.
+    let left = caller.deadline.map(|end| end.saturating_duration_since(Instant::now()));
+    let wait = left.map_or(wait, |left| wait.min(left.mul_f64(0.9)));
     let ended = progress.wait_for(|progress| progress.state.has_ended());
     let _late = tokio::time::timeout(wait, ended).await.is_ok();
     let now = progress.borrow().clone();
@@ -63,9 +70,10 @@ pub(super) async fn result(
 /// How far a job is, now and whenever that changes. One who reads slowly misses steps.
 pub(super) fn watch(
     state: &State,
+    caller: &Caller,
     request: &v1::WatchAnalysisRequest,
 ) -> Result<impl tokio_stream::Stream<Item = v1::WatchAnalysisResponse> + use<>, Problem> {
-    let Found { about, progress } = state.jobs.find(&request.job)?;
+    let Found { about, progress } = state.jobs.find(&request.job, caller)?;
     let told = move |now: Progress| v1::WatchAnalysisResponse { job: Some(job(&about, &now)) };
     Ok(WatchStream::new(progress).map(told))
 }
@@ -73,17 +81,18 @@ pub(super) fn watch(
 /// Cancels a job.
 pub(super) async fn cancel(
     state: &State,
+    caller: &Caller,
     request: &v1::CancelAnalysisRequest,
 ) -> Result<v1::CancelAnalysisResponse, Problem> {
-    let Found { about, mut progress } = state.jobs.cancel(&request.job)?;
+    let Found { about, mut progress } = state.jobs.cancel(&request.job, caller)?;
     let _gone = progress.wait_for(|progress| progress.state.has_ended()).await.is_err();
     let now = progress.borrow().clone();
     Ok(v1::CancelAnalysisResponse { job: Some(job(&about, &now)) })
 }
 
 /// All jobs.
-pub(super) fn list(state: &State) -> v1::ListAnalysesResponse {
-    let jobs = state.jobs.all().into_iter().map(|found| {
+pub(super) fn list(state: &State, caller: &Caller) -> v1::ListAnalysesResponse {
+    let jobs = state.jobs.all(caller).into_iter().map(|found| {
         let now = found.progress.borrow().clone();
         job(&found.about, &now)
     });
@@ -112,7 +121,7 @@ fn job(about: &About, now: &Progress) -> v1::Job {
 fn answer(about: &About, outcome: &Outcome) -> v1::RunResponse {
     let micros = |time: Duration| time.as_micros() as u64;
     v1::RunResponse {
-        snapshot: Some(named(&outcome.snapshot)),
+        snapshot: Some(outcome.snapshot),
         rows: Some(outcome.rows.clone()),
         model: about.model.clone(),
         rows_cached: outcome.cached,

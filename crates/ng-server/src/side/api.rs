@@ -40,17 +40,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Lists are read for one request of the page at a time: it must not get in the way of others.
 static READS: Semaphore = Semaphore::const_new(1);
 
-/// The paths below `/api`. If nobody from another machine reaches them, they need no token, and
-/// `is_local`.
-pub fn router(is_local: bool) -> Router<Arc<State>> {
-    let router = Router::new()
+/// The paths below `/api`.
+pub fn router() -> Router<Arc<State>> {
+    Router::new()
         .route("/api/info", get(info))
         .route("/api/graphs", get(graphs))
         .route("/api/models", get(models))
         .route("/api/neighbors", get(neighbors))
         .route("/api/scores", get(scores))
-        .layer(middleware::map_response(not_kept));
-    if is_local { router.layer(middleware::from_fn(by_own_name)) } else { router }
+        .layer(middleware::map_response(not_kept))
 }
 
 /// Nothing is kept by browsers, nor taken for anything but JSON.
@@ -101,7 +99,11 @@ type Answer = Result<Json<Value>, Refusal>;
 
 /// Answers requests that call this machine by an address or as `localhost`. A site that a browser
 /// on this machine shows could else let its own name point here and read what has no token.
-async fn by_own_name(headers: HeaderMap, request: axum::extract::Request, next: Next) -> Response {
+pub async fn by_own_name(
+    headers: HeaderMap,
+    request: axum::extract::Request,
+    next: Next,
+) -> Response {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     if !is_own_name(host) {
         let problem = Problem::new(

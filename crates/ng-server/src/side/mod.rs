@@ -18,13 +18,15 @@ use crate::state::State;
 /// What the side port serves. Nobody from another machine reaches it if it `is_local`.
 pub fn router(state: &Arc<State>, is_local: bool) -> Router {
     let guard = (Arc::clone(&state.guard), is_local);
-    Router::new()
+    let router = Router::new()
         .route("/healthz", get(metrics::healthz))
         .route("/readyz", get(metrics::readyz))
         .route("/metrics", get(metrics::metrics))
         .merge(page::router())
-        .merge(api::router(is_local))
+        .merge(api::router())
         .merge(rest::router())
         .with_state(Arc::clone(state))
-        .layer(middleware::from_fn_with_state(guard, side_gate))
+        .layer(middleware::from_fn_with_state(guard, side_gate));
+    // Pages from elsewhere must not reach it under a name of theirs.
+    if is_local { router.layer(middleware::from_fn(api::by_own_name)) } else { router }
 }

@@ -23,8 +23,8 @@ use crate::open_inference::{
 };
 use crate::state::State;
 
-/// Bytes of a request at most.
-const BODY_BYTES_MAX: usize = 64 << 20;
+/// Bytes of a request at most: numbers in JSON take many times as much memory while they are read.
+const BODY_BYTES_MAX: usize = 4 << 20;
 /// How long the JSON at the begin of a body is that goes on with binary tensors.
 pub(super) const HEADER_LENGTH: &str = "inference-header-content-length";
 
