@@ -52,8 +52,9 @@ pub fn methods() -> Result<Vec<String>, prost::DecodeError> {
     use prost::Message;
     let health = tonic_health::pb::FILE_DESCRIPTOR_SET;
     let reflection = tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET;
+    let older = tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET;
     let mut found = Vec::new();
-    for encoded in [DESCRIPTORS, health, reflection] {
+    for encoded in [DESCRIPTORS, health, reflection, older] {
         for file in prost_types::FileDescriptorSet::decode(encoded)?.file {
             for service in &file.service {
                 let full = format!("/{}.{}", file.package(), service.name());

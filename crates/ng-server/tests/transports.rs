@@ -19,6 +19,8 @@ use ng_server::{Address, Config, Serving, serve};
 /// A server of TCP, a Unix socket and rings.
 fn with_rings(folder: &Path) -> Serving {
     started(folder, |mut config| {
+        config.limits.ids = 1 << 20;
+        config.limits.bytes_in_flight = 1 << 40;
         config.memory = Some(512 << 20);
         config.listen.push(Address::Shm(folder.join("rings")));
         config

@@ -18,15 +18,17 @@ use crate::state::State;
 /// What the side port serves. Nobody from another machine reaches it if it `is_local`.
 pub fn router(state: &Arc<State>, is_local: bool) -> Router {
     let guard = (Arc::clone(&state.guard), is_local);
-    let router = Router::new()
-        .route("/healthz", get(metrics::healthz))
-        .route("/readyz", get(metrics::readyz))
+    let shown = Router::new()
         .route("/metrics", get(metrics::metrics))
         .merge(page::router())
         .merge(api::router())
-        .merge(rest::router())
+        .merge(rest::router());
+    // Pages from elsewhere must not reach it under a name of theirs. Probes may.
+    let shown = if is_local { shown.layer(middleware::from_fn(api::by_own_name)) } else { shown };
+    Router::new()
+        .route("/healthz", get(metrics::healthz))
+        .route("/readyz", get(metrics::readyz))
+        .merge(shown)
         .with_state(Arc::clone(state))
-        .layer(middleware::from_fn_with_state(guard, side_gate));
-    // Pages from elsewhere must not reach it under a name of theirs.
-    if is_local { router.layer(middleware::from_fn(api::by_own_name)) } else { router }
+        .layer(middleware::from_fn_with_state(guard, side_gate))
 }
