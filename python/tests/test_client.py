@@ -177,7 +177,10 @@ def change_and_read(client):
     assert np.array_equal(rows, np.ones((2, 6), np.float32))
     found = client.neighbors([3])
     assert added in found.lists()[0]
-    client.delete_node(added)
+    client.delete_edge(added, 3)
+    assert added not in client.neighbors([3]).lists()[0]
+    with pytest.raises(ng.ReverseMissing, match="import the graph again"):
+        client.delete_node(added)
 
 
 def test_a_job_ends_with_the_rows_of_a_run(client):
