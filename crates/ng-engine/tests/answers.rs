@@ -236,8 +236,9 @@ fn in_a_race_of_requests_and_commits_no_answer_is_wrong() {
     let stats = cache.stats();
     println!("{stats:?}");
     let CacheStats { hits, stale_hits, misses, late_puts, evictions, ended, .. } = stats;
-    assert!(hits > 5_000 && misses > 1_000 && stale_hits > 100, "{stats:?}");
-    assert!(late_puts > 100 && ended > 300 && evictions > 100, "{stats:?}");
+    // Each way was taken; how often, the machine decides.
+    assert!(hits > 1_000 && misses > 300 && stale_hits > 10, "{stats:?}");
+    assert!(late_puts > 10 && ended > 30 && evictions > 10, "{stats:?}");
     assert!(stats.invalidations_of_all > 0 && stats.bytes <= stats.bytes_max);
 }
 
