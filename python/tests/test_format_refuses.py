@@ -207,7 +207,7 @@ def _changes_of_members(catalog: dict[str, Any]) -> list[Change]:
 
 def test_members_that_are_unknown_absent_null_or_of_another_type_are_refused(stores, tmp_path):
     seen = set()
-    for name in ("v0", "v3"):
+    for name in ("v0", "v3", "v5"):
         files = Files(stores[name])
         catalog = files.catalog
         seen.update(kind for kind, _ in _objects(catalog))

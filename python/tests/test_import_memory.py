@@ -146,7 +146,7 @@ FITTING = {
 def test_the_peak_of_the_process_stays_below_the_budget(name, tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
-    memory = {"one": 160, "CSV": 180}.get(name[:3], 120)
+    memory = {"one": 170, "CSV": 180}.get(name[:3], 120)
     code, peak, said = imported(FITTING[name](folder), tmp_path / "g.ng", memory)
     assert (code, said) == (0, "")
     assert peak <= memory * 10**6
