@@ -27,7 +27,7 @@ CHANGED_ROWS = 1000
 
 
 def build(path: Path, nodes: int) -> None:
-    """A generated store of so many nodes with 128 columns, unless it is there."""
+    """Generates a store with 128 columns and the given number of nodes, unless it exists."""
     from neargraph.datasets import plan_generated
     from neargraph.importers import ImportOptions, run_import
 

@@ -27,7 +27,8 @@ macro_rules! methods {
             /// empty in them.
             ///
             /// # Errors
-            /// As the method; or there is no such method, or the text is not its message.
+            /// Those of the method; there is no such method; the text is not one of its
+            /// messages.
             pub async fn by_name(&self, method: &str, message: &str) -> Result<String, Status> {
                 match method {
                     $($method => json_of(&self.$name(of_json(message)?).await?),)*

@@ -123,11 +123,6 @@ impl Serving {
         self.runtime.shutdown_timeout(limit);
         Ended { unanswered: calls + streams, not_closed }
     }
-
-    /// Ends at once: requests under way are not answered.
-    pub fn end_now(self) {
-        self.runtime.shutdown_background();
-    }
 }
 
 /// Starts a server; returns once it can be reached.

@@ -78,10 +78,11 @@ pub fn run_command<A: Into<OsString> + Clone>(args: impl IntoIterator<Item = A>)
     }
 }
 
-/// Puts a load on a server; `say` is told of each loop.
+/// Puts a load on a server. `say` is called with a line about each loop.
 ///
 /// # Errors
-/// What options, files or the system have wrong. Requests without an answer are no error.
+/// The options contradict each other, a file cannot be read, or the system gives no thread.
+/// Requests without an answer are counted, and are not an error.
 pub fn run(options: &Options, say: impl Fn(&str)) -> Result<Report, String> {
     options.check()?;
     // One thread: the load has to stay small beside what it measures.

@@ -70,16 +70,10 @@ impl Catalogue {
         keeper.replace(kept)
     }
 
-    /// Serves a store of the served folder.
+    /// Where the store of a graph is that may be registered.
     ///
     /// # Errors
-    /// The name is taken or none, the store does not open, nothing may be changed.
-    pub fn register_graph(&self, name: &str, path: &str) -> Result<Arc<Graph>, Problem> {
-        let path = self.place_of_graph(name, path)?;
-        self.serve_graph(name, path)
-    }
-
-    /// Where the store of a graph is that may be registered.
+    /// The name is taken or not one, or nothing may be changed.
     pub(super) fn place_of_graph(&self, name: &str, path: &str) -> Result<PathBuf, Problem> {
         self.check_writable()?;
         names::check(name, "graph")?;

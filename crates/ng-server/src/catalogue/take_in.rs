@@ -21,7 +21,7 @@ impl Catalogue {
     /// store or the new one.
     ///
     /// # Errors
-    /// Those of [`Catalogue::register_graph`] and of rewriting.
+    /// The name is taken, the store does not open, nothing may be changed; and those of rewriting.
     pub fn take_in_graph(&self, request: &v1::GraphRegisterRequest) -> Result<Arc<Graph>, Problem> {
         let path = self.place_of_graph(&request.graph, &request.path)?;
         if request.narrow() != v1::Narrow::Unspecified {

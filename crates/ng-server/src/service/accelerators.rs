@@ -15,7 +15,7 @@ impl AcceleratorService for Service {
         request: Request<v1::PluginRequest>,
     ) -> Result<Response<v1::PluginResponse>, Status> {
         let request = request.into_inner();
-        let devices = changed(&self.0, move |state| {
+        let devices = apart(&self.0, move |state| {
             state.accelerators.add((&state.config, &state.catalogue), &request)
         })
         .await?;
@@ -28,7 +28,7 @@ impl AcceleratorService for Service {
     ) -> Result<Response<v1::ProgramResponse>, Status> {
         let bundle = request.into_inner().bundle;
         let devices =
-            changed(&self.0, move |state| state.accelerators.program(&state.catalogue, &bundle))
+            apart(&self.0, move |state| state.accelerators.program(&state.catalogue, &bundle))
                 .await?;
         Ok(Response::new(v1::ProgramResponse { devices }))
     }
@@ -37,15 +37,16 @@ impl AcceleratorService for Service {
         &self,
         _: Request<v1::ListDevicesRequest>,
     ) -> Result<Response<v1::ListDevicesResponse>, Status> {
-        let accelerators = &self.0.accelerators;
-        let (devices, bundle) = (accelerators.devices(), accelerators.bundle());
+        // A change holds what is asked for as long as it takes.
+        let list = |state: &State| Ok((state.accelerators.devices(), state.accelerators.bundle()));
+        let (devices, bundle) = apart(&self.0, list).await?;
         Ok(Response::new(v1::ListDevicesResponse { devices, bundle }))
     }
 }
 
-/// A change on a thread of its own: trials and plans take seconds. It goes on where the caller does
-/// not wait for it.
-async fn changed<T: Send + 'static>(
+/// Work on a thread that is not of the network: trials and plans take seconds. It goes on where the
+/// caller does not wait for it.
+async fn apart<T: Send + 'static>(
     state: &Arc<State>,
     change: impl FnOnce(&State) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
