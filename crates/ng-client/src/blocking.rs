@@ -3,7 +3,7 @@
 use std::mem;
 use std::pin::pin;
 use std::process;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ng_rpc::Status;
@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::calls::AsyncClient;
+use crate::driven::Driven;
 use crate::settings::{ClientError, Settings};
 
 /// How often a call that waits looks whether it goes on.
@@ -30,33 +31,51 @@ pub struct Client {
 #[derive(Debug)]
 struct Here {
     process: u32,
-    /// There until it is dropped.
-    runtime: Option<Runtime>,
-    handle: tokio::runtime::Handle,
-    calls: AsyncClient,
+    /// For calls that are waited for.
+    waited: (Driven, AsyncClient),
+    /// For calls that go on by themselves, once there are any.
+    started: OnceLock<(Runtime, AsyncClient)>,
 }
 
 impl Here {
-    fn start(settings: &Settings) -> Result<Self, ClientError> {
-        let mut builder = Builder::new_multi_thread();
-        builder.worker_threads(1).thread_name("ng-client").enable_all();
-        let runtime = builder.build()?;
-        let handle = runtime.handle().clone();
-        let entered = handle.enter();
+    fn new(settings: &Settings) -> Result<Self, ClientError> {
+        let driven = Driven::new()?;
+        let entered = driven.runtime().enter();
         let calls = AsyncClient::new(settings)?;
         drop(entered);
-        Ok(Self { process: process::id(), runtime: Some(runtime), handle, calls })
+        Ok(Self { process: process::id(), waited: (driven, calls), started: OnceLock::new() })
     }
+
+    fn started(&self, settings: &Settings) -> Result<&(Runtime, AsyncClient), Status> {
+        if self.started.get().is_none() {
+            let made = start(settings).map_err(|error| Status::unavailable(error.to_string()))?;
+            if let Err((second, _)) = self.started.set(made) {
+                second.shutdown_background();
+            }
+        }
+        self.started.get().ok_or_else(|| Status::internal("a runtime was not kept"))
+    }
+}
+
+/// A thread that drives calls.
+fn start(settings: &Settings) -> Result<(Runtime, AsyncClient), ClientError> {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(1).thread_name("ng-client").enable_all();
+    let runtime = builder.build()?;
+    let entered = runtime.enter();
+    let calls = AsyncClient::new(settings)?;
+    drop(entered);
+    Ok((runtime, calls))
 }
 
 impl Drop for Here {
     fn drop(&mut self) {
-        let Some(runtime) = self.runtime.take() else { return };
+        let Some((runtime, calls)) = self.started.take() else { return };
         if self.process == process::id() {
             runtime.shutdown_background();
         } else {
             // Its threads are those of the parent: waiting for them would never end.
-            mem::forget(runtime);
+            mem::forget((runtime, calls));
         }
     }
 }
@@ -87,7 +106,7 @@ impl Client {
     /// # Errors
     /// Every variant of [`ClientError`].
     pub fn with(settings: Settings) -> Result<Self, ClientError> {
-        let here = Arc::new(Here::start(&settings)?);
+        let here = Arc::new(Here::new(&settings)?);
         Ok(Self { settings, here: Mutex::new(Some(here)) })
     }
 
@@ -97,7 +116,7 @@ impl Client {
             None => Err(Status::cancelled("the client was closed")),
             Some(found) if found.process == process::id() => Ok(Arc::clone(found)),
             Some(_) => {
-                let made = Here::start(&self.settings)
+                let made = Here::new(&self.settings)
                     .map_err(|error| Status::unavailable(error.to_string()))?;
                 let made = Arc::new(made);
                 if let Some(of_parent) = here.replace(Arc::clone(&made)) {
@@ -117,8 +136,8 @@ impl Client {
         ask: impl FnOnce(AsyncClient) -> F,
     ) -> Result<T, Status> {
         let here = self.here()?;
-        let call = ask(here.calls.clone());
-        here.handle.block_on(call)
+        let (driven, calls) = &here.waited;
+        driven.wait(ask(calls.clone()))
     }
 
     /// As [`Client::wait`], and gives up once `go_on`, which is asked now and then, says no.
@@ -156,8 +175,9 @@ impl Client {
         F: Future<Output = Result<T, Status>> + Send + 'static,
     {
         let here = self.here()?;
-        let call = ask(here.calls.clone());
-        let task = here.handle.spawn(async move { done(call.await) });
+        let (runtime, calls) = here.started(&self.settings)?;
+        let call = ask(calls.clone());
+        let task = runtime.spawn(async move { done(call.await) });
         Ok(Running(task.abort_handle()))
     }
 

@@ -11,6 +11,7 @@
 mod again;
 mod blocking;
 mod calls;
+mod driven;
 pub mod load;
 mod methods;
 mod settings;

@@ -11,6 +11,7 @@ use tonic::body::Body;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity, Uri};
 use tower::{BoxError, Service, service_fn};
 
+use crate::local::LocalStream;
 use crate::ring::{RingChannel, RingOptions};
 
 /// Bytes of a message that a client takes; a server limits what it sends by itself.
@@ -149,7 +150,10 @@ fn over_http(address: &str, tls: Option<&Tls>) -> Result<tonic::transport::Chann
             let (path, endpoint) = (path.to_owned(), endpoint("http://localhost".to_owned())?);
             Ok(endpoint.connect_with_connector_lazy(service_fn(move |_: Uri| {
                 let path = path.clone();
-                async move { Ok::<_, std::io::Error>(Io::new(UnixStream::connect(path).await?)) }
+                async move {
+                    let stream = LocalStream::new(UnixStream::connect(path).await?)?;
+                    Ok::<_, std::io::Error>(Io::new(stream))
+                }
             })))
         }
         None if address.contains("://") || !address.contains(':') => Err(bad()),

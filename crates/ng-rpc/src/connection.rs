@@ -8,12 +8,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
 use crate::listen::Slot;
+use crate::local::LocalStream;
 
 /// How long a connection is waited for.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +29,7 @@ pub(crate) struct Patience {
 
 pub(crate) enum Io {
     Tcp(TcpStream),
-    Unix(UnixStream),
+    Unix(LocalStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 

@@ -10,6 +10,7 @@ pub mod call;
 pub mod connect;
 mod connection;
 pub mod listen;
+mod local;
 pub mod ring;
 mod status;
 pub mod tls;

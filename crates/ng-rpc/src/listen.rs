@@ -24,6 +24,7 @@ use crate::ring::{Ring, RingLimits};
 
 pub use crate::connection::{Answering, Connection, Peer};
 use crate::connection::{Io, Patience};
+use crate::local::LocalStream;
 use crate::tls::Tls;
 
 /// What is in flight of one request before it is read.
@@ -190,7 +191,10 @@ async fn accept(bound: Bound, door: Arc<Door>, give: Give) {
 async fn greet(socket: Socket, slot: Slot, bounds: Bounds, door: Arc<Door>, give: Give) {
     let Bounds { handshake, silence, reading, .. } = bounds;
     let io = match (socket, &door.tls) {
-        (Socket::Unix(stream), _) => Io::Unix(stream),
+        (Socket::Unix(stream), _) => match LocalStream::new(stream) {
+            Ok(stream) => Io::Unix(stream),
+            Err(_) => return (door.refused)("accept"),
+        },
         (Socket::Tcp(stream), tls) => {
             let _slower = stream.set_nodelay(true);
             match tls {
