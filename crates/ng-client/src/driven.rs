@@ -141,12 +141,12 @@ mod tests {
         let steps = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&steps);
         driven.wait(async {
-            tokio::spawn(async move {
+            let _task = tokio::spawn(async move {
                 loop {
                     counted.fetch_add(1, Ordering::SeqCst);
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
-            })
+            });
         });
         until("driven by its keeper", || steps.load(Ordering::SeqCst) > 20);
         // The keeper lets go of it, and takes it back.

@@ -157,7 +157,9 @@ async fn start(
 ) -> Result<Started, ServeError> {
     let tls = reload::tls_of(&config)?;
     let guard = Arc::new(Guard::new(reload::rules_of(&config)?, config.read_only, &metrics));
-    let scheduler = Scheduler::start(config.lanes, config.scheduler, Bounds::default());
+    let (window, requests) = (config.window, config.group_requests);
+    let bounds = Bounds { window, requests, ..Bounds::default() };
+    let scheduler = Scheduler::start(config.lanes, config.scheduler, bounds);
     let scheduler = scheduler.map_err(|source| ServeError::System { source })?;
     let keeps = config.scheduler.cache && config.cache > 0;
     let answers = keeps.then(|| Arc::new(EmbeddingCache::new(config.cache)));

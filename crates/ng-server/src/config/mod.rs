@@ -68,6 +68,9 @@ pub enum ConfigError {
     },
 }
 
+/// A lane waits no longer for more requests.
+const WINDOW_MAX: Duration = Duration::from_millis(2);
+
 /// How a server is set up.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -89,9 +92,15 @@ pub struct Config {
     pub cache: u64,
     /// Nothing is changed.
     pub read_only: bool,
-    /// Groups that are computed at the same time; one more than there are cores unless given, as
+    /// Groups that are computed at the same time; two more than there are cores unless given, as
     /// one or the other waits for the device.
     pub lanes: usize,
+    /// How long a lane waits for more requests while others compute. None by default: a lane that
+    /// waits gives up more depth at the device than a larger group gains.
+    #[serde(deserialize_with = "de_time")]
+    pub window: Duration,
+    /// Requests of a group at most.
+    pub group_requests: usize,
     /// Threads of a group.
     pub threads: usize,
     /// Parts of the scheduler that are on.
@@ -141,7 +150,9 @@ impl Default for Config {
             memory: None,
             cache: 256 << 20,
             read_only: false,
-            lanes: std::thread::available_parallelism().map_or(2, |cores| cores.get() + 1),
+            lanes: std::thread::available_parallelism().map_or(3, |cores| cores.get() + 2),
+            window: Duration::ZERO,
+            group_requests: 1024,
             threads: 1,
             scheduler: Switches::default(),
             jobs: JobBounds::default(),
@@ -202,6 +213,12 @@ impl Config {
         if self.lanes == 0 || self.threads == 0 {
             return wrong("a server needs one lane and one thread at least".into());
         }
+        if self.window > WINDOW_MAX || self.group_requests == 0 {
+            return wrong(format!(
+                "a lane waits at most {} ms for more requests, and a group has one at least",
+                WINDOW_MAX.as_millis()
+            ));
+        }
         if [self.quota.requests, self.quota.seeds].contains(&Some(0)) {
             return wrong("a quota of 0 would let nobody in: leave it out, or give 1".into());
         }
@@ -227,6 +244,8 @@ impl Config {
             ("cache", self.cache != new.cache),
             ("read_only", self.read_only != new.read_only),
             ("lanes", self.lanes != new.lanes),
+            ("window", self.window != new.window),
+            ("group_requests", self.group_requests != new.group_requests),
             ("threads", self.threads != new.threads),
             ("scheduler", self.scheduler != new.scheduler),
             ("jobs", self.jobs != new.jobs),

@@ -30,7 +30,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { requests: 1024, time: Duration::from_millis(15), window: Duration::from_millis(2) }
+        Self { requests: 1024, time: Duration::from_millis(15), window: Duration::ZERO }
     }
 }
 
