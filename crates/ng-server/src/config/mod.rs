@@ -19,8 +19,8 @@ pub use self::limits::Limits;
 pub use self::options::Options;
 use crate::guard::quota::Quotas;
 use crate::jobs::bounds::JobBounds;
-use crate::schedule::Switches;
-use units::{de_bytes, de_some_bytes, de_time};
+use crate::schedule::{Bounds, Switches};
+use units::{de_bytes, de_some_bytes, de_some_time, de_time};
 
 /// The port of a server that was not given another.
 pub const PORT: u16 = 7400;
@@ -96,6 +96,12 @@ pub struct Config {
     pub threads: usize,
     /// Parts of the scheduler that are on.
     pub scheduler: Switches,
+    /// Where a group of requests ends.
+    pub group: Bounds,
+    /// How long a thread looks at shared memory for the next request before it sleeps; as the cores
+    /// allow unless given.
+    #[serde(deserialize_with = "de_some_time")]
+    pub shm_spin: Option<Duration>,
     /// What jobs may take.
     pub jobs: JobBounds,
     /// The bundle of devices that computes at first.
@@ -144,6 +150,8 @@ impl Default for Config {
             lanes: std::thread::available_parallelism().map_or(2, |cores| cores.get() + 1),
             threads: 1,
             scheduler: Switches::default(),
+            group: Bounds::default(),
+            shm_spin: None,
             jobs: JobBounds::default(),
             bundle: "cpu".to_owned(),
             plugins: None,
@@ -202,6 +210,9 @@ impl Config {
         if self.lanes == 0 || self.threads == 0 {
             return wrong("a server needs one lane and one thread at least".into());
         }
+        if self.group.requests == 0 {
+            return wrong("a group holds one request at least".into());
+        }
         if [self.quota.requests, self.quota.seeds].contains(&Some(0)) {
             return wrong("a quota of 0 would let nobody in: leave it out, or give 1".into());
         }
@@ -229,6 +240,8 @@ impl Config {
             ("lanes", self.lanes != new.lanes),
             ("threads", self.threads != new.threads),
             ("scheduler", self.scheduler != new.scheduler),
+            ("group", self.group != new.group),
+            ("shm_spin", self.shm_spin != new.shm_spin),
             ("jobs", self.jobs != new.jobs),
             ("bundle", self.bundle != new.bundle),
             ("plugins", self.plugins != new.plugins),
@@ -255,6 +268,9 @@ mod tests {
             memory = "4GB"
             cache = 1000
             drain = "5s"
+            shm_spin = "20us"
+            [group]
+            requests = 64
             [limits]
             message_bytes = "1MB"
             deadline = "250ms"
@@ -265,7 +281,10 @@ mod tests {
         assert_eq!((config.memory, config.cache), (Some(4_000_000_000), 1000));
         assert_eq!(config.limits.deadline, Duration::from_millis(250));
         assert_eq!(config.limits.queue, Limits::default().queue);
+        assert_eq!(config.group, Bounds { requests: 64, ..Bounds::default() });
+        assert_eq!(config.shm_spin, Some(Duration::from_micros(20)));
         assert!(config.check().is_ok());
+        assert!(!Config { group: Bounds { requests: 0, ..config.group }, ..config }.check().is_ok());
         for unknown in ["memroy = 1", "[limits]\nmesage_bytes = 1", "[quota]\nseed = 1"] {
             let error = toml::from_str::<Config>(unknown).expect_err(unknown).to_string();
             assert!(error.contains("unknown field"), "{error}");

@@ -9,22 +9,27 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ng_rpc::Problem;
+use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use super::{Answered, Question, Switches};
+use crate::config::units::de_time;
 use crate::targets::Targets;
 
 /// Requests that are looked through for a group.
 const LOOKED_AT: usize = 4096;
 
 /// Where a group ends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Bounds {
     /// Requests in it.
     pub requests: usize,
     /// Time that it is foreseen to take.
+    #[serde(deserialize_with = "de_time")]
     pub time: Duration,
     /// How long a lane waits for more while another one computes.
+    #[serde(deserialize_with = "de_time")]
     pub window: Duration,
 }
 
