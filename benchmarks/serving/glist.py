@@ -115,7 +115,7 @@ def stream_files(
 
     counts = [args.warm] + args.runs * [requests]
     with ng.open(f"{graph}.ng", memory="512MB") as store:
-        parts, about = streams.local(store, kind, locality, counts, args.seed)
+        parts, about = streams.local(store, kind, locality, counts, args.seed, args.window)
     folder = HOME / "streams"
     files = [folder / f"{number}.csv" for number in range(len(parts))]
     for file, part in zip(files, parts, strict=True):
@@ -219,7 +219,7 @@ def locality(args: argparse.Namespace) -> Points:
 
 
 def group(args: argparse.Namespace) -> Points:
-    """Figure 10b: groups that end at a number of requests alone."""
+    """Figure 10b: groups that end at a number of requests, or at a tenth of the memory."""
     graph = graph_of(args, args.nodes, args.width)
     sizes = {str(size): ("G", {"group": size}) for size in args.groups}
     some = {"N1": ("N1", {}), **sizes}
@@ -250,12 +250,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--shares", type=float, nargs="+", default=[0.05, 0.1, 0.2, 0.35, 0.5])
     parser.add_argument("--locality", type=float, default=0.3, help="but of Figures 10a and 10c")
     parser.add_argument("--localities", type=float, nargs="+", default=[0.0, 0.3, 0.6, 0.9])
-    parser.add_argument("--groups", type=int, nargs="+", default=[1, 5, 10, 20, 50, 100, 200])
+    parser.add_argument("--groups", type=int, nargs="+", default=[1, 2, 5, 10, 20, 50])
     parser.add_argument("--variants", nargs="+", default=VARIANTS)
     parser.add_argument("--requests", type=int, default=10_000, help="of a run")
     parser.add_argument("--requests-of-others", type=int, default=4_000, help="but of locality")
     parser.add_argument("--warm", type=int, default=2_000, help="requests that are not counted")
     parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--window", type=int, help="requests that are shuffled together, else all")
     parser.add_argument("--lanes", type=int, default=3, help="of all variants but N1")
     parser.add_argument("--kept", type=float, default=0.1, help="share of memory for answers")
     parser.add_argument("--process-bytes", type=int, default=24_000_000, help="beside the share")

@@ -86,7 +86,8 @@ class Setting:
         # Text, numbers and lists look alike in JSON and TOML.
         pairs = [(name, value) for name, value in known.items() if value is not None]
         lines = [f"{name} = {json.dumps(value)}" for name, value in pairs]
-        lines += ["[group]", *(f"{name} = {json.dumps(v)}" for name, v in self.group.items())]
+        if self.group:
+            lines += ["[group]", *(f"{name} = {json.dumps(v)}" for name, v in self.group.items())]
         return "\n".join(lines) + "\n"
 
 

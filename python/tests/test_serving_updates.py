@@ -1,4 +1,4 @@
-"""The updates of a benchmark are the same for a server and for a store: a replay can be believed."""
+"""Updates of a benchmark do the same to a server and to a store, so that replays are believed."""
 
 import sys
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_a_batch_makes_the_same_commit_of_a_server_and_of_a_store(tmp_path):
         assert seen == set(KINDS)
         ids = np.arange(copy.num_nodes)
         assert client.graphs()[0]["node_types"][0]["num_nodes"] == len(ids)
-        assert np.array_equal(client.features(ids, "x"), copy.snapshot().features(ids, "x"))
+        assert np.array_equal(client.features(ids, "x"), copy.snapshot().features(None, ids))
         mine = copy.snapshot().neighbors(None, ids)
         for node, found in zip(ids, client.neighbors(ids).lists(), strict=True):
             wanted = mine.indices[mine.indptr[node] : mine.indptr[node + 1]]
