@@ -156,7 +156,12 @@ def write_rows(graph: Graph, path: Path) -> None:
 
 
 def write_store(
-    graph: Graph, ids: dict[str, Array], rows: Rows, path: Path, x_dtype: Any = "f32"
+    graph: Graph,
+    ids: dict[str, Array],
+    rows: Rows,
+    path: Path,
+    x_dtype: Any = "f32",
+    reverse: bool = False,
 ) -> dict[str, Any]:
     """The store of the same graph, as any import writes it; `x_dtype` may be "sparse"."""
     from neargraph.importers import (
@@ -197,7 +202,9 @@ def write_store(
     )
     dense = x_dtype != "sparse"
     narrow = None if x_dtype in ("f32", "sparse") else x_dtype
-    options = ImportOptions(memory=1_000_000_000, overwrite=True, x_dtype=narrow, dense=dense)
+    options = ImportOptions(
+        memory=1_000_000_000, overwrite=True, x_dtype=narrow, dense=dense, reverse=reverse
+    )
     return run_import(plan, path, options)
 
 

@@ -1,5 +1,5 @@
-"""Benchmarks of serving: request streams, the load that they make, and the server beside ours.
+"""Benchmarks of serving: request streams, the server under load, and the server beside ours.
 
-`streams` writes what is asked and when; `replay` asks it; `peer` is the server that a user would
-write today. Nothing here knows the inside of the system under test.
+`served` starts the programs, `streams` writes what is asked where it has locality, `peer` is the
+server that a user would write today. Each of the others is a command.
 """

@@ -1,58 +1,73 @@
-"""GLIST's Figures 8 to 10 (section 5.2): what order, schedule, groups and caches are worth.
+"""GLIST's Figures 8 to 10 (section 5.2): what order, schedule, groups and kept answers are worth.
 
-    python -m benchmarks.serving.glist cache      # Figure 8: requests/s over the memory
-    python -m benchmarks.serving.glist width      # Figure 9: over the width of a row
-    python -m benchmarks.serving.glist locality   # Figures 10a and 10c: variants over equation 7
-    python -m benchmarks.serving.glist group      # Figure 10b: over the size of a group
-    python -m benchmarks.serving.glist locality --system server --server "neargraph serve ..."
+    python -m benchmarks.serving.glist              # 25 minutes, once the graphs are made
+    python -m benchmarks.serving.glist --quick      # the same in small, to see that it works
+    python -m benchmarks.serving.glist --only locality
 
-A point is a new system, warmed with requests that are not counted, then asked the same requests as
-all other variants of the point, which take turns. Beside requests/s stand counts: reads, groups,
-duplicates and hits, which say whether a switch changed the work. Streams have locality by repeats
-of targets and by neighbours that distinct targets share, apart; what equation 7 gives for them is
-measured on the store and printed.
+A variant is a word of letters, as in the publication: R rows in another order on disk, S requests
+reordered by what they share, G requests grouped into one batch, C answers kept. All variants of a
+point are servers that run at the same time, each warmed with requests that are not counted; then
+they take turns to answer the same requests, with 64 under way. `N` has none of the letters, and as
+many lanes as the others, so that reads of its requests overlap. `N1` has one lane: it handles one
+request after the other, as the publication's N does. Ratios to both stand side by side.
+
+Streams have locality by equation 7, by repeats of targets and by neighbours that distinct targets
+share, apart. No run repeats targets of an earlier one. Memory is a share of the store's data, of
+which variants with C give a part to answers. Counts are the server's own: reads, groups,
+duplicates, kept answers, and rows that were in memory. The first run makes the graphs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
+import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .. import machine
 from ..graphs import DEGREE, make_planted, write, write_reorganized
 from ..places import BENCH
-from ..training_tables import table
 from . import streams
 from .glist_plots import PLOTS
-from .systems import SYSTEMS, Setting, default_threads
+from .glist_tables import markdown
+from .record import Record
+from .served import Server, Setting, between, load
 
 HOME = BENCH / "serving" / "glist"
-SHARES = [0.05, 0.1, 0.2, 0.35, 0.5]
-WIDTHS = [64, 256, 1024, 4096]
-LOCALITIES = [0.0, 0.3, 0.6, 0.9]
-GROUPS = [1, 10, 20, 50, 100, 200]
-VARIANTS = ["N", "R", "RS", "CG", "CRS", "CGRS", "G", "GS", "CGS"]
+VARIANTS = ["N1", "N", "R", "RS", "G", "GS", "CG", "CRS", "CGS", "CGRS"]
 HIDDEN = 256
 Point = dict[str, Any]
 
+# What `--quick` has in place of the settings of the command line.
+QUICK: dict[str, Any] = {
+    "nodes": 60_000,
+    "width_nodes": 20_000,
+    "widths": [64, 1024],
+    "shares": [0.1, 0.5],
+    "localities": [0.0, 0.6],
+    "groups": [1, 20],
+    "requests": 300,
+    "warm": 100,
+}
 
-def graph_of(args: argparse.Namespace, width: int) -> Path:
+
+def graph_of(args: argparse.Namespace, nodes: int, width: int) -> Path:
     """The folder of a planted graph with its two stores, made once."""
-    name = f"planted_{args.nodes}_{width}"
-    folder = HOME / "graphs"
-    if not (folder / f"{name}.ng").exists():
+    folder, name = HOME / "graphs", f"planted_{nodes}_{width}"
+    if not (folder / name / "about.json").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        write(name, make_planted(args.nodes, DEGREE, width, 1), 1, "store", folder)
+        write(name, make_planted(nodes, DEGREE, width, args.seed), args.seed, "store", folder)
     if not (folder / f"{name}_locality.ng").exists():
-        write_reorganized(name, "locality", folder, folder, 256, streams.FANOUTS)
+        # A copy gets its name when it is complete.
+        (folder / "new").mkdir(exist_ok=True)
+        write_reorganized(name, "locality", folder, folder / "new", 256, streams.FANOUTS)
+        (folder / "new" / f"{name}_locality.ng").rename(folder / f"{name}_locality.ng")
     return folder / name
 
 
@@ -72,156 +87,152 @@ def model_of(graph: Path) -> Path:
     return path
 
 
-def setting(args: argparse.Namespace, graph: Path, variant: str, **other: Any) -> Setting:
-    """A point: what is not given is what the command line says."""
-    end = "_locality.ng" if "R" in variant else ".ng"
+def setting(args: argparse.Namespace, graph: Path, variant: str, point: Point) -> Setting:
+    """The server of a variant at a point."""
+    ordered = "R" in variant
     data = sum(file.stat().st_size for file in Path(f"{graph}.ng").glob("*.dat"))
-    known = {
-        "variant": variant,
-        "store": Path(f"{graph}{end}"),
-        "model": model_of(graph),
-        "memory": int(args.share * data) + args.process_bytes,
-        "group": args.group,
-        "answers": args.answers,
-        "threads": args.threads,
-    }
-    return Setting(**{**known, **other})
+    memory = int(point.get("share", args.share) * data)
+    kept = int(args.kept * memory) if "C" in variant else 0
+    letters = "".join(letter for letter in variant if letter in "CGS")
+    group = {"requests": point["group"], "time": "1s"} if "group" in point else {}
+    return Setting(
+        store=Path(f"{graph}{'_locality' if ordered else ''}.ng"),
+        model=model_of(graph),
+        memory=memory - kept + args.process_bytes,
+        scheduler=letters or "N",
+        cache=kept,
+        prepare="metadata",
+        lanes=1 if variant == "N1" else args.lanes,
+        group=group,
+    )
 
 
-def targets_of(
-    graph: Path, kind: str, locality: float, args: argparse.Namespace
-) -> tuple[Any, Point]:
-    """(targets to warm with and to count, what was reached)."""
+def stream_files(
+    args: argparse.Namespace, graph: Path, kind: str, locality: float, requests: int
+) -> tuple[list[Path], Point]:
+    """(files of requests: to warm with, and one for each run; what equation 7 gives)."""
     import neargraph as ng
 
-    count = args.warm + args.requests
+    counts = [args.warm] + args.runs * [requests]
     with ng.open(f"{graph}.ng", memory="512MB") as store:
-        requests, about = streams.local(store, kind, locality, count, args.seed)
-    return np.concatenate(requests), about
+        parts, about = streams.local(store, kind, locality, counts, args.seed, args.window)
+    folder = HOME / "streams"
+    files = [folder / f"{number}.csv" for number in range(len(parts))]
+    for file, part in zip(files, parts, strict=True):
+        streams.Stream(np.zeros(len(part), np.int64), list(part[:, None]), about).save(file)
+    return files, about
 
 
-def once(args: argparse.Namespace, point: Setting, targets: Any) -> Point:
-    """One system: warmed, asked, counted."""
-    files = list(point.store.glob("*.dat"))
-    machine.evict(files)
-    system = SYSTEMS[args.system](point, args)
-    try:
-        system.run(targets[: args.warm])
-        before, start = system.counts(), time.perf_counter()
-        system.run(targets[args.warm :])
-        seconds = time.perf_counter() - start
-        after = system.counts()
-    finally:
-        system.close()
-    found = {name: after[name] - before.get(name, 0.0) for name in after}
-    return {"requests_per_s": args.requests / seconds, **found}
+def measured(
+    args: argparse.Namespace, settings: dict[str, Setting], files: list[Path], requests: int
+) -> dict[str, list[Point]]:
+    """By variant, a figure for each run; variants take turns."""
+    runs: dict[str, list[Point]] = {name: [] for name in settings}
+    with ExitStack() as stack:
+        servers = {
+            name: stack.enter_context(Server(one, f"glist-{name}"))
+            for name, one in settings.items()
+        }
+        for number, file in enumerate(files):
+            count = requests if number else args.warm
+            for name, server in servers.items():
+                before = server.counts()
+                found = load(
+                    server.to,
+                    file,
+                    requests=count,
+                    in_flight=args.in_flight,
+                    warm_seconds=0,
+                    shares=[],
+                    timeout_ms=60_000,
+                )["closed"]
+                if found["missed"]:
+                    raise SystemExit(f"{name}: {found['missed_by_code']}")
+                counts = between(before, server.counts())
+                rate, load_cores = found["requests_per_s"], found["load_cores"]
+                kept = {"requests_per_s": rate, "load_cores": load_cores, **counts}
+                if number:
+                    runs[name].append(kept)
+    return runs
 
 
-def compare(args: argparse.Namespace, points: dict[str, Setting], targets: Any) -> Point:
-    """All variants of a point in turn: [median, least, most] of each figure."""
-    runs: dict[str, list[Point]] = {name: [] for name in points}
-    refused: dict[str, str] = {}
-    for _ in range(args.runs):
-        for name, point in points.items():
-            if name in refused:
-                continue
-            try:
-                runs[name].append(once(args, point, targets))
-            except Exception as error:
-                refused[name] = f"{type(error).__name__}: {error}"
-    made: Point = {"refused": refused}
-    for name, every in runs.items():
-        if every and name not in refused:
-            keys = every[0]
-            values = {key: [run[key] for run in every] for key in keys}
-            made[name] = {
-                key: [statistics.median(own), min(own), max(own)] for key, own in values.items()
-            }
-    return made
+def point(
+    args: argparse.Namespace,
+    graph: Path,
+    variants: dict[str, tuple[str, Point]],
+    known: Point,
+    requests: int,
+) -> Point:
+    """What was found at a point: variants by name, each with its letters and its own settings."""
+    kind = known.get("kind", "repeats")
+    locality = known.get("locality", args.locality)
+    files, about = stream_files(args, graph, kind, locality, requests)
+    settings = {
+        name: setting(args, graph, letters, {**known, **own})
+        for name, (letters, own) in variants.items()
+    }
+    return {**known, **about, "variants": measured(args, settings, files, requests)}
 
 
-def cache(args: argparse.Namespace) -> Iterator[Point]:
+Points = Iterator[tuple[str, Callable[[], Point]]]
+
+
+def alike(names: list[str]) -> dict[str, tuple[str, Point]]:
+    """Variants that differ in their letters alone."""
+    return {name: (name, {}) for name in names}
+
+
+def cache(args: argparse.Namespace) -> Points:
     """Figure 8."""
-    graph = graph_of(args, args.width)
-    targets, about = targets_of(graph, "repeats", args.locality, args)
-    for share in SHARES:
-        args.share = share
-        points = {name: setting(args, graph, name) for name in ("N", "R", "RS")}
-        yield {"share": share, **about, **compare(args, points, targets)}
+    graph = graph_of(args, args.nodes, args.width)
+    for share in args.shares:
+        some = alike(["N1", "N", "R", "RS"])
+        requests = min(args.requests, args.requests_of_others)
+        known = {"share": share}
+        yield f"memory {share}", partial(point, args, graph, some, known, requests)
 
 
-def width(args: argparse.Namespace) -> Iterator[Point]:
+def width(args: argparse.Namespace) -> Points:
     """Figure 9."""
     for columns in args.widths:
-        graph = graph_of(args, columns)
-        targets, about = targets_of(graph, "repeats", args.locality, args)
-        points = {name: setting(args, graph, name) for name in ("N", "R", "RS")}
-        yield {"row_bytes": 4 * columns, **about, **compare(args, points, targets)}
+        graph = graph_of(args, args.width_nodes, columns)
+        some = alike(["N1", "N", "R", "RS"])
+        requests = min(args.requests, args.requests_of_others)
+        known = {"row_bytes": 4 * columns}
+        yield (
+            f"rows of {4 * columns} bytes",
+            partial(point, args, graph, some, known, requests),
+        )
 
 
-def locality(args: argparse.Namespace) -> Iterator[Point]:
+def locality(args: argparse.Namespace) -> Points:
     """Figures 10a and 10c."""
-    graph = graph_of(args, args.width)
+    graph = graph_of(args, args.nodes, args.width)
     for kind in ("repeats", "neighbours"):
         for asked in args.localities:
-            targets, about = targets_of(graph, kind, asked, args)
-            points = {name: setting(args, graph, name) for name in args.variants}
-            yield {"kind": kind, **about, **compare(args, points, targets)}
+            known = {"kind": kind, "locality": asked}
+            some = alike(args.variants)
+            yield (
+                f"{kind}, locality {asked}",
+                partial(point, args, graph, some, known, args.requests),
+            )
 
 
-def group(args: argparse.Namespace) -> Iterator[Point]:
-    """Figure 10b."""
-    graph = graph_of(args, args.width)
-    targets, about = targets_of(graph, "repeats", args.locality, args)
-    points = {str(size): setting(args, graph, "G", group=size) for size in GROUPS}
-    yield {**about, **compare(args, points, targets)}
+def group(args: argparse.Namespace) -> Points:
+    """Figure 10b: groups that end at a number of requests, or at a tenth of the memory."""
+    graph = graph_of(args, args.nodes, args.width)
+    sizes = {str(size): ("G", {"group": size}) for size in args.groups}
+    some = {"N1": ("N1", {}), **sizes}
+    requests = min(args.requests, args.requests_of_others)
+    yield "sizes of groups", partial(point, args, graph, some, {}, requests)
 
 
-EXPERIMENTS: dict[str, Callable[[argparse.Namespace], Iterator[Point]]] = {
-    "cache": cache,
-    "width": width,
+EXPERIMENTS: dict[str, Callable[[argparse.Namespace], Points]] = {
     "locality": locality,
     "group": group,
+    "cache": cache,
+    "width": width,
 }
-NOT_VARIANTS = {"refused"}
-
-
-def variants(point: Point) -> list[str]:
-    """What ran at a point."""
-    return [
-        name
-        for name, own in point.items()
-        if isinstance(own, dict) and own is not None and name not in NOT_VARIANTS
-    ]
-
-
-def markdown(points: list[Point]) -> str:
-    """One table for each point."""
-    lines: list[str] = []
-    for point in points:
-        known = {key: value for key, value in point.items() if not isinstance(value, dict)}
-        words = [
-            f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}"
-            for key, value in known.items()
-        ]
-        lines += ["", ", ".join(words), ""]
-        lines += [f"refused: {name}: {why}" for name, why in point["refused"].items()]
-        ran = variants(point)
-        if not ran:
-            continue
-        base = point[ran[0]]["requests_per_s"][0]
-        head = ["", "requests/s (range)", f"times {ran[0]}"]
-        counts = ["reads", "groups", "duplicates", "hits", "rows_served", "rows_cached"]
-        rows = []
-        for name in ran:
-            own = point[name]
-            rate = own["requests_per_s"]
-            asked = own.get("asked", [1.0])[0]
-            cells = [f"{own[key][0] / asked:.2f}" if key in own else "-" for key in counts]
-            span = f"{rate[0]:.0f} ({rate[1]:.0f} to {rate[2]:.0f})"
-            rows.append([name, span, f"{rate[0] / base:.2f}", *cells])
-        lines += table([*head, *(f"{key} a request" for key in counts)], rows)
-    return "\n".join(lines)
 
 
 def parse() -> argparse.Namespace:
@@ -229,54 +240,51 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("experiment", choices=EXPERIMENTS)
-    parser.add_argument("--system", choices=SYSTEMS, default="engine")
+    parser.add_argument("--only", nargs="+", choices=EXPERIMENTS, default=list(EXPERIMENTS))
+    parser.add_argument("--quick", action="store_true", help="small graphs and few requests")
     parser.add_argument("--nodes", type=int, default=400_000)
     parser.add_argument("--width", type=int, default=256, help="columns of a row, f32")
-    parser.add_argument("--widths", type=int, nargs="+", default=WIDTHS, help="of `width`")
+    parser.add_argument("--width-nodes", type=int, default=100_000, help="of Figure 9")
+    parser.add_argument("--widths", type=int, nargs="+", default=[64, 256, 1024, 4096])
     parser.add_argument("--share", type=float, default=0.2, help="of the data that fits in memory")
-    parser.add_argument("--locality", type=float, default=0.3, help="but of `locality`")
-    parser.add_argument("--localities", type=float, nargs="+", default=LOCALITIES)
+    parser.add_argument("--shares", type=float, nargs="+", default=[0.05, 0.1, 0.2, 0.35, 0.5])
+    parser.add_argument("--locality", type=float, default=0.3, help="but of Figures 10a and 10c")
+    parser.add_argument("--localities", type=float, nargs="+", default=[0.0, 0.3, 0.6, 0.9])
+    parser.add_argument("--groups", type=int, nargs="+", default=[1, 2, 5, 10, 20, 50])
     parser.add_argument("--variants", nargs="+", default=VARIANTS)
-    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--requests", type=int, default=10_000, help="of a run")
+    parser.add_argument("--requests-of-others", type=int, default=4_000, help="but of locality")
     parser.add_argument("--warm", type=int, default=2_000, help="requests that are not counted")
-    parser.add_argument("--group", type=int, default=20, help="requests of a group")
-    parser.add_argument("--answers", type=int, default=20_000, help="answers that C keeps")
-    parser.add_argument(
-        "--process-bytes", type=int, default=24_000_000, help="memory beside the share"
-    )
-    parser.add_argument("--threads", type=int, default=default_threads())
+    parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--window", type=int, help="requests that are shuffled together, else all")
+    parser.add_argument("--lanes", type=int, default=3, help="of all variants but N1")
+    parser.add_argument("--kept", type=float, default=0.1, help="share of memory for answers")
+    parser.add_argument("--process-bytes", type=int, default=24_000_000, help="beside the share")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--server", help="command that starts a server; see systems.py")
-    parser.add_argument("--address", default="127.0.0.1:7400")
-    parser.add_argument("--side", default="127.0.0.1:7401", help="metrics and health")
-    parser.add_argument("--model-name", default="sage")
-    parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--fresh", action="store_true", help="measure again what is known")
     parser.add_argument("--out", type=Path, default=HOME)
-    parser.add_argument("--plot-only", action="store_true", help="draw the saved figures again")
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.quick:
+        vars(args).update(QUICK, out=args.out / "quick")
+    return args
 
 
 def main() -> int:
     """Measures, prints, draws."""
     args = parse()
-    file = args.out / f"{args.experiment}.json"
-    if args.plot_only:
-        report = json.loads(file.read_text())
-    else:
-        args.out.mkdir(parents=True, exist_ok=True)
-        HOME.mkdir(parents=True, exist_ok=True)
-        report = {"benchmark": f"glist {args.experiment}", "about": machine.about(BENCH)}
-        report["settings"] = {key: str(value) for key, value in vars(args).items()}
-        report["points"] = []
-        for point in EXPERIMENTS[args.experiment](args):
-            report["points"].append(point)
-            file.write_text(json.dumps(report, indent=1) + "\n")
-            print(markdown([point]), flush=True)
-    file.with_suffix(".md").write_text(markdown(report["points"]) + "\n")
-    PLOTS[args.experiment](report["points"], file.with_suffix(".png"))
-    print(file.with_suffix(".png"))
+    settings = {
+        key: value for key, value in vars(args).items() if key not in ("only", "fresh", "out")
+    }
+    for name in args.only:
+        file = args.out / f"{name}.json"
+        record = Record(file, f"glist {name}", settings, args.fresh)
+        points = [record.once(key, measure) for key, measure in EXPERIMENTS[name](args)]
+        text = markdown(name, points)
+        file.with_suffix(".md").write_text(text + "\n")
+        PLOTS[name](points, file.with_suffix(".png"))
+        print(text, file.with_suffix(".png"), sep="\n", flush=True)
+    shutil.rmtree(HOME / "streams", ignore_errors=True)
     return 0
 
 

@@ -57,28 +57,6 @@ class Stream:
             for arrival, ids in zip(self.arrivals_us, self.requests, strict=True):
                 file.write(",".join(map(str, [int(arrival), len(ids), *ids])) + "\n")
 
-    @classmethod
-    def load(cls, path: Path) -> Stream:
-        """Reads a file, and checks it."""
-        arrivals, requests, about = [], [], {}
-        with path.open() as file:
-            for number, line in enumerate(file, 1):
-                if line.startswith("#"):
-                    about = json.loads(line[1:])
-                    continue
-                arrival, count, *ids = map(int, line.split(","))
-                if count != len(ids) or (arrivals and arrival < arrivals[-1]):
-                    raise SystemExit(f"{path}, line {number}: not a request that follows the last")
-                arrivals.append(arrival)
-                requests.append(np.array(ids, dtype=np.int64))
-        return cls(np.array(arrivals, dtype=np.int64), requests, about)
-
-    def at_rate(self, rate: float, seed: int) -> Stream:
-        """The same requests with other arrivals."""
-        arrivals = poisson(rate, len(self.requests), seed)
-        about = {**self.about, "rate": rate, "arrival_seed": seed}
-        return Stream(arrivals, self.requests, about)
-
 
 def poisson(rate: float, count: int, seed: int) -> Ids:
     """Arrival times in microseconds of `count` requests at `rate` a second on average."""
@@ -87,11 +65,14 @@ def poisson(rate: float, count: int, seed: int) -> Ids:
 
 
 def repeats(nodes: int, locality: float, count: int, draws: Draws) -> Ids:
-    """Targets of which each is, with probability `locality`, the one before it once more."""
-    fresh = draws.integers(0, nodes, count)
+    """Targets of which each is, with probability `locality`, the one before it once more.
+
+    Those that are not differ from all before them, as long as there are nodes.
+    """
     first = np.flatnonzero(draws.random(count) >= locality)
     first = np.union1d(first, [0])
-    return fresh[np.repeat(first, np.diff(np.append(first, count)))]
+    fresh = np.resize(draws.permutation(nodes), len(first))
+    return np.repeat(fresh, np.diff(np.append(first, count)))
 
 
 class Leaves:
@@ -174,25 +155,35 @@ def shuffled(requests: Ids, window: int | None, draws: Draws) -> Ids:
 
 
 def local(
-    store: Any, kind: str, locality: float, count: int, seed: int, window: int | None = None
+    store: Any,
+    kind: str,
+    locality: float,
+    counts: Sequence[int],
+    seed: int,
+    window: int | None = None,
 ) -> tuple[list[Ids], dict[str, Any]]:
-    """(requests of one node, what was reached) with locality by one of the two definitions."""
+    """(targets of parts, what was reached in the last one) with locality by one of the definitions.
+
+    Parts follow one another and are shuffled each for itself, so that no part repeats targets of
+    another one.
+    """
     draws = np.random.default_rng([seed, 2])
     about: dict[str, Any] = {"locality_asked": locality}
     if kind == "repeats":
-        targets = repeats(store.num_nodes, locality, count, draws)
+        targets = repeats(store.num_nodes, locality, sum(counts), draws)
     else:
-        leaves = Leaves(store, count)
-        targets = neighbours(leaves, locality, count, draws)
+        leaves = Leaves(store, sum(counts))
+        targets = neighbours(leaves, locality, sum(counts), draws)
         about["leaf_degree"] = leaves.degree
-    mixed = shuffled(targets, window, draws)
+    parts = np.split(targets, np.cumsum(counts)[:-1])
+    mixed = [shuffled(part, window, draws) for part in parts]
     about |= {
-        "equation_7": equation_7(store, targets[:, None], seed, MEASURED_PAIRS),
-        "equation_7_shuffled": equation_7(store, mixed[:, None], seed, MEASURED_PAIRS),
-        "distinct_targets": len(np.unique(mixed)) / count,
-        "shuffle_window": window or count,
+        "equation_7": equation_7(store, parts[-1][:, None], seed, MEASURED_PAIRS),
+        "equation_7_shuffled": equation_7(store, mixed[-1][:, None], seed, MEASURED_PAIRS),
+        "distinct_targets": len(np.unique(mixed[-1])) / counts[-1],
+        "shuffle_window": window or counts[-1],
     }
-    return list(mixed[:, None]), about
+    return mixed, about
 
 
 KINDS: dict[str, Callable[..., list[list[int]]]] = {"uniform": uniform, "zipf": zipf}
@@ -220,9 +211,10 @@ def make(args: argparse.Namespace) -> Stream:
             if args.size != 1:
                 raise SystemExit("equation 7 is about requests of one node: leave --size out")
             window = args.window
-            requests, reached = local(
-                store, args.kind, args.locality, args.count, args.seed, window
+            (targets,), reached = local(
+                store, args.kind, args.locality, [args.count], args.seed, window
             )
+            requests = list(targets[:, None])
             about |= reached
     return Stream(poisson(args.rate, args.count, args.seed), requests, about)
 

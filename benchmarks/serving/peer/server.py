@@ -43,7 +43,7 @@ warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta 
 
 @dataclass
 class Settings:
-    """What a run has; made by `__main__`."""
+    """What a run has; made by `process`."""
 
     graph: str
     # indices.npy as int64, which the sampler takes.

@@ -3,7 +3,7 @@
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::middleware;
 use ng_engine::{CacheStats, EmbeddingCache};
@@ -28,7 +28,7 @@ use crate::guard::gate::gate;
 use crate::jobs::Jobs;
 use crate::reload::{self, Reloader};
 use crate::sampling::Sampling;
-use crate::schedule::{Bounds, ScheduleStats, Scheduler};
+use crate::schedule::{ScheduleStats, Scheduler};
 use crate::state::State;
 use crate::telemetry::Metrics;
 use crate::work::Work;
@@ -157,9 +157,7 @@ async fn start(
 ) -> Result<Started, ServeError> {
     let tls = reload::tls_of(&config)?;
     let guard = Arc::new(Guard::new(reload::rules_of(&config)?, config.read_only, &metrics));
-    let (window, requests) = (config.window, config.group_requests);
-    let bounds = Bounds { window, requests, ..Bounds::default() };
-    let scheduler = Scheduler::start(config.lanes, config.scheduler, bounds);
+    let scheduler = Scheduler::start(config.lanes, config.scheduler, config.group);
     let scheduler = scheduler.map_err(|source| ServeError::System { source })?;
     let keeps = config.scheduler.cache && config.cache > 0;
     let answers = keeps.then(|| Arc::new(EmbeddingCache::new(config.cache)));
@@ -170,7 +168,7 @@ async fn start(
     let (mut sockets, mut addresses) = (Vec::new(), Vec::new());
     let open = Arc::new(AtomicUsize::new(0));
     for address in &config.listen {
-        let bound = bind(address, &rings(&guard, &open)).await?;
+        let bound = bind(address, &rings(&guard, config.shm_spin, &open)).await?;
         let shown = bound.address().map_or_else(|| address.to_string(), |found| found.to_string());
         addresses.push(shown);
         sockets.push(bound);
@@ -206,7 +204,7 @@ async fn start(
     let counted = state.metrics.clone();
     tokio::spawn(async move {
         loop {
-            sleep(std::time::Duration::from_secs(5)).await;
+            sleep(Duration::from_secs(5)).await;
             counted.tidy_up();
         }
     });
@@ -278,11 +276,12 @@ async fn bind(address: &Address, rings: &RingLimits) -> Result<Bound, ServeError
 
 /// Bounds on clients that come over rings: those of the server, and as many clients as there are
 /// threads for.
-fn rings(guard: &Guard, open: &Arc<AtomicUsize>) -> RingLimits {
+fn rings(guard: &Guard, spin: Option<Duration>, open: &Arc<AtomicUsize>) -> RingLimits {
     let limits = &guard.rules().limits;
     RingLimits {
         streams: limits.streams_per_connection as usize,
         message_bytes: usize::try_from(limits.message_bytes).unwrap_or(usize::MAX),
+        spin,
         broken: Arc::new(|why: &str| tracing::warn!(why, "a client over shared memory was lost")),
         open: Arc::clone(open),
         ..RingLimits::default()

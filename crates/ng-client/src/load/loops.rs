@@ -1,6 +1,6 @@
 //! Loops of requests: closed ones, and open ones whose arrivals are fixed beforehand.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
@@ -116,6 +116,13 @@ impl Loop {
     }
 }
 
+/// Where a closed loop ends.
+#[derive(Clone, Copy)]
+pub(crate) enum End {
+    Seconds(f64),
+    Requests(usize),
+}
+
 /// What all loops of a load share.
 pub(crate) struct Loops<'a> {
     pub target: Target,
@@ -163,16 +170,24 @@ impl<'a> Meter<'a> {
 }
 
 impl Loops<'_> {
-    /// `in_flight` requests at any time, for a while.
-    pub(crate) async fn closed(&self, in_flight: usize, seconds: f64) -> Result<Loop, String> {
+    /// `in_flight` requests at any time, until the end.
+    pub(crate) async fn closed(&self, in_flight: usize, end: End) -> Result<Loop, String> {
         let meter = Meter::start(self.disk);
-        let end = meter.start + Duration::from_secs_f64(seconds);
+        let (until, left) = match end {
+            End::Seconds(seconds) => {
+                (Some(meter.start + Duration::from_secs_f64(seconds)), usize::MAX)
+            }
+            End::Requests(count) => (None, count),
+        };
+        let left = Rc::new(Cell::new(left));
         let mut askers = JoinSet::new();
         for _ in 0..in_flight {
             let (target, requests) = (self.target.clone(), Rc::clone(&self.requests));
+            let left = Rc::clone(&left);
             askers.spawn_local(async move {
                 let mut outcomes = Vec::new();
-                while Instant::now() < end {
+                while left.get() > 0 && until.is_none_or(|until| Instant::now() < until) {
+                    left.set(left.get() - 1);
                     let ids = requests.borrow_mut().take()?;
                     let asked = Instant::now();
                     outcomes.push(target.ask(ids).await.map(|()| asked.elapsed()));

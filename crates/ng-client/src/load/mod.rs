@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 
-use self::loops::Loops;
+use self::loops::{End, Loops};
 use self::requests::{Requests, poisson};
 use self::target::Target;
 
@@ -128,7 +128,8 @@ async fn measured(options: &Options, say: &dyn Fn(&str)) -> Result<Report, Strin
         let found = at_rate(&loops, options, rate, 0).await?;
         keep(&mut report, found, options, say);
     } else {
-        let closed = loops.closed(options.in_flight, options.seconds).await?;
+        let end = options.requests.map_or(End::Seconds(options.seconds), End::Requests);
+        let closed = loops.closed(options.in_flight, end).await?;
         say(&closed.line());
         let saturated = closed.requests_per_s;
         report.closed = Some(closed);
@@ -153,7 +154,7 @@ async fn warmed(loops: &Loops<'_>, options: &Options) -> Result<Vec<f64>, String
     let start = Instant::now();
     let mut rates: Vec<f64> = Vec::new();
     while start.elapsed().as_secs_f64() < options.warm_seconds {
-        let found = loops.closed(options.in_flight, options.window).await?;
+        let found = loops.closed(options.in_flight, End::Seconds(options.window)).await?;
         if found.requests == found.missed {
             return Err(format!("nothing is answered: {:?}", found.missed_by_code));
         }

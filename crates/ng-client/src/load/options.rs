@@ -64,6 +64,9 @@ pub struct Options {
     /// Seconds of each loop that is counted.
     #[arg(long, default_value_t = 20.0)]
     pub seconds: f64,
+    /// Requests of the closed loop that is counted, however long they take, in place of seconds.
+    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "as_recorded"])]
+    pub requests: Option<usize>,
     /// Limit of the 99th percentile in ms.
     #[arg(long, alias = "p99-ms", default_value_t = 50.0)]
     pub limit_ms: f64,
@@ -104,7 +107,7 @@ impl Options {
         }
         let counts =
             [self.nodes, self.connections, self.in_flight].iter().all(|n| (1..=65_536).contains(n));
-        if !counts || self.ids == Some(0) {
+        if !counts || self.ids == Some(0) || self.requests == Some(0) {
             return Err("nodes, connections and requests under way are from 1 to 65,536".to_owned());
         }
         Ok(())

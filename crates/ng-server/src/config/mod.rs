@@ -19,8 +19,8 @@ pub use self::limits::Limits;
 pub use self::options::Options;
 use crate::guard::quota::Quotas;
 use crate::jobs::bounds::JobBounds;
-use crate::schedule::Switches;
-use units::{de_bytes, de_some_bytes, de_time};
+use crate::schedule::{Bounds, Switches};
+use units::{de_bytes, de_some_bytes, de_some_time, de_time};
 
 /// The port of a server that was not given another.
 pub const PORT: u16 = 7400;
@@ -95,16 +95,16 @@ pub struct Config {
     /// Groups that are computed at the same time; two more than there are cores unless given, as
     /// one or the other waits for the device.
     pub lanes: usize,
-    /// How long a lane waits for more requests while others compute. None by default: a lane that
-    /// waits gives up more depth at the device than a larger group gains.
-    #[serde(deserialize_with = "de_time")]
-    pub window: Duration,
-    /// Requests of a group at most.
-    pub group_requests: usize,
     /// Threads of a group.
     pub threads: usize,
     /// Parts of the scheduler that are on.
     pub scheduler: Switches,
+    /// Where a group of requests ends.
+    pub group: Bounds,
+    /// How long a thread looks at shared memory for the next request before it sleeps; as the cores
+    /// allow unless given.
+    #[serde(deserialize_with = "de_some_time")]
+    pub shm_spin: Option<Duration>,
     /// What jobs may take.
     pub jobs: JobBounds,
     /// The bundle of devices that computes at first.
@@ -151,10 +151,10 @@ impl Default for Config {
             cache: 256 << 20,
             read_only: false,
             lanes: std::thread::available_parallelism().map_or(3, |cores| cores.get() + 2),
-            window: Duration::ZERO,
-            group_requests: 1024,
             threads: 1,
             scheduler: Switches::default(),
+            group: Bounds::default(),
+            shm_spin: None,
             jobs: JobBounds::default(),
             bundle: "cpu".to_owned(),
             plugins: None,
@@ -213,7 +213,7 @@ impl Config {
         if self.lanes == 0 || self.threads == 0 {
             return wrong("a server needs one lane and one thread at least".into());
         }
-        if self.window > WINDOW_MAX || self.group_requests == 0 {
+        if self.group.window > WINDOW_MAX || self.group.requests == 0 {
             return wrong(format!(
                 "a lane waits at most {} ms for more requests, and a group has one at least",
                 WINDOW_MAX.as_millis()
@@ -244,10 +244,10 @@ impl Config {
             ("cache", self.cache != new.cache),
             ("read_only", self.read_only != new.read_only),
             ("lanes", self.lanes != new.lanes),
-            ("window", self.window != new.window),
-            ("group_requests", self.group_requests != new.group_requests),
             ("threads", self.threads != new.threads),
             ("scheduler", self.scheduler != new.scheduler),
+            ("group", self.group != new.group),
+            ("shm_spin", self.shm_spin != new.shm_spin),
             ("jobs", self.jobs != new.jobs),
             ("bundle", self.bundle != new.bundle),
             ("plugins", self.plugins != new.plugins),
@@ -274,6 +274,9 @@ mod tests {
             memory = "4GB"
             cache = 1000
             drain = "5s"
+            shm_spin = "20us"
+            [group]
+            requests = 64
             [limits]
             message_bytes = "1MB"
             deadline = "250ms"
@@ -284,7 +287,12 @@ mod tests {
         assert_eq!((config.memory, config.cache), (Some(4_000_000_000), 1000));
         assert_eq!(config.limits.deadline, Duration::from_millis(250));
         assert_eq!(config.limits.queue, Limits::default().queue);
+        assert_eq!(config.group, Bounds { requests: 64, ..Bounds::default() });
+        assert_eq!(config.shm_spin, Some(Duration::from_micros(20)));
         assert!(config.check().is_ok());
+        assert!(
+            Config { group: Bounds { requests: 0, ..config.group }, ..config }.check().is_err()
+        );
         for unknown in ["memroy = 1", "[limits]\nmesage_bytes = 1", "[quota]\nseed = 1"] {
             let error = toml::from_str::<Config>(unknown).expect_err(unknown).to_string();
             assert!(error.contains("unknown field"), "{error}");

@@ -47,13 +47,6 @@ pub struct Options {
     /// Groups that are computed at the same time. Default: two more than there are cores.
     #[arg(long)]
     pub lanes: Option<usize>,
-    /// How long to wait for more requests while other groups are computed, at most 2ms. Default:
-    /// 0ms.
-    #[arg(long, value_parser = units::time, value_name = "TIME")]
-    pub window: Option<Duration>,
-    /// Requests of a group at most. Default: 1024.
-    #[arg(long, value_name = "COUNT")]
-    pub group_requests: Option<usize>,
     /// Parts of the scheduler that are on: G groups requests, S orders them, C keeps answers; N is
     /// none. Default: CG.
     #[arg(long, value_name = "PARTS")]
@@ -106,18 +99,7 @@ impl Options {
                 if given.$name.is_some() { config.$name = given.$name; }
             )*};
         }
-        set!(
-            folder,
-            cache,
-            threads,
-            lanes,
-            window,
-            group_requests,
-            scheduler,
-            drain,
-            log,
-            log_format
-        );
+        set!(folder, cache, threads, lanes, scheduler, drain, log, log_format);
         set_some!(side, backups, plugins, memory, tls_cert, tls_key, client_ca, token_file);
         if !given.listen.is_empty() {
             config.listen = given.listen;

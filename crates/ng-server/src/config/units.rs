@@ -33,16 +33,17 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{text:?} is not a number of bytes: 4GB, 256MB and 1048576 are"))
 }
 
-/// A time: `500ms`, `30s`, `5m`, `2h`.
+/// A time: `20us`, `500ms`, `30s`, `5m`, `2h`.
 ///
 /// # Errors
 /// It is not one.
 pub fn time(text: &str) -> Result<Duration, String> {
-    const UNITS: [(&str, f64); 4] = [("ms", 1.0), ("s", 1e3), ("m", 60e3), ("h", 3600e3)];
+    const UNITS: [(&str, f64); 5] =
+        [("us", 1.0), ("ms", 1e3), ("s", 1e6), ("m", 60e6), ("h", 3600e6)];
     let text = text.trim();
     let found = UNITS.iter().find_map(|(name, unit)| scaled(text.strip_suffix(name)?, *unit));
     found
-        .map(|ms| Duration::from_millis(ms as u64))
+        .map(|us| Duration::from_micros(us as u64))
         .ok_or_else(|| format!("{text:?} is not a time: 500ms, 30s, 5m and 2h are"))
 }
 
@@ -67,6 +68,14 @@ pub fn de_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
 /// As [`bytes`].
 pub fn de_some_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
     from.deserialize_any(BytesVisitor).map(Some)
+}
+
+/// A time in a file of settings, as text, where it may be left out.
+///
+/// # Errors
+/// As [`time`].
+pub fn de_some_time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    de_time(from).map(Some)
 }
 
 /// A time in a file of settings, as text.
@@ -110,6 +119,7 @@ mod tests {
         assert_eq!(bytes("1.5 KiB"), Ok(1536));
         assert_eq!(bytes("77"), Ok(77));
         assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(time("20us"), Ok(Duration::from_micros(20)));
         assert_eq!(time("1.5m"), Ok(Duration::from_secs(90)));
         for bad in ["", "GB", "-1", "1e9", "4 gigabytes", "nan", "inf", "99999999999TB"] {
             assert!(bytes(bad).is_err(), "{bad}");

@@ -9,22 +9,29 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ng_rpc::Problem;
+use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use super::{Answered, Question, Switches};
+use crate::config::units::de_time;
 use crate::targets::Targets;
 
 /// Requests that are looked through for a group.
 const LOOKED_AT: usize = 4096;
+/// Requests without a group that may go before the oldest one, where they are ordered.
+const PASSES_MAX: usize = 256;
 
 /// Where a group ends.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Bounds {
     /// Requests in it.
     pub requests: usize,
     /// Time that it is foreseen to take.
+    #[serde(deserialize_with = "de_time")]
     pub time: Duration,
     /// How long a lane waits for more while another one computes.
+    #[serde(deserialize_with = "de_time")]
     pub window: Duration,
 }
 
@@ -51,6 +58,31 @@ struct State {
     waiting: VecDeque<Waiting>,
     computing: usize,
     ended: bool,
+    sweep: Sweep,
+}
+
+/// The order of requests that are ordered and not grouped.
+#[derive(Default)]
+struct Sweep {
+    /// The node of the last one.
+    last: u64,
+    /// How often the oldest one was not the next.
+    passes: usize,
+}
+
+impl Sweep {
+    /// Which request is next: upwards from the last one and then from the lowest again, so that
+    /// repeats come one after the other and lists of near nodes, too.
+    fn next(&mut self, nodes: impl Iterator<Item = u64>) -> usize {
+        let last = self.last;
+        let nodes: Vec<u64> = nodes.collect();
+        let ahead = |at: &usize| (nodes[*at] < last, nodes[*at], *at);
+        let next = (0..nodes.len()).min_by_key(ahead).unwrap_or(0);
+        let next = if self.passes >= PASSES_MAX { 0 } else { next };
+        self.passes = if next == 0 { 0 } else { self.passes + 1 };
+        self.last = nodes.get(next).copied().unwrap_or(last);
+        next
+    }
 }
 
 /// Requests that wait.
@@ -117,7 +149,7 @@ impl Queue {
             let left = self.time_left(&state, first);
             if left.is_zero() || !self.has_room(&state) {
                 state.computing += 1;
-                let requests = self.group(&mut state.waiting);
+                let requests = self.group(&mut state);
                 if !state.waiting.is_empty() {
                     // Whoever was woken for them may have been this lane.
                     self.changed.notify_one();
@@ -150,7 +182,13 @@ impl Queue {
     }
 
     /// Takes the oldest request and those that are computed with it.
-    fn group(&self, waiting: &mut VecDeque<Waiting>) -> Vec<Waiting> {
+    fn group(&self, state: &mut State) -> Vec<Waiting> {
+        let State { waiting, sweep, .. } = state;
+        if self.switches.order && !self.switches.group {
+            let looked_at = waiting.iter().take(LOOKED_AT);
+            let next = sweep.next(looked_at.map(|one| one.question.targets.first().unwrap_or(0)));
+            return waiting.remove(next).into_iter().collect();
+        }
         let Some(first) = waiting.front() else { return Vec::new() };
         let mut left = room(&first.question, self.bounds);
         if !self.switches.group || left <= first.question.targets.nodes() {
@@ -207,4 +245,24 @@ fn nearest_first(alike: &mut [usize], waiting: &VecDeque<Waiting>) {
     let of_first = place(0);
     // The first one has distance 0 and the smallest place of all that have.
     alike.sort_by_key(|at| (place(*at).abs_diff(of_first), *at));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_goes_upwards_begins_again_and_leaves_none_behind_for_ever() {
+        let mut sweep = Sweep { last: 5, passes: 0 };
+        let mut waiting = vec![9, 2, 7, 7, 5];
+        let mut taken = Vec::new();
+        while !waiting.is_empty() {
+            taken.push(waiting.remove(sweep.next(waiting.iter().copied())));
+        }
+        assert_eq!(taken, [5, 7, 7, 9, 2]);
+        let others = (0..=PASSES_MAX).map(|_| sweep.next([1, 2].into_iter()));
+        let others: Vec<usize> = others.collect();
+        assert!(others[..PASSES_MAX].iter().all(|next| *next == 1), "2 stays ahead of 1");
+        assert_eq!(others[PASSES_MAX], 0, "the oldest one had waited for long enough");
+    }
 }

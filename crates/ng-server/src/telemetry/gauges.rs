@@ -15,6 +15,11 @@ pub fn refresh(state: &State) {
         total("neargraph_reads_total", stats.reads);
         total("neargraph_read_bytes_total", stats.read_bytes);
         total("neargraph_useful_bytes_total", stats.useful_bytes);
+        let missed = stats.rows_served.saturating_sub(stats.rows_cached);
+        for (source, rows) in [("memory", stats.rows_cached), ("device", missed)] {
+            let labels = [("graph", name), ("source", source)];
+            metrics.counter("neargraph_rows_total", &labels).absolute(rows);
+        }
         let busy = metrics.gauge("neargraph_device_busy_seconds", &of_graph);
         busy.set(stats.device_busy_us as f64 / 1e6);
         now("neargraph_device_depth", stats.mean_queue_depth);
@@ -52,6 +57,7 @@ pub fn refresh(state: &State) {
 fn scheduled(state: &State) {
     let (metrics, done) = (&state.metrics, state.scheduler.stats());
     metrics.gauge("neargraph_queue_requests", &[]).set(done.waiting as f64);
+    metrics.counter("neargraph_groups_total", &[]).absolute(done.groups);
     let sources =
         [("computed", done.computed), ("duplicate", done.duplicates), ("cache", done.cached)];
     for (source, rows) in sources {

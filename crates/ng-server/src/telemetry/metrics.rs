@@ -24,6 +24,7 @@ pub const METRICS: &[(&str, char, &str)] = &[
     ("neargraph_admitted_requests", 'g', "Requests for answers that are taken and not computed"),
     ("neargraph_admitted_bytes", 'g', "Bytes that those requests are foreseen to read"),
     ("neargraph_foreseen_bytes_total", 'c', "Bytes that admitted requests were foreseen to read"),
+    ("neargraph_groups_total", 'c', "Groups of requests that were computed"),
     ("neargraph_answers_total", 'c', "Rows that were answered, by where they came from"),
     ("neargraph_cache_bytes", 'g', "Bytes of answers that are kept"),
     (
@@ -34,6 +35,7 @@ pub const METRICS: &[(&str, char, &str)] = &[
     ("neargraph_reads_total", 'c', "Reads of the device"),
     ("neargraph_read_bytes_total", 'c', "Bytes read from the device"),
     ("neargraph_useful_bytes_total", 'c', "Bytes that were taken of those read"),
+    ("neargraph_rows_total", 'c', "Rows of tensors that were wanted, by where they were"),
     ("neargraph_device_depth", 'g', "Reads in flight, averaged over completed reads"),
     ("neargraph_device_busy_seconds", 'g', "Time in which a read was in flight"),
     ("neargraph_memory_bytes", 'g', "Bytes of the memory budget, by user"),
