@@ -15,6 +15,10 @@ const SECONDS: [f64; 18] = [
 /// Upper ends of the classes of sizes of groups.
 const REQUESTS: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
+/// Why requests and connections are refused.
+const REASONS: [&str; 9] =
+    ["queue", "bytes", "deadline", "quota", "calls", "streams", "connections", "tls", "accept"];
+
 /// What each metric is: its name, its kind (`c`ounter, `g`auge, `h`istogram), and what it counts.
 pub const METRICS: &[(&str, char, &str)] = &[
     ("neargraph_requests_total", 'c', "Requests that have ended, by method and code"),
@@ -66,6 +70,7 @@ pub struct Metrics {
     handle: PrometheusHandle,
 }
 
+const SHED: &str = "neargraph_shed_total";
 const HERE: Metadata<'static> = Metadata::new("neargraph", Level::INFO, None);
 
 impl Metrics {
@@ -91,7 +96,12 @@ impl Metrics {
                 _ => recorder.describe_histogram(name, None::<Unit>, what),
             }
         }
-        Self { handle: recorder.handle(), recorder: Arc::new(recorder) }
+        let this = Self { handle: recorder.handle(), recorder: Arc::new(recorder) };
+        // What has not happened is 0, and not unknown.
+        for reason in REASONS {
+            this.counter(SHED, &[("reason", reason)]).absolute(0);
+        }
+        this
     }
 
     /// A number that only grows.
@@ -111,7 +121,7 @@ impl Metrics {
 
     /// A request or a connection that was refused.
     pub fn shed(&self, reason: &str) {
-        self.counter("neargraph_shed_total", &[("reason", reason)]).increment(1);
+        self.counter(SHED, &[("reason", reason)]).increment(1);
     }
 
     /// The time of a stage of a request for answers: `queue`, `sample`, `gather`, `run`, `encode`.
