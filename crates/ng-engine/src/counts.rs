@@ -1,5 +1,6 @@
 //! What an engine has done, and how long its stages took: counters that all threads add to.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -49,12 +50,48 @@ pub(crate) struct Counters {
     nanoseconds: [AtomicU64; 3],
 }
 
+/// Time that a thread has spent in the stages of batches since it began, of whatever engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageTimes {
+    /// Drawing neighbours, and reading their lists.
+    pub sample: Duration,
+    /// Reading and copying rows.
+    pub gather: Duration,
+    /// Running the model.
+    pub run: Duration,
+}
+
+thread_local! {
+    /// In nanoseconds, by stage.
+    static OF_THREAD: Cell<[u64; 3]> = const { Cell::new([0; 3]) };
+}
+
+impl StageTimes {
+    /// Those of this thread. The difference of two is what lies between.
+    pub fn of_thread() -> Self {
+        let [sample, gather, run] = OF_THREAD.get().map(Duration::from_nanos);
+        Self { sample, gather, run }
+    }
+
+    /// What was spent since `before` was read on the same thread.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            sample: self.sample.saturating_sub(before.sample),
+            gather: self.gather.saturating_sub(before.gather),
+            run: self.run.saturating_sub(before.run),
+        }
+    }
+}
+
 impl Counters {
     /// Adds the time since `start` to a stage; returns the time now.
     pub fn count(&self, stage: Stage, start: Instant) -> Instant {
         let now = Instant::now();
         let took = now.duration_since(start).as_nanos() as u64;
         self.nanoseconds[stage as usize].fetch_add(took, Ordering::Relaxed);
+        let mut of_thread = OF_THREAD.get();
+        of_thread[stage as usize] += took;
+        OF_THREAD.set(of_thread);
         now
     }
 

@@ -164,6 +164,29 @@ impl Engine {
         &self.options.fanouts
     }
 
+    /// The name of the output that answers requests for nodes, or for pairs or graphs where it has
+    /// none for nodes.
+    pub fn output_name(&self) -> Option<&str> {
+        let kinds: [fn(&Counts) -> bool; 3] = [
+            |counts| matches!(counts, Counts::Nodes(_)),
+            |counts| matches!(counts, Counts::Pairs),
+            |counts| matches!(counts, Counts::Graphs),
+        ];
+        let (place, _) = kinds.into_iter().find_map(|kind| self.output(kind).ok())?;
+        self.server.binding.outputs.get(place).map(|(name, _)| name.as_str())
+    }
+
+    /// What computes it, by name: the devices that are in force.
+    pub fn devices(&self) -> Vec<String> {
+        match &self.options.devices {
+            Compute::Devices(shared) => {
+                let devices = shared.devices();
+                devices.priorities().into_iter().map(|(name, _)| name.to_owned()).collect()
+            }
+            Compute::Model(model) => vec![model.device.to_string()],
+        }
+    }
+
     /// The share of what shall be in memory that is there, from 0 to 1.
     pub fn ready(&self) -> f64 {
         self.pinned().progress.ready()

@@ -39,6 +39,9 @@ pub struct Connection {
     peer: Peer,
     patience: Patience,
     heard: Instant,
+    /// When bytes were last given to it, and whether it takes no more.
+    wrote: Instant,
+    is_full: bool,
     has_spoken: bool,
     look: Pin<Box<Sleep>>,
     _slot: Slot,
@@ -76,8 +79,10 @@ impl Peer {
         Answering { peer: self.clone(), key }
     }
 
-    fn oldest(&self) -> Option<Instant> {
-        self.lock().open.first().map(|(since, _)| *since)
+    /// Whether an answer has been there to be read for so long.
+    pub(crate) fn is_unread(&self, reading: Duration) -> bool {
+        let oldest = self.lock().open.first().map(|(since, _)| *since);
+        oldest.is_some_and(|since| since.elapsed() >= reading)
     }
 }
 
@@ -94,19 +99,30 @@ impl Connection {
             peer: Peer::default(),
             patience,
             heard: Instant::now(),
+            wrote: Instant::now(),
+            is_full: false,
             has_spoken: false,
             look: Box::pin(sleep(patience.first.min(patience.reading / 2))),
             _slot: slot,
         }
     }
 
+    /// Who is at its other end.
+    pub fn peer(&self) -> Peer {
+        self.peer.clone()
+    }
+
     /// Why it is not waited for any longer.
     fn is_lost(&self, now: Instant) -> Option<&'static str> {
-        if now >= self.heard + self.allowed() {
+        if now >= self.last() + self.allowed() {
             return Some("no bytes came");
         }
-        let over = |since| now >= since + self.patience.reading;
-        self.peer.oldest().is_some_and(over).then_some("an answer was not read")
+        self.peer.is_unread(self.patience.reading).then_some("an answer was not read")
+    }
+
+    /// When it last gave a sign of life. One that reads an answer sends nothing meanwhile.
+    fn last(&self) -> Instant {
+        if self.is_full { self.heard.max(self.wrote) } else { self.heard }
     }
 
     /// How long the next bytes may take.
@@ -121,10 +137,27 @@ impl Connection {
             if let Some(why) = self.is_lost(now) {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
-            let next = (self.heard + self.allowed()).min(now + self.patience.reading / 2);
+            let next = (self.last() + self.allowed()).min(now + self.patience.reading / 2);
             self.look.as_mut().reset(next.max(now + Duration::from_millis(10)));
         }
         Ok(())
+    }
+}
+
+impl Connection {
+    /// What a write has given. One that waits is looked after as reads are: whoever writes may not
+    /// read meanwhile.
+    fn unless_lost(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        self.is_full = written.is_pending();
+        match self.is_full {
+            true => self.poll_patience(cx)?,
+            false => self.wrote = Instant::now(),
+        }
+        written
     }
 }
 
@@ -172,7 +205,8 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        with!(self, io => Pin::new(io).poll_write(cx, bytes))
+        let written = with!(self, io => Pin::new(io).poll_write(cx, bytes));
+        self.unless_lost(cx, written)
     }
 
     fn poll_write_vectored(
@@ -180,7 +214,8 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        with!(self, io => Pin::new(io).poll_write_vectored(cx, pieces))
+        let written = with!(self, io => Pin::new(io).poll_write_vectored(cx, pieces));
+        self.unless_lost(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -63,6 +63,14 @@ impl Problem {
         self
     }
 
+    /// The same, with a time after which it is worth trying again: from `after` to half as long
+    /// again, by chance, so that callers who were refused together do not come back together.
+    pub fn retry_about(self, after: Duration) -> Self {
+        use std::hash::{BuildHasher, RandomState};
+        let chance = RandomState::new().hash_one(after) as f64 / u64::MAX as f64;
+        self.retry_after(after.mul_f64(1.0 + chance / 2.0))
+    }
+
     /// The same, with the time after which it is worth trying again.
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
@@ -182,6 +190,16 @@ fn advice(remedy: &Remedy) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn those_who_are_refused_together_come_back_apart() {
+        let after = Duration::from_millis(100);
+        let told = || Problem::new(Code::ResourceExhausted, "FULL", "full").retry_about(after);
+        let times: std::collections::BTreeSet<_> =
+            (0..100).filter_map(|_| told().retry_after).collect();
+        assert!(times.len() > 50, "{} different times", times.len());
+        assert!(times.iter().all(|time| (after..=after.mul_f64(1.5)).contains(time)), "{times:?}");
+    }
 
     #[test]
     fn a_problem_tells_field_remedy_and_time() {

@@ -124,7 +124,7 @@ impl Accelerators {
         self.turn.try_acquire().map_err(|_| {
             let message = "the devices are being changed by another request";
             Problem::new(Code::Aborted, "DEVICES_BUSY", message)
-                .retry_after(RETRY_AFTER)
+                .retry_about(RETRY_AFTER)
                 .remedy("try again when it has ended")
         })
     }

@@ -14,7 +14,7 @@ use crate::config::{Address, Config};
 use crate::state::State;
 
 /// How long the side port is waited for once all else has ended.
-pub const SIDE_PATIENCE: Duration = Duration::from_millis(500);
+pub const SIDE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A door under the limits of the server.
 pub fn of(state: &State, tls: Option<Arc<Tls>>, open: Arc<AtomicUsize>) -> Arc<Door> {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::catalogue::CatalogueError;
 use crate::config::ConfigError;
 use crate::guard::tokens::TokenError;
+use crate::telemetry::traces::BadCollector;
 
 /// Why a server does not start, or has ended.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +45,9 @@ pub enum ServeError {
         #[source]
         source: io::Error,
     },
+    /// Traces cannot be told to the collector that is named.
+    #[error(transparent)]
+    Traces(#[from] BadCollector),
     /// There is no such bundle of devices.
     #[error("{message}: {remedy}")]
     Bundle {

@@ -106,6 +106,8 @@ impl Model {
             ready: self.engine.ready(),
             ready_problem: self.engine.prepared().and_then(Result::err).unwrap_or_default(),
             groups: self.engine.groups(),
+            output: self.engine.output_name().unwrap_or_default().to_owned(),
+            devices: self.engine.devices(),
             ..v1::ModelInfo::default()
         }
     }

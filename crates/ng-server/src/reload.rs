@@ -3,7 +3,7 @@
 //! The invariant: what is wrong changes nothing, and requests under way keep what they began with.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use ng_rpc::tls::{Pem, Tls};
@@ -19,12 +19,13 @@ use crate::telemetry::Metrics;
 /// Bytes of a file of certificates at most.
 const PEM_BYTES_MAX: u64 = 1 << 20;
 /// How often files are looked at.
-const LOOK: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Changes a server that runs.
 pub struct Reloader {
     state: Arc<State>,
     tls: Option<Arc<Tls>>,
+    /// The settings in place. Held for as long as a change takes: one comes after the other.
     current: Mutex<Config>,
 }
 
@@ -35,12 +36,35 @@ impl Reloader {
         Self { state, tls, current }
     }
 
+    fn current(&self) -> MutexGuard<'_, Config> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Puts other settings in place where that needs no restart. Returns the names of those that
     /// differ and need one.
     ///
     /// # Errors
     /// Tokens or certificates are wrong; nothing is changed then.
-    pub fn reload(&self, mut config: Config) -> Result<Vec<&'static str>, ServeError> {
+    pub fn reload(&self, config: Config) -> Result<Vec<&'static str>, ServeError> {
+        let mut current = self.current();
+        let reloaded = self.put(config, &mut current);
+        count(&self.state.metrics, reloaded.is_ok());
+        reloaded
+    }
+
+    /// Reads the files again that the settings in place name.
+    fn read_files(&self) -> Result<(), ServeError> {
+        let mut current = self.current();
+        let reloaded = self.put(current.clone(), &mut current);
+        count(&self.state.metrics, reloaded.is_ok());
+        reloaded.map(drop)
+    }
+
+    fn put(
+        &self,
+        mut config: Config,
+        current: &mut Config,
+    ) -> Result<Vec<&'static str>, ServeError> {
         config.check()?;
         let start = &self.state.config;
         let fixed = start.fixed_changes(&config);
@@ -58,42 +82,43 @@ impl Reloader {
             with_pem(&config, |pem| tls.replace(pem))?;
         }
         self.state.guard.replace(rules);
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = config;
+        *current = config;
         Ok(fixed)
-    }
-
-    fn current(&self) -> Config {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// Counts a reload.
-pub fn count(metrics: &Metrics, is_done: bool) {
+fn count(metrics: &Metrics, is_done: bool) {
     let outcome = if is_done { "done" } else { "refused" };
     metrics.counter("neargraph_reloads_total", &[("outcome", outcome)]).increment(1);
 }
 
-/// Reads certificates and tokens again when their files change.
+/// Files that are watched, and what tells one content from another.
+type Files = [(Option<PathBuf>, Option<ng_io::Stamp>); 4];
+
+fn files_of(config: &Config) -> Files {
+    [&config.tls_cert, &config.tls_key, &config.client_ca, &config.token_file]
+        .map(|path| (path.clone(), path.as_deref().and_then(ng_io::stamp_of)))
+}
+
+/// Reads certificates and tokens again when their files have changed. What is being written is
+/// left alone until it was the same twice; what is wrong stays as it was, and is read again when it
+/// changes once more.
 pub async fn watch_files(reloader: Weak<Reloader>) {
-    let mut seen = None;
+    let Some(first) = reloader.upgrade().map(|found| files_of(&found.current())) else { return };
+    let (mut read, mut before) = (first.clone(), first);
     loop {
-        let Some(reloader) = reloader.upgrade() else { return };
-        let config = reloader.current();
-        let files = [&config.tls_cert, &config.tls_key, &config.client_ca, &config.token_file];
-        let stamps = files.map(|path| path.as_deref().and_then(ng_io::stamp_of));
-        let now = (files.map(Clone::clone), stamps);
-        let has_changed = seen.as_ref().is_some_and(|before| *before != now);
-        if has_changed {
-            let reloaded = reloader.reload(config);
-            count(&reloader.state.metrics, reloaded.is_ok());
-            match reloaded {
-                Ok(_) => tracing::info!("certificates and tokens were read again"),
-                Err(error) => tracing::error!(%error, "certificates and tokens stay as they were"),
-            }
-        }
-        seen = Some(now);
-        drop(reloader);
         sleep(LOOK).await;
+        let Some(reloader) = reloader.upgrade() else { return };
+        let now = files_of(&reloader.current());
+        if now == before && now != read {
+            match reloader.read_files() {
+                Ok(()) => tracing::info!("certificates and tokens were read again"),
+                Err(error) => tracing::warn!(%error, "certificates and tokens stay as they were"),
+            }
+            read = now.clone();
+        }
+        before = now;
     }
 }
 
@@ -132,4 +157,30 @@ fn with_pem<T>(
     let client_ca = config.client_ca.as_deref().map(public).transpose()?;
     let pem = Pem { certificate: &pem, key: &secret, client_ca: client_ca.as_deref() };
     make(pem).map_err(|error| failed(certificate, error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Address, Limits};
+    use crate::serve::serve;
+
+    #[test]
+    fn files_that_are_read_again_do_not_undo_settings_that_come_at_the_same_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let listen = vec!["127.0.0.1:0".parse::<Address>().expect("an address")];
+        let config = Config { folder: folder.path().to_owned(), listen, ..Config::default() };
+        let serving = serve(config.clone()).expect("served");
+        let reloader = serving.reloader();
+        for ids in 1..500 {
+            let limits = Limits { ids, ..Limits::default() };
+            let config = Config { limits, ..config.clone() };
+            std::thread::scope(|scope| {
+                scope.spawn(|| reloader.read_files().expect("read"));
+                scope.spawn(|| reloader.reload(config).expect("put in place"));
+            });
+            assert_eq!(serving.state().guard.rules().limits.ids, ids);
+        }
+        serving.end();
+    }
 }

@@ -24,18 +24,21 @@ use crate::config::{Address, Config};
 use crate::door::{self, SideListener};
 use crate::error::ServeError;
 use crate::guard::Guard;
-use crate::guard::gate::gate;
+use crate::guard::gate::{SidePeer, gate};
 use crate::jobs::Jobs;
 use crate::reload::{self, Reloader};
 use crate::sampling::Sampling;
 use crate::schedule::{ScheduleStats, Scheduler};
 use crate::state::State;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, Traces};
 use crate::work::Work;
 use crate::{service, side};
 
 /// Threads of the network: the engine has its own.
 const NETWORK_THREADS: usize = 2;
+
+/// How often it is looked whether all requests have been answered.
+const DRAIN_LOOK: Duration = Duration::from_millis(5);
 
 /// A server that runs. It ends when it is dropped, or by [`Serving::end`].
 pub struct Serving {
@@ -45,6 +48,7 @@ pub struct Serving {
     state: Arc<State>,
     health: HealthReporter,
     reloader: Arc<Reloader>,
+    traces: Traces,
 }
 
 /// How a server has ended.
@@ -82,15 +86,18 @@ impl Serving {
         &self.state
     }
 
+    #[cfg(test)]
+    pub(crate) fn reloader(&self) -> &Reloader {
+        &self.reloader
+    }
+
     /// Puts other settings in place where that needs no restart: tokens, quotas, certificates,
     /// limits. Returns the names of those that differ and need one.
     ///
     /// # Errors
     /// Tokens or certificates are wrong; nothing is changed then.
     pub fn reload(&self, config: Config) -> Result<Vec<&'static str>, ServeError> {
-        let reloaded = self.reloader.reload(config);
-        reload::count(&self.state.metrics, reloaded.is_ok());
-        reloaded
+        self.reloader.reload(config)
     }
 
     /// Says that it is about to end, takes no more connections, answers the requests that it has
@@ -105,11 +112,13 @@ impl Serving {
             self.state.jobs.end();
             sleep(delay).await;
         });
+        self.state.guard.close();
         let _nobody = self.end.send(true);
         if let Some(work) = self.work.take().filter(|_| !planted("drain_waits_not")) {
             let _late = self.runtime.block_on(async { timeout(limit, work).await });
         }
         let (calls, streams) = self.state.guard.in_flight();
+        self.traces.end();
         let graphs = self.state.catalogue.graphs();
         let closed = graphs.iter().filter(|graph| match graph.store.close_writer() {
             Ok(()) => true,
@@ -134,19 +143,18 @@ pub fn serve(config: Config) -> Result<Serving, ServeError> {
     let (metrics, system) = (Metrics::new(), |source| ServeError::System { source });
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(NETWORK_THREADS).thread_name("ng-network").enable_all();
-    let counted = metrics.clone();
-    builder.on_thread_start(move || counted.enter_thread());
     let runtime = builder.build().map_err(system)?;
     let (end, ended) = watch::channel(false);
-    let Started { state, health, reloader, work } =
+    let Started { state, health, reloader, traces, work } =
         runtime.block_on(start(config, metrics, ended))?;
-    Ok(Serving { runtime, end, work: Some(work), state, health, reloader })
+    Ok(Serving { runtime, end, work: Some(work), state, health, reloader, traces })
 }
 
 struct Started {
     state: Arc<State>,
     health: HealthReporter,
     reloader: Arc<Reloader>,
+    traces: Traces,
     work: JoinHandle<()>,
 }
 
@@ -156,7 +164,9 @@ async fn start(
     ended: watch::Receiver<bool>,
 ) -> Result<Started, ServeError> {
     let tls = reload::tls_of(&config)?;
-    let guard = Arc::new(Guard::new(reload::rules_of(&config)?, config.read_only, &metrics));
+    let traces = Traces::start(config.traces.as_deref())?;
+    let told = (&metrics, traces.clone());
+    let guard = Arc::new(Guard::new(reload::rules_of(&config)?, config.read_only, told));
     let scheduler = Scheduler::start(config.lanes, config.scheduler, config.group);
     let scheduler = scheduler.map_err(|source| ServeError::System { source })?;
     let keeps = config.scheduler.cache && config.cache > 0;
@@ -208,7 +218,7 @@ async fn start(
             counted.tidy_up();
         }
     });
-    Ok(Started { state, health, reloader, work: tokio::spawn(work) })
+    Ok(Started { state, health, reloader, traces, work: tokio::spawn(work) })
 }
 
 /// All services, health and reflection among them, behind the gate.
@@ -245,7 +255,8 @@ fn work(
             }
         });
     }
-    let router = side::router(state, is_local);
+    let router = side::router(state, is_local).into_make_service_with_connect_info::<SidePeer>();
+    let guard = Arc::clone(&state.guard);
     let (end_side, side_ended) = watch::channel(false);
     let side = tokio::spawn(async move {
         let served = axum::serve(side_listener, router).with_graceful_shutdown(is_over(side_ended));
@@ -255,6 +266,10 @@ fn work(
     });
     async move {
         while tasks.join_next().await.is_some() {}
+        // Those over REST, which are answered while probes and metrics are, too.
+        while guard.in_flight() != (0, 0) {
+            sleep(DRAIN_LOOK).await;
+        }
         let _nobody = end_side.send(true);
         // Connections that somebody keeps open there are not waited for.
         let _late = timeout(door::SIDE_PATIENCE, side).await;
@@ -276,14 +291,16 @@ async fn bind(address: &Address, rings: &RingLimits) -> Result<Bound, ServeError
 
 /// Bounds on clients that come over rings: those of the server, and as many clients as there are
 /// threads for.
-fn rings(guard: &Guard, spin: Option<Duration>, open: &Arc<AtomicUsize>) -> RingLimits {
-    let limits = &guard.rules().limits;
+fn rings(guard: &Arc<Guard>, spin: Option<Duration>, open: &Arc<AtomicUsize>) -> RingLimits {
+    let (limits, reading) = (&guard.rules().limits, Arc::clone(guard));
     RingLimits {
+        connections: limits.ring_connections,
         streams: limits.streams_per_connection as usize,
         message_bytes: usize::try_from(limits.message_bytes).unwrap_or(usize::MAX),
         spin,
         broken: Arc::new(|why: &str| tracing::warn!(why, "a client over shared memory was lost")),
         open: Arc::clone(open),
+        reading: Arc::new(move || reading.rules().limits.reading),
         ..RingLimits::default()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use ng_engine::EmbeddingCache;
+use ng_engine::{EmbeddingCache, StageTimes};
 use ng_rpc::Problem;
 
 use crate::accelerators::Accelerators;
@@ -15,7 +15,7 @@ use crate::guard::{Caller, Guard};
 use crate::jobs::Jobs;
 use crate::sampling::Sampling;
 use crate::schedule::{Answered, Question, Scheduler};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, Stages};
 use crate::work::Work;
 
 /// What all requests share.
@@ -67,7 +67,7 @@ impl State {
     /// # Errors
     /// It is not admitted, and those of [`Scheduler::ask`].
     pub async fn ask(&self, caller: &Caller, question: Question) -> Result<Answered, Problem> {
-        let targets = question.targets.len() as u64;
+        let (targets, asked) = (question.targets.len() as u64, Instant::now());
         self.guard.bounded("targets", targets)?;
         // What is known needs no room, and tells nothing of how fast the engine is.
         let answered = match self.scheduler.known(&question) {
@@ -82,8 +82,11 @@ impl State {
             }
         };
         caller.in_time()?;
-        self.metrics.stage("queue", answered.queued);
-        self.metrics.stage("run", answered.engine);
+        let StageTimes { sample, gather, .. } = answered.stages;
+        let run = answered.engine.saturating_sub(sample + gather);
+        let stages = Stages { asked, queue: answered.queued, sample, gather, run };
+        stages.named().into_iter().for_each(|(stage, took)| self.metrics.stage(stage, took));
+        caller.took(stages);
         let groups = self.metrics.histogram("neargraph_group_requests", &[]);
         groups.record(f64::from(answered.group));
         Ok(answered)

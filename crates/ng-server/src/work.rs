@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use ng_rpc::{Code, Problem};
 use tokio::sync::Semaphore;
 
+use crate::guard::{deadline, shutting_down};
+
 /// Commits under way: those that wait for the device share its syncs.
 const WRITES: usize = 32;
 /// Reads for single requests, registrations and the like under way.
@@ -113,14 +115,13 @@ impl Lane {
             let message = "too many requests of this kind wait already";
             return Err(Problem::new(Code::ResourceExhausted, "TOO_MANY_REQUESTS", message)
                 .remedy("try again a little later")
-                .retry_after(RETRY_AFTER));
+                .retry_about(RETRY_AFTER));
         }
-        let ending = |_| Problem::new(Code::Unavailable, "SHUTTING_DOWN", "the server ends");
-        let room = Arc::clone(&self.room).acquire_owned().await.map_err(ending)?;
+        let room = Arc::clone(&self.room).acquire_owned().await;
+        let room = room.map_err(|_closed| shutting_down())?;
         drop(waiting);
         if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            let message = "the deadline was over before the request was begun";
-            return Err(Problem::new(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", message));
+            return Err(deadline::over());
         }
         let run = move || {
             let done = work();

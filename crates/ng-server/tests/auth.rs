@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use help::calls::until;
 use help::raw::{Http, call, get, runtime};
 use help::{folder, started};
 use ng_rpc::connect::channel;
@@ -190,6 +191,15 @@ impl Authority {
     }
 }
 
+/// How many reloads have had an outcome.
+fn reloads(serving: &ng_server::Serving, outcome: &str) -> u64 {
+    let bearer = "authorization: Bearer a-token-of-the-reader\r\n";
+    let text = get(serving.side_address(), "/metrics", bearer).body;
+    let series = format!("neargraph_reloads_total{{outcome=\"{outcome}\"}} ");
+    let line = text.lines().find_map(|line| line.strip_prefix(series.as_str()));
+    line.map_or(0, |number| number.parse().expect("a number"))
+}
+
 #[test]
 fn certificates_are_changed_while_connections_go_on() {
     let folder = folder(200);
@@ -235,6 +245,19 @@ fn certificates_are_changed_while_connections_go_on() {
         );
         let plain = channel(&address).expect("channel");
         assert_ne!(ok(plain).await, Code::Ok, "not TLS");
+
+        // A certificate that is being written: what is there of it is no certificate.
+        let cut = &new.server.0[..new.server.0.len() / 2];
+        private(&folder.path().join("cert.pem"), cut);
+        let refused = || reloads(&serving, "refused");
+        until(|| refused() == 1);
+        assert_eq!(ok(old.channel(&address, true).into()).await, Code::Ok, "stays as it was");
+        // A whole one, whose key has not come yet.
+        private(&folder.path().join("cert.pem"), &new.server.0);
+        until(|| refused() == 2);
+        assert_eq!(ok(old.channel(&address, true).into()).await, Code::Ok, "stays as it was");
+        old.write(folder.path());
+        until(|| reloads(&serving, "done") == 1);
 
         private(&folder.path().join("cert.pem"), "nothing");
         assert!(serving.reload(config.clone()).is_err());

@@ -106,6 +106,11 @@ fn a_job_gives_what_one_request_gives_and_tells_how_far_it_is() {
     assert_eq!((job.state(), found.result), (v1::JobState::Failed, None));
     assert!(job.problem.contains("500"), "{}", job.problem);
     assert_eq!(caller.all().len(), 4);
+    let shown = help::raw::get(serving.side_address(), "/metrics", "").body;
+    for (state, jobs) in [("queued", 0), ("running", 0), ("done", 3), ("failed", 1)] {
+        let line = format!("neargraph_jobs{{state=\"{state}\"}} {jobs}\n");
+        assert!(shown.contains(&line), "{line}{shown}");
+    }
 }
 
 #[test]

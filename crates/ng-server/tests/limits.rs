@@ -13,6 +13,7 @@ use help::raw::{retry_after, runtime};
 use help::{client, folder, register, run, started};
 use ng_client::Client;
 use ng_rpc::connect::channel;
+use ng_rpc::v1::graph_store_service_client::GraphStoreServiceClient;
 use ng_rpc::v1::inference_service_client::InferenceServiceClient;
 use ng_rpc::{Code, Request, v1};
 use ng_server::{Config, Limits, Serving};
@@ -54,6 +55,20 @@ fn requests_past_a_limit_are_refused_with_the_limit() {
     let large = refused(&[1; 100_000]);
     assert_eq!(large.code(), Code::OutOfRange);
     assert!(large.message().contains("65536"), "{}", large.message());
+    let (calling, unix) = help::calls::calls(&serving, 1);
+    let mut store = GraphStoreServiceClient::new(unix);
+    let (ids, graph) = (vec![1; 101], "small".to_owned());
+    let nodes = Some(v1::Nodes { node_type: String::new(), ids: ids.clone() });
+    let embed = v1::GetEmbedRequest { graph: graph.clone(), nodes, ..Default::default() };
+    let lists = v1::GetNeighborsRequest { graph, ids, ..Default::default() };
+    for (field, many) in [
+        ("nodes.ids", calling.block_on(store.get_embed(embed)).map(drop)),
+        ("ids", calling.block_on(store.get_neighbors(lists)).map(drop)),
+    ] {
+        let many = many.expect_err("refused");
+        assert_eq!(ng_rpc::problem_told(&many).field, field);
+        assert!(many.message().contains("100 are the limit of a request"), "{}", many.message());
+    }
     let strange = refused(&[u64::MAX]);
     assert_eq!(strange.code(), Code::OutOfRange, "{}", strange.message());
 

@@ -22,7 +22,9 @@ fn numbers_count_what_was_done_and_servers_do_not_mix_them() {
     let servers = [0, 1].map(|at: usize| started(folders[at].path(), |config| config));
     let [one, other] = &servers;
     let client = client(one, 0);
-    register(&client);
+    let info = register(&client);
+    assert_eq!(info.output, "out");
+    assert!(info.devices.iter().any(|device| device == "cpu"), "{:?}", info.devices);
     for at in 0..7 {
         client.run(run(&[at, at + 1])).expect("answer");
     }
@@ -36,9 +38,19 @@ fn numbers_count_what_was_done_and_servers_do_not_mix_them() {
     let computed = value(&text, "neargraph_answers_total{source=\"computed\"}");
     assert!(computed.is_some_and(|rows| rows >= 8.0), "{text}");
     assert_eq!(value(&text, "neargraph_group_requests_count"), Some(7.0), "{text}");
-    let queued = "neargraph_stage_seconds_count{stage=\"queue\"}";
-    assert_eq!(value(&text, queued), Some(7.0), "{text}");
-    assert_eq!(value(&text, "neargraph_requests_in_flight{kind=\"call\"}"), Some(0.0));
+    for stage in ["queue", "sample", "gather", "run", "encode"] {
+        let seconds = |of| format!("neargraph_stage_seconds_{of}{{stage=\"{stage}\"}}");
+        assert_eq!(value(&text, &seconds("count")), Some(7.0), "{stage}: {text}");
+        assert!(value(&text, &seconds("sum")).is_some_and(|sum| sum > 0.0), "{stage}: {text}");
+    }
+    for kind in ["call", "stream"] {
+        let in_flight = format!("neargraph_requests_in_flight{{kind=\"{kind}\"}}");
+        assert_eq!(value(&text, &in_flight), Some(0.0));
+    }
+    assert_eq!(value(&text, "neargraph_lanes{state=\"busy\"}"), Some(0.0));
+    let lanes = one.state().config.lanes as f64;
+    assert_eq!(value(&text, "neargraph_lanes{state=\"idle\"}"), Some(lanes));
+    assert_eq!(value(&text, "neargraph_jobs{state=\"running\"}"), Some(0.0));
     assert_eq!(value(&text, "neargraph_admitted_bytes"), Some(0.0));
     assert!(value(&text, "neargraph_foreseen_bytes_total").is_some_and(|bytes| bytes > 0.0));
     assert!(value(&text, "neargraph_read_bytes_total{graph=\"small\"}").is_some());

@@ -113,3 +113,49 @@ fn sockets_are_of_their_user_alone_and_gone_at_the_end() {
     assert!(error.contains("is not a socket"), "{error}");
     assert_eq!(fs::read_to_string(&unix).expect("untouched"), "a file");
 }
+
+#[test]
+fn clients_over_shared_memory_are_as_many_as_settings_say_and_have_to_read() {
+    use ng_io::calls::{Event, Metadata, Open};
+    use ng_io::{ShmConnection, ShmOptions};
+    use ng_rpc::Message;
+    let folder = folder(500);
+    let rings = folder.path().join("rings");
+    let serving = started(folder.path(), |mut config| {
+        config.limits.ring_connections = 2;
+        config.limits.reading = Duration::from_millis(500);
+        config.listen.push(Address::Shm(rings.clone()));
+        config
+    });
+    let connect = || ShmConnection::connect(&rings, ShmOptions::default()).expect("rings");
+    let (mut sender, mut receiver) = connect().split();
+    let other = client(&serving, 2);
+    other.server_info().expect("the second of two");
+    let third = client(&serving, 2).server_info().expect_err("one too many");
+    assert!(third.message().contains("as many connections as it allows"), "{third}");
+
+    // An answer of more bytes than may come before the reader asks for more.
+    let asked = v1::GetEmbedRequest {
+        graph: "small".into(),
+        nodes: Some(v1::Nodes { node_type: String::new(), ids: (0..500).collect() }),
+        tensor: "x".into(),
+        ..v1::GetEmbedRequest::default()
+    };
+    let path = "/neargraph.v1.GraphStoreService/GetEmbed".to_owned();
+    let open = Open { path, deadline: None, metadata: Metadata::default() };
+    let message = asked.encode_to_vec();
+    for event in [Event::Open(open), Event::Message(&message), Event::End] {
+        let mut payload = Vec::new();
+        let frame = event.encode(1, &mut payload).expect("a frame");
+        sender.send(frame, &[&payload], None).expect("sent");
+    }
+    let mut payload = Vec::new();
+    let patience = Some(Duration::from_secs(20));
+    while let Ok(frame) = receiver.receive(&mut payload, patience) {
+        assert!(frame.is_some(), "it may keep its answer for ever");
+    }
+    help::calls::until(|| serving.state().guard.in_flight() == (0, 0));
+    other.server_info().expect("others go on");
+    assert!(client(&serving, 2).server_info().is_ok(), "there is a place again");
+    serving.end();
+}

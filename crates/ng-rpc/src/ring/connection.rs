@@ -24,6 +24,7 @@ use super::heads;
 use super::inbox::{Inbox, Incoming, Slots};
 use super::outbox::{Outbox, Unsent};
 use super::pump::{Ended, pump};
+use crate::connection::Peer;
 
 /// How long the rest of a request is waited for before its service is asked: most requests are
 /// three frames that come together.
@@ -64,12 +65,14 @@ pub(super) struct Connection {
     streams: Mutex<Streams>,
     streams_max: usize,
     message_bytes_max: usize,
+    peer: Peer,
 }
 
 impl Connection {
     pub fn new(outbox: Arc<Outbox>, streams_max: usize, message_bytes_max: usize) -> Self {
         let (slots, streams) = (Slots::new(LONG_MAX), Mutex::default());
-        Self { outbox, slots, streams, streams_max, message_bytes_max }
+        let peer = Peer::default();
+        Self { outbox, slots, streams, streams_max, message_bytes_max, peer }
     }
 
     fn streams(&self) -> MutexGuard<'_, Streams> {
@@ -130,6 +133,11 @@ impl Connection {
         let text = "the server is about to end".to_owned();
         let event = Event::GoAway(GoAway { last_stream: streams.last, text });
         let _over = self.outbox.post(0, &event);
+    }
+
+    /// Whether an answer has waited for its reader for as long as it may.
+    pub fn is_unread(&self, reading: Duration) -> bool {
+        self.peer.is_unread(reading)
     }
 
     /// Whether no stream is open.
@@ -323,7 +331,10 @@ async fn respond(
     mut routes: Routes,
 ) -> Option<Status> {
     let request = match request_of(open, inbox) {
-        Ok(request) => request,
+        Ok(mut request) => {
+            request.extensions_mut().insert(connection.peer.clone());
+            request
+        }
         Err(error) => return Some(Status::invalid_argument(error.to_string())),
     };
     let Ok(()) = poll_fn(|cx| Service::<Request<Body>>::poll_ready(&mut routes, cx)).await;

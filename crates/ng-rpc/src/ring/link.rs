@@ -23,6 +23,8 @@ use super::outbox::{Outbox, Unsent};
 const REST: Duration = Duration::from_millis(20);
 /// How long the thread reads before it looks whether a call wants to.
 const TURN: Duration = Duration::from_secs(10);
+/// How long the server may leave the ring full.
+const STALL_MAX: Duration = Duration::from_secs(60);
 /// Bytes of a message: the server limits what it sends by itself.
 const MESSAGE_BYTES_MAX: usize = crate::connect::MESSAGE_BYTES_MAX;
 
@@ -87,7 +89,7 @@ impl Live {
         let closer = rings.closer();
         let (sender, receiver) = rings.split();
         let link = Arc::new(Link {
-            outbox: Outbox::new(sender, closer),
+            outbox: Outbox::new(sender, closer, STALL_MAX),
             slots: Slots::new(usize::MAX / 2),
             streams: Mutex::default(),
             reading: Mutex::new(Reading { receiver, payload: Vec::new() }),

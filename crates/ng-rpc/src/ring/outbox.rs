@@ -13,8 +13,6 @@ use ng_io::{ShmCloser, ShmError, ShmFrame, ShmSender};
 use tokio::sync::oneshot;
 use tonic::codegen::Bytes;
 
-/// How long a peer may leave the ring full.
-const STALL_MAX: Duration = Duration::from_secs(60);
 /// Frames that wait for room: far more than the streams of a peer that keeps to the rules need.
 const BACKLOG_MAX: usize = 4096;
 
@@ -61,10 +59,12 @@ pub(super) struct Outbox {
     more: Condvar,
     closer: ShmCloser,
     payload_bytes_max: usize,
+    /// How long the peer may leave the ring full.
+    stall_max: Duration,
 }
 
 impl Outbox {
-    pub fn new(sender: ShmSender, closer: ShmCloser) -> Arc<Self> {
+    pub fn new(sender: ShmSender, closer: ShmCloser, stall_max: Duration) -> Arc<Self> {
         let payload_bytes_max = sender.payload_bytes_max();
         let state = State {
             sender: Some(sender),
@@ -73,7 +73,8 @@ impl Outbox {
             is_ending: false,
             has_thread: false,
         };
-        Arc::new(Self { state: Mutex::new(state), more: Condvar::new(), closer, payload_bytes_max })
+        let (state, more) = (Mutex::new(state), Condvar::new());
+        Arc::new(Self { state, more, closer, payload_bytes_max, stall_max })
     }
 
     /// The longest payload of a frame.
@@ -200,13 +201,13 @@ impl Outbox {
     /// Sends a frame of what waits; says whether the connection goes on.
     fn send_part(&self, sender: &mut ShmSender, waiting: &mut Waiting) -> bool {
         if let Some((frame, head)) = &waiting.head {
-            return sender.send(*frame, &[head], Some(STALL_MAX)).is_ok();
+            return sender.send(*frame, &[head], Some(self.stall_max)).is_ok();
         }
         let Ok((frame, len)) = self.piece(waiting.stream, &waiting.body, waiting.last) else {
             return false;
         };
         let piece = waiting.body.split_to(len);
-        sender.send(frame, &[&piece], Some(STALL_MAX)).is_ok()
+        sender.send(frame, &[&piece], Some(self.stall_max)).is_ok()
     }
 
     fn end(&self, state: &mut State) {

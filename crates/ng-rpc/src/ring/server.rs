@@ -30,6 +30,9 @@ pub struct RingLimits {
     pub streams: usize,
     /// Bytes of a message of a client.
     pub message_bytes: usize,
+    /// How long a client may take to read an answer. Looked up again and again, so that it can be
+    /// changed.
+    pub reading: Arc<dyn Fn() -> Duration + Send + Sync>,
     /// How long a thread looks for the next request before it sleeps; as the cores allow, unless
     /// given.
     pub spin: Option<Duration>,
@@ -45,6 +48,7 @@ impl Default for RingLimits {
             connections: 16,
             streams: 256,
             message_bytes: 64 << 20,
+            reading: Arc::new(|| Duration::from_secs(60)),
             spin: None,
             broken: Arc::new(|_| ()),
             open: Arc::default(),
@@ -91,12 +95,21 @@ impl Ring {
             accepting.accept(listener);
             drop(open);
         })?;
-        end.await;
+        tokio::select! {
+            () = end => {}
+            () = shared.watch_readers() => {}
+        }
         shared.is_over.store(true, Ordering::SeqCst);
         let connections = shared.connections().clone();
         connections.iter().for_each(|connection| connection.drain());
-        while !connections.iter().all(|connection| connection.is_idle()) {
-            tokio::time::sleep(DRAIN_LOOK).await;
+        let idle = async {
+            while !connections.iter().all(|connection| connection.is_idle()) {
+                tokio::time::sleep(DRAIN_LOOK).await;
+            }
+        };
+        tokio::select! {
+            () = idle => {}
+            () = shared.watch_readers() => {}
         }
         connections.iter().for_each(|connection| connection.finish());
         let goodbye = tokio::time::Instant::now() + GOODBYE;
@@ -123,6 +136,20 @@ impl Shared {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Ends connections whose answers are not read, for ever.
+    async fn watch_readers(&self) {
+        loop {
+            let reading = (self.limits.reading)();
+            tokio::time::sleep((reading / 4).max(DRAIN_LOOK)).await;
+            let connections = self.connections().clone();
+            let late = connections.iter().filter(|connection| connection.is_unread(reading));
+            late.for_each(|connection| {
+                connection.end();
+                (self.limits.broken)("an answer was not read");
+            });
+        }
+    }
+
     fn accept(self: &Arc<Self>, mut listener: ShmListener) {
         while !self.is_over.load(Ordering::SeqCst) {
             match listener.accept(Some(LOOK)) {
@@ -139,7 +166,7 @@ impl Shared {
     fn take(self: &Arc<Self>, rings: ShmConnection) {
         let closer = rings.closer();
         let (sender, receiver) = rings.split();
-        let outbox = Outbox::new(sender, closer);
+        let outbox = Outbox::new(sender, closer, (self.limits.reading)());
         let RingLimits { streams, message_bytes, .. } = self.limits;
         let connection = Arc::new(Connection::new(outbox, streams, message_bytes));
         let (shared, served) = (Arc::clone(self), Arc::clone(&connection));

@@ -9,6 +9,7 @@ use ng_rpc::{Code, Problem, v1};
 use super::kept::{Kept, KeptModel};
 use super::{Catalogue, Place, Version, files, names};
 use crate::graph::Graph;
+use crate::guard::read_only;
 use crate::model::Model;
 
 /// Models that are registered at a time.
@@ -57,9 +58,7 @@ impl Catalogue {
         if !self.place.read_only {
             return Ok(());
         }
-        let message = "the server is read only";
-        Err(Problem::new(Code::FailedPrecondition, "READ_ONLY", message)
-            .remedy("ask the server that may change the graphs"))
+        Err(read_only("the request"))
     }
 
     /// Changes what is kept.

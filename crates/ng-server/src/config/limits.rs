@@ -17,7 +17,7 @@ pub struct Limits {
     /// Bytes of all headers of a request.
     #[serde(deserialize_with = "de_bytes")]
     pub header_bytes: u64,
-    /// Targets of a request for answers, and ids of other requests.
+    /// Targets of a request for answers, and nodes whose rows or lists a request reads.
     pub ids: u64,
     /// Bytes that all requests for answers under way are foreseen to read.
     #[serde(deserialize_with = "de_bytes")]
@@ -30,6 +30,8 @@ pub struct Limits {
     pub streams: usize,
     /// Connections.
     pub connections: usize,
+    /// Clients over shared memory: each takes one or two threads.
+    pub ring_connections: usize,
     /// Requests of a connection at a time.
     pub streams_per_connection: u32,
     /// How long a call may take that gives no timeout.
@@ -53,6 +55,9 @@ pub struct Limits {
     /// How long a client may take to read an answer.
     #[serde(deserialize_with = "de_time")]
     pub reading: Duration,
+    /// How long a mini-batch may wait for its reader.
+    #[serde(deserialize_with = "de_time")]
+    pub unread: Duration,
 }
 
 impl Default for Limits {
@@ -66,6 +71,7 @@ impl Default for Limits {
             calls: 4096,
             streams: 256,
             connections: 1024,
+            ring_connections: 16,
             streams_per_connection: 1024,
             deadline: Duration::from_secs(10),
             deadline_max: Duration::from_secs(600),
@@ -74,6 +80,7 @@ impl Default for Limits {
             ping: Duration::from_secs(20),
             body: Duration::from_secs(30),
             reading: Duration::from_secs(60),
+            unread: Duration::from_secs(600),
         }
     }
 }
@@ -93,6 +100,7 @@ impl Limits {
             ("calls", self.calls == 0),
             ("streams", self.streams == 0),
             ("connections", self.connections == 0),
+            ("ring_connections", self.ring_connections == 0),
             ("streams_per_connection", self.streams_per_connection == 0),
             ("deadline", self.deadline.is_zero() || self.deadline > self.deadline_max),
             ("handshake", self.handshake.is_zero()),
@@ -100,6 +108,7 @@ impl Limits {
             ("ping", self.ping.is_zero()),
             ("body", self.body.is_zero()),
             ("reading", self.reading.is_zero()),
+            ("unread", self.unread.is_zero()),
         ];
         let wrong: Vec<&str> =
             zeros.iter().filter(|(_, bad)| *bad).map(|(name, _)| *name).collect();
@@ -125,9 +134,11 @@ impl Limits {
             ("calls", self.calls as u64),
             ("streams", self.streams as u64),
             ("connections", self.connections as u64),
+            ("ring_connections", self.ring_connections as u64),
             ("streams_per_connection", u64::from(self.streams_per_connection)),
             ("deadline_ms", ms(self.deadline)),
             ("deadline_max_ms", ms(self.deadline_max)),
+            ("unread_ms", ms(self.unread)),
         ]
     }
 }

@@ -20,6 +20,7 @@ pub use self::options::Options;
 use crate::guard::quota::Quotas;
 use crate::jobs::bounds::JobBounds;
 use crate::schedule::{Bounds, Switches};
+use crate::telemetry::Traces;
 use units::{de_bytes, de_some_bytes, de_some_time, de_time};
 
 /// The port of a server that was not given another.
@@ -138,6 +139,9 @@ pub struct Config {
     pub log: String,
     /// How lines of the log look.
     pub log_format: LogFormat,
+    /// The collector of OpenTelemetry that is told of requests, such as `http://127.0.0.1:4317`;
+    /// none is unless given.
+    pub traces: Option<String>,
 }
 
 impl Default for Config {
@@ -170,6 +174,7 @@ impl Default for Config {
             limits: Limits::default(),
             log: "info".to_owned(),
             log_format: LogFormat::Auto,
+            traces: None,
         }
     }
 }
@@ -222,6 +227,13 @@ impl Config {
         if [self.quota.requests, self.quota.seeds].contains(&Some(0)) {
             return wrong("a quota of 0 would let nobody in: leave it out, or give 1".into());
         }
+        if self.traces.is_some() && !Traces::ARE_BUILT {
+            return wrong(
+                "this build tells no collector of traces: leave it out, or build the server with \
+                 the feature otel"
+                    .into(),
+            );
+        }
         self.limits.check().or_else(wrong)
     }
 
@@ -236,6 +248,7 @@ impl Config {
                 old_limits.streams_per_connection != limits.streams_per_connection,
             ),
             ("limits.ping", old_limits.ping != limits.ping),
+            ("limits.ring_connections", old_limits.ring_connections != limits.ring_connections),
             ("folder", self.folder != new.folder),
             ("listen", self.listen != new.listen),
             ("side", self.side != new.side),
@@ -257,6 +270,7 @@ impl Config {
             ("tls_cert", self.tls_cert.is_some() != new.tls_cert.is_some()),
             ("token_file", self.token_file.is_some() != new.token_file.is_some()),
             ("log_format", self.log_format != new.log_format),
+            ("traces", self.traces != new.traces),
         ];
         all.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect()
     }

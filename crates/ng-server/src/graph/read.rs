@@ -8,8 +8,6 @@ use ng_store::{
 use crate::graph::rows::dtype_of;
 use crate::graph::{Graph, named, names};
 
-/// Nodes of a request.
-const IDS_MAX: usize = 1 << 20;
 /// Bytes of an answer.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of an entry of a list in an answer: neighbour, edge id, time, weight.
@@ -25,7 +23,6 @@ impl Graph {
         let catalog = snapshot.catalog();
         let missing = || Problem::argument("nodes", "the request names no nodes");
         let v1::Nodes { node_type, ids } = request.nodes.as_ref().ok_or_else(missing)?;
-        check_count(ids, "nodes.ids")?;
         let id = names::node_type(catalog, node_type, "nodes.node_type")?;
         let (tensor, meta) = names::tensor(catalog, id, &request.tensor, "tensor")?;
         let dtype = meta.read_dtype();
@@ -53,7 +50,6 @@ impl Graph {
     ) -> Result<v1::GetNeighborsResponse, Problem> {
         let snapshot = self.snapshot(request.at_snapshot)?;
         let id = names::edge_type(snapshot.catalog(), &request.edge_type, "edge_type")?;
-        check_count(&request.ids, "ids")?;
         let failed = |e| problem_of(&e).at("ids");
         let count = request.ids.len() as u64;
         let held = reserve(&snapshot, count * EXPAND_BYTES_PER_DESTINATION)?;
@@ -87,14 +83,6 @@ impl Graph {
     }
 }
 
-fn check_count(ids: &[u64], field: &str) -> Result<(), Problem> {
-    if ids.len() <= IDS_MAX {
-        return Ok(());
-    }
-    let problem = Problem::argument(field, format!("{} nodes in one request", ids.len()));
-    Err(problem.remedy(format!("ask for {IDS_MAX} at most")))
-}
-
 fn check_bytes(bytes: u64, field: &str) -> Result<(), Problem> {
     if bytes <= ANSWER_BYTES_MAX {
         return Ok(());
@@ -108,6 +96,6 @@ fn reserve(snapshot: &Snapshot, bytes: u64) -> Result<ng_types::Reservation, Pro
     snapshot.reserve(bytes).map_err(|error| {
         Problem::new(Code::ResourceExhausted, "OUT_OF_MEMORY", error.to_string())
             .remedy("ask for less at once, or give the server a larger memory budget")
-            .retry_after(std::time::Duration::from_millis(50))
+            .retry_about(std::time::Duration::from_millis(50))
     })
 }

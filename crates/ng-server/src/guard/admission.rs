@@ -208,9 +208,9 @@ fn shed(reason: &str, after: Duration) -> Problem {
         "bytes" => ("BYTES_EXHAUSTED", "the requests under way leave no room for this one"),
         _ => ("TOO_LATE", "the answer would come after the deadline"),
     };
-    Problem::new(Code::ResourceExhausted, word, message)
-        .remedy(format!("try again after {} ms", after.as_millis()))
-        .retry_after(after)
+    let problem = Problem::new(Code::ResourceExhausted, word, message).retry_about(after);
+    let after = problem.retry_after.unwrap_or(after);
+    problem.remedy(format!("try again after {} ms", after.as_millis()))
 }
 
 #[cfg(test)]

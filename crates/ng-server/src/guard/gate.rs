@@ -5,18 +5,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
+use axum::extract::connect_info::{ConnectInfo, Connected};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use axum::serve::IncomingStream;
 use http::{HeaderMap, HeaderValue};
 use ng_rpc::listen::Peer;
 use ng_rpc::{Code, Problem, Status, http};
 use ng_types::canary::planted;
 
 use super::observe::{End, Observed, Record};
-use super::policy::{Kind, Policy, Right, policy_of};
-use super::slow::Timed;
-use super::{Caller, Guard, Rules, deadline};
+use super::policy::{Kind, Policy, Right, policy_of, policy_of_side};
+use super::refusal::Refusal;
+use super::slow::{Rest, Timed};
+use super::{Caller, Guard, IN_FLIGHT, Rules, deadline, read_only, shutting_down};
+use crate::door::SideListener;
 
 /// What a client and a server call a request.
 const REQUEST_ID: &str = "x-request-id";
@@ -27,45 +31,104 @@ const SOONER: Duration = Duration::from_millis(2);
 /// After how long a call is worth trying again where too many are under way.
 const RETRY: Duration = Duration::from_millis(50);
 
+/// In which words a caller is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Face {
+    /// gRPC, on every transport.
+    Rpc,
+    /// HTTP, on the side port.
+    Http,
+}
+
+impl Face {
+    fn refusal(self, problem: Problem) -> Response {
+        match self {
+            Self::Rpc => Status::from(problem).into_http(),
+            Self::Http => Refusal(problem).into_response(),
+        }
+    }
+
+    fn watched(self, response: Response, record: Record, end: Option<End>) -> Response {
+        match self {
+            Self::Rpc => Observed::wrap(response, record, end),
+            Self::Http => Observed::wrap_http(response, record),
+        }
+    }
+}
+
+/// Who is at the other end of a connection of the side port.
+#[derive(Clone)]
+pub struct SidePeer(Peer);
+
+impl Connected<IncomingStream<'_, SideListener>> for SidePeer {
+    fn connect_info(stream: IncomingStream<'_, SideListener>) -> Self {
+        Self(stream.io().peer())
+    }
+}
+
 /// Lets a request through to the services, or says why not.
 pub async fn gate(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
-    let start = Instant::now();
+    let policy = policy_of(request.uri().path());
+    pass(&guard, policy, Face::Rpc, request, next).await
+}
+
+/// The same for the side port: REST, the page, metrics and probes.
+pub async fn side_gate(
+    State((guard, is_local)): State<(Arc<Guard>, bool)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let policy = policy_of_side(request.uri().path(), is_local);
+    pass(&guard, Some(policy), Face::Http, request, next).await
+}
+
+async fn pass(
+    guard: &Arc<Guard>,
+    policy: Option<Policy>,
+    face: Face,
+    request: Request,
+    next: Next,
+) -> Response {
     let id = request_id(request.headers()).unwrap_or_else(|| guard.next_request());
     let rules = guard.rules();
-    let policy = policy_of(request.uri().path());
-    let mut record = Record::new(&guard.metrics, policy, Arc::clone(&id), start);
-    let response = match enter(&guard, &rules, policy, &request, id) {
-        Err(problem) => refusal(problem),
-        Ok((caller, place)) => {
-            record.pass(caller.clone(), place);
-            let is_call = policy.is_some_and(|policy| policy.kind == Kind::Call);
-            let peer = request.extensions().get::<Peer>().filter(|_| is_call).cloned();
-            let deadline = caller.deadline;
-            let (mut parts, body) = request.into_parts();
-            parts.extensions.insert(caller);
-            let body = Body::new(Timed::new(body, rules.limits.body));
-            let answer = next.run(Request::from_parts(parts, body));
-            let response = match deadline.map(|end| end.checked_sub(SOONER).unwrap_or(end)) {
-                None => answer.await,
-                Some(end) => tokio::time::timeout_at(end.into(), answer)
-                    .await
-                    .unwrap_or_else(|_late| refusal(deadline::over())),
-            };
-            record.answering = peer.as_ref().map(Peer::answer);
-            return Observed::wrap(
-                response,
-                record,
-                policy.and_then(|p| end_of(&guard, p, deadline)),
-            );
-        }
+    let mut record = Record::new(guard, policy, request.headers(), Arc::clone(&id));
+    let (caller, place) = match enter(guard, &rules, (policy, face), &request, id) {
+        Err(problem) => return face.watched(face.refusal(problem), record, None),
+        Ok(found) => found,
     };
-    Observed::wrap(response, record, None)
+    record.pass(caller.clone(), place);
+    let kind = policy.map_or(Kind::Call, |policy| policy.kind);
+    let peer = peer_of(&request).filter(|_| kind == Kind::Call);
+    let deadline = caller.deadline;
+    let (mut parts, body) = request.into_parts();
+    parts.extensions.insert(caller);
+    let rest = match (face, kind) {
+        (Face::Rpc, Kind::Stream | Kind::Watch) => Rest::OfMessages,
+        _ => Rest::OfAll,
+    };
+    let body = Body::new(Timed::new(body, rules.limits.body, rest));
+    let answer = next.run(Request::from_parts(parts, body));
+    let response = match deadline.map(|end| end.checked_sub(SOONER).unwrap_or(end)) {
+        None => answer.await,
+        Some(end) => tokio::time::timeout_at(end.into(), answer)
+            .await
+            .unwrap_or_else(|_late| face.refusal(deadline::over())),
+    };
+    record.answering = peer.as_ref().map(Peer::answer);
+    let end = policy.and_then(|policy| end_of(guard, policy, deadline));
+    face.watched(response, record, end)
+}
+
+fn peer_of(request: &Request) -> Option<Peer> {
+    let extensions = request.extensions();
+    let of_side = || extensions.get::<ConnectInfo<SidePeer>>().map(|info| info.0.0.clone());
+    extensions.get::<Peer>().cloned().or_else(of_side)
 }
 
 /// What ends the answer of a stream before it is over by itself.
 fn end_of(guard: &Guard, policy: Policy, deadline: Option<Instant>) -> Option<End> {
     let is_watch = policy.kind == Kind::Watch;
-    if policy.kind == Kind::Call || (deadline.is_none() && !is_watch) {
+    if !is_stream(policy.kind) || (deadline.is_none() && !is_watch) {
         return None;
     }
     let mut draining = guard.draining.subscribe();
@@ -83,9 +146,7 @@ fn end_of(guard: &Guard, policy: Policy, deadline: Option<Instant>) -> Option<En
         };
         tokio::select! {
             () = late => deadline::over(),
-            () = drained => {
-                Problem::new(Code::Unavailable, "SHUTTING_DOWN", "the server is shutting down")
-            }
+            () = drained => shutting_down(),
         }
     }))
 }
@@ -93,10 +154,10 @@ fn end_of(guard: &Guard, policy: Policy, deadline: Option<Instant>) -> Option<En
 fn enter(
     guard: &Arc<Guard>,
     rules: &Rules,
-    policy: Option<Policy>,
+    (policy, face): (Option<Policy>, Face),
     request: &Request,
     id: Arc<str>,
-) -> Result<(Caller, Place), Problem> {
+) -> Result<(Caller, Option<Place>), Problem> {
     let is_open = |policy: &Policy| planted("open_method") && policy.method == "GetEmbed";
     let needed = match policy {
         Some(policy) if is_open(&policy) => Right::Anyone,
@@ -112,14 +173,19 @@ fn enter(
             .remedy("reflection lists the methods of this server"));
     };
     if guard.read_only && policy.changes {
-        let message = format!("{} changes something, and this server is read-only", policy.method);
-        return Err(Problem::new(Code::FailedPrecondition, "SERVER_READ_ONLY", message)
-            .remedy("ask a server that is not read-only"));
+        return Err(read_only(policy.method));
+    }
+    if policy.kind == Kind::Look {
+        return Ok((caller, None));
+    }
+    // Connections of gRPC are closed by then; the side port stays open for probes and metrics.
+    if face == Face::Http && guard.is_closed() {
+        return Err(shutting_down());
     }
     caller.deadline = deadline_of(rules, policy, request.headers())?;
     caller.in_time()?;
     let place = Place::take(guard, policy.kind, rules)?;
-    Ok((caller, place))
+    Ok((caller, Some(place)))
 }
 
 /// When nobody waits for the answer any more: as the caller says, within what the server allows.
@@ -136,7 +202,7 @@ fn deadline_of(
     // What an admin asks for may take long: to take in a graph, to warm a model.
     let unless = if policy.right == Right::Admin { limits.deadline_max } else { limits.deadline };
     let left = match policy.kind {
-        Kind::Call => Some(given.unwrap_or(unless).min(limits.deadline_max)),
+        Kind::Call | Kind::Look => Some(given.unwrap_or(unless).min(limits.deadline_max)),
         Kind::Stream | Kind::Watch => given,
     };
     Ok(left.and_then(|left| Instant::now().checked_add(left)))
@@ -150,10 +216,6 @@ fn request_id(headers: &HeaderMap) -> Option<Arc<str>> {
     is_fit.then(|| text.into())
 }
 
-fn refusal(problem: Problem) -> Response {
-    Status::from(problem).into_http()
-}
-
 /// One of the places for calls or streams under way.
 pub struct Place {
     guard: Arc<Guard>,
@@ -162,9 +224,9 @@ pub struct Place {
 
 impl Place {
     fn take(guard: &Arc<Guard>, kind: Kind, rules: &Rules) -> Result<Self, Problem> {
-        let (what, limit) = match kind {
-            Kind::Call => ("calls", rules.limits.calls),
-            Kind::Stream | Kind::Watch => ("streams", rules.limits.streams),
+        let (what, limit) = match is_stream(kind) {
+            false => ("calls", rules.limits.calls),
+            true => ("streams", rules.limits.streams),
         };
         let place = Self { guard: Arc::clone(guard), kind };
         let before = place.count().fetch_add(1, Ordering::SeqCst);
@@ -176,19 +238,16 @@ impl Place {
         let message = format!("{limit} {what} are under way, which is the limit");
         Err(Problem::new(Code::ResourceExhausted, "TOO_MANY_REQUESTS", message)
             .remedy("try again later")
-            .retry_after(RETRY))
+            .retry_about(RETRY))
     }
 
     fn count(&self) -> &AtomicUsize {
-        match self.kind {
-            Kind::Call => &self.guard.calls,
-            Kind::Stream | Kind::Watch => &self.guard.streams,
-        }
+        if is_stream(self.kind) { &self.guard.streams } else { &self.guard.calls }
     }
 
     fn show(&self, now: usize) {
-        let kind = if self.kind == Kind::Call { "call" } else { "stream" };
-        let gauge = self.guard.metrics.gauge("neargraph_requests_in_flight", &[("kind", kind)]);
+        let kind = if is_stream(self.kind) { "stream" } else { "call" };
+        let gauge = self.guard.metrics.gauge(IN_FLIGHT, &[("kind", kind)]);
         gauge.set(now as f64);
     }
 }
@@ -200,64 +259,6 @@ impl Drop for Place {
     }
 }
 
-/// The same for the side port: who may use REST. Health and the page need no token, and on an
-/// address of this machine alone, neither do metrics.
-pub async fn side_gate(
-    State((guard, is_local)): State<(Arc<Guard>, bool)>,
-    mut request: Request,
-    next: Next,
-) -> Response {
-    let rules = guard.rules();
-    let id = request_id(request.headers()).unwrap_or_else(|| guard.next_request());
-    let path = request.uri().path();
-    let is_api = path.starts_with("/v1") || path.starts_with("/v2") || path.starts_with("/api");
-    let needed = match path {
-        "/metrics" if !is_local => Right::Read,
-        _ if is_api => Right::Read,
-        _ => Right::Anyone,
-    };
-    let authorization = request.headers().get(http::header::AUTHORIZATION);
-    let bytes = authorization.map(HeaderValue::as_bytes);
-    match guard.caller(&rules, bytes, needed, Arc::clone(&id)) {
-        Err(problem) => side_refusal(&problem),
-        Ok(mut caller) => {
-            let _place = match is_api.then(|| Place::take(&guard, Kind::Call, &rules)).transpose() {
-                Ok(place) => place,
-                Err(problem) => return side_refusal(&problem),
-            };
-            caller.deadline = Instant::now().checked_add(rules.limits.deadline);
-            request.extensions_mut().insert(caller);
-            let answered = tokio::time::timeout(rules.limits.deadline, next.run(request));
-            let Ok(mut response) = answered.await else { return side_refusal(&deadline::over()) };
-            if let Ok(id) = HeaderValue::from_str(&id) {
-                response.headers_mut().insert(REQUEST_ID, id);
-            }
-            response
-        }
-    }
-}
-
-/// A refusal as REST says it.
-fn side_refusal(problem: &Problem) -> Response {
-    let status = match problem.code {
-        Code::Unauthenticated => http::StatusCode::UNAUTHORIZED,
-        Code::PermissionDenied => http::StatusCode::FORBIDDEN,
-        Code::DeadlineExceeded => http::StatusCode::GATEWAY_TIMEOUT,
-        _ => http::StatusCode::TOO_MANY_REQUESTS,
-    };
-    let body = serde_json::json!({
-        "error": format!("{}: {}", problem.message, problem.remedy),
-        "reason": problem.reason,
-    });
-    let mut response = Response::new(Body::from(body.to_string()));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if status == http::StatusCode::UNAUTHORIZED {
-        headers.insert(http::header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    }
-    if let Some(after) = problem.retry_after {
-        headers.insert(http::header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
-    }
-    response
+fn is_stream(kind: Kind) -> bool {
+    matches!(kind, Kind::Stream | Kind::Watch)
 }

@@ -11,21 +11,25 @@ pub mod gate;
 mod observe;
 pub mod policy;
 pub mod quota;
+pub mod refusal;
 mod slow;
 pub mod tokens;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use ng_rpc::{Code, Problem, Request};
 use tokio::sync::watch;
 
 use crate::config::Limits;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, Stages, Traces};
 use admission::{Admission, Permit};
 use policy::Right;
 use tokens::{Holder, Refused, Tokens};
+
+/// Counts what is under way.
+const IN_FLIGHT: &str = "neargraph_requests_in_flight";
 
 /// What a reload may change.
 pub struct Rules {
@@ -42,11 +46,13 @@ pub struct Guard {
     pub admission: Arc<Admission>,
     read_only: bool,
     draining: watch::Sender<bool>,
+    closed: AtomicBool,
     calls: AtomicUsize,
     streams: AtomicUsize,
     run: u32,
     next: AtomicU64,
     metrics: Metrics,
+    traces: Traces,
 }
 
 /// Who calls, as services see it.
@@ -59,7 +65,14 @@ pub struct Caller {
     pub request: Arc<str>,
     /// When nobody waits for the answer any more.
     pub deadline: Option<Instant>,
-    cost: Arc<AtomicU64>,
+    spent: Arc<Spent>,
+}
+
+/// What a request was foreseen to cost, and what its stages took.
+#[derive(Default)]
+struct Spent {
+    cost: AtomicU64,
+    stages: OnceLock<Stages>,
 }
 
 impl Caller {
@@ -70,8 +83,17 @@ impl Caller {
             right: Right::Admin,
             request: "local".into(),
             deadline: None,
-            cost: Arc::default(),
+            spent: Arc::default(),
         }
+    }
+
+    /// Notes what the stages of its request for answers took.
+    pub fn took(&self, stages: Stages) {
+        let _several = self.spent.stages.set(stages);
+    }
+
+    fn stages(&self) -> Option<&Stages> {
+        self.spent.stages.get()
     }
 
     /// The caller of a request that has passed the gate.
@@ -110,25 +132,30 @@ impl Caller {
     }
 
     fn cost(&self) -> u64 {
-        self.cost.load(Ordering::Relaxed)
+        self.spent.cost.load(Ordering::Relaxed)
     }
 }
 
 impl Guard {
     /// A guard with rules.
-    pub fn new(rules: Rules, read_only: bool, metrics: &Metrics) -> Self {
+    pub fn new(rules: Rules, read_only: bool, (metrics, traces): (&Metrics, Traces)) -> Self {
         use std::hash::{BuildHasher, RandomState};
         let admission = Admission::new(metrics.clone());
+        for kind in ["call", "stream"] {
+            metrics.gauge(IN_FLIGHT, &[("kind", kind)]).set(0.0);
+        }
         Self {
             rules: RwLock::new(Arc::new(rules)),
             admission: Arc::new(admission),
             read_only,
             draining: watch::Sender::new(false),
+            closed: AtomicBool::new(false),
             calls: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
             run: RandomState::new().hash_one(SystemTime::now()) as u32,
             next: AtomicU64::new(1),
             metrics: metrics.clone(),
+            traces,
         }
     }
 
@@ -155,6 +182,15 @@ impl Guard {
     /// Whether it says so.
     pub fn is_draining(&self) -> bool {
         *self.draining.borrow()
+    }
+
+    /// From now on the side port takes no more requests but those that ask how the server is.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
     }
 
     /// Requests that have started and not ended: calls, and streams.
@@ -213,7 +249,7 @@ impl Guard {
         let limits = &rules.limits;
         self.bounded("targets", targets)?;
         caller.in_time()?;
-        caller.cost.store(bytes, Ordering::Relaxed);
+        caller.spent.cost.store(bytes, Ordering::Relaxed);
         let permit = self.admission.take(limits, bytes, caller.deadline)?;
         self.take_targets(caller, targets).inspect_err(|_| permit.skip())?;
         Ok(Arc::new(permit))
@@ -235,12 +271,25 @@ impl Guard {
         let message = format!("the token's quota of {what} for a second is used up");
         Problem::new(Code::ResourceExhausted, "QUOTA_EXHAUSTED", message)
             .remedy("ask less often, or have the quota raised")
-            .retry_after(after)
+            .retry_about(after)
     }
 
     fn next_request(&self) -> Arc<str> {
         format!("{:08x}-{:08x}", self.run, self.next.fetch_add(1, Ordering::Relaxed)).into()
     }
+}
+
+/// That nothing may be changed here.
+pub fn read_only(what: &str) -> Problem {
+    let message = format!("{what} changes something, and this server is read-only");
+    Problem::new(Code::FailedPrecondition, "SERVER_READ_ONLY", message)
+        .remedy("ask a server that is not read-only")
+}
+
+/// That the server takes no more requests.
+pub fn shutting_down() -> Problem {
+    Problem::new(Code::Unavailable, "SHUTTING_DOWN", "the server is shutting down")
+        .remedy("try again on another replica, or when it is back")
 }
 
 fn unknown(refused: Refused) -> Problem {

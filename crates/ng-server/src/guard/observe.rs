@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::response::Response;
@@ -12,18 +12,25 @@ use http_body::{Frame, SizeHint};
 use ng_rpc::listen::Answering;
 use ng_rpc::{Code, Problem, Status, http};
 
-use super::Caller;
 use super::gate::Place;
-use super::policy::{Policy, Right};
-use crate::telemetry::Metrics;
+use super::policy::{Kind, Policy, Right};
+use super::refusal::code_of;
+use super::{Caller, Guard};
+use crate::telemetry::traces::Told;
+use crate::telemetry::{Metrics, Traces};
 
 /// What becomes of a request.
 pub struct Record {
     metrics: Metrics,
+    traces: Traces,
+    parent: Option<HeaderValue>,
     method: &'static str,
+    kind: Kind,
     is_probe: bool,
     id: Arc<str>,
     start: Instant,
+    /// When the service had its answer.
+    answered: Option<Instant>,
     caller: Option<Caller>,
     code: Option<Code>,
     place: Option<Place>,
@@ -33,14 +40,18 @@ pub struct Record {
 
 impl Record {
     /// A request that has come.
-    pub fn new(metrics: &Metrics, policy: Option<Policy>, id: Arc<str>, start: Instant) -> Self {
+    pub fn new(guard: &Guard, policy: Option<Policy>, headers: &HeaderMap, id: Arc<str>) -> Self {
         Self {
-            metrics: metrics.clone(),
+            metrics: guard.metrics.clone(),
+            traces: guard.traces.clone(),
+            parent: guard.traces.parent_of(headers),
             // Paths that clients make up are not names of metrics.
             method: policy.map_or("unknown", |policy| policy.method),
+            kind: policy.map_or(Kind::Call, |policy| policy.kind),
             is_probe: policy.is_some_and(|policy| policy.right == Right::Anyone),
             id,
-            start,
+            start: Instant::now(),
+            answered: None,
             caller: None,
             code: None,
             place: None,
@@ -48,9 +59,9 @@ impl Record {
         }
     }
 
-    /// It has passed the gate.
-    pub fn pass(&mut self, caller: Caller, place: Place) {
-        (self.caller, self.place) = (Some(caller), Some(place));
+    /// It has passed the gate. One that asks how the server is takes no place.
+    pub fn pass(&mut self, caller: Caller, place: Option<Place>) {
+        (self.caller, self.place) = (Some(caller), place);
     }
 
     fn see(&mut self, headers: &HeaderMap) {
@@ -59,20 +70,44 @@ impl Record {
             self.code = Some(Code::from_i32(number));
         }
     }
+
+    fn count(&self, code: &'static str, took: Duration) {
+        let labels = [("method", self.method), ("code", code)];
+        self.metrics.counter("neargraph_requests_total", &labels).increment(1);
+        let labels = [("method", self.method)];
+        let seconds = self.metrics.histogram("neargraph_request_seconds", &labels);
+        seconds.record(took.as_secs_f64());
+    }
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
         // Without a status, the client went before the end.
         let code = name_of(self.code.unwrap_or(Code::Cancelled));
-        let (method, time) = (self.method, self.start.elapsed());
-        let labels = [("method", method), ("code", code)];
-        self.metrics.counter("neargraph_requests_total", &labels).increment(1);
-        let seconds = self.metrics.histogram("neargraph_request_seconds", &[("method", method)]);
-        seconds.record(time.as_secs_f64());
-        let (id, ms) = (&*self.id, time.as_secs_f64() * 1e3);
+        let end = Instant::now();
+        let took = end.duration_since(self.start);
+        let (id, method, ms) = (&*self.id, self.method, took.as_secs_f64() * 1e3);
+        if self.kind == Kind::Look {
+            return tracing::debug!(id, method, code, ms, "request");
+        }
+        self.count(code, took);
         let caller = self.caller.as_ref();
+        let stages = caller.and_then(Caller::stages);
+        if let (Some(_), Some(answered)) = (stages, self.answered) {
+            self.metrics.stage("encode", end.duration_since(answered));
+        }
         let token = caller.and_then(Caller::name).unwrap_or("-");
+        let told = Told {
+            id,
+            method,
+            code,
+            token,
+            start: self.start,
+            stages,
+            answered: self.answered,
+            end,
+        };
+        self.traces.tell(&told, self.parent.as_ref());
         let cost = caller.map_or(0, Caller::cost);
         if self.is_probe {
             tracing::debug!(id, method, code, ms, "request");
@@ -95,11 +130,19 @@ pub struct Observed {
 impl Observed {
     /// Watches an answer until it has gone out, or `end` is over.
     pub fn wrap(mut response: Response, mut record: Record, end: Option<End>) -> Response {
+        record.answered = Some(Instant::now());
         record.see(response.headers());
         if let Ok(id) = HeaderValue::from_str(&record.id) {
             response.headers_mut().insert("x-request-id", id);
         }
         response.map(|body| Body::new(Self { body, record, end }))
+    }
+
+    /// The same of an answer over HTTP, whose status stands before it.
+    pub fn wrap_http(response: Response, mut record: Record) -> Response {
+        let told = response.extensions().get::<Code>().copied();
+        record.code = Some(told.unwrap_or_else(|| code_of(response.status())));
+        Self::wrap(response, record, None)
     }
 }
 

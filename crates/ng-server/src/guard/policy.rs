@@ -38,6 +38,8 @@ pub enum Kind {
     Stream,
     /// Goes on for as long as the caller wants: it ends when the server is about to.
     Watch,
+    /// Asks how the server is: answered also where no place is left, and not counted.
+    Look,
 }
 
 /// What is needed for a method.
@@ -60,6 +62,28 @@ pub fn policy_of(path: &str) -> Option<Policy> {
     let rows = TABLE.iter().find(|(name, _)| *name == service)?.1;
     let (named, right, kind, changes) = rows.iter().find(|row| row.0 == method).copied()?;
     Some(Policy { right, kind, changes, method: named })
+}
+
+/// The policy of a path of the side port. Nobody from another machine reaches it if it `is_local`;
+/// then metrics need no token.
+pub fn policy_of_side(path: &str, is_local: bool) -> Policy {
+    let of_metrics = if is_local { Right::Anyone } else { Right::Read };
+    let found = SIDE.iter().find(|row| row.0 == path).map(|row| row.1);
+    let (method, right, kind, changes) = match (found, path.strip_prefix("/v2/models/")) {
+        (Some(row), _) => row,
+        (None, Some(model)) => match model.rsplit('/').next() {
+            Some("infer") => reads("RestModelInfer"),
+            Some("ready") => reads("RestModelReady"),
+            _ => reads("RestModelMetadata"),
+        },
+        (None, None) if path == "/metrics" => ("Metrics", of_metrics, Kind::Look, false),
+        (None, None) => match path.split('/').nth(1) {
+            // Nothing is there, which is told those who may ask.
+            Some("v1" | "v2" | "api") => reads("unknown"),
+            _ => ("Page", Right::Anyone, Kind::Look, false),
+        },
+    };
+    Policy { right, kind, changes, method }
 }
 
 type Row = (&'static str, Right, Kind, bool);
@@ -147,6 +171,23 @@ const TABLE: &[(&str, &[Row])] = &[
     ("grpc.reflection.v1alpha.ServerReflection", &[watches("ServerReflectionInfo", Right::Read)]),
 ];
 
+/// What the side port serves, but for the page's own files.
+const SIDE: &[(&str, Row)] = &[
+    ("/healthz", ("Healthz", Right::Anyone, Kind::Look, false)),
+    ("/readyz", ("Readyz", Right::Anyone, Kind::Look, false)),
+    ("/v1/run", reads("RestRun")),
+    ("/v2", reads("RestServerMetadata")),
+    ("/v2/", reads("RestServerMetadata")),
+    ("/v2/health/live", ("RestServerLive", Right::Anyone, Kind::Look, false)),
+    ("/v2/health/ready", ("RestServerReady", Right::Anyone, Kind::Look, false)),
+    // What a page that is open asks for again and again.
+    ("/api/info", ("PageInfo", Right::Read, Kind::Look, false)),
+    ("/api/graphs", ("PageGraphs", Right::Read, Kind::Look, false)),
+    ("/api/models", ("PageModels", Right::Read, Kind::Look, false)),
+    ("/api/neighbors", reads("PageNeighbors")),
+    ("/api/scores", reads("PageScores")),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,6 +201,24 @@ mod tests {
         assert_eq!(rows, methods.len(), "the table has methods that there are not");
         for path in ["", "/", "Run", "/neargraph.v1.InferenceService", "/a/b", "//Run"] {
             assert_eq!(policy_of(path), None, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_side_port_tells_needs_a_right() {
+        for path in ["/v1/run", "/v1/x", "/v2/models/a/infer", "/v2/models/a", "/api/x", "/v2"] {
+            assert_eq!(policy_of_side(path, true).right, Right::Read, "{path}");
+        }
+        for path in ["/healthz", "/", "/page/app.js", "/v1x", "//v1/run", "/metrics"] {
+            let policy = policy_of_side(path, true);
+            assert_eq!((policy.right, policy.kind), (Right::Anyone, Kind::Look), "{path}");
+        }
+        assert_eq!(policy_of_side("/metrics", false).right, Right::Read);
+        let names = SIDE.iter().map(|(_, row)| row.0);
+        let infer = policy_of_side("/v2/models/g/m/versions/3/infer", true).method;
+        for name in names.chain([infer]) {
+            let is_taken = TABLE.iter().flat_map(|(_, rows)| *rows).any(|row| row.0 == name);
+            assert!(!is_taken, "metrics cannot tell {name} apart");
         }
     }
 

@@ -9,17 +9,37 @@ use http_body::{Frame, SizeHint};
 use ng_rpc::{Code, Problem, Status};
 use tokio::time::{Instant, Sleep, sleep};
 
+/// Bytes before each message of gRPC: a flag, and the length.
+const PREFIX_BYTES: usize = 5;
+
+/// What has to come in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// All of the request.
+    OfAll,
+    /// Its first message, and the rest of each that has begun. Between two, a stream may be quiet
+    /// for as long as its connection lives.
+    OfMessages,
+}
+
 /// The body of a request, which ends with an error if its next piece does not come in time.
 pub struct Timed {
     body: Body,
     limit: Duration,
     sleep: Pin<Box<Sleep>>,
+    rest: Rest,
+    messages: Messages,
 }
 
 impl Timed {
-    /// Each piece has to come within `limit`.
-    pub fn new(body: Body, limit: Duration) -> Self {
-        Self { body, limit, sleep: Box::pin(sleep(limit)) }
+    /// Each piece of what has to come in time has to come within `limit`.
+    pub fn new(body: Body, limit: Duration, rest: Rest) -> Self {
+        let messages = Messages::default();
+        Self { body, limit, sleep: Box::pin(sleep(limit)), rest, messages }
+    }
+
+    fn may_be_quiet(&self) -> bool {
+        self.rest == Rest::OfMessages && self.messages.is_between()
     }
 }
 
@@ -31,15 +51,23 @@ impl HttpBody for Timed {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match Pin::new(&mut self.body).poll_frame(cx) {
+        let this = &mut *self;
+        match Pin::new(&mut this.body).poll_frame(cx) {
             Poll::Ready(frame) => {
-                let next = Instant::now() + self.limit;
-                self.sleep.as_mut().reset(next);
+                if let Some(Ok(frame)) = &frame
+                    && let Some(bytes) = frame.data_ref()
+                {
+                    this.messages.see(bytes);
+                }
+                let next = Instant::now() + this.limit;
+                this.sleep.as_mut().reset(next);
                 Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
             }
-            Poll::Pending if self.sleep.as_mut().poll(cx).is_ready() => {
-                let message = format!("no bytes of the request came for {:?}", self.limit);
-                let problem = Problem::new(Code::DeadlineExceeded, "REQUEST_TOO_SLOW", message);
+            Poll::Pending if this.may_be_quiet() => Poll::Pending,
+            Poll::Pending if this.sleep.as_mut().poll(cx).is_ready() => {
+                let message = format!("no bytes of the request came for {:?}", this.limit);
+                let problem = Problem::new(Code::DeadlineExceeded, "REQUEST_TOO_SLOW", message)
+                    .remedy("send the rest of a request without a pause");
                 Poll::Ready(Some(Err(Box::new(Status::from(problem)))))
             }
             Poll::Pending => Poll::Pending,
@@ -52,5 +80,62 @@ impl HttpBody for Timed {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// Where messages of gRPC end in a stream of bytes.
+#[derive(Default)]
+struct Messages {
+    prefix: [u8; PREFIX_BYTES],
+    /// Bytes of the prefix that have come.
+    of_prefix: usize,
+    /// Bytes of the message that have not.
+    left: u64,
+    has_one: bool,
+}
+
+impl Messages {
+    fn see(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.left > 0 {
+                let taken = bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+                self.left -= taken as u64;
+                bytes = &bytes[taken..];
+            } else {
+                self.prefix[self.of_prefix] = bytes[0];
+                self.of_prefix += 1;
+                bytes = &bytes[1..];
+                if self.of_prefix == PREFIX_BYTES {
+                    let [_, length @ ..] = self.prefix;
+                    (self.left, self.of_prefix) = (u32::from_be_bytes(length).into(), 0);
+                }
+            }
+            self.has_one |= self.left == 0 && self.of_prefix == 0;
+        }
+    }
+
+    /// Whether all messages that have begun have ended, and there was one.
+    fn is_between(&self) -> bool {
+        self.has_one && self.left == 0 && self.of_prefix == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_messages_are_found_however_they_are_cut() {
+        let bytes = [0, 0, 0, 0, 3, 7, 7, 7, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 9];
+        let ends = [8, 13, 19];
+        for size in 1..=bytes.len() {
+            let (mut messages, mut at) = (Messages::default(), 0);
+            assert!(!messages.is_between(), "none has come");
+            for piece in bytes.chunks(size) {
+                messages.see(piece);
+                at += piece.len();
+                assert_eq!(messages.is_between(), ends.contains(&at), "{size}, {at}");
+            }
+        }
     }
 }

@@ -21,8 +21,8 @@ pub use self::bounds::JobBounds;
 use self::piece::Pieces;
 use self::table::{Record, Table};
 use crate::graph::named;
-use crate::guard::Caller;
 use crate::guard::policy::Right;
+use crate::guard::{Caller, shutting_down};
 use crate::model::Model;
 use crate::state::State;
 use crate::targets::Targets;
@@ -49,6 +49,19 @@ pub enum JobState {
 }
 
 impl JobState {
+    const ALL: [Self; 5] = [Self::Queued, Self::Running, Self::Done, Self::Failed, Self::Cancelled];
+
+    /// As metrics call it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
     /// Whether nothing changes any more.
     pub fn has_ended(self) -> bool {
         !matches!(self, Self::Queued | Self::Running)
@@ -224,6 +237,14 @@ impl Jobs {
         table.all().filter(|record| record.about.is_for(caller)).map(Record::found).collect()
     }
 
+    /// How many there are in each state, as metrics call them.
+    pub fn by_state(&self) -> [(&'static str, usize); 5] {
+        let table = self.lock();
+        let states: Vec<JobState> = table.all().map(|job| job.progress.borrow().state).collect();
+        JobState::ALL
+            .map(|state| (state.name(), states.iter().filter(|found| **found == state).count()))
+    }
+
     /// Cancels a job: what is computed of it at this moment is its last piece.
     ///
     /// # Errors
@@ -250,7 +271,7 @@ async fn run(
 ) -> Result<Outcome, Problem> {
     let since = std::time::Instant::now();
     let turn = state.jobs.turns.acquire().await;
-    let _turn = turn.map_err(|_| ending())?;
+    let _turn = turn.map_err(|_| shutting_down())?;
     let queued = since.elapsed();
     tell.send_modify(|progress| progress.state = JobState::Running);
     let mut pieces = Pieces::new(&work, state.jobs.bounds.result_bytes);
@@ -272,14 +293,9 @@ fn told(problem: &Problem) -> String {
     }
 }
 
-fn ending() -> Problem {
-    Problem::new(Code::Unavailable, "SHUTTING_DOWN", "the server is shutting down")
-        .remedy("try again on another replica, or when it is back")
-}
-
 fn full(message: String) -> Problem {
     Problem::new(Code::ResourceExhausted, "JOBS_FULL", message)
-        .retry_after(RETRY_AFTER)
+        .retry_about(RETRY_AFTER)
         .remedy("try again when some have ended, or cancel some")
 }
 

@@ -7,7 +7,8 @@ use ng_rpc::Problem;
 use tokio::sync::{Notify, watch};
 
 use super::bounds::JobBounds;
-use super::{About, Found, Progress, ending, full};
+use super::{About, Found, Progress, full};
+use crate::guard::shutting_down;
 
 /// A job that has not been forgotten.
 pub(super) struct Record {
@@ -36,7 +37,7 @@ pub(super) struct Table {
 impl Table {
     pub fn add(&mut self, record: Record, bounds: &JobBounds) -> Result<(), Problem> {
         if self.is_closed {
-            return Err(ending());
+            return Err(shutting_down());
         }
         let count = self.unfinished.len();
         if count >= bounds.unfinished {

@@ -100,6 +100,7 @@ pub async fn model_metadata(
     state: &State,
     name: &str,
     version: &str,
+    caller: &Caller,
 ) -> Result<oip::ModelMetadataResponse, Problem> {
     let model = model(state, name, version)?;
     let versions = state.catalogue.models().into_iter();
@@ -111,7 +112,7 @@ pub async fn model_metadata(
         datatype: "INT64".to_owned(),
         shape: shape.to_vec(),
     };
-    let rows = like(state, &model).await?;
+    let rows = like(state, &model, caller).await?;
     let shape = std::iter::once(-1).chain(rows.row.iter().map(|len| *len as i64)).collect();
     let output =
         TensorMetadata { name: OUTPUT.to_owned(), datatype: datatype(rows.dtype)?.into(), shape };
@@ -129,14 +130,14 @@ pub async fn model_metadata(
 }
 
 /// Rows of no nodes.
-async fn like(state: &State, model: &Arc<Model>) -> Result<Rows, Problem> {
+async fn like(state: &State, model: &Arc<Model>, caller: &Caller) -> Result<Rows, Problem> {
     if let Some(like) = model.like() {
         return Ok(like.clone());
     }
     let targets = Targets::Nodes(Vec::new());
-    let (model, at, lag, deadline) = (Arc::clone(model), None, 0, None);
+    let (model, at, lag, deadline) = (Arc::clone(model), None, 0, caller.deadline);
     let question = Question { model, targets, seed: 0, at, lag, deadline, permit: None };
-    Ok(state.scheduler.ask(question).await?.rows)
+    Ok(state.ask(caller, question).await?.rows)
 }
 
 /// Answers a request; the numbers are in `raw_output_contents`.

@@ -17,6 +17,8 @@ use ng_sample::{
 };
 use ng_store::{Owner, Snapshot, TensorRef};
 use ng_types::NodeTypeId;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use self::message::Message;
@@ -34,8 +36,10 @@ const POLL: Duration = Duration::from_millis(100);
 /// When a stream that was not taken may be tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
+type Made = Result<v1::SampleResponse, Problem>;
+
 /// What a caller of a stream gets.
-pub type Batches = mpsc::Receiver<Result<v1::SampleResponse, Problem>>;
+pub type Batches = mpsc::Receiver<Made>;
 
 /// All streams of batches.
 pub struct Sampling {
@@ -49,15 +53,26 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// Makes the batches of an epoch. Reads seeds, so it may take a while.
+    /// How many streams are made.
+    pub fn streams(&self) -> usize {
+        STREAMS - self.streams.available_permits()
+    }
+
+    /// Makes the batches of an epoch. Reads seeds, so it may take a while. A stream whose batch is
+    /// not taken for `unread` is ended. Has to be called within the runtime.
     ///
     /// # Errors
     /// The request is wrong, or as many streams are made as may be.
-    pub fn start(&self, graph: &Graph, request: &v1::SampleRequest) -> Result<Batches, Problem> {
+    pub fn start(
+        &self,
+        graph: &Graph,
+        request: &v1::SampleRequest,
+        unread: Duration,
+    ) -> Result<Batches, Problem> {
         let permit = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
             let message = format!("{STREAMS} streams of batches are made already");
             Problem::new(Code::ResourceExhausted, "STREAMS_FULL", message)
-                .retry_after(RETRY_AFTER)
+                .retry_about(RETRY_AFTER)
                 .remedy("try again when one has ended")
         })?;
         let snapshot = graph.snapshot(request.at_snapshot)?;
@@ -74,40 +89,62 @@ impl Sampling {
         let loader = loader.map_err(|e| problem_of(&e))?;
         let run = loader.run(request.epoch, request.first_batch);
         let message = Message::new(snapshot, plan.steps());
-        let (give, batches) = mpsc::channel(WAITING);
+        // One place is for why it ends, which can be told whatever waits.
+        let (give, batches) = mpsc::channel(WAITING + 1);
+        let ended = |_| Problem::new(Code::Internal, "DEFECT", "a fresh stream has no place");
+        let last = give.clone().try_reserve_owned().map_err(ended)?;
+        let to = Reader { runtime: Handle::current(), give, last, unread };
         let first = request.first_batch;
         let system = |error| {
             Problem::new(Code::Unavailable, "SYSTEM", format!("no thread can be started: {error}"))
                 .remedy("try again later")
         };
-        let work = move || make(run, &message, first, &give, permit);
+        let work = move || make(run, &message, first, to, permit);
         Builder::new().name("ng-stream".into()).spawn(work).map_err(system)?;
         Ok(batches)
     }
 }
 
+/// Who gets the batches.
+struct Reader {
+    runtime: Handle,
+    give: mpsc::Sender<Made>,
+    /// The place of why a stream ends.
+    last: mpsc::OwnedPermit<Made>,
+    /// How long a batch may wait for it.
+    unread: Duration,
+}
+
 /// Gives batches until there are no more, or nobody wants them.
-fn make(
-    mut run: Run,
-    message: &Message,
-    first: u64,
-    give: &mpsc::Sender<Result<v1::SampleResponse, Problem>>,
-    _permit: OwnedSemaphorePermit,
-) {
+fn make(mut run: Run, message: &Message, first: u64, to: Reader, _permit: OwnedSemaphorePermit) {
     let mut number = first;
-    while !give.is_closed() {
+    let why = loop {
+        if to.give.is_closed() {
+            return;
+        }
         let batch: Result<MiniBatch, Problem> = match run.next_within(POLL) {
             Err(()) => continue,
             Ok(None) => return,
             Ok(Some(batch)) => batch.map_err(|e| problem_of(&e)),
         };
-        let made = batch.and_then(|batch| message.of(number, &batch));
-        let is_last = made.is_err();
-        if give.blocking_send(made).is_err() || is_last {
-            return;
+        let made = match batch.and_then(|batch| message.of(number, &batch)) {
+            Ok(made) => made,
+            Err(problem) => break problem,
+        };
+        match to.runtime.block_on(to.give.send_timeout(Ok(made), to.unread)) {
+            Ok(()) => number += 1,
+            Err(SendTimeoutError::Closed(_)) => return,
+            Err(SendTimeoutError::Timeout(_)) => break unread(number, to.unread),
         }
-        number += 1;
-    }
+    };
+    to.last.send(Err(why));
+}
+
+/// That a stream was ended because its reader let it wait.
+fn unread(number: u64, limit: Duration) -> Problem {
+    let message = format!("batch {number} was not read for {limit:?}, so the stream was ended");
+    Problem::new(Code::Aborted, "STREAM_UNREAD", message)
+        .remedy(format!("ask for the rest with first_batch {number}"))
 }
 
 fn sampler(snapshot: &Arc<Snapshot>, request: &v1::SampleRequest) -> Result<Sampler, Problem> {

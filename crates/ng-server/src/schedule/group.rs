@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ng_engine::{ModelKey, On, Version};
+use ng_engine::{ModelKey, On, StageTimes, Version};
 use ng_rpc::{Code, Problem, problem_of};
 
 use super::queue::Waiting;
@@ -53,6 +53,7 @@ pub(super) fn answer(requests: Vec<Waiting>, switches: Switches, counters: &Coun
 fn answer_together(live: Vec<Waiting>, start: Instant, switches: Switches, counters: &Counters) {
     let queued = live.iter().map(|one| start.duration_since(one.since).as_micros() as u64);
     counters.group(live.len() as u64, queued.sum());
+    let before = StageTimes::of_thread();
     let answers = computed(&live, switches, counters);
     let answers = match answers {
         Ok(answers) => answers.into_iter().map(Ok).collect(),
@@ -66,6 +67,7 @@ fn answer_together(live: Vec<Waiting>, start: Instant, switches: Switches, count
             live.iter().map(alone).collect()
         }
     };
+    let stages = StageTimes::of_thread().since(before);
     let (engine, group) = (start.elapsed(), live.len() as u32);
     for (Waiting { question, since, reply }, answer) in live.into_iter().zip(answers) {
         drop(question);
@@ -76,6 +78,7 @@ fn answer_together(live: Vec<Waiting>, start: Instant, switches: Switches, count
             cached: found.cached,
             queued,
             engine,
+            stages,
             group,
         });
         let _gone = reply.send(answered);
@@ -108,6 +111,7 @@ pub(super) fn known(question: &Question) -> Option<Answered> {
         cached: ids.len() as u64,
         queued: std::time::Duration::ZERO,
         engine: start.elapsed(),
+        stages: StageTimes::default(),
         group: 1,
     })
 }

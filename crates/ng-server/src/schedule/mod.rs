@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
+use ng_engine::StageTimes;
 use ng_rpc::{Code, Problem};
 use ng_store::Snapshot;
 use tokio::sync::oneshot;
@@ -68,6 +69,8 @@ pub struct Answered {
     pub queued: Duration,
     /// How long it was computed.
     pub engine: Duration,
+    /// The stages of the engine in that time.
+    pub stages: StageTimes,
     /// Requests that were computed together.
     pub group: u32,
 }
@@ -125,6 +128,11 @@ impl Scheduler {
     /// What was done, and what waits.
     pub fn stats(&self) -> ScheduleStats {
         self.shared.counters.stats(self.shared.queue.waiting())
+    }
+
+    /// Lanes that compute.
+    pub fn busy(&self) -> usize {
+        self.shared.queue.computing()
     }
 
     /// What is switched on.

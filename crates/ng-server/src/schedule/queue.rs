@@ -107,6 +107,11 @@ impl Queue {
         self.lock().waiting.len() as u64
     }
 
+    /// Groups that are computed.
+    pub fn computing(&self) -> usize {
+        self.lock().computing
+    }
+
     /// Whether it was taken: none is once the server ends.
     pub fn push(&self, waiting: Waiting) -> bool {
         let mut state = self.lock();

@@ -123,6 +123,8 @@ impl GraphStoreService for Service {
     ) -> Result<Response<v1::GetEmbedResponse>, Status> {
         let deadline = deadline_of(&request);
         let message = request.into_inner();
+        let ids = message.nodes.as_ref().map_or(0, |nodes| nodes.ids.len());
+        self.0.guard.bounded("nodes.ids", ids as u64)?;
         let graph = self.0.catalogue.graph(&message.graph)?;
         let read = move || graph.embed(&message);
         Ok(Response::new(self.0.work.read(deadline, read).await?))
@@ -134,6 +136,7 @@ impl GraphStoreService for Service {
     ) -> Result<Response<v1::GetNeighborsResponse>, Status> {
         let deadline = deadline_of(&request);
         let message = request.into_inner();
+        self.0.guard.bounded("ids", message.ids.len() as u64)?;
         let graph = self.0.catalogue.graph(&message.graph)?;
         let read = move || graph.neighbors(&message);
         Ok(Response::new(self.0.work.read(deadline, read).await?))

@@ -44,8 +44,9 @@ impl GrpcInferenceService for Service {
         &self,
         request: Request<oip::ModelMetadataRequest>,
     ) -> Result<Response<oip::ModelMetadataResponse>, Status> {
-        let asked = request.get_ref();
-        Ok(Response::new(model_metadata(&self.0, &asked.name, &asked.version).await?))
+        let (caller, asked) = (Caller::of(&request), request.get_ref());
+        let found = model_metadata(&self.0, &asked.name, &asked.version, &caller).await?;
+        Ok(Response::new(found))
     }
 
     async fn model_infer(

@@ -18,9 +18,10 @@ impl SamplingService for Service {
         request: Request<v1::SampleRequest>,
     ) -> Result<Response<Self::SampleStream>, Status> {
         let (state, request) = (Arc::clone(&self.0), request.into_inner());
+        let unread = state.guard.rules().limits.unread;
         let start = move || {
             let graph = state.catalogue.graph(&request.graph)?;
-            state.sampling.start(&graph, &request)
+            state.sampling.start(&graph, &request, unread)
         };
         let started = tokio::task::spawn_blocking(start).await;
         let lost = |_| Err(Problem::new(Code::Internal, "DEFECT", "the stream was lost"));

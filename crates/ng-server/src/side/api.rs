@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State as Given};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{FromRequestParts, Query, State as Given};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -20,10 +21,10 @@ use ng_store::{
 use ng_types::{EdgeTypeId, NodeTypeId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
 use crate::graph::Graph;
 use crate::guard::Caller;
+use crate::guard::refusal::Refusal;
 use crate::rows::Rows;
 use crate::schedule::Question;
 use crate::state::State;
@@ -37,8 +38,6 @@ const LIMIT_MAX: u64 = 64;
 const COLUMNS_MAX: usize = 64;
 /// How long rows of a model are waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Lists are read for one request of the page at a time: it must not get in the way of others.
-static READS: Semaphore = Semaphore::const_new(1);
 
 /// The paths below `/api`.
 pub fn router() -> Router<Arc<State>> {
@@ -60,38 +59,18 @@ async fn not_kept(mut response: Response) -> Response {
     response
 }
 
-/// Why there is no answer, as JSON.
-struct Refusal(StatusCode, Problem);
+/// The words of a query, as a handler wants them.
+struct Asked<T>(T);
 
-impl From<Problem> for Refusal {
-    fn from(problem: Problem) -> Self {
-        let status = match problem.code {
-            Code::NotFound => StatusCode::NOT_FOUND,
-            Code::InvalidArgument | Code::OutOfRange => StatusCode::BAD_REQUEST,
-            Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
-            Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
-            Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
+impl<S: Send + Sync, T: serde::de::DeserializeOwned> FromRequestParts<S> for Asked<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        let wrong = |rejection: QueryRejection| {
+            Problem::argument("query", rejection.body_text()).remedy("see what the page asks for")
         };
-        Self(status, problem)
-    }
-}
-
-impl From<QueryRejection> for Refusal {
-    fn from(rejection: QueryRejection) -> Self {
-        Problem::argument("query", rejection.body_text()).into()
-    }
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let Self(status, problem) = self;
-        let text = match problem.remedy.as_str() {
-            "" => problem.message,
-            remedy => format!("{}: {remedy}", problem.message),
-        };
-        (status, Json(json!({ "error": text, "reason": problem.reason }))).into_response()
+        Ok(Self(query.map_err(wrong)?.0))
     }
 }
 
@@ -111,7 +90,7 @@ pub async fn by_own_name(
             "FOREIGN_NAME",
             "this port answers to requests for an address or for localhost alone",
         );
-        return Refusal(StatusCode::FORBIDDEN, problem).into_response();
+        return Refusal(problem.remedy("name the host localhost")).into_response();
     }
     next.run(request).await
 }
@@ -214,22 +193,17 @@ struct List {
 /// The beginnings of the lists of nodes: where their messages come from.
 async fn neighbors(
     Given(state): Given<Arc<State>>,
-    query: Result<Query<Lists>, QueryRejection>,
+    Extension(caller): Extension<Caller>,
+    Asked(Lists { graph, edge_type, ids, limit }): Asked<Lists>,
 ) -> Answer {
-    let Query(Lists { graph, edge_type, ids, limit }) = query?;
     let (graph, ids) = (state.catalogue.graph(&graph)?, ids_of(&ids)?);
     let limit = limit.unwrap_or(16);
     if limit > LIMIT_MAX {
         let problem = Problem::argument("limit", format!("{limit} neighbours of a node"));
         return Err(problem.remedy(format!("ask for {LIMIT_MAX} at most")).into());
     }
-    let busy = || Problem::new(Code::Unavailable, "SHUTTING_DOWN", "the server is shutting down");
-    let place = READS.acquire().await.map_err(|_| busy())?;
-    let read = tokio::task::spawn_blocking(move || {
-        let _place = place;
-        lists(&graph.store.snapshot(), edge_type, &ids, limit)
-    });
-    let (commit, lists) = read.await.map_err(|_| busy())??;
+    let read = move || lists(&graph.store.snapshot(), edge_type, &ids, limit);
+    let (commit, lists) = state.work.read(caller.deadline, read).await?;
     Ok(Json(json!({ "commit": commit, "lists": lists })))
 }
 
@@ -274,18 +248,19 @@ struct Scores {
 async fn scores(
     Given(state): Given<Arc<State>>,
     Extension(caller): Extension<Caller>,
-    query: Result<Query<Scores>, QueryRejection>,
+    Asked(Scores { graph, model, ids }): Asked<Scores>,
 ) -> Answer {
-    let Query(Scores { graph, model, ids }) = query?;
     let (model, ids) = (state.catalogue.model(&graph, &model)?, ids_of(&ids)?);
     let title = model.title();
+    let patience = Instant::now().checked_add(PATIENCE);
+    let deadline = [caller.deadline, patience].into_iter().flatten().min();
     let question = Question {
         model,
         targets: Targets::Nodes(ids),
         seed: 0,
         at: None,
         lag: 0,
-        deadline: Instant::now().checked_add(PATIENCE),
+        deadline,
         permit: None,
     };
     let answered = state.ask(&caller, question).await?;

@@ -11,9 +11,16 @@ use std::sync::Arc;
 
 use axum::routing::get;
 use axum::{Router, middleware};
+use ng_rpc::Problem;
 
 use crate::guard::gate::side_gate;
+use crate::guard::refusal::Refusal;
 use crate::state::State;
+
+async fn nothing() -> Refusal {
+    let problem = Problem::missing("PATH_NOT_FOUND", "there is nothing at this path");
+    Refusal(problem.remedy("see /, /metrics, /readyz, /v1/run and /v2"))
+}
 
 /// What the side port serves. Nobody from another machine reaches it if it `is_local`.
 pub fn router(state: &Arc<State>, is_local: bool) -> Router {
@@ -29,6 +36,7 @@ pub fn router(state: &Arc<State>, is_local: bool) -> Router {
         .route("/healthz", get(metrics::healthz))
         .route("/readyz", get(metrics::readyz))
         .merge(shown)
+        .fallback(nothing)
         .with_state(Arc::clone(state))
         .layer(middleware::from_fn_with_state(guard, side_gate))
 }

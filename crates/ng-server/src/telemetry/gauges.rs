@@ -32,9 +32,11 @@ pub fn refresh(state: &State) {
             }
         }
         now("neargraph_pinned_snapshots", graph.pinned() as f64);
-        let updates = graph.store.update_stats().unwrap_or_default();
-        total("neargraph_commits_total", updates.commits);
-        now("neargraph_wal_bytes", updates.log_bytes as f64);
+        // While a log is recovered or a long commit is made, the last numbers stand.
+        if let Some(updates) = graph.store.try_update_stats() {
+            total("neargraph_commits_total", updates.commits);
+            now("neargraph_wal_bytes", updates.log_bytes as f64);
+        }
     }
     for model in state.catalogue.models() {
         let title = model.title();
@@ -53,11 +55,19 @@ pub fn refresh(state: &State) {
     metrics.gauge("neargraph_connections", &[]).set(state.connections() as f64);
 }
 
-/// What the scheduler has done, and the answers that are kept.
+/// What the scheduler has done, jobs and streams, and the answers that are kept.
 fn scheduled(state: &State) {
     let (metrics, done) = (&state.metrics, state.scheduler.stats());
     metrics.gauge("neargraph_queue_requests", &[]).set(done.waiting as f64);
     metrics.counter("neargraph_groups_total", &[]).absolute(done.groups);
+    let busy = state.scheduler.busy();
+    for (of, lanes) in [("busy", busy), ("idle", state.config.lanes.saturating_sub(busy))] {
+        metrics.gauge("neargraph_lanes", &[("state", of)]).set(lanes as f64);
+    }
+    for (of, jobs) in state.jobs.by_state() {
+        metrics.gauge("neargraph_jobs", &[("state", of)]).set(jobs as f64);
+    }
+    metrics.gauge("neargraph_sample_streams", &[]).set(state.sampling.streams() as f64);
     let sources =
         [("computed", done.computed), ("duplicate", done.duplicates), ("cache", done.cached)];
     for (source, rows) in sources {

@@ -1,5 +1,7 @@
 //! The numbers of one server.
 
+use std::sync::Arc;
+
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder, Unit};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
@@ -13,6 +15,10 @@ const SECONDS: [f64; 18] = [
 /// Upper ends of the classes of sizes of groups.
 const REQUESTS: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
+/// Why requests and connections are refused.
+const REASONS: [&str; 9] =
+    ["queue", "bytes", "deadline", "quota", "calls", "streams", "connections", "tls", "accept"];
+
 /// What each metric is: its name, its kind (`c`ounter, `g`auge, `h`istogram), and what it counts.
 pub const METRICS: &[(&str, char, &str)] = &[
     ("neargraph_requests_total", 'c', "Requests that have ended, by method and code"),
@@ -20,6 +26,7 @@ pub const METRICS: &[(&str, char, &str)] = &[
     ("neargraph_requests_in_flight", 'g', "Requests that have started and not ended"),
     ("neargraph_stage_seconds", 'h', "Time of a stage of requests for answers"),
     ("neargraph_queue_requests", 'g', "Requests that wait for a lane"),
+    ("neargraph_lanes", 'g', "Lanes, by whether they compute a group"),
     ("neargraph_group_requests", 'h', "Requests that were computed together, seen by each of them"),
     ("neargraph_admitted_requests", 'g', "Requests for answers that are taken and not computed"),
     ("neargraph_admitted_bytes", 'g', "Bytes that those requests are foreseen to read"),
@@ -45,6 +52,7 @@ pub const METRICS: &[(&str, char, &str)] = &[
     ("neargraph_snapshot_commit", 'g', "The newest commit"),
     ("neargraph_pinned_snapshots", 'g', "Snapshots that are pinned"),
     ("neargraph_jobs", 'g', "Jobs, by state"),
+    ("neargraph_sample_streams", 'g', "Streams of mini-batches that are made"),
     ("neargraph_shed_total", 'c', "Requests and connections that were refused, by reason"),
     ("neargraph_connections", 'g', "Connections that are open"),
     ("neargraph_model_ready", 'g', "From 0 to 1: what of a model's memory is prepared"),
@@ -56,19 +64,19 @@ pub const METRICS: &[(&str, char, &str)] = &[
     ("process_start_time_seconds", 'g', "When the server started, in seconds since 1970"),
 ];
 
-/// The numbers of one server. The macros of the crate `metrics` count here on threads that have
-/// called [`Metrics::enter_thread`]; the network's have.
+/// The numbers of one server. They are counted by its handles alone: the macros of the crate
+/// `metrics` count nowhere.
 #[derive(Clone)]
 pub struct Metrics {
-    recorder: &'static PrometheusRecorder,
+    recorder: Arc<PrometheusRecorder>,
     handle: PrometheusHandle,
 }
 
+const SHED: &str = "neargraph_shed_total";
 const HERE: Metadata<'static> = Metadata::new("neargraph", Level::INFO, None);
 
 impl Metrics {
-    /// No numbers yet. The recorder of a server lives as long as the process, which is what the
-    /// macros on its threads need: some kilobytes for each server that was started.
+    /// No numbers yet.
     pub fn new() -> Self {
         let classes = |builder: PrometheusBuilder, name: &str, ends: &[f64]| {
             let full = Matcher::Full(name.to_owned());
@@ -81,7 +89,7 @@ impl Metrics {
             let ends: &[f64] = if name.ends_with("_seconds") { &SECONDS } else { &REQUESTS };
             builder = classes(builder, name, ends);
         }
-        let recorder: &'static PrometheusRecorder = Box::leak(Box::new(builder.build_recorder()));
+        let recorder = builder.build_recorder();
         for (name, kind, what) in METRICS {
             let (name, what) = ((*name).into(), (*what).into());
             match kind {
@@ -90,12 +98,12 @@ impl Metrics {
                 _ => recorder.describe_histogram(name, None::<Unit>, what),
             }
         }
-        Self { recorder, handle: recorder.handle() }
-    }
-
-    /// Lets the macros of the crate `metrics` count here for the rest of this thread.
-    pub fn enter_thread(&self) {
-        std::mem::forget(metrics::set_default_local_recorder(self.recorder));
+        let this = Self { handle: recorder.handle(), recorder: Arc::new(recorder) };
+        // What has not happened is 0, and not unknown.
+        for reason in REASONS {
+            this.counter(SHED, &[("reason", reason)]).absolute(0);
+        }
+        this
     }
 
     /// A number that only grows.
@@ -115,7 +123,7 @@ impl Metrics {
 
     /// A request or a connection that was refused.
     pub fn shed(&self, reason: &str) {
-        self.counter("neargraph_shed_total", &[("reason", reason)]).increment(1);
+        self.counter(SHED, &[("reason", reason)]).increment(1);
     }
 
     /// The time of a stage of a request for answers: `queue`, `sample`, `gather`, `run`, `encode`.
@@ -151,14 +159,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_servers_do_not_mix_their_numbers_and_macros_count_where_a_thread_belongs() {
+    fn two_servers_do_not_mix_their_numbers() {
         let (one, two) = (Metrics::new(), Metrics::new());
         one.shed("full");
-        let entered = two.clone();
+        let other = two.clone();
         std::thread::spawn(move || {
-            entered.enter_thread();
-            metrics::counter!("neargraph_shed_total", "reason" => "late").increment(2);
-            metrics::histogram!("neargraph_group_requests").record(3.0);
+            other.shed("late");
+            other.shed("late");
+            other.histogram("neargraph_group_requests", &[]).record(3.0);
         })
         .join()
         .expect("thread");

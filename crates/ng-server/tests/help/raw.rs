@@ -59,11 +59,28 @@ pub struct Http {
 
 /// Asks a side port for a path; `headers` end in a line break each.
 pub fn get(address: &str, path: &str, headers: &str) -> Http {
+    answer(begin(address, "GET", path, headers, ""))
+}
+
+/// Sends JSON to a path of a side port.
+pub fn post(address: &str, path: &str, headers: &str, body: &str) -> Http {
+    let headers = format!("content-length: {}\r\n{headers}", body.len());
+    answer(begin(address, "POST", path, &headers, body))
+}
+
+/// Begins a request; what follows `body` is sent later, or never.
+pub fn begin(address: &str, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("connected");
-    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("timeout");
-    let request =
-        format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("timeout");
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\r\n{body}"
+    );
     stream.write_all(request.as_bytes()).expect("sent");
+    stream
+}
+
+/// What comes back.
+pub fn answer(mut stream: TcpStream) -> Http {
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("answer");
     let (head, body) = text.split_once("\r\n\r\n").expect("head");

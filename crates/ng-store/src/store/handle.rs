@@ -6,7 +6,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use ng_io::{BackendChoice, NamedDir};
@@ -369,6 +369,17 @@ impl Store {
     pub fn update_stats(&self) -> Option<UpdateStats> {
         let slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         slot.as_ref().map(|writer| writer.update_stats())
+    }
+
+    /// The same without waiting for whoever recovers a log, opens the writer or commits: `None`
+    /// then. All are 0 where nothing was written.
+    pub fn try_update_stats(&self) -> Option<UpdateStats> {
+        let slot = match self.writer.try_lock() {
+            Ok(slot) => slot,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        slot.as_ref().map_or(Some(UpdateStats::default()), |writer| writer.try_update_stats())
     }
 
     /// What was found in the log when this handle last became the writer.

@@ -5,7 +5,7 @@
 //! that is queued as one group. Only durable versions are published. Invariant: versions are
 //! published in the order of their commits.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::thread::JoinHandle;
 
 use ng_io::{Lock, WriteStats};
@@ -492,6 +492,21 @@ impl Writer {
 
     /// Counters.
     pub fn update_stats(&self) -> UpdateStats {
+        let totals = self.lock().totals;
+        self.counted(totals)
+    }
+
+    /// The same; `None` while a commit is made.
+    pub fn try_update_stats(&self) -> Option<UpdateStats> {
+        let totals = match self.state.try_lock() {
+            Ok(state) => state.totals,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().totals,
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(self.counted(totals))
+    }
+
+    fn counted(&self, totals: UpdateStats) -> UpdateStats {
         let counts = self.stats.counts();
         UpdateStats {
             write_bytes: counts.write_bytes,
@@ -499,7 +514,7 @@ impl Writer {
             syncs: counts.syncs,
             changed_bytes: self.pool.bytes(),
             sync_us: counts.sync_us,
-            ..self.lock().totals
+            ..totals
         }
     }
 

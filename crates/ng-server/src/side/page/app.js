@@ -42,7 +42,7 @@ const charts = {
   requests: new Chart("Requests a second", "All methods; what was refused or failed apart."),
   latency: new Chart("Time of a request", "Percentiles, interpolated inside the classes of the histogram."),
   stages: new Chart("Stages of a request", "Means of the last minute."),
-  groups: new Chart("Requests in a group", "Groups of the last minute, by how many requests they had."),
+  groups: new Chart("Requests in a group", "Requests of the last minute, by how many were computed together."),
   answers: new Chart("Where rows came from", "Shares of rows: kept answers, repeats inside a group, computed."),
   amplification: new Chart("Read amplification", "Bytes read from the device for each byte that was used."),
   depth: new Chart("Depth of the device's queue", "Reads in flight, averaged over completed reads."),
@@ -137,7 +137,7 @@ function showGroups() {
   if (!newest.has(name)) return charts.groups.empty(`not measured: the server has no ${name}`);
   const all = classes(since(MINUTE), newest, name) ?? [];
   const used = all.filter((one) => one.count > 0);
-  if (!used.length) return charts.groups.empty("no groups in the last minute");
+  if (!used.length) return charts.groups.empty("no requests for answers in the last minute");
   const from = (at) => (at ? all[at - 1].end + 1 : 1);
   const named = all.map(({ end, count }, at) => {
     const text = end === Infinity ? `≥ ${from(at)}` : from(at) === end ? `${end}` : `${from(at)}–${end}`;
@@ -230,7 +230,10 @@ function showJobs() {
   const name = "neargraph_jobs";
   const newest = latest();
   if (!newest.has(name)) return put("jobs", make("p", { class: "empty" }, `not measured: the server has no ${name}`));
-  const states = newest.values(name, "state");
+  const known = ["queued", "running", "done", "failed", "cancelled"];
+  const found = newest.values(name, "state");
+  const states = [...known.filter((one) => found.includes(one)),
+    ...found.filter((one) => !known.includes(one))];
   const rows = states.map((state) => [state, shown(newest.sum(name, { state }))]);
   put("jobs", table("Jobs", ["state", "jobs"], rows));
 }

@@ -7,17 +7,19 @@ mod own;
 
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, Path, State as Shared};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State as Shared};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
-use ng_rpc::{Code, Problem};
+use ng_rpc::{Code, Problem, Status, problem_told};
 use serde_json::json;
 
 use self::json::{Infer, answer, request_of};
 use crate::guard::Caller;
+use crate::guard::refusal::Refusal;
 use crate::open_inference::{
     EXTENSIONS, NAME, infer, is_ready, model, model_metadata, server_metadata, unknown,
 };
@@ -40,45 +42,36 @@ pub fn router() -> Router<Arc<State>> {
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
 }
 
-/// What went wrong, as the protocol wants it.
-struct Failed(Problem);
+/// All bytes of a request, within the bounds on them.
+struct Whole(Bytes);
 
-impl From<Problem> for Failed {
-    fn from(problem: Problem) -> Self {
-        Self(problem)
+impl<S: Send + Sync> FromRequest<S> for Whole {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
+        let bytes = Bytes::from_request(request, state).await;
+        Ok(Self(bytes.map_err(|rejection| not_whole(&rejection))?))
     }
 }
 
-impl IntoResponse for Failed {
-    fn into_response(self) -> Response {
-        let Self(problem) = self;
-        let status = match problem.code {
-            Code::InvalidArgument | Code::OutOfRange => StatusCode::BAD_REQUEST,
-            Code::FailedPrecondition | Code::AlreadyExists | Code::Aborted => StatusCode::CONFLICT,
-            Code::NotFound => StatusCode::NOT_FOUND,
-            Code::Unauthenticated => StatusCode::UNAUTHORIZED,
-            Code::PermissionDenied => StatusCode::FORBIDDEN,
-            Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
-            Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,
-            Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        let error = match problem.remedy.as_str() {
-            "" => problem.message,
-            remedy => format!("{}: {remedy}", problem.message),
-        };
-        let body = json!({"error": error, "reason": problem.reason, "field": problem.field});
-        let mut response = (status, Json(body)).into_response();
-        if let Some(after) = problem.retry_after {
-            let seconds = HeaderValue::from(after.as_secs().max(1));
-            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+/// Why a request did not come as a whole.
+fn not_whole(rejection: &BytesRejection) -> Problem {
+    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        let message = format!("the request has more than {BODY_BYTES_MAX} bytes");
+        return Problem::new(Code::OutOfRange, "MESSAGE_TOO_LARGE", message)
+            .remedy("ask for less at once, or over gRPC");
+    }
+    let mut cause = std::error::Error::source(rejection);
+    while let Some(error) = cause {
+        if let Some(status) = error.downcast_ref::<Status>() {
+            return problem_told(status);
         }
-        response
+        cause = error.source();
     }
+    Problem::argument("body", rejection.body_text()).remedy("send the request again")
 }
 
-async fn ready(Shared(state): Shared<Arc<State>>) -> Result<StatusCode, Failed> {
+async fn ready(Shared(state): Shared<Arc<State>>) -> Result<StatusCode, Refusal> {
     match state.not_ready() {
         None => Ok(StatusCode::OK),
         Some(why) => {
@@ -125,11 +118,12 @@ fn named(path: &str) -> Result<Named, Problem> {
 async fn about_model(
     Shared(state): Shared<Arc<State>>,
     Path(path): Path<String>,
-) -> Result<Response, Failed> {
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Refusal> {
     let Named { model: name, version, what } = named(&path)?;
     match what.as_str() {
         "" => {
-            let found = model_metadata(&state, &name, &version).await?;
+            let found = model_metadata(&state, &name, &version, &caller).await?;
             Ok(Json(json::metadata(found)).into_response())
         }
         "ready" if is_ready(&*model(&state, &name, &version)?) => {
@@ -141,8 +135,8 @@ async fn about_model(
                 .remedy("look at what its preparation said")
                 .into())
         }
-        "infer" => Err(Failed(wrong_method("POST"))),
-        other => Err(Failed(unknown(other))),
+        "infer" => Err(Refusal(wrong_method("POST"))),
+        other => Err(Refusal(unknown(other))),
     }
 }
 
@@ -151,11 +145,11 @@ async fn ask_model(
     Path(path): Path<String>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
-    body: axum::body::Bytes,
-) -> Result<Response, Failed> {
+    Whole(body): Whole,
+) -> Result<Response, Refusal> {
     let Named { model, version, what } = named(&path)?;
     if what != "infer" {
-        return Err(Failed(wrong_method("GET")));
+        return Err(Refusal(wrong_method("GET")));
     }
     let Infer { mut request, binary } = request_of(&headers, body)?;
     (request.model_name, request.model_version) = (model, version);

@@ -8,9 +8,10 @@ use ng_rpc::{Problem, v1};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Failed;
+use super::Whole;
 use super::json::{Numbers, numbers};
 use crate::guard::Caller;
+use crate::guard::refusal::Refusal;
 use crate::service::run as answer;
 use crate::state::State;
 
@@ -42,8 +43,8 @@ pub struct Shown {
 pub async fn run(
     Shared(state): Shared<Arc<State>>,
     Extension(caller): Extension<Caller>,
-    body: axum::body::Bytes,
-) -> Result<Json<Shown>, Failed> {
+    Whole(body): Whole,
+) -> Result<Json<Shown>, Refusal> {
     let asked = serde_json::from_slice(&body).map_err(|error| {
         Problem::argument("body", format!("the body is not a valid request: {error}"))
             .remedy("send JSON such as {\"model\": \"sage\", \"nodes\": [1, 2]}")
