@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use ng_rpc::{Code, Status, v1};
 use serde_json::{Map, Value};
 
 use super::options::Options;
 use crate::calls::AsyncClient;
-use crate::settings::Settings;
 
 /// What is asked of all connections.
 #[derive(Clone)]
@@ -54,13 +52,10 @@ impl Target {
             None => format!("neargraph:{}:{}", options.address, options.model),
         };
         let (kind, addresses) = parsed(&to, &options.graph)?;
-        let timeout = Some(Duration::from_millis(options.timeout_ms));
-        let token = options.token.clone().or_else(|| std::env::var("NEARGRAPH_TOKEN").ok());
         let mut connections = Vec::new();
         for address in addresses {
+            let settings = options.settings(address)?;
             for _ in 0..options.connections {
-                let (address, token) = (address.clone(), token.clone());
-                let settings = Settings { address, token, timeout, ..Settings::default() };
                 let calls = AsyncClient::new(&settings).map_err(|error| error.to_string())?;
                 connections.push(Connection { calls, under_way: AtomicUsize::new(0) });
             }
