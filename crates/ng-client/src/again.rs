@@ -4,12 +4,33 @@ use std::time::{Duration, Instant};
 
 use ng_rpc::{Code, Status, problem_told};
 use ng_types::philox4x32_10;
+use tokio::time::sleep;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// What `attempt` gives within the time that it is told, tried again while that may help.
+pub(crate) async fn tried<T, F: Future<Output = Result<T, Status>>>(
+    retry: Duration,
+    timeout: Option<Duration>,
+    attempt: impl Fn(Option<Duration>) -> F,
+) -> Result<T, Status> {
+    let end = timeout.map(|timeout| Instant::now() + timeout);
+    let mut tries = Tries::new(retry, timeout);
+    loop {
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        match attempt(left).await {
+            Ok(answer) => return Ok(answer),
+            Err(status) => match tries.next(&status) {
+                Some(pause) => sleep(pause).await,
+                None => return Err(status),
+            },
+        }
+    }
+}
+
 /// The tries of one call.
-pub(crate) struct Tries {
+struct Tries {
     /// Until when failed tries are followed by others.
     until: Instant,
     pause: Duration,
@@ -17,7 +38,7 @@ pub(crate) struct Tries {
 }
 
 impl Tries {
-    pub(crate) fn new(retry: Duration, timeout: Option<Duration>) -> Self {
+    fn new(retry: Duration, timeout: Option<Duration>) -> Self {
         Self::with(retry, timeout, Chance::new())
     }
 
@@ -27,7 +48,7 @@ impl Tries {
     }
 
     /// How long to wait before the next try; `None` if there is none.
-    pub(crate) fn next(&mut self, status: &Status) -> Option<Duration> {
+    fn next(&mut self, status: &Status) -> Option<Duration> {
         let asked = problem_told(status).retry_after;
         // A server that sheds load says when it takes more; other exhaustion does not pass.
         let passes = match status.code() {

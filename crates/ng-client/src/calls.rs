@@ -8,9 +8,9 @@ use ng_rpc::ring::RingOptions;
 use ng_rpc::tonic::metadata::AsciiMetadataValue;
 use ng_rpc::{Code, Request, Status, call};
 use prost::Message;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
-use crate::again::Tries;
+use crate::again::tried;
 use crate::settings::{ClientError, Settings};
 
 /// How far the clocks of both sides may be apart when a timeout ends.
@@ -110,18 +110,7 @@ impl AsyncClient {
         &self,
         attempt: impl Fn(Option<Duration>) -> F,
     ) -> Result<T, Status> {
-        let end = self.timeout.map(|timeout| Instant::now() + timeout);
-        let mut tries = Tries::new(self.retry, self.timeout);
-        loop {
-            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            match attempt(left).await {
-                Ok(answer) => return Ok(answer),
-                Err(status) => match tries.next(&status) {
-                    Some(pause) => sleep(pause).await,
-                    None => return Err(status),
-                },
-            }
-        }
+        tried(self.retry, self.timeout, attempt).await
     }
 
     async fn once<Q, A>(

@@ -76,7 +76,7 @@ class Asynchronous(Generic[J]):
 
 def _described(
     function: Callable[..., Any], make: Callable[..., Any], doc: str, answer: Any
-) -> Any:
+) -> Callable[..., Any]:
     """The function with the signature and docstring of `make`, which gives `answer`."""
     signature = inspect.signature(make).replace(return_annotation=answer)
     function.__doc__ = doc
