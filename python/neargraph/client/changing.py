@@ -8,6 +8,7 @@ from typing import Any
 from neargraph.client.columns import Columns
 from neargraph.client.modes import Request, Steps, method
 from neargraph.client.updates import Updates
+from neargraph.exceptions import UnsupportedArgument
 
 EdgeKey = str | tuple[str, str, str]
 _NONE: Mapping[Any, Any] = {}
@@ -135,6 +136,7 @@ class Changing:
         nodes: Mapping[str, Any] = _NONE,
         edges: Mapping[EdgeKey, Any] = _NONE,
         *,
+        num_nodes: Mapping[str, int] = _NONE,
         existing: bool = False,
         undirected: bool | Collection[str] = False,
         reverse: bool | Collection[str] = False,
@@ -152,6 +154,9 @@ class Changing:
             nodes: Columns by node type: a mapping from names of tensors to arrays, [n, ...], a
                 pyarrow Table, or a RecordBatchReader; or a number of nodes without tensors. With a
                 column ``id`` besides, rows of nodes that are there are replaced.
+            num_nodes: How many nodes a type of a new graph has, where a RecordBatchReader does not
+                tell. Of a graph that is there: how many ids the type has before this; nothing is
+                added if it has others.
             edges: Columns by edge type, "writes" or ("author", "writes", "paper"): ``source`` and
                 ``destination``, and ``time``, ``weight`` and ``edge_id`` if wanted. Others are
                 tensors of the edges.
@@ -185,15 +190,21 @@ class Changing:
         head["idempotency_key"] = list(key or b"")
         head["node_types"], head["edge_types"], sent = [], [], []
         for node_type, given in nodes.items():
-            if isinstance(given, int):
-                counted: dict[str, Any] = {"num_nodes": given, "tensors": []}
-            else:
+            tensors: list[str] = []
+            count = given if isinstance(given, int) else None
+            if count is None:
                 columns = Columns(given, f"nodes {node_type!r}")
                 sent.append(columns)
-                num_nodes = 0 if existing else columns.num_rows or 0
+                count = 0 if existing else columns.num_rows
                 tensors = [name for name in columns.names if name != "id"]
-                counted = {"num_nodes": num_nodes, "tensors": tensors}
-            head["node_types"].append({"name": node_type, **counted})
+            count = num_nodes.get(node_type, count)
+            if count is None:
+                raise UnsupportedArgument(
+                    f"the reader of nodes {node_type!r} does not tell how many they are; "
+                    f"give num_nodes={{{node_type!r}: ...}}"
+                )
+            kind = {"name": node_type, "num_nodes": count, "tensors": tensors}
+            head["node_types"].append(kind)
         options = {"undirected": undirected, "reverse": reverse, "edge_ids": edge_ids}
         for edge_type, given in edges.items():
             name = edge_type if isinstance(edge_type, str) else ",".join(edge_type)
