@@ -247,13 +247,8 @@ class Asking:
             >>> for batch in client.sample("train", [10, 5], 1024, attrs=["x"]):  # doctest: +SKIP
             ...     x, edge_index = batch.features("x"), batch.edge_index()
         """
-        split = seeds if isinstance(seeds, str) else ""
-        ids = None if seeds is None or split else ids_of(seeds)
-        if ids is not None and not ids.size:
-            raise UnsupportedArgument("there are no seeds; give some, or None for all nodes")
         message = {
             "graph": graph,
-            "split": split,
             "fanouts": list(fanouts),
             "batch_size": batch_size,
             "seed": seed,
@@ -267,9 +262,7 @@ class Asking:
             "world_size": world_size,
             "replace": replace,
         }
-        sent = np.empty(0, np.int64) if ids is None else ids
-        opening = Request("sample", (json.dumps(message), node_type, sent))
-        return Opening(opening, Batches(message, ids).received)
+        return _sampled(message, seeds, node_type)
 
     @stream
     def watch(self, job: Any) -> Opening[JobState]:
@@ -311,6 +304,17 @@ class Asking:
     def server_info(self) -> Steps[dict[str, Any]]:
         """The server itself: version, addresses, what this caller may do, limits."""
         return (yield from call("ServerInfo"))
+
+
+def _sampled(message: dict[str, Any], seeds: Any, node_type: str) -> Opening[ReceivedBatch]:
+    """The batches of a message around seeds: ids, a split, or all nodes."""
+    split = seeds if isinstance(seeds, str) else ""
+    ids = None if seeds is None or split else ids_of(seeds)
+    if ids is not None and not ids.size:
+        raise UnsupportedArgument("there are no seeds; give some, or None for all nodes")
+    text = json.dumps({**message, "split": split})
+    sent = np.empty(0, np.int64) if ids is None else ids
+    return Opening(Request("sample", (text, node_type, sent)), Batches(message, ids).received)
 
 
 def watch(job: str) -> Opening[JobState]:

@@ -188,30 +188,38 @@ class Changing:
         """
         head: dict[str, Any] = {"graph": graph, "existing": existing, "page_bytes": page_bytes}
         head["idempotency_key"] = list(key or b"")
-        head["node_types"], head["edge_types"], sent = [], [], []
-        for node_type, given in nodes.items():
-            tensors: list[str] = []
-            count = given if isinstance(given, int) else None
-            if count is None:
-                columns = Columns(given, f"nodes {node_type!r}")
-                sent.append(columns)
-                count = 0 if existing else columns.num_rows
-                tensors = [name for name in columns.names if name != "id"]
-            count = num_nodes.get(node_type, count)
-            if count is None:
-                raise UnsupportedArgument(
-                    f"the reader of nodes {node_type!r} does not tell how many they are; "
-                    f"give num_nodes={{{node_type!r}: ...}}"
-                )
-            kind = {"name": node_type, "num_nodes": count, "tensors": tensors}
-            head["node_types"].append(kind)
         options = {"undirected": undirected, "reverse": reverse, "edge_ids": edge_ids}
-        for edge_type, given in edges.items():
-            name = edge_type if isinstance(edge_type, str) else ",".join(edge_type)
-            said = {option: _holds(value, name) for option, value in options.items()}
-            sent.append(Columns(given, f"edges {name!r}"))
-            head["edge_types"].append({"name": name, **said})
-        return (yield from _sent(head, sent))
+        node_types = [_node_type(name, given, existing, num_nodes) for name, given in nodes.items()]
+        edge_types = [_edge_type(name, given, options) for name, given in edges.items()]
+        head["node_types"] = [kind for kind, _ in node_types]
+        head["edge_types"] = [kind for kind, _ in edge_types]
+        columns = [columns for _, columns in (*node_types, *edge_types) if columns is not None]
+        return (yield from _sent(head, columns))
+
+
+def _node_type(
+    name: str, given: Any, existing: bool, num_nodes: Mapping[str, int]
+) -> tuple[dict[str, Any], Columns | None]:
+    """What the head says of a node type, and its columns."""
+    columns = None if isinstance(given, int) else Columns(given, f"nodes {name!r}")
+    known = given if columns is None else 0 if existing else columns.num_rows
+    count = num_nodes.get(name, known)
+    if count is None:
+        raise UnsupportedArgument(
+            f"the reader of nodes {name!r} does not tell how many they are; "
+            f"give num_nodes={{{name!r}: ...}}"
+        )
+    tensors = [] if columns is None else [one for one in columns.names if one != "id"]
+    return {"name": name, "num_nodes": count, "tensors": tensors}, columns
+
+
+def _edge_type(
+    key: EdgeKey, given: Any, options: Mapping[str, bool | Collection[str]]
+) -> tuple[dict[str, Any], Columns]:
+    """What the head says of an edge type, and its columns."""
+    name = key if isinstance(key, str) else ",".join(key)
+    said = {option: _holds(value, name) for option, value in options.items()}
+    return {"name": name, **said}, Columns(given, f"edges {name!r}")
 
 
 def _holds(option: bool | Collection[str], name: str) -> bool:

@@ -67,8 +67,8 @@ pub struct Options {
     /// How nodes are drawn without a file.
     #[arg(long, value_enum, default_value = "uniform")]
     pub draw: Draw,
-    /// Nodes to draw from: ids 0 to N - 1 of the type that the model answers for. Default: all nodes
-    /// of the graph, which must have one type of nodes; give N where it has several.
+    /// Nodes to draw from: ids 0 to N - 1 of the type that the model answers for. Default: all
+    /// nodes of the graph, which must have one type of nodes; give N where it has several.
     #[arg(long, value_name = "N")]
     pub ids: Option<u64>,
     /// Nodes of a request that is drawn.
