@@ -59,19 +59,10 @@ impl<T> Drop for Held<T> {
 }
 
 impl<T> Inner<T> {
-    /// What `work` makes of what is open; `None` once it is closed.
-    async fn with<A>(&self, work: impl AsyncFnOnce(&mut T) -> A) -> Option<A> {
+    async fn until_closed(&self) {
         let mut closed = self.closed.subscribe();
-        let mut held = self.open.lock().await;
-        let open = held.as_mut()?;
-        tokio::select! {
-            biased;
-            _ = closed.wait_for(|closed| *closed) => {
-                drop(held.take());
-                None
-            }
-            answer = work(open) => Some(answer),
-        }
+        // The sender is a field beside it, so that it does not go first.
+        let _closed = closed.wait_for(|closed| *closed).await;
     }
 }
 
@@ -117,8 +108,17 @@ pub struct OpenStream(Arc<Inner<Messages>>);
 impl OpenStream {
     /// The next message, or that there are no more. None is lost when the future is dropped.
     pub async fn next(self) -> Result<Reply, Status> {
-        let next = self.0.with(async |messages: &mut Messages| messages.next().await).await;
-        Ok(next.transpose()?.flatten().unwrap_or(Reply::Nothing))
+        let mut held = self.0.open.lock().await;
+        let Some(messages) = held.as_mut() else { return Ok(Reply::Nothing) };
+        let next = tokio::select! {
+            biased;
+            () = self.0.until_closed() => None,
+            next = messages.next() => Some(next?.unwrap_or(Reply::Nothing)),
+        };
+        Ok(next.unwrap_or_else(|| {
+            drop(held.take());
+            Reply::Nothing
+        }))
     }
 }
 
@@ -161,8 +161,14 @@ pub struct OpenUpload(Arc<Inner<ng_client::Upload>>);
 
 impl OpenUpload {
     pub async fn send(self, piece: Vec<u8>) -> Result<Reply, Status> {
-        let sent = self.0.with(async |upload: &mut ng_client::Upload| upload.send(piece).await);
-        sent.await.unwrap_or_else(|| Err(over())).map(|()| Reply::Nothing)
+        let mut held = self.0.open.lock().await;
+        let upload = held.as_mut().ok_or_else(over)?;
+        let sent = tokio::select! {
+            biased;
+            () = self.0.until_closed() => Err(over()),
+            sent = upload.send(piece) => sent,
+        };
+        sent.map(|()| Reply::Nothing)
     }
 
     pub async fn finish(self) -> Result<Reply, Status> {
