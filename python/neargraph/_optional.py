@@ -36,3 +36,18 @@ def onnx_for(what: str) -> Iterator[None]:
             f"{what} needs onnx and onnxscript ({missing.name} is missing): "
             "pip install 'neargraph[export]'"
         ) from missing
+
+
+@contextmanager
+def arrow_for(what: str) -> Iterator[None]:
+    """Within it pyarrow is imported; the error says that `what` needs it.
+
+    Raises:
+        MissingDependency: It is not installed.
+    """
+    try:
+        yield
+    except ImportError as missing:
+        raise MissingDependency(
+            f"{what} needs pyarrow ({missing.name} is missing): pip install 'neargraph[parquet]'"
+        ) from missing

@@ -1,15 +1,16 @@
 //! Calls as futures, on the runtime of the caller.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use ng_rpc::connect::{Channel, channel_with};
+use ng_rpc::connect::{Channel, SHM, Tls, channel_with};
 use ng_rpc::ring::RingOptions;
 use ng_rpc::tonic::metadata::AsciiMetadataValue;
-use ng_rpc::{Code, Request, Status, Streaming, call};
+use ng_rpc::{Code, Request, Status, call};
 use prost::Message;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
-use crate::again::Tries;
+use crate::again::tried;
 use crate::settings::{ClientError, Settings};
 
 /// How far the clocks of both sides may be apart when a timeout ends.
@@ -19,9 +20,23 @@ const SLACK: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug)]
 pub struct AsyncClient {
     channel: Channel,
+    server: Arc<Server>,
     token: Option<AsciiMetadataValue>,
     timeout: Option<Duration>,
     retry: Duration,
+}
+
+/// How the server is reached.
+#[derive(Debug)]
+struct Server {
+    address: String,
+    tls: Option<Tls>,
+}
+
+impl Server {
+    fn channel(&self) -> Result<Channel, ClientError> {
+        Ok(channel_with(&self.address, self.tls.as_ref(), RingOptions::default())?)
+    }
 }
 
 impl AsyncClient {
@@ -36,12 +51,10 @@ impl AsyncClient {
             value.set_sensitive(true);
             Ok::<_, ClientError>(value)
         });
+        let server = Server { address: settings.address.clone(), tls: settings.tls.clone() };
         Ok(Self {
-            channel: channel_with(
-                &settings.address,
-                settings.tls.as_ref(),
-                RingOptions::default(),
-            )?,
+            channel: server.channel()?,
+            server: Arc::new(server),
             token: bearer.transpose()?,
             timeout: settings.timeout,
             retry: settings.retry,
@@ -53,8 +66,18 @@ impl AsyncClient {
         Self { timeout, ..self.clone() }
     }
 
-    pub(crate) fn channel(&self) -> &Channel {
-        &self.channel
+    /// A channel for one stream. What a caller has not read yet of a stream keeps room of its
+    /// connection, so that other calls over the same one would wait for that caller. Streams of a
+    /// ring have room of their own.
+    pub(crate) fn channel_of_a_stream(&self) -> Result<Channel, Status> {
+        if self.server.address.starts_with(SHM) {
+            return Ok(self.channel.clone());
+        }
+        self.server.channel().map_err(|error| Status::internal(error.to_string()))
+    }
+
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.timeout
     }
 
     pub(crate) fn request<T>(&self, message: T) -> Request<T> {
@@ -79,18 +102,15 @@ impl AsyncClient {
         if !harmless || self.retry.is_zero() {
             return self.once(path, message, self.timeout).await;
         }
-        let end = self.timeout.map(|timeout| Instant::now() + timeout);
-        let mut tries = Tries::new(self.retry, self.timeout);
-        loop {
-            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            match self.once(path, message.clone(), left).await {
-                Ok(answer) => return Ok(answer),
-                Err(status) => match tries.next(&status) {
-                    Some(pause) => sleep(pause).await,
-                    None => return Err(status),
-                },
-            }
-        }
+        self.tried(|left| self.once(path, message.clone(), left)).await
+    }
+
+    /// What `attempt` gives within the time that it is told, again while that may help.
+    pub(crate) async fn tried<T, F: Future<Output = Result<T, Status>>>(
+        &self,
+        attempt: impl Fn(Option<Duration>) -> F,
+    ) -> Result<T, Status> {
+        tried(self.retry, self.timeout, attempt).await
     }
 
     async fn once<Q, A>(
@@ -109,38 +129,6 @@ impl AsyncClient {
         }
         within(left, call::unary(&self.channel, path, request)).await
     }
-
-    /// One message there, a stream back.
-    pub(crate) async fn stream<Q, A>(
-        &self,
-        path: &'static str,
-        message: Q,
-    ) -> Result<Stream<A>, Status>
-    where
-        Q: Message + Send + Sync + 'static,
-        A: Message + Default + Send + Sync + 'static,
-    {
-        let opened = call::stream(&self.channel, path, self.request(message));
-        let messages = within(self.timeout, opened).await?;
-        Ok(Stream { messages, timeout: self.timeout })
-    }
-}
-
-/// Messages of a stream, one after the other. Dropping it ends the call.
-#[derive(Debug)]
-pub struct Stream<T> {
-    messages: Streaming<T>,
-    timeout: Option<Duration>,
-}
-
-impl<T> Stream<T> {
-    /// The next message; `None` after the last one.
-    ///
-    /// # Errors
-    /// What the server says, or that nothing came in time.
-    pub async fn next(&mut self) -> Result<Option<T>, Status> {
-        within(self.timeout, self.messages.message()).await
-    }
 }
 
 /// A timeout on the wire has at most 8 digits.
@@ -149,7 +137,7 @@ fn set_timeout<T>(request: &mut Request<T>, left: Duration) {
     request.set_timeout(left.min(LONGEST));
 }
 
-async fn within<T>(
+pub(crate) async fn within<T>(
     limit: Option<Duration>,
     work: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Status> {

@@ -15,8 +15,10 @@ mod driven;
 pub mod load;
 mod methods;
 mod settings;
+mod streams;
 
 pub use blocking::{Client, Running};
-pub use calls::{AsyncClient, Stream};
+pub use calls::AsyncClient;
 pub use ng_rpc::connect::{BadAddress, Tls};
 pub use settings::{ClientError, Settings};
+pub use streams::{Stream, Upload};

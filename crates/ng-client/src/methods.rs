@@ -1,10 +1,9 @@
-//! All methods of all services, once as futures and once as calls that wait.
+//! All methods with one message there and one back, as futures and as calls that wait.
 
-use ng_rpc::{Status, call, v1};
-use tokio_stream::Stream as Messages;
+use ng_rpc::{Status, v1};
 
 use crate::blocking::Client;
-use crate::calls::{AsyncClient, Stream};
+use crate::calls::AsyncClient;
 
 /// A method has its name, service, method, messages, and when it can be repeated without harm.
 macro_rules! methods {
@@ -128,53 +127,6 @@ methods! {
         ListDevicesRequest -> ListDevicesResponse, |_| true;
     /// The server itself, by its message.
     server_facts "ServerService" "ServerInfo" ServerInfoRequest -> ServerInfoResponse, |_| true;
-}
-
-impl AsyncClient {
-    /// How far a job is, until it has ended.
-    ///
-    /// # Errors
-    /// As [`AsyncClient::run`].
-    pub async fn watch_analysis(
-        &self,
-        message: v1::WatchAnalysisRequest,
-    ) -> Result<Stream<v1::WatchAnalysisResponse>, Status> {
-        self.stream("/neargraph.v1.InferenceService/WatchAnalysis", message).await
-    }
-
-    /// Mini-batches of an epoch.
-    ///
-    /// # Errors
-    /// As [`AsyncClient::run`].
-    pub async fn sample(
-        &self,
-        message: v1::SampleRequest,
-    ) -> Result<Stream<v1::SampleResponse>, Status> {
-        self.stream("/neargraph.v1.SamplingService/Sample", message).await
-    }
-
-    /// Copies a graph while it is served; tells how far it is.
-    ///
-    /// # Errors
-    /// As [`AsyncClient::run`].
-    pub async fn backup(
-        &self,
-        message: v1::BackupRequest,
-    ) -> Result<Stream<v1::BackupResponse>, Status> {
-        self.stream("/neargraph.v1.ServerService/Backup", message).await
-    }
-
-    /// Makes a graph of columns: a head, then pieces of Arrow streams. It has no timeout.
-    ///
-    /// # Errors
-    /// As [`AsyncClient::run`].
-    pub async fn update_graph(
-        &self,
-        parts: impl Messages<Item = v1::UpdateGraphRequest> + Send + 'static,
-    ) -> Result<v1::UpdateGraphResponse, Status> {
-        let path = "/neargraph.v1.GraphStoreService/UpdateGraph";
-        call::upload(self.channel(), path, self.request(parts)).await
-    }
 }
 
 impl Client {

@@ -57,6 +57,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<layerwise::Inferred>()?;
     module.add_class::<plugins::Devices>()?;
     module.add_class::<client::Client>()?;
+    module.add_class::<client::Stream>()?;
+    module.add_class::<client::Upload>()?;
     module.add_class::<server::Server>()?;
     module.add_class::<plugins::Served>()?;
     module.add_class::<onnxruntime::OnnxRuntime>()?;

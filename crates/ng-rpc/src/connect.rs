@@ -17,8 +17,8 @@ use crate::ring::{RingChannel, RingOptions};
 /// Bytes of a message that a client takes; a server limits what it sends by itself.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 30;
 /// What is in flight of one answer before the reader takes it: large tensors come in one go.
-const WINDOW_BYTES: u32 = 4 << 20;
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const WINDOW_BYTES: u32 = 4 << 20;
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A silent connection is asked this often whether it still lives, while calls wait on it.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 

@@ -9,6 +9,7 @@
 pub mod call;
 pub mod connect;
 mod connection;
+pub mod direct;
 pub mod listen;
 mod local;
 pub mod ring;

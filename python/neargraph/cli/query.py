@@ -1,16 +1,13 @@
 """`neargraph query`: what a served model gives for nodes, pairs or graphs."""
 
-import os
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
+from .connecting import Address, Ca, Cert, Key, ServerName, TokenFile, client
 from .show import console, print_json, titled
 
-Address = Annotated[
-    str, typer.Option(help="Address of the server: HOST:PORT or unix:PATH.", show_default=True)
-]
 _COLUMNS = 8
 
 
@@ -23,14 +20,14 @@ def query(
     graph_ids: Annotated[str | None, typer.Option(help="Numbers of graphs: 5,6.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draws of neighbours.")] = 0,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the answer.")] = 60.0,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+    server_name: ServerName = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Asks a server what a model gives for nodes, pairs of nodes or graphs.
-
-    The token, where the server asks for one, is what NEARGRAPH_TOKEN holds.
-    """
-    import neargraph
-
+    """Asks a server what a model gives for nodes, pairs of nodes or graphs."""
     if sum(given is not None for given in (nodes, edges, graph_ids)) != 1:
         raise typer.BadParameter("give one of --nodes, --edges and --graph-ids")
     targets: dict[str, Any] = {}
@@ -43,9 +40,9 @@ def query(
         if any(len(pair) != 2 for pair in pairs):
             raise typer.BadParameter(f"{edges!r} is not pairs of ids such as 1-2,3-4")
         targets["edges"] = list(zip(*pairs, strict=True))
-    token = os.environ.get("NEARGRAPH_TOKEN")
-    with neargraph.Client(address, token=token, timeout=timeout) as client:
-        answer = client.answer(model, graph=graph, seed=seed, **targets)
+    made = client(address, timeout, token_file, ca, cert, key, server_name)
+    with made as server:
+        answer = server.answer(model, graph=graph, seed=seed, **targets)
     asked = (nodes or edges or graph_ids or "").split(",")
     if as_json:
         rows = answer.rows.tolist()

@@ -1,12 +1,11 @@
 """`neargraph register`: serves a model on a graph of a server."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .query import Address
+from .connecting import Address, Ca, Cert, Key, ServerName, TokenFile, client
 from .show import print_report
 
 
@@ -19,17 +18,16 @@ def register(
         str, typer.Option(help="Brought into memory: metadata, hot or all.")
     ] = "metadata",
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the answer.")] = 60.0,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+    server_name: ServerName = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Serves a model; a name that is taken already gets a new version.
-
-    The token, where the server asks for one, is what NEARGRAPH_TOKEN holds.
-    """
-    import neargraph
-
-    token = os.environ.get("NEARGRAPH_TOKEN")
-    with neargraph.Client(address, token=token, timeout=timeout) as client:
-        made = client.register_model(name, model, graph=graph, prepare=prepare)
+    """Serves a model; a name that is taken already gets a new version."""
+    with client(address, timeout, token_file, ca, cert, key, server_name) as server:
+        made = server.register_model(name, model, graph=graph, prepare=prepare)
     report = {key: made[key] for key in ("name", "version", "graph", "sha256")}
     title = f"Served as {made['name']}@{made['version']}"
     print_report(as_json, report, title, list(report.items()))

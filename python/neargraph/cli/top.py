@@ -6,7 +6,6 @@ metric that the server does not have is shown as "-".
 
 import http.client
 import math
-import os
 import re
 import time
 from collections.abc import Iterable
@@ -15,6 +14,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from .connecting import Address, Ca, Cert, Key, ServerName, TokenFile, client
 from .show import console, titled
 
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$")
@@ -131,20 +131,23 @@ def fetched(side: str) -> Metrics:
 
 
 def top(
-    address: Annotated[str, typer.Option(help="Address of the server.")] = "127.0.0.1:7400",
+    address: Address = "127.0.0.1:7400",
     side: Annotated[
         str | None, typer.Option(help="Side port, HOST:PORT. Default: what the server says.")
     ] = None,
     every: Annotated[float, typer.Option(help="Seconds between two looks.")] = 1.0,
     count: Annotated[int, typer.Option(help="Looks; 0 goes on until Ctrl-C.")] = 0,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    cert: Cert = None,
+    key: Key = None,
+    server_name: ServerName = None,
 ) -> None:
     """Shows what a server does now: requests, latencies, queue, cache, reads."""
     from rich.live import Live
 
-    import neargraph
-
-    with neargraph.Client(address, token=os.environ.get("NEARGRAPH_TOKEN")) as client:
-        info = client.server_info()
+    with client(address, 60.0, token_file, ca, cert, key, server_name) as server:
+        info = server.server_info()
     place = side or info["side_address"]
     before, then = fetched(place), time.monotonic()
     looks = 0

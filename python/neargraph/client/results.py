@@ -85,6 +85,18 @@ class JobState:
         return self.state in ("done", "failed", "cancelled")
 
 
+@dataclass(frozen=True)
+class BackupState:
+    """How far a backup is. `commit` is that of the copy, once it is `done`."""
+
+    pages_done: int
+    pages: int
+    pages_copied: int
+    bytes_copied: int
+    done: bool
+    commit: int
+
+
 def tensor(given: tuple[int, Sequence[int], NDArray[np.uint8]]) -> NDArray[Any]:
     """An array of its own."""
     code, shape, data = given

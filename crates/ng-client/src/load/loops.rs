@@ -4,20 +4,24 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use ng_io::{cpu_time, device_reads};
 use ng_rpc::Code;
 use serde::Serialize;
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::sync::Notify;
+use tokio::task::{JoinSet, spawn_local, yield_now};
 
+use super::clock::Clock;
 use super::requests::Requests;
 use super::target::Target;
 
 /// Threads and connections get ready before the first arrival.
 const LEAD: Duration = Duration::from_millis(50);
+
+/// Arrivals that are this close are sent together: waking up for each would cost more than sending
+/// it. Their latencies count the time that they waited for it.
+const TICK: Duration = Duration::from_micros(250);
 
 /// What a loop found. Latencies are those of answers; an open loop's count from the planned
 /// arrival.
@@ -204,32 +208,43 @@ impl Loops<'_> {
 
     /// Requests at arrivals that are fixed beforehand, in microseconds from the start.
     pub(crate) async fn open(&self, arrivals_us: Vec<u64>) -> Result<Loop, String> {
-        // A thread of its own waits: timers of the runtime are a millisecond too coarse.
-        let (send, mut due) = mpsc::unbounded_channel();
+        let clock = Clock::new().map_err(|error| error.to_string())?;
         let first = Instant::now() + LEAD;
-        let clock = thread::Builder::new().name("ng-arrivals".to_owned()).spawn(move || {
-            for arrival in arrivals_us {
-                let at = first + Duration::from_micros(arrival);
-                thread::sleep(at.saturating_duration_since(Instant::now()));
-                if send.send(at).is_err() {
-                    return;
-                }
-            }
-        });
-        clock.map_err(|error| error.to_string())?;
-        tokio::time::sleep_until(first.into()).await;
+        clock.until(first).await.map_err(|error| error.to_string())?;
         let meter = Meter::start(self.disk);
-        let mut late = Duration::ZERO;
-        let mut asked = JoinSet::new();
-        while let Some(at) = due.recv().await {
+        let outcomes = Rc::new(Outcomes::default());
+        let (mut late, mut woken) = (Duration::ZERO, first);
+        for arrival in &arrivals_us {
+            let at = first + Duration::from_micros(*arrival);
+            if at > Instant::now() {
+                clock.until(at.max(woken + TICK)).await.map_err(|error| error.to_string())?;
+                woken = Instant::now();
+            } else {
+                // Requests that are late are sent in turn with answers that have come.
+                yield_now().await;
+            }
             let ids = self.requests.borrow_mut().take()?;
             late = late.max(at.elapsed());
-            let target = self.target.clone();
-            asked.spawn_local(async move { target.ask(ids).await.map(|()| at.elapsed()) });
+            let (target, outcomes) = (self.target.clone(), Rc::clone(&outcomes));
+            spawn_local(async move {
+                let outcome = target.ask(ids).await.map(|()| at.elapsed());
+                outcomes.all.borrow_mut().push(outcome);
+                outcomes.one_more.notify_one();
+            });
         }
-        let all = asked.join_all().await;
+        while outcomes.all.borrow().len() < arrivals_us.len() {
+            outcomes.one_more.notified().await;
+        }
+        let all = outcomes.all.take();
         Ok(Loop { sent_late_ms: Some(late.as_secs_f64() * 1e3), ..meter.found(all) })
     }
+}
+
+/// What became of the requests of an open loop.
+#[derive(Default)]
+struct Outcomes {
+    all: RefCell<Vec<Result<Duration, Code>>>,
+    one_more: Notify,
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! What must not live here: what a server does with a request. The invariants: when a request comes
 //! does not depend on how the server does, and what it does not answer counts as missed.
 
+mod clock;
 mod loops;
 mod options;
 mod requests;

@@ -1,8 +1,16 @@
 //! The options of a load.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use ng_io::SourceFile;
+use ng_rpc::connect::Tls;
+
+use crate::settings::Settings;
+
+/// Bytes of a certificate, a key or a token at most.
+const SECRET_BYTES_MAX: u64 = 1 << 20;
 
 /// Which nodes are asked for where no file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -40,10 +48,27 @@ pub struct Options {
     /// processes shows.
     #[arg(long)]
     pub token: Option<String>,
+    /// File that holds the token alone.
+    #[arg(long, value_name = "FILE", conflicts_with = "token")]
+    pub token_file: Option<PathBuf>,
+    /// Certificates of those who sign the certificate of the server (PEM). Default: the connection
+    /// is not encrypted.
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Certificate of the client (PEM), where the server wants one.
+    #[arg(long, value_name = "FILE", requires_all = ["ca", "key"])]
+    pub cert: Option<PathBuf>,
+    /// Its key (PEM).
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
+    /// Name in the certificate of the server, where it is not that of the address.
+    #[arg(long, value_name = "NAME", requires = "ca")]
+    pub server_name: Option<String>,
     /// How nodes are drawn without a file.
     #[arg(long, value_enum, default_value = "uniform")]
     pub draw: Draw,
-    /// Nodes to draw from: ids 0 to N - 1. Default: those of the graph.
+    /// Nodes to draw from: ids 0 to N - 1 of the type that the model answers for. Default: all
+    /// nodes of the graph, which must have one type of nodes; give N where it has several.
     #[arg(long, value_name = "N")]
     pub ids: Option<u64>,
     /// Nodes of a request that is drawn.
@@ -82,6 +107,10 @@ pub struct Options {
     /// Search for the highest rate within the limit in place of trying shares.
     #[arg(long)]
     pub find_rate: bool,
+    /// Seconds for which a shed request is tried again, not before the server says, and at a random
+    /// time after that. Its latency counts from its arrival. Default: it is missed at once.
+    #[arg(long, default_value_t = 0.0, hide_default_value = true)]
+    pub retry: f64,
     /// Milliseconds after which a request is missed.
     #[arg(long, default_value_t = 10_000)]
     pub timeout_ms: u64,
@@ -94,6 +123,35 @@ pub struct Options {
 }
 
 impl Options {
+    /// How each connection to an address is made.
+    pub(crate) fn settings(&self, address: String) -> Result<Settings, String> {
+        let read = |path: &Path| {
+            SourceFile::open(path)
+                .and_then(|file| file.read_whole(SECRET_BYTES_MAX))
+                .map_err(|error| error.to_string())
+        };
+        let token = match &self.token_file {
+            None => self.token.clone().or_else(|| std::env::var("NEARGRAPH_TOKEN").ok()),
+            Some(path) => {
+                let text = String::from_utf8(read(path)?)
+                    .map_err(|_| format!("{}: the token is not text", path.display()))?;
+                Some(text.trim().to_owned())
+            }
+        };
+        let identity = match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => Some((read(cert)?, read(key)?)),
+            _ => None,
+        };
+        let tls = match &self.ca {
+            None => None,
+            Some(ca) => {
+                Some(Tls { ca: read(ca)?, identity, server_name: self.server_name.clone() })
+            }
+        };
+        let timeout = Some(Duration::from_millis(self.timeout_ms));
+        Ok(Settings { address, token, timeout, retry: Duration::from_secs_f64(self.retry), tls })
+    }
+
     /// Bounds of what loops can do.
     pub(crate) fn check(&self) -> Result<(), String> {
         let positive = [("seconds", self.seconds), ("window", self.window)];
@@ -101,6 +159,9 @@ impl Options {
             if !(value > 0.0 && value <= 86_400.0) {
                 return Err(format!("{name} is {value}; it has to be above 0, and at most a day"));
             }
+        }
+        if !(0.0..=86_400.0).contains(&self.retry) {
+            return Err(format!("retry is {}; it is from 0 to 86,400 seconds", self.retry));
         }
         if self.rate.is_some_and(|rate| !(rate > 0.0 && rate <= 1e6)) {
             return Err("a rate is above 0, and at most a million requests/s".to_owned());

@@ -1,15 +1,22 @@
 //! Which servers are asked, over which connections.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
+use ng_rpc::connect::SHM;
+use ng_rpc::direct::{Direct, Head, framed};
 use ng_rpc::{Code, Status, v1};
+use prost::Message;
 use serde_json::{Map, Value};
 
 use super::options::Options;
-use crate::calls::AsyncClient;
+use crate::again::tried;
+use crate::calls::{AsyncClient, within};
 use crate::settings::Settings;
+
+const RUN: &str = "/neargraph.v1.InferenceService/Run";
+const PEER_RUN: &str = "/neargraph.peer.Peer/Run";
 
 /// What is asked of all connections.
 #[derive(Clone)]
@@ -37,14 +44,27 @@ mod peer {
 
 /// Servers of one kind. A request goes to the connection with the fewest under way.
 #[derive(Clone)]
-pub(crate) struct Target {
+pub(crate) struct Target(Rc<Servers>);
+
+struct Servers {
     kind: Kind,
-    connections: Arc<[Connection]>,
+    /// What is asked of them beside the load; one for each address.
+    asides: Vec<AsyncClient>,
+    connections: Vec<Connection>,
+    retry: Duration,
+    timeout: Option<Duration>,
 }
 
 struct Connection {
-    calls: AsyncClient,
-    under_way: AtomicUsize,
+    way: Way,
+    under_way: Cell<usize>,
+}
+
+enum Way {
+    /// Costs this process least.
+    Direct(Direct, Head),
+    /// For TLS and for rings.
+    Channel(AsyncClient),
 }
 
 impl Target {
@@ -54,53 +74,73 @@ impl Target {
             None => format!("neargraph:{}:{}", options.address, options.model),
         };
         let (kind, addresses) = parsed(&to, &options.graph)?;
-        let timeout = Some(Duration::from_millis(options.timeout_ms));
-        let token = options.token.clone().or_else(|| std::env::var("NEARGRAPH_TOKEN").ok());
-        let mut connections = Vec::new();
+        let (mut asides, mut connections) = (Vec::new(), Vec::new());
+        let mut timeout = None;
         for address in addresses {
+            let settings = options.settings(address)?;
+            let calls = || AsyncClient::new(&settings).map_err(|error| error.to_string());
+            timeout = settings.timeout;
+            asides.push(calls()?);
             for _ in 0..options.connections {
-                let (address, token) = (address.clone(), token.clone());
-                let settings = Settings { address, token, timeout, ..Settings::default() };
-                let calls = AsyncClient::new(&settings).map_err(|error| error.to_string())?;
-                connections.push(Connection { calls, under_way: AtomicUsize::new(0) });
+                let way = match kind.direct(&settings)? {
+                    Some((direct, head)) => Way::Direct(direct, head),
+                    None => Way::Channel(calls()?),
+                };
+                connections.push(Connection { way, under_way: Cell::new(0) });
             }
         }
-        Ok(Self { kind, connections: connections.into() })
+        let retry = Duration::from_secs_f64(options.retry);
+        Ok(Self(Rc::new(Servers { kind, asides, connections, retry, timeout })))
     }
 
     /// Asks for nodes. An answer with other rows is an error.
     pub(crate) async fn ask(&self, ids: Vec<u64>) -> Result<(), Code> {
-        let least = self.connections.iter().min_by_key(|one| one.under_way.load(Ordering::Relaxed));
+        let least = self.0.connections.iter().min_by_key(|one| one.under_way.get());
         let Some(connection) = least else { return Err(Code::Unavailable) };
-        connection.under_way.fetch_add(1, Ordering::Relaxed);
-        let rows = self.rows(&connection.calls, &ids).await;
-        connection.under_way.fetch_sub(1, Ordering::Relaxed);
+        connection.under_way.set(connection.under_way.get() + 1);
+        let asked = ids.len() as u64;
+        let rows = match &self.0.kind {
+            Kind::Server { graph, model } => {
+                let message = run_request(graph, model, ids);
+                let answer: Result<v1::RunResponse, Status> =
+                    self.over(connection, RUN, message).await;
+                answer.map(|answer| {
+                    let shape = answer.rows.unwrap_or_default().shape;
+                    shape.first().copied().unwrap_or(0)
+                })
+            }
+            Kind::Peer => {
+                let nodes = ids.iter().map(|id| *id as i64).collect();
+                let message = peer::RunRequest { nodes };
+                let answer: Result<peer::RunReply, Status> =
+                    self.over(connection, PEER_RUN, message).await;
+                answer.map(|answer| answer.shape.first().copied().unwrap_or(0) as u64)
+            }
+        };
+        connection.under_way.set(connection.under_way.get() - 1);
         match rows {
-            Ok(rows) if rows == ids.len() as u64 => Ok(()),
+            Ok(rows) if rows == asked => Ok(()),
             Ok(_) => Err(Code::DataLoss),
             Err(status) => Err(status.code()),
         }
     }
 
-    async fn rows(&self, calls: &AsyncClient, ids: &[u64]) -> Result<u64, Status> {
-        match &self.kind {
-            Kind::Server { graph, model } => {
-                let nodes = v1::Nodes { node_type: String::new(), ids: ids.to_vec() };
-                let targets = v1::targets::Targets::Nodes(nodes);
-                let message = v1::RunRequest {
-                    graph: graph.clone(),
-                    dfg: Some(v1::run_request::Dfg::Model(model.clone())),
-                    targets: Some(v1::Targets { targets: Some(targets) }),
-                    ..v1::RunRequest::default()
-                };
-                let rows = calls.run(message).await?.rows.unwrap_or_default();
-                Ok(rows.shape.first().copied().unwrap_or(0))
-            }
-            Kind::Peer => {
-                let message = peer::RunRequest { nodes: ids.iter().map(|id| *id as i64).collect() };
-                let path = "/neargraph.peer.Peer/Run";
-                let reply: peer::RunReply = calls.unary(path, message, false).await?;
-                Ok(reply.shape.first().copied().unwrap_or(0) as u64)
+    async fn over<Q, A>(
+        &self,
+        connection: &Connection,
+        path: &'static str,
+        message: Q,
+    ) -> Result<A, Status>
+    where
+        Q: Message + Clone + Send + Sync + 'static,
+        A: Message + Default + Send + Sync + 'static,
+    {
+        match &connection.way {
+            Way::Channel(calls) => calls.unary(path, message, true).await,
+            Way::Direct(direct, head) => {
+                let framed = framed(&message);
+                let attempt = |left| within(left, direct.unary(head, framed.clone()));
+                tried(self.0.retry, self.0.timeout, attempt).await
             }
         }
     }
@@ -108,13 +148,12 @@ impl Target {
     /// Counters that the peer's workers have of their own, summed up.
     pub(crate) async fn stats(&self) -> Map<String, Value> {
         let mut sums = Map::new();
-        if !matches!(self.kind, Kind::Peer) {
+        if !matches!(self.0.kind, Kind::Peer) {
             return sums;
         }
-        for connection in self.connections.iter() {
+        for aside in &self.0.asides {
             let (path, message) = ("/neargraph.peer.Peer/Stats", peer::RunRequest::default());
-            let reply: Result<peer::RunReply, Status> =
-                connection.calls.unary(path, message, false).await;
+            let reply: Result<peer::RunReply, Status> = aside.unary(path, message, false).await;
             let values = reply.map(|reply| reply.values).unwrap_or_default();
             let said: Map<String, Value> = serde_json::from_slice(&values).unwrap_or_default();
             for (name, value) in said {
@@ -128,11 +167,11 @@ impl Target {
     /// How many nodes the graph has.
     pub(crate) async fn num_nodes(&self) -> Result<u64, String> {
         let failed = |why: &str| format!("say how many ids there are: {why}");
-        let (Kind::Server { graph, .. }, Some(first)) = (&self.kind, self.connections.first())
+        let (Kind::Server { graph, .. }, Some(first)) = (&self.0.kind, self.0.asides.first())
         else {
             return Err(failed("a peer does not tell"));
         };
-        let listed = first.calls.list_graphs(v1::ListGraphsRequest {}).await;
+        let listed = first.list_graphs(v1::ListGraphsRequest {}).await;
         let graphs = listed.map_err(|status| failed(status.message()))?.graphs;
         let found = graphs.iter().find(|one| graph.is_empty() || one.name == *graph);
         let types = found.map(|graph| graph.node_types.as_slice()).unwrap_or_default();
@@ -140,6 +179,33 @@ impl Target {
             [only] if only.num_nodes > 0 => Ok(only.num_nodes),
             _ => Err(failed("the graph has not one type of nodes")),
         }
+    }
+}
+
+impl Kind {
+    /// A connection that costs least, if the settings allow it.
+    fn direct(&self, settings: &Settings) -> Result<Option<(Direct, Head)>, String> {
+        let path = match self {
+            Self::Server { .. } => RUN,
+            Self::Peer => PEER_RUN,
+        };
+        if settings.tls.is_some() || settings.address.starts_with(SHM) {
+            return Ok(None);
+        }
+        let (address, token) = (settings.address.as_str(), settings.token.as_deref());
+        let head = Head::new(address, path, token, settings.timeout.unwrap_or(Duration::MAX));
+        let head = head.map_err(|error| format!("{address:?} or the token: {error}"))?;
+        Ok(Some((Direct::new(address), head)))
+    }
+}
+
+fn run_request(graph: &str, model: &str, ids: Vec<u64>) -> v1::RunRequest {
+    let targets = v1::targets::Targets::Nodes(v1::Nodes { node_type: String::new(), ids });
+    v1::RunRequest {
+        graph: graph.to_owned(),
+        dfg: Some(v1::run_request::Dfg::Model(model.to_owned())),
+        targets: Some(v1::Targets { targets: Some(targets) }),
+        ..v1::RunRequest::default()
     }
 }
 

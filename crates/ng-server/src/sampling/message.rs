@@ -4,21 +4,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ng_rpc::{Problem, v1};
-use ng_sample::{Column, MiniBatch};
+use ng_sample::{Column, MiniBatch, SeedPlan};
 use ng_store::{Owner, Snapshot};
-use ng_types::{Dtype, NodeTypeId};
+use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 
 use crate::graph::named;
 
 /// What all batches of a stream have in common.
 pub struct Message {
     snapshot: Arc<Snapshot>,
-    num_batches: u64,
+    plan: SeedPlan,
 }
 
 impl Message {
-    pub fn new(snapshot: Arc<Snapshot>, num_batches: u64) -> Self {
-        Self { snapshot, num_batches }
+    pub fn new(snapshot: Arc<Snapshot>, plan: SeedPlan) -> Self {
+        Self { snapshot, plan }
     }
 
     /// The batch of a number. Its rows are copied once, so that its memory can serve the next one.
@@ -37,19 +37,21 @@ impl Message {
             });
         }
         let name = |id: NodeTypeId| catalog.node_types[usize::from(id.0)].name.as_str();
-        let edges =
-            batch.edges.iter().zip(&catalog.edge_types).map(|(block, meta)| v1::EdgeBatch {
-                edge_type: [name(meta.source), &meta.relation, name(meta.destination)].join(","),
-                sources: block.rows.iter().map(|place| *place as u32).collect(),
-                destinations: block.cols.iter().map(|place| *place as u32).collect(),
-                edge_ids: block.edge_ids.iter().map(|id| *id as u64).collect(),
-                per_hop: block.per_hop.iter().map(|count| *count as u64).collect(),
-                times: block.times.clone(),
-                weights: block.weights.clone(),
-            });
+        let edges = batch.edges.iter().enumerate().zip(&catalog.edge_types);
+        let edges = edges.filter(|((at, _), _)| !catalog.is_reverse_index(EdgeTypeId(*at as u16)));
+        let edges = edges.map(|((_, block), meta)| v1::EdgeBatch {
+            edge_type: [name(meta.source), &meta.relation, name(meta.destination)].join(","),
+            sources: block.rows.iter().map(|place| *place as u32).collect(),
+            destinations: block.cols.iter().map(|place| *place as u32).collect(),
+            edge_ids: block.edge_ids.iter().map(|id| *id as u64).collect(),
+            per_hop: block.per_hop.iter().map(|count| *count as u64).collect(),
+            times: block.times.clone(),
+            weights: block.weights.clone(),
+        });
         Ok(v1::SampleResponse {
             batch: number,
-            num_batches: self.num_batches,
+            num_batches: self.plan.steps(),
+            num_padding: self.plan.padding(number),
             num_seeds: batch.num_seeds() as u64,
             nodes,
             edges: edges.collect(),

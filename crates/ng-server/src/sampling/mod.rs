@@ -16,7 +16,7 @@ use ng_sample::{
     Fanouts, Loader, Method, MiniBatch, Reading, Run, SampleSpec, Sampler, SeedPlan, Settings,
 };
 use ng_store::{Owner, Snapshot, TensorRef};
-use ng_types::NodeTypeId;
+use ng_types::{EdgeTypeId, NodeTypeId};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -88,7 +88,7 @@ impl Sampling {
         let loader = Loader::new(sampler, Arc::clone(&inputs.0), plan, settings, None, false);
         let loader = loader.map_err(|e| problem_of(&e))?;
         let run = loader.run(request.epoch, request.first_batch);
-        let message = Message::new(snapshot, plan.steps());
+        let message = Message::new(snapshot, plan);
         // One place is for why it ends, which can be told whatever waits.
         let (give, batches) = mpsc::channel(WAITING + 1);
         let ended = |_| Problem::new(Code::Internal, "DEFECT", "a fresh stream has no place");
@@ -149,8 +149,13 @@ fn unread(number: u64, limit: Duration) -> Problem {
 
 fn sampler(snapshot: &Arc<Snapshot>, request: &v1::SampleRequest) -> Result<Sampler, Problem> {
     let catalog = snapshot.catalog();
-    let fanouts = Fanouts::uniform(&request.fanouts, catalog.edge_types.len())
-        .map_err(|e| problem_of(&e).at("fanouts"))?;
+    // As in loaders, a reverse that the store keeps is an index, which nothing samples.
+    let of_type = |id| match catalog.is_reverse_index(EdgeTypeId(id)) {
+        true => vec![0; request.fanouts.len()],
+        false => request.fanouts.clone(),
+    };
+    let per_edge_type = (0..catalog.edge_types.len() as u16).map(of_type).collect();
+    let fanouts = Fanouts::new(per_edge_type).map_err(|e| problem_of(&e).at("fanouts"))?;
     let method = Method::Uniform { replace: request.replace };
     let spec = SampleSpec { fanouts, method, seed: request.seed };
     let owners = (0..catalog.node_types.len()).map(|id| Owner::Node(NodeTypeId(id as u16)));

@@ -1,0 +1,203 @@
+//! Streams: messages that come one after the other, and a graph that is sent in pieces.
+//!
+//! Each stream has a connection of its own. The invariants: a stream that is dropped ends its call;
+//! a graph that is not sent to its end is not made.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use ng_rpc::{Message, Status, Streaming, call, v1};
+use tokio::sync::mpsc;
+use tokio_stream::Stream as Messages;
+use v1::update_graph_request::Part;
+
+use crate::calls::{AsyncClient, within};
+
+/// Pieces of a graph that wait for the connection.
+const PIECES: usize = 2;
+
+/// Messages of a stream, one after the other. Dropping it ends the call.
+#[derive(Debug)]
+pub struct Stream<T> {
+    messages: Streaming<T>,
+    timeout: Option<Duration>,
+}
+
+impl<T> Stream<T> {
+    /// The next message; `None` after the last one. Nothing is lost when the future is dropped.
+    ///
+    /// # Errors
+    /// What the server says, or that nothing came in time.
+    pub async fn next(&mut self) -> Result<Option<T>, Status> {
+        within(self.timeout, self.messages.message()).await
+    }
+}
+
+impl AsyncClient {
+    /// How far a job is, until it has ended. A job that waits for its turn says nothing, so that
+    /// messages have no timeout.
+    ///
+    /// # Errors
+    /// As [`AsyncClient::run`].
+    pub async fn watch_analysis(
+        &self,
+        message: v1::WatchAnalysisRequest,
+    ) -> Result<Stream<v1::WatchAnalysisResponse>, Status> {
+        self.stream("/neargraph.v1.InferenceService/WatchAnalysis", message, None).await
+    }
+
+    /// Mini-batches of an epoch.
+    ///
+    /// # Errors
+    /// As [`AsyncClient::run`].
+    pub async fn sample(
+        &self,
+        message: v1::SampleRequest,
+    ) -> Result<Stream<v1::SampleResponse>, Status> {
+        self.stream("/neargraph.v1.SamplingService/Sample", message, self.timeout()).await
+    }
+
+    /// Copies a graph while it is served; tells how far it is. It is never tried again.
+    ///
+    /// # Errors
+    /// As [`AsyncClient::run`].
+    pub async fn backup(
+        &self,
+        message: v1::BackupRequest,
+    ) -> Result<Stream<v1::BackupResponse>, Status> {
+        let channel = self.channel_of_a_stream()?;
+        let path = "/neargraph.v1.ServerService/Backup";
+        let opened = call::stream(&channel, path, self.request(message));
+        // Other copies may have to end before, and this one may have its last page written long
+        // before it is on the disk.
+        Ok(Stream { messages: within(self.timeout(), opened).await?, timeout: None })
+    }
+
+    /// One message there, a stream back; `timeout` is that of each message.
+    async fn stream<Q, A>(
+        &self,
+        path: &'static str,
+        message: Q,
+        timeout: Option<Duration>,
+    ) -> Result<Stream<A>, Status>
+    where
+        Q: Message + Clone + Send + Sync + 'static,
+        A: Message + Default + Send + Sync + 'static,
+    {
+        let channel = &self.channel_of_a_stream()?;
+        let opened = |left| {
+            let request = self.request(message.clone());
+            async move { within(left, call::stream(channel, path, request)).await }
+        };
+        Ok(Stream { messages: self.tried(opened).await?, timeout })
+    }
+
+    /// Makes a graph of columns, which are sent in pieces. It has no timeout.
+    ///
+    /// # Errors
+    /// The server cannot be reached; it is asked when the first piece is sent.
+    pub fn update_graph(&self, head: v1::UpdateGraphHead) -> Result<Upload, Status> {
+        let channel = self.channel_of_a_stream()?;
+        let (pieces, sent) = mpsc::channel(PIECES);
+        let parts = Parts { head: Some(head), sent };
+        let path = "/neargraph.v1.GraphStoreService/UpdateGraph";
+        let request = self.request(parts);
+        let answer = Box::pin(async move { call::upload(&channel, path, request).await });
+        Ok(Upload { pieces, answer, early: None })
+    }
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<v1::UpdateGraphResponse, Status>> + Send>>;
+
+/// A graph that is sent in pieces. Dropping it before it is finished gives it up.
+pub struct Upload {
+    pieces: mpsc::Sender<Piece>,
+    answer: Answer,
+    /// What the server said before it was asked to finish.
+    early: Option<Result<v1::UpdateGraphResponse, Status>>,
+}
+
+impl fmt::Debug for Upload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upload").field("early", &self.early).finish_non_exhaustive()
+    }
+}
+
+impl Upload {
+    /// Sends a piece of the columns once there is room for it. A piece is sent or not when the
+    /// future is dropped.
+    ///
+    /// # Errors
+    /// The server has refused the graph.
+    pub async fn send(&mut self, arrow: Vec<u8>) -> Result<(), Status> {
+        if self.put(Piece::Arrow(arrow)).await {
+            return Ok(());
+        }
+        match &self.early {
+            Some(Err(status)) => Err(status.clone()),
+            _ => Err(Status::internal("the server has answered before it had the whole graph")),
+        }
+    }
+
+    /// Says that this was all, and waits until the graph is made.
+    ///
+    /// # Errors
+    /// The server has refused the graph.
+    pub async fn finish(mut self) -> Result<v1::UpdateGraphResponse, Status> {
+        self.put(Piece::End).await;
+        match self.early {
+            Some(early) => early,
+            None => self.answer.await,
+        }
+    }
+
+    /// Whether a piece was taken; if not, the answer is there.
+    async fn put(&mut self, piece: Piece) -> bool {
+        if self.early.is_some() {
+            return false;
+        }
+        let taken = tokio::select! {
+            biased;
+            early = &mut self.answer => {
+                self.early = Some(early);
+                return false;
+            }
+            taken = self.pieces.send(piece) => taken.is_ok(),
+        };
+        if !taken {
+            // The connection has dropped the call, and its answer says why.
+            self.early = Some((&mut self.answer).await);
+        }
+        taken
+    }
+}
+
+enum Piece {
+    Arrow(Vec<u8>),
+    End,
+}
+
+/// The messages of an upload. They end where it is finished, and never when it is dropped: half of
+/// a graph must not look like a whole one.
+struct Parts {
+    head: Option<v1::UpdateGraphHead>,
+    sent: mpsc::Receiver<Piece>,
+}
+
+impl Messages for Parts {
+    type Item = v1::UpdateGraphRequest;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let message = |part| Poll::Ready(Some(v1::UpdateGraphRequest { part: Some(part) }));
+        if let Some(head) = self.head.take() {
+            return message(Part::Head(head));
+        }
+        match ready!(self.sent.poll_recv(cx)) {
+            Some(Piece::Arrow(arrow)) => message(Part::Arrow(arrow)),
+            Some(Piece::End) => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! [`Direct`]: calls over a plain HTTP/2 connection, on the one thread that polls them.
+//!
+//! A channel has queues, tasks and locks, so that any thread may call. A load generator has one
+//! thread for all of its calls, and has to stay small beside what it measures. What must not live
+//! here: certificates, rings, what is tried again. The invariants: a call gives an answer or an
+//! error; a connection that is lost is made again by the next call.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::time::Duration;
+
+use h2::client::{Builder, SendRequest};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, TE};
+use http::{Method, Request, StatusCode, Uri, Version};
+use prost::Message;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::Mutex;
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+use tonic::codegen::Bytes;
+use tonic::{Code, Status};
+
+use crate::connect::{CONNECT_TIMEOUT, UNIX, WINDOW_BYTES};
+
+/// Bytes before a message: whether it is compressed, and its length.
+const PREFIX: usize = 5;
+
+/// One connection to a server at `HOST:PORT` or `unix:PATH`. It connects when it is first used.
+pub struct Direct {
+    address: String,
+    live: RefCell<Option<SendRequest<Bytes>>>,
+    connecting: Mutex<()>,
+}
+
+impl fmt::Debug for Direct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Direct").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// The head of all calls of a method.
+#[derive(Clone, Debug)]
+pub struct Head(Request<()>);
+
+impl Head {
+    /// A head for the method at `path`. Each call says that it waits for `timeout`.
+    ///
+    /// # Errors
+    /// The address or the token hold what no header may hold.
+    pub fn new(
+        address: &str,
+        path: &'static str,
+        token: Option<&str>,
+        timeout: Duration,
+    ) -> Result<Self, http::Error> {
+        let authority = if address.starts_with(UNIX) { "localhost" } else { address };
+        let uri =
+            Uri::builder().scheme("http").authority(authority).path_and_query(path).build()?;
+        let mut request = Request::builder()
+            .method(Method::POST)
+            .version(Version::HTTP_2)
+            .uri(uri)
+            .header(CONTENT_TYPE, "application/grpc")
+            .header(TE, "trailers")
+            .header("grpc-timeout", format!("{}m", timeout.as_millis().min(99_999_999)));
+        if let Some(token) = token {
+            let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
+            value.set_sensitive(true);
+            request = request.header(AUTHORIZATION, value);
+        }
+        Ok(Self(request.body(())?))
+    }
+}
+
+/// A message as it stands in a call.
+pub fn framed(message: &impl Message) -> Bytes {
+    let length = message.encoded_len();
+    let mut bytes = Vec::with_capacity(PREFIX + length);
+    bytes.push(0);
+    bytes.extend_from_slice(&(length as u32).to_be_bytes());
+    message.encode_raw(&mut bytes);
+    bytes.into()
+}
+
+impl Direct {
+    /// A connection that is made within a `LocalSet` when it is first used.
+    pub fn new(address: &str) -> Self {
+        let (live, connecting) = (RefCell::default(), Mutex::default());
+        Self { address: address.to_owned(), live, connecting }
+    }
+
+    /// One message there, which is framed already, one back.
+    ///
+    /// # Errors
+    /// What the server says, that it cannot be reached, or that what came is not an answer.
+    pub async fn unary<A: Message + Default>(
+        &self,
+        head: &Head,
+        message: Bytes,
+    ) -> Result<A, Status> {
+        let mut send = self.ready().await?;
+        let (answer, mut body) = send.send_request(head.0.clone(), false).map_err(lost)?;
+        body.send_data(message, true).map_err(lost)?;
+        let (head, mut body) = answer.await.map_err(lost)?.into_parts();
+        if head.status != StatusCode::OK {
+            return Err(Status::unavailable(format!("the server answers {}", head.status)));
+        }
+        // An error may come without a body.
+        if let Some(status) = Status::from_header_map(&head.headers)
+            && status.code() != Code::Ok
+        {
+            return Err(status);
+        }
+        let (mut first, mut all) = (Bytes::new(), Vec::new());
+        while let Some(piece) = body.data().await {
+            let piece = piece.map_err(lost)?;
+            body.flow_control().release_capacity(piece.len()).map_err(lost)?;
+            // Most answers come in one piece, which is not copied.
+            if first.is_empty() {
+                first = piece;
+            } else {
+                if all.is_empty() {
+                    all.extend_from_slice(&first);
+                }
+                all.extend_from_slice(&piece);
+            }
+        }
+        let bytes = if all.is_empty() { first } else { all.into() };
+        let trailers = body.trailers().await.map_err(lost)?.unwrap_or_default();
+        match Status::from_header_map(&trailers) {
+            Some(status) if status.code() == Code::Ok => decoded(bytes),
+            Some(status) => Err(status),
+            None => Err(Status::unknown("the server ended the call without a status")),
+        }
+    }
+
+    /// What sends a request, over a connection that lives.
+    async fn ready(&self) -> Result<SendRequest<Bytes>, Status> {
+        let live = self.live.borrow().clone();
+        if let Some(live) = live
+            && let Ok(ready) = live.ready().await
+        {
+            return Ok(ready);
+        }
+        let _one = self.connecting.lock().await;
+        // Another call may have connected meanwhile.
+        let live = self.live.borrow().clone();
+        if let Some(mut live) = live
+            && poll_fn(|cx| live.poll_ready(cx)).await.is_ok()
+        {
+            return Ok(live);
+        }
+        let made = timeout(CONNECT_TIMEOUT, self.connected()).await;
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "it does not connect in time");
+        let made = made.unwrap_or_else(|_| Err(late()));
+        let made = made.map_err(|error| {
+            Status::unavailable(format!("the server cannot be reached: {error}"))
+        })?;
+        *self.live.borrow_mut() = Some(made.clone());
+        made.ready().await.map_err(lost)
+    }
+
+    async fn connected(&self) -> io::Result<SendRequest<Bytes>> {
+        match self.address.strip_prefix(UNIX) {
+            Some(path) => started(UnixStream::connect(path).await?).await,
+            None => {
+                let stream = TcpStream::connect(&self.address).await?;
+                stream.set_nodelay(true)?;
+                started(stream).await
+            }
+        }
+    }
+}
+
+async fn started(
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+) -> io::Result<SendRequest<Bytes>> {
+    let mut builder = Builder::new();
+    builder.initial_window_size(WINDOW_BYTES).initial_connection_window_size(WINDOW_BYTES);
+    let (send, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
+    // Why it ends is what its calls are told.
+    spawn_local(async move { drop(connection.await) });
+    Ok(send)
+}
+
+fn lost(error: h2::Error) -> Status {
+    Status::unavailable(format!("the server cannot be reached: {error}"))
+}
+
+fn decoded<A: Message + Default>(mut bytes: Bytes) -> Result<A, Status> {
+    let wrong = || Status::internal("the server did not answer with one whole message");
+    let head: [u8; PREFIX] =
+        bytes.get(..PREFIX).and_then(|b| b.try_into().ok()).ok_or_else(wrong)?;
+    let [0, length @ ..] = head else { return Err(wrong()) };
+    let message = bytes.split_off(PREFIX);
+    if message.len() as u64 != u64::from(u32::from_be_bytes(length)) {
+        return Err(wrong());
+    }
+    A::decode(message).map_err(|error| Status::internal(error.to_string()))
+}

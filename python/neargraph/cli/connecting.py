@@ -1,0 +1,58 @@
+"""How commands reach a server: address, token and certificates, the same for each of them."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    import neargraph
+
+Address = Annotated[
+    str, typer.Option(help="Address of the server: HOST:PORT or unix:PATH.", show_default=True)
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(help="File that holds the token alone. Default: what NEARGRAPH_TOKEN holds."),
+]
+Ca = Annotated[
+    Path | None,
+    typer.Option(help="Certificates (PEM) of those who sign the server's. Default: no encryption."),
+]
+Cert = Annotated[
+    Path | None, typer.Option(help="Certificate of the client (PEM), where the server wants one.")
+]
+Key = Annotated[Path | None, typer.Option(help="Its key (PEM).")]
+ServerName = Annotated[
+    str | None,
+    typer.Option(help="Name in the server's certificate, where it is not that of the address."),
+]
+
+
+def client(
+    address: str,
+    timeout: float,
+    token_file: Path | None,
+    ca: Path | None,
+    cert: Path | None,
+    key: Path | None,
+    server_name: str | None,
+) -> "neargraph.Client":
+    """The client of a command.
+
+    Raises:
+        BadParameter: Certificates that do not go together.
+    """
+    import neargraph
+
+    if ca is None and (cert or key or server_name):
+        raise typer.BadParameter("--cert, --key and --server-name need --ca")
+    if (cert is None) != (key is None):
+        raise typer.BadParameter("--cert and --key go together")
+    given = {"ca": ca, "cert": cert, "key": key, "server_name": server_name}
+    token = os.environ.get("NEARGRAPH_TOKEN")
+    if token_file is not None:
+        token = token_file.read_text().strip()
+    tls = None if ca is None else given
+    return neargraph.Client(address, token=token, timeout=timeout, tls=tls)

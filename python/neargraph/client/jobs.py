@@ -1,0 +1,94 @@
+"""Jobs that a server computes when there is room for them."""
+
+import time
+from typing import Any
+
+from numpy.typing import NDArray
+
+from neargraph.client import results
+from neargraph.client.asking import watch
+from neargraph.client.calls import field_of
+from neargraph.client.modes import Opening, Request, Steps, method, stream
+from neargraph.client.results import Answer, JobState, job_state
+from neargraph.exceptions import request_failed
+
+# A job is waited for in calls of this length, so that none outlives the timeout of the client.
+WAIT_SECONDS = 5.0
+
+
+def _result(job: str, wait_seconds: float) -> Steps[tuple[JobState, Answer | None]]:
+    wait_ms = int(1000 * wait_seconds)
+    state, found = yield Request("result", (job, wait_ms))
+    return job_state(state), None if found is None else results.answer(found)
+
+
+class JobMethods:
+    """Methods of a job on the server.
+
+    Attributes:
+        id: By which `job` of another client finds it, also after this client has ended.
+    """
+
+    def __init__(self, client: Any, job: str) -> None:
+        self._client = client
+        self.id = job
+
+    @method
+    def progress(self) -> Steps[JobState]:
+        """How far it is.
+
+        Raises:
+            NotFound: The server does not know it, or keeps it no longer.
+        """
+        return (yield from _result(self.id, 0.0))[0]
+
+    @stream
+    def watch(self) -> Opening[JobState]:
+        """How far it is, each time that this changes, until it has ended."""
+        return watch(self.id)
+
+    @method
+    def answer(self, timeout: float | None = None) -> Steps[Answer]:
+        """Waits for the end: rows, snapshot and model.
+
+        Args:
+            timeout: Seconds; None waits as long as it takes.
+
+        Raises:
+            TimeoutError: It has not ended in time; it goes on.
+            RequestFailed: It failed or was cancelled.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = WAIT_SECONDS if end is None else min(WAIT_SECONDS, end - time.monotonic())
+            state, found = yield from _result(self.id, max(left, 0.0))
+            if found is not None:
+                return found
+            if state.has_ended:
+                raise request_failed(
+                    "Aborted", f"JOB_{state.state.upper()}", state.problem or f"job {state.state}"
+                )
+            if end is not None and time.monotonic() >= end:
+                raise TimeoutError(f"job {self.id} has not ended within {timeout} s")
+
+    result = answer.then(
+        lambda answer: answer.rows,
+        """Waits for the end, and gives the rows, [n, ...].
+
+        Args:
+            timeout: Seconds; None waits as long as it takes.
+
+        Raises:
+            TimeoutError: It has not ended in time; it goes on.
+            RequestFailed: It failed or was cancelled.
+
+        Example:
+            >>> client.analyze("sage", range(1_000_000)).result(timeout=600)  # doctest: +SKIP
+        """,
+        NDArray[Any],
+    )
+
+    @method
+    def cancel(self) -> Steps[JobState]:
+        """Cancels it."""
+        return job_state((yield from field_of("CancelAnalysis", "job", job=self.id)))
