@@ -20,9 +20,10 @@ use ng_rpc::{Code, Problem, v1};
 use crate::config::Config;
 use crate::graph::Graph;
 use crate::model::Model;
-use kept::{Keeper, Kept, KeptModel};
+use kept::{Kept, KeptModel};
 
-pub use kept::CatalogueError;
+pub use files::plugin_place;
+pub use kept::{CatalogueError, Keeper, KeptDevices, KeptPlugin};
 
 /// What is served now. Requests under way keep what they have found.
 pub struct Catalogue {
@@ -74,12 +75,12 @@ impl Catalogue {
     /// unregistered, and what was registered.
     ///
     /// # Errors
-    /// The folder or its catalogue cannot be read.
+    /// The folder cannot be read.
     pub fn open(
         config: &Config,
+        keeper: Keeper,
         (compute, answers): (Compute, Option<Arc<EmbeddingCache>>),
     ) -> Result<Self, CatalogueError> {
-        let keeper = Keeper::open(&config.folder)?;
         let place = Place {
             folder: config.folder.clone(),
             backups: config.backups.clone(),

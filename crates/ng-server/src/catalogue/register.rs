@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ng_rpc::{Code, Problem, v1};
 
-use super::kept::{Kept, KeptModel};
+use super::kept::{Kept, KeptDevices, KeptModel};
 use super::{Catalogue, Place, Version, files, names};
 use crate::graph::Graph;
 use crate::model::Model;
@@ -68,6 +68,15 @@ impl Catalogue {
         let mut kept = keeper.kept().clone();
         change(&mut kept);
         keeper.replace(kept)
+    }
+
+    /// Keeps what computes all models.
+    ///
+    /// # Errors
+    /// Nothing may be changed, or it cannot be written; nothing has changed then.
+    pub fn keep_devices(&self, devices: KeptDevices) -> Result<(), Problem> {
+        self.check_writable()?;
+        self.keep(|kept| kept.devices = Some(devices))
     }
 
     /// Where the store of a graph is that may be registered.
