@@ -67,6 +67,10 @@ impl Accelerators {
                 Ok(found) => bundle = found,
                 Err(problem) => tracing::error!(bundle = kept.bundle, "{}", problem.message),
             }
+            if bundle.name != config.bundle {
+                let (bundle, setting) = (&bundle.name, &config.bundle);
+                tracing::info!(bundle, setting, "the bundle is the one that was put in place last");
+            }
             for plugin in &kept.plugins {
                 let added = again(config, plugin).and_then(|found| {
                     bundle.add(found).map_err(|error| problem_of(&error))

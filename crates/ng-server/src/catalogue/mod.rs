@@ -102,7 +102,14 @@ impl Catalogue {
         paths.extend(keeper.kept().graphs.clone());
         let mut inner = Inner::default();
         for (name, path) in paths {
-            match place.graph(&name, &path) {
+            let opened = place.graph(&name, &path).and_then(|graph| {
+                // Each handle of a store would write, and see nothing of the other.
+                match inner.graphs.values().find(|other| other.store.is_same_as(&graph.store)) {
+                    Some(other) => Err(register::served_as(&path, other)),
+                    None => Ok(graph),
+                }
+            });
+            match opened {
                 Ok(graph) => drop(inner.graphs.insert(name, graph)),
                 Err(problem) => {
                     tracing::error!(graph = name, "not served: {}", problem.message);
