@@ -72,9 +72,8 @@ impl Accelerators {
                 tracing::info!(bundle, setting, "the bundle is the one that was put in place last");
             }
             for plugin in &kept.plugins {
-                let added = again(config, plugin).and_then(|found| {
-                    bundle.add(found).map_err(|error| problem_of(&error))
-                });
+                let added = again(config, plugin)
+                    .and_then(|found| bundle.add(found).map_err(|error| problem_of(&error)));
                 let problem = added.err().map(|problem| problem.message);
                 if let Some(problem) = &problem {
                     let file = &plugin.file;
@@ -172,7 +171,7 @@ impl Accelerators {
         let mut registered = self.registered();
         registered.retain(|one| one.kept.file != kept.file && one.kept.sha256 != sha256);
         registered.push(Registered { kept, problem: None });
-        let change = |bundle: &Bundle| {
+        let change = |bundle: &Bundle| -> Result<Bundle, Refused> {
             let mut bundle = bundle.clone();
             bundle.add(plugin)?;
             Ok(bundle)

@@ -110,7 +110,11 @@ fn states() -> Vec<BTreeSet<String>> {
 
 /// Makes all changes with a server that `program` or a thread kills; how many were acknowledged,
 /// and whether it came to that.
-fn killed(program: &[String], after: Option<Duration>, states: &[BTreeSet<String>]) -> (usize, bool) {
+fn killed(
+    program: &[String],
+    after: Option<Duration>,
+    states: &[BTreeSet<String>],
+) -> (usize, bool) {
     let folder = two_stores();
     let mut process = Process::start(program, folder.path(), &[]);
     let mut acknowledged = 0;
@@ -164,7 +168,12 @@ fn a_kill_at_any_step_of_a_change_loses_nothing_that_was_acknowledged() {
         return println!("left out: no program here that kills at a system call");
     }
     // Each step of making, filling, syncing, renaming and removing files.
-    let steps = ["?rename,?renameat,?renameat2", "?fsync,?fdatasync", "?mkdir,?mkdirat", "?unlinkat,?rmdir"];
+    let steps = [
+        "?rename,?renameat,?renameat2",
+        "?fsync,?fdatasync",
+        "?mkdir,?mkdirat",
+        "?unlinkat,?rmdir",
+    ];
     let is_long = std::env::var_os("NEARGRAPH_ALL_KILLS").is_some();
     for calls in steps {
         let mut when = if is_long { 1 } else { 1 + random.below(8) as u32 };
@@ -187,7 +196,9 @@ fn a_change_on_a_full_disk_or_in_a_folder_that_cannot_be_written_is_refused_and_
     // A folder of the server's own cannot be made.
     fs::write(folder.path().join(".neargraph"), "").expect("written");
     let before = state(&client);
-    for refused in [told(register_mean(&client)), told(add_graph(&client, "again", "other/store.ng"))] {
+    for refused in
+        [told(register_mean(&client)), told(add_graph(&client, "again", "other/store.ng"))]
+    {
         assert_eq!(refused.reason, "CATALOGUE_NOT_WRITTEN", "{refused:?}");
         assert!(refused.remedy.contains("writable"), "{refused:?}");
     }
@@ -230,7 +241,8 @@ fn a_damaged_catalogue_stops_the_start_and_says_what_to_do() {
         let side = Some("127.0.0.1:0".parse().expect("address"));
         serve(Config { side, memory: Some(64 << 20), ..config })
     };
-    let mut damaged: Vec<Vec<u8>> = (0..bytes.len()).step_by(29).map(|at| bytes[..at].to_vec()).collect();
+    let mut damaged: Vec<Vec<u8>> =
+        (0..bytes.len()).step_by(29).map(|at| bytes[..at].to_vec()).collect();
     damaged.extend((0..bytes.len()).step_by(23).map(|at| {
         let mut flipped = bytes.clone();
         flipped[at] ^= 4;
@@ -297,13 +309,20 @@ fn a_store_that_is_removed_while_it_is_served_takes_no_more_changes() {
     register(&client);
     let add = || {
         let vertex = Some(v1::AddVertex::default());
-        client.add_vertex(v1::AddVertexRequest { graph: "small".into(), vertex, ..Default::default() })
+        client.add_vertex(v1::AddVertexRequest {
+            graph: "small".into(),
+            vertex,
+            ..Default::default()
+        })
     };
     add().expect("added");
     let path = folder.path().join("small.ng");
     fs::rename(&path, folder.path().join("away")).expect("renamed");
     let refused = told(add());
-    assert_eq!((refused.code, refused.reason.as_str()), (Code::FailedPrecondition, "GRAPH_REPLACED"));
+    assert_eq!(
+        (refused.code, refused.reason.as_str()),
+        (Code::FailedPrecondition, "GRAPH_REPLACED")
+    );
     fs::rename(folder.path().join("away"), &path).expect("renamed");
     add().expect("it is there again");
     fs::remove_dir_all(&path).expect("removed");

@@ -193,7 +193,8 @@ fn devices_that_were_put_in_place_are_there_after_a_kill_unless_their_file_has_c
     let (process, client) = started(&with_plugins);
     register(&client);
     program(&client, "hetero").expect("in force");
-    let of_file = |sha256: &str| v1::PluginRequest { file: "good.so".into(), sha256: sha256.into() };
+    let of_file =
+        |sha256: &str| v1::PluginRequest { file: "good.so".into(), sha256: sha256.into() };
     client.plugin(of_file(&"0".repeat(64))).expect_err("another file");
     client.plugin(of_file(&sha256)).expect("loaded");
     program(&client, "abacus").expect_err("no such bundle");

@@ -141,7 +141,11 @@ impl Disk for Held {
 
 /// Does `work` one access to the disk after the other; between them a snapshot and counters are
 /// there at once. Returns how many accesses there were.
-fn watched(store: &Store, disk: &Arc<(Mutex<Turnstile>, Condvar)>, work: impl FnOnce() + Send) -> u32 {
+fn watched(
+    store: &Store,
+    disk: &Arc<(Mutex<Turnstile>, Condvar)>,
+    work: impl FnOnce() + Send,
+) -> u32 {
     let (state, turn) = &**disk;
     *state.lock().unwrap() = Turnstile { is_closed: true, ..Turnstile::default() };
     let mut held = 0;
@@ -190,11 +194,8 @@ fn snapshots_and_counters_wait_for_no_commit_no_checkpoint_and_no_recovery() {
         let opened = open_dir(&path, BackendChoice::Pread, &ng_io::OpenOptions::default());
         let inner = opened.expect("opened").disk;
         let disk = Held { inner, turnstile: Arc::clone(&turnstile) };
-        let options = OpenOptions {
-            memory: Some(64 << 20),
-            recover: false,
-            ..OpenOptions::default()
-        };
+        let options =
+            OpenOptions { memory: Some(64 << 20), recover: false, ..OpenOptions::default() };
         Store::open_on(Arc::new(disk), &options).expect("store")
     };
     let store = open();
@@ -209,7 +210,9 @@ fn snapshots_and_counters_wait_for_no_commit_no_checkpoint_and_no_recovery() {
         batch.delete_node(NODE, 0).expect("deleted");
         batch.commit().expect("durable");
     });
-    let checkpoint = watched(&store, &turnstile, || drop(store.checkpoint().expect("written")));
+    let checkpoint = watched(&store, &turnstile, || {
+        store.checkpoint().expect("written");
+    });
     let mut batch = store.write().expect("batch");
     batch.add_node(NODE).expect("added");
     let last = batch.commit().expect("durable").lsn;
@@ -226,7 +229,8 @@ fn snapshots_and_counters_wait_for_no_commit_no_checkpoint_and_no_recovery() {
     }
     let store = open();
     assert_eq!(store.snapshot().lsn(), last - 1);
-    let recovery = watched(&store, &turnstile, || store.become_writer(&mut || true).expect("writer"));
+    let recovery =
+        watched(&store, &turnstile, || store.become_writer(&mut || true).expect("writer"));
     assert_eq!((store.recovery().commits, store.snapshot().lsn()), (1, last));
     println!("{first} {deleted} {checkpoint} {recovery} accesses");
     assert!(first > 3 && deleted > 5 && checkpoint > 5 && recovery > 8);

@@ -249,6 +249,26 @@ mod tests {
     }
 
     #[test]
+    fn what_computes_is_kept_in_a_form_that_releases_without_it_refuse() {
+        let first = |kept: &Kept| {
+            let bytes = encode(kept).expect("text");
+            let end = bytes.iter().position(|byte| *byte == b'\n').expect("a line");
+            String::from_utf8(bytes[..end].to_vec()).expect("text")
+        };
+        assert!(first(&some()).starts_with("neargraph catalogue 1 "));
+        let plugin = KeptPlugin { file: "good.so".into(), sha256: "ab".repeat(32) };
+        let devices = KeptDevices { bundle: "hetero".into(), plugins: vec![plugin] };
+        let kept = Kept { devices: Some(devices), ..some() };
+        assert!(first(&kept).starts_with("neargraph catalogue 2 "));
+        let bytes = encode(&kept).expect("text");
+        assert_eq!(decode(&bytes, Path::new("c")).expect("reads"), kept);
+        for cut in 0..bytes.len() {
+            let refused = decode(&bytes[..cut], Path::new("c"));
+            assert!(matches!(refused, Err(CatalogueError::Damaged { .. })), "cut at {cut}");
+        }
+    }
+
+    #[test]
     fn one_server_changes_the_catalogue_of_a_folder() {
         let folder = tempfile::tempdir().expect("made");
         let mut first = Keeper::open(folder.path()).expect("empty");

@@ -118,12 +118,10 @@ fn key_too_old(to: u64) -> Problem {
     let message = format!(
         "the graph remembers no keys of commits up to {to}, and the batch may be one of them"
     );
-    Problem::new(Code::FailedPrecondition, "KEY_TOO_OLD", message)
-        .at("key_since_commit")
-        .remedy(
-            "read whether its changes are there; if they are not, send it with a new key and the \
+    Problem::new(Code::FailedPrecondition, "KEY_TOO_OLD", message).at("key_since_commit").remedy(
+        "read whether its changes are there; if they are not, send it with a new key and the \
              newest commit",
-        )
+    )
 }
 
 fn check_sizes(changes: &[v1::Change], key: &[u8]) -> Result<(), Problem> {

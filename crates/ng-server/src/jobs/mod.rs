@@ -242,9 +242,9 @@ impl Jobs {
     /// Whether an id has the form of those of servers, and is not of this one since its start.
     fn is_of_another_run(&self, id: &str) -> bool {
         let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let parts = id.split_once('-').filter(|(run, random)| {
-            run.len() == self.run.len() && random.len() == 2 * ID_BYTES
-        });
+        let parts = id
+            .split_once('-')
+            .filter(|(run, random)| run.len() == self.run.len() && random.len() == 2 * ID_BYTES);
         parts.is_some_and(|(run, random)| run != self.run && is_hex(run) && is_hex(random))
     }
 

@@ -82,7 +82,8 @@ impl Keys {
     /// shrink by one part at most when that happens, so fewer of both were never too many.
     pub fn forgotten_to(&self) -> u64 {
         let count = self.parts.iter().map(|part| part.len()).sum::<usize>();
-        let was_full = count > KEYS_MAX - PART_KEYS || self.bytes > KEYED_BYTES_MAX - PART_BYTES_MAX;
+        let was_full =
+            count > KEYS_MAX - PART_KEYS || self.bytes > KEYED_BYTES_MAX - PART_BYTES_MAX;
         let oldest = self.parts.front().and_then(|part| part.first());
         oldest.filter(|_| was_full).map_or(0, |oldest| oldest.lsn.saturating_sub(1))
     }

@@ -449,7 +449,7 @@ impl WriteBatch {
 
     /// The newest commit whose key may have been forgotten.
     pub(crate) fn forgotten_to(&mut self) -> Result<u64, UpdateError> {
-        Ok(self.edit()?.catalog.keys.as_ref().map_or(0, Keys::forgotten_to))
+        Ok(self.edit()?.catalog.keys.as_ref().map_or(0, |keys| keys.forgotten_to()))
     }
 
     /// Notes the key of the batch, and what it did for others to read; both become durable with it.
