@@ -65,8 +65,8 @@ pub(crate) struct Asking<'a> {
     go_on: &'a dyn Fn() -> bool,
 }
 
-/// What computes a model, for as long as it is held: the kernels of the devices of one moment. Equal
-/// ones give equal bytes, so rows of one answer have to be of equal ones.
+/// What computes a model, for as long as it is held: the kernels of the devices of one moment.
+/// Equal ones give equal bytes, so rows of one answer have to be of equal ones.
 #[derive(Clone)]
 pub struct Computing(Arc<Plan>);
 

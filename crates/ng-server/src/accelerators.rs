@@ -242,18 +242,17 @@ fn again(config: &Config, kept: &KeptPlugin) -> Result<Arc<Plugin>, Problem> {
     let (_, probe) = trial(config)?;
     let path = plugin_place(&config.folder, &kept.sha256);
     let allow = AllowList::new([&kept.sha256]).map_err(|e| problem_of(&e))?;
-    Plugin::load(&path, &allow, &probe).map_err(|error| match &error {
-        PluginError::NotAllowed { path, sha256 } => {
-            let message = format!(
-                "{} was changed since {:?} was registered: its SHA-256 is {sha256}, and not {}; \
-                 register the plug-in again",
-                path.display(),
-                kept.file,
-                kept.sha256
-            );
-            Problem { message, ..problem_of(&error) }
-        }
-        _ => problem_of(&error),
+    Plugin::load(&path, &allow, &probe).map_err(|error| {
+        let problem = problem_of(&error);
+        let PluginError::NotAllowed { path, sha256 } = error else { return problem };
+        let message = format!(
+            "{} was changed since {:?} was registered: its SHA-256 is {sha256}, and not {}; \
+             register the plug-in again",
+            path.display(),
+            kept.file,
+            kept.sha256
+        );
+        Problem { message, ..problem }
     })
 }
 

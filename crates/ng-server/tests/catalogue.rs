@@ -144,7 +144,7 @@ fn killed(
     (acknowledged, acknowledged < CHANGES.len())
 }
 
-/// A program that kills the server as it enters a call of `calls` for the `when`th time in a thread.
+/// A program that kills the server as a thread enters a call of `calls` for the `when`th time.
 fn tracer(calls: &str, when: u32) -> Vec<String> {
     let inject = format!("inject={calls}:signal=KILL:when={when}");
     let trace = format!("trace={calls}");

@@ -1,5 +1,5 @@
-//! Devices that are replaced while a model answers: all rows of an answer are of one set of devices,
-//! those that were kept, too.
+//! Devices that are replaced while a model answers: all rows of an answer are of one set of
+//! devices, those that were kept, too.
 #![allow(clippy::expect_used)]
 
 mod help;

@@ -32,6 +32,7 @@ fn build(path: &Path) {
         has_weight: false,
     };
     let edge = builder.edge_type(spec).expect("declared");
+    builder.set_reverse(edge, edge).expect("declared");
     let mut writer = builder.topology(edge).expect("declared");
     let mut push = |destination, source| {
         let entry = Entry { source, edge_id: 0, time: 0, weight: 0.0 };
@@ -139,6 +140,17 @@ impl Disk for Held {
     }
 }
 
+/// Says that the work has ended, one way or another.
+struct Ended<'a>(&'a (Mutex<Turnstile>, Condvar));
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.0.lock().unwrap();
+        (state.is_closed, state.has_ended) = (false, true);
+        self.0.1.notify_all();
+    }
+}
+
 /// Does `work` one access to the disk after the other; between them a snapshot and counters are
 /// there at once. Returns how many accesses there were.
 fn watched(
@@ -151,10 +163,8 @@ fn watched(
     let mut held = 0;
     thread::scope(|scope| {
         scope.spawn(|| {
+            let _ended = Ended(disk);
             work();
-            let mut state = state.lock().unwrap();
-            (state.is_closed, state.has_ended) = (false, true);
-            turn.notify_all();
         });
         loop {
             let mut now = state.lock().unwrap();
