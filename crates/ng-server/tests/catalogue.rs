@@ -209,7 +209,7 @@ fn a_change_on_a_full_disk_or_in_a_folder_that_cannot_be_written_is_refused_and_
     // Every write to this file fails as on a full disk.
     let next = folder.path().join(".neargraph/catalogue.next");
     symlink("/dev/full", &next).expect("linked");
-    for change in &CHANGES[1..5] {
+    for change in [CHANGES[1], CHANGES[2], CHANGES[4]] {
         let refused = told(change(&client));
         assert_eq!(refused.reason, "CATALOGUE_NOT_WRITTEN", "{refused:?}");
         assert!(refused.message.contains("No space left"), "{refused:?}");
