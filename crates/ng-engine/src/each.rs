@@ -65,14 +65,39 @@ pub(crate) struct Asking<'a> {
     go_on: &'a dyn Fn() -> bool,
 }
 
-/// A version of the store that an engine answers from, for as long as it is held.
+/// What computes a model, for as long as it is held: the kernels of the devices of one moment.
+/// Equal ones give equal bytes, so rows of one answer have to be of equal ones.
 #[derive(Clone)]
-pub struct Version(Arc<Pinned>);
+pub struct Computing(Arc<Plan>);
+
+impl PartialEq for Computing {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// A version of the store that an engine answers from, and what computes the answers, for as long
+/// as it is held.
+#[derive(Clone)]
+pub struct Version {
+    pinned: Arc<Pinned>,
+    computing: Computing,
+}
 
 impl Version {
     /// The snapshot.
     pub fn snapshot(&self) -> &Arc<Snapshot> {
-        &self.0.snapshot
+        &self.pinned.snapshot
+    }
+
+    /// What computes answers from it.
+    pub fn computing(&self) -> &Computing {
+        &self.computing
+    }
+
+    /// The same snapshot, of which something else computes answers.
+    pub fn computed_by(self, computing: Computing) -> Self {
+        Self { computing, ..self }
     }
 }
 
@@ -87,11 +112,11 @@ pub struct On<'a> {
 
 impl<'a> Asking<'a> {
     pub fn new(engine: &Engine, how: How, go_on: &'a dyn Fn() -> bool) -> Self {
-        Self::of(engine, engine.pinned(), how, go_on)
+        Self::of(engine.version(), how, go_on)
     }
 
-    fn of(engine: &Engine, pinned: Arc<Pinned>, how: How, go_on: &'a dyn Fn() -> bool) -> Self {
-        let plan = engine.server.served.plan();
+    fn of(version: Version, how: How, go_on: &'a dyn Fn() -> bool) -> Self {
+        let Version { pinned, computing: Computing(plan) } = version;
         // Devices may have changed since somebody asked whether they group.
         let how = if how.is_apart() && !plan.is_exact_by_row() { How::Alone } else { how };
         Self { how, pinned, plan, go_on }
@@ -135,7 +160,12 @@ impl Engine {
 
     /// The version that questions are answered from now.
     pub fn version(&self) -> Version {
-        Version(self.pinned())
+        Version { pinned: self.pinned(), computing: self.computing() }
+    }
+
+    /// What computes the answers to questions that come now.
+    pub fn computing(&self) -> Computing {
+        Computing(self.server.served.plan())
     }
 
     /// Another snapshot of the same open store as a version, of which nothing is brought into
@@ -144,7 +174,8 @@ impl Engine {
     /// # Errors
     /// [`EngineError::Sample`], [`EngineError::Read`].
     pub fn version_of(&self, snapshot: Arc<Snapshot>) -> Result<Version, EngineError> {
-        self.pinned_at(snapshot, (None, None)).map(|pinned| Version(Arc::new(pinned)))
+        let pinned = Arc::new(self.pinned_at(snapshot, (None, None))?);
+        Ok(Version { pinned, computing: self.computing() })
     }
 
     /// As [`Engine::each`].
@@ -156,7 +187,7 @@ impl Engine {
     }
 
     fn asking<'a>(&self, mixes: bool, on: On<'a>) -> Asking<'a> {
-        Asking::of(self, Arc::clone(&on.version.0), self.how(mixes), on.go_on)
+        Asking::of(on.version.clone(), self.how(mixes), on.go_on)
     }
 
     /// Score `i` is, byte for byte, what [`Engine::scores`] gives for pair `i` alone.

@@ -30,6 +30,10 @@ pub struct Foreseen {
     pub rows: u64,
     /// Bytes that are read if no cache has any of them. What was prepared is not read.
     pub read_bytes: u64,
+    /// Bytes of rows that are read, each once, without what else is in their blocks.
+    pub row_bytes: u64,
+    /// Bytes of rows that are in memory, each once.
+    pub held_bytes: u64,
     /// Bytes of the memory budget.
     pub memory_bytes: u64,
 }
@@ -111,6 +115,7 @@ impl Engine {
             .any(|meta| meta.has_edge_ids || meta.has_time || meta.has_weight);
         let per_draw = BYTES_PER_DRAW * if edge_data { 2 } else { 1 };
         let sampled = draws.saturating_add(nodes).saturating_mul(per_draw);
+        let (mut row_bytes, mut held_bytes) = (0_u64, 0_u64);
         let (mut rows, mut inputs) = (0_u64, all(&extent.nodes).saturating_mul(8));
         inputs = inputs.saturating_add(draws.saturating_mul(16));
         for (at, of) in binding.rows() {
@@ -124,14 +129,19 @@ impl Engine {
                 }
                 Owner::Edge(_) => false,
             };
-            if !is_here {
+            let bytes = once.saturating_mul(of.decoder.stored_bytes() as u64);
+            if is_here {
+                held_bytes = held_bytes.saturating_add(bytes);
+            } else {
+                row_bytes = row_bytes.saturating_add(bytes);
                 read_bytes = read_bytes.saturating_add(once.saturating_mul(bytes_of_row(of)));
             }
         }
         let least = snapshot.catalog().node_types.len() as u64 * BYTES_PER_NODE_TYPE;
         let sampled = sampled.saturating_add(least);
         let memory_bytes = inputs.saturating_mul(BYTES_PER_INPUT_BYTE).saturating_add(sampled);
-        Foreseen { lists: extent.lists, rows, read_bytes, memory_bytes }
+        let lists = extent.lists;
+        Foreseen { lists, rows, read_bytes, row_bytes, held_bytes, memory_bytes }
     }
 
     /// What nodes took so far in the mean, recent ones above all; `None` before the first batch.

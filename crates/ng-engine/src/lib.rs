@@ -42,7 +42,7 @@ pub use answer::Answer;
 pub use answers::affected::{Affected, AffectedAnswers, WalkLimit, Walked, WhyAll};
 pub use answers::cache::{AnswerKey, CacheStats, EmbeddingCache, KeptAnswer, ModelKey};
 pub use counts::{EngineStats, StageTimes};
-pub use each::{On, Version};
+pub use each::{Computing, On, Version};
 pub use engine::{Engine, EngineOptions};
 pub use error::EngineError;
 pub use foresee::Foreseen;

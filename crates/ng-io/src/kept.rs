@@ -6,6 +6,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -19,11 +20,31 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut next = path.as_os_str().to_owned();
     next.push(".next");
     let next = Path::new(&next);
-    let mut file = fs::File::create(next)?;
+    put_in_place(fs::File::create(next)?, (next, path), bytes)
+}
+
+fn put_in_place(mut file: fs::File, (from, to): (&Path, &Path), bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
-    fs::rename(next, path)?;
-    sync_folder_of(path)
+    fs::rename(from, to)?;
+    sync_folder_of(to)
+}
+
+/// Keeps bytes in a file of a folder, both of which this user alone may read and change. They are
+/// durable on return.
+///
+/// # Errors
+/// As [`replace_file`], and as [`ensure_folder`].
+pub fn keep_privately(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let made = fs::DirBuilder::new().mode(0o700).create(folder);
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => {}
+        made => made.and_then(|()| sync_folder_of(folder))?,
+    }
+    let (path, next) = (folder.join(name), folder.join(format!("{name}.next")));
+    let mut file = fs::OpenOptions::new();
+    let file = file.write(true).create(true).truncate(true).mode(0o600).open(&next)?;
+    put_in_place(file, (&next, &path), bytes)
 }
 
 /// Makes a folder, unless it is there, and its name durable.
@@ -81,6 +102,8 @@ impl FolderLock {
 #[cfg(test)]
 #[allow(clippy::expect_used)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     #[test]
@@ -98,6 +121,14 @@ mod tests {
         }
         assert_eq!(fs::read_dir(&path).expect("listed").count(), 1);
         assert!(replace_file(&folder.path().join("none/list"), b"").is_err());
+        keep_privately(&path, "mine", b"bytes").expect("written");
+        let private = folder.path().join("private");
+        for bytes in [b"one".as_slice(), b"two"] {
+            keep_privately(&private, "mine", bytes).expect("kept");
+            assert_eq!(fs::read(private.join("mine")).expect("read"), bytes);
+        }
+        let mode = |path: &Path| fs::metadata(path).expect("there").mode() & 0o777;
+        assert_eq!((mode(&private), mode(&private.join("mine"))), (0o700, 0o600));
         remove_folder(&path).expect("removed");
         remove_folder(&path).expect("gone already");
         assert!(ensure_folder(&folder.path().join("a/b")).is_err());

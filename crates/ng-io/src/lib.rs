@@ -39,7 +39,7 @@ pub use directory::hold_off_writer;
 pub use disk::{Access, BLOCK_BYTES, Disk, FileId, NextRead, READ_BYTES_MAX, ReadDone, ReadOp};
 pub use error::{OpenError, ReadError, WriteError};
 pub use gauge::{DependentReads, Gauge};
-pub use kept::{FolderLock, ensure_folder, remove_folder, replace_file};
+pub use kept::{FolderLock, ensure_folder, keep_privately, remove_folder, replace_file};
 pub use listing::folders_in;
 pub use load::{LoadError, Loaded, load_file};
 pub use locks::Lock;

@@ -44,6 +44,14 @@ impl NamedDir {
         is_same(&self.fd, &self.path)
     }
 
+    /// Whether both are the same directory, whatever names led to it.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        match (rustix::fs::fstat(&self.fd), rustix::fs::fstat(&other.fd)) {
+            (Ok(one), Ok(other)) => (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino),
+            _ => false,
+        }
+    }
+
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }

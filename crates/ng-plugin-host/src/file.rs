@@ -57,16 +57,30 @@ pub(crate) struct Image {
 impl Image {
     /// Opens, checks and copies the file at `path`.
     pub fn read(path: &Path, allow: &AllowList) -> Result<Self, PluginError> {
-        let bytes = checked_bytes(path)?;
-        let sha256 = hex(&Sha256::digest(&bytes));
-        if !allow.allowed.contains(&sha256) && !planted("any_plug_in_is_allowed") {
-            return Err(PluginError::NotAllowed { path: path.to_owned(), sha256 });
-        }
+        let (bytes, sha256) = allowed(path, allow)?;
         let wrong = |problem| PluginError::NotAPlugin { path: path.to_owned(), problem };
         check_elf(&bytes).map_err(wrong)?;
         let failed = |source| PluginError::Unreadable { path: path.to_owned(), source };
         Ok(Self { path: path.to_owned(), sha256, memory: sealed(&bytes).map_err(failed)? })
     }
+}
+
+/// The bytes of the file at `path`, to be kept elsewhere; it has to be allowed.
+///
+/// # Errors
+///
+/// As [`digest`], and [`PluginError::NotAllowed`].
+pub fn bytes_of(path: &Path, allow: &AllowList) -> Result<Vec<u8>, PluginError> {
+    allowed(path, allow).map(|(bytes, _)| bytes)
+}
+
+fn allowed(path: &Path, allow: &AllowList) -> Result<(Vec<u8>, String), PluginError> {
+    let bytes = checked_bytes(path)?;
+    let sha256 = hex(&Sha256::digest(&bytes));
+    if !allow.allowed.contains(&sha256) && !planted("any_plug_in_is_allowed") {
+        return Err(PluginError::NotAllowed { path: path.to_owned(), sha256 });
+    }
+    Ok((bytes, sha256))
 }
 
 /// The SHA-256 of the file at `path`, as an allow-list has it; the file has to be one that could be

@@ -27,7 +27,7 @@ mod structs;
 
 pub use bundle::Bundle;
 pub use error::PluginError;
-pub use file::{AllowList, digest};
+pub use file::{AllowList, bytes_of, digest};
 pub use load::{KernelInfo, Plugin};
 pub use onnxruntime::{OnnxRuntime, OnnxRuntimeError, Session};
 pub use probe::{Probe, run_probe};

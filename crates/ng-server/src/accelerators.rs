@@ -2,19 +2,22 @@
 //!
 //! What must not live here: what a plug-in may do, which `ng-plugin-host` checks. The invariants:
 //! only files of one folder are loaded, by their SHA-256, after a trial in another process; a
-//! change that fails changes nothing; answers of the devices before are not given after it.
+//! change that fails changes nothing; one that succeeds is durable, and made again at the next
+//! start; answers of the devices before are not given after it.
 
-use std::path::{Component, Path};
-use std::sync::Arc;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ng_infer::dfg::Op;
 use ng_infer::run::Compute;
-use ng_plugin_host::{AllowList, Bundle, Plugin, PluginError, Probe, Program, ProgramError};
+use ng_plugin_host::{
+    AllowList, Bundle, Plugin, PluginError, Probe, Program, ProgramError, bytes_of,
+};
 use ng_rpc::{Code, Problem, problem_of, v1};
 use tokio::sync::Semaphore;
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, KeptDevices, KeptPlugin, plugin_place};
 use crate::config::Config;
 
 /// When a change may be tried again that came while another one was made.
@@ -38,18 +41,49 @@ impl From<PluginError> for Refused {
 /// The devices of all models.
 pub struct Accelerators {
     program: Program,
+    registered: Mutex<Vec<Registered>>,
     /// One change comes after the other.
     turn: Semaphore,
 }
 
+/// A plug-in that was registered, and why it is not in force, if it is not.
+#[derive(Clone)]
+struct Registered {
+    kept: KeptPlugin,
+    problem: Option<String>,
+}
+
 impl Accelerators {
-    /// With a bundle in force.
+    /// With the bundle of the settings in force, or with what was put in its place before. A
+    /// plug-in that cannot be loaded any more is left out, and that is said.
     ///
     /// # Errors
-    /// There is no such bundle.
-    pub fn new(bundle: &str) -> Result<Self, Problem> {
-        let program = Program::new(preset(bundle)?).map_err(|e| problem_of(&e))?;
-        Ok(Self { program, turn: Semaphore::new(1) })
+    /// There is no bundle as the settings say.
+    pub fn open(config: &Config, kept: Option<&KeptDevices>) -> Result<Self, Problem> {
+        let mut bundle = preset(&config.bundle)?;
+        let mut registered = Vec::new();
+        if let Some(kept) = kept {
+            match preset(&kept.bundle) {
+                Ok(found) => bundle = found,
+                Err(problem) => tracing::error!(bundle = kept.bundle, "{}", problem.message),
+            }
+            if bundle.name != config.bundle {
+                let (bundle, setting) = (&bundle.name, &config.bundle);
+                tracing::info!(bundle, setting, "the bundle is the one that was put in place last");
+            }
+            for plugin in &kept.plugins {
+                let added = again(config, plugin)
+                    .and_then(|found| bundle.add(found).map_err(|error| problem_of(&error)));
+                let problem = added.err().map(|problem| problem.message);
+                if let Some(problem) = &problem {
+                    let file = &plugin.file;
+                    tracing::error!(file, "a plug-in that was registered is left out: {problem}");
+                }
+                registered.push(Registered { kept: plugin.clone(), problem });
+            }
+        }
+        let program = Program::new(bundle).map_err(|e| problem_of(&e))?;
+        Ok(Self { program, registered: Mutex::new(registered), turn: Semaphore::new(1) })
     }
 
     /// The devices, for models that are served while they change.
@@ -89,20 +123,35 @@ impl Accelerators {
         bundle.devices.priorities().into_iter().map(device).collect()
     }
 
+    /// Plug-ins that were registered and are not in force, each with the reason.
+    pub fn left_out(&self) -> Vec<String> {
+        let registered = self.registered();
+        let left = registered.iter().filter_map(|one| {
+            let problem = one.problem.as_ref()?;
+            Some(format!("plug-in {:?} is left out: {problem}", one.kept.file))
+        });
+        left.collect()
+    }
+
+    fn registered(&self) -> Vec<Registered> {
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Replaces all devices by those of a bundle. May take a while.
     ///
     /// # Errors
-    /// There is no such bundle, or a model does not run on it.
+    /// There is no such bundle, a model does not run on it, or it cannot be kept.
     pub fn program(&self, models: &Catalogue, bundle: &str) -> Result<Vec<v1::Device>, Problem> {
         let _turn = self.turn()?;
+        models.check_writable()?;
         let bundle = preset(bundle)?;
-        self.swap(models, |_| Ok(bundle))
+        self.swap(models, |_| Ok(bundle), Vec::new())
     }
 
     /// Adds the devices of a plug-in. May take a while.
     ///
     /// # Errors
-    /// Plug-ins are not served, or this one is refused.
+    /// Plug-ins are not served, this one is refused, or it cannot be kept.
     pub fn add(
         &self,
         (config, models): (&Config, &Catalogue),
@@ -112,12 +161,26 @@ impl Accelerators {
         let allow = AllowList::new([&request.sha256])
             .map_err(|e| Problem::argument("sha256", problem_of(&e).message))?;
         let _turn = self.turn()?;
-        let plugin = Plugin::load(&path, &allow, &probe).map_err(|e| problem_of(&e).at("file"))?;
-        self.swap(models, |bundle| {
+        models.check_writable()?;
+        let refused = |e: PluginError| problem_of(&e).at("file");
+        let plugin = Plugin::load(&path, &allow, &probe).map_err(refused)?;
+        let bytes = bytes_of(&path, &allow).map_err(refused)?;
+        let sha256 = plugin.sha256().to_owned();
+        models.keep_plugin(&sha256, &bytes)?;
+        let kept = KeptPlugin { file: request.file.clone(), sha256: sha256.clone() };
+        let mut registered = self.registered();
+        registered.retain(|one| one.kept.file != kept.file && one.kept.sha256 != sha256);
+        registered.push(Registered { kept, problem: None });
+        let change = |bundle: &Bundle| -> Result<Bundle, Refused> {
             let mut bundle = bundle.clone();
             bundle.add(plugin)?;
             Ok(bundle)
-        })
+        };
+        let swapped = self.swap(models, change, registered);
+        if swapped.is_err() && self.registered().iter().all(|one| one.kept.sha256 != sha256) {
+            models.forget_plugin(&sha256);
+        }
+        swapped
     }
 
     fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Problem> {
@@ -133,10 +196,34 @@ impl Accelerators {
         &self,
         models: &Catalogue,
         change: impl FnOnce(&Bundle) -> Result<Bundle, Refused>,
+        mut registered: Vec<Registered>,
     ) -> Result<Vec<v1::Device>, Problem> {
-        self.program.swap(change).map_err(|refused| refused.0)?;
+        let before = self.program.swap(change).map_err(|refused| refused.0)?;
+        let now = self.program.bundle();
+        // Another build of a plug-in takes the place of the one before.
+        let is_in_force =
+            |one: &Registered| now.plugins().iter().any(|p| p.sha256() == one.kept.sha256);
+        registered.retain(|one| one.problem.is_some() || is_in_force(one));
+        let plugins = registered.iter().map(|one| one.kept.clone()).collect();
+        let kept = models.keep_devices(KeptDevices { bundle: now.name.clone(), plugins });
+        if kept.is_err() {
+            // All models ran on it a moment ago.
+            let back = self.program.swap(|_| Ok::<_, ProgramError>(Bundle::clone(&before)));
+            if let Err(error) = back {
+                tracing::error!(%error, "devices that could not be kept stay until the next start");
+            }
+        }
         for model in models.models() {
             model.renew();
+        }
+        kept?;
+        let mut known = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = std::mem::replace(&mut *known, registered.clone());
+        drop(known);
+        for one in gone {
+            if registered.iter().all(|other| other.kept.sha256 != one.kept.sha256) {
+                models.forget_plugin(&one.kept.sha256);
+            }
         }
         Ok(self.devices())
     }
@@ -150,8 +237,27 @@ fn preset(name: &str) -> Result<Bundle, Problem> {
     })
 }
 
-/// A file of the plug-in folder, and the program that tries it.
-fn found(config: &Config, file: &str) -> Result<(std::path::PathBuf, Probe), Problem> {
+/// Loads a plug-in that was registered before this start.
+fn again(config: &Config, kept: &KeptPlugin) -> Result<Arc<Plugin>, Problem> {
+    let (_, probe) = trial(config)?;
+    let path = plugin_place(&config.folder, &kept.sha256);
+    let allow = AllowList::new([&kept.sha256]).map_err(|e| problem_of(&e))?;
+    Plugin::load(&path, &allow, &probe).map_err(|error| {
+        let problem = problem_of(&error);
+        let PluginError::NotAllowed { path, sha256 } = error else { return problem };
+        let message = format!(
+            "{} was changed since {:?} was registered: its SHA-256 is {sha256}, and not {}; \
+             register the plug-in again",
+            path.display(),
+            kept.file,
+            kept.sha256
+        );
+        Problem { message, ..problem }
+    })
+}
+
+/// The folder of plug-ins, and the program that tries them.
+fn trial(config: &Config) -> Result<(&Path, Probe), Problem> {
     let off = |message: &str, remedy: &str| {
         Problem::new(Code::FailedPrecondition, "PLUGINS_OFF", message).remedy(remedy)
     };
@@ -163,6 +269,13 @@ fn found(config: &Config, file: &str) -> Result<(std::path::PathBuf, Probe), Pro
         let remedy = "the operator has to configure the program that tries them";
         off("this server cannot try plug-ins", remedy)
     })?;
+    let arguments = arguments.iter().map(Into::into).collect();
+    Ok((folder, Probe::new(program, arguments).with_limit(config.plugin_trial_time)))
+}
+
+/// A file of the plug-in folder, and the program that tries it.
+fn found(config: &Config, file: &str) -> Result<(PathBuf, Probe), Problem> {
+    let (folder, probe) = trial(config)?;
     let mut parts = Path::new(file).components();
     let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
     if !is_name || file.ends_with('/') {
@@ -170,7 +283,5 @@ fn found(config: &Config, file: &str) -> Result<(std::path::PathBuf, Probe), Pro
         return Err(Problem::argument("file", message)
             .remedy("name a file that lies in the plug-in folder itself"));
     }
-    let arguments = arguments.iter().map(Into::into).collect();
-    let probe = Probe::new(program, arguments).with_limit(config.plugin_trial_time);
     Ok((folder.join(file), probe))
 }

@@ -1,20 +1,22 @@
 //! [`Model`]: a version of a model on a graph that is served, and the answers of it that are kept.
 //!
-//! The invariant: a version that is asked for is at least as new as the last commit that was
-//! acknowledged before, unless the request allows an older one.
+//! The invariants: a version that is asked for is at least as new as the last commit that was
+//! acknowledged before, unless the request allows an older one; and answers are kept apart by what
+//! computed them, so that no answer mixes rows of devices with rows of those that replaced them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ng_engine::{
-    AnswerKey, EmbeddingCache, Engine, EngineOptions, ModelFile, ModelKey, Prepare, Version,
-    WalkLimit,
+    AnswerKey, Computing, EmbeddingCache, Engine, EngineOptions, ModelFile, ModelKey, Prepare,
+    Version, WalkLimit,
 };
 use ng_infer::run::Compute;
 use ng_rpc::{Problem, problem_of, v1};
 use ng_sample::Fanouts;
 use ng_store::Snapshot;
+use ng_types::canary::planted;
 
 use crate::graph::Graph;
 use crate::rows::Rows;
@@ -42,16 +44,35 @@ pub struct Model {
     pub engine: Engine,
     /// Of its files.
     pub sha256: String,
-    /// Another one where what computes was replaced.
-    key: AtomicU64,
+    /// Another one once what computes was replaced.
+    generation: RwLock<Arc<Generation>>,
     cache: Option<Arc<EmbeddingCache>>,
     /// One commit comes after the other.
     advancing: Mutex<()>,
     /// An older version that was asked for lately, as pieces of a job do, and when.
     older: Mutex<Option<(Version, Instant)>>,
+    targets_max: usize,
+}
+
+/// Answers of a model that the same kernels gave.
+pub struct Generation {
+    computing: Computing,
+    /// What tells them from all others.
+    key: ModelKey,
     /// What a row looks like, once there was one.
     like: OnceLock<Rows>,
-    targets_max: usize,
+}
+
+impl Generation {
+    fn new(computing: Computing) -> Arc<Self> {
+        let key = ModelKey(NEXT_KEY.fetch_add(1, Ordering::Relaxed));
+        Arc::new(Self { computing, key, like: OnceLock::new() })
+    }
+
+    /// What rows look like, once there was one.
+    pub fn like(&self) -> Option<&Rows> {
+        self.like.get()
+    }
 }
 
 impl Model {
@@ -71,9 +92,9 @@ impl Model {
         let options = options_of(request, &file, &graph, (compute, threads))?;
         let sha256 = file.identity.map_or(String::new(), |identity| identity.to_string());
         let engine = Engine::open(snapshot, file, options).map_err(|e| problem_of(&e))?;
-        let key = new_key();
+        let generation = Generation::new(engine.computing());
         if let Some(cache) = &cache {
-            cache.add_model(key, lsn);
+            cache.add_model(generation.key, lsn);
         }
         let limit = graph.store.budget().limit_bytes() / GROUP_SHARE;
         let of_node = engine.foresee(1).memory_bytes.max(1);
@@ -84,11 +105,10 @@ impl Model {
             graph,
             engine,
             sha256,
-            key: AtomicU64::new(key.0),
+            generation: RwLock::new(generation),
             cache,
             advancing: Mutex::default(),
             older: Mutex::default(),
-            like: OnceLock::new(),
             targets_max,
         })
     }
@@ -162,7 +182,7 @@ impl Model {
             let affected = self.engine.affected(&newest, older.snapshot(), WalkLimit::default());
             let affected = affected.map_err(|e| problem_of(&e))?;
             let (from, to) = (older.snapshot().lsn(), newest.lsn());
-            cache.invalidate(self.key(), &affected.answers, from, to);
+            cache.invalidate(self.newest().key, &affected.answers, from, to);
         }
         Ok(self.engine.version())
     }
@@ -179,7 +199,7 @@ impl Model {
         let mut older = self.older.lock().unwrap_or_else(PoisonError::into_inner);
         let known = older.take().filter(|(known, _)| known.snapshot().lsn() == snapshot.lsn());
         let version = match known {
-            Some((version, _)) => version,
+            Some((version, _)) => version.computed_by(self.engine.computing()),
             None => self.engine.version_of(Arc::clone(snapshot)).map_err(|e| problem_of(&e))?,
         };
         *older = Some((version.clone(), Instant::now()));
@@ -201,38 +221,54 @@ impl Model {
         ids.into_iter().flatten().all(|id| *id < bound)
     }
 
-    /// What rows look like, once there was one.
-    pub fn like(&self) -> Option<&Rows> {
-        self.like.get()
+    /// What rows look like, once there was one that was kept.
+    pub fn like(&self) -> Option<Rows> {
+        self.generation(&self.engine.computing())?.like().cloned()
     }
 
-    /// What tells its answers from those of others, and from those that other devices gave.
-    pub fn key(&self) -> ModelKey {
-        ModelKey(self.key.load(Ordering::SeqCst))
+    fn newest(&self) -> Arc<Generation> {
+        Arc::clone(&self.generation.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What computes was replaced: answers from before are not given any more.
+    /// The answers that `computing` gave; `None` if they are not kept, since something else has
+    /// taken its place.
+    pub fn generation(&self, computing: &Computing) -> Option<Arc<Generation>> {
+        let newest = self.newest();
+        if newest.computing == *computing || planted("rows_of_devices_mix") {
+            return Some(newest);
+        }
+        self.renew();
+        Some(self.newest()).filter(|newest| newest.computing == *computing)
+    }
+
+    /// Answers from before what computes was replaced are not given any more, if it was.
     pub fn renew(&self) {
         let _turn = self.advancing.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = new_key();
-        if let Some(cache) = &self.cache {
-            cache.add_model(new, self.engine.version().snapshot().lsn());
+        let computing = self.engine.computing();
+        if self.newest().computing == computing {
+            return;
         }
-        let old = ModelKey(self.key.swap(new.0, Ordering::SeqCst));
+        let new = Generation::new(computing);
         if let Some(cache) = &self.cache {
-            cache.drop_model(old);
+            cache.add_model(new.key, self.engine.version().snapshot().lsn());
+        }
+        let mut newest = self.generation.write().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *newest, new);
+        drop(newest);
+        if let Some(cache) = &self.cache {
+            cache.drop_model(old.key);
         }
     }
 
-    fn answer_key(&self, (model, seed): (ModelKey, u64), node: u64) -> AnswerKey {
-        AnswerKey { model, node_type: self.engine.node_type(), node, parameters: seed }
+    fn answer_key(&self, (of, seed): (&Generation, u64), node: u64) -> AnswerKey {
+        AnswerKey { model: of.key, node_type: self.engine.node_type(), node, parameters: seed }
     }
 
     /// The row of a node that is right for a commit, or for one that is at most `lag` older, with
-    /// the commit that it is right for. `of` is the key that the request began with, and the seed.
+    /// the commit that it is right for. `of` is what computes the others, and the seed.
     pub fn kept(
         &self,
-        of: (ModelKey, u64),
+        of: (&Generation, u64),
         node: u64,
         (lsn, lag): (u64, u64),
     ) -> Option<(Arc<[u8]>, u64)> {
@@ -241,21 +277,17 @@ impl Model {
     }
 
     /// Keeps the row of a node that was computed on a commit; `all` is what it is of.
-    pub fn keep(&self, of: (ModelKey, u64), node: u64, lsn: u64, all: &Rows, row: &[u8]) {
+    pub fn keep(&self, of: (&Generation, u64), node: u64, lsn: u64, all: &Rows, row: &[u8]) {
         let Some(cache) = &self.cache else { return };
-        self.like.get_or_init(|| all.like(0));
+        of.0.like.get_or_init(|| all.like(0));
         cache.put(&self.answer_key(of, node), lsn, row);
     }
-}
-
-fn new_key() -> ModelKey {
-    ModelKey(NEXT_KEY.fetch_add(1, Ordering::Relaxed))
 }
 
 impl Drop for Model {
     fn drop(&mut self) {
         if let Some(cache) = &self.cache {
-            cache.drop_model(self.key());
+            cache.drop_model(self.newest().key);
         }
     }
 }

@@ -19,7 +19,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use crate::accelerators::Accelerators;
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Keeper};
 use crate::config::{Address, Config};
 use crate::door::{self, SideListener};
 use crate::error::ServeError;
@@ -171,10 +171,11 @@ async fn start(
     let scheduler = scheduler.map_err(|source| ServeError::System { source })?;
     let keeps = config.scheduler.cache && config.cache > 0;
     let answers = keeps.then(|| Arc::new(EmbeddingCache::new(config.cache)));
-    let accelerators = Accelerators::new(&config.bundle)
+    let keeper = Keeper::open(&config.folder)?;
+    let accelerators = Accelerators::open(&config, keeper.kept().devices.as_ref())
         .map_err(|Problem { message, remedy, .. }| ServeError::Bundle { message, remedy })?;
     let how = (accelerators.compute(), answers.clone());
-    let catalogue = Catalogue::open(&config, how)?;
+    let catalogue = Catalogue::open(&config, keeper, how)?;
     let (mut sockets, mut addresses) = (Vec::new(), Vec::new());
     let open = Arc::new(AtomicUsize::new(0));
     for address in &config.listen {

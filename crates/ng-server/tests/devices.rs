@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use help::calls::calls;
+use help::process::Process;
 use help::{client, folder, register, run, started};
 use ng_rpc::connect::Channel;
 use ng_rpc::v1::accelerator_service_client::AcceleratorServiceClient;
@@ -163,4 +164,98 @@ fn a_server_without_a_folder_for_plugins_loads_none() {
     let serving = started(folder.path(), |config| config);
     let refused = Caller::new(&serving).plugin("good.so", &"0".repeat(64)).expect_err("off");
     assert_eq!(problem_told(&refused).reason, "PLUGINS_OFF");
+}
+
+#[test]
+fn devices_that_were_put_in_place_are_there_after_a_kill_unless_their_file_has_changed() {
+    let (folder, plugins) = (folder(100), tempfile::tempdir().expect("folder"));
+    let (source, file) = (plugins.path().join("good.c"), plugins.path().join("good.so"));
+    let header = root().join("attacks/plugins/honest.h");
+    fs::write(&source, format!("#include {:?}\n", header.display().to_string())).expect("written");
+    assert!(compile(&source, &file).wait().expect("compiled").success());
+    let sha256 = ng_plugin_host::digest(&file).expect("a digest");
+    let plugins_at = plugins.path().display().to_string();
+    let started = |options: &[&str]| {
+        let mut process = Process::start(&[], folder.path(), options);
+        assert!(process.answers());
+        let client = process.client();
+        (process, client)
+    };
+    let devices = |client: &ng_client::Client| {
+        client.list_devices(v1::ListDevicesRequest {}).expect("devices")
+    };
+    let rows = |client: &ng_client::Client| client.run(run(&[3, 4])).expect("answer").rows;
+    let program = |client: &ng_client::Client, bundle: &str| {
+        client.program(v1::ProgramRequest { bundle: bundle.to_owned() })
+    };
+    let with_plugins = ["--plugins", plugins_at.as_str()];
+
+    let (process, client) = started(&with_plugins);
+    register(&client);
+    program(&client, "hetero").expect("in force");
+    let of_file =
+        |sha256: &str| v1::PluginRequest { file: "good.so".into(), sha256: sha256.into() };
+    client.plugin(of_file(&"0".repeat(64))).expect_err("another file");
+    client.plugin(of_file(&sha256)).expect("loaded");
+    program(&client, "abacus").expect_err("no such bundle");
+    let (before, answer) = (devices(&client), rows(&client));
+    assert!(before.devices.iter().any(|device| !device.plugin.is_empty()), "{before:?}");
+    drop(process);
+
+    // The copy counts, whatever becomes of the file.
+    fs::remove_file(&file).expect("removed");
+    let (process, client) = started(&with_plugins);
+    assert_eq!((devices(&client), rows(&client)), (before.clone(), answer.clone()));
+    drop(process);
+
+    let kept = folder.path().join(".neargraph/plugins").join(&sha256).join("plugin.so");
+    let bytes = fs::read(&kept).expect("kept");
+    let mut changed = bytes.clone();
+    *changed.last_mut().expect("bytes") ^= 1;
+    fs::write(&kept, &changed).expect("changed");
+    let (process, client) = started(&with_plugins);
+    let without = devices(&client);
+    assert_eq!(without.bundle, "hetero");
+    assert!(without.devices.iter().all(|device| device.plugin.is_empty()), "{without:?}");
+    let [left_out] = without.left_out.as_slice() else { panic!("{without:?}") };
+    assert!(left_out.contains("good.so") && left_out.contains("was changed since"), "{left_out}");
+    assert_eq!(rows(&client), answer);
+    drop(process);
+
+    // It is still registered, and not for those whom the operator gives no folder.
+    fs::write(&kept, &bytes).expect("as it was");
+    let (process, client) = started(&[]);
+    let off = devices(&client);
+    assert!(off.left_out[0].contains("loads no plug-ins"), "{off:?}");
+    drop(process);
+    let (process, client) = started(&with_plugins);
+    assert_eq!(devices(&client), before);
+    program(&client, "cpu").expect("in force");
+    assert!(!kept.exists());
+    drop(process);
+    let (_process, client) = started(&with_plugins);
+    let last = devices(&client);
+    assert_eq!((last.bundle.as_str(), last.left_out.len()), ("cpu", 0));
+}
+
+#[test]
+fn a_change_of_devices_that_cannot_be_kept_is_refused_and_undone() {
+    let folder = folder(100);
+    let first = started(folder.path(), |config| config);
+    register(&client(&first, 0));
+    let second = started(folder.path(), |config| {
+        let socket = ng_server::Address::Unix(folder.path().join("second"));
+        Config { listen: vec!["127.0.0.1:0".parse().expect("address"), socket], ..config }
+    });
+    let (direct, caller) = (client(&second, 0), Caller::new(&second));
+    let (before, rows) = (caller.devices(), direct.run(run(&[1, 2])).expect("rows").rows);
+    let refused = caller.program("hetero").expect_err("another server has the catalogue");
+    assert_eq!(problem_told(&refused).reason, "CATALOGUE_TAKEN");
+    assert_eq!((caller.devices(), direct.run(run(&[1, 2])).expect("rows").rows), (before, rows));
+    let read_only = started(folder.path(), |config| {
+        let socket = ng_server::Address::Unix(folder.path().join("third"));
+        let listen = vec!["127.0.0.1:0".parse().expect("address"), socket];
+        Config { listen, read_only: true, ..config }
+    });
+    assert!(Caller::new(&read_only).program("hetero").is_err());
 }

@@ -67,7 +67,8 @@ impl Caller {
         let changes = changes.into_iter().map(|change| v1::Change { change: Some(change) });
         let changes = changes.collect();
         let (graph, idempotency_key) = ("typed".into(), key.to_vec());
-        let request = v1::ApplyBatchRequest { graph, changes, idempotency_key };
+        let request =
+            v1::ApplyBatchRequest { graph, changes, idempotency_key, ..Default::default() };
         self.wait(self.store().apply_batch(request))
     }
 
@@ -287,22 +288,35 @@ fn unit_operations_are_commits_and_a_read_only_server_refuses_them() {
     let caller = Caller::of(&serving);
     let (graph, key) = (|| "typed".to_owned(), |text: &str| text.as_bytes().to_vec());
     let vertex = v1::AddVertex { node_type: "author".into(), ..Default::default() };
-    let request =
-        v1::AddVertexRequest { graph: graph(), vertex: Some(vertex), idempotency_key: key("one") };
+    let request = v1::AddVertexRequest {
+        graph: graph(),
+        vertex: Some(vertex),
+        idempotency_key: key("one"),
+        key_since_commit: None,
+    };
     let added = caller.wait(caller.store().add_vertex(request.clone())).expect("added");
     let again = caller.wait(caller.store().add_vertex(request.clone())).expect("repeated");
     let commit = |snapshot: Option<v1::Snapshot>| snapshot.expect("snapshot").commit;
     assert_eq!((added.id, again.id), (10, 10));
     assert_eq!((commit(added.snapshot), commit(again.snapshot)), (2, 2));
     let Kind::AddEdge(edge) = writes(Node::Id(10), 1, 5) else { panic!("an edge") };
-    let edge = v1::AddEdgeRequest { graph: graph(), edge: Some(edge), idempotency_key: Vec::new() };
+    let edge = v1::AddEdgeRequest {
+        graph: graph(),
+        edge: Some(edge),
+        idempotency_key: Vec::new(),
+        key_since_commit: None,
+    };
     let first = caller.wait(caller.store().add_edge(edge.clone())).expect("added");
     let second = caller.wait(caller.store().add_edge(edge)).expect("added");
     assert_eq!((first.edge_id, second.edge_id), (Some(0), Some(1)));
     let edge =
         v1::DeleteEdge { edge_type: "writes".into(), source: 10, destination: 1, edge_id: None };
-    let edge =
-        v1::DeleteEdgeRequest { graph: graph(), edge: Some(edge), idempotency_key: key("two") };
+    let edge = v1::DeleteEdgeRequest {
+        graph: graph(),
+        edge: Some(edge),
+        idempotency_key: key("two"),
+        key_since_commit: None,
+    };
     for _ in 0..2 {
         let deleted = caller.wait(caller.store().delete_edge(edge.clone())).expect("deleted");
         assert_eq!((deleted.deleted, commit(deleted.snapshot)), (2, 5));
@@ -313,8 +327,12 @@ fn unit_operations_are_commits_and_a_read_only_server_refuses_them() {
         nodes: vec![node(Node::Id(10)).expect("node")],
         rows: Some(numbers(&[-1])),
     };
-    let embed =
-        v1::UpdateEmbedRequest { graph: graph(), embed: Some(embed), idempotency_key: Vec::new() };
+    let embed = v1::UpdateEmbedRequest {
+        graph: graph(),
+        embed: Some(embed),
+        idempotency_key: Vec::new(),
+        key_since_commit: None,
+    };
     caller.wait(caller.store().update_embed(embed)).expect("updated");
     assert_eq!(caller.embed("y", &[10], None).expect("row"), numbers(&[-1]));
     let vertex = v1::DeleteVertex { node_type: "author".into(), id: 10 };
@@ -322,6 +340,7 @@ fn unit_operations_are_commits_and_a_read_only_server_refuses_them() {
         graph: graph(),
         vertex: Some(vertex),
         idempotency_key: key("one"),
+        key_since_commit: None,
     };
     let refused = caller.wait(caller.store().delete_vertex(vertex.clone())).expect_err("key");
     assert!(refused.message().contains("other changes"), "{refused}");
@@ -353,7 +372,12 @@ fn requests_with_one_key_at_the_same_time_are_applied_once() {
         let changes =
             vec![change(author(&[])), change(writes(Node::Added(0), round % 5, round as i64))];
         let idempotency_key = round.to_le_bytes().to_vec();
-        let request = v1::ApplyBatchRequest { graph: "typed".into(), changes, idempotency_key };
+        let request = v1::ApplyBatchRequest {
+            graph: "typed".into(),
+            changes,
+            idempotency_key,
+            ..Default::default()
+        };
         let calls: Vec<_> = (0..copies)
             .map(|_| {
                 let (mut store, request) = (caller.store(), request.clone());
@@ -677,7 +701,7 @@ fn a_graph_is_copied_while_it_changes_and_the_copy_is_served() {
     // What was applied before the copy is known to it.
     let changes = vec![v1::Change { change: Some(author(&[])) }];
     let (graph, idempotency_key) = ("restored".into(), b"key".to_vec());
-    let request = v1::ApplyBatchRequest { graph, changes, idempotency_key };
+    let request = v1::ApplyBatchRequest { graph, changes, idempotency_key, ..Default::default() };
     assert!(caller.wait(caller.store().apply_batch(request)).expect("repeated").repeated);
     serving.end();
 }

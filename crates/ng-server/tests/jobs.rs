@@ -96,7 +96,7 @@ fn a_job_gives_what_one_request_gives_and_tells_how_far_it_is() {
         assert_eq!((result.model.as_str(), last.graph.as_str()), ("mean@1", "small"));
         // One who comes late hears the end at once.
         assert_eq!(caller.steps(&job).len(), 1);
-        assert_eq!((job.len(), caller.cancel(&job).state()), (32, v1::JobState::Done));
+        assert_eq!((job.len(), caller.cancel(&job).state()), (49, v1::JobState::Done));
     }
     // Pieces, not whole jobs, went to the scheduler.
     assert!(serving.schedule().requests > 8, "{:?}", serving.schedule());
@@ -144,4 +144,35 @@ fn jobs_wait_in_a_bounded_queue_and_end_when_they_are_called_off() {
     until(|| caller.result(&jobs[2], 0).job.is_some_and(|job| job.state() == running));
     // A server that ends does not wait for jobs.
     serving.end();
+}
+
+#[test]
+fn a_job_of_before_a_restart_is_not_found_and_the_answer_says_so() {
+    let folder = folder(50);
+    let find = |caller: &Caller, job: &str| {
+        let request = v1::GetAnalysisResultRequest { job: job.to_owned(), wait_ms: 0 };
+        let asked = caller.runtime.block_on(caller.client.clone().get_analysis_result(request));
+        problem_told(&asked.map(drop).expect_err("no such job"))
+    };
+    let job = {
+        let serving = started(folder.path(), |config| config);
+        register(&client(&serving, 0));
+        let caller = Caller::new(&serving);
+        let job = caller.submit(run(&[1, 2])).expect("taken");
+        assert_eq!(caller.result(&job, 20_000).job.expect("job").state(), v1::JobState::Done);
+        let other = if job.ends_with('0') { '1' } else { '0' };
+        let unknown = find(&caller, &format!("{}{other}", &job[..job.len() - 1]));
+        assert_eq!((unknown.code, unknown.reason.as_str()), (Code::NotFound, "JOB_NOT_FOUND"));
+        assert!(unknown.remedy.contains("for a while only"), "{unknown:?}");
+        serving.end();
+        job
+    };
+    let serving = started(folder.path(), |config| config);
+    let caller = Caller::new(&serving);
+    let gone = find(&caller, &job);
+    assert_eq!((gone.code, gone.reason.as_str()), (Code::NotFound, "JOB_NOT_FOUND"));
+    assert!(gone.remedy.contains("jobs do not survive a restart"), "{gone:?}");
+    for odd in ["", "x", &job[1..], &format!("{job}0"), &job.replace('-', "")] {
+        assert!(!find(&caller, odd).remedy.contains("restart"), "{odd}");
+    }
 }

@@ -40,7 +40,7 @@ fn open(path: &Path) -> Store {
 
 /// Adds a node unless the key is known; what is known of it.
 fn add(store: &Store, key: &[u8]) -> (bool, KeyedCommit) {
-    match store.write_keyed(key).expect("may write") {
+    match store.write_keyed(key, None).expect("may write") {
         Begun::Known(known) => (false, known),
         Begun::New(mut batch) => {
             let id = batch.add_node(NODES).expect("added");
@@ -49,6 +49,7 @@ fn add(store: &Store, key: &[u8]) -> (bool, KeyedCommit) {
             let note = id.to_le_bytes().as_slice().into();
             (true, KeyedCommit { lsn: commit.lsn, key: key.into(), note })
         }
+        Begun::Forgotten(to) => panic!("nothing was said of when, and {to} is forgotten"),
     }
 }
 
@@ -123,15 +124,50 @@ fn keys_and_notes_that_are_too_long_are_refused_and_change_nothing() {
     build(&path);
     let store = open(&path);
     for key in [[].as_slice(), &[1; 65]] {
-        let refused = store.write_keyed(key).map(drop);
+        let refused = store.write_keyed(key, None).map(drop);
         assert!(matches!(refused, Err(UpdateError::Unsupported { .. })), "{refused:?}");
     }
-    let Ok(Begun::New(mut batch)) = store.write_keyed(&[1; 64]) else { panic!("it is new") };
+    let Ok(Begun::New(mut batch)) = store.write_keyed(&[1; 64], None) else { panic!("it is new") };
     batch.add_node(NODES).expect("added");
     let refused = batch.keep(&[1; 64], &[0; 4097]);
     assert!(matches!(refused, Err(UpdateError::Unsupported { .. })), "{refused:?}");
     batch.keep(&[1; 64], &[0; 4096]).expect("fits");
     drop(batch);
-    assert!(matches!(store.write_keyed(&[1; 64]), Ok(Begun::New(_))));
+    assert!(matches!(store.write_keyed(&[1; 64], None), Ok(Begun::New(_))));
     assert_eq!(nodes(&store), 10);
+}
+
+/// The window is 4,096 keys, of which 64 are forgotten together.
+#[test]
+fn a_batch_whose_key_was_forgotten_is_not_taken_for_a_new_one() {
+    let dir = tempfile::tempdir().expect("made");
+    let path = dir.path().join("g.ng");
+    build(&path);
+    let store = open(&path);
+    let (_, first) = add(&store, b"first");
+    // Batches that are queued together share syncs.
+    let store = &store;
+    thread::scope(|scope| {
+        for part in 0..16_u32 {
+            scope.spawn(move || {
+                for number in 0..257 {
+                    assert!(add(store, &(part << 16 | number).to_be_bytes()).0);
+                }
+            });
+        }
+    });
+    let before = (nodes(store), store.snapshot().lsn());
+    let forgotten = |key: &[u8], since| match store.write_keyed(key, since).expect("may write") {
+        Begun::Forgotten(to) => Some(to),
+        Begun::New(_) | Begun::Known(_) => None,
+    };
+    let to = forgotten(b"first", Some(first.lsn - 1)).expect("it may have been committed");
+    assert!((first.lsn..first.lsn + 128).contains(&to), "{to}");
+    // What was first sent after that has not been committed, and without a commit nobody knows.
+    assert_eq!(forgotten(b"other", Some(to)), None);
+    assert_eq!(forgotten(b"first", None), None);
+    assert_eq!(forgotten(b"other", Some(to - 1)), Some(to));
+    // Those that are remembered are told, whenever they were first sent.
+    assert!(matches!(store.write_keyed(&256_u32.to_be_bytes(), Some(0)), Ok(Begun::Known(_))));
+    assert_eq!((nodes(store), store.snapshot().lsn()), before);
 }

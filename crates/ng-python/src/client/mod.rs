@@ -132,7 +132,8 @@ impl Client {
         ticket: Option<u64>,
     ) -> Answer<'py> {
         let changes = changes.iter().map(change).collect::<PyResult<_>>()?;
-        let message = v1::ApplyBatchRequest { graph, changes, idempotency_key };
+        let message =
+            v1::ApplyBatchRequest { graph, changes, idempotency_key, ..Default::default() };
         self.ask(py, ticket, |calls| async move {
             Ok(Reply::Applied(calls.apply_batch(message).await?))
         })

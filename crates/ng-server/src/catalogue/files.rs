@@ -4,7 +4,10 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use ng_engine::ModelFile;
-use ng_io::{Existing, SourceError, SourceFile, StagingDir, StagingError, ensure_folder};
+use ng_io::{
+    Existing, SourceError, SourceFile, StagingDir, StagingError, ensure_folder, keep_privately,
+    remove_folder,
+};
 use ng_rpc::v1::model_register_request::Source;
 use ng_rpc::{Code, Problem, problem_of, v1};
 use sha2::{Digest, Sha256};
@@ -13,6 +16,9 @@ use super::Catalogue;
 use super::kept::OWN_FOLDER;
 
 const MODELS: &str = "models";
+const PLUGINS: &str = "plugins";
+/// What a plug-in is called in its folder.
+const PLUGIN: &str = "plugin.so";
 const BACKUPS: &str = "backups";
 const MODEL: &str = "model.onnx";
 const WEIGHTS: &str = "model.safetensors";
@@ -41,6 +47,11 @@ pub fn inside(path: &str) -> Result<PathBuf, Problem> {
 /// Where the files of a model are kept.
 pub fn folder_of(served: &Path, sha256: &str) -> PathBuf {
     served.join(OWN_FOLDER).join(MODELS).join(sha256)
+}
+
+/// Where the file of a plug-in is kept.
+pub fn plugin_place(served: &Path, sha256: &str) -> PathBuf {
+    served.join(OWN_FOLDER).join(PLUGINS).join(sha256).join(PLUGIN)
 }
 
 /// Opens a model that is kept.
@@ -88,6 +99,29 @@ impl Catalogue {
         };
         ensure_folder(&folder).map_err(|error| not_written(&folder, &error))?;
         Ok((folder.join(target), base.map(|base| folder.join(base))))
+    }
+}
+
+impl Catalogue {
+    /// Keeps the file of a plug-in, where nobody but this user may change it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn keep_plugin(&self, sha256: &str, bytes: &[u8]) -> Result<(), Problem> {
+        let own = self.place.folder.join(OWN_FOLDER);
+        let (all, one) = (own.join(PLUGINS), own.join(PLUGINS).join(sha256));
+        for folder in [own, all] {
+            ensure_folder(&folder).map_err(|error| not_written(&folder, &error))?;
+        }
+        keep_privately(&one, PLUGIN, bytes).map_err(|error| not_written(&one, &error))
+    }
+
+    /// Removes the file of a plug-in that is not registered any more.
+    pub fn forget_plugin(&self, sha256: &str) {
+        let folder = self.place.folder.join(OWN_FOLDER).join(PLUGINS).join(sha256);
+        if let Err(error) = remove_folder(&folder) {
+            tracing::warn!(folder = %folder.display(), %error, "files of a plug-in stay");
+        }
     }
 }
 

@@ -17,7 +17,9 @@ pub const OWN_FOLDER: &str = ".neargraph";
 const FILE: &str = "catalogue";
 /// The first line: the form, its version, and the checksum of the rest.
 const FORM: &str = "neargraph catalogue";
-const FORM_VERSION: u32 = 1;
+const FORM_VERSION: u32 = 2;
+/// The first version that can say what computes.
+const DEVICES_SINCE: u32 = 2;
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// What survives a restart.
@@ -34,6 +36,29 @@ pub struct Kept {
     pub versions: BTreeMap<String, BTreeMap<String, u32>>,
     /// By graph and alias what it stands for: "name@version".
     pub aliases: BTreeMap<String, BTreeMap<String, String>>,
+    /// What computes all models, once that was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<KeptDevices>,
+}
+
+/// What computes all models.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptDevices {
+    /// The bundle.
+    pub bundle: String,
+    /// What was added to it, in this order.
+    pub plugins: Vec<KeptPlugin>,
+}
+
+/// A plug-in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptPlugin {
+    /// The file that it came from.
+    pub file: String,
+    /// Identifies its bytes, and says where they are kept.
+    pub sha256: String,
 }
 
 /// A version of a model.
@@ -156,7 +181,9 @@ fn encode(kept: &Kept) -> io::Result<Vec<u8>> {
     if body.len() as u64 > FILE_BYTES_MAX / 2 {
         return Err(io::Error::other("it is full: unregister models that nobody asks"));
     }
-    let mut bytes = format!("{FORM} {FORM_VERSION} {:08x}\n", checksum::of(&body)).into_bytes();
+    // Releases that know less can read what has no more.
+    let version = if kept.devices.is_some() { DEVICES_SINCE } else { 1 };
+    let mut bytes = format!("{FORM} {version} {:08x}\n", checksum::of(&body)).into_bytes();
     bytes.extend(body);
     Ok(bytes)
 }
@@ -177,7 +204,7 @@ fn decode(bytes: &[u8], path: &Path) -> Result<Kept, CatalogueError> {
     let mut words = head.ok_or_else(|| damaged("its first line is another"))?.split_whitespace();
     let version = words.next().and_then(|word| word.parse::<u32>().ok());
     match version.ok_or_else(|| damaged("its version is missing"))? {
-        FORM_VERSION => {}
+        1..=FORM_VERSION => {}
         found => return Err(CatalogueError::Newer { path: path.to_owned(), found }),
     }
     let (sum, body) = (words.next(), &bytes[end + 1..]);
@@ -219,6 +246,26 @@ mod tests {
         assert!(refused.contains("register graphs and models again"), "{refused}");
         std::fs::write(&path, b"").expect("written");
         assert!(Keeper::open(folder.path()).is_err());
+    }
+
+    #[test]
+    fn what_computes_is_kept_in_a_form_that_releases_without_it_refuse() {
+        let first = |kept: &Kept| {
+            let bytes = encode(kept).expect("text");
+            let end = bytes.iter().position(|byte| *byte == b'\n').expect("a line");
+            String::from_utf8(bytes[..end].to_vec()).expect("text")
+        };
+        assert!(first(&some()).starts_with("neargraph catalogue 1 "));
+        let plugin = KeptPlugin { file: "good.so".into(), sha256: "ab".repeat(32) };
+        let devices = KeptDevices { bundle: "hetero".into(), plugins: vec![plugin] };
+        let kept = Kept { devices: Some(devices), ..some() };
+        assert!(first(&kept).starts_with("neargraph catalogue 2 "));
+        let bytes = encode(&kept).expect("text");
+        assert_eq!(decode(&bytes, Path::new("c")).expect("reads"), kept);
+        for cut in 0..bytes.len() {
+            let refused = decode(&bytes[..cut], Path::new("c"));
+            assert!(matches!(refused, Err(CatalogueError::Damaged { .. })), "cut at {cut}");
+        }
     }
 
     #[test]

@@ -20,9 +20,10 @@ use ng_rpc::{Code, Problem, v1};
 use crate::config::Config;
 use crate::graph::Graph;
 use crate::model::Model;
-use kept::{Keeper, Kept, KeptModel};
+use kept::{Kept, KeptModel};
 
-pub use kept::CatalogueError;
+pub use files::plugin_place;
+pub use kept::{CatalogueError, Keeper, KeptDevices, KeptPlugin};
 
 /// What is served now. Requests under way keep what they have found.
 pub struct Catalogue {
@@ -74,12 +75,12 @@ impl Catalogue {
     /// unregistered, and what was registered.
     ///
     /// # Errors
-    /// The folder or its catalogue cannot be read.
+    /// The folder cannot be read.
     pub fn open(
         config: &Config,
+        keeper: Keeper,
         (compute, answers): (Compute, Option<Arc<EmbeddingCache>>),
     ) -> Result<Self, CatalogueError> {
-        let keeper = Keeper::open(&config.folder)?;
         let place = Place {
             folder: config.folder.clone(),
             backups: config.backups.clone(),
@@ -101,7 +102,14 @@ impl Catalogue {
         paths.extend(keeper.kept().graphs.clone());
         let mut inner = Inner::default();
         for (name, path) in paths {
-            match place.graph(&name, &path) {
+            let opened = place.graph(&name, &path).and_then(|graph| {
+                // Each handle of a store would write, and see nothing of the other.
+                match inner.graphs.values().find(|other| other.store.is_same_as(&graph.store)) {
+                    Some(other) => Err(register::served_as(&path, other)),
+                    None => Ok(graph),
+                }
+            });
+            match opened {
                 Ok(graph) => drop(inner.graphs.insert(name, graph)),
                 Err(problem) => {
                     tracing::error!(graph = name, "not served: {}", problem.message);

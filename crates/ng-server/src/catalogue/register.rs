@@ -1,12 +1,12 @@
 //! Changes of what is served. Each is durable before requests see it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ng_rpc::{Code, Problem, v1};
 
-use super::kept::{Kept, KeptModel};
+use super::kept::{Kept, KeptDevices, KeptModel};
 use super::{Catalogue, Place, Version, files, names};
 use crate::graph::Graph;
 use crate::guard::read_only;
@@ -49,6 +49,12 @@ fn exists(reason: &str, message: String, field: &str) -> Problem {
     Problem::new(Code::AlreadyExists, reason, message).at(field)
 }
 
+/// Why a store is not served once more.
+pub(super) fn served_as(path: &Path, graph: &Graph) -> Problem {
+    let message = format!("{} is served as graph {:?}", path.display(), graph.name);
+    exists("GRAPH_EXISTS", message, "path")
+}
+
 impl Catalogue {
     /// An error if nothing may be changed.
     ///
@@ -69,6 +75,15 @@ impl Catalogue {
         keeper.replace(kept)
     }
 
+    /// Keeps what computes all models.
+    ///
+    /// # Errors
+    /// Nothing may be changed, or it cannot be written; nothing has changed then.
+    pub fn keep_devices(&self, devices: KeptDevices) -> Result<(), Problem> {
+        self.check_writable()?;
+        self.keep(|kept| kept.devices = Some(devices))
+    }
+
     /// Where the store of a graph is that may be registered.
     ///
     /// # Errors
@@ -85,17 +100,15 @@ impl Catalogue {
             path => files::inside(path)?,
         };
         let twice = self.graphs().into_iter().find(|graph| graph.path == path);
-        match twice {
-            None => Ok(path),
-            Some(graph) => {
-                let message = format!("{} is served as graph {:?}", path.display(), graph.name);
-                Err(exists("GRAPH_EXISTS", message, "path"))
-            }
-        }
+        twice.map_or(Ok(path.clone()), |graph| Err(served_as(&path, &graph)))
     }
 
     pub(super) fn serve_graph(&self, name: &str, path: PathBuf) -> Result<Arc<Graph>, Problem> {
         let graph = self.place.graph(name, &path).map_err(|problem| problem.at("path"))?;
+        // A link may lead to a store that is served.
+        if let Some(other) = self.graphs().iter().find(|one| one.store.is_same_as(&graph.store)) {
+            return Err(served_as(&path, other));
+        }
         self.keep(|kept| {
             kept.unregistered.remove(name);
             kept.graphs.insert(name.to_owned(), path);

@@ -46,25 +46,31 @@ enum Step<'a> {
 
 impl Graph {
     /// Commits changes in order. With a key that is not empty, a batch that had it is not applied
-    /// again.
+    /// again, and neither is one that may have had it, if it was first sent after commit `since`.
     ///
     /// # Errors
     /// The graph is read only, a change cannot be made, or the store cannot be written.
-    pub fn apply(&self, changes: &[v1::Change], key: &[u8]) -> Result<Applied, Problem> {
+    pub fn apply(
+        &self,
+        changes: &[v1::Change],
+        (key, since): (&[u8], Option<u64>),
+    ) -> Result<Applied, Problem> {
         check_sizes(changes, key)?;
+        self.check_there()?;
         let snapshot = self.store.snapshot();
         let steps = steps(snapshot.catalog(), changes)?;
         drop(snapshot);
         let failed = |error: UpdateError| self.refused(&error);
         let mut batch = match key {
             [] => self.store.write().map_err(failed)?,
-            _ => match self.store.write_keyed(key).map_err(failed)? {
+            _ => match self.store.write_keyed(key, since).map_err(failed)? {
                 Begun::New(batch) => *batch,
                 Begun::Known(known) => {
                     let results = note::decode(&known.note, changes)?;
                     let snapshot = v1::Snapshot { commit: known.lsn, fingerprint: 0 };
                     return Ok(Applied { snapshot, results, repeated: true });
                 }
+                Begun::Forgotten(to) => return Err(key_too_old(to)),
             },
         };
         let results = run(&mut batch, &steps)?;
@@ -79,6 +85,21 @@ impl Graph {
         Ok(Applied { snapshot, results, repeated: false })
     }
 
+    /// An error if what is written now would be lost.
+    fn check_there(&self) -> Result<(), Problem> {
+        if self.store.is_current() {
+            return Ok(());
+        }
+        let message = format!(
+            "the folder of graph {:?} was removed or replaced while it was served: nothing is \
+             written to it",
+            self.name
+        );
+        Err(Problem::new(Code::FailedPrecondition, "GRAPH_REPLACED", message)
+            .at("graph")
+            .remedy("unregister the graph and register what is there now, or restart the server"))
+    }
+
     /// Why a graph takes no changes.
     fn refused(&self, error: &UpdateError) -> Problem {
         let problem = problem_of(error);
@@ -90,6 +111,17 @@ impl Graph {
             None => problem,
         }
     }
+}
+
+/// Why a batch is neither applied nor repeated.
+fn key_too_old(to: u64) -> Problem {
+    let message = format!(
+        "the graph remembers no keys of commits up to {to}, and the batch may be one of them"
+    );
+    Problem::new(Code::FailedPrecondition, "KEY_TOO_OLD", message).at("key_since_commit").remedy(
+        "read whether its changes are there; if they are not, send it with a new key and the \
+             newest commit",
+    )
 }
 
 fn check_sizes(changes: &[v1::Change], key: &[u8]) -> Result<(), Problem> {

@@ -54,7 +54,7 @@ fn commits_of_many_writers_share_syncs_and_none_is_lost() {
                     };
                     let change = v1::Change { change: Some(Kind::AddEdge(edge)) };
                     let key = [writer as u8, commit as u8];
-                    let applied = graph.apply(&[change], &key).expect("applied");
+                    let applied = graph.apply(&[change], (&key, None)).expect("applied");
                     assert!(!applied.repeated && applied.results[0].edge.is_some());
                 }
             });

@@ -1,4 +1,5 @@
-//! What a request is foreseen to cost: the bytes of rows that its samples take at most.
+//! What a request is foreseen to cost: the bytes of rows that its samples take at most, for
+//! [`super::admission`], which measures how many of them are computed in a second.
 
 use ng_store::Snapshot;
 
@@ -8,9 +9,27 @@ use crate::targets::Targets;
 /// Seeds that the graph of a graph's answer is taken to have.
 const NODES_OF_GRAPH: u64 = 64;
 
-/// Bytes that a request is foreseen to read: targets x sampled nodes of each x bytes of a row. More
-/// than is read where nodes repeat or are cached.
+/// A byte of a row that is in memory counts as this part of one that is read: it takes no device,
+/// but the model computes with it.
+const HELD_SHARE: u64 = 16;
+
+/// Bytes that a request is foreseen to read. What the engine foresees, once it is ready: rows that
+/// the model takes, each once, and less for those that are in memory. Before that the bound that
+/// [`bound_of`] is, and never more.
 pub fn cost_of(model: &Model, targets: &Targets) -> u64 {
+    let bound = bound_of(model, targets);
+    let is_ready = matches!(model.engine.prepared(), Some(Ok(())));
+    if !is_ready || matches!(targets, Targets::Graphs(_)) {
+        return bound;
+    }
+    let foreseen = model.engine.foresee(targets.nodes() as u64);
+    let bytes = foreseen.row_bytes.saturating_add(foreseen.held_bytes / HELD_SHARE);
+    bytes.clamp(1, bound.max(1))
+}
+
+/// Targets x sampled nodes of each x bytes of a row. More than is read where nodes repeat or are
+/// in memory, or the model does not take all tensors.
+fn bound_of(model: &Model, targets: &Targets) -> u64 {
     let snapshot = model.graph.store.snapshot();
     let row = row_bytes(&snapshot);
     let nodes = match targets {

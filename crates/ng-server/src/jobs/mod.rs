@@ -10,7 +10,7 @@ mod piece;
 mod table;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ng_rpc::{Code, Problem, v1};
 use ng_store::Snapshot;
@@ -29,7 +29,7 @@ use crate::targets::Targets;
 
 /// When a job that was not taken may be tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Bytes of an id that cannot be guessed.
+/// Bytes of the part of an id that cannot be guessed.
 const ID_BYTES: usize = 16;
 
 /// How a job stands.
@@ -146,13 +146,17 @@ pub struct Jobs {
     bounds: JobBounds,
     turns: Semaphore,
     table: Mutex<Table>,
+    /// What ids of this server begin with, from its start to its end.
+    run: String,
 }
 
 impl Jobs {
     /// No jobs yet.
     pub fn new(bounds: JobBounds) -> Self {
         let turns = Semaphore::new(bounds.running.max(1));
-        Self { bounds, turns, table: Mutex::default() }
+        let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let run = format!("{:016x}", start.as_nanos() as u64);
+        Self { bounds, turns, table: Mutex::default(), run }
     }
 
     /// What jobs may take.
@@ -169,7 +173,7 @@ impl Jobs {
     /// # Errors
     /// As many wait as may, or the server is ending.
     pub fn submit(state: &Arc<State>, work: Work) -> Result<String, Problem> {
-        let id = new_id()?;
+        let id = state.jobs.new_id()?;
         let about = Arc::new(About {
             id: id.clone(),
             graph: work.model.graph.name.clone(),
@@ -224,11 +228,37 @@ impl Jobs {
         let table = self.lock();
         let found = table.get(id).filter(|record| record.about.is_for(caller));
         let found = found.ok_or_else(|| {
-            Problem::missing("JOB_NOT_FOUND", format!("there is no job {id:?}"))
-                .at("job")
+            let missing = |message| Problem::missing("JOB_NOT_FOUND", message).at("job");
+            if self.is_of_another_run(id) {
+                let message = format!("job {id:?} was not taken since this server was started");
+                return missing(message).remedy(
+                    "jobs do not survive a restart: ask again with a new job; if there are \
+                     several servers, ask the one that took it",
+                );
+            }
+            missing(format!("there is no job {id:?}"))
                 .remedy("results are kept for a while only: ask again with a new job")
         })?;
         Ok(found.found())
+    }
+
+    /// An id that cannot be guessed, behind what says of which run of the server it is.
+    fn new_id(&self) -> Result<String, Problem> {
+        let mut bytes = [0; ID_BYTES];
+        getrandom::fill(&mut bytes).map_err(|error| {
+            Problem::new(Code::Internal, "IO_FAILED", format!("no random numbers: {error}"))
+        })?;
+        let random: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(format!("{}-{random}", self.run))
+    }
+
+    /// Whether an id has the form of those of servers, and is not of this one since its start.
+    fn is_of_another_run(&self, id: &str) -> bool {
+        let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let parts = id
+            .split_once('-')
+            .filter(|(run, random)| run.len() == self.run.len() && random.len() == 2 * ID_BYTES);
+        parts.is_some_and(|(run, random)| run != self.run && is_hex(run) && is_hex(random))
     }
 
     /// All jobs of a caller; those that have ended come first.
@@ -275,8 +305,10 @@ async fn run(
     let queued = since.elapsed();
     tell.send_modify(|progress| progress.state = JobState::Running);
     let mut pieces = Pieces::new(&work, state.jobs.bounds.result_bytes);
+    // It ends on the devices that it began with, whatever takes their place.
+    let computing = work.model.engine.computing();
     while let Some(question) = pieces.next() {
-        let answered = state.scheduler.ask(question).await?;
+        let answered = state.scheduler.ask_of(question, Some(computing.clone())).await?;
         pieces.take(answered)?;
         tell.send_modify(|progress| progress.done = pieces.done());
     }
@@ -297,12 +329,4 @@ fn full(message: String) -> Problem {
     Problem::new(Code::ResourceExhausted, "JOBS_FULL", message)
         .retry_about(RETRY_AFTER)
         .remedy("try again when some have ended, or cancel some")
-}
-
-fn new_id() -> Result<String, Problem> {
-    let mut bytes = [0; ID_BYTES];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        Problem::new(Code::Internal, "IO_FAILED", format!("no random numbers: {error}"))
-    })?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -132,7 +132,7 @@ pub async fn model_metadata(
 /// Rows of no nodes.
 async fn like(state: &State, model: &Arc<Model>, caller: &Caller) -> Result<Rows, Problem> {
     if let Some(like) = model.like() {
-        return Ok(like.clone());
+        return Ok(like);
     }
     let targets = Targets::Nodes(Vec::new());
     let (model, at, lag, deadline) = (Arc::clone(model), None, 0, caller.deadline);

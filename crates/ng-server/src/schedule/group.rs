@@ -7,14 +7,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ng_engine::{ModelKey, On, StageTimes, Version};
+use ng_engine::{On, StageTimes, Version};
 use ng_rpc::{Code, Problem, problem_of};
 
 use super::queue::Waiting;
 use super::stats::Counters;
 use super::{Answered, Question, Switches};
 use crate::guard::deadline;
-use crate::model::Model;
+use crate::model::{Generation, Model};
 use crate::rows::Rows;
 use crate::targets::Targets;
 
@@ -69,7 +69,7 @@ fn answer_together(live: Vec<Waiting>, start: Instant, switches: Switches, count
     };
     let stages = StageTimes::of_thread().since(before);
     let (engine, group) = (start.elapsed(), live.len() as u32);
-    for (Waiting { question, since, reply }, answer) in live.into_iter().zip(answers) {
+    for (Waiting { question, since, reply, .. }, answer) in live.into_iter().zip(answers) {
         drop(question);
         let queued = start.duration_since(since);
         let answered = answer.map(|found: Found| Answered {
@@ -93,13 +93,13 @@ pub(super) fn known(question: &Question) -> Option<Answered> {
     }
     let start = Instant::now();
     let model = &question.model;
-    let key = model.key();
-    let like = model.like()?;
+    let kept = model.generation(&model.engine.computing())?;
+    let like = kept.like()?;
     let newest = model.graph.store.snapshot();
     let mut rows = like.like(ids.len());
     let mut oldest = newest.lsn();
     for (at, id) in ids.iter().enumerate() {
-        let of = (key, question.seed);
+        let of = (&*kept, question.seed);
         let (row, lsn) = model.kept(of, *id, (newest.lsn(), question.lag))?;
         rows.set(at, &row);
         oldest = oldest.min(lsn);
@@ -127,36 +127,26 @@ struct Found {
     cached: u64,
 }
 
-/// The rows of all requests, or why one of them has none. None mixes what devices gave with what
-/// those gave that replaced them.
+/// The rows of all requests, or why one of them has none. All are of what computes at the begin,
+/// those that were kept, too.
 fn computed(
     live: &[Waiting],
     switches: Switches,
     counters: &Counters,
 ) -> Result<Vec<Found>, Problem> {
-    let Some(model) = live.first().map(|one| &one.question.model) else { return Ok(Vec::new()) };
-    loop {
-        let key = model.key();
-        let found = computed_by(key, live, switches, counters);
-        if model.key() == key {
-            return found;
-        }
-    }
-}
-
-fn computed_by(
-    key: ModelKey,
-    live: &[Waiting],
-    switches: Switches,
-    counters: &Counters,
-) -> Result<Vec<Found>, Problem> {
-    let Some(first) = live.first().map(|one| &one.question) else { return Ok(Vec::new()) };
+    let Some(Waiting { question: first, computing, .. }) = live.first() else {
+        return Ok(Vec::new());
+    };
     let model = &first.model;
     let lag = live.iter().map(|one| one.question.lag).min().unwrap_or(0);
     let newest = model.graph.store.snapshot().lsn();
     let version = match &first.at {
         Some(snapshot) => model.version_of(snapshot)?,
         None => model.version(lag)?,
+    };
+    let version = match computing {
+        Some(computing) => version.computed_by(computing.clone()),
+        None => version,
     };
     // What the version lags behind, its kept rows must not lag behind once more.
     let lag = lag.saturating_sub(newest.saturating_sub(version.snapshot().lsn()));
@@ -168,13 +158,9 @@ fn computed_by(
         live.iter().any(waits)
     };
     let on = On { version: &version, go_on: &go_on };
-    let all = Asked {
-        model,
-        on,
-        of: (key, first.seed),
-        lag,
-        keeps: switches.cache && first.at.is_none(),
-    };
+    let keeps = switches.cache && first.at.is_none();
+    let kept = keeps.then(|| model.generation(version.computing())).flatten();
+    let all = Asked { model, on, seed: first.seed, lag, kept };
     match &first.targets {
         Targets::Nodes(_) => all.nodes(live, counters),
         Targets::Edges(..) if !model.decodes() => all.dots(live, counters),
@@ -205,10 +191,10 @@ fn computed_by(
 struct Asked<'a> {
     model: &'a Arc<Model>,
     on: On<'a>,
-    /// Whose answers: the key that it began with, and the seed.
-    of: (ModelKey, u64),
+    seed: u64,
     lag: u64,
-    keeps: bool,
+    /// Where answers are kept that are computed alike, if they are.
+    kept: Option<Arc<Generation>>,
 }
 
 /// Rows of distinct nodes.
@@ -266,8 +252,8 @@ impl Asked<'_> {
             });
         }
         let lsn = self.version().snapshot().lsn();
-        let keep =
-            |id: &u64| self.keeps.then(|| self.model.kept(self.of, *id, (lsn, self.lag))).flatten();
+        let generation = self.kept.as_deref();
+        let keep = |id: &u64| self.model.kept((generation?, self.seed), *id, (lsn, self.lag));
         let kept: Vec<Option<(Arc<[u8]>, u64)>> = distinct.iter().map(keep).collect();
         let missing: Vec<u64> = distinct
             .iter()
@@ -280,10 +266,10 @@ impl Asked<'_> {
         let computed = if missing.is_empty() && known > 0 {
             None
         } else {
-            let answer = self.model.engine.each_on(&missing, self.of.1, self.on);
+            let answer = self.model.engine.each_on(&missing, self.seed, self.on);
             Some(Rows::from(&answer.map_err(|e| problem_of(&e))?))
         };
-        let like = computed.as_ref().or_else(|| self.model.like()).ok_or_else(ended)?;
+        let like = computed.as_ref().or_else(|| generation?.like()).ok_or_else(ended)?;
         let mut rows = like.like(distinct.len());
         let mut next = 0;
         for (at, (id, kept)) in distinct.iter().zip(&kept).enumerate() {
@@ -293,8 +279,8 @@ impl Asked<'_> {
                     let row = computed.get(next);
                     next += 1;
                     rows.set(at, row);
-                    if self.keeps {
-                        self.model.keep(self.of, *id, lsn, computed, row);
+                    if let Some(generation) = generation {
+                        self.model.keep((generation, self.seed), *id, lsn, computed, row);
                     }
                 }
                 (None, None) => return Err(ended()),

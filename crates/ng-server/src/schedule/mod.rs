@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use ng_engine::StageTimes;
+use ng_engine::{Computing, StageTimes};
 use ng_rpc::{Code, Problem};
 use ng_store::Snapshot;
 use tokio::sync::oneshot;
@@ -110,8 +110,21 @@ impl Scheduler {
             question.skip();
             return Ok(answered);
         }
+        self.ask_of(question, None).await
+    }
+
+    /// As [`Scheduler::ask`], of what computed earlier questions; of what computes when its turn
+    /// comes if absent.
+    ///
+    /// # Errors
+    /// As [`Scheduler::ask`].
+    pub async fn ask_of(
+        &self,
+        question: Question,
+        computing: Option<Computing>,
+    ) -> Result<Answered, Problem> {
         let (reply, answer) = oneshot::channel();
-        let waiting = Waiting { question, since: Instant::now(), reply };
+        let waiting = Waiting { question, computing, since: Instant::now(), reply };
         if !self.shared.queue.push(waiting) {
             return Err(ending());
         }

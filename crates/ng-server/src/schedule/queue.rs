@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ng_engine::Computing;
 use ng_rpc::Problem;
 use serde::Deserialize;
 use tokio::sync::oneshot;
@@ -44,6 +45,8 @@ impl Default for Bounds {
 /// A request that waits.
 pub(super) struct Waiting {
     pub question: Question,
+    /// What computes it, if not what does when its turn comes.
+    pub computing: Option<Computing>,
     pub since: Instant,
     pub reply: oneshot::Sender<Result<Answered, Problem>>,
 }
@@ -228,6 +231,7 @@ fn room(question: &Question, bounds: Bounds) -> usize {
 
 /// Whether two requests can be computed together.
 fn are_alike(one: &Waiting, other: &Waiting) -> bool {
+    let same_computing = one.computing == other.computing;
     let (one, other) = (&one.question, &other.question);
     let same_version = match (&one.at, &other.at) {
         (None, None) => true,
@@ -240,7 +244,8 @@ fn are_alike(one: &Waiting, other: &Waiting) -> bool {
             | (Targets::Edges(..), Targets::Edges(..))
             | (Targets::Graphs(_), Targets::Graphs(_))
     );
-    same_kind && same_version && one.seed == other.seed && Arc::ptr_eq(&one.model, &other.model)
+    let same_model = Arc::ptr_eq(&one.model, &other.model) && same_computing;
+    same_kind && same_version && one.seed == other.seed && same_model
 }
 
 /// Brings the requests whose lists lie nearest to those of the first one to the front: lists stand

@@ -9,18 +9,21 @@ use ng_rpc::{Problem, Request, Response, Status, Streaming, async_trait, v1};
 use super::{Service, deadline_of, unavailable};
 use crate::graph::Applied;
 
+/// The key of a batch, and a commit that there was before it was first sent.
+type Key = (Vec<u8>, Option<u64>);
+
 impl Service {
     /// Commits changes to a graph.
     async fn apply(
         &self,
         graph: &str,
         changes: Vec<v1::Change>,
-        key: Vec<u8>,
+        key: Key,
         deadline: Option<Instant>,
     ) -> Result<Applied, Problem> {
         self.0.catalogue.check_writable()?;
         let graph = self.0.catalogue.graph(graph)?;
-        self.0.work.write(deadline, move || graph.apply(&changes, &key)).await
+        self.0.work.write(deadline, move || graph.apply(&changes, (&key.0, key.1))).await
     }
 
     /// Commits one change.
@@ -28,7 +31,7 @@ impl Service {
         &self,
         graph: &str,
         change: Option<Kind>,
-        key: Vec<u8>,
+        key: Key,
         deadline: Option<Instant>,
     ) -> Result<(Option<v1::Snapshot>, v1::ChangeResult), Status> {
         let applied = self.apply(graph, vec![v1::Change { change }], key, deadline).await?;
@@ -50,8 +53,10 @@ impl GraphStoreService for Service {
         request: Request<v1::ApplyBatchRequest>,
     ) -> Result<Response<v1::ApplyBatchResponse>, Status> {
         let deadline = deadline_of(&request);
-        let v1::ApplyBatchRequest { graph, changes, idempotency_key } = request.into_inner();
-        let applied = self.apply(&graph, changes, idempotency_key, deadline).await?;
+        let v1::ApplyBatchRequest { graph, changes, idempotency_key, key_since_commit } =
+            request.into_inner();
+        let applied =
+            self.apply(&graph, changes, (idempotency_key, key_since_commit), deadline).await?;
         let Applied { snapshot, results, repeated } = applied;
         let snapshot = Some(snapshot);
         Ok(Response::new(v1::ApplyBatchResponse { snapshot, results, repeated }))
@@ -62,9 +67,11 @@ impl GraphStoreService for Service {
         request: Request<v1::AddVertexRequest>,
     ) -> Result<Response<v1::AddVertexResponse>, Status> {
         let deadline = deadline_of(&request);
-        let v1::AddVertexRequest { graph, vertex, idempotency_key } = request.into_inner();
+        let v1::AddVertexRequest { graph, vertex, idempotency_key, key_since_commit } =
+            request.into_inner();
         let change = vertex.map(Kind::AddVertex);
-        let done = self.apply_one(&graph, change, idempotency_key, deadline).await?;
+        let done =
+            self.apply_one(&graph, change, (idempotency_key, key_since_commit), deadline).await?;
         let (snapshot, result) = done;
         let id = result.node.unwrap_or_default();
         Ok(Response::new(v1::AddVertexResponse { snapshot, id }))
@@ -75,9 +82,11 @@ impl GraphStoreService for Service {
         request: Request<v1::DeleteVertexRequest>,
     ) -> Result<Response<v1::DeleteVertexResponse>, Status> {
         let deadline = deadline_of(&request);
-        let v1::DeleteVertexRequest { graph, vertex, idempotency_key } = request.into_inner();
+        let v1::DeleteVertexRequest { graph, vertex, idempotency_key, key_since_commit } =
+            request.into_inner();
         let change = vertex.map(Kind::DeleteVertex);
-        let (snapshot, _) = self.apply_one(&graph, change, idempotency_key, deadline).await?;
+        let (snapshot, _) =
+            self.apply_one(&graph, change, (idempotency_key, key_since_commit), deadline).await?;
         Ok(Response::new(v1::DeleteVertexResponse { snapshot }))
     }
 
@@ -86,9 +95,11 @@ impl GraphStoreService for Service {
         request: Request<v1::AddEdgeRequest>,
     ) -> Result<Response<v1::AddEdgeResponse>, Status> {
         let deadline = deadline_of(&request);
-        let v1::AddEdgeRequest { graph, edge, idempotency_key } = request.into_inner();
+        let v1::AddEdgeRequest { graph, edge, idempotency_key, key_since_commit } =
+            request.into_inner();
         let change = edge.map(Kind::AddEdge);
-        let done = self.apply_one(&graph, change, idempotency_key, deadline).await?;
+        let done =
+            self.apply_one(&graph, change, (idempotency_key, key_since_commit), deadline).await?;
         let (snapshot, v1::ChangeResult { edge: edge_id, .. }) = done;
         Ok(Response::new(v1::AddEdgeResponse { snapshot, edge_id }))
     }
@@ -98,9 +109,11 @@ impl GraphStoreService for Service {
         request: Request<v1::DeleteEdgeRequest>,
     ) -> Result<Response<v1::DeleteEdgeResponse>, Status> {
         let deadline = deadline_of(&request);
-        let v1::DeleteEdgeRequest { graph, edge, idempotency_key } = request.into_inner();
+        let v1::DeleteEdgeRequest { graph, edge, idempotency_key, key_since_commit } =
+            request.into_inner();
         let change = edge.map(Kind::DeleteEdge);
-        let done = self.apply_one(&graph, change, idempotency_key, deadline).await?;
+        let done =
+            self.apply_one(&graph, change, (idempotency_key, key_since_commit), deadline).await?;
         let (snapshot, v1::ChangeResult { deleted, .. }) = done;
         let deleted = deleted.unwrap_or_default();
         Ok(Response::new(v1::DeleteEdgeResponse { snapshot, deleted }))
@@ -111,9 +124,11 @@ impl GraphStoreService for Service {
         request: Request<v1::UpdateEmbedRequest>,
     ) -> Result<Response<v1::UpdateEmbedResponse>, Status> {
         let deadline = deadline_of(&request);
-        let v1::UpdateEmbedRequest { graph, embed, idempotency_key } = request.into_inner();
+        let v1::UpdateEmbedRequest { graph, embed, idempotency_key, key_since_commit } =
+            request.into_inner();
         let change = embed.map(Kind::UpdateEmbed);
-        let (snapshot, _) = self.apply_one(&graph, change, idempotency_key, deadline).await?;
+        let (snapshot, _) =
+            self.apply_one(&graph, change, (idempotency_key, key_since_commit), deadline).await?;
         Ok(Response::new(v1::UpdateEmbedResponse { snapshot }))
     }
 

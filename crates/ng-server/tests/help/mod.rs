@@ -6,6 +6,7 @@ pub mod common;
 pub mod raw;
 
 pub mod calls;
+pub mod process;
 
 use std::path::Path;
 use std::time::Duration;

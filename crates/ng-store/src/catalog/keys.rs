@@ -15,7 +15,10 @@ use crate::limits::{KEY_BYTES_MAX, KEY_NOTE_BYTES_MAX, KEYED_BYTES_MAX, KEYS_MAX
 /// Keys that are forgotten together, and copied where two versions differ.
 const PART_KEYS: usize = 64;
 
-const _: () = assert!(KEYS_MAX.is_multiple_of(PART_KEYS));
+/// Bytes of keys that are forgotten together, with their notes.
+const PART_BYTES_MAX: usize = PART_KEYS * (KEY_BYTES_MAX + KEY_NOTE_BYTES_MAX);
+
+const _: () = assert!(KEYS_MAX.is_multiple_of(PART_KEYS) && PART_BYTES_MAX < KEYED_BYTES_MAX);
 
 /// A batch that had a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +74,18 @@ impl Keys {
     /// What a batch with this key did.
     pub fn find(&self, key: &[u8]) -> Option<&KeyedCommit> {
         self.parts.iter().rev().flat_map(|part| part.iter().rev()).find(|known| *known.key == *key)
+    }
+
+    /// The newest commit whose key may have been forgotten; 0 if none was.
+    ///
+    /// Keys are forgotten when there are as many, or as many bytes of them, as there may be. Both
+    /// shrink by one part at most when that happens, so fewer of both were never too many.
+    pub fn forgotten_to(&self) -> u64 {
+        let count = self.parts.iter().map(|part| part.len()).sum::<usize>();
+        let was_full =
+            count > KEYS_MAX - PART_KEYS || self.bytes > KEYED_BYTES_MAX - PART_BYTES_MAX;
+        let oldest = self.parts.front().and_then(|part| part.first());
+        oldest.filter(|_| was_full).map_or(0, |oldest| oldest.lsn.saturating_sub(1))
     }
 
     /// All, oldest first.
@@ -144,12 +159,22 @@ mod tests {
         KeyedCommit { lsn: number, key, note }
     }
 
+    /// Of all commits from 0 to `newest`, which had keys, those after `forgotten_to` are found.
+    fn forgets_no_more_than_it_says(keys: &Keys, newest: u64) {
+        let first = keys.forgotten_to() + 1;
+        for number in [first, first + 1, (first + newest) / 2, newest] {
+            let is_there = keys.find(&number.to_be_bytes()).is_some();
+            assert!(is_there || number > newest, "{number} of {newest}, forgotten to {first} - 1");
+        }
+    }
+
     #[test]
     fn the_newest_keys_are_kept_and_come_back_as_text() {
         let mut keys = Keys::default();
         for number in 0..(KEYS_MAX + PART_KEYS / 2) as u64 {
             keys.push(keyed(number, 3));
             assert!(keys.find(&number.to_be_bytes()).is_some_and(|found| found.lsn == number));
+            forgets_no_more_than_it_says(&keys, number);
         }
         assert!(keys.find(&(PART_KEYS as u64 - 1).to_be_bytes()).is_none());
         assert!(keys.find(&(PART_KEYS as u64).to_be_bytes()).is_some());
@@ -167,8 +192,11 @@ mod tests {
     #[test]
     fn long_notes_push_older_keys_out() {
         let mut keys = Keys::default();
-        for number in 0..KEYS_MAX as u64 {
-            keys.push(keyed(number, KEY_NOTE_BYTES_MAX));
+        // Long ones, then short ones, then long ones again: both bounds are met in turn.
+        for number in 0..4 * KEYS_MAX as u64 {
+            let is_long = number / (KEYS_MAX as u64 + 500) % 2 == 0;
+            keys.push(keyed(number, if is_long { KEY_NOTE_BYTES_MAX } else { 0 }));
+            forgets_no_more_than_it_says(&keys, number);
         }
         let bytes: usize = keys.iter().map(KeyedCommit::bytes).sum();
         assert!(bytes <= KEYED_BYTES_MAX && keys.bytes == bytes, "{bytes}");

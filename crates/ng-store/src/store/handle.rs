@@ -40,7 +40,10 @@ use crate::write::writer::{UpdateStats, Writer};
 pub struct Store {
     pub(crate) inner: Arc<Inner>,
     current: Arc<RwLock<Arc<Version>>>,
+    /// The writer of this handle; the lock is never held while a log is read or written.
     writer: Mutex<Option<Arc<Writer>>>,
+    /// One thread at a time makes the handle the writer.
+    becoming: Mutex<()>,
     log_bytes_max: u64,
     pub(crate) busy_timeout: Duration,
     recovery: Mutex<Recovery>,
@@ -193,6 +196,7 @@ impl Store {
             inner: Arc::new(inner),
             current: Arc::new(RwLock::new(version)),
             writer: Mutex::new(None),
+            becoming: Mutex::default(),
             log_bytes_max: options.log_bytes_max,
             busy_timeout: options.busy_timeout,
             recovery: Mutex::default(),
@@ -249,9 +253,12 @@ impl Store {
     /// The writer of this handle, without waiting; `None` if somebody else writes. One that is to
     /// recover has nothing to do, either, if the log ends where the newest checkpoint does.
     fn try_writer(&self, to_recover: bool) -> Result<Option<Arc<Writer>>, UpdateError> {
-        let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(writer) = &*slot {
-            return Ok(Some(Arc::clone(writer)));
+        if let Some(writer) = self.own_writer() {
+            return Ok(Some(writer));
+        }
+        let _turn = self.becoming.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(writer) = self.own_writer() {
+            return Ok(Some(writer));
         }
         let Some(lock) = lock_writer(&self.inner)? else {
             return Ok(None);
@@ -266,9 +273,22 @@ impl Store {
         let opened = open_writer(&self.inner, &self.current, self.log_bytes_max, lock)?;
         let (writer, recovery) = opened;
         *self.recovery.lock().unwrap_or_else(PoisonError::into_inner) = recovery;
+        let mut slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         *slot = Some(Arc::clone(&writer));
+        drop(slot);
         self.set_read_only(None);
         Ok(Some(writer))
+    }
+
+    fn own_writer(&self) -> Option<Arc<Writer>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The writer of this handle, which has none from now on. One that is about to become it does
+    /// so first.
+    fn take_writer(&self) -> Option<Arc<Writer>> {
+        let _turn = self.becoming.lock().unwrap_or_else(PoisonError::into_inner);
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(crate) fn writer(&self) -> Result<Arc<Writer>, UpdateError> {
@@ -318,9 +338,18 @@ impl Store {
     }
 
     /// Whether the name of the store still leads to its files: not after `compact`, `reorganize` or
-    /// an import that replaces it. Then reading goes on with the old files, and nothing is written.
-    pub(crate) fn is_current(&self) -> bool {
+    /// an import that replaces it, or if its directory was removed or renamed. Then reading goes on
+    /// with the old files, and what is written would be lost with them.
+    pub fn is_current(&self) -> bool {
         self.inner.place.as_ref().is_none_or(|place| place.is_current())
+    }
+
+    /// Whether both are handles of one store, whatever names they were opened by.
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        match (&self.inner.place, &other.inner.place) {
+            (Some(one), Some(other)) => one.is_same_as(other),
+            _ => false,
+        }
     }
 
     /// Writes all commits into the store's own files, so that other processes see them and the log
@@ -358,17 +387,12 @@ impl Store {
     /// # Errors
     /// As [`Store::write`]; the store is free for other writers even then.
     pub fn close_writer(&self) -> Result<(), UpdateError> {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(writer) = writer else {
-            return Ok(());
-        };
-        writer.close()
+        self.take_writer().map_or(Ok(()), |writer| writer.close())
     }
 
     /// What updates did since this handle became the writer; `None` if it is not.
     pub fn update_stats(&self) -> Option<UpdateStats> {
-        let slot = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.as_ref().map(|writer| writer.update_stats())
+        self.own_writer().map(|writer| writer.update_stats())
     }
 
     /// The same without waiting for whoever recovers a log, opens the writer or commits: `None`
@@ -479,8 +503,7 @@ impl Store {
     }
 
     fn end_writer(&self) -> Result<(), UpdateError> {
-        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match writer {
+        match self.take_writer() {
             // Whoever holds the open batch may be waiting for this.
             Some(writer) if writer.is_busy() => {
                 writer.retire();

@@ -447,6 +447,11 @@ impl WriteBatch {
         Ok(keys.and_then(|keys| keys.find(key)).cloned())
     }
 
+    /// The newest commit whose key may have been forgotten.
+    pub(crate) fn forgotten_to(&mut self) -> Result<u64, UpdateError> {
+        Ok(self.edit()?.catalog.keys.as_ref().map_or(0, |keys| keys.forgotten_to()))
+    }
+
     /// Notes the key of the batch, and what it did for others to read; both become durable with it.
     /// The store must have [taken up keys](crate::Store::write_keyed).
     ///

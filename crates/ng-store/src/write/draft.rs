@@ -1,4 +1,7 @@
 //! What a draft does instead of an operation, and how what it put off is done together.
+//!
+//! What must not live here: how a commit becomes durable. The invariant: operations are done on
+//! pages of their own, so nobody who reads waits for them.
 
 use ng_types::{EdgeTypeId, NodeId, NodeTypeId};
 
@@ -10,6 +13,41 @@ use crate::version::base::Version;
 use crate::write::error::UpdateError;
 use crate::write::op::for_each;
 use crate::write::ops::Ops;
+use crate::write::writer::{Head, Writer};
+
+impl Writer {
+    /// Commits a batch that only checked its operations. If there is no memory for doing them, a
+    /// checkpoint takes what earlier commits hold.
+    pub fn commit_draft(
+        &self,
+        mut head: Head,
+        mut edit: Edit,
+        ops: Ops,
+    ) -> Result<(u64, u64), UpdateError> {
+        loop {
+            let done = edit.prefetch_all(&ops).and_then(|()| {
+                edit.restart(&head.version);
+                edit.nodes_are_checked = true;
+                edit.replay_all(&ops.bytes)
+            });
+            let Err(error) = done else { return self.commit(head, edit, ops) };
+            if !error.is_shortage() || !head.holds_memory() {
+                head.clean = std::mem::take(&mut edit.clean);
+                self.give_back(head);
+                return Err(error);
+            }
+            drop(edit);
+            let (found, done) = self.make_room_for(head);
+            let Some(found) = found else { return done.map(|()| (0, 0)) };
+            head = found;
+            if let Err(error) = done {
+                self.give_back(head);
+                return Err(error);
+            }
+            edit = Edit::new(&self.inner, &self.pool, &head.version);
+        }
+    }
+}
 
 impl Edit {
     /// Forgets what was done, and starts from `version` again.

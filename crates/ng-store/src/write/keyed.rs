@@ -7,6 +7,8 @@
 
 use std::sync::{Arc, PoisonError};
 
+use ng_types::canary::planted;
+
 use crate::catalog::{Catalog, KeyedCommit};
 use crate::store::Store;
 use crate::version::base::Version;
@@ -24,25 +26,37 @@ pub enum Begun {
     New(Box<WriteBatch>),
     /// It was committed, and is durable.
     Known(KeyedCommit),
+    /// It may have been committed or not: keys up to this commit may have been forgotten.
+    Forgotten(u64),
 }
 
 impl Store {
     /// Starts a batch that has a key, unless a batch with this key was committed. Keys of thousands
     /// of batches are remembered, whatever happens to the process, the oldest ones forgotten first.
+    /// `since` is a commit that there was when somebody first tried to commit the batch: with it, a
+    /// batch whose key may have been forgotten is told from a new one.
+    ///
     /// The first call on a store is a commit of its own, after which releases that know no keys
     /// cannot read it.
     ///
     /// # Errors
     /// Those of [`Store::write`], and [`UpdateError::Unsupported`] for a key that is empty or too
     /// long.
-    pub fn write_keyed(&self, key: &[u8]) -> Result<Begun, UpdateError> {
+    pub fn write_keyed(&self, key: &[u8], since: Option<u64>) -> Result<Begun, UpdateError> {
         check_key(key)?;
         let writer = self.writer()?;
         if self.snapshot().catalog().keys.is_none() {
             writer.take_up_keys()?;
         }
         let mut batch = WriteBatch::begin(Arc::clone(&writer))?;
-        let Some(known) = batch.keyed(key)? else { return Ok(Begun::New(Box::new(batch))) };
+        let Some(known) = batch.keyed(key)? else {
+            let forgotten = batch.forgotten_to()?;
+            let may_be_known = since.is_some_and(|since| since < forgotten);
+            return Ok(match may_be_known && !planted("forgotten_keys_are_new") {
+                true => Begun::Forgotten(forgotten),
+                false => Begun::New(Box::new(batch)),
+            });
+        };
         drop(batch);
         // Its batch may have been queued a moment ago.
         writer.wait_for(known.lsn)?;

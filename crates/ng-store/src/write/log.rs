@@ -263,18 +263,6 @@ impl Log {
         file.write_at(last * BLOCK_BYTES as u64, &block)
     }
 
-    /// Makes the last `bytes` of the log zeros and goes on in their place.
-    pub fn take_back(&mut self, bytes: u64) -> Result<(), WriteError> {
-        let LogPlace { file, offset } = self.place;
-        let start = offset.saturating_sub(bytes);
-        for at in (start..offset).step_by(BLOCK_BYTES) {
-            self.erase(file, at)?;
-        }
-        self.sync(file)?;
-        self.place.offset = start;
-        Ok(())
-    }
-
     /// Makes a block of a commit that was never acknowledged zeros: the one that gets its number
     /// next must not be mixed up with it.
     pub fn erase(&mut self, file: u8, at: u64) -> Result<(), WriteError> {

@@ -13,7 +13,6 @@ pub(crate) mod checkpoint;
 pub(crate) mod compact;
 mod draft;
 pub(crate) mod error;
-mod in_place;
 pub(crate) mod keyed;
 pub(crate) mod log;
 pub(crate) mod log_files;

@@ -16,7 +16,7 @@ use crate::error::OpenError;
 use crate::io::{WriteError, past_signals};
 use crate::page::{CleanPages, Edit, PagePool};
 use crate::store::{Inner, load_base, load_version};
-use crate::version::base::{Base, Version};
+use crate::version::base::Version;
 use crate::version::open_root::{self, open_slot};
 use crate::version::root;
 use crate::write::add_tensor::remove_leftovers;
@@ -87,20 +87,6 @@ pub(crate) fn open_writer(
         writer.show_head()?;
     }
     Ok((Arc::new(writer), Recovery { commits, ..end.recovery }))
-}
-
-/// The version that the log makes of a checkpoint by commit `lsn`.
-pub(crate) fn rebuild(
-    inner: &Arc<Inner>,
-    pool: &Arc<PagePool>,
-    base: &Arc<Base>,
-    lsn: u64,
-) -> Result<Version, UpdateError> {
-    let logs = LogFiles::open(&inner.pages.reader, &inner.path, || true)?;
-    let mut is_enough = |done| done >= lsn;
-    let survey = Survey::default();
-    let (version, _) = replay(inner, pool, &base.version(), &logs, &survey, &mut is_enough)?;
-    if version.lsn == lsn { Ok(version) } else { Err(log_damaged(0, version.lsn + 1, &version)) }
 }
 
 /// The right to write; `None` if somebody has it.

@@ -133,11 +133,6 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Whether the thread that has the head is the only one that commits.
-    pub fn is_alone(&self) -> bool {
-        self.waiting == 0 && self.queue.is_empty() && !self.syncing
-    }
-
     /// Counts a commit whose record has so many bytes.
     pub fn count(&mut self, payload_bytes: u64, record_bytes: u64, lists: &EditCounts) {
         self.log_offset += record_bytes;
