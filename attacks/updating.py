@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-SOURCES = 1000
+# Nodes whose lists are changed.
+CHANGED = 1000
 
 
 @dataclass
@@ -45,14 +46,13 @@ class Writer:
         self._thread.start()
 
     def _edges(self, batch: int) -> list[tuple[int, int]]:
-        """Edges that no other batch of no other writer has: the i-th of the writer's pairs."""
+        """Edges as (destination, source) that no other batch of any writer has."""
         first = batch * self._size
         pairs = []
         for at in range(first, first + self._size):
-            source = at % SOURCES
-            step = at // SOURCES
-            destination = (source + 7919 * (step * 4 + self._number) + 13) % self._nodes
-            pairs.append((source, destination))
+            destination, step = at % CHANGED, at // CHANGED
+            source = (destination + 7919 * (step * 4 + self._number) + 13) % self._nodes
+            pairs.append((destination, source))
         return pairs
 
     def _run(self) -> None:
@@ -70,7 +70,7 @@ class Writer:
                 self.done.late_s = max(self.done.late_s, -ahead)
                 edges = self._edges(batch)
                 updates = ng.Updates()
-                for source, destination in edges:
+                for destination, source in edges:
                     updates.add_edge(source, destination)
                 key = f"{self._number}-{batch}-{start}".encode()
                 try:
@@ -92,8 +92,8 @@ class Writer:
         return self.done
 
 
-def lists(client: Any, nodes: int = SOURCES) -> list[Counter[int]]:
-    """The neighbours of the nodes that writers change, in both directions they may be stored."""
+def lists(client: Any, nodes: int = CHANGED) -> list[Counter[int]]:
+    """The lists of the nodes that writers change: a list is that of a destination."""
     found = client.neighbors(np.arange(nodes), graph="g").lists()
     return [Counter(np.asarray(one).tolist()) for one in found]
 
@@ -106,10 +106,10 @@ def compare(
     wanted: list[Counter[int]] = [Counter(one) for one in before]
     allowed: list[Counter[int]] = [Counter() for _ in before]
     for done in writers:
-        for source, destination in done.acknowledged:
-            wanted[source][destination] += 1
-        for source, destination in done.uncertain:
-            allowed[source][destination] += 1
+        for destination, source in done.acknowledged:
+            wanted[destination][source] += 1
+        for destination, source in done.uncertain:
+            allowed[destination][source] += 1
     missing = extra = uncertain = 0
     for found, one, may in zip(after, wanted, allowed, strict=True):
         missing += sum((one - found).values())

@@ -118,6 +118,7 @@ fn enter(
     }
     caller.deadline = deadline_of(rules, policy, request.headers())?;
     caller.in_time()?;
+    caller.take_share(policy.kind != Kind::Call, &rules.limits)?;
     let place = Place::take(guard, policy.kind, rules)?;
     Ok((caller, place))
 }
@@ -221,6 +222,9 @@ pub async fn side_gate(
     match guard.caller(&rules, bytes, needed, Arc::clone(&id)) {
         Err(problem) => side_refusal(&problem),
         Ok(mut caller) => {
+            if is_api && let Err(problem) = caller.take_share(false, &rules.limits) {
+                return side_refusal(&problem);
+            }
             let _place = match is_api.then(|| Place::take(&guard, Kind::Call, &rules)).transpose() {
                 Ok(place) => place,
                 Err(problem) => return side_refusal(&problem),

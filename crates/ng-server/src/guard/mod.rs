@@ -11,6 +11,7 @@ pub mod gate;
 mod observe;
 pub mod policy;
 pub mod quota;
+pub mod share;
 mod slow;
 pub mod tokens;
 
@@ -25,6 +26,7 @@ use crate::config::Limits;
 use crate::telemetry::Metrics;
 use admission::{Admission, Permit};
 use policy::Right;
+use share::Share;
 use tokens::{Holder, Refused, Tokens};
 
 /// What a reload may change.
@@ -60,6 +62,7 @@ pub struct Caller {
     /// When nobody waits for the answer any more.
     pub deadline: Option<Instant>,
     cost: Arc<AtomicU64>,
+    share: Option<Arc<Share>>,
 }
 
 impl Caller {
@@ -71,6 +74,7 @@ impl Caller {
             request: "local".into(),
             deadline: None,
             cost: Arc::default(),
+            share: None,
         }
     }
 
@@ -107,6 +111,14 @@ impl Caller {
         let message = format!("this needs the right {needs:?}, and the token has {has:?}");
         Err(Problem::new(Code::PermissionDenied, "RIGHT_TOO_LOW", message)
             .remedy("use a token with that right"))
+    }
+
+    /// Takes a place of those that its token may have, until the request is over.
+    fn take_share(&mut self, is_stream: bool, limits: &Limits) -> Result<(), Problem> {
+        let limit = if is_stream { limits.streams } else { limits.calls };
+        let taken = self.holder.as_ref().map(|holder| Share::take(holder, is_stream, limit));
+        self.share = taken.transpose()?.map(Arc::new);
+        Ok(())
     }
 
     fn cost(&self) -> u64 {

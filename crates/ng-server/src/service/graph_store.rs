@@ -20,7 +20,8 @@ impl Service {
     ) -> Result<Applied, Problem> {
         self.0.catalogue.check_writable()?;
         let graph = self.0.catalogue.graph(graph)?;
-        self.0.work.write(deadline, move || graph.apply(&changes, &key)).await
+        let apply = move || graph.apply(&changes, &key).map_err(|problem| graph.blamed(problem));
+        self.0.work.write(deadline, apply).await
     }
 
     /// Commits one change.
@@ -124,7 +125,7 @@ impl GraphStoreService for Service {
         let deadline = deadline_of(&request);
         let message = request.into_inner();
         let graph = self.0.catalogue.graph(&message.graph)?;
-        let read = move || graph.embed(&message);
+        let read = move || graph.embed(&message).map_err(|problem| graph.blamed(problem));
         Ok(Response::new(self.0.work.read(deadline, read).await?))
     }
 
@@ -135,7 +136,7 @@ impl GraphStoreService for Service {
         let deadline = deadline_of(&request);
         let message = request.into_inner();
         let graph = self.0.catalogue.graph(&message.graph)?;
-        let read = move || graph.neighbors(&message);
+        let read = move || graph.neighbors(&message).map_err(|problem| graph.blamed(problem));
         Ok(Response::new(self.0.work.read(deadline, read).await?))
     }
 }

@@ -20,11 +20,13 @@ impl SamplingService for Service {
         let (state, request) = (Arc::clone(&self.0), request.into_inner());
         let start = move || {
             let graph = state.catalogue.graph(&request.graph)?;
-            state.sampling.start(&graph, &request)
+            state.sampling.start(&graph, &request).map(|batches| (graph, batches))
         };
         let started = tokio::task::spawn_blocking(start).await;
         let lost = |_| Err(Problem::new(Code::Internal, "DEFECT", "the stream was lost"));
-        let batches = ReceiverStream::new(started.unwrap_or_else(lost)?);
-        Ok(Response::new(Box::pin(batches.map(|batch| batch.map_err(Status::from)))))
+        let (graph, batches) = started.unwrap_or_else(lost)?;
+        let batches = ReceiverStream::new(batches)
+            .map(move |batch| batch.map_err(|problem| Status::from(graph.blamed(problem))));
+        Ok(Response::new(Box::pin(batches)))
     }
 }

@@ -192,7 +192,7 @@ fn mutate_bytes(bytes: &mut Vec<u8>, random: &mut Random) {
 }
 
 fn mutate_value(value: &mut Value, others: &[Vec<u8>], depth: u32, random: &mut Random) {
-    if random.below(24) == 0 {
+    if random.below(80) == 0 {
         *value = match random.below(4) {
             0 => Value::Varint(odd(random)),
             1 => Value::Fixed64(random.next_u64().to_le_bytes()),
@@ -212,7 +212,7 @@ fn mutate_value(value: &mut Value, others: &[Vec<u8>], depth: u32, random: &mut 
         Value::Fixed32(bytes) => *bytes = odd_float(random).to_le_bytes(),
         Value::Bytes(bytes) => {
             let is_message = depth < DEPTH_MAX && !bytes.is_empty() && fields(bytes).is_some();
-            match random.below(4) {
+            match random.below(10) {
                 0 => mutate_bytes(bytes, random),
                 1 => *bytes = odd_bytes(random),
                 _ if is_message => *bytes = mutated_fields(bytes, others, depth + 1, random),
@@ -229,7 +229,7 @@ fn mutated_fields(bytes: &[u8], others: &[Vec<u8>], depth: u32, random: &mut Ran
         return plain;
     };
     let at = random.below(found.len() as u64) as usize;
-    match random.below(12) {
+    match random.below(40) {
         0 => drop(found.remove(at)),
         1 => {
             // Up to a thousand of one field, which is cheap for a client.
@@ -252,11 +252,11 @@ fn mutated_fields(bytes: &[u8], others: &[Vec<u8>], depth: u32, random: &mut Ran
     encoded(&found)
 }
 
-/// A message that was changed up to four times; `others` lends fields.
+/// A message that was changed once to three times; `others` lends fields.
 pub fn mutated(message: &[u8], others: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut found = message.to_vec();
-    for _ in 0..1 + random.below(4) {
-        found = match random.below(12) {
+    for _ in 0..1 + random.below(3) {
+        found = match random.below(24) {
             0 => {
                 mutate_bytes(&mut found, random);
                 found

@@ -83,7 +83,8 @@ fn changing() -> Vec<Seed> {
     let gone = v1::DeleteEdge { source: 1, destination: 2, ..v1::DeleteEdge::default() };
     macro_rules! of {
         ($path:literal, $kind:ident, $good:ident, $field:ident: $value:expr) => {{
-            let message = v1::$kind { graph: graph(), $field: Some($value), ..v1::$kind::default() };
+            let message =
+                v1::$kind { graph: graph(), $field: Some($value), ..v1::$kind::default() };
             $good(concat!("/neargraph.v1.GraphStoreService/", $path), 12, &message)
         }};
     }
@@ -166,10 +167,8 @@ fn asking() -> Vec<Seed> {
     let targets = |targets| Some(v1::Targets { targets: Some(targets) });
     let of_nodes = v1::RunRequest { seed: 7, max_lag_commits: 1, ..run(&[1, 2, 299, 1]) };
     let edges = v1::Edges { sources: vec![1, 2], destinations: vec![3, 4], ..v1::Edges::default() };
-    let of_edges = v1::RunRequest {
-        targets: targets(v1::targets::Targets::Edges(edges)),
-        ..run(&[])
-    };
+    let of_edges =
+        v1::RunRequest { targets: targets(v1::targets::Targets::Edges(edges)), ..run(&[]) };
     let of_graphs = v1::RunRequest {
         targets: targets(v1::targets::Targets::Graphs(v1::Graphs { ids: vec![0] })),
         ..run(&[])
@@ -236,8 +235,7 @@ fn registering() -> Vec<Seed> {
         alias: "live".to_owned(),
         model: "mean@1".to_owned(),
     };
-    let unregister =
-        v1::ModelUnregisterRequest { model: "other@1".to_owned(), graph: graph() };
+    let unregister = v1::ModelUnregisterRequest { model: "other@1".to_owned(), graph: graph() };
     let pin = v1::PinSnapshotRequest { graph: graph(), seconds: 1 };
     vec![
         bad(of("GraphRegister"), 2, &graph_register),
@@ -259,11 +257,8 @@ fn registering() -> Vec<Seed> {
 
 fn server() -> Vec<Seed> {
     let plugin = v1::PluginRequest { file: "p.so".to_owned(), sha256: "00".repeat(32) };
-    let backup = v1::BackupRequest {
-        graph: graph(),
-        target: "one".to_owned(),
-        base: String::new(),
-    };
+    let backup =
+        v1::BackupRequest { graph: graph(), target: "one".to_owned(), base: String::new() };
     let bundle = v1::ProgramRequest { bundle: "cpu".to_owned() };
     vec![
         bad("/neargraph.v1.AcceleratorService/Plugin", 6, &plugin),
