@@ -59,14 +59,18 @@ def one_round(server: Server, args: argparse.Namespace, number: int) -> Report:
     loops = []
     for share in args.shares:
         rate = share * saturated
+        before, cpu = server.requests(), server.cpu_seconds()
         found = load(
             server, args, "--rate", rate, "--warm-seconds", 0, "--seed", args.seed + number
         )
-        found = {"share": share, **found}
+        ended = {code: n - before.get(code, 0.0) for code, n in server.requests().items()}
+        cores = (server.cpu_seconds() - cpu) / args.seconds
+        found = {"share": share, **found, "server": ended, "server_cores": cores}
         loops.append(found)
         print(
             f"  {share:>4} x: {found['requests_per_s']:8,.0f} of {rate:8,.0f}/s in time, "
-            f"p99 {found.get('p99_ms', 0):6.1f} ms, {found['missed_by_code']}",
+            f"p99 {found.get('p99_ms', 0):6.1f} ms, {found['missed_by_code']}; the server's "
+            f"codes {ended}, cores {cores:.2f}, sent late {found['sent_late_ms']:.0f} ms",
             flush=True,
         )
     return {"saturated": saturated, "loops": loops}
@@ -98,14 +102,25 @@ def shown(rounds: list[Report], args: argparse.Namespace) -> tuple[list[list[obj
                 f"{statistics.median(late[share]):.1f}",
                 f"{100 * statistics.median(shed):.0f} %",
                 ", ".join(f"{count:,} {code}" for code, count in sorted(codes.items())),
+                f"{statistics.median(per_core(loop) for loop in loops):,.0f}",
                 f"{statistics.median(loop['load_cores'] for loop in loops):.2f}",
             ]
         )
     over = 4.0 if 4.0 in goodput else max(goodput)
     kept = statistics.median(goodput[over])
     in_time = all(statistics.median(found) <= args.deadline_ms for found in late.values())
-    bars = {"goodput_at": over, "goodput": round(kept, 3), "p99_in_time": in_time}
+    place = list(args.shares).index(over)
+    by_core = statistics.median(
+        per_core(one["loops"][place]) / max(map(per_core, one["loops"])) for one in rounds
+    )
+    bars: Report = {"goodput_at": over, "goodput": round(kept, 3), "p99_in_time": in_time}
+    bars["goodput_by_core"] = round(by_core, 3)
     return rows, {**bars, "passed": kept >= GOODPUT_MIN and in_time}
+
+
+def per_core(loop: Report) -> float:
+    """Answers in a second of the server's processor time: what others take does not change it."""
+    return float(loop["requests_per_s"]) / max(float(loop["server_cores"]), 0.01)
 
 
 def spread(found: list[float]) -> str:
@@ -144,7 +159,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--memory", default="256MB", help="of the graph")
     parser.add_argument("--scheduler", default="G", help="parts that are on")
     parser.add_argument("--draw", choices=["uniform", "zipf"], default="uniform")
-    parser.add_argument("--nodes", type=int, default=16, help="of a request")
+    parser.add_argument("--nodes", type=int, default=256, help="of a request")
     parser.add_argument("--deadline-ms", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=8.0, help="of a loop")
     parser.add_argument("--warm", type=float, default=20.0, help="seconds of warming at most")
@@ -179,8 +194,10 @@ def main() -> int:
         f"# Overload\n\nDeadline {args.deadline_ms} ms, {args.nodes} {args.draw} nodes a request, "
         f"saturated at {statistics.median(one['saturated'] for one in rounds):,.0f} requests/s, "
         f"{args.rounds} rounds, seed {args.seed}; goodput at {bars['goodput_at']:g} times the load "
-        f"{bars['goodput']:.0%} of the most (wanted 90 %): "
-        f"{'met' if bars['passed'] else '**missed**'}\n\n" + table([*head, "load, cores"], rows)
+        f"{bars['goodput']:.0%} of the most (wanted 90 %), by processor time of the server "
+        f"{bars['goodput_by_core']:.0%}: "
+        f"{'met' if bars['passed'] else '**missed**'}\n\n"
+        + table([*head, "in time per core of the server", "load, cores"], rows)
     )
     failed = int(not bars["passed"] or panics > 0)
     found = {"id": "S1", "tried": 1, "failed": failed, "seed": args.seed, **bars}

@@ -126,6 +126,30 @@ async fn call(mut routes: Routes, path: &str, body: Vec<u8>) -> Ended {
     tokio::time::timeout(HANGS, work).await.unwrap_or(Ended::Hangs)
 }
 
+/// Serves again what may just have been unregistered: without it, nothing else is found.
+async fn restored(routes: &Routes) {
+    let graph = v1::GraphRegisterRequest {
+        graph: "small".into(),
+        path: "small.ng".into(),
+        ..v1::GraphRegisterRequest::default()
+    };
+    let model = v1::ModelRegisterRequest {
+        model: "mean".into(),
+        graph: "small".into(),
+        source: Some(v1::model_register_request::Source::Files(help::files())),
+        fanouts: vec![25, 10],
+        ..v1::ModelRegisterRequest::default()
+    };
+    let mut whole = Random::new(2);
+    for (path, message) in [
+        ("/neargraph.v1.RegistryService/GraphRegister", graph.encode_to_vec()),
+        ("/neargraph.v1.RegistryService/ModelRegister", model.encode_to_vec()),
+    ] {
+        // What is there already is refused, and that is well.
+        let _there = call(routes.clone(), path, framed(&[message], &mut whole)).await;
+    }
+}
+
 /// Which seed is next, by their weights.
 fn drawn<'a>(seeds: &'a [Seed], total: u64, random: &mut Random) -> &'a Seed {
     let mut at = random.below(total);
@@ -166,6 +190,9 @@ async fn attacked(
         let body = framed(&messages, &mut random);
         let before = PANICS.load(Ordering::SeqCst);
         let found = call(routes.clone(), seed.path, body.clone()).await;
+        if seed.path.ends_with("Unregister") && found == Ended::Good {
+            restored(&routes).await;
+        }
         // A panic may be that of a neighbour: both are shown.
         if found.is_defect() || PANICS.load(Ordering::SeqCst) != before {
             defects.push(format!("{}: {found:?} for {body:02x?}", seed.path));

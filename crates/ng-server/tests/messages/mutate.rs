@@ -216,6 +216,8 @@ fn mutate_value(value: &mut Value, others: &[Vec<u8>], depth: u32, random: &mut 
                 0 => mutate_bytes(bytes, random),
                 1 => *bytes = odd_bytes(random),
                 _ if is_message => *bytes = mutated_fields(bytes, others, depth + 1, random),
+                // A name is rather another name than bytes that are no text.
+                _ if bytes.is_ascii() && random.below(4) > 0 => *bytes = odd_bytes(random),
                 _ => mutate_bytes(bytes, random),
             }
         }
