@@ -38,8 +38,8 @@ def failing_disk(store: Path, point: Path) -> Iterator[Path | None]:
     """Mounts a copy of a store from an image of its own; the image, or none if it cannot be."""
     image = HOME / "bad.img"
     size = sum(file.stat().st_size for file in store.iterdir()) + IMAGE_SLACK
-    with image.open("wb") as file:
-        file.truncate(size)
+    image.write_bytes(b"")
+    os.truncate(image, size)
     # No journal: what is cut off shall be data alone.
     make = ["mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-m", "0", str(image)]
     point.mkdir(parents=True, exist_ok=True)

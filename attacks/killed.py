@@ -188,7 +188,7 @@ def main() -> int:
         "clients go on": not found["reader"]["errors"] and found["batches_given_up"] == 0,
         "panics = 0": found["panics"] == 0,
     }
-    rows = [
+    rows: list[list[object]] = [
         ["kills", len(restarts)],
         *(
             [
