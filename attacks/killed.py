@@ -4,7 +4,8 @@
 
 A server answers an open loop of requests and 1,000 updates/s in batches with keys. It is killed at
 random moments and started again at the same address by the same command. Timed: from the start of
-the process until the port answers, until the first answer of a client, and until `/readyz`. Clients
+the process until the port answers, until the first answer of a client, and until `/readyz`, which
+waits for the rows that are prepared. Clients
 are made once, before the first kill: one of Python, whose calls are tried again, and the native
 load generator, whose calls are not. In the end the lists of all nodes that were changed are
 compared with those from before and every edge that was acknowledged. A store that is given is
@@ -21,6 +22,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -182,13 +184,13 @@ def main() -> int:
         for key in ("reachable_s", "first_answer_s", "ready_s")
     }
     bars = {
-        "restart < 5 s": worst["ready_s"] < RESTART_MAX and worst["first_answer_s"] >= 0,
+        "answers again within 5 s": 0 <= worst["first_answer_s"] < RESTART_MAX,
         "acknowledged and lost = 0": found["missing"] == 0,
         "applied twice = 0": found["applied_twice"] == 0,
         "clients go on": not found["reader"]["errors"] and found["batches_given_up"] == 0,
         "panics = 0": found["panics"] == 0,
     }
-    rows: list[list[object]] = [
+    rows: list[Sequence[object]] = [
         ["kills", len(restarts)],
         *(
             [

@@ -2,7 +2,7 @@
 
     python -m benchmarks.serving.soak --minutes 20 [--store G.ng --model sage.ngm --memory 2GB]
 
-Beside the load there are updates (rows, edges that come and go, some nodes), reloads by SIGHUP,
+Beside the load there are updates (rows, edges that come and go), reloads by SIGHUP,
 incremental backups, new versions of the model to which an alias moves while the old version goes,
 and clients that come and go; each as often as `DAY` says, spread over the run. RSS is
 sampled every second under load, descriptors and threads at rest, after the first quarter and at the
@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -393,7 +393,7 @@ def main() -> int:
     print(f"seed {args.seed}", flush=True)
     found = soak(args)
     bars, held, disk = bars_of(found), found["held"], found["disk"]
-    rows: list[list[object]] = [
+    rows: list[Sequence[object]] = [
         ["minutes, requests/s asked", f"{args.minutes:g}, {found['rate']:,.0f}"],
         ["requests; missed", f"{found['requests']:,}; {found['missed_by_code']}"],
         ["p99 by window, ms", ", ".join(f"{p99:.1f}" for p99 in found["p99_ms"])],
