@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The reliability tests at their long figures, about an hour on two cores. Prints a line for each
+# The reliability tests at their long figures, about two hours on two cores. Prints a line for each
 # test with what it tried and how long it took; the rest goes to .bench/long/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -36,9 +36,14 @@ one deny tools/deny.sh || failed=1
 wait $! || failed=1
 one rings cargo test --locked --profile long -p ng-io --test shm_fuzz --test shm_rings \
     --test shm_hostile -- --nocapture --test-threads 1 || failed=1
+one decoders cargo test --locked --profile long -p ng-server --test decoders -- --nocapture || failed=1
 one served_plugins cargo test --locked --profile long -p ng-server --test devices || failed=1
 one infer_killed env NEARGRAPH_INFER_KILLS=20 .venv/bin/python -m pytest -q -s \
     python/tests/test_layerwise.py -k killed || failed=1
+cargo build --locked --release -p ng-server -p ng-client 2>>"$logs/build.log"
+one hostile_clients .venv/bin/python -m attacks.serving || failed=1
+one disk_errors .venv/bin/python -m attacks.disk || failed=1
+one server_killed .venv/bin/python -m attacks.killed --kills 20 || failed=1
 if [ -n "${NEARGRAPH_DATA:-}" ]; then
     one export_matrix .venv/bin/python -m benchmarks.export_matrix || failed=1
     one tasks .venv/bin/python -m benchmarks.tasks || failed=1

@@ -46,6 +46,7 @@ pub struct Serving {
     end: watch::Sender<bool>,
     work: Option<JoinHandle<()>>,
     state: Arc<State>,
+    routes: Routes,
     health: HealthReporter,
     reloader: Arc<Reloader>,
     traces: Traces,
@@ -79,6 +80,11 @@ impl Serving {
     /// What was kept of answers, and handed out again.
     pub fn answers(&self) -> Option<CacheStats> {
         self.state.answers.as_ref().map(|answers| answers.stats())
+    }
+
+    /// The services behind their gate, for callers within this process.
+    pub fn routes(&self) -> Routes {
+        self.routes.clone()
     }
 
     /// What all requests share.
@@ -145,13 +151,14 @@ pub fn serve(config: Config) -> Result<Serving, ServeError> {
     builder.worker_threads(NETWORK_THREADS).thread_name("ng-network").enable_all();
     let runtime = builder.build().map_err(system)?;
     let (end, ended) = watch::channel(false);
-    let Started { state, health, reloader, traces, work } =
+    let Started { state, routes, health, reloader, traces, work } =
         runtime.block_on(start(config, metrics, ended))?;
-    Ok(Serving { runtime, end, work: Some(work), state, health, reloader, traces })
+    Ok(Serving { runtime, end, work: Some(work), state, routes, health, reloader, traces })
 }
 
 struct Started {
     state: Arc<State>,
+    routes: Routes,
     health: HealthReporter,
     reloader: Arc<Reloader>,
     traces: Traces,
@@ -209,7 +216,7 @@ async fn start(
     let side_tls = tls.clone().filter(|_| !is_local);
     let side_door = door::of(&state, side_tls, Arc::new(AtomicUsize::new(0)));
     let side_listener = SideListener::new(side_socket, side_door, side);
-    let work = work(&state, routes, (sockets, door), (side_listener, is_local), ended);
+    let work = work(&state, routes.clone(), (sockets, door), (side_listener, is_local), ended);
     let reloader = Arc::new(Reloader::new(Arc::clone(&state), tls));
     tokio::spawn(reload::watch_files(Arc::downgrade(&reloader)));
     let counted = state.metrics.clone();
@@ -219,7 +226,7 @@ async fn start(
             counted.tidy_up();
         }
     });
-    Ok(Started { state, health, reloader, traces, work: tokio::spawn(work) })
+    Ok(Started { state, routes, health, reloader, traces, work: tokio::spawn(work) })
 }
 
 /// All services, health and reflection among them, behind the gate.

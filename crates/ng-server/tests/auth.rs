@@ -11,9 +11,11 @@ use help::calls::until;
 use help::raw::{Http, call, get, runtime};
 use help::{folder, started};
 use ng_rpc::connect::channel;
+use ng_rpc::health::pb::HealthCheckRequest;
+use ng_rpc::health::pb::health_client::HealthClient;
 use ng_rpc::tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
-use ng_rpc::{Code, methods};
-use ng_server::{Config, serve};
+use ng_rpc::{Code, Request, methods};
+use ng_server::{Config, Limits, serve};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 const TOKENS: &str = "\
@@ -142,6 +144,41 @@ fn quotas_and_read_only_servers_refuse_with_a_reason() {
         let changed = call(&channel, path, Some("a-token-of-the-boss-1")).await;
         assert_eq!(changed.code(), Code::FailedPrecondition);
         assert!(changed.message().contains("read-only"), "{}", changed.message());
+    });
+    serving.end();
+}
+
+#[test]
+fn a_token_has_half_of_the_places_at_most() {
+    let folder = folder(200);
+    let tokens = folder.path().join("tokens");
+    private(&tokens, TOKENS);
+    let limits = Limits { streams: 4, ..Limits::default() };
+    let set = |config| Config { token_file: Some(tokens.clone()), limits, ..config };
+    let serving = started(folder.path(), set);
+    runtime().block_on(async {
+        let channel = channel(&serving.addresses()[0]).expect("channel");
+        let watch = async |token: &str| {
+            // Such a stream never ends by itself.
+            let mut request = Request::new(HealthCheckRequest::default());
+            let bearer = format!("Bearer {token}").parse().expect("token");
+            request.metadata_mut().insert("authorization", bearer);
+            HealthClient::new(channel.clone()).watch(request).await
+        };
+        let greedy = "a-token-of-the-reader";
+        let held = [watch(greedy).await, watch(greedy).await].map(|one| one.expect("a stream"));
+        let third = watch(greedy).await.expect_err("more than its part");
+        assert_eq!(third.code(), Code::ResourceExhausted);
+        assert!(third.message().contains("the token has 2 streams"), "{}", third.message());
+        watch("a-token-of-the-writer").await.expect("there is room for others");
+        drop(held);
+        for _ in 0..1000 {
+            if watch(greedy).await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("its places do not come back");
     });
     serving.end();
 }

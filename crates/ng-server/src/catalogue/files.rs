@@ -20,6 +20,9 @@ const PLUGINS: &str = "plugins";
 /// What a plug-in is called in its folder.
 const PLUGIN: &str = "plugin.so";
 const BACKUPS: &str = "backups";
+/// Bytes of a name in a path: files of half-made folders have longer ones.
+const NAME_BYTES_MAX: usize = 200;
+const PATH_BYTES_MAX: usize = 1024;
 const MODEL: &str = "model.onnx";
 const WEIGHTS: &str = "model.safetensors";
 const MANIFEST: &str = "manifest.json";
@@ -31,17 +34,34 @@ const ARCHIVE: &str = "model.zip";
 /// # Errors
 /// It leads out of it, or to what the server keeps for itself.
 pub fn inside(path: &str) -> Result<PathBuf, Problem> {
-    let path = Path::new(path);
+    let is_name = |name: &str| {
+        let is_long = name.len() > NAME_BYTES_MAX;
+        !is_long && !name.starts_with('.') && !name.chars().any(char::is_control)
+    };
     let is_plain = |part: Component<'_>| match part {
-        Component::Normal(name) => name.to_str().is_some_and(|name| !name.starts_with('.')),
+        Component::Normal(name) => name.to_str().is_some_and(is_name),
         _ => false,
     };
-    if path.components().next().is_some() && path.components().all(is_plain) {
-        return Ok(path.components().collect());
+    let whole = Path::new(path);
+    let is_short = path.len() <= PATH_BYTES_MAX;
+    if is_short && whole.components().next().is_some() && whole.components().all(is_plain) {
+        return Ok(whole.components().collect());
     }
-    let message = format!("{} is no path in the folder", path.display());
-    Err(Problem::argument("path", message)
-        .remedy("give a path below it, without .. and names that begin with a dot"))
+    let shown: String = path.chars().take(NAME_BYTES_MAX).collect();
+    Err(Problem::argument("path", format!("{shown:?} is not a path in the folder")).remedy(
+        "give a path below it, without .., control characters, and names that are long or begin \
+         with a dot",
+    ))
+}
+
+/// The name of a backup, which has no folders above it.
+fn backup_name(name: &str, field: &str) -> Result<PathBuf, Problem> {
+    let path = inside(name).map_err(|problem| problem.at(field))?;
+    if path.components().count() == 1 {
+        return Ok(path);
+    }
+    let message = format!("{name:?} is a path, and backups lie side by side in one folder");
+    Err(Problem::argument(field, message).remedy("give a name without a slash"))
 }
 
 /// Where the files of a model are kept.
@@ -86,9 +106,9 @@ impl Catalogue {
         &self,
         request: &v1::BackupRequest,
     ) -> Result<(PathBuf, Option<PathBuf>), Problem> {
-        let target = inside(&request.target).map_err(|problem| problem.at("target"))?;
+        let target = backup_name(&request.target, "target")?;
         let base = Some(request.base.as_str()).filter(|base| !base.is_empty());
-        let base = base.map(inside).transpose().map_err(|problem| problem.at("base"))?;
+        let base = base.map(|base| backup_name(base, "base")).transpose()?;
         let own = self.place.folder.join(OWN_FOLDER);
         let folder = match &self.place.backups {
             Some(folder) => folder.clone(),

@@ -115,6 +115,20 @@ impl Graph {
         self.newest.subscribe()
     }
 
+    /// A problem of a request, which names the graph where the graph's files are what is wrong:
+    /// their messages name files and pages alone.
+    pub fn blamed(&self, problem: Problem) -> Problem {
+        let is_of_files = matches!(
+            problem.reason.as_str(),
+            "STORE_DAMAGED" | "LOG_DAMAGED" | "IO_FAILED" | "STORE_POISONED"
+        );
+        if !is_of_files {
+            return problem;
+        }
+        let message = format!("graph {:?}: {}", self.name, problem.message);
+        Problem { message, ..problem }
+    }
+
     fn note_commit(&self, commit: u64) {
         self.newest.send_if_modified(|newest| {
             let is_newer = commit > *newest;

@@ -184,6 +184,7 @@ fn enter(
     }
     caller.deadline = deadline_of(rules, policy, request.headers())?;
     caller.in_time()?;
+    caller.take_share(is_stream(policy.kind), &rules.limits)?;
     let place = Place::take(guard, policy.kind, rules)?;
     Ok((caller, Some(place)))
 }

@@ -12,6 +12,7 @@ mod observe;
 pub mod policy;
 pub mod quota;
 pub mod refusal;
+pub mod share;
 mod slow;
 pub mod tokens;
 
@@ -26,6 +27,7 @@ use crate::config::Limits;
 use crate::telemetry::{Metrics, Stages, Traces};
 use admission::{Admission, Permit};
 use policy::Right;
+use share::Share;
 use tokens::{Holder, Refused, Tokens};
 
 /// Counts what is under way.
@@ -66,6 +68,7 @@ pub struct Caller {
     /// When nobody waits for the answer any more.
     pub deadline: Option<Instant>,
     spent: Arc<Spent>,
+    share: Option<Arc<Share>>,
 }
 
 /// What a request was foreseen to cost, and what its stages took.
@@ -84,6 +87,7 @@ impl Caller {
             request: "local".into(),
             deadline: None,
             spent: Arc::default(),
+            share: None,
         }
     }
 
@@ -129,6 +133,14 @@ impl Caller {
         let message = format!("this needs the right {needs:?}, and the token has {has:?}");
         Err(Problem::new(Code::PermissionDenied, "RIGHT_TOO_LOW", message)
             .remedy("use a token with that right"))
+    }
+
+    /// Takes a place of those that its token may have, until the request is over.
+    fn take_share(&mut self, is_stream: bool, limits: &Limits) -> Result<(), Problem> {
+        let limit = if is_stream { limits.streams } else { limits.calls };
+        let taken = self.holder.as_ref().map(|holder| Share::take(holder, is_stream, limit));
+        self.share = taken.transpose()?.map(Arc::new);
+        Ok(())
     }
 
     fn cost(&self) -> u64 {

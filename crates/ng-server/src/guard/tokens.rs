@@ -15,6 +15,7 @@ use subtle::{Choice, ConstantTimeEq};
 
 use super::policy::Right;
 use super::quota::{Quota, Quotas};
+use super::share::UnderWay;
 
 /// Bytes of a token file at most.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -55,6 +56,8 @@ pub struct Holder {
     expires: Option<SystemTime>,
     /// What it may ask of the server in a second.
     pub quota: Quota,
+    /// What it has under way.
+    pub under_way: UnderWay,
 }
 
 impl fmt::Debug for Holder {
@@ -189,7 +192,14 @@ fn holder_of(line: &str, quotas: Quotas) -> Result<Holder, String> {
             })?);
         }
     }
-    Ok(Holder { name, right, digest, expires, quota: Quota::new(quotas) })
+    Ok(Holder {
+        name,
+        right,
+        digest,
+        expires,
+        quota: Quota::new(quotas),
+        under_way: UnderWay::default(),
+    })
 }
 
 fn digest_of(word: &str) -> Result<[u8; 32], String> {

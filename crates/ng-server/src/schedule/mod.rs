@@ -124,11 +124,13 @@ impl Scheduler {
         computing: Option<Computing>,
     ) -> Result<Answered, Problem> {
         let (reply, answer) = oneshot::channel();
+        let graph = Arc::clone(&question.model.graph);
         let waiting = Waiting { question, computing, since: Instant::now(), reply };
         if !self.shared.queue.push(waiting) {
             return Err(ending());
         }
-        answer.await.unwrap_or_else(|_| Err(self.shared.unanswered()))
+        let answered = answer.await.unwrap_or_else(|_| Err(self.shared.unanswered()));
+        answered.map_err(|problem| graph.blamed(problem))
     }
 
     /// The answer to a question whose rows are all known, which costs next to nothing.

@@ -23,7 +23,9 @@ impl Service {
     ) -> Result<Applied, Problem> {
         self.0.catalogue.check_writable()?;
         let graph = self.0.catalogue.graph(graph)?;
-        self.0.work.write(deadline, move || graph.apply(&changes, (&key.0, key.1))).await
+        let apply =
+            move || graph.apply(&changes, (&key.0, key.1)).map_err(|problem| graph.blamed(problem));
+        self.0.work.write(deadline, apply).await
     }
 
     /// Commits one change.
@@ -141,7 +143,7 @@ impl GraphStoreService for Service {
         let ids = message.nodes.as_ref().map_or(0, |nodes| nodes.ids.len());
         self.0.guard.bounded("nodes.ids", ids as u64)?;
         let graph = self.0.catalogue.graph(&message.graph)?;
-        let read = move || graph.embed(&message);
+        let read = move || graph.embed(&message).map_err(|problem| graph.blamed(problem));
         Ok(Response::new(self.0.work.read(deadline, read).await?))
     }
 
@@ -153,7 +155,7 @@ impl GraphStoreService for Service {
         let message = request.into_inner();
         self.0.guard.bounded("ids", message.ids.len() as u64)?;
         let graph = self.0.catalogue.graph(&message.graph)?;
-        let read = move || graph.neighbors(&message);
+        let read = move || graph.neighbors(&message).map_err(|problem| graph.blamed(problem));
         Ok(Response::new(self.0.work.read(deadline, read).await?))
     }
 }

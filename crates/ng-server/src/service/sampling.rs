@@ -21,11 +21,14 @@ impl SamplingService for Service {
         let unread = state.guard.rules().limits.unread;
         let start = move || {
             let graph = state.catalogue.graph(&request.graph)?;
-            state.sampling.start(&graph, &request, unread)
+            let batches = state.sampling.start(&graph, &request, unread)?;
+            Ok((graph, batches))
         };
         let started = tokio::task::spawn_blocking(start).await;
         let lost = |_| Err(Problem::new(Code::Internal, "DEFECT", "the stream was lost"));
-        let batches = ReceiverStream::new(started.unwrap_or_else(lost)?);
-        Ok(Response::new(Box::pin(batches.map(|batch| batch.map_err(Status::from)))))
+        let (graph, batches) = started.unwrap_or_else(lost)?;
+        let batches = ReceiverStream::new(batches)
+            .map(move |batch| batch.map_err(|problem| Status::from(graph.blamed(problem))));
+        Ok(Response::new(Box::pin(batches)))
     }
 }
