@@ -357,6 +357,7 @@ fn run_request(run: RunArgs) -> PyResult<v1::RunRequest> {
         seed,
         at_snapshot,
         max_lag_commits,
+        ..v1::RunRequest::default()
     })
 }
 

@@ -135,7 +135,7 @@ impl Accelerators {
         change: impl FnOnce(&Bundle) -> Result<Bundle, Refused>,
     ) -> Result<Vec<v1::Device>, Problem> {
         self.program.swap(change).map_err(|refused| refused.0)?;
-        for model in models.models() {
+        for model in models.models().into_iter().chain(models.sent_models()) {
             model.renew();
         }
         Ok(self.devices())

@@ -13,6 +13,7 @@ use super::Catalogue;
 use super::kept::OWN_FOLDER;
 
 const MODELS: &str = "models";
+const GRAPHS: &str = "graphs";
 const BACKUPS: &str = "backups";
 const MODEL: &str = "model.onnx";
 const WEIGHTS: &str = "model.safetensors";
@@ -36,6 +37,16 @@ pub fn inside(path: &str) -> Result<PathBuf, Problem> {
     let message = format!("{} is no path in the folder", path.display());
     Err(Problem::argument("path", message)
         .remedy("give a path below it, without .. and names that begin with a dot"))
+}
+
+/// Where copies of graphs are that are the server's own, in the served folder.
+pub fn own_graphs() -> PathBuf {
+    Path::new(OWN_FOLDER).join(GRAPHS)
+}
+
+/// Where the copy is that is served under a name.
+pub fn own_graph(name: &str) -> PathBuf {
+    own_graphs().join(format!("{name}.ng"))
 }
 
 /// Where the files of a model are kept.
@@ -170,7 +181,8 @@ fn not_read(error: &SourceError) -> Problem {
     Problem::new(Code::FailedPrecondition, "MODEL_NOT_READ", error.to_string()).at("path")
 }
 
-fn not_written(path: &Path, error: &io::Error) -> Problem {
+/// A folder or file of the server's own that cannot be written.
+pub fn not_written(path: &Path, error: &io::Error) -> Problem {
     let message = format!("{} cannot be written: {error}", path.display());
     Problem::new(Code::FailedPrecondition, "CATALOGUE_NOT_WRITTEN", message)
         .remedy("make the served folder writable, and leave room on its disk")
@@ -181,7 +193,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// As [`ng_engine::ModelIdentity`] of the files.
-fn identity_of(files: &v1::ModelFiles) -> String {
+pub fn identity_of(files: &v1::ModelFiles) -> String {
     let mut both = Sha256::new();
     both.update(Sha256::digest(&files.model_onnx));
     both.update(Sha256::digest(&files.model_safetensors));

@@ -84,5 +84,6 @@ fn request_of(asked: Asked) -> Result<v1::RunRequest, Problem> {
         seed: asked.seed,
         at_snapshot: asked.at_snapshot,
         max_lag_commits: asked.max_lag_commits,
+        ..v1::RunRequest::default()
     })
 }
