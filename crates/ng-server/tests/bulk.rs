@@ -261,8 +261,8 @@ fn what_is_wrong_is_refused_with_batch_column_and_remedy_and_nothing_is_left() {
         let bad = bad.map(|bad| bad.field_violations[0].field.clone());
         assert_eq!(bad.as_deref(), Some(field), "{told}");
     };
-    let nulls = Column::WithNull(1, Box::new(Column::F32(vec![1.0; 2])));
-    let nulls = arrow_stream(&[x(), vec![("x", Column::List(1, Box::new(nulls)))]]);
+    let nulls = Column::WithNull(2, Box::new(Column::F32(vec![1.0; 4])));
+    let nulls = arrow_stream(&[x(), vec![("x", Column::List(2, Box::new(nulls)))]]);
     let wide = Column::List(2, Box::new(Column::U64(vec![1, 2, 3, 4])));
     let wide = arrow_stream(&[vec![("x", wide)]]);
     let (nodes_at, edges_at) = ("head.node_types[0]", "head.edge_types[0]");
@@ -286,7 +286,7 @@ fn what_is_wrong_is_refused_with_batch_column_and_remedy_and_nothing_is_left() {
         refused(head(), b"no columns at all", nodes_at, &["not a stream of Arrow IPC"]);
     }
     let few = [arrow_stream(&[vec![("x", rows_of(0, 1))]]), arrow_stream(&[ends(0)])].concat();
-    refused(small(false), &few, nodes_at, &["only so many rows than its 2 nodes (1)"]);
+    refused(small(false), &few, nodes_at, &["1 rows for its 2 nodes"]);
     let shape = arrow_stream(&[vec![("x", Column::F32(vec![1.0]))]]);
     refused(small(true), &shape, nodes_at, &["shape [], not [2]"]);
     let time = [

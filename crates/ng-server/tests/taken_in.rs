@@ -1,5 +1,5 @@
-//! What a request brings along or has rewritten: a model that is not registered, a graph with narrow
-//! rows.
+//! What a request brings along or has rewritten: a model that is not registered, a graph with
+//! narrow rows.
 #![allow(clippy::expect_used)]
 
 mod help;

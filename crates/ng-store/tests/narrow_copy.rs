@@ -1,5 +1,5 @@
-//! A copy of a store with narrower rows: all else is the same, the store is only read, and there is a
-//! whole copy or none.
+//! A copy of a store with narrower rows: all else is the same, the store is only read, and there is
+//! a whole copy or none.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;

@@ -67,8 +67,8 @@ impl ModelFile {
         Self::of_files(path, Files::read(path)?)
     }
 
-    /// Reads a model from the bytes of its files. `place` is what errors call it; without a manifest
-    /// the files are what they are.
+    /// Reads a model from the bytes of its files. `place` is what errors call it. Without a
+    /// manifest the files are compared with nothing.
     ///
     /// # Errors
     /// As [`ModelFile::open`].

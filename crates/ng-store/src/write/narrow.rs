@@ -1,8 +1,9 @@
 //! `narrow`: a copy of a store whose rows of floats take fewer bits (GLIST, section 4.1:
 //! registration quantises the feature vectors).
 //!
-//! The copy is built apart and gets its name in one step; the store that it is of is only read. What
-//! must not live here: what else is rewritten (`compact.rs`), how numbers are rounded (`ng-simd`).
+//! The copy is built apart and gets its name in one step; the store that it is of is only read.
+//! What must not live here: what else is rewritten (`compact.rs`), how numbers are rounded
+//! (`ng-simd`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,10 +27,11 @@ pub(super) fn is_narrowed(owner: Owner, meta: &TensorMeta, to: Dtype) -> bool {
     matches!(owner, Owner::Node(_)) && is_float && is_vector && is_wider
 }
 
-/// Makes a store at `target` with what is in the snapshot, where the vectors of floats of nodes are
-/// stored as `to`: f16 or bf16, rounded, or i8 with a scale for each column. The copy begins a
-/// history of its own. A copy that is there is replaced; a crash leaves the old one, the new one, or
-/// none. `progress` is that of [`crate::compact`]; one pass more over the rows of i8 is not counted.
+/// Makes a store at `target` with what is in the snapshot, where the vectors of floats of nodes
+/// are stored as `to`: f16 or bf16, rounded, or i8 with a scale for each column. The copy begins a
+/// history of its own. A copy that is there is replaced; a crash leaves the old one, the new one,
+/// or none. `progress` is that of [`crate::compact`]; the first pass over rows that become i8 is
+/// not counted.
 ///
 /// # Errors
 /// [`UpdateError::Unsupported`] for another `to`, a value that it cannot hold, and where no tensor

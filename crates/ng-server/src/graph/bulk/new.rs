@@ -86,7 +86,23 @@ fn told(error: &ImportError, field: &str) -> Problem {
         }
         .at("head.graph")
         .remedy("register it, or choose another name"),
-        _ => problem,
+        ImportError::Place(_)
+        | ImportError::Line { .. }
+        | ImportError::Row { .. }
+        | ImportError::File { .. }
+        | ImportError::Spec(_)
+        | ImportError::DiskFull { .. }
+        | ImportError::Io { .. }
+        | ImportError::Store(_)
+        | ImportError::RowCount { .. }
+        | ImportError::Source(_)
+        | ImportError::Scratch(_)
+        | ImportError::Busy { .. }
+        | ImportError::Locked(_)
+        | ImportError::BudgetTooSmall { .. }
+        | ImportError::Strict { .. }
+        | ImportError::Cancelled
+        | ImportError::Failed { .. } => problem,
     }
 }
 
@@ -137,8 +153,11 @@ impl New<'_> {
         if rows == given.num_nodes {
             return Ok(());
         }
-        let more = if rows > given.num_nodes { "more rows" } else { "only so many rows" };
-        let what = format!("{more} than its {} nodes ({rows})", given.num_nodes);
+        let nodes = given.num_nodes;
+        let what = match rows > nodes {
+            true => format!("more than {nodes} rows for its {nodes} nodes"),
+            false => format!("{rows} rows for its {nodes} nodes"),
+        };
         Err(of.wrong(&what).remedy("give a row for each node, in the order of their ids"))
     }
 
