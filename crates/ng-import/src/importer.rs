@@ -239,6 +239,16 @@ impl Importer {
         Ok(id)
     }
 
+    /// Has the store remember that it was made under a key, with a note for who asks for it:
+    /// [`ng_store::Catalog::keyed_commits`].
+    ///
+    /// # Errors
+    /// [`ImportError::Store`] for a key or a note that is too long.
+    pub fn keep(&mut self, key: &[u8], note: &[u8]) -> Result<(), ImportError> {
+        self.check_sound()?;
+        self.builder()?.keep(key, note).map_err(store_error)
+    }
+
     fn names_table(&self) -> Result<StringTable, ImportError> {
         let bytes_max = self.plan.sizes(1 + self.node_types.len(), 1).collect_bytes;
         StringTable::create(&self.scratch_dir, bytes_max)

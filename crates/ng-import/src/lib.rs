@@ -1,6 +1,6 @@
 //! External-memory import of graphs into a store.
 //!
-//! What lives here: parsing of text and `.npy` edge lists, names to ids, the sort of edges in
+//! What lives here: parsing of text, `.npy` and Arrow columns, names to ids, the sort of edges in
 //! bounded memory, and the [`Importer`] that feeds the writers of `ng-store`. What must not: page
 //! formats, files that are not users' input or temporary data. The invariant: the store depends on
 //! the input alone, not on memory, threads or the order in which they worked, and nothing is
@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod arrays;
+mod arrow;
 mod background;
 mod edges;
 mod error;
@@ -35,6 +36,7 @@ mod text;
 mod threads;
 
 pub use arrays::IdSlice;
+pub use arrow::{ArrowBatch, ArrowError, ArrowEvent, ArrowField, ArrowReader, Elements, OwnedIds};
 pub use error::{Fault, ImportError};
 pub use estimate::{Estimate, PlannedEdges, estimate};
 pub use importer::Importer;

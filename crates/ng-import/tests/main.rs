@@ -1,6 +1,7 @@
 //! The tests of ng-import in one program: one for each file would be linked for minutes.
 #![allow(clippy::unwrap_used)]
 
+mod arrow;
 mod common;
 mod declarations;
 mod estimate;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ng_import::{Fault, ImportError, Note};
+use ng_import::{ArrowError, Fault, ImportError, Note};
 use ng_testing::{assert_for_every_face, every_variant};
 use ng_types::{ErrorKind, Explain, Remedy};
 
@@ -34,4 +34,16 @@ fn imports() {
     assert_eq!(advised.count(), 2);
     let failed = errors.iter().filter(|error| error.kind() == ErrorKind::IoFailed);
     assert_eq!(failed.count(), 4);
+}
+
+#[test]
+fn columns() {
+    let column = || "name".into();
+    assert_for_every_face(&every_variant!(ArrowError {
+        Damaged { batch: 1, what: "it is cut off" },
+        Type { column: column(), found: "text".into() },
+        Null { batch: 1, column: column(), row: 2 },
+        Compressed { batch: 1 },
+        TooLarge { batch: 1, bytes: 2, limit: 1 },
+    }));
 }

@@ -213,7 +213,7 @@ impl Accelerators {
                 tracing::error!(%error, "devices that could not be kept stay until the next start");
             }
         }
-        for model in models.models() {
+        for model in models.models().into_iter().chain(models.sent_models()) {
             model.renew();
         }
         kept?;

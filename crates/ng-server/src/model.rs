@@ -36,7 +36,7 @@ static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
 pub struct Model {
     /// Its name.
     pub name: String,
-    /// Its version, from 1.
+    /// Its version, from 1; 0 of one that is not registered.
     pub version: u32,
     /// What it answers about.
     pub graph: Arc<Graph>,
@@ -134,7 +134,10 @@ impl Model {
 
     /// What answers call it.
     pub fn title(&self) -> String {
-        format!("{}@{}", self.name, self.version)
+        match self.version {
+            0 => self.name.clone(),
+            version => format!("{}@{version}", self.name),
+        }
     }
 
     /// Whether it takes pairs itself; otherwise their score is the dot product of both nodes' rows.

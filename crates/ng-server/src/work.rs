@@ -16,6 +16,8 @@ use crate::guard::{deadline, shutting_down};
 const WRITES: usize = 32;
 /// Reads for single requests, registrations and the like under way.
 pub const READS: usize = 2;
+/// Bulk updates under way.
+const BULK: usize = 2;
 /// Requests of a kind that wait.
 const WAITING_MAX: usize = 4096;
 /// What a request that finds no room is told.
@@ -27,12 +29,13 @@ pub struct Work {
     reads: Lane,
     chores: Lane,
     copies: Lane,
+    bulk: Lane,
 }
 
 impl Default for Work {
     fn default() -> Self {
-        let [writes, reads, chores, copies] = [WRITES, READS, 1, 1].map(Lane::new);
-        Self { writes, reads, chores, copies }
+        let [writes, reads, chores, copies, bulk] = [WRITES, READS, 1, 1, BULK].map(Lane::new);
+        Self { writes, reads, chores, copies, bulk }
     }
 }
 
@@ -71,6 +74,18 @@ impl Work {
         work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         self.chores.run(deadline, work).await
+    }
+
+    /// Takes in columns that are streamed, for as long as the sender takes.
+    ///
+    /// # Errors
+    /// As [`Work::write`].
+    pub async fn bulk<T: Send + 'static>(
+        &self,
+        deadline: Option<Instant>,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.bulk.run(deadline, work).await
     }
 
     /// Copies a graph, which takes long and reads all of it.

@@ -74,6 +74,7 @@ pub use write::checkpoint::CheckpointReport;
 pub use write::compact::{CompactReport, compact, reorganize};
 pub use write::error::UpdateError;
 pub use write::keyed::Begun;
+pub use write::narrow::narrow;
 pub use write::recover::Recovery;
 pub use write::reorganize::{MakeOrders, NewOrder, reorganize_bytes};
 pub use write::writer::UpdateStats;

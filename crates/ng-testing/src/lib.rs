@@ -1,12 +1,13 @@
 //! Test doubles and generated graphs, used by tests and benchmarks alone.
 //!
 //! What lives here: [`MemDisk`], [`FaultDisk`] and [`CrashDisk`], disks that fail and disks that
-//! are looked into; [`Citations`], a graph that no file holds; and what the errors of every crate
-//! are tested for. What must not: anything that a shipped crate needs. The faults that are played
-//! here are those of `docs/crash-model.md`, and that document comes first: a fault that it does not
-//! name is not played, one that it names is.
+//! are looked into; [`Citations`], a graph that no file holds; [`arrow_stream`], columns as senders
+//! write them; and what the errors of every crate are tested for. What must not: anything that a
+//! shipped crate needs. The faults that are played here are those of `docs/crash-model.md`, and
+//! that document comes first: a fault that it does not name is not played, one that it names is.
 #![forbid(unsafe_code)]
 
+mod arrow;
 mod citations;
 mod crash;
 mod fault;
@@ -16,6 +17,7 @@ mod mem_locks;
 mod messages;
 mod random;
 
+pub use arrow::{ArrowColumn, ArrowOddities, Named, arrow_stream, arrow_stream_with};
 pub use citations::Citations;
 pub use crash::{CrashDisk, CrashImage, ImageChoice, ImageKind};
 pub use fault::{Fault, FaultCounts, FaultPlan, Odds};

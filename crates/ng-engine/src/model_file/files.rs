@@ -56,23 +56,42 @@ impl Files {
                 | SourceError::Io { .. }),
             ) => return Err(error.into()),
         };
-        let wrong = |problem| ModelFileError::Manifest { path: path.to_owned(), problem };
-        let Manifest { format, version, files } =
-            serde_json::from_slice(&manifest).map_err(|error| wrong(error.to_string()))?;
-        if (format.as_str(), version) != (FORMAT, FORMAT_VERSION) {
-            return Err(ModelFileError::Version { path: path.to_owned(), format, version });
-        }
+        Self::of_bytes(path, Some(&manifest), (model, weights))
+    }
+
+    /// Checks files against their manifest, if there is one.
+    pub fn of_bytes(
+        path: &Path,
+        manifest: Option<&[u8]>,
+        (model, weights): (Vec<u8>, Vec<u8>),
+    ) -> Result<Self, ModelFileError> {
+        let named = manifest.map(|manifest| named_files(path, manifest)).transpose()?;
         let mut both = Sha256::new();
         for (name, bytes) in [(MODEL, &model), (WEIGHTS, &weights)] {
-            let missing = || wrong(format!("it does not name {name}"));
-            let wanted = files.get(name).ok_or_else(missing)?;
             let found = ModelIdentity(Sha256::digest(bytes).into());
-            if *wanted != found.to_string() {
-                return Err(ModelFileError::Changed { path: path.to_owned(), name });
+            if let Some(files) = &named {
+                let missing = || wrong(path, format!("it does not name {name}"));
+                if *files.get(name).ok_or_else(missing)? != found.to_string() {
+                    return Err(ModelFileError::Changed { path: path.to_owned(), name });
+                }
             }
             both.update(found.0);
         }
         Ok(Self { model, weights, identity: ModelIdentity(both.finalize().into()) })
+    }
+}
+
+fn wrong(path: &Path, problem: String) -> ModelFileError {
+    ModelFileError::Manifest { path: path.to_owned(), problem }
+}
+
+/// The files that a manifest names, and their hashes.
+fn named_files(path: &Path, manifest: &[u8]) -> Result<HashMap<String, String>, ModelFileError> {
+    let read = serde_json::from_slice(manifest);
+    let Manifest { format, version, files } = read.map_err(|e| wrong(path, e.to_string()))?;
+    match (format.as_str(), version) == (FORMAT, FORMAT_VERSION) {
+        true => Ok(files),
+        false => Err(ModelFileError::Version { path: path.to_owned(), format, version }),
     }
 }
 

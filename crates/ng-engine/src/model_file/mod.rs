@@ -64,7 +64,24 @@ impl ModelFile {
     /// [`ModelFileError`]: there is nothing, a file is missing, is a link or no regular file, is
     /// too large, or differs from the manifest; or the engine does not have what is in the graph.
     pub fn open(path: &Path) -> Result<Self, ModelFileError> {
-        let Files { model, weights, identity } = Files::read(path)?;
+        Self::of_files(path, Files::read(path)?)
+    }
+
+    /// Reads a model from the bytes of its files. `place` is what errors call it. Without a
+    /// manifest the files are compared with nothing.
+    ///
+    /// # Errors
+    /// As [`ModelFile::open`].
+    pub fn of_bytes(
+        place: &Path,
+        manifest: Option<&[u8]>,
+        (model, weights): (Vec<u8>, Vec<u8>),
+    ) -> Result<Self, ModelFileError> {
+        Self::of_files(place, Files::of_bytes(place, manifest, (model, weights))?)
+    }
+
+    fn of_files(path: &Path, files: Files) -> Result<Self, ModelFileError> {
+        let Files { model, weights, identity } = files;
         let refused = |error| ModelFileError::Graph { path: path.to_owned(), error };
         let proto = Model::decode(&model).map_err(|error| refused(error.into()))?;
         drop(model);

@@ -19,6 +19,7 @@ const MODELS: &str = "models";
 const PLUGINS: &str = "plugins";
 /// What a plug-in is called in its folder.
 const PLUGIN: &str = "plugin.so";
+const GRAPHS: &str = "graphs";
 const BACKUPS: &str = "backups";
 /// Bytes of a name in a path: files of half-made folders have longer ones.
 const NAME_BYTES_MAX: usize = 200;
@@ -62,6 +63,16 @@ fn backup_name(name: &str, field: &str) -> Result<PathBuf, Problem> {
     }
     let message = format!("{name:?} is a path, and backups lie side by side in one folder");
     Err(Problem::argument(field, message).remedy("give a name without a slash"))
+}
+
+/// Where copies of graphs are that are the server's own, in the served folder.
+pub fn own_graphs() -> PathBuf {
+    Path::new(OWN_FOLDER).join(GRAPHS)
+}
+
+/// Where the copy is that is served under a name.
+pub fn own_graph(name: &str) -> PathBuf {
+    own_graphs().join(format!("{name}.ng"))
 }
 
 /// Where the files of a model are kept.
@@ -224,7 +235,8 @@ fn not_read(error: &SourceError) -> Problem {
     Problem::new(Code::FailedPrecondition, "MODEL_NOT_READ", error.to_string()).at("path")
 }
 
-fn not_written(path: &Path, error: &io::Error) -> Problem {
+/// A folder or file of the server's own that cannot be written.
+pub fn not_written(path: &Path, error: &io::Error) -> Problem {
     let message = format!("{} cannot be written: {error}", path.display());
     Problem::new(Code::FailedPrecondition, "CATALOGUE_NOT_WRITTEN", message)
         .remedy("make the served folder writable, and leave room on its disk")
@@ -235,7 +247,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// As [`ng_engine::ModelIdentity`] of the files.
-fn identity_of(files: &v1::ModelFiles) -> String {
+pub fn identity_of(files: &v1::ModelFiles) -> String {
     let mut both = Sha256::new();
     both.update(Sha256::digest(&files.model_onnx));
     both.update(Sha256::digest(&files.model_safetensors));

@@ -7,6 +7,7 @@ mod files;
 mod kept;
 mod names;
 mod register;
+mod sent;
 mod take_in;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ pub struct Catalogue {
     inner: RwLock<Inner>,
     keeper: Mutex<Keeper>,
     place: Place,
+    sent: sent::SentModels,
 }
 
 /// How graphs and models are opened.
@@ -118,7 +120,8 @@ impl Catalogue {
             }
         }
         inner.open_models(keeper.kept(), &place);
-        Ok(Self { inner: RwLock::new(inner), keeper: Mutex::new(keeper), place })
+        let (inner, keeper) = (RwLock::new(inner), Mutex::new(keeper));
+        Ok(Self { inner, keeper, place, sent: sent::SentModels::default() })
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Inner> {

@@ -68,7 +68,7 @@ impl Catalogue {
     }
 
     /// Changes what is kept.
-    fn keep(&self, change: impl FnOnce(&mut Kept)) -> Result<(), Problem> {
+    pub(super) fn keep(&self, change: impl FnOnce(&mut Kept)) -> Result<(), Problem> {
         let mut keeper = self.keeper();
         let mut kept = keeper.kept().clone();
         change(&mut kept);
@@ -89,18 +89,26 @@ impl Catalogue {
     /// # Errors
     /// The name is taken or not one, or nothing may be changed.
     pub(super) fn place_of_graph(&self, name: &str, path: &str) -> Result<PathBuf, Problem> {
+        let path = self.place_of_source(name, path)?;
+        let twice = self.graphs().into_iter().find(|graph| graph.path == path);
+        twice.map_or(Ok(path.clone()), |graph| Err(served_as(&path, &graph)))
+    }
+
+    /// Where a store is that a graph is made of; another graph may be served from it.
+    ///
+    /// # Errors
+    /// As [`Catalogue::place_of_graph`], but for that.
+    pub(super) fn place_of_source(&self, name: &str, path: &str) -> Result<PathBuf, Problem> {
         self.check_writable()?;
         names::check(name, "graph")?;
         if self.read().graphs.contains_key(name) {
             let message = format!("graph {name:?} is served already");
             return Err(exists("GRAPH_EXISTS", message, "graph"));
         }
-        let path = match path {
-            "" => default_path(name),
-            path => files::inside(path)?,
-        };
-        let twice = self.graphs().into_iter().find(|graph| graph.path == path);
-        twice.map_or(Ok(path.clone()), |graph| Err(served_as(&path, &graph)))
+        match path {
+            "" => Ok(default_path(name)),
+            path => files::inside(path),
+        }
     }
 
     pub(super) fn serve_graph(&self, name: &str, path: PathBuf) -> Result<Arc<Graph>, Problem> {
@@ -147,10 +155,11 @@ impl Catalogue {
                 return self.unregister_graph(&graph.name);
             }
         };
+        let is_own = path.starts_with(files::own_graphs());
         let mut gone = Vec::new();
         self.keep(|kept| {
             kept.graphs.remove(name);
-            if path == default_path(name) {
+            if path == default_path(name) || is_own {
                 kept.unregistered.insert(name.to_owned());
             }
             kept.aliases.remove(name);
@@ -164,9 +173,17 @@ impl Catalogue {
             std::mem::take(&mut inner.models).into_iter().partition(|((of, _), _)| of == name);
         inner.models = left;
         drop(inner);
+        self.sent.forget(name);
         // The last one that holds the store writes a checkpoint, which others need not wait for.
         drop((ended, graph));
         self.remove_files(&gone);
+        if is_own {
+            // Requests under way read on from what they have open.
+            let folder = self.place.folder.join(path);
+            if let Err(error) = ng_io::remove_folder(&folder) {
+                tracing::warn!(folder = %folder.display(), %error, "the copy of a graph stays");
+            }
+        }
         Ok(())
     }
 

@@ -1,18 +1,22 @@
 //! A store on its way in: served as it is, or rewritten first.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ng_rpc::{Code, Problem, problem_of, v1};
+use ng_rpc::{Problem, problem_of, v1};
 use ng_sample::{Batches, By, Fanouts, Reorganization};
 use ng_store::{OpenOptions, Store};
-use ng_types::NodeTypeId;
+use ng_types::{Dtype, NodeTypeId};
 
 use super::Catalogue;
-use crate::graph::Graph;
+use super::files::{not_written, own_graph, own_graphs};
+use crate::graph::{Graph, bulk, named};
 
 /// The batches that an order of rows is made for, where nobody says which ones will be read.
 const HOPS: [i64; 2] = [10, 10];
 const BATCH_SIZE: usize = 256;
+/// The share of a graph's memory that making one takes.
+const BULK_SHARE: u64 = 4;
 /// Batches whose reads are counted before and after.
 const COUNTED_BATCHES: u64 = 4;
 
@@ -23,21 +27,103 @@ impl Catalogue {
     /// # Errors
     /// The name is taken, the store does not open, nothing may be changed; and those of rewriting.
     pub fn take_in_graph(&self, request: &v1::GraphRegisterRequest) -> Result<Arc<Graph>, Problem> {
-        let path = self.place_of_graph(&request.graph, &request.path)?;
-        if request.narrow() != v1::Narrow::Unspecified {
-            let message = "this release does not narrow the rows of a store that is there";
-            return Err(Problem::new(Code::Unimplemented, "UNIMPLEMENTED", message)
-                .at("narrow")
-                .remedy("import the graph with narrow rows"));
-        }
+        let (name, path) = (&request.graph, &request.path);
+        let narrow = match v1::Narrow::try_from(request.narrow) {
+            Ok(v1::Narrow::Unspecified) => None,
+            Ok(v1::Narrow::F16) => Some(Dtype::F16),
+            Ok(v1::Narrow::Bf16) => Some(Dtype::Bf16),
+            Ok(v1::Narrow::Int8) => Some(Dtype::I8),
+            Err(_) => {
+                let problem = Problem::argument("narrow", "no rows are stored so");
+                return Err(problem.remedy("use NARROW_F16, NARROW_BF16 or NARROW_INT8"));
+            }
+        };
+        let path = match narrow {
+            None => self.place_of_graph(name, path)?,
+            Some(to) => self.narrowed(name, &self.place_of_source(name, path)?, to)?,
+        };
         if request.reorganize {
             self.reorganize(&path)?;
         }
-        self.serve_graph(&request.graph, path)
+        self.serve_graph(name, path)
+    }
+
+    /// Makes a copy of a store that is the server's own, with narrower rows. Where the store is
+    /// served, the copy has its newest commit.
+    fn narrowed(&self, name: &str, source: &Path, to: Dtype) -> Result<PathBuf, Problem> {
+        self.remove_strays()?;
+        let served = self.graphs().into_iter().find(|graph| graph.path == source);
+        let snapshot = match served {
+            Some(graph) => graph.store.snapshot(),
+            None => {
+                let options = OpenOptions { memory: self.place.memory, ..OpenOptions::default() };
+                let store = Store::open(&self.place.folder.join(source), &options);
+                store.map_err(|e| problem_of(&e).at("path"))?.snapshot()
+            }
+        };
+        let path = own_graph(name);
+        for folder in path.ancestors().skip(1).collect::<Vec<_>>().into_iter().rev() {
+            let folder = self.place.folder.join(folder);
+            ng_io::ensure_folder(&folder).map_err(|error| not_written(&folder, &error))?;
+        }
+        let target = self.place.folder.join(&path);
+        let made = ng_store::narrow(&snapshot, &target, to, &mut |_, _| true);
+        made.map_err(|e| problem_of(&e).at("narrow"))?;
+        Ok(path)
+    }
+
+    /// Removes copies that a crash has left before they were registered.
+    fn remove_strays(&self) -> Result<(), Problem> {
+        // From here on no other server registers in this folder.
+        self.keep(|_| {})?;
+        let folder = self.place.folder.join(own_graphs());
+        let left = |ending| ng_io::folders_in(&folder, ending).unwrap_or_default();
+        let kept = self.keeper().kept().graphs.clone();
+        let is_kept = |name: &Path| kept.values().any(|path| *path == own_graphs().join(name));
+        let strays = left("ng").into_iter().filter(|name| !is_kept(name)).chain(left("partial"));
+        for stray in strays {
+            let stray = folder.join(stray);
+            if let Err(error) = ng_io::remove_folder(&stray) {
+                tracing::warn!(folder = %stray.display(), %error, "a copy of a graph stays");
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a new graph of columns and serves it, or adds them to one that is served.
+    ///
+    /// # Errors
+    /// Those of [`bulk::make`] and [`Graph::add_columns`], and a name that is taken.
+    pub fn update_graph(
+        &self,
+        head: &v1::UpdateGraphHead,
+        columns: bulk::Columns<'_>,
+    ) -> Result<v1::UpdateGraphResponse, Problem> {
+        let in_head = |problem: Problem| problem.at("head.graph");
+        if head.existing {
+            return self.graph(&head.graph).map_err(in_head)?.add_columns(head, columns);
+        }
+        let key = head.idempotency_key.as_slice();
+        if let Ok(graph) = self.graph(&head.graph)
+            && graph.name == head.graph
+            && let Some(known) = graph.made_under(key)
+        {
+            return bulk::repeated(&known, &columns.skip()?);
+        }
+        let path = self.place_of_graph(&head.graph, "").map_err(in_head)?;
+        let making = bulk::Making {
+            path: &self.place.folder.join(&path),
+            memory: self.place.memory.unwrap_or_else(ng_io::usable_memory_bytes) / BULK_SHARE,
+            threads: self.place.lanes.max(1),
+        };
+        let made = bulk::make(&making, head, columns)?;
+        let graph = self.serve_graph(&head.graph, path)?;
+        let snapshot = Some(named(&graph.store.snapshot()));
+        Ok(v1::UpdateGraphResponse { snapshot, ..made })
     }
 
     /// Puts rows that are read together beside each other.
-    fn reorganize(&self, path: &std::path::Path) -> Result<(), Problem> {
+    fn reorganize(&self, path: &Path) -> Result<(), Problem> {
         let path = self.place.folder.join(path);
         let options = OpenOptions { memory: self.place.memory, ..OpenOptions::default() };
         let wanted = {

@@ -101,7 +101,7 @@ impl Graph {
     }
 
     /// Why a graph takes no changes.
-    fn refused(&self, error: &UpdateError) -> Problem {
+    pub(super) fn refused(&self, error: &UpdateError) -> Problem {
         let problem = problem_of(error);
         match self.store.read_only_because() {
             Some(cause) => {
@@ -114,7 +114,7 @@ impl Graph {
 }
 
 /// Why a batch is neither applied nor repeated.
-fn key_too_old(to: u64) -> Problem {
+pub(super) fn key_too_old(to: u64) -> Problem {
     let message = format!(
         "the graph remembers no keys of commits up to {to}, and the batch may be one of them"
     );
@@ -130,12 +130,17 @@ fn check_sizes(changes: &[v1::Change], key: &[u8]) -> Result<(), Problem> {
         return Err(Problem::argument("changes", message)
             .remedy(format!("give 1 to {CHANGES_MAX} in one batch")));
     }
-    if key.len() > KEY_BYTES_MAX {
-        let message = format!("a key of {} bytes", key.len());
-        return Err(Problem::argument("idempotency_key", message)
-            .remedy(format!("use 1 to {KEY_BYTES_MAX} bytes, such as a random UUID")));
+    check_key(key)
+}
+
+/// An error if a key is too long.
+pub(super) fn check_key(key: &[u8]) -> Result<(), Problem> {
+    if key.len() <= KEY_BYTES_MAX {
+        return Ok(());
     }
-    Ok(())
+    let message = format!("a key of {} bytes", key.len());
+    Err(Problem::argument("idempotency_key", message)
+        .remedy(format!("use 1 to {KEY_BYTES_MAX} bytes, such as a random UUID")))
 }
 
 /// Finds the names of all changes, before the turn of the batch comes.

@@ -3,6 +3,7 @@
 //! What must not live here: what is served under which name (`catalogue`), formats of stores. The
 //! invariant: nothing of a request is done before its names and sizes are checked.
 
+pub mod bulk;
 mod change;
 mod info;
 mod names;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ng_rpc::{Problem, problem_of, v1};
-use ng_store::{OpenOptions, Snapshot, Store};
+use ng_store::{KeyedCommit, OpenOptions, Snapshot, Store};
 use tokio::sync::watch;
 
 use crate::work::READS;
@@ -108,6 +109,11 @@ impl Graph {
     /// Lets go of commits whose time is over; how many are kept.
     pub fn pinned(&self) -> usize {
         self.pins.commits(Instant::now()).len()
+    }
+
+    /// What was kept with a key, if the graph remembers it.
+    pub fn made_under(&self, key: &[u8]) -> Option<KeyedCommit> {
+        self.store.snapshot().catalog().keyed_commits().find(|known| *known.key == *key).cloned()
     }
 
     /// Hears of each commit that this server makes; several may be heard of as one.

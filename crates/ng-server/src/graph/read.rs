@@ -92,7 +92,7 @@ fn check_bytes(bytes: u64, field: &str) -> Result<(), Problem> {
     Err(problem.remedy("ask for fewer nodes at once"))
 }
 
-fn reserve(snapshot: &Snapshot, bytes: u64) -> Result<ng_types::Reservation, Problem> {
+pub(super) fn reserve(snapshot: &Snapshot, bytes: u64) -> Result<ng_types::Reservation, Problem> {
     snapshot.reserve(bytes).map_err(|error| {
         Problem::new(Code::ResourceExhausted, "OUT_OF_MEMORY", error.to_string())
             .remedy("ask for less at once, or give the server a larger memory budget")

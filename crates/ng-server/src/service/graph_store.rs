@@ -6,7 +6,7 @@ use ng_rpc::v1::change::Change as Kind;
 use ng_rpc::v1::graph_store_service_server::GraphStoreService;
 use ng_rpc::{Problem, Request, Response, Status, Streaming, async_trait, v1};
 
-use super::{Service, deadline_of, unavailable};
+use super::{Service, deadline_of};
 use crate::graph::Applied;
 
 /// The key of a batch, and a commit that there was before it was first sent.
@@ -45,9 +45,9 @@ impl Service {
 impl GraphStoreService for Service {
     async fn update_graph(
         &self,
-        _: Request<Streaming<v1::UpdateGraphRequest>>,
+        request: Request<Streaming<v1::UpdateGraphRequest>>,
     ) -> Result<Response<v1::UpdateGraphResponse>, Status> {
-        Err(unavailable("UpdateGraph"))
+        Ok(Response::new(super::bulk::update(&self.0, request).await?))
     }
 
     async fn apply_batch(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ng_rpc::v1::inference_service_server::InferenceService;
+use ng_rpc::v1::run_request::Dfg;
 use ng_rpc::{Problem, Request, Response, Status, Stream, async_trait, v1};
 use tokio_stream::StreamExt;
 
@@ -29,7 +30,7 @@ impl InferenceService for Service {
         request: Request<v1::GraphAnalysisRequest>,
     ) -> Result<Response<v1::GraphAnalysisResponse>, Status> {
         let caller = Caller::of(&request);
-        Ok(Response::new(jobs::submit(&self.0, &caller, request.into_inner())?))
+        Ok(Response::new(jobs::submit(&self.0, &caller, request.into_inner()).await?))
     }
 
     async fn get_analysis_result(
@@ -66,23 +67,42 @@ impl InferenceService for Service {
     }
 }
 
-/// The model that a request names.
-pub(super) fn named_model(state: &State, request: &v1::RunRequest) -> Result<Arc<Model>, Problem> {
-    let Some(v1::run_request::Dfg::Model(name)) = &request.dfg else {
-        let problem = Problem::argument("model", "the request names no model");
-        return Err(problem.remedy("name a model that is registered"));
+/// The model that a request names, or brings along; the files are taken out of it.
+pub(super) async fn model_of(
+    state: &Arc<State>,
+    request: &mut v1::RunRequest,
+    caller: &Caller,
+) -> Result<Arc<Model>, Problem> {
+    let how = (std::mem::take(&mut request.fanouts), std::mem::take(&mut request.output));
+    let files = match request.dfg.take() {
+        Some(Dfg::Files(files)) => files,
+        Some(Dfg::Model(name)) => {
+            let odd = [("fanouts", !how.0.is_empty()), ("output", !how.1.is_empty())];
+            if let Some((field, _)) = odd.iter().find(|(_, given)| *given) {
+                let message = "a registered model is asked as it was registered";
+                return Err(Problem::argument(field, message)
+                    .remedy("leave it out, register the model so, or send its files"));
+            }
+            return state.catalogue.model(&request.graph, &name);
+        }
+        None => {
+            let problem = Problem::argument("model", "the request names no model");
+            return Err(problem.remedy("name a model that is registered, or send its files"));
+        }
     };
-    state.catalogue.model(&request.graph, name)
+    let (all, graph) = (Arc::clone(state), request.graph.clone());
+    let open = move || all.catalogue.sent_model(&graph, files, how);
+    state.work.read(caller.deadline, open).await
 }
 
 /// Answers at once.
 pub(crate) async fn run(
-    state: &State,
-    request: v1::RunRequest,
+    state: &Arc<State>,
+    mut request: v1::RunRequest,
     caller: &Caller,
 ) -> Result<v1::RunResponse, Problem> {
     let start = Instant::now();
-    let model = named_model(state, &request)?;
+    let model = model_of(state, &mut request, caller).await?;
     let at = request.at_snapshot.map(|commit| model.graph.snapshot(Some(commit))).transpose()?;
     let targets = Targets::try_from(request.targets)?;
     let (seed, lag, deadline) = (request.seed, request.max_lag_commits, caller.deadline);

@@ -7,7 +7,7 @@ use ng_rpc::{Problem, v1};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
 
-use super::inference::named_model;
+use super::inference::model_of;
 use crate::guard::Caller;
 use crate::jobs::{About, Found, JobState, Jobs, Outcome, Progress, Work};
 use crate::state::State;
@@ -17,13 +17,13 @@ use crate::targets::Targets;
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// Takes a job.
-pub(super) fn submit(
+pub(super) async fn submit(
     state: &Arc<State>,
     caller: &Caller,
     request: v1::GraphAnalysisRequest,
 ) -> Result<v1::GraphAnalysisResponse, Problem> {
     let missing = || Problem::argument("request", "the job has no request");
-    let asked =
+    let mut asked =
         request.request.ok_or_else(|| missing().remedy("give the request that Run takes"))?;
     let bounds = state.jobs.bounds();
     let keep = match Duration::from_secs(request.keep_seconds.into()) {
@@ -36,7 +36,7 @@ pub(super) fn submit(
         }
         keep => keep,
     };
-    let model = named_model(state, &asked)?;
+    let model = model_of(state, &mut asked, caller).await?;
     let snapshot = model.graph.snapshot(asked.at_snapshot)?;
     let targets = Targets::try_from(asked.targets)?;
     if targets.is_empty() {

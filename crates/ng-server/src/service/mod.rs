@@ -4,6 +4,7 @@
 
 mod accelerators;
 mod backup;
+mod bulk;
 mod graph_store;
 mod inference;
 mod jobs;
@@ -17,7 +18,7 @@ use std::time::Instant;
 
 use ng_rpc::open_inference as oip;
 use ng_rpc::tonic::service::Routes;
-use ng_rpc::{Code, Problem, Request, Status, v1};
+use ng_rpc::{Request, v1};
 
 use crate::guard::Caller;
 use crate::state::State;
@@ -58,9 +59,4 @@ pub fn routes(state: &Arc<State>) -> Routes {
 /// When the caller of a request stops waiting.
 fn deadline_of<T>(request: &Request<T>) -> Option<Instant> {
     Caller::of(request).deadline
-}
-
-/// What is not there yet in this release.
-fn unavailable(what: &str) -> Status {
-    Problem::new(Code::Unimplemented, "UNIMPLEMENTED", format!("this release has no {what}")).into()
 }

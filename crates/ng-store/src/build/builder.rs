@@ -14,7 +14,8 @@ use ng_types::{Dtype, EdgeTypeId, NODE_ID_BOUND, NodeTypeId};
 use crate::build::spec::{BuildOptions, EdgeTypeSpec, TensorSpec};
 use crate::catalog::keys::Keys;
 use crate::catalog::{
-    EdgeTypeMeta, NodeTypeMeta, Owner, SegmentMeta, SparseValue, TensorMeta, TopologyMeta,
+    EdgeTypeMeta, KeyedCommit, NodeTypeMeta, Owner, SegmentMeta, SparseValue, TensorMeta,
+    TopologyMeta,
 };
 use crate::dictionary::writer::DictionaryWriter;
 use crate::error::BuildError;
@@ -195,6 +196,18 @@ impl StoreBuilder {
             return Err(BuildError::invalid(what));
         }
         edge_type.num_edge_ids = Some(count);
+        Ok(())
+    }
+
+    /// Notes a key with the new store, as [`crate::WriteBatch::keep`] does with a batch: the store
+    /// remembers that it was made under this key.
+    ///
+    /// # Errors
+    /// [`BuildError::Invalid`] for a key or a note that is too long, or a key that is empty.
+    pub fn keep(&mut self, key: &[u8], note: &[u8]) -> Result<(), BuildError> {
+        let made = KeyedCommit { lsn: self.root.lsn, key: key.into(), note: note.into() };
+        made.check().map_err(|damage| BuildError::invalid(damage.to_string()))?;
+        self.root.keys.get_or_insert_default().push(made);
         Ok(())
     }
 

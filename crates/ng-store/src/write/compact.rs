@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ng_io::{BackendChoice, Existing, StagingDir, StagingError};
-use ng_types::{EdgeTypeId, NodeTypeId};
+use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 
 use crate::build::builder::{RootOf, StoreBuilder};
 use crate::build::spec::{BuildOptions, EdgeTypeSpec};
@@ -111,29 +111,14 @@ fn rewrite_store(
 ) -> Result<CompactReport, UpdateError> {
     let bytes_before = snapshot.catalog().disk_bytes() + bytes_apart(store)?;
     let staging = stage(path, store.busy_timeout, &mut || progress(0, 1))?;
-    let catalog = snapshot.catalog();
-    let (page_bytes, fill, reuse_ids) = (catalog.page_bytes, catalog.fill, catalog.reuse_ids);
-    let build = BuildOptions { page_bytes, fill, reuse_ids };
-    let builder = StoreBuilder::create(staging.path(), build)?;
-    let steps = Steps { progress, done: 0, total: work(snapshot) };
-    let directory = staging.path();
-    let orders = catalog.node_types.iter().map(|_| None).collect();
-    let mut run = Compaction { snapshot, builder, directory, orders, steps };
+    let mut run = Compaction::new(snapshot, staging.path(), progress)?;
     for (node_type, order) in new_orders {
         let order = Moving::new(snapshot, node_type, order)?;
         if let Some(place) = run.orders.get_mut(usize::from(node_type.0)) {
             *place = Some(order);
         }
     }
-    run.declare()?;
-    for index in 0..catalog.edge_types.len() {
-        run.topology(EdgeTypeId(index as u16))?;
-    }
-    run.tensors()?;
-    for index in 0..catalog.node_types.len() {
-        run.names(NodeTypeId(index as u16))?;
-        run.order(NodeTypeId(index as u16))?;
-    }
+    run.rewrite()?;
     let version = &snapshot.version;
     let (epoch, lsn, chain) = (version.base.epoch + 1, version.lsn, version.fingerprint);
     let keys = version.catalog.keys.clone();
@@ -173,7 +158,7 @@ fn bytes_apart(store: &Store) -> Result<u64, ReadError> {
     SLOTS.into_iter().chain(LOGS).map(len).sum()
 }
 
-fn staging_error(error: StagingError) -> UpdateError {
+pub(super) fn staging_error(error: StagingError) -> UpdateError {
     UpdateError::Unsupported { what: error.to_string() }
 }
 
@@ -196,6 +181,8 @@ pub(super) struct Compaction<'a> {
     pub directory: &'a Path,
     /// New orders, by node type.
     pub orders: Vec<Option<Moving>>,
+    /// What rows of floats become, where they are wider.
+    pub narrow: Option<Dtype>,
     pub steps: Steps<'a>,
 }
 
@@ -222,7 +209,37 @@ impl Steps<'_> {
     }
 }
 
-impl Compaction<'_> {
+impl<'a> Compaction<'a> {
+    /// Rewrites into an empty directory.
+    pub fn new(
+        snapshot: &'a Snapshot,
+        directory: &'a Path,
+        progress: &'a mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Self, UpdateError> {
+        let catalog = snapshot.catalog();
+        let (page_bytes, fill, reuse_ids) = (catalog.page_bytes, catalog.fill, catalog.reuse_ids);
+        let build = BuildOptions { page_bytes, fill, reuse_ids };
+        let builder = StoreBuilder::create(directory, build)?;
+        let steps = Steps { progress, done: 0, total: work(snapshot) };
+        let orders = catalog.node_types.iter().map(|_| None).collect();
+        Ok(Self { snapshot, builder, directory, orders, narrow: None, steps })
+    }
+
+    /// Writes all that is in the snapshot.
+    pub fn rewrite(&mut self) -> Result<(), UpdateError> {
+        let catalog = self.snapshot.catalog();
+        self.declare()?;
+        for index in 0..catalog.edge_types.len() {
+            self.topology(EdgeTypeId(index as u16))?;
+        }
+        self.tensors()?;
+        for index in 0..catalog.node_types.len() {
+            self.names(NodeTypeId(index as u16))?;
+            self.order(NodeTypeId(index as u16))?;
+        }
+        Ok(())
+    }
+
     fn declare(&mut self) -> Result<(), UpdateError> {
         let catalog = self.snapshot.catalog();
         for node_type in &catalog.node_types {

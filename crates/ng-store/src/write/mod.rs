@@ -16,6 +16,7 @@ pub(crate) mod error;
 pub(crate) mod keyed;
 pub(crate) mod log;
 pub(crate) mod log_files;
+pub(crate) mod narrow;
 pub(crate) mod op;
 pub(crate) mod ops;
 pub(crate) mod recover;

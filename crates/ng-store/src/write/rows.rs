@@ -17,6 +17,7 @@ use crate::tensor::writer::TensorWriter;
 use crate::write::buckets::{Buckets, decode_sparse, encode_sparse};
 use crate::write::compact::Compaction;
 use crate::write::error::UpdateError;
+use crate::write::narrow::{Narrowing, is_narrowed};
 
 /// A new order, and where it takes rows from.
 pub(super) struct Moving {
@@ -68,37 +69,47 @@ impl Compaction<'_> {
                 self.sparse_rows(tensor, rows)?;
                 continue;
             }
+            if let Some(to) = self.narrow.filter(|to| is_narrowed(owner, meta, *to)) {
+                self.narrow_rows(tensor, spec, to)?;
+                continue;
+            }
             let mut rows = match self.snapshot.scales(tensor)? {
                 Some(scales) => self.builder.scaled_tensor(owner, spec, &scales)?,
                 None if meta.class_names.is_empty() => self.builder.tensor(owner, spec)?,
                 None => self.builder.class_tensor(owner, spec, meta.class_names.clone())?,
             };
-            self.dense_rows(tensor, &mut rows)?;
+            self.dense_rows(tensor, &mut rows, None)?;
             self.builder.add(rows.finish()?)?;
         }
         Ok(())
     }
 
-    fn dense_rows(
+    pub(super) fn dense_rows(
         &mut self,
         tensor: TensorRef,
         rows: &mut TensorWriter,
+        mut narrowing: Option<&mut Narrowing<'_>>,
     ) -> Result<(), UpdateError> {
         let width = rows.row_bytes();
-        let num_rows = self.snapshot.version.tensor(tensor)?.0.num_rows;
+        let meta = self.snapshot.version.tensor(tensor)?.0;
+        let (num_rows, stored) = (meta.num_rows, meta.row_bytes() as usize);
         // Taken out, because steps are counted meanwhile.
         let moving = moving(&self.orders, tensor.owner);
         let buckets =
             moving.map(|_| Buckets::new(self.snapshot, self.directory, num_rows, width as u64));
         let mut buckets = buckets.transpose()?;
-        self.snapshot.scan_tensor(tensor, &mut |first, bytes| {
+        self.snapshot.scan_tensor(tensor, &mut |first, given: &[u8]| {
+            let bytes = match &mut narrowing {
+                Some(narrowing) => narrowing.encode(first, given)?,
+                None => given,
+            };
             let pushed = match (moving, &mut buckets) {
                 (Some(moving), Some(buckets)) => (first..)
                     .zip(bytes.chunks_exact(width))
                     .try_for_each(|(row, bytes)| buckets.push(moving.target(row), bytes)),
                 _ => rows.push_rows(bytes).map_err(UpdateError::from),
             };
-            pushed.and_then(|()| self.steps.step((bytes.len() / width) as u64))
+            pushed.and_then(|()| self.steps.step((given.len() / stored) as u64))
         })?;
         if let Some(buckets) = buckets {
             let mut at = 0;

@@ -1,0 +1,72 @@
+//! `UpdateGraph`: pieces from the network, to a thread that takes them in.
+
+use std::sync::Arc;
+
+use ng_rpc::v1::update_graph_request::Part;
+use ng_rpc::{Code, Problem, Request, Status, Streaming, problem_told, v1};
+use tokio::sync::mpsc;
+
+use super::deadline_of;
+use crate::graph::bulk::{Columns, check_head};
+use crate::state::State;
+
+/// Pieces that wait for the thread.
+const WAITING: usize = 1;
+
+/// A piece; nothing says that all have come.
+type Piece = Result<Option<Vec<u8>>, Problem>;
+
+/// Takes in a stream. It is read as fast as it is worked on.
+pub(super) async fn update(
+    state: &Arc<State>,
+    request: Request<Streaming<v1::UpdateGraphRequest>>,
+) -> Result<v1::UpdateGraphResponse, Status> {
+    let deadline = deadline_of(&request);
+    state.catalogue.check_writable()?;
+    let mut parts = request.into_inner();
+    let first = parts.message().await?.and_then(|message| message.part);
+    let Some(Part::Head(head)) = first else {
+        let problem = Problem::argument("head", "the first message has no head");
+        return Err(problem.remedy("send the head first, then the columns").into());
+    };
+    check_head(&head)?;
+    let (give, mut take) = mpsc::channel::<Piece>(WAITING);
+    let all = Arc::clone(state);
+    let work = state.work.bulk(deadline, move || {
+        let mut next = move || take.blocking_recv().unwrap_or_else(|| Err(gone()));
+        let columns = Columns::new(&head, &mut next);
+        all.catalogue.update_graph(&head, columns)
+    });
+    tokio::pin!(work);
+    tokio::select! {
+        done = &mut work => return Ok(done?),
+        () = feed(&mut parts, &give) => {}
+    }
+    Ok(work.await?)
+}
+
+/// Hands pieces on until there are no more, or nobody takes them.
+async fn feed(parts: &mut Streaming<v1::UpdateGraphRequest>, give: &mpsc::Sender<Piece>) {
+    loop {
+        let (piece, is_last) = match parts.message().await {
+            Ok(None) => (Ok(None), true),
+            Err(status) => (Err(problem_told(&status)), true),
+            Ok(Some(message)) => match message.part {
+                Some(Part::Arrow(piece)) => (Ok(Some(piece)), false),
+                Some(Part::Head(_)) => {
+                    (Err(Problem::argument("head", "there is a second head")), true)
+                }
+                None => (Err(Problem::argument("arrow", "a message that says nothing")), true),
+            },
+        };
+        if give.send(piece).await.is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// The sender went away before all pieces had come.
+fn gone() -> Problem {
+    let message = "the sender went away before its columns had come; nothing was changed";
+    Problem::new(Code::Cancelled, "STOPPED", message)
+}
