@@ -101,7 +101,7 @@ impl AsyncClient {
     pub fn update_graph(&self, head: v1::UpdateGraphHead) -> Result<Upload, Status> {
         let channel = self.channel_of_a_stream()?;
         let (pieces, sent) = mpsc::channel(PIECES);
-        let parts = Parts { head: Some(head), sent };
+        let parts = Parts { head: Some(head), sent, is_over: false };
         let path = "/neargraph.v1.GraphStoreService/UpdateGraph";
         let request = self.request(parts);
         let answer = Box::pin(async move { call::upload(&channel, path, request).await });
@@ -179,25 +179,35 @@ enum Piece {
     End,
 }
 
-/// The messages of an upload. They end where it is finished, and never when it is dropped: half of
-/// a graph must not look like a whole one.
+/// The messages of an upload. Where it is dropped before it is finished, the last one is empty, which
+/// no server takes: half of a graph must not look like a whole one.
 struct Parts {
     head: Option<v1::UpdateGraphHead>,
     sent: mpsc::Receiver<Piece>,
+    is_over: bool,
 }
 
 impl Messages for Parts {
     type Item = v1::UpdateGraphRequest;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let message = |part| Poll::Ready(Some(v1::UpdateGraphRequest { part: Some(part) }));
+        let message = |part| Poll::Ready(Some(v1::UpdateGraphRequest { part }));
         if let Some(head) = self.head.take() {
-            return message(Part::Head(head));
+            return message(Some(Part::Head(head)));
+        }
+        if self.is_over {
+            return Poll::Ready(None);
         }
         match ready!(self.sent.poll_recv(cx)) {
-            Some(Piece::Arrow(arrow)) => message(Part::Arrow(arrow)),
-            Some(Piece::End) => Poll::Ready(None),
-            None => Poll::Pending,
+            Some(Piece::Arrow(arrow)) => message(Some(Part::Arrow(arrow))),
+            Some(Piece::End) => {
+                self.is_over = true;
+                Poll::Ready(None)
+            }
+            None => {
+                self.is_over = true;
+                message(None)
+            }
         }
     }
 }

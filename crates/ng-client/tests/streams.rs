@@ -68,6 +68,20 @@ impl SamplingService for Counts {
     }
 }
 
+/// A graph that comes; a call that is cancelled is dropped.
+struct Taking<'a> {
+    counts: &'a Counts,
+    is_whole: bool,
+}
+
+impl Drop for Taking<'_> {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            self.counts.given_up.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
 #[async_trait]
 impl GraphStoreService for Counts {
     async fn update_graph(
@@ -81,16 +95,14 @@ impl GraphStoreService for Counts {
         if head.graph == "refused" {
             return Err(Status::already_exists("it is there"));
         }
-        loop {
-            match parts.message().await {
-                Ok(Some(_)) => self.pieces.fetch_add(1, Ordering::SeqCst),
-                Ok(None) => break,
-                Err(status) => {
-                    self.given_up.fetch_add(1, Ordering::SeqCst);
-                    return Err(status);
-                }
-            };
+        let mut taking = Taking { counts: self, is_whole: false };
+        while let Some(message) = parts.message().await? {
+            if message.part.is_none() {
+                return Err(Status::invalid_argument("a message that says nothing"));
+            }
+            self.pieces.fetch_add(1, Ordering::SeqCst);
         }
+        taking.is_whole = true;
         self.graphs.fetch_add(1, Ordering::SeqCst);
         Ok(Response::new(v1::UpdateGraphResponse { num_nodes: 3, ..Default::default() }))
     }
