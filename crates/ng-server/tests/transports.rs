@@ -144,16 +144,21 @@ fn clients_over_shared_memory_are_as_many_as_settings_say_and_have_to_read() {
     let path = "/neargraph.v1.GraphStoreService/GetEmbed".to_owned();
     let open = Open { path, deadline: None, metadata: Metadata::default() };
     let message = asked.encode_to_vec();
-    for event in [Event::Open(open), Event::Message(&message), Event::End] {
-        let mut payload = Vec::new();
-        let frame = event.encode(1, &mut payload).expect("a frame");
-        sender.send(frame, &[&payload], None).expect("sent");
+    let events = [(Event::Open(open), &[][..]), (Event::Message(&[]), &message), (Event::End, &[])];
+    for (event, bytes) in events {
+        let mut head = Vec::new();
+        let frame = event.encode(1, &mut head).expect("a frame");
+        sender.send(frame, &[&head, bytes], None).expect("sent");
     }
     let mut payload = Vec::new();
     let patience = Some(Duration::from_secs(20));
+    let mut bytes = 0;
     while let Ok(frame) = receiver.receive(&mut payload, patience) {
-        assert!(frame.is_some(), "it may keep its answer for ever");
+        let frame = frame.expect("it may keep its answer for ever");
+        println!("{frame:?}");
+        bytes += payload.len();
     }
+    assert!(bytes >= 64 << 10, "{bytes} bytes are not the begin of an answer");
     help::calls::until(|| serving.state().guard.in_flight() == (0, 0));
     other.server_info().expect("others go on");
     assert!(client(&serving, 2).server_info().is_ok(), "there is a place again");
