@@ -136,9 +136,6 @@ impl Bound {
             .initial_connection_window_size(WINDOW_BYTES)
             .max_concurrent_streams(bounds.streams)
             .http2_max_header_list_size(bounds.header_bytes)
-            // A client whose deadlines pass takes back what has not been looked at yet. The
-            // library's own bound of 20 would cost it the connection, and all other requests on it.
-            .http2_max_pending_accept_reset_streams(Some(bounds.streams as usize))
             .http2_keepalive_interval(Some(bounds.ping))
             .http2_keepalive_timeout(Some(bounds.ping))
             .add_routes(routes);

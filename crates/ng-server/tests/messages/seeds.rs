@@ -130,7 +130,7 @@ fn new_graph() -> Vec<Vec<u8>> {
         page_bytes: 4096,
         ..v1::UpdateGraphHead::default()
     };
-    let arrow = v1::update_graph_request::Part::Arrow(vec![0xff; 64].into());
+    let arrow = v1::update_graph_request::Part::Arrow(vec![0xff; 64]);
     [v1::update_graph_request::Part::Head(head), arrow]
         .into_iter()
         .map(|part| v1::UpdateGraphRequest { part: Some(part) }.encode_to_vec())
