@@ -92,7 +92,7 @@ impl ArrowReader {
         let body = usize::try_from(body)
             .ok()
             .filter(|body| *body <= limit)
-            .ok_or({ ArrowError::TooLarge { batch, bytes: body, limit: limit as u64 } })?;
+            .ok_or(ArrowError::TooLarge { batch, bytes: body, limit: limit as u64 })?;
         let start = HEAD_BYTES + about;
         let Some(body) = rest.get(start..start + body) else { return Ok(None) };
         let event = match (kind, &self.fields) {
