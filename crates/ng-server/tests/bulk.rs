@@ -384,9 +384,9 @@ fn a_stream_that_is_sent_again_after_kills_is_applied_once() {
             if kill < 5 {
                 std::thread::sleep(pause);
                 drop(process);
-                let _killed = work.join().expect("no answer is wrong");
+                work.join().expect("no answer is wrong");
             } else {
-                let _ended = work.join().expect("no answer is wrong");
+                work.join().expect("no answer is wrong");
                 drop(process);
             }
         });
