@@ -179,8 +179,8 @@ enum Piece {
     End,
 }
 
-/// The messages of an upload. Where it is dropped before it is finished, the last one is empty, which
-/// no server takes: half of a graph must not look like a whole one.
+/// The messages of an upload. Where it is dropped before it is finished, the last one is empty,
+/// which no server takes: half of a graph must not look like a whole one.
 struct Parts {
     head: Option<v1::UpdateGraphHead>,
     sent: mpsc::Receiver<Piece>,
