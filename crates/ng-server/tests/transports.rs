@@ -144,7 +144,8 @@ fn clients_over_shared_memory_are_as_many_as_settings_say_and_have_to_read() {
     let path = "/neargraph.v1.GraphStoreService/GetEmbed".to_owned();
     let open = Open { path, deadline: None, metadata: Metadata::default() };
     let message = asked.encode_to_vec();
-    let events = [(Event::Open(open), &[][..]), (Event::Message(&[]), &message), (Event::End, &[])];
+    let (whole, none): (&[u8], &[u8]) = (&message, &[]);
+    let events = [(Event::Open(open), none), (Event::Message(&[]), whole), (Event::End, none)];
     for (event, bytes) in events {
         let mut head = Vec::new();
         let frame = event.encode(1, &mut head).expect("a frame");
