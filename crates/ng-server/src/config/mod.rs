@@ -284,7 +284,9 @@ mod tests {
         assert_eq!(config.group, Bounds { requests: 64, ..Bounds::default() });
         assert_eq!(config.shm_spin, Some(Duration::from_micros(20)));
         assert!(config.check().is_ok());
-        assert!(Config { group: Bounds { requests: 0, ..config.group }, ..config }.check().is_err());
+        assert!(
+            Config { group: Bounds { requests: 0, ..config.group }, ..config }.check().is_err()
+        );
         for unknown in ["memroy = 1", "[limits]\nmesage_bytes = 1", "[quota]\nseed = 1"] {
             let error = toml::from_str::<Config>(unknown).expect_err(unknown).to_string();
             assert!(error.contains("unknown field"), "{error}");
