@@ -199,7 +199,7 @@ def draw_picture(report: Report, path: Path) -> None:
                 error = [[middle - min(values)], [max(values) - middle]]
                 label = ("p50", "p99")[at] if place == 0 else None
                 axes.barh(place, middle, 0.7, xerr=error, color=colour, label=label)
-        axes.set(title=title, xlabel="microseconds")
+        axes.set(title=title, xlabel="microseconds", xscale="log")
         axes.grid(axis="x", alpha=0.3)
         axes.legend(frameon=False)
     both[0].set_yticks(range(len(ways)), ways)
