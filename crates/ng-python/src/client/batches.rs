@@ -1,7 +1,6 @@
 //! Mini-batches that were received, as arrays.
 
 use ng_rpc::v1;
-use numpy::PyArray1;
 use pyo3::prelude::*;
 
 use super::replies::{snapshot, tensor};
@@ -69,8 +68,8 @@ impl Batch {
     pub fn python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let mut nodes = Vec::new();
         for block in self.nodes {
-            let tensors: Vec<(String, (i32, Vec<u64>, Bound<'_, PyArray1<u8>>))> =
-                block.tensors.into_iter().map(|(name, rows)| (name, tensor(py, rows))).collect();
+            let tensors = block.tensors.into_iter();
+            let tensors: Vec<_> = tensors.map(|(name, rows)| (name, tensor(py, rows))).collect();
             nodes.push((block.node_type, owned(py, block.ids, None)?, tensors, block.per_hop));
         }
         let mut edges = Vec::new();
