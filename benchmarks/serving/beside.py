@@ -168,6 +168,7 @@ def measure(
     """All rounds of a session that are not known yet."""
     session = SESSIONS[name]
     wanted = [f"{name}/{number}/{one}" for number in range(args.runs) for one in session.systems]
+    wanted += [f"{name}/memory/{one}" for one in session.systems]
     if all(key in record.results for key in wanted):
         return
     common = asked(session, prepared, args)
