@@ -19,7 +19,7 @@ use ng_rpc::v1::node_ref::Node;
 use ng_rpc::v1::registry_service_client::RegistryServiceClient;
 use ng_rpc::v1::server_service_client::ServerServiceClient;
 use ng_rpc::{Code, Response, Status, v1};
-use ng_server::{Config, Serving};
+use ng_server::{Config, Limits, Serving};
 use ng_store::{BuildOptions, EdgeTypeSpec, Owner, StoreBuilder, TensorSpec};
 use ng_testing::Random;
 use ng_types::Dtype;
@@ -237,7 +237,8 @@ fn a_batch_is_one_commit_whole_or_not_at_all_and_answers_name_snapshots() {
 #[test]
 fn what_cannot_be_done_is_refused_with_its_field_and_changes_nothing() {
     let folder = typed();
-    let serving = started(folder.path(), |config| config);
+    let limits = Limits { ids: 1 << 20, ..Limits::default() };
+    let serving = started(folder.path(), |config| Config { limits, ..config });
     let caller = Caller::of(&serving);
     let x = floats(&[3], &[1.0, -2.0, 0.5]);
     for at in 0..3 {

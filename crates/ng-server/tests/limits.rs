@@ -41,7 +41,7 @@ fn requests_past_a_limit_are_refused_with_the_limit() {
     let limits = Limits {
         message_bytes: 64 << 10,
         ids: 100,
-        bytes_in_flight: 1 << 20,
+        bytes_in_flight: 4 << 10,
         header_bytes: 4 << 10,
         ..Limits::default()
     };
@@ -87,7 +87,7 @@ fn requests_past_a_limit_are_refused_with_the_limit() {
     };
     let never = good.run(request).expect_err("refused");
     assert_eq!(never.code(), Code::InvalidArgument, "{}", never.message());
-    assert!(never.message().contains("1048576 are the limit"), "{}", never.message());
+    assert!(never.message().contains("4096 are the limit"), "{}", never.message());
 
     runtime().block_on(async {
         let channel = channel(&serving.addresses()[0]).expect("channel");

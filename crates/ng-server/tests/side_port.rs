@@ -99,7 +99,7 @@ fn rest_takes_places_and_is_bounded_in_ids_bytes_and_time() {
     let limits = Limits {
         calls: 2,
         ids: 50,
-        bytes_in_flight: 1 << 20,
+        bytes_in_flight: 4 << 10,
         body: Duration::from_millis(500),
         ..Limits::default()
     };

@@ -15,6 +15,7 @@ pub mod refusal;
 pub mod share;
 mod slow;
 pub mod tokens;
+mod unread;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -29,6 +30,7 @@ use admission::{Admission, Permit};
 use policy::Right;
 use share::Share;
 use tokens::{Holder, Refused, Tokens};
+use unread::Unread;
 
 /// Counts what is under way.
 const IN_FLIGHT: &str = "neargraph_requests_in_flight";
@@ -49,6 +51,8 @@ pub struct Guard {
     read_only: bool,
     draining: watch::Sender<bool>,
     closed: AtomicBool,
+    /// Bytes of large answers that have not been sent.
+    unread: Arc<AtomicU64>,
     calls: AtomicUsize,
     streams: AtomicUsize,
     run: u32,
@@ -71,11 +75,12 @@ pub struct Caller {
     share: Option<Arc<Share>>,
 }
 
-/// What a request was foreseen to cost, and what its stages took.
+/// What a request was foreseen to cost, what its stages took, and what is held of its answer.
 #[derive(Default)]
 struct Spent {
     cost: AtomicU64,
     stages: OnceLock<Stages>,
+    answer: OnceLock<Unread>,
 }
 
 impl Caller {
@@ -162,6 +167,7 @@ impl Guard {
             read_only,
             draining: watch::Sender::new(false),
             closed: AtomicBool::new(false),
+            unread: Arc::default(),
             calls: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
             run: RandomState::new().hash_one(SystemTime::now()) as u32,
@@ -265,6 +271,17 @@ impl Guard {
         let permit = self.admission.take(limits, bytes, caller.deadline)?;
         self.take_targets(caller, targets).inspect_err(|_| permit.skip())?;
         Ok(Arc::new(permit))
+    }
+
+    /// Holds the memory of a caller's answer until it has been sent, or the client is gone.
+    ///
+    /// # Errors
+    /// Clients leave too much unread.
+    pub fn hold(&self, caller: &Caller, answer_bytes: usize) -> Result<(), Problem> {
+        if let Some(unread) = Unread::hold(&self.unread, answer_bytes as u64)? {
+            let _several = caller.spent.answer.set(unread);
+        }
+        Ok(())
     }
 
     /// Takes targets of a caller's quota.

@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use ng_rpc::v1::change::Change as Kind;
 use ng_rpc::v1::graph_store_service_server::GraphStoreService;
-use ng_rpc::{Problem, Request, Response, Status, Streaming, async_trait, v1};
+use ng_rpc::{Message, Problem, Request, Response, Status, Streaming, async_trait, v1};
 
 use super::{Service, deadline_of};
 use crate::graph::Applied;
+use crate::guard::Caller;
 
 /// The key of a batch, and a commit that there was before it was first sent.
 type Key = (Vec<u8>, Option<u64>);
@@ -138,24 +139,28 @@ impl GraphStoreService for Service {
         &self,
         request: Request<v1::GetEmbedRequest>,
     ) -> Result<Response<v1::GetEmbedResponse>, Status> {
-        let deadline = deadline_of(&request);
+        let caller = Caller::of(&request);
         let message = request.into_inner();
         let ids = message.nodes.as_ref().map_or(0, |nodes| nodes.ids.len());
         self.0.guard.bounded("nodes.ids", ids as u64)?;
         let graph = self.0.catalogue.graph(&message.graph)?;
         let read = move || graph.embed(&message).map_err(|problem| graph.blamed(problem));
-        Ok(Response::new(self.0.work.read(deadline, read).await?))
+        let answer = self.0.work.read(caller.deadline, read).await?;
+        self.0.guard.hold(&caller, answer.encoded_len())?;
+        Ok(Response::new(answer))
     }
 
     async fn get_neighbors(
         &self,
         request: Request<v1::GetNeighborsRequest>,
     ) -> Result<Response<v1::GetNeighborsResponse>, Status> {
-        let deadline = deadline_of(&request);
+        let caller = Caller::of(&request);
         let message = request.into_inner();
         self.0.guard.bounded("ids", message.ids.len() as u64)?;
         let graph = self.0.catalogue.graph(&message.graph)?;
         let read = move || graph.neighbors(&message).map_err(|problem| graph.blamed(problem));
-        Ok(Response::new(self.0.work.read(deadline, read).await?))
+        let answer = self.0.work.read(caller.deadline, read).await?;
+        self.0.guard.hold(&caller, answer.encoded_len())?;
+        Ok(Response::new(answer))
     }
 }
