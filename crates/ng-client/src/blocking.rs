@@ -31,8 +31,8 @@ pub struct Client {
 #[derive(Debug)]
 struct Here {
     process: u32,
-    /// For calls that are waited for.
-    waited: (Driven, AsyncClient),
+    /// For calls that are waited for; there until it is dropped.
+    waited: Option<(Driven, AsyncClient)>,
     /// For calls that go on by themselves, once there are any.
     started: OnceLock<(Runtime, AsyncClient)>,
 }
@@ -43,7 +43,7 @@ impl Here {
         let entered = driven.runtime().enter();
         let calls = AsyncClient::new(settings)?;
         drop(entered);
-        Ok(Self { process: process::id(), waited: (driven, calls), started: OnceLock::new() })
+        Ok(Self { process: process::id(), waited: Some((driven, calls)), started: OnceLock::new() })
     }
 
     fn started(&self, settings: &Settings) -> Result<&(Runtime, AsyncClient), Status> {
@@ -70,12 +70,12 @@ fn start(settings: &Settings) -> Result<(Runtime, AsyncClient), ClientError> {
 
 impl Drop for Here {
     fn drop(&mut self) {
-        let Some((runtime, calls)) = self.started.take() else { return };
-        if self.process == process::id() {
+        let (waited, started) = (self.waited.take(), self.started.take());
+        if self.process != process::id() {
+            // Its threads and their locks are those of the parent: ending them might never end.
+            mem::forget((waited, started));
+        } else if let Some((runtime, _)) = started {
             runtime.shutdown_background();
-        } else {
-            // Its threads are those of the parent: waiting for them would never end.
-            mem::forget((runtime, calls));
         }
     }
 }
@@ -136,7 +136,8 @@ impl Client {
         ask: impl FnOnce(AsyncClient) -> F,
     ) -> Result<T, Status> {
         let here = self.here()?;
-        let (driven, calls) = &here.waited;
+        let waited = here.waited.as_ref();
+        let (driven, calls) = waited.ok_or_else(|| Status::internal("a client was dropped"))?;
         driven.wait(ask(calls.clone()))
     }
 

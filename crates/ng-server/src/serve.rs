@@ -309,6 +309,5 @@ fn rings(guard: &Arc<Guard>, spin: Option<Duration>, open: &Arc<AtomicUsize>) ->
         broken: Arc::new(|why: &str| tracing::warn!(why, "a client over shared memory was lost")),
         open: Arc::clone(open),
         reading: Arc::new(move || reading.rules().limits.reading),
-        ..RingLimits::default()
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use help::raw::{retry_after, runtime};
-use help::{client, folder, register, run, started};
+use help::{client, folder, register, register_ready, run, started};
 use ng_client::Client;
 use ng_rpc::connect::channel;
 use ng_rpc::v1::graph_store_service_client::GraphStoreServiceClient;
@@ -41,13 +41,13 @@ fn requests_past_a_limit_are_refused_with_the_limit() {
     let limits = Limits {
         message_bytes: 64 << 10,
         ids: 100,
-        bytes_in_flight: 4 << 10,
+        bytes_in_flight: 400 << 10,
         header_bytes: 4 << 10,
         ..Limits::default()
     };
     let serving = limited(folder.path(), limits);
     let good = client(&serving, 0);
-    register(&good);
+    register_ready(&serving, &good);
     let refused = |nodes: &[u64]| good.run(run(nodes)).expect_err("refused");
     let many = refused(&[1; 101]);
     assert_eq!(many.code(), Code::InvalidArgument);
@@ -87,7 +87,7 @@ fn requests_past_a_limit_are_refused_with_the_limit() {
     };
     let never = good.run(request).expect_err("refused");
     assert_eq!(never.code(), Code::InvalidArgument, "{}", never.message());
-    assert!(never.message().contains("4096 are the limit"), "{}", never.message());
+    assert!(never.message().contains("409600 are the limit"), "{}", never.message());
 
     runtime().block_on(async {
         let channel = channel(&serving.addresses()[0]).expect("channel");
@@ -111,7 +111,7 @@ fn requests_past_a_limit_are_refused_with_the_limit() {
         request.metadata_mut().insert("x-long", long);
         assert!(raw.run(request).await.is_err(), "headers past their limit");
     });
-    good.run(run(&[1, 2])).expect("others are answered as before");
+    good.run(run(&[1])).expect("others are answered as before");
     assert_eq!(serving.state().guard.admission.under_way(), (0, 0));
     serving.end();
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use help::calls::until;
 use help::raw::{Http, answer, begin, get, post};
-use help::{client, folder, register, started};
+use help::{client, folder, register, register_ready, started};
 use ng_server::{Config, Limits, Serving};
 use serde_json::{Value, json};
 
@@ -95,17 +95,17 @@ fn rest_needs_a_right_has_a_name_and_a_quota_and_is_counted() {
 
 #[test]
 fn rest_takes_places_and_is_bounded_in_ids_bytes_and_time() {
-    let folder = folder(200);
+    let folder = folder(500);
     let limits = Limits {
         calls: 2,
         ids: 50,
-        bytes_in_flight: 4 << 10,
+        bytes_in_flight: 400 << 10,
         body: Duration::from_millis(500),
         ..Limits::default()
     };
     let serving = started(folder.path(), |config| Config { limits, ..config });
     let at = serving.side_address();
-    register(&client(&serving, 0));
+    register_ready(&serving, &client(&serving, 0));
     let good = post(at, RUN, "", &asked(&[1]));
     assert_eq!(good.status, 200, "{}", good.body);
     let many: Vec<u64> = (0..51).collect();

@@ -45,6 +45,15 @@ pub fn register(client: &Client) -> v1::ModelInfo {
     client.model_register(request).expect("registered").model.expect("model")
 }
 
+/// The same, once all that it prepares is there.
+pub fn register_ready(serving: &Serving, client: &Client) -> v1::ModelInfo {
+    let info = register(client);
+    while serving.state().not_ready().is_some() {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    info
+}
+
 /// A server of a folder on a free port and on a Unix socket, set up by `with`.
 pub fn started(folder: &Path, with: impl FnOnce(Config) -> Config) -> Serving {
     let listen = vec![

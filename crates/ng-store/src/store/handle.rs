@@ -203,13 +203,19 @@ impl Store {
             read_only_because: Mutex::default(),
             counted_from: counted_from.into(),
         };
+        store.begin(goes_on, holds_all)?;
+        Ok(store)
+    }
+
+    /// Does what a store that was opened begins with.
+    fn begin(&self, goes_on: bool, holds_all: bool) -> Result<(), OpenError> {
         if goes_on {
-            store.recover()?;
+            self.recover()?;
         }
         if holds_all {
-            store.snapshot().hold_everything()?;
+            self.snapshot().hold_everything()?;
         }
-        Ok(store)
+        Ok(())
     }
 
     /// Puts what a crashed writer has left in the log into the store. A live writer does that
