@@ -293,7 +293,7 @@ fn unit_operations_are_commits_and_a_read_only_server_refuses_them() {
         graph: graph(),
         vertex: Some(vertex),
         idempotency_key: key("one"),
-        key_since_commit: None,
+        ..Default::default()
     };
     let added = caller.wait(caller.store().add_vertex(request.clone())).expect("added");
     let again = caller.wait(caller.store().add_vertex(request.clone())).expect("repeated");
@@ -301,12 +301,7 @@ fn unit_operations_are_commits_and_a_read_only_server_refuses_them() {
     assert_eq!((added.id, again.id), (10, 10));
     assert_eq!((commit(added.snapshot), commit(again.snapshot)), (2, 2));
     let Kind::AddEdge(edge) = writes(Node::Id(10), 1, 5) else { panic!("an edge") };
-    let edge = v1::AddEdgeRequest {
-        graph: graph(),
-        edge: Some(edge),
-        idempotency_key: Vec::new(),
-        key_since_commit: None,
-    };
+    let edge = v1::AddEdgeRequest { graph: graph(), edge: Some(edge), ..Default::default() };
     let first = caller.wait(caller.store().add_edge(edge.clone())).expect("added");
     let second = caller.wait(caller.store().add_edge(edge)).expect("added");
     assert_eq!((first.edge_id, second.edge_id), (Some(0), Some(1)));
@@ -316,7 +311,7 @@ fn unit_operations_are_commits_and_a_read_only_server_refuses_them() {
         graph: graph(),
         edge: Some(edge),
         idempotency_key: key("two"),
-        key_since_commit: None,
+        ..Default::default()
     };
     for _ in 0..2 {
         let deleted = caller.wait(caller.store().delete_edge(edge.clone())).expect("deleted");
@@ -328,12 +323,7 @@ fn unit_operations_are_commits_and_a_read_only_server_refuses_them() {
         nodes: vec![node(Node::Id(10)).expect("node")],
         rows: Some(numbers(&[-1])),
     };
-    let embed = v1::UpdateEmbedRequest {
-        graph: graph(),
-        embed: Some(embed),
-        idempotency_key: Vec::new(),
-        key_since_commit: None,
-    };
+    let embed = v1::UpdateEmbedRequest { graph: graph(), embed: Some(embed), ..Default::default() };
     caller.wait(caller.store().update_embed(embed)).expect("updated");
     assert_eq!(caller.embed("y", &[10], None).expect("row"), numbers(&[-1]));
     let vertex = v1::DeleteVertex { node_type: "author".into(), id: 10 };
@@ -341,7 +331,7 @@ fn unit_operations_are_commits_and_a_read_only_server_refuses_them() {
         graph: graph(),
         vertex: Some(vertex),
         idempotency_key: key("one"),
-        key_since_commit: None,
+        ..Default::default()
     };
     let refused = caller.wait(caller.store().delete_vertex(vertex.clone())).expect_err("key");
     assert!(refused.message().contains("other changes"), "{refused}");

@@ -35,6 +35,24 @@ fn short() -> Limits {
     }
 }
 
+/// Rows and lists of 101 nodes are refused where 100 are the limit.
+fn reads_are_bounded_in_ids(serving: &Serving) {
+    let (calling, unix) = help::calls::calls(serving, 1);
+    let mut store = GraphStoreServiceClient::new(unix);
+    let (ids, graph) = (vec![1; 101], "small".to_owned());
+    let nodes = Some(v1::Nodes { node_type: String::new(), ids: ids.clone() });
+    let embed = v1::GetEmbedRequest { graph: graph.clone(), nodes, ..Default::default() };
+    let lists = v1::GetNeighborsRequest { graph, ids, ..Default::default() };
+    for (field, many) in [
+        ("nodes.ids", calling.block_on(store.get_embed(embed)).map(drop)),
+        ("ids", calling.block_on(store.get_neighbors(lists)).map(drop)),
+    ] {
+        let many = many.expect_err("refused");
+        assert_eq!(ng_rpc::problem_told(&many).field, field);
+        assert!(many.message().contains("100 are the limit of a request"), "{}", many.message());
+    }
+}
+
 #[test]
 fn requests_past_a_limit_are_refused_with_the_limit() {
     let folder = folder(500);
@@ -55,20 +73,7 @@ fn requests_past_a_limit_are_refused_with_the_limit() {
     let large = refused(&[1; 100_000]);
     assert_eq!(large.code(), Code::OutOfRange);
     assert!(large.message().contains("65536"), "{}", large.message());
-    let (calling, unix) = help::calls::calls(&serving, 1);
-    let mut store = GraphStoreServiceClient::new(unix);
-    let (ids, graph) = (vec![1; 101], "small".to_owned());
-    let nodes = Some(v1::Nodes { node_type: String::new(), ids: ids.clone() });
-    let embed = v1::GetEmbedRequest { graph: graph.clone(), nodes, ..Default::default() };
-    let lists = v1::GetNeighborsRequest { graph, ids, ..Default::default() };
-    for (field, many) in [
-        ("nodes.ids", calling.block_on(store.get_embed(embed)).map(drop)),
-        ("ids", calling.block_on(store.get_neighbors(lists)).map(drop)),
-    ] {
-        let many = many.expect_err("refused");
-        assert_eq!(ng_rpc::problem_told(&many).field, field);
-        assert!(many.message().contains("100 are the limit of a request"), "{}", many.message());
-    }
+    reads_are_bounded_in_ids(&serving);
     let strange = refused(&[u64::MAX]);
     assert_eq!(strange.code(), Code::OutOfRange, "{}", strange.message());
 
