@@ -48,8 +48,11 @@ fn beside(folder: &Path, name: &str) -> Serving {
     started(folder, |config| Config { listen, ..config })
 }
 
+/// A change of what is served.
+type Change = fn(&Client) -> Result<(), Status>;
+
 /// Changes of what is served, one after the other.
-const CHANGES: [fn(&Client) -> Result<(), Status>; 9] = [
+const CHANGES: [Change; 9] = [
     |client| register_mean(client),
     |client| set_alias(client, "prod", "mean@1"),
     |client| register_mean(client),
@@ -130,7 +133,9 @@ fn killed(
         });
         let made = CHANGES.iter().take_while(|change| change(&client).is_ok());
         acknowledged = made.count();
-        killer.map(|killer| killer.join().expect("killed"));
+        if let Some(killer) = killer {
+            killer.join().expect("killed");
+        }
     }
     drop(process);
     let serving = started(folder.path(), |config| config);
