@@ -194,7 +194,7 @@ mod tests {
         let mut keys = Keys::default();
         // Long ones, then short ones, then long ones again: both bounds are met in turn.
         for number in 0..4 * KEYS_MAX as u64 {
-            let is_long = number / (KEYS_MAX as u64 + 500) % 2 == 0;
+            let is_long = (number / (KEYS_MAX as u64 + 500)).is_multiple_of(2);
             keys.push(keyed(number, if is_long { KEY_NOTE_BYTES_MAX } else { 0 }));
             forgets_no_more_than_it_says(&keys, number);
         }
