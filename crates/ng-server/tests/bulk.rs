@@ -336,8 +336,6 @@ fn what_is_wrong_is_refused_with_batch_column_and_remedy_and_nothing_is_left() {
         let mut same = head();
         same.node_types[0].tensors.push("x".into());
         refused(same, &good(), nodes_at, &["names \"x\" twice", "name each tensor once"]);
-        let same = arrow_stream(&[[x(), x()].concat()]);
-        refused(head(), &same, nodes_at, &["two columns have one name"]);
         let lost = [arrow_stream(&[x()]), arrow_stream(&[ends(0), ends(9999)])].concat();
         refused(head(), &lost, edges_at, &["batch 1", "9999"]);
         let negative = [arrow_stream(&[x()]), arrow_stream(&[ends(-1)])].concat();
