@@ -14,8 +14,8 @@ use ng_rpc::tonic_types::StatusExt;
 use ng_rpc::v1::graph_store_service_client::GraphStoreServiceClient;
 use ng_rpc::v1::registry_service_client::RegistryServiceClient;
 use ng_rpc::v1::update_graph_request::Part;
-use ng_rpc::{Code, Status, v1};
-use ng_server::Config;
+use ng_rpc::{Code, Problem, Status, problem_told, v1};
+use ng_server::{Config, Limits};
 use ng_testing::{ArrowColumn as Column, Named, Random, arrow_stream};
 use tokio::runtime::Runtime;
 
@@ -38,6 +38,32 @@ impl Caller {
         let all: Vec<_> = std::iter::once(part(Part::Head(head))).chain(pieces).collect();
         let answer = self.0.block_on(self.store().update_graph(tokio_stream::iter(all)));
         answer.map(ng_rpc::Response::into_inner)
+    }
+
+    /// Begins a stream, which goes on until it is ended.
+    fn begin(&self, head: v1::UpdateGraphHead) -> Begun<'_> {
+        let (give, take) = tokio::sync::mpsc::channel(8);
+        let mut store = self.store();
+        let stream = tokio_stream::wrappers::ReceiverStream::new(take);
+        let call = self.0.spawn(async move {
+            store.update_graph(stream).await.map(ng_rpc::Response::into_inner)
+        });
+        let begun = Begun { caller: self, give, call };
+        begun.send(Part::Head(head));
+        begun
+    }
+
+    fn register(&self, name: &str, path: &str) {
+        let mut registry = RegistryServiceClient::new(self.1.clone());
+        let (graph, path) = (name.into(), path.into());
+        let request = v1::GraphRegisterRequest { graph, path, ..Default::default() };
+        self.0.block_on(registry.graph_register(request)).expect("registered");
+    }
+
+    fn unregister(&self, name: &str) {
+        let mut registry = RegistryServiceClient::new(self.1.clone());
+        let request = v1::GraphUnregisterRequest { graph: name.into() };
+        self.0.block_on(registry.graph_unregister(request)).expect("unregistered");
     }
 
     fn graph(&self, name: &str) -> Option<v1::GraphInfo> {
@@ -67,6 +93,37 @@ impl Caller {
         };
         self.0.block_on(self.store().get_neighbors(request)).expect("lists").into_inner()
     }
+}
+
+/// A stream whose parts come one by one.
+struct Begun<'a> {
+    caller: &'a Caller,
+    give: tokio::sync::mpsc::Sender<v1::UpdateGraphRequest>,
+    call: tokio::task::JoinHandle<Result<v1::UpdateGraphResponse, Status>>,
+}
+
+impl Begun<'_> {
+    fn send(&self, part: Part) {
+        let message = v1::UpdateGraphRequest { part: Some(part) };
+        self.caller.0.block_on(self.give.send(message)).expect("sent");
+    }
+
+    /// Says nothing more.
+    fn wait(self) -> Result<v1::UpdateGraphResponse, Status> {
+        let answer = self.caller.0.block_on(self.call).expect("no panic");
+        drop(self.give);
+        answer
+    }
+
+    /// Says that all has come.
+    fn end(self) -> Result<v1::UpdateGraphResponse, Status> {
+        drop(self.give);
+        self.caller.0.block_on(self.call).expect("no panic")
+    }
+}
+
+fn told(answer: Result<v1::UpdateGraphResponse, Status>) -> Problem {
+    problem_told(&answer.map(drop).expect_err("refused"))
 }
 
 fn rows_of(first: u64, count: u64) -> Column {
@@ -276,6 +333,9 @@ fn what_is_wrong_is_refused_with_batch_column_and_remedy_and_nothing_is_left() {
         let odd = arrow_stream(&[vec![("x", rows_of(0, 2)), ("z", Column::U8(vec![1, 2]))]]);
         refused(head(), &odd, nodes_at, &["column \"z\" is not named in the head"]);
         refused(head(), &wide, nodes_at, &["uint64"]);
+        let mut same = head();
+        same.node_types[0].tensors.push("x".into());
+        refused(same, &good(), nodes_at, &["names \"x\" twice", "name each tensor once"]);
         let lost = [arrow_stream(&[x()]), arrow_stream(&[ends(0), ends(9999)])].concat();
         refused(head(), &lost, edges_at, &["batch 1", "9999"]);
         let negative = [arrow_stream(&[x()]), arrow_stream(&[ends(-1)])].concat();
@@ -425,5 +485,129 @@ fn a_sender_that_goes_away_leaves_nothing_and_a_read_only_server_takes_nothing()
     let (runtime, channel) = calls(&serving, 0);
     let refused = Caller(runtime, channel).update(more_head(300, ""), &more(300), 1 << 20);
     assert_eq!(refused.expect_err("read only").code(), Code::FailedPrecondition);
+    serving.end();
+}
+
+#[test]
+fn columns_for_a_store_that_was_removed_are_refused() {
+    let folder = tempfile::tempdir().expect("folder");
+    let (serving, caller) = served(folder.path());
+    caller.update(head(""), &columns(), 1 << 20).expect("made");
+    let (path, away) = (folder.path().join("papers.ng"), folder.path().join("away"));
+    std::fs::rename(&path, &away).expect("renamed");
+    assert_eq!(told(caller.update(more_head(300, ""), &more(300), 100)).reason, "GRAPH_REPLACED");
+    std::fs::rename(&away, &path).expect("renamed");
+    caller.update(more_head(300, ""), &more(300), 100).expect("it is there again");
+    serving.end();
+}
+
+#[test]
+fn a_name_that_is_taken_while_columns_come_is_not_taken_from_its_graph() {
+    let folder = tempfile::tempdir().expect("folder");
+    let (serving, caller) = served(folder.path());
+    let all = columns();
+    caller.update(head("first"), &all, 1 << 20).expect("made");
+    std::fs::rename(folder.path().join("papers.ng"), folder.path().join("other")).expect("renamed");
+    caller.unregister("papers");
+    let begun = caller.begin(head("second"));
+    begun.send(Part::Arrow(all[..2000].to_vec()));
+    help::calls::until(|| folder.path().join(".papers.ng.partial").exists());
+    caller.register("papers", "other");
+    begun.send(Part::Arrow(all[2000..].to_vec()));
+    let refused = told(begun.end());
+    let (reason, field) = (refused.reason.as_str(), refused.field.as_str());
+    assert_eq!((refused.code, reason, field), (Code::AlreadyExists, "GRAPH_EXISTS", "head.graph"));
+    assert_eq!(caller.graph("papers").expect("served").path, "other");
+    assert!(!folder.path().join("papers.ng").exists());
+    serving.end();
+}
+
+#[test]
+fn a_graph_that_cannot_be_registered_is_not_left_and_can_be_sent_again() {
+    let folder = tempfile::tempdir().expect("folder");
+    let (serving, caller) = served(folder.path());
+    let (own, all) = (folder.path().join(".neargraph"), columns());
+    std::fs::write(&own, b"in the way").expect("written");
+    // The columns do not even have to come.
+    assert_eq!(told(caller.begin(head("key")).wait()).reason, "CATALOGUE_NOT_WRITTEN");
+    std::fs::remove_file(&own).expect("removed");
+    let begun = caller.begin(head("key"));
+    begun.send(Part::Arrow(all[..2000].to_vec()));
+    help::calls::until(|| folder.path().join(".papers.ng.partial").exists());
+    let catalogue = own.join("catalogue");
+    std::fs::remove_file(&catalogue).expect("it was written");
+    std::fs::create_dir(&catalogue).expect("in the way");
+    begun.send(Part::Arrow(all[2000..].to_vec()));
+    assert_eq!(told(begun.end()).reason, "CATALOGUE_NOT_WRITTEN");
+    assert!(!folder.path().join("papers.ng").exists());
+    std::fs::remove_dir(&catalogue).expect("removed");
+    assert!(!caller.update(head("key"), &all, 4000).expect("made").repeated);
+    serving.end();
+}
+
+#[test]
+fn a_sender_that_is_quiet_gives_its_place_to_others() {
+    let folder = tempfile::tempdir().expect("folder");
+    let body = Duration::from_millis(300);
+    let serving = started(folder.path(), |config| Config {
+        limits: Limits { body, ..config.limits },
+        ..config
+    });
+    let (runtime, channel) = calls(&serving, 0);
+    let caller = Caller(runtime, channel);
+    let quiet: Vec<_> = (0..3)
+        .map(|number| {
+            let graph = format!("papers{number}");
+            let begun = caller.begin(v1::UpdateGraphHead { graph, ..head("") });
+            begun.send(Part::Arrow(columns()[..2000].to_vec()));
+            begun
+        })
+        .collect();
+    // Both places are taken, and it has to wait for one.
+    caller.update(head(""), &columns(), 4000).expect("made");
+    for begun in quiet {
+        let refused = told(begun.wait());
+        let expected = (Code::DeadlineExceeded, "REQUEST_TOO_SLOW");
+        assert_eq!((refused.code, refused.reason.as_str()), expected, "{refused:?}");
+    }
+    serving.end();
+}
+
+#[test]
+fn a_server_that_ends_waits_for_no_quiet_sender() {
+    let folder = tempfile::tempdir().expect("folder");
+    let (serving, caller) = served(folder.path());
+    let begun = caller.begin(head(""));
+    begun.send(Part::Arrow(columns()[..2000].to_vec()));
+    help::calls::until(|| folder.path().join(".papers.ng.partial").exists());
+    assert_eq!(serving.end().unanswered, 0);
+    let refused = told(begun.wait());
+    let expected = (Code::Unavailable, "SHUTTING_DOWN");
+    assert_eq!((refused.code, refused.reason.as_str()), expected, "{refused:?}");
+    assert!(!folder.path().join(".papers.ng.partial").exists());
+}
+
+#[test]
+fn nodes_without_rows_and_edges_take_no_room() {
+    let folder = tempfile::tempdir().expect("folder");
+    let (serving, caller) = served(folder.path());
+    let most = 1 << 40;
+    let mut head = v1::UpdateGraphHead {
+        graph: "many".into(),
+        node_types: vec![nodes("paper", most, &[])],
+        edge_types: vec![v1::NewEdgeType { reverse: true, ..edges("paper,cites,paper") }],
+        ..v1::UpdateGraphHead::default()
+    };
+    let last = (most - 1) as i64;
+    let ends = vec![("source", Column::I64(vec![last])), ("destination", Column::I64(vec![last]))];
+    let made = caller.update(head.clone(), &arrow_stream(&[ends]), 4000).expect("made");
+    assert_eq!((made.num_nodes, made.num_edges), (most, 1));
+    let files = std::fs::read_dir(folder.path().join("many.ng")).expect("listed");
+    let bytes = files.map(|file| file.expect("file").metadata().expect("size").len()).sum::<u64>();
+    assert!(bytes < 1 << 20, "{bytes}");
+    head.graph = "more".into();
+    head.node_types[0].num_nodes += 1;
+    let refused = told(caller.update(head, b"", 4000));
+    assert!(refused.message.contains("more than 2^40 nodes"), "{refused:?}");
     serving.end();
 }

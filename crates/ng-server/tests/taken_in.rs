@@ -4,6 +4,7 @@
 
 mod help;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,7 +18,7 @@ use ng_rpc::v1::graph_store_service_client::GraphStoreServiceClient;
 use ng_rpc::v1::inference_service_client::InferenceServiceClient;
 use ng_rpc::v1::registry_service_client::RegistryServiceClient;
 use ng_rpc::v1::run_request::Dfg;
-use ng_rpc::{Code, Status, v1};
+use ng_rpc::{Code, Problem, Status, v1};
 use tokio::runtime::Runtime;
 
 /// The same request, with the files of the model.
@@ -239,6 +240,41 @@ fn a_graph_is_registered_with_narrow_rows_and_its_store_stays() {
     };
     let ordered = caller.register(wide).expect("registered");
     assert_eq!(ordered.node_types[0].tensors[0].dtype, "f16");
+    serving.end();
+}
+
+#[test]
+fn rewriting_that_is_stopped_leaves_nothing() {
+    let folder = folder(300);
+    let serving = started(folder.path(), |config| config);
+    let source = folder.path().join("small.ng");
+    let before = contents(&source);
+    let catalogue = &serving.state().catalogue;
+    let request = narrow_request("bytes", "small.ng", v1::Narrow::Int8);
+    let ordered = v1::GraphRegisterRequest { reorganize: true, ..request.clone() };
+    let (mut stopped, mut phases) = (0, 0);
+    for request in [request, ordered] {
+        // Each time a little later, until nothing is left to stop.
+        for most in 0.. {
+            let asked = Cell::new(0);
+            let late = || Problem::new(Code::DeadlineExceeded, "LATE", "it is late");
+            let go_on = || {
+                asked.set(asked.get() + 1);
+                if asked.get() > most { Err(late()) } else { Ok(()) }
+            };
+            match catalogue.take_in_graph(&request, &go_on) {
+                Ok(_) => break,
+                Err(problem) => assert_eq!(problem.reason, "LATE", "{problem:?}"),
+            }
+            stopped += 1;
+            assert_eq!(names(&folder.path().join(".neargraph/graphs")), Vec::<String>::new());
+            assert!(catalogue.graph("bytes").is_err());
+        }
+        phases += 1;
+        catalogue.unregister_graph("bytes").expect("it was whole");
+    }
+    assert!(stopped > 4 && phases == 2, "{stopped} times");
+    assert_eq!(contents(&source), before);
     serving.end();
 }
 

@@ -30,6 +30,8 @@ pub use kept::{CatalogueError, Keeper, KeptDevices, KeptPlugin};
 pub struct Catalogue {
     inner: RwLock<Inner>,
     keeper: Mutex<Keeper>,
+    /// One graph after the other comes and goes.
+    turn: Mutex<()>,
     place: Place,
     sent: sent::SentModels,
 }
@@ -121,7 +123,8 @@ impl Catalogue {
         }
         inner.open_models(keeper.kept(), &place);
         let (inner, keeper) = (RwLock::new(inner), Mutex::new(keeper));
-        Ok(Self { inner, keeper, place, sent: sent::SentModels::default() })
+        let (turn, sent) = (Mutex::default(), sent::SentModels::default());
+        Ok(Self { inner, keeper, turn, place, sent })
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Inner> {
@@ -134,6 +137,11 @@ impl Catalogue {
 
     fn keeper(&self) -> MutexGuard<'_, Keeper> {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The turn of a graph to come or to go.
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Finds a graph; the only one if `name` is empty.

@@ -101,17 +101,53 @@ impl Catalogue {
     pub(super) fn place_of_source(&self, name: &str, path: &str) -> Result<PathBuf, Problem> {
         self.check_writable()?;
         names::check(name, "graph")?;
-        if self.read().graphs.contains_key(name) {
-            let message = format!("graph {name:?} is served already");
-            return Err(exists("GRAPH_EXISTS", message, "graph"));
-        }
+        self.check_free(name)?;
         match path {
             "" => Ok(default_path(name)),
             path => files::inside(path),
         }
     }
 
+    fn check_free(&self, name: &str) -> Result<(), Problem> {
+        if !self.read().graphs.contains_key(name) {
+            return Ok(());
+        }
+        let message = format!("graph {name:?} is served already");
+        Err(exists("GRAPH_EXISTS", message, "graph"))
+    }
+
+    /// Serves a store of the served folder.
     pub(super) fn serve_graph(&self, name: &str, path: PathBuf) -> Result<Arc<Graph>, Problem> {
+        let _turn = self.turn();
+        self.serve_in_turn(name, path)
+    }
+
+    /// Serves a store that was made for it: where that fails, nothing is left of it.
+    pub(super) fn serve_made(&self, name: &str, path: &Path) -> Result<Arc<Graph>, Problem> {
+        let _turn = self.turn();
+        self.serve_in_turn(name, path.to_owned()).or_else(|problem| {
+            match self.graphs().into_iter().find(|graph| graph.path == path) {
+                // It was registered as soon as it was there.
+                Some(graph) if graph.name == name => Ok(graph),
+                None if problem.field != "path" || problem.reason != "GRAPH_EXISTS" => {
+                    self.remove_made(path);
+                    Err(problem)
+                }
+                Some(_) | None => Err(problem),
+            }
+        })
+    }
+
+    /// Removes a store that was made and that nobody serves.
+    pub(super) fn remove_made(&self, path: &Path) {
+        let folder = self.place.folder.join(path);
+        if let Err(error) = ng_io::remove_folder(&folder) {
+            tracing::warn!(folder = %folder.display(), %error, "a graph that is not served stays");
+        }
+    }
+
+    fn serve_in_turn(&self, name: &str, path: PathBuf) -> Result<Arc<Graph>, Problem> {
+        self.check_free(name)?;
         let graph = self.place.graph(name, &path).map_err(|problem| problem.at("path"))?;
         // A link may lead to a store that is served.
         if let Some(other) = self.graphs().iter().find(|one| one.store.is_same_as(&graph.store)) {
@@ -142,19 +178,17 @@ impl Catalogue {
     /// There is none, or nothing may be changed.
     pub fn unregister_graph(&self, name: &str) -> Result<(), Problem> {
         self.check_writable()?;
-        let path = {
-            let inner = self.read();
-            let path = inner.graphs.get(name).map(|graph| graph.path.clone());
-            path.or_else(|| inner.broken.get(name).map(|(path, _)| path.clone()))
-        };
-        let path = match path {
-            Some(path) => path,
+        let _turn = self.turn();
+        let broken = self.read().broken.get(name).map(|(path, _)| path.clone());
+        let (name, path) = match broken {
+            Some(path) => (name.to_owned(), path),
             None => {
-                let graph = self.graph(name)?;
                 // Without a name it is the only graph.
-                return self.unregister_graph(&graph.name);
+                let graph = self.graph(name)?;
+                (graph.name.clone(), graph.path.clone())
             }
         };
+        let name = name.as_str();
         let is_own = path.starts_with(files::own_graphs());
         let mut gone = Vec::new();
         self.keep(|kept| {

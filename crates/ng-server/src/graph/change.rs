@@ -86,7 +86,7 @@ impl Graph {
     }
 
     /// An error if what is written now would be lost.
-    fn check_there(&self) -> Result<(), Problem> {
+    pub(super) fn check_there(&self) -> Result<(), Problem> {
         if self.store.is_current() {
             return Ok(());
         }

@@ -103,6 +103,8 @@ async fn pass(
     let (mut parts, body) = request.into_parts();
     parts.extensions.insert(caller);
     let rest = match (face, kind) {
+        // Those that change a graph hold a place of few.
+        (Face::Rpc, Kind::Stream) if policy.is_some_and(|policy| policy.changes) => Rest::OfAll,
         (Face::Rpc, Kind::Stream | Kind::Watch) => Rest::OfMessages,
         _ => Rest::OfAll,
     };

@@ -202,6 +202,12 @@ impl Guard {
         *self.draining.borrow()
     }
 
+    /// Waits until it does.
+    pub async fn drained(&self) {
+        let mut draining = self.draining.subscribe();
+        let _kept = draining.wait_for(|now| *now).await;
+    }
+
     /// From now on the side port takes no more requests but those that ask how the server is.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);

@@ -1,7 +1,8 @@
 //! Requests whose bytes do not come.
 
+use std::mem;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
@@ -15,7 +16,7 @@ const PREFIX_BYTES: usize = 5;
 /// What has to come in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
-    /// All of the request.
+    /// All of the request. A stream that changes a graph is one: it holds one of a few places.
     OfAll,
     /// Its first message, and the rest of each that has begun. Between two, a stream may be quiet
     /// for as long as its connection lives.
@@ -27,6 +28,8 @@ pub struct Timed {
     body: Body,
     limit: Duration,
     sleep: Pin<Box<Sleep>>,
+    /// A piece was asked for, and had not come.
+    waits: bool,
     rest: Rest,
     messages: Messages,
 }
@@ -35,7 +38,7 @@ impl Timed {
     /// Each piece of what has to come in time has to come within `limit`.
     pub fn new(body: Body, limit: Duration, rest: Rest) -> Self {
         let messages = Messages::default();
-        Self { body, limit, sleep: Box::pin(sleep(limit)), rest, messages }
+        Self { body, limit, sleep: Box::pin(sleep(limit)), waits: false, rest, messages }
     }
 
     fn may_be_quiet(&self) -> bool {
@@ -59,18 +62,21 @@ impl HttpBody for Timed {
                 {
                     this.messages.see(bytes);
                 }
-                let next = Instant::now() + this.limit;
-                this.sleep.as_mut().reset(next);
+                this.waits = false;
                 Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
             }
             Poll::Pending if this.may_be_quiet() => Poll::Pending,
-            Poll::Pending if this.sleep.as_mut().poll(cx).is_ready() => {
+            Poll::Pending => {
+                // What the server takes for the pieces before is not the client's time.
+                if !mem::replace(&mut this.waits, true) {
+                    this.sleep.as_mut().reset(Instant::now() + this.limit);
+                }
+                ready!(this.sleep.as_mut().poll(cx));
                 let message = format!("no bytes of the request came for {:?}", this.limit);
                 let problem = Problem::new(Code::DeadlineExceeded, "REQUEST_TOO_SLOW", message)
                     .remedy("send the rest of a request without a pause");
                 Poll::Ready(Some(Err(Box::new(Status::from(problem)))))
             }
-            Poll::Pending => Poll::Pending,
         }
     }
 

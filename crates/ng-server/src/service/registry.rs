@@ -1,12 +1,13 @@
 //! `RegistryService`: what is served.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ng_rpc::v1::registry_service_server::RegistryService;
 use ng_rpc::{Problem, Request, Response, Status, async_trait, v1};
 
 use super::{Service, deadline_of};
+use crate::guard::{deadline, shutting_down};
 use crate::state::State;
 
 impl Service {
@@ -41,8 +42,14 @@ impl RegistryService for Service {
         &self,
         request: Request<v1::GraphRegisterRequest>,
     ) -> Result<Response<v1::GraphRegisterResponse>, Status> {
-        self.chore(request, |state, message| {
-            let graph = state.catalogue.take_in_graph(&message)?;
+        let deadline = deadline_of(&request);
+        self.chore(request, move |state, message| {
+            let go_on = || match deadline {
+                _ if state.guard.is_draining() => Err(shutting_down()),
+                Some(deadline) if deadline <= Instant::now() => Err(deadline::over()),
+                _ => Ok(()),
+            };
+            let graph = state.catalogue.take_in_graph(&message, &go_on)?;
             Ok(v1::GraphRegisterResponse { graph: Some(graph.info()) })
         })
         .await

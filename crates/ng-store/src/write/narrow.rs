@@ -15,7 +15,7 @@ use ng_types::Dtype;
 use crate::build::spec::TensorSpec;
 use crate::catalog::{Owner, TensorMeta, TensorRef};
 use crate::store::Snapshot;
-use crate::write::compact::{CompactReport, Compaction, staging_error};
+use crate::write::compact::{CompactReport, Compaction, Steps, staging_error};
 use crate::write::error::UpdateError;
 
 /// Whether the rows of a tensor become narrower: vectors of floats of nodes that are stored wider
@@ -81,7 +81,8 @@ impl Compaction<'_> {
         let name = spec.name.clone();
         let spec = TensorSpec { dtype: to, ..spec };
         let mut wide = Wide { snapshot, tensor, to, name: &name, decoder, rows: Vec::new() };
-        let scales = (to == Dtype::I8).then(|| wide.scales(columns)).transpose()?;
+        let steps = &mut self.steps;
+        let scales = (to == Dtype::I8).then(|| wide.scales(columns, steps)).transpose()?;
         let owner = tensor.owner;
         let mut rows = match &scales {
             Some(scales) => self.builder.scaled_tensor(owner, spec, scales)?,
@@ -113,12 +114,13 @@ impl Wide<'_> {
     }
 
     /// The scales of the columns, from a pass over all rows.
-    fn scales(&mut self, columns: usize) -> Result<Arc<[f32]>, UpdateError> {
+    fn scales(&mut self, columns: usize, steps: &mut Steps<'_>) -> Result<Arc<[f32]>, UpdateError> {
         let mut range = ColumnRange::new(columns);
         let (snapshot, tensor) = (self.snapshot, self.tensor);
         snapshot.scan_tensor(tensor, &mut |_, stored| {
             self.decode(stored);
-            range.add_rows(&self.rows).map_err(|misfit| self.refused(misfit))
+            range.add_rows(&self.rows).map_err(|misfit| self.refused(misfit))?;
+            steps.step(0)
         })?;
         Ok(range.scales().into())
     }

@@ -1,5 +1,6 @@
 //! [`Columns`]: the Arrow streams of a request, read from pieces as they come.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use ng_import::{ArrowBatch, ArrowError, ArrowEvent, ArrowField, ArrowReader};
@@ -154,8 +155,13 @@ impl<'a> Columns<'a> {
 /// Where columns stand in a stream: those that are wanted, in their order. No others may be there.
 ///
 /// # Errors
-/// One is missing, or there is another.
+/// One is missing or wanted twice, or there is another.
 pub fn places(of: &Source, fields: &[ArrowField], wanted: &[&str]) -> Result<Vec<usize>, Problem> {
+    let mut seen = HashSet::new();
+    if let Some(name) = wanted.iter().find(|name| !seen.insert(**name)) {
+        let problem = of.wrong(&format!("the head names {name:?} twice"));
+        return Err(problem.remedy("name each tensor once"));
+    }
     let listed = || fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>().join(", ");
     let find = |name: &&str| {
         let found = fields.iter().position(|field| field.name == **name);

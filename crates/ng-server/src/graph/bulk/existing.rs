@@ -15,6 +15,12 @@ use crate::graph::change::key_too_old;
 use crate::graph::rows::How;
 use crate::graph::{Graph, names, read};
 
+/// Bytes of a step beside its ids and rows: of empty batches many come, too.
+const STEP_BYTES: u64 = 512;
+const ID_BYTES: u64 = 8;
+/// Bytes of the data of an edge, and of what it is made of.
+const DATA_BYTES: u64 = size_of::<EdgeData>() as u64 + 12;
+
 /// Rows for a tensor.
 struct Rows {
     tensor: TensorRef,
@@ -52,9 +58,8 @@ impl Graph {
         let snapshot = self.store.snapshot();
         let catalog = snapshot.catalog();
         let (mut steps, mut held) = (Vec::new(), Vec::new());
-        let mut hold = |batch: &ArrowBatch| -> Result<(), Problem> {
-            // What is kept of a batch, and its operations beside it.
-            held.push(read::reserve(&snapshot, batch.num_bytes().saturating_mul(2))?);
+        let mut hold = |bytes: u64| -> Result<(), Problem> {
+            held.push(read::reserve(&snapshot, bytes.saturating_add(STEP_BYTES))?);
             Ok(())
         };
         for (at, of) in nodes.iter().enumerate() {
@@ -75,6 +80,7 @@ impl Graph {
         hash: &[u8; 32],
         _held: Vec<Reservation>,
     ) -> Result<v1::UpdateGraphResponse, Problem> {
+        self.check_there()?;
         let failed = |error: UpdateError| self.refused(&error);
         let key = head.idempotency_key.as_slice();
         let mut batch = match key {
@@ -126,7 +132,8 @@ fn first_nodes(batch: &mut WriteBatch, head: &v1::UpdateGraphHead) -> Result<Vec
     head.node_types.iter().enumerate().map(first).collect()
 }
 
-type Hold<'a> = dyn FnMut(&ArrowBatch) -> Result<(), Problem> + 'a;
+/// Takes what is kept of a batch from the budget, before it is kept.
+type Hold<'a> = dyn FnMut(u64) -> Result<(), Problem> + 'a;
 
 /// Reads the stream of a node type.
 fn node_steps<'a>(
@@ -155,7 +162,7 @@ fn node_steps<'a>(
         tensors.push((*place, tensor, how(of, meta, &fields[*place])?));
     }
     while let Some(batch) = columns.batch(of)? {
-        hold(&batch)?;
+        hold(kept_bytes(&batch, &tensors, ID_BYTES))?;
         let what = match ids {
             None => What::AddNodes(at, id, batch.rows),
             Some(place) => What::SetRows(all_ids(of, &batch, place)?),
@@ -203,8 +210,10 @@ fn edge_steps<'a>(
         })?;
         tensors.push((*place, tensor, how(of, meta, field)?));
     }
+    let has_data = found.time.is_some() || found.weight.is_some();
+    let data_bytes = if has_data { DATA_BYTES } else { 0 };
     while let Some(batch) = columns.batch(of)? {
-        hold(&batch)?;
+        hold(kept_bytes(&batch, &tensors, 3 * ID_BYTES + data_bytes))?;
         let refused = |error: ArrowError| of.refused(&error);
         let sources = all_ids(of, &batch, found.source)?;
         let destinations = all_ids(of, &batch, found.destination)?;
@@ -214,7 +223,6 @@ fn edge_steps<'a>(
             time: times.as_ref().map_or(0, |times| times[at]),
             weight: weights.as_ref().map_or(0.0, |weights| weights[at]),
         };
-        let has_data = times.is_some() || weights.is_some();
         let data = if has_data { (0..sources.len()).map(data).collect() } else { Vec::new() };
         let what = What::AddEdges(id, sources, destinations, data);
         let rows = rows_of(&batch, &tensors);
@@ -240,6 +248,20 @@ fn how(of: &Source, meta: &TensorMeta, field: &ArrowField) -> Result<How, Proble
             Err(of.wrong(&what).remedy("cast it to float32, or to what the tensor has"))
         }
     }
+}
+
+/// Bytes of what is kept of a batch, of which a row has `beside` in ids and data.
+fn kept_bytes(batch: &ArrowBatch, tensors: &[(usize, TensorRef, How)], beside: u64) -> u64 {
+    let of_row = |(place, ..): &(usize, TensorRef, How)| {
+        let field = batch.fields().get(*place);
+        let bytes = field.map_or(0, |field| {
+            let each = field.elements.dtype().map_or(0, Dtype::size_bytes);
+            field.columns().saturating_mul(each as u64)
+        });
+        bytes.saturating_mul(batch.rows)
+    };
+    let rows = tensors.iter().map(of_row).fold(0_u64, u64::saturating_add);
+    rows.saturating_add(batch.rows.saturating_mul(beside))
 }
 
 fn rows_of(batch: &ArrowBatch, tensors: &[(usize, TensorRef, How)]) -> Vec<Rows> {
