@@ -60,7 +60,10 @@ mod tests {
         let huge = Unread::hold(&all, 2 * BYTES_MAX).expect("the only one").expect("large");
         assert!(Unread::hold(&all, SMALL).expect("small").is_none());
         let refused = Unread::hold(&all, SMALL + 1).expect_err("no room");
-        assert_eq!((refused.code, refused.reason), (Code::ResourceExhausted, "UNREAD_ANSWERS"));
+        assert_eq!(
+            (refused.code, refused.reason.as_str()),
+            (Code::ResourceExhausted, "UNREAD_ANSWERS")
+        );
         drop(huge);
         let _half = Unread::hold(&all, BYTES_MAX / 2).expect("room");
         let half = Unread::hold(&all, BYTES_MAX / 2).expect("room");
