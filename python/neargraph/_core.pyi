@@ -561,7 +561,9 @@ _Checks = tuple[list[str], list[str], float]
 _Change = tuple[str, list[str], list[tuple[str, int]], str | None]
 _Output = tuple[str, list[int], NDArray[Any]]
 
-_Run = tuple[str, str, str, str, NDArray[np.int64], NDArray[np.int64], int, int | None, int]
+_Files = tuple[bytes, bytes, bytes]
+_Asked = tuple[str, _Files | None, list[int], str]
+_Run = tuple[str, _Asked, str, str, NDArray[np.int64], NDArray[np.int64], int, int | None, int]
 
 class Client:
     """A client of a server.
@@ -603,12 +605,10 @@ class Client:
         self,
         graph: str,
         changes: list[tuple[str, tuple[Any, ...]]],
-        idempotency_key: bytes,
+        key: tuple[bytes, int | None],
         ticket: int | None,
     ) -> Any: ...
-    def register_model(
-        self, message: str, files: tuple[bytes, bytes, bytes] | None, ticket: int | None
-    ) -> Any: ...
+    def register_model(self, message: str, files: _Files | None, ticket: int | None) -> Any: ...
     def call(self, method: str, message: str, ticket: int | None) -> Any: ...
     def sample(
         self, message: str, node_type: str, ids: NDArray[np.int64], ticket: int | None

@@ -66,6 +66,22 @@ def test_answers_are_those_of_the_engine_over_each_socket(served, wanted):
         answer.rows[0] = 0  # An array of its own.
 
 
+def test_a_model_file_is_sent_along_with_a_request(served, client, wanted):
+    path = served[1] / "mean.ngm"
+    before = [model["version"] for model in client.models()]
+    answer = client.answer(path, IDS)
+    assert answer.rows.tobytes() == wanted.tobytes()
+    assert answer.model.startswith("sha256:")
+    fewer = client.run(path, IDS, fanouts=[1, 1])
+    assert fewer.shape == (len(IDS), 4)
+    assert fewer.tobytes() != wanted.tobytes()
+    assert client.analyze(path, IDS).result(timeout=60).rows.tobytes() == wanted.tobytes()
+    assert [model["version"] for model in client.models()] == before
+    for asked in ({"fanouts": [1, 1]}, {"output": "out"}):
+        with pytest.raises(ng.UnsupportedArgument, match="as it was registered"):
+            client.run("mean", IDS, **asked)
+
+
 def test_threads_share_a_client(client, wanted):
     found = {}
 
@@ -171,7 +187,10 @@ def change_and_read(client):
     applied = client.apply(updates, key=b"one")
     added = applied["results"][0]["node"]
     assert added == 300
-    assert client.apply(updates, key=b"one")["repeated"]
+    since = applied["snapshot"]["commit"]
+    assert client.apply(updates, key=b"one", key_since_commit=since)["repeated"]
+    with pytest.raises(ng.UnsupportedArgument, match="give key="):
+        client.apply(updates, key_since_commit=since)
     client.update_rows([added, 3], np.ones((2, 6), np.float32), tensor="x")
     rows = client.features([added, 3], "x")
     assert np.array_equal(rows, np.ones((2, 6), np.float32))

@@ -80,7 +80,8 @@ impl Engine {
             fanouts: options.fanouts.clone(),
             node_type,
         };
-        let wanted = Options { types: binding.types.clone(), ..Options::default() };
+        let bytes_max = usize::try_from(snapshot.budget().limit_bytes()).unwrap_or(usize::MAX);
+        let wanted = Options { types: binding.types.clone(), bytes_max, ..Options::default() };
         let served = options.devices.serve(Arc::clone(&model.graph), wanted)?;
         // New threads look for work for a while, so they start before what takes time, and sleep
         // when the first request comes.

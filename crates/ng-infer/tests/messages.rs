@@ -74,12 +74,13 @@ fn runs() {
         NoKernel { node: text(), op: text() },
         Kernel { node: text(), op: text(), source: KernelError::NotServed(text()) },
         Model { device: text(), problem: text() },
+        TooLarge { node: text(), op: text(), dims: vec![1], bytes: 2, limit: 1 },
         Memory { node: text(), dims: vec![1] },
     });
     assert_for_every_face(&errors);
     assert_eq!(of_kind(&errors, ErrorKind::WrongInput).len(), 6);
     assert_eq!(of_kind(&errors, ErrorKind::InvalidModel).len(), 1);
-    assert_eq!(of_kind(&errors, ErrorKind::BudgetTooSmall), [[Remedy::SmallerBatches]]);
+    assert_eq!(of_kind(&errors, ErrorKind::BudgetTooSmall), [[Remedy::SmallerBatches]; 2]);
     assert_eq!(of_kind(&errors, ErrorKind::UnsupportedModel), [[Remedy::GiveKernel]]);
     let errors = every_variant!(RegisterError {
         NoDevice { device: text() },

@@ -5,6 +5,7 @@ use crate::plan_support::{Build, ops, options, plan, tensor, view_of};
 use ng_infer::dfg::{Binary, Dfg, Op, Unary};
 use ng_infer::kernel::{Context, Data, View};
 use ng_infer::plan::Options;
+use ng_infer::run::RunError;
 
 #[test]
 fn nodes_that_nobody_needs_are_not_run() {
@@ -51,6 +52,25 @@ fn a_large_result_of_little_is_left_to_the_run() {
     let all = build.op(Op::Expand, &[one, shape]);
     build.dfg.create_out("all", all).expect("new");
     assert_eq!(ops(&plan(&build.dfg, &Options::default()).explain()), ["Expand"]);
+}
+
+#[test]
+fn constants_that_double_again_and_again_do_not_fill_the_memory() {
+    let mut build = Build::new(1, false);
+    let mut all = build.constant(tensor(&[2], vec![1.0, 2.0]));
+    for _ in 0..34 {
+        let other = build.op(Op::Unary(Unary::Neg), &[all]);
+        all = build.op(Op::Concat { axis: 0 }, &[all, other]);
+    }
+    build.dfg.create_out("all", all).expect("new");
+    // 64 GB: more than is there is left to the run, which refuses it.
+    let limit = 1 << 20;
+    let plan = plan(&build.dfg, &Options { bytes_max: limit, ..Options::default() });
+    assert!(ops(&plan.explain()).contains(&"Concat".to_owned()));
+    let (x, edges) = (tensor(&[0, 6], vec![]), plan_support::whole(&[2, 0], vec![]));
+    let inputs = [("x", view_of(&x)), ("edge_index", view_of(&edges))];
+    let error = plan.run(&inputs, &[], &Context::default()).err().expect("is refused");
+    assert!(matches!(error, RunError::TooLarge { .. }), "{error}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::plan_support::{Batch, Build, WIDTH, models, ops, options, plan, run, 
 use ng_infer::dfg::{Binary, Dfg, Op, Unary};
 use ng_infer::kernel::{Context, Data, Kernel, KernelError, Scalar, TableRows, View, ViewMut};
 use ng_infer::plan::{Options, Plan};
-use ng_infer::run::Devices;
+use ng_infer::run::{Devices, RunError};
 use ng_simd::Rows;
 use ng_testing::Random;
 
@@ -40,6 +40,44 @@ fn fewer_slots_than_tensors_are_enough() {
         let made = told.steps.iter().filter(|step| step.device.is_some()).count();
         assert!(told.slots < made, "{name}: {} slots for {made} results", told.slots);
     }
+}
+
+#[test]
+fn a_run_whose_values_are_too_large_is_refused_before_they_have_memory() {
+    for (op, of) in [(Op::Expand, 1), (Op::Tile, 1 << 10)] {
+        let mut build = Build::new(1, false);
+        let rows = build.constant(plan_support::tensor(&[1, of], vec![1.0; of]));
+        let shape = build.numbers(&[2], &[1 << 20, (1 << 16) / of as i64]);
+        let all = build.op(op.clone(), &[rows, shape]);
+        let sum = build.op(Op::Unary(Unary::Exp), &[build.x]);
+        build.dfg.create_out("all", all).expect("new");
+        build.dfg.create_out("sum", sum).expect("new");
+        let plan = plan(&build.dfg, &Options { bytes_max: 1 << 30, ..Options::default() });
+        let batch = Batch::new(&mut Random::new(1), 20, 2, 6);
+        let error = run(&plan, &batch, false).expect_err("256 GB");
+        assert!(matches!(error, RunError::TooLarge { .. }), "{error}");
+        let says = format!("{}: ", op.name());
+        assert!(error.to_string().contains(&says), "{error}");
+        assert_eq!(plan.idle_bytes(), 0, "what failed leaves nothing behind");
+    }
+}
+
+#[test]
+fn what_other_runs_have_left_is_not_in_the_way_of_one_that_fits_alone() {
+    let (_, dfg) = models().swap_remove(0);
+    let batches = [20, 30, 40].map(|nodes| Batch::new(&mut Random::new(1), nodes, 2, 6));
+    let wanted = batches.each_ref().map(|batch| {
+        let plan = plan(&dfg, &Options::default());
+        let rows = run(&plan, batch, true).expect("runs");
+        (rows, plan.idle_bytes())
+    });
+    let limit = wanted.iter().map(|(_, bytes)| *bytes).max().expect("three");
+    let tight = plan(&dfg, &Options { bytes_max: limit, ..Options::default() });
+    for (batch, (rows, _)) in batches.iter().zip(&wanted) {
+        assert_eq!(run(&tight, batch, true).as_ref(), Ok(rows));
+    }
+    let less = plan(&dfg, &Options { bytes_max: limit - 1, ..Options::default() });
+    assert!(matches!(run(&less, &batches[2], true), Err(RunError::TooLarge { .. })));
 }
 
 #[test]

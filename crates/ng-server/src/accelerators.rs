@@ -6,7 +6,7 @@
 //! start; answers of the devices before are not given after it.
 
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use ng_infer::dfg::Op;
@@ -41,6 +41,8 @@ impl From<PluginError> for Refused {
 /// The devices of all models.
 pub struct Accelerators {
     program: Program,
+    /// What is told of it, whatever change is being tried.
+    told: RwLock<Arc<v1::ListDevicesResponse>>,
     registered: Mutex<Vec<Registered>>,
     /// One change comes after the other.
     turn: Semaphore,
@@ -83,7 +85,11 @@ impl Accelerators {
             }
         }
         let program = Program::new(bundle).map_err(|e| problem_of(&e))?;
-        Ok(Self { program, registered: Mutex::new(registered), turn: Semaphore::new(1) })
+        let (told, registered, turn) =
+            (RwLock::default(), Mutex::new(registered), Semaphore::new(1));
+        let this = Self { program, told, registered, turn };
+        this.tell();
+        Ok(this)
     }
 
     /// The devices, for models that are served while they change.
@@ -91,13 +97,21 @@ impl Accelerators {
         Compute::Devices(Arc::clone(self.program.devices()))
     }
 
-    /// The name of the bundle in force.
-    pub fn bundle(&self) -> String {
-        self.program.bundle().name.clone()
+    /// What is in force, and what is not. It waits for no change.
+    pub fn told(&self) -> Arc<v1::ListDevicesResponse> {
+        Arc::clone(&self.told.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on what is in force is told.
+    fn tell(&self) {
+        let (devices, left_out) = (self.devices(), self.left_out());
+        let bundle = self.program.bundle().name.clone();
+        let told = Arc::new(v1::ListDevicesResponse { devices, bundle, left_out });
+        *self.told.write().unwrap_or_else(PoisonError::into_inner) = told;
     }
 
     /// All devices that are in force.
-    pub fn devices(&self) -> Vec<v1::Device> {
+    fn devices(&self) -> Vec<v1::Device> {
         let bundle = self.program.bundle();
         let kernels: Vec<(String, Vec<String>)> = Op::names()
             .map(|op| {
@@ -124,7 +138,7 @@ impl Accelerators {
     }
 
     /// Plug-ins that were registered and are not in force, each with the reason.
-    pub fn left_out(&self) -> Vec<String> {
+    fn left_out(&self) -> Vec<String> {
         let registered = self.registered();
         let left = registered.iter().filter_map(|one| {
             let problem = one.problem.as_ref()?;
@@ -198,6 +212,8 @@ impl Accelerators {
         change: impl FnOnce(&Bundle) -> Result<Bundle, Refused>,
         mut registered: Vec<Registered>,
     ) -> Result<Vec<v1::Device>, Problem> {
+        // One that nobody waits for is no reason to keep the devices that it runs on.
+        models.close_idle_sent();
         let before = self.program.swap(change).map_err(|refused| refused.0)?;
         let now = self.program.bundle();
         // Another build of a plug-in takes the place of the one before.
@@ -216,16 +232,18 @@ impl Accelerators {
         for model in models.models().into_iter().chain(models.sent_models()) {
             model.renew();
         }
+        self.tell();
         kept?;
         let mut known = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = std::mem::replace(&mut *known, registered.clone());
         drop(known);
+        self.tell();
         for one in gone {
             if registered.iter().all(|other| other.kept.sha256 != one.kept.sha256) {
                 models.forget_plugin(&one.kept.sha256);
             }
         }
-        Ok(self.devices())
+        Ok(self.told().devices.clone())
     }
 }
 
@@ -284,4 +302,26 @@ fn found(config: &Config, file: &str) -> Result<(PathBuf, Probe), Problem> {
             .remedy("name a file that lies in the plug-in folder itself"));
     }
     Ok((folder.join(file), probe))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn what_is_in_force_is_told_while_a_change_is_tried() {
+        let all = Accelerators::open(&Config::default(), None).expect("devices");
+        let (to, from) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let change = |bundle: &Bundle| {
+                scope.spawn(|| to.send(all.told().bundle.clone()));
+                let told = from.recv_timeout(Duration::from_secs(20));
+                assert_eq!(told.as_deref(), Ok(bundle.name.as_str()));
+                Ok::<_, ProgramError>(bundle.clone())
+            };
+            all.program.swap(change).expect("swapped");
+        });
+    }
 }

@@ -279,6 +279,18 @@ impl Model {
         Some((found.row, found.lsn))
     }
 
+    /// The rows of all nodes as [`Model::kept`] gives them, or none; then nothing is counted.
+    pub fn all_kept(
+        &self,
+        of: (&Generation, u64),
+        nodes: &[u64],
+        (lsn, lag): (u64, u64),
+    ) -> Option<Vec<(Arc<[u8]>, u64)>> {
+        let keys = nodes.iter().map(|node| self.answer_key(of, *node));
+        let found = self.cache.as_ref()?.get_all(keys, lsn, lag)?;
+        Some(found.into_iter().map(|kept| (kept.row, kept.lsn)).collect())
+    }
+
     /// Keeps the row of a node that was computed on a commit; `all` is what it is of.
     pub fn keep(&self, of: (&Generation, u64), node: u64, lsn: u64, all: &Rows, row: &[u8]) {
         let Some(cache) = &self.cache else { return };

@@ -78,7 +78,8 @@ impl State {
             None => {
                 let cost = cost_of(&question.model, &question.targets);
                 let permit = Some(self.guard.admit(caller, targets, cost)?);
-                self.scheduler.ask(Question { permit, ..question }).await?
+                // That its rows are not all known has just been seen.
+                self.scheduler.ask_of(Question { permit, ..question }, None).await?
             }
         };
         caller.in_time()?;

@@ -16,6 +16,8 @@ use crate::guard::{deadline, shutting_down};
 const WRITES: usize = 32;
 /// Reads for single requests, registrations and the like under way.
 pub const READS: usize = 2;
+/// Models that come with a request and are hashed and opened.
+pub const OPENS: usize = 2;
 /// Bulk updates under way.
 const BULK: usize = 2;
 /// Requests of a kind that wait.
@@ -27,6 +29,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(50);
 pub struct Work {
     writes: Lane,
     reads: Lane,
+    opens: Lane,
     chores: Lane,
     copies: Lane,
     bulk: Lane,
@@ -34,8 +37,9 @@ pub struct Work {
 
 impl Default for Work {
     fn default() -> Self {
-        let [writes, reads, chores, copies, bulk] = [WRITES, READS, 1, 1, BULK].map(Lane::new);
-        Self { writes, reads, chores, copies, bulk }
+        let rooms = [WRITES, READS, OPENS, 1, 1, BULK];
+        let [writes, reads, opens, chores, copies, bulk] = rooms.map(Lane::new);
+        Self { writes, reads, opens, chores, copies, bulk }
     }
 }
 
@@ -62,6 +66,18 @@ impl Work {
         work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         self.reads.run(deadline, work).await
+    }
+
+    /// Opens a model that comes with a request.
+    ///
+    /// # Errors
+    /// As [`Work::write`].
+    pub async fn open<T: Send + 'static>(
+        &self,
+        deadline: Option<Instant>,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.opens.run(deadline, work).await
     }
 
     /// Does what takes long and must not be done twice at once, such as opening and rewriting.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use help::calls::calls;
 use help::process::Process;
-use help::{client, folder, register, run, started};
+use help::{client, files, folder, register, run, started};
 use ng_rpc::connect::Channel;
 use ng_rpc::v1::accelerator_service_client::AcceleratorServiceClient;
 use ng_rpc::{Code, Status, problem_told, v1};
@@ -113,6 +113,22 @@ fn devices_are_replaced_while_a_model_answers_and_old_answers_are_not_given() {
     assert_eq!(brought.len(), 1, "{devices:?}");
     assert_eq!(brought[0].operations, ["Relu"]);
     assert_eq!((ask().rows_cached, ask().rows), (0, after.rows));
+}
+
+#[test]
+fn a_model_that_was_sent_along_does_not_outlive_its_devices() {
+    let folder = folder(100);
+    let serving = started(folder.path(), |config| config);
+    let (direct, caller) = (client(&serving, 1), Caller::new(&serving));
+    let dfg = Some(v1::run_request::Dfg::Files(files()));
+    let sent = v1::RunRequest { dfg, fanouts: vec![25, 10], ..run(&[1]) };
+    let first = direct.run(sent.clone()).expect("rows");
+    let open = || serving.state().catalogue.sent_models().len();
+    assert_eq!(open(), 1);
+    caller.program("hetero").expect("in force");
+    assert_eq!(open(), 0);
+    let again = direct.run(sent).expect("rows");
+    assert_eq!((again.rows_cached, again.model, open()), (0, first.model, 1));
 }
 
 #[test]

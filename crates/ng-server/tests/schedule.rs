@@ -132,3 +132,21 @@ fn pairs_are_scored_by_the_rows_of_their_nodes() {
     assert_eq!(floats(&scores.rows.expect("rows").data), [dot(0, 1), dot(1, 2)]);
     assert_eq!(scores.rows_cached, 0);
 }
+
+#[test]
+fn what_is_not_kept_is_counted_once() {
+    let folder = folder(NODES);
+    let serving = started(folder.path(), |config| config);
+    let client = client(&serving, 0);
+    register(&client);
+    client.run(run(&[1, 2])).expect("answer");
+    let counts = || {
+        let stats = serving.answers().expect("they are kept");
+        (stats.hits, stats.misses)
+    };
+    let (hits, misses) = counts();
+    assert_eq!(client.run(run(&[2, 3, 4])).expect("answer").rows_cached, 1);
+    assert_eq!(counts(), (hits + 1, misses + 2));
+    assert_eq!(client.run(run(&[1, 4])).expect("answer").rows_cached, 2);
+    assert_eq!(counts(), (hits + 3, misses + 2));
+}

@@ -12,13 +12,15 @@ use std::time::{Duration, Instant};
 
 use help::calls::calls;
 use help::{client, files, folder, register, run, started};
-use ng_client::Client;
+use ng_client::{Client, Settings};
+use ng_infer::dfg::{self, Constant, Dim, Elements, Op, Reduction, TensorType};
 use ng_rpc::connect::{Channel, channel};
 use ng_rpc::v1::graph_store_service_client::GraphStoreServiceClient;
 use ng_rpc::v1::inference_service_client::InferenceServiceClient;
 use ng_rpc::v1::registry_service_client::RegistryServiceClient;
 use ng_rpc::v1::run_request::Dfg;
-use ng_rpc::{Code, Problem, Status, v1};
+use ng_rpc::{Code, Problem, Status, problem_told, v1};
+use ng_server::Config;
 use tokio::runtime::Runtime;
 
 /// The same request, with the files of the model.
@@ -116,6 +118,116 @@ fn models_that_are_sent_along_are_few_and_bad_ones_are_refused_by_their_field() 
     let asked = v1::RunRequest { fanouts: vec![3], ..run(&[1]) };
     refused(asked, "fanouts", "as it was registered");
     refused(v1::RunRequest { dfg: None, ..run(&[1]) }, "model", "or send its files");
+    serving.end();
+}
+
+const TOKENS: &str = "\
+    read reader a-token-of-the-reader\n\
+    write writer a-token-of-the-writer\n\
+    admin boss a-token-of-the-boss-1\n";
+
+#[test]
+fn a_model_is_sent_along_by_those_who_may_write_and_a_token_has_half_of_the_places() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = folder(100);
+    let file = folder.path().join("tokens");
+    std::fs::write(&file, TOKENS).expect("written");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("mode");
+    let serving = started(folder.path(), |config| Config { token_file: Some(file), ..config });
+    let of = |name: &str| {
+        let token = Some(format!("a-token-of-the-{name}"));
+        let (address, timeout) = (serving.addresses()[1].clone(), Some(Duration::from_secs(20)));
+        Client::with(Settings { address, token, timeout, ..Settings::default() }).expect("client")
+    };
+    let [reader, writer, boss] = ["reader", "writer", "boss-1"].map(of);
+    let job = |request| v1::GraphAnalysisRequest { request: Some(request), keep_seconds: 0 };
+    let refused = [
+        rows(&reader, sent(files(), &[1])).expect_err("reads alone"),
+        reader.graph_analysis(job(sent(files(), &[1]))).expect_err("reads alone"),
+    ];
+    for refused in refused {
+        assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+        assert_eq!(problem_told(&refused).reason, "RIGHT_TOO_LOW");
+    }
+    let open = || serving.state().catalogue.sent_models().len();
+    assert_eq!(open(), 0);
+    writer.graph_analysis(job(sent(files(), &[1]))).expect("taken");
+    for number in 0..6 {
+        rows(&writer, sent(other(number), &[1])).expect("answer");
+    }
+    assert_eq!(open(), 4);
+    for number in 10..16 {
+        rows(&boss, sent(other(number), &[1])).expect("answer");
+    }
+    assert_eq!(open(), 8);
+    // Those of the other token are still there.
+    assert_eq!(rows(&writer, sent(other(5), &[1])).expect("answer").rows_cached, 1);
+    serving.end();
+}
+
+/// A model that is opened while its graph is unregistered does not keep the graph open.
+#[test]
+fn nothing_of_an_unregistered_graph_stays_open_for_models_that_were_sent_along() {
+    let folder = folder(100);
+    let serving = started(folder.path(), |config| config);
+    let admin = client(&serving, 0);
+    let (mut answered, mut gone) = (0, 0);
+    for round in 0..12_u8 {
+        let done: Vec<bool> = std::thread::scope(|scope| {
+            let send = |number: u8| {
+                let client = client(&serving, 1);
+                move || rows(&client, sent(other(round * 8 + number), &[1])).is_ok()
+            };
+            let sending: Vec<_> = (0..6).map(|number| scope.spawn(send(number))).collect();
+            std::thread::sleep(Duration::from_millis(u64::from(round)));
+            let graph = v1::GraphUnregisterRequest { graph: "small".into() };
+            admin.graph_unregister(graph).expect("unregistered");
+            sending.into_iter().map(|one| one.join().expect("asked")).collect()
+        });
+        answered += done.iter().filter(|is_ok| **is_ok).count();
+        gone += done.iter().filter(|is_ok| !**is_ok).count();
+        assert_eq!(serving.state().catalogue.sent_models().len(), 0, "round {round}");
+        let graph = v1::GraphRegisterRequest { graph: "small".into(), ..Default::default() };
+        admin.graph_register(graph).expect("registered");
+    }
+    println!("{answered} answered, {gone} too late");
+    serving.end();
+}
+
+/// A product with rows that are made of one number: 1 GB of them.
+fn hostile() -> v1::ModelFiles {
+    let mut graph = dfg::Dfg::default();
+    let dims = vec![Dim::symbol("nodes"), Dim::from(help::common::WIDTH as i64)];
+    let rows = TensorType { dtype: ng_types::Dtype::F32, shape: dims };
+    let x = graph.create_in("x", Some(rows)).expect("input");
+    let ends = vec![Dim::from(2), Dim::symbol("edges")];
+    let edges = TensorType { dtype: ng_types::Dtype::I64, shape: ends };
+    let edges = graph.create_in("edge_index", Some(edges)).expect("input");
+    let x = graph.create_op(Op::Spmm(Reduction::Mean), &[edges, x]).expect("mean")[0];
+    let one = Constant::new(vec![1], Elements::F32(vec![1.0])).expect("a number");
+    let one = graph.create_weight("one", one).expect("weight");
+    let shape = vec![help::common::WIDTH as i64, (1 << 28) / help::common::WIDTH as i64];
+    let shape = Constant::new(vec![2], Elements::I64(shape)).expect("a shape");
+    let shape = graph.create_weight("shape", shape).expect("weight");
+    let large = graph.create_op(Op::Expand, &[one, shape]).expect("expanded")[0];
+    let out = graph.create_op(Op::MatMul, &[x, large]).expect("product")[0];
+    graph.create_out("out", out).expect("output");
+    let file = graph.to_onnx(&[], "model.safetensors");
+    let file = file.unwrap_or_else(|error| panic!("{error}"));
+    let (model_onnx, model_safetensors) = (file.model, file.weights);
+    v1::ModelFiles { model_onnx, model_safetensors, manifest_json: Vec::new() }
+}
+
+#[test]
+fn a_small_file_that_becomes_large_is_refused_by_its_operation_and_the_server_goes_on() {
+    let folder = folder(100);
+    let serving = started(folder.path(), |config| config);
+    let client = client(&serving, 1);
+    assert!(hostile().model_onnx.len() < 10_000);
+    let asked = v1::RunRequest { fanouts: vec![3], ..sent(hostile(), &[1]) };
+    let refused = rows(&client, asked).expect_err("1 GB");
+    assert!(refused.message().contains("Expand: with a result of shape"), "{refused}");
+    rows(&client, sent(files(), &[1])).expect("answer");
     serving.end();
 }
 

@@ -1,12 +1,15 @@
 """What is asked of models and graphs: rows, scores, neighbours, jobs, mini-batches."""
 
 import json
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neargraph._modelfiles import MODEL, WEIGHTS, read_with_manifest
 from neargraph.client import results
 from neargraph.client.batches import Batches, ReceivedBatch
 from neargraph.client.calls import call, listed
@@ -40,13 +43,33 @@ def _targets(nodes: Any, edges: Any, graph_ids: Any) -> tuple[str, Any, Any]:
     return kind, ids_of(pairs[0]), ids_of(pairs[1])
 
 
+def files_of(path: str | os.PathLike[str]) -> tuple[bytes, bytes, bytes]:
+    """The files of a model, as they are sent."""
+    parts, manifest = read_with_manifest(Path(path))
+    return parts[MODEL], parts[WEIGHTS], manifest
+
+
+def _model(
+    model: str | os.PathLike[str], fanouts: Sequence[int] | None, output: str
+) -> tuple[str, tuple[bytes, bytes, bytes] | None, list[int], str]:
+    """Which model is asked, and how: one that is registered, or one that is sent along."""
+    if not isinstance(model, str):
+        return "", files_of(model), list(fanouts or []), output
+    if fanouts or output:
+        raise UnsupportedArgument(
+            "a registered model is asked as it was registered; leave fanouts= and output= out, or "
+            "give the Path of a model file, which is sent along"
+        )
+    return model, None, [], ""
+
+
 class Asking:
     """Methods that read."""
 
     @method
     def answer(
         self,
-        model: str,
+        model: str | os.PathLike[str],
         nodes: Any = None,
         *,
         edges: Any = None,
@@ -56,6 +79,8 @@ class Asking:
         seed: int = 0,
         at_snapshot: int | None = None,
         max_lag_commits: int = 0,
+        fanouts: Sequence[int] | None = None,
+        output: str = "",
     ) -> Steps[Answer]:
         """As `run`, with the snapshot that the rows are of, the version of the model, and times.
 
@@ -65,7 +90,7 @@ class Asking:
         """
         kind, first, second = _targets(nodes, edges, graph_ids)
         rest = (seed, at_snapshot, max_lag_commits)
-        run = (graph, model, kind, target_type, first, second, *rest)
+        run = (graph, _model(model, fanouts, output), kind, target_type, first, second, *rest)
         return results.answer((yield Request("run", (run,))))
 
     run = answer.then(
@@ -73,7 +98,8 @@ class Asking:
         """What a model gives for nodes, pairs of nodes, or graphs.
 
         Args:
-            model: A name, an alias, or "name@version".
+            model: A name, an alias, or "name@version"; or the `Path` of a model file of this
+                machine, which is sent along and not registered. That needs the right "write".
             nodes: Ids, [n]; they may repeat.
             edges: Ids, [2, n]: row 0 the sources, row 1 the destinations.
             graph_ids: Numbers of graphs, [n].
@@ -82,6 +108,8 @@ class Asking:
             seed: Of the draws of neighbours. Equal seeds give equal bytes.
             at_snapshot: A commit that is pinned; None is the newest.
             max_lag_commits: Rows may be of a snapshot that is this many commits older.
+            fanouts: Of a model that is sent along: neighbours by hop in place of those of its file.
+            output: Of a model that is sent along: the output that answers, where it has several.
 
         Returns:
             [n, ...]: a row for each target, in an array of its own.
@@ -101,7 +129,7 @@ class Asking:
     @job_method
     def analyze(
         self,
-        model: str,
+        model: str | os.PathLike[str],
         nodes: Any = None,
         *,
         edges: Any = None,
@@ -111,6 +139,8 @@ class Asking:
         seed: int = 0,
         at_snapshot: int | None = None,
         max_lag_commits: int = 0,
+        fanouts: Sequence[int] | None = None,
+        output: str = "",
         keep_seconds: int = 0,
     ) -> Steps[str]:
         """Starts a job with the arguments of `run`. The server computes it when there is room.
@@ -129,7 +159,7 @@ class Asking:
         """
         kind, first, second = _targets(nodes, edges, graph_ids)
         rest = (seed, at_snapshot, max_lag_commits)
-        run = (graph, model, kind, target_type, first, second, *rest)
+        run = (graph, _model(model, fanouts, output), kind, target_type, first, second, *rest)
         return str((yield Request("analyze", (run, keep_seconds))))
 
     @method

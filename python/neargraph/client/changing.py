@@ -14,10 +14,17 @@ EdgeKey = str | tuple[str, str, str]
 _NONE: Mapping[Any, Any] = {}
 
 
-def apply(updates: Updates, graph: str, key: bytes | None = None) -> Steps[dict[str, Any]]:
+def apply(
+    updates: Updates, graph: str, key: bytes | None = None, since: int | None = None
+) -> Steps[dict[str, Any]]:
     """One commit. A key of its own makes it safe to try again."""
     key = uuid.uuid4().bytes if key is None else key
-    return dict((yield Request("apply", (graph, updates.changes, key))))
+    return dict((yield Request("apply", (graph, updates.changes, (key, since)))))
+
+
+def _check_since(key: bytes | None, since: int | None) -> None:
+    if since is not None and key is None:
+        raise UnsupportedArgument("key_since_commit= says since when a key is sent; give key=, too")
 
 
 class Changing:
@@ -25,7 +32,12 @@ class Changing:
 
     @method
     def apply(
-        self, updates: Updates, *, graph: str = "", key: bytes | None = None
+        self,
+        updates: Updates,
+        *,
+        graph: str = "",
+        key: bytes | None = None,
+        key_since_commit: int | None = None,
     ) -> Steps[dict[str, Any]]:
         """Applies changes as one commit: all of them or none. It is durable when this returns.
 
@@ -34,6 +46,9 @@ class Changing:
             graph: The only graph of the server if empty.
             key: 1 to 64 bytes. A batch with a key that was applied already is not applied again:
                 its answer is repeated. None makes a key, so that the client may try again.
+            key_since_commit: A commit of the graph that was known before the key was sent for the
+                first time. If the server may have forgotten keys of later commits, and this one is
+                not known, it is refused and not applied a second time.
 
         Returns:
             ``snapshot``; ``results``, one for each change, with the ids of what was added; and
@@ -49,7 +64,8 @@ class Changing:
             >>> client.apply(updates)["results"][0]["node"]
             2708
         """
-        return (yield from apply(updates, graph, key))
+        _check_since(key, key_since_commit)
+        return (yield from apply(updates, graph, key, key_since_commit))
 
     @method
     def add_node(
@@ -143,6 +159,7 @@ class Changing:
         edge_ids: bool | Collection[str] = False,
         page_bytes: int = 0,
         key: bytes | None = None,
+        key_since_commit: int | None = None,
     ) -> Steps[dict[str, Any]]:
         """Makes a new graph of columns, or adds them to one that is there: all of it or nothing.
 
@@ -168,6 +185,7 @@ class Changing:
             edge_ids: Edge types of a new graph that keep edge ids.
             page_bytes: Page size of a new graph; 0 is the default of imports.
             key: 1 to 64 bytes. What was sent with a key is applied once, however often it is sent.
+            key_since_commit: As of `apply`.
 
         Returns:
             ``snapshot``; ``num_nodes`` and ``num_edges``, how many came; ``num_rows`` that were
@@ -187,7 +205,8 @@ class Changing:
             2
         """
         head: dict[str, Any] = {"graph": graph, "existing": existing, "page_bytes": page_bytes}
-        head["idempotency_key"] = list(key or b"")
+        _check_since(key, key_since_commit)
+        head |= {"idempotency_key": list(key or b""), "key_since_commit": key_since_commit}
         options = {"undirected": undirected, "reverse": reverse, "edge_ids": edge_ids}
         node_types = [_node_type(name, given, existing, num_nodes) for name, given in nodes.items()]
         edge_types = [_edge_type(name, given, options) for name, given in edges.items()]

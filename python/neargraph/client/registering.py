@@ -3,10 +3,9 @@
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from neargraph._modelfiles import MODEL, WEIGHTS, read_with_manifest
+from neargraph.client.asking import files_of
 from neargraph.client.calls import call, field_of
 from neargraph.client.modes import Opening, Request, Steps, method, stream
 from neargraph.client.results import BackupState, Snapshot
@@ -91,8 +90,7 @@ class Registering:
         if files is None:
             message["source"] = {"Path": path}
         else:
-            parts, manifest = read_with_manifest(Path(files))
-            content = (parts[MODEL], parts[WEIGHTS], manifest)
+            content = files_of(files)
         made = yield Request("register_model", (json.dumps(message), content))
         return dict(json.loads(made)["model"])
 

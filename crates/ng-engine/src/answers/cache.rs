@@ -165,21 +165,41 @@ impl EmbeddingCache {
     /// The answer for the snapshot `lsn`, which may be an older one than the newest. Where there is
     /// none, one for a snapshot at most `lag` commits before it will do.
     pub fn get(&self, key: &AnswerKey, lsn: u64, lag: u64) -> Option<KeptAnswer> {
-        let found = self.model(key.model).and_then(|model| {
-            let place = key.place();
-            let mut shard = lock(&self.shards[self.shard_of(&place)]);
-            let slot = shard.get(&place, key.parameters)?;
-            let last = model.last_right(slot.since, slot.through).min(lsn);
-            let is_right = slot.since <= lsn && lsn - last <= lag;
-            is_right.then(|| slot.used(last))
-        });
-        let counter = match &found {
+        let found = self.find(key, lsn, lag);
+        self.count(found.as_ref(), lsn);
+        found
+    }
+
+    /// As [`EmbeddingCache::get`], all of them or none. Nothing is counted where one is missing:
+    /// whoever computes them asks for each.
+    pub fn get_all(
+        &self,
+        keys: impl Iterator<Item = AnswerKey>,
+        lsn: u64,
+        lag: u64,
+    ) -> Option<Vec<KeptAnswer>> {
+        let found: Vec<_> = keys.map(|key| self.find(&key, lsn, lag)).collect::<Option<_>>()?;
+        found.iter().for_each(|kept| self.count(Some(kept), lsn));
+        Some(found)
+    }
+
+    fn find(&self, key: &AnswerKey, lsn: u64, lag: u64) -> Option<KeptAnswer> {
+        let model = self.model(key.model)?;
+        let place = key.place();
+        let mut shard = lock(&self.shards[self.shard_of(&place)]);
+        let slot = shard.get(&place, key.parameters)?;
+        let last = model.last_right(slot.since, slot.through).min(lsn);
+        let is_right = slot.since <= lsn && lsn - last <= lag;
+        is_right.then(|| slot.used(last))
+    }
+
+    fn count(&self, found: Option<&KeptAnswer>, lsn: u64) {
+        let counter = match found {
             Some(kept) if kept.lsn == lsn => &self.counters.hits,
             Some(_) => &self.counters.stale_hits,
             None => &self.counters.misses,
         };
         counter.fetch_add(1, Ordering::Relaxed);
-        found
     }
 
     /// Keeps what the model gave on the snapshot `lsn`.

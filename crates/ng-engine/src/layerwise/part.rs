@@ -121,7 +121,7 @@ impl Part {
         }
         let typed = |(name, leaf): &(String, Leaf)| Some((name.clone(), leaf.type_of(levels)?));
         let types: Option<Vec<_>> = self.leaves.iter().map(typed).collect();
-        let untyped = Options { fuse: true, trim: false, types: Vec::new() };
+        let untyped = Options { trim: false, ..Options::default() };
         let typed = Options { types: types.unwrap_or_default(), ..untyped.clone() };
         // With types a plan does more. Lengths that only a run knows may look as if they differed.
         let plan = Plan::new(&self.graph, devices, &typed)

@@ -13,6 +13,11 @@ use crate::kernel::{Context, Kernel, Scalar, View, ViewMut};
 const COMPARED_MAX: usize = 64;
 /// Results of more elements are not computed beforehand unless the inputs are as large.
 const FOLDED_MAX: usize = 1 << 16;
+/// Elements that are computed beforehand are at most this many times those of the graph's weights,
+/// so that a small graph does not become a large one.
+const FOLDED_PER_ELEMENT: usize = 4;
+/// Whatever there is of weights, so many elements may be computed beforehand.
+const FOLDED_MIN: usize = 1 << 22;
 
 /// A node of the graph that the user gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +101,8 @@ pub(super) struct Rewrite<'a> {
     origins: Vec<Origin>,
     /// What new values are called after.
     name: String,
+    /// Elements that may still be computed beforehand.
+    foldable: usize,
 }
 
 impl<'a> Rewrite<'a> {
@@ -107,7 +114,9 @@ impl<'a> Rewrite<'a> {
             values[value.0] = Some(to.dfg.create_in(from.dfg.name(value), wanted.cloned())?);
         }
         let (shared, origins, name) = (HashMap::new(), Vec::new(), String::new());
-        Ok(Self { from, to, values, shared, origins, name })
+        let weights = from.dfg.weights().map(|(_, weight)| weight.elements().len());
+        let foldable = weights.sum::<usize>().saturating_mul(FOLDED_PER_ELEMENT).max(FOLDED_MIN);
+        Ok(Self { from, to, values, shared, origins, name, foldable })
     }
 
     /// What has been made so far.
@@ -211,6 +220,7 @@ impl<'a> Rewrite<'a> {
         }
         let made = match self.fold(&op, inputs) {
             Some(tensors) => {
+                self.foldable -= tensors.iter().map(|made| made.elements().len()).sum::<usize>();
                 let add = |tensor| self.constant(tensor);
                 tensors.into_iter().map(add).collect::<Result<_, _>>()?
             }
@@ -250,7 +260,9 @@ impl<'a> Rewrite<'a> {
             tensors.iter().map(|tensor| View::new(tensor.dims(), tensor.elements())).collect();
         let shapes = Scalar.shapes(op, &views).ok()?;
         let len = |dims: &[usize]| dims.iter().product::<usize>();
-        if shapes.iter().any(|(_, dims)| len(dims) > most.max(FOLDED_MAX)) {
+        let all = shapes.iter().try_fold(0_usize, |all, (_, dims)| all.checked_add(len(dims)));
+        let is_large = shapes.iter().any(|(_, dims)| len(dims) > most.max(FOLDED_MAX));
+        if is_large || all.is_none_or(|all| all > self.foldable) {
             return None;
         }
         let zeros = |(dtype, dims): &(_, Vec<usize>)| Elements::zeros(*dtype, len(dims));

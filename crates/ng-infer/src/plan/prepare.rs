@@ -30,11 +30,13 @@ pub struct Options {
     pub trim: bool,
     /// Types of inputs that have none in the graph.
     pub types: Vec<(String, TensorType)>,
+    /// Bytes that the values of a run may take together, but for inputs and weights.
+    pub bytes_max: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { fuse: true, trim: true, types: Vec::new() }
+        Self { fuse: true, trim: true, types: Vec::new(), bytes_max: usize::MAX }
     }
 }
 
@@ -68,6 +70,7 @@ pub struct Plan {
     pub(super) whole: Vec<StepNode>,
     /// What computes the graph in place of steps.
     pub(super) model: Option<WholeModel>,
+    pub(super) bytes_max: usize,
 }
 
 /// A node's name and operation.
@@ -132,7 +135,20 @@ impl Plan {
         let inputs = inputs.collect();
         let outputs = draft.dfg.outputs().iter().map(|(_, value)| *value).collect();
         let arenas = Mutex::new(Vec::new());
-        Ok(Self { inputs, outputs, draft, known, hops, nodes, bound, arenas, whole, model: None })
+        let (model, bytes_max) = (None, options.bytes_max);
+        Ok(Self {
+            inputs,
+            outputs,
+            draft,
+            known,
+            hops,
+            nodes,
+            bound,
+            arenas,
+            whole,
+            model,
+            bytes_max,
+        })
     }
 
     /// The names of the inputs.

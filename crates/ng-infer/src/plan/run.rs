@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use ng_types::Dtype;
+
 use super::arena::{Arena, Lent};
 use super::bind::{Home, Step, Work};
 use super::explain::Cost;
@@ -37,7 +39,14 @@ impl Plan {
             let (made, _) = self.run_model(model, (inputs, hops), context)?;
             return Ok(Answer { plan: self, inputs: Vec::new(), arena: None, made });
         }
-        self.run_with(inputs, hops, context, &mut |_, _| {})
+        match self.run_with(inputs, hops, context, &mut |_, _| {}) {
+            // What runs of other shapes have left behind may have been in its way.
+            Err(RunError::TooLarge { .. }) => {
+                self.release();
+                self.run_with(inputs, hops, context, &mut |_, _| {})
+            }
+            done => done,
+        }
     }
 
     /// [`Plan::run`], and what each step of [`Plan::explain`] cost.
@@ -111,8 +120,11 @@ impl Plan {
         let running = Running { plan: self, arena, lent, context };
         // Most operations take the inputs, or something of their size.
         let work = answer.inputs.iter().map(|view| view.dims.iter().product::<usize>()).sum();
-        context.enter(work, || running.all(after))?;
-        Ok(answer)
+        let done = context.enter(work, || running.all(after));
+        if let Err(RunError::TooLarge { .. }) = done {
+            answer.arena = None;
+        }
+        done.map(|()| answer)
     }
 }
 
@@ -150,13 +162,18 @@ impl Running<'_> {
 
     /// What went wrong in a step, in the words of the user's graph.
     fn failed(&self, step: &Step, source: KernelError) -> RunError {
+        let (node, op) = self.name_of(step);
+        RunError::Kernel { node, op, source }
+    }
+
+    /// A step's node and operation in the user's graph.
+    fn name_of(&self, step: &Step) -> (String, String) {
         let (mut op, origins) = (step.op.name(), &self.plan.draft.origins[step.node]);
         let last = origins.last();
         if let Some(origin) = last.filter(|origin| origin.op != op) {
             op = format!("{}, run as {op}", origin.op);
         }
-        let node = last.map_or_else(String::new, |origin| origin.node.clone());
-        RunError::Kernel { node, op, source }
+        (last.map_or_else(String::new, |origin| origin.node.clone()), op)
     }
 
     fn views(&self, step: &Step, kernel: Option<&dyn Kernel>) -> Vec<View<'_>> {
@@ -226,6 +243,7 @@ impl Running<'_> {
                 Home::Slot(slot) if in_place.is_none() => Some(slot),
                 _ => None,
             };
+            self.check_room(step, slot, (*dtype, dims))?;
             let taken = match slot {
                 Some(slot) => self.arena.take(slot, *dtype, dims.iter().product()),
                 None => Elements::zeros(*dtype, dims.iter().product()),
@@ -252,6 +270,26 @@ impl Running<'_> {
         done.map_err(|source| self.failed(step, source))
     }
 
+    /// Refuses a result that the run has no room for, before there is memory for it.
+    fn check_room(
+        &self,
+        step: &Step,
+        slot: Option<usize>,
+        (dtype, dims): (Dtype, &[usize]),
+    ) -> Result<(), RunError> {
+        let wanted = dims.iter().product::<usize>().saturating_mul(dtype.size_bytes());
+        let has = slot.map_or(0, |slot| self.arena.slots[slot].bytes());
+        if wanted <= has {
+            return Ok(());
+        }
+        let (bytes, limit) = (self.arena.bytes().saturating_add(wanted - has), self.plan.bytes_max);
+        if bytes <= limit {
+            return Ok(());
+        }
+        let (node, op) = self.name_of(step);
+        Err(RunError::TooLarge { node, op, dims: dims.to_vec(), bytes, limit })
+    }
+
     /// Whether an input is all of its slot that has a meaning, in the shape of the result.
     fn is_whole(&self, step: &Step, at: usize, dims: &[usize]) -> bool {
         let tensor = &self.arena.tensors[step.inputs[at]];
@@ -264,7 +302,7 @@ impl Running<'_> {
         step: &Step,
         kernel: &dyn Kernel,
         at: usize,
-        mut made: Vec<(ng_types::Dtype, Vec<usize>)>,
+        mut made: Vec<(Dtype, Vec<usize>)>,
     ) -> Result<(), RunError> {
         let (_, dims) = made.swap_remove(0);
         let Home::Slot(slot) = self.arena.tensors[step.inputs[at]].home else { return Ok(()) };

@@ -101,6 +101,7 @@ impl Plan {
             arenas: Mutex::default(),
             whole: Vec::new(),
             model: Some(model.clone()),
+            bytes_max: options.bytes_max,
         })
     }
 

@@ -66,6 +66,23 @@ pub enum RunError {
         /// Why not.
         problem: String,
     },
+    /// The values of a run would take more memory than they may.
+    #[error(
+        "{node}: {op}: with a result of shape {dims:?} the values of the run take {bytes} bytes, \
+         of {limit} at most"
+    )]
+    TooLarge {
+        /// Which node.
+        node: String,
+        /// Its operation.
+        op: String,
+        /// The shape.
+        dims: Vec<usize>,
+        /// Bytes of all values that would be there.
+        bytes: usize,
+        /// How many there may be.
+        limit: usize,
+    },
     /// Memory is not there.
     #[error("{node}: no memory for a result of shape {dims:?}")]
     Memory {
@@ -81,6 +98,6 @@ explain! {
         Hops | MissingInput | UnknownInput | WrongInput => WrongInput [ShowModel],
         Kernel | Model => WrongInput,
         NoKernel => UnsupportedModel [GiveKernel],
-        Memory => BudgetTooSmall [SmallerBatches],
+        Memory | TooLarge => BudgetTooSmall [SmallerBatches],
     } of Graph.0
 }

@@ -11,7 +11,11 @@ use v1::{change::Change, node_ref::Node};
 use crate::arrays::Ids;
 
 /// Graph, model, kind and type of targets, ids, other ids, seed, snapshot, lag.
-pub type RunArgs = (String, String, String, String, Ids, Ids, u64, Option<u64>, u64);
+pub type RunArgs = (String, ModelArgs, String, String, Ids, Ids, u64, Option<u64>, u64);
+/// Graph, weights and manifest of a model.
+pub type FilesArgs = (Vec<u8>, Vec<u8>, Vec<u8>);
+/// The name of a model, or its files in place of it; fanouts, output.
+type ModelArgs = (String, Option<FilesArgs>, Vec<i64>, String);
 /// A code of `Dtype`, a shape, the bytes.
 type TensorArgs = (i32, Vec<u64>, Vec<u8>);
 /// Whether the number is that of a node that the batch adds, and the number.
@@ -28,15 +32,22 @@ pub fn run_request(run: RunArgs) -> PyResult<v1::RunRequest> {
         "graphs" => Targets::Graphs(v1::Graphs { ids: ids.0 }),
         other => return Err(PyValueError::new_err(format!("no targets of kind {other:?}"))),
     };
+    let (name, files, fanouts, output) = model;
+    let dfg = files.map(files_of).map(v1::run_request::Dfg::Files);
     Ok(v1::RunRequest {
         graph,
-        dfg: Some(v1::run_request::Dfg::Model(model)),
+        dfg: dfg.or(Some(v1::run_request::Dfg::Model(name))),
+        fanouts,
+        output,
         targets: Some(v1::Targets { targets: Some(targets) }),
         seed,
         at_snapshot,
         max_lag_commits,
-        ..v1::RunRequest::default()
     })
+}
+
+pub fn files_of((model_onnx, model_safetensors, manifest_json): FilesArgs) -> v1::ModelFiles {
+    v1::ModelFiles { model_onnx, model_safetensors, manifest_json }
 }
 
 pub fn change(given: &Bound<'_, PyAny>) -> PyResult<v1::Change> {

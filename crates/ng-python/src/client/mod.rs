@@ -14,7 +14,7 @@ use ng_rpc::{Status, v1};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
-use self::messages::{RunArgs, change, of_json, run_request, seconds};
+use self::messages::{FilesArgs, RunArgs, change, files_of, of_json, run_request, seconds};
 use self::ready::Ready;
 use self::replies::{Reply, failed};
 pub use self::streams::{Stream, Upload};
@@ -128,12 +128,11 @@ impl Client {
         py: Python<'py>,
         graph: String,
         changes: Vec<Bound<'py, PyAny>>,
-        idempotency_key: Vec<u8>,
+        (idempotency_key, key_since_commit): (Vec<u8>, Option<u64>),
         ticket: Option<u64>,
     ) -> Answer<'py> {
         let changes = changes.iter().map(change).collect::<PyResult<_>>()?;
-        let message =
-            v1::ApplyBatchRequest { graph, changes, idempotency_key, ..Default::default() };
+        let message = v1::ApplyBatchRequest { graph, changes, idempotency_key, key_since_commit };
         self.ask(py, ticket, |calls| async move {
             Ok(Reply::Applied(calls.apply_batch(message).await?))
         })
@@ -143,12 +142,11 @@ impl Client {
         &self,
         py: Python<'py>,
         message: &str,
-        files: Option<(Vec<u8>, Vec<u8>, Vec<u8>)>,
+        files: Option<FilesArgs>,
         ticket: Option<u64>,
     ) -> Answer<'py> {
         let mut message: v1::ModelRegisterRequest = of_json(message)?;
-        if let Some((model_onnx, model_safetensors, manifest_json)) = files {
-            let files = v1::ModelFiles { model_onnx, model_safetensors, manifest_json };
+        if let Some(files) = files.map(files_of) {
             message.source = Some(v1::model_register_request::Source::Files(files));
         }
         self.ask(py, ticket, |calls| async move {

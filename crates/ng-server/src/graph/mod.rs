@@ -22,7 +22,7 @@ use ng_rpc::{Problem, problem_of, v1};
 use ng_store::{KeyedCommit, OpenOptions, Snapshot, Store};
 use tokio::sync::watch;
 
-use crate::work::READS;
+use crate::work::{OPENS, READS};
 
 pub use change::Applied;
 pub use pins::Pins;
@@ -59,7 +59,7 @@ impl Graph {
         let options = OpenOptions {
             memory,
             queue_depth: QUEUE_DEPTH,
-            reading_threads: threads + READS + 1,
+            reading_threads: threads + READS + OPENS + 1,
             ..OpenOptions::default()
         };
         let store = Store::open(&folder.join(path), &options).map_err(|e| problem_of(&e))?;

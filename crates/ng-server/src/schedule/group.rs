@@ -98,11 +98,10 @@ pub(super) fn known(question: &Question) -> Option<Answered> {
     let newest = model.graph.store.snapshot();
     let mut rows = like.like(ids.len());
     let mut oldest = newest.lsn();
-    for (at, id) in ids.iter().enumerate() {
-        let of = (&*kept, question.seed);
-        let (row, lsn) = model.kept(of, *id, (newest.lsn(), question.lag))?;
-        rows.set(at, &row);
-        oldest = oldest.min(lsn);
+    let found = model.all_kept((&*kept, question.seed), ids, (newest.lsn(), question.lag))?;
+    for (at, (row, lsn)) in found.iter().enumerate() {
+        rows.set(at, row);
+        oldest = oldest.min(*lsn);
     }
     let fingerprint = if oldest == newest.lsn() { newest.fingerprint() } else { 0 };
     Some(Answered {

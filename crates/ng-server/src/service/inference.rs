@@ -10,6 +10,7 @@ use tokio_stream::StreamExt;
 
 use super::{Service, jobs};
 use crate::guard::Caller;
+use crate::guard::policy::Right;
 use crate::model::Model;
 use crate::schedule::Question;
 use crate::state::State;
@@ -90,9 +91,12 @@ pub(super) async fn model_of(
             return Err(problem.remedy("name a model that is registered, or send its files"));
         }
     };
-    let (all, graph) = (Arc::clone(state), request.graph.clone());
-    let open = move || all.catalogue.sent_model(&graph, files, how);
-    state.work.read(caller.deadline, open).await
+    // It computes what it likes, so that it needs more than reading answers does.
+    caller.require(Right::Write).map_err(|problem| problem.at("files"))?;
+    let (all, graph, owner) = (Arc::clone(state), request.graph.clone(), caller.name());
+    let owner = owner.map(str::to_owned);
+    let open = move || all.catalogue.sent_model(&graph, files, how, owner.as_deref());
+    state.work.open(caller.deadline, open).await
 }
 
 /// Answers at once.
