@@ -9,22 +9,46 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// How often it is looked for room where nothing tells of it.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// A connection over a Unix socket.
 pub(crate) struct LocalStream {
     socket: AsyncFd<UnixStream>,
     /// The same socket while there is no room to write.
     full: Option<AsyncFd<UnixStream>>,
+    /// When to look for room, where no second descriptor can be had to listen for it.
+    look: Option<Pin<Box<Sleep>>>,
+    #[cfg(test)]
+    has_no_second: bool,
 }
 
 impl LocalStream {
     /// Takes over a connection, within a runtime.
     pub(crate) fn new(stream: tokio::net::UnixStream) -> io::Result<Self> {
         let socket = listening(stream.into_std()?, Interest::READABLE)?;
-        Ok(Self { socket, full: None })
+        Ok(Self {
+            socket,
+            full: None,
+            look: None,
+            #[cfg(test)]
+            has_no_second: false,
+        })
+    }
+
+    /// The same socket, to listen for room to write.
+    fn second(&self) -> io::Result<AsyncFd<UnixStream>> {
+        #[cfg(test)]
+        if self.has_no_second {
+            return Err(io::Error::other("too many open files"));
+        }
+        listening(self.socket.get_ref().try_clone()?, Interest::WRITABLE)
     }
 
     fn poll_room(
@@ -33,6 +57,10 @@ impl LocalStream {
         write: impl Fn(&UnixStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
+            if let Some(look) = &mut self.look {
+                ready!(look.as_mut().poll(cx));
+                self.look = None;
+            }
             let written = match &self.full {
                 None => write(self.socket.get_ref()),
                 Some(full) => {
@@ -46,8 +74,11 @@ impl LocalStream {
             match written {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let same = self.socket.get_ref().try_clone()?;
-                    self.full = Some(listening(same, Interest::WRITABLE)?);
+                    match self.second() {
+                        Ok(second) => self.full = Some(second),
+                        // Too many files are open: that is no fault of this connection.
+                        Err(_) => self.look = Some(Box::pin(sleep(LOOK))),
+                    }
                 }
                 done => {
                     self.full = None;
@@ -140,7 +171,17 @@ mod tests {
 
     #[tokio::test]
     async fn what_does_not_fit_at_once_is_written_as_it_is_read() {
+        written_as_it_is_read(false).await;
+    }
+
+    #[tokio::test]
+    async fn it_is_so_too_where_no_more_files_may_be_open() {
+        written_as_it_is_read(true).await;
+    }
+
+    async fn written_as_it_is_read(has_no_second: bool) {
         let (mut from, mut to) = pair();
+        from.has_no_second = has_no_second;
         let sent: Vec<u8> = (0..4_000_000_u32).map(|at| (at / 7) as u8).collect();
         let expected = sent.clone();
         let write = tokio::spawn(async move {

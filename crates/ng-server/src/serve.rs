@@ -40,6 +40,9 @@ const NETWORK_THREADS: usize = 2;
 /// How often it is looked whether all requests have been answered.
 const DRAIN_LOOK: Duration = Duration::from_millis(5);
 
+/// How often numbers are put into their classes, and memory is given back to the system.
+const TIDY: Duration = Duration::from_secs(5);
+
 /// A server that runs. It ends when it is dropped, or by [`Serving::end`].
 pub struct Serving {
     runtime: Runtime,
@@ -219,11 +222,13 @@ async fn start(
     let work = work(&state, routes.clone(), (sockets, door), (side_listener, is_local), ended);
     let reloader = Arc::new(Reloader::new(Arc::clone(&state), tls));
     tokio::spawn(reload::watch_files(Arc::downgrade(&reloader)));
-    let counted = state.metrics.clone();
+    let (counted, tidied) = (state.metrics.clone(), Arc::clone(&state.guard));
     tokio::spawn(async move {
         loop {
-            sleep(Duration::from_secs(5)).await;
+            sleep(TIDY).await;
             counted.tidy_up();
+            let tidied = Arc::clone(&tidied);
+            let _ended = tokio::task::spawn_blocking(move || tidied.tidy_up()).await;
         }
     });
     Ok(Started { state, routes, health, reloader, traces, work: tokio::spawn(work) })

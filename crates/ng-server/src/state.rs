@@ -83,7 +83,7 @@ impl State {
             }
         };
         caller.in_time()?;
-        self.guard.hold(caller, answered.rows.data.len())?;
+        self.guard.hold(caller, answered.rows.data.len() as u64)?;
         let StageTimes { sample, gather, .. } = answered.stages;
         let run = answered.engine.saturating_sub(sample + gather);
         let stages = Stages { asked, queue: answered.queued, sample, gather, run };

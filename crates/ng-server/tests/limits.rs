@@ -16,6 +16,7 @@ use ng_rpc::connect::channel;
 use ng_rpc::v1::graph_store_service_client::GraphStoreServiceClient;
 use ng_rpc::v1::inference_service_client::InferenceServiceClient;
 use ng_rpc::{Code, Request, v1};
+use ng_server::guard::Caller;
 use ng_server::{Config, Limits, Serving};
 
 fn limited(folder: &std::path::Path, limits: Limits) -> Serving {
@@ -249,6 +250,45 @@ fn a_client_that_does_not_read_its_answer_loses_its_connection() {
     let more = (&reading).read(&mut bytes).map_err(|error| error.kind());
     assert_eq!(more, Err(std::io::ErrorKind::WouldBlock), "one that reads is not closed");
     drop(reading);
+    serving.end();
+}
+
+#[test]
+fn large_answers_wait_for_room_until_others_have_been_read() {
+    let folder = folder(500);
+    let serving = limited(folder.path(), Limits { unread_bytes: 1 << 20, ..Limits::default() });
+    register(&client(&serving, 0));
+    let (calling, channel) = help::calls::calls(&serving, 1);
+    let (store, jobs) =
+        (GraphStoreServiceClient::new(channel.clone()), InferenceServiceClient::new(channel));
+    let ids: Vec<u64> = (0..500).collect();
+    let nodes = Some(v1::Nodes { node_type: String::new(), ids: ids.clone() });
+    let embed = v1::GetEmbedRequest { graph: "small".into(), nodes, ..Default::default() };
+    let lists = v1::GetNeighborsRequest { graph: "small".into(), ids, ..Default::default() };
+    let many: Vec<u64> = (0..20_000).map(|at| at % 500).collect();
+    let job = v1::GraphAnalysisRequest { request: Some(run(&many)), keep_seconds: 60 };
+    let job = calling.block_on({ jobs.clone() }.graph_analysis(job)).expect("taken").into_inner();
+    let job = v1::GetAnalysisResultRequest { job: job.job, wait_ms: 20_000 };
+    let ask = || {
+        calling.block_on(async {
+            let mut store = store.clone();
+            [
+                store.get_embed(embed.clone()).await.map(drop),
+                store.get_neighbors(lists.clone()).await.map(drop),
+                { jobs.clone() }.get_analysis_result(job.clone()).await.map(drop),
+            ]
+        })
+    };
+    let slow = Caller::local();
+    serving.state().guard.hold(&slow, 1 << 30).expect("the only one");
+    for refused in ask() {
+        let problem = ng_rpc::problem_told(&refused.expect_err("no room"));
+        assert_eq!(problem.reason, "UNREAD_ANSWERS");
+    }
+    drop(slow);
+    for answered in ask() {
+        answered.expect("there is room again");
+    }
     serving.end();
 }
 

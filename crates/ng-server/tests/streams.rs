@@ -3,18 +3,23 @@
 
 mod help;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use help::calls::{calls, until};
 use help::raw::get;
 use help::{client, folder, register, run, started};
 use ng_rpc::connect::Channel;
+use ng_rpc::health::pb::HealthCheckRequest;
+use ng_rpc::health::pb::health_client::HealthClient;
 use ng_rpc::http::uri::PathAndQuery;
 use ng_rpc::tonic::client::Grpc;
 use ng_rpc::tonic_prost::ProstCodec;
 use ng_rpc::v1::inference_service_client::InferenceServiceClient;
 use ng_rpc::v1::sampling_service_client::SamplingServiceClient;
-use ng_rpc::{Code, problem_told, v1};
+use ng_rpc::{Code, Request, Response, Status, problem_told, v1};
+use ng_server::guard::Rules;
 use ng_server::{Config, Limits};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
@@ -48,6 +53,7 @@ fn a_stream_that_nobody_reads_gives_its_place_back_and_tells_where_to_go_on() {
     let shown = get(serving.side_address(), "/metrics", "").body;
     assert!(shown.contains("neargraph_sample_streams 1"), "{shown}");
     until(|| serving.state().sampling.streams() == 0);
+    assert_eq!(serving.state().guard.in_flight(), (0, 1), "its reader may still come");
     let (mut batches, mut stream) = (Vec::new(), unread);
     let ended = runtime.block_on(async {
         loop {
@@ -66,6 +72,104 @@ fn a_stream_that_nobody_reads_gives_its_place_back_and_tells_where_to_go_on() {
     let rest = open(v1::SampleRequest { first_batch: next, ..request() }).expect("a stream");
     let rest: Vec<_> = runtime.block_on(rest.into_inner().collect());
     assert_eq!(next as usize + rest.len(), 500, "none is lost, and none comes twice");
+    until(|| serving.state().guard.in_flight() == (0, 0));
+    serving.end();
+}
+
+#[test]
+fn a_stream_whose_end_is_not_read_loses_its_connection() {
+    let folder = folder(500);
+    let short = Duration::from_millis(400);
+    let limits = Limits { unread: short, reading: short, ..Limits::default() };
+    let serving = started(folder.path(), |config| Config { limits, ..config });
+    let held = || (serving.state().sampling.streams(), serving.state().guard.in_flight().1);
+    for timeout in [None, Some("300m")] {
+        let (runtime, channel) = calls(&serving, 1);
+        let mut client = SamplingServiceClient::new(channel);
+        let mut request = Request::new(request());
+        if let Some(timeout) = timeout {
+            // Its end is due before its batches have waited for too long.
+            serving.state().guard.replace(Rules { tokens: None, limits: patient(short) });
+            request.metadata_mut().insert("grpc-timeout", timeout.parse().expect("text"));
+        }
+        let stream = runtime.block_on(client.sample(request)).expect("a stream").into_inner();
+        assert_eq!(held(), (1, 1), "{timeout:?}");
+        // The client answers pings all the time, and takes nothing.
+        until(|| held() == (0, 0));
+        until(|| serving.state().connections() == 0);
+        drop(stream);
+    }
+    serving.end();
+}
+
+/// An answer has to be read soon, and a batch may wait for its reader.
+fn patient(reading: Duration) -> Limits {
+    Limits { reading, ..Limits::default() }
+}
+
+#[test]
+fn watches_of_health_take_no_place_of_other_streams() {
+    const WATCHES: usize = 64;
+    let folder = folder(100);
+    let limits = Limits { streams: 1, calls: 1, ..Limits::default() };
+    let serving = started(folder.path(), |config| Config { limits, ..config });
+    let (runtime, channel) = calls(&serving, 0);
+    let health = HealthClient::new(channel.clone());
+    let watch = || {
+        let asked = HealthCheckRequest::default();
+        runtime.block_on({ health.clone() }.watch(asked)).map(Response::into_inner)
+    };
+    let watches: Vec<_> = (0..WATCHES).map(|_| watch().expect("a watch")).collect();
+    let refused = watch().expect_err("as many as may be");
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert_eq!(serving.state().guard.in_flight(), (0, 0));
+    // Half a request of those that need no token, for as long as its sender likes.
+    let (_never, asked) = tokio::sync::mpsc::channel::<v1::ServerInfoRequest>(1);
+    let mut raw = Grpc::new(channel.clone());
+    let codec = ProstCodec::<v1::ServerInfoRequest, v1::ServerInfoRequest>::default();
+    let path = PathAndQuery::from_static("/inference.GRPCInferenceService/ServerLive");
+    let half = async move {
+        raw.ready().await.expect("ready");
+        let asked = ng_rpc::Request::new(ReceiverStream::new(asked));
+        raw.client_streaming(asked, path, codec).await.map(|_: Response<_>| ())
+    };
+    let half = runtime.spawn(half);
+    let mut client = SamplingServiceClient::new(channel);
+    let batches = runtime.block_on(client.sample(request())).expect("a stream is free");
+    self::client(&serving, 0).server_info().expect("a call is free");
+    drop((watches, batches));
+    half.abort();
+    until(|| watch().is_ok());
+    serving.end();
+}
+
+#[test]
+fn mini_batches_have_a_part_and_a_quota_of_their_token() {
+    const SHARE: usize = 4;
+    let folder = folder(200);
+    let tokens = folder.path().join("tokens");
+    let text = "read ann a-token-of-the-reader seeds=10\nread bob a-token-of-the-other\n";
+    std::fs::write(&tokens, text).expect("written");
+    std::fs::set_permissions(&tokens, Permissions::from_mode(0o600)).expect("mode");
+    let set = |config| Config { token_file: Some(tokens.clone()), ..config };
+    let serving = started(folder.path(), set);
+    let (runtime, channel) = calls(&serving, 0);
+    let client = SamplingServiceClient::new(channel);
+    let open = |token: &str| {
+        let mut request = Request::new(request());
+        let bearer = format!("Bearer {token}").parse().expect("text");
+        request.metadata_mut().insert("authorization", bearer);
+        runtime.block_on({ client.clone() }.sample(request))
+    };
+    let reason = |refused: Result<_, Status>| problem_told(&refused.expect_err("refused")).reason;
+    let many: Vec<_> =
+        (0..SHARE).map(|_| open("a-token-of-the-other").expect("a stream")).collect();
+    assert_eq!(reason(open("a-token-of-the-other").map(drop)), "TOO_MANY_REQUESTS");
+    // More than a second's seeds are taken once, and paid for in the seconds after.
+    let _epoch = open("a-token-of-the-reader").expect("nothing was asked before");
+    assert_eq!(reason(open("a-token-of-the-reader").map(drop)), "QUOTA_EXHAUSTED");
+    drop(many);
+    until(|| open("a-token-of-the-other").is_ok());
     serving.end();
 }
 

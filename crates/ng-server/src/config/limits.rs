@@ -55,6 +55,9 @@ pub struct Limits {
     /// How long a client may take to read an answer.
     #[serde(deserialize_with = "de_time")]
     pub reading: Duration,
+    /// Bytes of all large answers that clients have not read.
+    #[serde(deserialize_with = "de_bytes")]
+    pub unread_bytes: u64,
     /// How long a mini-batch may wait for its reader.
     #[serde(deserialize_with = "de_time")]
     pub unread: Duration,
@@ -80,6 +83,7 @@ impl Default for Limits {
             ping: Duration::from_secs(20),
             body: Duration::from_secs(30),
             reading: Duration::from_secs(60),
+            unread_bytes: 256 << 20,
             unread: Duration::from_secs(600),
         }
     }
@@ -108,6 +112,7 @@ impl Limits {
             ("ping", self.ping.is_zero()),
             ("body", self.body.is_zero()),
             ("reading", self.reading.is_zero()),
+            ("unread_bytes", self.unread_bytes == 0),
             ("unread", self.unread.is_zero()),
         ];
         let wrong: Vec<&str> =
@@ -138,6 +143,7 @@ impl Limits {
             ("streams_per_connection", u64::from(self.streams_per_connection)),
             ("deadline_ms", ms(self.deadline)),
             ("deadline_max_ms", ms(self.deadline_max)),
+            ("unread_bytes", self.unread_bytes),
             ("unread_ms", ms(self.unread)),
         ]
     }

@@ -22,6 +22,7 @@ use ng_rpc::{Problem, problem_of, v1};
 use ng_store::{KeyedCommit, OpenOptions, Snapshot, Store};
 use tokio::sync::watch;
 
+use crate::sampling::STREAMS;
 use crate::work::{OPENS, READS};
 
 pub use change::Applied;
@@ -45,8 +46,8 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Opens the store at `path` below `folder`. `threads` of the engines read it, and those of
-    /// requests that read or change it.
+    /// Opens the store at `path` below `folder`. `threads` of the engines read it, those of streams
+    /// of mini-batches, and those of requests that read or change it.
     ///
     /// # Errors
     /// As those of [`Store::open`].
@@ -59,7 +60,7 @@ impl Graph {
         let options = OpenOptions {
             memory,
             queue_depth: QUEUE_DEPTH,
-            reading_threads: threads + READS + OPENS + 1,
+            reading_threads: threads + READS + OPENS + STREAMS + 1,
             ..OpenOptions::default()
         };
         let store = Store::open(&folder.join(path), &options).map_err(|e| problem_of(&e))?;

@@ -13,12 +13,19 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of an entry of a list in an answer: neighbour, edge id, time, weight.
 const ENTRY_BYTES: u64 = 28;
 
+/// Holds the memory of an answer, or says that there is no room for it.
+pub type Hold<'h> = &'h dyn Fn(u64) -> Result<(), Problem>;
+
 impl Graph {
-    /// Rows of nodes.
+    /// Rows of nodes. The bytes of the answer are held before it is read.
     ///
     /// # Errors
     /// Names or ids that there are not, a snapshot that is not pinned, too large an answer.
-    pub fn embed(&self, request: &v1::GetEmbedRequest) -> Result<v1::GetEmbedResponse, Problem> {
+    pub fn embed(
+        &self,
+        request: &v1::GetEmbedRequest,
+        hold: Hold<'_>,
+    ) -> Result<v1::GetEmbedResponse, Problem> {
         let snapshot = self.snapshot(request.at_snapshot)?;
         let catalog = snapshot.catalog();
         let missing = || Problem::argument("nodes", "the request names no nodes");
@@ -29,6 +36,7 @@ impl Graph {
         let row = meta.num_columns().saturating_mul(dtype.size_bytes() as u64);
         let bytes = row.saturating_mul(ids.len() as u64);
         check_bytes(bytes, "nodes.ids")?;
+        hold(bytes)?;
         let beside = (GATHER_BYTES_PER_ROW + meta.row_bytes()).saturating_mul(ids.len() as u64);
         let _held = reserve(&snapshot, bytes.saturating_add(beside))?;
         let decoder = snapshot.decoder(tensor, dtype).map_err(|e| problem_of(&e))?;
@@ -40,13 +48,15 @@ impl Graph {
         Ok(v1::GetEmbedResponse { snapshot: Some(named(&snapshot)), rows: Some(rows) })
     }
 
-    /// Neighbour lists of nodes, or their beginnings.
+    /// Neighbour lists of nodes, or their beginnings. The bytes of the answer are held before it is
+    /// read.
     ///
     /// # Errors
     /// As [`Graph::embed`].
     pub fn neighbors(
         &self,
         request: &v1::GetNeighborsRequest,
+        hold: Hold<'_>,
     ) -> Result<v1::GetNeighborsResponse, Problem> {
         let snapshot = self.snapshot(request.at_snapshot)?;
         let id = names::edge_type(snapshot.catalog(), &request.edge_type, "edge_type")?;
@@ -62,6 +72,7 @@ impl Graph {
             Some(_) => problem,
             None => problem.remedy("ask for fewer nodes at once, or give a limit"),
         })?;
+        hold(bytes)?;
         let more = total.saturating_mul(EXPAND_BYTES_PER_ENTRY + ENTRY_BYTES);
         let _held = (held, reserve(&snapshot, more)?);
         let mut lists = Expansion::default();

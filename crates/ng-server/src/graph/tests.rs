@@ -68,7 +68,7 @@ fn commits_of_many_writers_share_syncs_and_none_is_lost() {
     assert!(stats.syncs < total, "{} syncs", stats.syncs);
     let ids = (0..commits as u64).collect();
     let request = v1::GetNeighborsRequest { ids, ..v1::GetNeighborsRequest::default() };
-    let lists = graph.neighbors(&request).expect("lists");
+    let lists = graph.neighbors(&request, &|_| Ok(())).expect("lists");
     assert_eq!(lists.degrees, vec![writers as u64; commits]);
     let mut edges = lists.edge_ids;
     edges.sort_unstable();

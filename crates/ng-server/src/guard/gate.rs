@@ -14,10 +14,12 @@ use http::{HeaderMap, HeaderValue};
 use ng_rpc::listen::Peer;
 use ng_rpc::{Code, Problem, Status, http};
 use ng_types::canary::planted;
+use tokio::task::JoinSet;
 
 use super::observe::{End, Observed, Record};
 use super::policy::{Kind, Policy, Right, policy_of, policy_of_side};
 use super::refusal::Refusal;
+use super::share::What;
 use super::slow::{Rest, Timed};
 use super::{Caller, Guard, IN_FLIGHT, Rules, deadline, read_only, shutting_down};
 use crate::door::SideListener;
@@ -28,6 +30,8 @@ const REQUEST_ID: &str = "x-request-id";
 const REQUEST_ID_MAX: usize = 128;
 /// How much sooner than the transport a deadline is seen here, so that the answer says why.
 const SOONER: Duration = Duration::from_millis(2);
+/// Watches of how the server is, of all callers: they need no token.
+const LOOKS_MAX: usize = 64;
 /// After how long a call is worth trying again where too many are under way.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -98,14 +102,14 @@ async fn pass(
     };
     record.pass(caller.clone(), place);
     let kind = policy.map_or(Kind::Call, |policy| policy.kind);
-    let peer = peer_of(&request).filter(|_| kind == Kind::Call);
+    let peer = peer_of(&request);
     let deadline = caller.deadline;
     let (mut parts, body) = request.into_parts();
     parts.extensions.insert(caller);
     let rest = match (face, kind) {
         // Those that change a graph hold a place of few.
         (Face::Rpc, Kind::Stream) if policy.is_some_and(|policy| policy.changes) => Rest::OfAll,
-        (Face::Rpc, Kind::Stream | Kind::Watch) => Rest::OfMessages,
+        (Face::Rpc, kind) if is_stream(kind) => Rest::OfMessages,
         _ => Rest::OfAll,
     };
     let body = Body::new(Timed::new(body, rules.limits.body, rest));
@@ -116,9 +120,24 @@ async fn pass(
             .await
             .unwrap_or_else(|_late| face.refusal(deadline::over())),
     };
-    record.answering = peer.as_ref().map(Peer::answer);
-    let end = policy.and_then(|policy| end_of(guard, policy, deadline));
-    face.watched(response, record, end)
+    let end = || policy.and_then(|policy| end_of(guard, policy, deadline));
+    match peer {
+        Some(peer) if is_stream(kind) => record.ending = end().map(|end| ending(peer, end)),
+        peer => record.answering = peer.as_ref().map(Peer::answer),
+    }
+    face.watched(response, record, end())
+}
+
+/// From the end of a stream on, what it still has to say is an answer that its client has to read:
+/// nobody asks a stream for its end while its client takes nothing.
+fn ending(peer: Peer, end: End) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        end.await;
+        let _until_it_is_over = peer.answer();
+        std::future::pending().await
+    });
+    tasks
 }
 
 fn peer_of(request: &Request) -> Option<Peer> {
@@ -129,7 +148,7 @@ fn peer_of(request: &Request) -> Option<Peer> {
 
 /// What ends the answer of a stream before it is over by itself.
 fn end_of(guard: &Guard, policy: Policy, deadline: Option<Instant>) -> Option<End> {
-    let is_watch = policy.kind == Kind::Watch;
+    let is_watch = matches!(policy.kind, Kind::Watch | Kind::LookOn);
     if !is_stream(policy.kind) || (deadline.is_none() && !is_watch) {
         return None;
     }
@@ -186,7 +205,11 @@ fn enter(
     }
     caller.deadline = deadline_of(rules, policy, request.headers())?;
     caller.in_time()?;
-    caller.take_share(is_stream(policy.kind), &rules.limits)?;
+    match policy.kind {
+        Kind::Call => caller.take_share(What::Calls, rules.limits.calls)?,
+        Kind::Stream | Kind::Watch => caller.take_share(What::Streams, rules.limits.streams)?,
+        Kind::Look | Kind::LookOn => {}
+    }
     let place = Place::take(guard, policy.kind, rules)?;
     Ok((caller, Some(place)))
 }
@@ -206,7 +229,7 @@ fn deadline_of(
     let unless = if policy.right == Right::Admin { limits.deadline_max } else { limits.deadline };
     let left = match policy.kind {
         Kind::Call | Kind::Look => Some(given.unwrap_or(unless).min(limits.deadline_max)),
-        Kind::Stream | Kind::Watch => given,
+        Kind::Stream | Kind::Watch | Kind::LookOn => given,
     };
     Ok(left.and_then(|left| Instant::now().checked_add(left)))
 }
@@ -227,9 +250,10 @@ pub struct Place {
 
 impl Place {
     fn take(guard: &Arc<Guard>, kind: Kind, rules: &Rules) -> Result<Self, Problem> {
-        let (what, limit) = match is_stream(kind) {
-            false => ("calls", rules.limits.calls),
-            true => ("streams", rules.limits.streams),
+        let (what, limit) = match kind {
+            Kind::Call | Kind::Look => ("calls", rules.limits.calls),
+            Kind::Stream | Kind::Watch => ("streams", rules.limits.streams),
+            Kind::LookOn => ("watches of health", LOOKS_MAX),
         };
         let place = Self { guard: Arc::clone(guard), kind };
         let before = place.count().fetch_add(1, Ordering::SeqCst);
@@ -237,7 +261,7 @@ impl Place {
         if before < limit {
             return Ok(place);
         }
-        guard.metrics.shed(what);
+        guard.metrics.shed(if is_stream(kind) { "streams" } else { "calls" });
         let message = format!("{limit} {what} are under way, which is the limit");
         Err(Problem::new(Code::ResourceExhausted, "TOO_MANY_REQUESTS", message)
             .remedy("try again later")
@@ -245,11 +269,19 @@ impl Place {
     }
 
     fn count(&self) -> &AtomicUsize {
-        if is_stream(self.kind) { &self.guard.streams } else { &self.guard.calls }
+        match self.kind {
+            Kind::Call | Kind::Look => &self.guard.calls,
+            Kind::Stream | Kind::Watch => &self.guard.streams,
+            Kind::LookOn => &self.guard.looks,
+        }
     }
 
     fn show(&self, now: usize) {
-        let kind = if is_stream(self.kind) { "stream" } else { "call" };
+        let kind = match self.kind {
+            Kind::Call | Kind::Look => "call",
+            Kind::Stream | Kind::Watch => "stream",
+            Kind::LookOn => "health",
+        };
         let gauge = self.guard.metrics.gauge(IN_FLIGHT, &[("kind", kind)]);
         gauge.set(now as f64);
     }
@@ -263,5 +295,5 @@ impl Drop for Place {
 }
 
 fn is_stream(kind: Kind) -> bool {
-    matches!(kind, Kind::Stream | Kind::Watch)
+    matches!(kind, Kind::Stream | Kind::Watch | Kind::LookOn)
 }

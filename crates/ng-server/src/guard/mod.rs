@@ -28,9 +28,9 @@ use crate::config::Limits;
 use crate::telemetry::{Metrics, Stages, Traces};
 use admission::{Admission, Permit};
 use policy::Right;
-use share::Share;
+use share::{Share, What};
 use tokens::{Holder, Refused, Tokens};
-use unread::Unread;
+use unread::{Answers, Unread};
 
 /// Counts what is under way.
 const IN_FLIGHT: &str = "neargraph_requests_in_flight";
@@ -51,10 +51,12 @@ pub struct Guard {
     read_only: bool,
     draining: watch::Sender<bool>,
     closed: AtomicBool,
-    /// Bytes of large answers that have not been sent.
-    unread: Arc<AtomicU64>,
+    /// Large answers that have not been sent.
+    answers: Arc<Answers>,
     calls: AtomicUsize,
     streams: AtomicUsize,
+    /// Watches of how the server is.
+    looks: AtomicUsize,
     run: u32,
     next: AtomicU64,
     metrics: Metrics,
@@ -141,11 +143,18 @@ impl Caller {
     }
 
     /// Takes a place of those that its token may have, until the request is over.
-    fn take_share(&mut self, is_stream: bool, limits: &Limits) -> Result<(), Problem> {
-        let limit = if is_stream { limits.streams } else { limits.calls };
-        let taken = self.holder.as_ref().map(|holder| Share::take(holder, is_stream, limit));
-        self.share = taken.transpose()?.map(Arc::new);
+    fn take_share(&mut self, what: What, limit: usize) -> Result<(), Problem> {
+        self.share = self.share(what, limit)?.map(Arc::new);
         Ok(())
+    }
+
+    /// A place of the part that its token has of `limit`; none where there are no tokens.
+    ///
+    /// # Errors
+    /// The token has all of its part.
+    pub fn share(&self, what: What, limit: usize) -> Result<Option<Share>, Problem> {
+        let holder = self.holder.as_ref();
+        holder.map(|holder| Share::take(&holder.under_way, what, limit)).transpose()
     }
 
     fn cost(&self) -> u64 {
@@ -158,7 +167,7 @@ impl Guard {
     pub fn new(rules: Rules, read_only: bool, (metrics, traces): (&Metrics, Traces)) -> Self {
         use std::hash::{BuildHasher, RandomState};
         let admission = Admission::new(metrics.clone());
-        for kind in ["call", "stream"] {
+        for kind in ["call", "stream", "health"] {
             metrics.gauge(IN_FLIGHT, &[("kind", kind)]).set(0.0);
         }
         Self {
@@ -167,9 +176,10 @@ impl Guard {
             read_only,
             draining: watch::Sender::new(false),
             closed: AtomicBool::new(false),
-            unread: Arc::default(),
+            answers: Arc::default(),
             calls: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
+            looks: AtomicUsize::new(0),
             run: RandomState::new().hash_one(SystemTime::now()) as u32,
             next: AtomicU64::new(1),
             metrics: metrics.clone(),
@@ -183,9 +193,9 @@ impl Guard {
     }
 
     /// Puts others in place for requests that come from now on.
-    pub fn replace(&self, rules: Rules) {
+    pub fn replace(&self, mut rules: Rules) {
         let mut slot = self.rules.write().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(new), Some(old)) = (&rules.tokens, &slot.tokens) {
+        if let (Some(new), Some(old)) = (&mut rules.tokens, &slot.tokens) {
             new.go_on_from(old);
         }
         *slot = Arc::new(rules);
@@ -283,11 +293,20 @@ impl Guard {
     ///
     /// # Errors
     /// Clients leave too much unread.
-    pub fn hold(&self, caller: &Caller, answer_bytes: usize) -> Result<(), Problem> {
-        if let Some(unread) = Unread::hold(&self.unread, answer_bytes as u64)? {
+    pub fn hold(&self, caller: &Caller, answer_bytes: u64) -> Result<(), Problem> {
+        let own = caller.holder.as_ref().map(|holder| &holder.under_way.unread);
+        let most = self.rules().limits.unread_bytes;
+        let held = Unread::hold(&self.answers, own, answer_bytes, most);
+        if let Some(unread) = held.inspect_err(|_| self.metrics.shed("unread"))? {
             let _several = caller.spent.answer.set(unread);
         }
         Ok(())
+    }
+
+    /// Gives the memory of answers that have been sent back to the system, if it is much. Takes a
+    /// while.
+    pub fn tidy_up(&self) {
+        self.answers.tidy_up();
     }
 
     /// Takes targets of a caller's quota.

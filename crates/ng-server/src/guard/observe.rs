@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderValue};
 use http_body::{Frame, SizeHint};
 use ng_rpc::listen::Answering;
 use ng_rpc::{Code, Problem, Status, http};
+use tokio::task::JoinSet;
 
 use super::gate::Place;
 use super::policy::{Kind, Policy, Right};
@@ -36,6 +37,8 @@ pub struct Record {
     place: Option<Place>,
     /// That the client has to read the answer.
     pub answering: Option<Answering>,
+    /// What sees to it that a stream whose end is due is read to its end.
+    pub ending: Option<JoinSet<()>>,
 }
 
 impl Record {
@@ -56,6 +59,7 @@ impl Record {
             code: None,
             place: None,
             answering: None,
+            ending: None,
         }
     }
 

@@ -40,6 +40,8 @@ pub enum Kind {
     Watch,
     /// Asks how the server is: answered also where no place is left, and not counted.
     Look,
+    /// Goes on telling how the server is: it ends as a watch does, and has places of its own.
+    LookOn,
 }
 
 /// What is needed for a method.
@@ -109,17 +111,18 @@ const fn streams(method: &'static str, right: Right, changes: bool) -> Row {
 }
 
 const OPEN_INFERENCE: &[Row] = &[
-    ("ServerLive", Right::Anyone, Kind::Call, false),
-    ("ServerReady", Right::Anyone, Kind::Call, false),
+    ("ServerLive", Right::Anyone, Kind::Look, false),
+    ("ServerReady", Right::Anyone, Kind::Look, false),
     reads("ModelReady"),
     reads("ServerMetadata"),
     reads("ModelMetadata"),
     reads("ModelInfer"),
 ];
 
-/// Health says nothing but that the server is there, and probes have no token.
+/// Health says nothing but that the server is there, and probes have no token: so they take no
+/// place of those who have one.
 const HEALTH: &[Row] =
-    &[("Check", Right::Anyone, Kind::Call, false), watches("Watch", Right::Anyone)];
+    &[("Check", Right::Anyone, Kind::Look, false), ("Watch", Right::Anyone, Kind::LookOn, false)];
 
 const TABLE: &[(&str, &[Row])] = &[
     ("neargraph.v1.AcceleratorService", &[rules("Plugin"), rules("Program"), reads("ListDevices")]),
@@ -228,6 +231,8 @@ mod tests {
         for path in ng_rpc::methods().expect("descriptors") {
             let policy = policy_of(&path).expect("policy");
             assert!(!policy.changes || policy.right >= Right::Write, "{path}");
+            let looks = matches!(policy.kind, Kind::Look | Kind::LookOn);
+            assert_eq!(policy.right == Right::Anyone, looks, "{path} takes places of others");
             // Reflection counts the same under both of its names.
             let is_new = names.insert(policy.method) || path.contains("v1alpha");
             assert!(is_new, "metrics cannot tell two methods apart: {path}");

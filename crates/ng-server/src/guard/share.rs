@@ -1,26 +1,49 @@
 //! [`Share`]: how much of what may be under way one token has, so that it leaves room for others.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ng_rpc::{Code, Problem};
-
-use super::tokens::Holder;
 
 /// One token has this part of a limit at most.
 const PART: usize = 2;
 /// After how long a request is worth trying again.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// What a token has under way: calls, and streams.
+/// What a token has under way. It outlives a reload of the tokens.
 #[derive(Default)]
-pub struct UnderWay([AtomicUsize; 2]);
+pub struct UnderWay {
+    counts: [AtomicUsize; 3],
+    /// Bytes of large answers that it has not read.
+    pub unread: Arc<AtomicU64>,
+}
+
+/// Of what a token has a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Calls.
+    Calls,
+    /// Streams.
+    Streams,
+    /// Streams of mini-batches.
+    Samples,
+}
+
+impl What {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Calls => "calls",
+            Self::Streams => "streams",
+            Self::Samples => "streams of mini-batches",
+        }
+    }
+}
 
 /// A place that a token has, until this is dropped.
 pub struct Share {
-    holder: Arc<Holder>,
-    is_stream: bool,
+    of: Arc<UnderWay>,
+    what: What,
 }
 
 impl Share {
@@ -28,13 +51,13 @@ impl Share {
     ///
     /// # Errors
     /// The token has its part of them.
-    pub fn take(holder: &Arc<Holder>, is_stream: bool, limit: usize) -> Result<Self, Problem> {
-        let share = Self { holder: Arc::clone(holder), is_stream };
+    pub fn take(of: &Arc<UnderWay>, what: What, limit: usize) -> Result<Self, Problem> {
+        let share = Self { of: Arc::clone(of), what };
         let most = limit.div_ceil(PART);
         if share.count().fetch_add(1, Ordering::Relaxed) < most {
             return Ok(share);
         }
-        let what = if is_stream { "streams" } else { "calls" };
+        let what = what.name();
         let message =
             format!("the token has {most} {what} under way, which is the limit of a token");
         Err(Problem::new(Code::ResourceExhausted, "TOO_MANY_REQUESTS", message)
@@ -43,7 +66,7 @@ impl Share {
     }
 
     fn count(&self) -> &AtomicUsize {
-        &self.holder.under_way.0[usize::from(self.is_stream)]
+        &self.of.counts[self.what as usize]
     }
 }
 

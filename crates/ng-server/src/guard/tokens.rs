@@ -57,7 +57,7 @@ pub struct Holder {
     /// What it may ask of the server in a second.
     pub quota: Quota,
     /// What it has under way.
-    pub under_way: UnderWay,
+    pub under_way: Arc<UnderWay>,
 }
 
 impl fmt::Debug for Holder {
@@ -124,11 +124,15 @@ impl Tokens {
         Ok(Self { holders })
     }
 
-    /// Takes over how much of their quotas holders have used, from the tokens before a reload.
-    pub fn go_on_from(&self, before: &Self) {
-        for holder in &self.holders {
-            if let Some(old) = before.holders.iter().find(|old| old.name == holder.name) {
+    /// Takes over how much of their quotas holders have used, and what they have under way, from
+    /// the tokens before a reload.
+    pub fn go_on_from(&mut self, before: &Self) {
+        for holder in &mut self.holders {
+            let old = before.holders.iter().find(|old| old.name == holder.name);
+            // Nobody has a holder of tokens that are not in place yet.
+            if let (Some(old), Some(holder)) = (old, Arc::get_mut(holder)) {
                 holder.quota.go_on_from(&old.quota);
+                holder.under_way = Arc::clone(&old.under_way);
             }
         }
     }
@@ -198,7 +202,7 @@ fn holder_of(line: &str, quotas: Quotas) -> Result<Holder, String> {
         digest,
         expires,
         quota: Quota::new(quotas),
-        under_way: UnderWay::default(),
+        under_way: Arc::default(),
     })
 }
 
@@ -250,6 +254,7 @@ fn time_of(text: &str) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard::share::{Share, What};
 
     const NOW: Duration = Duration::from_secs(1_790_000_000);
 
@@ -281,6 +286,19 @@ mod tests {
             assert_eq!(find(none).err(), Some(Refused::None), "{none:?}");
         }
         assert_eq!(tokens.find(None, now()).err(), Some(Refused::None));
+    }
+
+    #[test]
+    fn what_a_token_has_under_way_outlives_a_reload() {
+        let line = "read ann ann-has-this-token";
+        let tokens = || Tokens::parse(line, Quotas::default()).expect("tokens");
+        let (before, mut after) = (tokens(), tokens());
+        let take = |of: &Tokens| Share::take(&of.holders[0].under_way, What::Calls, 2);
+        let old = take(&before).expect("half of them");
+        after.go_on_from(&before);
+        assert!(take(&after).is_err(), "a reload gave the places again");
+        drop(old);
+        assert!(take(&after).is_ok());
     }
 
     #[test]

@@ -81,6 +81,7 @@ pub struct Scheduler {
 }
 
 struct Shared {
+    lanes: usize,
     queue: Queue,
     switches: Switches,
     counters: Counters,
@@ -93,8 +94,9 @@ impl Scheduler {
     /// The system gives no thread.
     pub fn start(lanes: usize, switches: Switches, bounds: Bounds) -> std::io::Result<Self> {
         let (queue, counters) = (Queue::new(switches, bounds), Counters::default());
-        let shared = Arc::new(Shared { queue, switches, counters });
-        for _ in 0..lanes.max(1) {
+        let lanes = lanes.max(1);
+        let shared = Arc::new(Shared { lanes, queue, switches, counters });
+        for _ in 0..lanes {
             let shared = Arc::clone(&shared);
             Builder::new().name("ng-lane".into()).spawn(move || shared.work())?;
         }
@@ -148,6 +150,12 @@ impl Scheduler {
     /// Lanes that compute.
     pub fn busy(&self) -> usize {
         self.shared.queue.computing()
+    }
+
+    /// Tells whether all lanes compute, for as long as it is kept.
+    pub fn is_full(&self) -> impl Fn() -> bool + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || shared.queue.computing() >= shared.lanes
     }
 
     /// What is switched on.

@@ -1,10 +1,11 @@
 //! `GraphStoreService`: reading and changing graphs.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use ng_rpc::v1::change::Change as Kind;
 use ng_rpc::v1::graph_store_service_server::GraphStoreService;
-use ng_rpc::{Message, Problem, Request, Response, Status, Streaming, async_trait, v1};
+use ng_rpc::{Problem, Request, Response, Status, Streaming, async_trait, v1};
 
 use super::{Service, deadline_of};
 use crate::graph::Applied;
@@ -144,10 +145,12 @@ impl GraphStoreService for Service {
         let ids = message.nodes.as_ref().map_or(0, |nodes| nodes.ids.len());
         self.0.guard.bounded("nodes.ids", ids as u64)?;
         let graph = self.0.catalogue.graph(&message.graph)?;
-        let read = move || graph.embed(&message).map_err(|problem| graph.blamed(problem));
-        let answer = self.0.work.read(caller.deadline, read).await?;
-        self.0.guard.hold(&caller, answer.encoded_len())?;
-        Ok(Response::new(answer))
+        let (deadline, guard) = (caller.deadline, Arc::clone(&self.0.guard));
+        let read = move || {
+            let answer = graph.embed(&message, &|bytes| guard.hold(&caller, bytes));
+            answer.map_err(|problem| graph.blamed(problem))
+        };
+        Ok(Response::new(self.0.work.read(deadline, read).await?))
     }
 
     async fn get_neighbors(
@@ -158,9 +161,11 @@ impl GraphStoreService for Service {
         let message = request.into_inner();
         self.0.guard.bounded("ids", message.ids.len() as u64)?;
         let graph = self.0.catalogue.graph(&message.graph)?;
-        let read = move || graph.neighbors(&message).map_err(|problem| graph.blamed(problem));
-        let answer = self.0.work.read(caller.deadline, read).await?;
-        self.0.guard.hold(&caller, answer.encoded_len())?;
-        Ok(Response::new(answer))
+        let (deadline, guard) = (caller.deadline, Arc::clone(&self.0.guard));
+        let read = move || {
+            let answer = graph.neighbors(&message, &|bytes| guard.hold(&caller, bytes));
+            answer.map_err(|problem| graph.blamed(problem))
+        };
+        Ok(Response::new(self.0.work.read(deadline, read).await?))
     }
 }

@@ -63,6 +63,9 @@ pub(super) async fn result(
     let ended = progress.wait_for(|progress| progress.state.has_ended());
     let _late = tokio::time::timeout(wait, ended).await.is_ok();
     let now = progress.borrow().clone();
+    if let Some(outcome) = &now.result {
+        state.guard.hold(caller, outcome.rows.data.len() as u64)?;
+    }
     let result = now.result.as_deref().map(|outcome| answer(&about, outcome));
     Ok(v1::GetAnalysisResultResponse { job: Some(job(&about, &now)), result })
 }

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use ng_rpc::listen::Peer;
 use ng_rpc::v1::sampling_service_server::SamplingService;
 use ng_rpc::{Code, Problem, Request, Response, Status, Stream, async_trait, v1};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::Service;
+use crate::guard::Caller;
+use crate::sampling::Sampling;
 
 #[async_trait]
 impl SamplingService for Service {
@@ -17,18 +20,18 @@ impl SamplingService for Service {
         &self,
         request: Request<v1::SampleRequest>,
     ) -> Result<Response<Self::SampleStream>, Status> {
+        let (caller, peer) = (Caller::of(&request), request.extensions().get::<Peer>().cloned());
         let (state, request) = (Arc::clone(&self.0), request.into_inner());
-        let unread = state.guard.rules().limits.unread;
         let start = move || {
             let graph = state.catalogue.graph(&request.graph)?;
-            let batches = state.sampling.start(&graph, &request, unread)?;
+            let batches = Sampling::start(&state, &graph, &request, (&caller, peer))?;
             Ok((graph, batches))
         };
         let started = tokio::task::spawn_blocking(start).await;
         let lost = |_| Err(Problem::new(Code::Internal, "DEFECT", "the stream was lost"));
         let (graph, batches) = started.unwrap_or_else(lost)?;
         let batches = ReceiverStream::new(batches)
-            .map(move |batch| batch.map_err(|problem| Status::from(graph.blamed(problem))));
+            .map(move |batch| batch.map_err(|ended| Status::from(graph.blamed(ended.problem))));
         Ok(Response::new(Box::pin(batches)))
     }
 }

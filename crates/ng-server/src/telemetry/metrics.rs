@@ -16,8 +16,18 @@ const SECONDS: [f64; 18] = [
 const REQUESTS: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
 /// Why requests and connections are refused.
-const REASONS: [&str; 9] =
-    ["queue", "bytes", "deadline", "quota", "calls", "streams", "connections", "tls", "accept"];
+const REASONS: [&str; 10] = [
+    "queue",
+    "bytes",
+    "deadline",
+    "quota",
+    "calls",
+    "streams",
+    "unread",
+    "connections",
+    "tls",
+    "accept",
+];
 
 /// What each metric is: its name, its kind (`c`ounter, `g`auge, `h`istogram), and what it counts.
 pub const METRICS: &[(&str, char, &str)] = &[
