@@ -18,6 +18,8 @@ const WRITES: usize = 32;
 pub const READS: usize = 2;
 /// Models that come with a request and are hashed and opened.
 pub const OPENS: usize = 2;
+/// Streams of mini-batches.
+pub const STREAMS: usize = 8;
 /// Bulk updates under way.
 const BULK: usize = 2;
 /// Requests of a kind that wait.

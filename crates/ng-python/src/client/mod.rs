@@ -128,9 +128,10 @@ impl Client {
         py: Python<'py>,
         graph: String,
         changes: Vec<Bound<'py, PyAny>>,
-        (idempotency_key, key_since_commit): (Vec<u8>, Option<u64>),
+        key: (Vec<u8>, Option<u64>),
         ticket: Option<u64>,
     ) -> Answer<'py> {
+        let (idempotency_key, key_since_commit) = key;
         let changes = changes.iter().map(change).collect::<PyResult<_>>()?;
         let message = v1::ApplyBatchRequest { graph, changes, idempotency_key, key_since_commit };
         self.ask(py, ticket, |calls| async move {

@@ -22,8 +22,7 @@ use ng_rpc::{Problem, problem_of, v1};
 use ng_store::{KeyedCommit, OpenOptions, Snapshot, Store};
 use tokio::sync::watch;
 
-use crate::sampling::STREAMS;
-use crate::work::{OPENS, READS};
+use crate::work::{OPENS, READS, STREAMS};
 
 pub use change::Applied;
 pub use pins::Pins;

@@ -46,8 +46,8 @@ pub struct Unread {
 }
 
 impl Unread {
-    /// Holds an answer of `bytes` beside `all` others, `most` bytes together, and beside the token's
-    /// `own`; nothing if it is small.
+    /// Holds an answer of `bytes` beside `all` others, `most` bytes together, and beside the
+    /// token's `own`; nothing if it is small.
     ///
     /// # Errors
     /// There is no room for it.

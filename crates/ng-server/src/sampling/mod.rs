@@ -27,12 +27,10 @@ use tokio::sync::{Semaphore, mpsc};
 use self::message::Message;
 use self::seeds::inputs;
 use crate::graph::Graph;
-use crate::guard::Caller;
 use crate::guard::share::What;
-use crate::state::State;
+use crate::guard::{Caller, Guard};
+use crate::work::STREAMS;
 
-/// Streams at a time.
-pub const STREAMS: usize = 8;
 /// Finished batches that wait for the caller, beside those that the loader has ready.
 const WAITING: usize = 1;
 /// Batches that the loader has ready.
@@ -90,13 +88,14 @@ impl Sampling {
     /// # Errors
     /// The request is wrong, as many streams are made as may be, or the quota of seeds is used up.
     pub fn start(
-        state: &State,
+        &self,
         graph: &Graph,
         request: &v1::SampleRequest,
-        (caller, peer): (&Caller, Option<Peer>),
+        (guard, caller, peer): (&Guard, &Caller, Option<Peer>),
+        is_full: impl Fn() -> bool + Send + 'static,
     ) -> Result<Batches, Problem> {
         let share = caller.share(What::Samples, STREAMS)?;
-        let permit = Arc::clone(&state.sampling.streams).try_acquire_owned().map_err(|_| {
+        let permit = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
             let message = format!("{STREAMS} streams of batches are made already");
             Problem::new(Code::ResourceExhausted, "STREAMS_FULL", message)
                 .retry_about(RETRY_AFTER)
@@ -106,7 +105,7 @@ impl Sampling {
         let sampler = sampler(&snapshot, request)?;
         let inputs = Arc::new(inputs(&snapshot, request)?);
         let plan = plan(request, inputs.1)?;
-        state.guard.take_targets(caller, seeds_left(&plan, request.first_batch))?;
+        guard.take_targets(caller, seeds_left(&plan, request.first_batch))?;
         let settings = Settings {
             reading: Reading::Direct,
             prefetch: Some(AHEAD),
@@ -121,7 +120,7 @@ impl Sampling {
         let (give, batches) = mpsc::channel(WAITING + 1);
         let ended = |_| Problem::new(Code::Internal, "DEFECT", "a fresh stream has no place");
         let last = give.clone().try_reserve_owned().map_err(ended)?;
-        let (unread, is_full) = (state.guard.rules().limits.unread, state.scheduler.is_full());
+        let unread = guard.rules().limits.unread;
         let to = Reader { runtime: Handle::current(), give, peer, unread };
         let first = request.first_batch;
         let system = |error| {

@@ -10,7 +10,6 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::Service;
 use crate::guard::Caller;
-use crate::sampling::Sampling;
 
 #[async_trait]
 impl SamplingService for Service {
@@ -24,7 +23,9 @@ impl SamplingService for Service {
         let (state, request) = (Arc::clone(&self.0), request.into_inner());
         let start = move || {
             let graph = state.catalogue.graph(&request.graph)?;
-            let batches = Sampling::start(&state, &graph, &request, (&caller, peer))?;
+            let who = (&*state.guard, &caller, peer);
+            let is_full = state.scheduler.is_full();
+            let batches = state.sampling.start(&graph, &request, who, is_full)?;
             Ok((graph, batches))
         };
         let started = tokio::task::spawn_blocking(start).await;
