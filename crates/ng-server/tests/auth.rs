@@ -11,10 +11,9 @@ use help::calls::until;
 use help::raw::{Http, call, get, runtime};
 use help::{folder, started};
 use ng_rpc::connect::channel;
-use ng_rpc::health::pb::HealthCheckRequest;
-use ng_rpc::health::pb::health_client::HealthClient;
 use ng_rpc::tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
-use ng_rpc::{Code, Request, methods};
+use ng_rpc::v1::graph_store_service_client::GraphStoreServiceClient;
+use ng_rpc::{Code, Request, methods, v1};
 use ng_server::{Config, Limits, serve};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
@@ -158,27 +157,37 @@ fn a_token_has_half_of_the_places_at_most() {
     let serving = started(folder.path(), set);
     runtime().block_on(async {
         let channel = channel(&serving.addresses()[0]).expect("channel");
-        let watch = async |token: &str| {
-            // Such a stream never ends by itself.
-            let mut request = Request::new(HealthCheckRequest::default());
+        // Such a stream does not end by itself for as long as a sender may be quiet.
+        let stream = |token: &str| {
+            let mut request = Request::new(tokio_stream::pending::<v1::UpdateGraphRequest>());
             let bearer = format!("Bearer {token}").parse().expect("token");
             request.metadata_mut().insert("authorization", bearer);
-            HealthClient::new(channel.clone()).watch(request).await
+            let mut client = GraphStoreServiceClient::new(channel.clone());
+            tokio::spawn(async move { client.update_graph(request).await })
         };
-        let greedy = "a-token-of-the-reader";
-        let held = [watch(greedy).await, watch(greedy).await].map(|one| one.expect("a stream"));
-        let third = watch(greedy).await.expect_err("more than its part");
+        let under_way = async |count: usize| {
+            for _ in 0..1000 {
+                if serving.state().guard.in_flight().1 == count {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            panic!("never {count} streams");
+        };
+        let greedy = "a-token-of-the-writer";
+        let held = [stream(greedy), stream(greedy)];
+        under_way(2).await;
+        let third = stream(greedy).await.expect("no panic").expect_err("more than its part");
         assert_eq!(third.code(), Code::ResourceExhausted);
         assert!(third.message().contains("the token has 2 streams"), "{}", third.message());
-        watch("a-token-of-the-writer").await.expect("there is room for others");
-        drop(held);
-        for _ in 0..1000 {
-            if watch(greedy).await.is_ok() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("its places do not come back");
+        let other = stream("a-token-of-the-boss-1");
+        under_way(3).await;
+        held.iter().for_each(|one| one.abort());
+        under_way(1).await;
+        let again = stream(greedy);
+        under_way(2).await;
+        other.abort();
+        again.abort();
     });
     serving.end();
 }
