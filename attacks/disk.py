@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .process import HOME, Report, Server, report, served_folder, small_graph, small_model, table
+from .process import HOME, Report, Server, registered, report, served_folder, small_graph, table
 
 IMAGE_SLACK = 64 << 20
 NAMES_PAGE = re.compile(r"page \d+|block \d+|offset \d+|byte \d+")
@@ -167,20 +167,6 @@ def drop_caches() -> None:
         print(f"the page cache was not emptied: {error}")
 
 
-def register(server: Server, names: list[str], model: Path | None) -> int:
-    """A model "m" on each graph, prepared with as little as there is; nodes of a graph."""
-    import neargraph as ng
-
-    with ng.Client(server.address) as client:
-        types = client.graphs()[0]["node_types"][0]
-        width = next(int(t["shape"][0]) for t in types["tensors"] if t["name"] == "x")
-        model = model or small_model(server.folder / "m.ngm", width)
-        for name in names:
-            client.register_model("m", model, graph=name, prepare="metadata")
-    server.wait_ready()
-    return int(types["num_nodes"])
-
-
 def attacked(args: argparse.Namespace) -> Report:
     store = args.store or small_graph("planted", width=256, nodes=60_000)
     folder = served_folder("disk", {"good": store, "rotten": store})
@@ -191,8 +177,7 @@ def attacked(args: argparse.Namespace) -> Report:
             (folder / "bad.ng").rmdir()
         options = ["--memory", args.memory, "--cache", "0", "--log", "warn"]
         with Server(folder, options) as server:
-            server.wait_ready()
-            nodes = register(server, names, args.model)
+            nodes = registered(server, args.model, names, "metadata").nodes
             graphs = dict.fromkeys(names, nodes)
             phases["before"] = asked(server, graphs, args.seconds, args.seed)
             rotten = rot(folder / "rotten.ng", args.share, args.seed)

@@ -64,6 +64,11 @@ def wait_until(holds: Callable[[], bool], seconds: float, pause: float = 0.02) -
     return True
 
 
+def on_cores(cores: Sequence[int]) -> list[str]:
+    """What stands before a command that may use these cores alone; nothing if there are none."""
+    return ["taskset", "-c", ",".join(map(str, cores))] if cores else []
+
+
 @dataclass(frozen=True)
 class Usage:
     """What a process holds."""
@@ -76,14 +81,21 @@ class Usage:
 class Server:
     """A server on ports of its own and on a Unix socket; its log goes to a file."""
 
-    def __init__(self, folder: Path, options: Sequence[str] = (), port: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        options: Sequence[str] = (),
+        port: int | None = None,
+        cores: Sequence[int] = (),
+    ) -> None:
         self.folder = folder
         self.port = port or free_ports()
         self.address = f"127.0.0.1:{self.port}"
         self.side = f"127.0.0.1:{self.port + 1}"
         self.unix = folder / "socket"
         self.log = folder / "server.log"
-        self._command = [binary("neargraph-server"), str(folder), "--log-format", "json"]
+        self._command = [*on_cores(cores), binary("neargraph-server"), str(folder)]
+        self._command += ["--log-format", "json"]
         self._command += ["--listen", self.address, "--listen", f"unix:{self.unix}", *options]
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -114,17 +126,17 @@ class Server:
         except OSError as error:
             return 0, str(error)
 
-    def wait_ready(self, seconds: float = 120.0) -> float:
-        """Waits until `/readyz` says so; how long that took."""
-        start = time.monotonic()
+    def wait_ready(self, seconds: float = 120.0, *, prepared: bool = False) -> float:
+        """Waits until it answers, or all models are prepared; how long that took."""
+        start, page = time.monotonic(), "/readyz?prepared" if prepared else "/readyz"
 
         def ready() -> bool:
             if not self.lives():
                 raise RuntimeError(f"the server ended; see {self.log}")
-            return self.get("/readyz")[0] == 200
+            return self.get(page)[0] == 200
 
         if not wait_until(ready, seconds):
-            raise RuntimeError(f"the server is not ready: {self.get('/readyz')}")
+            raise RuntimeError(f"the server is not ready: {self.get(page)}")
         return time.monotonic() - start
 
     def lives(self) -> bool:
@@ -260,6 +272,37 @@ def small_model(path: Path, width: int, fanouts: Sequence[int] = (25, 10)) -> Pa
     dfg.create_out("out", h)
     dfg.save(path, fanouts=list(fanouts))
     return path
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A model that answers, and the shape of its graph."""
+
+    model: Path
+    nodes: int
+    width: int
+
+
+def registered(
+    server: Server,
+    model: Path | None,
+    graphs: Sequence[str] = ("g",),
+    prepare: str = "hot",
+    token: str | None = None,
+) -> Registered:
+    """Registers `model`, or a small one, as "m" on graphs that are alike; waits until it is
+    prepared."""
+    import neargraph as ng
+
+    server.wait_ready()
+    with ng.Client(f"unix:{server.unix}", token=token) as client:
+        node_type = client.graphs()[0]["node_types"][0]
+        width = next(int(t["shape"][0]) for t in node_type["tensors"] if t["name"] == "x")
+        model = model or small_model(server.folder / "m.ngm", width)
+        for graph in graphs:
+            client.register_model("m", model, graph=graph, prepare=prepare)
+    server.wait_ready(300.0, prepared=True)
+    return Registered(model, int(node_type["num_nodes"]), width)
 
 
 def served_folder(name: str, graphs: dict[str, Path]) -> Path:

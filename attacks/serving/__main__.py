@@ -36,10 +36,10 @@ from ..process import (
     Server,
     Usage,
     load_command,
+    registered,
     report,
     served_folder,
     small_graph,
-    small_model,
     table,
     tokens,
     wait_until,
@@ -67,22 +67,14 @@ def served(args: argparse.Namespace, tls: bool) -> Iterator[Server]:
         cert, key = certificates(folder)
         options += ["--tls-cert", str(cert), "--tls-key", str(key)]
     with Server(folder, options) as server:
-        server.wait_ready()
-        register(server, args)
-        server.wait_ready()
+        register_huge(server, registered(server, args.model, token=ADMIN).model)
         yield server
 
 
-def register(server: Server, args: argparse.Namespace) -> None:
+def register_huge(server: Server, model: Path) -> None:
     import neargraph as ng
 
-    model = args.model
     with ng.Client(f"unix:{server.unix}", token=ADMIN) as client:
-        if model is None:
-            tensors = client.graphs()[0]["node_types"][0]["tensors"]
-            width = next(int(t["shape"][0]) for t in tensors if t["name"] == "x")
-            model = small_model(server.folder / "m.ngm", width)
-        client.register_model("m", model, graph="g", prepare="hot")
         client.register_model("huge", model, graph="g", fanouts=[1_000_000, 1_000_000])
 
 

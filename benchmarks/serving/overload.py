@@ -4,18 +4,19 @@
 
 A server is asked in a closed loop until its rate is known, then in open loops at 0.5 to 10 times of
 it, each with a deadline. Goodput is what is answered before the deadline of its caller, counted
-from the arrival that was planned. Wanted: at 4 times the load at least 90 % of the most that any
-loop had, and the 99th percentile of what was answered within the deadline. Without a store a
-small planted graph is made; a store that is given is copied.
+from the arrival that was planned. Server and load have half of the cores each, as on two machines.
+Wanted: at 4 times the load at least 90 % of the most that any loop had, and the 99th percentile of
+what was answered within the deadline. Without a store a small planted graph is made; a store that
+is given is copied.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 from pathlib import Path
-from typing import Any
 
 from attacks.process import (
     HOME,
@@ -23,20 +24,23 @@ from attacks.process import (
     Report,
     Server,
     binary,
+    on_cores,
+    registered,
     report,
     served_folder,
     small_graph,
-    small_model,
     table,
 )
 
 SHARES = (0.5, 0.8, 1.0, 2.0, 4.0, 10.0)
 GOODPUT_MIN = 0.9
+CORES = sorted(os.sched_getaffinity(0))
+SERVER_CORES, LOAD_CORES = CORES[: len(CORES) // 2], CORES[len(CORES) // 2 :]
 
 
 def load(server: Server, args: argparse.Namespace, *more: object) -> Report:
     """One run of the load generator."""
-    command = [binary("neargraph-bench-server"), "--address", server.address]
+    command = [*on_cores(LOAD_CORES), binary("neargraph-bench-server"), "--address", server.address]
     command += ["--model", args.model_name, "--graph", args.graph, "--draw", args.draw]
     command += ["--nodes", str(args.nodes), "--seconds", str(args.seconds)]
     command += ["--timeout-ms", str(args.deadline_ms), *map(str, more)]
@@ -45,7 +49,8 @@ def load(server: Server, args: argparse.Namespace, *more: object) -> Report:
 
 def saturation(server: Server, args: argparse.Namespace) -> float:
     """Answers/s of a closed loop, whose requests have time."""
-    command = [binary("neargraph-bench-server"), "--address", server.address, "--window", "2"]
+    command = [*on_cores(LOAD_CORES), binary("neargraph-bench-server")]
+    command += ["--address", server.address, "--window", "2"]
     command += ["--model", args.model_name, "--graph", args.graph, "--draw", args.draw]
     command += ["--nodes", str(args.nodes), "--seconds", str(args.seconds), "--shares"]
     command += ["--warm-seconds", str(args.warm)]
@@ -170,22 +175,13 @@ def options() -> argparse.Namespace:
 
 
 def main() -> int:
-    import neargraph as ng
-
     args = options()
     args.graph, args.model_name = "g", "m"
     print(f"seed {args.seed}", flush=True)
     folder = served_folder("overload", {"g": args.store or small_graph("planted")})
-    with Server(
-        folder, ["--memory", args.memory, "--scheduler", args.scheduler, "--log", "error"]
-    ) as server:
-        server.wait_ready()
-        with ng.Client(server.address) as client:
-            tensors: list[dict[str, Any]] = client.graphs()[0]["node_types"][0]["tensors"]
-            width = next(int(t["shape"][0]) for t in tensors if t["name"] == "x")
-            model = args.model or small_model(folder / "m.ngm", width)
-            client.register_model("m", model, graph="g", prepare="hot")
-        server.wait_ready()
+    given = ["--memory", args.memory, "--scheduler", args.scheduler, "--log", "error"]
+    with Server(folder, given, cores=SERVER_CORES) as server:
+        registered(server, args.model)
         rounds = [one_round(server, args, number) for number in range(args.rounds)]
         panics = server.panics()
     rows, bars = shown(rounds, args)

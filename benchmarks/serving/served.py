@@ -120,7 +120,7 @@ class Server:
         try:
             self._wait("healthz")
             self._register()
-            self._wait("readyz")
+            self._wait("readyz?prepared")
         except BaseException:
             self.__exit__(None, None, None)
             raise

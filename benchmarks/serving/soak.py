@@ -37,10 +37,10 @@ from attacks.process import (
     Usage,
     binary,
     load_command,
+    registered,
     report,
     served_folder,
     small_graph,
-    small_model,
     table,
 )
 
@@ -303,15 +303,9 @@ def soak(args: argparse.Namespace) -> Report:
     seconds = 60.0 * args.minutes
     times = {what: max(3, round(n * args.days)) for what, n in DAY.items()}
     with Server(folder, options) as server:
-        server.wait_ready()
+        served = registered(server, args.model)
         with ng.Client(server.address) as client:
-            types = client.graphs()[0]["node_types"][0]
-            nodes = int(types["num_nodes"])
-            width = next(int(t["shape"][0]) for t in types["tensors"] if t["name"] == "x")
-            model = args.model or small_model(folder / "m.ngm", width)
-            client.register_model("m", model, graph="g", prepare="hot")
             client.set_alias("live", "m@1", graph="g")
-        server.wait_ready(300.0)
         saturated = saturation(server, args)
         rate = SHARE * saturated
         print(f"saturated at {saturated:,.0f}/s; {rate:,.0f}/s for {seconds:.0f} s", flush=True)
@@ -319,13 +313,15 @@ def soak(args: argparse.Namespace) -> Report:
         stop = threading.Event()
         sampler = threading.Thread(target=sampled, args=(server, samples, stop))
         sampler.start()
-        events = Events(server, model)
+        events = Events(server, served.model)
         going = {
             what: Regularly(getattr(events, what), count, seconds) for what, count in times.items()
         }
         found, changed, quiet = [], [], []
         for part, share in enumerate((WARM, 1.0 - WARM)):
-            updates = Updates(server.address, nodes, width, args.updates, args.seed + part)
+            updates = Updates(
+                server.address, served.nodes, served.width, args.updates, args.seed + part
+            )
             found += loads(server, args, rate, share * seconds)
             changed.append(updates.end())
             quiet.append(at_rest(server))

@@ -97,6 +97,12 @@ impl Accelerators {
         Compute::Devices(Arc::clone(self.program.devices()))
     }
 
+    /// Whether all kernels in force are the server's own, which never take longer than they have
+    /// to.
+    pub fn are_own(&self) -> bool {
+        self.told().devices.iter().all(|device| device.plugin.is_empty())
+    }
+
     /// What is in force, and what is not. It waits for no change.
     pub fn told(&self) -> Arc<v1::ListDevicesResponse> {
         Arc::clone(&self.told.read().unwrap_or_else(PoisonError::into_inner))

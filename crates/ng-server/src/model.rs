@@ -154,6 +154,14 @@ impl Model {
         by_time.clamp(1, self.targets_max)
     }
 
+    /// Whether so many nodes took less than `time` so far, and nothing has to be done for a commit
+    /// that came since.
+    pub fn is_quick(&self, nodes: usize, time: Duration) -> bool {
+        let took = self.engine.per_node().map(|node| node.seconds * nodes as f64);
+        took.is_some_and(|took| took <= time.as_secs_f64())
+            && self.engine.version().snapshot().lsn() == self.graph.store.snapshot().lsn()
+    }
+
     /// The version that answers come from: that of the newest commit, or one that is at most `lag`
     /// commits older.
     ///

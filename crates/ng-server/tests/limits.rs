@@ -292,6 +292,32 @@ fn large_answers_wait_for_room_until_others_have_been_read() {
     serving.end();
 }
 
+#[test]
+fn large_requests_share_a_bound_until_they_are_over() {
+    let folder = folder(50);
+    let (message_bytes, request_bytes) = (100 << 10, 300 << 10);
+    let limits = Limits { message_bytes, request_bytes, ..Limits::default() };
+    let serving = limited(folder.path(), limits);
+    let begun = || {
+        let headers = "content-type: application/json\r\ncontent-length: 1000000\r\n";
+        help::raw::begin(serving.side_address(), "POST", "/v1/run", headers, &" ".repeat(140_000))
+    };
+    let [mut one, two] = [begun(), begun()];
+    let held = || serving.state().guard.held_bytes().0;
+    help::calls::until(|| held() == 280_000);
+    let refused = help::raw::answer(begun());
+    assert_eq!(refused.status, 429, "{}", refused.body);
+    assert!(refused.body.contains("REQUEST_BYTES"), "{}", refused.body);
+    drop(two);
+    help::calls::until(|| held() == 140_000);
+    let refused = help::raw::post(serving.side_address(), "/v1/run", "", &" ".repeat(140_000));
+    assert_eq!(refused.status, 400, "there is room for it: {}", refused.body);
+    one.write_all(&[b' '; 1_000_000 - 140_000]).ok();
+    let refused = help::raw::answer(one);
+    assert_eq!(refused.status, 429, "its later pieces count: {}", refused.body);
+    serving.end();
+}
+
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
     // Names of headers may be compressed: an answer of any kind is what is waited for then.
     bytes.windows(part.len()).any(|window| window == part) || bytes.len() > 60

@@ -14,6 +14,9 @@ pub struct Limits {
     /// Bytes of a message.
     #[serde(deserialize_with = "de_bytes")]
     pub message_bytes: u64,
+    /// Bytes of all large requests under way.
+    #[serde(deserialize_with = "de_bytes")]
+    pub request_bytes: u64,
     /// Bytes of all headers of a request.
     #[serde(deserialize_with = "de_bytes")]
     pub header_bytes: u64,
@@ -67,6 +70,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             message_bytes: 64 << 20,
+            request_bytes: 256 << 20,
             header_bytes: 16 << 10,
             ids: 65_536,
             bytes_in_flight: 1 << 30,
@@ -97,6 +101,7 @@ impl Limits {
     pub fn check(&self) -> Result<(), String> {
         let zeros = [
             ("message_bytes", self.message_bytes == 0),
+            ("request_bytes", self.request_bytes / 2 <= self.message_bytes),
             ("header_bytes", self.header_bytes == 0 || self.header_bytes > 1 << 24),
             ("ids", self.ids == 0),
             ("bytes_in_flight", self.bytes_in_flight == 0),
@@ -122,7 +127,7 @@ impl Limits {
         }
         Err(format!(
             "these limits are 0 or contradict others: {} (a deadline is at most deadline_max, \
-             silence is longer than ping)",
+             silence is longer than ping, request_bytes is more than twice message_bytes)",
             wrong.join(", ")
         ))
     }
@@ -132,6 +137,7 @@ impl Limits {
         let ms = |time: Duration| time.as_millis() as u64;
         vec![
             ("message_bytes", self.message_bytes),
+            ("request_bytes", self.request_bytes),
             ("header_bytes", self.header_bytes),
             ("ids", self.ids),
             ("bytes_in_flight", self.bytes_in_flight),

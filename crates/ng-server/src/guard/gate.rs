@@ -105,14 +105,14 @@ async fn pass(
     let peer = peer_of(&request);
     let deadline = caller.deadline;
     let (mut parts, body) = request.into_parts();
-    parts.extensions.insert(caller);
+    parts.extensions.insert(caller.clone());
     let rest = match (face, kind) {
         // Those that change a graph hold a place of few.
         (Face::Rpc, Kind::Stream) if policy.is_some_and(|policy| policy.changes) => Rest::OfAll,
         (Face::Rpc, kind) if is_stream(kind) => Rest::OfMessages,
         _ => Rest::OfAll,
     };
-    let body = Body::new(Timed::new(body, rules.limits.body, rest));
+    let body = Body::new(Timed::new(body, guard, caller, (rest, is_stream(kind))));
     let answer = next.run(Request::from_parts(parts, body));
     let response = match deadline.map(|end| end.checked_sub(SOONER).unwrap_or(end)) {
         None => answer.await,

@@ -8,6 +8,7 @@ pub mod admission;
 pub mod cost;
 pub mod deadline;
 pub mod gate;
+mod held;
 mod observe;
 pub mod policy;
 pub mod quota;
@@ -27,10 +28,16 @@ use tokio::sync::watch;
 use crate::config::Limits;
 use crate::telemetry::{Metrics, Stages, Traces};
 use admission::{Admission, Permit};
+use held::{Full, Held, Pool};
 use policy::Right;
 use share::{Share, What};
 use tokens::{Holder, Refused, Tokens};
 use unread::{Answers, Unread};
+
+/// Bytes of a small request.
+const SMALL_REQUEST: u64 = 64 << 10;
+/// After how long it is worth trying again where requests hold too much.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// Counts what is under way.
 const IN_FLIGHT: &str = "neargraph_requests_in_flight";
@@ -51,6 +58,8 @@ pub struct Guard {
     read_only: bool,
     draining: watch::Sender<bool>,
     closed: AtomicBool,
+    /// Large requests that are under way.
+    requests: Arc<Pool>,
     /// Large answers that have not been sent.
     answers: Arc<Answers>,
     calls: AtomicUsize,
@@ -77,11 +86,13 @@ pub struct Caller {
     share: Option<Arc<Share>>,
 }
 
-/// What a request was foreseen to cost, what its stages took, and what is held of its answer.
+/// What a request was foreseen to cost, what its stages took, and what is held of its message and
+/// of its answer.
 #[derive(Default)]
 struct Spent {
     cost: AtomicU64,
     stages: OnceLock<Stages>,
+    request: OnceLock<Held>,
     answer: OnceLock<Unread>,
 }
 
@@ -157,6 +168,13 @@ impl Caller {
         holder.map(|holder| Share::take(&holder.under_way, what, limit)).transpose()
     }
 
+    /// Its message is not needed any more.
+    fn has_taken_in(&self) {
+        if let Some(held) = self.spent.request.get() {
+            held.give_back();
+        }
+    }
+
     fn cost(&self) -> u64 {
         self.spent.cost.load(Ordering::Relaxed)
     }
@@ -176,6 +194,7 @@ impl Guard {
             read_only,
             draining: watch::Sender::new(false),
             closed: AtomicBool::new(false),
+            requests: Arc::default(),
             answers: Arc::default(),
             calls: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
@@ -289,6 +308,30 @@ impl Guard {
         Ok(Arc::new(permit))
     }
 
+    /// Holds the memory of a caller's message, of which so many bytes have come, until the request
+    /// is over. Small ones are bounded by the number of requests.
+    ///
+    /// # Errors
+    /// Requests hold too much.
+    fn take_in(&self, caller: &Caller, bytes: u64) -> Result<(), Problem> {
+        if bytes <= SMALL_REQUEST {
+            return Ok(());
+        }
+        let own = caller.holder.as_ref().map(|holder| &holder.under_way.requests);
+        let held = caller.spent.request.get_or_init(|| Held::new(&self.requests, own));
+        held.grow_to(bytes, self.rules().limits.request_bytes).map_err(|full| {
+            self.metrics.shed("request_bytes");
+            let (whose, most) = match full {
+                Full::Token(most) => ("the token's requests", most),
+                Full::All(most) => ("all requests", most),
+            };
+            let message = format!("{whose} under way have {most} bytes, which is the limit");
+            Problem::new(Code::ResourceExhausted, "REQUEST_BYTES", message)
+                .remedy("send smaller requests, fewer at once, or try again later")
+                .retry_about(RETRY)
+        })
+    }
+
     /// Holds the memory of a caller's answer until it has been sent, or the client is gone.
     ///
     /// # Errors
@@ -301,6 +344,11 @@ impl Guard {
             let _several = caller.spent.answer.set(unread);
         }
         Ok(())
+    }
+
+    /// Bytes of large requests under way, and of large answers that have not been read.
+    pub fn held_bytes(&self) -> (u64, u64) {
+        (self.requests.bytes(), self.answers.bytes())
     }
 
     /// Gives the memory of answers that have been sent back to the system, if it is much. Takes a

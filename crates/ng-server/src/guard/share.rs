@@ -15,6 +15,8 @@ const RETRY: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub struct UnderWay {
     counts: [AtomicUsize; 3],
+    /// Bytes of its large requests.
+    pub requests: Arc<AtomicU64>,
     /// Bytes of large answers that it has not read.
     pub unread: Arc<AtomicU64>,
 }

@@ -1,7 +1,8 @@
-//! Requests whose bytes do not come.
+//! Requests whose bytes do not come, or that are more than there is room for.
 
 use std::mem;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -9,6 +10,8 @@ use axum::body::{Body, Bytes, HttpBody};
 use http_body::{Frame, SizeHint};
 use ng_rpc::{Code, Problem, Status};
 use tokio::time::{Instant, Sleep, sleep};
+
+use super::{Caller, Guard};
 
 /// Bytes before each message of gRPC: a flag, and the length.
 const PREFIX_BYTES: usize = 5;
@@ -23,22 +26,45 @@ pub enum Rest {
     OfMessages,
 }
 
-/// The body of a request, which ends with an error if its next piece does not come in time.
+/// The body of a request, which ends with an error if its next piece does not come in time, or
+/// there is no room for it.
 pub struct Timed {
     body: Body,
+    guard: Arc<Guard>,
+    caller: Caller,
     limit: Duration,
     sleep: Pin<Box<Sleep>>,
     /// A piece was asked for, and had not come.
     waits: bool,
     rest: Rest,
+    is_stream: bool,
     messages: Messages,
+    /// That have come.
+    bytes: u64,
 }
 
 impl Timed {
-    /// Each piece of what has to come in time has to come within `limit`.
-    pub fn new(body: Body, limit: Duration, rest: Rest) -> Self {
-        let messages = Messages::default();
-        Self { body, limit, sleep: Box::pin(sleep(limit)), waits: false, rest, messages }
+    /// Each piece of what has to come in time has to come within the limit of the rules. Of a
+    /// stream's messages only the one that comes is held; all of a call is.
+    pub fn new(body: Body, guard: &Arc<Guard>, caller: Caller, how: (Rest, bool)) -> Self {
+        let (guard, limit) = (Arc::clone(guard), guard.rules().limits.body);
+        let (messages, sleep) = (Messages::default(), Box::pin(sleep(limit)));
+        let (rest, is_stream) = how;
+        let (waits, bytes) = (false, 0);
+        Self { body, guard, caller, limit, sleep, waits, rest, is_stream, messages, bytes }
+    }
+
+    /// More of the request has come.
+    fn see(&mut self, bytes: &[u8]) -> Result<(), Problem> {
+        let begun = self.messages.begun;
+        self.messages.see(bytes);
+        if self.is_stream && self.messages.begun != begun {
+            // Whoever asks for the next message has done with the one before.
+            self.caller.has_taken_in();
+        }
+        self.bytes += bytes.len() as u64;
+        let held = if self.is_stream { self.messages.come } else { self.bytes };
+        self.guard.take_in(&self.caller, held)
     }
 
     fn may_be_quiet(&self) -> bool {
@@ -60,7 +86,7 @@ impl HttpBody for Timed {
                 if let Some(Ok(frame)) = &frame
                     && let Some(bytes) = frame.data_ref()
                 {
-                    this.messages.see(bytes);
+                    this.see(bytes).map_err(Status::from)?;
                 }
                 this.waits = false;
                 Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
@@ -98,6 +124,9 @@ struct Messages {
     /// Bytes of the message that have not.
     left: u64,
     has_one: bool,
+    /// Messages that have begun, and the bytes that have come of the last one.
+    begun: u64,
+    come: u64,
 }
 
 impl Messages {
@@ -106,8 +135,13 @@ impl Messages {
             if self.left > 0 {
                 let taken = bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
                 self.left -= taken as u64;
+                self.come += taken as u64;
                 bytes = &bytes[taken..];
             } else {
+                if self.of_prefix == 0 {
+                    (self.begun, self.come) = (self.begun + 1, 0);
+                }
+                self.come += 1;
                 self.prefix[self.of_prefix] = bytes[0];
                 self.of_prefix += 1;
                 bytes = &bytes[1..];
@@ -142,6 +176,7 @@ mod tests {
                 at += piece.len();
                 assert_eq!(messages.is_between(), ends.contains(&at), "{size}, {at}");
             }
+            assert_eq!((messages.begun, messages.come), (3, 6));
         }
     }
 }

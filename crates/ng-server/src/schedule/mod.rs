@@ -1,8 +1,9 @@
 //! From requests to groups: who is computed together, and when (GLIST, section 4.2.1).
 //!
 //! A lane is a thread that takes a group of waiting requests, computes it, and takes the next. A
-//! request waits for nothing while a lane is idle. What must not live here: what a model computes,
-//! messages. The invariant: an answer does not depend on the group in which it was computed.
+//! request waits for nothing while a lane is idle, and one that takes less time than waking a lane
+//! is computed where it came in. What must not live here: what a model computes, messages. The
+//! invariant: an answer does not depend on the group in which it was computed.
 
 mod group;
 mod queue;
@@ -20,7 +21,7 @@ use ng_store::Snapshot;
 use tokio::sync::oneshot;
 
 pub use self::queue::Bounds;
-use self::queue::{Queue, Waiting};
+use self::queue::{Queue, Taken, Waiting};
 use self::stats::Counters;
 pub use self::stats::ScheduleStats;
 pub use self::switches::{BadSwitches, Switches};
@@ -125,10 +126,36 @@ impl Scheduler {
         question: Question,
         computing: Option<Computing>,
     ) -> Result<Answered, Problem> {
-        let (reply, answer) = oneshot::channel();
-        let graph = Arc::clone(&question.model.graph);
-        let waiting = Waiting { question, computing, since: Instant::now(), reply };
-        if !self.shared.queue.push(waiting) {
+        let (waiting, answer) = waiting(question, computing);
+        self.answered(waiting, answer, Queue::push).await
+    }
+
+    /// As [`Scheduler::ask`], on the thread of the caller if no request is computed and none
+    /// waits. For questions that take less time than waking a lane does.
+    ///
+    /// # Errors
+    /// As [`Scheduler::ask`].
+    pub async fn ask_here(&self, question: Question) -> Result<Answered, Problem> {
+        let (waiting, answer) = waiting(question, None);
+        let put = |queue: &Queue, waiting| match queue.begin_alone(waiting) {
+            Ok(taken) => {
+                self.shared.answer(taken);
+                true
+            }
+            Err(waiting) => queue.push(waiting),
+        };
+        self.answered(waiting, answer, put).await
+    }
+
+    /// Puts a request where it is computed, and waits for its answer.
+    async fn answered(
+        &self,
+        waiting: Waiting,
+        answer: oneshot::Receiver<Result<Answered, Problem>>,
+        put: impl FnOnce(&Queue, Waiting) -> bool,
+    ) -> Result<Answered, Problem> {
+        let graph = Arc::clone(&waiting.question.model.graph);
+        if !put(&self.shared.queue, waiting) {
             return Err(ending());
         }
         let answered = answer.await.unwrap_or_else(|_| Err(self.shared.unanswered()));
@@ -170,6 +197,15 @@ impl Drop for Scheduler {
     }
 }
 
+/// A request from now on, and what it is answered.
+fn waiting(
+    question: Question,
+    computing: Option<Computing>,
+) -> (Waiting, oneshot::Receiver<Result<Answered, Problem>>) {
+    let (reply, answer) = oneshot::channel();
+    (Waiting { question, computing, since: Instant::now(), reply }, answer)
+}
+
 fn ending() -> Problem {
     Problem::new(Code::Unavailable, "SHUTTING_DOWN", "the server is shutting down")
         .remedy("try again on another replica, or when it is back")
@@ -178,13 +214,17 @@ fn ending() -> Problem {
 impl Shared {
     fn work(&self) {
         while let Some(taken) = self.queue.take() {
-            let answer = || group::answer(taken.requests, self.switches, &self.counters);
-            // A defect takes its group with it, and no lane.
-            if catch_unwind(AssertUnwindSafe(answer)).is_err() {
-                tracing::error!("a group was given up because of a defect");
-            }
-            self.queue.is_done();
+            self.answer(taken);
         }
+    }
+
+    fn answer(&self, taken: Taken) {
+        let answer = || group::answer(taken.requests, self.switches, &self.counters);
+        // A defect takes its group with it, and no lane.
+        if catch_unwind(AssertUnwindSafe(answer)).is_err() {
+            tracing::error!("a group was given up because of a defect");
+        }
+        self.queue.is_done();
     }
 
     /// Why a request that was taken has no answer.

@@ -127,6 +127,18 @@ impl Queue {
         true
     }
 
+    /// Begins a request without a lane; gives it back if another one is computed or waits, or the
+    /// server ends. [`Queue::is_done`] has to be told in the end.
+    #[allow(clippy::result_large_err)]
+    pub fn begin_alone(&self, waiting: Waiting) -> Result<Taken, Waiting> {
+        let mut state = self.lock();
+        if state.ended || state.computing > 0 || !state.waiting.is_empty() {
+            return Err(waiting);
+        }
+        state.computing = 1;
+        Ok(Taken { requests: vec![waiting] })
+    }
+
     /// Takes no more requests; those that wait are still computed.
     pub fn end(&self) {
         self.lock().ended = true;

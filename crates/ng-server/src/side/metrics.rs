@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::State as Given;
+use axum::extract::{RawQuery, State as Given};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 
@@ -14,9 +14,20 @@ pub async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether requests should be sent here.
-pub async fn readyz(Given(state): Given<Arc<State>>) -> impl IntoResponse {
-    match state.not_ready() {
+/// Whether requests should be sent here; with `?prepared`, not before all models are prepared.
+pub async fn readyz(
+    Given(state): Given<Arc<State>>,
+    RawQuery(query): RawQuery,
+) -> impl IntoResponse {
+    let why = match query.as_deref() {
+        None | Some("") => state.not_ready(),
+        Some("prepared") => state.not_ready().or_else(|| state.not_prepared()),
+        Some(other) => {
+            let odd = format!("there is no condition {other:?}; there is /readyz?prepared\n");
+            return (StatusCode::BAD_REQUEST, odd);
+        }
+    };
+    match why {
         None => (StatusCode::OK, "ok\n".to_owned()),
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }

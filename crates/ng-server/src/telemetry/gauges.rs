@@ -53,6 +53,10 @@ pub fn refresh(state: &State) {
     let since = start.duration_since(UNIX_EPOCH).unwrap_or_default();
     metrics.gauge("process_start_time_seconds", &[]).set(since.as_secs_f64());
     metrics.gauge("neargraph_connections", &[]).set(state.connections() as f64);
+    let (requests, answers) = state.guard.held_bytes();
+    for (kind, bytes) in [("requests", requests), ("answers", answers)] {
+        metrics.gauge("neargraph_held_bytes", &[("kind", kind)]).set(bytes as f64);
+    }
 }
 
 /// What the scheduler has done, jobs and streams, and the answers that are kept.

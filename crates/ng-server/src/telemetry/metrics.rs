@@ -16,13 +16,14 @@ const SECONDS: [f64; 18] = [
 const REQUESTS: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
 /// Why requests and connections are refused.
-const REASONS: [&str; 10] = [
+const REASONS: [&str; 11] = [
     "queue",
     "bytes",
     "deadline",
     "quota",
     "calls",
     "streams",
+    "request_bytes",
     "unread",
     "connections",
     "tls",
@@ -64,6 +65,7 @@ pub const METRICS: &[(&str, char, &str)] = &[
     ("neargraph_jobs", 'g', "Jobs, by state"),
     ("neargraph_sample_streams", 'g', "Streams of mini-batches that are made"),
     ("neargraph_shed_total", 'c', "Requests and connections that were refused, by reason"),
+    ("neargraph_held_bytes", 'g', "Bytes of large requests under way and of unread answers"),
     ("neargraph_connections", 'g', "Connections that are open"),
     ("neargraph_model_ready", 'g', "From 0 to 1: what of a model's memory is prepared"),
     ("neargraph_draining", 'g', "1 once the server has been asked to end"),

@@ -48,7 +48,7 @@ pub fn register(client: &Client) -> v1::ModelInfo {
 /// The same, once all that it prepares is there.
 pub fn register_ready(serving: &Serving, client: &Client) -> v1::ModelInfo {
     let info = register(client);
-    while serving.state().not_ready().is_some() {
+    while serving.state().not_prepared().is_some() {
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     info
