@@ -90,7 +90,7 @@ impl SentModels {
                 return Err(Problem::new(Code::ResourceExhausted, "SENT_MODELS_FULL", message)
                     .at("files")
                     .remedy("send it again a little later, or register it")
-                    .retry_after(RETRY_AFTER));
+                    .retry_about(RETRY_AFTER));
             };
             gone.push(all.remove(idle));
         }

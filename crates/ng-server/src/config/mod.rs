@@ -264,6 +264,7 @@ impl Config {
             ("jobs", self.jobs != new.jobs),
             ("bundle", self.bundle != new.bundle),
             ("plugins", self.plugins != new.plugins),
+            ("plugin_trial", self.plugin_trial != new.plugin_trial),
             ("plugin_trial_time", self.plugin_trial_time != new.plugin_trial_time),
             ("drain", self.drain != new.drain),
             ("drain_delay", self.drain_delay != new.drain_delay),

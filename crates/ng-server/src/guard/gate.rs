@@ -205,11 +205,12 @@ fn enter(
     }
     caller.deadline = deadline_of(rules, policy, request.headers())?;
     caller.in_time()?;
-    match policy.kind {
-        Kind::Call => caller.take_share(What::Calls, rules.limits.calls)?,
-        Kind::Stream | Kind::Watch => caller.take_share(What::Streams, rules.limits.streams)?,
-        Kind::Look | Kind::LookOn => {}
-    }
+    let share = match policy.kind {
+        Kind::Call => caller.take_share(What::Calls, rules.limits.calls),
+        Kind::Stream | Kind::Watch => caller.take_share(What::Streams, rules.limits.streams),
+        Kind::Look | Kind::LookOn => Ok(()),
+    };
+    share.inspect_err(|_| guard.metrics.shed("token"))?;
     let place = Place::take(guard, policy.kind, rules)?;
     Ok((caller, Some(place)))
 }

@@ -64,7 +64,7 @@ impl Share {
             format!("the token has {most} {what} under way, which is the limit of a token");
         Err(Problem::new(Code::ResourceExhausted, "TOO_MANY_REQUESTS", message)
             .remedy("try again once one of them has ended")
-            .retry_after(RETRY))
+            .retry_about(RETRY))
     }
 
     fn count(&self) -> &AtomicUsize {

@@ -16,13 +16,14 @@ const SECONDS: [f64; 18] = [
 const REQUESTS: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
 /// Why requests and connections are refused.
-const REASONS: [&str; 11] = [
+const REASONS: [&str; 12] = [
     "queue",
     "bytes",
     "deadline",
     "quota",
     "calls",
     "streams",
+    "token",
     "request_bytes",
     "unread",
     "connections",
