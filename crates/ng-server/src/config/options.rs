@@ -9,71 +9,75 @@ use clap::Parser;
 use super::{Address, Config, ConfigError, LogFormat, units};
 use crate::schedule::Switches;
 
-/// Answers about the nodes of graphs on disk, over gRPC and HTTP.
+/// Serves predictions, rows and neighbours of graphs on disk over gRPC and HTTP.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "neargraph-server", version)]
 pub struct Options {
-    /// Folder whose stores (NAME.ng) are served. Default: that of the file, or the current folder.
+    /// Folder whose stores (NAME.ng) are served. Default: `folder` of the settings file, or the
+    /// current folder.
     pub folder: Option<PathBuf>,
-    /// File of settings (TOML). Options stand over what it says; SIGHUP reads it again.
+    /// Settings file (TOML). Options override it. SIGHUP reads it again.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where to listen: HOST:PORT or unix:PATH. May be given several times. Default:
-    /// 127.0.0.1:7400. Addresses that other machines reach need TLS and tokens.
+    /// Address to listen at: HOST:PORT or unix:PATH. May be given several times. Default:
+    /// 127.0.0.1:7400. An address that other machines can reach needs TLS and a token file.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Address>,
-    /// Socket by which clients of this machine ask for shared memory.
+    /// Socket at which clients on this machine set up connections over shared memory. Default:
+    /// none.
     #[arg(long, value_name = "PATH")]
     pub shm: Option<PathBuf>,
-    /// Where metrics, health, REST and dashboard are. Default: the port after that of the first
-    /// TCP address, on this machine alone.
+    /// Address of metrics, health, REST and the dashboard. Default: the port after that of the
+    /// first TCP address, on 127.0.0.1.
     #[arg(long, value_name = "HOST:PORT")]
     pub side: Option<SocketAddr>,
-    /// Where backups are made. Default: .neargraph/backups in the folder.
+    /// Folder for backups. Default: .neargraph/backups in the served folder.
     #[arg(long, value_name = "FOLDER")]
     pub backups: Option<PathBuf>,
-    /// Folder that plug-ins may be loaded from. Default: none are loaded.
+    /// Folder from which plug-ins may be loaded. Default: none, and no plug-in is loaded.
     #[arg(long, value_name = "FOLDER")]
     pub plugins: Option<PathBuf>,
-    /// Memory of each graph, e.g. 4GB. Default: a quarter of the machine's.
+    /// Memory budget of each graph, e.g. 4GB. Default: a quarter of the machine's memory.
     #[arg(long, value_parser = units::bytes, value_name = "BYTES")]
     pub memory: Option<u64>,
-    /// Memory for answers that are kept. Default: 256MiB.
+    /// Memory of the answer cache, e.g. 1GB. Default: 256MiB.
     #[arg(long, value_parser = units::bytes, value_name = "BYTES")]
     pub cache: Option<u64>,
-    /// Threads that compute a group. Default: 1.
+    /// Threads that compute one group of requests. Default: 1.
     #[arg(long)]
     pub threads: Option<usize>,
     /// Groups that are computed at the same time. Default: two more than there are cores.
     #[arg(long)]
     pub lanes: Option<usize>,
-    /// Parts of the scheduler that are on: G groups requests, S orders them, C keeps answers; N is
-    /// none. Default: CG.
+    /// Parts of the scheduler that are on, as letters: G groups requests, S orders them by node id,
+    /// C caches answers; N turns all off. Default: CG.
     #[arg(long, value_name = "PARTS")]
     pub scheduler: Option<Switches>,
-    /// Change nothing.
+    /// Refuse every request that changes something.
     #[arg(long)]
     pub read_only: bool,
-    /// Certificates of the server (PEM).
+    /// Certificate chain of the server (PEM). Default: no TLS.
     #[arg(long, value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
-    /// Their key (PEM), which others must not be able to read.
+    /// Private key of that certificate (PEM), mode 600 or 640.
     #[arg(long, value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
-    /// Certificates of those who sign the certificates of clients (PEM). Clients need one then.
+    /// CA certificates (PEM): each client needs a certificate that one of them has signed (mTLS).
+    /// Default: clients need no certificate.
     #[arg(long, value_name = "FILE")]
     pub client_ca: Option<PathBuf>,
-    /// Tokens that callers need: lines `RIGHT NAME TOKEN-OR-SHA256 [EXPIRES]`. Others must not be
-    /// able to read it.
+    /// Tokens that callers need, mode 600 or 640, with lines
+    /// `RIGHT NAME TOKEN-OR-SHA256 [EXPIRES] [requests=N] [seeds=N]`. Default: callers need no
+    /// token.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// How long to wait for requests under way after SIGTERM, e.g. 30s. Default: 30s.
+    /// How long to wait for requests in flight after SIGTERM or Ctrl-C, e.g. 1m. Default: 30s.
     #[arg(long, value_parser = units::time, value_name = "TIME")]
     pub drain: Option<Duration>,
     /// What to log: error, warn, info, debug, or directives by module. Default: info.
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<String>,
-    /// How lines of the log look. Default: text on a terminal, JSON elsewhere.
+    /// Format of log lines. Default: text on a terminal, JSON elsewhere.
     #[arg(long, value_enum)]
     pub log_format: Option<LogFormat>,
 }
