@@ -16,7 +16,7 @@ _PASSED: dict[str, Any] = {
 
 
 def serve(context: typer.Context) -> None:
-    """Answers about the nodes of graphs on disk, over gRPC and HTTP."""
+    """Serve the graphs in a folder over gRPC and HTTP: predictions, features, neighbours."""
     from neargraph import _core
     from neargraph.plugins import probe_command
 
