@@ -25,8 +25,8 @@ class Cap:
     A process that has several at a time gives each a name.
     """
 
-    def __init__(self, limit: int | None, name: str = "") -> None:
-        self.limit = limit
+    def __init__(self, limit: int | None, name: str = "", every: float = EVERY_SECONDS) -> None:
+        self.limit, self.every = limit, every
         self.v2 = (ROOT / "cgroup.controllers").exists()
         base = ROOT if self.v2 else ROOT / "memory"
         self.path = base / f"neargraph-bench-{os.getpid()}{name}"
@@ -77,7 +77,7 @@ class Cap:
     def _watch(self) -> None:
         """Anonymous memory of all processes inside; shared memory is memory of theirs too."""
         names = ("anon", "shmem") if self.v2 else ("total_rss", "total_shmem")
-        while not self._stop.wait(EVERY_SECONDS):
+        while not self._stop.wait(self.every):
             lines = (self.path / "memory.stat").read_text().splitlines()
             stat = dict(line.split() for line in lines)
             now = sum(int(stat.get(name, 0)) for name in names)

@@ -100,7 +100,8 @@ class Server:
         port, side = free_ports(2)
         self.address, self.side = f"127.0.0.1:{port}", f"127.0.0.1:{side}"
         self.unix, self.shm = f"unix:{self.folder / 'socket'}", f"shm:{self.folder / 'shm'}"
-        self.cap = Cap(cap, f"-{name}")
+        # Looking costs the kernel a walk over all counters, beside what is measured.
+        self.cap = Cap(cap, f"-{name}", every=1.0)
         self._uncapped = cap is None
         self._ports = port, side
         self._process: subprocess.Popen[str] | None = None

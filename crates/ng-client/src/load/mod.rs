@@ -32,6 +32,8 @@ const STEADY_SPREAD: f64 = 0.05;
 const SEARCH_LOOPS: usize = 8;
 /// A search ends when the rate is known this well.
 const SEARCH_WIDTH: f64 = 0.03;
+/// A search ends when a rate that is this share of the saturated one is past the limit.
+const LONELY_SHARE: f64 = 0.06;
 const REQUESTS_MIN: usize = 20;
 const FAILED: u8 = 2;
 
@@ -205,7 +207,9 @@ async fn search(
     let (mut low, mut high) = (0.0, 2.0 * saturated);
     let mut rate = 0.8 * saturated;
     for number in 0..SEARCH_LOOPS {
-        if rate <= 0.0 || high - low < SEARCH_WIDTH * high {
+        // Where requests are late that hardly ever meet, slower ones are late, too.
+        let is_hopeless = low == 0.0 && rate < LONELY_SHARE * saturated;
+        if rate <= 0.0 || high - low < SEARCH_WIDTH * high || is_hopeless {
             break;
         }
         let found = at_rate(loops, options, rate, number as u64).await?;
