@@ -3,7 +3,7 @@
 use clap::Parser;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::Options;
+use crate::config::{Config, ConfigError, Options};
 use crate::serve::{Ended, Serving, serve};
 use crate::telemetry::log::{self, Level};
 
@@ -69,10 +69,13 @@ impl Signals {
 }
 
 fn run(options: &Options, plugin_trial: Vec<String>) -> Result<u8, String> {
-    let mut config = options.resolve().map_err(|error| error.to_string())?;
-    if config.plugin_trial.is_empty() {
-        config.plugin_trial = plugin_trial;
-    }
+    let read = || {
+        options.resolve().map(|config| match config.plugin_trial.is_empty() {
+            true => Config { plugin_trial: plugin_trial.clone(), ..config },
+            false => config,
+        })
+    };
+    let config = read().map_err(|error| error.to_string())?;
     let level = log::start(&config.log, config.log_format).map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
@@ -85,7 +88,7 @@ fn run(options: &Options, plugin_trial: Vec<String>) -> Result<u8, String> {
     loop {
         match runtime.block_on(signals.next()) {
             Asked::End => break,
-            Asked::Reload => reload(&serving, options, level.as_ref()),
+            Asked::Reload => reload(&serving, read(), level.as_ref()),
         }
     }
     tracing::info!("ending: requests under way are answered first");
@@ -114,9 +117,9 @@ fn run(options: &Options, plugin_trial: Vec<String>) -> Result<u8, String> {
     Ok(if unanswered + not_closed == 0 { DONE } else { INCOMPLETE })
 }
 
-/// Reads the options' file, tokens and certificates again.
-fn reload(serving: &Serving, options: &Options, level: Option<&Level>) {
-    let config = match options.resolve() {
+/// Puts what was read again in place, and tokens and certificates.
+fn reload(serving: &Serving, read: Result<Config, ConfigError>, level: Option<&Level>) {
+    let config = match read {
         Ok(config) => config,
         Err(error) => return tracing::error!(%error, "the configuration stays as it was"),
     };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ng_engine::{
     AnswerKey, Computing, EmbeddingCache, Engine, EngineOptions, ModelFile, ModelKey, Prepare,
-    Version, WalkLimit,
+    Version,
 };
 use ng_infer::run::Compute;
 use ng_rpc::{Problem, problem_of, v1};
@@ -21,6 +21,7 @@ use ng_types::canary::planted;
 use crate::graph::Graph;
 use crate::rows::Rows;
 use crate::targets::Targets;
+use crate::walks::Walks;
 
 /// Nodes of a group before anything is known of the time that they take.
 const TARGETS_UNKNOWN: usize = 16;
@@ -47,6 +48,8 @@ pub struct Model {
     /// Another one once what computes was replaced.
     generation: RwLock<Arc<Generation>>,
     cache: Option<Arc<EmbeddingCache>>,
+    /// How far it pays to search for answers that a commit ended.
+    walks: Walks,
     /// One commit comes after the other.
     advancing: Mutex<()>,
     /// An older version that was asked for lately, as pieces of a job do, and when.
@@ -107,6 +110,7 @@ impl Model {
             sha256,
             generation: RwLock::new(generation),
             cache,
+            walks: Walks::default(),
             advancing: Mutex::default(),
             older: Mutex::default(),
             targets_max,
@@ -190,9 +194,15 @@ impl Model {
         kept.take_if(|(_, used)| used.elapsed() > OLDER_KEPT);
         drop(kept);
         if let Some(cache) = &self.cache {
-            let affected = self.engine.affected(&newest, older.snapshot(), WalkLimit::default());
-            let affected = affected.map_err(|e| problem_of(&e))?;
             let (from, to) = (older.snapshot().lsn(), newest.lsn());
+            let row = self.engine.per_node().map_or(0.0, |node| node.seconds);
+            let (commits, row) = (to - from, Duration::try_from_secs_f64(row).unwrap_or_default());
+            let (limit, start) = (self.walks.limit(commits, row), Instant::now());
+            let affected = self.engine.affected(&newest, older.snapshot(), limit);
+            let affected = affected.map_err(|e| problem_of(&e))?;
+            if limit.lists > 0 {
+                self.walks.took(commits, &affected.walked, start.elapsed());
+            }
             cache.invalidate(self.newest().key, &affected.answers, from, to);
         }
         Ok(self.engine.version())
@@ -284,6 +294,7 @@ impl Model {
         (lsn, lag): (u64, u64),
     ) -> Option<(Arc<[u8]>, u64)> {
         let found = self.cache.as_ref()?.get(&self.answer_key(of, node), lsn, lag)?;
+        self.walks.saved(1);
         Some((found.row, found.lsn))
     }
 
@@ -296,6 +307,7 @@ impl Model {
     ) -> Option<Vec<(Arc<[u8]>, u64)>> {
         let keys = nodes.iter().map(|node| self.answer_key(of, *node));
         let found = self.cache.as_ref()?.get_all(keys, lsn, lag)?;
+        self.walks.saved(found.len() as u64);
         Some(found.into_iter().map(|kept| (kept.row, kept.lsn)).collect())
     }
 
