@@ -170,7 +170,8 @@ def replayed(copy: Path, model: Path, home: Path, record: Record) -> Report:
     wrong = changed = at = applied = 0
     last: int | None = None
     # Not a commit of any batch: the store as it was.
-    members = {id(work): work.members() for _, work, _ in batches}
+    works = {id(work): work for _, work, _ in batches}
+    members = {key: work.members() for key, work in works.items()}
     with ng.open(copy, memory="1GB") as store, ng.Engine(store, model) as engine:
         base = {int(node): engine.run([int(node)], SEED)[0] for node in set(answers["nodes"])}
         for commit, work, number in [*batches, (None, None, 0)]:
