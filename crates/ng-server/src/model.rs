@@ -5,7 +5,7 @@
 //! computed them, so that no answer mixes rows of devices with rows of those that replaced them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use ng_engine::{
@@ -50,6 +50,8 @@ pub struct Model {
     cache: Option<Arc<EmbeddingCache>>,
     /// How far it pays to search for answers that a commit ended.
     walks: Walks,
+    /// Up to which commit answers were ended.
+    ended_to: Mutex<Arc<Snapshot>>,
     /// One commit comes after the other.
     advancing: Mutex<()>,
     /// An older version that was asked for lately, as pieces of a job do, and when.
@@ -94,7 +96,8 @@ impl Model {
         let lsn = snapshot.lsn();
         let options = options_of(request, &file, &graph, (compute, threads))?;
         let sha256 = file.identity.map_or(String::new(), |identity| identity.to_string());
-        let engine = Engine::open(snapshot, file, options).map_err(|e| problem_of(&e))?;
+        let engine =
+            Engine::open(Arc::clone(&snapshot), file, options).map_err(|e| problem_of(&e))?;
         let generation = Generation::new(engine.computing());
         if let Some(cache) = &cache {
             cache.add_model(generation.key, lsn);
@@ -111,6 +114,7 @@ impl Model {
             generation: RwLock::new(generation),
             cache,
             walks: Walks::default(),
+            ended_to: Mutex::new(snapshot),
             advancing: Mutex::default(),
             older: Mutex::default(),
             targets_max,
@@ -180,32 +184,46 @@ impl Model {
         self.advance()
     }
 
-    /// Brings the engine and the answers that are kept to the newest commit.
+    /// Brings the engine to the newest commit, and the answers that are kept, unless another thread
+    /// does. Until that has ended, nothing is known of newer commits, and rows are computed.
     fn advance(&self) -> Result<Version, Problem> {
-        let _turn = self.advancing.lock().unwrap_or_else(PoisonError::into_inner);
-        let older = self.engine.version();
+        let turn = self.advancing.lock().unwrap_or_else(PoisonError::into_inner);
         let newest = self.graph.store.snapshot();
-        if newest.lsn() <= older.snapshot().lsn() {
-            return Ok(older);
+        if newest.lsn() > self.engine.version().snapshot().lsn() {
+            self.engine.refresh(newest).map_err(|e| problem_of(&e))?;
+            let mut kept = self.older.lock().unwrap_or_else(PoisonError::into_inner);
+            // It keeps its snapshot on the disk.
+            kept.take_if(|(_, used)| used.elapsed() > OLDER_KEPT);
         }
-        self.engine.refresh(Arc::clone(&newest)).map_err(|e| problem_of(&e))?;
-        let mut kept = self.older.lock().unwrap_or_else(PoisonError::into_inner);
-        // It keeps its snapshot on the disk.
-        kept.take_if(|(_, used)| used.elapsed() > OLDER_KEPT);
-        drop(kept);
-        if let Some(cache) = &self.cache {
-            let (from, to) = (older.snapshot().lsn(), newest.lsn());
-            let row = self.engine.per_node().map_or(0.0, |node| node.seconds);
-            let (commits, row) = (to - from, Duration::try_from_secs_f64(row).unwrap_or_default());
-            let (limit, start) = (self.walks.limit(commits, row), Instant::now());
-            let affected = self.engine.affected(&newest, older.snapshot(), limit);
-            let affected = affected.map_err(|e| problem_of(&e))?;
-            if limit.lists > 0 {
-                self.walks.took(commits, &affected.walked, start.elapsed());
-            }
-            cache.invalidate(self.newest().key, &affected.answers, from, to);
+        let version = self.engine.version();
+        drop(turn);
+        self.end_answers(version.snapshot())?;
+        Ok(version)
+    }
+
+    /// Ends the answers that commits up to `newest` change.
+    fn end_answers(&self, newest: &Arc<Snapshot>) -> Result<(), Problem> {
+        let Some(cache) = &self.cache else { return Ok(()) };
+        let mut ended_to = match self.ended_to.try_lock() {
+            Ok(ended_to) => ended_to,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(()),
+        };
+        let (from, to) = (ended_to.lsn(), newest.lsn());
+        if to <= from {
+            return Ok(());
         }
-        Ok(self.engine.version())
+        let row = self.engine.per_node().map_or(0.0, |node| node.seconds);
+        let (commits, row) = (to - from, Duration::try_from_secs_f64(row).unwrap_or_default());
+        let (limit, start) = (self.walks.limit(commits, row), Instant::now());
+        let affected = self.engine.affected(newest, &ended_to, limit);
+        let affected = affected.map_err(|e| problem_of(&e))?;
+        if limit.lists > 0 {
+            self.walks.took(commits, &affected.walked, start.elapsed());
+        }
+        cache.invalidate(self.newest().key, &affected.answers, from, to);
+        *ended_to = Arc::clone(newest);
+        Ok(())
     }
 
     /// A snapshot as a version to answer from.

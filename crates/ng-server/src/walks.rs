@@ -1,7 +1,7 @@
 //! [`Walks`]: how far it pays to search for the answers that a commit ended.
 //!
-//! The search walks from what changed to the nodes that it can reach, and requests wait for it. If
-//! it is not done, or does not end, all answers that are kept end with the commit, which is right,
+//! The search walks from what changed to the nodes that it can reach. It takes a lane that could
+//! compute, and answers that are kept are of no use until it ends. If it is not done, or does not end, all answers that are kept end with the commit, which is right,
 //! too, and costs that they are computed again. So the search may take a part of the time that kept
 //! answers have saved, and only a little at once. What must not live here: the search itself.
 
@@ -19,8 +19,8 @@ const PART_OF_TIME: f64 = 0.02;
 const MOST: f64 = 0.02;
 /// Seconds that a list and its entries take, before there is a better guess.
 const LIST_AT_FIRST: f64 = 20e-6;
-/// Entries of a list, in the mean, for which a search has time.
-const ENTRIES: u64 = 16;
+/// Entries that take as long as a list.
+const ENTRIES: u64 = 128;
 /// What the last search counts in a mean.
 const NEWEST: f64 = 0.25;
 /// How a guess of what a commit takes falls each time that nothing is searched for it: the graph
@@ -83,8 +83,7 @@ impl Walks {
     pub fn took(&self, commits: u64, walked: &Walked, took: Duration) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.left -= took.as_secs_f64();
-        // Entries count as lists of the mean length that there is time for.
-        let lists = walked.lists.max(walked.entries / ENTRIES);
+        let lists = walked.lists + walked.entries / ENTRIES;
         if lists == 0 {
             return;
         }

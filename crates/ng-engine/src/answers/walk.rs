@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use ng_store::{
     EXPAND_BYTES_PER_DESTINATION, EXPAND_BYTES_PER_ENTRY, Expansion, ReadError, Snapshot,
 };
-use ng_types::{EdgeTypeId, NodeId, NodeTypeId, Reservation};
+use ng_types::{EdgeTypeId, IdHash, NodeId, NodeTypeId, Reservation};
 
 use crate::answers::affected::{WalkLimit, Walked, WhyAll};
 
@@ -35,7 +35,7 @@ impl From<ReadError> for Stopped {
 #[derive(Default)]
 struct Found {
     order: Vec<NodeId>,
-    known: HashSet<NodeId>,
+    known: HashSet<NodeId, IdHash>,
 }
 
 /// A walk.

@@ -4,10 +4,9 @@
 //! nothing of files, logs or other versions. Dropping an edit undoes all of it.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use ng_types::MemoryUser;
+use ng_types::{IdHash, MemoryUser};
 
 use crate::catalog::{Catalog, SegmentMeta};
 use crate::error::{Damage, ReadError};
@@ -46,31 +45,8 @@ impl EditCounts {
 /// go through the caches again and again.
 #[derive(Default)]
 pub(crate) struct CleanPages {
-    pages: HashMap<(u32, u64), Arc<Page>, BuildHasherDefault<PageHasher>>,
+    pages: HashMap<(u32, u64), Arc<Page>, IdHash>,
     bytes: u64,
-}
-
-/// A hash of numbers of pages, which are looked up for every entry of a list.
-#[derive(Default)]
-struct PageHasher(u64);
-
-impl Hasher for PageHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(value.into());
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        let mixed = (self.0 ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
 }
 
 impl CleanPages {
