@@ -207,6 +207,15 @@ def test_a_stream_belongs_to_the_process_that_opened_it(client):
     assert next(stream).num_seeds == 16
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C as a terminal has it: what a shell starts in the background ignores the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_a_stream():
     silent = socket.create_server(("127.0.0.1", 0))
     with silent, ng.Client(f"127.0.0.1:{silent.getsockname()[1]}", timeout=None) as client:
