@@ -1,9 +1,10 @@
 //! [`Walks`]: how far it pays to search for the answers that a commit ended.
 //!
 //! The search walks from what changed to the nodes that it can reach. It takes a lane that could
-//! compute, and answers that are kept are of no use until it ends. If it is not done, or does not end, all answers that are kept end with the commit, which is right,
-//! too, and costs that they are computed again. So the search may take a part of the time that kept
-//! answers have saved, and only a little at once. What must not live here: the search itself.
+//! compute, and answers that are kept are of no use until it ends. If it is not done, or does not
+//! end, all answers that are kept end with the commit, which is right, too, and costs that they are
+//! computed again. So the search may take a part of the time that kept answers have saved, and only
+//! a little at once. What must not live here: the search itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
