@@ -16,7 +16,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ng_rpc::{Problem, problem_of, v1};
 use ng_store::{KeyedCommit, OpenOptions, Snapshot, Store};
@@ -27,6 +27,8 @@ use crate::work::{OPENS, READS, STREAMS};
 pub use change::Applied;
 pub use pins::Pins;
 
+/// How long a batch waits for memory of others, in a lane that nobody else has meanwhile.
+const MEMORY_WAIT: Duration = Duration::from_millis(200);
 /// Reads in flight of one thread.
 const QUEUE_DEPTH: usize = 64;
 
@@ -60,6 +62,7 @@ impl Graph {
             memory,
             queue_depth: QUEUE_DEPTH,
             reading_threads: threads + READS + OPENS + STREAMS + 1,
+            batch_timeout: MEMORY_WAIT,
             ..OpenOptions::default()
         };
         let store = Store::open(&folder.join(path), &options).map_err(|e| problem_of(&e))?;
