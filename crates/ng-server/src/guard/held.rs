@@ -41,10 +41,10 @@ impl Held {
         Self { pool: Arc::clone(pool), own: own.cloned(), bytes: AtomicU64::new(0) }
     }
 
-    /// Holds `bytes` in all; the pool has `most`. Takes that do not fit leave all as it was.
+    /// Holds `bytes` in all, of a pool of `most`. If they do not fit, nothing changes.
     ///
     /// # Errors
-    /// There is no room for them.
+    /// Whose bytes would be too many.
     pub fn grow_to(&self, bytes: u64, most: u64) -> Result<(), Full> {
         let more = bytes.saturating_sub(self.bytes.load(Ordering::SeqCst));
         let part = most.div_ceil(PART);
