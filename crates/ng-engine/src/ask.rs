@@ -1,10 +1,12 @@
 //! What a batch is asked for.
 
+use std::cell::RefCell;
+
 use ng_infer::plan::Plan;
 use ng_sample::Sampler;
 use ng_types::{NodeId, NodeTypeId};
 
-use crate::EngineError;
+use crate::{EngineError, Reach};
 
 /// What a batch is asked for.
 pub(crate) struct Ask<'a> {
@@ -18,6 +20,8 @@ pub(crate) struct Ask<'a> {
     pub pairs: Option<(&'a [i64], &'a [i64])>,
     /// For graphs: the sampler of their edges, the place of each seed's graph, how many there are.
     pub graphs: Option<(&'a Sampler, &'a [i64], u64)>,
+    /// Takes what each seed reaches, if that is wanted.
+    pub reaches: Option<&'a RefCell<Vec<Option<Reach>>>>,
     /// What runs: the same for all batches of a request.
     pub plan: &'a Plan,
     /// Asked before each stage; false ends the request.

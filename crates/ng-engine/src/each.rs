@@ -3,6 +3,7 @@
 //! What must not live here: how batches are sampled and run. The invariant: what is in a group has
 //! no influence on the bytes of an answer, and neither has the way in which it was computed.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use ng_types::{NodeId, NodeTypeId};
 use crate::ask::Ask;
 use crate::bind::Given;
 use crate::pinned::Pinned;
-use crate::{Answer, Engine, EngineError};
+use crate::{Answer, Engine, EngineError, Reach};
 
 /// How what is asked for becomes batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,7 @@ pub(crate) struct Asking<'a> {
     pub pinned: Arc<Pinned>,
     plan: Arc<Plan>,
     go_on: &'a dyn Fn() -> bool,
+    reaches: Option<RefCell<Vec<Option<Reach>>>>,
 }
 
 /// What computes a model, for as long as it is held: the kernels of the devices of one moment.
@@ -119,13 +121,14 @@ impl<'a> Asking<'a> {
         let Version { pinned, computing: Computing(plan) } = version;
         // Devices may have changed since somebody asked whether they group.
         let how = if how.is_apart() && !plan.is_exact_by_row() { How::Alone } else { how };
-        Self { how, pinned, plan, go_on }
+        Self { how, pinned, plan, go_on, reaches: None }
     }
 
     /// A batch around seeds.
     pub fn ask<'b>(&'b self, seeds: &'b [(NodeTypeId, &'b [NodeId])], stream: u64) -> Ask<'b> {
         let (subgraphs, pairs, graphs) = (None, None, None);
-        Ask { seeds, subgraphs, stream, pairs, graphs, plan: &self.plan, go_on: self.go_on }
+        let (plan, go_on, reaches) = (&self.plan, self.go_on, self.reaches.as_ref());
+        Ask { seeds, subgraphs, stream, pairs, graphs, reaches, plan, go_on }
     }
 }
 
@@ -184,6 +187,23 @@ impl Engine {
     /// As [`Engine::run`].
     pub fn each_on(&self, ids: &[NodeId], seed: u64, on: On<'_>) -> Result<Answer, EngineError> {
         self.nodes(ids, seed, &self.asking(self.mixes.nodes, on))
+    }
+
+    /// As [`Engine::each_on`], with the nodes that the answer for each distinct id was made of, in
+    /// the order in which these are met; `None` if they are too many to be kept.
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    pub fn each_reaching(
+        &self,
+        ids: &[NodeId],
+        seed: u64,
+        on: On<'_>,
+    ) -> Result<(Answer, Vec<Option<Reach>>), EngineError> {
+        let reaches = Some(RefCell::default());
+        let asking = Asking { reaches, ..self.asking(self.mixes.nodes, on) };
+        let answer = self.nodes(ids, seed, &asking)?;
+        Ok((answer, asking.reaches.map(RefCell::into_inner).unwrap_or_default()))
     }
 
     fn asking<'a>(&self, mixes: bool, on: On<'a>) -> Asking<'a> {

@@ -39,8 +39,9 @@ mod versions;
 mod whole_graphs;
 
 pub use answer::Answer;
-pub use answers::affected::{Affected, AffectedAnswers, WalkLimit, Walked, WhyAll};
 pub use answers::cache::{AnswerKey, CacheStats, EmbeddingCache, KeptAnswer, ModelKey};
+pub use answers::changed::{ChangedNodes, WhyAll};
+pub use answers::reach::Reach;
 pub use counts::{EngineStats, StageTimes};
 pub use each::{Computing, On, Version};
 pub use engine::{Engine, EngineOptions};

@@ -140,6 +140,10 @@ impl Server {
         let sampled = sample(sampler, ask, (&mut kept.scratch, reads_ahead), &mut gathering)?;
         let start = self.counters.count(Stage::Sample, start);
         self.counters.lists.fetch_add(sampled.lists, Ordering::Relaxed);
+        if let Some(reaches) = ask.reaches {
+            let seeds = ask.seeds.iter().map(|(_, ids)| ids.len()).sum();
+            reaches.borrow_mut().extend(sampled.reaches(sampler.hops(), seeds));
+        }
         let sample = &sampled.sample;
         let bytes = self.input_bytes(sample);
         kept.pay(pinned, bytes.saturating_mul(BYTES_PER_INPUT_BYTE))?;

@@ -6,9 +6,9 @@ use ng_sample::{
 use ng_store::Owner;
 use ng_types::{NodeId, NodeTypeId};
 
-use crate::EngineError;
 use crate::ask::Ask;
 use crate::rows::Gathering;
+use crate::{EngineError, Reach};
 
 /// By node type, each node once, and which of them each node of the sample is.
 type Once = (Vec<Vec<NodeId>>, Vec<Vec<u32>>);
@@ -21,9 +21,16 @@ pub(crate) struct Sampled {
     /// By node type, each node once, and which of them each node of the sample is; of subgraphs
     /// that do not share nodes.
     once: Option<Once>,
+    /// By node type the subgraph of each node, if there are several.
+    subgraphs: Option<Vec<Vec<u32>>>,
 }
 
 impl Sampled {
+    /// What each of `count` seeds reaches in `hops` hops.
+    pub fn reaches(&self, hops: usize, count: usize) -> Vec<Option<Reach>> {
+        Reach::of_all(&self.sample, (hops, count), self.subgraphs.as_deref())
+    }
+
     /// The nodes whose rows are read, and which of them each row is, if nodes repeat.
     pub fn once(&self, owner: Owner) -> Option<(&[NodeId], &[u32])> {
         let Owner::Node(id) = owner else { return None };
@@ -53,7 +60,7 @@ pub(crate) fn sample(
             sample.edges.iter_mut().for_each(|edges| leave_graphs_out(edges, graph_of));
         }
         let lists = sample.edges.iter().map(|edges| edges.counts.len() as u64).sum();
-        return Ok(Sampled { sample, lists, once: None });
+        return Ok(Sampled { sample, lists, once: None, subgraphs: None });
     };
     let seeds = ask.seeds.iter().zip(subgraphs);
     let seeds: Vec<DisjointSeeds<'_>> = seeds
@@ -64,8 +71,8 @@ pub(crate) fn sample(
         })
         .collect();
     let found = sampler.sample_disjoint(&seeds, ask.stream, scratch, &mut hear, &queue)?;
-    let DisjointSample { sample, distinct, places, lists } = found;
-    Ok(Sampled { sample, lists, once: Some((distinct, places)) })
+    let DisjointSample { sample, distinct, places, subgraphs, lists } = found;
+    Ok(Sampled { sample, lists, once: Some((distinct, places)), subgraphs: Some(subgraphs) })
 }
 
 /// Takes out edges between nodes of different graphs: they belong to neither.

@@ -2,17 +2,9 @@
 //! first; within their bytes; and those that are asked for often stay.
 #![allow(clippy::expect_used)]
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::changing::{Layer, Shape, change, open};
-use ng_engine::{
-    AffectedAnswers, AnswerKey, CacheStats, EmbeddingCache, Engine, EngineOptions, ModelKey,
-    Prepare, WalkLimit, WhyAll,
-};
-use ng_infer::dfg::Elements;
-use ng_infer::run::Devices;
+use ng_engine::{AnswerKey, CacheStats, ChangedNodes, EmbeddingCache, ModelKey, Reach, WhyAll};
 use ng_testing::Random;
 use ng_types::{Budget, NodeTypeId};
 
@@ -22,8 +14,18 @@ fn key(node: u64) -> AnswerKey {
     AnswerKey { model: MODEL, node_type: NodeTypeId(0), node, parameters: 0 }
 }
 
-fn of(nodes: &[u64]) -> AffectedAnswers {
-    AffectedAnswers::Of(vec![nodes.to_vec()])
+/// That rows of nodes changed.
+fn of(nodes: &[u64]) -> Result<ChangedNodes, WhyAll> {
+    Ok(ChangedNodes { lists: vec![vec![]], rows: vec![nodes.to_vec()] })
+}
+
+/// What an answer is made of that is made of its node alone.
+fn alone(node: u64) -> Option<Reach> {
+    Reach::new(&mut [(NodeTypeId(0), vec![], vec![node])])
+}
+
+fn put(cache: &EmbeddingCache, node: u64, lsn: u64, row: &[u8]) {
+    cache.put(&key(node), lsn, row, alone(node).as_ref());
 }
 
 /// The snapshot that an answer is found for.
@@ -32,68 +34,106 @@ fn found(cache: &EmbeddingCache, node: u64, lsn: u64, lag: u64) -> Option<u64> {
 }
 
 #[test]
-fn an_answer_is_right_until_a_commit_that_may_have_changed_it() {
+fn an_answer_is_right_until_a_commit_that_changed_what_it_was_made_of() {
     let cache = EmbeddingCache::new(1 << 20);
-    cache.put(&key(1), 5, b"before the model");
+    put(&cache, 1, 5, b"before the model");
     cache.add_model(MODEL, 5);
-    cache.put(&key(1), 5, b"one");
-    cache.put(&key(2), 5, b"two");
+    put(&cache, 1, 5, b"one");
+    put(&cache, 2, 5, b"two");
     assert_eq!(found(&cache, 1, 5, 0), Some(5));
     // Commit 6 is there, and nobody has said what it changed.
     assert_eq!((found(&cache, 1, 6, 0), found(&cache, 1, 6, 1)), (None, Some(5)));
-    cache.put(&key(3), 6, b"three, of a newer snapshot");
+    put(&cache, 3, 6, b"three, of a newer snapshot");
     assert_eq!((found(&cache, 3, 6, 0), found(&cache, 3, 5, 9)), (Some(6), None));
-    cache.invalidate(MODEL, &of(&[1, 3]), 5, 6);
+    cache.note(MODEL, &of(&[1, 3]), (5, 6));
     assert_eq!((found(&cache, 1, 6, 0), found(&cache, 1, 7, 1)), (None, None));
     assert_eq!((found(&cache, 1, 5, 0), found(&cache, 1, 6, 1)), (Some(5), Some(5)));
     assert_eq!((found(&cache, 2, 6, 0), found(&cache, 2, 5, 0)), (Some(6), Some(5)));
     assert_eq!(found(&cache, 3, 6, 0), Some(6));
     // Late, and changed meanwhile; late, and not.
-    cache.put(&AnswerKey { parameters: 7, ..key(1) }, 5, b"one");
     let other = AnswerKey { parameters: 7, ..key(1) };
+    cache.put(&other, 5, b"one", alone(1).as_ref());
     assert_eq!(cache.get(&other, 6, 0), None);
     assert_eq!(cache.get(&other, 5, 0).map(|kept| kept.row.to_vec()), Some(b"one".to_vec()));
-    cache.put(&key(4), 5, b"four");
+    put(&cache, 4, 5, b"four");
     assert_eq!(found(&cache, 4, 6, 0), Some(6));
     // What is here is right for the snapshot, or newer: nothing new.
-    cache.put(&key(4), 6, b"four");
-    cache.put(&key(3), 5, b"three, of an older snapshot");
+    put(&cache, 4, 6, b"four");
+    put(&cache, 3, 5, b"three, of an older snapshot");
     let stats = cache.stats();
-    assert_eq!((stats.puts, stats.late_puts, stats.refused_puts), (5, 1, 3));
-    assert_eq!((stats.invalidations, stats.ended, stats.answers), (1, 1, 5));
+    assert_eq!((stats.puts, stats.refused_puts), (5, 3));
+    assert_eq!((stats.invalidations, stats.ended, stats.answers), (1, 2, 5));
+    // One that ended makes room for its successor, and one of which nobody knows what it was made
+    // of ends with the next commit.
+    put(&cache, 1, 6, b"one, anew");
+    cache.put(&key(5), 6, b"five", None);
+    assert_eq!((found(&cache, 1, 6, 0), found(&cache, 5, 6, 0)), (Some(6), Some(6)));
+    cache.note(MODEL, &of(&[]), (6, 7));
+    assert_eq!((found(&cache, 1, 7, 0), found(&cache, 5, 7, 0)), (Some(7), None));
     // Changes that came before change nothing; commits that were left out end all.
-    cache.invalidate(MODEL, &of(&[2]), 5, 6);
-    assert_eq!(found(&cache, 2, 6, 0), Some(6));
-    cache.invalidate(MODEL, &of(&[]), 7, 8);
-    assert_eq!((found(&cache, 2, 8, 0), found(&cache, 3, 6, 0)), (None, Some(6)));
-    cache.put(&key(2), 7, b"late for all that ended");
-    cache.put(&key(3), 8, b"three");
-    assert_eq!((found(&cache, 2, 8, 0), found(&cache, 3, 8, 0)), (None, Some(8)));
-    cache.invalidate(MODEL, &AffectedAnswers::All(WhyAll::Unknown), 8, 9);
-    assert_eq!((found(&cache, 3, 9, 0), found(&cache, 3, 9, 1)), (None, Some(8)));
+    cache.note(MODEL, &of(&[2]), (5, 6));
+    assert_eq!(found(&cache, 2, 7, 0), Some(7));
+    cache.note(MODEL, &of(&[]), (8, 9));
+    assert_eq!((found(&cache, 2, 9, 0), found(&cache, 3, 6, 0)), (None, Some(6)));
+    put(&cache, 2, 8, b"late for all that ended");
+    put(&cache, 3, 9, b"three");
+    assert_eq!((found(&cache, 2, 9, 0), found(&cache, 3, 9, 0)), (None, Some(9)));
+    cache.note(MODEL, &Err(WhyAll::Unknown), (9, 10));
+    assert_eq!((found(&cache, 3, 10, 0), found(&cache, 3, 10, 1)), (None, Some(9)));
     assert_eq!(cache.stats().invalidations_of_all, 2);
     cache.drop_model(MODEL);
-    cache.put(&key(3), 9, b"of a model that is gone");
+    put(&cache, 3, 10, b"of a model that is gone");
     let stats = cache.stats();
-    assert_eq!((found(&cache, 3, 8, 9), stats.answers, stats.bytes), (None, 0, 0));
+    assert_eq!((found(&cache, 3, 9, 9), stats.answers, stats.bytes), (None, 0, 0));
 }
 
 #[test]
-fn a_late_answer_that_outlived_all_notes_is_right_for_its_own_snapshot_alone() {
+fn a_change_of_a_list_ends_what_was_drawn_from_it_alone() {
     let cache = EmbeddingCache::new(1 << 20);
     cache.add_model(MODEL, 0);
-    (0..1_000).for_each(|lsn| cache.invalidate(MODEL, &of(&[lsn]), lsn, lsn + 1));
-    cache.put(&key(5_000), 990, b"");
-    cache.put(&key(5_001), 10, b"");
-    assert_eq!(found(&cache, 5_000, 1_000, 0), Some(1_000));
-    assert_eq!((found(&cache, 5_001, 1_000, 0), found(&cache, 5_001, 10, 0)), (None, Some(10)));
+    let reach = |inner, outer| Reach::new(&mut [(NodeTypeId(3), inner, outer)]);
+    // Ids whose differences take one byte, and several.
+    let others = vec![0, 127, 128, 20_000, 1 << 21, (1 << 40) - 1];
+    cache.put(&key(1), 0, b"", reach(others.clone(), vec![]).as_ref());
+    cache.put(&key(2), 0, b"", reach(vec![], others.clone()).as_ref());
+    for (at, node) in (0..).zip(&others) {
+        let lists = ChangedNodes { lists: vec![vec![], vec![], vec![], vec![*node]], rows: vec![] };
+        let of_others = ChangedNodes { lists: vec![vec![*node]], rows: vec![vec![*node]] };
+        cache.note(MODEL, &Ok(of_others), (2 * at, 2 * at + 1));
+        assert_eq!(found(&cache, 1, 2 * at + 1, 0), Some(2 * at + 1));
+        cache.note(MODEL, &Ok(lists), (2 * at + 1, 2 * at + 2));
+        let lsn = 2 * at + 2;
+        assert_eq!((found(&cache, 1, lsn, 0), found(&cache, 2, lsn, 0)), (None, Some(lsn)));
+        cache.put(&key(1), lsn, b"", reach(others.clone(), vec![]).as_ref());
+    }
+    // More than is kept: it ends with the next commit.
+    assert_eq!(reach((0..5_000).collect(), vec![]), None);
+}
+
+#[test]
+fn an_answer_that_outlived_all_notes_is_right_for_its_own_snapshot_alone() {
+    let cache = EmbeddingCache::new(1 << 20);
+    cache.add_model(MODEL, 0);
+    put(&cache, 500_000, 0, b"");
+    put(&cache, 500_001, 0, b"");
+    for lsn in 0..80_000 {
+        cache.note(MODEL, &of(&[lsn]), (lsn, lsn + 1));
+        if lsn % 10_000 == 0 {
+            assert_eq!(found(&cache, 500_000, lsn + 1, 0), Some(lsn + 1));
+        }
+    }
+    put(&cache, 500_002, 79_000, b"");
+    put(&cache, 79_500, 79_000, b"");
+    assert_eq!(found(&cache, 500_000, 80_000, 0), Some(80_000));
+    assert_eq!(found(&cache, 500_002, 80_000, 0), Some(80_000));
+    assert_eq!((found(&cache, 500_001, 80_000, 0), found(&cache, 500_001, 0, 0)), (None, Some(0)));
+    assert_eq!(found(&cache, 79_500, 80_000, 0), None);
     // One change of more nodes than are noted.
-    let many: Vec<u64> = (10_000..100_000).collect();
-    cache.put(&key(20_000), 1_000, b"");
-    cache.invalidate(MODEL, &of(&many), 1_000, 1_001);
-    cache.put(&key(6_000), 1_000, b"");
-    assert_eq!((found(&cache, 6_000, 1_001, 0), found(&cache, 20_000, 1_001, 0)), (None, None));
-    assert_eq!(found(&cache, 5_000, 1_001, 0), Some(1_001));
+    let many: Vec<u64> = (100_000..300_000).collect();
+    cache.note(MODEL, &of(&many), (80_000, 80_001));
+    put(&cache, 6_000, 80_000, b"");
+    assert_eq!((found(&cache, 6_000, 80_001, 0), found(&cache, 500_002, 80_001, 0)), (None, None));
+    assert_eq!(cache.stats().invalidations_of_all, 1);
 }
 
 #[test]
@@ -105,7 +145,7 @@ fn answers_stay_within_their_bytes_and_a_scan_passes_those_that_are_asked_for_of
     let ask = |node: u64| {
         let is_hit = cache.get(&key(node), 0, 0).is_some();
         if !is_hit {
-            cache.put(&key(node), 0, &row);
+            put(&cache, node, 0, &row);
         }
         is_hit
     };
@@ -124,11 +164,11 @@ fn answers_stay_within_their_bytes_and_a_scan_passes_those_that_are_asked_for_of
     assert!(hits > 49_500, "{hits} of 50000 hits, {stats:?}");
     assert!(stats.bytes <= stats.bytes_max && stats.bytes > stats.bytes_max * 9 / 10, "{stats:?}");
     assert_eq!(stats.answers + stats.evictions, stats.puts);
-    cache.put(&key(9), 0, &vec![0; 200 << 10]);
+    put(&cache, 9, 0, &vec![0; 200 << 10]);
     assert_eq!(cache.stats().refused_puts, 1);
     // Anybody may choose seeds: one node has only so many answers.
     let of_seed = |parameters| AnswerKey { parameters, ..key(600_000) };
-    (0..100).for_each(|seed| cache.put(&of_seed(seed), 0, &row));
+    (0..100).for_each(|seed| cache.put(&of_seed(seed), 0, &row, None));
     assert!((0..100).filter(|seed| cache.get(&of_seed(*seed), 0, 0).is_some()).count() <= 32);
     assert_eq!(budget.used_bytes(), 400 << 10);
     drop(cache);
@@ -151,7 +191,7 @@ fn skewed_requests_hit_nearly_as_often_as_with_the_best_nodes_held() {
         let node = sums.partition_point(|sum| *sum <= drawn) as u64;
         let is_hit = cache.get(&key(node), 0, 0).is_some();
         if !is_hit {
-            cache.put(&key(node), 0, &[0; 128]);
+            cache.put(&key(node), 0, &[0; 128], None);
         }
         hits += u64::from(is_hit && at >= requests / 2);
     }
@@ -185,7 +225,7 @@ fn in_a_race_of_requests_and_commits_no_answer_is_wrong() {
         nodes
     };
     let truth = Truth((0..COMMITS).map(&mut drawn).collect());
-    let cache = EmbeddingCache::new(NODES / 2 * (8 + 256));
+    let cache = EmbeddingCache::new(NODES / 2 * (8 + 4 + 256));
     cache.add_model(MODEL, 0);
     let (newest, is_over, asked) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
     let ask = |seed: u64| {
@@ -206,7 +246,7 @@ fn in_a_race_of_requests_and_commits_no_answer_is_wrong() {
             // Answers are ready at another time than that of their snapshot.
             while late.len() as u64 > random.below(6) {
                 let (node, lsn, row) = late.swap_remove(random.below(late.len() as u64) as usize);
-                cache.put(&key(node), lsn, &row);
+                put(&cache, node, lsn, &row);
             }
             asked.fetch_add(1, Ordering::Relaxed);
         }
@@ -226,63 +266,18 @@ fn in_a_race_of_requests_and_commits_no_answer_is_wrong() {
             let mut nodes = truth.0[from as usize..lsn as usize].concat();
             nodes.sort_unstable();
             nodes.dedup();
-            let all = AffectedAnswers::All(WhyAll::Unknown);
-            let some = if random.below(100) == 0 { all } else { of(&nodes) };
-            cache.invalidate(MODEL, &some, from, lsn);
+            let all = random.below(100) == 0;
+            let changed = if all { Err(WhyAll::Unknown) } else { of(&nodes) };
+            cache.note(MODEL, &changed, (from, lsn));
             from = lsn;
         }
         is_over.store(true, Ordering::Relaxed);
     });
     let stats = cache.stats();
     println!("{stats:?}");
-    let CacheStats { hits, stale_hits, misses, late_puts, evictions, ended, .. } = stats;
+    let CacheStats { hits, stale_hits, misses, evictions, ended, .. } = stats;
     // Each way was taken; how often, the machine decides.
     assert!(hits > 1_000 && misses > 300 && stale_hits > 10, "{stats:?}");
-    assert!(late_puts > 10 && ended > 30 && evictions > 10, "{stats:?}");
+    assert!(ended > 30 && evictions > 10, "{stats:?}");
     assert!(stats.invalidations_of_all > 0 && stats.bytes <= stats.bytes_max);
-}
-
-#[test]
-fn answers_of_an_engine_are_kept_over_commits_and_equal_those_that_are_made_anew() {
-    let (shape, mut random) = (Shape::Undirected, Random::new(21));
-    println!("seed 21");
-    let store = open(&shape.build(300, &mut random));
-    let options = EngineOptions {
-        fanouts: shape.fanouts(3, 2),
-        output: None,
-        devices: Devices::default().into(),
-        prepare: Prepare::Metadata,
-        threads: 1,
-        batch_nodes: 1024,
-        go_on: || true,
-    };
-    let engine = Engine::open(store.snapshot(), shape.model(Layer::Degrees, 2), options);
-    let engine = engine.expect("engine");
-    let cache = EmbeddingCache::new(1 << 20);
-    let mut older = store.snapshot();
-    cache.add_model(MODEL, older.lsn());
-    let bytes = |node: u64| match engine.run(&[node], 4).expect("answer").elements {
-        Elements::F32(row) => row.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>(),
-        other => panic!("{other:?}"),
-    };
-    for _ in 0..20 {
-        for node in 0..300 {
-            let (row, lsn) = (bytes(node), older.lsn());
-            match cache.get(&key(node), lsn, 0) {
-                Some(kept) => assert!(*kept.row == *row, "node {node} at {lsn}"),
-                None => cache.put(&key(node), lsn, &row),
-            }
-        }
-        let mut batch = store.write().expect("batch");
-        (0..2).for_each(|_| change(&store, &mut batch, shape, &mut random));
-        batch.commit().expect("commit");
-        let newer = store.snapshot();
-        engine.refresh(store.snapshot()).expect("refreshed");
-        let affected = engine.affected(&newer, &older, WalkLimit::default()).expect("affected");
-        cache.invalidate(MODEL, &affected.answers, older.lsn(), newer.lsn());
-        older = newer;
-    }
-    let stats = cache.stats();
-    println!("{stats:?}");
-    assert!(stats.hits > 4_500 && stats.ended > 100 && stats.invalidations_of_all == 0);
 }

@@ -30,7 +30,6 @@ mod side;
 mod state;
 mod targets;
 pub mod telemetry;
-mod walks;
 mod work;
 
 pub use command::run_command;

@@ -5,12 +5,12 @@
 //! computed them, so that no answer mixes rows of devices with rows of those that replaced them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ng_engine::{
     AnswerKey, Computing, EmbeddingCache, Engine, EngineOptions, ModelFile, ModelKey, Prepare,
-    Version,
+    Reach, Version,
 };
 use ng_infer::run::Compute;
 use ng_rpc::{Problem, problem_of, v1};
@@ -21,12 +21,13 @@ use ng_types::canary::planted;
 use crate::graph::Graph;
 use crate::rows::Rows;
 use crate::targets::Targets;
-use crate::walks::Walks;
 
 /// Nodes of a group before anything is known of the time that they take.
 const TARGETS_UNKNOWN: usize = 16;
 /// How long an older version is kept that is not asked for any more.
 const OLDER_KEPT: Duration = Duration::from_secs(10);
+/// How long after a commit another one is expected.
+const CHANGES_EXPECTED: Duration = Duration::from_secs(3600);
 /// The share of a graph's memory that the batch of a group may take.
 const GROUP_SHARE: u64 = 10;
 
@@ -48,12 +49,11 @@ pub struct Model {
     /// Another one once what computes was replaced.
     generation: RwLock<Arc<Generation>>,
     cache: Option<Arc<EmbeddingCache>>,
-    /// How far it pays to search for answers that a commit ended.
-    walks: Walks,
-    /// Up to which commit answers were ended.
-    ended_to: Mutex<Arc<Snapshot>>,
-    /// One commit comes after the other.
-    advancing: Mutex<()>,
+    /// One commit comes after the other: up to this one it is noted what changed.
+    advancing: Mutex<Arc<Snapshot>>,
+    opened: Instant,
+    /// How many seconds after that a commit was noted last; 0 before the first.
+    changed: AtomicU64,
     /// An older version that was asked for lately, as pieces of a job do, and when.
     older: Mutex<Option<(Version, Instant)>>,
     targets_max: usize,
@@ -113,9 +113,9 @@ impl Model {
             sha256,
             generation: RwLock::new(generation),
             cache,
-            walks: Walks::default(),
-            ended_to: Mutex::new(snapshot),
-            advancing: Mutex::default(),
+            advancing: Mutex::new(snapshot),
+            opened: Instant::now(),
+            changed: AtomicU64::new(0),
             older: Mutex::default(),
             targets_max,
         })
@@ -184,46 +184,32 @@ impl Model {
         self.advance()
     }
 
-    /// Brings the engine to the newest commit, and the answers that are kept, unless another thread
-    /// does. Until that has ended, nothing is known of newer commits, and rows are computed.
+    /// Brings the engine to the newest commit, and the answers that are kept.
     fn advance(&self) -> Result<Version, Problem> {
-        let turn = self.advancing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.advancing.lock().unwrap_or_else(PoisonError::into_inner);
         let newest = self.graph.store.snapshot();
         if newest.lsn() > self.engine.version().snapshot().lsn() {
-            self.engine.refresh(newest).map_err(|e| problem_of(&e))?;
+            self.engine.refresh(Arc::clone(&newest)).map_err(|e| problem_of(&e))?;
             let mut kept = self.older.lock().unwrap_or_else(PoisonError::into_inner);
             // It keeps its snapshot on the disk.
             kept.take_if(|(_, used)| used.elapsed() > OLDER_KEPT);
         }
         let version = self.engine.version();
-        drop(turn);
-        self.end_answers(version.snapshot())?;
+        let (from, to) = (noted.lsn(), version.snapshot().lsn());
+        if let Some(cache) = self.cache.as_ref().filter(|_| to > from) {
+            let changed = self.engine.changed(version.snapshot(), &noted);
+            cache.note(self.newest().key, &changed, (from, to));
+            *noted = Arc::clone(version.snapshot());
+            self.changed.store(self.opened.elapsed().as_secs().max(1), Ordering::Relaxed);
+        }
         Ok(version)
     }
 
-    /// Ends the answers that commits up to `newest` change.
-    fn end_answers(&self, newest: &Arc<Snapshot>) -> Result<(), Problem> {
-        let Some(cache) = &self.cache else { return Ok(()) };
-        let mut ended_to = match self.ended_to.try_lock() {
-            Ok(ended_to) => ended_to,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(()),
-        };
-        let (from, to) = (ended_to.lsn(), newest.lsn());
-        if to <= from {
-            return Ok(());
-        }
-        let row = self.engine.per_node().map_or(0.0, |node| node.seconds);
-        let (commits, row) = (to - from, Duration::try_from_secs_f64(row).unwrap_or_default());
-        let (limit, start) = (self.walks.limit(commits, row), Instant::now());
-        let affected = self.engine.affected(newest, &ended_to, limit);
-        let affected = affected.map_err(|e| problem_of(&e))?;
-        if limit.lists > 0 {
-            self.walks.took(commits, &affected.walked, start.elapsed());
-        }
-        cache.invalidate(self.newest().key, &affected.answers, from, to);
-        *ended_to = Arc::clone(newest);
-        Ok(())
+    /// Whether answers are kept with what they were made of, so that they outlive commits. That
+    /// takes about 2 bytes for each node, which other answers could have where no commits come.
+    pub fn keeps_reaches(&self) -> bool {
+        let changed = self.changed.load(Ordering::Relaxed);
+        changed > 0 && self.opened.elapsed().as_secs() - changed < CHANGES_EXPECTED.as_secs()
     }
 
     /// A snapshot as a version to answer from.
@@ -312,7 +298,6 @@ impl Model {
         (lsn, lag): (u64, u64),
     ) -> Option<(Arc<[u8]>, u64)> {
         let found = self.cache.as_ref()?.get(&self.answer_key(of, node), lsn, lag)?;
-        self.walks.saved(1);
         Some((found.row, found.lsn))
     }
 
@@ -325,15 +310,21 @@ impl Model {
     ) -> Option<Vec<(Arc<[u8]>, u64)>> {
         let keys = nodes.iter().map(|node| self.answer_key(of, *node));
         let found = self.cache.as_ref()?.get_all(keys, lsn, lag)?;
-        self.walks.saved(found.len() as u64);
         Some(found.into_iter().map(|kept| (kept.row, kept.lsn)).collect())
     }
 
-    /// Keeps the row of a node that was computed on a commit; `all` is what it is of.
-    pub fn keep(&self, of: (&Generation, u64), node: u64, lsn: u64, all: &Rows, row: &[u8]) {
+    /// Keeps the row of a node that was computed on a commit, and what it was made of if that is
+    /// known; `all` is what the row is of.
+    pub fn keep(
+        &self,
+        of: (&Generation, u64),
+        (node, lsn): (u64, u64),
+        (all, row): (&Rows, &[u8]),
+        reach: Option<&Reach>,
+    ) {
         let Some(cache) = &self.cache else { return };
         of.0.like.get_or_init(|| all.like(0));
-        cache.put(&self.answer_key(of, node), lsn, row);
+        cache.put(&self.answer_key(of, node), lsn, row, reach);
     }
 }
 

@@ -1,14 +1,15 @@
 //! [`EmbeddingCache`]: answers that are handed out again as long as they are right.
 //!
-//! Each row knows the snapshot that it was computed on (`since`) and, once a later commit may have
-//! changed it, the last snapshot that it is right for (`through`). A row without such an end is
-//! right up to the last commit of which all changes were brought here. So nothing depends on who
-//! comes first: an answer that was computed before a commit and is put here after its changes is
-//! looked up among the last changes, and one for a snapshot whose changes have not come yet is not
+//! Each row knows the snapshot that it was computed on (`since`), the last one that it is known to
+//! be right for (`right_to`), and the nodes that it was made of. What commits changed is noted by
+//! model. A row that is asked for at a later commit is right there, too, if nothing that it was made
+//! of changed since. So a commit costs what it changed and not what is kept, and nothing depends on
+//! who comes first: an answer that was computed before a commit and is put here after its changes
+//! is looked at like all others, and one for a snapshot whose changes have not come yet is not
 //! handed out for it.
 //!
 //! What must not live here: how answers are made, and what commits change. Locks are taken in this
-//! order: the turn of a model, a shard, the history of a model.
+//! order: the turn of a model, a shard, the notes of a model.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -17,16 +18,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use ng_types::{NodeId, NodeTypeId, Reservation};
 
-use crate::AffectedAnswers;
+use crate::answers::changed::{ChangedNodes, WhyAll};
 use crate::answers::history::Model;
-use crate::answers::shard::{Place, Put, Shard};
+use crate::answers::reach::Reach;
+use crate::answers::shard::{New, Place, Put, Shard};
 
 /// A shard has at least so many bytes, and there are so many of them at most.
 const SHARD_BYTES_MIN: u64 = 1 << 20;
 const SHARDS_MAX: u64 = 16;
-
-/// Nodes that are looked up in one go while a shard is locked.
-const ENDED_TOGETHER: usize = 1024;
 
 /// A model with everything but seeds that its answers depend on: its weights, output, fanouts and
 /// devices. A number is never given to anything else, not even after
@@ -73,15 +72,13 @@ pub struct CacheStats {
     pub misses: u64,
     /// Answers taken in.
     pub puts: u64,
-    /// Those of them that a later commit had ended before they came.
-    pub late_puts: u64,
     /// Answers not taken in: of a model that is not known, too long, or nothing new.
     pub refused_puts: u64,
     /// Answers that made room for others.
     pub evictions: u64,
-    /// Changes that were brought here.
+    /// Changes that were noted.
     pub invalidations: u64,
-    /// Answers that they ended one by one.
+    /// Answers that were asked for once more, and had been ended by one of them.
     pub ended: u64,
     /// Changes that ended all answers of a model.
     pub invalidations_of_all: u64,
@@ -99,7 +96,6 @@ struct Counters {
     stale_hits: AtomicU64,
     misses: AtomicU64,
     puts: AtomicU64,
-    late_puts: AtomicU64,
     refused_puts: AtomicU64,
     invalidations: AtomicU64,
     ended: AtomicU64,
@@ -119,7 +115,7 @@ pub struct EmbeddingCache {
 
 impl EmbeddingCache {
     /// A cache of at most `bytes`, what it takes to find answers included. Beside them, each model
-    /// has up to 1 MiB of the last changes.
+    /// has up to 3 MiB of the last changes.
     pub fn new(bytes: u64) -> Self {
         let count = (bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
         let shards = (0..count).map(|_| Mutex::new(Shard::new(bytes / count))).collect();
@@ -187,8 +183,13 @@ impl EmbeddingCache {
         let model = self.model(key.model)?;
         let place = key.place();
         let mut shard = lock(&self.shards[self.shard_of(&place)]);
+        // In this order: whoever sees how far changes are noted sees them.
+        let known_to = model.known_to();
         let slot = shard.get(&place, key.parameters)?;
-        let last = model.last_right(slot.since, slot.through).min(lsn);
+        if slot.look(known_to, |reach, lsn| model.is_the_same(reach, lsn)) {
+            self.counters.ended.fetch_add(1, Ordering::Relaxed);
+        }
+        let last = slot.right_to.min(lsn);
         let is_right = slot.since <= lsn && lsn - last <= lag;
         is_right.then(|| slot.used(last))
     }
@@ -202,78 +203,57 @@ impl EmbeddingCache {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Keeps what the model gave on the snapshot `lsn`.
-    pub fn put(&self, key: &AnswerKey, lsn: u64, row: &[u8]) {
+    /// Keeps what the model gave on the snapshot `lsn`. Without `reach`, the nodes that it was made
+    /// of, it ends with the next commit.
+    pub fn put(&self, key: &AnswerKey, lsn: u64, row: &[u8], reach: Option<&Reach>) {
         let put = self.model(key.model).map_or(Put::Refused, |model| {
             let place = key.place();
             let hash = self.hasher.hash_one((&place, key.parameters));
             let mut shard = lock(&self.shards[self.shard_of(&place)]);
-            // Changes are noted in the history before they end answers shard by shard, so this one
-            // is seen there, or found here.
-            let through = match model.is_dropped() {
-                true => return Put::Refused,
-                false => model.ended(lsn, key.node_type, key.node),
-            };
-            let known = |since, through| model.last_right(since, through);
-            shard.put((place, key.parameters), (lsn, through), row, hash, known)
-        });
-        let counters = &self.counters;
-        match put {
-            Put::Refused => counters.refused_puts.fetch_add(1, Ordering::Relaxed),
-            Put::Taken { is_late } => {
-                counters.late_puts.fetch_add(is_late.into(), Ordering::Relaxed);
-                counters.puts.fetch_add(1, Ordering::Relaxed)
+            match model.is_dropped() {
+                true => Put::Refused,
+                false => shard.put((place, key.parameters), &New { lsn, row, reach }, hash),
             }
+        });
+        let counter = match put {
+            Put::Refused => &self.counters.refused_puts,
+            Put::Taken => &self.counters.puts,
         };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes note of the answers of a model that the commits after `from` up to `to` can change.
-    /// From then on, others are handed out for `to`, too. Calls of several threads for a model come
-    /// one after the other, in the order of commits; if commits were left out, all answers end.
-    pub fn invalidate(&self, model: ModelKey, affected: &AffectedAnswers, from: u64, to: u64) {
+    /// Notes what the commits after `from` up to `to` changed that answers of a model can be made
+    /// of. From then on, the others are handed out for `to`, too. Calls of several threads for a
+    /// model come one after the other, in the order of commits; if commits were left out, or nobody
+    /// knows what changed, all answers end.
+    pub fn note(
+        &self,
+        model: ModelKey,
+        changed: &Result<ChangedNodes, WhyAll>,
+        (from, to): (u64, u64),
+    ) {
         let Some(known) = self.model(model) else { return };
         let _turn = known.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        if to <= known.known_to() {
+        let known_to = known.known_to();
+        if to <= known_to {
             return;
         }
         self.counters.invalidations.fetch_add(1, Ordering::Relaxed);
-        match affected {
-            AffectedAnswers::Of(nodes) if from <= known.known_to() => {
-                known.note(from, to, nodes);
-                if !ng_types::canary::planted("answers_outlive_commits") {
-                    self.end(model, nodes, from, to);
-                }
-            }
+        let is_noted = match changed {
+            Ok(changed) if from <= known_to => known.note(changed, to),
             _ => {
                 known.end_all(to);
-                self.counters.invalidations_of_all.fetch_add(1, Ordering::Relaxed);
+                false
             }
-        }
+        };
+        self.counters.invalidations_of_all.fetch_add((!is_noted).into(), Ordering::Relaxed);
         known.set_known_to(to);
-    }
-
-    fn end(&self, model: ModelKey, nodes: &[Vec<NodeId>], from: u64, to: u64) {
-        let mut by_shard: Vec<Vec<Place>> = vec![Vec::new(); self.shards.len()];
-        for (node_type, nodes) in (0..).zip(nodes) {
-            for node in nodes {
-                let place = Place { model: model.0, node: *node, node_type };
-                by_shard[self.shard_of(&place)].push(place);
-            }
-        }
-        let mut ended = 0;
-        for (shard, places) in self.shards.iter().zip(&by_shard) {
-            for some in places.chunks(ENDED_TOGETHER) {
-                let mut shard = lock(shard);
-                ended += some.iter().map(|place| shard.end(place, from, to)).sum::<u64>();
-            }
-        }
-        self.counters.ended.fetch_add(ended, Ordering::Relaxed);
     }
 
     /// What was done since it was made, and what it holds.
     pub fn stats(&self) -> CacheStats {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let Counters { hits, stale_hits, misses, puts, late_puts, .. } = &self.counters;
+        let Counters { hits, stale_hits, misses, puts, .. } = &self.counters;
         let Counters { refused_puts, invalidations, ended, invalidations_of_all, .. } =
             &self.counters;
         let mut stats = CacheStats {
@@ -281,7 +261,6 @@ impl EmbeddingCache {
             stale_hits: of(stale_hits),
             misses: of(misses),
             puts: of(puts),
-            late_puts: of(late_puts),
             refused_puts: of(refused_puts),
             invalidations: of(invalidations),
             ended: of(ended),

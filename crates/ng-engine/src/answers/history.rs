@@ -1,15 +1,32 @@
-//! What is known of a model's answers: up to which commit all changes were noted, and the last of
-//! these.
+//! What is known of a model's answers: up to which commit all changes were noted, and when lists
+//! and rows changed last.
+//!
+//! What must not live here: answers. The invariant: of each list and each row the last change is
+//! here, as far as it came after the commit at which the notes begin.
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock};
 
-use ng_types::{NodeId, NodeTypeId};
+use ng_types::IdHash;
+use ng_types::canary::planted;
 
-/// Changes that are kept for answers that come late, and nodes in them.
-const CHANGES_MAX: usize = 256;
-const NODES_MAX: usize = 1 << 16;
+use crate::answers::changed::ChangedNodes;
+use crate::answers::reach::Reach;
+
+/// Nodes after which notes go on on a new page; there are two of them. A page takes 1.5 MiB.
+const NODES_MAX: usize = 1 << 15;
+/// Nodes that a change has at most; more end all answers.
+const NODES_OF_CHANGE_MAX: usize = 1 << 17;
+/// Bits that tell in most cases that a node is not noted.
+const FILTER_BITS: u32 = 19;
+
+/// A node and its type in one number.
+pub(super) type Key = u64;
+
+pub(super) fn key_of(node_type: u16, node: u64) -> Key {
+    u64::from(node_type) << 48 ^ node
+}
 
 /// A model in a cache.
 #[derive(Debug)]
@@ -17,33 +34,60 @@ pub(super) struct Model {
     /// Changes are brought one after the other.
     pub turn: Mutex<()>,
     is_dropped: AtomicBool,
-    /// All answers that commits up to this one changed have ended.
+    /// All changes up to this commit are noted.
     known_to: AtomicU64,
-    /// Answers of snapshots before this one are right for no later one, unless they had ended.
-    whole_from: AtomicU64,
-    history: Mutex<History>,
+    notes: RwLock<Notes>,
 }
 
 /// The last changes.
 #[derive(Debug)]
-struct History {
-    /// They begin behind this commit.
-    start: u64,
-    changes: VecDeque<Change>,
-    nodes: usize,
+struct Notes {
+    older: Page,
+    newer: Page,
 }
 
-/// What the commits after `from` up to `to` changed.
+/// When nodes changed last, of changes after `start`.
 #[derive(Debug)]
-struct Change {
-    from: u64,
-    to: u64,
-    nodes: Vec<Vec<NodeId>>,
+struct Page {
+    start: u64,
+    last: HashMap<Key, Last, IdHash>,
+    filter: Box<[u64]>,
 }
 
-impl Change {
-    fn num_nodes(&self) -> usize {
-        self.nodes.iter().map(Vec::len).sum()
+/// The commits by which a node changed last; 0 if it did not.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    list: u64,
+    row: u64,
+}
+
+/// The word of a filter that a node has, and its bit there.
+fn bit(key: Key) -> (usize, u64) {
+    let bit = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - FILTER_BITS);
+    ((bit / 64) as usize, 1 << (bit % 64))
+}
+
+impl Page {
+    fn new(start: u64) -> Self {
+        let filter = vec![0; (1 << FILTER_BITS) / 64].into();
+        Self { start, last: HashMap::default(), filter }
+    }
+
+    fn of(&mut self, key: Key) -> &mut Last {
+        let (word, bit) = bit(key);
+        self.filter[word] |= bit;
+        self.last.entry(key).or_default()
+    }
+
+    /// Whether a node changed after `lsn`, in its row or, if that counts, in its list.
+    fn has(&self, key: Key, has_list: bool, lsn: u64) -> bool {
+        let (word, bit) = bit(key);
+        let is_noted = self.filter[word] & bit != 0;
+        is_noted
+            && self
+                .last
+                .get(&key)
+                .is_some_and(|last| last.row.max(if has_list { last.list } else { 0 }) > lsn)
     }
 }
 
@@ -53,8 +97,7 @@ impl Model {
             turn: Mutex::new(()),
             is_dropped: AtomicBool::new(false),
             known_to: AtomicU64::new(lsn),
-            whole_from: AtomicU64::new(0),
-            history: Mutex::new(History { start: lsn, changes: VecDeque::new(), nodes: 0 }),
+            notes: RwLock::new(Notes { older: Page::new(lsn), newer: Page::new(lsn) }),
         }
     }
 
@@ -70,64 +113,51 @@ impl Model {
         self.known_to.load(Ordering::Acquire)
     }
 
-    /// Says that answers which commits up to `lsn` changed have ended.
+    /// Says that all changes up to `lsn` are noted.
     pub fn set_known_to(&self, lsn: u64) {
         self.known_to.store(lsn, Ordering::Release);
     }
 
-    /// The last snapshot that an answer of snapshot `since` is known to be right for, which has
-    /// ended after `through` if it has.
-    pub fn last_right(&self, since: u64, through: Option<u64>) -> u64 {
-        // In this order: whoever sees the end of a change sees what it has done.
-        let known_to = self.known_to();
-        match through {
-            Some(through) => through,
-            None if since < self.whole_from.load(Ordering::Acquire) => since,
-            None => known_to.max(since),
+    /// Whether what an answer was made of is the same as at the commit `lsn`, up to the one that
+    /// [`Model::known_to`] gave before.
+    pub fn is_the_same(&self, reach: &Reach, lsn: u64) -> bool {
+        let notes = self.notes.read().unwrap_or_else(PoisonError::into_inner);
+        if lsn < notes.older.start && !planted("late_answers_are_trusted") {
+            return false;
         }
+        if planted("answers_outlive_commits") {
+            return true;
+        }
+        let Notes { older, newer } = &*notes;
+        // Most answers are looked at often, and so need the newer page alone.
+        let pages = [newer, older];
+        let pages = if lsn >= newer.start { &pages[..1] } else { &pages[..] };
+        !reach.any(|key, is_inner| pages.iter().any(|page| page.has(key, is_inner, lsn)))
     }
 
-    /// The last snapshot that an answer of snapshot `lsn` is right for, if a later one was noted
-    /// that changed it, or nobody knows.
-    pub fn ended(&self, lsn: u64, node_type: NodeTypeId, node: NodeId) -> Option<u64> {
-        let history = self.lock();
-        if lsn < history.start {
-            return Some(lsn);
+    /// Notes what a commit changed, or several up to `to`; false if that is too much.
+    pub fn note(&self, changed: &ChangedNodes, to: u64) -> bool {
+        if changed.len() > NODES_OF_CHANGE_MAX {
+            self.end_all(to);
+            return false;
         }
-        let later = history.changes.iter().filter(|change| change.to > lsn);
-        let has = |change: &&Change| {
-            let nodes = change.nodes.get(usize::from(node_type.0));
-            nodes.is_some_and(|nodes| nodes.binary_search(&node).is_ok())
-        };
-        let ended = later.into_iter().find(has).map(|change| change.from.max(lsn));
-        ended.filter(|_| !ng_types::canary::planted("late_answers_are_trusted"))
-    }
-
-    /// Notes a change before it ends answers.
-    pub fn note(&self, from: u64, to: u64, nodes: &[Vec<NodeId>]) {
-        let mut history = self.lock();
-        if nodes.iter().map(Vec::len).sum::<usize>() > NODES_MAX {
-            *history = History { start: to, changes: VecDeque::new(), nodes: 0 };
-            return;
+        let mut notes = self.notes.write().unwrap_or_else(PoisonError::into_inner);
+        if notes.newer.last.len() >= NODES_MAX {
+            let start = self.known_to();
+            notes.older = std::mem::replace(&mut notes.newer, Page::new(start));
         }
-        let change = Change { from, to, nodes: nodes.to_vec() };
-        history.nodes += change.num_nodes();
-        history.changes.push_back(change);
-        while history.changes.len() > CHANGES_MAX || history.nodes > NODES_MAX {
-            let Some(oldest) = history.changes.pop_front() else { break };
-            history.nodes -= oldest.num_nodes();
-            history.start = oldest.to;
+        for (node_type, nodes) in (0..).zip(&changed.lists) {
+            nodes.iter().for_each(|node| notes.newer.of(key_of(node_type, *node)).list = to);
         }
+        for (node_type, nodes) in (0..).zip(&changed.rows) {
+            nodes.iter().for_each(|node| notes.newer.of(key_of(node_type, *node)).row = to);
+        }
+        true
     }
 
     /// Ends all answers of snapshots before `to`.
     pub fn end_all(&self, to: u64) {
-        let mut history = self.lock();
-        *history = History { start: to, changes: VecDeque::new(), nodes: 0 };
-        self.whole_from.store(to, Ordering::Release);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut notes = self.notes.write().unwrap_or_else(PoisonError::into_inner);
+        *notes = Notes { older: Page::new(to), newer: Page::new(to) };
     }
 }

@@ -1,13 +1,14 @@
-//! Answers that are kept: which of them a commit can change, and a cache of them.
+//! Answers that are kept, and which of them commits leave as they are.
 //!
-//! - [`affected`]: from what commits changed to the nodes whose answers can differ;
+//! - [`reach`]: the nodes that an answer was made of;
+//! - [`changed`]: what changed between two snapshots that answers can be made of;
 //! - [`cache`]: rows of answers by node, each with the snapshots that it is right for.
 //!
 //! What must not live here: how answers are made. The invariant: a kept answer is handed out for a
 //! snapshot only if the engine would give the same bytes there.
 
-pub(crate) mod affected;
 pub(crate) mod cache;
+pub(crate) mod changed;
 mod history;
+pub(crate) mod reach;
 mod shard;
-mod walk;

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::answers::cache::KeptAnswer;
+use crate::answers::reach::Reach;
 
 /// What it takes to find a row: the tables and queues that it stands in, with their spare room.
 pub(super) const ROW_OVERHEAD_BYTES: u64 = 256;
@@ -33,22 +34,55 @@ pub(super) struct Place {
     pub node_type: u16,
 }
 
+/// An answer as it comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct New<'a> {
+    /// The snapshot that it was computed on.
+    pub lsn: u64,
+    pub row: &'a [u8],
+    /// What it was made of, if it shall outlive commits.
+    pub reach: Option<&'a Reach>,
+}
+
+impl New<'_> {
+    fn bytes(&self) -> u64 {
+        bytes_of(self.row, self.reach)
+    }
+}
+
 /// A row.
 #[derive(Debug)]
 pub(super) struct Slot {
     parameters: u64,
     /// The snapshot that it was computed on.
     pub since: u64,
-    /// The last one that it is right for, once it has ended.
-    pub through: Option<u64>,
+    /// The last one that it is known to be right for.
+    pub right_to: u64,
+    /// Whether that is the last one of all.
+    has_ended: bool,
     row: Arc<[u8]>,
+    reach: Option<Reach>,
     uses: u8,
     is_long: bool,
 }
 
 impl Slot {
     fn bytes(&self) -> u64 {
-        row_bytes(&self.row)
+        bytes_of(&self.row, self.reach.as_ref())
+    }
+
+    /// Looks whether the row is right for `lsn`, too, as `is_the_same` says of what it was made of
+    /// and a snapshot that it is right for. Returns whether it has ended just now.
+    pub fn look(&mut self, lsn: u64, is_the_same: impl Fn(&Reach, u64) -> bool) -> bool {
+        if self.has_ended || self.right_to >= lsn {
+            return false;
+        }
+        if self.reach.as_ref().is_some_and(|reach| is_the_same(reach, self.right_to)) {
+            self.right_to = lsn;
+            return false;
+        }
+        (self.has_ended, self.uses) = (true, 0);
+        true
     }
 
     /// Hands the row out as one that is right for `lsn`.
@@ -58,14 +92,14 @@ impl Slot {
     }
 }
 
-fn row_bytes(row: &[u8]) -> u64 {
-    row.len() as u64 + ROW_OVERHEAD_BYTES
+fn bytes_of(row: &[u8], reach: Option<&Reach>) -> u64 {
+    row.len() as u64 + reach.map_or(0, Reach::num_bytes) + ROW_OVERHEAD_BYTES
 }
 
 /// What came of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Put {
-    Taken { is_late: bool },
+    Taken,
     Refused,
 }
 
@@ -104,35 +138,28 @@ impl Shard {
         self.slots.get_mut(place)?.iter_mut().find(|slot| slot.parameters == parameters)
     }
 
-    /// Takes a row that is right from `since` on, through `through` if it has ended; `last_right`
-    /// says of one that is here already up to which snapshot it is right.
-    pub fn put(
-        &mut self,
-        (place, parameters): (Place, u64),
-        (since, through): (u64, Option<u64>),
-        row: &[u8],
-        hash: u64,
-        last_right: impl Fn(u64, Option<u64>) -> u64,
-    ) -> Put {
-        let bytes = row_bytes(row);
+    /// Takes a row.
+    pub fn put(&mut self, (place, parameters): (Place, u64), new: &New<'_>, hash: u64) -> Put {
+        let bytes = new.bytes();
         if bytes > self.bytes_max / LONGEST_SHARE {
             return Put::Refused;
         }
-        let is_late = through.is_some();
+        let New { lsn, row, reach } = *new;
         if let Some(slot) = self.get(&place, parameters) {
             // Newer, or right for this snapshot, too.
-            if slot.since > since || last_right(slot.since, slot.through) >= since {
+            if slot.since > lsn || slot.right_to >= lsn {
                 return Put::Refused;
             }
             let before = slot.bytes();
-            (slot.since, slot.through, slot.row) = (since, through, Arc::from(row));
+            (slot.since, slot.right_to, slot.has_ended) = (lsn, lsn, false);
+            (slot.row, slot.reach) = (Arc::from(row), reach.cloned());
             let is_long = slot.is_long;
             self.bytes = self.bytes + bytes - before;
             if !is_long {
                 self.short_bytes = self.short_bytes + bytes - before;
             }
             self.make_room(0);
-            return Put::Taken { is_late };
+            return Put::Taken;
         }
         if self.slots.get(&place).is_some_and(|all| all.len() >= ROWS_OF_NODE_MAX) {
             return Put::Refused;
@@ -143,26 +170,14 @@ impl Shard {
         queue.push_back((place, parameters, hash));
         self.bytes += bytes;
         self.short_bytes += if is_long { 0 } else { bytes };
-        let slot = Slot { parameters, since, through, row: Arc::from(row), uses: 0, is_long };
+        let (row, reach) = (Arc::from(row), reach.cloned());
+        let (since, right_to, has_ended) = (lsn, lsn, false);
+        let slot = Slot { parameters, since, right_to, has_ended, row, reach, uses: 0, is_long };
         let all = self.slots.entry(place).or_default();
         // Most nodes have one row, and a list that grows by itself has room for four.
         all.reserve_exact(1);
         all.push(slot);
-        Put::Taken { is_late }
-    }
-
-    /// Ends the rows of a node that a change after snapshot `from`, up to `to`, may have changed;
-    /// returns how many that were.
-    pub fn end(&mut self, place: &Place, from: u64, to: u64) -> u64 {
-        let mut ended = 0;
-        for slot in self.slots.get_mut(place).into_iter().flatten() {
-            if slot.since < to && slot.through.is_none() {
-                slot.through = Some(slot.since.max(from));
-                slot.uses = 0;
-                ended += 1;
-            }
-        }
-        ended
+        Put::Taken
     }
 
     /// Forgets the rows of a model.

@@ -52,6 +52,8 @@ pub struct DisjointSample {
     pub distinct: Vec<Vec<NodeId>>,
     /// By node type, for each node of the sample its place among the distinct ones.
     pub places: Vec<Vec<u32>>,
+    /// By node type, for each node of the sample the subgraph that it is of.
+    pub subgraphs: Vec<Vec<u32>>,
     /// Lists that were drawn from; one that several subgraphs reach at a hop counts once.
     pub lists: u64,
 }
@@ -117,8 +119,11 @@ impl Distinct {
     }
 
     fn num_bytes(&self) -> u64 {
-        let places: usize = self.places.iter().map(Vec::capacity).sum();
-        self.nodes.iter().map(NodeMap::num_bytes).sum::<u64>() + places as u64 * 4
+        self.nodes.iter().map(NodeMap::num_bytes).sum::<u64>() + self.places_bytes()
+    }
+
+    fn places_bytes(&self) -> u64 {
+        self.places.iter().map(Vec::capacity).sum::<usize>() as u64 * 4
     }
 }
 
@@ -190,8 +195,11 @@ impl Sampler {
             distinct.learn(hops, hop + 1, hear);
             held.shrink(hops.num_bytes() + distinct.num_bytes());
         }
-        let _held = admit(Stage::Topology, hops.compact_bytes(self.ends()) + distinct.num_bytes())?;
+        let apart = distinct.num_bytes() + distinct.places_bytes();
+        let _held = admit(Stage::Topology, hops.compact_bytes(self.ends()) + apart)?;
         let (mut nodes, edges) = hops.compact(self.ends());
+        let subgraphs_of = |at| hops.ids(at).iter().map(|id| (id >> NODE_BITS) as u32).collect();
+        let subgraphs = (0..nodes.len()).map(subgraphs_of).collect();
         for ((at, nodes), meta) in nodes.iter_mut().enumerate().zip(&catalog.node_types) {
             let ids: Vec<u64> = hops.ids(at).iter().map(|id| id & NODE).collect();
             nodes.ids = Ids::below(meta.num_nodes, &ids);
@@ -200,6 +208,7 @@ impl Sampler {
             sample: CompactSample { nodes, edges, _held },
             distinct: distinct.nodes.iter().map(|map| map.ids().to_vec()).collect(),
             places: std::mem::take(&mut distinct.places),
+            subgraphs,
             lists,
         })
     }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ng_engine::{On, StageTimes, Version};
+use ng_engine::{On, Reach, StageTimes, Version};
 use ng_rpc::{Code, Problem, problem_of};
 
 use super::queue::Waiting;
@@ -262,11 +262,9 @@ impl Asked<'_> {
             .collect();
         let known = (distinct.len() - missing.len()) as u64;
         counters.targets(missing.len() as u64, asked - distinct.len() as u64, known);
-        let computed = if missing.is_empty() && known > 0 {
-            None
-        } else {
-            let answer = self.model.engine.each_on(&missing, self.seed, self.on);
-            Some(Rows::from(&answer.map_err(|e| problem_of(&e))?))
+        let (computed, reaches) = match missing.is_empty() && known > 0 {
+            true => (None, Vec::new()),
+            false => self.compute(&missing)?,
         };
         let like = computed.as_ref().or_else(|| generation?.like()).ok_or_else(ended)?;
         let mut rows = like.like(distinct.len());
@@ -276,17 +274,31 @@ impl Asked<'_> {
                 (Some((row, _)), _) => rows.set(at, row),
                 (None, Some(computed)) => {
                     let row = computed.get(next);
-                    next += 1;
                     rows.set(at, row);
                     if let Some(generation) = generation {
-                        self.model.keep((generation, self.seed), *id, lsn, computed, row);
+                        let (of, reach) = ((generation, self.seed), reaches.get(next));
+                        let reach = reach.and_then(Option::as_ref);
+                        self.model.keep(of, (*id, lsn), (computed, row), reach);
                     }
+                    next += 1;
                 }
                 (None, None) => return Err(ended()),
             }
         }
         let known = kept.into_iter().map(|kept| kept.map(|(_, lsn)| lsn)).collect();
         Ok(Nodes { rows, places, known })
+    }
+
+    /// The rows of distinct nodes, and what each was made of if that will be wanted.
+    fn compute(&self, ids: &[u64]) -> Result<(Option<Rows>, Vec<Option<Reach>>), Problem> {
+        let (engine, seed) = (&self.model.engine, self.seed);
+        let answer = if self.kept.is_some() && self.model.keeps_reaches() {
+            engine.each_reaching(ids, seed, self.on)
+        } else {
+            engine.each_on(ids, seed, self.on).map(|answer| (answer, Vec::new()))
+        };
+        let (answer, reaches) = answer.map_err(|e| problem_of(&e))?;
+        Ok((Some(Rows::from(&answer)), reaches))
     }
 
     fn nodes(&self, live: &[Waiting], counters: &Counters) -> Result<Vec<Found>, Problem> {
