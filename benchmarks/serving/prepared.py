@@ -8,7 +8,7 @@ once for each graph, under `.bench/serving/prepared/`:
     second/              the second layer on what `ng.infer` wrote, the tensor "first_layer"
     int8.ng              the store with rows of scaled int8
     first_layer.ng       the store with the tensor "first_layer"
-    reverse.ng           the store with its reverse index, which exact invalidation needs
+    reverse.ng           the store with its reverse index, which deleting nodes needs
 """
 
 from __future__ import annotations

@@ -23,6 +23,12 @@ use crate::request::{Server, spare};
 use crate::versions::Versions;
 use crate::{EngineError, ModelFile, schema};
 
+/// The part of the memory that a batch takes which can be of any size.
+const BATCH_SHARE: u64 = 16;
+
+/// Nodes of such a batch before it is known what they take.
+const BATCH_AT_FIRST: usize = 64;
+
 /// Ids that an error names.
 const NAMED_IDS: usize = 5;
 
@@ -235,9 +241,12 @@ impl Engine {
         let (unique, numbers) = distinct(ids);
         self.server.counters.ask(ids.len(), unique.len());
         let mut collected = Collected::new(ids.len());
-        let batch = asking.how.most(self.options.batch_nodes);
         let order = asking.how.order(&numbers, unique.len());
-        for (first, seeds) in (0..).step_by(batch).zip(unique.chunks(batch)) {
+        let (mut first, mut rest) = (0, unique.as_slice());
+        while !rest.is_empty() {
+            let batch = self.batch_nodes(asking).min(rest.len());
+            let (seeds, others) = rest.split_at(batch);
+            rest = others;
             let seeds_of = [(node_type, seeds)];
             let subgraphs = [(0..seeds.len() as u32).collect()];
             let ask = asking.ask(&seeds_of, seed);
@@ -247,8 +256,24 @@ impl Engine {
                 let pairs = rows_to(&order, of_batch).map(|(n, to)| (n - first, to));
                 collected.take(of(outputs, place)?, pairs)
             })?;
+            first += batch;
         }
         Ok(collected.into_answer(self.row(place)))
+    }
+
+    /// Nodes of the next batch of a request at most. Where they are in subgraphs of their own, they
+    /// leave others as much memory as [`BATCH_SHARE`] says, as far as what they take is known.
+    pub(crate) fn batch_nodes(&self, asking: &Asking<'_>) -> usize {
+        let most = self.options.batch_nodes;
+        if !asking.how.is_apart() {
+            return asking.how.most(most);
+        }
+        let share = asking.pinned.snapshot.budget().limit_bytes() / BATCH_SHARE;
+        let room = match self.per_node() {
+            Some(node) => (share as f64 / node.memory_bytes.max(1.0)) as usize,
+            None => BATCH_AT_FIRST,
+        };
+        room.clamp(1, most.max(1))
     }
 
     /// What a batch gives, unless nobody waits for it any more.

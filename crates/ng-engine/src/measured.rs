@@ -21,6 +21,8 @@ pub struct PerNode {
     pub read_bytes: f64,
     /// Seconds in which a read was in flight.
     pub device_seconds: f64,
+    /// Bytes of the memory budget for what is sampled, gathered and computed.
+    pub memory_bytes: f64,
     /// Seconds until the answer was there, with all that went on beside it: the share of a node in
     /// those of its batch.
     pub seconds: f64,
@@ -46,6 +48,7 @@ pub(crate) struct Done {
     pub nodes: usize,
     pub lists: u64,
     pub rows: u64,
+    pub memory_bytes: u64,
     pub seconds: f64,
 }
 
@@ -79,6 +82,7 @@ impl Measured {
         add(&mut sums.reads, io.reads as f64);
         add(&mut sums.read_bytes, io.read_bytes as f64);
         add(&mut sums.device_seconds, io.busy_us as f64 / 1e6);
+        add(&mut sums.memory_bytes, done.memory_bytes as f64);
         add(&mut sums.seconds, done.seconds);
     }
 
@@ -90,6 +94,7 @@ impl Measured {
             reads: sums.reads / nodes,
             read_bytes: sums.read_bytes / nodes,
             device_seconds: sums.device_seconds / nodes,
+            memory_bytes: sums.memory_bytes / nodes,
             seconds: sums.seconds / nodes,
         })
     }

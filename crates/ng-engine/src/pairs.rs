@@ -93,7 +93,7 @@ impl Engine {
         };
         self.server.counters.ask(2 * pairs.0.len(), 2 * from.len());
         let order = asking.how.order(&numbers, from.len());
-        let batch = asking.how.most((self.options.batch_nodes / 2).max(1));
+        let batch = (self.batch_nodes(asking) / 2).max(1);
         let together = from.chunks(batch).zip(to.chunks(batch));
         for (first, (from, to)) in (0..).step_by(batch).zip(together) {
             let scored = self.score(asking, ends, (from, to), (place.map(|at| at.0), seed))?;

@@ -43,8 +43,8 @@ pub(crate) struct Kept {
     ids: Vec<u64>,
     /// By input of the model.
     values: Vec<Value>,
-    /// Lists and rows of the last batch.
-    did: Option<(u64, u64)>,
+    /// Lists, rows and bytes of the last batch.
+    did: Option<(u64, u64, u64)>,
     /// What pays for values, and for those of the plan while it runs.
     held: Option<Reservation>,
 }
@@ -107,9 +107,9 @@ impl Server {
         self.measured.begin(io);
         let start = Instant::now();
         let answered = self.answer_with(pinned, ask, &mut kept, take);
-        let done = answered.as_ref().ok().and(kept.did).map(|(lists, rows)| {
+        let done = answered.as_ref().ok().and(kept.did).map(|(lists, rows, memory_bytes)| {
             let nodes = ask.seeds.iter().map(|(_, ids)| ids.len()).sum();
-            Done { nodes, lists, rows, seconds: start.elapsed().as_secs_f64() }
+            Done { nodes, lists, rows, memory_bytes, seconds: start.elapsed().as_secs_f64() }
         });
         self.measured.end(io, done);
         // After an error of memory it is the scratch that others lack.
@@ -145,13 +145,13 @@ impl Server {
             reaches.borrow_mut().extend(sampled.reaches(sampler.hops(), seeds));
         }
         let sample = &sampled.sample;
-        let bytes = self.input_bytes(sample);
-        kept.pay(pinned, bytes.saturating_mul(BYTES_PER_INPUT_BYTE))?;
+        let bytes = self.input_bytes(sample).saturating_mul(BYTES_PER_INPUT_BYTE);
+        kept.pay(pinned, bytes)?;
         ask.check()?;
         self.take_inputs(&mut gathering, (&sampled, ask), kept)?;
         let values = &kept.values;
         let start = self.counters.count(Stage::Gather, start);
-        kept.did = Some((sampled.lists, gathering.rows));
+        kept.did = Some((sampled.lists, gathering.rows, bytes + sample.num_bytes()));
         self.counters.rows.fetch_add(gathering.rows, Ordering::Relaxed);
         self.counters.rows_prepared.fetch_add(gathering.rows_prepared, Ordering::Relaxed);
         self.counters.rows_in_place.fetch_add(gathering.rows_in_place, Ordering::Relaxed);

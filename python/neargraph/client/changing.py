@@ -180,8 +180,8 @@ class Changing:
             existing: Add to a graph that is there.
             undirected: Edge types of a new graph whose edges stand for both directions; True is
                 all of them.
-            reverse: Edge types of a new graph that keep their reverse, which deleting nodes and
-                exact invalidation need.
+            reverse: Edge types of a new graph that keep their reverse, which deleting nodes
+                needs.
             edge_ids: Edge types of a new graph that keep edge ids.
             page_bytes: Page size of a new graph; 0 is the default of imports.
             key: 1 to 64 bytes. What was sent with a key is applied once, however often it is sent.
