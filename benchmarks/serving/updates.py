@@ -102,14 +102,14 @@ class Run:
         first, seed = number * PHASE, self.args.seed
         return Work(**{"pool": about["nodes"], **known, **what}, out=out, first=first, seed=seed)
 
-    def updates(self, mode: str, **more: Any) -> Work | None:
-        """The updates of a mode; None where there are none."""
+    def updates(self, mode: str, seconds: float, **more: Any) -> Work | None:
+        """The updates of a mode for so long; None where there are none."""
         given = MODES[mode]
         if given is None:
             return None
         changes, rate, threads = given
         numbers = {"changes": changes, "batches_per_s": rate, "threads": threads}
-        return self.work(do="update", **numbers, **more)
+        return self.work(do="update", **numbers, made_before=int(seconds * rate), **more)
 
     def load(self, draw: str, seed: int, seconds: float) -> Report:
         """A closed loop at saturation."""
@@ -127,7 +127,7 @@ class Run:
     def phase(self, draw: str, mode: str, seed: int) -> Report:
         """Requests/s of a draw beside updates of a mode, and what was counted."""
         before = self.server.counts()
-        work = self.updates(mode)
+        work = self.updates(mode, seconds=self.args.seconds)
         if work is None:
             found, beside = self.load(draw, seed, self.args.seconds), {}
         else:
@@ -140,10 +140,10 @@ class Run:
         """Answers under load and updates that meet on a pool of nodes."""
         args = self.args
         pool = {"pool": args.pool}
-        updates = self.updates(mode, **pool)
+        seconds = args.answers / 2 / args.answers_per_s
+        updates = self.updates(mode, seconds, **pool)
         assert updates is not None
         numbers = {"answers": args.answers // 2, "answers_per_s": args.answers_per_s, "threads": 4}
-        seconds = args.answers / 2 / args.answers_per_s
         with working(updates) as beside, working(self.work(do="record", **numbers, **pool)) as kept:
             found = self.load("zipf", args.seed, seconds)
         return {"load": found["closed"], "updates": beside, "recorder": kept}
