@@ -51,29 +51,52 @@ impl KeyedCommit {
 /// The keys, oldest first. A copy shares all parts but the last.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Keys {
-    parts: VecDeque<Arc<Vec<KeyedCommit>>>,
+    parts: VecDeque<Arc<Part>>,
     bytes: usize,
+}
+
+/// Keys that are forgotten together. Each batch looks for its own among all of them, so the hashes
+/// lie side by side.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Part {
+    commits: Vec<KeyedCommit>,
+    hashes: Vec<u32>,
+}
+
+impl Part {
+    fn push(&mut self, new: KeyedCommit) {
+        self.hashes.push(crc32c::crc32c(&new.key));
+        self.commits.push(new);
+    }
+
+    fn find(&self, key: &[u8], hash: u32) -> Option<&KeyedCommit> {
+        let mut known = self.hashes.iter().zip(&self.commits);
+        known.find(|(other, commit)| **other == hash && *commit.key == *key).map(|(_, found)| found)
+    }
 }
 
 impl Keys {
     /// Adds the newest one. The oldest part goes when there are too many, or too many bytes.
     pub fn push(&mut self, new: KeyedCommit) {
         self.bytes += new.bytes();
-        match self.parts.back_mut().filter(|part| part.len() < PART_KEYS) {
-            Some(part) => Arc::make_mut(part).push(new),
-            None => self.parts.push_back(Arc::new(vec![new])),
+        if self.parts.back().is_none_or(|part| part.commits.len() >= PART_KEYS) {
+            self.parts.push_back(Arc::default());
+        }
+        if let Some(part) = self.parts.back_mut() {
+            Arc::make_mut(part).push(new);
         }
         while self.parts.len() > KEYS_MAX / PART_KEYS
             || (self.bytes > KEYED_BYTES_MAX && self.parts.len() > 1)
         {
             let oldest = self.parts.pop_front().unwrap_or_default();
-            self.bytes -= oldest.iter().map(KeyedCommit::bytes).sum::<usize>();
+            self.bytes -= oldest.commits.iter().map(KeyedCommit::bytes).sum::<usize>();
         }
     }
 
     /// What a batch with this key did.
     pub fn find(&self, key: &[u8]) -> Option<&KeyedCommit> {
-        self.parts.iter().rev().flat_map(|part| part.iter().rev()).find(|known| *known.key == *key)
+        let hash = crc32c::crc32c(key);
+        self.parts.iter().rev().find_map(|part| part.find(key, hash))
     }
 
     /// The newest commit whose key may have been forgotten; 0 if none was.
@@ -81,16 +104,16 @@ impl Keys {
     /// Keys are forgotten when there are as many, or as many bytes of them, as there may be. Both
     /// shrink by one part at most when that happens, so fewer of both were never too many.
     pub fn forgotten_to(&self) -> u64 {
-        let count = self.parts.iter().map(|part| part.len()).sum::<usize>();
+        let count = self.parts.iter().map(|part| part.commits.len()).sum::<usize>();
         let was_full =
             count > KEYS_MAX - PART_KEYS || self.bytes > KEYED_BYTES_MAX - PART_BYTES_MAX;
-        let oldest = self.parts.front().and_then(|part| part.first());
+        let oldest = self.parts.front().and_then(|part| part.commits.first());
         oldest.filter(|_| was_full).map_or(0, |oldest| oldest.lsn.saturating_sub(1))
     }
 
     /// All, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &KeyedCommit> {
-        self.parts.iter().flat_map(|part| part.iter())
+        self.parts.iter().flat_map(|part| &part.commits)
     }
 
     /// Checks what was read.
