@@ -303,7 +303,8 @@ impl Guard {
         self.bounded("targets", targets)?;
         caller.in_time()?;
         caller.spent.cost.store(bytes, Ordering::Relaxed);
-        let permit = self.admission.take(limits, bytes, caller.deadline)?;
+        let owner = caller.holder.as_ref().map(|holder| &holder.under_way);
+        let permit = self.admission.take(limits, owner, (bytes, caller.deadline))?;
         self.take_targets(caller, targets).inspect_err(|_| permit.skip())?;
         Ok(Arc::new(permit))
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ng_rpc::{Code, Problem};
 
 /// One token has this part of a limit at most.
-const PART: usize = 2;
+pub const PART: usize = 2;
 /// After how long a request is worth trying again.
 const RETRY: Duration = Duration::from_millis(50);
 

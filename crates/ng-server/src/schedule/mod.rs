@@ -50,6 +50,11 @@ pub struct Question {
 }
 
 impl Question {
+    /// Who asks: a number for a token, and 0 for callers without one and for jobs.
+    fn owner(&self) -> u64 {
+        self.permit.as_ref().map_or(0, |permit| permit.owner())
+    }
+
     /// Nothing is computed for it.
     fn skip(&self) {
         if let Some(permit) = &self.permit {
@@ -94,8 +99,8 @@ impl Scheduler {
     /// # Errors
     /// The system gives no thread.
     pub fn start(lanes: usize, switches: Switches, bounds: Bounds) -> std::io::Result<Self> {
-        let (queue, counters) = (Queue::new(switches, bounds), Counters::default());
         let lanes = lanes.max(1);
+        let (queue, counters) = (Queue::new(lanes, switches, bounds), Counters::default());
         let shared = Arc::new(Shared { lanes, queue, switches, counters });
         for _ in 0..lanes {
             let shared = Arc::clone(&shared);
@@ -219,12 +224,13 @@ impl Shared {
     }
 
     fn answer(&self, taken: Taken) {
-        let answer = || group::answer(taken.requests, self.switches, &self.counters);
+        let Taken { requests, owner } = taken;
+        let answer = || group::answer(requests, self.switches, &self.counters);
         // A defect takes its group with it, and no lane.
         if catch_unwind(AssertUnwindSafe(answer)).is_err() {
             tracing::error!("a group was given up because of a defect");
         }
-        self.queue.is_done();
+        self.queue.is_done(owner);
     }
 
     /// Why a request that was taken has no answer.

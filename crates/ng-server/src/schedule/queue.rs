@@ -1,10 +1,11 @@
 //! [`Queue`]: requests that wait, and which of them are taken together.
 //!
-//! The one that has waited longest is always taken, so none waits for ever. What must not live
-//! here: how a group is computed.
+//! Of the owner who has the fewest lanes, the request that has waited longest is always taken, so
+//! none waits for ever; and the last lane is for somebody else, so none waits for those of another
+//! owner. What must not live here: how a group is computed.
 
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -51,17 +52,55 @@ pub(super) struct Waiting {
     pub reply: oneshot::Sender<Result<Answered, Problem>>,
 }
 
-/// A group.
+/// A group, and who has the lane that computes it.
 pub(super) struct Taken {
     pub requests: Vec<Waiting>,
+    pub owner: u64,
+}
+
+/// How many requests of an owner wait, and how many lanes compute others.
+#[derive(Clone, Copy, Default)]
+struct Own {
+    waiting: usize,
+    computing: usize,
 }
 
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Waiting>,
     computing: usize,
+    /// Those who have requests here, or in lanes.
+    owners: HashMap<u64, Own>,
     ended: bool,
     sweep: Sweep,
+}
+
+impl State {
+    /// Has `change` change the counts of an owner.
+    fn count(&mut self, owner: u64, change: impl FnOnce(&mut Own)) {
+        let own = self.owners.entry(owner).or_default();
+        change(own);
+        if own.waiting + own.computing == 0 {
+            self.owners.remove(&owner);
+        }
+    }
+
+    /// The place of the next request, if there is one that may have a lane of `lanes`.
+    fn next(&self, lanes: usize) -> Option<usize> {
+        let lanes_of = |one: &Waiting| {
+            let owner = one.question.owner();
+            let computing = self.owners.get(&owner).map_or(0, |own| own.computing);
+            (owner == 0 || computing < (lanes - 1).max(1)).then_some(computing)
+        };
+        let first = self.waiting.front()?;
+        let of_first = lanes_of(first);
+        let are_others = self.owners.values().filter(|own| own.waiting > 0).take(2).count() > 1;
+        if of_first == Some(0) || !are_others {
+            return of_first.map(|_| 0);
+        }
+        let all = self.waiting.iter().enumerate();
+        all.filter_map(|(at, one)| Some((lanes_of(one)?, at))).min().map(|(_, at)| at)
+    }
 }
 
 /// The order of requests that are ordered and not grouped.
@@ -92,13 +131,14 @@ impl Sweep {
 pub(super) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
+    lanes: usize,
     switches: Switches,
     bounds: Bounds,
 }
 
 impl Queue {
-    pub fn new(switches: Switches, bounds: Bounds) -> Self {
-        Self { state: Mutex::default(), changed: Condvar::new(), switches, bounds }
+    pub fn new(lanes: usize, switches: Switches, bounds: Bounds) -> Self {
+        Self { state: Mutex::default(), changed: Condvar::new(), lanes, switches, bounds }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -121,6 +161,7 @@ impl Queue {
         if state.ended {
             return false;
         }
+        state.count(waiting.question.owner(), |own| own.waiting += 1);
         state.waiting.push_back(waiting);
         drop(state);
         self.changed.notify_one();
@@ -136,7 +177,9 @@ impl Queue {
             return Err(waiting);
         }
         state.computing = 1;
-        Ok(Taken { requests: vec![waiting] })
+        let owner = waiting.question.owner();
+        state.count(owner, |own| own.computing += 1);
+        Ok(Taken { requests: vec![waiting], owner })
     }
 
     /// Takes no more requests; those that wait are still computed.
@@ -151,34 +194,55 @@ impl Queue {
     }
 
     /// A lane has computed its group.
-    pub fn is_done(&self) {
-        self.lock().computing -= 1;
+    pub fn is_done(&self, owner: u64) {
+        let mut state = self.lock();
+        state.computing -= 1;
+        state.count(owner, |own| own.computing -= 1);
+        if !state.waiting.is_empty() {
+            // There may be lanes that had to leave them.
+            self.changed.notify_one();
+        }
     }
 
     /// The next group; `None` once there will be none.
     pub fn take(&self) -> Option<Taken> {
         let mut state = self.lock();
         loop {
-            let Some(first) = state.waiting.front() else {
-                if state.ended {
+            let Some(next) = state.next(self.lanes) else {
+                if state.ended && state.waiting.is_empty() {
                     return None;
                 }
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let left = self.time_left(&state, first);
+            if next > 0
+                && let Some(one) = state.waiting.remove(next)
+            {
+                state.waiting.push_front(one);
+            }
+            let left =
+                state.waiting.front().map_or(Duration::ZERO, |it| self.time_left(&state, it));
             if left.is_zero() || !self.has_room(&state) {
-                state.computing += 1;
-                let requests = self.group(&mut state);
-                if !state.waiting.is_empty() {
-                    // Whoever was woken for them may have been this lane.
-                    self.changed.notify_one();
-                }
-                return Some(Taken { requests });
+                return Some(self.taken(&mut state));
             }
             let waited = self.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    fn taken(&self, state: &mut State) -> Taken {
+        state.computing += 1;
+        let requests = self.group(state);
+        for one in &requests {
+            state.count(one.question.owner(), |own| own.waiting -= 1);
+        }
+        let owner = requests.first().map_or(0, |first| first.question.owner());
+        state.count(owner, |own| own.computing += 1);
+        if !state.waiting.is_empty() {
+            // Whoever was woken for them may have been this lane.
+            self.changed.notify_one();
+        }
+        Taken { requests, owner }
     }
 
     /// How long more requests may be waited for. With an idle engine that would only cost time.

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use ng_types::checksum;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::bytes::ensure;
@@ -65,7 +66,7 @@ struct Part {
 
 impl Part {
     fn push(&mut self, new: KeyedCommit) {
-        self.hashes.push(crc32c::crc32c(&new.key));
+        self.hashes.push(checksum::of(&new.key));
         self.commits.push(new);
     }
 
@@ -95,7 +96,7 @@ impl Keys {
 
     /// What a batch with this key did.
     pub fn find(&self, key: &[u8]) -> Option<&KeyedCommit> {
-        let hash = crc32c::crc32c(key);
+        let hash = checksum::of(key);
         self.parts.iter().rev().find_map(|part| part.find(key, hash))
     }
 
