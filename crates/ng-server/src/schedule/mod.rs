@@ -6,6 +6,7 @@
 //! invariant: an answer does not depend on the group in which it was computed.
 
 mod group;
+mod owners;
 mod queue;
 mod stats;
 mod switches;

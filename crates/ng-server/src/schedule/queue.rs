@@ -1,11 +1,10 @@
 //! [`Queue`]: requests that wait, and which of them are taken together.
 //!
-//! Of the owner who has the fewest lanes, the request that has waited longest is always taken, so
-//! none waits for ever; and the last lane is for somebody else, so none waits for those of another
-//! owner. What must not live here: how a group is computed.
+//! The one that has waited longest is always taken of those of the owner whose turn it is
+//! ([`Owners`]), so none waits for ever. What must not live here: how a group is computed.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,7 @@ use ng_rpc::Problem;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
+use super::owners::Owners;
 use super::{Answered, Question, Switches};
 use crate::config::units::de_time;
 use crate::targets::Targets;
@@ -58,49 +58,12 @@ pub(super) struct Taken {
     pub owner: u64,
 }
 
-/// How many requests of an owner wait, and how many lanes compute others.
-#[derive(Clone, Copy, Default)]
-struct Own {
-    waiting: usize,
-    computing: usize,
-}
-
-#[derive(Default)]
 struct State {
     waiting: VecDeque<Waiting>,
     computing: usize,
-    /// Those who have requests here, or in lanes.
-    owners: HashMap<u64, Own>,
+    owners: Owners,
     ended: bool,
     sweep: Sweep,
-}
-
-impl State {
-    /// Has `change` change the counts of an owner.
-    fn count(&mut self, owner: u64, change: impl FnOnce(&mut Own)) {
-        let own = self.owners.entry(owner).or_default();
-        change(own);
-        if own.waiting + own.computing == 0 {
-            self.owners.remove(&owner);
-        }
-    }
-
-    /// The place of the next request, if there is one that may have a lane of `lanes`.
-    fn next(&self, lanes: usize) -> Option<usize> {
-        let lanes_of = |one: &Waiting| {
-            let owner = one.question.owner();
-            let computing = self.owners.get(&owner).map_or(0, |own| own.computing);
-            (owner == 0 || computing < (lanes - 1).max(1)).then_some(computing)
-        };
-        let first = self.waiting.front()?;
-        let of_first = lanes_of(first);
-        let are_others = self.owners.values().filter(|own| own.waiting > 0).take(2).count() > 1;
-        if of_first == Some(0) || !are_others {
-            return of_first.map(|_| 0);
-        }
-        let all = self.waiting.iter().enumerate();
-        all.filter_map(|(at, one)| Some((lanes_of(one)?, at))).min().map(|(_, at)| at)
-    }
 }
 
 /// The order of requests that are ordered and not grouped.
@@ -131,14 +94,20 @@ impl Sweep {
 pub(super) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
-    lanes: usize,
     switches: Switches,
     bounds: Bounds,
 }
 
 impl Queue {
     pub fn new(lanes: usize, switches: Switches, bounds: Bounds) -> Self {
-        Self { state: Mutex::default(), changed: Condvar::new(), lanes, switches, bounds }
+        let state = State {
+            waiting: VecDeque::new(),
+            computing: 0,
+            owners: Owners::new(lanes),
+            ended: false,
+            sweep: Sweep::default(),
+        };
+        Self { state: Mutex::new(state), changed: Condvar::new(), switches, bounds }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -161,7 +130,7 @@ impl Queue {
         if state.ended {
             return false;
         }
-        state.count(waiting.question.owner(), |own| own.waiting += 1);
+        state.owners.comes(waiting.question.owner());
         state.waiting.push_back(waiting);
         drop(state);
         self.changed.notify_one();
@@ -178,7 +147,7 @@ impl Queue {
         }
         state.computing = 1;
         let owner = waiting.question.owner();
-        state.count(owner, |own| own.computing += 1);
+        state.owners.has_lane(owner, true);
         Ok(Taken { requests: vec![waiting], owner })
     }
 
@@ -197,7 +166,7 @@ impl Queue {
     pub fn is_done(&self, owner: u64) {
         let mut state = self.lock();
         state.computing -= 1;
-        state.count(owner, |own| own.computing -= 1);
+        state.owners.has_lane(owner, false);
         if !state.waiting.is_empty() {
             // There may be lanes that had to leave them.
             self.changed.notify_one();
@@ -208,7 +177,9 @@ impl Queue {
     pub fn take(&self) -> Option<Taken> {
         let mut state = self.lock();
         loop {
-            let Some(next) = state.next(self.lanes) else {
+            let Some(next) =
+                state.owners.next(state.waiting.iter().map(|one| one.question.owner()))
+            else {
                 if state.ended && state.waiting.is_empty() {
                     return None;
                 }
@@ -234,10 +205,10 @@ impl Queue {
         state.computing += 1;
         let requests = self.group(state);
         for one in &requests {
-            state.count(one.question.owner(), |own| own.waiting -= 1);
+            state.owners.goes(one.question.owner());
         }
         let owner = requests.first().map_or(0, |first| first.question.owner());
-        state.count(owner, |own| own.computing += 1);
+        state.owners.has_lane(owner, true);
         if !state.waiting.is_empty() {
             // Whoever was woken for them may have been this lane.
             self.changed.notify_one();
