@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -68,7 +69,20 @@ def served(args: argparse.Namespace, tls: bool) -> Iterator[Server]:
         options += ["--tls-cert", str(cert), "--tls-key", str(key)]
     with Server(folder, options) as server:
         register_huge(server, registered(server, args.model, token=ADMIN).model)
+        use_all_lanes(server)
         yield server
+
+
+def use_all_lanes(server: Server) -> None:
+    """What a lane opens for its first request stays open, and is nothing that a script held."""
+    import neargraph as ng
+
+    def ask(seed: int) -> None:
+        with ng.Client(f"unix:{server.unix}", token=ADMIN, timeout=60.0) as client:
+            client.run("m", range(2_000), graph="g", seed=seed)
+
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(ask, range(32)))
 
 
 def register_huge(server: Server, model: Path) -> None:

@@ -16,6 +16,10 @@ use tonic::transport::server::Connected;
 use crate::listen::Slot;
 use crate::local::LocalStream;
 
+/// Bytes that a connection gives before others have their turn. They may be hundreds of calls, and
+/// each of them takes its time.
+const TURN_BYTES: usize = 16 << 10;
+
 /// How long a connection is waited for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
@@ -43,6 +47,8 @@ pub struct Connection {
     wrote: Instant,
     is_full: bool,
     has_spoken: bool,
+    /// Bytes that it has given since others had their turn.
+    of_turn: usize,
     look: Pin<Box<Sleep>>,
     _slot: Slot,
 }
@@ -102,6 +108,7 @@ impl Connection {
             wrote: Instant::now(),
             is_full: false,
             has_spoken: false,
+            of_turn: 0,
             look: Box::pin(sleep(patience.first.min(patience.reading / 2))),
             _slot: slot,
         }
@@ -185,8 +192,15 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.of_turn >= TURN_BYTES {
+            self.of_turn = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         let read = with!(self, io => Pin::new(io).poll_read(cx, buffer));
+        self.of_turn =
+            if read.is_ready() { self.of_turn + buffer.filled().len() - before } else { 0 };
         if read.is_ready() && buffer.filled().len() > before {
             self.heard = Instant::now();
             self.has_spoken = true;
