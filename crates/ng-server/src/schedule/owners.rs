@@ -1,9 +1,9 @@
 //! [`Owners`]: whose request has the next lane.
 //!
 //! An owner is a token; callers without one and jobs are owner 0 together. What must not live here:
-//! requests. The invariants: the next request is one of an owner who has the fewest lanes, and of
-//! those the one that came first; and a token leaves one lane to others, so that nobody waits for
-//! what another one has asked.
+//! requests. The invariants: the next request is the oldest one of an owner who has the fewest
+//! lanes, and of those had a turn longest ago; and a token leaves one lane to others, so that nobody
+//! waits for what another one has asked.
 
 use std::collections::HashMap;
 
@@ -12,18 +12,20 @@ pub(super) struct Owners {
     lanes: usize,
     /// Those who have something.
     all: HashMap<u64, Own>,
+    turns: u64,
 }
 
-/// Requests that wait, and lanes that compute some.
+/// Requests that wait, lanes that compute some, and when an owner had a turn last.
 #[derive(Clone, Copy, Default)]
 struct Own {
     waiting: usize,
     lanes: usize,
+    turn: u64,
 }
 
 impl Owners {
     pub fn new(lanes: usize) -> Self {
-        Self { lanes, all: HashMap::new() }
+        Self { lanes, all: HashMap::new(), turns: 0 }
     }
 
     /// A request comes.
@@ -39,7 +41,9 @@ impl Owners {
     /// A lane begins with requests of an owner, or has done with them.
     pub fn has_lane(&mut self, owner: u64, begins: bool) {
         if begins {
-            self.all.entry(owner).or_default().lanes += 1;
+            self.turns += 1;
+            let own = self.all.entry(owner).or_default();
+            (own.lanes, own.turn) = (own.lanes + 1, self.turns);
         } else {
             self.change(owner, |own| own.lanes -= 1);
         }
@@ -57,17 +61,16 @@ impl Owners {
     /// The place of the next request among those that wait, by their owners; `None` if none of them
     /// may have another lane.
     pub fn next(&self, mut waiting: impl Iterator<Item = u64>) -> Option<usize> {
-        let lanes = |owner: u64| {
-            let lanes = self.all.get(&owner).map_or(0, |own| own.lanes);
-            (owner == 0 || lanes < (self.lanes - 1).max(1)).then_some(lanes)
+        let place = |owner: u64| {
+            let own = self.all.get(&owner).copied().unwrap_or_default();
+            let is_free = owner == 0 || own.lanes < (self.lanes - 1).max(1);
+            is_free.then_some((own.lanes, own.turn))
         };
-        let first = lanes(waiting.next()?);
-        let several = self.all.values().filter(|own| own.waiting > 0).nth(1).is_some();
-        if first == Some(0) || !several {
-            return first.map(|_| 0);
+        let first = place(waiting.next()?).map(|place| (place, 0));
+        if self.all.values().filter(|own| own.waiting > 0).nth(1).is_none() {
+            return first.map(|(_, at)| at);
         }
-        let first = first.map(|lanes| (lanes, 0));
-        let others = (1..).zip(waiting).filter_map(|(at, owner)| Some((lanes(owner)?, at)));
+        let others = (1..).zip(waiting).filter_map(|(at, owner)| Some((place(owner)?, at)));
         first.into_iter().chain(others).min().map(|(_, at)| at)
     }
 }
@@ -93,7 +96,8 @@ mod tests {
         assert_eq!(next(4, &[5, 6, 5], &[]), Some(0));
         assert_eq!(next(4, &[5, 5, 6, 7], &[5]), Some(2));
         assert_eq!(next(4, &[5, 6], &[6]), Some(0));
-        assert_eq!(next(4, &[5, 6, 7], &[5, 6, 6, 7]), Some(0));
+        // 6 has two lanes, and 7 has had its turn before 5.
+        assert_eq!(next(4, &[6, 5, 7], &[7, 6, 6, 5]), Some(2));
         assert_eq!(next(4, &[5, 5, 0], &[5, 0, 0]), Some(0));
     }
 
@@ -107,6 +111,22 @@ mod tests {
             (next(1, &[5], &[]), next(1, &[5], &[5]), next(2, &[5], &[5])),
             (Some(0), None, None)
         );
+    }
+
+    #[test]
+    fn owners_take_turns_where_there_is_one_lane() {
+        let mut waiting = vec![5, 5, 5, 6, 7, 6];
+        let mut owners = owners(1, &waiting, &[]);
+        let mut taken = Vec::new();
+        while let Some(at) = owners.next(waiting.iter().copied()) {
+            let owner = waiting.remove(at);
+            owners.goes(owner);
+            owners.has_lane(owner, true);
+            assert!(owner != 5 || owners.next([5].into_iter()).is_none());
+            owners.has_lane(owner, false);
+            taken.push(owner);
+        }
+        assert_eq!(taken, [5, 6, 7, 5, 6, 5]);
     }
 
     #[test]
