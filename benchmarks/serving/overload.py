@@ -43,6 +43,8 @@ def load(server: Server, args: argparse.Namespace, *more: object) -> Report:
     command = [*on_cores(LOAD_CORES), binary("neargraph-bench-server"), "--address", server.address]
     command += ["--model", args.model_name, "--graph", args.graph, "--draw", args.draw]
     command += ["--nodes", str(args.nodes), "--seconds", str(args.seconds)]
+    # As many clients: a connection holds its requests back when it has 128 under way.
+    command += ["--connections", "32"]
     command += ["--timeout-ms", str(args.deadline_ms), *map(str, more)]
     return Load(command).found()
 

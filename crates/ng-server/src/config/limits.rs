@@ -35,7 +35,7 @@ pub struct Limits {
     pub connections: usize,
     /// Clients over shared memory: each takes one or two threads.
     pub ring_connections: usize,
-    /// Requests of a connection at a time.
+    /// Requests of a connection at a time. What comes together delays others by as much.
     pub streams_per_connection: u32,
     /// How long a call may take that gives no timeout.
     #[serde(deserialize_with = "de_time")]
@@ -79,7 +79,7 @@ impl Default for Limits {
             streams: 256,
             connections: 1024,
             ring_connections: 16,
-            streams_per_connection: 1024,
+            streams_per_connection: 128,
             deadline: Duration::from_secs(10),
             deadline_max: Duration::from_secs(600),
             handshake: Duration::from_secs(10),
