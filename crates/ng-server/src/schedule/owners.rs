@@ -2,10 +2,14 @@
 //!
 //! An owner is a token; callers without one and jobs are owner 0 together. What must not live here:
 //! requests. The invariants: the next request is the oldest one of an owner who has the fewest
-//! lanes, and of those had a turn longest ago; and a token leaves one lane to others, so that nobody
-//! waits for what another one has asked.
+//! lanes, and of those had a turn longest ago; and a token leaves lanes to others, so that nobody
+//! waits for what another one has asked: one, and half of them if others asked lately.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// How long an owner who has asked counts as one who will ask.
+const LATELY: Duration = Duration::from_secs(1);
 
 /// What owners have in a queue and in lanes.
 pub(super) struct Owners {
@@ -13,6 +17,8 @@ pub(super) struct Owners {
     /// Those who have something.
     all: HashMap<u64, Own>,
     turns: u64,
+    /// The two who asked last, and when.
+    latest: [Option<(u64, Instant)>; 2],
 }
 
 /// Requests that wait, lanes that compute some, and when an owner had a turn last.
@@ -25,11 +31,15 @@ struct Own {
 
 impl Owners {
     pub fn new(lanes: usize) -> Self {
-        Self { lanes, all: HashMap::new(), turns: 0 }
+        Self { lanes, all: HashMap::new(), turns: 0, latest: [None; 2] }
     }
 
     /// A request comes.
     pub fn comes(&mut self, owner: u64) {
+        if self.latest[0].is_some_and(|(latest, _)| latest != owner) {
+            self.latest.swap(0, 1);
+        }
+        self.latest[0] = Some((owner, Instant::now()));
         self.all.entry(owner).or_default().waiting += 1;
     }
 
@@ -58,13 +68,22 @@ impl Owners {
         }
     }
 
+    /// How many lanes an owner may have.
+    fn most(&self, owner: u64) -> usize {
+        if owner == 0 {
+            return usize::MAX;
+        }
+        let mut others = self.latest.iter().flatten().filter(|(other, _)| *other != owner);
+        let are_others = others.any(|(_, asked)| asked.elapsed() < LATELY);
+        (if are_others { self.lanes / 2 } else { self.lanes - 1 }).max(1)
+    }
+
     /// The place of the next request among those that wait, by their owners; `None` if none of them
     /// may have another lane.
     pub fn next(&self, mut waiting: impl Iterator<Item = u64>) -> Option<usize> {
         let place = |owner: u64| {
             let own = self.all.get(&owner).copied().unwrap_or_default();
-            let is_free = owner == 0 || own.lanes < (self.lanes - 1).max(1);
-            is_free.then_some((own.lanes, own.turn))
+            (own.lanes < self.most(owner)).then_some((own.lanes, own.turn))
         };
         let first = place(waiting.next()?).map(|place| (place, 0));
         if self.all.values().filter(|own| own.waiting > 0).nth(1).is_none() {
@@ -97,15 +116,21 @@ mod tests {
         assert_eq!(next(4, &[5, 5, 6, 7], &[5]), Some(2));
         assert_eq!(next(4, &[5, 6], &[6]), Some(0));
         // 6 has two lanes, and 7 has had its turn before 5.
-        assert_eq!(next(4, &[6, 5, 7], &[7, 6, 6, 5]), Some(2));
+        assert_eq!(next(6, &[6, 5, 7], &[7, 6, 6, 5]), Some(2));
         assert_eq!(next(4, &[5, 5, 0], &[5, 0, 0]), Some(0));
     }
 
     #[test]
-    fn a_token_leaves_a_lane_to_others_and_callers_without_one_do_not() {
+    fn a_token_leaves_lanes_to_others_and_callers_without_one_do_not() {
         assert_eq!(next(4, &[5, 5], &[5, 5]), Some(0));
         assert_eq!(next(4, &[5, 5], &[5, 5, 5]), None);
         assert_eq!(next(4, &[5, 5, 6], &[5, 5, 5]), Some(2));
+        // Others asked lately, and wait no more.
+        let mut half = owners(4, &[6, 5], &[5, 5]);
+        half.goes(6);
+        assert_eq!((half.next([5].into_iter()), half.most(5), half.most(6)), (None, 2, 2));
+        half.latest = half.latest.map(|one| one.map(|(owner, at)| (owner, at - 2 * LATELY)));
+        assert_eq!((half.next([5].into_iter()), half.most(5)), (Some(0), 3));
         assert_eq!(next(4, &[0, 0], &[0, 0, 0]), Some(0));
         assert_eq!(
             (next(1, &[5], &[]), next(1, &[5], &[5]), next(2, &[5], &[5])),
