@@ -13,8 +13,8 @@ use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
-use crate::listen::Slot;
 use crate::local::LocalStream;
+use crate::open::Slot;
 
 /// Bytes that a connection gives before others have their turn. They may be hundreds of calls, and
 /// each of them takes its time.

@@ -12,6 +12,7 @@ mod connection;
 pub mod direct;
 pub mod listen;
 mod local;
+mod open;
 pub mod ring;
 mod status;
 pub mod tls;

@@ -5,10 +5,9 @@
 //! bounded.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ng_io::{SocketError, SocketFile, listen_at};
@@ -25,6 +24,8 @@ use crate::ring::{Ring, RingLimits};
 pub use crate::connection::{Answering, Connection, Peer};
 use crate::connection::{Io, Patience};
 use crate::local::LocalStream;
+pub use crate::open::Open;
+use crate::open::Slot;
 use crate::tls::Tls;
 
 /// What is in flight of one request before it is read.
@@ -37,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Bounds on connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections of all sockets that share a [`Door`].
+    /// Connections of all sockets that share a [`Door`]; half of them for one origin at most.
     pub connections: usize,
     /// Requests of a connection at a time.
     pub streams: u32,
@@ -62,7 +63,7 @@ pub struct Door {
     /// Is told of each that is not taken, and why.
     pub refused: Box<dyn Fn(&'static str) + Send + Sync>,
     /// Connections that are open.
-    pub open: Arc<AtomicUsize>,
+    pub open: Arc<Open>,
 }
 
 /// A socket that is bound, and not served yet.
@@ -164,6 +165,16 @@ enum Socket {
     Unix(UnixStream),
 }
 
+impl Socket {
+    /// The address that it comes from, if it does not come from this machine's files.
+    fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Tcp(stream) => stream.peer_addr().ok().map(|peer| peer.ip()),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
 type Give = mpsc::Sender<io::Result<Connection>>;
 
 async fn accept(bound: Bound, door: Arc<Door>, give: Give) {
@@ -179,7 +190,7 @@ async fn accept(bound: Bound, door: Arc<Door>, give: Give) {
             continue;
         };
         let bounds = (door.bounds)();
-        let Some(slot) = Slot::take(&door.open, bounds.connections) else {
+        let Some(slot) = Slot::take(&door.open, bounds.connections, socket.address()) else {
             (door.refused)("connections");
             continue;
         };
@@ -211,21 +222,4 @@ async fn greet(socket: Socket, slot: Slot, bounds: Bounds, door: Arc<Door>, give
     };
     let patience = Patience { first: handshake, silence, reading };
     let _ended = give.send(Ok(Connection::new(io, slot, patience))).await;
-}
-
-/// One of the connections that may be open.
-pub(crate) struct Slot(Arc<AtomicUsize>);
-
-impl Slot {
-    fn take(open: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
-        let room = |now: usize| (now < max).then_some(now + 1);
-        open.fetch_update(Ordering::SeqCst, Ordering::SeqCst, room).ok()?;
-        Some(Self(Arc::clone(open)))
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
 }

@@ -3,10 +3,9 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use ng_rpc::listen::{Bound, Bounds, Connection, Door};
+use ng_rpc::listen::{Bound, Bounds, Connection, Door, Open};
 use ng_rpc::tls::Tls;
 use tokio::sync::mpsc;
 
@@ -17,7 +16,7 @@ use crate::state::State;
 pub const SIDE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// A door under the limits of the server.
-pub fn of(state: &State, tls: Option<Arc<Tls>>, open: Arc<AtomicUsize>) -> Arc<Door> {
+pub fn of(state: &State, tls: Option<Arc<Tls>>, open: Arc<Open>) -> Arc<Door> {
     let (guard, metrics) = (Arc::clone(&state.guard), state.metrics.clone());
     Arc::new(Door {
         tls,

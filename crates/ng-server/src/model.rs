@@ -24,8 +24,6 @@ use crate::targets::Targets;
 
 /// Nodes of a group before anything is known of the time that they take.
 const TARGETS_UNKNOWN: usize = 16;
-/// How long an older version is kept that is not asked for any more.
-const OLDER_KEPT: Duration = Duration::from_secs(10);
 /// How long after a commit another one is expected.
 const CHANGES_EXPECTED: Duration = Duration::from_secs(3600);
 /// The share of a graph's memory that the batch of a group may take.
@@ -49,7 +47,8 @@ pub struct Model {
     /// Another one once what computes was replaced.
     generation: RwLock<Arc<Generation>>,
     cache: Option<Arc<EmbeddingCache>>,
-    /// One commit comes after the other: up to this one it is noted what changed.
+    /// One commit comes after the other: up to this one it is noted what changed, if answers are
+    /// kept.
     advancing: Mutex<Arc<Snapshot>>,
     opened: Instant,
     /// How many seconds after that a commit was noted last; 0 before the first.
@@ -190,19 +189,31 @@ impl Model {
         let newest = self.graph.store.snapshot();
         if newest.lsn() > self.engine.version().snapshot().lsn() {
             self.engine.refresh(Arc::clone(&newest)).map_err(|e| problem_of(&e))?;
-            let mut kept = self.older.lock().unwrap_or_else(PoisonError::into_inner);
-            // It keeps its snapshot on the disk.
-            kept.take_if(|(_, used)| used.elapsed() > OLDER_KEPT);
         }
         let version = self.engine.version();
         let (from, to) = (noted.lsn(), version.snapshot().lsn());
-        if let Some(cache) = self.cache.as_ref().filter(|_| to > from) {
-            let changed = self.engine.changed(version.snapshot(), &noted);
-            cache.note(self.newest().key, &changed, (from, to));
+        if to > from {
+            if let Some(cache) = &self.cache {
+                let changed = self.engine.changed(version.snapshot(), &noted);
+                cache.note(self.newest().key, &changed, (from, to));
+            }
             *noted = Arc::clone(version.snapshot());
             self.changed.store(self.opened.elapsed().as_secs().max(1), Ordering::Relaxed);
         }
         Ok(version)
+    }
+
+    /// Lets go of snapshots that nobody has asked for lately: what commits replaced stays on the
+    /// disk as long as there is one that has it.
+    ///
+    /// # Errors
+    /// The newest commit cannot be read.
+    pub fn keep_up(&self, lately: Duration) -> Result<(), Problem> {
+        let mut older = self.older.lock().unwrap_or_else(PoisonError::into_inner);
+        older.take_if(|(_, used)| used.elapsed() > lately);
+        drop(older);
+        let quiet = self.opened.elapsed().as_secs() - self.changed.load(Ordering::Relaxed);
+        if quiet >= lately.as_secs() { self.version(0).map(drop) } else { Ok(()) }
     }
 
     /// Whether answers are kept with what they were made of, so that they outlive commits. That

@@ -2,13 +2,12 @@
 
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use axum::middleware;
 use ng_engine::{CacheStats, EmbeddingCache};
 use ng_rpc::health::{HealthReporter, ServingStatus, health_reporter};
-use ng_rpc::listen::{Bound, Door};
+use ng_rpc::listen::{Bound, Door, Open};
 use ng_rpc::ring::RingLimits;
 use ng_rpc::tonic::service::Routes;
 use ng_rpc::{Problem, reflection, reflection_v1alpha, services};
@@ -42,6 +41,10 @@ const DRAIN_LOOK: Duration = Duration::from_millis(5);
 
 /// How often numbers are put into their classes, and memory is given back to the system.
 const TIDY: Duration = Duration::from_secs(5);
+/// Requests of a client over shared memory at a time: unlike those over HTTP/2, it sends all.
+const RING_STREAMS: usize = 1024;
+/// How long a model that nobody asks has the snapshot that it was asked for last.
+const LATELY: Duration = Duration::from_secs(10);
 
 /// A server that runs. It ends when it is dropped, or by [`Serving::end`].
 pub struct Serving {
@@ -187,7 +190,7 @@ async fn start(
     let how = (accelerators.compute(), answers.clone());
     let catalogue = Catalogue::open(&config, keeper, how)?;
     let (mut sockets, mut addresses) = (Vec::new(), Vec::new());
-    let open = Arc::new(AtomicUsize::new(0));
+    let open = Arc::<Open>::default();
     for address in &config.listen {
         let bound = bind(address, &rings(&guard, config.shm_spin, &open)).await?;
         let shown = bound.address().map_or_else(|| address.to_string(), |found| found.to_string());
@@ -217,21 +220,36 @@ async fn start(
     let is_local = side.ip().is_loopback();
     let door = door::of(&state, tls.clone(), Arc::clone(&state.open));
     let side_tls = tls.clone().filter(|_| !is_local);
-    let side_door = door::of(&state, side_tls, Arc::new(AtomicUsize::new(0)));
+    let side_door = door::of(&state, side_tls, Arc::<Open>::default());
     let side_listener = SideListener::new(side_socket, side_door, side);
     let work = work(&state, routes.clone(), (sockets, door), (side_listener, is_local), ended);
     let reloader = Arc::new(Reloader::new(Arc::clone(&state), tls));
     tokio::spawn(reload::watch_files(Arc::downgrade(&reloader)));
-    let (counted, tidied) = (state.metrics.clone(), Arc::clone(&state.guard));
+    let tidied = Arc::downgrade(&state);
     tokio::spawn(async move {
         loop {
             sleep(TIDY).await;
-            counted.tidy_up();
-            let tidied = Arc::clone(&tidied);
-            let _ended = tokio::task::spawn_blocking(move || tidied.tidy_up()).await;
+            let Some(state) = tidied.upgrade() else { return };
+            let _ended = tokio::task::spawn_blocking(move || tidy_up(&state)).await;
         }
     });
     Ok(Started { state, routes, health, reloader, traces, work: tokio::spawn(work) })
+}
+
+/// Gives back what nobody needs any more.
+fn tidy_up(state: &State) {
+    state.metrics.tidy_up();
+    state.guard.tidy_up();
+    for model in state.catalogue.models() {
+        if let Err(problem) = model.keep_up(LATELY) {
+            tracing::warn!(
+                model = model.title(),
+                graph = model.graph.name,
+                problem = problem.message,
+                "the model stays at an older snapshot"
+            );
+        }
+    }
 }
 
 /// All services, health and reflection among them, behind the gate.
@@ -304,11 +322,11 @@ async fn bind(address: &Address, rings: &RingLimits) -> Result<Bound, ServeError
 
 /// Bounds on clients that come over rings: those of the server, and as many clients as there are
 /// threads for.
-fn rings(guard: &Arc<Guard>, spin: Option<Duration>, open: &Arc<AtomicUsize>) -> RingLimits {
+fn rings(guard: &Arc<Guard>, spin: Option<Duration>, open: &Arc<Open>) -> RingLimits {
     let (limits, reading) = (&guard.rules().limits, Arc::clone(guard));
     RingLimits {
         connections: limits.ring_connections,
-        streams: limits.streams_per_connection as usize,
+        streams: RING_STREAMS.max(limits.streams_per_connection as usize),
         message_bytes: usize::try_from(limits.message_bytes).unwrap_or(usize::MAX),
         spin,
         broken: Arc::new(|why: &str| tracing::warn!(why, "a client over shared memory was lost")),

@@ -1,11 +1,11 @@
 //! What all requests share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ng_engine::{EmbeddingCache, StageTimes};
 use ng_rpc::Problem;
+use ng_rpc::listen::Open;
 
 use crate::accelerators::Accelerators;
 use crate::catalogue::Catalogue;
@@ -52,7 +52,7 @@ pub struct State {
     /// Where the side port is.
     pub side_address: String,
     /// Connections that are open.
-    pub open: Arc<AtomicUsize>,
+    pub open: Arc<Open>,
 }
 
 impl State {
@@ -120,6 +120,6 @@ impl State {
 
     /// Connections that are open.
     pub fn connections(&self) -> usize {
-        self.open.load(Ordering::SeqCst)
+        self.open.count()
     }
 }

@@ -181,3 +181,19 @@ fn answers_during_replacements_are_of_one_set_of_devices_each() {
     println!("{counts:?}");
     assert!(counts.iter().all(Result::is_ok));
 }
+
+#[test]
+fn a_model_that_nobody_asks_lets_go_of_its_snapshot() {
+    let folder = folder(NODES);
+    let served = Served::new(folder.path(), false);
+    let store = &served.model.graph.store;
+    let before = Arc::downgrade(&store.snapshot());
+    let mut batch = store.write().expect("batch");
+    batch.add_node(ng_types::NodeTypeId(0)).expect("node");
+    batch.commit().expect("commit");
+    served.model.keep_up(std::time::Duration::from_secs(60)).expect("it may be asked");
+    assert!(before.upgrade().is_some());
+    served.model.keep_up(std::time::Duration::ZERO).expect("the newest commit");
+    assert!(before.upgrade().is_none());
+    assert_eq!(served.model.engine.snapshot().lsn(), store.snapshot().lsn());
+}

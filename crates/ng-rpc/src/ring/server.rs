@@ -1,7 +1,7 @@
 //! [`Ring`]: listens for clients of this machine and serves each on threads of its own.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use tonic::service::Routes;
 
 use super::connection::Connection;
 use super::outbox::Outbox;
+use crate::open::{Open, Slot};
 
 /// How often it is looked whether the end was asked for.
 const LOOK: Duration = Duration::from_millis(100);
@@ -39,7 +40,7 @@ pub struct RingLimits {
     /// Is told when a client broke the rules and how.
     pub broken: Arc<dyn Fn(&str) + Send + Sync>,
     /// Counts connections that are open, of whatever kind.
-    pub open: Arc<AtomicUsize>,
+    pub open: Arc<Open>,
 }
 
 impl Default for RingLimits {
@@ -171,7 +172,7 @@ impl Shared {
         let connection = Arc::new(Connection::new(outbox, streams, message_bytes));
         let (shared, served) = (Arc::clone(self), Arc::clone(&connection));
         let thread = thread::Builder::new().name("ng-ring-read".into());
-        self.limits.open.fetch_add(1, Ordering::SeqCst);
+        let slot = Slot::of_ring(&self.limits.open);
         self.connections().push(Arc::clone(&connection));
         if self.is_over.load(Ordering::SeqCst) {
             connection.drain();
@@ -180,6 +181,7 @@ impl Shared {
         let spawned = thread.spawn(move || {
             let broken = served.serve(receiver, &shared.routes, &shared.runtime);
             shared.forget(&served);
+            drop(slot);
             if let Some(broken) = broken {
                 (shared.limits.broken)(&broken);
             }
@@ -193,7 +195,6 @@ impl Shared {
 
     fn forget(&self, connection: &Arc<Connection>) {
         self.connections().retain(|other| !Arc::ptr_eq(other, connection));
-        self.limits.open.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
