@@ -38,6 +38,7 @@ one rings cargo test --locked --profile long -p ng-io --test shm_fuzz --test shm
     --test shm_hostile -- --nocapture --test-threads 1 || failed=1
 one decoders cargo test --locked --profile long -p ng-server --test decoders \
     -- --nocapture || failed=1
+one traces cargo test --locked --profile long -p ng-server --features otel --test traces || failed=1
 one served_plugins cargo test --locked --profile long -p ng-server --test devices || failed=1
 one infer_killed env NEARGRAPH_INFER_KILLS=20 .venv/bin/python -m pytest -q -s \
     python/tests/test_layerwise.py -k killed || failed=1
