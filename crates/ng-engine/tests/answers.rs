@@ -225,7 +225,7 @@ fn in_a_race_of_requests_and_commits_no_answer_is_wrong() {
         nodes
     };
     let truth = Truth((0..COMMITS).map(&mut drawn).collect());
-    let cache = EmbeddingCache::new(NODES / 2 * (8 + 4 + 256));
+    let cache = EmbeddingCache::new(NODES / 2 * (8 + 36 + 256));
     cache.add_model(MODEL, 0);
     let (newest, is_over, asked) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
     let ask = |seed: u64| {

@@ -28,7 +28,9 @@ impl Reach {
             return None;
         }
         let mut bytes = Vec::with_capacity(2 * nodes + 8);
-        for (node_type, inner, outer) in all {
+        let has_nodes =
+            |(_, inner, outer): &&mut (_, Vec<_>, Vec<_>)| !inner.is_empty() || !outer.is_empty();
+        for (node_type, inner, outer) in all.iter_mut().filter(has_nodes) {
             put(&mut bytes, u64::from(node_type.0));
             put(&mut bytes, inner.len() as u64);
             put(&mut bytes, outer.len() as u64);
@@ -44,9 +46,9 @@ impl Reach {
         Some(Self(bytes.into()))
     }
 
-    /// What it takes.
+    /// What it takes, and its allocation.
     pub fn num_bytes(&self) -> u64 {
-        self.0.len() as u64
+        self.0.len() as u64 + 32
     }
 
     /// Those of `count` subgraphs of a sample of `hops` hops. `subgraphs` tells by node type which
@@ -61,7 +63,7 @@ impl Reach {
         let mut all: Vec<Vec<_>> = (0..count).map(|_| none()).collect();
         let fewer = usize::from(ng_types::canary::planted("answers_a_hop_too_few"));
         for (at, nodes) in sample.nodes.iter().enumerate() {
-            let num_inner = nodes.per_hop.iter().take(hops - fewer).sum::<usize>();
+            let num_inner = nodes.per_hop.iter().take(hops.saturating_sub(fewer)).sum::<usize>();
             for (place, id) in nodes.ids.iter().enumerate() {
                 let of = &mut all[subgraphs.map_or(0, |of| of[at][place] as usize)][at];
                 if place < num_inner { &mut of.1 } else { &mut of.2 }.push(id);
