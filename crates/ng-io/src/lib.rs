@@ -51,8 +51,7 @@ pub use os::cache_file::{CacheFile, device_name};
 pub use os::filling::FillingRegion;
 pub use os::load::{cpu_time, device_reads};
 pub use os::machine::{
-    MemoryLimit, lower_priority, memory_limit, peak_rss_bytes, ram_bytes, trim_allocator,
-    usable_memory_bytes,
+    MemoryLimit, memory_limit, peak_rss_bytes, ram_bytes, trim_allocator, usable_memory_bytes,
 };
 pub use os::region::{Region, vec_in_huge_pages};
 pub use os::usage::{ProcessUse, process_use};

@@ -212,15 +212,20 @@ impl Model {
         let mut older = self.older.lock().unwrap_or_else(PoisonError::into_inner);
         older.take_if(|(_, used)| used.elapsed() > lately);
         drop(older);
-        let quiet = self.opened.elapsed().as_secs() - self.changed.load(Ordering::Relaxed);
-        if quiet >= lately.as_secs() { self.version(0).map(drop) } else { Ok(()) }
+        if self.quiet() >= lately.as_secs() { self.version(0).map(drop) } else { Ok(()) }
+    }
+
+    /// Seconds since a commit was noted, or since the model was opened.
+    fn quiet(&self) -> u64 {
+        let changed = self.changed.load(Ordering::Relaxed);
+        self.opened.elapsed().as_secs().saturating_sub(changed)
     }
 
     /// Whether answers are kept with what they were made of, so that they outlive commits. That
     /// takes about 2 bytes for each node, which other answers could have where no commits come.
     pub fn keeps_reaches(&self) -> bool {
         let changed = self.changed.load(Ordering::Relaxed);
-        changed > 0 && self.opened.elapsed().as_secs() - changed < CHANGES_EXPECTED.as_secs()
+        changed > 0 && self.quiet() < CHANGES_EXPECTED.as_secs()
     }
 
     /// A snapshot as a version to answer from.

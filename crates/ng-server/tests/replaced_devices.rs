@@ -196,4 +196,13 @@ fn a_model_that_nobody_asks_lets_go_of_its_snapshot() {
     served.model.keep_up(std::time::Duration::ZERO).expect("the newest commit");
     assert!(before.upgrade().is_none());
     assert_eq!(served.model.engine.snapshot().lsn(), store.snapshot().lsn());
+    // Answers are kept with what they were made of from the first commit on, so another one leaves
+    // them as they are.
+    let first = served.ask(&[1]);
+    let mut batch = store.write().expect("batch");
+    batch.add_node(ng_types::NodeTypeId(0)).expect("node");
+    batch.commit().expect("commit");
+    let again = served.ask(&[1]);
+    assert_eq!((first.cached, again.cached), (0, 1));
+    assert_eq!((again.rows.data, again.snapshot.0), (first.rows.data, store.snapshot().lsn()));
 }

@@ -115,7 +115,7 @@ pub struct EmbeddingCache {
 
 impl EmbeddingCache {
     /// A cache of at most `bytes`, what it takes to find answers included. Beside them, each model
-    /// has up to 3 MiB of the last changes.
+    /// has up to 4 MiB of the last changes.
     pub fn new(bytes: u64) -> Self {
         let count = (bytes / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
         let shards = (0..count).map(|_| Mutex::new(Shard::new(bytes / count))).collect();

@@ -14,10 +14,9 @@ use ng_types::canary::planted;
 use crate::answers::changed::ChangedNodes;
 use crate::answers::reach::Reach;
 
-/// Nodes after which notes go on on a new page; there are two of them. A page takes 1.5 MiB.
+/// Nodes of a page, of which there are two, and so of a change; more end all answers. A page takes
+/// 1.7 MiB.
 const NODES_MAX: usize = 1 << 15;
-/// Nodes that a change has at most; more end all answers.
-const NODES_OF_CHANGE_MAX: usize = 1 << 17;
 /// Bits that tell in most cases that a node is not noted.
 const FILTER_BITS: u32 = 19;
 
@@ -137,12 +136,12 @@ impl Model {
 
     /// Notes what a commit changed, or several up to `to`; false if that is too much.
     pub fn note(&self, changed: &ChangedNodes, to: u64) -> bool {
-        if changed.len() > NODES_OF_CHANGE_MAX {
+        if changed.len() > NODES_MAX {
             self.end_all(to);
             return false;
         }
         let mut notes = self.notes.write().unwrap_or_else(PoisonError::into_inner);
-        if notes.newer.last.len() >= NODES_MAX {
+        if notes.newer.last.len() + changed.len() > NODES_MAX {
             let start = self.known_to();
             notes.older = std::mem::replace(&mut notes.newer, Page::new(start));
         }

@@ -108,30 +108,9 @@ pub fn trim_allocator() {
     let _ = unsafe { libc::malloc_trim(0) };
 }
 
-/// Has this thread, and those that it starts, give way to others where all processors are taken: a
-/// tenth of the share of an ordinary thread. It cannot be undone.
-pub fn lower_priority() {
-    // Who is not allowed even this has no say in how threads share processors.
-    let _same = rustix::process::nice(10);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_thread_gives_way_and_no_other_one_does() {
-        let now = || rustix::process::getpriority_process(None).expect("priority");
-        let before = now();
-        let lower = std::thread::spawn(move || {
-            lower_priority();
-            let own = now();
-            (own, std::thread::spawn(now).join().expect("a thread of its own"))
-        });
-        let wanted = (before + 10).min(19);
-        assert_eq!(lower.join().expect("a thread"), (wanted, wanted));
-        assert_eq!(now(), before);
-    }
 
     fn mount(kind: &str, at: &Path, root: &str, options: &[&str]) -> Mount {
         Mount {

@@ -114,6 +114,7 @@ impl Sampling {
         };
         let loader = Loader::new(sampler, Arc::clone(&inputs.0), plan, settings, None, false);
         let loader = loader.map_err(|e| problem_of(&e))?;
+        let run = loader.run(request.epoch, request.first_batch);
         let message = Message::new(snapshot, plan);
         // One place is for why it ends, which can be told whatever waits.
         let (give, batches) = mpsc::channel(WAITING + 1);
@@ -121,16 +122,13 @@ impl Sampling {
         let last = give.clone().try_reserve_owned().map_err(ended)?;
         let unread = guard.rules().limits.unread;
         let to = Reader { runtime: Handle::current(), give, peer, unread };
-        let (epoch, first) = (request.epoch, request.first_batch);
+        let first = request.first_batch;
         let system = |error| {
             Problem::new(Code::Unavailable, "SYSTEM", format!("no thread can be started: {error}"))
                 .remedy("try again later")
         };
         let work = move || {
             let _places = (permit, share);
-            // Requests for answers come first.
-            ng_io::lower_priority();
-            let run = loader.run(epoch, first);
             let make = || make(run, (&message, first), &to, &is_full);
             if let Some(why) = unless_a_defect(make) {
                 last.send(Err(why));

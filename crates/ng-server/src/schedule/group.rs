@@ -18,6 +18,9 @@ use crate::model::{Generation, Model};
 use crate::rows::Rows;
 use crate::targets::Targets;
 
+/// Nodes that are computed at once and kept with what they were made of, which takes up to 10 KiB
+/// for each of them until they are. More are kept until the next commit.
+const REACHES_MAX: usize = 1024;
 /// Targets of a request that is answered without a lane at most.
 const KNOWN_MAX: usize = 256;
 
@@ -292,7 +295,8 @@ impl Asked<'_> {
     /// The rows of distinct nodes, and what each was made of if that will be wanted.
     fn compute(&self, ids: &[u64]) -> Result<(Option<Rows>, Vec<Option<Reach>>), Problem> {
         let (engine, seed) = (&self.model.engine, self.seed);
-        let answer = if self.kept.is_some() && self.model.keeps_reaches() {
+        let is_kept = self.kept.is_some() && ids.len() <= REACHES_MAX;
+        let answer = if is_kept && self.model.keeps_reaches() {
             engine.each_reaching(ids, seed, self.on)
         } else {
             engine.each_on(ids, seed, self.on).map(|answer| (answer, Vec::new()))

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// How long an owner who has asked counts as one who will ask.
-const LATELY: Duration = Duration::from_secs(1);
+pub(super) const LATELY: Duration = Duration::from_secs(1);
 
 /// What owners have in a queue and in lanes.
 pub(super) struct Owners {
@@ -40,7 +40,9 @@ impl Owners {
             self.latest.swap(0, 1);
         }
         self.latest[0] = Some((owner, Instant::now()));
-        self.all.entry(owner).or_default().waiting += 1;
+        // Whoever comes anew is behind those who have waited for a turn since then.
+        let turn = self.turns;
+        self.all.entry(owner).or_insert(Own { turn, ..Own::default() }).waiting += 1;
     }
 
     /// A request goes, into a lane or not.
@@ -152,6 +154,26 @@ mod tests {
             taken.push(owner);
         }
         assert_eq!(taken, [5, 6, 7, 5, 6, 5]);
+    }
+
+    #[test]
+    fn those_who_come_again_and_again_do_not_keep_one_waiting_who_has_more() {
+        let mut waiting = vec![7, 7, 7];
+        let mut owners = owners(1, &waiting, &[]);
+        let mut taken = Vec::new();
+        for round in 0..12 {
+            // Two who send one request at a time, each when the other one has a lane.
+            let comes = 5 + round % 2;
+            owners.comes(comes);
+            waiting.push(comes);
+            let owner = waiting.remove(owners.next(waiting.iter().copied()).expect("a lane"));
+            owners.goes(owner);
+            owners.has_lane(owner, true);
+            owners.has_lane(owner, false);
+            taken.push(owner);
+        }
+        let last = taken.iter().rposition(|owner| *owner == 7);
+        assert!(last.is_some_and(|last| last < 9), "{taken:?}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use ng_rpc::Problem;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
-use super::owners::Owners;
+use super::owners::{LATELY, Owners};
 use super::{Answered, Question, Switches};
 use crate::config::units::de_time;
 use crate::targets::Targets;
@@ -170,6 +170,8 @@ impl Queue {
         if !state.waiting.is_empty() {
             // There may be lanes that had to leave them.
             self.changed.notify_one();
+        } else if state.ended {
+            self.changed.notify_all();
         }
     }
 
@@ -183,7 +185,10 @@ impl Queue {
                 if state.ended && state.waiting.is_empty() {
                     return None;
                 }
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                // What waits may have no lane only for so long.
+                let most = if state.waiting.is_empty() { Duration::MAX } else { LATELY };
+                let waited = self.changed.wait_timeout(state, most);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             };
             if next > 0
