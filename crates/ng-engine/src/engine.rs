@@ -26,9 +26,6 @@ use crate::{EngineError, ModelFile, schema};
 /// The part of the memory that a batch takes which can be of any size.
 const BATCH_SHARE: u64 = 16;
 
-/// Nodes of such a batch before it is known what they take.
-const BATCH_AT_FIRST: usize = 64;
-
 /// Ids that an error names.
 const NAMED_IDS: usize = 5;
 
@@ -262,18 +259,18 @@ impl Engine {
     }
 
     /// Nodes of the next batch of a request at most. Where they are in subgraphs of their own, they
-    /// leave others as much memory as [`BATCH_SHARE`] says, as far as what they take is known.
+    /// leave others as much memory as [`BATCH_SHARE`] says.
     pub(crate) fn batch_nodes(&self, asking: &Asking<'_>) -> usize {
         let most = self.options.batch_nodes;
         if !asking.how.is_apart() {
             return asking.how.most(most);
         }
         let share = asking.pinned.snapshot.budget().limit_bytes() / BATCH_SHARE;
-        let room = match self.per_node() {
-            Some(node) => (share as f64 / node.memory_bytes.max(1.0)) as usize,
-            None => BATCH_AT_FIRST,
+        let of_node = match self.per_node() {
+            Some(node) => node.memory_bytes,
+            None => self.foresee(1).memory_bytes as f64,
         };
-        room.clamp(1, most.max(1))
+        ((share as f64 / of_node.max(1.0)) as usize).clamp(1, most.max(1))
     }
 
     /// What a batch gives, unless nobody waits for it any more.

@@ -195,7 +195,7 @@ fn rows_of_other_types_and_of_wide_layers_are_answered_as_if_alone() {
         let dir = dir.path().join(dtype.name());
         std::fs::create_dir(&dir).expect("folder");
         common::build_as(&dir, NODES, seed, dtype);
-        let (store, _) = common::open(&dir, 64 << 20);
+        let (store, _) = common::open(&dir, 1 << 30);
         for way in WAYS {
             let engine = engine(&store, &common::model().graph, vec![vec![9, 4]], way);
             compare_nodes(&engine, &format!("{dtype} {way:?}"), &mut Random::new(seed));
@@ -204,12 +204,33 @@ fn rows_of_other_types_and_of_wide_layers_are_answered_as_if_alone() {
 }
 
 #[test]
+fn a_large_request_leaves_most_of_the_memory_to_others() {
+    let dir = tempfile::tempdir().expect("directory");
+    common::build(dir.path(), 3_000, 15);
+    let ids: Vec<u64> = (0..700).map(|at| at * 4).collect();
+    let answers = [2 << 30, 64 << 20].map(|memory| {
+        let (store, _) = common::open(dir.path(), memory);
+        let way = (Prepare::Metadata, 1);
+        let engine = engine(&store, &common::model().graph, vec![vec![9, 4]], way);
+        let (answer, stats) = did(&engine, || engine.each(&ids, 2).expect("answer"));
+        assert_eq!(stats.batches > 5, memory == 64 << 20, "{stats:?}");
+        let of_node = engine.per_node().expect("batches").memory_bytes;
+        let (_, stats) = did(&engine, || engine.each(&ids, 3).expect("answer"));
+        let of_batch = of_node * ids.len() as f64 / stats.batches as f64;
+        assert!(of_batch < memory as f64 / 12.0, "{of_batch} of {memory}");
+        bits(&answer)
+    });
+    assert_eq!(answers[0], answers[1]);
+}
+
+#[test]
 fn no_group_takes_more_than_was_foreseen() {
     let dir = tempfile::tempdir().expect("directory");
     common::build(dir.path(), 3_000, 15);
     for prepare in [Prepare::Metadata, Prepare::All] {
         for count in [1, 60, 700] {
-            let (store, _) = common::open(dir.path(), 400 << 20);
+            // So much that all of them are one batch.
+            let (store, _) = common::open(dir.path(), 2 << 30);
             let engine = engine(&store, &common::model().graph, vec![vec![9, 4]], (prepare, 1));
             let (before, most) = (store.stats(), engine.foresee(count));
             assert_eq!(engine.per_node(), None);
