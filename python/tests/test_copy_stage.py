@@ -24,6 +24,8 @@ class StandIn:
         self.log = []
         self.buffers = []
         self.pending = {}
+        # Whoever waits while another thread copies waits for the end of that.
+        self.reaching = threading.Lock()
 
     def pinned(self, num_bytes):
         self.buffers.append(torch.zeros(num_bytes, dtype=torch.uint8))
@@ -37,9 +39,10 @@ class StandIn:
         return sent, event
 
     def _reach(self, event):
-        if event in self.pending:
-            pinned, sent = self.pending.pop(event)
-            sent.copy_(pinned)
+        with self.reaching:
+            if event in self.pending:
+                pinned, sent = self.pending.pop(event)
+                sent.copy_(pinned)
 
     def finish(self, event):
         self.log.append(("finish", event))
