@@ -1,12 +1,12 @@
 //! [`EmbeddingCache`]: answers that are handed out again as long as they are right.
 //!
 //! Each row knows the snapshot that it was computed on (`since`), the last one that it is known to
-//! be right for (`right_to`), and the nodes that it was made of. What commits changed is noted by
-//! model. A row that is asked for at a later commit is right there, too, if nothing that it was made
-//! of changed since. So a commit costs what it changed and not what is kept, and nothing depends on
-//! who comes first: an answer that was computed before a commit and is put here after its changes
-//! is looked at like all others, and one for a snapshot whose changes have not come yet is not
-//! handed out for it.
+//! be right for (`right_to`), and the nodes that it was made of. What commits changed is noted for
+//! each model. A row that is asked for at a later commit is right there, too, if nothing that it
+//! was made of changed since. So a commit costs what it changed and not what is kept, and nothing
+//! depends on who comes first: an answer that was computed before a commit and is put here after
+//! its changes is looked at like all others, and one for a snapshot whose changes have not come yet
+//! is not handed out for it.
 //!
 //! What must not live here: how answers are made, and what commits change. Locks are taken in this
 //! order: the turn of a model, a shard, the notes of a model.

@@ -12,20 +12,13 @@ use ng_types::IdHash;
 use ng_types::canary::planted;
 
 use crate::answers::changed::ChangedNodes;
-use crate::answers::reach::Reach;
+use crate::answers::reach::{Key, Reach, key_of};
 
 /// Nodes of a page, of which there are two, and so of a change; more end all answers. A page takes
 /// 1.7 MiB.
 const NODES_MAX: usize = 1 << 15;
 /// Bits that tell in most cases that a node is not noted.
 const FILTER_BITS: u32 = 19;
-
-/// A node and its type in one number.
-pub(super) type Key = u64;
-
-pub(super) fn key_of(node_type: u16, node: u64) -> Key {
-    u64::from(node_type) << 48 ^ node
-}
 
 /// A model in a cache.
 #[derive(Debug)]

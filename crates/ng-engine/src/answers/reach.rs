@@ -10,10 +10,15 @@
 use ng_sample::CompactSample;
 use ng_types::{NodeId, NodeTypeId};
 
-use crate::answers::history::{Key, key_of};
-
 /// Nodes of an answer at most. What is made of more is made anew after each commit.
 const NODES_MAX: usize = 1 << 12;
+
+/// A node and its type in one number.
+pub(super) type Key = u64;
+
+pub(super) fn key_of(node_type: u16, node: u64) -> Key {
+    u64::from(node_type) << 48 ^ node
+}
 
 /// The nodes that an answer was made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +78,7 @@ impl Reach {
     }
 
     /// Whether `is_wanted` says so of one of the nodes, whose second argument tells inner ones.
-    pub(crate) fn any(&self, mut is_wanted: impl FnMut(Key, bool) -> bool) -> bool {
+    pub(super) fn any(&self, mut is_wanted: impl FnMut(Key, bool) -> bool) -> bool {
         let mut rest = self.0.iter().copied();
         while let Some(node_type) = number(&mut rest) {
             let counts = [number(&mut rest), number(&mut rest)].map(Option::unwrap_or_default);
