@@ -208,7 +208,7 @@ fn a_large_request_leaves_most_of_the_memory_to_others() {
     let dir = tempfile::tempdir().expect("directory");
     common::build(dir.path(), 3_000, 15);
     let ids: Vec<u64> = (0..700).map(|at| at * 4).collect();
-    let answers = [2 << 30, 64 << 20].map(|memory| {
+    let answers = [4 << 30, 64 << 20].map(|memory| {
         let (store, _) = common::open(dir.path(), memory);
         let way = (Prepare::Metadata, 1);
         let engine = engine(&store, &common::model().graph, vec![vec![9, 4]], way);
@@ -230,7 +230,7 @@ fn no_group_takes_more_than_was_foreseen() {
     for prepare in [Prepare::Metadata, Prepare::All] {
         for count in [1, 60, 700] {
             // So much that all of them are one batch.
-            let (store, _) = common::open(dir.path(), 2 << 30);
+            let (store, _) = common::open(dir.path(), 4 << 30);
             let engine = engine(&store, &common::model().graph, vec![vec![9, 4]], (prepare, 1));
             let (before, most) = (store.stats(), engine.foresee(count));
             assert_eq!(engine.per_node(), None);
