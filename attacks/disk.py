@@ -30,7 +30,8 @@ from pathlib import Path
 from .process import HOME, Report, Server, registered, report, served_folder, small_graph, table
 
 IMAGE_SLACK = 64 << 20
-NAMES_PAGE = re.compile(r"page \d+|block \d+|offset \d+|byte \d+")
+# A page, or the bytes of a file that the device does not give.
+NAMES_PAGE = re.compile(r"page \d+|block \d+|offset \d+|\d+ bytes at \d+ of \S+")
 
 
 @contextmanager
