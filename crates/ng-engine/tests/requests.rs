@@ -192,15 +192,7 @@ fn in_degrees_are_those_of_the_whole_graph_without_edges_to_oneself() {
     graph.create_out("sum", sum).expect("output");
     graph.create_out("own", column).expect("output");
     let model = ModelFile::of_graph(graph);
-    let options = EngineOptions {
-        fanouts: Fanouts::uniform(&[-1], 1).expect("fanouts"),
-        output: None,
-        devices: Devices::default().into(),
-        prepare: Prepare::Metadata,
-        threads: 1,
-        batch_nodes: 1024,
-        go_on: || true,
-    };
+    let options = options(Prepare::Metadata, 1, &[-1]);
     let mut lists = Expansion::default();
     let all: Vec<u64> = (0..3_000).collect();
     store.snapshot().neighbors(EdgeTypeId(0), &all, &mut lists).expect("lists");

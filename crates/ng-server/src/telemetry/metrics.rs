@@ -49,7 +49,7 @@ pub const METRICS: &[(&str, char, &str)] = &[
     (
         "neargraph_cache_invalidations_total",
         'c',
-        "Answers that commits ended one by one, and commits that ended all of a model",
+        "Answers found ended by a commit, and commits that ended all answers of a model",
     ),
     ("neargraph_reads_total", 'c', "Reads of the device"),
     ("neargraph_read_bytes_total", 'c', "Bytes read from the device"),
