@@ -147,11 +147,11 @@ class Inference:
         inferred = self._core.run(place, fresh=fresh, progress=progress)
         try:
             result = self._kept(inferred, tensor, target)
+            inferred.clear()
         finally:
             # An error keeps its frames, and they keep the folder; the next run needs it.
             inferred.close()
-        for file in _own_files(place):
-            file.unlink()
+        (place / "pins").unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             place.rmdir()
         return result
@@ -272,12 +272,6 @@ class _Rows:
 def _is_name(out: str) -> bool:
     """Whether a result becomes a tensor: a file has an ending, or a folder before it."""
     return not any(sign in out for sign in (".", "/", os.sep))
-
-
-def _own_files(place: Path) -> list[Path]:
-    """What a run keeps in its folder, which may be a user's with other files."""
-    names = ("record.a", "record.b", "pins")
-    return [file for file in place.iterdir() if file.suffix == ".rows" or file.name in names]
 
 
 def _check_ending(path: Path) -> None:

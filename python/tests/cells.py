@@ -7,6 +7,7 @@ opens a store itself, so that each child starts from a clean process.
 """
 
 import contextlib
+import faulthandler
 import gc
 import hashlib
 import json
@@ -363,30 +364,34 @@ def dropped_iterators(path):
 
 
 def interrupted(run):
-    """Runs `run` for ever, sends Ctrl-C until one arrives, and says whether one did.
+    """Runs `run` for ever, sends Ctrl-C as a user does, and says whether one arrived.
 
-    Python drops a KeyboardInterrupt that falls into a destructor, so one signal is not enough.
+    One is not enough: Python drops a KeyboardInterrupt that falls into a destructor, and one that
+    falls into the entry of a `with` leaves its lock held, so that the destructor of a `DataLoader`
+    waits for it until the next. So they go on until all that `run` made is gone.
     """
-    arrived = threading.Event()
+    stop, caught = threading.Event(), []
 
     def send():
-        while not arrived.wait(0.2):
+        while not stop.wait(0.2):
             os.kill(os.getpid(), signal.SIGINT)
 
     sender = threading.Thread(target=send)
     deadline = time.monotonic() + TIMEOUT_S / 6
     try:
-        sender.start()
-        while time.monotonic() < deadline:
-            run()
+        try:
+            sender.start()
+            while time.monotonic() < deadline:
+                run()
+        except KeyboardInterrupt:
+            caught.append("in a pass")
     except KeyboardInterrupt:
-        arrived.set()
-    caught = arrived.is_set()
+        caught.append("while the pass was taken apart")
     while sender.is_alive():
         with contextlib.suppress(KeyboardInterrupt):
-            arrived.set()
+            stop.set()
             sender.join()
-    return caught
+    return bool(caught)
 
 
 def interrupt(path, **options):
@@ -414,14 +419,25 @@ def interrupt_workers(path):
     interrupt(path, num_workers=1, multiprocessing_context="fork")
 
 
+def end_group(child, hung):
+    """Has every process of a cell say where it is, and ends them: they hold the pipe open."""
+    hung.set()
+    for sign, seconds in ((signal.SIGUSR1, 5), (signal.SIGKILL, 0)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, sign)
+        time.sleep(seconds)
+
+
 def run_cell(name, path):
     """Runs one cell in a forked child: ok, crash or hang, with what it printed on failure."""
     reader, writer = os.pipe()
     start = time.monotonic()
     child = os.fork()
     if child == 0:
+        os.setpgid(0, 0)
         os.close(reader)
         os.dup2(writer, 2)
+        faulthandler.register(signal.SIGUSR1)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             CELLS[name](path)
@@ -433,16 +449,16 @@ def run_cell(name, path):
             os._exit(1)
         sys.exit(0)
     os.close(writer)
-    killer = threading.Timer(TIMEOUT_S, os.kill, (child, signal.SIGKILL))
+    hung = threading.Event()
+    killer = threading.Timer(TIMEOUT_S, end_group, (child, hung))
     killer.start()
     with os.fdopen(reader, errors="replace") as output:
         text = output.read()
-    _, status = os.waitpid(child, 0)
-    hung = not killer.is_alive()
     killer.cancel()
-    result = "hang" if hung else "ok" if status == 0 else "crash"
+    _, status = os.waitpid(child, 0)
+    result = "hang" if hung.is_set() else "ok" if status == 0 else "crash"
     seconds = round(time.monotonic() - start, 1)
-    detail = "" if result == "ok" else text[-3000:]
+    detail = "" if result == "ok" else text[-20_000:]
     return {"cell": name, "result": result, "seconds": seconds, "detail": detail}
 
 

@@ -101,6 +101,12 @@ impl Inferred {
         Ok(described.collect())
     }
 
+    /// Removes what the run keeps in its folder.
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        let inner = self.get()?;
+        detached(py, || inner.clear())
+    }
+
     /// Lets another run use the folder, whoever still has this object.
     fn close(&self) {
         locked(&self.inner).take();

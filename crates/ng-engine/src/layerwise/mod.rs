@@ -188,6 +188,15 @@ impl Inferred {
         }
     }
 
+    /// Removes what the run keeps in its folder, once its outputs are where they shall be. If it is
+    /// ended within, the next run begins anew.
+    ///
+    /// # Errors
+    /// [`LayerwiseError::Folder`].
+    pub fn clear(&self) -> Result<(), LayerwiseError> {
+        self.work.clear()
+    }
+
     /// What was read of tables in the folder; reads of the store are counted there.
     pub fn read_counts(&self) -> IoCounts {
         self.work.read_counts()

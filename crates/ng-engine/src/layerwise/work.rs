@@ -144,6 +144,15 @@ impl Work {
         self.reader.stats().counts()
     }
 
+    /// Removes the tables and the records, once nobody needs them.
+    pub fn clear(&self) -> Result<(), LayerwiseError> {
+        clear(&*self.disk).map_err(|source| LayerwiseError::Folder {
+            action: "clear",
+            folder: self.folder.clone(),
+            source,
+        })
+    }
+
     fn failed(&self, source: ng_io::WriteError) -> LayerwiseError {
         LayerwiseError::Write { folder: self.folder.clone(), source }
     }
@@ -348,12 +357,18 @@ fn row_bytes(width: usize) -> u64 {
     4 * width as u64
 }
 
-/// Removes what other runs left.
+/// Removes what runs left. The records go first and for good: one that outlives a table would name
+/// rows that are gone.
 fn clear(disk: &dyn Disk) -> io::Result<()> {
-    for name in disk.list()? {
-        if SLOTS.contains(&name.as_str()) || name.ends_with(".rows") {
-            disk.remove(&name)?;
-        }
+    let names = disk.list()?;
+    let (records, others): (Vec<_>, Vec<_>) =
+        names.iter().partition(|name| SLOTS.contains(&name.as_str()));
+    for name in records {
+        disk.remove(name)?;
+    }
+    disk.sync_dir()?;
+    for name in others.iter().filter(|name| name.ends_with(".rows")) {
+        disk.remove(name)?;
     }
     disk.sync_dir()
 }
@@ -381,7 +396,7 @@ fn read_record(reader: &Reader) -> Option<Record> {
 #[cfg(test)]
 #[allow(clippy::expect_used)]
 mod tests {
-    use ng_testing::{MemDisk, Room};
+    use ng_testing::{Fault, FaultDisk, FaultPlan, MemDisk, Room};
 
     use super::*;
 
@@ -459,6 +474,35 @@ mod tests {
         disk.set_room(Room::Free);
         drop(begun(&disk));
         assert!(matches!(open(&disk, "a"), Ok((_, Begun::Resumed { .. }))));
+    }
+
+    /// A complete table, and two records of it.
+    fn complete(disk: &MemDisk, name: &str) -> Work {
+        let (mut work, _) = open(disk, "a").expect("opens");
+        work.begin_table(name, 2, ROWS).expect("has room");
+        work.write_rows(name, 0, &rows(0, ROWS)).expect("has room");
+        work.commit(0, ROWS).expect("is durable");
+        work.commit(1, 0).expect("is durable");
+        work
+    }
+
+    #[test]
+    fn a_removal_that_is_cut_off_leaves_no_record_of_rows_that_are_gone() {
+        // Directories are listed in any order: before and behind the records.
+        for (name, steps) in ["a", "z"].iter().flat_map(|name| (0..6).map(move |n| (*name, n))) {
+            let disk = MemDisk::new();
+            drop(complete(&disk, name));
+            let fails = FaultPlan::new(0).with_fault_at(steps, Fault::Error, true);
+            let removed = clear(&FaultDisk::new(Arc::new(disk.clone()), fails));
+            for left in [disk.image(), disk.durable_image()] {
+                let (work, begun) = open(&MemDisk::from_image(left), "a").expect("opens");
+                let Begun::Resumed { .. } = begun else { continue };
+                assert!(removed.is_err(), "it says that all is gone, and a record is there");
+                work.open_table(name, 2, ROWS).expect("is there as long as a record is");
+                let table = work.table(name).expect("is known");
+                assert_eq!(work.read_rows(&table, 0..ROWS).expect("is sound"), rows(0, ROWS));
+            }
+        }
     }
 
     #[test]
