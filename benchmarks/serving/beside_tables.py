@@ -50,11 +50,23 @@ def within(run: Report) -> float:
     return float(run.get("within_limit", {}).get("requests_per_s", 0.0))
 
 
-def ratios(results: Report, case: Case) -> list[float]:
-    """Ours over theirs, round by round."""
+def saturated(run: Report) -> float:
+    """Requests a second of the closed loop."""
+    return float(run["closed"]["requests_per_s"])
+
+
+def rates(results: Report, case: Case) -> tuple[list[float], list[float], bool]:
+    """Ours and theirs by round, within the limit; saturated where theirs are within it at no rate,
+    which the last one says."""
     ours, theirs = (runs(results, case.session, one) for one in (case.ours, case.theirs))
-    pairs = zip(map(within, ours), map(within, theirs), strict=False)
-    return [a / b if b else float("nan") for a, b in pairs]
+    is_saturated = not any(map(within, theirs))
+    rate = saturated if is_saturated else within
+    return list(map(rate, ours)), list(map(rate, theirs)), is_saturated
+
+
+def ratios(ours: list[float], theirs: list[float]) -> list[float]:
+    """Ours over theirs, round by round."""
+    return [a / b if b else float("nan") for a, b in zip(ours, theirs, strict=False)]
 
 
 def reads(run: Report) -> float:
@@ -75,8 +87,8 @@ def _cases(results: Report) -> list[str]:
     rows = []
     for case in CASES:
         ours, theirs = (runs(results, case.session, one) for one in (case.ours, case.theirs))
-        found = ratios(results, case)
-        if not found:
+        of_ours, of_theirs, is_saturated = rates(results, case)
+        if not (found := ratios(of_ours, of_theirs)):
             continue
         cores = [loop["load_cores"] for run in ours + theirs for loop in run["open"]]
         rows.append(
@@ -84,7 +96,7 @@ def _cases(results: Report) -> list[str]:
                 case.name,
                 shown([within(run) for run in ours]),
                 shown([within(run) for run in theirs]),
-                shown(found, 2),
+                f"{shown(found, 2)}{' saturated' if is_saturated else ''}",
                 verdict(statistics.median(found), case.wanted),
                 f"{statistics.median(map(reads, ours)):.1f}",
                 shown([of_floor(run, rate) for run in ours], 2),
@@ -162,22 +174,26 @@ def draw_picture(report: Report, path: Path) -> None:
     from matplotlib import pyplot
 
     results = report["results"]
-    cases = [case for case in CASES if ratios(results, case)]
-    made, axes = pyplot.subplots(figsize=(10, 0.9 * len(cases) + 1.5))
-    for place, case in enumerate(cases):
-        for offset, system, colour in ((-0.2, case.ours, "#2b6a99"), (0.2, case.theirs, "#b0b0b0")):
-            values = [within(run) for run in runs(results, case.session, system)]
+    known = {case: rates(results, case) for case in CASES}
+    known = {case: found for case, found in known.items() if ratios(*found[:2])}
+    made, axes = pyplot.subplots(figsize=(10, 0.8 * len(known) + 1.5))
+    labels = []
+    for place, (case, (ours, theirs, is_saturated)) in enumerate(known.items()):
+        sides = (-0.2, ours, "#2b6a99", "neargraph"), (0.2, theirs, "#b0b0b0", "grpcio and PyG")
+        for offset, values, colour, name in sides:
             middle = statistics.median(values)
             bars = [[middle - min(values)], [max(values) - middle]]
-            axes.barh(place + offset, middle, 0.38, xerr=bars, color=colour)
+            label = None if place else name
+            axes.barh(place + offset, middle, 0.38, xerr=bars, color=colour, label=label)
             axes.text(max(values), place + offset, f" {middle:,.0f}", va="center", fontsize=8)
-        found = statistics.median(ratios(results, case))
-        label = f"{case.name}\n{found:.2f} times, wanted {case.wanted:g}"
-        axes.text(0.0, place - 0.42, label, fontsize=8, va="bottom")
-    axes.set_yticks([])
-    axes.set(xlabel="requests/s with p99 within the limit", title="The server beside the peer")
+        times = statistics.median(ratios(ours, theirs))
+        how = ", saturated" if is_saturated else ""
+        labels.append(f"{case.name}{how}\n{times:.1f} times; wanted {case.wanted:g}")
+    axes.set_yticks(range(len(labels)), labels, fontsize=8)
+    axes.set(xlabel="requests/s, 99 % of them within the limit", title="The server and its peer")
     axes.margins(x=0.1)
     axes.invert_yaxis()
     axes.grid(axis="x", alpha=0.3)
+    axes.legend(loc="lower right")
     made.tight_layout()
     made.savefig(path, dpi=120)
