@@ -1,6 +1,6 @@
 """GLIST's Figures 8 to 10 (section 5.2): what order, schedule, groups and kept answers are worth.
 
-    python -m benchmarks.serving.glist              # 25 minutes, once the graphs are made
+    python -m benchmarks.serving.glist              # 35 minutes
     python -m benchmarks.serving.glist --quick      # the same in small, to see that it works
     python -m benchmarks.serving.glist --only locality
 
