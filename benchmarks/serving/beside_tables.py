@@ -56,8 +56,8 @@ def saturated(run: Report) -> float:
 
 
 def rates(results: Report, case: Case) -> tuple[list[float], list[float], bool]:
-    """Ours and theirs by round, within the limit; saturated where theirs are within it at no rate,
-    which the last one says."""
+    """Rates of ours and of theirs by round, and whether they are saturated ones: those are compared
+    where theirs are within the limit at no rate."""
     ours, theirs = (runs(results, case.session, one) for one in (case.ours, case.theirs))
     is_saturated = not any(map(within, theirs))
     rate = saturated if is_saturated else within
