@@ -2,7 +2,7 @@
 
     python -m benchmarks.serving.soak --minutes 20 [--store G.ng --model sage.ngm --memory 2GB]
 
-Beside the load there are updates (rows, edges that come and go), reloads by SIGHUP,
+Saturation is what a closed loop reaches beside the same updates. Beside the load there are updates (rows, edges that come and go), reloads by SIGHUP,
 incremental backups, new versions of the model to which an alias moves while the old version goes,
 and clients that come and go; each as often as `DAY` says, spread over the run. RSS is
 sampled every second under load, descriptors and threads at rest, after the first quarter and at the
@@ -33,6 +33,7 @@ from attacks.process import (
     HOME,
     Load,
     Report,
+    Served,
     Server,
     Usage,
     binary,
@@ -275,8 +276,13 @@ def at_rest(server: Server) -> Usage:
     return server.usage()
 
 
-def both(changed: list[Report]) -> Report:
-    """The updates of both parts together."""
+def updates_of(server: Server, served: Served, args: argparse.Namespace, seed: int) -> Updates:
+    """Updates from now on."""
+    return Updates(server.address, served.nodes, served.width, args.updates, seed)
+
+
+def together(changed: list[Report]) -> Report:
+    """The updates of all parts together."""
     errors = {text: count for one in changed for text, count in one["errors"].items()}
     sums = {key: sum(one[key] for one in changed) for key in ("batches", "bytes_added")}
     return {**sums, "errors": errors}
@@ -306,7 +312,10 @@ def soak(args: argparse.Namespace) -> Report:
         served = registered(server, args.model)
         with ng.Client(server.address) as client:
             client.set_alias("live", "m@1", graph="g")
+        # Each update makes some answers unknown again: without them others are saturated.
+        updates = updates_of(server, served, args, args.seed - 1)
         saturated = saturation(server, args)
+        first = updates.end()
         rate = SHARE * saturated
         print(f"saturated at {saturated:,.0f}/s; {rate:,.0f}/s for {seconds:.0f} s", flush=True)
         samples: list[Sample] = []
@@ -319,13 +328,13 @@ def soak(args: argparse.Namespace) -> Report:
         }
         found, changed, quiet = [], [], []
         for part, share in enumerate((WARM, 1.0 - WARM)):
-            updates = Updates(
-                server.address, served.nodes, served.width, args.updates, args.seed + part
-            )
+            updates = updates_of(server, served, args, args.seed + part)
             found += loads(server, args, rate, share * seconds)
             changed.append(updates.end())
             quiet.append(at_rest(server))
-        did = {what: one.end() for what, one in going.items()} | {"updates": both(changed)}
+        did = {what: one.end() for what, one in going.items()} | {
+            "updates": together([first, *changed])
+        }
         stop.set()
         sampler.join()
         metrics = server.metrics()

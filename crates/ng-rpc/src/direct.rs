@@ -3,12 +3,15 @@
 //! A channel has queues, tasks and locks, so that any thread may call. A load generator has one
 //! thread for all of its calls, and has to stay small beside what it measures. What must not live
 //! here: certificates, rings, what is tried again. The invariants: a call gives an answer or an
-//! error; a connection that is lost is made again by the next call.
+//! error; a connection that is lost is made again by the next call; a call that is dropped before
+//! the server takes one more is never sent.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use h2::client::{Builder, SendRequest};
@@ -17,7 +20,7 @@ use http::{Method, Request, StatusCode, Uri, Version};
 use prost::Message;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 use tonic::codegen::Bytes;
@@ -25,14 +28,48 @@ use tonic::{Code, Status};
 
 use crate::connect::{CONNECT_TIMEOUT, UNIX, WINDOW_BYTES};
 
+/// Calls of a connection at a time, of a server that knows no bound.
+const ROOMS_MAX: usize = 100_000;
 /// Bytes before a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
 /// One connection to a server at `HOST:PORT` or `unix:PATH`. It connects when it is first used.
 pub struct Direct {
     address: String,
-    live: RefCell<Option<SendRequest<Bytes>>>,
+    live: RefCell<Option<Rc<Live>>>,
     connecting: Mutex<()>,
+}
+
+/// A connection that was made.
+struct Live {
+    send: SendRequest<Bytes>,
+    /// For as many calls as the server takes at a time. HTTP/2 would keep more of them, and send
+    /// those, too, that nobody waits for any more, only to take them back.
+    room: Arc<Semaphore>,
+    rooms: Cell<usize>,
+}
+
+impl Live {
+    fn new(send: SendRequest<Bytes>) -> Self {
+        Self { send, room: Arc::new(Semaphore::new(0)), rooms: Cell::new(0) }
+    }
+
+    /// Makes room for what the server has said by now.
+    fn grow(&self) {
+        let most = self.send.current_max_send_streams().min(ROOMS_MAX);
+        if most > self.rooms.get() {
+            self.room.add_permits(most - self.rooms.replace(most));
+        }
+    }
+
+    /// Room for a call, and what sends it; the error of a connection that is over.
+    async fn ready(&self) -> Result<(SendRequest<Bytes>, OwnedSemaphorePermit), h2::Error> {
+        self.grow();
+        let room = Arc::clone(&self.room).acquire_owned().await;
+        let room = room.map_err(|_| h2::Error::from(h2::Reason::REFUSED_STREAM))?;
+        self.grow();
+        Ok((self.send.clone().ready().await?, room))
+    }
 }
 
 impl fmt::Debug for Direct {
@@ -101,7 +138,7 @@ impl Direct {
         head: &Head,
         message: Bytes,
     ) -> Result<A, Status> {
-        let mut send = self.ready().await?;
+        let (mut send, _room) = self.ready().await?;
         let (answer, mut body) = send.send_request(head.0.clone(), false).map_err(lost)?;
         body.send_data(message, true).map_err(lost)?;
         let (head, mut body) = answer.await.map_err(lost)?.into_parts();
@@ -137,20 +174,23 @@ impl Direct {
         }
     }
 
-    /// What sends a request, over a connection that lives.
-    async fn ready(&self) -> Result<SendRequest<Bytes>, Status> {
-        let live = self.live.borrow().clone();
-        if let Some(live) = live
-            && let Ok(ready) = live.ready().await
-        {
-            return Ok(ready);
+    /// What sends a call, and room for it. One whose connection is lost while it waits for room was
+    /// not sent, and takes the next connection.
+    async fn ready(&self) -> Result<(SendRequest<Bytes>, OwnedSemaphorePermit), Status> {
+        match self.live().await?.ready().await {
+            Ok(ready) => Ok(ready),
+            Err(_) => self.live().await?.ready().await.map_err(lost),
+        }
+    }
+
+    /// A connection that lives.
+    async fn live(&self) -> Result<Rc<Live>, Status> {
+        if let Some(live) = self.living().await {
+            return Ok(live);
         }
         let _one = self.connecting.lock().await;
         // Another call may have connected meanwhile.
-        let live = self.live.borrow().clone();
-        if let Some(mut live) = live
-            && poll_fn(|cx| live.poll_ready(cx)).await.is_ok()
-        {
+        if let Some(live) = self.living().await {
             return Ok(live);
         }
         let made = timeout(CONNECT_TIMEOUT, self.connected()).await;
@@ -159,8 +199,16 @@ impl Direct {
         let made = made.map_err(|error| {
             Status::unavailable(format!("the server cannot be reached: {error}"))
         })?;
-        *self.live.borrow_mut() = Some(made.clone());
-        made.ready().await.map_err(lost)
+        let live = Rc::new(Live::new(made));
+        *self.live.borrow_mut() = Some(Rc::clone(&live));
+        Ok(live)
+    }
+
+    /// The connection that was made, if it is not lost.
+    async fn living(&self) -> Option<Rc<Live>> {
+        let live = self.live.borrow().clone()?;
+        let mut send = live.send.clone();
+        poll_fn(|cx| send.poll_ready(cx)).await.is_ok().then_some(live)
     }
 
     async fn connected(&self) -> io::Result<SendRequest<Bytes>> {
@@ -180,6 +228,8 @@ async fn started(
 ) -> io::Result<SendRequest<Bytes>> {
     let mut builder = Builder::new();
     builder.initial_window_size(WINDOW_BYTES).initial_connection_window_size(WINDOW_BYTES);
+    // Until the server says how many it takes.
+    builder.initial_max_send_streams(1);
     let (send, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
     // Why it ends is what its calls are told.
     spawn_local(async move { drop(connection.await) });

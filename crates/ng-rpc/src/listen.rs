@@ -32,6 +32,9 @@ use crate::tls::Tls;
 const WINDOW_BYTES: u32 = 1 << 20;
 /// Connections that have been accepted and wait to be served.
 const WAITING: usize = 64;
+/// Requests that a connection may take back before they are looked at, as a multiple of those that
+/// it may have under way: a client whose deadlines are over takes back all of them, and the next.
+const TAKEN_BACK: usize = 4;
 /// How long nothing is accepted after the system had no descriptor for a connection.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -136,6 +139,7 @@ impl Bound {
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(WINDOW_BYTES)
             .max_concurrent_streams(bounds.streams)
+            .http2_max_pending_accept_reset_streams(Some(TAKEN_BACK * bounds.streams as usize))
             .http2_max_header_list_size(bounds.header_bytes)
             .http2_keepalive_interval(Some(bounds.ping))
             .http2_keepalive_timeout(Some(bounds.ping))

@@ -13,6 +13,7 @@ use help::raw::{retry_after, runtime};
 use help::{client, folder, register, register_ready, run, started};
 use ng_client::Client;
 use ng_rpc::connect::channel;
+use ng_rpc::direct::{Direct, Head, framed};
 use ng_rpc::v1::graph_store_service_client::GraphStoreServiceClient;
 use ng_rpc::v1::inference_service_client::InferenceServiceClient;
 use ng_rpc::{Code, Request, v1};
@@ -147,7 +148,7 @@ fn preface(window: u32) -> Vec<u8> {
 }
 
 /// The headers of a call as HPACK without a table; the body comes later, or never.
-fn call_headers(path: &str, is_last: bool) -> Vec<u8> {
+fn call_headers(stream: u32, path: &str, is_last: bool) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in [
         (":method", "POST"),
@@ -163,9 +164,13 @@ fn call_headers(path: &str, is_last: bool) -> Vec<u8> {
             block.extend(text.as_bytes());
         }
     }
-    let mut bytes = vec![0, 0, block.len() as u8, 1, if is_last { 5 } else { 4 }, 0, 0, 0, 1];
-    bytes.extend(block);
-    bytes
+    frame(1, if is_last { 5 } else { 4 }, stream, &block)
+}
+
+/// A frame of HTTP/2 with less than 256 bytes.
+fn frame(kind: u8, flags: u8, stream: u32, bytes: &[u8]) -> Vec<u8> {
+    let head = [0, 0, bytes.len() as u8, kind, flags];
+    [&head, &stream.to_be_bytes()[..], bytes].concat()
 }
 
 #[test]
@@ -193,7 +198,7 @@ fn clients_that_are_silent_slow_or_strange_lose_their_connection_alone() {
     }
     // Half a message: the call ends, and says why.
     let mut slow = TcpStream::connect(&serving.addresses()[0]).expect("slow");
-    let half = [preface(65_535), call_headers(path, false), data(5, &[0, 0, 0, 1, 0])].concat();
+    let half = [preface(65_535), call_headers(1, path, false), data(5, &[0, 0, 0, 1, 0])].concat();
     slow.write_all(&half).expect("sent");
     good.run(run(&[1, 2])).expect("others are answered meanwhile");
     for (what, stream) in open {
@@ -237,7 +242,7 @@ fn a_client_that_does_not_read_its_answer_loses_its_connection() {
         let mut stream = TcpStream::connect(&serving.addresses()[0]).expect("connected");
         let path = "/neargraph.v1.ServerService/ServerInfo";
         let message = [0, 0, 5, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0];
-        let bytes = [preface(window), call_headers(path, false), message.to_vec()].concat();
+        let bytes = [preface(window), call_headers(1, path, false), message.to_vec()].concat();
         stream.write_all(&bytes).expect("sent");
         stream
     };
@@ -250,6 +255,75 @@ fn a_client_that_does_not_read_its_answer_loses_its_connection() {
     let more = (&reading).read(&mut bytes).map_err(|error| error.kind());
     assert_eq!(more, Err(std::io::ErrorKind::WouldBlock), "one that reads is not closed");
     drop(reading);
+    serving.end();
+}
+
+#[test]
+fn a_client_whose_deadlines_are_over_keeps_its_connection() {
+    let folder = folder(50);
+    let serving = limited(folder.path(), Limits::default());
+    let mut stream = TcpStream::connect(&serving.addresses()[0]).expect("connected");
+    // As many calls as a connection may have under way, all taken back in the same moment.
+    let path = "/neargraph.v1.InferenceService/Run";
+    let taken_back = (0..100).map(|at| {
+        let call = call_headers(2 * at + 1, path, false);
+        [call, frame(3, 0, 2 * at + 1, &[0, 0, 0, 8])].concat()
+    });
+    let ping = frame(6, 0, 0, b"is there");
+    let bytes = [preface(65_535), taken_back.flatten().collect(), ping].concat();
+    stream.write_all(&bytes).expect("sent");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("timeout");
+    let (mut head, mut said) = ([0; 9], Vec::new());
+    while !said.ends_with(b"is there") {
+        stream.read_exact(&mut head).expect("the connection is open");
+        assert_ne!(head[3], 7, "told to go away");
+        said = vec![0; usize::from(head[1]) << 8 | usize::from(head[2])];
+        stream.read_exact(&mut said).expect("a frame");
+    }
+    // So is one that ends without a message: the client's doing, not a failure of the server.
+    stream.write_all(&call_headers(1001, path, true)).expect("sent");
+    let asked = |code: &str| {
+        let metrics = help::raw::get(serving.side_address(), "/metrics", "").body;
+        let of_run = metrics.lines().filter(|line| line.starts_with("neargraph_requests_total"));
+        of_run.filter(|line| line.contains(code)).count()
+    };
+    help::calls::until(|| asked("") == 1);
+    assert_eq!((asked("INVALID_ARGUMENT"), asked("INTERNAL")), (1, 0));
+    drop(stream);
+    serving.end();
+}
+
+#[test]
+fn calls_that_wait_for_room_and_are_given_up_are_not_sent() {
+    let folder = folder(50);
+    let serving = limited(folder.path(), Limits { streams_per_connection: 1, ..Limits::default() });
+    let address = &serving.addresses()[0];
+    let head = |path| Head::new(address, path, None, Duration::from_secs(60)).expect("a head");
+    let (watch, info) =
+        (head("/grpc.health.v1.Health/Watch"), head("/neargraph.v1.ServerService/ServerInfo"));
+    let calls = async {
+        let direct = Direct::new(address);
+        let soon = Duration::from_millis(50);
+        let ask = || direct.unary::<v1::ServerInfoResponse>(&info, framed(&()));
+        ask().await.expect("connected");
+        // A stream that does not end has the only place.
+        let watching = direct.unary::<()>(&watch, framed(&()));
+        tokio::select! {
+            _ = watching => unreachable!("it goes on"),
+            () = async {
+                for _ in 0..20 {
+                    assert!(tokio::time::timeout(soon, ask()).await.is_err(), "there is no room");
+                }
+            } => {}
+        }
+        ask().await.expect("there is room again");
+    };
+    runtime().block_on(tokio::task::LocalSet::new().run_until(calls));
+    let metrics = help::raw::get(serving.side_address(), "/metrics", "").body;
+    let asked = metrics
+        .lines()
+        .find(|line| line.starts_with("neargraph_requests_total") && line.contains("ServerInfo"));
+    assert!(asked.is_some_and(|line| line.ends_with(" 2")), "{asked:?}");
     serving.end();
 }
 

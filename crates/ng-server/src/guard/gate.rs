@@ -20,7 +20,7 @@ use super::observe::{End, Observed, Record};
 use super::policy::{Kind, Policy, Right, policy_of, policy_of_side};
 use super::refusal::Refusal;
 use super::share::What;
-use super::slow::{Rest, Timed};
+use super::slow::{Coming, Rest, Timed};
 use super::{Caller, Guard, IN_FLIGHT, Rules, deadline, read_only, shutting_down};
 use crate::door::SideListener;
 
@@ -112,7 +112,8 @@ async fn pass(
         (Face::Rpc, kind) if is_stream(kind) => Rest::OfMessages,
         _ => Rest::OfAll,
     };
-    let body = Body::new(Timed::new(body, guard, caller, (rest, is_stream(kind))));
+    let coming = Coming { rest, is_rpc: face == Face::Rpc, is_stream: is_stream(kind) };
+    let body = Body::new(Timed::new(body, guard, caller, coming));
     let answer = next.run(Request::from_parts(parts, body));
     let response = match deadline.map(|end| end.checked_sub(SOONER).unwrap_or(end)) {
         None => answer.await,

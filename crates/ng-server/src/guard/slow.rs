@@ -26,6 +26,17 @@ pub enum Rest {
     OfMessages,
 }
 
+/// How a request comes.
+#[derive(Clone, Copy, Debug)]
+pub struct Coming {
+    /// What has to come in time.
+    pub rest: Rest,
+    /// In messages of gRPC.
+    pub is_rpc: bool,
+    /// Messages may follow one another.
+    pub is_stream: bool,
+}
+
 /// The body of a request, which ends with an error if its next piece does not come in time, or
 /// there is no room for it.
 pub struct Timed {
@@ -36,8 +47,7 @@ pub struct Timed {
     sleep: Pin<Box<Sleep>>,
     /// A piece was asked for, and had not come.
     waits: bool,
-    rest: Rest,
-    is_stream: bool,
+    coming: Coming,
     messages: Messages,
     /// That have come.
     bytes: u64,
@@ -46,29 +56,35 @@ pub struct Timed {
 impl Timed {
     /// Each piece of what has to come in time has to come within the limit of the rules. Of a
     /// stream's messages only the one that comes is held; all of a call is.
-    pub fn new(body: Body, guard: &Arc<Guard>, caller: Caller, how: (Rest, bool)) -> Self {
+    pub fn new(body: Body, guard: &Arc<Guard>, caller: Caller, coming: Coming) -> Self {
         let (guard, limit) = (Arc::clone(guard), guard.rules().limits.body);
         let (messages, sleep) = (Messages::default(), Box::pin(sleep(limit)));
-        let (rest, is_stream) = how;
         let (waits, bytes) = (false, 0);
-        Self { body, guard, caller, limit, sleep, waits, rest, is_stream, messages, bytes }
+        Self { body, guard, caller, limit, sleep, waits, coming, messages, bytes }
     }
 
     /// More of the request has come.
     fn see(&mut self, bytes: &[u8]) -> Result<(), Problem> {
         let begun = self.messages.begun;
         self.messages.see(bytes);
-        if self.is_stream && self.messages.begun != begun {
+        if self.coming.is_stream && self.messages.begun != begun {
             // Whoever asks for the next message has done with the one before.
             self.caller.has_taken_in();
         }
         self.bytes += bytes.len() as u64;
-        let held = if self.is_stream { self.messages.come } else { self.bytes };
+        let held = if self.coming.is_stream { self.messages.come } else { self.bytes };
         self.guard.take_in(&self.caller, held)
     }
 
     fn may_be_quiet(&self) -> bool {
-        self.rest == Rest::OfMessages && self.messages.is_between()
+        self.coming.rest == Rest::OfMessages && self.messages.is_between()
+    }
+
+    /// Whether what has come may be all of it. HTTP/2 ends the bytes of a request that was taken
+    /// back as those of one that is complete.
+    fn may_end(&self) -> bool {
+        let is_empty = self.coming.is_stream && self.bytes == 0;
+        !self.coming.is_rpc || is_empty || self.messages.is_between()
     }
 }
 
@@ -82,14 +98,22 @@ impl HttpBody for Timed {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = &mut *self;
         match Pin::new(&mut this.body).poll_frame(cx) {
-            Poll::Ready(frame) => {
-                if let Some(Ok(frame)) = &frame
-                    && let Some(bytes) = frame.data_ref()
-                {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let Some(bytes) = frame.data_ref() {
                     this.see(bytes).map_err(Status::from)?;
                 }
                 this.waits = false;
-                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(None) if this.may_end() => Poll::Ready(None),
+            Poll::Ready(Some(Err(error))) if !this.coming.is_rpc => {
+                Poll::Ready(Some(Err(error.into())))
+            }
+            Poll::Ready(_) => {
+                let message = "the request ended before all of it had come";
+                let problem = Problem::new(Code::InvalidArgument, "REQUEST_INCOMPLETE", message)
+                    .remedy("send one whole message of gRPC");
+                Poll::Ready(Some(Err(Box::new(Status::from(problem)))))
             }
             Poll::Pending if this.may_be_quiet() => Poll::Pending,
             Poll::Pending => {
@@ -107,7 +131,7 @@ impl HttpBody for Timed {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.is_end_stream() && self.may_end()
     }
 
     fn size_hint(&self) -> SizeHint {
