@@ -1,6 +1,6 @@
 """GLIST's Figures 8 to 10 (section 5.2): what order, schedule, groups and kept answers are worth.
 
-    python -m benchmarks.serving.glist              # 35 minutes
+    python -m benchmarks.serving.glist              # 45 minutes
     python -m benchmarks.serving.glist --quick      # the same in small, to see that it works
     python -m benchmarks.serving.glist --only locality
 
@@ -10,6 +10,9 @@ point are servers that run at the same time, each warmed with requests that are 
 they take turns to answer the same requests, with 64 under way. `N` has none of the letters, and as
 many lanes as the others, so that reads of its requests overlap. `N1` has one lane: it handles one
 request after the other, as the publication's N does. Ratios to both stand side by side.
+
+`group` is measured on the standard graph, where a group may have hundreds of requests, and `depth`
+asks how many requests have to wait for their order to matter. Both keep more under way.
 
 Streams have locality by equation 7, by repeats of targets and by neighbours that distinct targets
 share, apart. No run repeats targets of an earlier one. Memory is a share of the store's data, of
@@ -32,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from ..graphs import DEGREE, make_planted, write, write_reorganized
-from ..places import BENCH
+from ..places import BENCH, GRAPHS
 from . import streams
 from .glist_plots import PLOTS
 from .glist_tables import markdown
@@ -42,6 +45,8 @@ from .served import Server, Setting, between, load
 HOME = BENCH / "serving" / "glist"
 VARIANTS = ["N1", "N", "R", "RS", "G", "GS", "CG", "CRS", "CGS", "CGRS"]
 HIDDEN = 256
+# Requests that may wait in a server, so that the load alone bounds how many do.
+LIMITS = {"queue": 8192, "bytes_in_flight": 16 << 30}
 Point = dict[str, Any]
 
 # What `--quick` has in place of the settings of the command line.
@@ -52,6 +57,7 @@ QUICK: dict[str, Any] = {
     "shares": [0.1, 0.5],
     "localities": [0.0, 0.6],
     "groups": [1, 20],
+    "depths": [64, 256],
     "requests": 300,
     "warm": 100,
 }
@@ -104,6 +110,7 @@ def setting(args: argparse.Namespace, graph: Path, variant: str, point: Point) -
         prepare="metadata",
         lanes=1 if variant == "N1" else args.lanes,
         group=group,
+        limits=LIMITS,
     )
 
 
@@ -124,7 +131,11 @@ def stream_files(
 
 
 def measured(
-    args: argparse.Namespace, settings: dict[str, Setting], files: list[Path], requests: int
+    args: argparse.Namespace,
+    settings: dict[str, Setting],
+    files: list[Path],
+    requests: int,
+    in_flight: int,
 ) -> dict[str, list[Point]]:
     """By variant, a figure for each run; variants take turns."""
     runs: dict[str, list[Point]] = {name: [] for name in settings}
@@ -141,7 +152,7 @@ def measured(
                     server.to,
                     file,
                     requests=count,
-                    in_flight=args.in_flight,
+                    in_flight=in_flight,
                     warm_seconds=0,
                     shares=[],
                     timeout_ms=60_000,
@@ -171,7 +182,8 @@ def point(
         name: setting(args, graph, letters, {**known, **own})
         for name, (letters, own) in variants.items()
     }
-    return {**known, **about, "variants": measured(args, settings, files, requests)}
+    in_flight = known.get("in_flight", args.in_flight)
+    return {**known, **about, "variants": measured(args, settings, files, requests, in_flight)}
 
 
 Points = Iterator[tuple[str, Callable[[], Point]]]
@@ -219,17 +231,27 @@ def locality(args: argparse.Namespace) -> Points:
 
 
 def group(args: argparse.Namespace) -> Points:
-    """Figure 10b: groups that end at a number of requests, or at a tenth of the memory."""
-    graph = graph_of(args, args.nodes, args.width)
+    """Figure 10b: groups that end at a number of requests, or at a part of the memory."""
     sizes = {str(size): ("G", {"group": size}) for size in args.groups}
     some = {"N1": ("N1", {}), **sizes}
     requests = min(args.requests, args.requests_of_others)
-    yield "sizes of groups", partial(point, args, graph, some, {}, requests)
+    known = {"share": args.group_share, "in_flight": 2 * max(args.groups)}
+    yield "sizes of groups", partial(point, args, args.group_graph, some, known, requests)
+
+
+def depth(args: argparse.Namespace) -> Points:
+    """What the order of requests is worth where few and where many of them wait."""
+    graph = graph_of(args, args.nodes, args.width)
+    for in_flight in args.depths:
+        known = {"locality": max(args.localities), "in_flight": in_flight}
+        some = alike(["N", "S", "R", "RS", "G", "GS"])
+        yield f"{in_flight} under way", partial(point, args, graph, some, known, args.requests)
 
 
 EXPERIMENTS: dict[str, Callable[[argparse.Namespace], Points]] = {
     "locality": locality,
     "group": group,
+    "depth": depth,
     "cache": cache,
     "width": width,
 }
@@ -250,7 +272,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--shares", type=float, nargs="+", default=[0.05, 0.1, 0.2, 0.35, 0.5])
     parser.add_argument("--locality", type=float, default=0.3, help="but of Figures 10a and 10c")
     parser.add_argument("--localities", type=float, nargs="+", default=[0.0, 0.3, 0.6, 0.9])
-    parser.add_argument("--groups", type=int, nargs="+", default=[1, 2, 5, 10, 20, 50])
+    parser.add_argument("--groups", type=int, nargs="+", default=[1, 5, 20, 50, 100, 200, 400])
+    parser.add_argument("--group-graph", type=Path, default=GRAPHS / "planted_4m")
+    parser.add_argument("--group-share", type=float, default=0.35, help="as --share, of its data")
+    parser.add_argument("--depths", type=int, nargs="+", default=[64, 512, 4096], help="under way")
     parser.add_argument("--variants", nargs="+", default=VARIANTS)
     parser.add_argument("--requests", type=int, default=10_000, help="of a run")
     parser.add_argument("--requests-of-others", type=int, default=4_000, help="but of locality")
@@ -267,6 +292,7 @@ def parse() -> argparse.Namespace:
     args = parser.parse_args()
     if args.quick:
         vars(args).update(QUICK, out=args.out / "quick")
+        args.group_graph = graph_of(args, args.nodes, args.width)
     return args
 
 
@@ -274,7 +300,9 @@ def main() -> int:
     """Measures, prints, draws."""
     args = parse()
     settings = {
-        key: value for key, value in vars(args).items() if key not in ("only", "fresh", "out")
+        key: str(value) if isinstance(value, Path) else value
+        for key, value in vars(args).items()
+        if key not in ("only", "fresh", "out")
     }
     for name in args.only:
         file = args.out / f"{name}.json"

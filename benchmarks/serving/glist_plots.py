@@ -16,6 +16,7 @@ Point = dict[str, Any]
 COLOURS = {
     "N1": "#b0b0b0",
     "N": "#6b6b6b",
+    "S": "#c9b037",
     "R": "#c05a2e",
     "RS": "#e6a04b",
     "G": "#7fb2d9",
@@ -148,14 +149,32 @@ def group(points: list[Point], path: Path) -> None:
     reached = [of_group(point, str(size)) for size in sizes]
     _line(axes, reached, runs, "G", "G")
     axes.set(title=f"Gain of grouping at equation 7 = {point['equation_7']:.2f}", xscale="log")
-    axes.set(
-        xlabel="requests of a group on average; at most a tenth of the memory",
-        ylabel=f"times groups of {sizes[0]}",
-    )
+    axes.set(xlabel="requests of a group on average", ylabel=f"times groups of {sizes[0]}")
     axes.set(ylim=(0, None))
-    axes.set_xticks(reached, [f"{size:.1f}" for size in reached])
-    axes.minorticks_off()
+    axes.xaxis.set_major_formatter("{x:g}")
     _save(made, [axes], "the gain rises with the group and slows down beyond 200.", path)
+
+
+def depth(points: list[Point], path: Path) -> None:
+    """What order is worth over how many requests wait: rates, and reads."""
+    made, (above, reads) = _pyplot().subplots(1, 2, figsize=(11, 4))
+    depths = [point["in_flight"] for point in points]
+    for name, base in (("S", "N"), ("RS", "R"), ("GS", "G")):
+        _line(
+            above, depths, [times(point, name, base) for point in points], name, f"{name} / {base}"
+        )
+        changed = [count(point, name, "reads") / count(point, base, "reads") for point in points]
+        reads.plot(depths, changed, "o-", color=COLOURS[name], label=f"{name} / {base}")
+    above.set(title="Gain of reordering", ylabel="times")
+    reads.set(title="Reads with it", ylabel="of those without")
+    for axes in (above, reads):
+        axes.axhline(1.0, color="gray", lw=0.8)
+        axes.set_xscale("log")
+        axes.set_xticks(depths, [f"{one:,}" for one in depths])
+        axes.minorticks_off()
+        axes.set(xlabel="requests under way", ylim=(0, None))
+        axes.legend(frameon=False)
+    _save(made, [above, reads], "RS up to 2.65 times N, over a queue without a known bound.", path)
 
 
 PLOTS: dict[str, Callable[[list[Point], Path], None]] = {
@@ -163,4 +182,5 @@ PLOTS: dict[str, Callable[[list[Point], Path], None]] = {
     "width": width,
     "locality": locality,
     "group": group,
+    "depth": depth,
 }

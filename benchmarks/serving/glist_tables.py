@@ -119,7 +119,12 @@ def changes(point: Point) -> dict[str, bool]:
         found[f"{name} handles each request alone and keeps nothing"] = plain
     if "G" in have:
         found["G groups requests"] = of_group(point, "G") > GROUPED
-    for letter, one, other in (("R", "N", "R"), ("S", "R", "RS"), ("S", "G", "GS")):
+    for letter, one, other in (
+        ("R", "N", "R"),
+        ("S", "N", "S"),
+        ("S", "R", "RS"),
+        ("S", "G", "GS"),
+    ):
         if {one, other} <= have:
             ratio = count(point, other, "reads") / max(count(point, one, "reads"), 1e-9)
             found[f"{letter} changes the reads: {other} has {ratio:.3f} of {one}"] = (

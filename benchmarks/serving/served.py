@@ -65,6 +65,7 @@ class Setting:
     # One more than there are cores.
     lanes: int = (os.cpu_count() or 1) + 1
     group: dict[str, Any] = field(default_factory=dict)
+    limits: dict[str, Any] = field(default_factory=dict)
     # Models beside the one that is asked.
     models: dict[str, Path] = field(default_factory=dict)
     shm_spin: str | None = None
@@ -86,8 +87,9 @@ class Setting:
         # Text, numbers and lists look alike in JSON and TOML.
         pairs = [(name, value) for name, value in known.items() if value is not None]
         lines = [f"{name} = {json.dumps(value)}" for name, value in pairs]
-        if self.group:
-            lines += ["[group]", *(f"{name} = {json.dumps(v)}" for name, v in self.group.items())]
+        for name, table in (("group", self.group), ("limits", self.limits)):
+            if table:
+                lines += [f"[{name}]", *(f"{key} = {json.dumps(v)}" for key, v in table.items())]
         return "\n".join(lines) + "\n"
 
 

@@ -2,13 +2,13 @@
 
     python -m benchmarks.serving.soak --minutes 20 [--store G.ng --model sage.ngm --memory 2GB]
 
-Saturation is what a closed loop reaches beside the same updates. Beside the load there are updates (rows, edges that come and go), reloads by SIGHUP,
-incremental backups, new versions of the model to which an alias moves while the old version goes,
-and clients that come and go; each as often as `DAY` says, spread over the run. RSS is
-sampled every second under load, descriptors and threads at rest, after the first quarter and at the
-end. Wanted after the first quarter (5 of 20 minutes): RSS grows by at most 1 %, descriptors and
-threads by 0; after a compact the store has grown by no more than the data that was added; no
-request fails but by being shed; nothing panics.
+Saturation is what a closed loop reaches beside the same updates. Beside the load there are updates
+(rows, edges that come and go), reloads by SIGHUP, incremental backups, new versions of the model to
+which an alias moves while the old version goes, and clients that come and go; each as often as
+`DAY` says, spread over the run. RSS is sampled every second under load, descriptors and threads at
+rest, after the first quarter and at the end. Wanted after the first quarter (5 of 20 minutes): RSS
+grows by at most 1 %, descriptors and threads by 0; after a compact the store has grown by no more
+than the data that was added; no request fails but by being shed; nothing panics.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from attacks import wire
 from attacks.process import (
     HOME,
     Load,
+    Registered,
     Report,
-    Served,
     Server,
     Usage,
     binary,
@@ -252,12 +252,24 @@ def loads(server: Server, args: argparse.Namespace, rate: float, seconds: float)
         command += ["--seed", str(args.seed + len(found))]
         found.append(Load(command).found())
         last = found[-1]
-        rss = server.usage().rss >> 20
+        last["memory"] = memory(server)
+        held = ", ".join(f"{user} {size >> 20}" for user, size in last["memory"].items())
         print(
             f"{seconds - left:6.0f} s: {last['requests_per_s']:,.0f}/s, p99 {last['p99_ms']:.1f} "
-            f"ms, missed {last['missed_by_code']}, RSS {rss} MB",
+            f"ms, missed {last['missed_by_code']}, MB: {held}",
             flush=True,
         )
+    return found
+
+
+def memory(server: Server) -> dict[str, int]:
+    """Bytes that the server holds, and of them what each part says that it holds."""
+    found = {"RSS": server.usage().rss}
+    for line in server.get("/metrics")[1].splitlines():
+        name, _, value = line.rpartition(" ")
+        if name.startswith(("neargraph_memory_bytes", "neargraph_cache_bytes")):
+            user = name.partition('user="')[2].partition('"')[0] or "answers"
+            found[user] = found.get(user, 0) + int(float(value))
     return found
 
 
@@ -276,7 +288,7 @@ def at_rest(server: Server) -> Usage:
     return server.usage()
 
 
-def updates_of(server: Server, served: Served, args: argparse.Namespace, seed: int) -> Updates:
+def updates_of(server: Server, served: Registered, args: argparse.Namespace, seed: int) -> Updates:
     """Updates from now on."""
     return Updates(server.address, served.nodes, served.width, args.updates, seed)
 
