@@ -2,6 +2,11 @@
 
 use std::process::ExitCode;
 
+/// Answers are made on one thread and given back on another one. What the allocator of the C
+/// library keeps for each thread grew for as long as a load went on.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What this program is started with to try one plug-in, its standard input.
 const TRIAL: &str = "try-plugin";
 
