@@ -1,9 +1,6 @@
 //! Calls as futures, on the runtime of the caller.
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use ng_rpc::connect::{Channel, SHM, Tls, channel_with};
@@ -148,13 +145,7 @@ pub(crate) async fn within<T>(
     let seconds = limit.as_secs_f64();
     let late = || Status::deadline_exceeded(format!("no answer came within {seconds:.3} s"));
     let end = Instant::now() + limit;
-    // What has waited for too long begins nothing that it would have to take back.
-    let mut work = pin!(work);
-    let in_time = poll_fn(|context| match Instant::now() < end {
-        true => work.as_mut().poll(context),
-        false => Poll::Ready(Err(late())),
-    });
-    match timeout(limit, in_time).await {
+    match timeout(limit, work).await {
         // Both sides look at the same time; who is first says it in words of its own.
         Ok(Err(status)) if Instant::now() + SLACK >= end => {
             let is_transport = matches!(status.code(), Code::Cancelled | Code::Unavailable);
