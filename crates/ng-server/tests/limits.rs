@@ -309,6 +309,7 @@ fn calls_that_wait_for_room_and_are_given_up_are_not_sent() {
         // A stream that does not end has the only place.
         let watching = direct.unary::<()>(&watch, framed(&()));
         tokio::select! {
+            biased;
             _ = watching => unreachable!("it goes on"),
             () = async {
                 for _ in 0..20 {
