@@ -46,7 +46,12 @@ HOME = BENCH / "serving" / "glist"
 VARIANTS = ["N1", "N", "R", "RS", "G", "GS", "CG", "CRS", "CGS", "CGRS"]
 HIDDEN = 256
 # Requests that may wait in a server, so that the load alone bounds how many do.
-LIMITS = {"queue": 8192, "bytes_in_flight": 16 << 30}
+LIMITS = {
+    "queue": 8192,
+    "calls": 8192,
+    "streams_per_connection": 8192,
+    "bytes_in_flight": 16 << 30,
+}
 Point = dict[str, Any]
 
 # What `--quick` has in place of the settings of the command line.
@@ -155,7 +160,7 @@ def measured(
                     in_flight=in_flight,
                     warm_seconds=0,
                     shares=[],
-                    timeout_ms=60_000,
+                    timeout_ms=600_000,
                 )["closed"]
                 if found["missed"]:
                     raise SystemExit(f"{name}: {found['missed_by_code']}")

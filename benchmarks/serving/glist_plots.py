@@ -147,11 +147,13 @@ def group(points: list[Point], path: Path) -> None:
     made, axes = _pyplot().subplots(figsize=(7, 4))
     runs = [times(point, str(size), str(sizes[0])) for size in sizes]
     reached = [of_group(point, str(size)) for size in sizes]
-    _line(axes, reached, runs, "G", "G")
+    _line(axes, sizes, runs, "G", "G")
     axes.set(title=f"Gain of grouping at equation 7 = {point['equation_7']:.2f}", xscale="log")
-    axes.set(xlabel="requests of a group on average", ylabel=f"times groups of {sizes[0]}")
-    axes.set(ylim=(0, None))
-    axes.xaxis.set_major_formatter("{x:g}")
+    ticks = [f"{most}\n({mean:.0f})" for most, mean in zip(sizes, reached, strict=True)]
+    axes.set_xticks(sizes, ticks)
+    axes.minorticks_off()
+    axes.set(xlabel="requests of a group at most (on average)", ylim=(0, None))
+    axes.set(ylabel=f"times groups of {sizes[0]}")
     _save(made, [axes], "the gain rises with the group and slows down beyond 200.", path)
 
 

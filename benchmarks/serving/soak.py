@@ -309,6 +309,14 @@ def growth(samples: list[Sample], seconds: float) -> Report:
     return {"rss": rss, "rss_growth": round(rss[1] / rss[0] - 1, 4)}
 
 
+def cached(found: list[Report]) -> list[int]:
+    """Bytes that the parts say that they hold, after the first quarter and at the end: medians of
+    an eighth of the windows. Caches that still fill grow within the bound that they were given."""
+    held = [sum(size for user, size in one["memory"].items() if user != "RSS") for one in found]
+    begin, part = round(WARM * len(held)), max(1, len(held) // 8)
+    return [round(statistics.median(some)) for some in (held[begin:][:part], held[-part:])]
+
+
 def soak(args: argparse.Namespace) -> Report:
     import neargraph as ng
 
@@ -362,7 +370,9 @@ def soak(args: argparse.Namespace) -> Report:
         "requests": sum(one["requests"] for one in found),
         "missed_by_code": dict(codes),
         "p99_ms": [one["p99_ms"] for one in found],
-        "held": growth(samples, seconds) | {"at_rest": [vars(one) for one in quiet]},
+        "held": growth(samples, seconds)
+        | {"at_rest": [vars(one) for one in quiet], "by_parts": cached(found)},
+        "memory": [one["memory"] for one in found],
         "did": did,
         "disk": {"before": before, "after": after, "added": did["updates"]["bytes_added"]},
         "panics": panics,
@@ -416,6 +426,7 @@ def main() -> int:
         ["p99 by window, ms", ", ".join(f"{p99:.1f}" for p99 in found["p99_ms"])],
         ["RSS, MB", " -> ".join(f"{rss / 2**20:.1f}" for rss in held["rss"])],
         ["RSS growth", f"{100 * held['rss_growth']:.2f} %"],
+        ["of it in caches, MB", " -> ".join(f"{size / 2**20:.1f}" for size in held["by_parts"])],
         *[
             [f"{what} at rest", " -> ".join(str(one[what]) for one in held["at_rest"])]
             for what in ("descriptors", "threads")
