@@ -68,7 +68,7 @@ def serve(
 
     Args:
         folder: Its stores (NAME.ng) are served under their names.
-        listen: "HOST:PORT" or "unix:PATH", or several. Port 0 takes a free one.
+        listen: "IP:PORT" or "unix:PATH", or several. Port 0 takes a free one.
         memory: Memory of each graph, such as "2GB"; None is a quarter of the machine's.
         **settings: Any other setting of the server's file of settings, by its name there.
 

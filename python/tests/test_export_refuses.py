@@ -111,6 +111,14 @@ def test_training_mode_of_any_module_is_refused(tmp_path):
     refused(model, example, tmp_path, r"second \(SAGEConv\) is in training mode")
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_no_numbers_are_refused_by_name(value, tmp_path):
+    model, example = two(gnn.SAGEConv, 16)
+    with torch.no_grad():
+        model.second.lin_l.weight[0, 0] = value
+    refused(model.eval(), example, tmp_path, r"second\.lin_l\.weight has .* no finite numbers")
+
+
 def test_a_filled_cache_is_refused_and_an_empty_one_is_not(tmp_path):
     model, example = two(gnn.GCNConv, 16, cached=True)
     model.eval()

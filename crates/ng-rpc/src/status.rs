@@ -132,7 +132,8 @@ pub fn retry_after(status: &Status) -> Option<Duration> {
 pub fn problem_of(error: &dyn Explain) -> Problem {
     let (kind, remedies) = error.explain();
     let (code, reason) = code_of(kind);
-    let advice: Vec<&str> = remedies.iter().filter_map(advice).collect();
+    let mut advice: Vec<&str> = remedies.iter().filter_map(advice).collect();
+    advice.dedup();
     Problem::new(code, reason, with_causes(error)).remedy(advice.join(", or "))
 }
 

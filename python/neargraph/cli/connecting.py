@@ -30,6 +30,11 @@ ServerName = Annotated[
 ]
 
 
+def token_of(file: Path | None) -> str | None:
+    """The token of a command: of the file that was given, or of the environment."""
+    return os.environ.get("NEARGRAPH_TOKEN") if file is None else file.read_text().strip()
+
+
 def client(
     address: str,
     timeout: float,
@@ -51,8 +56,5 @@ def client(
     if (cert is None) != (key is None):
         raise typer.BadParameter("--cert and --key go together")
     given = {"ca": ca, "cert": cert, "key": key, "server_name": server_name}
-    token = os.environ.get("NEARGRAPH_TOKEN")
-    if token_file is not None:
-        token = token_file.read_text().strip()
     tls = None if ca is None else given
-    return neargraph.Client(address, token=token, timeout=timeout, tls=tls)
+    return neargraph.Client(address, token=token_of(token_file), timeout=timeout, tls=tls)

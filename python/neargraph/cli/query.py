@@ -50,7 +50,7 @@ def query(
             {
                 "model": answer.model,
                 "commit": answer.snapshot.commit,
-                "fingerprint": answer.snapshot.fingerprint,
+                "fingerprint": f"{answer.snapshot.fingerprint:016x}",
                 "rows_cached": answer.rows_cached,
                 "targets": asked,
                 "rows": rows,

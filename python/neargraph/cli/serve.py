@@ -20,6 +20,8 @@ def serve(context: typer.Context) -> None:
     from neargraph import _core
     from neargraph.plugins import probe_command
 
+    # The core handles Ctrl-C itself. Python's handler would end the process with 130 afterwards.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     raise typer.Exit(_core.run_server(["neargraph serve", *context.args], probe_command()))
 
 

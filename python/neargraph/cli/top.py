@@ -5,16 +5,20 @@ metric that the server does not have is shown as "-".
 """
 
 import http.client
+import ipaddress
 import math
 import re
+import ssl
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from .connecting import Address, Ca, Cert, Key, ServerName, TokenFile, client
+from .connecting import Address, Ca, Cert, Key, ServerName, TokenFile, client, token_of
 from .show import console, titled
 
 _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$")
@@ -116,17 +120,76 @@ def _run_method(metrics: Metrics) -> str:
     return next((name for name in sorted(names) if name.endswith("/Run") or name == "Run"), "Run")
 
 
-def fetched(side: str) -> Metrics:
+class Encrypted(http.client.HTTPSConnection):
+    """HTTPS to a server whose certificate may have another name than its address."""
+
+    def __init__(self, address: str, tls: ssl.SSLContext, name: str | None) -> None:
+        super().__init__(address, timeout=5.0, context=tls)
+        self.tls, self.name = tls, name or self.host
+
+    def connect(self) -> None:
+        """Connects, and checks the certificate for the name."""
+        http.client.HTTPConnection.connect(self)
+        self.sock = self.tls.wrap_socket(self.sock, server_hostname=self.name)
+
+
+@dataclass(frozen=True)
+class Side:
+    """A side port, and the certificates for it if it is encrypted."""
+
+    address: str
+    token: str | None = None
+    tls: ssl.SSLContext | None = None
+    name: str | None = None
+
+    def connection(self) -> http.client.HTTPConnection:
+        """A connection to it, which is not made yet."""
+        if self.tls is None:
+            return http.client.HTTPConnection(self.address, timeout=5.0)
+        return Encrypted(self.address, self.tls, self.name)
+
+
+def side_of(
+    said: str,
+    given: str | None,
+    address: str,
+    token: str | None,
+    ca: Path | None,
+    cert: Path | None,
+    key: Path | None,
+    server_name: str | None,
+) -> Side:
+    """The side port of a server that says that it listens at `said`, and is asked at `address`.
+
+    It is encrypted where other machines can reach it.
+    """
+    host, _, port = said.rpartition(":")
+    listens = ipaddress.ip_address(host.strip("[]"))
+    if listens.is_unspecified:
+        host = "127.0.0.1" if address.startswith("unix:") else address.rpartition(":")[0]
+    place = given or f"{host}:{port}"
+    if ca is None or listens.is_loopback:
+        return Side(place, token)
+    tls = ssl.create_default_context(cafile=ca)
+    if cert is not None:
+        tls.load_cert_chain(cert, key)
+    return Side(place, token, tls, server_name)
+
+
+def fetched(side: Side) -> Metrics:
     """Asks the side port for its metrics."""
-    connection = http.client.HTTPConnection(side, timeout=5.0)
+    connection = side.connection()
     try:
-        connection.request("GET", "/metrics")
+        headers = {} if side.token is None else {"authorization": f"Bearer {side.token}"}
+        connection.request("GET", "/metrics", headers=headers)
         reply = connection.getresponse()
         text = reply.read().decode()
+    except http.client.HTTPException as error:
+        raise OSError(f"{side.address} does not answer as HTTP does: {error}") from error
     finally:
         connection.close()
     if reply.status != 200:
-        raise OSError(f"http://{side}/metrics answers {reply.status}")
+        raise OSError(f"/metrics at {side.address} answers {reply.status}")
     return Metrics(text)
 
 
@@ -148,7 +211,8 @@ def top(
 
     with client(address, 60.0, token_file, ca, cert, key, server_name) as server:
         info = server.server_info()
-    place = side or info["side_address"]
+    said, token = info["side_address"], token_of(token_file)
+    place = side_of(said, side, address, token, ca, cert, key, server_name)
     before, then = fetched(place), time.monotonic()
     looks = 0
     with Live(console=console(), auto_refresh=False) as live:

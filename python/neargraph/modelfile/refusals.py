@@ -19,7 +19,8 @@ _UNTRACEABLE: dict[type[nn.Module], str] = {
 
 
 def refuse_unfit(model: nn.Module) -> None:
-    """Raises `ExportFailed` for a model in training mode, a filled cache, or lstm and median.
+    """Raises `ExportFailed` for a model in training mode, a filled cache, lstm and median, or
+    weights that are not finite.
 
     Example:
         >>> refuse_unfit(nn.Linear(2, 2))                               # doctest: +SKIP
@@ -45,6 +46,8 @@ def refuse_unfit(model: nn.Module) -> None:
             raise ExportFailed(f"{name} has no shape yet: run the model once before the export")
         if parameter.device.type != "cpu":
             raise ExportFailed(f"{name} is on {parameter.device}: call model.cpu() first")
+        if not parameter.isfinite().all():
+            raise ExportFailed(f"{name} has values that are no finite numbers: train again")
 
 
 def _cache_is_filled(module: nn.Module) -> bool:

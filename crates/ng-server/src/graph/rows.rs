@@ -47,9 +47,11 @@ pub fn check(
         same if same == stored && !meta.is_scaled() => How::AsStored,
         other => {
             let message = format!("rows of {} for one of {}", other.as_str_name(), meta.dtype);
-            return Err(
-                wrong(message).remedy(format!("give DTYPE_F32 or {}", stored.as_str_name()))
-            );
+            let remedy = match stored {
+                v1::Dtype::F32 => "give DTYPE_F32".to_owned(),
+                other => format!("give DTYPE_F32 or {}", other.as_str_name()),
+            };
+            return Err(wrong(message).remedy(remedy));
         }
     };
     let rows: Vec<u64> = std::iter::once(count as u64).chain(meta.shape.iter().copied()).collect();

@@ -185,10 +185,14 @@ pub async fn infer(
         ..InferOutputTensor::default()
     };
     let (commit, fingerprint) = answered.snapshot;
-    let number =
-        |value| oip::InferParameter { parameter_choice: Some(ParameterChoice::Uint64Param(value)) };
-    let parameters = [("commit", commit), ("fingerprint", fingerprint)]
-        .map(|(name, value)| (name.to_owned(), number(value)));
+    let parameters = [
+        ("commit", ParameterChoice::Uint64Param(commit)),
+        // As a number, readers of JSON would round it.
+        ("fingerprint", ParameterChoice::StringParam(format!("{fingerprint:016x}"))),
+    ]
+    .map(|(name, choice)| {
+        (name.to_owned(), oip::InferParameter { parameter_choice: Some(choice) })
+    });
     Ok(oip::ModelInferResponse {
         model_name: request.model_name,
         model_version: model.version.to_string(),

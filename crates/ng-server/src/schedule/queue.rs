@@ -20,6 +20,10 @@ use crate::targets::Targets;
 
 /// Requests that are looked through for a group.
 const LOOKED_AT: usize = 4096;
+/// Groups are ordered where at least so many of them wait. Where fewer do, few repeats wait at a
+/// time, and joining those costs more reads than it saves: rows that are read once for all of them
+/// are evicted before the next one (`benchmarks.serving.glist --only depth`).
+const ORDERED_FROM: usize = 64;
 /// Requests without a group that may go before the oldest one, where they are ordered.
 const PASSES_MAX: usize = 256;
 
@@ -250,24 +254,14 @@ impl Queue {
             return waiting.remove(next).into_iter().collect();
         }
         let Some(first) = waiting.front() else { return Vec::new() };
-        let mut left = room(&first.question, self.bounds);
-        if !self.switches.group || left <= first.question.targets.nodes() {
+        let room = room(&first.question, self.bounds);
+        if !self.switches.group || room <= first.question.targets.nodes() {
             return waiting.pop_front().into_iter().collect();
         }
         let looked_at = waiting.iter().take(LOOKED_AT).enumerate();
-        let mut alike: Vec<usize> =
-            looked_at.filter(|(_, one)| are_alike(first, one)).map(|(at, _)| at).collect();
-        if self.switches.order {
-            nearest_first(&mut alike, waiting);
-        }
-        let mut chosen = Vec::new();
-        for at in alike.into_iter().take(self.bounds.requests.max(1)) {
-            let count = waiting[at].question.targets.nodes();
-            if at == 0 || count <= left {
-                left = left.saturating_sub(count);
-                chosen.push(at);
-            }
-        }
+        let alike = looked_at.filter(|(_, one)| are_alike(first, one));
+        let alike = alike.map(|(at, one)| Alike::new(at, &one.question.targets)).collect();
+        let mut chosen = chosen(alike, room, self.bounds.requests, self.switches.order);
         chosen.sort_unstable_by_key(|at| Reverse(*at));
         let mut group: Vec<Waiting> =
             chosen.into_iter().filter_map(|at| waiting.remove(at)).collect();
@@ -300,13 +294,41 @@ fn are_alike(one: &Waiting, other: &Waiting) -> bool {
     same_kind && same_version && one.seed == other.seed && same_model
 }
 
-/// Brings the requests whose lists lie nearest to those of the first one to the front: lists stand
-/// in the order of ids, so near ids share pages.
-fn nearest_first(alike: &mut [usize], waiting: &VecDeque<Waiting>) {
-    let place = |at: usize| waiting[at].question.targets.first().unwrap_or(0);
-    let of_first = place(0);
-    // The first one has distance 0 and the smallest place of all that have.
-    alike.sort_by_key(|at| (place(*at).abs_diff(of_first), *at));
+/// A request that can be computed with the oldest one.
+#[derive(Clone, Copy)]
+struct Alike {
+    /// Its place among those that wait.
+    at: usize,
+    nodes: usize,
+    first_node: u64,
+}
+
+impl Alike {
+    fn new(at: usize, targets: &Targets) -> Self {
+        Self { at, nodes: targets.nodes(), first_node: targets.first().unwrap_or(0) }
+    }
+}
+
+/// Places of those that are computed together, in `room` for nodes and at most `most`: of `alike`,
+/// which begins with the oldest, the oldest, or those whose lists lie nearest to those of the
+/// oldest one. Lists stand in the order of ids, so near ids share pages.
+fn chosen(mut alike: Vec<Alike>, room: usize, most: usize, is_ordered: bool) -> Vec<usize> {
+    let waiting: usize = alike.iter().map(|one| one.nodes).sum();
+    if let Some(oldest) = alike.first().copied()
+        && is_ordered
+        && waiting >= ORDERED_FROM.saturating_mul(room)
+    {
+        // The oldest one has distance 0 and the smallest place of all that have.
+        alike.sort_by_key(|one| (one.first_node.abs_diff(oldest.first_node), one.at));
+    }
+    let (mut left, mut places) = (room, Vec::new());
+    for one in alike.into_iter().take(most.max(1)) {
+        if places.is_empty() || one.nodes <= left {
+            left = left.saturating_sub(one.nodes);
+            places.push(one.at);
+        }
+    }
+    places
 }
 
 #[cfg(test)]
@@ -326,5 +348,21 @@ mod tests {
         let others: Vec<usize> = others.collect();
         assert!(others[..PASSES_MAX].iter().all(|next| *next == 1), "2 stays ahead of 1");
         assert_eq!(others[PASSES_MAX], 0, "the oldest one had waited for long enough");
+    }
+
+    #[test]
+    fn the_nearest_are_taken_where_many_groups_wait_and_the_oldest_where_few_do() {
+        let waiting = |count: usize| {
+            let of = |at| Alike { at, nodes: 1, first_node: if at % 50 == 0 { 7 } else { 900 } };
+            (0..count).map(of).collect::<Vec<_>>()
+        };
+        let many = 3 * ORDERED_FROM;
+        assert_eq!(chosen(waiting(many), 3, 1024, true), [0, 50, 100], "repeats of the oldest");
+        assert_eq!(chosen(waiting(many - 1), 3, 1024, true), [0, 1, 2], "too few wait");
+        assert_eq!(chosen(waiting(many), 3, 1024, false), [0, 1, 2], "not ordered");
+        assert_eq!(chosen(waiting(many), 3, 2, true), [0, 50], "requests are bounded");
+        let mut large = waiting(many);
+        large[0].nodes = 9;
+        assert_eq!(chosen(large, 3, 1024, true), [0], "the oldest one is always taken");
     }
 }

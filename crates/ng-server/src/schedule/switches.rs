@@ -11,8 +11,8 @@ use serde::Deserialize;
 pub struct Switches {
     /// `G`: requests that wait are computed together, repeats once.
     pub group: bool,
-    /// `S`: of more requests than a group takes, those whose lists lie near each other are taken;
-    /// without groups, the next one is the nearest upwards.
+    /// `S`: where many more requests wait than a group takes, those whose lists lie near each other
+    /// are taken; without groups, the next one is the nearest upwards.
     pub order: bool,
     /// `C`: answers are kept as long as they are right.
     pub cache: bool,

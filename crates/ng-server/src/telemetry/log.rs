@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, stderr};
 
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
@@ -19,7 +20,16 @@ pub struct BadLevel {
 }
 
 fn filter_of(level: &str) -> Result<EnvFilter, BadLevel> {
-    EnvFilter::try_new(level).map_err(|_| BadLevel { level: level.to_owned() })
+    let bad = || BadLevel { level: level.to_owned() };
+    // A word alone that is no level would be taken for the name of a module, of which there is none.
+    let is_known = |part: &str| {
+        let part = part.trim();
+        part.is_empty() || part.contains(['=', '[']) || part.parse::<LevelFilter>().is_ok()
+    };
+    if !level.split(',').all(is_known) {
+        return Err(bad());
+    }
+    EnvFilter::try_new(level).map_err(|_| bad())
 }
 
 /// Writes the log of this process to standard error. `None` if the process has a log already.
@@ -50,5 +60,20 @@ impl Level {
     pub fn set(&self, level: &str) -> Result<(), BadLevel> {
         let filter = filter_of(level)?;
         self.0.reload(filter).map_err(|_| BadLevel { level: level.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_and_modules_with_levels_are_known_and_other_words_are_not() {
+        for good in ["error", "WARN", "info", "debug", "off", "ng_server=debug", "info,h2=warn"] {
+            assert!(filter_of(good).is_ok(), "{good}");
+        }
+        for bad in ["infoo", "ng_server", "info,verbose", "ng_server=loud"] {
+            assert!(filter_of(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -56,7 +56,9 @@ pub async fn run(
     let lists = rows.data.chunks_exact(width.max(1)).map(|row| numbers(rows.dtype(), row));
     let rows: Vec<_> = lists.collect::<Result<_, _>>()?;
     let snapshot = found.snapshot.unwrap_or_default();
-    let snapshot = json!({"commit": snapshot.commit, "fingerprint": snapshot.fingerprint});
+    // As a number, readers of JSON would round it.
+    let fingerprint = format!("{:016x}", snapshot.fingerprint);
+    let snapshot = json!({"commit": snapshot.commit, "fingerprint": fingerprint});
     Ok(Json(Shown { model: found.model, snapshot, rows, rows_cached: found.rows_cached }))
 }
 
