@@ -116,7 +116,7 @@ def test_weights_that_are_no_numbers_are_refused_by_name(value, tmp_path):
     model, example = two(gnn.SAGEConv, 16)
     with torch.no_grad():
         model.second.lin_l.weight[0, 0] = value
-    refused(model.eval(), example, tmp_path, r"second\.lin_l\.weight has .* no finite numbers")
+    refused(model.eval(), example, tmp_path, r"second\.lin_l\.weight holds NaN or infinite values")
 
 
 def test_a_filled_cache_is_refused_and_an_empty_one_is_not(tmp_path):

@@ -47,7 +47,7 @@ def refuse_unfit(model: nn.Module) -> None:
         if parameter.device.type != "cpu":
             raise ExportFailed(f"{name} is on {parameter.device}: call model.cpu() first")
         if not parameter.isfinite().all():
-            raise ExportFailed(f"{name} has values that are no finite numbers: train again")
+            raise ExportFailed(f"{name} holds NaN or infinite values: train the model again")
 
 
 def _cache_is_filled(module: nn.Module) -> bool:

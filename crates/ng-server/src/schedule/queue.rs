@@ -20,9 +20,8 @@ use crate::targets::Targets;
 
 /// Requests that are looked through for a group.
 const LOOKED_AT: usize = 4096;
-/// Groups are ordered where at least so many of them wait. Where fewer do, few repeats wait at a
-/// time, and joining those costs more reads than it saves: rows that are read once for all of them
-/// are evicted before the next one (`benchmarks.serving.glist --only depth`).
+/// Groups are ordered only while at least this many groups wait. With fewer, ordering costs more
+/// reads than it saves (`benchmarks.serving.glist --only depth`).
 const ORDERED_FROM: usize = 64;
 /// Requests without a group that may go before the oldest one, where they are ordered.
 const PASSES_MAX: usize = 256;

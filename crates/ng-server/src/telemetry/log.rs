@@ -21,7 +21,7 @@ pub struct BadLevel {
 
 fn filter_of(level: &str) -> Result<EnvFilter, BadLevel> {
     let bad = || BadLevel { level: level.to_owned() };
-    // A word alone that is no level would be taken for the name of a module.
+    // `EnvFilter` takes any other single word for the name of a module, and then logs nothing.
     let is_known = |part: &str| {
         let part = part.trim();
         part.is_empty() || part.contains(['=', '[']) || part.parse::<LevelFilter>().is_ok()
